@@ -1,0 +1,45 @@
+"""What all tests share: Numba's cache folder, Hypothesis profiles, and the folder of measured expert loads."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import xccl_emu  # noqa: F401  (chooses Numba's cache folder, so before any test module imports Numba)
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def _register_profiles() -> None:
+    """No deadlines and no complaint about slow examples: the first one may compile.
+
+    ``dev`` draws anew each time; ``ci`` draws the same examples each time, so that a change is not blamed for an old
+    bug; ``nightly`` searches longer and draws anew.
+    """
+    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+    settings.register_profile("dev", common, max_examples=50)
+    settings.register_profile("ci", common, max_examples=50, derandomize=True, database=None)
+    settings.register_profile("nightly", common, max_examples=1000)
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+
+_register_profiles()
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Folder of real expert loads and routing: ``XCCL_EMU_DATA``, or ``../shared/data`` beside the checkout."""
+    chosen = os.environ.get("XCCL_EMU_DATA")
+    folder = Path(chosen) if chosen else REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        if chosen:
+            pytest.fail(f"XCCL_EMU_DATA is {chosen!r}, which is not a folder")
+        pytest.skip(f"no measured data at {folder}; set XCCL_EMU_DATA to the folder that holds it")
+    return folder

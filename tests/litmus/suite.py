@@ -1,0 +1,161 @@
+"""The litmus suite: 66 small programs, the outcome asked of each, and which memory orders allow it.
+
+Data only, for the explorer beside it and for tests that translate the programs to kernels. Notation, one token an
+operation, threads separated by `|`, all memory 0 at the start:
+
+    Wx1    write 1 to x              ("w", "x", 1)
+    Rax    read x into register a    ("r", "x", "a")
+    F      fence                     ("f",)
+    Uax1   add 1 to x, old value     ("u", "x", "a", 1)
+           into register a
+
+An outcome lists registers as `thread:register=value` and final memory as `address=value`. Each expectation is a
+letter a column: A, the outcome must be reachable; F, it must never appear. Columns, in the order of COLUMNS:
+
+    sc              every operation at once, in program order
+    tso             one FIFO of writes a core, own writes forwarded, atomics fence
+    c               `relaxed` with scalar reads
+    d               `relaxed` with asynchronous reads
+    fifo_one        `fifo`, all addresses on one die, scalar reads (each thread on a die of its own, here and below)
+    fifo_two        `fifo`, each address on a die of its own, scalar reads
+    fifo_one_async  fifo_one with asynchronous reads
+    fifo_two_async  fifo_two with asynchronous reads
+
+The first four were computed by others (herd7), the last four by the explorer in `model.py`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Op = (
+    tuple[Literal["w"], str, int]
+    | tuple[Literal["r"], str, str]
+    | tuple[Literal["f"]]
+    | tuple[Literal["u"], str, str, int]
+)
+Column = Literal["sc", "tso", "c", "d", "fifo_one", "fifo_two", "fifo_one_async", "fifo_two_async"]
+COLUMNS: tuple[Column, ...] = ("sc", "tso", "c", "d", "fifo_one", "fifo_two", "fifo_one_async", "fifo_two_async")
+
+
+@dataclass(frozen=True)
+class Litmus:
+    """One test: `program[thread]` is its operations, `asked` the outcome, `expected` a letter for each of COLUMNS."""
+
+    name: str
+    program: tuple[tuple[Op, ...], ...]
+    asked: dict[str, int]
+    expected: str
+
+    def allows(self, column: Column) -> bool:
+        """Whether the asked outcome must be reachable (otherwise it must never appear)."""
+        return self.expected[COLUMNS.index(column)] == "A"
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses the program touches, sorted."""
+        return tuple(sorted({op[1] for thread in self.program for op in thread if op[0] != "f"}))
+
+
+def _op(token: str) -> Op:
+    kind, rest = token[0], token[1:]
+    if kind == "F":
+        return ("f",)
+    if kind == "W":
+        return ("w", rest[0], int(rest[1:]))
+    if kind == "R":
+        return ("r", rest[1], rest[0])
+    if kind == "U":
+        return ("u", rest[1], rest[0], int(rest[2:]))
+    raise ValueError(f"token {token!r}: an operation starts with W, R, F or U")
+
+
+def _test(name: str, program: str, asked: str, published: str, derived: str) -> Litmus:
+    threads = tuple(tuple(_op(token) for token in thread.split()) for thread in program.split("|"))
+    pairs = (item.split("=") for item in asked.split())
+    return Litmus(name, threads, {key: int(value) for key, value in pairs}, published + derived)
+
+
+# name, program, outcome asked, "sc tso c d", "fifo_one fifo_two fifo_one_async fifo_two_async"
+TESTS: tuple[Litmus, ...] = (
+    # Message passing: data, then a flag.
+    _test("MP", "Wx1 Wy1 | Ray Rbx", "1:a=1 1:b=0", "FFAA", "FAAA"),
+    _test("MP+f+po", "Wx1 F Wy1 | Ray Rbx", "1:a=1 1:b=0", "FFFA", "FFAA"),
+    _test("MP+po+f", "Wx1 Wy1 | Ray F Rbx", "1:a=1 1:b=0", "FFAA", "FAFA"),
+    _test("MP+f+f", "Wx1 F Wy1 | Ray F Rbx", "1:a=1 1:b=0", "FFFF", "FFFF"),
+    _test("MP2w+f", "Wx1 Wz1 F Wy1 | Ray Rbx Rcz", "1:a=1 1:b=1 1:c=0", "FFFA", "FFAA"),
+    _test("MP2w", "Wx1 Wz1 Wy1 | Ray Rbx Rcz", "1:a=1 1:b=1 1:c=0", "FFAA", "FAAA"),  # two data words, one of them late
+    # Two words that belong together.
+    _test("TEAR", "Wx1 Wz1 | Rax Rbz", "1:a=1 1:b=0", "AAAA", "AAAA"),  # even sc
+    _test("TEARr", "Wx1 Wz1 | Raz Rbx", "1:a=1 1:b=0", "FFAA", "FAAA"),  # read in the opposite order
+    # Store buffering: write mine, read yours.
+    _test("SB", "Wx1 Ray | Wy1 Rbx", "0:a=0 1:b=0", "FAAA", "AAAA"),
+    _test("SB+f+po", "Wx1 F Ray | Wy1 Rbx", "0:a=0 1:b=0", "FAAA", "AAAA"),
+    _test("SB+f+f", "Wx1 F Ray | Wy1 F Rbx", "0:a=0 1:b=0", "FFFF", "FFFF"),
+    _test("SB+rfi+rfi", "Wx1 Rcx Ray | Wy1 Rdy Rbx", "0:c=1 0:a=0 1:d=1 1:b=0", "FAAA", "AAAA"),  # forwarding
+    _test("n6", "Wx1 Rax Rby | Wy2 Wx2", "0:a=1 0:b=0 x=1", "FAAA", "AAAA"),
+    # Load buffering: only late reads can show it.
+    _test("LB", "Rax Wy1 | Rby Wx1", "0:a=1 1:b=1", "FFFA", "FFAA"),
+    _test("LB+f+f", "Rax F Wy1 | Rby F Wx1", "0:a=1 1:b=1", "FFFF", "FFFF"),
+    # A read or a write of one thread against two writes of another.
+    _test("S", "Wx2 Wy1 | Ray Wx1", "1:a=1 x=2", "FFAA", "FAAA"),
+    _test("S+f+po", "Wx2 F Wy1 | Ray Wx1", "1:a=1 x=2", "FFFA", "FFAA"),
+    _test("R", "Wx1 Wy1 | Wy2 Rax", "1:a=0 y=2", "FAAA", "AAAA"),
+    _test("R+f+po", "Wx1 F Wy1 | Wy2 Rax", "1:a=0 y=2", "FAAA", "AAAA"),
+    _test("R+po+f", "Wx1 Wy1 | Wy2 F Rax", "1:a=0 y=2", "FFAA", "FAFA"),
+    _test("R+f+f", "Wx1 F Wy1 | Wy2 F Rax", "1:a=0 y=2", "FFFF", "FFFF"),
+    # Two writes each, in opposite order.
+    _test("2+2W", "Wx1 Wy2 | Wy1 Wx2", "x=1 y=1", "FFAA", "FAFA"),
+    _test("2+2W+f+po", "Wx1 F Wy2 | Wy1 Wx2", "x=1 y=1", "FFAA", "FAFA"),
+    _test("2+2W+f+f", "Wx1 F Wy2 | Wy1 F Wx2", "x=1 y=1", "FFFF", "FFFF"),
+    # Three threads: a value seen, then passed on.
+    _test("WRC", "Wx1 | Rax Wy1 | Rby Rcx", "1:a=1 2:b=1 2:c=0", "FFFA", "FFAA"),
+    _test("WRC+f+f", "Wx1 | Rax F Wy1 | Rby F Rcx", "1:a=1 2:b=1 2:c=0", "FFFF", "FFFF"),
+    _test("WWC", "Wx2 | Rax Wy1 | Rby Wx1", "1:a=2 2:b=1 x=2", "FFFA", "FFAA"),
+    _test("RWC", "Wx1 | Rax Rby | Wy1 Rcx", "1:a=1 1:b=0 2:c=0", "FAAA", "AAAA"),
+    _test("RWC+po+f", "Wx1 | Rax Rby | Wy1 F Rcx", "1:a=1 1:b=0 2:c=0", "FFFA", "FFAA"),
+    # Two readers disagree on the order of two writes (one home copy: only late reads do).
+    _test("IRIW", "Wx1 | Wy1 | Rax Rby | Rcy Rdx", "2:a=1 2:b=0 3:c=1 3:d=0", "FFFA", "FFAA"),
+    _test("IRIW+f+f", "Wx1 | Wy1 | Rax F Rby | Rcy F Rdx", "2:a=1 2:b=0 3:c=1 3:d=0", "FFFF", "FFFF"),
+    # Relays over three threads.
+    _test("ISA2", "Wx1 Wy1 | Ray Wz1 | Rbz Rcx", "1:a=1 2:b=1 2:c=0", "FFAA", "FAAA"),
+    _test("ISA2+f", "Wx1 F Wy1 | Ray Wz1 | Rbz Rcx", "1:a=1 2:b=1 2:c=0", "FFFA", "FFAA"),
+    _test("W+RWC", "Wx1 Wy1 | Ray Rbz | Wz1 Rcx", "1:a=1 1:b=0 2:c=0", "FAAA", "AAAA"),
+    _test("W+RWC+f+po+f", "Wx1 F Wy1 | Ray Rbz | Wz1 F Rcx", "1:a=1 1:b=0 2:c=0", "FFFA", "FFAA"),
+    _test("Z6.0", "Wx1 Wy1 | Wy2 Wz1 | Raz Rbx", "2:a=1 2:b=0 y=2", "FFAA", "FAAA"),
+    _test("Z6.0+f+f", "Wx1 F Wy1 | Wy2 F Wz1 | Raz Rbx", "2:a=1 2:b=0 y=2", "FFFA", "FFAA"),
+    # Cycles of three.
+    _test("3.SB", "Wx1 Ray | Wy1 Rbz | Wz1 Rcx", "0:a=0 1:b=0 2:c=0", "FAAA", "AAAA"),
+    _test("3.SB+f", "Wx1 F Ray | Wy1 F Rbz | Wz1 F Rcx", "0:a=0 1:b=0 2:c=0", "FFFF", "FFFF"),
+    _test("3.2W", "Wx1 Wy2 | Wy1 Wz2 | Wz1 Wx2", "x=1 y=1 z=1", "FFAA", "FAFA"),
+    _test("3.2W+f", "Wx1 F Wy2 | Wy1 F Wz2 | Wz1 F Wx2", "x=1 y=1 z=1", "FFFF", "FFFF"),
+    # Coherence of one address: the same in every order.
+    _test("CoRR", "Wx1 | Rax Rbx", "1:a=1 1:b=0", "FFFF", "FFFF"),
+    _test("CoRR2", "Wx1 | Wx2 | Rax Rbx | Rcx Rdx", "2:a=1 2:b=2 3:c=2 3:d=1", "FFFF", "FFFF"),
+    _test("CoWW", "Wx1 Wx2", "x=1", "FFFF", "FFFF"),
+    _test("CoWR", "Wx1 Rax | Wx2", "0:a=2 x=1", "FFFF", "FFFF"),
+    _test("CoWR0", "Wx1 Rax", "0:a=0", "FFFF", "FFFF"),
+    _test("CoRW1", "Rax Wx1", "0:a=1", "FFFF", "FFFF"),
+    _test("CoRW2", "Rax Wx1 | Wx2", "0:a=2 x=2", "FFFF", "FFFF"),
+    _test("CoTail", "Wx1 Wx2 | Rax Rbx", "1:a=2 1:b=1", "FFFF", "FFFF"),  # a counter never steps back
+    # fetch_add against itself and against plain accesses.
+    _test("INC+INC", "Uax1 | Ubx1", "x=1", "FFFF", "FFFF"),
+    _test("INC-rw", "Rax Wx1 | Rbx Wx1", "0:a=0 1:b=0 x=1", "AAAA", "AAAA"),  # lost update
+    _test("INC+W", "Uax1 | Wx2", "0:a=0 x=1", "FFFF", "FFFF"),
+    _test("INC-uniq", "Uax1 | Ubx1", "0:a=0 1:b=0", "FFFF", "FFFF"),
+    # fetch_add is not a fence, except for its own channel.
+    _test("MP+rmwflag", "Wx1 Uay1 | Ray Rbx", "1:a=1 1:b=0", "FFAA", "FAAA"),  # atomic as the flag
+    _test("MP+f+rmwflag", "Wx1 F Uay1 | Ray Rbx", "1:a=1 1:b=0", "FFFA", "FFAA"),
+    _test("MP+rmwdata", "Uax1 Wy1 | Ray Rbx", "1:a=1 1:b=0", "FFFA", "FFAA"),  # atomic as the data
+    _test("MP+rmwother", "Wx1 Ucz1 Wy1 | Ray Rbx", "1:a=1 1:b=0", "FFAA", "FAAA"),  # atomic on a third address
+    _test("MP+rmwsame", "Wx1 Ucx0 Wy1 | Ray Rbx", "1:a=1 1:b=0", "FFFA", "FFAA"),  # adding 0 flushes the data word
+    _test("SB+rmw", "Ucx1 Ray | Udy1 Rbx", "0:a=0 1:b=0", "FFFF", "FFFF"),
+    _test("SB+rmwother", "Wx1 Ucz1 Ray | Wy1 Udz1 Rbx", "0:a=0 1:b=0", "FFAA", "FAFA"),
+    _test("2+2W+rmw", "Uax0 Wy2 | Wy1 Wx2", "0:a=2 y=1", "FFAA", "FAFA"),
+    # Counter barrier of two.
+    _test("BAR2", "Wx1 Uay1 Rcz | Wz1 Uby1 Rdx", "0:a=1 1:b=0 0:c=0", "FFAA", "FAFA"),  # last to arrive reads old data
+    _test("BAR2+f", "Wx1 F Uay1 Rcz | Wz1 F Uby1 Rdx", "0:a=1 1:b=0 0:c=0", "FFFF", "FFFF"),
+    # Slot reuse after an acknowledgement.
+    _test("ACK", "Wx1 F Wy1 Raz Wx2 | Rby Rcx Wz1", "0:a=1 1:b=1 1:c=2", "FFFA", "FFAA"),
+    _test("ACKearly", "Wx1 F Wy1 Raz Wx2 | Rby Wz1 Rcx", "0:a=1 1:b=1 1:c=2", "AAAA", "AAAA"),  # ack too early
+    _test("ACKwait-f", "Wx1 Wy1 Raz Wx2 Wy2 | Rby Wz1 Rcy Rdx", "0:a=1 1:b=1 1:c=2 1:d=1", "FFAA", "FAAA"),
+)

@@ -1,0 +1,141 @@
+"""The package as others get it: as a wheel, as an editable install, and straight from a checkout."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+SOURCES = ("pyproject.toml", "README.md", "MANIFEST.in", "xccl_emu", "kernels", "protocols")
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys, xccl_emu
+names = [m.name for m in pkgutil.walk_packages(xccl_emu.__path__, "xccl_emu.")]
+for name in names:
+    importlib.import_module(name)
+assert {"xccl_emu.kernels", "xccl_emu.protocols"} <= set(names), names
+print(xccl_emu.__file__)
+print(*sorted(names))
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """Standard output of `command`; what it printed is in the failure if it ends with an error."""
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def files_below(package: Path) -> dict[str, bytes]:
+    """What a package folder holds, by path from the folder above it; links are followed, byte code is left out."""
+    found = {}
+    for folder, folders, names in os.walk(package, followlinks=True):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in names:
+            if not name.startswith("."):
+                path = Path(folder, name)
+                found[path.relative_to(package.parent).as_posix()] = path.read_bytes()
+    return found
+
+
+def modules_of(files: dict[str, bytes]) -> list[str]:
+    """Dotted names of the modules and packages among `files`, without the top one."""
+    paths = [Path(name).with_suffix("") for name in files if name.endswith(".py")]
+    dotted = {".".join(path.parent.parts if path.name == "__init__" else path.parts) for path in paths}
+    return sorted(dotted - {"xccl_emu"})
+
+
+def new_environment(folder: Path) -> Path:
+    """The interpreter of an empty environment at `folder`, which sees this one's dependencies but not its package.
+
+    A path file adds the folder of the dependencies; path files in there, among them that of an editable install of
+    this package, are not read.
+    """
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    (folder / "lib" / version / "site-packages" / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "python"
+
+
+def install(interpreter: Path, *what: str | Path) -> None:
+    """Install without an index and without dependencies, into the environment of `interpreter`."""
+    pip = (sys.executable, "-m", "pip", "--python", interpreter, "install", "--quiet")
+    run(*pip, "--no-index", "--no-deps", "--no-build-isolation", *what, cwd=interpreter.parent)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """A copy of what is packaged, links kept as links, so that builds leave nothing behind in the checkout."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in SOURCES:
+        source = repository / name
+        if source.is_dir():
+            shutil.copytree(source, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        elif source.exists():
+            shutil.copy(source, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built by way of the source distribution as ``python -m build`` does for a release."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, checkout, cwd=folder)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def test_links_lead_to_the_top_level_folders(repository: Path) -> None:
+    """xccl_emu/kernels and xccl_emu/protocols are relative links, so that a checkout works wherever it lies."""
+    for name in ("kernels", "protocols"):
+        link = repository / "xccl_emu" / name
+        assert link.is_symlink(), f"{link} is not a link"
+        assert link.readlink() == Path("..") / name
+
+
+def test_wheel_holds_exactly_the_tree(wheel: Path, checkout: Path) -> None:
+    """No subpackage, data file or marker is missing from the wheel, and nothing else is in it."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+    tree = files_below(checkout / "xccl_emu")
+    assert sorted(tree.keys() - packed.keys()) == []
+    assert sorted(packed.keys() - tree.keys()) == []
+    assert packed == tree
+    assert "xccl_emu/py.typed" in packed
+
+
+def test_installed_wheel_works(wheel: Path, checkout: Path, tmp_path: Path) -> None:
+    """From an empty environment with the wheel, every module imports and the command answers."""
+    interpreter = new_environment(tmp_path / "env")
+    install(interpreter, wheel)
+    where, names = run(interpreter, "-c", IMPORT_ALL, cwd=tmp_path).splitlines()
+    assert Path(where).is_relative_to(tmp_path / "env")
+    assert names.split() == modules_of(files_below(checkout / "xccl_emu"))
+    assert "Usage: xccl-emu" in run(tmp_path / "env" / "bin" / "xccl-emu", "--help", cwd=tmp_path)
+
+
+def test_editable_install_works(checkout: Path, tmp_path: Path) -> None:
+    """An editable install imports every module from the checkout, and sees an edit there at once."""
+    copy = shutil.copytree(checkout, tmp_path / "checkout", symlinks=True)
+    interpreter = new_environment(tmp_path / "env")
+    install(interpreter, "--editable", copy)
+    where, names = run(interpreter, "-c", IMPORT_ALL, cwd=tmp_path).splitlines()
+    assert Path(where) == copy / "xccl_emu" / "__init__.py"
+    assert names.split() == modules_of(files_below(copy / "xccl_emu"))
+    (copy / "kernels" / "added_later.py").write_text("VALUE = 7\n")
+    code = "from xccl_emu.kernels.added_later import VALUE; print(VALUE)"
+    assert run(interpreter, "-c", code, cwd=tmp_path) == "7\n"
+    assert "Usage: xccl-emu" in run(tmp_path / "env" / "bin" / "xccl-emu", "--help", cwd=tmp_path)
+
+
+def test_checkout_works_without_installing(checkout: Path, tmp_path: Path) -> None:
+    """With the checkout as the working folder and only the dependencies there, every module imports."""
+    interpreter = new_environment(tmp_path / "env")
+    where, names = run(interpreter, "-c", IMPORT_ALL, cwd=checkout).splitlines()
+    assert Path(where) == checkout / "xccl_emu" / "__init__.py"
+    assert names.split() == modules_of(files_below(checkout / "xccl_emu"))
+    assert "Usage: xccl-emu" in run(interpreter, "-m", "xccl_emu", "--help", cwd=checkout)

@@ -1,0 +1,183 @@
+"""Machine code that is never stale: Numba's cache in a folder named by a digest of everything that shapes it.
+
+Numba keys a cached function on the file that holds it, the signature, the CPU and its own version. It notices
+neither an edit of a helper in another file nor ``NUMBA_BOUNDSCHECK``. So the package gives every such state a folder
+of its own, ``<base>/xccl_emu/<digest>``, before Numba can be imported, and removes the oldest ones.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+
+FOLDERS_KEPT = 8
+"""How many digest folders stay; a run of the tests alone uses three (JIT, bounds checks, JIT off)."""
+
+YOUNG_SECONDS = 600
+"""A folder used this recently is never removed: another process may be compiling into it."""
+
+_OWN_FOLDER = "xccl_emu"
+_DIGEST_NAME = re.compile(r"[0-9a-f]{32}")
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_DISTRIBUTIONS = ("numba", "llvmlite", "numpy")
+_WITHOUT_EFFECT = frozenset({"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_COLOR_SCHEME", "NUMBA_FULL_TRACEBACKS"})
+
+
+def activate() -> str:
+    """Point Numba at this state's cache folder, also in the processes started from here, and return its path.
+
+    A Numba that is already imported is told too. Never raises for a folder that cannot be written: see `base_folder`.
+    """
+    digest = state_digest(_PACKAGE, os.environ)
+    parent = os.path.join(base_folder(os.environ), _OWN_FOLDER)
+    folder = os.path.join(parent, digest)
+    os.environ["NUMBA_CACHE_DIR"] = folder
+    numba = sys.modules.get("numba")
+    if numba is not None and hasattr(numba, "config"):
+        numba.config.CACHE_DIR = folder
+    if _claim(folder):
+        prune(parent, digest)
+    return folder
+
+
+def base_folder(environ: Mapping[str, str]) -> str:
+    """Where the digest folders go, by falling precedence.
+
+    ``XCCL_EMU_CACHE_DIR``; ``NUMBA_CACHE_DIR`` (one inherited from a parent process gives that process's base, so
+    that folders do not nest); ``XDG_CACHE_HOME``; ``~/.cache``; and, where the choice cannot be written, a folder of
+    this user alone among the temporary files, with a warning if the choice was explicit.
+    """
+    explicit = environ.get("XCCL_EMU_CACHE_DIR") or _without_digest(environ.get("NUMBA_CACHE_DIR", ""))
+    xdg = environ.get("XDG_CACHE_HOME", "")
+    base = explicit or (xdg if os.path.isabs(xdg) else os.path.expanduser("~/.cache"))
+    base = os.path.abspath(base)
+    if _writable(os.path.join(base, _OWN_FOLDER)):
+        return base
+    fallback = _private_temporary_folder()
+    if explicit:
+        warnings.warn(f"cannot write the cache folder {base!r}, using {fallback!r}", RuntimeWarning, stacklevel=4)
+    return fallback
+
+
+def state_digest(package: str, environ: Mapping[str, str]) -> str:
+    """32 hex digits over the sources under `package`, Python, Numba, llvmlite, NumPy and Numba's settings.
+
+    `package` is the folder of the package; links to folders are followed. Where a package is installed does not
+    matter, Numba keys on that itself.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+
+    def add(*parts: bytes) -> None:
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+
+    add(sys.version.encode())
+    for name, version in sorted(_installed_versions(sys.path).items()):
+        add(name.encode(), version.encode())
+    for name in sorted(environ):
+        if name.startswith("NUMBA_") and name not in _WITHOUT_EFFECT:
+            add(name.encode(), environ[name].encode(errors="surrogateescape"))
+    for relative, content in _sources(package):
+        add(relative.encode(errors="surrogateescape"), content)
+    return digest.hexdigest()
+
+
+def prune(parent: str, own: str) -> None:
+    """Remove digest folders under `parent` but the `FOLDERS_KEPT` last used, `own` and young ones.
+
+    Other processes may prune at the same time, so whatever has vanished is no error. Nothing is touched whose name is
+    not a digest.
+    """
+    ages = []
+    now = time.time()
+    with os.scandir(parent) as entries:
+        for entry in entries:
+            if _DIGEST_NAME.fullmatch(entry.name) and entry.name != own:
+                try:
+                    ages.append((now - entry.stat(follow_symlinks=False).st_mtime, entry.path))
+                except OSError:
+                    continue
+    doomed = [path for age, path in sorted(ages)[FOLDERS_KEPT - 1 :] if age > YOUNG_SECONDS]
+    if doomed:
+        import shutil  # 10 ms that an ordinary start need not pay
+
+        for path in doomed:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _claim(folder: str) -> bool:
+    """Mark `folder` as used now; True if this call made it."""
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        with contextlib.suppress(OSError):  # another user's, or just pruned: Numba makes it again when it compiles
+            os.utime(folder)
+        return False
+    except OSError:
+        return False
+    return True
+
+
+def _without_digest(folder: str) -> str:
+    """The base of a ``NUMBA_CACHE_DIR`` that this module has set; any other one as it is."""
+    parent, name = os.path.split(folder)
+    if os.path.basename(parent) == _OWN_FOLDER and _DIGEST_NAME.fullmatch(name):
+        return os.path.dirname(parent)
+    return folder
+
+
+def _writable(folder: str) -> bool:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _private_temporary_folder() -> str:
+    """A folder that nobody else can have filled: Numba unpickles what it finds in its cache."""
+    import tempfile
+
+    path = os.path.join(tempfile.gettempdir(), f"{_OWN_FOLDER}-{os.getuid()}")
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        status = os.lstat(path)
+        private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+    except OSError:
+        private = False
+    if private and _writable(os.path.join(path, _OWN_FOLDER)):
+        return path
+    path = tempfile.mkdtemp(prefix=f"{_OWN_FOLDER}-")
+    os.mkdir(os.path.join(path, _OWN_FOLDER))
+    return path
+
+
+def _installed_versions(search_path: list[str]) -> dict[str, str]:
+    """Versions by the names of the metadata folders; importlib.metadata would take longer than all the rest."""
+    found: dict[str, str] = {}
+    pattern = re.compile(rf"({'|'.join(_DISTRIBUTIONS)})-(.+)\.(?:dist|egg)-info")
+    for folder in search_path:
+        try:
+            names = sorted(os.listdir(folder or os.curdir))
+        except OSError:
+            continue
+        for match in filter(None, map(pattern.fullmatch, names)):
+            found.setdefault(match[1], match[2])
+    return found
+
+
+def _sources(package: str) -> Iterator[tuple[str, bytes]]:
+    """Relative path and content of every source, in one fixed order."""
+    for folder, folders, files in os.walk(package, followlinks=True):
+        folders[:] = sorted(name for name in folders if name.isidentifier() and name != "__pycache__")
+        for name in sorted(files):
+            if name.endswith(".py") and not name.startswith("."):  # an editor's lock file is a dangling link
+                path = os.path.join(folder, name)
+                with open(path, "rb") as file:
+                    yield os.path.relpath(path, package), file.read()

@@ -1,0 +1,73 @@
+"""The command's root: its subcommands, ``--version``, and how it ends when something goes wrong."""
+
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from xccl_emu import __version__
+from xccl_emu.cli import run
+from xccl_emu.errors import ConfigError, XcclEmuError
+
+EXIT_FAILED = 1
+"""A run ended early, or what it checked does not hold."""
+
+EXIT_USAGE = 2
+"""The command line or the configuration that it describes is wrong; typer uses the same code."""
+
+EXIT_INTERRUPTED = 130
+"""Ctrl-C: 128 + SIGINT, as shells have it."""
+
+
+class ReportingGroup(typer.core.TyperGroup):
+    """A root group whose commands end with one message on stderr and an exit code instead of a traceback.
+
+    Only errors that the emulator raises on purpose are reported so; anything else is a bug and keeps its traceback.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; raises `typer.Exit` with the code that fits a `XcclEmuError` or Ctrl-C."""
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            raise _ended(f"error: {error}", EXIT_USAGE) from error
+        except XcclEmuError as error:
+            raise _ended(f"error: {error}", EXIT_FAILED) from error
+        except KeyboardInterrupt as error:
+            raise _ended("interrupted", EXIT_INTERRUPTED) from error
+
+
+def _ended(message: str, code: int) -> typer.Exit:
+    typer.echo(f"xccl-emu: {message}", err=True)
+    return typer.Exit(code)
+
+
+app = typer.Typer(
+    cls=ReportingGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    # Plain help: drawing it with rich would double the time of --help.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(run.app, name="run")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"xccl-emu {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Run, check and time the communication protocols of an emulated CloudMatrix384 supernode."""
+
+
+def main() -> None:
+    """Entry point of the command; leaves through `SystemExit`."""
+    app(prog_name="xccl-emu")

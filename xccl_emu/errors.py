@@ -1,0 +1,37 @@
+"""Every error that xccl_emu raises on purpose: one small hierarchy under `XcclEmuError`."""
+
+
+class XcclEmuError(Exception):
+    """Base of all errors that the emulator raises on purpose."""
+
+
+class ConfigError(XcclEmuError, ValueError):
+    """An argument is out of range or does not fit the others; names the argument, its value and what would be right."""
+
+
+class CapacityError(ConfigError):
+    """Something does not fit: an area of a die, a data buffer, the memory of this machine."""
+
+
+class KernelError(XcclEmuError):
+    """A kernel uses something that cannot be lowered to steps; names file, line and reason."""
+
+
+class RunError(XcclEmuError):
+    """A run ended early; the memory of the pod is as the run left it."""
+
+
+class AccessError(RunError):
+    """An instruction reached outside of what its core may touch; nothing of it was carried out."""
+
+
+class DeadlockError(RunError):
+    """Nothing can go on: lists each blocked core, what it waits for, what it saw and who last wrote there."""
+
+
+class ProtocolError(RunError):
+    """A kernel found its protocol violated (`fail`), for example a wrong event ID."""
+
+
+class ReplayError(XcclEmuError):
+    """A recorded schedule is damaged, belongs to another run, or asks for an action that is not enabled."""

@@ -1,0 +1,402 @@
+"""From syntax trees to basic blocks: control flow around yields becomes jumps, subroutines are inlined."""
+
+import ast
+import inspect
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, TypeAlias
+
+from xccl_emu.lang import _flow
+from xccl_emu.lang._resolve import CONSTRUCTORS, Functions, Rewriter, is_empty, literal, plain, value_of
+from xccl_emu.lang._source import BUILTINS, RESERVED, Source, has_yield, is_range, read, yield_of
+
+RESULT_NAME = f"{RESERVED}result"
+"""Name that the step function gives to the granted value; never a register."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """The place of one request: what a report says about it.
+
+    ``step`` and ``sync`` are the request's keywords of these names; ``callers`` are the (file, line) of each
+    ``yield from`` on the way to a subroutine, outermost first.
+    """
+
+    file: str
+    line: int
+    text: str
+    operation: str
+    step: int
+    sync: str
+    callers: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Simple:
+    """A statement without yields, rewritten, and what it does to local names."""
+
+    node: ast.stmt
+    uses: frozenset[str]
+    """Read before the statement itself surely assigns them."""
+    kills: frozenset[str]
+    """Surely assigned."""
+    stores: frozenset[str]
+    """Possibly assigned."""
+
+
+@dataclass
+class Jump:
+    target: int
+
+
+@dataclass
+class Branch:
+    test: ast.expr
+    then: int
+    orelse: int
+
+
+@dataclass
+class Ask:
+    """Hand over a request, seven expressions, and go on at ``resume``."""
+
+    words: "Words"
+    site: int
+    resume: int
+
+
+@dataclass
+class Done:
+    value: ast.expr
+
+
+Words: TypeAlias = tuple[ast.expr, ...]
+Exit: TypeAlias = Jump | Branch | Ask | Done
+
+
+@dataclass
+class Block:
+    body: list[Simple] = field(default_factory=list)
+    exit: Exit | None = None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A ``for`` that became blocks; ``plain``: its body leaves the variable alone."""
+
+    variable: str
+    after: int
+    plain: bool
+
+
+@dataclass
+class Frame:
+    """One function being lowered: the kernel itself, or a subroutine at one call."""
+
+    source: Source
+    rewriter: Rewriter
+    prefix: str = ""
+    callers: tuple[tuple[str, int], ...] = ()
+    functions: tuple[FunctionType, ...] = ()
+    result: str | None = None
+    """What the call assigns the returned value to."""
+    exit: int | None = None
+    """Block behind the call; None in the kernel itself."""
+    loops: list[tuple[int, int]] = field(default_factory=list)
+    """Where continue and break go."""
+
+
+def is_local(name: str) -> bool:
+    """Whether a name in rewritten code is a local of the step function that the author's code made."""
+    return name not in BUILTINS and name != RESULT_NAME and not name.startswith(f"{RESERVED}f")
+
+
+class _Local:
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and is_local(name)
+
+
+def simple(node: ast.stmt) -> Simple:
+    """Wrap a rewritten statement with what it reads and assigns."""
+    uses: set[str] = set()
+    flow = _flow.Flow(_Local(), lambda name: uses.add(name.id))
+    stores = frozenset(n.id for n in _flow.names(node, ast.Store))
+    kills = flow.run([node], frozenset())
+    return Simple(node, frozenset(uses), stores if kills is None else kills, stores)
+
+
+class Builder:
+    """Lowers one kernel; ``merged`` are the ordinals of the loops whose variable is its own counter."""
+
+    def __init__(self, source: Source, merged: Collection[int] = ()) -> None:
+        self.functions = Functions()
+        self.blocks: list[Block] = []
+        self.sites: list[Site] = []
+        self.loops: list[Loop] = []
+        self._merged = merged
+        self._calls = 0
+        local: dict[str, ast.expr] = {n: ast.Name(kernel_local(n), ast.Load()) for n in source.local}
+        frame = Frame(source, Rewriter(source, local, self.functions), functions=(source.function,))
+        self._current: int | None = self._new()
+        self._sequence(source.tree.body, frame)
+        self._leave(Done(ast.Constant(0)))
+
+    # ---- blocks
+
+    def _new(self) -> int:
+        self.blocks.append(Block())
+        return len(self.blocks) - 1
+
+    def _leave(self, how: Exit, then: int | None = None) -> None:
+        """End the open block and go on writing in block ``then``."""
+        if self._current is not None:
+            self.blocks[self._current].exit = how
+        self._current = then
+
+    def _append(self, node: ast.stmt) -> None:
+        assert self._current is not None
+        self.blocks[self._current].body.append(simple(ast.fix_missing_locations(node)))
+
+    def _assign(self, name: str, value: ast.expr) -> None:
+        self._append(ast.Assign([ast.Name(name, ast.Store())], value, lineno=0))
+
+    # ---- statements
+
+    def _sequence(self, statements: Sequence[ast.stmt], frame: Frame) -> None:
+        for s in statements:
+            if self._current is None:
+                return
+            if is_empty(s):
+                continue
+            if _is_whole(s):
+                self._append(frame.rewriter.statement(s))
+            elif (node := yield_of(s)) is not None:
+                self._yield(s, node, frame)
+            else:
+                self._control(s, frame)
+
+    def _control(self, s: ast.stmt, frame: Frame) -> None:
+        match s:
+            case ast.If():
+                self._if(s, frame)
+            case ast.While():
+                self._while(s, frame)
+            case ast.For():
+                self._for(s, frame)
+            case ast.Continue():
+                self._leave(Jump(frame.loops[-1][0]))
+            case ast.Break():
+                self._leave(Jump(frame.loops[-1][1]))
+            case ast.Return():
+                self._return(s, frame)
+            case _:
+                raise frame.source.refuse(s, f"{type(s).__name__} cannot be lowered")
+
+    def _if(self, s: ast.If, frame: Frame) -> None:
+        test = frame.rewriter.expression(s.test)
+        if isinstance(test, ast.Constant):
+            self._sequence(s.body if test.value else s.orelse, frame)
+            return
+        then, orelse, after = self._new(), self._new(), self._new()
+        self._leave(Branch(test, then, orelse), then)
+        self._sequence(s.body, frame)
+        self._leave(Jump(after), orelse)
+        self._sequence(s.orelse, frame)
+        self._leave(Jump(after), after)
+        self._current = after if self._entered(after) else None
+
+    def _entered(self, block: int) -> bool:
+        return any(block in targets(b.exit) for b in self.blocks if b.exit is not None)
+
+    def _while(self, s: ast.While, frame: Frame) -> None:
+        head, body, after = self._new(), self._new(), self._new()
+        self._leave(Jump(head), head)
+        test = frame.rewriter.expression(s.test)
+        if isinstance(test, ast.Constant):
+            self._leave(Jump(body if test.value else after), body if test.value else None)
+        else:
+            self._leave(Branch(test, body, after), body)
+        self._body(s.body, frame, head, after)
+        self._leave(Jump(head))
+        self._current = after if self._entered(after) else None
+
+    def _body(self, body: Sequence[ast.stmt], frame: Frame, go_on: int, after: int) -> None:
+        frame.loops.append((go_on, after))
+        self._sequence(body, frame)
+        frame.loops.pop()
+
+    def _for(self, s: ast.For, frame: Frame) -> None:
+        if not isinstance(s.target, ast.Name):
+            raise frame.source.refuse(s.target, "a for loop around yields or return has one name as its variable")
+        start, stop, step = self._range(s, frame)
+        variable = frame.rewriter.stored(s.target.id)
+        number = len(self.loops)
+        counter = variable if number in self._merged else f"{RESERVED}i{number}_{s.target.id}"
+        stored = {n.id for child in s.body for n in _flow.names(child, ast.Store)}
+        if not _is_stable(stop, {frame.rewriter.stored(n) for n in stored | {s.target.id}}):
+            self._assign(f"{RESERVED}stop{number}_{s.target.id}", stop)
+            stop = ast.Name(f"{RESERVED}stop{number}_{s.target.id}", ast.Load())
+        self._assign(counter, start)
+        head, body, advance, after = (self._new() for _ in range(4))
+        self.loops.append(Loop(variable, after, s.target.id not in stored))
+        self._leave(Jump(head), head)
+        test = ast.Compare(ast.Name(counter, ast.Load()), [ast.Lt() if step > 0 else ast.Gt()], [stop])
+        self._leave(Branch(test, body, after), body)
+        if counter != variable:
+            self._assign(variable, ast.Name(counter, ast.Load()))
+        self._body(s.body, frame, advance, after)
+        self._leave(Jump(advance), advance)
+        self._append(ast.AugAssign(ast.Name(counter, ast.Store()), ast.Add(), ast.Constant(step)))
+        self._leave(Jump(head), after)
+
+    def _range(self, s: ast.For, frame: Frame) -> tuple[ast.expr, ast.expr, int]:
+        """Return start, stop and step of a loop over range."""
+        if not is_range(s.iter) or value_of(frame.source, s.iter.func) is not range:
+            raise frame.source.refuse(s.iter, "a for loop around yields or return goes over range(...) only")
+        arguments = [frame.rewriter.expression(a) for a in s.iter.args]
+        start = arguments[0] if len(arguments) > 1 else ast.Constant(0)
+        stop = arguments[min(1, len(arguments) - 1)]
+        step = arguments[2] if len(arguments) == 3 else ast.Constant(1)
+        if not isinstance(step, ast.Constant) or not isinstance(step.value, int) or step.value == 0:
+            raise frame.source.refuse(s.iter, "the step of range must be an integer literal other than 0")
+        return start, stop, step.value
+
+    def _return(self, s: ast.Return, frame: Frame) -> None:
+        if frame.exit is None:
+            self._leave(Done(frame.rewriter.expression(s.value) if s.value is not None else ast.Constant(0)))
+            return
+        if s.value is not None:
+            value = frame.rewriter.expression(s.value)
+            if frame.result is not None:
+                self._assign(frame.result, value)
+            else:
+                self._append(ast.Expr(value))
+        elif frame.result is not None:
+            raise frame.source.refuse(s, f"the caller of {frame.source.tree.name!r} takes a value, not given here")
+        self._leave(Jump(frame.exit))
+
+    # ---- yields
+
+    def _yield(self, s: ast.stmt, node: ast.Yield | ast.YieldFrom, frame: Frame) -> None:
+        call = node.value
+        assert isinstance(call, ast.Call)
+        target = s.targets[0] if isinstance(s, ast.Assign) else getattr(s, "target", None)
+        result = frame.rewriter.stored(target.id) if isinstance(target, ast.Name) else None
+        value = plain(value_of(frame.source, call.func))
+        if isinstance(node, ast.YieldFrom):
+            self._inline(node, call, value, result, frame)
+            return
+        if not isinstance(value, FunctionType) or value not in CONSTRUCTORS:
+            hint = "; use yield from" if inspect.isgeneratorfunction(value) else ""
+            raise frame.source.refuse(node, f"{ast.unparse(call.func)!r} is not a request constructor{hint}")
+        words, step, sync = self._request(value, call, frame)
+        text = frame.source.line(node.lineno)
+        site = Site(frame.source.file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers)
+        self.sites.append(site)
+        resume = self._new()
+        self._leave(Ask(words, len(self.sites) - 1, resume), resume)
+        if result is not None:
+            self._assign(result, ast.Name(RESULT_NAME, ast.Load()))
+
+    def _request(self, constructor: FunctionType, call: ast.Call, frame: Frame) -> tuple[Words, int, str]:
+        """Return the words of a request, and its step and sync."""
+        arguments: dict[str, Any] = _bind(constructor, call, frame)
+        step, sync = arguments.pop("step"), arguments.pop("sync")
+        for name, given, kind in (("step", step, int), ("sync", sync, str)):
+            if not isinstance(given, ast.Constant) or not isinstance(given.value, kind):
+                raise frame.source.refuse(call, f"{name} must be a literal, not {ast.unparse(given)!r}")
+        for name, given in arguments.items():
+            if isinstance(given, ast.Constant) and not isinstance(given.value, int):
+                raise frame.source.refuse(call, f"{name} must be an integer, not {ast.unparse(given)}")
+        # A constructor only places its arguments, so it can be given expressions and places those.
+        words = tuple(w if isinstance(w, ast.expr) else ast.Constant(w) for w in constructor(**arguments))
+        return words, step.value, sync.value
+
+    def _inline(self, node: ast.YieldFrom, call: ast.Call, function: Any, result: str | None, frame: Frame) -> None:
+        label = ast.unparse(call.func)
+        if not isinstance(function, FunctionType) or not inspect.isgeneratorfunction(function):
+            raise frame.source.refuse(node, f"{label!r} is not a subroutine (a generator function)")
+        if function in frame.functions:
+            raise frame.source.refuse(node, f"{label!r} calls itself; recursion cannot be lowered")
+        source = read(function)
+        self._calls += 1
+        prefix = f"{RESERVED}s{self._calls}_{source.tree.name}_"
+        local: dict[str, ast.expr] = {n: ast.Name(prefix + n, ast.Load()) for n in source.local}
+        for name, value in _bind(function, call, frame).items():
+            if name not in source.stored and isinstance(value, ast.Constant | ast.Name):
+                local[name] = value  # Nothing can change a caller's local while the subroutine runs: no copy needed.
+            elif isinstance(value, ast.Constant) and not isinstance(value.value, int):
+                raise source.refuse(source.tree, f"{source.tree.name!r} assigns its parameter {name!r}, a string here")
+            else:
+                self._assign(prefix + name, value)
+        after = self._new()
+        inner = Frame(
+            source, Rewriter(source, local, self.functions), prefix, (*frame.callers, (frame.source.file, node.lineno)),
+            (*frame.functions, function), result, after,
+        )  # fmt: skip
+        self._sequence(source.tree.body, inner)
+        if self._current is not None and result is not None:
+            raise source.refuse(source.tree, f"{label!r} may end without the value that its caller takes")
+        self._leave(Jump(after))
+        self._current = after if self._entered(after) else None
+
+
+def kernel_local(name: str) -> str:
+    """Return what a local of the kernel itself is called in the lowered text."""
+    return f"{RESERVED}v_{name}" if name in BUILTINS else name
+
+
+def targets(how: Exit) -> tuple[int, ...]:
+    """Return the blocks that an exit leads to."""
+    match how:
+        case Jump(target):
+            return (target,)
+        case Branch(_, then, orelse):
+            return (then, orelse)
+        case Ask(_, _, resume):
+            return (resume,)
+    return ()
+
+
+def _bind(function: FunctionType, call: ast.Call, frame: Frame) -> dict[str, ast.expr]:
+    """Return the rewritten argument of each parameter, defaults included."""
+    signature = inspect.signature(function)
+    given = [frame.rewriter.argument(a) for a in call.args]
+    keywords = {k.arg: frame.rewriter.argument(k.value) for k in call.keywords if k.arg is not None}
+    try:
+        bound = signature.bind(*given, **keywords)
+    except TypeError as error:
+        raise frame.source.refuse(call, f"{ast.unparse(call.func)}(...): {error}") from None
+    bound.apply_defaults()
+    arguments: dict[str, ast.expr] = {}
+    for name, value in bound.arguments.items():
+        default = ast.Constant(value) if isinstance(value, str) else literal(value)
+        expression = value if isinstance(value, ast.expr) else default
+        if expression is None:
+            raise frame.source.refuse(call, f"the default of {name!r}, {value!r}, is neither an integer nor a string")
+        arguments[name] = expression
+    return arguments
+
+
+def _is_stable(stop: ast.expr, stored: set[str]) -> bool:
+    """Whether the end of a range can be looked at again on every turn."""
+    return isinstance(stop, ast.Constant) or (isinstance(stop, ast.Name) and stop.id not in stored)
+
+
+def _is_whole(s: ast.stmt) -> bool:
+    """Whether a statement can stay as it is: no yield in it, and no jump out of it."""
+    return not has_yield(s) and not _jumps_out(s, in_loop=False)
+
+
+def _jumps_out(s: ast.stmt, in_loop: bool) -> bool:
+    match s:
+        case ast.Return():
+            return True
+        case ast.Break() | ast.Continue():
+            return not in_loop
+        case ast.If(body=body, orelse=orelse):
+            return any(_jumps_out(x, in_loop) for x in (*body, *orelse))
+        case ast.While(body=body) | ast.For(body=body):
+            return any(_jumps_out(x, True) for x in body)
+    return False

@@ -1,0 +1,291 @@
+"""From basic blocks to the text of a step function: liveness, registers, and one case for each place to go on at.
+
+A local that is live across a yield has a register, a word of the core; any other stays a plain local of the step
+function.  Blocks with one way in are nested into the block before them, so what remains (a tree of blocks that ends
+in jumps, requests and returns) loads the registers it reads when it begins and stores those it changed where it ends.
+"""
+
+import ast
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from xccl_emu.lang import abi
+from xccl_emu.lang._blocks import (
+    RESULT_NAME,
+    Ask,
+    Block,
+    Branch,
+    Builder,
+    Done,
+    Exit,
+    Jump,
+    is_local,
+    kernel_local,
+    targets,
+)
+from xccl_emu.lang._flow import names
+from xccl_emu.lang._source import RESERVED, Source
+from xccl_emu.lang.requests import OP_RETURN
+
+STATE, BASE, PC, INT = (RESERVED + n for n in ("state", "base", "pc", "int"))
+MAX_NESTED = 12
+"""Blocks nested deeper than this become cases of their own (Python's parser has a limit)."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """One way through a tree of blocks, to the block whose exit leaves the tree."""
+
+    block: int
+    target: int | None
+    changed: frozenset[str]
+    missing: frozenset[str]
+    """Names that must have a value when the tree begins: read, or perhaps left alone, on this way."""
+
+
+@dataclass
+class Tree:
+    root: int
+    members: set[int] = field(default_factory=set)
+    paths: list[Path] = field(default_factory=list)
+
+
+def local_names(node: ast.AST) -> frozenset[str]:
+    """Return the locals that an expression reads."""
+    return frozenset(n.id for n in names(node, ast.Load) if is_local(n.id))
+
+
+def reads(how: Exit | None) -> frozenset[str]:
+    """Return the locals that an exit reads."""
+    match how:
+        case Branch(test, _, _):
+            return local_names(test)
+        case Ask(words, _, _):
+            return frozenset[str]().union(*map(local_names, words))
+        case Done(value):
+            return local_names(value)
+    return frozenset()
+
+
+def liveness(blocks: list[Block]) -> list[frozenset[str]]:
+    """Return the names that are live where each block begins."""
+    live: list[frozenset[str]] = [frozenset()] * len(blocks)
+    changed = True
+    while changed:
+        changed = False
+        for b in range(len(blocks) - 1, -1, -1):
+            how = blocks[b].exit
+            at = reads(how).union(*(live[t] for t in targets(how))) if how is not None else frozenset[str]()
+            for s in reversed(blocks[b].body):
+                at = (at - s.kills) | s.uses
+            if at != live[b]:
+                live[b], changed = at, True
+    return live
+
+
+def build(source: Source) -> Builder:
+    """Build the blocks of a kernel; a loop variable that nobody reads after its loop is the loop's own counter."""
+    first = Builder(source)
+    live = liveness(first.blocks)
+    merged = {n for n, loop in enumerate(first.loops) if loop.plain and loop.variable not in live[loop.after]}
+    return Builder(source, merged) if merged else first
+
+
+class Emitter:
+    """Writes the step function of a built kernel."""
+
+    def __init__(self, builder: Builder, source: Source) -> None:
+        parameters = tuple(map(kernel_local, source.parameters))
+        self.blocks = builder.blocks
+        self._skip_empty()
+        self.live = liveness(self.blocks)
+        reached = set(self._reach(0))
+        resumed = [x.exit.resume for b, x in enumerate(self.blocks) if b in reached and isinstance(x.exit, Ask)]
+        kept = frozenset[str]().union(*(self.live[r] for r in resumed)) - set(parameters)
+        order = [n.id for b in sorted(reached) for s in self.blocks[b].body for n in names(s.node, ast.Store)]
+        ordered = [n for n in dict.fromkeys(order) if n in kept]
+        self.registers = {name: i for i, name in enumerate((*parameters, *ordered))}
+        self._make_trees(reached, resumed)
+        self.pc = {root: i for i, root in enumerate(self.trees)}
+        self.dirty = self._dirty(parameters)
+
+    def text(self, name: str) -> str:
+        """Return the source of the step function."""
+        cases = []
+        for root, tree in self.trees.items():
+            keyword = "if" if root == 0 else "elif"
+            body = "\n".join((*self._loads(tree), *self._block(tree, root, frozenset())))
+            cases.append(f"{keyword} {PC} == {self.pc[root]}:\n{textwrap.indent(body, '    ')}")
+        done = [*self._words([ast.Constant(OP_RETURN)] + [ast.Constant(0)] * 7), f"return {OP_RETURN}"]
+        cases.append("else:\n" + textwrap.indent("\n".join(done), "    "))
+        head = [
+            f"{PC} = {INT}({word(abi.PC)})",
+            f"{RESULT_NAME} = {INT}({word(abi.RESULT)})",
+            f"{word(abi.RESULT)} = 0",
+            "while True:",
+            textwrap.indent("\n".join(cases), "    "),
+        ]
+        return f"def {name}({STATE}, {BASE}):\n" + textwrap.indent("\n".join(head), "    ") + "\n"
+
+    # ---- shape
+
+    def _skip_empty(self) -> None:
+        def final(b: int) -> int:
+            seen = set()
+            while b not in seen and not self.blocks[b].body and isinstance(how := self.blocks[b].exit, Jump):
+                seen.add(b)
+                b = how.target
+            return b
+
+        for block in self.blocks:
+            match block.exit:
+                case Jump(target):
+                    block.exit = Jump(final(target))
+                case Branch(test, then, orelse):
+                    block.exit = Branch(test, final(then), final(orelse))
+                case Ask(words, site, resume):
+                    block.exit = Ask(words, site, final(resume))
+
+    def _successors(self, b: int) -> tuple[int, ...]:
+        how = self.blocks[b].exit
+        return () if how is None else targets(how)
+
+    def _reach(self, start: int) -> Iterator[int]:
+        seen, todo = {start}, [start]
+        while todo:
+            b = todo.pop()
+            yield b
+            fresh = [t for t in self._successors(b) if t not in seen]
+            seen.update(fresh)
+            todo += fresh
+
+    def _make_trees(self, reached: set[int], resumed: list[int]) -> None:
+        ways = [t for b in reached for t in self._successors(b)]
+        roots = {0, *resumed, *(b for b in reached if ways.count(b) > 1)}
+        self.trees: dict[int, Tree] = {}
+        todo = sorted(roots, reverse=True)
+        while todo:
+            tree = Tree(todo.pop())
+            too_deep = self._grow(tree, tree.root, roots, 0)
+            roots |= too_deep
+            todo += sorted(too_deep, reverse=True)
+            self.trees[tree.root] = tree
+        for tree in self.trees.values():
+            self._walk(tree, tree.root, frozenset(), frozenset(), frozenset())
+
+    def _grow(self, tree: Tree, b: int, roots: set[int], depth: int) -> set[int]:
+        tree.members.add(b)
+        if depth == MAX_NESTED:
+            return {t for t in self._successors(b) if t not in roots}
+        deeper = isinstance(self.blocks[b].exit, Branch)
+        found = set()
+        for t in self._successors(b):
+            if t not in roots:
+                found |= self._grow(tree, t, roots, depth + deeper)
+        return found
+
+    def _walk(self, tree: Tree, b: int, changed: frozenset[str], sure: frozenset[str], missing: frozenset[str]) -> None:
+        block = self.blocks[b]
+        for s in block.body:
+            missing |= s.uses - sure
+            changed |= s.stores
+            sure |= s.kills
+        missing |= reads(block.exit) - sure
+        inside = [t for t in self._successors(b) if t in tree.members and t != tree.root]
+        for t in inside:
+            self._walk(tree, t, changed, sure, missing)
+        for t in self._successors(b):
+            if t not in inside:
+                tree.paths.append(Path(b, t, changed, missing | ((changed - sure) & self.live[t])))
+        if isinstance(block.exit, Done):
+            tree.paths.append(Path(b, None, changed, missing))
+
+    # ---- registers
+
+    def _dirty(self, parameters: tuple[str, ...]) -> dict[int, frozenset[str]]:
+        """Return the registers that may hold something other than 0 where each tree begins."""
+        dirty: dict[int, frozenset[str]] = {root: frozenset() for root in self.trees}
+        dirty[0] = frozenset(parameters)
+        todo = list(self.trees)
+        while todo:
+            root = todo.pop()
+            for path in self.trees[root].paths:
+                if path.target is None:
+                    continue
+                kept = self._kept(path.target, path.changed)
+                left = dirty[root] | kept
+                if isinstance(self.blocks[path.block].exit, Ask):
+                    left &= self.live[path.target]
+                if not left <= dirty[path.target]:
+                    dirty[path.target] |= left
+                    todo.append(path.target)
+        return dirty
+
+    def _kept(self, target: int, changed: frozenset[str]) -> frozenset[str]:
+        return changed & self.live[target] & self.registers.keys()
+
+    def _loads(self, tree: Tree) -> list[str]:
+        wanted = frozenset[str]().union(*(p.missing for p in tree.paths))
+        wanted &= self.live[tree.root]
+        return [f"{n} = {INT}({self._register(n)})" for n in self.registers if n in wanted]
+
+    def _register(self, name: str) -> str:
+        return word(abi.REGISTERS + self.registers[name])
+
+    def _stores(self, target: int, changed: frozenset[str]) -> list[str]:
+        kept = self._kept(target, changed)
+        return [f"{self._register(n)} = {n} | 0" for n in self.registers if n in kept]
+
+    def _zeros(self, which: frozenset[str]) -> list[str]:
+        return [f"{self._register(n)} = 0" for n in self.registers if n in which]
+
+    # ---- text
+
+    def _block(self, tree: Tree, b: int, changed: frozenset[str]) -> list[str]:
+        block = self.blocks[b]
+        lines = [ast.unparse(s.node) for s in block.body]
+        changed = changed.union(*(s.stores for s in block.body))
+        match block.exit:
+            case Jump(target):
+                return lines + self._go(tree, target, changed)
+            case Branch(test, then, orelse):
+                for head, target in ((f"if {ast.unparse(test)}:", then), ("else:", orelse)):
+                    lines += [head, textwrap.indent("\n".join(self._go(tree, target, changed)), "    ")]
+                return lines
+            case Ask(words, site, resume):
+                lines += self._words([*words, ast.Constant(site)])
+                lines += self._stores(resume, changed) + self._zeros(self.dirty[tree.root] - self.live[resume])
+                return [*lines, f"{word(abi.PC)} = {self.pc[resume]}", f"return {ast.unparse(words[0])}"]
+            case Done(value):
+                lines += self._words([ast.Constant(OP_RETURN), value] + [ast.Constant(0)] * 6)
+                lines += self._zeros(self.dirty[tree.root])
+                return [*lines, f"{word(abi.PC)} = {DONE}", f"return {OP_RETURN}"]
+        raise AssertionError("a block without an exit was reached")
+
+    def _go(self, tree: Tree, target: int, changed: frozenset[str]) -> list[str]:
+        if target in tree.members and target != tree.root:
+            return self._block(tree, target, changed)
+        return [*self._stores(target, changed), f"{PC} = {self.pc[target]}"]
+
+    def _words(self, words: Sequence[ast.expr]) -> list[str]:
+        # All words are computed before any is written: an operand that fails (x // 0) leaves the last request whole.
+        first, then = [], []
+        for i, value in enumerate(words):
+            text = ast.unparse(value)
+            if not isinstance(value, ast.Constant):
+                if not isinstance(value, ast.Name):
+                    first.append(f"{RESERVED}w{i} = {text}")
+                    text = f"{RESERVED}w{i}"
+                text += " | 0"  # Refuses a float, in Python and in Numba alike.
+            then.append(f"{word(abi.REQUEST + i)} = {text}")
+        return first + then
+
+
+DONE = -1
+"""What `abi.PC` holds after the kernel has returned."""
+
+
+def word(offset: int) -> str:
+    """Return the text of one word of the core."""
+    return f"{STATE}[{BASE} + {offset}]"

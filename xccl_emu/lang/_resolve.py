@@ -1,0 +1,290 @@
+"""What the names in a kernel mean: constants become literals, plain functions are emitted beside the step function."""
+
+import ast
+import builtins
+import copy
+import dataclasses
+import enum
+import inspect
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+from xccl_emu.lang import requests
+from xccl_emu.lang._source import BUILTINS, RESERVED, Source, read
+
+CONSTRUCTORS: dict[Callable[..., Any], str] = {
+    value: name
+    for name, value in vars(requests).items()
+    if isinstance(value, FunctionType) and value.__module__ == requests.__name__
+}
+"""Every request constructor, with its name."""
+
+_INT64 = range(-(2**63), 2**63)
+
+
+def value_of(source: Source, node: ast.expr) -> Any:
+    """Return the object that a global name, or an attribute of a module, class or frozen instance, stands for."""
+    if isinstance(node, ast.Attribute):
+        owner = value_of(source, node.value)
+        frozen = dataclasses.is_dataclass(owner) and owner.__dataclass_params__.frozen  # type: ignore[union-attr]
+        if not (isinstance(owner, ModuleType | type | enum.Enum) or frozen):
+            what = "a module, a class or a frozen dataclass"
+            raise source.refuse(node, f"{ast.unparse(node)!r} is not an attribute of {what}")
+        if not hasattr(owner, node.attr):
+            raise source.refuse(node, f"{ast.unparse(node)!r} is not defined")
+        return getattr(owner, node.attr)
+    if not isinstance(node, ast.Name):
+        raise source.refuse(node, f"{ast.unparse(node)!r} is neither a name nor an attribute of a module")
+    if node.id in source.local:
+        raise source.refuse(node, f"{node.id!r} is a local integer; it has no attributes and cannot be called")
+    function = source.function
+    free = function.__code__.co_freevars
+    if node.id in free and function.__closure__ is not None:
+        cell = function.__closure__[free.index(node.id)]
+        try:
+            return cell.cell_contents
+        except ValueError:
+            raise source.refuse(node, f"{node.id!r} is not defined yet") from None
+    if node.id in function.__globals__:
+        return function.__globals__[node.id]
+    if node.id in BUILTINS:
+        return getattr(builtins, node.id)
+    if hasattr(builtins, node.id):
+        raise source.refuse(node, f"the builtin {node.id!r} cannot be lowered; there are {', '.join(sorted(BUILTINS))}")
+    raise source.refuse(node, f"{node.id!r} is not defined")
+
+
+class Decorated:
+    """Base of what the decorator makes of a generator function."""
+
+    @property
+    def generator(self) -> FunctionType:
+        """The undecorated generator function."""
+        raise NotImplementedError
+
+
+def plain(value: Any) -> Any:
+    """Return the function behind a kernel or a compiled function, and anything else as it is."""
+    return value.generator if isinstance(value, Decorated) else getattr(value, "py_func", value)
+
+
+def literal(value: Any) -> ast.expr | None:
+    """Return a constant of the language (an integer, or a tuple of them) as an expression, or None."""
+    if isinstance(value, tuple) and type(value) is tuple:
+        elements = [literal(v) for v in value]
+        return ast.Tuple([e for e in elements if e is not None], ast.Load()) if None not in elements else None
+    if isinstance(value, int) and value in _INT64:
+        return ast.Constant(value if isinstance(value, bool) else int(value))
+    return None
+
+
+def left_shift_count(count: int) -> int:
+    """Return the count of a shift to the left; emitted with kernels that shift by a variable."""
+    if count < 0 or count > 63:
+        raise ValueError("the count of a shift to the left is not in 0 to 63")
+    return count
+
+
+def right_shift_count(count: int) -> int:
+    """Return the count of a shift to the right; emitted with kernels that shift by a variable."""
+    if count < 0:
+        raise ValueError("negative shift count")
+    return min(count, 63)
+
+
+class Functions:
+    """The plain functions that a kernel calls, each emitted once under a generated name."""
+
+    def __init__(self) -> None:
+        self.names: dict[FunctionType, str] = {}
+        self.texts: list[str] = []
+        self._open: list[FunctionType] = []
+
+    def name(self, function: FunctionType, source: Source, node: ast.AST) -> str:
+        """Return the name that ``function`` has in the lowered text, emitting it first if it is new."""
+        if function in self._open:
+            raise source.refuse(node, f"{function.__name__!r} calls itself; recursion cannot be lowered")
+        if function not in self.names:
+            self._open.append(function)
+            text_name = f"{RESERVED}f{len(self._open) + len(self.names)}_{function.__name__}"
+            text = self._emit(read(function), text_name)
+            self._open.pop()
+            self.names[function] = text_name
+            self.texts.append(text)
+        return self.names[function]
+
+    def guard(self, function: Callable[[int], int]) -> str:
+        """Return the name that a function of this module has in the lowered text, emitting it as it stands."""
+        assert isinstance(function, FunctionType)
+        name = f"{RESERVED}f0_{function.__name__}"
+        if function not in self.names:
+            self.names[function] = name
+            self.texts.append(inspect.getsource(function).replace(f"def {function.__name__}(", f"def {name}("))
+        return name
+
+    def _emit(self, source: Source, text_name: str) -> str:
+        arguments = source.tree.args
+        rewriter = Rewriter(source, {n: ast.Name(n, ast.Load()) for n in source.local}, self)
+
+        def names(of: list[ast.arg]) -> list[ast.arg]:
+            return [ast.arg(x.arg) for x in of]
+
+        def default(value: ast.expr | None) -> ast.expr | None:
+            return None if value is None else rewriter.default(value)
+
+        parameters = ast.arguments(
+            posonlyargs=names(arguments.posonlyargs), args=names(arguments.args),
+            kwonlyargs=names(arguments.kwonlyargs),
+            defaults=[d for d in map(default, arguments.defaults) if d is not None],
+            kw_defaults=[default(d) for d in arguments.kw_defaults],
+        )  # fmt: skip
+        body = [rewriter.statement(s) for s in source.tree.body if not is_empty(s)] or [ast.Pass()]
+        emitted = ast.FunctionDef(name=text_name, args=parameters, body=body, decorator_list=[], returns=None)
+        return ast.unparse(ast.fix_missing_locations(emitted))
+
+
+def is_empty(s: ast.stmt) -> bool:
+    """Whether a statement is a docstring, a pass or a bare annotation."""
+    bare = isinstance(s, ast.AnnAssign) and s.value is None
+    return bare or isinstance(s, ast.Pass) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
+
+
+class Rewriter(ast.NodeTransformer):
+    """Copies the code of one function with every name resolved and constant expressions computed.
+
+    ``local`` gives what each local name becomes: another name, or the literal that a parameter is bound to.
+    """
+
+    def __init__(self, source: Source, local: dict[str, ast.expr], functions: Functions) -> None:
+        self.source = source
+        self.local = local
+        self.functions = functions
+
+    def expression(self, node: ast.expr) -> ast.expr:
+        """Return ``node`` rewritten."""
+        result = self.visit(copy.deepcopy(node))
+        assert isinstance(result, ast.expr)
+        return result
+
+    def statement(self, node: ast.stmt) -> ast.stmt:
+        """Return a statement without yields rewritten."""
+        result = self.visit(copy.deepcopy(node))
+        assert isinstance(result, ast.stmt)
+        return result
+
+    def argument(self, node: ast.expr) -> ast.expr:
+        """Return an argument rewritten; other than `expression` it may be a string that names a step or sync."""
+        if isinstance(node, ast.Constant):
+            return node
+        if isinstance(node, ast.Name) and isinstance(bound := self.local.get(node.id), ast.Constant):
+            return bound
+        return self.expression(node)
+
+    def default(self, node: ast.expr) -> ast.expr:
+        """Return the default of a parameter, which must be a literal or a constant."""
+        result = node if isinstance(node, ast.Constant) else literal(value_of(self.source, node))
+        if result is None or not isinstance(result, ast.Constant) or not isinstance(result.value, int | str):
+            raise self.source.refuse(node, f"the default {ast.unparse(node)!r} is neither an integer nor a string")
+        return result
+
+    def stored(self, name: str) -> str:
+        """Return what a local name that is assigned becomes."""
+        renamed = self.local[name]
+        assert isinstance(renamed, ast.Name)
+        return renamed.id
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if isinstance(node.ctx, ast.Store):
+            return ast.copy_location(ast.Name(self.stored(node.id), ast.Store()), node)
+        if node.id not in self.source.local:
+            return self._constant(node)
+        bound = self.local[node.id]
+        if isinstance(bound, ast.Constant):
+            if not isinstance(bound.value, int):
+                raise self.source.refuse(node, f"{node.id!r} is a string; it may only name the sync of a request")
+            return ast.copy_location(ast.Constant(bound.value), node)
+        assert isinstance(bound, ast.Name)
+        return ast.copy_location(ast.Name(bound.id, ast.Load()), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return self._constant(node)
+
+    def _constant(self, node: ast.expr) -> ast.expr:
+        value = value_of(self.source, node)
+        result = literal(value)
+        if result is None:
+            what = "a function, not a value" if callable(value) else "no integer of 64 bits and no tuple of them"
+            raise self.source.refuse(node, f"{ast.unparse(node)!r} is {what}")
+        return ast.fix_missing_locations(ast.copy_location(result, node))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        value = value_of(self.source, node.func)
+        function = plain(value)
+        label = ast.unparse(node.func)
+        if isinstance(function, FunctionType) and function in CONSTRUCTORS:
+            raise self.source.refuse(node, f"the request {label}(...) does nothing without yield")
+        if inspect.isgeneratorfunction(function):
+            raise self.source.refuse(node, f"the subroutine {label}(...) does nothing without yield from")
+        name: str
+        if isinstance(function, FunctionType):
+            name = self.functions.name(function, self.source, node)
+        elif getattr(value, "__module__", "") == "builtins" and getattr(value, "__name__", "") in BUILTINS:
+            name = value.__name__
+        else:
+            raise self.source.refuse(node, f"{label!r} is not a plain Python function")
+        arguments = [self.expression(a) for a in node.args]
+        keywords = [ast.keyword(k.arg, self.expression(k.value)) for k in node.keywords]
+        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, keywords), node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        assert isinstance(node.target, ast.Name)
+        target = ast.Name(self.stored(node.target.id), ast.Store())
+        return ast.copy_location(ast.Assign([target], self.expression(node.value), lineno=node.lineno), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        operation = self.generic_visit(node)
+        assert isinstance(operation, ast.BinOp)
+        operation.right = self._shift_count(operation.op, operation.right)
+        return self._folded(operation)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        operation = self.generic_visit(node)
+        assert isinstance(operation, ast.AugAssign)
+        operation.value = self._shift_count(operation.op, operation.value)
+        return operation
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        return self._folded(self.generic_visit(node))
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        return self._folded(self.generic_visit(node))
+
+    def _shift_count(self, op: ast.operator, count: ast.expr) -> ast.expr:
+        """Return the count of a shift, guarded: the processor looks at six bits of it, Python at all."""
+        if not isinstance(op, ast.LShift | ast.RShift):
+            return count
+        if not isinstance(count, ast.Constant):
+            name = self.functions.guard(left_shift_count if isinstance(op, ast.LShift) else right_shift_count)
+            return ast.Call(ast.Name(name, ast.Load()), [count], [])
+        if not isinstance(count.value, int) or not 0 <= count.value < 64:
+            raise self.source.refuse(count, f"{ast.unparse(count)} is no shift count from 0 to 63")
+        return count
+
+    def _folded(self, node: ast.AST) -> ast.expr:
+        """Return the value of an operation on literals, any other operation as it is."""
+        assert isinstance(node, ast.expr)
+        operands = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        if not all(isinstance(o, ast.Constant) for o in operands):
+            return node
+        expression = ast.fix_missing_locations(ast.Expression(node))
+        try:
+            value = eval(compile(expression, "<literal>", "eval"), {"__builtins__": {}})
+        except ZeroDivisionError:
+            return node  # It may never be reached; where it is, it fails as in plain Python.
+        result = literal(value)
+        if result is None:
+            raise self.source.refuse(node, f"{ast.unparse(node)} does not fit into 64 bits with a sign")
+        return ast.copy_location(result, node)

@@ -1,0 +1,20 @@
+"""The words of a core's block that a lowered kernel and the machine share.
+
+The machine keeps all state but the bytes of memory in one int64 array; a core's words begin at its base.
+A step function is ``step(state, base)``: it takes the value granted for the last request from ``RESULT``, runs the
+kernel up to its next ``yield``, leaves that request in ``REQUEST`` and returns.
+"""
+
+PC = 1
+"""Where the kernel goes on; 0 at launch."""
+
+RESULT = 3
+"""The value that the machine granted with the last request."""
+
+REQUEST = 16
+"""Operation, six operands, site (index into the kernel's sites); operation 0 is return, its operand the value."""
+
+REQUEST_WORDS = 8
+
+REGISTERS = 512
+"""First of the kernel's registers: its parameters in order, then its locals."""

@@ -1,0 +1,143 @@
+"""Kernels: generator functions whose yields are requests, lowered to step functions over flat registers.
+
+Written straight through, a kernel reads like the protocol it implements; lowered, it is a function
+``step(state, base)`` that runs one core to its next request and keeps everything in that core's words (`abi`).
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import Any, TypeAlias
+
+from xccl_emu.errors import KernelError
+from xccl_emu.lang import _files
+from xccl_emu.lang._blocks import Site
+from xccl_emu.lang._emit import Emitter, build
+from xccl_emu.lang._plain import PlainStep
+from xccl_emu.lang._resolve import Decorated
+from xccl_emu.lang._source import read
+from xccl_emu.lang.requests import Request
+
+__all__ = ["Kernel", "Site", "Step", "kernel"]
+
+Step: TypeAlias = Callable[[Any, int], int]
+"""``step(state, base)`` with ``state`` an int64 array; returns the operation of the request it left there."""
+
+
+@dataclass(frozen=True)
+class _Lowered:
+    text: str
+    helpers: tuple[str, ...]
+    registers: dict[str, int]
+    sites: tuple[Site, ...]
+
+
+class Kernel(Decorated):
+    """A kernel in all its forms; everything but the generator is made when it is first asked for.
+
+    The constants and functions that a kernel refers to are read at that moment and are part of it from then on.
+    """
+
+    def __init__(self, generator: FunctionType) -> None:
+        if not isinstance(generator, FunctionType) or not inspect.isgeneratorfunction(generator):
+            code = getattr(generator, "__code__", None)
+            where = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
+            raise KernelError(f"{where}{generator!r} is not a generator function: a kernel contains at least one yield")
+        self._generator: Any = generator
+        self.name = generator.__name__
+        self.params = tuple(inspect.signature(generator).parameters)
+        functools.update_wrapper(self, generator)
+
+    @property
+    def generator(self) -> FunctionType:
+        """The undecorated generator function."""
+        function: FunctionType = self._generator
+        return function
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}({', '.join(self.params)})>"
+
+    def __call__(self, *arguments: int, **named: int) -> Generator[Request, int, Any]:
+        """Return the plain generator, which yields requests as tuples and takes what is granted by ``send``."""
+        running: Generator[Request, int, Any] = self.generator(*arguments, **named)
+        return running
+
+    @functools.cached_property
+    def _result(self) -> _Lowered:
+        source = read(self._generator)
+        a = source.tree.args
+        if a.defaults or a.kwonlyargs or a.posonlyargs:
+            raise source.refuse(source.tree, "a kernel's own parameters are plain: no defaults, no `*` or `/`")
+        builder = build(source)
+        emitter = Emitter(builder, source)
+        parts = ["_xk_int = int", *builder.functions.texts, emitter.text(f"step_{self.name}")]
+        names = tuple(builder.functions.names.values())
+        return _Lowered("\n\n".join(parts), names, emitter.registers, tuple(builder.sites))
+
+    @property
+    def source(self) -> str:
+        """The text of the lowered function and of every function that it calls."""
+        return self._result.text
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The place of each request, indexed by the last word of a request."""
+        return self._result.sites
+
+    @property
+    def registers(self) -> tuple[str, ...]:
+        """The local that each register holds: the parameters, then the locals that live across a yield."""
+        return tuple(self._result.registers)
+
+    @property
+    def n_registers(self) -> int:
+        """How many registers the kernel needs."""
+        return len(self._result.registers)
+
+    @functools.cached_property
+    def path(self) -> Path:
+        """The file that holds the lowered text; its name changes with the text."""
+        return _files.write(self.name, self.source)
+
+    def _load(self) -> dict[str, Callable[..., Any]]:
+        return _files.load(self.path, self.source, (*self._result.helpers, f"step_{self.name}"))
+
+    @functools.cached_property
+    def lowered(self) -> Step:
+        """The lowered function in plain Python."""
+        return self._load()[f"step_{self.name}"]
+
+    @functools.cached_property
+    def step(self) -> Step:
+        """The lowered function compiled, or in plain Python where NUMBA_DISABLE_JIT is set.
+
+        Raises:
+            KernelError: if a value in the kernel is not an integer.
+        """
+        from xccl_emu.lang import _jit
+
+        if _jit.is_disabled():
+            return self.lowered
+        try:
+            return _jit.compile_step(self._load(), self._result.helpers, f"step_{self.name}")
+        except TypeError as error:
+            code = self.generator.__code__
+            where = f"{code.co_filename}:{code.co_firstlineno}"
+            reason = f"{self.name!r} does not compile; every value must be an integer"
+            raise KernelError(f"{where}: {reason}: {error}") from error
+
+    def plain_step(self) -> Step:
+        """Return a new step function that drives the undecorated generator, for a debugger (`PlainStep`)."""
+        return PlainStep(self)
+
+
+def kernel(generator: Callable[..., Generator[Request, int, Any]]) -> Kernel:
+    """Make a kernel of a generator function.
+
+    Raises:
+        KernelError: at once if it is not a generator function; on first use if it cannot be lowered.
+    """
+    return Kernel(generator)  # type: ignore[arg-type]

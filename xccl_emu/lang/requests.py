@@ -1,0 +1,188 @@
+"""The requests a kernel can make of its machine, one function each.
+
+A kernel is a generator; ``yield load(address)`` hands the machine a request *before* anything happens, and the
+kernel goes on when the machine has granted it.  A request is seven integers: the operation and six operands.
+
+Every function takes two more keywords that never reach the machine: ``step``, the step of the paper that the
+request implements, and ``sync``, the name of a synchronization, by which a run can switch it off.  Both must be
+literals; they are recorded with the source line as the request's site.
+
+Addresses are global (die * die_bytes + offset) unless they are called ``ub``: those are byte offsets into the data
+buffer of the core that runs the kernel.
+"""
+
+from typing import TypeAlias
+
+Request: TypeAlias = tuple[int, int, int, int, int, int, int]
+
+# The four in-order pipes of a core, and its DMA descriptors, which complete in any order.
+SCALAR, MTU_IN, VECTOR, MTU_OUT, DMA = range(5)
+
+# How a poll compares the 8-byte word in memory with the value it waits for.
+CMP_EQ, CMP_NE, CMP_GE = range(3)
+
+# Element types that the vector pipe reads and writes.
+BF16, FP16 = range(2)
+
+OPERATIONS = (
+    "return", "load", "store", "atomic_add", "poll", "fence", "arrive", "await_group", "ub_load", "ub_store",
+    "set_flag", "wait_flag", "fail", "dma", "mtu_in", "mtu_out", "put", "add", "v_quantize", "v_dequantize",
+    "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow",
+)  # fmt: skip
+"""Name of each operation, indexed by its code."""
+
+(
+    OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_POLL, OP_FENCE, OP_ARRIVE, OP_AWAIT_GROUP, OP_UB_LOAD, OP_UB_STORE,
+    OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DMA, OP_MTU_IN, OP_MTU_OUT, OP_PUT, OP_ADD, OP_V_QUANTIZE, OP_V_DEQUANTIZE,
+    OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW,
+) = range(len(OPERATIONS))  # fmt: skip
+
+# ---- scalar: memory
+
+
+def load(address: int, nbytes: int = 8, step: int = 0, sync: str = "") -> Request:
+    """Read ``nbytes`` (4 or 8, aligned) as a signed integer; sees the core's own scalar stores in flight."""
+    return (OP_LOAD, address, nbytes, 0, 0, 0, 0)
+
+
+def store(address: int, value: int, nbytes: int = 8, step: int = 0, sync: str = "") -> Request:
+    """Write ``nbytes`` (4 or 8, aligned); becomes visible as the memory order says."""
+    return (OP_STORE, address, value, nbytes, 0, 0, 0)
+
+
+def atomic_add(address: int, value: int, step: int = 0, sync: str = "") -> Request:
+    """Add to the aligned 8-byte word at its home memory and return the old value; blocks the core."""
+    return (OP_ATOMIC_ADD, address, value, 0, 0, 0, 0)
+
+
+def poll_eq(address: int, value: int, step: int = 0, sync: str = "") -> Request:
+    """Wait until the aligned 8-byte word equals ``value``; returns the word."""
+    return (OP_POLL, address, CMP_EQ, value, 0, 0, 0)
+
+
+def poll_ne(address: int, value: int, step: int = 0, sync: str = "") -> Request:
+    """Wait until the aligned 8-byte word differs from ``value``; returns the word."""
+    return (OP_POLL, address, CMP_NE, value, 0, 0, 0)
+
+
+def poll_ge(address: int, value: int, step: int = 0, sync: str = "") -> Request:
+    """Wait until the aligned 8-byte word is at least ``value``; returns the word."""
+    return (OP_POLL, address, CMP_GE, value, 0, 0, 0)
+
+
+def fence(step: int = 0, sync: str = "") -> Request:
+    """Wait until all that this core issued is done and every write of it, DMA included, is visible."""
+    return (OP_FENCE, 0, 0, 0, 0, 0, 0)
+
+# ---- scalar: data buffer, events, group
+
+
+def ub_load(ub: int, nbytes: int = 4, step: int = 0, sync: str = "") -> Request:
+    """Read ``nbytes`` (4 or 8, aligned) of the data buffer as a signed integer."""
+    return (OP_UB_LOAD, ub, nbytes, 0, 0, 0, 0)
+
+
+def ub_store(ub: int, value: int, nbytes: int = 4, step: int = 0, sync: str = "") -> Request:
+    """Write ``nbytes`` (4 or 8, aligned) of the data buffer."""
+    return (OP_UB_STORE, ub, value, nbytes, 0, 0, 0)
+
+
+def set_flag(source: int, target: int, event: int, step: int = 0, sync: str = "") -> Request:
+    """Queue on pipe ``source``: set the binary event ``event`` (0-31) for pipe ``target``."""
+    return (OP_SET_FLAG, source, target, event, 0, 0, 0)
+
+
+def wait_flag(source: int, target: int, event: int, step: int = 0, sync: str = "") -> Request:
+    """Queue on pipe ``target``: wait for the event that pipe ``source`` sets, and consume it."""
+    return (OP_WAIT_FLAG, source, target, event, 0, 0, 0)
+
+
+def arrive(step: int = 0, sync: str = "") -> Request:
+    """Arrive at the barrier of the core's group; returns the phase that ``await_group`` takes."""
+    return (OP_ARRIVE, 0, 0, 0, 0, 0, 0)
+
+
+def await_group(phase: int, step: int = 0, sync: str = "") -> Request:
+    """Wait until every core of the group has arrived in ``phase``."""
+    return (OP_AWAIT_GROUP, phase, 0, 0, 0, 0, 0)
+
+
+def fail(code: int, info: int = 0, step: int = 0, sync: str = "") -> Request:
+    """Stop the run with a protocol error: a code that the protocol's host side explains, and a value."""
+    return (OP_FAIL, code, info, 0, 0, 0, 0)
+
+# ---- DMA
+
+
+def dma(source: int, target: int, nbytes: int, event: int, step: int = 0, sync: str = "") -> Request:
+    """Ring the DMA engine: copy memory to memory; when its writes are visible, event (DMA, SCALAR, ``event``) is set."""
+    return (OP_DMA, source, target, nbytes, event, 0, 0)
+
+# ---- mtu-in and mtu-out
+
+
+def mtu_in(source: int, ub: int, nbytes: int, step: int = 0, sync: str = "") -> Request:
+    """Copy memory to the data buffer."""
+    return (OP_MTU_IN, source, ub, nbytes, 0, 0, 0)
+
+
+def mtu_out(ub: int, target: int, nbytes: int, step: int = 0, sync: str = "") -> Request:
+    """Copy the data buffer to memory."""
+    return (OP_MTU_OUT, ub, target, nbytes, 0, 0, 0)
+
+
+def put(target: int, word0: int, word1: int = 0, word2: int = 0, word3: int = 0, step: int = 0, sync: str = "") -> Request:
+    """Write one aligned 32-byte piece that the scalar unit built, by mtu-out."""
+    return (OP_PUT, target, word0, word1, word2, word3, 0)
+
+
+def add(target: int, value: int, step: int = 0, sync: str = "") -> Request:
+    """Add to an aligned 8-byte word at its home memory by mtu-out; returns nothing and does not wait."""
+    return (OP_ADD, target, value, 0, 0, 0, 0)
+
+# ---- vector (all on the data buffer; offsets multiples of 4)
+
+
+def v_quantize(ub: int, target_ub: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
+    """Quantize ``count`` elements to INT8 at ``target_ub`` and put the FP32 scale behind them."""
+    return (OP_V_QUANTIZE, ub, target_ub, count, dtype, 0, 0)
+
+
+def v_dequantize(ub: int, target_ub: int, count: int, scale_ub: int, step: int = 0, sync: str = "") -> Request:
+    """Widen ``count`` INT8 values to FP32 and multiply each by the FP32 at ``scale_ub``."""
+    return (OP_V_DEQUANTIZE, ub, target_ub, count, scale_ub, 0, 0)
+
+
+def v_copy(ub: int, target_ub: int, nbytes: int, step: int = 0, sync: str = "") -> Request:
+    """Copy within the data buffer (ranges must not overlap)."""
+    return (OP_V_COPY, ub, target_ub, nbytes, 0, 0, 0)
+
+
+def v_fill(ub: int, nbytes: int, byte: int = 0, step: int = 0, sync: str = "") -> Request:
+    """Fill bytes of the data buffer."""
+    return (OP_V_FILL, ub, nbytes, byte, 0, 0, 0)
+
+
+def v_widen(ub: int, target_ub: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
+    """Cast ``count`` elements to FP32."""
+    return (OP_V_WIDEN, ub, target_ub, count, dtype, 0, 0)
+
+
+def v_axpy(ub: int, acc_ub: int, weight_ub: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
+    """FP32 accumulator += FP32 weight x element: multiply, round, add, round."""
+    return (OP_V_AXPY, ub, acc_ub, weight_ub, count, dtype, 0)
+
+
+def v_add(ub: int, acc_ub: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
+    """FP32 accumulator += element."""
+    return (OP_V_ADD, ub, acc_ub, count, dtype, 0, 0)
+
+
+def v_scale(acc_ub: int, count: int, factor_ub: int, step: int = 0, sync: str = "") -> Request:
+    """FP32 accumulator *= the FP32 at ``factor_ub``."""
+    return (OP_V_SCALE, acc_ub, count, factor_ub, 0, 0, 0)
+
+
+def v_narrow(acc_ub: int, target_ub: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
+    """Round ``count`` FP32 values to ``dtype``, half to even."""
+    return (OP_V_NARROW, acc_ub, target_ub, count, dtype, 0, 0)

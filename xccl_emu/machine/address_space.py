@@ -1,0 +1,25 @@
+"""The bytes of a pod: one flat mapping, committed by the kernel page by page as it is touched."""
+
+import mmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import CapacityError
+
+_MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # a name in mmap only since Python 3.13
+
+
+def map_bytes(nbytes: int, what: str) -> NDArray[np.uint8]:
+    """A zeroed array of ``nbytes`` that takes memory only where it is touched.
+
+    Raises CapacityError if the operating system refuses so large a mapping.
+    """
+    nbytes = (nbytes + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
+    try:
+        mapping = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+    except (OSError, ValueError, OverflowError) as error:
+        raise CapacityError(f"{what}: cannot map {nbytes} bytes of address space ({error})") from error
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        mapping.madvise(mmap.MADV_NOHUGEPAGE)  # huge pages under sparse windows would commit everything
+    return np.frombuffer(mapping, dtype=np.uint8)

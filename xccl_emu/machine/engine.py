@@ -1,0 +1,33 @@
+"""The compiled side, imported only when something runs: policies by name, kernels by handle."""
+
+from collections.abc import Callable, Sequence
+
+from numba import config
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.policies.random import uniform_random
+from xccl_emu.machine.policies.replay import replay
+from xccl_emu.machine.policies.round_robin import round_robin
+from xccl_emu.machine.start import start as _start
+from xccl_emu.machine.words import handle_of
+
+_POLICIES: dict[str, Callable[..., int]] = {"round-robin": round_robin, "random": uniform_random, "replay": replay}
+
+
+def policy(name: str) -> Callable[..., int]:
+    """The compiled policy of that name."""
+    return _POLICIES[name]
+
+
+def start() -> Callable[..., None]:
+    """The compiled function that runs launched kernels to their first request."""
+    start_function: Callable[..., None] = _start
+    return start_function
+
+
+def handles(kernels: Sequence[Kernel], generators: bool = False) -> list[int]:
+    """By which numbers the machine finds the kernels' step functions (`words.call_step`)."""
+    if generators and not config.DISABLE_JIT:
+        raise ConfigError("generators=True: kernels run as plain generators only with NUMBA_DISABLE_JIT=1")
+    return [handle_of(kernel.plain_step() if generators else kernel.step) for kernel in kernels]

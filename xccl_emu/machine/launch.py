@@ -1,0 +1,78 @@
+"""Launching a kernel: which cores run it, with what arguments, and what they may touch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.layout import ANY_DIE, MAX_WINDOWS, READ, WRITE
+
+if TYPE_CHECKING:
+    from xccl_emu.lang import Kernel
+
+_INT64 = 1 << 63
+_RIGHTS = {"r": READ, "w": WRITE, "rw": READ | WRITE}
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A permission: bytes ``start`` to ``end`` (offsets in a die's memory) of one die, or of any (``die=None``)."""
+
+    die: int | None
+    start: int
+    end: int
+    rights: str
+    """``"r"``, ``"w"`` or ``"rw"``."""
+
+    def words(self) -> tuple[int, int, int, int]:
+        """As the machine keeps it: die or ANY_DIE, start, end, rights."""
+        if self.rights not in _RIGHTS:
+            raise ConfigError(f"rights={self.rights!r}: must be 'r', 'w' or 'rw'")
+        return (ANY_DIE if self.die is None else self.die, self.start, self.end, _RIGHTS[self.rights])
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """A kernel on some cores of one die; they form a group for barriers."""
+
+    kernel: "Kernel"
+    die: int
+    cores: tuple[int, ...]
+    """Numbers of the cores on their die."""
+    args: tuple[tuple[int, ...], ...]
+    """[cores][parameters]."""
+    grants: tuple[Grant, ...]
+    results: list[int] = field(default_factory=list)
+    """What the kernel returned on each core; filled when the run is over."""
+
+
+def bind_arguments(kernel: "Kernel", n_cores: int, args: Mapping[str, int | Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """Arguments in order of the parameters, for each core; a sequence gives each core its own value.
+
+    Raises ConfigError for a missing or unknown name, a sequence of the wrong length, or a value that is no int64.
+    """
+    if set(args) != set(kernel.params):
+        missing, unknown = sorted(set(kernel.params) - set(args)), sorted(set(args) - set(kernel.params))
+        raise ConfigError(f"kernel {kernel.name}: arguments missing: {missing}, unknown: {unknown}")
+    columns = [_column(kernel.name, name, args[name], n_cores) for name in kernel.params]
+    return tuple(tuple(column[i] for column in columns) for i in range(n_cores))
+
+
+def _column(kernel: str, name: str, value: int | Sequence[int], n_cores: int) -> list[int]:
+    values = list(value) if isinstance(value, Sequence) else [value] * n_cores
+    if len(values) != n_cores:
+        raise ConfigError(f"kernel {kernel}: argument {name} has {len(values)} values for {n_cores} cores")
+    for item in values:
+        if not hasattr(item, "__index__") or not -_INT64 <= int(item) < _INT64:
+            raise ConfigError(f"kernel {kernel}: argument {name}={item!r} must be a 64-bit integer")
+    return [int(item) for item in values]
+
+
+def check_grants(grants: Sequence[Grant], n_dies: int, die_bytes: int) -> None:
+    """Raises ConfigError for more grants than a core holds, or one that lies outside of the pod."""
+    if len(grants) > MAX_WINDOWS:
+        raise ConfigError(f"{len(grants)} grants: a core holds at most {MAX_WINDOWS}")
+    for grant in grants:
+        die_ok = grant.die is None or 0 <= grant.die < n_dies
+        if not die_ok or not 0 <= grant.start <= grant.end <= die_bytes:
+            raise ConfigError(f"{grant}: lies outside of the pod ({n_dies} dies of {die_bytes} bytes)")

@@ -1,0 +1,74 @@
+"""Where everything is in the machine's int64 array.
+
+The array is: a header, the blocks of the cores, the blocks of the dies (writes in flight), the blocks of the core
+groups, the switches of named synchronizations, and two regions that no program can observe: the table of last
+writers, kept for reports, and the list of cores that take part in the run.
+"""
+
+from xccl_emu.lang.abi import REGISTERS, REQUEST_WORDS
+
+# ---- header
+N_CORES, CORES_PER_DIE, N_DIES, DIE_SHIFT, UB_BYTES, ORDER = range(6)
+CORE_BASE, CORE_WORDS, DIE_BASE, DIE_WORDS, FLIGHT_CAPACITY, GROUP_BASE, SWITCH_BASE, WRITER_BASE, WRITER_SLOTS = range(6, 15)
+ACTIVE_BASE, N_ACTIVE, N_ACTIVE_DIES, N_LIVE, CURSOR, RANDOM_1, RANDOM_2, LOG_COUNT = range(15, 23)
+ERROR, ERROR_CORE, ERROR_SITE, ERROR_OP, ERROR_A, ERROR_B = range(24, 30)
+ACTIONS = 30
+COUNT_BY_OP = 32
+BYTES_BY_PIPE = 64
+STEP_TABLE = 80  # where each kernel's step function is, for `words.call_step`
+HEADER_WORDS = 96
+
+# ---- memory orders
+ORDER_SC, ORDER_FIFO, ORDER_RELAXED = range(3)
+
+# ---- a core's block; PC, RESULT, REQUEST and REGISTERS are in lang.abi
+KERNEL, STATUS, DIE, GROUP, IN_FLIGHT, UB_BASE, N_WINDOWS = 0, 2, 4, 5, 6, 7, 8
+EVENTS = 32  # a word of 32 binary events for each (source pipe, target pipe)
+N_EVENTS = 32
+PIPES = 64  # three queues: mtu-in, vector, mtu-out
+PIPE_HEAD, PIPE_COUNT, PIPE_ENTRIES = 0, 1, 2
+QUEUE_DEPTH = 8
+ENTRY_WORDS = 10
+ENTRY_SITE, ENTRY_PROGRESS, ENTRY_IN_FLIGHT = 7, 8, 9  # behind the operation and six operands
+PIPE_WORDS = PIPE_ENTRIES + QUEUE_DEPTH * ENTRY_WORDS
+DMA_SLOTS = PIPES + 3 * PIPE_WORDS
+N_DMA_SLOTS = 8
+WINDOWS = DMA_SLOTS + N_DMA_SLOTS * ENTRY_WORDS
+WINDOW_WORDS = 4
+WINDOW_DIE, WINDOW_START, WINDOW_END, WINDOW_RIGHTS = range(WINDOW_WORDS)
+MAX_WINDOWS = (REGISTERS - WINDOWS) // WINDOW_WORDS
+
+STATUS_IDLE, STATUS_RUNNING, STATUS_DONE = range(3)
+READ, WRITE = 1, 2  # rights of a window
+ANY_DIE = -1
+
+# ---- a die's block: its writes in flight, a ring in issue order
+FLIGHT_HEAD, FLIGHT_COUNT, FLIGHT_ENTRIES = 0, 1, 2
+FLIGHT_WORDS = 9
+FLIGHT_CORE, FLIGHT_KIND, FLIGHT_ADDRESS, FLIGHT_NBYTES, FLIGHT_SITE, FLIGHT_DATA = 0, 1, 2, 3, 4, 5
+KIND_SCALAR, KIND_MTU, KIND_ADD, KIND_DMA = range(4)  # KIND_DMA + slot for a write of that DMA descriptor
+
+# ---- a core group's block
+GROUP_SIZE, GROUP_ARRIVED, GROUP_PHASE = range(3)
+GROUP_WORDS = 4
+
+MAX_KERNELS = 16
+MAX_SITES = 256  # of one kernel
+WRITER_WORDS = 3  # piece + 1, core, site
+
+PIECE_BYTES = 32
+MAX_GRAINS = 62  # a transfer is read in at most so many grains, so that one word can say which are done
+
+# ---- an action: an actor and a choice
+ACTORS_PER_CORE = 5  # scalar, mtu-in, vector, mtu-out, DMA; behind them one actor a die, which delivers writes
+CHOICE_BITS = 16
+CHOICE_ALL = (1 << CHOICE_BITS) - 1  # the whole of the next transfer, or every write in flight in issue order
+
+# ---- errors that end a run
+ERR_ACCESS, ERR_UB, ERR_ALIGN, ERR_SIZE, ERR_DOUBLE_SET, ERR_FAIL, ERR_OPERAND = range(1, 8)
+
+# ---- how a policy's run ended
+ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT_ENABLED = range(6)
+
+assert WINDOWS + MAX_WINDOWS * WINDOW_WORDS <= REGISTERS
+assert REQUEST_WORDS == ENTRY_PROGRESS

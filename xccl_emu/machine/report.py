@@ -1,0 +1,130 @@
+"""What went wrong, in words: the errors that end a run, with kernel, source line, step of the paper and address."""
+
+from typing import TYPE_CHECKING
+
+from xccl_emu.errors import AccessError, DeadlockError, ProtocolError, RunError
+from xccl_emu.lang import Site
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import (
+    CMP_EQ,
+    CMP_GE,
+    DMA,
+    MTU_IN,
+    OP_AWAIT_GROUP,
+    OP_FENCE,
+    OP_POLL,
+    OP_RETURN,
+    OP_WAIT_FLAG,
+    OPERATIONS,
+)
+from xccl_emu.machine import layout as at
+from xccl_emu.machine.flight import read_word
+from xccl_emu.machine.pipes import entry_of, pipe_of
+
+if TYPE_CHECKING:
+    from xccl_emu.machine.pod import Pod
+
+PIPE_NAMES = ("scalar", "mtu-in", "vector", "mtu-out", "dma")
+_LISTED = 20
+
+
+def symbolic(pod: "Pod", address: int) -> str:
+    """An address as die, area and offset, for example ``die1.meta+0x40``."""
+    spec = pod.spec
+    die, offset = divmod(address, spec.die_bytes)
+    if not 0 <= die < spec.n_dies:
+        return f"{address:#x} (no die)"
+    for name, start in (("managed", spec.managed_start), ("meta", spec.meta_start)):
+        if offset >= start:
+            return f"die{die}.{name}+{offset - start:#x}"
+    return f"die{die}.app+{offset:#x}"
+
+
+def where(pod: "Pod", core: int, site: int) -> str:
+    """Core, kernel, source line and step of a request."""
+    launch = pod.launch_of(core)
+    name = f"die {core // pod.spec.cores_per_die} core {core % pod.spec.cores_per_die}"
+    if launch is None:
+        return name
+    known: Site = launch.kernel.sites[site]
+    step = f", step {known.step}" if known.step else ""
+    sync = f", sync {known.sync!r}" if known.sync else ""
+    return f"{name}, kernel {launch.kernel.name} ({known.file}:{known.line}{step}{sync}) `{known.text}`"
+
+
+def last_writer(pod: "Pod", address: int) -> str:
+    """Who last wrote the 32-byte piece of an address, as far as the table of writers knows."""
+    st = pod.state
+    piece = address // at.PIECE_BYTES
+    slot = int(st[at.WRITER_BASE]) + piece % int(st[at.WRITER_SLOTS]) * at.WRITER_WORDS
+    if st[slot] == 0:
+        return "no core has written there"
+    if st[slot] != piece + 1:
+        return "last writer not known"
+    return "last written by " + where(pod, int(st[slot + 1]), int(st[slot + 2]))
+
+
+def _waits_for(pod: "Pod", base: int, core: int) -> str:
+    """What a blocked core's request waits for."""
+    st = pod.state
+    op, a, b, c = (int(st[base + REQUEST + i]) for i in range(4))
+    if op == OP_POLL:
+        saw = int(read_word(pod.memory, st, core, base, a, 8))
+        sign = {CMP_EQ: "==", CMP_GE: ">="}.get(b, "!=")
+        return f"polls {symbolic(pod, a)} (address {a:#x}): saw {saw}, wants {sign} {c}; {last_writer(pod, a)}"
+    if op == OP_WAIT_FLAG and b == 0:
+        return f"waits for event {c} of {PIPE_NAMES[a]}, which is not set"
+    if op == OP_AWAIT_GROUP:
+        group = int(st[at.GROUP_BASE]) + int(st[base + at.GROUP]) * at.GROUP_WORDS
+        return f"waits at a barrier: {st[group + at.GROUP_ARRIVED]} of {st[group + at.GROUP_SIZE]} cores have arrived"
+    if op in (OP_FENCE, OP_RETURN):
+        return f"waits in {OPERATIONS[op]} for its queues to drain: " + "; ".join(_stuck_pipes(pod, base))
+    return f"cannot issue {OPERATIONS[op]}: " + "; ".join(_stuck_pipes(pod, base))
+
+
+def _stuck_pipes(pod: "Pod", base: int) -> list[str]:
+    st = pod.state
+    stuck = []
+    for pipe in range(MTU_IN, DMA):
+        queue = pipe_of(base, pipe)
+        if st[queue + at.PIPE_COUNT]:
+            entry = entry_of(st, queue, 0)
+            words = ", ".join(str(int(st[entry + 1 + i])) for i in range(3))
+            stuck.append(f"{PIPE_NAMES[pipe]} stands at {OPERATIONS[st[entry]]}({words})")
+    return stuck or ["nothing is queued"]
+
+
+def deadlock(pod: "Pod") -> DeadlockError:
+    """The error that lists every blocked core."""
+    st = pod.state
+    blocked = [core for core in pod.active_cores() if st[pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING]
+    lines = [f"deadlock: {len(blocked)} of {len(pod.active_cores())} cores are blocked and nothing can go on"]
+    for core in blocked[:_LISTED]:
+        base = pod.core_base(core)
+        site = int(st[base + REQUEST + REQUEST_WORDS - 1])
+        lines.append(f"  {where(pod, core, site)}: {_waits_for(pod, base, core)}")
+    if len(blocked) > _LISTED:
+        lines.append(f"  and {len(blocked) - _LISTED} more")
+    return DeadlockError("\n".join(lines))
+
+
+def violation(pod: "Pod") -> RunError:
+    """The error for what the machine recorded."""
+    st = pod.state
+    code, core, site, op, a, b = (int(st[at.ERROR + i]) for i in range(6))
+    place = where(pod, core, site)
+    if code == at.ERR_FAIL:
+        return ProtocolError(f"{place}: the kernel failed with code {a}, value {b}")
+    if code == at.ERR_ACCESS:
+        may = ", ".join(f"{g.rights} die {'any' if g.die is None else g.die} {g.start:#x}-{g.end:#x}" for g in pod.grants_of(core))
+        return AccessError(f"{place}: {OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted; granted: {may}")
+    texts = {
+        at.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
+        at.ERR_ALIGN: f"{a:#x} must be a multiple of {b}",
+        at.ERR_SIZE: f"size out of range ({a}, {b})",
+        at.ERR_OPERAND: f"operand out of range ({a}, {b})",
+    }
+    if code == at.ERR_DOUBLE_SET:
+        source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
+        return RunError(f"{place}: event {b} from {source} to {target} is set while it is still set")
+    return AccessError(f"{place}: {OPERATIONS[op]}: {texts[code]}")

@@ -1,0 +1,122 @@
+"""What a pod is made of, as data: dies, cores, areas, sizes."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.layout import PIECE_BYTES
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True)
+class PodSpec:
+    """A pod: how many dies, and how each die's memory is divided into areas.
+
+    A die's memory is its app data area, then its metadata area, then its managed data area; byte ``offset`` of die
+    ``d`` has the global address ``d * die_bytes + offset`` (xDeepServe 3.1).
+    """
+
+    name: str
+    nodes: int
+    chips_per_node: int
+    dies_per_chip: int
+    cores_per_die: int
+    die_bytes: int
+    """Capacity of a die's memory; a power of two."""
+    meta_bytes: int
+    """Metadata area: 32-byte fields."""
+    managed_bytes: int
+    """Managed data area: rings and blocks that the protocols own."""
+    ub_bytes: int = 192 * KIB
+    """Data buffer of one core."""
+    flight_pieces: int = 256
+    """Writes in flight that a die holds at most, in pieces of 32 bytes; unused under `sc`."""
+    registers: int = 128
+    """Registers a kernel may have on a core."""
+
+    def __post_init__(self) -> None:
+        self._positive("nodes", "chips_per_node", "dies_per_chip", "cores_per_die", "flight_pieces", "registers")
+        if self.die_bytes < 1 or self.die_bytes & (self.die_bytes - 1):
+            raise ConfigError(f"die_bytes={self.die_bytes}: must be a power of two")
+        for name in ("meta_bytes", "managed_bytes", "ub_bytes"):
+            if getattr(self, name) < 0 or getattr(self, name) % PIECE_BYTES:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be a multiple of {PIECE_BYTES} and not negative")
+        if self.app_bytes < 0:
+            areas = self.meta_bytes + self.managed_bytes
+            raise ConfigError(f"die_bytes={self.die_bytes}: metadata and managed areas need {areas}")
+        if self.n_dies * self.die_bytes > 1 << 60:
+            raise ConfigError(f"die_bytes={self.die_bytes}: {self.n_dies} dies of it exceed the address space")
+
+    def _positive(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+
+    @property
+    def n_dies(self) -> int:
+        """Dies of the whole pod."""
+        return self.nodes * self.chips_per_node * self.dies_per_chip
+
+    @property
+    def n_cores(self) -> int:
+        """Cores of the whole pod."""
+        return self.n_dies * self.cores_per_die
+
+    @property
+    def app_bytes(self) -> int:
+        """Size of a die's app data area: what the other two leave."""
+        return self.die_bytes - self.meta_bytes - self.managed_bytes
+
+    @property
+    def meta_start(self) -> int:
+        """Offset of the metadata area in a die."""
+        return self.app_bytes
+
+    @property
+    def managed_start(self) -> int:
+        """Offset of the managed data area in a die."""
+        return self.app_bytes + self.meta_bytes
+
+    def with_(self, **changes: Any) -> "PodSpec":
+        """The same pod with some fields changed."""
+        return replace(self, **changes)
+
+
+def small_pod(
+    dies: int,
+    cores: int = 1,
+    *,
+    app_bytes: int = 64 * KIB,
+    meta_bytes: int = 4 * KIB,
+    managed_bytes: int = 64 * KIB,
+    ub_bytes: int = 8 * KIB,
+    flight_pieces: int = 64,
+) -> PodSpec:
+    """A pod for tests and proofs: one chip a die, areas at least as large as asked (rounded up to fill a power of two)."""
+    need = app_bytes + meta_bytes + managed_bytes
+    return PodSpec(
+        name=f"small-{dies}x{cores}",
+        nodes=dies,
+        chips_per_node=1,
+        dies_per_chip=1,
+        cores_per_die=cores,
+        die_bytes=1 << max(need - 1, 1).bit_length(),
+        meta_bytes=meta_bytes,
+        managed_bytes=managed_bytes,
+        ub_bytes=ub_bytes,
+        flight_pieces=flight_pieces,
+    )
+
+
+CLOUDMATRIX384 = PodSpec(
+    name="CloudMatrix384",
+    nodes=48,
+    chips_per_node=8,
+    dies_per_chip=2,
+    cores_per_die=48,
+    die_bytes=64 * GIB,
+    meta_bytes=4 * MIB,
+    managed_bytes=24 * GIB,
+)
+"""Huawei CloudMatrix384 (CloudMatrix384 3.2, xDeepServe 3.1): 384 chips of two dies, up to 48 vector cores a die."""

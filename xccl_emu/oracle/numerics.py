@@ -1,0 +1,96 @@
+"""Reference arithmetic: the two hidden-state types, INT8 rows, and rounding from FP32.
+
+Everything is computed in FP32 with one rounding per operation (half to even); nothing is fused and subnormals are
+kept. Token-wise INT8 with one scale per token: xDeepServe 3.2 and 4.7, CloudMatrix384 4.2.1.
+"""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from xccl_emu.errors import ConfigError
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+"""Brain float: the upper half of an FP32."""
+
+FP16 = np.dtype(np.float16)
+"""IEEE half precision."""
+
+INT8_LIMIT = 127
+"""Largest magnitude of a quantized value; -128 is never used."""
+
+Hidden = NDArray[Any]
+"""Hidden states, BF16 or FP16 (NumPy has no static type for BF16)."""
+
+
+def hidden_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """`dtype` as a NumPy dtype if hidden states may have it; raises ConfigError for all but BF16 and FP16."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise ConfigError(f"dtype is {dtype!r}; hidden states are bfloat16 or float16") from error
+    if found not in (BF16, FP16):
+        raise ConfigError(f"dtype is {found.name}; hidden states are bfloat16 or float16")
+    return found
+
+
+def quantize_int8(x: Hidden) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Quantize each row to INT8 with one scale.
+
+    `x` is [rows, hidden] BF16 or FP16; returns INT8 [rows, hidden] and FP32 scales [rows]. In FP32, per row:
+    amax = max |x|; q = rint(x * (127 / amax)), half to even, clamped to ±127; scale = amax / 127. The quotient
+    127 / amax is rounded once, then each element is multiplied by it once.
+
+    A row whose 127 / amax is not a finite FP32 becomes zeros with scale 0. That is the all-zero row, and the BF16 row
+    with amax below about 3.73e-37, for which the formula has no value (0 * inf).
+
+    Raises ConfigError if `x` is not two-dimensional, has no columns, has another type or holds a NaN or infinity.
+    """
+    hidden_dtype(x.dtype)
+    if x.ndim != 2 or x.shape[1] == 0:
+        raise ConfigError(f"x has shape {x.shape}; it must be [rows, hidden] with hidden of at least 1")
+    # A signaling NaN would warn before it is refused.
+    with np.errstate(invalid="ignore"):
+        wide = x.astype(np.float32)
+        amax: NDArray[np.float32] = np.abs(wide).max(axis=1)
+    _refuse_non_finite(amax, wide)
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse = np.float32(INT8_LIMIT) / amax
+    usable = np.isfinite(inverse)
+    inverse = np.where(usable, inverse, np.float32(0))
+    scales = np.where(usable, amax / np.float32(INT8_LIMIT), np.float32(0))
+    with np.errstate(under="ignore"):
+        wide *= inverse[:, None]
+    np.rint(wide, out=wide)
+    np.clip(wide, -INT8_LIMIT, INT8_LIMIT, out=wide)
+    return wide.astype(np.int8), scales
+
+
+def _refuse_non_finite(amax: NDArray[np.float32], wide: NDArray[np.float32]) -> None:
+    # The maximum of a row is NaN or infinite exactly when one of its elements is.
+    bad = np.flatnonzero(~np.isfinite(amax))
+    if bad.size:
+        row = int(bad[0])
+        column = int(np.flatnonzero(~np.isfinite(wide[row]))[0])
+        raise ConfigError(f"x[{row}, {column}] is {wide[row, column]}; only finite hidden states can be quantized")
+
+
+def dequantize_int8(q: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
+    """FP32(q) * scale per row: `q` is INT8 [rows, hidden], `scales` FP32 [rows]; returns FP32 [rows, hidden]."""
+    wide = q.astype(np.float32)
+    wide *= scales[:, None]
+    return wide
+
+
+def round_to(acc: NDArray[np.float32], dtype: DTypeLike) -> Hidden:
+    """Round FP32 values to BF16 or FP16, half to even; same shape as `acc`.
+
+    Too large a value becomes an infinity, as in IEEE 754. Raises ConfigError for another `dtype` or if `acc` is not
+    FP32.
+    """
+    if acc.dtype != np.float32:
+        raise ConfigError(f"acc has dtype {acc.dtype.name}; only float32 is rounded")
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return acc.astype(hidden_dtype(dtype))
