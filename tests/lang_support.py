@@ -118,9 +118,7 @@ def registers_of(state: np.ndarray) -> list[int]:
     return list(state[BASE + abi.REGISTERS :].tolist())
 
 
-def walk_step(
-    kernel: Kernel, step: Step, arguments: tuple[int, ...], limit: int = 60, granted: Grant = grant
-) -> Walk:
+def walk_step(kernel: Kernel, step: Step, arguments: tuple[int, ...], limit: int = 60, granted: Grant = grant) -> Walk:
     """Walk a step function, and check what every one must keep to: its own words, and nothing left at its return."""
     walk = Walk()
     state = new_state(kernel, arguments)

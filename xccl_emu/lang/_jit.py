@@ -1,6 +1,5 @@
 """Compiles lowered functions; the only module of the language that imports Numba."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,9 +27,7 @@ def compile_step(functions: dict[str, Callable[..., Any]], helpers: Sequence[str
     for name in helpers:
         namespace[name] = numba.njit(error_model="python")(functions[name])
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", errors.NumbaExperimentalFeatureWarning)
-            compiled: Callable[..., int] = numba.njit(STEP_SIGNATURE, cache=True, error_model="python")(functions[step])
+        compiled: Callable[..., int] = numba.njit(STEP_SIGNATURE, cache=True, error_model="python")(functions[step])
     except errors.NumbaError as error:
         raise TypeError(str(error)) from error
     return compiled

@@ -20,8 +20,6 @@ CONSTRUCTORS: dict[Callable[..., Any], str] = {
 }
 """Every request constructor, with its name."""
 
-_INT64 = range(-(2**63), 2**63)
-
 
 def value_of(source: Source, node: ast.expr) -> Any:
     """Return the object that a global name, or an attribute of a module, class or frozen instance, stands for."""
@@ -74,7 +72,7 @@ def literal(value: Any) -> ast.expr | None:
     if isinstance(value, tuple) and type(value) is tuple:
         elements = [literal(v) for v in value]
         return ast.Tuple([e for e in elements if e is not None], ast.Load()) if None not in elements else None
-    if isinstance(value, int) and value in _INT64:
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
         return ast.Constant(value if isinstance(value, bool) else int(value))
     return None
 

@@ -239,8 +239,9 @@ class _Check:
 
     def constant(self, node: ast.Constant) -> None:
         if not isinstance(node.value, int):
-            kind = "a string may only name a step or a sync of a request" if isinstance(node.value, str) else (
-                f"{ast.unparse(node)} is not an integer")
+            kind = f"{ast.unparse(node)} is not an integer"
+            if isinstance(node.value, str):
+                kind = "a string may only name the sync of a request"
             raise self.source.refuse(node, kind)
         if not -(2**63) <= node.value < 2**63:
             raise self.source.refuse(node, f"{node.value} does not fit into 64 bits with a sign")

@@ -168,9 +168,9 @@ def v_widen(ub: int, target_ub: int, count: int, dtype: int, step: int = 0, sync
     return (OP_V_WIDEN, ub, target_ub, count, dtype, 0, 0)
 
 
-def v_axpy(ub: int, acc_ub: int, weight_ub: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
-    """FP32 accumulator += FP32 weight x element: multiply, round, add, round."""
-    return (OP_V_AXPY, ub, acc_ub, weight_ub, count, dtype, 0)
+def v_axpy(ub: int, acc_ub: int, weight: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
+    """FP32 accumulator += weight x element: multiply, round, add, round.  ``weight`` is the bits of an FP32."""
+    return (OP_V_AXPY, ub, acc_ub, weight, count, dtype, 0)
 
 
 def v_add(ub: int, acc_ub: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
@@ -178,9 +178,9 @@ def v_add(ub: int, acc_ub: int, count: int, dtype: int, step: int = 0, sync: str
     return (OP_V_ADD, ub, acc_ub, count, dtype, 0, 0)
 
 
-def v_scale(acc_ub: int, count: int, factor_ub: int, step: int = 0, sync: str = "") -> Request:
-    """FP32 accumulator *= the FP32 at ``factor_ub``."""
-    return (OP_V_SCALE, acc_ub, count, factor_ub, 0, 0, 0)
+def v_scale(acc_ub: int, count: int, factor: int, step: int = 0, sync: str = "") -> Request:
+    """FP32 accumulator *= factor.  ``factor`` is the bits of an FP32."""
+    return (OP_V_SCALE, acc_ub, count, factor, 0, 0, 0)
 
 
 def v_narrow(acc_ub: int, target_ub: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:

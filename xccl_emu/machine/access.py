@@ -200,13 +200,12 @@ def check_vector(st, core, base, op, a, b, c, d, e):
             and _buffer(st, core, base, d, 4, 4)
         )
     if op == OP_V_SCALE:
-        return _buffer(st, core, base, a, 4 * b, 4) and _buffer(st, core, base, c, 4, 4)
+        return _buffer(st, core, base, a, 4 * b, 4)
     if op == OP_V_AXPY:
         return (
             _dtype(st, core, base, e)
             and _buffer(st, core, base, a, 2 * d, 4)
             and _buffer(st, core, base, b, 4 * d, 4)
-            and _buffer(st, core, base, c, 4, 4)
         )
     if not _dtype(st, core, base, d):
         return False

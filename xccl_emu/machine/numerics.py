@@ -108,9 +108,9 @@ def widen_row(mem, source, target, count, dtype):
 
 
 @jit_arrays
-def axpy(mem, source, target, weight_at, count, dtype):
+def axpy(mem, source, target, weight_bits, count, dtype):
     """Accumulator += weight * element: the product is rounded, then the sum."""
-    weight = _floats(mem, weight_at, 1)[0]
+    weight = float_of(weight_bits & 0xFFFFFFFF)
     x, acc = _halves(mem, source, count), _floats(mem, target, count)
     if dtype == BF16:
         for i in range(x.size):
@@ -129,9 +129,9 @@ def accumulate(mem, source, target, count, dtype):
 
 
 @jit_arrays
-def scale_row(mem, target, count, factor_at):
-    """Accumulator *= the FP32 at ``factor_at``."""
-    factor = _floats(mem, factor_at, 1)[0]
+def scale_row(mem, target, count, factor_bits):
+    """Accumulator *= factor."""
+    factor = float_of(factor_bits & 0xFFFFFFFF)
     acc = _floats(mem, target, count)
     for i in range(acc.size):
         acc[i] *= factor

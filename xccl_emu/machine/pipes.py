@@ -234,9 +234,17 @@ def step_vector(mem, st, core, base, choice):
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
     _compute(mem, st[base + UB_BASE], op, st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4], st[entry + 5])
-    st[BYTES_BY_PIPE + VECTOR] += st[entry + 4] if op == OP_V_AXPY else st[entry + 3]
+    st[BYTES_BY_PIPE + VECTOR] += _elements(st, entry, op)
     _pop(st, queue)
     return True
+
+
+@jit
+def _elements(st, entry, op):
+    """How many elements a vector instruction works on."""
+    if op == OP_V_AXPY:
+        return st[entry + 4]
+    return st[entry + 2] if op == OP_V_FILL or op == OP_V_SCALE else st[entry + 3]
 
 
 @jit
@@ -244,7 +252,7 @@ def _compute(mem, ub, op, a, b, c, d, e):
     if op == OP_V_QUANTIZE:
         numerics.quantize_int8(mem, ub + a, ub + b, c, d)
     elif op == OP_V_AXPY:
-        numerics.axpy(mem, ub + a, ub + b, ub + c, d, e)
+        numerics.axpy(mem, ub + a, ub + b, c, d, e)
     elif op == OP_V_ADD:
         numerics.accumulate(mem, ub + a, ub + b, c, d)
     elif op == OP_V_NARROW:
@@ -254,7 +262,7 @@ def _compute(mem, ub, op, a, b, c, d, e):
     elif op == OP_V_DEQUANTIZE:
         numerics.dequantize(mem, ub + a, ub + b, c, ub + d)
     elif op == OP_V_SCALE:
-        numerics.scale_row(mem, ub + a, b, ub + c)
+        numerics.scale_row(mem, ub + a, b, c)
     elif op == OP_V_COPY:
         copy_bytes(mem, ub + b, ub + a, c)
     elif op == OP_V_FILL:

@@ -1,0 +1,234 @@
+"""Pull combine (xDeepServe 3.2, "combine follows a similar pattern"): the experts' outputs go back to the tokens.
+
+Steps: 1 load the rows of an expert, 3 write them into the own managed area, partitioned by the rank that their tokens
+came from, 4 tell each of these ranks, 5 wait for all ranks, 6 pull each token's contributions, 7 weigh and add them and
+copy the sum out.  A contribution stands at the position that dispatch gave the message, so the table of positions is all
+that a token's rank needs to find it.  No step 2: nothing is quantized on the way back.
+"""
+
+from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES
+from xccl_emu.kernels.group import align, barrier
+from xccl_emu.lang import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    SCALAR,
+    VECTOR,
+    dma,
+    fence,
+    kernel,
+    load,
+    mtu_in,
+    mtu_out,
+    poll_eq,
+    poll_ge,
+    put,
+    set_flag,
+    ub_load,
+    ub_store,
+    v_add,
+    v_axpy,
+    v_fill,
+    v_narrow,
+    wait_flag,
+)
+
+
+def load_counts(counts, n_ranks, n_local):
+    """Read the counts that dispatch received, and where each local expert's rows begin.
+
+    The data buffer then holds the counts, by expert and then source, and behind them a row number for each expert.
+    """
+    n_slots = n_ranks * n_local
+    cursor = align(4 * n_slots)
+    yield mtu_in(counts, 0, 4 * n_slots, step=1)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
+    row = 0
+    for e in range(n_local):
+        yield ub_store(cursor + 4 * e, row, step=1)
+        for s in range(n_ranks):
+            n = yield ub_load(4 * (e * n_ranks + s), step=1)
+            row = row + n
+
+
+def copy_rows(source, target, n, row_bytes, work, room, turn):
+    """Steps 1 and 3: copy whole rows from memory to memory through the data buffer, the halves in turn."""
+    done = 0
+    while done < n:
+        half = turn % 2
+        some = min(room, n - done)
+        at = work + half * room * row_bytes
+        if turn >= 2:
+            yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
+        yield mtu_in(source + done * row_bytes, at, some * row_bytes, step=1)
+        yield set_flag(MTU_IN, MTU_OUT, half, sync="half full")
+        yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")
+        yield mtu_out(at, target + done * row_bytes, some * row_bytes, step=3)
+        yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")
+        done = done + some
+        turn = turn + 1
+    return turn
+
+
+def offer(
+    rank, core, cores, n_ranks, n_local, event, y, row_bytes, blocks, block_bytes, fields, done, die_bytes, work, room
+):
+    """Steps 1-4: for each source rank of this core's share, lay out its rows and tell it.
+
+    One core does all for one source, so its own fence is enough before the field goes out.
+    """
+    cursor = align(4 * n_ranks * n_local)
+    own = blocks + rank * die_bytes
+    turn = 0
+    for s in range(n_ranks):
+        if s % cores == core:
+            yield poll_ge(done + rank * die_bytes + s * FIELD_BYTES, event - 1, step=3, sync="blocks free")
+        place = 0
+        for e in range(n_local):
+            n = yield ub_load(4 * (e * n_ranks + s), step=1)
+            row = yield ub_load(cursor + 4 * e, step=1)
+            yield ub_store(cursor + 4 * e, row + n, step=1)
+            if s % cores == core and n > 0:
+                target = own + s * block_bytes + place * row_bytes
+                turn = yield from copy_rows(y + row * row_bytes, target, n, row_bytes, work, room, turn)
+            place = place + n
+    if turn >= 1:
+        yield wait_flag(MTU_OUT, MTU_IN, (turn - 1) % 2, sync="half free")
+    if turn >= 2:
+        yield wait_flag(MTU_OUT, MTU_IN, turn % 2, sync="half free")
+    yield fence(step=3, sync="rows visible")
+    for s in range(n_ranks):
+        if s % cores == core:
+            yield put(fields + s * die_bytes + rank * FIELD_BYTES, event, s * block_bytes, step=4, sync="rows offered")
+
+
+def await_offers(rank, n_ranks, event, fields, die_bytes):
+    """Step 5: wait for the field of every rank."""
+    for d in range(n_ranks):
+        yield poll_eq(fields + rank * die_bytes + d * FIELD_BYTES, event, step=5, sync="rows in")
+
+
+def fetch(source, at, row_bytes, half, turn, staging, by_dma):
+    """Step 6: bring a contribution into the data buffer; by DMA it lands in the own managed area first."""
+    if by_dma:
+        if turn >= 2:
+            yield wait_flag(MTU_IN, SCALAR, half, sync="staging free")
+        yield dma(source, staging + half * row_bytes, row_bytes, half, step=6)
+        yield wait_flag(DMA, SCALAR, half, sync="contribution staged")
+    if turn >= 2:
+        yield wait_flag(VECTOR, MTU_IN, half, sync="contribution used")
+    if by_dma:
+        yield mtu_in(staging + half * row_bytes, at, row_bytes, step=6)
+        yield set_flag(MTU_IN, SCALAR, half, sync="staging free")
+    else:
+        yield mtu_in(source, at, row_bytes, step=6)
+    yield set_flag(MTU_IN, VECTOR, half, sync="contribution in")
+    yield wait_flag(MTU_IN, VECTOR, half, sync="contribution in")
+
+
+def release(turn, by_dma):
+    """Consume the flags of the last two contributions."""
+    if turn >= 1:
+        yield wait_flag(VECTOR, MTU_IN, (turn - 1) % 2, sync="contribution used")
+        if by_dma:
+            yield wait_flag(MTU_IN, SCALAR, (turn - 1) % 2, sync="staging free")
+    if turn >= 2:
+        yield wait_flag(VECTOR, MTU_IN, turn % 2, sync="contribution used")
+        if by_dma:
+            yield wait_flag(MTU_IN, SCALAR, turn % 2, sync="staging free")
+
+
+def sum_token(
+    t, rank, topk, pos, weights, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields, die_bytes, turn,
+    by_dma, staging, acc, row_at,
+):  # fmt: skip
+    """Steps 6-7 for one token: weight times contribution, added in order of the choices; the shared expert unweighted."""
+    yield v_fill(acc, 4 * hidden, step=7)
+    for k in range(top_k):
+        slot = yield load(topk + t * INDEX_BYTES + 4 * k, 4, step=6)
+        if slot >= 0:
+            place = yield load(pos + t * INDEX_BYTES + 4 * k, 4, step=6)
+            weight = yield load(weights + t * INDEX_BYTES + 4 * k, 4, step=7)
+            expert_rank = slot // n_local
+            offset = yield load(fields + rank * die_bytes + expert_rank * FIELD_BYTES + 8, step=6)
+            half = turn % 2
+            at = row_at + half * 2 * hidden
+            source = blocks + expert_rank * die_bytes + offset + place * 2 * hidden
+            yield from fetch(source, at, 2 * hidden, half, turn, staging, by_dma)
+            if shared and k == top_k - 1:
+                yield v_add(at, acc, hidden, dtype, step=7)
+            else:
+                yield v_axpy(at, acc, weight, hidden, dtype, step=7)
+            yield set_flag(VECTOR, MTU_IN, half, sync="contribution used")
+            turn = turn + 1
+    return turn
+
+
+def sum_tokens(
+    rank, first, last, topk, pos, weights, out, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields,
+    die_bytes, by_dma, staging, work,
+):  # fmt: skip
+    """Steps 6-7 for this core's tokens; two buffers of outputs, so that one is written while the next is summed."""
+    acc = work
+    row_at = acc + 4 * hidden
+    out_at = row_at + 4 * hidden
+    turn = 0
+    for t in range(first, last):
+        turn = yield from sum_token(
+            t, rank, topk, pos, weights, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields, die_bytes,
+            turn, by_dma, staging, acc, row_at,
+        )  # fmt: skip
+        half = (t - first) % 2
+        if t - first >= 2:
+            yield wait_flag(MTU_OUT, VECTOR, half, sync="output left")
+        yield v_narrow(acc, out_at + half * 2 * hidden, hidden, dtype, step=7)
+        yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
+        yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
+        yield mtu_out(out_at + half * 2 * hidden, out + t * 2 * hidden, 2 * hidden, step=7)
+        yield set_flag(MTU_OUT, VECTOR, half, sync="output left")
+    yield from release(turn, by_dma)
+    if last - first >= 1:
+        yield wait_flag(MTU_OUT, VECTOR, (last - first - 1) % 2, sync="output left")
+    if last - first >= 2:
+        yield wait_flag(MTU_OUT, VECTOR, (last - first) % 2, sync="output left")
+
+
+def acknowledge_all(rank, core, cores, n_ranks, event, done, die_bytes):
+    """Tell each rank of this core's share that all cores have pulled what they need from it."""
+    yield set_flag(MTU_IN, SCALAR, 2, sync="pulled")
+    yield wait_flag(MTU_IN, SCALAR, 2, sync="pulled")
+    yield from barrier(7, "all cores have pulled")
+    for d in range(n_ranks):
+        if d % cores == core:
+            yield put(done + d * die_bytes + rank * FIELD_BYTES, event, step=7, sync="pulled ack")
+
+
+def combine_round(
+    rank, core, cores, first, last, event, y, topk, pos, weights, out, counts, n_ranks, n_local, top_k, hidden, dtype,
+    shared, by_dma, die_bytes, staging, blocks, block_bytes, fields, done, room,
+):  # fmt: skip
+    """One combine on one core.  Addresses called ``blocks``, ``fields`` and ``done`` are those of rank 0."""
+    work = 2 * align(4 * n_ranks * n_local)
+    yield from load_counts(counts, n_ranks, n_local)
+    yield from offer(
+        rank, core, cores, n_ranks, n_local, event, y, 2 * hidden, blocks, block_bytes, fields, done, die_bytes, work, room
+    )
+    yield from await_offers(rank, n_ranks, event, fields, die_bytes)
+    yield from sum_tokens(
+        rank, first, last, topk, pos, weights, out, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields,
+        die_bytes, by_dma, staging, work,
+    )  # fmt: skip
+    yield from acknowledge_all(rank, core, cores, n_ranks, event, done, die_bytes)
+
+
+@kernel
+def combine(
+    rank, core, cores, first, last, event, y, topk, pos, weights, out, counts, n_ranks, n_local, top_k, hidden, dtype,
+    shared, by_dma, die_bytes, staging, blocks, block_bytes, fields, done, room,
+):  # fmt: skip
+    """One combine; see `combine_round`."""
+    yield from combine_round(
+        rank, core, cores, first, last, event, y, topk, pos, weights, out, counts, n_ranks, n_local, top_k, hidden, dtype,
+        shared, by_dma, die_bytes, staging, blocks, block_bytes, fields, done, room,
+    )  # fmt: skip

@@ -1,0 +1,78 @@
+"""A stand-in for an expert: each received row is widened, scaled by a factor of its expert, and rounded.
+
+It is no protocol, only something between dispatch and combine whose bits can be checked: y = round(x * (1 + (slot mod 7) / 8)),
+with x the dequantized INT8 (value times scale) or the row as it came.
+"""
+
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
+from xccl_emu.lang import (
+    MTU_IN,
+    MTU_OUT,
+    SCALAR,
+    VECTOR,
+    kernel,
+    mtu_in,
+    mtu_out,
+    set_flag,
+    ub_load,
+    v_dequantize,
+    v_narrow,
+    v_scale,
+    v_widen,
+    wait_flag,
+)
+
+ONE = 0x3F800000
+EIGHTH = 1 << 20
+"""FP32 bits of 1, and what an eighth adds to them (below 2)."""
+
+
+def expert_rows(first, last, recv_x, route, y, hidden, payload, dtype, quantized):
+    """Compute rows ``first`` to ``last``; row i+1 is loaded while row i is computed."""
+    acc = 0
+    rows = 4 * hidden
+    routes = rows + 4 * hidden
+    outs = routes + 2 * ROUTE_BYTES
+    if first < last:
+        yield from load_row(0, first, recv_x, route, rows, routes, payload, hidden)
+    for r in range(first, last):
+        half = (r - first) % 2
+        row = rows + half * 2 * hidden
+        yield wait_flag(MTU_IN, SCALAR, half, sync="row loaded")
+        if r + 1 < last:
+            if r > first:
+                yield wait_flag(VECTOR, MTU_IN, 1 - half, sync="row used")
+            yield from load_row(1 - half, r + 1, recv_x, route, rows, routes, payload, hidden)
+        slot = yield ub_load(routes + half * ROUTE_BYTES + 16)
+        if quantized:
+            yield v_dequantize(row, acc, hidden, routes + half * ROUTE_BYTES)
+        else:
+            yield v_widen(row, acc, hidden, dtype)
+        yield set_flag(VECTOR, MTU_IN, half, sync="row used")
+        yield v_scale(acc, hidden, ONE + slot % 7 * EIGHTH)
+        if r - first >= 2:
+            yield wait_flag(MTU_OUT, VECTOR, half, sync="output left")
+        yield v_narrow(acc, outs + half * 2 * hidden, hidden, dtype)
+        yield set_flag(VECTOR, MTU_OUT, half, sync="output made")
+        yield wait_flag(VECTOR, MTU_OUT, half, sync="output made")
+        yield mtu_out(outs + half * 2 * hidden, y + r * 2 * hidden, 2 * hidden)
+        yield set_flag(MTU_OUT, VECTOR, half, sync="output left")
+    if last - first >= 1:
+        yield wait_flag(MTU_OUT, VECTOR, (last - first - 1) % 2, sync="output left")
+        yield wait_flag(VECTOR, MTU_IN, (last - first - 1) % 2, sync="row used")
+    if last - first >= 2:
+        yield wait_flag(MTU_OUT, VECTOR, (last - first) % 2, sync="output left")
+        yield wait_flag(VECTOR, MTU_IN, (last - first) % 2, sync="row used")
+
+
+def load_row(half, r, recv_x, route, rows, routes, payload, hidden):
+    """Load a row and its route into a half."""
+    yield mtu_in(recv_x + r * payload, rows + half * 2 * hidden, payload)
+    yield mtu_in(route + r * ROUTE_BYTES, routes + half * ROUTE_BYTES, ROUTE_BYTES)
+    yield set_flag(MTU_IN, SCALAR, half, sync="row loaded")
+
+
+@kernel
+def stand_in_expert(first, last, recv_x, route, y, hidden, payload, dtype, quantized):
+    """Compute rows ``first`` to ``last``; see `expert_rows`."""
+    yield from expert_rows(first, last, recv_x, route, y, hidden, payload, dtype, quantized)

@@ -1,0 +1,205 @@
+"""Where dispatch and combine keep what in the areas of each die; the same on every rank."""
+
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from typing import Any
+
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, work_at
+from xccl_emu.kernels.group import align
+from xccl_emu.lang import BF16, FP16
+from xccl_emu.machine.pod import Pod
+
+DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
+ROUTE = np.dtype(
+    [("scale", "<f4"), ("source", "<i4"), ("token", "<i4"), ("choice", "<i4"), ("slot", "<i4"), ("_rest", "V12")]
+)
+"""What is kept with a received row: FP32 scale (0 when not quantized), source rank, token, key offset, expert slot."""
+
+_TOP_K_MAX = INDEX_BYTES // 4
+
+
+@dataclass(frozen=True)
+class EpConfig:
+    """An expert-parallel group: its size and the shape of what it moves (xDeepServe 3.2).
+
+    Experts are numbered by slot, ``rank * local_experts + local``.
+    """
+
+    n_ranks: int
+    local_experts: int = 1
+    """Expert slots on each rank."""
+    hidden: int = 7168
+    """Elements of a token's hidden state; a multiple of 32."""
+    top_k: int = 8
+    """Choices of a token, 1 to 16, the shared expert among them if there is one."""
+    tokens_max: int = 128
+    """Largest batch of a rank; sizes the blocks."""
+    dtype: str = "bf16"
+    """``"bf16"`` or ``"fp16"``."""
+    quantized: bool = True
+    """INT8 on the wire in dispatch."""
+    shared: bool = False
+    """The last choice of each token is the shared expert: added last, unweighted."""
+    cores: int = 1
+    """Cores used on each die."""
+    path: str = "mtu"
+    """``"mtu"`` or ``"dma"`` for the pull."""
+    first_die: int = 0
+    """Die of rank 0; rank r is on the r-th die from it."""
+
+    def __post_init__(self) -> None:
+        self._range("n_ranks", 2, 1 << 16)
+        self._range("local_experts", 1, 1 << 12)
+        self._range("top_k", 1, _TOP_K_MAX)
+        self._range("tokens_max", 1, 1 << 20)
+        self._range("cores", 1, 1 << 10)
+        if self.hidden < 32 or self.hidden % 32:
+            raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
+        if self.dtype not in DTYPES:
+            raise ConfigError(f"dtype={self.dtype!r}: must be one of {', '.join(DTYPES)}")
+        if self.path not in ("mtu", "dma"):
+            raise ConfigError(f"path={self.path!r}: must be 'mtu' or 'dma'")
+
+    def _range(self, name: str, low: int, high: int) -> None:
+        if not low <= getattr(self, name) <= high:
+            raise ConfigError(f"{name}={getattr(self, name)}: must be {low} to {high}")
+
+    @property
+    def n_slots(self) -> int:
+        """Expert slots of all ranks."""
+        return self.n_ranks * self.local_experts
+
+    @property
+    def payload_bytes(self) -> int:
+        """A token on the wire, without its slot."""
+        return self.hidden if self.quantized else 2 * self.hidden
+
+    @property
+    def message_bytes(self) -> int:
+        """A token on the wire: 7,680 bytes at hidden 7168 in INT8 (CloudMatrix384 4.2.1)."""
+        return self.payload_bytes + SLOT_BYTES
+
+    @property
+    def row_bytes(self) -> int:
+        """A row of hidden states, and a message of combine: 14,336 bytes at hidden 7168."""
+        return 2 * self.hidden
+
+    @property
+    def rows_per_block(self) -> int:
+        """Most messages that one rank can have for another: its choices are different experts."""
+        return self.tokens_max * min(self.top_k, self.local_experts)
+
+    @property
+    def rows_max(self) -> int:
+        """Most rows that a rank can receive."""
+        return self.n_ranks * self.rows_per_block
+
+    def numpy_dtype(self) -> Any:
+        """NumPy type of hidden states."""
+        return DTYPES[self.dtype][1]
+
+
+@dataclass(frozen=True)
+class EpLayout:
+    """Offsets of the group's regions in each die, and their sizes; made by `lay_out`."""
+
+    scratch: int
+    dispatch_blocks: int
+    combine_blocks: int
+    staging: int
+    managed_end: int
+    dispatch_fields: int
+    dispatch_done: int
+    combine_fields: int
+    combine_done: int
+    meta_end: int
+    dispatch_block_bytes: int = field(default=0)
+    combine_block_bytes: int = field(default=0)
+
+
+def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: int = 0) -> EpLayout:
+    """Place the group's regions behind what other communicators use.
+
+    Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
+    """
+    spec = pod.spec
+    if config.first_die < 0 or config.first_die + config.n_ranks > spec.n_dies:
+        raise ConfigError(f"n_ranks={config.n_ranks} from die {config.first_die}: the pod has {spec.n_dies} dies")
+    if config.cores > spec.cores_per_die:
+        raise ConfigError(f"cores={config.cores}: a die has {spec.cores_per_die}")
+    dispatch_block = config.rows_per_block * config.message_bytes
+    combine_block = config.rows_per_block * config.row_bytes
+    managed = _stack(
+        managed_offset,
+        config.cores * align(4 * config.n_slots),
+        config.n_ranks * dispatch_block,
+        config.n_ranks * combine_block,
+        config.cores * 2 * config.row_bytes,
+    )
+    fields = [config.n_slots, config.n_ranks, config.n_ranks, config.n_ranks]
+    meta = _stack(field_offset * FIELD_BYTES, *(n * FIELD_BYTES for n in fields))
+    layout = EpLayout(*managed, *meta, dispatch_block, combine_block)
+    _fits("managed data area", layout.managed_end, spec.managed_bytes)
+    _fits("metadata area", layout.meta_end, spec.meta_bytes)
+    _fits("data buffer (ub_bytes)", buffer_bytes(config), spec.ub_bytes)
+    return layout
+
+
+def _stack(start: int, *sizes: int) -> list[int]:
+    """Starts of regions one behind the other, and the end of the last."""
+    starts = [start]
+    for size in sizes:
+        starts.append(starts[-1] + align(size))
+    return starts
+
+
+def _fits(what: str, need: int, have: int) -> None:
+    if need > have:
+        raise CapacityError(f"{what}: {need} bytes are needed, {have} are there; fewer ranks, experts, tokens or a larger pod")
+
+
+def buffer_bytes(config: EpConfig) -> int:
+    """What the kernels need of a core's data buffer at least."""
+    work = work_at(config.n_slots)
+    send = 2 * config.message_bytes + (4 * config.hidden if config.quantized else 0)
+    expert = 12 * config.hidden + 2 * ROUTE_BYTES
+    return max(work + max(send, align(4 * config.n_slots), 12 * config.hidden), expert)
+
+
+def check_tokens(config: EpConfig, rank: int, x: NDArray[Any], topk: NDArray[np.int32]) -> None:
+    """Raises ConfigError, naming rank, token and value, for a batch that the group cannot dispatch."""
+    shape = f"[tokens, {config.hidden}] {config.dtype}"
+    if x.ndim != 2 or x.shape[1] != config.hidden or x.dtype != config.numpy_dtype():
+        raise ConfigError(f"tokens of rank {rank}: {list(x.shape)} {x.dtype}, must be {shape}")
+    if len(x) > config.tokens_max:
+        raise ConfigError(f"tokens of rank {rank}: {len(x)} exceed tokens_max={config.tokens_max}")
+    if topk.shape != (len(x), config.top_k) or not np.issubdtype(topk.dtype, np.integer):
+        raise ConfigError(f"topk of rank {rank}: {list(topk.shape)} {topk.dtype}, must be [{len(x)}, {config.top_k}] integers")
+    _check_choices(config, rank, topk)
+    if config.quantized:
+        _check_finite(config, rank, x)
+
+
+def _check_choices(config: EpConfig, rank: int, topk: NDArray[np.int32]) -> None:
+    bad = np.argwhere((topk < -1) | (topk >= config.n_slots))
+    if len(bad):
+        token, choice = bad[0]
+        value = topk[token, choice]
+        raise ConfigError(f"topk of rank {rank}, token {token}: {value} must be -1 or a slot below {config.n_slots}")
+    ordered = np.sort(topk, axis=1)
+    twice = np.argwhere((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
+    if len(twice):
+        token, at = twice[0]
+        raise ConfigError(f"topk of rank {rank}, token {token}: expert slot {ordered[token, at]} is chosen twice")
+
+
+def _check_finite(config: EpConfig, rank: int, x: NDArray[Any]) -> None:
+    exponent = 0x7F80 if config.dtype == "bf16" else 0x7C00
+    bad = np.argwhere((x.view(np.uint16) & exponent) == exponent)
+    if len(bad):
+        token, column = bad[0]
+        raise ConfigError(f"tokens of rank {rank}, token {token}, column {column}: {x[token, column]} cannot be quantized")
