@@ -116,6 +116,7 @@ class ExpertParallel:
             check_tokens(self.config, rank, x, choices)
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
             self._load(rank, x, choices)
+        self._commit_rows(topk)
         self._dispatches += 1
         for rank in range(self.config.n_ranks):
             self._launch(dispatch_kernel.dispatch, rank, self._dispatch_args(rank), self._dispatch_grants(rank))
@@ -127,6 +128,14 @@ class ExpertParallel:
         self._tokens[rank] = len(x)
         self.pod.view(buffers.x, self.config.numpy_dtype(), (-1, self.config.hidden))[: len(x)] = x
         self._table(buffers.topk, np.int32)[: len(x)] = choices
+
+    def _commit_rows(self, topk: Sequence[NDArray[Any]]) -> None:
+        """Commit what the rows of this round will fill; the buffers are sized for the worst case."""
+        slots = np.concatenate([choices[choices >= 0] for choices in topk])
+        rows = np.bincount(slots // self.config.local_experts, minlength=self.config.n_ranks)
+        for buffers, n in zip(self._ranks, rows.tolist(), strict=True):
+            self.pod.commit(buffers.received, n * self.config.payload_bytes)
+            self.pod.commit(buffers.expert_output, n * self.config.row_bytes)
 
     def _table(self, buffer: Buffer, dtype: Any) -> NDArray[Any]:
         """[tokens_max, top_k] view of a table with one entry for each choice."""

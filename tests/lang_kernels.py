@@ -131,7 +131,7 @@ def square(i: int, add: int = 1) -> int:
 def nested_loops(n: int) -> Running:
     total = 0
     for i in range(n):
-        for i in range(i):
+        for i in range(i):  # noqa: B020
             total += square(i)
             x = yield load(total)
             if x < 0:

@@ -33,5 +33,13 @@ class ProtocolError(RunError):
     """A kernel found its protocol violated (`fail`), for example a wrong event ID."""
 
 
+class EventMismatchError(ProtocolError):
+    """The two sides of a transfer were called with different event IDs."""
+
+
+class PayloadMismatchError(ProtocolError):
+    """The two sides of a transfer were called with different payload sizes or numbers of cores."""
+
+
 class ReplayError(XcclEmuError):
     """A recorded schedule is damaged, belongs to another run, or asks for an action that is not enabled."""

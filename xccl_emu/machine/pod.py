@@ -15,7 +15,7 @@ from xccl_emu.lang.abi import PC, REGISTERS, RESULT
 from xccl_emu.lang.requests import OPERATIONS
 from xccl_emu.machine import layout as at
 from xccl_emu.machine import report
-from xccl_emu.machine.address_space import map_bytes
+from xccl_emu.machine.address_space import commit, map_bytes
 from xccl_emu.machine.launch import Grant, Launch, bind_arguments, check_grants
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec
@@ -177,6 +177,10 @@ class Pod:
         """The bytes of a buffer as an array (no copy)."""
         flat = self.memory[buffer.address : buffer.address + buffer.nbytes].view(dtype)
         return flat if shape is None else flat.reshape(shape)
+
+    def commit(self, buffer: Buffer, nbytes: int) -> None:
+        """Commit the first bytes of a buffer that is about to be filled; a hint that only saves time."""
+        commit(self.memory, buffer.address, min(nbytes, buffer.nbytes))
 
     def mark_app(self) -> dict[int, int]:
         """How much of each app data area is in use; `release_app` goes back to it."""

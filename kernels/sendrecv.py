@@ -1,0 +1,279 @@
+"""Send and receive between two dies: the steps 1 to 8 of xDeepServe 3.1, on each core of the two sides.
+
+Lane i is the i-th core of the sender and the i-th core of the receiver; they talk to each other alone.  A lane has
+``slots`` slots of ``slot_bytes`` in the ring that the receiver keeps for this sender, and two 32-byte metadata fields:
+
+    =======  =============  ========  ========  ==============  =============================================
+    field    on the die of  word 0    word 1    word 2          word 3
+    =======  =============  ========  ========  ==============  =============================================
+    tail     the receiver   event ID  chunk ID  tailPtr         shape of the payload (`SHAPE_UNIT`)
+    ack      the sender     event ID  chunk ID  acknowledged    where the sender writes: the lane's first slot
+    =======  =============  ========  ========  ==============  =============================================
+
+tailPtr and acknowledged count chunks, of all transfers on this lane since the last reset; chunk n lies in slot
+n % slots.  ``base`` is the count before this transfer.  A field is written whole, by one put, so its words
+belong together.
+
+The paper acknowledges once, at the end of a transfer.  Here each chunk is acknowledged as soon as its slot has been
+read: that is how a payload larger than the ring passes through it.
+"""
+
+from xccl_emu.kernels.common import copy_through_buffer
+from xccl_emu.lang import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    SCALAR,
+    dma,
+    fail,
+    fence,
+    kernel,
+    load,
+    mtu_in,
+    mtu_out,
+    poll_ge,
+    put,
+    set_flag,
+    wait_flag,
+)
+
+EVENT, CHUNK, COUNT, WHERE = 0, 8, 16, 24
+"""Byte offsets of the words in a field."""
+
+SHAPE = WHERE
+"""The word that the tail field has where the ack field has an address."""
+
+SHAPE_UNIT = 1 << 16
+"""The shape of a payload is its bytes, all lanes together, times this plus the number of lanes."""
+
+WRONG_EVENT, WRONG_SHAPE = 1, 2
+"""Codes of `fail`; the value is the event ID or the shape that the other side gave."""
+
+ZERO_COPY_COUNTS = 2
+"""What a zero-copy transfer adds to the counts of a lane: the offer of the target, and the payload."""
+
+
+def count_chunks(nbytes: int, slot_bytes: int) -> int:
+    """Number of chunks of a lane's part of the payload."""
+    return (nbytes + slot_bytes - 1) // slot_bytes
+
+
+# ---- the sender's side
+
+
+def push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, first, last, wait):
+    """Send the chunks ``first`` to ``last - 1`` through the data buffer; with ``wait`` (a literal) poll for free slots.
+
+    The fence that goes before a tail also frees the half of the data buffer that its chunk came from.
+    """
+    ring = yield load(ack + WHERE, step=2)
+    if first < last:
+        start = first * slot_bytes
+        yield mtu_in(source + start, first % 2 * slot_bytes, min(slot_bytes, nbytes - start), step=1)
+        yield set_flag(MTU_IN, MTU_OUT, first % 2, step=1, sync="chunk in buffer")
+    for i in range(first, last):
+        half = i % 2
+        if i + 1 < last:
+            ahead = (i + 1) * slot_bytes
+            yield mtu_in(source + ahead, (1 - half) * slot_bytes, min(slot_bytes, nbytes - ahead), step=1)
+            yield set_flag(MTU_IN, MTU_OUT, 1 - half, step=1, sync="chunk in buffer")
+        if wait:
+            yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")
+        yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")
+        slot = ring + (base + i) % slots * slot_bytes
+        yield mtu_out(half * slot_bytes, slot, min(slot_bytes, nbytes - i * slot_bytes), step=2)
+        yield fence(step=3, sync="data before tail")
+        yield put(tail, event, i, base + i + 1, shape, step=3)
+
+
+def push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, first, last, wait):
+    """`push` by the DMA engine, past the data buffer; its completion says that the chunk is visible."""
+    ring = yield load(ack + WHERE, step=2)
+    for i in range(first, last):
+        start = i * slot_bytes
+        if wait:
+            yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")
+        slot = ring + (base + i) % slots * slot_bytes
+        yield dma(source + start, slot, min(slot_bytes, nbytes - start), 0, step=2)
+        yield wait_flag(DMA, SCALAR, 0, step=3, sync="DMA before tail")
+        yield put(tail, event, i, base + i + 1, shape, step=3)
+
+
+@kernel
+def send(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes):
+    """Send ``nbytes`` at ``source`` on one lane and return when all is acknowledged; nothing to do for no bytes."""
+    if nbytes == 0:
+        return 0
+    chunks = count_chunks(nbytes, slot_bytes)
+    yield from push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, 0, chunks, 1)
+    yield poll_ge(ack + COUNT, base + chunks, step=8, sync="all acknowledged")
+    return chunks
+
+
+@kernel
+def send_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes):
+    """`send` by the DMA engine."""
+    if nbytes == 0:
+        return 0
+    chunks = count_chunks(nbytes, slot_bytes)
+    yield from push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, 0, chunks, 1)
+    yield poll_ge(ack + COUNT, base + chunks, step=8, sync="all acknowledged")
+    return chunks
+
+
+@kernel
+def isend(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done):
+    """One pass of an asynchronous send: fill the slots that are free now, without waiting for any.
+
+    ``done`` is what the pass before returned: the chunks that are published, and one more when all are acknowledged.
+    """
+    if nbytes == 0:
+        return 1
+    chunks = count_chunks(nbytes, slot_bytes)
+    acknowledged = yield load(ack + COUNT, step=4)
+    if acknowledged == base + chunks:
+        return chunks + 1
+    last = min(chunks, acknowledged - base + slots)
+    yield from push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, last, 0)
+    return last
+
+
+@kernel
+def isend_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done):
+    """`isend` by the DMA engine."""
+    if nbytes == 0:
+        return 1
+    chunks = count_chunks(nbytes, slot_bytes)
+    acknowledged = yield load(ack + COUNT, step=4)
+    if acknowledged == base + chunks:
+        return chunks + 1
+    last = min(chunks, acknowledged - base + slots)
+    yield from push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, last, 0)
+    return last
+
+
+@kernel
+def send_zero_copy(source, nbytes, ack, tail, event, shape, base, half_bytes):
+    """Write straight into the receiver's app data area, at the address that its offer holds; one tail at the end."""
+    if nbytes == 0:
+        return 0
+    yield poll_ge(ack + COUNT, base + 1, step=2, sync="offer")
+    given = yield load(ack + EVENT, step=2)
+    if given != event:
+        yield fail(WRONG_EVENT, given, step=2)
+    given = yield load(ack + CHUNK, step=2)
+    if given != shape:
+        yield fail(WRONG_SHAPE, given, step=2)
+    target = yield load(ack + WHERE, step=2)
+    yield from copy_through_buffer(source, target, nbytes, half_bytes, 2)
+    yield fence(step=3, sync="data before tail")
+    yield put(tail, event, 0, base + ZERO_COPY_COUNTS, shape, step=3)
+    yield poll_ge(ack + COUNT, base + ZERO_COPY_COUNTS, step=8, sync="all acknowledged")
+    return 1
+
+
+# ---- the receiver's side
+
+
+def check(tail, event, shape):
+    """Stop the run if what arrives is not what this side was called for; both words stand still during a transfer."""
+    given = yield load(tail + EVENT, step=5)
+    if given != event:
+        yield fail(WRONG_EVENT, given, step=5)
+    given = yield load(tail + SHAPE, step=5)
+    if given != shape:
+        yield fail(WRONG_SHAPE, given, step=5)
+
+
+def pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, first, last, wait):
+    """Receive the chunks ``first`` to ``last - 1`` through the data buffer; with ``wait`` (a literal) poll for each.
+
+    While mtu-out writes a chunk to the app data area, the next one comes in on the other half.  An acknowledgment only
+    says that a slot has been read, so it needs no fence.
+    """
+    for i in range(first, last):
+        half = i % 2
+        if wait:
+            yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail")
+        if i == first:
+            yield from check(tail, event, shape)
+        if i >= first + 2:
+            yield wait_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
+        size = min(slot_bytes, nbytes - i * slot_bytes)
+        yield mtu_in(ring + (base + i) % slots * slot_bytes, half * slot_bytes, size, step=6)
+        yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
+        yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
+        yield put(ack, event, i, base + i + 1, ring, step=7)
+        yield mtu_out(half * slot_bytes, target + i * slot_bytes, size, step=6)
+        if i + 2 < last:
+            yield set_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
+
+
+def pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, first, last, wait):
+    """`pull` by the DMA engine, past the data buffer."""
+    for i in range(first, last):
+        start = i * slot_bytes
+        if wait:
+            yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail")
+        if i == first:
+            yield from check(tail, event, shape)
+        slot = ring + (base + i) % slots * slot_bytes
+        yield dma(slot, target + start, min(slot_bytes, nbytes - start), 0, step=6)
+        yield wait_flag(DMA, SCALAR, 0, step=6, sync="DMA before ack")
+        yield put(ack, event, i, base + i + 1, ring, step=7)
+
+
+@kernel
+def recv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes):
+    """Receive ``nbytes`` to ``target`` on one lane; nothing to do for no bytes."""
+    if nbytes == 0:
+        return 0
+    chunks = count_chunks(nbytes, slot_bytes)
+    yield from pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, 0, chunks, 1)
+    return chunks
+
+
+@kernel
+def recv_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes):
+    """`recv` by the DMA engine."""
+    if nbytes == 0:
+        return 0
+    chunks = count_chunks(nbytes, slot_bytes)
+    yield from pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, 0, chunks, 1)
+    return chunks
+
+
+@kernel
+def irecv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done):
+    """One pass of an asynchronous receive: empty the slots that are full now, without waiting for any.
+
+    ``done`` is what the pass before returned: the chunks that have been received.
+    """
+    if nbytes == 0:
+        return 0
+    published = yield load(tail + COUNT, step=5)
+    last = published - base
+    yield from pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, last, 0)
+    return last
+
+
+@kernel
+def irecv_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done):
+    """`irecv` by the DMA engine."""
+    if nbytes == 0:
+        return 0
+    published = yield load(tail + COUNT, step=5)
+    last = published - base
+    yield from pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, last, 0)
+    return last
+
+
+@kernel
+def recv_zero_copy(target, nbytes, ack, tail, event, shape, base, ring):
+    """Offer ``target`` to the sender, wait until it is full, and give the sender the address of the ring back."""
+    if nbytes == 0:
+        return 0
+    yield put(ack, event, shape, base + 1, target, step=5)
+    yield poll_ge(tail + COUNT, base + ZERO_COPY_COUNTS, step=5, sync="tail")
+    yield put(ack, event, 0, base + ZERO_COPY_COUNTS, ring, step=7)
+    return 1

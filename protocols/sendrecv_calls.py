@@ -1,0 +1,128 @@
+"""The calls of send and receive, and which of them may be open together."""
+
+from dataclasses import dataclass
+
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.kernels import sendrecv as device
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.pod import Buffer
+from xccl_emu.machine.spec import PodSpec
+
+PATHS = ("mtu", "dma", "zero-copy")
+
+_SEND = {"mtu": device.send, "dma": device.send_dma, "zero-copy": device.send_zero_copy}
+_RECV = {"mtu": device.recv, "dma": device.recv_dma, "zero-copy": device.recv_zero_copy}
+_ISEND = {"mtu": device.isend, "dma": device.isend_dma}
+_IRECV = {"mtu": device.irecv, "dma": device.irecv_dma}
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One side of a transfer, as its caller asked for it."""
+
+    sends: bool
+    source: int
+    """Die that sends."""
+    target: int
+    """Die that receives."""
+    buffer: Buffer
+    """The payload's bytes in this side's app data area."""
+    event_id: int
+    cores: int
+    path: str
+    waits: bool
+    """Whether the kernel polls; an asynchronous one does not."""
+
+    @property
+    def key(self) -> tuple[bool, int, int]:
+        """Which end of which lanes the call uses."""
+        return (self.sends, self.source, self.target)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that carries out the call."""
+        if self.waits:
+            return (_SEND if self.sends else _RECV)[self.path]
+        return (_ISEND if self.sends else _IRECV)[self.path]
+
+    @property
+    def shape(self) -> int:
+        """What both sides must agree on: the bytes of the payload and the number of lanes."""
+        return self.buffer.nbytes * device.SHAPE_UNIT + self.cores
+
+    def __str__(self) -> str:
+        what = "send" if self.sends else "receive"
+        way = f"from die {self.source} to die {self.target}"
+        return f"{what} of {self.buffer.nbytes} bytes {way}, event ID {self.event_id}"
+
+
+class OpenCalls:
+    """All calls that are queued or under way; refuses what cannot go together, before anything moves."""
+
+    def __init__(self, spec: PodSpec, lanes_max: int) -> None:
+        self._spec, self._lanes_max = spec, lanes_max
+        self._by_key: dict[tuple[bool, int, int], Call] = {}
+        self._on_die: dict[int, list[Call]] = {}
+
+    def add(self, call: Call) -> None:
+        """Open a call; ConfigError (or CapacityError, which is one) if it cannot be, and then nothing has changed."""
+        self._check_arguments(call)
+        if call.key in self._by_key:
+            raise ConfigError(f"{call}: there is already a {self._by_key[call.key]}; a pair has one at a time")
+        self._check_partner(call)
+        self._check_overlap(call)
+        self._check_cores(call)
+        self._by_key[call.key] = call
+        self._on_die.setdefault(call.buffer.die, []).append(call)
+
+    def remove(self, call: Call) -> None:
+        """Close a call that is open."""
+        del self._by_key[call.key]
+        self._on_die[call.buffer.die].remove(call)
+
+    def queued(self) -> list[Call]:
+        """Synchronous calls, in the order in which they were opened."""
+        return [call for call in self._by_key.values() if call.waits]
+
+    def partner(self, call: Call) -> Call | None:
+        """The other side of a call, if it is open."""
+        return self._by_key.get((not call.sends, call.source, call.target))
+
+    def _check_arguments(self, call: Call) -> None:
+        spec = self._spec
+        for name, die in (("source die", call.source), ("target die", call.target)):
+            if not 0 <= die < spec.n_dies:
+                raise ConfigError(f"{name} {die}: the pod has dies 0 to {spec.n_dies - 1}")
+        paths = PATHS if call.waits else tuple(_ISEND)
+        if call.path not in paths:
+            raise ConfigError(f"path={call.path!r}: must be one of {', '.join(paths)}")
+        if not 1 <= call.cores <= self._lanes_max:
+            raise CapacityError(f"cores={call.cores}: must be 1 to {self._lanes_max} (a die has {spec.cores_per_die})")
+        if not -(1 << 63) <= call.event_id < 1 << 63:
+            raise ConfigError(f"event_id={call.event_id}: must be a 64-bit integer")
+        start = call.buffer.address - call.buffer.die * spec.die_bytes
+        if call.buffer.nbytes < 1 or start < 0 or start + call.buffer.nbytes > spec.app_bytes:
+            raise ConfigError(f"{call.buffer}: must be at least 1 byte, inside of the app data area of its die")
+
+    def _check_partner(self, call: Call) -> None:
+        partner = self.partner(call)
+        if partner is None:
+            return
+        if (call.path == "zero-copy") != (partner.path == "zero-copy"):
+            raise ConfigError(f"path={call.path!r}: the other side has {partner.path!r}; zero-copy takes both sides")
+        if call.waits != partner.waits:
+            raise ConfigError(f"{call}: one side is asynchronous and the other is not; both must be, or none")
+
+    def _check_overlap(self, call: Call) -> None:
+        start, end = call.buffer.address, call.buffer.address + call.buffer.nbytes
+        for other in self._on_die.get(call.buffer.die, ()):
+            first = other.buffer.address
+            if start < first + other.buffer.nbytes and first < end and not (call.sends and other.sends):
+                raise ConfigError(f"{call.buffer}: overlaps {other.buffer} of the {other}, and one of them is written")
+
+    def _check_cores(self, call: Call) -> None:
+        others = self._on_die.get(call.buffer.die, ())
+        taken = sum(other.cores for other in others if other.waits == call.waits)
+        free = self._spec.cores_per_die - taken
+        if call.cores > free:
+            raise CapacityError(f"cores={call.cores}: only {free} of die {call.buffer.die} are left by its other calls")

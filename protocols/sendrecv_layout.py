@@ -1,0 +1,110 @@
+"""Where the rings and metadata fields of send and receive are, and how a payload is cut into lanes (xDeepServe 3.1)."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.machine.layout import PIECE_BYTES
+from xccl_emu.machine.spec import KIB, PodSpec
+
+_SLOT_BYTES_DEFAULT = 64 * KIB
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The part of a payload that one core of each side moves: ``nbytes`` (maybe 0) from offset ``start``."""
+
+    start: int
+    nbytes: int
+
+
+def split(nbytes: int, lanes: int) -> list[Lane]:
+    """Cut a payload into one contiguous part a lane, of whole 32-byte pieces but for its end, as even as they allow."""
+    pieces = -(-nbytes // PIECE_BYTES)
+    each, more = divmod(pieces, lanes)
+    bounds = [min((lane * each + min(lane, more)) * PIECE_BYTES, nbytes) for lane in range(lanes + 1)]
+    return [Lane(start, end - start) for start, end in pairwise(bounds)]
+
+
+@dataclass(frozen=True)
+class RingLayout:
+    """Addresses of a communicator's rings and fields.
+
+    On each die, from ``field_offset`` in the metadata area: the tail fields of all source dies, then the ack fields of
+    all target dies, ``lanes`` fields each.  From ``managed_offset`` in the managed data area: one ring for each source
+    die, ``lanes`` times ``slots`` slots each.
+    """
+
+    spec: PodSpec
+    slots: int
+    slot_bytes: int
+    lanes: int
+    managed_offset: int
+    field_offset: int
+
+    @classmethod
+    def fit(
+        cls, spec: PodSpec, slots: int, slot_bytes: int | None, lanes: int, managed_offset: int, field_offset: int
+    ) -> "RingLayout":
+        """Check the sizes against the pod; ConfigError or CapacityError (a ConfigError) if they do not fit it."""
+        if slots < 1:
+            raise ConfigError(f"slots={slots}: must be at least 1")
+        if not 1 <= lanes <= spec.cores_per_die:
+            raise CapacityError(f"lanes_max={lanes}: must be 1 to {spec.cores_per_die}, the cores of a die")
+        for name, offset in (("managed_offset", managed_offset), ("field_offset", field_offset)):
+            if offset < 0 or offset % PIECE_BYTES:
+                raise ConfigError(f"{name}={offset}: must be a multiple of {PIECE_BYTES} and not negative")
+        room = (spec.managed_bytes - managed_offset) // (spec.n_dies * lanes * slots)
+        most = min(room, spec.ub_bytes // 2) // PIECE_BYTES * PIECE_BYTES
+        size = min(most, _SLOT_BYTES_DEFAULT) if slot_bytes is None else slot_bytes
+        if size < PIECE_BYTES or size % PIECE_BYTES or size > most:
+            raise CapacityError(
+                f"slot_bytes={size}: must be a multiple of {PIECE_BYTES} up to {most} for rings of {slots} slots for"
+                f" each of {lanes} lanes from each of {spec.n_dies} dies and a data buffer of {spec.ub_bytes} bytes"
+            )
+        layout = cls(spec, slots, size, lanes, managed_offset, field_offset)
+        if layout.meta_end > spec.meta_bytes:
+            raise CapacityError(f"lanes_max={lanes}: fields end at {layout.meta_end}, the area at {spec.meta_bytes}")
+        return layout
+
+    @property
+    def half_bytes(self) -> int:
+        """Half of a core's data buffer, in whole pieces."""
+        return self.spec.ub_bytes // 2 // PIECE_BYTES * PIECE_BYTES
+
+    @property
+    def lane_bytes(self) -> int:
+        """Size of one lane's slots in a ring."""
+        return self.slots * self.slot_bytes
+
+    @property
+    def fields_bytes(self) -> int:
+        """Size of the fields that one die keeps for one direction of one peer."""
+        return self.lanes * PIECE_BYTES
+
+    @property
+    def managed_end(self) -> int:
+        """Offset in the managed data area behind the last ring."""
+        return self.managed_offset + self.spec.n_dies * self.lanes * self.lane_bytes
+
+    @property
+    def meta_end(self) -> int:
+        """Offset in the metadata area behind the last field."""
+        return self.field_offset + 2 * self.spec.n_dies * self.fields_bytes
+
+    def tail(self, source: int, target: int, lane: int) -> int:
+        """Global address of a lane's tail field, which is on the target die."""
+        return self._field(target, source, lane)
+
+    def ack(self, source: int, target: int, lane: int) -> int:
+        """Global address of a lane's ack field, which is on the source die."""
+        return self._field(source, self.spec.n_dies + target, lane)
+
+    def ring(self, source: int, target: int, lane: int) -> int:
+        """Global address of a lane's first slot, which is on the target die."""
+        start = self.spec.managed_start + self.managed_offset
+        return target * self.spec.die_bytes + start + (source * self.lanes + lane) * self.lane_bytes
+
+    def _field(self, die: int, row: int, lane: int) -> int:
+        start = self.spec.meta_start + self.field_offset
+        return die * self.spec.die_bytes + start + row * self.fields_bytes + lane * PIECE_BYTES
