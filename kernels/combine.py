@@ -2,8 +2,8 @@
 
 Steps: 1 load the rows of an expert, 3 write them into the own managed area, partitioned by the rank that their tokens
 came from, 4 tell each of these ranks, 5 wait for all ranks, 6 pull each token's contributions, 7 weigh and add them and
-copy the sum out.  A contribution stands at the position that dispatch gave the message, so the table of positions is all
-that a token's rank needs to find it.  No step 2: nothing is quantized on the way back.
+copy the sum out.  A contribution stands at the position that dispatch gave the message, so the table of positions is
+all that a token's rank needs to find it.  No step 2: nothing is quantized on the way back.
 """
 
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES
@@ -143,7 +143,7 @@ def sum_token(
     t, rank, topk, pos, weights, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields, die_bytes, turn,
     by_dma, staging, acc, row_at,
 ):  # fmt: skip
-    """Steps 6-7 for one token: weight times contribution, added in order of the choices; the shared expert unweighted."""
+    """Steps 6-7 for one token: contributions are weighed and added in order of the choices, the shared one as it is."""
     yield v_fill(acc, 4 * hidden, step=7)
     for k in range(top_k):
         slot = yield load(topk + t * INDEX_BYTES + 4 * k, 4, step=6)
@@ -212,7 +212,21 @@ def combine_round(
     work = 2 * align(4 * n_ranks * n_local)
     yield from load_counts(counts, n_ranks, n_local)
     yield from offer(
-        rank, core, cores, n_ranks, n_local, event, y, 2 * hidden, blocks, block_bytes, fields, done, die_bytes, work, room
+        rank,
+        core,
+        cores,
+        n_ranks,
+        n_local,
+        event,
+        y,
+        2 * hidden,
+        blocks,
+        block_bytes,
+        fields,
+        done,
+        die_bytes,
+        work,
+        room,
     )
     yield from await_offers(rank, n_ranks, event, fields, die_bytes)
     yield from sum_tokens(
@@ -229,6 +243,6 @@ def combine(
 ):  # fmt: skip
     """One combine; see `combine_round`."""
     yield from combine_round(
-        rank, core, cores, first, last, event, y, topk, pos, weights, out, counts, n_ranks, n_local, top_k, hidden, dtype,
-        shared, by_dma, die_bytes, staging, blocks, block_bytes, fields, done, room,
+        rank, core, cores, first, last, event, y, topk, pos, weights, out, counts, n_ranks, n_local, top_k, hidden,
+        dtype, shared, by_dma, die_bytes, staging, blocks, block_bytes, fields, done, room,
     )  # fmt: skip

@@ -1,14 +1,14 @@
 """Pull dispatch (xDeepServe 3.2): every rank lays its tokens out by destination, tells each destination where and how
 many, and pulls what others have for it.
 
-Steps: 1 load a token, 2 quantize it, 3 write it into the own managed area, partitioned by destination rank, 4 tell every
-rank its count, 5 wait for the counts of all, 6 pull, 7 copy out.  The paper leaves open when a source may reuse its
-blocks: here every rank acknowledges to each source that it has pulled, and a source waits for the acknowledgements of
+Steps: 1 load a token, 2 quantize it, 3 write it into the own managed area, partitioned by destination rank, 4 tell
+every rank its count, 5 wait for the counts of all, 6 pull, 7 copy out.  The paper leaves open when a source may reuse
+its blocks: here every rank acknowledges to each source that it has pulled, and a source waits for the acknowledgements of
 the round before (sync "blocks free").
 
-Experts are numbered by slot: ``rank * local_experts + local``.  A block holds, for one destination, the messages of its
-local experts one after the other, each in token order.  Cores take contiguous parts of the tokens, so the order does not
-depend on how many there are.
+Experts are numbered by slot: ``rank * local_experts + local``.  A block holds, for one destination, the messages of
+its local experts one after the other, each in token order.  Cores take contiguous parts of the tokens, so the order
+does not depend on how many there are.
 """
 
 from xccl_emu.kernels.group import align, barrier
@@ -227,9 +227,7 @@ def pull_rows_dma(source, n, row, recv_x, route, payload):
         yield wait_flag(DMA, SCALAR, 1, sync="row in")
 
 
-def pull(
-    rank, core, cores, n_ranks, n_local, recv_x, route, payload, blocks, die_bytes, fields, work, room, by_dma
-):
+def pull(rank, core, cores, n_ranks, n_local, recv_x, route, payload, blocks, die_bytes, fields, work, room, by_dma):
     """Steps 6-7: from every source of this core's share, the rows of each expert, into the receiver's order."""
     row = 0
     turn = 0
@@ -266,8 +264,8 @@ def await_acknowledged(rank, n_ranks, event, done, die_bytes):
 
 
 def dispatch_round(
-    rank, core, cores, first, last, event, x, topk, pos, recv_x, route, counts, n_ranks, n_local, top_k, hidden, payload,
-    dtype, quantized, by_dma, die_bytes, scratch, blocks, block_bytes, fields, done, room,
+    rank, core, cores, first, last, event, x, topk, pos, recv_x, route, counts, n_ranks, n_local, top_k, hidden,
+    payload, dtype, quantized, by_dma, die_bytes, scratch, blocks, block_bytes, fields, done, room,
 ):  # fmt: skip
     """One dispatch on one core.  Addresses called ``blocks``, ``fields`` and ``done`` are those of rank 0."""
     n_slots = n_ranks * n_local
@@ -295,8 +293,8 @@ def dispatch_round(
 
 @kernel
 def dispatch(
-    rank, core, cores, first, last, event, x, topk, pos, recv_x, route, counts, n_ranks, n_local, top_k, hidden, payload,
-    dtype, quantized, by_dma, die_bytes, scratch, blocks, block_bytes, fields, done, room,
+    rank, core, cores, first, last, event, x, topk, pos, recv_x, route, counts, n_ranks, n_local, top_k, hidden,
+    payload, dtype, quantized, by_dma, die_bytes, scratch, blocks, block_bytes, fields, done, room,
 ):  # fmt: skip
     """One dispatch; see `dispatch_round`."""
     yield from dispatch_round(

@@ -1,7 +1,7 @@
 """A stand-in for an expert: each received row is widened, scaled by a factor of its expert, and rounded.
 
-It is no protocol, only something between dispatch and combine whose bits can be checked: y = round(x * (1 + (slot mod 7) / 8)),
-with x the dequantized INT8 (value times scale) or the row as it came.
+It is no protocol, only something between dispatch and combine whose bits can be checked:
+y = round(x * (1 + (slot mod 7) / 8)), with x the dequantized INT8 (value times scale) or the row as it came.
 """
 
 from xccl_emu.kernels.dispatch import ROUTE_BYTES

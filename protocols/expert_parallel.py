@@ -1,9 +1,9 @@
 """Dispatch and combine for users: an expert-parallel group on a pod.
 
-    group = ExpertParallel(pod, EpConfig(n_ranks=4, top_k=2, hidden=128))
-    received = group.dispatch(tokens, topk)
-    ...                                      # experts: group.run_stand_in(), or write into group.expert_output(rank)
-    outputs = group.combine(weights)
+group = ExpertParallel(pod, EpConfig(n_ranks=4, top_k=2, hidden=128))
+received = group.dispatch(tokens, topk)
+...                                      # experts: group.run_stand_in(), or write into group.expert_output(rank)
+outputs = group.combine(weights)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +24,7 @@ from xccl_emu.machine.pod import Buffer, Pod, RunStats
 from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_tokens, lay_out
 
 Progress = Callable[[int], None]
+Args = Mapping[str, int | Sequence[int]]
 _INDEX_COLUMNS = INDEX_BYTES // 4
 
 
@@ -53,7 +54,7 @@ class Received:
     @property
     def expert_counts(self) -> NDArray[np.int64]:
         """[local_experts] rows of each expert."""
-        return self.counts.sum(axis=1, dtype=np.int64)
+        return np.asarray(self.counts.sum(axis=1, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,9 +201,7 @@ class ExpertParallel:
         dtype = np.int8 if c.quantized else c.numpy_dtype()
         x = self.pod.view(buffers.received, dtype, (-1, c.hidden))[:rows]
         route = self.pod.view(buffers.route, ROUTE)[:rows]
-        return Received(
-            x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], counts
-        )
+        return Received(x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], counts)
 
     # ---- experts
 
@@ -249,7 +248,8 @@ class ExpertParallel:
         for rank, table in enumerate(weights):
             shape = (self._tokens[rank], self.config.top_k)
             if table.shape != shape or table.dtype != np.float32:
-                raise ConfigError(f"weights of rank {rank}: {list(table.shape)} {table.dtype}, must be {list(shape)} float32")
+                must = f"{list(shape)} float32"
+                raise ConfigError(f"weights of rank {rank}: {list(table.shape)} {table.dtype}, must be {must}")
         for rank, table in enumerate(weights):
             self._table(self._ranks[rank].weights, np.float32)[: len(table)] = table
         self._combines += 1
@@ -288,7 +288,7 @@ class ExpertParallel:
 
     # ---- both
 
-    def _launch(self, kernel: Kernel, rank: int, args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant]) -> None:
+    def _launch(self, kernel: Kernel, rank: int, args: Args, grants: Sequence[Grant]) -> None:
         self.pod.launch(kernel, self._die(rank), range(self.config.cores), args, grants)
 
     def _check_per_rank(self, name: str, arrays: Sequence[object]) -> None:

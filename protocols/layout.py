@@ -1,11 +1,11 @@
 """Where dispatch and combine keep what in the areas of each die; the same on every rank."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
-from typing import Any
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, work_at
@@ -117,8 +117,8 @@ class EpLayout:
     combine_fields: int
     combine_done: int
     meta_end: int
-    dispatch_block_bytes: int = field(default=0)
-    combine_block_bytes: int = field(default=0)
+    dispatch_block_bytes: int
+    combine_block_bytes: int
 
 
 def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: int = 0) -> EpLayout:
@@ -142,7 +142,20 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
     )
     fields = [config.n_slots, config.n_ranks, config.n_ranks, config.n_ranks]
     meta = _stack(field_offset * FIELD_BYTES, *(n * FIELD_BYTES for n in fields))
-    layout = EpLayout(*managed, *meta, dispatch_block, combine_block)
+    layout = EpLayout(
+        scratch=managed[0],
+        dispatch_blocks=managed[1],
+        combine_blocks=managed[2],
+        staging=managed[3],
+        managed_end=managed[4],
+        dispatch_fields=meta[0],
+        dispatch_done=meta[1],
+        combine_fields=meta[2],
+        combine_done=meta[3],
+        meta_end=meta[4],
+        dispatch_block_bytes=dispatch_block,
+        combine_block_bytes=combine_block,
+    )
     _fits("managed data area", layout.managed_end, spec.managed_bytes)
     _fits("metadata area", layout.meta_end, spec.meta_bytes)
     _fits("data buffer (ub_bytes)", buffer_bytes(config), spec.ub_bytes)
@@ -159,7 +172,9 @@ def _stack(start: int, *sizes: int) -> list[int]:
 
 def _fits(what: str, need: int, have: int) -> None:
     if need > have:
-        raise CapacityError(f"{what}: {need} bytes are needed, {have} are there; fewer ranks, experts, tokens or a larger pod")
+        raise CapacityError(
+            f"{what}: needs {need} bytes, has {have}; take fewer ranks, experts or tokens, or a larger pod"
+        )
 
 
 def buffer_bytes(config: EpConfig) -> int:
@@ -178,7 +193,8 @@ def check_tokens(config: EpConfig, rank: int, x: NDArray[Any], topk: NDArray[np.
     if len(x) > config.tokens_max:
         raise ConfigError(f"tokens of rank {rank}: {len(x)} exceed tokens_max={config.tokens_max}")
     if topk.shape != (len(x), config.top_k) or not np.issubdtype(topk.dtype, np.integer):
-        raise ConfigError(f"topk of rank {rank}: {list(topk.shape)} {topk.dtype}, must be [{len(x)}, {config.top_k}] integers")
+        must = f"[{len(x)}, {config.top_k}] integers"
+        raise ConfigError(f"topk of rank {rank}: {list(topk.shape)} {topk.dtype}, must be {must}")
     _check_choices(config, rank, topk)
     if config.quantized:
         _check_finite(config, rank, x)
@@ -202,4 +218,5 @@ def _check_finite(config: EpConfig, rank: int, x: NDArray[Any]) -> None:
     bad = np.argwhere((x.view(np.uint16) & exponent) == exponent)
     if len(bad):
         token, column = bad[0]
-        raise ConfigError(f"tokens of rank {rank}, token {token}, column {column}: {x[token, column]} cannot be quantized")
+        value = x[token, column]
+        raise ConfigError(f"tokens of rank {rank}, token {token}, column {column}: {value} cannot be quantized")

@@ -161,7 +161,8 @@ class MoeJob:
                 label = self._source.source if self._source else "generated, Zipf-like"
                 drawn = routing.draw_routing(self._loads(), self.ranks, o.tokens, self._k, rng, label)
             loads = drawn.loads()
-            self.result.routing, self.result.hottest_over_mean = drawn.source, float(loads.max() / max(loads.mean(), 1e-9))
+            self.result.routing = drawn.source
+            self.result.hottest_over_mean = float(loads.max() / max(loads.mean(), 1e-9))
             return routing.place_choices(drawn, placement)
 
     def _draw_tokens(self) -> NDArray[Any]:
@@ -201,7 +202,7 @@ class MoeJob:
     def _round(self, number: int, group: ExpertParallel, tokens: NDArray[Any], routed: routing.Routing) -> None:
         suffix = f" {number + 1}" if self.options.rounds > 1 else ""
         with self._timed("dispatch" + suffix) as progress:
-            group.dispatch(list(tokens), routed.topk, progress)
+            group.dispatch([tokens[rank] for rank in range(self.ranks)], routed.topk, progress)
         with self._timed("expert" + suffix) as progress:
             group.run_stand_in(progress)
         with self._timed("combine" + suffix) as progress:
@@ -233,4 +234,5 @@ def _differ(got: NDArray[Any], want: NDArray[Any]) -> int:
     if got.shape != want.shape:
         return max(got.size, want.size, 1)
     bits = {1: np.uint8, 2: np.uint16, 4: np.uint32}[got.dtype.itemsize]
-    return int(np.count_nonzero(np.ascontiguousarray(got).view(bits) != np.ascontiguousarray(want, got.dtype).view(bits)))
+    got, want = np.ascontiguousarray(got), np.ascontiguousarray(want, got.dtype)
+    return int(np.count_nonzero(got.view(bits) != want.view(bits)))

@@ -22,7 +22,9 @@ def _group() -> None:
 
 @app.command()
 def dispatch(
-    ranks: Annotated[int | None, typer.Option(min=2, max=768, help="Ranks, one a die [default: 288, or what fits]")] = None,
+    ranks: Annotated[
+        int | None, typer.Option(min=2, max=768, help="Ranks, one a die [default: 288, or what fits]")
+    ] = None,
     tokens: Annotated[int, typer.Option(min=0, help="Tokens of each rank.")] = 60,
     hidden: Annotated[int, typer.Option(min=32, help="Elements of a hidden state, a multiple of 32.")] = 7168,
     top_k: Annotated[int | None, typer.Option(min=1, max=15, help="Routed experts of a token [default: 8]")] = None,
@@ -49,8 +51,8 @@ def dispatch(
     from xccl_emu.cli.show import Stages, moe_table, print_result
 
     options = JobOptions(
-        ranks=ranks, tokens=tokens, hidden=hidden, top_k=top_k, routing=routing, layer=layer, rounds=rounds, order=order,
-        policy=policy, seed=seed, cores=cores, path=path, dtype=dtype, quantized=quantize,
+        ranks=ranks, tokens=tokens, hidden=hidden, top_k=top_k, routing=routing, layer=layer, rounds=rounds,
+        order=order, policy=policy, seed=seed, cores=cores, path=path, dtype=dtype, quantized=quantize,
     )  # fmt: skip
     job = MoeJob(options, Stages(quiet=as_json))
     if job.note:
@@ -62,5 +64,40 @@ def dispatch(
         stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.stages.items())
         total = f"{result.seconds:.1f} s in all ({stages}), {result.resident_gb:.1f} GB resident"
         print_result(moe_table(result), f"{total}\n#wrong {result.wrong}")
+    if result.wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
+def sendrecv(
+    file: Annotated[Path | None, typer.Option(help="File to send [default: random bytes]")] = None,
+    nbytes: Annotated[int, typer.Option(min=1, help="Random bytes to send when there is no file.")] = 1 << 20,
+    source: Annotated[int, typer.Option(min=0, max=767, help="Die that sends.")] = 0,
+    target: Annotated[int, typer.Option(min=0, max=767, help="Die that receives.")] = 767,
+    permutation: Annotated[
+        bool, typer.Option("--permutation", help="Every die sends to a random other at once.")
+    ] = False,
+    cores: Annotated[int, typer.Option(min=1, max=48, help="Cores on each side.")] = 2,
+    slots: Annotated[int, typer.Option(min=1, help="Slots of each core's ring.")] = 4,
+    path: Annotated[str, typer.Option(help="mtu, dma or zero-copy.")] = "mtu",
+    rounds: Annotated[int, typer.Option(min=1, help="Transfers one after the other over the same ring.")] = 1,
+    order: Order = "sc",
+    policy: Policy = "round-robin",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Send a payload from die to die and compare what arrived byte by byte; exit code 1 if a byte is wrong."""
+    from xccl_emu.cli.sendrecv_job import SendRecvOptions, run_sendrecv
+    from xccl_emu.cli.show import Stages, print_result, sendrecv_table
+
+    options = SendRecvOptions(
+        file=file, nbytes=nbytes, source=source, target=target, permutation=permutation, cores=cores, slots=slots,
+        path=path, rounds=rounds, order=order, policy=policy, seed=seed,
+    )  # fmt: skip
+    result = run_sendrecv(options, Stages(quiet=as_json))
+    if as_json:
+        typer.echo(json.dumps(asdict(result)))
+    else:
+        print_result(sendrecv_table(result), f"#wrong {result.wrong}")
     if result.wrong:
         raise typer.Exit(1)

@@ -22,7 +22,8 @@ class Stages:
         if not self._console.is_terminal:
             yield lambda actions: None
             return
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
+        texts = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
+        columns = (SpinnerColumn(), texts[0], TimeElapsedColumn(), texts[1])
         with Progress(*columns, console=self._console, transient=True) as progress:
             task = progress.add_task(name, total=None, note="")
 
@@ -47,6 +48,21 @@ def moe_table(result: Any) -> Table:
                 f"{sum(stats['instructions'].values()):,}", f"{stats['seconds']:.2f}",
                 f"{copied / 1e9 / max(stats['seconds'], 1e-9):.1f}",
             )  # fmt: skip
+    return table
+
+
+def sendrecv_table(result: Any) -> Table:
+    """A send/recv job's result: each round, what it moved, how long it took."""
+    table = Table(title=f"{result.pairs} pair{'s' if result.pairs > 1 else ''} of dies, {result.nbytes:,} bytes each")
+    for name in ("round", "mtu-in MB", "mtu-out MB", "dma MB", "instructions", "seconds", "payload GB/s"):
+        table.add_column(name, justify="right")
+    for number, stats in enumerate(result.rounds):
+        moved = stats["bytes_by_pipe"]
+        rate = result.pairs * result.nbytes / 1e9 / max(stats["seconds"], 1e-9)
+        table.add_row(
+            str(number + 1), *(f"{moved[k] / 1e6:.2f}" for k in ("mtu-in", "mtu-out", "dma")),
+            f"{sum(stats['instructions'].values()):,}", f"{stats['seconds']:.3f}", f"{rate:.2f}",
+        )  # fmt: skip
     return table
 
 

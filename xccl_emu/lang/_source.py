@@ -128,9 +128,8 @@ class _Check:
         a = tree.args
         if a.vararg or a.kwarg:
             raise self.source.refuse(tree, f"{tree.name!r} takes star-arguments")
-        for name in sorted(self.source.local):
-            if name.startswith(RESERVED):
-                raise self.source.refuse(tree, f"the name {name!r} begins with {RESERVED!r}, which is reserved")
+        for parameter in self.source.parameters:
+            self.name(tree, parameter)
         for statement in tree.body:
             self.statement(statement)
         self.one_yield_a_line()
@@ -138,6 +137,10 @@ class _Check:
 
     def unassigned(self, name: ast.Name) -> None:
         raise self.source.refuse(name, f"{name.id!r} may be read before it is assigned")
+
+    def name(self, node: ast.AST, name: str) -> None:
+        if name.startswith(RESERVED):
+            raise self.source.refuse(node, f"the name {name!r} begins with {RESERVED!r}, which is reserved")
 
     def one_yield_a_line(self) -> None:
         seen: set[int] = set()
@@ -196,6 +199,7 @@ class _Check:
 
     def target(self, node: ast.expr, tuples: bool) -> None:
         if isinstance(node, ast.Name):
+            self.name(node, node.id)
             return
         if isinstance(node, ast.Tuple) and tuples:
             for element in node.elts:
@@ -223,8 +227,8 @@ class _Check:
         if not isinstance(node, _EXPRESSIONS):
             raise self.source.refuse(node, f"{type(node).__name__} cannot be lowered")
         match node:
-            case ast.Name(id=name) if name.startswith(RESERVED):
-                raise self.source.refuse(node, f"the name {name!r} begins with {RESERVED!r}, which is reserved")
+            case ast.Name():
+                self.name(node, node.id)
             case ast.Constant():
                 self.constant(node)
             case ast.BinOp():

@@ -74,6 +74,7 @@ def fence(step: int = 0, sync: str = "") -> Request:
     """Wait until all that this core issued is done and every write of it, DMA included, is visible."""
     return (OP_FENCE, 0, 0, 0, 0, 0, 0)
 
+
 # ---- scalar: data buffer, events, group
 
 
@@ -111,12 +112,14 @@ def fail(code: int, info: int = 0, step: int = 0, sync: str = "") -> Request:
     """Stop the run with a protocol error: a code that the protocol's host side explains, and a value."""
     return (OP_FAIL, code, info, 0, 0, 0, 0)
 
+
 # ---- DMA
 
 
 def dma(source: int, target: int, nbytes: int, event: int, step: int = 0, sync: str = "") -> Request:
-    """Ring the DMA engine: copy memory to memory; when its writes are visible, event (DMA, SCALAR, ``event``) is set."""
+    """Ring the DMA engine to copy memory to memory; its event (DMA, SCALAR, ``event``) says that all is visible."""
     return (OP_DMA, source, target, nbytes, event, 0, 0)
+
 
 # ---- mtu-in and mtu-out
 
@@ -131,7 +134,9 @@ def mtu_out(ub: int, target: int, nbytes: int, step: int = 0, sync: str = "") ->
     return (OP_MTU_OUT, ub, target, nbytes, 0, 0, 0)
 
 
-def put(target: int, word0: int, word1: int = 0, word2: int = 0, word3: int = 0, step: int = 0, sync: str = "") -> Request:
+def put(
+    target: int, word0: int, word1: int = 0, word2: int = 0, word3: int = 0, step: int = 0, sync: str = ""
+) -> Request:
     """Write one aligned 32-byte piece that the scalar unit built, by mtu-out."""
     return (OP_PUT, target, word0, word1, word2, word3, 0)
 
@@ -139,6 +144,7 @@ def put(target: int, word0: int, word1: int = 0, word2: int = 0, word3: int = 0,
 def add(target: int, value: int, step: int = 0, sync: str = "") -> Request:
     """Add to an aligned 8-byte word at its home memory by mtu-out; returns nothing and does not wait."""
     return (OP_ADD, target, value, 0, 0, 0, 0)
+
 
 # ---- vector (all on the data buffer; offsets multiples of 4)
 

@@ -129,11 +129,7 @@ def check_scalar(st, core, base, op, a, b, c, d):
             and _aligned(st, core, base, a, nbytes)
         )
     if op == OP_STORE:
-        return (
-            _word_size(st, core, base, c)
-            and _memory(st, core, base, a, c, WRITE)
-            and _aligned(st, core, base, a, c)
-        )
+        return _word_size(st, core, base, c) and _memory(st, core, base, a, c, WRITE) and _aligned(st, core, base, a, c)
     if op == OP_ATOMIC_ADD:
         return _memory(st, core, base, a, 8, WRITE) and _aligned(st, core, base, a, 8)
     if op == OP_UB_LOAD:
@@ -203,9 +199,7 @@ def check_vector(st, core, base, op, a, b, c, d, e):
         return _buffer(st, core, base, a, 4 * b, 4)
     if op == OP_V_AXPY:
         return (
-            _dtype(st, core, base, e)
-            and _buffer(st, core, base, a, 2 * d, 4)
-            and _buffer(st, core, base, b, 4 * d, 4)
+            _dtype(st, core, base, e) and _buffer(st, core, base, a, 2 * d, 4) and _buffer(st, core, base, b, 4 * d, 4)
         )
     if not _dtype(st, core, base, d):
         return False

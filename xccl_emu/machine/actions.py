@@ -1,7 +1,7 @@
 """An action: one actor takes one step.  Everything that happens in a pod is a sequence of these.
 
 Actors are numbered: five for each core (scalar, mtu-in, vector, mtu-out, DMA), then one for each die, which makes its
-writes in flight visible.  The choice says which of several things the actor does, or `CHOICE_ALL` for the plain next one.
+writes in flight visible.  The choice says which of several things the actor does, or `CHOICE_ALL` for the plain next.
 """
 
 from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_MTU_IN, SCALAR, VECTOR
@@ -15,8 +15,8 @@ from xccl_emu.machine.layout import (
     ERROR,
     FLIGHT_COUNT,
     N_CORES,
-    N_DMA_SLOTS,
     N_DIES,
+    N_DMA_SLOTS,
     PIPE_COUNT,
 )
 from xccl_emu.machine.pipes import entry_of, n_grains, pipe_of, step_dma, step_mtu_in, step_mtu_out, step_vector

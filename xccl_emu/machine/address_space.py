@@ -32,7 +32,7 @@ def commit(array: NDArray[np.uint8], start: int, nbytes: int) -> None:
 
     Only a hint: where the kernel cannot, pages are committed when they are touched.
     """
-    mapping = array.base
+    mapping = getattr(array.base, "obj", None)  # NumPy holds the mapping through a memoryview
     first = start // mmap.PAGESIZE * mmap.PAGESIZE
     if not isinstance(mapping, mmap.mmap) or nbytes <= 0:
         return

@@ -276,7 +276,7 @@ def _overlay(value, address, nbytes, data, start, size):
 
 @jit
 def own_write_pending(st, core, base, address):
-    """Does an atomic at this address have to wait: for own writes to its piece, under `fifo` for the die's to that die?"""
+    """Must an atomic here wait for own writes to its piece, or under `fifo` for any of the die's to that die?"""
     if st[ORDER] == ORDER_SC:
         return False
     ring = block_of_die(st, st[base + DIE])

@@ -24,6 +24,10 @@ class Grant:
     rights: str
     """``"r"``, ``"w"`` or ``"rw"``."""
 
+    def __str__(self) -> str:
+        die = "any die" if self.die is None else f"die {self.die}"
+        return f"{self.rights} {die} {self.start:#x}-{self.end:#x}"
+
     def words(self) -> tuple[int, int, int, int]:
         """As the machine keeps it: die or ANY_DIE, start, end, rights."""
         if self.rights not in _RIGHTS:
@@ -46,7 +50,9 @@ class Launch:
     """What the kernel returned on each core; filled when the run is over."""
 
 
-def bind_arguments(kernel: "Kernel", n_cores: int, args: Mapping[str, int | Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+def bind_arguments(
+    kernel: "Kernel", n_cores: int, args: Mapping[str, int | Sequence[int]]
+) -> tuple[tuple[int, ...], ...]:
     """Arguments in order of the parameters, for each core; a sequence gives each core its own value.
 
     Raises ConfigError for a missing or unknown name, a sequence of the wrong length, or a value that is no int64.

@@ -7,7 +7,6 @@ mtu-out piece by piece.  DMA descriptors are independent of each other.
 
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import (
-    DMA,
     MTU_IN,
     MTU_OUT,
     OP_ADD,
@@ -198,7 +197,7 @@ def _may_overtake(st, queue, j):
 
 @jit
 def _read_grain(mem, st, base, entry, choice):
-    """Copy a grain, or all that is left, from memory to the data buffer; False if the grain is done or does not exist."""
+    """Copy a grain, or all that is left, to the data buffer; False if the grain is done or does not exist."""
     source, nbytes = st[entry + 1], st[entry + 3]
     ub = st[base + UB_BASE] + st[entry + 2]
     mask = st[entry + ENTRY_PROGRESS]
@@ -271,7 +270,7 @@ def _compute(mem, ub, op, a, b, c, d, e):
 
 @jit
 def step_mtu_out(mem, st, core, base, choice):
-    """One action of mtu-out: the next piece of its next instruction, or with `CHOICE_ALL` as much of it as there is room for."""
+    """One action of mtu-out: a piece of its next instruction, or with `CHOICE_ALL` all that there is room for."""
     queue = pipe_of(base, MTU_OUT)
     if st[queue + PIPE_COUNT] == 0 or (choice != CHOICE_ALL and choice != 0):
         return False
@@ -333,7 +332,7 @@ def ring_dma(st, base):
 
 @jit
 def step_dma(mem, st, core, base, choice):
-    """One action of the DMA engine for a core: a grain of the chosen descriptor, or all that there is room for of the first."""
+    """One action of a core's DMA: a grain of the chosen descriptor, or all that there is room for of the first."""
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         chosen = choice == CHOICE_ALL or k == (choice & 15)

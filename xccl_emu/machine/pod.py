@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.lang import Kernel
-from xccl_emu.lang.abi import PC, REGISTERS, RESULT
+from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.lang.requests import OPERATIONS
 from xccl_emu.machine import layout as at
 from xccl_emu.machine import report
@@ -225,7 +225,7 @@ class Pod:
         numbers = self._check_cores(die, cores)
         check_grants(grants, self.spec.n_dies, self.spec.die_bytes)
         if kernel.n_registers > self.spec.registers:
-            raise ConfigError(f"kernel {kernel.name} needs {kernel.n_registers} registers, the pod has {self.spec.registers}")
+            raise ConfigError(f"kernel {kernel.name}: {kernel.n_registers} registers, a core has {self.spec.registers}")
         launch = Launch(kernel, die, tuple(cores), bind_arguments(kernel, len(cores), args), tuple(grants))
         self._register(kernel)
         group = len(self._launches)
@@ -242,7 +242,9 @@ class Pod:
         if len(self._kernels) == at.MAX_KERNELS:
             raise ConfigError(f"kernel {kernel.name}: a run has at most {at.MAX_KERNELS} different kernels")
         if len(kernel.sites) > at.MAX_SITES:
-            raise ConfigError(f"kernel {kernel.name}: has {len(kernel.sites)} requests, at most {at.MAX_SITES} are possible")
+            raise ConfigError(
+                f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {at.MAX_SITES} are possible"
+            )
         switches = self._base[at.SWITCH_BASE] + len(self._kernels) * at.MAX_SITES
         for i, site in enumerate(kernel.sites):
             self.state[switches + i] = bool(site.sync) and site.sync in self.without
@@ -334,7 +336,7 @@ class Pod:
             raise report.deadlock(self)
         if ended == at.ENDED_NOT_ENABLED:
             where = int(self.state[at.CURSOR])
-            raise ReplayError(f"the schedule does not fit: action {where} is not enabled, or the run is not over at its end")
+            raise ReplayError(f"the schedule does not fit: action {where} is not enabled, or the run goes on behind it")
 
     def _finish(self, seconds: float) -> RunStats:
         st = self.state
@@ -381,7 +383,8 @@ class Pod:
         """Of the pod, the memory order and everything that is launched."""
         parts = [repr(self.spec), self.order, repr(sorted(self.without))]
         for launch in self._launches:
-            parts += [launch.kernel.name, launch.kernel.source, repr((launch.die, launch.cores, launch.args, launch.grants))]
+            what = (launch.die, launch.cores, launch.args, launch.grants)
+            parts += [launch.kernel.name, launch.kernel.source, repr(what)]
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
     def snapshot(self) -> Snapshot:
@@ -440,7 +443,9 @@ class Pod:
     def _check_small(self, what: str) -> None:
         size = self.memory.nbytes + self.state.nbytes
         if size > _SNAPSHOT_BYTES_MAX:
-            raise CapacityError(f"{what}: the pod has {size} bytes, more than {_SNAPSHOT_BYTES_MAX}; take a smaller one")
+            raise CapacityError(
+                f"{what}: the pod has {size} bytes, {_SNAPSHOT_BYTES_MAX} are possible; take a smaller one"
+            )
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:

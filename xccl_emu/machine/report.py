@@ -116,8 +116,10 @@ def violation(pod: "Pod") -> RunError:
     if code == at.ERR_FAIL:
         return ProtocolError(f"{place}: the kernel failed with code {a}, value {b}")
     if code == at.ERR_ACCESS:
-        may = ", ".join(f"{g.rights} die {'any' if g.die is None else g.die} {g.start:#x}-{g.end:#x}" for g in pod.grants_of(core))
-        return AccessError(f"{place}: {OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted; granted: {may}")
+        granted = "; ".join(str(grant) for grant in pod.grants_of(core))
+        return AccessError(
+            f"{place}: {OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted; it has {granted}"
+        )
     texts = {
         at.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
         at.ERR_ALIGN: f"{a:#x} must be a multiple of {b}",

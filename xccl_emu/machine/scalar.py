@@ -1,6 +1,6 @@
 """The scalar unit of a core: grants the kernel's next request, if it can be granted, and lets the kernel go on."""
 
-from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS, RESULT
+from xccl_emu.lang.abi import REQUEST, RESULT
 from xccl_emu.lang.requests import (
     CMP_EQ,
     CMP_GE,
@@ -8,7 +8,6 @@ from xccl_emu.lang.requests import (
     MTU_IN,
     MTU_OUT,
     OP_ARRIVE,
-    OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
     OP_DMA,
     OP_FAIL,
@@ -168,7 +167,7 @@ def _grant_buffer(mem, st, base, op, a, b, c):
 
 @jit
 def _grant_flag(st, core, base, op, source, target, event):
-    """set_flag waits its turn on the source pipe, wait_flag on the target pipe; the scalar unit is a pipe of its own."""
+    """set_flag waits its turn on the source pipe, wait_flag on the target; the scalar unit is a pipe of its own."""
     pipe = source if op == OP_SET_FLAG else target
     if pipe != SCALAR:
         return enqueue(st, base, pipe)

@@ -93,7 +93,7 @@ def small_pod(
     ub_bytes: int = 8 * KIB,
     flight_pieces: int = 64,
 ) -> PodSpec:
-    """A pod for tests and proofs: one chip a die, areas at least as large as asked (rounded up to fill a power of two)."""
+    """A pod for tests and proofs: one die a chip, areas as large as asked; the app data area fills a power of two."""
     need = app_bytes + meta_bytes + managed_bytes
     return PodSpec(
         name=f"small-{dies}x{cores}",

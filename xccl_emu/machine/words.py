@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 jit = njit(cache=True, error_model="numpy", forceinline=True, _nrt=False)
 """How the machine is compiled: cached, and with no fastmath, so that bits are the same everywhere.
 
-Without Numba's reference counts (no function here makes an array) and inlined: with them, a step took five times as long.
+Without Numba's reference counts (no function here makes an array) and inlined: else a step takes five times as long.
 """
 
 jit_arrays = njit(cache=True, error_model="numpy", _nrt=True)

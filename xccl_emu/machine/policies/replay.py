@@ -1,7 +1,17 @@
 """Replay: the actions of a recorded schedule, one after the other."""
 
 from xccl_emu.machine.actions import act
-from xccl_emu.machine.layout import CHOICE_ALL, CHOICE_BITS, CURSOR, ENDED_DONE, ENDED_ERROR, ENDED_NOT_ENABLED, ENDED_PAUSED, ERROR, N_LIVE
+from xccl_emu.machine.layout import (
+    CHOICE_ALL,
+    CHOICE_BITS,
+    CURSOR,
+    ENDED_DONE,
+    ENDED_ERROR,
+    ENDED_NOT_ENABLED,
+    ENDED_PAUSED,
+    ERROR,
+    N_LIVE,
+)
 from xccl_emu.machine.words import jit
 
 

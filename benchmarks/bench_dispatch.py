@@ -1,0 +1,203 @@
+"""Dispatch, stand-in expert and combine at full size: first and later rounds, bytes copied, and growth with the ranks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+from harness import Report, Yardstick, exponent, first_touch_us, parser, resident_gb, stopwatch
+
+from xccl_emu import routing
+from xccl_emu.cli.memory import available_bytes
+from xccl_emu.cli.moe_job import JobOptions, bytes_needed
+from xccl_emu.machine.pod import Pod, RunStats
+from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
+from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.protocols.layout import EpConfig
+
+EXPERTS, TOP_K = 256, 8
+STAGES = ("dispatch", "expert", "combine")
+PROTOCOLS = ("dispatch", "combine")
+_COPIES = ("mtu-in", "mtu-out", "dma")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of one round."""
+
+    seconds: float
+    """Wall time of the call: checks, loading and launching on the host, then the run."""
+    cpu: float
+    """CPU seconds of the call."""
+    faults: float
+    run_cpu: float
+    """CPU seconds of the run alone."""
+    run: RunStats
+
+    @property
+    def copied(self) -> int:
+        """Bytes that instructions copied: by mtu-in, by mtu-out and by DMA."""
+        return sum(self.run.bytes_by_pipe[pipe] for pipe in _COPIES)
+
+
+Round = dict[str, Stage]
+
+
+@dataclass
+class Sample:
+    """What one number of ranks gave."""
+
+    ranks: int
+    first: Round
+    later: list[Round] = field(default_factory=list)
+    copyto: list[float] = field(default_factory=list)
+    """CPU seconds of np.copyto for the bytes of a whole later round, timed after each of them."""
+
+    def best(self, stages: Sequence[str], value: Callable[[Stage], float]) -> float:
+        """Of the later rounds the smallest sum over these stages."""
+        return min(sum(value(one[name]) for name in stages) for one in self.later)
+
+    def copied(self, stages: Sequence[str]) -> int:
+        """Bytes copied by instructions in a later round; the same in each."""
+        return sum(self.later[0][name].copied for name in stages)
+
+    def of_copyto(self, stages: Sequence[str]) -> float:
+        """Bytes copied a second, of what np.copyto reaches."""
+        rate = self.copied(stages) / self.best(stages, _run_cpu)
+        return rate / (self.copied(STAGES) / min(self.copyto))
+
+
+def _run_cpu(stage: Stage) -> float:
+    return stage.run_cpu
+
+
+def _seconds(stage: Stage) -> float:
+    return stage.seconds
+
+
+def _cpu(stage: Stage) -> float:
+    return stage.cpu
+
+
+class TimedPod(Pod):
+    """A pod that keeps the CPU seconds of its last run."""
+
+    cpu = 0.0
+
+    def run(self, progress: Callable[[int], None] | None = None) -> RunStats:
+        """See `Pod.run`."""
+        with stopwatch() as taken:
+            stats = super().run(progress)
+        self.cpu = taken["cpu"]
+        return stats
+
+
+class Layer:
+    """An expert-parallel group with its inputs, ready to run round after round."""
+
+    def __init__(self, spec: PodSpec, ranks: int, tokens: int, hidden: int, cores: int, experts: int) -> None:
+        rng = np.random.default_rng(0)
+        placement = routing.place_experts(ranks, experts)
+        top_k = min(TOP_K, experts)
+        drawn = routing.draw_routing(routing.skewed_loads(experts, 0), ranks, tokens, top_k, rng, "generated")
+        self.routed = routing.place_choices(drawn, placement)
+        self.tokens = [
+            rng.standard_normal((tokens, hidden), dtype=np.float32).astype(ml_dtypes.bfloat16) for _ in range(ranks)
+        ]
+        config = EpConfig(
+            n_ranks=ranks, local_experts=placement.local_experts, hidden=hidden, top_k=top_k + 1, tokens_max=tokens,
+            shared=True, cores=cores,
+        )  # fmt: skip
+        self.pod = TimedPod(spec)
+        self.group = ExpertParallel(self.pod, config)
+
+    def round(self) -> Round:
+        """Run one round."""
+        return {
+            "dispatch": self._timed("dispatch", lambda: self.group.dispatch(self.tokens, list(self.routed.topk))),
+            "expert": self._timed("expert", self.group.run_stand_in),
+            "combine": self._timed("combine", lambda: self.group.combine(list(self.routed.weights))),
+        }
+
+    def _timed(self, name: str, call: Callable[[], object]) -> Stage:
+        with stopwatch() as taken:
+            call()
+        return Stage(taken["seconds"], taken["cpu"], taken["faults"], self.pod.cpu, self.group.stats[name])
+
+
+def measure(ranks: int, cores: int, repeats: int, yardstick: Yardstick) -> Sample:
+    """The first round of a new pod, and ``repeats`` later ones."""
+    layer = Layer(CLOUDMATRIX384, ranks, 60, 7168, cores, EXPERTS)
+    sample = Sample(ranks, layer.round())
+    for _ in range(repeats):
+        sample.later.append(layer.round())
+        sample.copyto.append(yardstick.seconds(sample.copied(STAGES)))
+    return sample
+
+
+def report_growth(report: Report, samples: Sequence[Sample]) -> None:
+    """Seconds of a later round by ranks, and the exponent."""
+    for sample in samples:
+        gigabytes = sample.copied(PROTOCOLS) / 1e9
+        report.plain(f"{sample.ranks} ranks, {gigabytes:.2f} GB: dispatch + combine, CPU", sample.best(PROTOCOLS, _cpu), "s")
+    if len(samples) > 1:
+        slope = exponent([s.copied(PROTOCOLS) for s in samples], [s.best(PROTOCOLS, _cpu) for s in samples])
+        report.at_most("exponent of these seconds in bytes", slope, 1.1)
+
+
+def report_largest(report: Report, sample: Sample) -> None:
+    """Everything about the largest number of ranks: each stage, then the round."""
+    for name in STAGES:
+        report.plain(f"{name}, first round, wall", sample.first[name].seconds, "s")
+        report.plain(f"{name}, later round, wall", sample.best([name], _seconds), "s")
+        report.plain(f"{name}, later round, CPU", sample.best([name], _cpu), "s")
+        report.plain(f"{name}, later round, CPU, the run alone", sample.best([name], _run_cpu), "s")
+        report.plain(f"{name}: bytes copied a second, of np.copyto", sample.of_copyto([name]))
+    report.plain("np.copyto", sample.copied(STAGES) / min(sample.copyto) / 1e9, "GB/s")
+    report.at_least("dispatch + combine: bytes copied a second, of np.copyto", sample.of_copyto(PROTOCOLS), 0.4)
+    report.plain("the same with the stand-in expert", sample.of_copyto(STAGES))
+    report.at_most("dispatch + combine, later round, wall", sample.best(PROTOCOLS, _seconds), 8, "s")
+    report.plain("the same with the stand-in expert", sample.best(STAGES, _seconds), "s")
+
+
+def report_memory(report: Report, sample: Sample, yardstick: Yardstick) -> None:
+    """First touch of pages, which the first round pays, and what is resident."""
+    pages = sum(sample.first[name].faults for name in STAGES)
+    extra = sum(sample.first[name].cpu for name in STAGES) - sample.best(STAGES, _cpu)
+    report.plain("pages touched in the first round", pages / 1e6, "million")
+    report.plain("first round over a later one, for each of these pages, CPU", extra / max(pages, 1) * 1e6, "us")
+    report.plain("touching a page of a new mapping, CPU", first_touch_us(), "us")
+    report.plain("resident, without np.copyto's arrays", resident_gb() - yardstick.gigabytes, "GB")
+
+
+def warm_up() -> None:
+    """Compile or load what the rounds run."""
+    Layer(small_pod(2, ub_bytes=64 * KIB), 2, 1, 32, 1, 1).round()
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    command = parser(__doc__)
+    command.add_argument("--ranks", type=int, nargs="+", default=[8, 16, 32, 64, 128, 288], help="numbers of ranks")
+    command.add_argument("--cores", type=int, default=JobOptions.cores, help="cores on each die")
+    command.add_argument("--repeats", type=int, default=3, help="later rounds of which the best counts")
+    options = command.parse_args()
+    report = Report(f"Dispatch and combine: 60 tokens a rank, hidden 7168, {options.cores} cores a die")
+    warm_up()
+    yardstick = Yardstick()
+    samples = []
+    for ranks in sorted(options.ranks):
+        need = bytes_needed(ranks, JobOptions(cores=options.cores), TOP_K + 1)
+        if need > available_bytes():
+            report.notes.append(f"{ranks} ranks skipped: they need {need / 1e9:.1f} GB, {available_bytes() / 1e9:.1f} are free")
+            continue
+        samples.append(measure(ranks, options.cores, options.repeats, yardstick))
+    report_growth(report, samples)
+    if samples:
+        report_largest(report, samples[-1])
+        report_memory(report, samples[-1], yardstick)
+    report.finish(options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""Several rounds of a mixture-of-experts layer in one launch, so that a fast rank may be a round ahead of a slow one.
+
+    outputs = run_rounds(group, tokens, topk, weights)     # [round][rank]
+
+or, to look at what every phase left, or to launch without running:
+
+    rounds = Rounds(group, tokens, topk, weights)
+    rounds.launch()
+    pod.run()
+    rounds.received(1, rank), rounds.output(1, rank)
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
+from xccl_emu.kernels.group import align
+from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.pod import Buffer, RunStats
+from xccl_emu.protocols.expert_parallel import ExpertParallel, Received
+from xccl_emu.protocols.layout import ROUTE, check_tokens
+
+Progress = Callable[[int], None]
+PerRank = Sequence[Sequence[NDArray[Any]]]
+"""[round][rank] arrays."""
+
+ALL = DISPATCH | EXPERT | COMBINE
+_OWN = ("rank", "core", "cores", "n_ranks", "n_local", "top_k", "hidden", "dtype", "by_dma", "die_bytes")
+_OF_DISPATCH = ("payload", "quantized", "scratch", "blocks", "block_bytes", "fields", "done", "room")
+_OF_COMBINE = ("blocks", "block_bytes", "fields", "done", "room")
+
+
+def run_rounds(
+    group: ExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank, progress: Progress | None = None
+) -> list[list[NDArray[Any]]]:
+    """Dispatch, stand-in expert and combine, several times in one launch; see `Rounds` for the arguments.
+
+    Returns [round][rank] outputs, each [T, hidden] of the group's type.
+    """
+    mark = group.pod.mark_app()
+    try:
+        rounds = Rounds(group, tokens, topk, weights)
+        rounds.launch()
+        group.stats["rounds"] = group.pod.run(progress)
+        return [[rounds.output(i, rank).copy() for rank in range(group.config.n_ranks)] for i in range(len(tokens))]
+    finally:
+        group.pod.release_app(mark)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rank:
+    """The app buffers of one rank, each with its rounds one behind the other."""
+
+    batches: Buffer
+    x: Buffer
+    topk: Buffer
+    pos: Buffer
+    weights: Buffer
+    recv_x: Buffer
+    route: Buffer
+    counts: Buffer
+    y: Buffer
+    out: Buffer
+
+
+_RIGHTS = {
+    "batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "recv_x": "rw", "route": "rw", "counts": "rw",
+    "y": "rw", "out": "w",
+}  # fmt: skip
+
+
+class Rounds:
+    """The buffers of several rounds in the app data areas, filled, and the launch that runs them.
+
+    tokens, topk, weights: [round][rank] arrays as `ExpertParallel.dispatch` and `combine` take them; batches may differ
+    from round to round and from rank to rank.
+    parts: which phases each round has, `DISPATCH`, `EXPERT` and `COMBINE` in any sum.
+
+    Raises ConfigError, before anything moves, for what dispatch or combine would refuse, no round at all, or a pod with
+    too few registers for the kernel; CapacityError if the buffers do not fit.
+    """
+
+    def __init__(
+        self, group: ExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank, parts: int = ALL
+    ) -> None:
+        self.group, self.pod, self.config, self.parts = group, group.pod, group.config, parts
+        self.n_rounds = len(tokens)
+        self._check(tokens, topk, weights)
+        self._lengths = [[len(x) for x in batch] for batch in tokens]
+        mark = self.pod.mark_app()
+        try:
+            self._ranks = [self._allocate(rank) for rank in range(self.config.n_ranks)]
+        except ConfigError:
+            self.pod.release_app(mark)
+            raise
+        for i in range(self.n_rounds):
+            for rank in range(self.config.n_ranks):
+                self._fill(i, rank, tokens[i][rank], topk[i][rank], weights[i][rank])
+
+    # ---- before the run
+
+    def _check(self, tokens: PerRank, topk: PerRank, weights: PerRank) -> None:
+        if not 1 <= self.parts <= ALL:
+            raise ConfigError(f"parts={self.parts}: must be a sum of DISPATCH (1), EXPERT (2) and COMBINE (4)")
+        if moe_layers.n_registers > self.pod.spec.registers:
+            need = moe_layers.n_registers
+            raise ConfigError(f"registers={self.pod.spec.registers}: rounds in one launch need a pod with {need}")
+        if self.n_rounds == 0:
+            raise ConfigError("tokens: no rounds")
+        for name, given in (("tokens", tokens), ("topk", topk), ("weights", weights)):
+            if len(given) != self.n_rounds:
+                raise ConfigError(f"{name}: {len(given)} rounds, tokens has {self.n_rounds}")
+            for i, arrays in enumerate(given):
+                if len(arrays) != self.config.n_ranks:
+                    raise ConfigError(f"{name} of round {i}: {len(arrays)} arrays for {self.config.n_ranks} ranks")
+        for i in range(self.n_rounds):
+            for rank in range(self.config.n_ranks):
+                check_tokens(self.config, rank, tokens[i][rank], topk[i][rank])
+                self._check_weights(i, rank, weights[i][rank], len(tokens[i][rank]))
+
+    def _check_weights(self, i: int, rank: int, table: NDArray[Any], n_tokens: int) -> None:
+        shape = (n_tokens, self.config.top_k)
+        if table.shape != shape or table.dtype != np.float32:
+            given = f"{list(table.shape)} {table.dtype}"
+            raise ConfigError(f"weights of round {i}, rank {rank}: {given}, must be {list(shape)} float32")
+
+    def _allocate(self, rank: int) -> _Rank:
+        c, n = self.config, self.n_rounds
+        table, states = n * c.tokens_max * INDEX_BYTES, n * c.tokens_max * c.row_bytes
+        sizes = {
+            "batches": 4 * n, "x": states, "topk": table, "pos": table, "weights": table,
+            "recv_x": n * c.rows_max * c.payload_bytes, "route": n * c.rows_max * ROUTE_BYTES,
+            "counts": n * align(4 * c.n_slots), "y": n * c.rows_max * c.row_bytes, "out": states,
+        }  # fmt: skip
+        return _Rank(**{name: self.pod.alloc(c.first_die + rank, size) for name, size in sizes.items()})
+
+    def _fill(self, i: int, rank: int, x: NDArray[Any], choices: NDArray[Any], weights: NDArray[Any]) -> None:
+        n, b, k = len(x), self._ranks[rank], self.config.top_k
+        self.pod.view(b.batches, np.int32)[i] = n
+        self._view(i, b.x, self.config.numpy_dtype(), self.config.hidden)[:n] = x
+        self._view(i, b.topk, np.int32, INDEX_BYTES // 4)[:n, :k] = choices
+        self._view(i, b.weights, np.float32, INDEX_BYTES // 4)[:n, :k] = weights
+
+    def _view(self, i: int, buffer: Buffer, dtype: Any, columns: int) -> NDArray[Any]:
+        """[rows, columns] of round ``i`` in a buffer."""
+        return self.pod.view(buffer, dtype, (self.n_rounds, -1, columns))[i]
+
+    def launch(self) -> None:
+        """Put `moe_layers` on the group's cores; it runs with the pod's next run."""
+        c, group = self.config, self.group
+        for rank in range(c.n_ranks):
+            self.pod.launch(moe_layers, c.first_die + rank, range(c.cores), self._args(rank), self._grants(rank))
+        group._dispatches += self.n_rounds * bool(self.parts & DISPATCH)
+        group._combines += self.n_rounds * bool(self.parts & COMBINE)
+
+    def _args(self, rank: int) -> dict[str, int | Sequence[int]]:
+        c, group = self.config, self.group
+        dispatch, combine = group._dispatch_args(rank), group._combine_args(rank)
+        args: dict[str, int | Sequence[int]] = {
+            "rounds": self.n_rounds,
+            "parts": self.parts,
+            "dispatch_event": group._dispatches + 1,
+            "combine_event": group._combines + 1,
+            "tokens_max": c.tokens_max,
+            "rows_max": c.rows_max,
+            "shared": combine["shared"],
+            "staging": combine["staging"],
+        }
+        args |= {name: dispatch[name] for name in _OWN + _OF_DISPATCH}
+        args |= {f"combine_{name}": combine[name] for name in _OF_COMBINE}
+        return args | {name: getattr(self._ranks[rank], name).address for name in _RIGHTS}
+
+    def _grants(self, rank: int) -> list[Grant]:
+        own = [self.pod.grant(getattr(self._ranks[rank], name), rights) for name, rights in _RIGHTS.items()]
+        return [*self.group._shared_grants(rank), *own]
+
+    def run(self, progress: Progress | None = None) -> RunStats:
+        """Launch and run."""
+        self.launch()
+        return self.pod.run(progress)
+
+    # ---- after the run: views
+
+    def received(self, i: int, rank: int) -> Received:
+        """What dispatch brought to a rank in round ``i``."""
+        c, b = self.config, self._ranks[rank]
+        counts = self._view(i, b.counts, np.int32, align(4 * c.n_slots) // 4)[0, : c.n_slots]
+        rows = int(counts.sum())
+        x = self._view(i, b.recv_x, np.int8 if c.quantized else c.numpy_dtype(), c.hidden)[:rows]
+        route = self._view(i, b.route, ROUTE, 1)[:rows, 0]
+        by_source = counts.reshape(c.local_experts, c.n_ranks)
+        return Received(
+            x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], by_source
+        )
+
+    def expert_output(self, i: int, rank: int) -> NDArray[Any]:
+        """[rows, hidden] outputs of a rank's experts in round ``i``, in the order of the received rows."""
+        rows = len(self.received(i, rank).x)
+        return self._view(i, self._ranks[rank].y, self.config.numpy_dtype(), self.config.hidden)[:rows]
+
+    def output(self, i: int, rank: int) -> NDArray[Any]:
+        """[T, hidden] sums that combine gave a rank in round ``i``."""
+        flat = self._view(i, self._ranks[rank].out, self.config.numpy_dtype(), self.config.hidden)
+        return flat[: self._lengths[i][rank]]

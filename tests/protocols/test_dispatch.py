@@ -1,0 +1,169 @@
+"""Dispatch, stand-in expert and combine on small pods, bit for bit against the oracle, in every order and policy."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.protocols.ep_support import (
+    SPECIAL_BITS,
+    Batch,
+    Case,
+    Touched,
+    cases,
+    check_round,
+    run_round,
+)
+from xccl_emu.machine.pod import ORDERS, POLICIES
+from xccl_emu.protocols.layout import EpConfig
+
+WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
+SMALL = EpConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
+
+
+def follow(case: Case) -> None:
+    """Run all rounds of a case on one group; compare each with the oracle, and what none may touch with the poison."""
+    group = case.group()
+    touched = Touched(group)
+    for batch in case.batches():
+        touched.add(batch)
+        check_round(group, batch)
+    touched.check()
+
+
+@settings(max_examples=120)
+@given(cases(ranks=st.integers(2, 6), rounds=st.integers(1, 3)))
+def test_rounds_give_what_the_oracle_gives_and_touch_nothing_else(case: Case) -> None:
+    """Any small group, batch sizes that change from round to round, no reset in between."""
+    follow(case)
+
+
+@settings(max_examples=8)
+@given(cases(ranks=st.integers(7, 16), rounds=st.just(1)))
+def test_larger_groups_give_what_the_oracle_gives(case: Case) -> None:
+    """Up to 16 ranks with up to 64 experts."""
+    follow(case)
+
+
+@pytest.mark.boundscheck
+@settings(max_examples=15)
+@given(cases(ranks=st.integers(2, 4), rounds=st.integers(1, 2)))
+def test_rounds_stay_in_bounds(case: Case) -> None:
+    """No index of the machine's arrays leaves them (the run with bounds checks is what can fail here)."""
+    follow(case)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+@pytest.mark.parametrize("quantized", [True, False])
+def test_a_small_round_without_the_jit(path: str, quantized: bool) -> None:
+    """The same kernels and machine in plain Python give what the oracle gives."""
+    config = EpConfig(n_ranks=2, local_experts=1, hidden=32, top_k=2, tokens_max=2, path=path, quantized=quantized)
+    follow(Case(config, "relaxed", "random", seed=5, lengths=((2, 1),)))
+
+
+@settings(max_examples=12)
+@given(case=cases(ranks=st.integers(2, 4), rounds=st.integers(1, 2)))
+def test_memory_is_the_same_in_every_order_under_every_policy(case: Case) -> None:
+    """One digest of all memory, managed and metadata areas included, for all orders, policies and two seeds."""
+    digests = set()
+    for order, policy in WAYS:
+        for seed in (case.seed, case.seed + 1):
+            group = case.group_in(order, policy, seed)
+            for batch in case.batches():
+                run_round(group, batch)
+            digests.add(group.pod.digest())
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(("order", "policy"), WAYS)
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+@pytest.mark.parametrize("quantized", [True, False])
+def test_every_way_of_running(order: str, policy: str, path: str, quantized: bool) -> None:
+    """Each order, policy, path and wire format is run at least once, whatever Hypothesis draws."""
+    config = EpConfig(
+        n_ranks=4, local_experts=2, hidden=96, top_k=4, tokens_max=5, cores=3, path=path, quantized=quantized, shared=True
+    )
+    follow(Case(config, order, policy, seed=11, lengths=((5, 0, 2, 3), (1, 4, 0, 0)), spare_ub=2048))
+
+
+@pytest.mark.parametrize("routing", ["one expert", "own rank"])
+@pytest.mark.parametrize("cores", [1, 4])
+def test_blocks_hold_the_worst_case(routing: str, cores: int) -> None:
+    """Full batches that all go to one expert, or to all experts of one rank, fit the fixed blocks."""
+    config = EpConfig(n_ranks=3, local_experts=3, hidden=32, top_k=3, tokens_max=6, cores=cores)
+    case = Case(config, "relaxed", "random", seed=3, lengths=((6, 6, 6),) * 2, masked=0.0, routing=routing)
+    group = case.group()
+    for batch in case.batches():
+        check_round(group, batch)
+    rows = [len(group.received(rank).x) for rank in range(3)]
+    assert max(rows) >= 18
+
+
+def test_a_masked_batch_sends_nothing_and_sums_to_zero() -> None:
+    """With every choice masked nobody receives a row, and each token gets +0."""
+    case = Case(SMALL, "relaxed", "random", seed=4, lengths=((4, 0, 2),), masked=1.0)
+    received, outputs = run_round(case.group(), case.batches()[0])
+    assert [len(r.x) for r in received] == [0, 0, 0]
+    assert [out.shape for out in outputs] == [(4, 64), (0, 64), (2, 64)]
+    assert all((out.view(np.uint16) == 0).all() for out in outputs)
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_no_tokens_at_all(cores: int) -> None:
+    """A round in which no rank has a token ends, and the next one is right."""
+    config = EpConfig(n_ranks=3, hidden=32, top_k=2, tokens_max=3, cores=cores)
+    follow(Case(config, "relaxed", "random", seed=6, lengths=((0, 0, 0), (3, 0, 1), (0, 0, 0), (0, 2, 0))))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+@pytest.mark.parametrize("quantized", [True, False])
+def test_rows_at_the_edges_of_the_type(dtype: str, quantized: bool) -> None:
+    """Zeros, -0, subnormals, the smallest normal and the largest value, as whole rows and as single elements."""
+    edges = list(SPECIAL_BITS[dtype].values())
+    config = EpConfig(
+        n_ranks=2, hidden=32, top_k=2, tokens_max=2 * len(edges), dtype=dtype, quantized=quantized, cores=2
+    )
+    case = Case(config, "relaxed", "random", seed=7, lengths=((2 * len(edges), 0),), masked=0.0)
+    drawn = case.batches()[0]
+    bits = drawn.tokens[0].view(np.uint16)
+    for i, edge in enumerate(edges):
+        bits[2 * i] = edge
+        bits[2 * i + 1, 5] = edge | 0x8000
+    check_round(case.group(), drawn)
+
+
+def test_minus_zero_survives_unquantized() -> None:
+    """-0 arrives as -0, goes through expert and weight, and becomes +0 only by the sum, which starts at +0."""
+    config = EpConfig(n_ranks=2, hidden=32, top_k=1, tokens_max=1, quantized=False)
+    token = np.full((1, 32), -0.0, config.numpy_dtype())
+    none = token[:0], np.zeros((0, 1), np.int32), np.zeros((0, 1), np.float32)
+    batch = Batch([token, none[0]], [np.array([[1]], np.int32), none[1]], [np.ones((1, 1), np.float32), none[2]])
+    received, outputs = run_round(Case(config, "sc", "round-robin", 0, ()).group(), batch)
+    assert (received[1].x.view(np.uint16) == 0x8000).all()
+    assert (outputs[0].view(np.uint16) == 0).all()
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 1 << 40), order=st.sampled_from(ORDERS), dispatches=st.integers(1, 3))
+@example(seed=1, order="relaxed", dispatches=3)
+def test_dispatches_without_combine(seed: int, order: str, dispatches: int) -> None:
+    """Dispatch may be called again without a combine in between; combine then belongs to the last one."""
+    case = Case(SMALL, order, "random", seed, lengths=((4, 1, 0), (0, 3, 2), (2, 2, 4)))
+    group = case.group()
+    batches = case.batches()
+    for batch in batches[:dispatches]:
+        group.dispatch(batch.tokens, batch.topk)
+    check_round(group, batches[dispatches - 1])
+
+
+def test_combine_twice_gives_the_same() -> None:
+    """Combine may be called again with other weights for the same dispatch."""
+    case = Case(SMALL, "relaxed", "random", seed=8, lengths=((4, 1, 3),))
+    group, batch = case.group(), case.batches()[0]
+    _, first = run_round(group, batch)
+    kept = [out.copy() for out in first]
+    group.combine([2 * w for w in batch.weights])
+    again = group.combine(batch.weights)
+    for one, other in zip(kept, again, strict=True):
+        np.testing.assert_array_equal(one.view(np.uint16), other.view(np.uint16))

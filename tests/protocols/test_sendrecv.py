@@ -1,0 +1,264 @@
+"""Send and receive deliver every payload, bit for bit, and touch nothing else."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sendrecv_support import Setting, make_pod, payload, place, settings_of_pods, sizes
+
+from xccl_emu.errors import RunError
+from xccl_emu.kernels import sendrecv as device
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384
+from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.protocols.sendrecv_calls import PATHS
+from xccl_emu.protocols.sendrecv_layout import split
+
+KERNELS = [value for value in vars(device).values() if isinstance(value, Kernel)]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    source: int
+    target: int
+    nbytes: int
+    cores: int
+    path: str
+    event_id: int
+
+
+@st.composite
+def rounds(draw, setting: Setting) -> list[list[Transfer]]:
+    """Up to three runs, each with transfers of different pairs, as many as the dies have cores for."""
+    dies = st.integers(0, setting.dies - 1)
+    result = []
+    for _ in range(draw(st.integers(1, 3))):
+        free = [setting.cores] * setting.dies
+        chosen: list[Transfer] = []
+        for source, target in draw(st.lists(st.tuples(dies, dies), min_size=1, max_size=6, unique=True)):
+            most = free[source] // 2 if source == target else min(free[source], free[target])
+            if most == 0:
+                continue
+            cores = draw(st.integers(1, most))
+            free[source] -= cores
+            free[target] -= cores
+            path, event = draw(st.sampled_from(PATHS)), draw(st.integers(-(2**63), 2**63 - 1))
+            chosen.append(Transfer(source, target, draw(sizes), cores, path, event))
+        result.append(chosen)
+    return result
+
+
+@given(st.data(), settings_of_pods)
+def test_transfers_of_any_shape_arrive(data, setting: Setting) -> None:
+    """Several pairs at once, both directions, the own die, again and again on the same rings: payloads arrive, no other
+    byte of the app data areas changes, in every memory order and policy."""
+    pod, comm = setting.make()
+    for run in data.draw(rounds(setting)):
+        sent = [place(pod, t.source, t.target, t.nbytes, seed) for seed, t in enumerate(run)]
+        for t, s in zip(run, sent, strict=True):
+            comm.transfer(s.source, s.target, event_id=t.event_id, cores=t.cores, path=t.path)
+        comm.run()
+        assert all(s.arrived() for s in sent)
+
+
+@pytest.mark.nojit
+@pytest.mark.boundscheck
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_tiny_transfer_arrives(path: str, order: str, policy: str) -> None:
+    """Two transfers in opposite directions that each go around their ring arrive, also with the JIT off."""
+    pod = make_pod(2, 4, order, policy)
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = [place(pod, 0, 1, 230), place(pod, 1, 0, 97, 1)]
+    for s in sent:
+        comm.transfer(s.source, s.target, event_id=1, cores=2, path=path)
+    comm.run()
+    assert all(s.arrived() for s in sent)
+
+
+@pytest.mark.nojit
+def test_generators_deliver_too() -> None:
+    """The undecorated kernels, run as plain generators for a debugger, deliver what the lowered ones do."""
+    import numba
+
+    if not numba.config.DISABLE_JIT:
+        pytest.skip("plain generators run only with the JIT off")
+    pod = make_pod(generators=True)
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = place(pod, 0, 1, 200)
+    comm.transfer(sent.source, sent.target, event_id=1)
+    comm.run()
+    assert sent.arrived()
+
+
+@given(st.sampled_from(["mtu", "dma"]), st.sampled_from(["mtu", "dma"]), sizes, settings_of_pods)
+def test_each_side_chooses_its_path(mine: str, theirs: str, nbytes: int, setting: Setting) -> None:
+    """A sender by the DMA engine and a receiver through the data buffer understand each other, and the reverse."""
+    pod, comm = setting.make()
+    last = setting.dies - 1
+    sent = place(pod, 0, last, nbytes)
+    comm.send(sent.source, last, event_id=9, cores=1, path=mine)
+    comm.recv(sent.target, 0, event_id=9, cores=1, path=theirs)
+    comm.run()
+    assert sent.arrived()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_repeated_transfers_stay_on_one_ring(path: str) -> None:
+    """Ten transfers on one pair, with changing paths and core counts between them, keep the counts right."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=3, slot_bytes=32)
+    for i in range(10):
+        sent = place(pod, 0, 1, 1 + 61 * i, i)
+        comm.transfer(sent.source, sent.target, event_id=i, cores=1 + i % 4, path=path if i % 3 else "mtu")
+        comm.run()
+        assert sent.arrived()
+
+
+def test_memory_is_as_documented() -> None:
+    """After one transfer and the next, slots, tail fields and ack fields hold what the kernel's table says."""
+    pod = make_pod(order="sc", policy="round-robin")
+    comm = SendRecv(pod, slots=4, slot_bytes=64)
+    first, second = payload(192), payload(128, 1)
+    for data, event in ((first, 5), (second, 6)):
+        comm.transfer(pod.put(0, data), pod.alloc(1, data.size), event_id=event, cores=1)
+        comm.run()
+    layout = comm.layout
+    ring = layout.ring(0, 1, 0)
+    slots = pod.memory[ring : ring + 256]
+    assert np.array_equal(slots, np.concatenate([second[64:], first[64:], second[:64]]))
+    fields = [pod.memory[a : a + 32].view(np.int64).tolist() for a in (layout.tail(0, 1, 0), layout.ack(0, 1, 0))]
+    assert fields == [[6, 1, 5, 128 * device.SHAPE_UNIT + 1], [6, 1, 5, ring]]
+
+
+def test_zero_copy_leaves_the_rings_alone() -> None:
+    """A zero-copy transfer writes nothing to the managed data areas, and gives the address of the ring back."""
+    pod = make_pod()
+    comm = SendRecv(pod)
+    sent = place(pod, 0, 1, 3000)
+    comm.transfer(sent.source, sent.target, event_id=1, path="zero-copy")
+    comm.run()
+    assert sent.arrived()
+    managed = pod.managed(1)
+    assert not pod.memory[managed : managed + pod.spec.managed_bytes].any()
+    ack = comm.layout.ack(0, 1, 1)
+    assert pod.memory[ack + 24 : ack + 32].view(np.int64)[0] == comm.layout.ring(0, 1, 1)
+
+
+@pytest.mark.parametrize(("path", "moved"), [("mtu", (2, 2, 0)), ("dma", (0, 0, 2)), ("zero-copy", (1, 1, 0))])
+def test_bytes_go_through_the_right_pipes(path: str, moved: tuple[int, int, int]) -> None:
+    """The DMA path bypasses the data buffers, and zero-copy moves each byte once instead of twice."""
+    pod = make_pod()
+    comm = SendRecv(pod)
+    sent = place(pod, 0, 1, 4096)
+    comm.transfer(sent.source, sent.target, event_id=1, path=path)
+    by_pipe = comm.run().bytes_by_pipe
+    fields = by_pipe["mtu-out"] % 4096
+    assert (by_pipe["mtu-in"], by_pipe["mtu-out"] - fields, by_pipe["dma"]) == tuple(4096 * n for n in moved)
+
+
+def test_kernels_name_all_eight_steps() -> None:
+    """Send and receive name the steps 1 to 8 between them, and no request in any kernel is without a step."""
+    assert {site.step for k in (device.send, device.recv) for site in k.sites if site.step} == set(range(1, 9))
+    assert [site.text for k in KERNELS for site in k.sites if site.step == 0] == []
+
+
+def test_kernels_name_every_synchronization() -> None:
+    """Each fence, flag and poll can be switched off by name."""
+    kinds = ("fence", "set_flag", "wait_flag", "poll")
+    unnamed = [site.text for k in KERNELS for site in k.sites if site.operation.startswith(kinds) and not site.sync]
+    assert unnamed == []
+
+
+@given(sizes, st.integers(1, 48))
+def test_split_covers_the_payload(nbytes: int, lanes: int) -> None:
+    """The lanes' parts follow each other, begin at whole pieces, differ by at most one piece, and cover every byte."""
+    parts = split(nbytes, lanes)
+    ends = [part.start + part.nbytes for part in parts]
+    assert [part.start for part in parts] == [0, *ends[:-1]]
+    assert ends[-1] == nbytes
+    assert all(part.start % 32 == 0 for part in parts if part.nbytes)
+    pieces = [-(-part.nbytes // 32) for part in parts]
+    assert max(pieces) - min(pieces) <= 1
+
+
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+def test_far_dies_with_all_cores_and_more_than_the_ring(path: str) -> None:
+    """On the real pod 48 cores a side move a payload larger than the ring of the pair, between the outermost dies."""
+    pod = Pod(CLOUDMATRIX384)
+    comm = SendRecv(pod)
+    data = payload(48 * comm.layout.lane_bytes + 12345)
+    target = pod.alloc(767, data.size)
+    comm.transfer(pod.put(0, data), target, event_id=1, cores=48, path=path)
+    comm.run()
+    assert np.array_equal(pod.view(target), data)
+
+
+def permute_pod(cores: int, nbytes: int, order: str, path: str) -> None:
+    """Every die of the pod sends to one and receives from another, all at once, twice."""
+    pod = Pod(CLOUDMATRIX384, order=order)
+    comm = SendRecv(pod)
+    for seed in range(2):
+        targets = np.random.default_rng(seed).permutation(768).tolist()
+        sent = [place(pod, die, target, nbytes, die) for die, target in enumerate(targets)]
+        for s in sent:
+            comm.transfer(s.source, s.target, event_id=seed, cores=cores, path=path)
+        comm.run()
+        assert all(s.arrived() for s in sent)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_all_dies_at_once(path: str) -> None:
+    """On the pod's 768 dies a random permutation of transfers, 2 cores a side, arrives under relaxed order."""
+    permute_pod(2, 20_000, "relaxed", path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ORDERS)
+def test_all_cores_at_once(order: str) -> None:
+    """The same with all 36,864 cores of the pod: 24 send and 24 receive on each die."""
+    permute_pod(24, 200_000, order, "mtu")
+
+
+BREAKS = [
+    ("chunk in buffer", "mtu", "wrong bits"),
+    ("data before tail", "mtu", "wrong bits"),
+    ("slot free", "mtu", "wrong bits"),
+    ("tail", "mtu", "EventMismatchError"),
+    ("slot read", "mtu", "wrong bits"),
+    ("half free", "mtu", "wrong bits"),
+    ("DMA before tail", "dma", "RunError"),
+    ("DMA before ack", "dma", "RunError"),
+    ("half full", "zero-copy", "RunError"),
+    ("half free", "zero-copy", "wrong bits"),
+    ("offer", "zero-copy", "EventMismatchError"),
+]
+
+
+def outcome(seed: int, without: tuple[str, ...], path: str) -> str:
+    """What comes of two transfers in turn; twice, so that stale bytes are not hidden by zeros."""
+    pod = make_pod(ub_bytes=64, seed=seed, without=without)
+    comm = SendRecv(pod, slots=4, slot_bytes=32)
+    for turn in range(2):
+        sent = place(pod, 0, 1, 320, turn)
+        comm.transfer(sent.source, sent.target, event_id=1 + turn, cores=1, path=path)
+        try:
+            comm.run()
+        except RunError as error:
+            return type(error).__name__
+        if not sent.arrived():
+            return "wrong bits"
+    return "arrived"
+
+
+@pytest.mark.parametrize(("sync", "path", "expected"), BREAKS)
+def test_without_a_synchronization_it_breaks(sync: str, path: str, expected: str) -> None:
+    """Random schedules under relaxed order show what each synchronization is for: some seed of a few hundred ends as
+    expected without it, and none does anything but arrive with it."""
+    seeds = range(400)
+    assert any(outcome(seed, (sync,), path) == expected for seed in seeds)
+    assert {outcome(seed, (), path) for seed in seeds} == {"arrived"}

@@ -1,0 +1,357 @@
+"""What is refused or goes wrong: a clear error, the target as it was, and rings that work again after `reset`."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sendrecv_support import Sent, Setting, make_pod, place, settings_of_pods, sizes
+
+from xccl_emu.errors import CapacityError, ConfigError, DeadlockError, EventMismatchError, PayloadMismatchError
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
+from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.protocols.sendrecv_calls import PATHS
+
+
+def works(pod: Pod, comm: SendRecv) -> bool:
+    """Whether transfers in both directions arrive, on every path and around the ring."""
+    last = pod.spec.n_dies - 1
+    sent = []
+    for path in PATHS:
+        sent = [place(pod, 0, last, 700, 5), place(pod, last, 0, 700, 6)][: 2 if last else 1]
+        for s in sent:
+            comm.transfer(s.source, s.target, event_id=77, cores=1, path=path)
+        comm.run()
+        if not all(s.arrived() for s in sent):
+            return False
+    return True
+
+
+# ---- errors of a run
+
+
+@given(settings_of_pods, sizes, st.integers(0, 3), st.sampled_from(PATHS))
+def test_wrong_event_id(setting: Setting, nbytes: int, others: int, path: str) -> None:
+    """A wrong event ID stops the run before anything reaches the target, however often the pair was used before."""
+    pod, comm = setting.make()
+    last = setting.dies - 1
+    for i in range(others):
+        sent = place(pod, 0, last, 150, i)
+        comm.transfer(sent.source, sent.target, event_id=5, cores=1)
+        comm.run()
+    sent = place(pod, 0, last, nbytes)
+    comm.transfer(sent.source, sent.target, event_id=5, recv_event_id=6, cores=1, path=path)
+    with pytest.raises(EventMismatchError, match=r"event ID [56]: the other side has event ID [56]"):
+        comm.run()
+    assert sent.untouched()
+    with pytest.raises(ConfigError, match=r"call reset\(\)"):
+        comm.transfer(sent.source, sent.target, event_id=5, cores=1)
+    comm.reset()
+    assert works(pod, comm)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("path", PATHS)
+def test_wrong_event_id_is_explained(path: str) -> None:
+    """The message names both event IDs, the dies, the kernel's line and the paper's step."""
+    pod = make_pod()
+    comm = SendRecv(pod)
+    sent = place(pod, 0, 1, 100)
+    comm.transfer(sent.source, sent.target, event_id=-5, recv_event_id=8, path=path)
+    with pytest.raises(EventMismatchError) as caught:
+        comm.run()
+    text = str(caught.value)
+    assert "100 bytes from die 0 to die 1" in text
+    assert ("event ID 8: the other side has event ID -5" in text) != (path == "zero-copy")
+    assert "step 5" in text or path == "zero-copy"
+    assert "kernels/sendrecv.py:" in text
+    comm.reset()
+    assert works(pod, comm)
+
+
+def test_wrong_event_id_asynchronously() -> None:
+    """An asynchronous receiver stops at a wrong event ID too; reset drops both handles, and they say so."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = place(pod, 0, 1, 300)
+    mine, theirs = comm.isend(sent.source, 1, event_id=1), comm.irecv(sent.target, 0, event_id=2)
+    with pytest.raises(EventMismatchError):
+        theirs.wait()
+    assert sent.untouched()
+    comm.reset()
+    for call in (mine.test, mine.wait, theirs.test):
+        with pytest.raises(ConfigError, match=r"dropped by reset\(\)"):
+            call()
+    assert works(pod, comm)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(("nbytes", "cores"), [(299, 2), (301, 2), (30, 2), (5000, 2), (300, 1), (300, 3), (300, 4)])
+def test_sides_disagree_on_the_payload(path: str, nbytes: int, cores: int) -> None:
+    """Another size or number of cores on the sender's side stops the run before anything reaches the target."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = place(pod, 0, 1, 300)
+    comm.send(pod.put(0, np.ones(nbytes, np.uint8)), 1, event_id=1, cores=cores, path=path)
+    comm.recv(sent.target, 0, event_id=1, cores=2, path=path)
+    with pytest.raises(PayloadMismatchError, match=rf"({nbytes}|300) bytes on ({cores}|2) cores"):
+        comm.run()
+    assert sent.untouched()
+    comm.reset()
+    assert works(pod, comm)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("path", PATHS)
+def test_receiver_never_comes(path: str) -> None:
+    """A sender without a receiver is a deadlock that names the call and where it waits; reset makes the ring usable."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = place(pod, 0, 1, 300)
+    comm.send(sent.source, 1, event_id=1, path=path)
+    with pytest.raises(DeadlockError) as caught:
+        comm.run()
+    assert "nobody answers the send of 300 bytes from die 0 to die 1, event ID 1" in str(caught.value)
+    assert "polls die0.meta+" in str(caught.value)
+    assert sent.untouched()
+    comm.reset()
+    assert works(pod, comm)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_sender_never_comes(path: str) -> None:
+    """A receiver without a sender is a deadlock that names the call; its target is unchanged."""
+    pod = make_pod()
+    comm = SendRecv(pod)
+    sent = place(pod, 0, 1, 300)
+    comm.recv(sent.target, 0, event_id=1, path=path)
+    with pytest.raises(DeadlockError, match="nobody answers the receive of 300 bytes"):
+        comm.run()
+    assert sent.untouched()
+    comm.reset()
+    assert works(pod, comm)
+
+
+def test_other_pairs_survive_a_reset() -> None:
+    """After one pair has failed and reset, every pair works, whatever its counts were before."""
+    pod = make_pod(3)
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    good, bad = place(pod, 1, 2, 500), place(pod, 0, 1, 500)
+    comm.transfer(good.source, good.target, event_id=1)
+    comm.run()
+    comm.send(bad.source, 1, event_id=1)
+    comm.transfer(good.source, good.target, event_id=1)
+    with pytest.raises(DeadlockError):
+        comm.run()
+    comm.reset()
+    assert works(pod, comm)
+    comm.transfer(good.source, good.target, event_id=1)
+    comm.transfer(bad.source, bad.target, event_id=1)
+    comm.run()
+    assert bad.arrived()
+
+
+# ---- what is refused before anything moves
+
+
+Queue = Callable[[SendRecv, Sent], None]
+
+
+def _transfer(**changes: object) -> Queue:
+    def queue(comm: SendRecv, s: Sent) -> None:
+        arguments: dict[str, object] = {"source": s.source, "target": s.target, "event_id": 1} | changes
+        comm.transfer(**arguments)  # type: ignore[arg-type]
+
+    return queue
+
+
+def _both(first: Queue, second: Queue) -> Queue:
+    def queue(comm: SendRecv, s: Sent) -> None:
+        first(comm, s)
+        second(comm, s)
+
+    return queue
+
+
+def _part(buffer: Buffer, start: int, nbytes: int) -> Buffer:
+    return Buffer(buffer.die, buffer.address + start, nbytes)
+
+
+REFUSED: dict[str, tuple[Queue, type[ConfigError], str]] = {
+    "too many cores": (_transfer(cores=5), CapacityError, "cores=5: must be 1 to 4"),
+    "no cores": (_transfer(cores=0), CapacityError, "cores=0: must be 1 to 4"),
+    "unknown path": (_transfer(path="pigeon"), ConfigError, "path='pigeon': must be one of mtu, dma, zero-copy"),
+    "event ID too large": (_transfer(event_id=1 << 63), ConfigError, "event_id=9223372036854775808: must be a 64-bit"),
+    "receiver's event ID too small": (_transfer(recv_event_id=-(1 << 63) - 1), ConfigError, "must be a 64-bit"),
+    "does not fit": (
+        lambda c, s: c.transfer(s.source, _part(s.target, 0, 299), event_id=1),
+        CapacityError,
+        "a payload of 300 bytes does not fit its 299 bytes",
+    ),
+    "nothing to send": (
+        lambda c, s: c.send(_part(s.source, 0, 0), 1, event_id=1), ConfigError, "must be at least 1 byte"
+    ),
+    "source outside of the app data area": (
+        lambda c, s: c.send(Buffer(0, s.pod.meta(0), 8), 1, event_id=1), ConfigError, "inside of the app data area"
+    ),
+    "target outside of the app data area": (
+        lambda c, s: c.recv(Buffer(1, s.pod.meta(1) - 4, 8), 0, event_id=1), ConfigError, "inside of the app data area"
+    ),
+    "buffer of another die": (
+        lambda c, s: c.send(Buffer(1, s.source.address, 8), 0, event_id=1), ConfigError, "inside of the app data area"
+    ),
+    "no such target die": (lambda c, s: c.send(s.source, 2, event_id=1), ConfigError, "target die 2: the pod has dies"),
+    "no such source die": (lambda c, s: c.recv(s.target, -1, event_id=1), ConfigError, "source die -1: the pod has"),
+    "pair is busy": (
+        _both(_transfer(cores=1), lambda c, s: c.send(_part(s.source, 0, 8), 1, event_id=2, cores=1)),
+        ConfigError,
+        "there is already a send of 300 bytes from die 0 to die 1",
+    ),
+    "source and target overlap": (
+        lambda c, s: c.transfer(_part(s.around, 40, 100), _part(s.around, 139, 100), event_id=1),
+        ConfigError,
+        "overlaps",
+    ),
+    "two targets overlap": (
+        _both(_transfer(cores=1), lambda c, s: c.recv(_part(s.around, 339, 20), 1, event_id=1, cores=1)),
+        ConfigError,
+        "overlaps",
+    ),
+    "target overlaps another's source": (
+        _both(_transfer(cores=1), lambda c, s: c.recv(_part(s.source, 299, 1), 1, event_id=1, cores=1)),
+        ConfigError,
+        "overlaps",
+    ),
+    "source overlaps another's target": (
+        _both(_transfer(cores=1), lambda c, s: c.send(_part(s.around, 30, 11), 0, event_id=1, cores=1)),
+        ConfigError,
+        "overlaps",
+    ),
+    "the die's cores are taken": (
+        _both(_transfer(cores=3), lambda c, s: c.send(_part(s.source, 0, 300), 0, event_id=1, cores=2)),
+        CapacityError,
+        "cores=2: only 1 of die 0 are left",
+    ),
+    "one side is zero-copy": (
+        _both(
+            lambda c, s: c.send(s.source, 1, event_id=1, path="zero-copy"),
+            lambda c, s: c.recv(s.target, 0, event_id=1, path="dma"),
+        ),
+        ConfigError,
+        "path='dma': the other side has 'zero-copy'",
+    ),
+    "one side is asynchronous": (
+        _both(lambda c, s: c.send(s.source, 1, event_id=1), lambda c, s: c.irecv(s.target, 0, event_id=1) and None),
+        ConfigError,
+        "one side is asynchronous and the other is not",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused_before_anything_moves(what: str) -> None:
+    """The call is refused with its argument named, nothing has moved, and after reset the same rings work."""
+    queue, kind, message = REFUSED[what]
+    pod = make_pod()
+    comm = SendRecv(pod)
+    sent = place(pod, 0, 1, 300)
+    before = pod.digest()
+    with pytest.raises(kind, match=message):
+        queue(comm, sent)
+    assert pod.digest() == before
+    comm.reset()
+    assert works(pod, comm)
+
+
+def test_refused_call_leaves_the_others_queued() -> None:
+    """What was queued before a refused call runs; of a refused transfer neither side stays behind."""
+    pod = make_pod()
+    comm = SendRecv(pod)
+    good, bad = place(pod, 0, 1, 300), place(pod, 1, 0, 300)
+    comm.transfer(good.source, good.target, event_id=1)
+    with pytest.raises(ConfigError, match="overlaps"):
+        comm.transfer(bad.source, _part(good.source, 0, 300), event_id=1)
+    comm.run()
+    assert good.arrived()
+    comm.transfer(bad.source, bad.target, event_id=1)
+    comm.run()
+    assert bad.arrived()
+
+
+def test_buffers_that_touch_are_fine() -> None:
+    """Two transfers out of one source, and targets side by side, do not overlap."""
+    pod = make_pod(3)
+    comm = SendRecv(pod)
+    source = pod.put(0, np.arange(100, dtype=np.uint8))
+    room = pod.alloc(1, 200)
+    comm.transfer(source, _part(room, 0, 100), event_id=1)
+    comm.transfer(source, pod.alloc(2, 100), event_id=1)
+    comm.transfer(pod.put(2, np.arange(100, dtype=np.uint8)), _part(room, 100, 100), event_id=1)
+    comm.run()
+    assert np.array_equal(pod.view(room), np.tile(np.arange(100, dtype=np.uint8), 2))
+
+
+# ---- layout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"slots": 0}, ConfigError, "slots=0: must be at least 1"),
+        ({"slot_bytes": 0}, CapacityError, "slot_bytes=0: must be a multiple of 32 up to 256"),
+        ({"slot_bytes": 40}, CapacityError, "slot_bytes=40: must be a multiple of 32"),
+        ({"slot_bytes": 288}, CapacityError, "slot_bytes=288: .* a data buffer of 512 bytes"),
+        ({"slots": 1000}, CapacityError, "slot_bytes=0: .* rings of 1000 slots"),
+        ({"lanes_max": 5}, CapacityError, "lanes_max=5: must be 1 to 4"),
+        ({"lanes_max": 0}, CapacityError, "lanes_max=0: must be 1 to 4"),
+        ({"managed_offset": 16}, ConfigError, "managed_offset=16: must be a multiple of 32"),
+        ({"field_offset": -32}, ConfigError, "field_offset=-32: must be a multiple of 32 and not negative"),
+        ({"managed_offset": 65536}, CapacityError, "slot_bytes=0"),
+        ({"field_offset": 4096}, CapacityError, "fields end at 4608, the area at 4096"),
+    ],
+)
+def test_layout_that_does_not_fit(arguments: dict[str, int], kind: type[ConfigError], message: str) -> None:
+    """Rings and fields that do not fit their areas, or sizes without sense, are refused with the limit named."""
+    with pytest.raises(kind, match=message):
+        SendRecv(make_pod(), **arguments)  # type: ignore[arg-type]
+
+
+def test_two_communicators_share_a_pod() -> None:
+    """A second communicator behind the first, with offsets from its layout, has rings and fields of its own."""
+    pod = make_pod()
+    one = SendRecv(pod, slots=2, slot_bytes=64)
+    two = SendRecv(pod, managed_offset=one.layout.managed_end, field_offset=one.layout.meta_end)
+    first, second = place(pod, 0, 1, 900), place(pod, 0, 1, 900, 1)
+    one.transfer(first.source, first.target, event_id=1)
+    one.run()
+    two.send(second.source, 1, event_id=2)
+    with pytest.raises(DeadlockError):
+        two.run()
+    two.reset()
+    assert works(pod, one)
+    assert works(pod, two)
+
+
+def test_fields_of_the_real_pod_fit() -> None:
+    """768 dies with 48 cores need 768 x 48 x 2 fields of 32 bytes, within the 4 MB area."""
+    layout = SendRecv(Pod(CLOUDMATRIX384)).layout
+    assert layout.meta_end == 768 * 48 * 2 * 32 <= CLOUDMATRIX384.meta_bytes
+    assert layout.managed_end <= CLOUDMATRIX384.managed_bytes
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3))
+def test_no_two_fields_or_rings_overlap(dies: int, cores: int, slots: int) -> None:
+    """Every field, and every slot of every lane of every pair, has bytes of its own inside its area."""
+    pod = Pod(small_pod(dies, cores))
+    layout = SendRecv(pod, slots=slots, slot_bytes=64).layout
+    lanes = [(s, t, lane) for s in range(dies) for t in range(dies) for lane in range(cores)]
+    fields = [layout.tail(*lane) for lane in lanes] + [layout.ack(*lane) for lane in lanes]
+    assert len(set(fields)) == len(fields)
+    assert all(0 <= f % pod.spec.die_bytes - pod.spec.meta_start < pod.spec.meta_bytes for f in fields)
+    slot_starts = [layout.ring(*lane) + slot * 64 for lane in lanes for slot in range(slots)]
+    assert len(set(slot_starts)) == len(slot_starts)
+    assert all(pod.spec.managed_start <= a % pod.spec.die_bytes <= pod.spec.die_bytes - 64 for a in slot_starts)
+    where = [(layout.ack(*lane) // pod.spec.die_bytes, layout.tail(*lane) // pod.spec.die_bytes) for lane in lanes]
+    assert where == [(source, target) for source, target, _ in lanes]

@@ -1,0 +1,109 @@
+"""A send/recv job: a file between two dies, or random bytes from every die to a random other at once."""
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.cli.memory import available_bytes
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, GIB
+from xccl_emu.protocols.sendrecv import SendRecv
+
+
+@dataclass(frozen=True)
+class SendRecvOptions:
+    """What the command line asks for."""
+
+    file: Path | None = None
+    nbytes: int = 1 << 20
+    source: int = 0
+    target: int = CLOUDMATRIX384.n_dies - 1
+    permutation: bool = False
+    cores: int = 2
+    slots: int = 4
+    path: str = "mtu"
+    rounds: int = 1
+    order: str = "sc"
+    policy: str = "round-robin"
+    seed: int = 0
+
+
+@dataclass
+class SendRecvResult:
+    """What the job measured; `wrong` counts bytes that did not arrive as they were sent."""
+
+    wrong: int = 0
+    pairs: int = 0
+    nbytes: int = 0
+    """Of one payload."""
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    """For each round: seconds, actions, instructions, bytes by engine."""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def run_sendrecv(options: SendRecvOptions, stage: Any) -> SendRecvResult:
+    """Send, receive, compare; ConfigError for a file that cannot be read or dies that the pod lacks."""
+    payloads, pairs = _payloads(options)
+    pod = Pod(CLOUDMATRIX384, order=options.order, policy=options.policy, seed=options.seed)
+    comm = SendRecv(pod, slots=options.slots)
+    buffers = [(pod.put(s, p), pod.alloc(t, p.size)) for (s, t), p in zip(pairs, payloads, strict=True)]
+    result = SendRecvResult(pairs=len(pairs), nbytes=int(payloads[0].size))
+    result.options = {k: str(v) if isinstance(v, Path) else v for k, v in asdict(options).items()}
+    for number in range(options.rounds):
+        with stage(f"send and receive {number + 1}") as progress:
+            result.rounds.append(_round(comm, buffers, options, number, progress))
+        result.wrong += sum(_wrong(pod, target, p) for (_, target), p in zip(buffers, payloads, strict=True))
+        for _, target in buffers:
+            pod.view(target)[:] = 0
+    return result
+
+
+def _round(
+    comm: SendRecv, buffers: list[tuple[Buffer, Buffer]], options: SendRecvOptions, number: int, progress: Any
+) -> dict[str, Any]:
+    started = time.perf_counter()
+    for source, target in buffers:
+        comm.transfer(source, target, event_id=number + 1, cores=options.cores, path=options.path)
+    stats = asdict(comm.run(progress))
+    stats["wall_seconds"] = time.perf_counter() - started
+    return stats
+
+
+def _wrong(pod: Pod, target: Buffer, payload: NDArray[np.uint8]) -> int:
+    return int(np.count_nonzero(pod.view(target) != payload))
+
+
+def _payloads(options: SendRecvOptions) -> tuple[list[NDArray[np.uint8]], list[tuple[int, int]]]:
+    rng = np.random.default_rng(options.seed)
+    if not options.permutation:
+        payload = _read(options.file) if options.file else rng.integers(0, 256, options.nbytes, dtype=np.uint8)
+        _check_fits(3 * payload.size)
+        return [payload], [(options.source, options.target)]
+    if options.file:
+        raise ConfigError("--file: goes with two dies, not with --permutation")
+    dies = CLOUDMATRIX384.n_dies
+    _check_fits(dies * (3 * options.nbytes + options.slots * min(options.nbytes, options.cores << 16)))
+    ring = rng.permutation(dies)  # each die sends to the next in a random circle, so never to itself
+    pairs = [(int(s), int(t)) for s, t in zip(ring, np.roll(ring, -1), strict=True)]
+    return [rng.integers(0, 256, options.nbytes, dtype=np.uint8) for _ in pairs], pairs
+
+
+def _read(path: Path) -> NDArray[np.uint8]:
+    try:
+        payload = np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise ConfigError(f"--file {path}: cannot be read ({error.strerror})") from error
+    if payload.size == 0:
+        raise ConfigError(f"--file {path}: is empty, there is nothing to send")
+    return payload
+
+
+def _check_fits(need: int) -> None:
+    free = available_bytes()
+    if need > free:
+        raise CapacityError(f"the payloads need about {need / GIB:.1f} GiB, {free / GIB:.1f} GiB are free")
