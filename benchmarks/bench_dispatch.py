@@ -10,8 +10,9 @@ from harness import Report, Yardstick, exponent, first_touch_us, parser, residen
 from xccl_emu import routing
 from xccl_emu.cli.memory import available_bytes
 from xccl_emu.cli.moe_job import JobOptions, bytes_needed
-from xccl_emu.machine.pod import Pod, RunStats
+from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
+from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig
 

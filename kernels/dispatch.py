@@ -3,8 +3,8 @@ many, and pulls what others have for it.
 
 Steps: 1 load a token, 2 quantize it, 3 write it into the own managed area, partitioned by destination rank, 4 tell
 every rank its count, 5 wait for the counts of all, 6 pull, 7 copy out.  The paper leaves open when a source may reuse
-its blocks: here every rank acknowledges to each source that it has pulled, and a source waits for the acknowledgements of
-the round before (sync "blocks free").
+its blocks: here every rank acknowledges to each source that it has pulled, and a source waits for the acknowledgements
+of the round before (sync "blocks free").
 
 Experts are numbered by slot: ``rank * local_experts + local``.  A block holds, for one destination, the messages of
 its local experts one after the other, each in token order.  Cores take contiguous parts of the tokens, so the order

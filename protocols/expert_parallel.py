@@ -20,7 +20,8 @@ from xccl_emu.kernels import expert as expert_kernel
 from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES, work_at
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import Buffer, Pod, RunStats
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_tokens, lay_out
 
 Progress = Callable[[int], None]

@@ -22,7 +22,8 @@ from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
 from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import Buffer, RunStats
+from xccl_emu.machine.pod import Buffer
+from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.expert_parallel import ExpertParallel, Received
 from xccl_emu.protocols.layout import ROUTE, check_tokens
 

@@ -28,7 +28,8 @@ from xccl_emu.errors import (
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine import layout as at
 from xccl_emu.machine.launch import Grant, Launch
-from xccl_emu.machine.pod import Buffer, Pod, RunStats
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.sendrecv_calls import Call, OpenCalls
 from xccl_emu.protocols.sendrecv_layout import Lane, RingLayout, split
 
@@ -337,14 +338,13 @@ class SendRecv:
         if isinstance(error, DeadlockError):
             missing = "".join(f"\n  nobody answers the {call}" for call in self._unanswered())
             return DeadlockError(f"{error}{missing}")
-        running = self.pod.launch_of(int(self.pod.state[at.ERROR_CORE]))
-        found = [call for launch, call in self._launched if launch is running]
-        if not isinstance(error, ProtocolError) or not found:
+        if not isinstance(error, ProtocolError):
             return error
-        code, given = int(self.pod.state[at.ERROR_A]), int(self.pod.state[at.ERROR_B])
-        if code == device.WRONG_EVENT:
-            return EventMismatchError(f"{found[0]}: the other side has event ID {given}\n  {error}")
-        nbytes, cores = divmod(given, device.SHAPE_UNIT)
+        running = self.pod.launch_of(error.core)
+        found = [call for launch, call in self._launched if launch is running]
+        if error.code == device.WRONG_EVENT:
+            return EventMismatchError(f"{found[0]}: the other side has event ID {error.value}\n  {error}")
+        nbytes, cores = divmod(error.value, device.SHAPE_UNIT)
         own = f"on {found[0].cores} cores"
         return PayloadMismatchError(f"{found[0]} {own}: the other side has {nbytes} bytes on {cores} cores\n  {error}")
 

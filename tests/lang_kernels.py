@@ -244,3 +244,13 @@ def jumps_without_requests(n: int) -> Running:
             u += j
         t = u
     yield store(t, n)
+
+
+@case((0, 3), (1, 3))
+def assigned_on_one_way(a: int, b: int) -> Running:
+    x = yield load(b)
+    yield fence()
+    if a:
+        x = 1
+    yield fence()
+    return x

@@ -83,7 +83,7 @@ class Writer:
 
     def statement(self, depth: int, known: set[str], size: int, in_loop: bool) -> set[str] | None:
         """Write one statement."""
-        kinds = ["assign", "augment", "request", "take", "return"]
+        kinds = ["assign", "augment", "maybe", "request", "take", "return"]
         kinds += ["call"] * bool(self.subroutines) + ["if", "if", "for", "while"] * bool(size) + ["jump"] * in_loop
         kind = self.pick(*kinds)
         if kind in ("if", "for", "while"):
@@ -94,6 +94,9 @@ class Writer:
             name = self.pick(*sorted(known))
             self.put(depth, f"{name} {self.pick('+=', '-=', '|=', '//=', '%=')} {self.expression(known)}")
             self.put(depth, f"{name} %= 1009")
+        elif kind == "maybe" and known:
+            self.put(depth, f"if {self.expression(known)}:")
+            self.put(depth + 1, f"{self.pick(*sorted(known))} = {self.expression(known)}")
         elif kind == "return" and self.chance(30):
             self.put(depth, f"return {self.expression(known)}")
             return None

@@ -30,7 +30,14 @@ class DeadlockError(RunError):
 
 
 class ProtocolError(RunError):
-    """A kernel found its protocol violated (`fail`), for example a wrong event ID."""
+    """A kernel found its protocol violated (`fail`), for example a wrong event ID.
+
+    ``code`` and ``value`` are what the kernel gave, ``core`` is the global number of the core that it ran on.
+    """
+
+    def __init__(self, message: str, code: int = 0, value: int = 0, core: int = -1) -> None:
+        super().__init__(message)
+        self.code, self.value, self.core = code, value, core
 
 
 class EventMismatchError(ProtocolError):

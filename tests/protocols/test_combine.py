@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.protocols.ep_support import Batch, Case, assert_same_bits, cases, oracle_of
+from .ep_support import Batch, Case, assert_same_bits, cases, oracle_of
 from xccl_emu.machine.pod import ORDERS
 from xccl_emu.protocols.layout import EpConfig
 

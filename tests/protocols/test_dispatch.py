@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.protocols.ep_support import (
+from .ep_support import (
     SPECIAL_BITS,
     Batch,
     Case,

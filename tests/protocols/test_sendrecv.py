@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sendrecv_support import Setting, make_pod, payload, place, settings_of_pods, sizes
 
 from xccl_emu.errors import RunError
 from xccl_emu.kernels import sendrecv as device
@@ -16,6 +15,8 @@ from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_calls import PATHS
 from xccl_emu.protocols.sendrecv_layout import split
+
+from .sendrecv_support import Setting, make_pod, payload, place, settings_of_pods, sizes
 
 KERNELS = [value for value in vars(device).values() if isinstance(value, Kernel)]
 

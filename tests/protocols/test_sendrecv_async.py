@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sendrecv_support import Setting, make_pod, place, settings_of_pods, sizes
 
 from xccl_emu.errors import ConfigError, DeadlockError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.protocols.sendrecv import SendRecv
+
+from .sendrecv_support import Setting, make_pod, place, settings_of_pods, sizes
 
 PASSES = (device.isend, device.isend_dma, device.irecv, device.irecv_dma)
 

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sendrecv_support import Sent, Setting, make_pod, place, settings_of_pods, sizes
 
 from xccl_emu.errors import CapacityError, ConfigError, DeadlockError, EventMismatchError, PayloadMismatchError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_calls import PATHS
+
+from .sendrecv_support import Sent, Setting, make_pod, place, settings_of_pods, sizes
 
 
 def works(pod: Pod, comm: SendRecv) -> bool:

@@ -216,7 +216,7 @@ class MoeJob:
     def _count_wrong(self, group: ExpertParallel, tokens: NDArray[Any], routed: routing.Routing) -> int:
         """Elements of what was received and of the outputs that are not the oracle's, bit for bit."""
         c = group.config
-        expected = oracle.dispatch(tokens, routed.topk, c.n_ranks, c.local_experts, c.quantized)
+        expected = oracle.dispatch([*tokens], routed.topk, c.n_ranks, c.local_experts, c.quantized)
         wrong = 0
         for rank in range(c.n_ranks):
             got, want = group.received(rank), expected.received_by(rank)

@@ -44,6 +44,7 @@ from xccl_emu.machine.layout import (
     ERROR_CORE,
     ERROR_OP,
     ERROR_SITE,
+    N_DIES,
     N_EVENTS,
     N_WINDOWS,
     PIECE_BYTES,
@@ -83,7 +84,7 @@ def _memory(st, core, base, address, nbytes, right):
         die = address >> shift
         start = address - (die << shift)
         w = base + WINDOWS
-        for _ in range(st[base + N_WINDOWS]):
+        for _ in range(st[base + N_WINDOWS] if die < st[N_DIES] else 0):
             on_die = st[w + WINDOW_DIE] == die or st[w + WINDOW_DIE] == ANY_DIE
             if on_die and st[w + WINDOW_START] <= start and nbytes <= st[w + WINDOW_END] - start:
                 if st[w + WINDOW_RIGHTS] & right:
@@ -108,6 +109,14 @@ def _buffer(st, core, base, ub, nbytes, alignment):
 def _aligned(st, core, base, address, alignment):
     if address & (alignment - 1):
         return set_error(st, core, base, ERR_ALIGN, address, alignment)
+    return True
+
+
+@jit
+def _disjoint(st, core, base, a, b, nbytes):
+    """Do two ranges that were checked not overlap?  What a copy leaves in an overlap would depend on its order."""
+    if a < b + nbytes and b < a + nbytes:
+        return set_error(st, core, base, ERR_OPERAND, a, b)
     return True
 
 
@@ -145,7 +154,8 @@ def check_scalar(st, core, base, op, a, b, c, d):
     if op == OP_DMA:
         if d < 0 or d >= N_EVENTS:
             return set_error(st, core, base, ERR_OPERAND, d, N_EVENTS)
-        return _memory(st, core, base, a, c, READ) and _memory(st, core, base, b, c, WRITE)
+        inside = _memory(st, core, base, a, c, READ) and _memory(st, core, base, b, c, WRITE)
+        return inside and _disjoint(st, core, base, a, b, c)
     return True
 
 
@@ -179,9 +189,8 @@ def check_vector(st, core, base, op, a, b, c, d, e):
     if op == OP_V_FILL:
         return _buffer(st, core, base, a, b, 1)
     if op == OP_V_COPY:
-        if a < b + c and b < a + c:
-            return set_error(st, core, base, ERR_OPERAND, a, b)
-        return _buffer(st, core, base, a, c, 1) and _buffer(st, core, base, b, c, 1)
+        inside = _buffer(st, core, base, a, c, 1) and _buffer(st, core, base, b, c, 1)
+        return inside and _disjoint(st, core, base, a, b, c)
     if op == OP_V_QUANTIZE:
         return (
             _dtype(st, core, base, d)

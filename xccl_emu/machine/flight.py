@@ -20,8 +20,10 @@ from xccl_emu.machine.layout import (
     DMA_SLOTS,
     ENTRY_IN_FLIGHT,
     ENTRY_PROGRESS,
+    ENTRY_SITE,
     ENTRY_WORDS,
     ERR_DOUBLE_SET,
+    ERROR_SITE,
     EVENTS,
     FLIGHT_ADDRESS,
     FLIGHT_CAPACITY,
@@ -82,11 +84,12 @@ def flight(st, ring, k):
 
 
 @jit
-def set_event(st, core, base, source, target, event):
+def set_event(st, core, base, source, target, event, site):
     """Set a binary event; setting one that is still set is a violation."""
     word = base + EVENTS + source * 5 + target
     if st[word] >> event & 1:
         set_error(st, core, base, ERR_DOUBLE_SET, source * 8 + target, event)
+        st[ERROR_SITE] = site  # a pipe is behind the core's request
     put(st, word, st[word] | (1 << event))
 
 
@@ -235,7 +238,7 @@ def finish_dma(st, core, base, slot):
     if st[slot + ENTRY_PROGRESS] != DMA_READ_DONE or st[slot + ENTRY_IN_FLIGHT] > 0:
         return
     st[BYTES_BY_PIPE + DMA] += st[slot + 3]
-    set_event(st, core, base, DMA, SCALAR, st[slot + 4])
+    set_event(st, core, base, DMA, SCALAR, st[slot + 4], st[slot + ENTRY_SITE])
     for i in range(ENTRY_WORDS):
         put(st, slot + i, 0)
 

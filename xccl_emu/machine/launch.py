@@ -1,8 +1,11 @@
 """Launching a kernel: which cores run it, with what arguments, and what they may touch."""
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.layout import ANY_DIE, MAX_WINDOWS, READ, WRITE
@@ -65,13 +68,21 @@ def bind_arguments(
 
 
 def _column(kernel: str, name: str, value: int | Sequence[int], n_cores: int) -> list[int]:
-    values = list(value) if isinstance(value, Sequence) else [value] * n_cores
+    listed = value.tolist() if isinstance(value, np.ndarray) else value
+    values = list(listed) if isinstance(listed, Sequence) else [listed] * n_cores
     if len(values) != n_cores:
         raise ConfigError(f"kernel {kernel}: argument {name} has {len(values)} values for {n_cores} cores")
     for item in values:
-        if not hasattr(item, "__index__") or not -_INT64 <= int(item) < _INT64:
+        if not _is_int64(item):
             raise ConfigError(f"kernel {kernel}: argument {name}={item!r} must be a 64-bit integer")
     return [int(item) for item in values]
+
+
+def _is_int64(item: object) -> bool:
+    try:
+        return -_INT64 <= operator.index(item) < _INT64  # type: ignore[arg-type]
+    except TypeError:
+        return False
 
 
 def check_grants(grants: Sequence[Grant], n_dies: int, die_bytes: int) -> None:
@@ -79,6 +90,7 @@ def check_grants(grants: Sequence[Grant], n_dies: int, die_bytes: int) -> None:
     if len(grants) > MAX_WINDOWS:
         raise ConfigError(f"{len(grants)} grants: a core holds at most {MAX_WINDOWS}")
     for grant in grants:
+        grant.words()  # refuses unknown rights
         die_ok = grant.die is None or 0 <= grant.die < n_dies
         if not die_ok or not 0 <= grant.start <= grant.end <= die_bytes:
             raise ConfigError(f"{grant}: lies outside of the pod ({n_dies} dies of {die_bytes} bytes)")

@@ -107,7 +107,7 @@ def _flag(st, core, base, queue, entry):
     """Execute set_flag or wait_flag at the head of a queue; False if it has to wait."""
     source, target, event = st[entry + 1], st[entry + 2], st[entry + 3]
     if st[entry] == OP_SET_FLAG:
-        set_event(st, core, base, source, target, event)
+        set_event(st, core, base, source, target, event, st[entry + ENTRY_SITE])
     elif not take_event(st, base, source, target, event):
         return False
     _pop(st, queue)

@@ -1,7 +1,6 @@
 """The pod as its users hold it: memory, launches, runs, snapshots."""
 
 import hashlib
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +11,15 @@ from numpy.typing import DTypeLike, NDArray
 from xccl_emu.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
-from xccl_emu.lang.requests import OPERATIONS
 from xccl_emu.machine import layout as at
-from xccl_emu.machine import report
 from xccl_emu.machine.address_space import commit, map_bytes
 from xccl_emu.machine.launch import Grant, Launch, bind_arguments, check_grants
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec
+from xccl_emu.machine.state import ORDERS, StateArray
+from xccl_emu.machine.stats import RunStats, statistics
 
-ORDERS = ("sc", "fifo", "relaxed")
 POLICIES = ("round-robin", "random")
-_SLICE_ACTIONS = 1 << 18  # then Python has a look: progress, Ctrl-C
-_LOG_SLICE = 1 << 20
 _SNAPSHOT_BYTES_MAX = 1 << 30
 
 
@@ -35,18 +31,6 @@ class Buffer:
     address: int
     """Global address of the first byte."""
     nbytes: int
-
-
-@dataclass(frozen=True)
-class RunStats:
-    """What a run did."""
-
-    seconds: float
-    actions: int
-    instructions: dict[str, int]
-    """Granted requests by operation."""
-    bytes_by_pipe: dict[str, int]
-    """Bytes that went through each kind of pipe: scalar, mtu-in, vector, mtu-out, dma."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,54 +73,15 @@ class Pod:
         self.without = frozenset(without)
         self.generators = generators
         self.memory = map_bytes(spec.n_dies * spec.die_bytes + spec.n_cores * spec.ub_bytes, spec.name)
-        self.state = map_bytes(8 * self._lay_out(), spec.name).view(np.int64)
-        self._write_header()
+        self._array = StateArray(spec, order, seed)
+        self.state = self._array.words
         self._app_used: dict[int, int] = {}
         self._launches: list[Launch] = []
-        self._kernels: list[Kernel] = []
+        self.kernels: list[Kernel] = []
+        """The different kernels that are launched, in the order of the machine's table."""
         self._owner: dict[int, Launch] = {}
         self._failed = False
         self._schedule: Schedule | None = None
-
-    # ---- layout of the state array
-
-    def _lay_out(self) -> int:
-        """Place the regions of the state array; returns its length in words."""
-        spec = self.spec
-        flights = 0 if self.order == "sc" else spec.flight_pieces
-        self._writer_slots = 1 << 12 if spec.n_cores <= 64 else 1 << 18
-        sizes = {
-            at.CORE_BASE: spec.n_cores * (REGISTERS + spec.registers),
-            at.DIE_BASE: spec.n_dies * (at.FLIGHT_ENTRIES + flights * at.FLIGHT_WORDS),
-            at.GROUP_BASE: spec.n_cores * at.GROUP_WORDS,
-            at.SWITCH_BASE: at.MAX_KERNELS * at.MAX_SITES,
-            at.WRITER_BASE: self._writer_slots * at.WRITER_WORDS,
-            at.ACTIVE_BASE: spec.n_cores + spec.n_dies,
-        }
-        self._base: dict[int, int] = {}
-        end = at.HEADER_WORDS
-        for region, size in sizes.items():
-            self._base[region] = end
-            end += size
-        return end
-
-    def _write_header(self) -> None:
-        spec, st = self.spec, self.state
-        for region, base in self._base.items():
-            st[region] = base
-        st[at.N_CORES], st[at.CORES_PER_DIE], st[at.N_DIES] = spec.n_cores, spec.cores_per_die, spec.n_dies
-        st[at.DIE_SHIFT] = spec.die_bytes.bit_length() - 1
-        st[at.UB_BYTES], st[at.ORDER] = spec.ub_bytes, ORDERS.index(self.order)
-        st[at.CORE_WORDS] = REGISTERS + spec.registers
-        st[at.FLIGHT_CAPACITY] = 0 if self.order == "sc" else spec.flight_pieces
-        st[at.DIE_WORDS] = at.FLIGHT_ENTRIES + int(st[at.FLIGHT_CAPACITY]) * at.FLIGHT_WORDS
-        st[at.WRITER_SLOTS] = self._writer_slots
-        st[at.RANDOM_1] = self.seed % 2147483562 + 1
-        st[at.RANDOM_2] = self.seed // 2147483562 % 2147483398 + 1
-
-    def core_base(self, core: int) -> int:
-        """Index of a core's first word in the state array."""
-        return self._base[at.CORE_BASE] + core * (REGISTERS + self.spec.registers)
 
     # ---- memory
 
@@ -230,41 +175,36 @@ class Pod:
         self._register(kernel)
         group = len(self._launches)
         self._launches.append(launch)
-        self._write_group(group, len(numbers))
+        self._array.group_block(group)[:] = [len(numbers), 0, 0, 0]
         for core, values in zip(numbers, launch.args, strict=True):
             self._owner[core] = launch
             self._write_core(core, launch, group, values)
         return launch
 
     def _register(self, kernel: Kernel) -> None:
-        if kernel in self._kernels:
+        if kernel in self.kernels:
             return
-        if len(self._kernels) == at.MAX_KERNELS:
+        if len(self.kernels) == at.MAX_KERNELS:
             raise ConfigError(f"kernel {kernel.name}: a run has at most {at.MAX_KERNELS} different kernels")
         if len(kernel.sites) > at.MAX_SITES:
             raise ConfigError(
                 f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {at.MAX_SITES} are possible"
             )
-        switches = self._base[at.SWITCH_BASE] + len(self._kernels) * at.MAX_SITES
+        switches = self._array.switches(len(self.kernels))
         for i, site in enumerate(kernel.sites):
-            self.state[switches + i] = bool(site.sync) and site.sync in self.without
-        self._kernels.append(kernel)
-
-    def _write_group(self, group: int, size: int) -> None:
-        base = self._base[at.GROUP_BASE] + group * at.GROUP_WORDS
-        self.state[base : base + at.GROUP_WORDS] = [size, 0, 0, 0]
+            switches[i] = bool(site.sync) and site.sync in self.without
+        self.kernels.append(kernel)
 
     def _write_core(self, core: int, launch: Launch, group: int, values: Sequence[int]) -> None:
-        st, base = self.state, self.core_base(core)
-        st[base : base + REGISTERS + self.spec.registers] = 0
-        st[base + at.KERNEL] = self._kernels.index(launch.kernel)
-        st[base + at.DIE], st[base + at.GROUP] = launch.die, group
-        st[base + at.UB_BASE] = self.spec.n_dies * self.spec.die_bytes + core * self.spec.ub_bytes
-        st[base + at.N_WINDOWS] = len(launch.grants)
-        for i, grant in enumerate(launch.grants):
-            first = base + at.WINDOWS + i * at.WINDOW_WORDS
-            st[first : first + at.WINDOW_WORDS] = grant.words()
-        st[base + REGISTERS : base + REGISTERS + len(values)] = values
+        block = self._array.core_block(core)
+        block[:] = 0
+        block[at.KERNEL] = self.kernels.index(launch.kernel)
+        block[at.DIE], block[at.GROUP] = launch.die, group
+        block[at.UB_BASE] = self.spec.n_dies * self.spec.die_bytes + core * self.spec.ub_bytes
+        block[at.N_WINDOWS] = len(launch.grants)
+        windows = [word for grant in launch.grants for word in grant.words()]
+        block[at.WINDOWS : at.WINDOWS + len(windows)] = windows
+        block[REGISTERS : REGISTERS + len(values)] = values
 
     # ---- runs
 
@@ -274,100 +214,51 @@ class Pod:
         ``progress`` is called now and then with the number of actions so far.  Raises DeadlockError, AccessError,
         ProtocolError or RunError; the pod is then as the run left it until `clear`.
         """
-        from xccl_emu.machine import engine
-
-        return self._drive(engine.policy(self.policy), None, progress)
-
-    def replay(self, schedule: Schedule) -> RunStats:
-        """Run all launched kernels by a recorded schedule; ReplayError if it does not fit them."""
-        from xccl_emu.machine import engine
-
-        if schedule.fingerprint != self.fingerprint():
-            raise ReplayError("the schedule was recorded on another pod, memory order, or set of launches")
-        return self._drive(engine.policy("replay"), schedule.actions, None)
-
-    def _drive(
-        self, policy: Callable[..., int], given: NDArray[np.int64] | None, progress: Callable[[int], None] | None
-    ) -> RunStats:
-        from xccl_emu.machine import engine
+        from xccl_emu.machine import driver  # compiled code is imported only when something runs
 
         self._check_ready()
-        fingerprint = self.fingerprint()
-        self._activate()
+        fingerprint = self.fingerprint() if self.record else ""
         self._failed = True  # until the run is over
-        handles = engine.handles(self._kernels, self.generators)
-        self.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
-        log = given if given is not None else np.zeros(_LOG_SLICE if self.record else 0, np.int64)
-        logged: list[NDArray[np.int64]] = []
-        started = time.perf_counter()
-        engine.start()(self.state)
-        ended = at.ENDED_PAUSED
-        while ended in (at.ENDED_PAUSED, at.ENDED_LOG_FULL):
-            ended = policy(self.memory, self.state, log, _SLICE_ACTIONS)
-            if self.record and given is None:
-                logged.append(log[: self.state[at.LOG_COUNT]].copy())
-                self.state[at.LOG_COUNT] = 0
-            if given is not None and ended == at.ENDED_PAUSED and self.state[at.CURSOR] == len(given):
-                ended = at.ENDED_NOT_ENABLED
-            if progress is not None:
-                progress(int(self.state[at.ACTIONS]))
-        seconds = time.perf_counter() - started
-        if self.record and given is None:
-            self._schedule = Schedule(np.concatenate(logged), fingerprint)
-        self._raise_for(ended)
-        return self._finish(seconds)
+        ended, seconds, actions = driver.drive(self, self.policy, progress)
+        self._schedule = Schedule(actions, fingerprint) if self.record else None
+        driver.raise_for(self, ended)
+        return self._finish(statistics(self.state, seconds))
 
-    def _activate(self) -> None:
-        """List the cores and dies that take part, and start the counters afresh."""
-        st = self.state
-        cores = sorted(self._owner)
-        dies = sorted({launch.die for launch in self._launches})
-        first = self._base[at.ACTIVE_BASE]
-        st[first : first + len(cores)] = cores
-        st[first + len(cores) : first + len(cores) + len(dies)] = dies
-        st[at.N_ACTIVE], st[at.N_ACTIVE_DIES], st[at.N_LIVE] = len(cores), len(dies), len(cores)
-        st[at.CURSOR] = st[at.LOG_COUNT] = st[at.ACTIONS] = 0
-        st[at.COUNT_BY_OP : at.STEP_TABLE] = 0
+    def replay(self, schedule: Schedule) -> RunStats:
+        """Run all launched kernels by a recorded schedule.
 
-    def _raise_for(self, ended: int) -> None:
-        if ended == at.ENDED_ERROR:
-            raise report.violation(self)
-        if ended == at.ENDED_DEADLOCK:
-            raise report.deadlock(self)
-        if ended == at.ENDED_NOT_ENABLED:
-            where = int(self.state[at.CURSOR])
-            raise ReplayError(f"the schedule does not fit: action {where} is not enabled, or the run goes on behind it")
+        Raises ReplayError if it does not fit them, and what `run` raises where the recorded run did.
+        """
+        from xccl_emu.machine import driver
 
-    def _finish(self, seconds: float) -> RunStats:
-        st = self.state
+        self._check_ready()
+        if schedule.fingerprint != self.fingerprint():
+            raise ReplayError("the schedule was recorded on another pod, memory order, or set of launches")
+        self._failed = True
+        ended, seconds = driver.drive_replay(self, schedule.actions)
+        driver.raise_for(self, ended)
+        return self._finish(statistics(self.state, seconds))
+
+    def activate(self) -> None:
+        """List who takes part in the run that begins."""
+        self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
+
+    def _finish(self, stats: RunStats) -> RunStats:
         for launch in self._launches:
             first = launch.die * self.spec.cores_per_die
-            launch.results[:] = [int(st[self.core_base(first + c) + RESULT]) for c in launch.cores]
-        stats = RunStats(
-            seconds,
-            int(st[at.ACTIONS]),
-            {name: int(st[at.COUNT_BY_OP + i]) for i, name in enumerate(OPERATIONS) if st[at.COUNT_BY_OP + i]},
-            {name: int(st[at.BYTES_BY_PIPE + i]) for i, name in enumerate(report.PIPE_NAMES)},
-        )
+            launch.results[:] = [int(self._array.core_block(first + core)[RESULT]) for core in launch.cores]
         self._retire()
         return stats
 
     def _retire(self) -> None:
         """Free all cores for the next launches."""
-        for core in self._owner:
-            base = self.core_base(core)
-            self.state[base : base + REGISTERS + self.spec.registers] = 0
-        self.state[at.ERROR : at.ERROR_B + 1] = 0
-        self.state[at.N_ACTIVE] = self.state[at.N_ACTIVE_DIES] = self.state[at.N_LIVE] = 0
-        self._launches, self._owner, self._failed = [], {}, False
+        self._array.deactivate(self._owner)
+        self._launches, self._owner, self.kernels, self._failed = [], {}, [], False
 
     def clear(self) -> None:
         """After a failed run: stop every core and drop what is queued or in flight; memory stays as it is."""
-        st = self.state
-        first, dies = self._base[at.DIE_BASE], {launch.die for launch in self._launches}
-        for die in dies:
-            base = first + die * int(st[at.DIE_WORDS])
-            st[base : base + int(st[at.DIE_WORDS])] = 0
+        for launch in self._launches:
+            self._array.die_block(launch.die)[:] = 0
         self._retire()
 
     @property
@@ -405,7 +296,11 @@ class Pod:
         dies = self.memory[: self.spec.n_dies * self.spec.die_bytes]
         return hashlib.blake2b(dies.tobytes(), digest_size=16).hexdigest()
 
-    # ---- for reports
+    # ---- for reports and the driver
+
+    def core_base(self, core: int) -> int:
+        """Index of a core's first word in the state array."""
+        return self._array.core(core)
 
     def launch_of(self, core: int) -> Launch | None:
         """What runs on a core."""

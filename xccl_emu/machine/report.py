@@ -20,11 +20,11 @@ from xccl_emu.lang.requests import (
 from xccl_emu.machine import layout as at
 from xccl_emu.machine.flight import read_word
 from xccl_emu.machine.pipes import entry_of, pipe_of
+from xccl_emu.machine.stats import PIPE_NAMES
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod
 
-PIPE_NAMES = ("scalar", "mtu-in", "vector", "mtu-out", "dma")
 _LISTED = 20
 
 
@@ -46,6 +46,8 @@ def where(pod: "Pod", core: int, site: int) -> str:
     name = f"die {core // pod.spec.cores_per_die} core {core % pod.spec.cores_per_die}"
     if launch is None:
         return name
+    if site < 0:
+        return f"{name}, kernel {launch.kernel.name} at its end"
     known: Site = launch.kernel.sites[site]
     step = f", step {known.step}" if known.step else ""
     sync = f", sync {known.sync!r}" if known.sync else ""
@@ -58,7 +60,7 @@ def last_writer(pod: "Pod", address: int) -> str:
     piece = address // at.PIECE_BYTES
     slot = int(st[at.WRITER_BASE]) + piece % int(st[at.WRITER_SLOTS]) * at.WRITER_WORDS
     if st[slot] == 0:
-        return "no core has written there"
+        return "no write there is known"
     if st[slot] != piece + 1:
         return "last writer not known"
     return "last written by " + where(pod, int(st[slot + 1]), int(st[slot + 2]))
@@ -101,7 +103,7 @@ def deadlock(pod: "Pod") -> DeadlockError:
     lines = [f"deadlock: {len(blocked)} of {len(pod.active_cores())} cores are blocked and nothing can go on"]
     for core in blocked[:_LISTED]:
         base = pod.core_base(core)
-        site = int(st[base + REQUEST + REQUEST_WORDS - 1])
+        site = -1 if st[base + REQUEST] == OP_RETURN else int(st[base + REQUEST + REQUEST_WORDS - 1])
         lines.append(f"  {where(pod, core, site)}: {_waits_for(pod, base, core)}")
     if len(blocked) > _LISTED:
         lines.append(f"  and {len(blocked) - _LISTED} more")
@@ -114,7 +116,7 @@ def violation(pod: "Pod") -> RunError:
     code, core, site, op, a, b = (int(st[at.ERROR + i]) for i in range(6))
     place = where(pod, core, site)
     if code == at.ERR_FAIL:
-        return ProtocolError(f"{place}: the kernel failed with code {a}, value {b}")
+        return ProtocolError(f"{place}: the kernel failed with code {a}, value {b}", a, b, core)
     if code == at.ERR_ACCESS:
         granted = "; ".join(str(grant) for grant in pod.grants_of(core))
         return AccessError(

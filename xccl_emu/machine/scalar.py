@@ -74,7 +74,7 @@ def step_scalar(mem, st, core, base, choice):
     if st[base + STATUS] != STATUS_RUNNING or (choice != CHOICE_ALL and choice != 0):
         return False
     op = st[base + REQUEST]
-    if not _switched_off(st, base):
+    if op == OP_RETURN or not _switched_off(st, base):  # a return has no site of its own
         if not _grant(mem, st, core, base, op):
             return False
     elif op == OP_POLL:
@@ -172,7 +172,7 @@ def _grant_flag(st, core, base, op, source, target, event):
     if pipe != SCALAR:
         return enqueue(st, base, pipe)
     if op == OP_SET_FLAG:
-        set_event(st, core, base, source, target, event)
+        set_event(st, core, base, source, target, event, request_site(st, base))
         return st[ERROR] == 0
     return take_event(st, base, source, target, event)
 

@@ -40,7 +40,8 @@ class Schedule:
     def load(cls, path: str | Path) -> Self:
         """Read from a file; ReplayError if it is damaged or something else."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            # opened here, because np.load leaves a file open that it cannot read
+            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 header = json.loads(str(file["header"]))
                 actions = file["actions"]
         except FileNotFoundError as error:

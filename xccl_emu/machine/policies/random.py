@@ -18,12 +18,13 @@ def draw(st, n):
 def uniform_random(mem, st, log, budget):
     """See `xccl_emu.machine.policies`.  Transfers go grain by grain and writes piece by piece, in any order."""
     taken = 0
+    moved = 1
     while True:
-        moved = _try_some(mem, st, log)
-        taken += moved
         ended = how_it_stands(st, log, 1, taken, budget, moved == 0)
         if ended >= 0:
             return ended
+        moved = _try_some(mem, st, log)
+        taken += moved
 
 
 @jit

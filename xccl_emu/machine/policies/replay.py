@@ -1,10 +1,11 @@
 """Replay: the actions of a recorded schedule, one after the other."""
 
-from xccl_emu.machine.actions import act
+from xccl_emu.machine.actions import act, choices, nth_choice
 from xccl_emu.machine.layout import (
     CHOICE_ALL,
     CHOICE_BITS,
     CURSOR,
+    ENDED_DEADLOCK,
     ENDED_DONE,
     ENDED_ERROR,
     ENDED_NOT_ENABLED,
@@ -12,6 +13,7 @@ from xccl_emu.machine.layout import (
     ERROR,
     N_LIVE,
 )
+from xccl_emu.machine.policies.common import n_actors, nth_actor
 from xccl_emu.machine.words import jit
 
 
@@ -27,4 +29,19 @@ def replay(mem, st, log, budget):
             return ENDED_ERROR if st[ERROR] != 0 else ENDED_NOT_ENABLED
         st[CURSOR] += 1
         taken += 1
-    return ENDED_DONE if st[N_LIVE] == 0 else ENDED_PAUSED
+    if st[ERROR] != 0:
+        return ENDED_ERROR
+    if st[N_LIVE] == 0:
+        return ENDED_DONE
+    return ENDED_PAUSED if _can_go_on(mem, st) else ENDED_DEADLOCK
+
+
+@jit
+def _can_go_on(mem, st):
+    """Is any action enabled?  Found out by taking it: the schedule ended too early then, the run is spoilt."""
+    for n in range(n_actors(st)):
+        actor = nth_actor(st, n)
+        for k in range(choices(st, actor)):
+            if act(mem, st, actor, nth_choice(st, actor, k)) or st[ERROR] != 0:
+                return True
+    return False

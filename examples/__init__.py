@@ -1,0 +1,1 @@
+"""Small kernels to start from."""

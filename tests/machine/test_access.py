@@ -1,0 +1,172 @@
+"""Bad addresses, sizes and operands are errors that name their place; nothing is carried out, nothing crashes."""
+
+import functools
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from xccl_emu.errors import AccessError, DeadlockError, RunError
+from xccl_emu.lang import requests as rq
+from xccl_emu.lang.requests import OPERATIONS
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import small_pod
+
+from .support import issue, issue_args
+
+UB, DIE = 1 << 10, 1 << 12
+WINDOWS = (Grant(0, 0, 256, "rw"), Grant(0, 512, 520, "r"), Grant(1, 1024, 1152, "w"), Grant(None, 3072, 3136, "rw"))
+GRANTED = ("rw", "r", "w", "rw")
+NOT_ISSUED = ("return", "fence", "arrive", "await_group", "fail")
+ISSUED = tuple(op for op, name in enumerate(OPERATIONS) if name not in NOT_ISSUED)
+
+NASTY = [-(1 << 63), -(1 << 40), -8, -1, 0, 1, 4, 7, 8, 12, 31, 32, 64, 255, 256, 512, 516, 1016, 1020, 1024, 1152]
+NASTY += [3072, 3136, DIE, DIE + 1024, DIE + 1088, DIE + 3072, 2 * DIE, 2 * DIE + 3072, 9 * DIE + 3104]
+NASTY += [1 << 31, (1 << 40) + 3072, (1 << 61) + 3072, (1 << 62) - 1, (1 << 63) - 32, (1 << 63) - 1]
+operand = st.one_of(st.sampled_from(NASTY), st.integers(0, 3 * DIE), st.integers(-(1 << 63), (1 << 63) - 1))
+likely = st.sampled_from([0, 1, 4, 8, 16, 32, 64, 256, 3072, DIE + 1024])
+operands = st.one_of(st.tuples(*[likely] * 5), st.tuples(*[st.one_of(likely, operand)] * 5), st.tuples(*[operand] * 5))
+requests = st.tuples(st.sampled_from(ISSUED), operands)
+
+
+@functools.cache
+def the_pod(order: str) -> Pod:
+    """A pod of two dies whose data buffers are nearly all that follows their memory."""
+    return Pod(small_pod(2, app_bytes=DIE, meta_bytes=0, managed_bytes=0, ub_bytes=UB), order=order)
+
+
+def _memory(address: int, nbytes: int, right: str, alignment: int = 1) -> bool:
+    die, start = divmod(address, DIE)
+    if nbytes <= 0 or not 0 <= die < 2 or address % alignment:
+        return False
+    windows = zip(WINDOWS, GRANTED, strict=True)
+    return any(
+        window.die in (die, None) and window.start <= start and start + nbytes <= window.end and right in rights
+        for window, rights in windows
+    )
+
+
+def _buffer(ub: int, nbytes: int, alignment: int = 1) -> bool:
+    return nbytes > 0 and ub >= 0 and ub + nbytes <= UB and ub % alignment == 0
+
+
+def _apart(a: int, b: int, nbytes: int) -> bool:
+    return abs(a - b) >= nbytes
+
+
+def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
+    """Whether a request is permitted, written from the documentation of the requests."""
+    half = d in (rq.BF16, rq.FP16)
+    rules = {
+        "load": lambda: b in (4, 8) and _memory(a, b, "r", b),
+        "store": lambda: c in (4, 8) and _memory(a, c, "w", c),
+        "atomic_add": lambda: _memory(a, 8, "w", 8),
+        "poll": lambda: _memory(a, 8, "r", 8),
+        "ub_load": lambda: b in (4, 8) and _buffer(a, b, b),
+        "ub_store": lambda: c in (4, 8) and _buffer(a, c, c),
+        "set_flag": lambda: 0 <= a <= 3 and 0 <= b <= 3 and 0 <= c < 32,
+        "wait_flag": lambda: 0 <= a <= 4 and 0 <= b <= 3 and 0 <= c < 32,
+        "dma": lambda: 0 <= d < 32 and _memory(a, c, "r") and _memory(b, c, "w") and _apart(a, b, c),
+        "mtu_in": lambda: _memory(a, c, "r") and _buffer(b, c),
+        "mtu_out": lambda: _buffer(a, c) and _memory(b, c, "w"),
+        "put": lambda: _memory(a, 32, "w", 32),
+        "add": lambda: _memory(a, 8, "w", 8),
+        "v_quantize": lambda: half and c % 4 == 0 and _buffer(a, 2 * c, 4) and _buffer(b, c + 4, 4) and c > 0,
+        "v_dequantize": lambda: _buffer(a, c, 4) and _buffer(b, 4 * c, 4) and _buffer(d, 4, 4),
+        "v_copy": lambda: _buffer(a, c) and _buffer(b, c) and _apart(a, b, c),
+        "v_fill": lambda: _buffer(a, b),
+        "v_widen": lambda: half and _buffer(a, 2 * c, 4) and _buffer(b, 4 * c, 4),
+        "v_axpy": lambda: e in (rq.BF16, rq.FP16) and _buffer(a, 2 * d, 4) and _buffer(b, 4 * d, 4),
+        "v_add": lambda: half and _buffer(a, 2 * c, 4) and _buffer(b, 4 * c, 4),
+        "v_scale": lambda: _buffer(a, 4 * b, 4),
+        "v_narrow": lambda: half and _buffer(a, 4 * c, 4) and _buffer(b, 2 * c, 4),
+    }
+    return bool(rules[OPERATIONS[op]]())
+
+
+def _check(order: str, op: int, operands: tuple[int, ...]) -> None:
+    pod = the_pod(order)
+    before = pod.memory.copy()
+    pod.launch(issue, 0, [0], issue_args(op, operands), WINDOWS)
+    error = _error_of(pod)
+    assert isinstance(error, AccessError) == (not _legal(op, *operands)), error
+    if isinstance(error, AccessError):
+        assert (pod.memory == before).all()
+        assert f"die 0 core 0, kernel issue ({issue.generator.__code__.co_filename}:" in str(error)
+        assert f"yield {OPERATIONS[op]}"[:12] in str(error)
+    elif error is not None:
+        assert OPERATIONS[op] in ("poll", "wait_flag")
+    pod.memory[:] = 0
+
+
+def _error_of(pod: Pod) -> RunError | None:
+    """What a run ends with; afterwards the pod can be used again."""
+    try:
+        pod.run()
+    except (AccessError, DeadlockError) as error:
+        pod.clear()
+        return error
+    return None
+
+
+@settings(max_examples=600)
+@given(requests, st.sampled_from(["sc", "relaxed"]))
+@example((rq.OP_LOAD, (2 * DIE + 3072, 8, 0, 0, 0)), "sc")  # behind the last die: data buffers
+@example((rq.OP_STORE, ((1 << 61) + 3072, 1, 8, 0, 0)), "sc")  # far outside of the mapping
+@example((rq.OP_V_COPY, ((1 << 63) - 1, (1 << 63) - 1, 8, 0, 0)), "sc")
+@example((rq.OP_V_AXPY, (0, 0, 0, 1 << 62, 0)), "sc")
+@pytest.mark.boundscheck
+def test_any_operands_are_carried_out_or_refused(request_: tuple[int, tuple[int, ...]], order: str) -> None:
+    """Whatever the operands: a request runs if the documentation permits it, otherwise it is an error in its place."""
+    op, operands = request_
+    _check(order, op, operands)
+
+
+@pytest.mark.nojit
+@pytest.mark.boundscheck
+@pytest.mark.parametrize("op", ISSUED, ids=[OPERATIONS[op] for op in ISSUED])
+def test_extreme_operands(op: int) -> None:
+    """Every operation refuses operands at both ends of int64, negative ones, and zero sizes."""
+    for value in (-(1 << 63), -1, (1 << 63) - 1, 1 << 62):
+        for i in range(3):
+            operands = [0, 0, 0, 0, 0]
+            operands[i] = value
+            _check("sc", op, tuple(operands))
+        _check("sc", op, (value,) * 5)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(UB, True), (UB + 1, False)])
+def test_last_byte_of_the_buffer_is_usable_and_the_next_is_not(size: int, fits: bool) -> None:
+    """mtu-in fills the data buffer to its end; one byte more is refused."""
+    pod = the_pod("sc")
+    pod.launch(issue, 0, [0], issue_args(rq.OP_MTU_IN, (0, 0, size)), [Grant(0, 0, DIE, "r")])
+    if fits:
+        assert pod.run().bytes_by_pipe["mtu-in"] == UB
+        return
+    with pytest.raises(AccessError, match="outside of the data buffer"):
+        pod.run()
+    pod.clear()
+
+
+def test_errors_name_area_and_grants() -> None:
+    """An access error gives the address by die and area, and what the core may touch."""
+    pod = the_pod("sc")
+    pod.launch(issue, 0, [0], issue_args(rq.OP_LOAD, (DIE + 64, 8)), WINDOWS)
+    with pytest.raises(AccessError, match=r"load of 8 bytes at die1\.app\+0x40 is not permitted; it has rw die 0"):
+        pod.run()
+    pod.clear()
+    pod.launch(issue, 0, [0], issue_args(rq.OP_LOAD, (-1, 8)), WINDOWS)
+    with pytest.raises(RunError, match="no die"):
+        pod.run()
+    pod.clear()
+
+
+def test_several_windows_do_not_join() -> None:
+    """An access across two adjacent windows is refused, since each window is a permission of its own."""
+    pod = the_pod("sc")
+    halves = [Grant(0, 0, 64, "r"), Grant(0, 64, 128, "r")]
+    pod.launch(issue, 0, [0], issue_args(rq.OP_MTU_IN, (32, 0, 64)), halves)
+    with pytest.raises(AccessError):
+        pod.run()
+    pod.clear()

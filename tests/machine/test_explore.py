@@ -1,0 +1,222 @@
+"""The naive search finds every run: it equals a search in plain Python that compares whole states, not fingerprints."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xccl_emu.errors import CapacityError, ConfigError, DeadlockError
+from xccl_emu.lang import add, atomic_add, dma, kernel, load, mtu_in, mtu_out, poll_eq, put, store, wait_flag
+from xccl_emu.lang.abi import RESULT
+from xccl_emu.lang.requests import DMA, SCALAR
+from xccl_emu.machine import engine
+from xccl_emu.machine import layout as at
+from xccl_emu.machine.explore import _begin, explore
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384
+
+from .support import ORDERS, tiny_pod
+
+
+@kernel
+def worker(program, base, other):
+    """Up to eight operations of 5 bits: kind (3) and place (2); ends when all its events are consumed."""
+    events = 0
+    seen = 0
+    while program > 0:
+        kind = program & 7
+        place = base + 32 * (program >> 3 & 3)
+        program = program >> 5
+        if kind == 1:
+            yield store(place, 1 + (other >> 5) % 7)
+        elif kind == 2:
+            yield put(place + 0, 5, 6)
+        elif kind == 3:
+            yield add(place, 1)
+        elif kind == 4:
+            yield mtu_in(place, 0, 32)
+        elif kind == 5:
+            yield mtu_out(0, place, 32)
+        elif kind == 6:
+            yield dma(place, other, 8, events)
+            events += 1
+        else:
+            word = yield load(place)
+            seen = seen * 8 + word
+    for i in range(events):
+        yield wait_flag(DMA, SCALAR, i)
+    return seen
+
+
+@kernel
+def lock(first, second, times):
+    """Take two locks one after the other; in opposite orders two of these can block each other."""
+    for _ in range(times):
+        old = 1
+        while old != 0:
+            old = yield atomic_add(first, 1)
+            if old != 0:
+                yield atomic_add(first, -1)
+                yield poll_eq(first, 0)
+        yield poll_eq(second, 0)
+        yield atomic_add(first, -1)
+
+
+@kernel
+def maybe_bad(flag, me):
+    """Whoever reads the flag as set by the other makes a bad access."""
+    yield store(flag + 8 * me, 1)
+    other = yield load(flag + 8 - 8 * me)
+    if other == 1:
+        yield load(-8)
+
+
+def launched(order: str, programs: tuple[int, ...]) -> Pod:
+    """Two cores on two dies with a program each."""
+    pod = tiny_pod(2, order)
+    for die, program in enumerate(programs):
+        args = {"program": program, "base": pod.meta(0), "other": pod.meta(0, 160 + 32 * die)}
+        pod.launch(worker, die, [0], args, [pod.grant_meta("rw")])
+    return pod
+
+
+def _key(pod: Pod) -> bytes:
+    """All of memory and of the state that is no counter, byte for byte; equal states may have different keys."""
+    st = pod.state.copy()
+    st[at.ACTIVE_BASE : at.ERROR] = 0
+    st[at.ACTIONS : at.STEP_TABLE] = 0
+    writers = int(pod.state[at.WRITER_BASE])
+    st[writers : writers + int(pod.state[at.WRITER_SLOTS]) * at.WRITER_WORDS] = 0
+    return pod.memory.tobytes() + st.tobytes()
+
+
+def _actions(pod: Pod) -> list[int]:
+    """Every action that could exist in so small a pod."""
+    cores = [c * at.ACTORS_PER_CORE + pipe for c in pod.active_cores() for pipe in range(at.ACTORS_PER_CORE)]
+    dies = [pod.spec.n_cores * at.ACTORS_PER_CORE + die for die in range(pod.spec.n_dies)]
+    return [actor << at.CHOICE_BITS | choice for actor in cores + dies for choice in range(8)]
+
+
+def outcomes_by_whole_states(pod: Pod, word: int, limit: int) -> set[tuple[int, ...]] | None:
+    """Outcomes found by a search that keeps whole states; None if there are more than the limit."""
+    _begin(pod)
+    replay, ends = engine.policy("replay"), set[tuple[int, ...]]()
+    start = pod.snapshot()
+    seen, stack = {_key(pod)}, [start]
+    while stack:
+        state = stack.pop()
+        if state.state[at.N_LIVE] == 0:
+            ends.add((int(state.memory.view(np.int64)[word // 8]), *_results(pod, state.state)))
+            continue
+        for action in _actions(pod):
+            pod.restore(state)
+            pod.state[at.CURSOR] = 0
+            replay(pod.memory, pod.state, np.array([action, -1 << at.CHOICE_BITS], np.int64), 1)
+            if pod.state[at.CURSOR] == 1 and (key := _key(pod)) not in seen:
+                seen.add(key)
+                stack.append(pod.snapshot())
+        if len(seen) > limit:
+            return None
+    return ends
+
+
+def _results(pod: Pod, state: np.ndarray) -> list[int]:
+    return [int(state[pod.core_base(core) + RESULT]) for core in pod.active_cores()]
+
+
+one_op = st.tuples(st.integers(1, 7), st.integers(0, 1)).map(lambda op: op[0] | op[1] << 3)
+program = st.lists(one_op, min_size=1, max_size=3).map(lambda ops: sum(op << 5 * i for i, op in enumerate(ops)))
+
+
+@settings(max_examples=12)
+@given(st.tuples(program, program), st.sampled_from(ORDERS))
+def test_fingerprints_lose_no_outcome(programs: tuple[int, ...], order: str) -> None:
+    """The search by fingerprints of canonical states ends as the one that compares whole states."""
+    pod = launched(order, programs)
+    observed = pod.meta(0)
+    found = explore(pod, [(observed, 8)])
+    exact = outcomes_by_whole_states(launched(order, programs), observed, 700)
+    assert found.complete
+    assert exact is None or found.outcomes == exact
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("order", ORDERS)
+def test_exploring_leaves_the_pod_as_it_was(order: str) -> None:
+    """Explored twice, a pod gives the same answer, and it still runs to one of the outcomes."""
+    pod = launched(order, (1 | 7 << 5, 2 | 7 << 5))
+    first = explore(pod, [(pod.meta(0), 8)])
+    assert explore(pod, [(pod.meta(0), 8)]) == first
+    launches = [pod.launch_of(core) for core in pod.active_cores()]
+    pod.run()
+    word = int(pod.memory[pod.meta(0) :][:8].view(np.int64)[0])
+    assert (word, *(launch.results[0] for launch in launches if launch is not None)) in first.outcomes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sampled_runs_end_in_explored_outcomes(seed: int) -> None:
+    """Whatever a random run ends with was found by the search."""
+    programs = (1 | 4 << 5 | 13 << 10 | 7 << 15, 2 | 15 << 5 | 3 << 10)
+    found = explore(launched("relaxed", programs), [(0, 0)])
+    assert len(found.outcomes) > 1
+    pod = launched("relaxed", programs)
+    sampled = Pod(pod.spec, order="relaxed", policy="random", seed=seed)
+    results = []
+    for die, program_ in enumerate(programs):
+        args = {"program": program_, "base": sampled.meta(0), "other": sampled.meta(0, 160 + 32 * die)}
+        results.append(sampled.launch(worker, die, [0], args, [sampled.grant_meta("rw")]))
+    sampled.run()
+    assert tuple(launch.results[0] for launch in results) in found.outcomes
+
+
+def test_deadlocks_are_counted_and_other_runs_go_on() -> None:
+    """Two cores that take two locks in opposite orders can block each other, and can also both finish."""
+    pod = tiny_pod(2)
+    locks = [pod.meta(0), pod.meta(0, 32)]
+    for die in range(2):
+        args = {"first": locks[die], "second": locks[1 - die], "times": 1}
+        pod.launch(lock, die, [0], args, [pod.grant_meta("rw")])
+    found = explore(pod, [(locks[0], 40)])
+    assert found.deadlocks == 1
+    assert found.outcomes == {(0, 0, 0, 0, 0, 0, 0)}
+
+
+def test_violations_are_reported_and_not_gone_beyond() -> None:
+    """A bad access that only some schedules reach is found, with its place; the others end well."""
+    pod = tiny_pod(2)
+    for die in range(2):
+        pod.launch(maybe_bad, die, [0], {"flag": pod.meta(0), "me": die}, [pod.grant_meta("rw")])
+    found = explore(pod)
+    assert len(found.errors) == 2
+    assert all("kernel maybe_bad" in text and "is not permitted" in text for text in found.errors)
+    assert {text[:5] for text in found.errors} == {"die 0", "die 1"}
+    assert found.complete
+
+
+def test_a_limit_of_states_makes_the_search_incomplete() -> None:
+    """A search that meets its limit says so, and has then found no outcome that a whole one lacks."""
+    programs = (1 | 10 << 5 | 7 << 10, 2 | 9 << 5 | 15 << 10)
+    whole = explore(launched("relaxed", programs))
+    part = explore(launched("relaxed", programs), max_states=whole.states // 2)
+    assert whole.complete
+    assert not part.complete
+    assert part.states < whole.states
+    assert part.outcomes <= whole.outcomes
+    assert explore(launched("relaxed", programs), max_states=whole.states) == whole
+
+
+def test_what_cannot_be_explored_is_refused() -> None:
+    """Ranges that are no whole words, pods too large to copy, and pods that failed are errors."""
+    pod = launched("sc", (1, 1))
+    for bad in ((4, 8), (0, 4), (-8, 8), (pod.memory.nbytes, 8), (1 << 62, 8)):
+        with pytest.raises(ConfigError, match="multiples of 8"):
+            explore(pod, [bad])
+    with pytest.raises(CapacityError, match="take a smaller one"):
+        explore(Pod(CLOUDMATRIX384))
+    stuck = tiny_pod(1)
+    args = {"first": stuck.meta(0), "second": stuck.meta(0), "times": 1}
+    stuck.launch(lock, 0, [0], args, [stuck.grant_meta("rw")])
+    with pytest.raises(DeadlockError):
+        stuck.run()
+    with pytest.raises(ConfigError, match="call clear"):
+        explore(stuck)

@@ -1,0 +1,252 @@
+"""What the vector pipe computes, bit for bit against ml_dtypes, NumPy and the oracle; and the moving of bytes."""
+
+import functools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from xccl_emu import oracle
+from xccl_emu.lang import (
+    kernel,
+    mtu_in,
+    mtu_out,
+    set_flag,
+    v_add,
+    v_axpy,
+    v_copy,
+    v_dequantize,
+    v_fill,
+    v_narrow,
+    v_quantize,
+    v_scale,
+    v_widen,
+    wait_flag,
+)
+from xccl_emu.lang.requests import (
+    BF16,
+    FP16,
+    MTU_IN,
+    MTU_OUT,
+    OP_V_ADD,
+    OP_V_AXPY,
+    OP_V_COPY,
+    OP_V_DEQUANTIZE,
+    OP_V_FILL,
+    OP_V_NARROW,
+    OP_V_QUANTIZE,
+    OP_V_SCALE,
+    OP_V_WIDEN,
+    VECTOR,
+)
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import small_pod
+
+UB = 192 << 10
+DTYPES = {BF16: np.dtype(ml_dtypes.bfloat16), FP16: np.dtype(np.float16)}
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's own, of infinities and NaNs
+
+
+@kernel
+def compute(op, source, target, nbytes, a, b, c, d, e):
+    """Fill the data buffer, do one vector operation on it, and write the buffer back."""
+    yield mtu_in(source, 0, nbytes)
+    yield set_flag(MTU_IN, VECTOR, 0)
+    yield wait_flag(MTU_IN, VECTOR, 0)
+    if op == OP_V_QUANTIZE:
+        yield v_quantize(a, b, c, d)
+    elif op == OP_V_DEQUANTIZE:
+        yield v_dequantize(a, b, c, d)
+    elif op == OP_V_COPY:
+        yield v_copy(a, b, c)
+    elif op == OP_V_FILL:
+        yield v_fill(a, b, c)
+    elif op == OP_V_WIDEN:
+        yield v_widen(a, b, c, d)
+    elif op == OP_V_AXPY:
+        yield v_axpy(a, b, c, d, e)
+    elif op == OP_V_ADD:
+        yield v_add(a, b, c, d)
+    elif op == OP_V_SCALE:
+        yield v_scale(a, b, c)
+    elif op == OP_V_NARROW:
+        yield v_narrow(a, b, c, d)
+    yield set_flag(VECTOR, MTU_OUT, 0)
+    yield wait_flag(VECTOR, MTU_OUT, 0)
+    yield mtu_out(0, target, nbytes)
+
+
+@functools.cache
+def the_pod() -> Pod:
+    """A pod of one core with a data buffer of full size."""
+    return Pod(small_pod(1, app_bytes=1 << 20, meta_bytes=0, managed_bytes=0, ub_bytes=UB))
+
+
+def after(op: int, image: NDArray[np.uint8], *operands: int) -> NDArray[np.uint8]:
+    """The data buffer after one vector operation on an image of it."""
+    pod = the_pod()
+    pod.release_app({})
+    source, target = pod.put(0, image), pod.alloc(0, image.size)
+    names = ("op", "source", "target", "nbytes", "a", "b", "c", "d", "e")
+    values = (op, source.address, target.address, image.size, *operands, 0, 0, 0, 0, 0)
+    args = dict(zip(names, values, strict=False))
+    pod.launch(compute, 0, [0], args, [pod.grant(source, "r"), pod.grant(target, "w")])
+    pod.run()
+    return pod.view(target).copy()
+
+
+def image_of(*arrays: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """Arrays one after the other, as bytes."""
+    return np.concatenate([array.view(np.uint8) for array in arrays])
+
+
+def same(found: NDArray[np.generic], expected: NDArray[np.generic]) -> bool:
+    """Equal bits, except that any NaN equals any NaN."""
+    unsigned = {2: np.uint16, 4: np.uint32}[expected.dtype.itemsize]
+    nan = np.isnan(expected.astype(np.float32))
+    equal = found.view(unsigned) == expected.view(unsigned)
+    return bool((equal | (nan & np.isnan(found.astype(np.float32)))).all())
+
+
+def halves(bits: NDArray[np.uint16], dtype: int) -> NDArray[np.generic]:
+    """Bits as BF16 or FP16."""
+    return bits.view(DTYPES[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_all_bit_patterns_widen(dtype: int) -> None:
+    """Each of the 65,536 patterns becomes the FP32 value that ml_dtypes or NumPy gives."""
+    everything = np.arange(1 << 16, dtype=np.uint16)
+    for bits in everything.reshape(4, -1):
+        image = image_of(bits, np.zeros(bits.size, np.float32))
+        wide = after(OP_V_WIDEN, image, 0, 2 * bits.size, bits.size, dtype)[2 * bits.size :].view(np.float32)
+        assert same(wide, halves(bits, dtype).astype(np.float32))
+
+
+def _boundaries(dtype: int) -> NDArray[np.uint32]:
+    """FP32 bits at and around every value of a type and every midpoint between two."""
+    values = halves(np.arange(0, 1 << 15, dtype=np.uint16), dtype).astype(np.float32)
+    values = values[np.isfinite(values)].view(np.uint32).astype(np.int64)
+    midpoints = (values[1:] + values[:-1]) // 2
+    near = np.concatenate([values, midpoints])
+    near = np.concatenate([near + delta for delta in (-1, 0, 1)] + [near[-4:] * 0 + 0x477FF000])
+    return np.concatenate([near, near | 1 << 31]).clip(0, 0xFFFFFFFF).astype(np.uint32)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_narrowing_at_every_boundary(dtype: int) -> None:
+    """Every value of the type, every midpoint, and their neighbours in FP32 round half to even."""
+    bits = _boundaries(dtype)
+    count = 32 << 10
+    for part in np.array_split(bits, -(-bits.size // count)):
+        image = image_of(part, np.zeros(part.size, np.uint16))
+        found = after(OP_V_NARROW, image, 0, 4 * part.size, part.size, dtype)[4 * part.size :].view(DTYPES[dtype])
+        assert same(found, part.view(np.float32).astype(DTYPES[dtype]))
+
+
+SPECIAL = [0, 1, 0x7FFFFF, 0x800000, 0x33000000, 0x33000001, 0x387FFFFF, 0x38800000, 0x477FEFFF, 0x477FF000, 0x47800000]
+SPECIAL += [0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0x80000000, 0xFF800000, 0xFFFFFFFF]
+bits32 = st.one_of(st.sampled_from(SPECIAL), st.integers(0, (1 << 32) - 1))
+SPECIAL_16 = [0, 1, 0x8000, 0x3F80, 0x7C00, 0x7F80, 0x7BFF, 0x03FF]
+bits16 = st.one_of(st.sampled_from(SPECIAL_16), st.integers(0, (1 << 16) - 1))
+dtypes = st.sampled_from(sorted(DTYPES))
+rows = st.integers(1, 40).flatmap(lambda n: st.lists(bits16, min_size=2 * n, max_size=2 * n))
+
+
+@given(st.lists(bits32, min_size=1, max_size=80), dtypes)
+def test_narrowing_of_any_bits(bits: list[int], dtype: int) -> None:
+    """Any FP32 bits round as ml_dtypes and NumPy round them."""
+    x = np.array(bits, np.uint32)
+    image = image_of(x, np.zeros(x.size, np.uint16))
+    found = after(OP_V_NARROW, image, 0, 4 * x.size, x.size, dtype)[4 * x.size :].view(DTYPES[dtype])
+    assert same(found, x.view(np.float32).astype(DTYPES[dtype]))
+
+
+@given(rows, st.lists(bits32, min_size=81, max_size=81), dtypes, st.sampled_from([OP_V_AXPY, OP_V_ADD]))
+def test_accumulation_rounds_each_product_and_each_sum(row: list[int], words: list[int], dtype: int, op: int) -> None:
+    """Multiply-add gives NumPy's bits of a product, then a sum, both in FP32; adding gives those of a sum."""
+    x, acc = halves(np.array(row, np.uint16), dtype), np.array(words[: len(row)], np.uint32).view(np.float32)
+    weight = np.uint32(words[-1]).view(np.float32)
+    at = 2 * x.size
+    operands = (0, at, words[-1], x.size, dtype) if op == OP_V_AXPY else (0, at, x.size, dtype)
+    found = after(op, image_of(x, acc), *operands)[at:].view(np.float32)
+    wide = x.astype(np.float32)
+    assert same(found, acc + weight * wide if op == OP_V_AXPY else acc + wide)
+
+
+def test_products_are_not_fused() -> None:
+    """Where a product is inexact, subtracting it rounded leaves 0; a fused multiply-add would leave the error."""
+    x = np.full(8, 1 + 2.0**-7, np.float32).astype(DTYPES[BF16])
+    weight = np.float32(1 + 2.0**-23)
+    product = weight * x.astype(np.float32)
+    assert float(product[0]) != float(weight) * float(x[0])
+    found = after(OP_V_AXPY, image_of(x, -product), 0, 16, int(weight.view(np.uint32)), 8, BF16)[16:].view(np.float32)
+    assert (found == 0).all()
+
+
+@pytest.mark.boundscheck
+@settings(max_examples=40)
+@given(st.integers(1, 30), st.integers(0, 2**32 - 1), dtypes, st.floats(-30, 30))
+def test_quantization_equals_the_oracle(quarter: int, seed: int, dtype: int, exponent: float) -> None:
+    """A row of any magnitude has the oracle's INT8 bytes and scale, and comes back as the oracle widens it."""
+    count = 4 * quarter
+    x = np.random.default_rng(seed).standard_normal(count) * 2.0 ** (exponent if dtype == BF16 else exponent / 3)
+    _quantize_like_the_oracle(x.astype(np.float32).astype(DTYPES[dtype]), dtype)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1e-40, 3.6e-37, 3.8e-37, 1.0, 3e38])
+def test_quantization_of_rows_of_one_magnitude(value: float) -> None:
+    """Zeros, subnormals, values around the smallest that has a factor, and the largest: all as the oracle says."""
+    x = np.array([value, -value, value, 0.0], np.float32).astype(DTYPES[BF16])
+    _quantize_like_the_oracle(x, BF16)
+
+
+def _quantize_like_the_oracle(x: NDArray[np.generic], dtype: int) -> None:
+    q, scale = oracle.quantize_int8(x[None, :])
+    n = x.size
+    image = image_of(x, np.zeros(n + 4, np.uint8), np.zeros(n, np.float32))
+    buffer = after(OP_V_QUANTIZE, image, 0, 2 * n, n, dtype)
+    assert (buffer[2 * n : 3 * n].view(np.int8) == q[0]).all()
+    assert same(buffer[3 * n : 3 * n + 4].view(np.float32), scale)
+    wide = after(OP_V_DEQUANTIZE, buffer, 2 * n, 3 * n + 4, n, 3 * n)[3 * n + 4 :].view(np.float32)
+    assert same(wide, oracle.dequantize_int8(q, scale)[0])
+
+
+@given(st.lists(bits32, min_size=2, max_size=60))
+def test_scaling_is_one_product(words: list[int]) -> None:
+    """Scaling multiplies each FP32 by the factor once."""
+    x = np.array(words[1:], np.uint32).view(np.float32)
+    found = after(OP_V_SCALE, image_of(x), 0, x.size, words[0]).view(np.float32)
+    assert same(found, x * np.uint32(words[0]).view(np.float32))
+
+
+@pytest.mark.nojit
+@pytest.mark.boundscheck
+@given(st.integers(1, 200), st.integers(0, 255), st.integers(0, 200), st.integers(-300, 300))
+def test_copy_and_fill_touch_only_their_bytes(nbytes: int, start: int, gap: int, byte: int) -> None:
+    """Copying and filling change exactly the bytes asked for, at any alignment."""
+    image = np.random.default_rng(nbytes).integers(0, 256, 700).astype(np.uint8)
+    copied, filled = image.copy(), image.copy()
+    target = start + nbytes + gap if start + 2 * nbytes + gap <= 700 else start + nbytes
+    copied[target : target + nbytes] = image[start : start + nbytes]
+    filled[start : start + nbytes] = byte & 0xFF
+    assert (after(OP_V_COPY, image, start, target, nbytes) == copied).all()
+    assert (after(OP_V_FILL, image, start, nbytes, byte) == filled).all()
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arithmetic_in_plain_python(dtype: int) -> None:
+    """Without the JIT, a row is quantized, accumulated and narrowed to the same bits."""
+    x = np.array([1.5, -2.25, 0.0, 100.0], np.float32).astype(DTYPES[dtype])
+    _quantize_like_the_oracle(x, dtype)
+    acc = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
+    weight = np.float32(0.7)
+    found = after(OP_V_AXPY, image_of(x, acc), 0, 8, int(weight.view(np.uint32)), 4, dtype)[8:].view(np.float32)
+    expected = acc + weight * x.astype(np.float32)
+    assert same(found, expected)
+    narrow = after(OP_V_NARROW, image_of(expected, np.zeros(4, np.uint16)), 0, 16, 4, dtype)[16:].view(DTYPES[dtype])
+    assert same(narrow, expected.astype(DTYPES[dtype]))

@@ -1,0 +1,302 @@
+"""What dispatch and combine refuse, that a refused call changes nothing, and the way back from a failed run."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xccl_emu.errors import CapacityError, ConfigError, DeadlockError
+from xccl_emu.machine.pod import ORDERS, Pod
+from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.protocols.layout import EpConfig, buffer_bytes, lay_out
+
+from .ep_support import Batch, Case, check_round
+
+CONFIG = EpConfig(n_ranks=3, local_experts=2, hidden=64, top_k=2, tokens_max=4, cores=2)
+CASE = Case(CONFIG, "relaxed", "random", seed=9, lengths=((3, 0, 4), (1, 4, 2)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_ranks": 1}, "n_ranks=1: must be 2 to 65536"),
+        ({"n_ranks": (1 << 16) + 1}, "n_ranks=65537: must be 2 to 65536"),
+        ({"local_experts": 0}, "local_experts=0: must be 1 to 4096"),
+        ({"top_k": 0}, "top_k=0: must be 1 to 16"),
+        ({"top_k": 17}, "top_k=17: must be 1 to 16"),
+        ({"tokens_max": 0}, "tokens_max=0: must be 1 to 1048576"),
+        ({"cores": 0}, "cores=0: must be 1 to 1024"),
+        ({"hidden": 48}, "hidden=48: must be a multiple of 32"),
+        ({"hidden": 0}, "hidden=0: must be a multiple of 32"),
+        ({"hidden": -32}, "hidden=-32: must be a multiple of 32"),
+        ({"dtype": "fp32"}, "dtype='fp32': must be one of bf16, fp16"),
+        ({"path": "urma"}, "path='urma': must be 'mtu' or 'dma'"),
+    ],
+)
+def test_a_config_out_of_range_is_refused(changes: dict[str, Any], message: str) -> None:
+    """Each field names itself, its value and what would be right."""
+    with pytest.raises(ConfigError) as caught:
+        replace(CONFIG, **changes)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_ranks": 4}, "n_ranks=4 from die 0: the pod has 3 dies"),
+        ({"first_die": 1}, "n_ranks=3 from die 1: the pod has 3 dies"),
+        ({"first_die": -1}, "n_ranks=3 from die -1: the pod has 3 dies"),
+        ({"cores": 3}, "cores=3: a die has 2"),
+    ],
+)
+def test_a_group_larger_than_the_pod_is_refused(changes: dict[str, Any], message: str) -> None:
+    """The pod's dies and cores are named."""
+    pod = CASE.group().pod
+    with pytest.raises(ConfigError) as caught:
+        ExpertParallel(pod, replace(CONFIG, **changes))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("area", "field"),
+    [("managed data area", "managed_bytes"), ("metadata area", "meta_bytes"), ("data buffer", "ub_bytes")],
+)
+def test_an_area_that_is_too_small_is_named(area: str, field: str) -> None:
+    """One piece less than is needed is refused with both sizes; exactly what is needed is enough."""
+    spec = CASE.group().pod.spec
+    layout = lay_out(CONFIG, Pod(spec))
+    need = {
+        "managed_bytes": layout.managed_end,
+        "meta_bytes": layout.meta_end,
+        "ub_bytes": (buffer_bytes(CONFIG) + 31) // 32 * 32,
+    }[field]
+    lay_out(CONFIG, Pod(spec.with_(**{field: need})))
+    with pytest.raises(CapacityError, match=rf"^{area}.*{need - 32}"):
+        ExpertParallel(Pod(spec.with_(**{field: need - 32})), CONFIG)
+
+
+def test_exactly_what_is_needed_is_enough_to_run() -> None:
+    """A group whose three areas end where the pod's do runs right, for both wire formats and both paths."""
+    for quantized in (True, False):
+        for path in ("mtu", "dma"):
+            case = replace(CASE, config=replace(CONFIG, quantized=quantized, path=path))
+            spec = case.group().pod.spec
+            layout = lay_out(case.config, Pod(spec))
+            tight = spec.with_(
+                managed_bytes=layout.managed_end,
+                meta_bytes=layout.meta_end,
+                ub_bytes=(buffer_bytes(case.config) + 31) // 32 * 32,
+            )
+            group = ExpertParallel(Pod(tight, order="relaxed", policy="random", seed=1), case.config)
+            for batch in case.batches():
+                check_round(group, batch)
+
+
+def test_an_app_area_that_is_too_small_is_named() -> None:
+    """Buffers that do not fit the app data area are a CapacityError."""
+    spec = CASE.group().pod.spec
+    small = spec.with_(die_bytes=spec.die_bytes, managed_bytes=spec.managed_bytes + spec.app_bytes - 64)
+    with pytest.raises(CapacityError, match="do not fit the app data area"):
+        ExpertParallel(Pod(small), CONFIG)
+
+
+# ---- arguments of dispatch and combine
+
+NAN, INF = float("nan"), float("inf")
+
+
+def _with(arrays: list[Any], rank: int, change: Callable[[Any], Any]) -> list[Any]:
+    return [change(a.copy()) if i == rank else a for i, a in enumerate(arrays)]
+
+
+def _set(index: Any, value: Any) -> Callable[[Any], Any]:
+    def change(array: Any) -> Any:
+        array[index] = value
+        return array
+
+    return change
+
+
+REFUSED_TOKENS: list[tuple[str, int, Callable[[Any], Any], str]] = [
+    ("type", 0, lambda x: x.astype(np.float32), r"tokens of rank 0: \[3, 64\] float32, must be \[tokens, 64\] bf16"),
+    ("other type", 0, lambda x: x.astype(np.float16), r"tokens of rank 0: \[3, 64\] float16, must be"),
+    ("columns", 2, lambda x: x[:, :32], r"tokens of rank 2: \[4, 32\] bfloat16, must be \[tokens, 64\] bf16"),
+    ("dimensions", 2, lambda x: x[0], r"tokens of rank 2: \[64\] bfloat16, must be"),
+    ("too many", 2, lambda x: np.concatenate([x, x]), "tokens of rank 2: 8 exceed tokens_max=4"),
+    ("nan", 0, _set((1, 5), NAN), "tokens of rank 0, token 1, column 5: nan cannot be quantized"),
+    ("inf", 2, _set((3, 63), INF), "tokens of rank 2, token 3, column 63: inf cannot be quantized"),
+    ("-inf", 2, _set((0, 0), -INF), "tokens of rank 2, token 0, column 0: -inf cannot be quantized"),
+]
+
+REFUSED_TOPK: list[tuple[str, int, Callable[[Any], Any], str]] = [
+    ("type", 0, lambda t: t.astype(np.float32), r"topk of rank 0: \[3, 2\] float32, must be \[3, 2\] integers"),
+    ("rows", 2, lambda t: t[:2], r"topk of rank 2: \[2, 2\] int32, must be \[4, 2\] integers"),
+    ("columns", 0, lambda t: t[:, :1], r"topk of rank 0: \[3, 1\] int32, must be \[3, 2\] integers"),
+    ("large", 0, _set((2, 1), 6), "topk of rank 0, token 2: 6 must be -1 or a slot below 6"),
+    ("small", 2, _set((0, 0), -2), "topk of rank 2, token 0: -2 must be -1 or a slot below 6"),
+    ("twice", 2, _set((1, slice(None)), 3), "topk of rank 2, token 1: expert slot 3 is chosen twice"),
+]
+
+
+def _refuses(group: ExpertParallel, call: Callable[[], Any], message: str) -> None:
+    """The call raises ConfigError with this message and changes no byte of the dies."""
+    before = group.pod.digest()
+    with pytest.raises(ConfigError, match=message):
+        call()
+    assert group.pod.digest() == before
+
+
+@pytest.mark.parametrize(("rank", "change", "message"), [r[1:] for r in REFUSED_TOKENS], ids=[r[0] for r in REFUSED_TOKENS])
+def test_tokens_that_do_not_fit_are_refused(rank: int, change: Callable[[Any], Any], message: str) -> None:
+    """Rank, token and value are named, nothing has moved, and the next rounds are right."""
+    group, (first, second) = CASE.group(), CASE.batches()
+    check_round(group, second)
+    _refuses(group, lambda: group.dispatch(_with(first.tokens, rank, change), first.topk), message)
+    check_round(group, first)
+
+
+@pytest.mark.parametrize(("rank", "change", "message"), [r[1:] for r in REFUSED_TOPK], ids=[r[0] for r in REFUSED_TOPK])
+def test_choices_that_do_not_fit_are_refused(rank: int, change: Callable[[Any], Any], message: str) -> None:
+    """Rank, token and value are named, nothing has moved, and the next rounds are right."""
+    group, (first, second) = CASE.group(), CASE.batches()
+    check_round(group, second)
+    _refuses(group, lambda: group.dispatch(first.tokens, _with(first.topk, rank, change)), message)
+    check_round(group, first)
+
+
+@pytest.mark.parametrize("name", ["tokens", "topk", "weights"])
+def test_one_array_for_each_rank(name: str) -> None:
+    """A missing or extra rank is refused by name."""
+    group, batch = CASE.group(), CASE.batches()[0]
+    check_round(group, batch)
+    for arrays in (getattr(batch, name)[:2], [*getattr(batch, name), getattr(batch, name)[0]]):
+        given = {"tokens": batch.tokens, "topk": batch.topk, "weights": batch.weights} | {name: arrays}
+        call = group.combine if name == "weights" else group.dispatch
+        arguments = [given["weights"]] if name == "weights" else [given["tokens"], given["topk"]]
+        _refuses(group, lambda: call(*arguments), f"{name}: {len(arrays)} arrays for 3 ranks")  # noqa: B023
+    check_round(group, batch)
+
+
+def test_combine_refuses_weights_that_do_not_fit() -> None:
+    """Weights must be float32 and have the shape of the last dispatch; before any dispatch there is nothing to combine."""
+    group, (first, second) = CASE.group(), CASE.batches()
+    _refuses(group, lambda: group.combine(first.weights), "combine: nothing was dispatched")
+    group.dispatch(first.tokens, first.topk)
+    _refuses(group, lambda: group.combine(second.weights), r"weights of rank 0: \[1, 2\] float32, must be \[3, 2\] float32")
+    doubles = [w.astype(np.float64) for w in first.weights]
+    _refuses(group, lambda: group.combine(doubles), r"weights of rank 0: \[3, 2\] float64, must be \[3, 2\] float32")
+    check_round(group, first)
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_unquantized_dispatch_takes_nan_and_infinity(value: float) -> None:
+    """Without quantization NaN and infinity arrive with the bits that they had."""
+    case = replace(CASE, config=replace(CONFIG, quantized=False))
+    group, batch = case.group(), case.batches()[0]
+    batch.tokens[0][1, 5] = value
+    received = group.dispatch(batch.tokens, batch.topk)
+    sent = batch.tokens[0].view(np.uint16)[1]
+    rows = [r.x.view(np.uint16)[(r.source == 0) & (r.token == 1)] for r in received]
+    found = np.concatenate(rows)
+    assert len(found) == (batch.topk[0][1] >= 0).sum() > 0
+    assert (found == sent).all()
+
+
+# ---- failed runs
+
+
+def _without_a_rank(group: ExpertParallel, batch: Batch, missing: int) -> None:
+    """Run a dispatch in which one rank's launch is missing."""
+    launch = group._launch
+    group._launch = lambda kernel, rank, *rest: None if rank == missing else launch(kernel, rank, *rest)  # type: ignore[method-assign]
+    try:
+        group.dispatch(batch.tokens, batch.topk)
+    finally:
+        del group._launch
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("rounds_before", [0, 1])
+def test_a_rank_that_does_not_take_part_is_a_deadlock(order: str, rounds_before: int) -> None:
+    """Every core of the others is listed with the poll it stands at; after `reset` rounds are right again."""
+    group, batches = CASE.group_in(order, "random", 3), CASE.batches()
+    for batch in batches[:rounds_before]:
+        check_round(group, batch)
+    with pytest.raises(DeadlockError) as caught:
+        _without_a_rank(group, batches[1], missing=1)
+    text = str(caught.value)
+    assert text.startswith("deadlock: 4 of 4 cores are blocked")
+    for die in (0, 2):
+        for core in range(2):
+            assert f"die {die} core {core}, kernel dispatch" in text
+    assert f"saw {rounds_before}, wants == {rounds_before + 1}" in text
+    assert "step 5, sync 'counts in'" in text
+    _refuses_launch(group, batches[0])
+    group.reset()
+    for batch in batches:
+        check_round(group, batch)
+
+
+def _refuses_launch(group: ExpertParallel, batch: Batch) -> None:
+    with pytest.raises(ConfigError, match=r"call clear\(\) before the next launch"):
+        group.dispatch(batch.tokens, batch.topk)
+
+
+@pytest.mark.parametrize("value", [0, 7, -1, 1 << 62])
+def test_a_damaged_event_is_a_deadlock_with_what_was_seen(value: int) -> None:
+    """An acknowledgement overwritten between two rounds: a lower one blocks, with address and value; a higher one lets pass."""
+    group, batches = CASE.group(), CASE.batches()
+    check_round(group, batches[0])
+    address = group.pod.meta(1, group.layout.dispatch_done + 2 * 32)
+    group.pod.memory[address : address + 8].view(np.int64)[0] = value
+    if value >= 1:
+        check_round(group, batches[1])
+        return
+    with pytest.raises(DeadlockError, match=rf"die1\.meta\+{group.layout.dispatch_done + 64:#x}.*saw {value}, wants >= 1"):
+        check_round(group, batches[1])
+    group.reset()
+    check_round(group, batches[1])
+
+
+def test_a_failed_combine_is_left_by_reset() -> None:
+    """A deadlock in combine: after `reset` combine refuses until the next dispatch, and then all is right."""
+    group, batches = CASE.group(), CASE.batches()
+    check_round(group, batches[0])
+    address = group.pod.meta(0, group.layout.combine_done + 32)
+    group.pod.memory[address : address + 8] = 0
+    with pytest.raises(DeadlockError, match="kernel combine .*sync 'blocks free'"):
+        check_round(group, batches[1])
+    group.reset()
+    with pytest.raises(ConfigError, match="combine: nothing was dispatched"):
+        group.combine(batches[1].weights)
+    check_round(group, batches[1])
+
+
+def test_reset_leaves_other_fields_alone() -> None:
+    """`reset` zeroes the group's own metadata fields and no others."""
+    pod = CASE.group().pod
+    group = ExpertParallel(pod, CONFIG, field_offset=2)
+    pod.memory[pod.meta(0) : pod.meta(0) + pod.spec.meta_bytes] = 0x5A
+    group.reset()
+    meta = pod.memory[pod.meta(0) : pod.meta(0) + pod.spec.meta_bytes]
+    assert (meta[:64] == 0x5A).all()
+    assert (meta[64 : group.layout.meta_end] == 0).all()
+    assert (meta[group.layout.meta_end :] == 0x5A).all()
+    assert len(meta) > group.layout.meta_end
+
+
+def test_two_groups_share_a_pod() -> None:
+    """Groups side by side in the managed and metadata areas do not disturb each other."""
+    spec = CASE.group().pod.spec
+    layout = lay_out(CONFIG, Pod(spec))
+    wide = spec.with_(
+        die_bytes=4 * spec.die_bytes, managed_bytes=2 * layout.managed_end, meta_bytes=2 * layout.meta_end
+    )
+    pod = Pod(wide, order="relaxed", policy="random", seed=1)
+    one = ExpertParallel(pod, CONFIG)
+    other = ExpertParallel(pod, CONFIG, managed_offset=layout.managed_end, field_offset=layout.meta_end // 32)
+    for batch in CASE.batches():
+        check_round(one, batch)
+        check_round(other, batch)

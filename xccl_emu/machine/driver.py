@@ -1,0 +1,71 @@
+"""Driving a run: a policy called slice by slice, its log collected, its end turned into statistics or an error."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ReplayError
+from xccl_emu.machine import engine, report
+from xccl_emu.machine import layout as at
+
+if TYPE_CHECKING:
+    from xccl_emu.machine.pod import Pod
+
+Progress = Callable[[int], None]
+_SLICE_ACTIONS = 1 << 18  # then Python has a look: progress, Ctrl-C
+_LOG_ACTIONS = 1 << 20
+_NO_LOG = np.zeros(0, np.int64)
+
+
+def drive(pod: "Pod", policy_name: str, progress: Progress | None) -> tuple[int, float, NDArray[np.int64]]:
+    """Run what is launched by a policy; returns how it ended, seconds, and the actions if the pod records."""
+    policy, st = engine.policy(policy_name), pod.state
+    _prepare(pod, policy_name)
+    log = np.zeros(_LOG_ACTIONS, np.int64) if pod.record else _NO_LOG
+    logged = [_NO_LOG]
+    started = time.perf_counter()
+    engine.start()(st)
+    ended = at.ENDED_PAUSED
+    while ended in (at.ENDED_PAUSED, at.ENDED_LOG_FULL):
+        ended = policy(pod.memory, st, log, _SLICE_ACTIONS)
+        logged.append(log[: st[at.LOG_COUNT]].copy())
+        st[at.LOG_COUNT] = 0
+        if progress is not None:
+            progress(int(st[at.ACTIONS]))
+    return ended, time.perf_counter() - started, np.concatenate(logged)
+
+
+def drive_replay(pod: "Pod", actions: NDArray[np.int64]) -> tuple[int, float]:
+    """Run what is launched by recorded actions; returns how it ended, and seconds."""
+    replay, st = engine.policy("replay"), pod.state
+    _prepare(pod, "replay")
+    started = time.perf_counter()
+    engine.start()(st)
+    ended = replay(pod.memory, st, actions, _SLICE_ACTIONS)
+    while ended == at.ENDED_PAUSED and st[at.CURSOR] < len(actions):
+        ended = replay(pod.memory, st, actions, _SLICE_ACTIONS)
+    return ended, time.perf_counter() - started
+
+
+def _prepare(pod: "Pod", policy_name: str) -> None:
+    """Have everything compiled before the clock starts: a policy with no active core has nothing to do."""
+    handles = engine.handles(pod.kernels, pod.generators)
+    engine.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
+    pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
+    pod.activate()
+
+
+def raise_for(pod: "Pod", ended: int) -> None:
+    """Raise the error that a run or replay ended with, if it did."""
+    if ended == at.ENDED_ERROR:
+        raise report.violation(pod)
+    if ended == at.ENDED_DEADLOCK:
+        raise report.deadlock(pod)
+    if ended == at.ENDED_NOT_ENABLED:
+        where = int(pod.state[at.CURSOR])
+        raise ReplayError(f"the schedule does not fit: action {where} of it is not enabled")
+    if ended == at.ENDED_PAUSED:
+        raise ReplayError("the schedule ends before the run does: it was recorded on a run that failed or was cut")

@@ -1,0 +1,101 @@
+"""The state array of a pod: its regions, its header, and who is listed as active."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.lang.abi import REGISTERS
+from xccl_emu.machine import layout as at
+from xccl_emu.machine.address_space import map_bytes
+from xccl_emu.machine.spec import PodSpec
+
+ORDERS = ("sc", "fifo", "relaxed")
+_SMALL_CORES = 64
+
+
+class StateArray:
+    """One int64 array that holds everything but the bytes of memory (`layout`), and where its regions begin."""
+
+    def __init__(self, spec: PodSpec, order: str, seed: int) -> None:
+        self.core_words = REGISTERS + spec.registers
+        self.flight_capacity = 0 if order == "sc" else spec.flight_pieces
+        self.die_words = at.FLIGHT_ENTRIES + self.flight_capacity * at.FLIGHT_WORDS
+        self.writer_slots = 1 << 12 if spec.n_cores <= _SMALL_CORES else 1 << 18
+        self.start = self._place(spec)
+        self.words = map_bytes(8 * self.n_words, spec.name).view(np.int64)
+        self._write_header(spec, order, seed)
+
+    def _place(self, spec: PodSpec) -> dict[int, int]:
+        """Start of each region, by the header word that holds it."""
+        sizes = {
+            at.CORE_BASE: spec.n_cores * self.core_words,
+            at.DIE_BASE: spec.n_dies * self.die_words,
+            at.GROUP_BASE: spec.n_cores * at.GROUP_WORDS,
+            at.SWITCH_BASE: at.MAX_KERNELS * at.MAX_SITES,
+            at.WRITER_BASE: self.writer_slots * at.WRITER_WORDS,
+            at.ACTIVE_BASE: spec.n_cores + spec.n_dies,
+        }
+        starts, end = {}, at.HEADER_WORDS
+        for region, size in sizes.items():
+            starts[region] = end
+            end += size
+        self.n_words = end
+        return starts
+
+    def _write_header(self, spec: PodSpec, order: str, seed: int) -> None:
+        st = self.words
+        for region, start in self.start.items():
+            st[region] = start
+        st[at.N_CORES], st[at.CORES_PER_DIE], st[at.N_DIES] = spec.n_cores, spec.cores_per_die, spec.n_dies
+        st[at.DIE_SHIFT] = spec.die_bytes.bit_length() - 1
+        st[at.UB_BYTES], st[at.ORDER] = spec.ub_bytes, ORDERS.index(order)
+        st[at.CORE_WORDS], st[at.DIE_WORDS] = self.core_words, self.die_words
+        st[at.FLIGHT_CAPACITY], st[at.WRITER_SLOTS] = self.flight_capacity, self.writer_slots
+        st[at.RANDOM_1] = seed % 2147483562 + 1  # both in the range of their generator
+        st[at.RANDOM_2] = seed // 2147483562 % 2147483398 + 1
+
+    def core(self, core: int) -> int:
+        """Index of a core's first word."""
+        return self.start[at.CORE_BASE] + core * self.core_words
+
+    def core_block(self, core: int) -> NDArray[np.int64]:
+        """All words of a core."""
+        return self.words[self.core(core) : self.core(core + 1)]
+
+    def die_block(self, die: int) -> NDArray[np.int64]:
+        """All words of a die: its writes in flight."""
+        first = self.start[at.DIE_BASE] + die * self.die_words
+        return self.words[first : first + self.die_words]
+
+    def group_block(self, group: int) -> NDArray[np.int64]:
+        """All words of a core group."""
+        first = self.start[at.GROUP_BASE] + group * at.GROUP_WORDS
+        return self.words[first : first + at.GROUP_WORDS]
+
+    def switches(self, kernel: int) -> NDArray[np.int64]:
+        """One word for each site of a kernel: is its synchronization switched off?"""
+        first = self.start[at.SWITCH_BASE] + kernel * at.MAX_SITES
+        return self.words[first : first + at.MAX_SITES]
+
+    def activate(self, cores: Iterable[int], dies: Iterable[int]) -> None:
+        """List the cores and dies that take part in a run, and start its counters afresh."""
+        st, first = self.words, self.start[at.ACTIVE_BASE]
+        listed = [*cores]
+        st[first : first + len(listed)] = listed
+        st[at.N_ACTIVE] = st[at.N_LIVE] = len(listed)
+        for n, die in enumerate(dies):
+            st[first + len(listed) + n] = die
+            st[at.N_ACTIVE_DIES] = n + 1
+        st[at.CURSOR] = st[at.LOG_COUNT] = st[at.ACTIONS] = 0
+        st[at.COUNT_BY_OP : at.STEP_TABLE] = 0
+        writers = self.start[at.WRITER_BASE]
+        st[writers : writers + self.writer_slots * at.WRITER_WORDS] = 0  # of other kernels, in an earlier run
+
+    def deactivate(self, cores: Iterable[int]) -> None:
+        """Free the cores and forget the error of the run."""
+        st = self.words
+        for core in cores:
+            self.core_block(core)[:] = 0
+        st[at.ERROR : at.ERROR_B + 1] = 0
+        st[at.N_ACTIVE] = st[at.N_ACTIVE_DIES] = st[at.N_LIVE] = 0
