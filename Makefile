@@ -59,8 +59,7 @@ layers: $(DEV_ENV)
 	$(PY) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 
 bench: $(RUN_ENV)
-	@set -e; for file in benchmarks/bench_*.py; do \
-		if [ -e "$$file" ]; then echo "== $$file"; $(PY) "$$file"; else echo "no benchmarks/bench_*.py"; fi; done
+	@set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(PY) "$$file"; done
 
 # A .venv that works is kept, whoever made it; one that does not (half made, its Python gone or too old) is made anew.
 # .checked holds the path of the checkout: in one that was moved or copied the package is installed again. The check

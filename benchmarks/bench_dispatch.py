@@ -1,4 +1,4 @@
-"""Dispatch, stand-in expert and combine at full size: first and later rounds, bytes copied, and growth with the ranks."""
+"""Dispatch, stand-in expert and combine at full size: first and later rounds, bytes copied, growth with the ranks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -140,7 +140,8 @@ def report_growth(report: Report, samples: Sequence[Sample]) -> None:
     """Seconds of a later round by ranks, and the exponent."""
     for sample in samples:
         gigabytes = sample.copied(PROTOCOLS) / 1e9
-        report.plain(f"{sample.ranks} ranks, {gigabytes:.2f} GB: dispatch + combine, CPU", sample.best(PROTOCOLS, _cpu), "s")
+        what = f"{sample.ranks} ranks, {gigabytes:.2f} GB: dispatch + combine, CPU"
+        report.plain(what, sample.best(PROTOCOLS, _cpu), "s")
     if len(samples) > 1:
         slope = exponent([s.copied(PROTOCOLS) for s in samples], [s.best(PROTOCOLS, _cpu) for s in samples])
         report.at_most("exponent of these seconds in bytes", slope, 1.1)
@@ -189,8 +190,9 @@ def main() -> None:
     samples = []
     for ranks in sorted(options.ranks):
         need = bytes_needed(ranks, JobOptions(cores=options.cores), TOP_K + 1)
-        if need > available_bytes():
-            report.notes.append(f"{ranks} ranks skipped: they need {need / 1e9:.1f} GB, {available_bytes() / 1e9:.1f} are free")
+        free = available_bytes()
+        if need > free:
+            report.notes.append(f"{ranks} ranks skipped: they need {need / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
             continue
         samples.append(measure(ranks, options.cores, options.repeats, yardstick))
     report_growth(report, samples)

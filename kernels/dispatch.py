@@ -86,9 +86,9 @@ def share_counts(core, cores, scratch, n_slots, n_local):
     yield mtu_out(0, scratch + core * total, 4 * n_slots, step=3)
     yield fence(step=3, sync="counts visible")
     yield from barrier(3, "counts shared")
-    for s in range(n_slots):
-        yield ub_store(4 * s, 0, step=3)
-        yield ub_store(total + 4 * s, 0, step=3)
+    yield v_fill(0, 2 * total, step=3)
+    yield set_flag(VECTOR, SCALAR, 0, sync="tables cleared")
+    yield wait_flag(VECTOR, SCALAR, 0, sync="tables cleared")
     for c in range(cores):
         yield mtu_in(scratch + c * total, row, 4 * n_slots, step=3)
         yield set_flag(MTU_IN, SCALAR, 0, sync="row of counts in")
@@ -100,6 +100,12 @@ def share_counts(core, cores, scratch, n_slots, n_local):
                 yield ub_store(total + 4 * s, sum_ + n, step=3)
                 if c < core:
                     yield ub_store(4 * s, sum_ + n, step=3)
+    if n_local > 1:
+        yield from add_experts_before(total, n_slots, n_local)
+
+
+def add_experts_before(total, n_slots, n_local):
+    """Add to each position what the experts before it on the same rank have in the block."""
     before = 0
     for s in range(n_slots):
         if s % n_local == 0:

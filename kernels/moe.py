@@ -1,9 +1,9 @@
 """Several rounds of a mixture-of-experts layer in one launch: dispatch, expert, combine, and again (xDeepServe 3.2).
 
 Nothing but the protocols' own fields and acknowledgements keeps the ranks together, so a fast rank may be a round ahead
-of a slow one.  Between two phases a rank's cores meet: each drains what it issued, then all pass a barrier, because what
-one core wrote (rows, counts, positions, outputs) others read in the next phase, and every phase uses the data buffer
-from its start.
+of a slow one.  Between two phases a rank's cores meet: each drains what it issued, then all pass a barrier, because
+what one core wrote (rows, counts, positions, outputs) others read in the next phase, and every phase uses the data
+buffer from its start.
 
 Each buffer of the app data area holds its rounds one behind the other; see `moe_layers`.
 """
@@ -40,17 +40,17 @@ def expert_round(core, cores, recv_x, route, counts, y, n_slots, hidden, payload
 
 @kernel
 def moe_layers(
-    rank, core, cores, rounds, parts, batches, dispatch_event, combine_event, x, topk, pos, weights, recv_x, route, counts,
-    y, out, tokens_max, rows_max, n_ranks, n_local, top_k, hidden, payload, dtype, quantized, shared, by_dma, die_bytes,
-    scratch, staging, blocks, block_bytes, fields, done, room, combine_blocks, combine_block_bytes, combine_fields,
-    combine_done, combine_room,
+    rank, core, cores, rounds, parts, batches, dispatch_event, combine_event, x, topk, pos, weights, recv_x, route,
+    counts, y, out, tokens_max, rows_max, n_ranks, n_local, top_k, hidden, payload, dtype, quantized, shared, by_dma,
+    die_bytes, scratch, staging, blocks, block_bytes, fields, done, room, combine_blocks, combine_block_bytes,
+    combine_fields, combine_done, combine_room,
 ):  # fmt: skip
     """Run ``rounds`` rounds of the phases in ``parts``.
 
-    ``batches`` is a table of 4-byte numbers of tokens, one for each round.  From round to round ``x`` and ``out`` move on
-    by ``tokens_max`` rows of hidden states, ``topk``, ``pos`` and ``weights`` by as many rows of a table; ``recv_x``,
-    ``route`` and ``y`` by ``rows_max`` rows; ``counts`` by a table of counts in whole pieces.  ``dispatch_event`` and
-    ``combine_event`` are those of the first round.
+    ``batches`` is a table of 4-byte numbers of tokens, one for each round.  From round to round ``x`` and ``out`` move
+    on by ``tokens_max`` rows of hidden states, ``topk``, ``pos`` and ``weights`` by as many rows of a table;
+    ``recv_x``, ``route`` and ``y`` by ``rows_max`` rows; ``counts`` by a table of counts in whole pieces.
+    ``dispatch_event`` and ``combine_event`` are those of the first round.
     """
     n_slots = n_ranks * n_local
     for r in range(rounds):
@@ -79,8 +79,8 @@ def moe_layers(
         if parts & COMBINE:
             yield from combine_round(
                 rank, core, cores, first, last, combine_event + r, y + row * 2 * hidden, topk + table, pos + table,
-                weights + table, out + states, counted, n_ranks, n_local, top_k, hidden, dtype, shared, by_dma, die_bytes,
-                staging, combine_blocks, combine_block_bytes, combine_fields, combine_done, combine_room,
+                weights + table, out + states, counted, n_ranks, n_local, top_k, hidden, dtype, shared, by_dma,
+                die_bytes, staging, combine_blocks, combine_block_bytes, combine_fields, combine_done, combine_room,
             )  # fmt: skip
             yield fence(sync="outputs visible")
             yield from barrier(0, "all cores have combined")

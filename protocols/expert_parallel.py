@@ -85,6 +85,7 @@ class ExpertParallel:
         self.layout = lay_out(config, pod, managed_offset, field_offset)
         self._ranks = [self._allocate(rank) for rank in range(config.n_ranks)]
         self._tokens = [0] * config.n_ranks
+        self._rows_committed = [0] * config.n_ranks
         self._dispatches = self._combines = 0
         self.stats: dict[str, RunStats] = {}
 
@@ -114,6 +115,7 @@ class ExpertParallel:
         """
         self._check_per_rank("tokens", tokens)
         self._check_per_rank("topk", topk)
+        tokens, topk = [np.asarray(x) for x in tokens], [np.asarray(choices) for choices in topk]
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
             check_tokens(self.config, rank, x, choices)
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
@@ -135,9 +137,11 @@ class ExpertParallel:
         """Commit what the rows of this round will fill; the buffers are sized for the worst case."""
         slots = np.concatenate([choices[choices >= 0] for choices in topk])
         rows = np.bincount(slots // self.config.local_experts, minlength=self.config.n_ranks)
-        for buffers, n in zip(self._ranks, rows.tolist(), strict=True):
-            self.pod.commit(buffers.received, n * self.config.payload_bytes)
-            self.pod.commit(buffers.expert_output, n * self.config.row_bytes)
+        for rank, n in enumerate(rows.tolist()):
+            if n > self._rows_committed[rank]:
+                self.pod.commit(self._ranks[rank].received, n * self.config.payload_bytes)
+                self.pod.commit(self._ranks[rank].expert_output, n * self.config.row_bytes)
+                self._rows_committed[rank] = n
 
     def _table(self, buffer: Buffer, dtype: Any) -> NDArray[Any]:
         """[tokens_max, top_k] view of a table with one entry for each choice."""
@@ -246,6 +250,7 @@ class ExpertParallel:
         if self._dispatches == 0:
             raise ConfigError("combine: nothing was dispatched")
         self._check_per_rank("weights", weights)
+        weights = [np.asarray(table) for table in weights]
         for rank, table in enumerate(weights):
             shape = (self._tokens[rank], self.config.top_k)
             if table.shape != shape or table.dtype != np.float32:

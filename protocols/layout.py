@@ -215,8 +215,8 @@ def _check_choices(config: EpConfig, rank: int, topk: NDArray[np.int32]) -> None
 
 def _check_finite(config: EpConfig, rank: int, x: NDArray[Any]) -> None:
     exponent = 0x7F80 if config.dtype == "bf16" else 0x7C00
-    bad = np.argwhere((x.view(np.uint16) & exponent) == exponent)
-    if len(bad):
-        token, column = bad[0]
+    bits = x.view(np.uint16) & exponent
+    if bits.size and bits.max() == exponent:
+        token, column = np.argwhere(bits == exponent)[0]
         value = x[token, column]
         raise ConfigError(f"tokens of rank {rank}, token {token}, column {column}: {value} cannot be quantized")

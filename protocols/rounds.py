@@ -150,7 +150,8 @@ class Rounds:
 
     def _view(self, i: int, buffer: Buffer, dtype: Any, columns: int) -> NDArray[Any]:
         """[rows, columns] of round ``i`` in a buffer."""
-        return self.pod.view(buffer, dtype, (self.n_rounds, -1, columns))[i]
+        rounds: NDArray[Any] = self.pod.view(buffer, dtype, (self.n_rounds, -1, columns))
+        return np.asarray(rounds[i])
 
     def launch(self) -> None:
         """Put `moe_layers` on the group's cores; it runs with the pod's next run."""

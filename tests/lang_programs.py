@@ -74,7 +74,7 @@ class Writer:
 
     def block(self, depth: int, known: set[str], size: int, in_loop: bool) -> set[str] | None:
         """Write statements; return the names assigned behind them, or None if control does not get there."""
-        for _ in range(self.draw(st.integers(1, 4))):
+        for _ in range(self.draw(st.integers(1 + size, 3 + size))):
             left = self.statement(depth, known, size, in_loop)
             if left is None:
                 return None
@@ -83,8 +83,8 @@ class Writer:
 
     def statement(self, depth: int, known: set[str], size: int, in_loop: bool) -> set[str] | None:
         """Write one statement."""
-        kinds = ["assign", "augment", "maybe", "request", "take", "return"]
-        kinds += ["call"] * bool(self.subroutines) + ["if", "if", "for", "while"] * bool(size) + ["jump"] * in_loop
+        kinds = ["request", "take", "maybe", "assign", "augment", "return"]
+        kinds += ["call"] * 2 * bool(self.subroutines) + ["if", "for", "while"] * bool(size) + ["jump"] * in_loop
         kind = self.pick(*kinds)
         if kind in ("if", "for", "while"):
             return getattr(self, kind + "_")(depth, known, size, in_loop)
@@ -109,6 +109,13 @@ class Writer:
             self.put(depth, f"{name} = {source(known)}")
             return known | {name}
         return known
+
+    def end(self, known: set[str] | None) -> None:
+        """End the function with a request and a value that show every name."""
+        if known is not None:
+            names = sorted(known)
+            self.put(1, f"yield put({', '.join(names[:5])}, step=0)")
+            self.put(1, f"return {' - '.join(names)}")
 
     def if_(self, depth: int, known: set[str], size: int, in_loop: bool) -> set[str] | None:
         """Write an if, perhaps with an else."""
@@ -158,11 +165,10 @@ def programs(draw: st.DrawFn) -> str:
         writer = Writer(draw, subroutines)
         writer.put(1, "yield fence(step=0, sync=sync)")
         known = writer.block(1, {"p", "q"}, 2, False)
-        if known is not None:
-            writer.put(1, f"return {writer.expression(known)}")
+        writer.end(known)
         text += f"def sub{number}(p, q=K, sync='none'):\n" + "\n".join(writer.lines) + "\n\n"
         subroutines += (f"sub{number}",)
     writer = Writer(draw, subroutines)
     writer.put(1, "c = yield load(a, step=0)")
-    writer.block(1, {"a", "b", "c"}, 3, False)
+    writer.end(writer.block(1, {"a", "b", "c"}, 3, False))
     return text + "@kernel\ndef k(a, b):\n" + "\n".join(writer.lines) + "\n"

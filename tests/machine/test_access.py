@@ -61,7 +61,7 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
     rules = {
         "load": lambda: b in (4, 8) and _memory(a, b, "r", b),
         "store": lambda: c in (4, 8) and _memory(a, c, "w", c),
-        "atomic_add": lambda: _memory(a, 8, "w", 8),
+        "atomic_add": lambda: _memory(a, 8, "r", 8) and _memory(a, 8, "w", 8),
         "poll": lambda: _memory(a, 8, "r", 8),
         "ub_load": lambda: b in (4, 8) and _buffer(a, b, b),
         "ub_store": lambda: c in (4, 8) and _buffer(a, c, c),

@@ -311,7 +311,6 @@ def test_dma_copies_any_size(order: str, policy: str, nbytes: int) -> None:
     assert (pod.view(target)[: nbytes + 32] == expected).all()
 
 
-@pytest.mark.xfail(raises=DeadlockError, reason="a grain of a DMA copy must fit the writes in flight of its die")
 def test_dma_copies_more_than_62_times_what_a_die_holds_in_flight() -> None:
     """DMA has no limit of size, however few writes a die may have in flight."""
     pod = Pod(small_pod(2, app_bytes=1 << 16, flight_pieces=8), order="relaxed")

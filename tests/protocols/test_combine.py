@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .ep_support import Batch, Case, assert_same_bits, cases, oracle_of
 from xccl_emu.machine.pod import ORDERS
 from xccl_emu.protocols.layout import EpConfig
+
+from .ep_support import Batch, Case, assert_same_bits, cases, oracle_of
 
 
 @settings(max_examples=40)

@@ -5,6 +5,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.machine.pod import ORDERS, POLICIES
+from xccl_emu.protocols.layout import EpConfig
+
 from .ep_support import (
     SPECIAL_BITS,
     Batch,
@@ -14,8 +17,6 @@ from .ep_support import (
     check_round,
     run_round,
 )
-from xccl_emu.machine.pod import ORDERS, POLICIES
-from xccl_emu.protocols.layout import EpConfig
 
 WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
 SMALL = EpConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
@@ -82,8 +83,9 @@ def test_memory_is_the_same_in_every_order_under_every_policy(case: Case) -> Non
 def test_every_way_of_running(order: str, policy: str, path: str, quantized: bool) -> None:
     """Each order, policy, path and wire format is run at least once, whatever Hypothesis draws."""
     config = EpConfig(
-        n_ranks=4, local_experts=2, hidden=96, top_k=4, tokens_max=5, cores=3, path=path, quantized=quantized, shared=True
-    )
+        n_ranks=4, local_experts=2, hidden=96, top_k=4, tokens_max=5, cores=3, path=path, quantized=quantized,
+        shared=True,
+    )  # fmt: skip
     follow(Case(config, order, policy, seed=11, lengths=((5, 0, 2, 3), (1, 4, 0, 0)), spare_ub=2048))
 
 

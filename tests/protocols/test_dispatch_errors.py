@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xccl_emu.errors import CapacityError, ConfigError, DeadlockError
+from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
 from xccl_emu.machine.pod import ORDERS, Pod
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes, lay_out
@@ -148,7 +148,9 @@ def _refuses(group: ExpertParallel, call: Callable[[], Any], message: str) -> No
     assert group.pod.digest() == before
 
 
-@pytest.mark.parametrize(("rank", "change", "message"), [r[1:] for r in REFUSED_TOKENS], ids=[r[0] for r in REFUSED_TOKENS])
+@pytest.mark.parametrize(
+    ("rank", "change", "message"), [r[1:] for r in REFUSED_TOKENS], ids=[r[0] for r in REFUSED_TOKENS]
+)
 def test_tokens_that_do_not_fit_are_refused(rank: int, change: Callable[[Any], Any], message: str) -> None:
     """Rank, token and value are named, nothing has moved, and the next rounds are right."""
     group, (first, second) = CASE.group(), CASE.batches()
@@ -180,11 +182,12 @@ def test_one_array_for_each_rank(name: str) -> None:
 
 
 def test_combine_refuses_weights_that_do_not_fit() -> None:
-    """Weights must be float32 and have the shape of the last dispatch; before any dispatch there is nothing to combine."""
+    """Weights must be float32 and fit the last dispatch; before any dispatch there is nothing to combine."""
     group, (first, second) = CASE.group(), CASE.batches()
     _refuses(group, lambda: group.combine(first.weights), "combine: nothing was dispatched")
     group.dispatch(first.tokens, first.topk)
-    _refuses(group, lambda: group.combine(second.weights), r"weights of rank 0: \[1, 2\] float32, must be \[3, 2\] float32")
+    wrong_shape = r"weights of rank 0: \[1, 2\] float32, must be \[3, 2\] float32"
+    _refuses(group, lambda: group.combine(second.weights), wrong_shape)
     doubles = [w.astype(np.float64) for w in first.weights]
     _refuses(group, lambda: group.combine(doubles), r"weights of rank 0: \[3, 2\] float64, must be \[3, 2\] float32")
     check_round(group, first)
@@ -246,7 +249,7 @@ def _refuses_launch(group: ExpertParallel, batch: Batch) -> None:
 
 @pytest.mark.parametrize("value", [0, 7, -1, 1 << 62])
 def test_a_damaged_event_is_a_deadlock_with_what_was_seen(value: int) -> None:
-    """An acknowledgement overwritten between two rounds: a lower one blocks, with address and value; a higher one lets pass."""
+    """An acknowledgement overwritten between rounds: a lower one blocks, naming address and value; a higher passes."""
     group, batches = CASE.group(), CASE.batches()
     check_round(group, batches[0])
     address = group.pod.meta(1, group.layout.dispatch_done + 2 * 32)
@@ -254,7 +257,8 @@ def test_a_damaged_event_is_a_deadlock_with_what_was_seen(value: int) -> None:
     if value >= 1:
         check_round(group, batches[1])
         return
-    with pytest.raises(DeadlockError, match=rf"die1\.meta\+{group.layout.dispatch_done + 64:#x}.*saw {value}, wants >= 1"):
+    where = rf"die1\.meta\+{group.layout.dispatch_done + 64:#x}"
+    with pytest.raises(DeadlockError, match=rf"{where}.*saw {value}, wants >= 1"):
         check_round(group, batches[1])
     group.reset()
     check_round(group, batches[1])
@@ -266,12 +270,26 @@ def test_a_failed_combine_is_left_by_reset() -> None:
     check_round(group, batches[0])
     address = group.pod.meta(0, group.layout.combine_done + 32)
     group.pod.memory[address : address + 8] = 0
-    with pytest.raises(DeadlockError, match="kernel combine .*sync 'blocks free'"):
+    with pytest.raises(DeadlockError, match=r"kernel combine .*sync 'blocks free'"):
         check_round(group, batches[1])
     group.reset()
     with pytest.raises(ConfigError, match="combine: nothing was dispatched"):
         group.combine(batches[1].weights)
     check_round(group, batches[1])
+
+
+@pytest.mark.parametrize("dies_too_far", [3, 64, 1 << 30])
+def test_an_address_on_no_die_is_refused(dies_too_far: int) -> None:
+    """Permission for any die is for the pod's dies: an address behind them is an AccessError, whatever lies there."""
+    group, batch = CASE.group(), CASE.batches()[0]
+    right = group._common_args
+    wrong = {"die_bytes": dies_too_far * group.pod.spec.die_bytes}
+    group._common_args = lambda rank: right(rank) | (wrong if rank == 0 else {})  # type: ignore[method-assign]
+    with pytest.raises(AccessError, match=r"\(no die\) is not permitted"):
+        group.dispatch(batch.tokens, batch.topk)
+    del group._common_args
+    group.reset()
+    check_round(group, batch)
 
 
 def test_reset_leaves_other_fields_alone() -> None:

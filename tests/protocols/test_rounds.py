@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .ep_support import Batch, Case, assert_same_bits, cases, check_outputs, check_received, check_round
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.protocols.rounds import Rounds, run_rounds
+
+from .ep_support import Batch, Case, assert_same_bits, cases, check_outputs, check_received, check_round
 
 CONFIG = EpConfig(n_ranks=3, local_experts=2, hidden=32, top_k=3, tokens_max=3, cores=2)
 CASE = Case(CONFIG, "relaxed", "random", seed=1, lengths=((3, 0, 1), (0, 2, 3), (1, 3, 0)))
@@ -100,7 +101,7 @@ def test_memory_is_the_same_under_every_order_and_policy() -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_phases_can_be_launched_apart(order: str) -> None:
-    """All dispatches in one launch, then all experts, then all combines: the acknowledgements keep their blocks apart."""
+    """All dispatches in one launch, then all experts, then all combines: acknowledgements keep their blocks apart."""
     batches = CASE.batches()
     group = CASE.group_in(order, "random", 2)
     mark = group.pod.mark_app()

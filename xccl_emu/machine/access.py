@@ -140,7 +140,8 @@ def check_scalar(st, core, base, op, a, b, c, d):
     if op == OP_STORE:
         return _word_size(st, core, base, c) and _memory(st, core, base, a, c, WRITE) and _aligned(st, core, base, a, c)
     if op == OP_ATOMIC_ADD:
-        return _memory(st, core, base, a, 8, WRITE) and _aligned(st, core, base, a, 8)
+        readable = _memory(st, core, base, a, 8, READ)  # it returns the old value
+        return readable and _memory(st, core, base, a, 8, WRITE) and _aligned(st, core, base, a, 8)
     if op == OP_UB_LOAD:
         return _word_size(st, core, base, b) and _buffer(st, core, base, a, b, b)
     if op == OP_UB_STORE:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ReplayError
+from xccl_emu.errors import KernelError, ReplayError
 from xccl_emu.machine import engine, report
 from xccl_emu.machine import layout as at
 
@@ -27,10 +27,9 @@ def drive(pod: "Pod", policy_name: str, progress: Progress | None) -> tuple[int,
     log = np.zeros(_LOG_ACTIONS, np.int64) if pod.record else _NO_LOG
     logged = [_NO_LOG]
     started = time.perf_counter()
-    engine.start()(st)
     ended = at.ENDED_PAUSED
     while ended in (at.ENDED_PAUSED, at.ENDED_LOG_FULL):
-        ended = policy(pod.memory, st, log, _SLICE_ACTIONS)
+        ended = _call(pod, policy, log)
         logged.append(log[: st[at.LOG_COUNT]].copy())
         st[at.LOG_COUNT] = 0
         if progress is not None:
@@ -43,11 +42,20 @@ def drive_replay(pod: "Pod", actions: NDArray[np.int64]) -> tuple[int, float]:
     replay, st = engine.policy("replay"), pod.state
     _prepare(pod, "replay")
     started = time.perf_counter()
-    engine.start()(st)
-    ended = replay(pod.memory, st, actions, _SLICE_ACTIONS)
+    ended = _call(pod, replay, actions)
     while ended == at.ENDED_PAUSED and st[at.CURSOR] < len(actions):
-        ended = replay(pod.memory, st, actions, _SLICE_ACTIONS)
+        ended = _call(pod, replay, actions)
     return ended, time.perf_counter() - started
+
+
+def _call(pod: "Pod", policy: Callable[..., int], log: NDArray[np.int64]) -> int:
+    """One slice of a run, the first requests of the kernels before it."""
+    try:
+        engine.start()(pod.state)
+        return policy(pod.memory, pod.state, log, _SLICE_ACTIONS)
+    except ZeroDivisionError as error:
+        names = ", ".join(kernel.name for kernel in pod.kernels)
+        raise KernelError(f"a kernel divided by zero; those that run are {names}") from error
 
 
 def _prepare(pod: "Pod", policy_name: str) -> None:

@@ -31,6 +31,7 @@ PIPE_HEAD, PIPE_COUNT, PIPE_ENTRIES = 0, 1, 2
 QUEUE_DEPTH = 8
 ENTRY_WORDS = 10
 ENTRY_SITE, ENTRY_PROGRESS, ENTRY_IN_FLIGHT = 7, 8, 9  # behind the operation and six operands
+ENTRY_CUT = 5  # of a DMA descriptor, in an unused operand: grain + 1 and bytes of it that are copied
 PIPE_WORDS = PIPE_ENTRIES + QUEUE_DEPTH * ENTRY_WORDS
 DMA_SLOTS = PIPES + 3 * PIPE_WORDS
 N_DMA_SLOTS = 8

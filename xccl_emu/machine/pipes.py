@@ -32,6 +32,7 @@ from xccl_emu.machine.layout import (
     BYTES_BY_PIPE,
     CHOICE_ALL,
     DMA_SLOTS,
+    ENTRY_CUT,
     ENTRY_IN_FLIGHT,
     ENTRY_PROGRESS,
     ENTRY_SITE,
@@ -356,22 +357,35 @@ def _copy_grain(mem, st, core, base, slot, k, choice):
     moved = False
     first, last = (0, grains) if choice == CHOICE_ALL else (choice >> 4, (choice >> 4) + 1)
     for g in range(first, min(last, grains)):
-        start, end = _grain(target, nbytes, g)
-        if mask >> g & 1 or not room_for_writes(st, base, pieces(target + start, end - start)):
+        if mask >> g & 1 or not _may_copy(st, base, slot, g):
             continue
-        _write_pieces(mem, st, core, base, slot, k, start, end)
-        mask |= 1 << g
         moved = True
+        if _copy_pieces(mem, st, core, base, slot, k, g):
+            mask |= 1 << g
     put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE if mask == (1 << grains) - 1 else mask)
     return moved
 
 
 @jit
-def _write_pieces(mem, st, core, base, slot, k, start, end):
+def _may_copy(st, base, slot, g):
+    """Is there room for a piece, and no other grain half copied?"""
+    cut = st[slot + ENTRY_CUT]
+    return (cut == 0 or cut >> 32 == g + 1) and room_for_writes(st, base, 1)
+
+
+@jit
+def _copy_pieces(mem, st, core, base, slot, k, g):
+    """Copy a grain from where it was cut off, until it is done (True) or there is no more room."""
     source, target, site = st[slot + 1], st[slot + 2], st[slot + ENTRY_SITE]
-    while start < end:
+    start, end = _grain(target, st[slot + 3], g)
+    start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
+    begin = start
+    while start < end and room_for_writes(st, base, 1):
         size = min(PIECE_BYTES - (target + start) % PIECE_BYTES, end - start)
         write_bytes(mem, st, core, base, KIND_DMA + k, target + start, source + start, size, site)
         if st[ORDER] != ORDER_SC:
             put(st, slot + ENTRY_IN_FLIGHT, st[slot + ENTRY_IN_FLIGHT] + 1)
         start += size
+    done = start == end
+    put(st, slot + ENTRY_CUT, 0 if done else (g + 1 << 32) | (st[slot + ENTRY_CUT] & 0xFFFFFFFF) + start - begin)
+    return done

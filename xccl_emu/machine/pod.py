@@ -39,6 +39,8 @@ class Snapshot:
 
     memory: NDArray[np.uint8]
     state: NDArray[np.int64]
+    books: tuple[dict[int, int], list[Launch], dict[int, Launch], list[Kernel], bool]
+    """What the host side keeps: allocations, launches, who runs where, kernels, whether the last run failed."""
 
 
 class Pod:
@@ -281,7 +283,8 @@ class Pod:
     def snapshot(self) -> Snapshot:
         """Copy the whole pod; CapacityError if it is not small."""
         self._check_small("snapshot")
-        return Snapshot(self.memory.copy(), self.state.copy())
+        books = (dict(self._app_used), [*self._launches], dict(self._owner), [*self.kernels], self._failed)
+        return Snapshot(self.memory.copy(), self.state.copy(), books)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot of this pod."""
@@ -289,6 +292,8 @@ class Pod:
             raise ConfigError("snapshot: was taken of a pod of another shape")
         self.memory[:] = snapshot.memory
         self.state[:] = snapshot.state
+        used, launches, owner, kernels, self._failed = snapshot.books
+        self._app_used, self._launches, self._owner, self.kernels = dict(used), [*launches], dict(owner), [*kernels]
 
     def digest(self) -> str:
         """Hash of all memory of a small pod's dies; CapacityError if it is not small."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.layout import PIECE_BYTES
+from xccl_emu.machine.layout import CHOICE_ALL, PIECE_BYTES
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -37,6 +37,8 @@ class PodSpec:
 
     def __post_init__(self) -> None:
         self._positive("nodes", "chips_per_node", "dies_per_chip", "cores_per_die", "flight_pieces", "registers")
+        if self.flight_pieces >= CHOICE_ALL:
+            raise ConfigError(f"flight_pieces={self.flight_pieces}: must be below {CHOICE_ALL}")
         if self.die_bytes < 1 or self.die_bytes & (self.die_bytes - 1):
             raise ConfigError(f"die_bytes={self.die_bytes}: must be a power of two")
         for name in ("meta_bytes", "managed_bytes", "ub_bytes"):
