@@ -113,6 +113,7 @@ class ExpertParallel:
 
         Raises ConfigError, before anything moves, for wrong shapes, types, slots, or (quantized) a NaN or infinity.
         """
+        self.pod.check_ready()
         self._check_per_rank("tokens", tokens)
         self._check_per_rank("topk", topk)
         tokens, topk = [np.asarray(x) for x in tokens], [np.asarray(choices) for choices in topk]
@@ -249,6 +250,7 @@ class ExpertParallel:
         """
         if self._dispatches == 0:
             raise ConfigError("combine: nothing was dispatched")
+        self.pod.check_ready()
         self._check_per_rank("weights", weights)
         weights = [np.asarray(table) for table in weights]
         for rank, table in enumerate(weights):

@@ -131,6 +131,10 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
         raise ConfigError(f"n_ranks={config.n_ranks} from die {config.first_die}: the pod has {spec.n_dies} dies")
     if config.cores > spec.cores_per_die:
         raise ConfigError(f"cores={config.cores}: a die has {spec.cores_per_die}")
+    if managed_offset < 0 or managed_offset % FIELD_BYTES:
+        raise ConfigError(f"managed_offset={managed_offset}: must be a multiple of {FIELD_BYTES} and not negative")
+    if field_offset < 0:
+        raise ConfigError(f"field_offset={field_offset}: must not be negative")
     dispatch_block = config.rows_per_block * config.message_bytes
     combine_block = config.rows_per_block * config.row_bytes
     managed = _stack(

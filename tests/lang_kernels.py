@@ -254,3 +254,13 @@ def assigned_on_one_way(a: int, b: int) -> Running:
         x = 1
     yield fence()
     return x
+
+
+@case((3,), (40,))
+def assigned_before_every_break(a: int) -> Running:
+    while True:
+        x = yield load(a)
+        if x < 5:
+            break
+        a += 1
+    return x

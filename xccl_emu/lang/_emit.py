@@ -280,19 +280,8 @@ class Emitter:
                     first.append(f"{RESERVED}w{i} = {text}")
                     text = f"{RESERVED}w{i}"
                 text += " | 0"  # Refuses a float, in Python and in Numba alike.
-            then.append(text)
-        return [*first, f"{ASK}({STATE}, {BASE}, {', '.join(then)})"]
-
-
-ASK = f"{RESERVED}f0_ask"
-"""Emitted with every kernel: writes the eight words of a request (once, for a quarter of the compile time)."""
-
-
-def ask_text() -> str:
-    """Return the source of the function that writes a request."""
-    names = [f"w{i}" for i in range(abi.REQUEST_WORDS)]
-    lines = [f"    {word(abi.REQUEST + i)} = {name}" for i, name in enumerate(names)]
-    return "\n".join((f"def {ASK}({STATE}, {BASE}, {', '.join(names)}):", *lines))
+            then.append(f"{word(abi.REQUEST + i)} = {text}")
+        return first + then
 
 
 DONE = -1

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from xccl_emu.errors import KernelError
 from xccl_emu.lang import _files
 from xccl_emu.lang._blocks import Site
-from xccl_emu.lang._emit import ASK, Emitter, ask_text, build
+from xccl_emu.lang._emit import Emitter, build
 from xccl_emu.lang._plain import PlainStep
 from xccl_emu.lang._resolve import Decorated
 from xccl_emu.lang._source import read
@@ -73,8 +73,8 @@ class Kernel(Decorated):
             raise source.refuse(source.tree, "a kernel's own parameters are plain: no defaults, no `*` or `/`")
         builder = build(source)
         emitter = Emitter(builder, source)
-        parts = ["_xk_int = int", ask_text(), *builder.functions.texts, emitter.text(f"step_{self.name}")]
-        names = (ASK, *builder.functions.names.values())
+        parts = ["_xk_int = int", *builder.functions.texts, emitter.text(f"step_{self.name}")]
+        names = tuple(builder.functions.names.values())
         return _Lowered("\n\n".join(parts), names, emitter.registers, tuple(builder.sites))
 
     @property

@@ -92,7 +92,7 @@ def explore(pod: Pod, observe: Sequence[tuple[int, int]] = (), max_states: int =
 
 def _begin(pod: Pod) -> None:
     """Bring every launched kernel to its first request, as a run would."""
-    pod._check_ready()
+    pod.check_ready()
     pod.activate()
     handles = engine.handles(pod.kernels, pod.generators)
     pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles

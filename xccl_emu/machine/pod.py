@@ -167,7 +167,7 @@ class Pod:
         Raises ConfigError for a die or core that the pod lacks, a core that is taken, wrong arguments, or a kernel
         with more registers than the pod has; then nothing was launched.
         """
-        self._check_ready()
+        self.check_ready()
         self._check_die(die)
         numbers = self._check_cores(die, cores)
         check_grants(grants, self.spec.n_dies, self.spec.die_bytes)
@@ -218,7 +218,7 @@ class Pod:
         """
         from xccl_emu.machine import driver  # compiled code is imported only when something runs
 
-        self._check_ready()
+        self.check_ready()
         fingerprint = self.fingerprint() if self.record else ""
         self._failed = True  # until the run is over
         ended, seconds, actions = driver.drive(self, self.policy, progress)
@@ -233,7 +233,7 @@ class Pod:
         """
         from xccl_emu.machine import driver
 
-        self._check_ready()
+        self.check_ready()
         if schedule.fingerprint != self.fingerprint():
             raise ReplayError("the schedule was recorded on another pod, memory order, or set of launches")
         self._failed = True
@@ -336,7 +336,8 @@ class Pod:
             raise ConfigError(f"cores={list(cores)}: core {taken[0] % self.spec.cores_per_die} of die {die} is taken")
         return numbers
 
-    def _check_ready(self) -> None:
+    def check_ready(self) -> None:
+        """Raises ConfigError after a run that failed or was interrupted, until `clear`."""
         if self._failed:
             raise ConfigError("the last run failed or was interrupted: call clear() before the next launch")
 

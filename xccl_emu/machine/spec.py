@@ -32,7 +32,7 @@ class PodSpec:
     """Data buffer of one core."""
     flight_pieces: int = 256
     """Writes in flight that a die holds at most, in pieces of 32 bytes; unused under `sc`."""
-    registers: int = 128
+    registers: int = 192
     """Registers a kernel may have on a core."""
 
     def __post_init__(self) -> None:
