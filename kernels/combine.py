@@ -6,8 +6,8 @@ copy the sum out.  A contribution stands at the position that dispatch gave the 
 all that a token's rank needs to find it.  No step 2: nothing is quantized on the way back.
 """
 
-from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES
-from xccl_emu.kernels.group import align, barrier
+from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, work_at
+from xccl_emu.kernels.group import align, barrier, drain_halves
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -42,8 +42,8 @@ def load_counts(counts, n_ranks, n_local):
     n_slots = n_ranks * n_local
     cursor = align(4 * n_slots)
     yield mtu_in(counts, 0, 4 * n_slots, step=1)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
+    yield set_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
     row = 0
     for e in range(n_local):
         yield ub_store(cursor + 4 * e, row, step=1)
@@ -60,12 +60,12 @@ def copy_rows(source, target, n, row_bytes, work, room, turn):
         some = min(room, n - done)
         at = work + half * room * row_bytes
         if turn >= 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
+            yield wait_flag(MTU_OUT, MTU_IN, half, sync="copy half free")
         yield mtu_in(source + done * row_bytes, at, some * row_bytes, step=1)
-        yield set_flag(MTU_IN, MTU_OUT, half, sync="half full")
-        yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")
+        yield set_flag(MTU_IN, MTU_OUT, half, sync="copy half full")
+        yield wait_flag(MTU_IN, MTU_OUT, half, sync="copy half full")
         yield mtu_out(at, target + done * row_bytes, some * row_bytes, step=3)
-        yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")
+        yield set_flag(MTU_OUT, MTU_IN, half, sync="copy half free")
         done = done + some
         turn = turn + 1
     return turn
@@ -83,7 +83,7 @@ def offer(
     turn = 0
     for s in range(n_ranks):
         if s % cores == core:
-            yield poll_ge(done + rank * die_bytes + s * FIELD_BYTES, event - 1, step=3, sync="blocks free")
+            yield poll_ge(done + rank * die_bytes + s * FIELD_BYTES, event - 1, step=3, sync="combine blocks free")
         place = 0
         for e in range(n_local):
             n = yield ub_load(4 * (e * n_ranks + s), step=1)
@@ -93,11 +93,8 @@ def offer(
                 target = own + s * block_bytes + place * row_bytes
                 turn = yield from copy_rows(y + row * row_bytes, target, n, row_bytes, work, room, turn)
             place = place + n
-    if turn >= 1:
-        yield wait_flag(MTU_OUT, MTU_IN, (turn - 1) % 2, sync="half free")
-    if turn >= 2:
-        yield wait_flag(MTU_OUT, MTU_IN, turn % 2, sync="half free")
-    yield fence(step=3, sync="rows visible")
+    yield from drain_halves(MTU_OUT, MTU_IN, turn, "copy half free")
+    yield fence(step=3, sync="rows visible")  # it also frees the data buffer for the sums
     for s in range(n_ranks):
         if s % cores == core:
             yield put(fields + s * die_bytes + rank * FIELD_BYTES, event, s * block_bytes, step=4, sync="rows offered")
@@ -129,14 +126,9 @@ def fetch(source, at, row_bytes, half, turn, staging, by_dma):
 
 def release(turn, by_dma):
     """Consume the flags of the last two contributions."""
-    if turn >= 1:
-        yield wait_flag(VECTOR, MTU_IN, (turn - 1) % 2, sync="contribution used")
-        if by_dma:
-            yield wait_flag(MTU_IN, SCALAR, (turn - 1) % 2, sync="staging free")
-    if turn >= 2:
-        yield wait_flag(VECTOR, MTU_IN, turn % 2, sync="contribution used")
-        if by_dma:
-            yield wait_flag(MTU_IN, SCALAR, turn % 2, sync="staging free")
+    yield from drain_halves(VECTOR, MTU_IN, turn, "contribution used")
+    if by_dma:
+        yield from drain_halves(MTU_IN, SCALAR, turn, "staging free")
 
 
 def sum_token(
@@ -181,35 +173,33 @@ def sum_tokens(
         )  # fmt: skip
         half = (t - first) % 2
         if t - first >= 2:
-            yield wait_flag(MTU_OUT, VECTOR, half, sync="output left")
+            yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
         yield v_narrow(acc, out_at + half * 2 * hidden, hidden, dtype, step=7)
         yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
         yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
         yield mtu_out(out_at + half * 2 * hidden, out + t * 2 * hidden, 2 * hidden, step=7)
-        yield set_flag(MTU_OUT, VECTOR, half, sync="output left")
+        yield set_flag(MTU_OUT, VECTOR, half, sync="sum left")
     yield from release(turn, by_dma)
-    if last - first >= 1:
-        yield wait_flag(MTU_OUT, VECTOR, (last - first - 1) % 2, sync="output left")
-    if last - first >= 2:
-        yield wait_flag(MTU_OUT, VECTOR, (last - first) % 2, sync="output left")
+    yield from drain_halves(MTU_OUT, VECTOR, last - first, "sum left")
 
 
 def acknowledge_all(rank, core, cores, n_ranks, event, done, die_bytes):
     """Tell each rank of this core's share that all cores have pulled what they need from it."""
-    yield set_flag(MTU_IN, SCALAR, 2, sync="pulled")
-    yield wait_flag(MTU_IN, SCALAR, 2, sync="pulled")
+    yield set_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
+    yield wait_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
     yield from barrier(7, "all cores have pulled")
     for d in range(n_ranks):
         if d % cores == core:
-            yield put(done + d * die_bytes + rank * FIELD_BYTES, event, step=7, sync="pulled ack")
+            yield put(done + d * die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
 
 
-def combine_round(
+@kernel
+def combine(
     rank, core, cores, first, last, event, y, topk, pos, weights, out, counts, n_ranks, n_local, top_k, hidden, dtype,
     shared, by_dma, die_bytes, staging, blocks, block_bytes, fields, done, room,
 ):  # fmt: skip
     """One combine on one core.  Addresses called ``blocks``, ``fields`` and ``done`` are those of rank 0."""
-    work = 2 * align(4 * n_ranks * n_local)
+    work = work_at(n_ranks * n_local)
     yield from load_counts(counts, n_ranks, n_local)
     yield from offer(
         rank,
@@ -234,15 +224,3 @@ def combine_round(
         die_bytes, by_dma, staging, work,
     )  # fmt: skip
     yield from acknowledge_all(rank, core, cores, n_ranks, event, done, die_bytes)
-
-
-@kernel
-def combine(
-    rank, core, cores, first, last, event, y, topk, pos, weights, out, counts, n_ranks, n_local, top_k, hidden, dtype,
-    shared, by_dma, die_bytes, staging, blocks, block_bytes, fields, done, room,
-):  # fmt: skip
-    """One combine; see `combine_round`."""
-    yield from combine_round(
-        rank, core, cores, first, last, event, y, topk, pos, weights, out, counts, n_ranks, n_local, top_k, hidden,
-        dtype, shared, by_dma, die_bytes, staging, blocks, block_bytes, fields, done, room,
-    )  # fmt: skip

@@ -4,14 +4,14 @@ many, and pulls what others have for it.
 Steps: 1 load a token, 2 quantize it, 3 write it into the own managed area, partitioned by destination rank, 4 tell
 every rank its count, 5 wait for the counts of all, 6 pull, 7 copy out.  The paper leaves open when a source may reuse
 its blocks: here every rank acknowledges to each source that it has pulled, and a source waits for the acknowledgements
-of the round before (sync "blocks free").
+of the round before (sync "dispatch blocks free").
 
 Experts are numbered by slot: ``rank * local_experts + local``.  A block holds, for one destination, the messages of
 its local experts one after the other, each in token order.  Cores take contiguous parts of the tokens, so the order
 does not depend on how many there are.
 """
 
-from xccl_emu.kernels.group import align, barrier
+from xccl_emu.kernels.group import align, barrier, drain_halves
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -148,7 +148,7 @@ def send_token(half, t, rank, topk, pos, top_k, n_local, at, payload, message, b
 
 
 def clear_slots(at, payload, message):
-    """Zero the slots of both halves: what is not written later still travels."""
+    """Zero the slots of both halves: what is not written later (the scale, if nothing is quantized) still travels."""
     yield v_fill(at + payload, SLOT_BYTES, step=1)
     yield v_fill(at + message + payload, SLOT_BYTES, step=1)
     yield set_flag(VECTOR, SCALAR, 1, sync="slots cleared")
@@ -172,7 +172,6 @@ def send_tokens(
             yield wait_flag(VECTOR, SCALAR, half, sync="message made")
         else:
             yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
-            yield ub_store(at + half * message + payload, 0, step=2)
         yield from send_token(
             half, t, rank, topk, pos, top_k, n_local, at + half * message, payload, message, blocks, block_bytes
         )
@@ -210,14 +209,14 @@ def pull_rows(source, n, row, recv_x, route, payload, work, room, turn):
         some = min(room, n - done)
         at = work + half * room * message
         if turn >= 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
+            yield wait_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
         yield mtu_in(source + done * message, at, some * message, step=6)
-        yield set_flag(MTU_IN, MTU_OUT, half, sync="half full")
-        yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")
+        yield set_flag(MTU_IN, MTU_OUT, half, sync="pull half full")
+        yield wait_flag(MTU_IN, MTU_OUT, half, sync="pull half full")
         for i in range(some):
             yield mtu_out(at + i * message, recv_x + (row + done + i) * payload, payload, step=7)
             yield mtu_out(at + i * message + payload, route + (row + done + i) * ROUTE_BYTES, ROUTE_BYTES, step=7)
-        yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")
+        yield set_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
         done = done + some
         turn = turn + 1
     return turn
@@ -248,28 +247,27 @@ def pull(rank, core, cores, n_ranks, n_local, recv_x, route, payload, blocks, di
                 else:
                     turn = yield from pull_rows(source, n, row, recv_x, route, payload, work, room, turn)
             row = row + n
-    if turn >= 1:
-        yield wait_flag(MTU_OUT, MTU_IN, (turn - 1) % 2, sync="half free")
-    if turn >= 2:
-        yield wait_flag(MTU_OUT, MTU_IN, turn % 2, sync="half free")
+    yield from drain_halves(MTU_OUT, MTU_IN, turn, "pull half free")
 
 
 def acknowledge(rank, core, cores, n_ranks, event, done, die_bytes):
-    """Tell each source of this core's share that all of its messages are pulled."""
-    yield set_flag(MTU_IN, MTU_OUT, 2, sync="pulled")
-    yield wait_flag(MTU_IN, MTU_OUT, 2, sync="pulled")
+    """Tell each source of this core's share that all of its messages are pulled.
+
+    They are: the puts queue on mtu-out behind waits for all that was pulled; by DMA, the core has waited itself.
+    """
     for s in range(n_ranks):
         if s % cores == core:
-            yield put(done + s * die_bytes + rank * FIELD_BYTES, event, step=7, sync="pulled ack")
+            yield put(done + s * die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")
 
 
 def await_acknowledged(rank, n_ranks, event, done, die_bytes):
     """Wait until every rank has pulled what this one offered in the round of ``event``."""
     for d in range(n_ranks):
-        yield poll_ge(done + rank * die_bytes + d * FIELD_BYTES, event, step=3, sync="blocks free")
+        yield poll_ge(done + rank * die_bytes + d * FIELD_BYTES, event, step=3, sync="dispatch blocks free")
 
 
-def dispatch_round(
+@kernel
+def dispatch(
     rank, core, cores, first, last, event, x, topk, pos, recv_x, route, counts, n_ranks, n_local, top_k, hidden,
     payload, dtype, quantized, by_dma, die_bytes, scratch, blocks, block_bytes, fields, done, room,
 ):  # fmt: skip
@@ -284,7 +282,7 @@ def dispatch_round(
     yield from send_tokens(
         rank, first, last, x, topk, pos, top_k, n_local, hidden, payload, dtype, quantized, own, block_bytes, work
     )
-    yield fence(step=3, sync="tokens visible")
+    yield fence(step=3, sync="tokens visible")  # it also frees the data buffer: the messages have left
     yield from barrier(4, "all cores have written")
     yield from publish(rank, core, cores, n_ranks, n_local, event, message, block_bytes, fields, die_bytes)
     yield from await_counts(rank, n_ranks, n_local, event, fields, die_bytes)
@@ -295,15 +293,3 @@ def dispatch_round(
     if core == 0:
         yield mtu_out(0, counts, 4 * n_slots, step=7)
     yield from acknowledge(rank, core, cores, n_ranks, event, done, die_bytes)
-
-
-@kernel
-def dispatch(
-    rank, core, cores, first, last, event, x, topk, pos, recv_x, route, counts, n_ranks, n_local, top_k, hidden,
-    payload, dtype, quantized, by_dma, die_bytes, scratch, blocks, block_bytes, fields, done, room,
-):  # fmt: skip
-    """One dispatch; see `dispatch_round`."""
-    yield from dispatch_round(
-        rank, core, cores, first, last, event, x, topk, pos, recv_x, route, counts, n_ranks, n_local, top_k, hidden,
-        payload, dtype, quantized, by_dma, die_bytes, scratch, blocks, block_bytes, fields, done, room,
-    )  # fmt: skip

@@ -5,6 +5,7 @@ y = round(x * (1 + (slot mod 7) / 8)), with x the dequantized INT8 (value times 
 """
 
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
+from xccl_emu.kernels.group import drain_halves
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
@@ -27,7 +28,15 @@ EIGHTH = 1 << 20
 """FP32 bits of 1, and what an eighth adds to them (below 2)."""
 
 
-def expert_rows(first, last, recv_x, route, y, hidden, payload, dtype, quantized):
+def load_row(half, r, recv_x, route, rows, routes, payload, hidden):
+    """Load a row and its route into a half."""
+    yield mtu_in(recv_x + r * payload, rows + half * 2 * hidden, payload)
+    yield mtu_in(route + r * ROUTE_BYTES, routes + half * ROUTE_BYTES, ROUTE_BYTES)
+    yield set_flag(MTU_IN, SCALAR, half, sync="row loaded")
+
+
+@kernel
+def stand_in_expert(first, last, recv_x, route, y, hidden, payload, dtype, quantized):
     """Compute rows ``first`` to ``last``; row i+1 is loaded while row i is computed."""
     acc = 0
     rows = 4 * hidden
@@ -51,28 +60,11 @@ def expert_rows(first, last, recv_x, route, y, hidden, payload, dtype, quantized
         yield set_flag(VECTOR, MTU_IN, half, sync="row used")
         yield v_scale(acc, hidden, ONE + slot % 7 * EIGHTH)
         if r - first >= 2:
-            yield wait_flag(MTU_OUT, VECTOR, half, sync="output left")
+            yield wait_flag(MTU_OUT, VECTOR, half, sync="expert output left")
         yield v_narrow(acc, outs + half * 2 * hidden, hidden, dtype)
-        yield set_flag(VECTOR, MTU_OUT, half, sync="output made")
-        yield wait_flag(VECTOR, MTU_OUT, half, sync="output made")
+        yield set_flag(VECTOR, MTU_OUT, half, sync="expert output made")
+        yield wait_flag(VECTOR, MTU_OUT, half, sync="expert output made")
         yield mtu_out(outs + half * 2 * hidden, y + r * 2 * hidden, 2 * hidden)
-        yield set_flag(MTU_OUT, VECTOR, half, sync="output left")
-    if last - first >= 1:
-        yield wait_flag(MTU_OUT, VECTOR, (last - first - 1) % 2, sync="output left")
-        yield wait_flag(VECTOR, MTU_IN, (last - first - 1) % 2, sync="row used")
-    if last - first >= 2:
-        yield wait_flag(MTU_OUT, VECTOR, (last - first) % 2, sync="output left")
-        yield wait_flag(VECTOR, MTU_IN, (last - first) % 2, sync="row used")
-
-
-def load_row(half, r, recv_x, route, rows, routes, payload, hidden):
-    """Load a row and its route into a half."""
-    yield mtu_in(recv_x + r * payload, rows + half * 2 * hidden, payload)
-    yield mtu_in(route + r * ROUTE_BYTES, routes + half * ROUTE_BYTES, ROUTE_BYTES)
-    yield set_flag(MTU_IN, SCALAR, half, sync="row loaded")
-
-
-@kernel
-def stand_in_expert(first, last, recv_x, route, y, hidden, payload, dtype, quantized):
-    """Compute rows ``first`` to ``last``; see `expert_rows`."""
-    yield from expert_rows(first, last, recv_x, route, y, hidden, payload, dtype, quantized)
+        yield set_flag(MTU_OUT, VECTOR, half, sync="expert output left")
+    yield from drain_halves(MTU_OUT, VECTOR, last - first, "expert output left")
+    yield from drain_halves(VECTOR, MTU_IN, last - first, "row used")

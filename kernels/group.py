@@ -1,12 +1,20 @@
-"""What the cores of one group do together."""
+"""Small pieces that several kernels share."""
 
-from xccl_emu.lang import arrive, await_group
+from xccl_emu.lang import arrive, await_group, wait_flag
 
 
 def barrier(step, sync):
     """Wait until every core of the group is here.  It orders the cores only: fence first what others shall see."""
     phase = yield arrive(step=step, sync=sync)
     yield await_group(phase, step=step, sync=sync)
+
+
+def drain_halves(source, target, turns, sync):
+    """Consume the flags that the last two of ``turns`` uses of two halves left set from pipe source to pipe target."""
+    if turns >= 1:
+        yield wait_flag(source, target, (turns - 1) % 2, sync=sync)
+    if turns >= 2:
+        yield wait_flag(source, target, turns % 2, sync=sync)
 
 
 def align(nbytes: int) -> int:

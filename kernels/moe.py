@@ -8,9 +8,9 @@ buffer from its start.
 Each buffer of the app data area holds its rounds one behind the other; see `moe_layers`.
 """
 
-from xccl_emu.kernels.combine import combine_round
-from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES, dispatch_round
-from xccl_emu.kernels.expert import expert_rows
+from xccl_emu.kernels.combine import combine
+from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES, dispatch
+from xccl_emu.kernels.expert import stand_in_expert
 from xccl_emu.kernels.group import align, barrier
 from xccl_emu.lang import MTU_IN, SCALAR, fence, kernel, load, mtu_in, set_flag, ub_load, wait_flag
 
@@ -21,8 +21,8 @@ DISPATCH, EXPERT, COMBINE = 1, 2, 4
 def count_rows(counts, n_slots):
     """Return how many rows dispatch received, the sum of its table of counts."""
     yield mtu_in(counts, 0, 4 * n_slots)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
+    yield set_flag(MTU_IN, SCALAR, 0, sync="row counts loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="row counts loaded")
     rows = 0
     for s in range(n_slots):
         n = yield ub_load(4 * s)
@@ -35,7 +35,7 @@ def expert_round(core, cores, recv_x, route, counts, y, n_slots, hidden, payload
     rows = yield from count_rows(counts, n_slots)
     first = rows * core // cores
     last = rows * (core + 1) // cores
-    yield from expert_rows(first, last, recv_x, route, y, hidden, payload, dtype, quantized)
+    yield from stand_in_expert(first, last, recv_x, route, y, hidden, payload, dtype, quantized)
 
 
 @kernel
@@ -62,7 +62,7 @@ def moe_layers(
         row = r * rows_max
         counted = counts + r * align(4 * n_slots)
         if parts & DISPATCH:
-            yield from dispatch_round(
+            yield from dispatch(
                 rank, core, cores, first, last, dispatch_event + r, x + states, topk + table, pos + table,
                 recv_x + row * payload, route + row * ROUTE_BYTES, counted, n_ranks, n_local, top_k, hidden, payload,
                 dtype, quantized, by_dma, die_bytes, scratch, blocks, block_bytes, fields, done, room,
@@ -77,7 +77,7 @@ def moe_layers(
             yield fence(sync="expert outputs visible")
             yield from barrier(0, "all cores have computed")
         if parts & COMBINE:
-            yield from combine_round(
+            yield from combine(
                 rank, core, cores, first, last, combine_event + r, y + row * 2 * hidden, topk + table, pos + table,
                 weights + table, out + states, counted, n_ranks, n_local, top_k, hidden, dtype, shared, by_dma,
                 die_bytes, staging, combine_blocks, combine_block_bytes, combine_fields, combine_done, combine_room,

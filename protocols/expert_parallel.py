@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels import combine as combine_kernel
 from xccl_emu.kernels import dispatch as dispatch_kernel
 from xccl_emu.kernels import expert as expert_kernel
@@ -27,6 +27,11 @@ from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_tokens, lay
 Progress = Callable[[int], None]
 Args = Mapping[str, int | Sequence[int]]
 _INDEX_COLUMNS = INDEX_BYTES // 4
+
+# What each kernel may do with the app buffers of its rank.
+_DISPATCH_RIGHTS = {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "w"}
+_EXPERT_RIGHTS = {"recv_x": "r", "route": "r", "y": "w"}
+_COMBINE_RIGHTS = {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,47 +64,68 @@ class Received:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rank:
-    """The app buffers of one rank."""
+class RankBuffers:
+    """The app buffers of one rank, named as the kernels' parameters."""
 
+    batch: Buffer
+    """Number of tokens of the last dispatch."""
     x: Buffer
     topk: Buffer
-    position: Buffer
+    pos: Buffer
     weights: Buffer
-    received: Buffer
+    recv_x: Buffer
     route: Buffer
     counts: Buffer
-    expert_output: Buffer
-    output: Buffer
+    y: Buffer
+    out: Buffer
 
 
 class ExpertParallel:
     """An expert-parallel group: pull dispatch, a stand-in expert, pull combine (xDeepServe 3.2).
 
-    It owns the parts of the managed and metadata areas from ``managed_offset`` and ``field_offset`` (in fields) on.
+    It owns the parts of the managed and metadata areas from ``managed_offset`` and ``field_offset`` on, both in bytes,
+    to ``layout.managed_end`` and ``layout.meta_end``; another group or communicator on the same pod goes behind them.
     Rounds may follow each other without reset.  After a failed run (RunError) call `reset`.
+
+    All that it knows from round to round stands in the pod's memory, so it goes along with snapshots.
     """
 
     def __init__(self, pod: Pod, config: EpConfig, *, managed_offset: int = 0, field_offset: int = 0) -> None:
         self.pod, self.config = pod, config
         self.layout = lay_out(config, pod, managed_offset, field_offset)
-        self._ranks = [self._allocate(rank) for rank in range(config.n_ranks)]
-        self._tokens = [0] * config.n_ranks
+        mark = pod.mark_app()
+        try:
+            self._ranks = [self._allocate(rank) for rank in range(config.n_ranks)]
+        except CapacityError:
+            pod.release_app(mark)
+            raise
         self._rows_committed = [0] * config.n_ranks
-        self._dispatches = self._combines = 0
+        self._broken = False
         self.stats: dict[str, RunStats] = {}
+        """Of the last run of each protocol."""
 
-    def _die(self, rank: int) -> int:
+    def die_of(self, rank: int) -> int:
+        """The die that a rank is on."""
         return self.config.first_die + rank
 
-    def _allocate(self, rank: int) -> _Rank:
-        c, die = self.config, self._die(rank)
-        table, rows = c.tokens_max * INDEX_BYTES, c.tokens_max * c.row_bytes
-        sizes = (
-            rows, table, table, table, c.rows_max * c.payload_bytes, c.rows_max * ROUTE_BYTES, 4 * c.n_slots,
-            c.rows_max * c.row_bytes, rows,
-        )  # fmt: skip
-        return _Rank(*(self.pod.alloc(die, size) for size in sizes))
+    def _allocate(self, rank: int) -> RankBuffers:
+        c = self.config
+        table, states = c.tokens_max * INDEX_BYTES, c.tokens_max * c.row_bytes
+        sizes = {
+            "batch": 8, "x": states, "topk": table, "pos": table, "weights": table,
+            "recv_x": c.rows_max * c.payload_bytes, "route": c.rows_max * ROUTE_BYTES, "counts": 4 * c.n_slots,
+            "y": c.rows_max * c.row_bytes, "out": states,
+        }  # fmt: skip
+        return RankBuffers(**{name: self.pod.alloc(self.die_of(rank), size) for name, size in sizes.items()})
+
+    def n_tokens(self, rank: int) -> int:
+        """Tokens of a rank in the last dispatch."""
+        return int(self.pod.view(self._ranks[rank].batch, np.int64)[0])
+
+    def rounds_done(self, done_offset: int) -> int:
+        """How many rounds rank 0 has acknowledged to itself, in the fields at an offset: the last event ID."""
+        field = self.pod.meta(self.config.first_die, done_offset)
+        return int(self.pod.memory[field : field + 8].view(np.int64)[0])
 
     # ---- dispatch
 
@@ -113,7 +139,7 @@ class ExpertParallel:
 
         Raises ConfigError, before anything moves, for wrong shapes, types, slots, or (quantized) a NaN or infinity.
         """
-        self.pod.check_ready()
+        self.check_ready()
         self._check_per_rank("tokens", tokens)
         self._check_per_rank("topk", topk)
         tokens, topk = [np.asarray(x) for x in tokens], [np.asarray(choices) for choices in topk]
@@ -122,15 +148,14 @@ class ExpertParallel:
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
             self._load(rank, x, choices)
         self._commit_rows(topk)
-        self._dispatches += 1
         for rank in range(self.config.n_ranks):
-            self._launch(dispatch_kernel.dispatch, rank, self._dispatch_args(rank), self._dispatch_grants(rank))
-        self.stats["dispatch"] = self.pod.run(progress)
+            self._launch(dispatch_kernel.dispatch, rank, self.dispatch_args(rank), _DISPATCH_RIGHTS)
+        self.run("dispatch", progress)
         return [self.received(rank) for rank in range(self.config.n_ranks)]
 
     def _load(self, rank: int, x: NDArray[Any], choices: NDArray[Any]) -> None:
         buffers = self._ranks[rank]
-        self._tokens[rank] = len(x)
+        self.pod.view(buffers.batch, np.int64)[0] = len(x)
         self.pod.view(buffers.x, self.config.numpy_dtype(), (-1, self.config.hidden))[: len(x)] = x
         self._table(buffers.topk, np.int32)[: len(x)] = choices
 
@@ -140,8 +165,8 @@ class ExpertParallel:
         rows = np.bincount(slots // self.config.local_experts, minlength=self.config.n_ranks)
         for rank, n in enumerate(rows.tolist()):
             if n > self._rows_committed[rank]:
-                self.pod.commit(self._ranks[rank].received, n * self.config.payload_bytes)
-                self.pod.commit(self._ranks[rank].expert_output, n * self.config.row_bytes)
+                self.pod.commit(self._ranks[rank].recv_x, n * self.config.payload_bytes)
+                self.pod.commit(self._ranks[rank].y, n * self.config.row_bytes)
                 self._rows_committed[rank] = n
 
     def _table(self, buffer: Buffer, dtype: Any) -> NDArray[Any]:
@@ -149,10 +174,10 @@ class ExpertParallel:
         return self.pod.view(buffer, dtype, (-1, _INDEX_COLUMNS))[:, : self.config.top_k]
 
     def _common_args(self, rank: int) -> dict[str, int | Sequence[int]]:
-        c, cores, n = self.config, self.config.cores, self._tokens[rank]
+        c, cores, n = self.config, self.config.cores, self.n_tokens(rank)
         return {
             "rank": rank,
-            "core": list(range(cores)),
+            "core": range(cores),
             "cores": cores,
             "first": [n * i // cores for i in range(cores)],
             "last": [n * (i + 1) // cores for i in range(cores)],
@@ -163,25 +188,20 @@ class ExpertParallel:
             "dtype": DTYPES[c.dtype][0],
             "by_dma": int(c.path == "dma"),
             "die_bytes": self.pod.spec.die_bytes,
-            "topk": self._ranks[rank].topk.address,
-            "pos": self._ranks[rank].position.address,
-            "counts": self._ranks[rank].counts.address,
         }
 
     def _room(self, row_bytes: int) -> int:
         """How many rows fit a half of what the tables leave of the data buffer."""
         return max(1, (self.pod.spec.ub_bytes - work_at(self.config.n_slots)) // 2 // row_bytes)
 
-    def _dispatch_args(self, rank: int) -> dict[str, int | Sequence[int]]:
-        buffers, layout, first = self._ranks[rank], self.layout, self.config.first_die
+    def dispatch_args(self, rank: int) -> dict[str, int | Sequence[int]]:
+        """Arguments of the dispatch kernel, but for the buffers."""
+        layout, first = self.layout, self.config.first_die
         return self._common_args(rank) | {
-            "event": self._dispatches,
-            "x": buffers.x.address,
-            "recv_x": buffers.received.address,
-            "route": buffers.route.address,
+            "event": self.rounds_done(layout.dispatch_done) + 1,
             "payload": self.config.payload_bytes,
             "quantized": int(self.config.quantized),
-            "scratch": self.pod.managed(self._die(rank), layout.scratch),
+            "scratch": self.pod.managed(self.die_of(rank), layout.scratch),
             "blocks": self.pod.managed(first, layout.dispatch_blocks),
             "block_bytes": layout.dispatch_block_bytes,
             "fields": self.pod.meta(first, layout.dispatch_fields),
@@ -189,15 +209,17 @@ class ExpertParallel:
             "room": self._room(self.config.message_bytes),
         }
 
-    def _dispatch_grants(self, rank: int) -> list[Grant]:
-        b, grant = self._ranks[rank], self.pod.grant
-        app = [(b.received, "w"), (b.route, "w"), (b.x, "r"), (b.topk, "r"), (b.position, "w"), (b.counts, "w")]
-        return [*self._shared_grants(rank), *(grant(buffer, rights) for buffer, rights in app)]
+    def shared_grants(self, rank: int) -> list[Grant]:
+        """What both protocols may touch outside of the app data areas.
 
-    def _shared_grants(self, rank: int) -> list[Grant]:
-        """Any managed area may be read and any metadata area written; the own ones both."""
-        pod, die = self.pod, self._die(rank)
-        return [pod.grant_managed("r"), pod.grant_managed("rw", die), pod.grant_meta("w"), pod.grant_meta("rw", die)]
+        On any die: read blocks, write fields and acknowledgements.  On the own die: both, and scratch and staging.
+        """
+        pod, layout, die = self.pod, self.layout, self.die_of(rank)
+        managed, meta = pod.spec.managed_start, pod.spec.meta_start
+        blocks = managed + layout.dispatch_blocks, managed + layout.staging
+        fields = meta + layout.dispatch_fields, meta + layout.meta_end
+        own = managed + layout.scratch, managed + layout.managed_end
+        return [Grant(None, *blocks, "r"), Grant(die, *own, "rw"), Grant(None, *fields, "w"), Grant(die, *fields, "rw")]
 
     def received(self, rank: int) -> Received:
         """What the last dispatch brought to a rank."""
@@ -205,7 +227,7 @@ class ExpertParallel:
         counts = self.pod.view(buffers.counts, np.int32, (c.local_experts, c.n_ranks))
         rows = int(counts.sum())
         dtype = np.int8 if c.quantized else c.numpy_dtype()
-        x = self.pod.view(buffers.received, dtype, (-1, c.hidden))[:rows]
+        x = self.pod.view(buffers.recv_x, dtype, (-1, c.hidden))[:rows]
         route = self.pod.view(buffers.route, ROUTE)[:rows]
         return Received(x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], counts)
 
@@ -213,29 +235,26 @@ class ExpertParallel:
 
     def run_stand_in(self, progress: Progress | None = None) -> None:
         """Compute, on each rank, the stand-in expert on what was received (`kernels/expert.py`)."""
+        self.check_ready()
         c = self.config
         for rank in range(c.n_ranks):
-            buffers, rows = self._ranks[rank], len(self.received(rank).x)
+            rows = len(self.received(rank).x)
             if rows == 0:
                 continue
             args: dict[str, int | Sequence[int]] = {
                 "first": [rows * i // c.cores for i in range(c.cores)],
                 "last": [rows * (i + 1) // c.cores for i in range(c.cores)],
-                "recv_x": buffers.received.address,
-                "route": buffers.route.address,
-                "y": buffers.expert_output.address,
                 "hidden": c.hidden,
                 "payload": c.payload_bytes,
                 "dtype": DTYPES[c.dtype][0],
                 "quantized": int(c.quantized),
             }
-            app = [(buffers.received, "r"), (buffers.route, "r"), (buffers.expert_output, "w")]
-            self._launch(expert_kernel.stand_in_expert, rank, args, [self.pod.grant(b, r) for b, r in app])
-        self.stats["expert"] = self.pod.run(progress)
+            self._launch(expert_kernel.stand_in_expert, rank, args, _EXPERT_RIGHTS)
+        self.run("expert", progress)
 
     def expert_output(self, rank: int) -> NDArray[Any]:
         """[rows, hidden] view to write a rank's expert outputs into, in the order of the received rows."""
-        flat = self.pod.view(self._ranks[rank].expert_output, self.config.numpy_dtype(), (-1, self.config.hidden))
+        flat = self.pod.view(self._ranks[rank].y, self.config.numpy_dtype(), (-1, self.config.hidden))
         return flat[: len(self.received(rank).x)]
 
     # ---- combine
@@ -248,34 +267,31 @@ class ExpertParallel:
 
         Raises ConfigError, before anything moves, for wrong shapes or types, or if nothing was dispatched.
         """
-        if self._dispatches == 0:
+        self.check_ready()
+        if self.rounds_done(self.layout.dispatch_done) == 0:
             raise ConfigError("combine: nothing was dispatched")
-        self.pod.check_ready()
         self._check_per_rank("weights", weights)
         weights = [np.asarray(table) for table in weights]
         for rank, table in enumerate(weights):
-            shape = (self._tokens[rank], self.config.top_k)
+            shape = (self.n_tokens(rank), self.config.top_k)
             if table.shape != shape or table.dtype != np.float32:
                 must = f"{list(shape)} float32"
                 raise ConfigError(f"weights of rank {rank}: {list(table.shape)} {table.dtype}, must be {must}")
         for rank, table in enumerate(weights):
             self._table(self._ranks[rank].weights, np.float32)[: len(table)] = table
-        self._combines += 1
         for rank in range(self.config.n_ranks):
-            self._launch(combine_kernel.combine, rank, self._combine_args(rank), self._combine_grants(rank))
-        self.stats["combine"] = self.pod.run(progress)
+            self._launch(combine_kernel.combine, rank, self.combine_args(rank), _COMBINE_RIGHTS)
+        self.run("combine", progress)
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
-    def _combine_args(self, rank: int) -> dict[str, int | Sequence[int]]:
-        buffers, layout, first = self._ranks[rank], self.layout, self.config.first_die
+    def combine_args(self, rank: int) -> dict[str, int | Sequence[int]]:
+        """Arguments of the combine kernel, but for the buffers."""
+        layout, first = self.layout, self.config.first_die
         staging = [layout.staging + i * 2 * self.config.row_bytes for i in range(self.config.cores)]
         return self._common_args(rank) | {
-            "event": self._combines,
-            "y": buffers.expert_output.address,
-            "weights": buffers.weights.address,
-            "out": buffers.output.address,
+            "event": self.rounds_done(layout.combine_done) + 1,
             "shared": int(self.config.shared),
-            "staging": [self.pod.managed(self._die(rank), offset) for offset in staging],
+            "staging": [self.pod.managed(self.die_of(rank), offset) for offset in staging],
             "blocks": self.pod.managed(first, layout.combine_blocks),
             "block_bytes": layout.combine_block_bytes,
             "fields": self.pod.meta(first, layout.combine_fields),
@@ -283,31 +299,49 @@ class ExpertParallel:
             "room": self._room(self.config.row_bytes),
         }
 
-    def _combine_grants(self, rank: int) -> list[Grant]:
-        b, grant = self._ranks[rank], self.pod.grant
-        tables = [(b.topk, "r"), (b.position, "r"), (b.weights, "r"), (b.counts, "r")]
-        app = [(b.expert_output, "r"), (b.output, "w"), *tables]
-        return [*self._shared_grants(rank), *(grant(buffer, rights) for buffer, rights in app)]
-
     def output(self, rank: int) -> NDArray[Any]:
         """What the last combine gave a rank: [T, hidden]."""
-        flat = self.pod.view(self._ranks[rank].output, self.config.numpy_dtype(), (-1, self.config.hidden))
-        return flat[: self._tokens[rank]]
+        flat = self.pod.view(self._ranks[rank].out, self.config.numpy_dtype(), (-1, self.config.hidden))
+        return flat[: self.n_tokens(rank)]
 
     # ---- both
 
-    def _launch(self, kernel: Kernel, rank: int, args: Args, grants: Sequence[Grant]) -> None:
-        self.pod.launch(kernel, self._die(rank), range(self.config.cores), args, grants)
+    def _launch(self, kernel: Kernel, rank: int, args: Args, rights: Mapping[str, str]) -> None:
+        """Launch a kernel on a rank's cores with those of its buffers that it may touch."""
+        buffers = {name: getattr(self._ranks[rank], name) for name in rights}
+        grants = [self.pod.grant(buffer, rights[name]) for name, buffer in buffers.items()]
+        addresses = {name: buffer.address for name, buffer in buffers.items()}
+        everything = [*self.shared_grants(rank), *grants]
+        self.pod.launch(kernel, self.die_of(rank), range(self.config.cores), {**args, **addresses}, everything)
+
+    def run(self, name: str, progress: Progress | None) -> None:
+        """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`."""
+        self._broken = True  # until the run is over
+        self.stats[name] = self.pod.run(progress)
+        self._broken = False
+
+    def check_ready(self) -> None:
+        """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken."""
+        if self._broken:
+            raise ConfigError("the group's last run failed or was interrupted: call reset() first")
+        self.pod.check_ready()
+        per_die = self.pod.spec.cores_per_die
+        for die in map(self.die_of, range(self.config.n_ranks)):
+            if any(self.pod.launch_of(die * per_die + core) for core in range(self.config.cores)):
+                raise ConfigError(f"cores={self.config.cores}: on die {die} one of them is taken by another launch")
 
     def _check_per_rank(self, name: str, arrays: Sequence[object]) -> None:
         if len(arrays) != self.config.n_ranks:
             raise ConfigError(f"{name}: {len(arrays)} arrays for {self.config.n_ranks} ranks")
 
     def reset(self) -> None:
-        """After a failed run: stop all cores, zero the group's metadata fields, and count rounds from the start."""
+        """After a failed run: stop all cores of the pod, zero the group's metadata fields, count rounds from the start.
+
+        What others have launched on the pod and not run is dropped too.
+        """
         self.pod.clear()
         start, end = self.layout.dispatch_fields, self.layout.meta_end
         for rank in range(self.config.n_ranks):
-            first = self.pod.meta(self._die(rank), start)
+            first = self.pod.meta(self.die_of(rank), start)
             self.pod.memory[first : first + end - start] = 0
-        self._dispatches = self._combines = 0
+        self._broken = False

@@ -122,7 +122,7 @@ class EpLayout:
 
 
 def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: int = 0) -> EpLayout:
-    """Place the group's regions behind what other communicators use.
+    """Place the group's regions behind what other communicators use; offsets are bytes in the areas.
 
     Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
     """
@@ -131,10 +131,9 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
         raise ConfigError(f"n_ranks={config.n_ranks} from die {config.first_die}: the pod has {spec.n_dies} dies")
     if config.cores > spec.cores_per_die:
         raise ConfigError(f"cores={config.cores}: a die has {spec.cores_per_die}")
-    if managed_offset < 0 or managed_offset % FIELD_BYTES:
-        raise ConfigError(f"managed_offset={managed_offset}: must be a multiple of {FIELD_BYTES} and not negative")
-    if field_offset < 0:
-        raise ConfigError(f"field_offset={field_offset}: must not be negative")
+    for name, offset in (("managed_offset", managed_offset), ("field_offset", field_offset)):
+        if offset < 0 or offset % FIELD_BYTES:
+            raise ConfigError(f"{name}={offset}: must be a multiple of {FIELD_BYTES} and not negative")
     dispatch_block = config.rows_per_block * config.message_bytes
     combine_block = config.rows_per_block * config.row_bytes
     managed = _stack(
@@ -145,7 +144,7 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
         config.cores * 2 * config.row_bytes,
     )
     fields = [config.n_slots, config.n_ranks, config.n_ranks, config.n_ranks]
-    meta = _stack(field_offset * FIELD_BYTES, *(n * FIELD_BYTES for n in fields))
+    meta = _stack(field_offset, *(n * FIELD_BYTES for n in fields))
     layout = EpLayout(
         scratch=managed[0],
         dispatch_blocks=managed[1],

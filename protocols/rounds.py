@@ -48,15 +48,19 @@ def run_rounds(
     try:
         rounds = Rounds(group, tokens, topk, weights)
         rounds.launch()
-        group.stats["rounds"] = group.pod.run(progress)
+        group.run("rounds", progress)
         return [[rounds.output(i, rank).copy() for rank in range(group.config.n_ranks)] for i in range(len(tokens))]
     finally:
         group.pod.release_app(mark)
 
 
+def _arrays(given: PerRank) -> list[list[NDArray[Any]]]:
+    return [[np.asarray(array) for array in batch] for batch in given]
+
+
 @dataclass(frozen=True, eq=False)
-class _Rank:
-    """The app buffers of one rank, each with its rounds one behind the other."""
+class _RoundBuffers:
+    """The app buffers of one rank, each with its rounds one behind the other, named as the kernel's parameters."""
 
     batches: Buffer
     x: Buffer
@@ -92,6 +96,7 @@ class Rounds:
     ) -> None:
         self.group, self.pod, self.config, self.parts = group, group.pod, group.config, parts
         self.n_rounds = len(tokens)
+        tokens, topk, weights = (_arrays(given) for given in (tokens, topk, weights))
         self._check(tokens, topk, weights)
         self._lengths = [[len(x) for x in batch] for batch in tokens]
         mark = self.pod.mark_app()
@@ -131,7 +136,7 @@ class Rounds:
             given = f"{list(table.shape)} {table.dtype}"
             raise ConfigError(f"weights of round {i}, rank {rank}: {given}, must be {list(shape)} float32")
 
-    def _allocate(self, rank: int) -> _Rank:
+    def _allocate(self, rank: int) -> _RoundBuffers:
         c, n = self.config, self.n_rounds
         table, states = n * c.tokens_max * INDEX_BYTES, n * c.tokens_max * c.row_bytes
         sizes = {
@@ -139,7 +144,7 @@ class Rounds:
             "recv_x": n * c.rows_max * c.payload_bytes, "route": n * c.rows_max * ROUTE_BYTES,
             "counts": n * align(4 * c.n_slots), "y": n * c.rows_max * c.row_bytes, "out": states,
         }  # fmt: skip
-        return _Rank(**{name: self.pod.alloc(c.first_die + rank, size) for name, size in sizes.items()})
+        return _RoundBuffers(**{name: self.pod.alloc(c.first_die + rank, size) for name, size in sizes.items()})
 
     def _fill(self, i: int, rank: int, x: NDArray[Any], choices: NDArray[Any], weights: NDArray[Any]) -> None:
         n, b, k = len(x), self._ranks[rank], self.config.top_k
@@ -155,20 +160,19 @@ class Rounds:
 
     def launch(self) -> None:
         """Put `moe_layers` on the group's cores; it runs with the pod's next run."""
-        c, group = self.config, self.group
+        c = self.config
+        self.group.check_ready()
         for rank in range(c.n_ranks):
             self.pod.launch(moe_layers, c.first_die + rank, range(c.cores), self._args(rank), self._grants(rank))
-        group._dispatches += self.n_rounds * bool(self.parts & DISPATCH)
-        group._combines += self.n_rounds * bool(self.parts & COMBINE)
 
     def _args(self, rank: int) -> dict[str, int | Sequence[int]]:
         c, group = self.config, self.group
-        dispatch, combine = group._dispatch_args(rank), group._combine_args(rank)
+        dispatch, combine = group.dispatch_args(rank), group.combine_args(rank)
         args: dict[str, int | Sequence[int]] = {
             "rounds": self.n_rounds,
             "parts": self.parts,
-            "dispatch_event": group._dispatches + 1,
-            "combine_event": group._combines + 1,
+            "dispatch_event": dispatch["event"],
+            "combine_event": combine["event"],
             "tokens_max": c.tokens_max,
             "rows_max": c.rows_max,
             "shared": combine["shared"],
@@ -180,12 +184,13 @@ class Rounds:
 
     def _grants(self, rank: int) -> list[Grant]:
         own = [self.pod.grant(getattr(self._ranks[rank], name), rights) for name, rights in _RIGHTS.items()]
-        return [*self.group._shared_grants(rank), *own]
+        return [*self.group.shared_grants(rank), *own]
 
     def run(self, progress: Progress | None = None) -> RunStats:
         """Launch and run."""
         self.launch()
-        return self.pod.run(progress)
+        self.group.run("rounds", progress)
+        return self.group.stats["rounds"]
 
     # ---- after the run: views
 

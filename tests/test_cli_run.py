@@ -48,10 +48,10 @@ def test_a_wrong_bit_is_counted_and_fails_the_command(monkeypatch: pytest.Monkey
     """If a single output differs from the oracle's, `wrong` says so and the exit code is 1."""
 
     def output_with_a_flipped_bit(group: Any, rank: int) -> Any:
-        flat = group.pod.view(group._ranks[rank].output, np.uint16, (-1, group.config.hidden)).copy()
+        flat = group.pod.view(group._ranks[rank].out, np.uint16, (-1, group.config.hidden)).copy()
         if rank == 2:
             flat[3, 7] ^= 1
-        return flat.view(group.config.numpy_dtype())[: group._tokens[rank]]
+        return flat.view(group.config.numpy_dtype())[: group.n_tokens(rank)]
 
     monkeypatch.setattr(moe_job.ExpertParallel, "output", output_with_a_flipped_bit)
     code, out, _ = invoke(*SMALL, "--json")
@@ -76,8 +76,11 @@ def test_the_table_names_what_was_moved() -> None:
         ([*SMALL, "--order", "weak"], "order='weak'"),
         ([*SMALL, "--policy", "fair"], "policy='fair'"),
         (["run", "sendrecv", "--file", "/nonexistent"], "--file /nonexistent"),
-        (["run", "sendrecv", "--permutation", "--file", "/dev/null"], "--permutation"),
+        (["run", "sendrecv", "--permutation", "--file", "/etc/passwd"], "--permutation"),
         (["run", "sendrecv", "--path", "pigeon"], "pigeon"),
+        (["run", "sendrecv", "--permutation", "--source", "3"], "--source 3"),
+        (["run", "sendrecv", "--file", "/proc/version", "--nbytes", "5"], "--nbytes 5"),
+        ([*SMALL, "--layer", "3"], "--layer 3"),
     ],
 )
 def test_impossible_requests_are_refused_with_exit_code_2(arguments: list[str], said: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
+from xccl_emu.kernels.expert import stand_in_expert
 from xccl_emu.machine.pod import ORDERS, Pod
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes, lay_out
@@ -243,7 +244,7 @@ def test_a_rank_that_does_not_take_part_is_a_deadlock(order: str, rounds_before:
 
 
 def _refuses_launch(group: ExpertParallel, batch: Batch) -> None:
-    with pytest.raises(ConfigError, match=r"call clear\(\) before the next launch"):
+    with pytest.raises(ConfigError, match=r"call reset\(\) first"):
         group.dispatch(batch.tokens, batch.topk)
 
 
@@ -270,7 +271,7 @@ def test_a_failed_combine_is_left_by_reset() -> None:
     check_round(group, batches[0])
     address = group.pod.meta(0, group.layout.combine_done + 32)
     group.pod.memory[address : address + 8] = 0
-    with pytest.raises(DeadlockError, match=r"kernel combine .*sync 'blocks free'"):
+    with pytest.raises(DeadlockError, match=r"kernel combine .*sync 'combine blocks free'"):
         check_round(group, batches[1])
     group.reset()
     with pytest.raises(ConfigError, match="combine: nothing was dispatched"):
@@ -295,7 +296,7 @@ def test_an_address_on_no_die_is_refused(dies_too_far: int) -> None:
 def test_reset_leaves_other_fields_alone() -> None:
     """`reset` zeroes the group's own metadata fields and no others."""
     pod = CASE.group().pod
-    group = ExpertParallel(pod, CONFIG, field_offset=2)
+    group = ExpertParallel(pod, CONFIG, field_offset=64)
     pod.memory[pod.meta(0) : pod.meta(0) + pod.spec.meta_bytes] = 0x5A
     group.reset()
     meta = pod.memory[pod.meta(0) : pod.meta(0) + pod.spec.meta_bytes]
@@ -314,7 +315,34 @@ def test_two_groups_share_a_pod() -> None:
     )
     pod = Pod(wide, order="relaxed", policy="random", seed=1)
     one = ExpertParallel(pod, CONFIG)
-    other = ExpertParallel(pod, CONFIG, managed_offset=layout.managed_end, field_offset=layout.meta_end // 32)
+    other = ExpertParallel(pod, CONFIG, managed_offset=layout.managed_end, field_offset=layout.meta_end)
     for batch in CASE.batches():
         check_round(one, batch)
         check_round(other, batch)
+
+
+def test_a_taken_core_is_refused_before_anything_changes() -> None:
+    """If a core of the group runs something else, dispatch says so, changes nothing, and is right once it is free."""
+    group, batches = CASE.group(), CASE.batches()
+    check_round(group, batches[0])
+    group.pod.launch(stand_in_expert, 1, [1], dict.fromkeys(stand_in_expert.params, 0), [])
+    before = group.pod.digest()
+    with pytest.raises(ConfigError, match="on die 1 one of them is taken"):
+        group.dispatch(batches[1].tokens, batches[1].topk)
+    assert group.pod.digest() == before
+    group.pod.run()
+    check_round(group, batches[1])
+
+
+def test_a_snapshot_goes_with_the_rounds() -> None:
+    """A pod that is restored to before a round can run that round, or another one, again."""
+    group, batches = CASE.group_in("relaxed", "random", 5), CASE.batches()
+    check_round(group, batches[0])
+    snapshot = group.pod.snapshot()
+    check_round(group, batches[1])
+    after = group.pod.digest()
+    group.pod.restore(snapshot)
+    check_round(group, batches[1])
+    assert group.pod.digest() == after
+    group.pod.restore(snapshot)
+    check_round(group, batches[0])

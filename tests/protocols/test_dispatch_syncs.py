@@ -71,17 +71,17 @@ NEEDED = [
     ("rows visible", MANY, WHOLE),
     ("received rows visible", MANY, WHOLE),
     ("all cores have received", MANY, WHOLE),
-    ("blocks free", SLOW_RANK, APART),
+    ("dispatch blocks free", SLOW_RANK, APART),
     ("counts visible", ONE_CORE, WHOLE),
     ("counts in", ONE_CORE, WHOLE),
     ("rows in", ONE_CORE, WHOLE),
     ("message made", ONE_CORE, WHOLE),
     ("message left", ONE_CORE, WHOLE),
     ("table cleared", ONE_CORE, WHOLE),
-    ("half full", ONE_CORE, WHOLE),
+    ("copy half full", ONE_CORE, WHOLE),
     ("contribution in", ONE_CORE, WHOLE),
     ("sum made", ONE_CORE, WHOLE),
-    ("output left", SLOW_WRITES, WHOLE),
+    ("sum left", SLOW_WRITES, WHOLE),
 ]
 
 
@@ -96,10 +96,15 @@ def test_without_it_a_seed_goes_wrong(name: str, case: Case, phases: Sequence[in
     run_in_launches(replace(case, seed=wrong), phases, without=())
 
 
-@pytest.mark.parametrize("name", ["counts", "rows offered", "pulled ack"])
+@pytest.mark.parametrize("name", ["counts", "rows offered", "dispatch ack", "combine ack"])
 def test_without_an_announcement_everybody_waits(name: str) -> None:
     """A field or acknowledgement that is never written is a deadlock under every seed, naming the poll that waits."""
-    waiting = {"counts": "counts in", "rows offered": "rows in", "pulled ack": "blocks free"}[name]
+    waiting = {
+        "counts": "counts in",
+        "rows offered": "rows in",
+        "dispatch ack": "dispatch blocks free",
+        "combine ack": "combine blocks free",
+    }[name]
     for seed in range(5):
         with pytest.raises(DeadlockError, match=f"sync '{waiting}'"):
             run_in_launches(replace(ONE_CORE, seed=seed), WHOLE, [name])

@@ -11,15 +11,27 @@ def available_bytes() -> int:
     free = _available_of_machine()
     limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
     if limit is not None and used is not None:
-        free = min(free, limit - used)
+        free = min(free, limit - used + _reclaimable_of_group())
     return int(free * _SHARE)
 
 
 def _available_of_machine() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 1 << 40  # not known: do not refuse
+    found = _field("/proc/meminfo", "MemAvailable:")
+    return 1 << 40 if found is None else found * 1024  # not known: do not refuse
+
+
+def _reclaimable_of_group() -> int:
+    """Page cache that the kernel gives back when memory is needed, but counts as used."""
+    return _field("/sys/fs/cgroup/memory.stat", "inactive_file") or 0
+
+
+def _field(path: str, name: str) -> int | None:
+    """The number behind a name in a file of lines, None if there is none."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith(name)), None)
 
 
 def _number(path: str) -> int | None:

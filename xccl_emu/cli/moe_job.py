@@ -103,6 +103,8 @@ class MoeJob:
         self.options, self._stage = options, stage
         self.result = JobResult(options={k: str(v) if isinstance(v, Path) else v for k, v in asdict(options).items()})
         self._source = routing.open_routing(options.routing) if options.routing else None
+        if options.layer is not None and not isinstance(self._source, routing.ExpertLoads):
+            raise ConfigError(f"--layer {options.layer}: goes with --routing and a file of expert loads by layer")
         self._k = self._choices_per_token()
         self.ranks, self.note = choose_ranks(options, self._k + 1)
 
@@ -220,6 +222,7 @@ class MoeJob:
         wrong = 0
         for rank in range(c.n_ranks):
             got, want = group.received(rank), expected.received_by(rank)
+            wrong += _differ(got.slot - rank * c.local_experts, want.expert.astype(np.int32))
             wrong += sum(_differ(getattr(got, name), getattr(want, name)) for name in _SAME_NAMES)
             summed = expected.combined_for(rank, routed.weights[rank], shared=True)
             wrong += _differ(group.output(rank), summed)

@@ -43,9 +43,9 @@ def dispatch(
     """One MoE layer's decode step: dispatch, a stand-in expert, combine.
 
     Of 288 dies, 256 host one routed expert each and 32 the shared one (a token's rank mod 32), so a token has nine
-    messages. Every bit that is received and every output is compared with an independent NumPy oracle: "wrong" counts
-    what differs, and the exit code is 1 if it is not 0. Without --routing, choices are drawn from Zipf-like loads whose
-    hottest expert carries about 6.6 times the mean.
+    messages. Every received row with its scale and route, all counts, and every output is compared bit for bit with an
+    independent NumPy oracle: "wrong" counts what differs, and the exit code is 1 if it is not 0. Without --routing,
+    choices are drawn from Zipf-like loads whose hottest expert carries about 6.6 times the mean.
     """
     from xccl_emu.cli.moe_job import JobOptions, MoeJob
     from xccl_emu.cli.show import Stages, moe_table, print_result
@@ -71,9 +71,9 @@ def dispatch(
 @app.command()
 def sendrecv(
     file: Annotated[Path | None, typer.Option(help="File to send [default: random bytes]")] = None,
-    nbytes: Annotated[int, typer.Option(min=1, help="Random bytes to send when there is no file.")] = 1 << 20,
-    source: Annotated[int, typer.Option(min=0, max=767, help="Die that sends.")] = 0,
-    target: Annotated[int, typer.Option(min=0, max=767, help="Die that receives.")] = 767,
+    nbytes: Annotated[int | None, typer.Option(min=1, help="Random bytes in place of a file [default: 1 MiB]")] = None,
+    source: Annotated[int | None, typer.Option(min=0, max=767, help="Die that sends [default: 0]")] = None,
+    target: Annotated[int | None, typer.Option(min=0, max=767, help="Die that receives [default: 767]")] = None,
     permutation: Annotated[
         bool, typer.Option("--permutation", help="Every die sends to a random other at once.")
     ] = False,

@@ -14,15 +14,17 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, GIB
 from xccl_emu.protocols.sendrecv import SendRecv
 
+_DEFAULT_BYTES = 1 << 20
+
 
 @dataclass(frozen=True)
 class SendRecvOptions:
     """What the command line asks for."""
 
     file: Path | None = None
-    nbytes: int = 1 << 20
-    source: int = 0
-    target: int = CLOUDMATRIX384.n_dies - 1
+    nbytes: int | None = None
+    source: int | None = None
+    target: int | None = None
     permutation: bool = False
     cores: int = 2
     slots: int = 4
@@ -79,28 +81,44 @@ def _wrong(pod: Pod, target: Buffer, payload: NDArray[np.uint8]) -> int:
 
 
 def _payloads(options: SendRecvOptions) -> tuple[list[NDArray[np.uint8]], list[tuple[int, int]]]:
-    rng = np.random.default_rng(options.seed)
+    _check_together(options)
+    rng, dies = np.random.default_rng(options.seed), CLOUDMATRIX384.n_dies
+    nbytes = _size_of(options.file) if options.file else (options.nbytes or _DEFAULT_BYTES)
     if not options.permutation:
-        payload = _read(options.file) if options.file else rng.integers(0, 256, options.nbytes, dtype=np.uint8)
-        _check_fits(3 * payload.size)
-        return [payload], [(options.source, options.target)]
-    if options.file:
-        raise ConfigError("--file: goes with two dies, not with --permutation")
-    dies = CLOUDMATRIX384.n_dies
-    _check_fits(dies * (3 * options.nbytes + options.slots * min(options.nbytes, options.cores << 16)))
+        _check_fits(3 * nbytes)
+        payload = _read(options.file) if options.file else rng.integers(0, 256, nbytes, dtype=np.uint8)
+        source = 0 if options.source is None else options.source
+        return [payload], [(source, dies - 1 if options.target is None else options.target)]
+    _check_fits(dies * (3 * nbytes + options.slots * min(nbytes, options.cores << 16)))
     ring = rng.permutation(dies)  # each die sends to the next in a random circle, so never to itself
     pairs = [(int(s), int(t)) for s, t in zip(ring, np.roll(ring, -1), strict=True)]
-    return [rng.integers(0, 256, options.nbytes, dtype=np.uint8) for _ in pairs], pairs
+    return [rng.integers(0, 256, nbytes, dtype=np.uint8) for _ in pairs], pairs
+
+
+def _check_together(options: SendRecvOptions) -> None:
+    """Raises ConfigError for options that exclude each other."""
+    if options.file and options.nbytes is not None:
+        raise ConfigError(f"--nbytes {options.nbytes}: goes without --file, which gives the size")
+    for name in ("file", "source", "target"):
+        if options.permutation and getattr(options, name) is not None:
+            raise ConfigError(f"--{name} {getattr(options, name)}: goes with two dies, not with --permutation")
+
+
+def _size_of(path: Path) -> int:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise ConfigError(f"--file {path}: cannot be read ({error.strerror})") from error
+    if size == 0:
+        raise ConfigError(f"--file {path}: is empty, there is nothing to send")
+    return size
 
 
 def _read(path: Path) -> NDArray[np.uint8]:
     try:
-        payload = np.fromfile(path, np.uint8)
+        return np.fromfile(path, np.uint8)
     except OSError as error:
         raise ConfigError(f"--file {path}: cannot be read ({error.strerror})") from error
-    if payload.size == 0:
-        raise ConfigError(f"--file {path}: is empty, there is nothing to send")
-    return payload
 
 
 def _check_fits(need: int) -> None:
