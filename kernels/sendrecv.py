@@ -10,12 +10,21 @@ Lane i is the i-th core of the sender and the i-th core of the receiver; they ta
     ack      the sender     event ID  chunk ID  acknowledged    where the sender writes: the lane's first slot
     =======  =============  ========  ========  ==============  =============================================
 
-tailPtr and acknowledged count chunks, of all transfers on this lane since the last reset; chunk n lies in slot
-n % slots.  ``base`` is the count before this transfer.  A field is written whole, by one put, so its words
-belong together.
+tailPtr and acknowledged count chunks, of all transfers on this lane since its fields were empty; chunk n lies in slot
+n % slots.  ``base`` is the count before this transfer: what the field says that this side writes.  A field is written
+whole, by one put, so its words belong together.
 
-The paper acknowledges once, at the end of a transfer.  Here each chunk is acknowledged as soon as its slot has been
-read: that is how a payload larger than the ring passes through it.
+The paper copies all of a payload out and then acknowledges, once.  Here each chunk is acknowledged as soon as its slot
+has been read: that is how a payload larger than the ring passes through it.  Through the data buffer this is before the
+copy-out of the chunk is visible, or has begun; so an acknowledgment frees a slot and says no more.  That the payload is
+in the receiver's app data area says only the return of the receiver's kernel.  (By DMA, reading the slot is copying it
+out, and the completion that goes before the acknowledgment says that it is visible.)
+
+Every put of a field, poll, fence and flag has a name (`sync`) by which a run can switch it off; a name means one thing.
+A load with a name is a synchronizing load.  It may meet the put of the next chunk's field, which does no harm: a field
+is one piece, its count and chunk ID only grow, and its other words stay the same during a transfer.  Like a poll it
+acquires what was visible before the put that it sees.  A load without a name is a plain one: no put to its field can be
+under way.
 """
 
 from xccl_emu.kernels.common import copy_through_buffer
@@ -62,11 +71,8 @@ def count_chunks(nbytes: int, slot_bytes: int) -> int:
 
 
 def push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, first, last, wait):
-    """Send the chunks ``first`` to ``last - 1`` through the data buffer; with ``wait`` (a literal) poll for free slots.
-
-    The fence that goes before a tail also frees the half of the data buffer that its chunk came from.
-    """
-    ring = yield load(ack + WHERE, step=2)
+    """Send chunks ``first`` to ``last - 1`` through the data buffer; with ``wait`` (a literal) poll for free slots."""
+    ring = yield load(ack + WHERE, step=2, sync="ring address")
     if first < last:
         start = first * slot_bytes
         yield mtu_in(source + start, first % 2 * slot_bytes, min(slot_bytes, nbytes - start), step=1)
@@ -82,13 +88,13 @@ def push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, first
         yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")
         slot = ring + (base + i) % slots * slot_bytes
         yield mtu_out(half * slot_bytes, slot, min(slot_bytes, nbytes - i * slot_bytes), step=2)
-        yield fence(step=3, sync="data before tail")
-        yield put(tail, event, i, base + i + 1, shape, step=3)
+        yield fence(step=3, sync="data before tail")  # it also frees the half for the chunk after the next
+        yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")
 
 
 def push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, first, last, wait):
     """`push` by the DMA engine, past the data buffer; its completion says that the chunk is visible."""
-    ring = yield load(ack + WHERE, step=2)
+    ring = yield load(ack + WHERE, step=2, sync="ring address")
     for i in range(first, last):
         start = i * slot_bytes
         if wait:
@@ -96,59 +102,41 @@ def push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, f
         slot = ring + (base + i) % slots * slot_bytes
         yield dma(source + start, slot, min(slot_bytes, nbytes - start), 0, step=2)
         yield wait_flag(DMA, SCALAR, 0, step=3, sync="DMA before tail")
-        yield put(tail, event, i, base + i + 1, shape, step=3)
+        yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")
 
 
 @kernel
-def send(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes):
+def send(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, by_dma):
     """Send ``nbytes`` at ``source`` on one lane and return when all is acknowledged; nothing to do for no bytes."""
     if nbytes == 0:
         return 0
     chunks = count_chunks(nbytes, slot_bytes)
-    yield from push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, 0, chunks, 1)
+    if by_dma:
+        yield from push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, 0, chunks, 1)
+    else:
+        yield from push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, 0, chunks, 1)
     yield poll_ge(ack + COUNT, base + chunks, step=8, sync="all acknowledged")
     return chunks
 
 
 @kernel
-def send_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes):
-    """`send` by the DMA engine."""
-    if nbytes == 0:
-        return 0
-    chunks = count_chunks(nbytes, slot_bytes)
-    yield from push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, 0, chunks, 1)
-    yield poll_ge(ack + COUNT, base + chunks, step=8, sync="all acknowledged")
-    return chunks
-
-
-@kernel
-def isend(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done):
+def isend(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, by_dma):
     """One pass of an asynchronous send: fill the slots that are free now, without waiting for any.
 
-    ``done`` is what the pass before returned: the chunks that are published, and one more when all are acknowledged.
+    ``done`` is what the passes before have published, in chunks.  Returns what is published now, and one more when all
+    is acknowledged.
     """
     if nbytes == 0:
         return 1
     chunks = count_chunks(nbytes, slot_bytes)
-    acknowledged = yield load(ack + COUNT, step=4)
+    acknowledged = yield load(ack + COUNT, step=4, sync="acknowledged")
     if acknowledged == base + chunks:
         return chunks + 1
     last = min(chunks, acknowledged - base + slots)
-    yield from push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, last, 0)
-    return last
-
-
-@kernel
-def isend_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done):
-    """`isend` by the DMA engine."""
-    if nbytes == 0:
-        return 1
-    chunks = count_chunks(nbytes, slot_bytes)
-    acknowledged = yield load(ack + COUNT, step=4)
-    if acknowledged == base + chunks:
-        return chunks + 1
-    last = min(chunks, acknowledged - base + slots)
-    yield from push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, last, 0)
+    if by_dma:
+        yield from push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, last, 0)
+    else:
+        yield from push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, last, 0)
     return last
 
 
@@ -157,7 +145,7 @@ def send_zero_copy(source, nbytes, ack, tail, event, shape, base, half_bytes):
     """Write straight into the receiver's app data area, at the address that its offer holds; one tail at the end."""
     if nbytes == 0:
         return 0
-    yield poll_ge(ack + COUNT, base + 1, step=2, sync="offer")
+    yield poll_ge(ack + COUNT, base + 1, step=2, sync="offer in")
     given = yield load(ack + EVENT, step=2)
     if given != event:
         yield fail(WRONG_EVENT, given, step=2)
@@ -167,7 +155,7 @@ def send_zero_copy(source, nbytes, ack, tail, event, shape, base, half_bytes):
     target = yield load(ack + WHERE, step=2)
     yield from copy_through_buffer(source, target, nbytes, half_bytes, 2)
     yield fence(step=3, sync="data before tail")
-    yield put(tail, event, 0, base + ZERO_COPY_COUNTS, shape, step=3)
+    yield put(tail, event, 0, base + ZERO_COPY_COUNTS, shape, step=3, sync="tail")
     yield poll_ge(ack + COUNT, base + ZERO_COPY_COUNTS, step=8, sync="all acknowledged")
     return 1
 
@@ -177,10 +165,10 @@ def send_zero_copy(source, nbytes, ack, tail, event, shape, base, half_bytes):
 
 def check(tail, event, shape):
     """Stop the run if what arrives is not what this side was called for; both words stand still during a transfer."""
-    given = yield load(tail + EVENT, step=5)
+    given = yield load(tail + EVENT, step=5, sync="event")
     if given != event:
         yield fail(WRONG_EVENT, given, step=5)
-    given = yield load(tail + SHAPE, step=5)
+    given = yield load(tail + SHAPE, step=5, sync="shape")
     if given != shape:
         yield fail(WRONG_SHAPE, given, step=5)
 
@@ -194,7 +182,7 @@ def pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes,
     for i in range(first, last):
         half = i % 2
         if wait:
-            yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail")
+            yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")
         if i == first:
             yield from check(tail, event, shape)
         if i >= first + 2:
@@ -203,7 +191,7 @@ def pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes,
         yield mtu_in(ring + (base + i) % slots * slot_bytes, half * slot_bytes, size, step=6)
         yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
         yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
-        yield put(ack, event, i, base + i + 1, ring, step=7)
+        yield put(ack, event, i, base + i + 1, ring, step=7, sync="ack")
         yield mtu_out(half * slot_bytes, target + i * slot_bytes, size, step=6)
         if i + 2 < last:
             yield set_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
@@ -214,57 +202,42 @@ def pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_by
     for i in range(first, last):
         start = i * slot_bytes
         if wait:
-            yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail")
+            yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")
         if i == first:
             yield from check(tail, event, shape)
         slot = ring + (base + i) % slots * slot_bytes
         yield dma(slot, target + start, min(slot_bytes, nbytes - start), 0, step=6)
         yield wait_flag(DMA, SCALAR, 0, step=6, sync="DMA before ack")
-        yield put(ack, event, i, base + i + 1, ring, step=7)
+        yield put(ack, event, i, base + i + 1, ring, step=7, sync="ack")
 
 
 @kernel
-def recv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes):
+def recv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, by_dma):
     """Receive ``nbytes`` to ``target`` on one lane; nothing to do for no bytes."""
     if nbytes == 0:
         return 0
     chunks = count_chunks(nbytes, slot_bytes)
-    yield from pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, 0, chunks, 1)
+    if by_dma:
+        yield from pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, 0, chunks, 1)
+    else:
+        yield from pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, 0, chunks, 1)
     return chunks
 
 
 @kernel
-def recv_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes):
-    """`recv` by the DMA engine."""
-    if nbytes == 0:
-        return 0
-    chunks = count_chunks(nbytes, slot_bytes)
-    yield from pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, 0, chunks, 1)
-    return chunks
-
-
-@kernel
-def irecv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done):
+def irecv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, by_dma):
     """One pass of an asynchronous receive: empty the slots that are full now, without waiting for any.
 
-    ``done`` is what the pass before returned: the chunks that have been received.
+    ``done`` is what the passes before have acknowledged, in chunks; returns what is acknowledged now.
     """
     if nbytes == 0:
         return 0
-    published = yield load(tail + COUNT, step=5)
+    published = yield load(tail + COUNT, step=5, sync="published")
     last = published - base
-    yield from pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, last, 0)
-    return last
-
-
-@kernel
-def irecv_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done):
-    """`irecv` by the DMA engine."""
-    if nbytes == 0:
-        return 0
-    published = yield load(tail + COUNT, step=5)
-    last = published - base
-    yield from pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, last, 0)
+    if by_dma:
+        yield from pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, last, 0)
+    else:
+        yield from pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, last, 0)
     return last
 
 
@@ -273,7 +246,7 @@ def recv_zero_copy(target, nbytes, ack, tail, event, shape, base, ring):
     """Offer ``target`` to the sender, wait until it is full, and give the sender the address of the ring back."""
     if nbytes == 0:
         return 0
-    yield put(ack, event, shape, base + 1, target, step=5)
-    yield poll_ge(tail + COUNT, base + ZERO_COPY_COUNTS, step=5, sync="tail")
-    yield put(ack, event, 0, base + ZERO_COPY_COUNTS, ring, step=7)
+    yield put(ack, event, shape, base + 1, target, step=5, sync="offer")
+    yield poll_ge(tail + COUNT, base + ZERO_COPY_COUNTS, step=5, sync="tail in")
+    yield put(ack, event, 0, base + ZERO_COPY_COUNTS, ring, step=7, sync="ack")
     return 1

@@ -19,6 +19,7 @@ from xccl_emu.kernels import dispatch as dispatch_kernel
 from xccl_emu.kernels import expert as expert_kernel
 from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES, work_at
 from xccl_emu.lang import Kernel
+from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
@@ -32,6 +33,17 @@ _INDEX_COLUMNS = INDEX_BYTES // 4
 _DISPATCH_RIGHTS = {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "w"}
 _EXPERT_RIGHTS = {"recv_x": "r", "route": "r", "y": "w"}
 _COMBINE_RIGHTS = {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"}
+
+
+def as_arrays(name: str, given: Sequence[Any]) -> list[NDArray[Any]]:
+    """Each item as an array; ConfigError for one that is none, such as a ragged list."""
+    arrays = []
+    for rank, item in enumerate(given):
+        try:
+            arrays.append(np.asarray(item))
+        except ValueError as error:
+            raise ConfigError(f"{name} of rank {rank}: is no array ({error})") from error
+    return arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +113,10 @@ class ExpertParallel:
             raise
         self._rows_committed = [0] * config.n_ranks
         self._broken = False
+        dies = config.first_die, config.first_die + config.n_ranks
+        meta, managed = (field_offset, self.layout.meta_end), (managed_offset, self.layout.managed_end)
+        pod.claims.take(self, Region(dies, meta, managed))
+        self._zero_fields()
         self.stats: dict[str, RunStats] = {}
         """Of the last run of each protocol."""
 
@@ -142,7 +158,7 @@ class ExpertParallel:
         self.check_ready()
         self._check_per_rank("tokens", tokens)
         self._check_per_rank("topk", topk)
-        tokens, topk = [np.asarray(x) for x in tokens], [np.asarray(choices) for choices in topk]
+        tokens, topk = as_arrays("tokens", tokens), as_arrays("topk", topk)
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
             check_tokens(self.config, rank, x, choices)
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
@@ -161,7 +177,7 @@ class ExpertParallel:
 
     def _commit_rows(self, topk: Sequence[NDArray[Any]]) -> None:
         """Commit what the rows of this round will fill; the buffers are sized for the worst case."""
-        slots = np.concatenate([choices[choices >= 0] for choices in topk])
+        slots = np.concatenate([choices[choices >= 0].astype(np.int64) for choices in topk])
         rows = np.bincount(slots // self.config.local_experts, minlength=self.config.n_ranks)
         for rank, n in enumerate(rows.tolist()):
             if n > self._rows_committed[rank]:
@@ -271,7 +287,7 @@ class ExpertParallel:
         if self.rounds_done(self.layout.dispatch_done) == 0:
             raise ConfigError("combine: nothing was dispatched")
         self._check_per_rank("weights", weights)
-        weights = [np.asarray(table) for table in weights]
+        weights = as_arrays("weights", weights)
         for rank, table in enumerate(weights):
             shape = (self.n_tokens(rank), self.config.top_k)
             if table.shape != shape or table.dtype != np.float32:
@@ -324,6 +340,7 @@ class ExpertParallel:
         """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken."""
         if self._broken:
             raise ConfigError("the group's last run failed or was interrupted: call reset() first")
+        self.pod.claims.check(self)
         self.pod.check_ready()
         per_die = self.pod.spec.cores_per_die
         for die in map(self.die_of, range(self.config.n_ranks)):
@@ -339,9 +356,14 @@ class ExpertParallel:
 
         What others have launched on the pod and not run is dropped too.
         """
+        self.pod.claims.check(self)
         self.pod.clear()
+        self._zero_fields()
+        self._broken = False
+
+    def _zero_fields(self) -> None:
+        """Rounds count from the start; what an earlier group left there would be taken for this one's."""
         start, end = self.layout.dispatch_fields, self.layout.meta_end
         for rank in range(self.config.n_ranks):
             first = self.pod.meta(self.die_of(rank), start)
             self.pod.memory[first : first + end - start] = 0
-        self._broken = False

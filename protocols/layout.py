@@ -1,5 +1,6 @@
 """Where dispatch and combine keep what in the areas of each die; the same on every rank."""
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +58,12 @@ class EpConfig:
         self._range("top_k", 1, _TOP_K_MAX)
         self._range("tokens_max", 1, 1 << 20)
         self._range("cores", 1, 1 << 10)
-        if self.hidden < 32 or self.hidden % 32:
+        self._range("hidden", 32, 1 << 20)
+        self._range("first_die", 0, 1 << 20)
+        for name in ("quantized", "shared"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name}={getattr(self, name)!r}: must be True or False")
+        if self.hidden % 32:
             raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
         if self.dtype not in DTYPES:
             raise ConfigError(f"dtype={self.dtype!r}: must be one of {', '.join(DTYPES)}")
@@ -65,8 +71,10 @@ class EpConfig:
             raise ConfigError(f"path={self.path!r}: must be 'mtu' or 'dma'")
 
     def _range(self, name: str, low: int, high: int) -> None:
-        if not low <= getattr(self, name) <= high:
-            raise ConfigError(f"{name}={getattr(self, name)}: must be {low} to {high}")
+        value = getattr(self, name)
+        if not hasattr(value, "__index__") or not low <= value <= high:
+            raise ConfigError(f"{name}={value!r}: must be a whole number, {low} to {high}")
+        object.__setattr__(self, name, operator.index(value))  # a NumPy integer would overflow later
 
     @property
     def n_slots(self) -> int:

@@ -24,7 +24,7 @@ from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.stats import RunStats
-from xccl_emu.protocols.expert_parallel import ExpertParallel, Received
+from xccl_emu.protocols.expert_parallel import ExpertParallel, Received, as_arrays
 from xccl_emu.protocols.layout import ROUTE, check_tokens
 
 Progress = Callable[[int], None]
@@ -55,7 +55,7 @@ def run_rounds(
 
 
 def _arrays(given: PerRank) -> list[list[NDArray[Any]]]:
-    return [[np.asarray(array) for array in batch] for batch in given]
+    return [as_arrays(f"round {i}", batch) for i, batch in enumerate(given)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,6 @@ Paths: ``"mtu"`` through the cores' data buffers, ``"dma"`` by the DMA engine pa
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-import numpy as np
-
 from xccl_emu.errors import (
     CapacityError,
     ConfigError,
@@ -27,10 +25,12 @@ from xccl_emu.errors import (
 )
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine import layout as at
+from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.sendrecv_calls import Call, OpenCalls
+from xccl_emu.protocols.sendrecv_fields import PairFields
 from xccl_emu.protocols.sendrecv_layout import Lane, RingLayout, split
 
 
@@ -40,11 +40,16 @@ class Handle:
     One pass of a sender's kernel fills the slots that are free when it starts, one pass of a receiver's kernel empties
     those that are full, and no pass waits.  So a payload larger than the ring needs passes of both sides in turn: the
     sender's own `test` refills the ring, the receiver's empties it, and `wait` runs a pass of every open handle.
+
+    How far the call has come is in the fields of its lanes.  So a handle that is not done goes on after `Pod.restore`
+    from wherever the snapshot was, if that was taken since the call began; one that is done stays so.
     """
 
-    def __init__(self, comm: "SendRecv", call: Call) -> None:
+    def __init__(self, comm: "SendRecv", call: Call, base: list[int]) -> None:
         self._comm = comm
         self.call = call
+        self.base = base
+        """What this side had counted on each lane before the call."""
         self.progress = [0] * call.cores
         """What the last pass returned on each lane: chunks sent or received; a sender adds 1 for the last ack."""
         self.done = False
@@ -65,10 +70,8 @@ class Handle:
         """
         self._check()
         while not self.done:
-            handles = self._comm.handles
-            before = [list(h.progress) for h in handles]
-            self._comm._pass(handles)
-            if before == [h.progress for h in handles]:
+            handles = list(self._comm.handles)
+            if not self._comm._pass(handles):
                 waiting = "\n".join(f"  {h.call}: {h.progress} chunks on its lanes" for h in handles)
                 raise DeadlockError(f"no open handle can go on:\n{waiting}")
 
@@ -87,11 +90,16 @@ class SendRecv:
     slot_bytes: size of a slot and so of a chunk, a multiple of 32 and at most half of a core's data buffer; by default
         64 KiB or the most that fits.
     lanes_max: most cores that one side of a transfer may use; by default all cores of a die.
-    managed_offset, field_offset: where in each die's managed data area and metadata area the rings and fields begin;
-        `layout` says where they end.
+    managed_offset, field_offset: bytes from the start of each die's managed data area and metadata area to the rings
+        and fields; `layout` says where they end.  Two communicators on a pod, or another protocol beside one,
+        need offsets that keep them apart: one made later over the same bytes takes them over.
 
     One transfer at a time for each ordered pair of dies; different pairs, and both directions of a pair, go on at once.
     The payload is cut into one contiguous part a lane, of whole 32-byte pieces but for the last.
+
+    What has passed on each lane is read from its fields whenever a call begins, and nowhere else: a snapshot of the pod
+    holds all there is to know about rings that no call is using.  A pair whose fields do not fit each other (it was
+    never used, or a run on it failed) begins anew with its next call.
 
     After any error in `run`, `Handle.test` or `Handle.wait` (but a wait without the other side) only `reset` helps.
     """
@@ -112,10 +120,10 @@ class SendRecv:
         self.handles: list[Handle] = []
         """Asynchronous calls that are not done."""
         self._open = OpenCalls(pod.spec, self.layout.lanes)
-        self._connected: set[tuple[int, int]] = set()
-        self._counts: dict[tuple[bool, int, int], list[int]] = {}
         self._launched: list[tuple[Launch, Call]] = []
         self._broken = False
+        meta, managed = (field_offset, self.layout.meta_end), (managed_offset, self.layout.managed_end)
+        pod.claims.take(self, Region((0, pod.spec.n_dies), meta, managed))
 
     # ---- what callers ask for
 
@@ -172,30 +180,28 @@ class SendRecv:
             DeadlockError: one side never came; its target is unchanged too.
             ConfigError: after an error, until `reset`.
         """
+        self._check_ready()
         calls = self._open.queued()
-        stats = self._run([(call, None) for call in calls], progress)
+        stats = self._run([(call, self._begin(call), None) for call in calls], progress)
         for call in calls:
-            self._finish(call)
+            self._open.remove(call)
         return stats
 
     def reset(self) -> None:
         """Make the rings usable again after an error.
 
-        Clears the pod if a run has failed (its cores stop, what they had in flight is dropped), drops every queued call
-        and every handle, and sets all metadata fields of this communicator and its counts to zero.  App data areas stay
+        Clears the pod if a run has failed (its cores stop, what they had in flight is dropped) and drops every queued
+        call and every handle; the fields of their pairs are set anew when the pair is next used.  App data areas stay
         as they are: the targets of the transfers that failed before their first chunk are unchanged, those of others in
         the same run hold as much as had arrived.  What lies in the rings is never read again.
         """
         if self._broken:
             self.pod.clear()
-        for source, target in self._connected:
-            for field in (self.layout.tail(source, target, 0), self.layout.ack(source, target, 0)):
-                self.pod.memory[field : field + self.layout.fields_bytes] = 0
         for handle in self.handles:
             handle.dropped = True
         self.handles = []
         self._open = OpenCalls(self.pod.spec, self.layout.lanes)
-        self._connected, self._counts, self._launched = set(), {}, []
+        self._launched = []
         self._broken = False
 
     # ---- how they run
@@ -206,31 +212,37 @@ class SendRecv:
 
     def _start(self, call: Call) -> Handle:
         self._admit(call)
-        handle = Handle(self, call)
+        handle = Handle(self, call, self._begin(call))
         self.handles.append(handle)
         return handle
 
     def _check_ready(self) -> None:
+        self.pod.claims.check(self)
         if self._broken:
             raise ConfigError("the last run failed or was interrupted: call reset() first")
 
-    def _pass(self, handles: Sequence[Handle]) -> None:
-        """Run one pass of each handle, all at once, and close those that are done."""
-        handles = list(handles)
-        self._run([(handle.call, handle.progress) for handle in handles], None)
-        for handle, (launch, call) in zip(handles, self._launched, strict=True):
-            handle.progress = list(launch.results)
-            ends = [count + call.sends for count in self._chunks(call)]
-            if handle.progress == ends:
-                handle.done = True
-                self.handles.remove(handle)
-                self._finish(call)
-
-    def _run(self, work: Sequence[tuple[Call, list[int] | None]], progress: Callable[[int], None] | None) -> RunStats:
+    def _pass(self, handles: Sequence[Handle]) -> bool:
+        """Run one pass of each handle, all at once, and close those that are done; False if it changed nothing."""
         self._check_ready()
+        before = [self._progress(handle) for handle in handles]
+        self._run([(h.call, h.base, done) for h, done in zip(handles, before, strict=True)], None)
+        moved = False
+        for handle, (launch, call), done in zip(handles, self._launched, before, strict=True):
+            handle.progress = list(launch.results)
+            handle.done = handle.progress == [chunks + call.sends for chunks in self._chunks(call)]
+            moved |= handle.done or handle.progress != done
+            if handle.done:
+                self.handles.remove(handle)
+                self._open.remove(call)
+        return moved
+
+    def _run(
+        self, work: Sequence[tuple[Call, list[int], list[int] | None]], progress: Callable[[int], None] | None
+    ) -> RunStats:
+        """Run calls with what their lanes counted before them and, if they are asynchronous, what they have done."""
         self._broken = True  # until the run is over
         cores = self._free_cores()
-        self._launched = [(self._launch(call, cores, done), call) for call, done in work]
+        self._launched = [(self._launch(call, cores, base, done), call) for call, base, done in work]
         try:
             stats = self.pod.run(progress)
         except RunError as error:
@@ -251,9 +263,10 @@ class SendRecv:
 
         return on_die
 
-    def _launch(self, call: Call, cores: Callable[[int], Iterator[int]], done: list[int] | None) -> Launch:
+    def _launch(
+        self, call: Call, cores: Callable[[int], Iterator[int]], base: list[int], done: list[int] | None
+    ) -> Launch:
         """Put the call's kernel on cores of its die; steps 1 and 5 of the paper begin."""
-        self._connect(call.source, call.target)
         die = call.buffer.die
         chosen = list(islice(cores(die), call.cores))
         if len(chosen) < call.cores:
@@ -261,8 +274,8 @@ class SendRecv:
         lanes = split(call.buffer.nbytes, call.cores)
         values = self._lane_arguments(call, lanes)
         values |= {
-            "event": call.event_id, "shape": call.shape, "slots": self.layout.slots,
-            "slot_bytes": self.layout.slot_bytes, "half_bytes": self.layout.half_bytes,
+            "event": call.event_id, "shape": call.shape, "base": base, "slots": self.layout.slots,
+            "slot_bytes": self.layout.slot_bytes, "half_bytes": self.layout.half_bytes, "by_dma": call.path == "dma",
         }  # fmt: skip
         if done is not None:
             values["done"] = done
@@ -270,7 +283,7 @@ class SendRecv:
         return self.pod.launch(call.kernel, die, chosen, arguments, self._grants(call))
 
     def _lane_arguments(self, call: Call, lanes: Sequence[Lane]) -> dict[str, int | Sequence[int]]:
-        """What differs from lane to lane: addresses, sizes and the counts so far."""
+        """What differs from lane to lane: addresses and sizes."""
         n, pair = range(len(lanes)), (call.source, call.target)
         addresses = [call.buffer.address + lane.start for lane in lanes]
         return {
@@ -280,7 +293,6 @@ class SendRecv:
             "ack": [self.layout.ack(*pair, lane) for lane in n],
             "tail": [self.layout.tail(*pair, lane) for lane in n],
             "ring": [self.layout.ring(*pair, lane) for lane in n],
-            "base": self._count(call)[: len(lanes)],
         }
 
     def _grants(self, call: Call) -> list[Grant]:
@@ -303,22 +315,32 @@ class SendRecv:
         die, start = divmod(address, self.pod.spec.die_bytes)
         return Grant(die, start, start + nbytes, rights)
 
-    def _connect(self, source: int, target: int) -> None:
-        """Before the first transfer of a pair: empty fields, and in each ack field the address of the lane's ring."""
-        if (source, target) in self._connected:
-            return
-        for field in (self.layout.tail(source, target, 0), self.layout.ack(source, target, 0)):
-            self.pod.memory[field : field + self.layout.fields_bytes] = 0
-        acks = self.pod.memory[field : field + self.layout.fields_bytes].view(np.int64).reshape(-1, 4)
-        first = self.layout.ring(source, target, 0)
-        acks[:, device.WHERE // 8] = first + np.arange(self.layout.lanes) * self.layout.lane_bytes
-        self._connected.add((source, target))
+    # ---- what the fields say
+
+    def _fields(self, call: Call) -> PairFields:
+        return PairFields(self.pod, self.layout, call.source, call.target)
+
+    def _begin(self, call: Call) -> list[int]:
+        """What this side of the pair has counted on each lane of the call, which begins; connects the pair if need be.
+
+        An asynchronous side that begins second leaves the fields alone: they hold what the first one has done.
+        """
+        fields = self._fields(call)
+        if (call.waits or self._open.partner(call) is None) and not fields.at_rest():
+            fields.connect()
+        return fields.counts(call.sends)[: call.cores]
+
+    def _progress(self, handle: Handle) -> list[int]:
+        """What a handle's passes have done so far, as the next one would return it if nothing can be done."""
+        call, fields = handle.call, self._fields(handle.call)
+        lanes = list(zip(handle.base, self._chunks(call), strict=True))
+        own, other = fields.counts(call.sends), fields.counts(not call.sends)
+        if not fields.connected() or not all(0 <= n - base <= c for n, (base, c) in zip(own, lanes, strict=False)):
+            raise ConfigError(f"{call}: the pod was restored to a time when the call was not open; reset() drops it")
+        all_acknowledged = [call.sends and n == base + c for n, (base, c) in zip(other, lanes, strict=False)]
+        return [n - base + a for n, base, a in zip(own, handle.base, all_acknowledged, strict=False)]
 
     # ---- how they end
-
-    def _count(self, call: Call) -> list[int]:
-        """What this side has counted on each lane of its pair so far."""
-        return self._counts.setdefault(call.key, [0] * self.layout.lanes)
 
     def _chunks(self, call: Call) -> list[int]:
         """What the call adds to the count of each of its lanes."""
@@ -327,26 +349,23 @@ class SendRecv:
             return [device.ZERO_COPY_COUNTS if size else 0 for size in sizes]
         return [device.count_chunks(size, self.layout.slot_bytes) for size in sizes]
 
-    def _finish(self, call: Call) -> None:
-        counts = self._count(call)
-        for lane, chunks in enumerate(self._chunks(call)):
-            counts[lane] += chunks
-        self._open.remove(call)
-
     def _explain(self, error: RunError) -> RunError:
-        """The same error in the words of the protocol."""
+        """The same error in the words of the protocol; one that is not of this protocol's kernels unchanged."""
         if isinstance(error, DeadlockError):
             missing = "".join(f"\n  nobody answers the {call}" for call in self._unanswered())
             return DeadlockError(f"{error}{missing}")
         if not isinstance(error, ProtocolError):
             return error
         running = self.pod.launch_of(error.core)
-        found = [call for launch, call in self._launched if launch is running]
+        call = next((call for launch, call in self._launched if launch is running), None)
+        if call is None or error.code not in (device.WRONG_EVENT, device.WRONG_SHAPE):  # it is another kernel's
+            return error
+        given = (error.code, error.value, error.core)
         if error.code == device.WRONG_EVENT:
-            return EventMismatchError(f"{found[0]}: the other side has event ID {error.value}\n  {error}")
+            return EventMismatchError(f"{call}: the other side has event ID {error.value}\n  {error}", *given)
         nbytes, cores = divmod(error.value, device.SHAPE_UNIT)
-        own = f"on {found[0].cores} cores"
-        return PayloadMismatchError(f"{found[0]} {own}: the other side has {nbytes} bytes on {cores} cores\n  {error}")
+        theirs = f"the other side has {nbytes} bytes on {cores} cores"
+        return PayloadMismatchError(f"{call} on {call.cores} cores: {theirs}\n  {error}", *given)
 
     def _unanswered(self) -> Iterable[Call]:
         return (call for _, call in self._launched if self._open.partner(call) is None)

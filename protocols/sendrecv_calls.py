@@ -8,12 +8,9 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.spec import PodSpec
 
-PATHS = ("mtu", "dma", "zero-copy")
-
-_SEND = {"mtu": device.send, "dma": device.send_dma, "zero-copy": device.send_zero_copy}
-_RECV = {"mtu": device.recv, "dma": device.recv_dma, "zero-copy": device.recv_zero_copy}
-_ISEND = {"mtu": device.isend, "dma": device.isend_dma}
-_IRECV = {"mtu": device.irecv, "dma": device.irecv_dma}
+RING_PATHS = ("mtu", "dma")
+"""Paths through the ring."""
+PATHS = (*RING_PATHS, "zero-copy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +38,11 @@ class Call:
     @property
     def kernel(self) -> Kernel:
         """The kernel that carries out the call."""
+        if self.path == "zero-copy":
+            return device.send_zero_copy if self.sends else device.recv_zero_copy
         if self.waits:
-            return (_SEND if self.sends else _RECV)[self.path]
-        return (_ISEND if self.sends else _IRECV)[self.path]
+            return device.send if self.sends else device.recv
+        return device.isend if self.sends else device.irecv
 
     @property
     def shape(self) -> int:
@@ -93,7 +92,7 @@ class OpenCalls:
         for name, die in (("source die", call.source), ("target die", call.target)):
             if not 0 <= die < spec.n_dies:
                 raise ConfigError(f"{name} {die}: the pod has dies 0 to {spec.n_dies - 1}")
-        paths = PATHS if call.waits else tuple(_ISEND)
+        paths = PATHS if call.waits else RING_PATHS
         if call.path not in paths:
             raise ConfigError(f"path={call.path!r}: must be one of {', '.join(paths)}")
         if not 1 <= call.cores <= self._lanes_max:

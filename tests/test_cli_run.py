@@ -70,7 +70,7 @@ def test_the_table_names_what_was_moved() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run", "dispatch", "--ranks", "768", "--tokens", "4000"], "--ranks 768: needs about"),
+        (["run", "dispatch", "--ranks", "768", "--tokens", "4000"], "768 ranks need about"),
         (["run", "dispatch", "--routing", "/nonexistent.json"], "/nonexistent.json"),
         ([*SMALL[:4], "--hidden", "50"], "hidden=50"),
         ([*SMALL, "--order", "weak"], "order='weak'"),
@@ -149,5 +149,29 @@ def test_payloads_that_do_not_fit_memory_are_refused(monkeypatch: pytest.MonkeyP
     """Too much payload for the machine is refused before anything is allocated."""
     monkeypatch.setattr(sendrecv_job, "available_bytes", lambda: 1 << 20)
     code, _, err = invoke("run", "sendrecv", "--nbytes", str(1 << 20))
+    assert code == 2
+    assert "GiB" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"logical_count": [[0, 0], [0, 0]]}', "no layer of it routes any token"),
+        ('{"topk_ids": [1, 2147483646], "topk_weights": [0.5, 0.5]}', "2147483646"),
+        (json.dumps({"topk_ids": list(range(16)), "topk_weights": [1.0] * 16}), "16 choices a token"),
+    ],
+)
+def test_routing_files_that_cannot_be_run_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    """Only dense layers, an expert number beyond reason, or too many choices: exit code 2, before memory is spent."""
+    file = tmp_path / "routing.jsonl"
+    file.write_text(text)
+    code, _, err = invoke(*SMALL, "--routing", str(file))
+    assert code == 2
+    assert said in err
+
+
+def test_a_payload_larger_than_any_memory_is_refused() -> None:
+    """A size that no machine holds is refused by arithmetic, not by trying."""
+    code, _, err = invoke("run", "sendrecv", "--nbytes", str(10**23))
     assert code == 2
     assert "GiB" in err

@@ -8,6 +8,7 @@ from pathlib import Path
 import numba
 import pytest
 
+from xccl_emu import _cache
 from xccl_emu.lang import _files
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -97,12 +98,15 @@ def test_a_second_process_loads_and_an_edit_recompiles(tmp_path: Path) -> None:
 
 
 @pytest.mark.nojit
-def test_switches_are_in_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A switch that changes machine code, such as bounds checks, gives other files."""
-    monkeypatch.delenv("NUMBA_BOUNDSCHECK", raising=False)
-    before = _files.digest("text")
-    monkeypatch.setenv("NUMBA_BOUNDSCHECK", "1")
-    assert _files.digest("text") != before
+@pytest.mark.parametrize("name", ["NUMBA_BOUNDSCHECK", "NUMBA_FULL_TRACEBACKS", "NUMBA_LOOP_VECTORIZE"])
+def test_switches_choose_the_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A switch that changes machine code gives another folder, and so other files, for the same text."""
+    monkeypatch.setenv(name, "0")
+    before = _cache.state_digest(str(REPOSITORY / "xccl_emu" / "lang"), os.environ)
+    monkeypatch.setenv(name, "1")
+    assert _cache.state_digest(str(REPOSITORY / "xccl_emu" / "lang"), os.environ) != before
+    monkeypatch.setenv("NUMBA_CACHE_DIR", before)
+    assert _files.folder() == Path(before) / "lowered"
     assert _files.digest("text") == _files.digest("text") != _files.digest("text ")
 
 

@@ -25,7 +25,8 @@ _OWN_FOLDER = "xccl_emu"
 _DIGEST_NAME = re.compile(r"[0-9a-f]{32}")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _DISTRIBUTIONS = ("numba", "llvmlite", "numpy")
-_WITHOUT_EFFECT = frozenset({"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_COLOR_SCHEME", "NUMBA_FULL_TRACEBACKS"})
+_WITHOUT_EFFECT = frozenset({"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_COLOR_SCHEME"})
+"""The one list of settings: those of Numba that are not here change machine code, as far as is known."""
 
 
 def activate() -> str:

@@ -9,9 +9,10 @@ from xccl_emu.errors import CapacityError, ConfigError, DeadlockError
 from xccl_emu.lang import add, atomic_add, dma, kernel, load, mtu_in, mtu_out, poll_eq, put, store, wait_flag
 from xccl_emu.lang.abi import RESULT
 from xccl_emu.lang.requests import DMA, SCALAR
-from xccl_emu.machine import engine
+from xccl_emu.machine import compiled
+from xccl_emu.machine import explore as explore_module
 from xccl_emu.machine import layout as at
-from xccl_emu.machine.explore import _begin, explore
+from xccl_emu.machine.explore import Bounds, _begin, explore
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
 
@@ -100,7 +101,7 @@ def _actions(pod: Pod) -> list[int]:
 def outcomes_by_whole_states(pod: Pod, word: int, limit: int) -> set[tuple[int, ...]] | None:
     """Outcomes found by a search that keeps whole states; None if there are more than the limit."""
     _begin(pod)
-    replay, ends = engine.policy("replay"), set[tuple[int, ...]]()
+    replay, ends = compiled.policy("replay"), set[tuple[int, ...]]()
     start = pod.snapshot()
     seen, stack = {_key(pod)}, [start]
     while stack:
@@ -147,6 +148,7 @@ def test_exploring_leaves_the_pod_as_it_was(order: str) -> None:
     pod = launched(order, (1 | 7 << 5, 2 | 7 << 5))
     first = explore(pod, [(pod.meta(0), 8)])
     assert explore(pod, [(pod.meta(0), 8)]) == first
+    assert first.bounds == Bounds(grains=62, queue_depth=8, dma_descriptors=8, flight_pieces=0 if order == "sc" else 8)
     launches = [pod.launch_of(core) for core in pod.active_cores()]
     pod.run()
     word = int(pod.memory[pod.meta(0) :][:8].view(np.int64)[0])
@@ -205,8 +207,17 @@ def test_a_limit_of_states_makes_the_search_incomplete() -> None:
     assert explore(launched("relaxed", programs), max_states=whole.states) == whole
 
 
+def test_a_state_with_more_choices_than_rows_is_explored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows for outcomes and errors grow with what one state can have: the search ends, with the same answer."""
+    whole = explore(launched("relaxed", (1 | 7 << 5, 2 | 7 << 5)))
+    monkeypatch.setattr(explore_module, "_ROWS", 1)
+    assert explore(launched("relaxed", (1 | 7 << 5, 2 | 7 << 5))) == whole
+
+
 def test_what_cannot_be_explored_is_refused() -> None:
-    """Ranges that are no whole words, pods too large to copy, and pods that failed are errors."""
+    """Ranges that are no whole words, pods too large to copy, of generators, and that failed are errors."""
+    with pytest.raises(ConfigError, match="plain generators cannot be explored"):
+        explore(tiny_pod(1, generators=True))
     pod = launched("sc", (1, 1))
     for bad in ((4, 8), (0, 4), (-8, 8), (pod.memory.nbytes, 8), (1 << 62, 8)):
         with pytest.raises(ConfigError, match="multiples of 8"):

@@ -1,8 +1,10 @@
 """Launches, policies, schedules, snapshots and reports of a pod."""
 
 import resource
+from dataclasses import replace
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from xccl_emu.errors import (
     CapacityError,
     ConfigError,
     DeadlockError,
+    KernelError,
     ProtocolError,
     ReplayError,
     RunError,
@@ -20,14 +23,17 @@ from xccl_emu.errors import (
 )
 from xccl_emu.lang import (
     add,
+    atomic_add,
     dma,
     fail,
     fence,
     kernel,
+    load,
     mtu_in,
     mtu_out,
     poll_eq,
     poll_ge,
+    poll_ne,
     set_flag,
     store,
     ub_load,
@@ -36,6 +42,7 @@ from xccl_emu.lang import (
 )
 from xccl_emu.lang.kernel import Kernel
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_LOAD, SCALAR, VECTOR
+from xccl_emu.machine.explore import explore
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.schedule import Schedule
@@ -162,7 +169,8 @@ def test_progress_and_statistics() -> None:
     assert seen[-1] == stats.actions > 0
     assert stats.instructions["mtu_in"] == stats.instructions["mtu_out"] == 6
     assert stats.instructions["return"] == 2
-    assert stats.bytes_by_pipe["mtu-in"] == stats.bytes_by_pipe["mtu-out"] == 6 * 64
+    assert stats.bytes_by_pipe == {"scalar": 6 * 8, "mtu-in": 6 * 64, "mtu-out": 6 * 64, "dma": 0}
+    assert stats.vector_elements == 0
     assert pod.active_cores() == []
 
 
@@ -266,6 +274,16 @@ def test_other_files_are_no_schedules(tmp_path: Path) -> None:
             Schedule.load(tmp_path / name)
 
 
+def test_a_schedule_knows_the_names_of_synchronizations() -> None:
+    """A kernel that differs in the name of a synchronization alone is another kernel for a replay."""
+    pods = [tiny_pod(1), tiny_pod(1)]
+    kernels = [Kernel(wait_for.generator), Kernel(wait_for.generator)]
+    kernels[1]._result = replace(wait_for._result, sites=tuple(replace(s, sync="x") for s in wait_for.sites))
+    for pod, one in zip(pods, kernels, strict=True):
+        _launch(pod, kernel=one, cores=[0])
+    assert pods[0].fingerprint() != pods[1].fingerprint()
+
+
 def test_no_schedule_without_recording() -> None:
     """Asking for a schedule that was not recorded says how to record one."""
     with pytest.raises(ConfigError, match="record=True"):
@@ -292,9 +310,12 @@ def test_a_snapshot_brings_everything_back() -> None:
 
 
 def test_snapshots_of_other_or_large_pods_are_refused() -> None:
-    """A snapshot fits only a pod of its shape, and only small pods have one."""
-    with pytest.raises(ConfigError, match="another shape"):
-        tiny_pod(2).restore(tiny_pod(1).snapshot())
+    """A snapshot fits only a pod that is made and switched alike, and only small pods have one."""
+    renamed = Pod(tiny_pod(2).spec.with_(name="b"))
+    for other in (tiny_pod(1), tiny_pod(2, "relaxed"), tiny_pod(2, without=["a"]), renamed):
+        with pytest.raises(ConfigError, match="taken of another pod"):
+            tiny_pod(2).restore(other.snapshot())
+    tiny_pod(2, policy="random").restore(tiny_pod(2).snapshot())
     large = Pod(CLOUDMATRIX384)
     for take in (large.snapshot, large.digest):
         with pytest.raises(CapacityError, match="take a smaller one"):
@@ -371,17 +392,188 @@ def test_a_return_drains_even_when_the_first_synchronization_is_switched_off() -
 
 @pytest.mark.nojit
 def test_switching_off_a_synchronization_by_name() -> None:
-    """Without the wait for arrival the ring ends early under some seed; a name that no kernel has changes nothing."""
-    expected = ring_pod(3, "relaxed", "round-robin")
-    expected.run()
-    other = Pod(small_pod(3), order="relaxed", without=["no such name"])
-    launch_ring(other)
-    other.run()
-    assert other.digest() == expected.digest()
+    """Without the wait for arrival the ring does not wait for what nobody will ever write."""
     stuck = Pod(small_pod(1), without=["arrival"])
     stuck.launch(ring, 0, [0], dict.fromkeys(("mine", "right"), stuck.meta(0, 64)) | {
         "left_flag": stuck.meta(0, 1024), "right_flag": stuck.meta(0), "rounds": 1}, [stuck.grant_meta("rw")])
     stuck.run()  # with it, nobody would raise the flag at 1024
+
+
+def test_a_name_that_no_kernel_has_cannot_be_switched_off() -> None:
+    """A misspelt name is refused, with the known ones, and one of a later kernel can be given before that one runs."""
+    pod = Pod(small_pod(3), without=["arival"])
+    launch_ring(pod)
+    with pytest.raises(ConfigError, match=r"without=\['arival'\]: no kernel .* they have \['arrival', 'publish'\]"):
+        pod.run()
+    with pytest.raises(ConfigError, match="arival"):
+        explore(pod)
+    pod.without = ["arrival"]
+    pod.run()
+    pod.without = ["arrival", "first"]
+    pod.launch(finish_early, 0, [0], {"flag": pod.meta(0, 512)}, [pod.grant_meta("rw")])
+    pod.run()
+    assert pod.memory[pod.meta(0, 512)] == 9
+    with pytest.raises(ConfigError, match="must be a list of names"):
+        pod.without = "first"
+
+
+@kernel
+def seen_by_poll_ne(flag):
+    """Wait until a word is no longer 7."""
+    seen = yield poll_ne(flag, 7, sync="change")
+    return seen
+
+
+def test_a_poll_for_a_change_that_is_switched_off_returns_another_value() -> None:
+    """Switched off, a poll returns what it could have seen: for poll_ne a value that differs from the one given."""
+    pod = tiny_pod(1, without=["change"])
+    launch = pod.launch(seen_by_poll_ne, 0, [0], {"flag": pod.meta(0)}, [pod.grant_meta("r")])
+    pod.run()
+    assert launch.results == [8]
+
+
+def test_polls_move_no_bytes_and_blocked_requests_are_counted_once() -> None:
+    """Scalar bytes are what loads, stores and atomics moved, of their true size, however often they had to wait."""
+    pod = Pod(small_pod(2, flight_pieces=1), order="fifo", policy="random")
+    pod.launch(many_sizes, 0, [0], {"place": pod.meta(1)}, [pod.grant_meta("rw")])
+    stats = pod.run()
+    assert stats.bytes_by_pipe["scalar"] == 4 * (4 + 8) + 4 + 8
+
+
+@kernel
+def many_sizes(place):
+    """Four stores of each size, more than fit into flight, a poll, an atomic that waits for them, a load."""
+    for i in range(4):
+        yield store(place + 64 + 8 * i, 1, 4)
+        yield store(place + 128 + 8 * i, 1)
+    yield atomic_add(place, 1)
+    yield poll_eq(place, 1)
+    yield load(place, 4)
+
+
+@kernel
+def leaves_event(pipe):
+    """Set event 7 for mtu-out and never wait for it."""
+    yield set_flag(pipe, MTU_OUT, 7)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_event_that_is_left_is_a_violation(policy: str) -> None:
+    """A kernel that returns with an event still set ends the run, naming core, kernel and event; clear() drops it."""
+    pod = tiny_pod(2, policy=policy, record=True)
+    pod.launch(leaves_event, 1, [0], {"pipe": MTU_IN}, [])
+    found = explore(pod)
+    text = "die 1 core 0, kernel leaves_event at its end: event 7 from mtu-in to mtu-out is still set"
+    assert not found.outcomes
+    assert len(found.errors) == 1
+    assert text in next(iter(found.errors))
+    with pytest.raises(RunError, match=text):
+        pod.run()
+    again = tiny_pod(2)
+    again.launch(leaves_event, 1, [0], {"pipe": MTU_IN}, [])
+    with pytest.raises(RunError, match=text):
+        again.replay(pod.schedule)
+    pod.clear()
+    pod.launch(finish_early, 1, [0], {"flag": pod.meta(1)}, [pod.grant_meta("rw")])
+    pod.memory[pod.meta(1)] = 1
+    pod.run()
+
+
+def test_a_large_write_is_not_blamed_on_an_older_one() -> None:
+    """Under `sc` up to 256 bytes are noted piece by piece; behind a larger copy the last writer is not known."""
+    for nbytes, said in ((256, "last written by .*dma"), (288, "last writer not known")):
+        pod = Pod(small_pod(2))
+        flag = pod.meta(1, 224)
+        args = {"flag": flag, "source": pod.meta(0), "target": pod.meta(1), "nbytes": nbytes}
+        pod.launch(store_then_copy, 0, [0], args, [pod.grant_meta("rw")])
+        with pytest.raises(DeadlockError, match=said):
+            pod.run()
+        pod.clear()
+        pod.launch(store_then_copy, 0, [0], args | {"nbytes": -nbytes}, [pod.grant_meta("rw")])
+        with pytest.raises(DeadlockError, match=r"last written by .*store"):  # the store is the younger one
+            pod.run()
+
+
+@kernel
+def store_then_copy(flag, source, target, nbytes):
+    """Write a word and copy over it, or, if ``nbytes`` is negative, the other way round; then wait for ever."""
+    if nbytes > 0:
+        yield store(flag, 5)
+        yield fence()
+        yield dma(source, target, nbytes, 0)
+    else:
+        yield dma(source, target, -nbytes, 0)
+        yield fence()
+        yield store(flag, 5)
+    yield wait_flag(DMA, SCALAR, 0)
+    yield poll_eq(flag, 77)
+
+
+def test_a_deadlock_report_lists_every_core() -> None:
+    """However many cores are blocked, each has its line."""
+    pod = Pod(small_pod(5, 10))
+    for die in range(5):
+        pod.launch(wait_for, die, range(10), {"flag": pod.meta(die), "value": 1}, [pod.grant_meta("r")])
+    with pytest.raises(DeadlockError) as caught:
+        pod.run()
+    for core in range(50):
+        assert f"die {core // 10} core {core % 10}, kernel wait_for" in str(caught.value)
+
+
+def test_nothing_is_delivered_behind_a_violation() -> None:
+    """When a delivery completes a DMA whose event is still set, what is in flight behind it stays there."""
+    pod = Pod(small_pod(1), order="relaxed")
+    pod.memory[pod.meta(0, 512) :][:32] = 3
+    args = {"source": pod.meta(0, 512), "target": pod.meta(0), "nbytes": 32}
+    pod.launch(two_copies_and_store, 0, [0], args, [pod.grant_meta("rw")])
+    with pytest.raises(RunError, match=r"event 3 from dma to scalar is set while it is still set"):
+        pod.run()
+    assert pod.memory[pod.meta(0, 64)] == 3
+    assert pod.memory[pod.meta(0, 128)] == 0
+
+
+@kernel
+def two_copies_and_store(source, target, nbytes):
+    """Two DMA copies with one event, and a write that is in flight behind them."""
+    yield dma(source, target, nbytes, 3)
+    yield dma(source, target + 64, nbytes, 3)
+    yield mtu_in(source, 0, nbytes)  # so that the copies take off first
+    yield set_flag(MTU_IN, SCALAR, 0)
+    yield wait_flag(MTU_IN, SCALAR, 0)
+    yield store(target + 128, 1)
+    yield poll_eq(source, 1)
+
+
+@kernel
+def shifts(by):
+    """Shift by a number that the caller chose."""
+    yield fail(1 << by)
+
+
+@kernel
+def overflows(value):
+    """Make a number of more than 64 bits."""
+    yield fail(value * value * value)
+
+
+@kernel
+def divides(by):
+    """Divide by a number that the caller chose."""
+    yield fail(1 // by)
+
+
+@pytest.mark.nojit
+def test_arithmetic_that_fails_names_the_kernel() -> None:
+    """A division by zero and, in plain Python, a negative shift or a number that is too large are KernelErrors."""
+    plain = bool(numba.config.DISABLE_JIT)
+    cases = [(divides, 0), *(((shifts, -1), (overflows, 1 << 40)) if plain else ())]
+    for bad, value in cases:
+        for go in (Pod.run, explore):
+            pod = tiny_pod(1)
+            pod.launch(bad, 0, [0], dict.fromkeys(bad.params, value), [])
+            with pytest.raises(KernelError, match=f"those that run are {bad.name}"):
+                go(pod)
 
 
 # ---- launch validation
@@ -430,6 +622,17 @@ def test_bad_launches_are_refused_and_leave_nothing(match: str) -> None:
     with pytest.raises(ConfigError, match="core 0 of die 0 is taken"):
         _launch(pod)
     pod.run()
+
+
+def test_offsets_outside_of_an_area_are_refused() -> None:
+    """Addresses are made only of offsets in the area that is asked for, or of its end."""
+    pod = Pod(small_pod(2))
+    areas = {pod.address: pod.spec.die_bytes, pod.meta: pod.spec.meta_bytes, pod.managed: pod.spec.managed_bytes}
+    for area, nbytes in areas.items():
+        assert area(1, nbytes) - area(1, 0) == nbytes
+        for offset in (-1, nbytes + 1):
+            with pytest.raises(ConfigError, match=f"offset={offset}: .* has {nbytes} bytes"):
+                area(1, offset)
 
 
 def test_arguments_for_each_core_and_results() -> None:

@@ -22,16 +22,16 @@ CASE = Case(CONFIG, "relaxed", "random", seed=9, lengths=((3, 0, 4), (1, 4, 2)))
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_ranks": 1}, "n_ranks=1: must be 2 to 65536"),
-        ({"n_ranks": (1 << 16) + 1}, "n_ranks=65537: must be 2 to 65536"),
-        ({"local_experts": 0}, "local_experts=0: must be 1 to 4096"),
-        ({"top_k": 0}, "top_k=0: must be 1 to 16"),
-        ({"top_k": 17}, "top_k=17: must be 1 to 16"),
-        ({"tokens_max": 0}, "tokens_max=0: must be 1 to 1048576"),
-        ({"cores": 0}, "cores=0: must be 1 to 1024"),
+        ({"n_ranks": 1}, "n_ranks=1: must be a whole number, 2 to 65536"),
+        ({"n_ranks": (1 << 16) + 1}, "n_ranks=65537: must be a whole number, 2 to 65536"),
+        ({"local_experts": 0}, "local_experts=0: must be a whole number, 1 to 4096"),
+        ({"top_k": 0}, "top_k=0: must be a whole number, 1 to 16"),
+        ({"top_k": 17}, "top_k=17: must be a whole number, 1 to 16"),
+        ({"tokens_max": 0}, "tokens_max=0: must be a whole number, 1 to 1048576"),
+        ({"cores": 0}, "cores=0: must be a whole number, 1 to 1024"),
         ({"hidden": 48}, "hidden=48: must be a multiple of 32"),
-        ({"hidden": 0}, "hidden=0: must be a multiple of 32"),
-        ({"hidden": -32}, "hidden=-32: must be a multiple of 32"),
+        ({"hidden": 0}, "hidden=0: must be a whole number, 32 to 1048576"),
+        ({"hidden": -32}, "hidden=-32: must be a whole number, 32 to 1048576"),
         ({"dtype": "fp32"}, "dtype='fp32': must be one of bf16, fp16"),
         ({"path": "urma"}, "path='urma': must be 'mtu' or 'dma'"),
     ],
@@ -48,7 +48,7 @@ def test_a_config_out_of_range_is_refused(changes: dict[str, Any], message: str)
     [
         ({"n_ranks": 4}, "n_ranks=4 from die 0: the pod has 3 dies"),
         ({"first_die": 1}, "n_ranks=3 from die 1: the pod has 3 dies"),
-        ({"first_die": -1}, "n_ranks=3 from die -1: the pod has 3 dies"),
+        ({"first_die": -1}, "first_die=-1: must be a whole number, 0 to 1048576"),
         ({"cores": 3}, "cores=3: a die has 2"),
     ],
 )
@@ -346,3 +346,47 @@ def test_a_snapshot_goes_with_the_rounds() -> None:
     assert group.pod.digest() == after
     group.pod.restore(snapshot)
     check_round(group, batches[0])
+
+
+def test_a_new_group_does_not_take_old_fields_for_its_own() -> None:
+    """A group made where another one was begins afresh: event IDs and counts that still stand there are not its own."""
+    group, batches = CASE.group_in("relaxed", "random", 7), CASE.batches()
+    for batch in batches:
+        check_round(group, batch)
+    again = ExpertParallel(group.pod, group.config)
+    check_round(again, batches[1])
+    check_round(again, batches[0])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"n_ranks": 2.0}, {"hidden": 64.0}, {"tokens_max": "8"}, {"quantized": "no"}, {"shared": 1}, {"cores": None}],
+)
+def test_numbers_of_a_configuration_are_whole_and_flags_are_flags(changes: dict[str, Any]) -> None:
+    """A float, a text or None in place of a number, or anything but True and False for a flag, is a ConfigError."""
+    with pytest.raises(ConfigError, match=next(iter(changes))):
+        replace(CONFIG, **changes)
+
+
+def test_numpy_integers_are_numbers() -> None:
+    """Small NumPy integers are taken as the numbers they are, and do not overflow in sizes."""
+    config = replace(CONFIG, tokens_max=np.int8(100), hidden=np.int16(64))
+    assert type(config.tokens_max) is int
+    assert config.rows_per_block == replace(CONFIG, tokens_max=100, hidden=64).rows_per_block
+
+
+def test_ragged_choices_are_refused() -> None:
+    """A ragged list is no table of choices, and the error names the rank."""
+    group, batch = CASE.group(), CASE.batches()[0]
+    ragged = [[[0, 1], [0]], *batch.topk[1:]]
+    with pytest.raises(ConfigError, match="topk of rank 0: is no array"):
+        group.dispatch(batch.tokens, ragged)
+
+
+def test_a_group_whose_areas_were_taken_over_refuses() -> None:
+    """Two groups on the same fields and blocks would read each other's: the older one says so instead."""
+    group, batch = CASE.group(), CASE.batches()[0]
+    newer = ExpertParallel(group.pod, group.config)
+    with pytest.raises(ConfigError, match="ExpertParallel: a communicator made later has taken its part"):
+        group.dispatch(batch.tokens, batch.topk)
+    check_round(newer, batch)

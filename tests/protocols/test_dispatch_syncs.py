@@ -81,7 +81,7 @@ NEEDED = [
     ("copy half full", ONE_CORE, WHOLE),
     ("contribution in", ONE_CORE, WHOLE),
     ("sum made", ONE_CORE, WHOLE),
-    ("sum left", SLOW_WRITES, WHOLE),
+    ("expert output left", SLOW_WRITES, WHOLE),
 ]
 
 

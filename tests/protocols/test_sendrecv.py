@@ -1,5 +1,6 @@
 """Send and receive deliver every payload, bit for bit, and touch nothing else."""
 
+import ast
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import RunError
+from xccl_emu.errors import DeadlockError, RunError
 from xccl_emu.kernels import sendrecv as device
-from xccl_emu.lang import Kernel
+from xccl_emu.lang import Kernel, Site
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.protocols.sendrecv import SendRecv
@@ -120,6 +121,41 @@ def test_repeated_transfers_stay_on_one_ring(path: str) -> None:
         assert sent.arrived()
 
 
+@pytest.mark.nojit
+@pytest.mark.parametrize("path", PATHS)
+def test_a_snapshot_of_the_pod_holds_the_rings(path: str) -> None:
+    """Transfers after a restore arrive, whether the snapshot is older or newer than what the rings did last."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    snapshots = [pod.snapshot()]
+    for i in range(2):
+        assert _arrives(comm, i, path)
+        snapshots.append(pod.snapshot())
+    for i in (1, 2, 0, 2):
+        pod.restore(snapshots[i])
+        assert _arrives(comm, 7, path)
+        assert _arrives(comm, 8, "mtu")
+
+
+def test_another_communicator_goes_on_with_the_rings() -> None:
+    """A communicator made anew over the same rings goes on where the first one stopped, also where that one failed."""
+    pod = make_pod()
+    for i in range(3):
+        comm = SendRecv(pod, slots=2, slot_bytes=32)
+        assert _arrives(comm, i, "mtu")
+        comm.send(place(pod, 0, 1, 300).source, 1, event_id=1, cores=1)
+        with pytest.raises(DeadlockError):
+            comm.run()
+        pod.clear()
+
+
+def _arrives(comm: SendRecv, seed: int, path: str) -> bool:
+    sent = place(comm.pod, 0, 1, 200 + 30 * seed, seed)
+    comm.transfer(sent.source, sent.target, event_id=seed, path=path)
+    comm.run()
+    return sent.arrived()
+
+
 def test_memory_is_as_documented() -> None:
     """After one transfer and the next, slots, tail fields and ack fields hold what the kernel's table says."""
     pod = make_pod(order="sc", policy="round-robin")
@@ -169,10 +205,31 @@ def test_kernels_name_all_eight_steps() -> None:
 
 
 def test_kernels_name_every_synchronization() -> None:
-    """Each fence, flag and poll can be switched off by name."""
-    kinds = ("fence", "set_flag", "wait_flag", "poll")
+    """Each fence, flag, poll and put of a field can be switched off by name, and a name means one thing in all kernels:
+    requests of one operation on one field, or the two sides of an event between two pipes."""
+    kinds = ("fence", "set_flag", "wait_flag", "poll", "put")
     unnamed = [site.text for k in KERNELS for site in k.sites if site.operation.startswith(kinds) and not site.sync]
     assert unnamed == []
+    named = [site for k in KERNELS for site in k.sites if site.sync]
+    meanings = {name: {_meaning(site) for site in named if site.sync == name} for name in {s.sync for s in named}}
+    assert {name: of for name, of in meanings.items() if len(of) != 1} == {}
+
+
+def _meaning(site: Site) -> tuple[str, ...]:
+    """The operation of a request and what it acts on, as its source says it."""
+    request = ast.parse(site.text.partition("yield ")[2], mode="eval").body
+    assert isinstance(request, ast.Call)
+    arguments = [ast.unparse(argument) for argument in request.args]
+    if site.operation in ("set_flag", "wait_flag"):
+        return ("event", *arguments[:2])
+    return (site.operation, *arguments[:1])
+
+
+def test_plain_loads_cannot_meet_a_put() -> None:
+    """Every load of a field is named but those of the offer: the next put of that field waits for the sender's tail."""
+    plain = {(k.name, site.text) for k in KERNELS for site in k.sites if site.operation == "load" and not site.sync}
+    assert {name for name, _ in plain} == {"send_zero_copy"}
+    assert all("ack + " in text for _, text in plain)
 
 
 @given(sizes, st.integers(1, 48))
@@ -229,14 +286,17 @@ BREAKS = [
     ("chunk in buffer", "mtu", "wrong bits"),
     ("data before tail", "mtu", "wrong bits"),
     ("slot free", "mtu", "wrong bits"),
-    ("tail", "mtu", "EventMismatchError"),
+    ("tail", "mtu", "DeadlockError"),
+    ("tail in", "mtu", "EventMismatchError"),
+    ("ack", "mtu", "DeadlockError"),
     ("slot read", "mtu", "wrong bits"),
     ("half free", "mtu", "wrong bits"),
     ("DMA before tail", "dma", "RunError"),
     ("DMA before ack", "dma", "RunError"),
     ("half full", "zero-copy", "RunError"),
     ("half free", "zero-copy", "wrong bits"),
-    ("offer", "zero-copy", "EventMismatchError"),
+    ("offer", "zero-copy", "DeadlockError"),
+    ("offer in", "zero-copy", "EventMismatchError"),
 ]
 
 

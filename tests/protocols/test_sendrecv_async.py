@@ -11,7 +11,7 @@ from xccl_emu.protocols.sendrecv import SendRecv
 
 from .sendrecv_support import Setting, make_pod, place, settings_of_pods, sizes
 
-PASSES = (device.isend, device.isend_dma, device.irecv, device.irecv_dma)
+PASSES = (device.isend, device.irecv)
 
 
 def test_passes_never_poll() -> None:
@@ -65,9 +65,13 @@ def test_sides_take_turns_around_the_ring(path: str) -> None:
 
 
 def test_wait_without_the_other_side() -> None:
-    """A wait whose other side is missing says so, loses nothing, and completes when the other side has started."""
+    """A wait whose other side is missing says so, loses nothing, and completes when the other side has started, also on
+    a ring that was used before."""
     pod = make_pod()
     comm = SendRecv(pod, slots=2, slot_bytes=32)
+    before = place(pod, 0, 1, 100)
+    comm.transfer(before.source, before.target, event_id=1)
+    comm.run()
     sent = place(pod, 0, 1, 1000)
     mine = comm.isend(sent.source, 1, event_id=1)
     with pytest.raises(DeadlockError, match=r"send of 1000 bytes from die 0 to die 1.*\[2, 2\] chunks"):
@@ -113,6 +117,52 @@ def test_a_run_leaves_handles_alone() -> None:
     theirs.wait()
     assert later.arrived()
     assert mine in comm.handles
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+def test_handles_go_on_from_a_snapshot(path: str) -> None:
+    """Two handles that are taken back to a snapshot of the pod go on from there, as often as one likes."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = place(pod, 0, 1, 300)
+    mine, theirs = (
+        comm.isend(sent.source, 1, event_id=1, cores=2, path=path),
+        comm.irecv(sent.target, 0, event_id=1, cores=2, path=path),
+    )
+    mine.test()
+    snapshot = pod.snapshot()
+    for _ in range(2):
+        theirs.test()
+        mine.test()
+        pod.restore(snapshot)
+    assert sent.untouched()
+    mine.wait()
+    assert theirs.done
+    assert sent.arrived()
+
+
+def test_a_handle_cannot_go_back_before_its_call() -> None:
+    """A handle whose pod was restored to a time before its call says so, moves nothing, and is dropped by reset."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    for _ in range(2):
+        old = pod.snapshot()
+        sent = place(pod, 0, 1, 300)
+        comm.transfer(sent.source, sent.target, event_id=1)
+        comm.run()
+        mine = comm.isend(sent.source, 1, event_id=1)
+        mine.test()
+        pod.restore(old)
+        before = pod.digest()
+        with pytest.raises(ConfigError, match=r"send of 300 bytes.*restored to a time when the call was not open"):
+            mine.wait()
+        assert pod.digest() == before
+        comm.reset()
+        sent = place(pod, 0, 1, 300)
+        comm.transfer(sent.source, sent.target, event_id=1)
+        comm.run()
+        assert sent.arrived()
 
 
 def test_zero_copy_is_not_asynchronous() -> None:

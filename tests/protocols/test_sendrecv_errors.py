@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import CapacityError, ConfigError, DeadlockError, EventMismatchError, PayloadMismatchError
+from xccl_emu.errors import (
+    CapacityError,
+    ConfigError,
+    DeadlockError,
+    EventMismatchError,
+    PayloadMismatchError,
+    ProtocolError,
+)
+from xccl_emu.kernels import sendrecv as device
+from xccl_emu.lang import fail, kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
 from xccl_emu.protocols.sendrecv import SendRecv
@@ -68,6 +77,7 @@ def test_wrong_event_id_is_explained(path: str) -> None:
     assert ("event ID 8: the other side has event ID -5" in text) != (path == "zero-copy")
     assert "step 5" in text or path == "zero-copy"
     assert "kernels/sendrecv.py:" in text
+    assert (caught.value.code, caught.value.value) == (device.WRONG_EVENT, 8 if path == "zero-copy" else -5)
     comm.reset()
     assert works(pod, comm)
 
@@ -100,6 +110,28 @@ def test_sides_disagree_on_the_payload(path: str, nbytes: int, cores: int) -> No
     with pytest.raises(PayloadMismatchError, match=rf"({nbytes}|300) bytes on ({cores}|2) cores"):
         comm.run()
     assert sent.untouched()
+    comm.reset()
+    assert works(pod, comm)
+
+
+@kernel
+def failing(code, value):
+    """A kernel of somebody else, with codes of its own."""
+    yield fail(code, value)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("code", [1, 2, 3])
+def test_another_kernel_fails_in_the_same_run(code: int) -> None:
+    """The failure of a kernel that is not of this protocol comes through as it is, whatever its code."""
+    pod = make_pod(policy="round-robin")
+    comm = SendRecv(pod)
+    sent = place(pod, 0, 1, 300)
+    comm.transfer(sent.source, sent.target, event_id=1)
+    pod.launch(failing, 0, [3], {"code": code, "value": 77}, [])
+    with pytest.raises(ProtocolError, match=rf"kernel failing .* code {code}, value 77") as caught:
+        comm.run()
+    assert type(caught.value) is ProtocolError
     comm.reset()
     assert works(pod, comm)
 

@@ -22,6 +22,7 @@ from xccl_emu.protocols.layout import ROUTE, EpConfig
 
 DEFAULT_RANKS = 288
 _EXPERTS = 256
+_TOP_K_MAX = 15  # and the shared expert
 _INTERPRETER_BYTES = 700 << 20
 """Python, compiled code and the oracle's chunks."""
 
@@ -90,9 +91,8 @@ def choose_ranks(options: JobOptions, choices: int) -> tuple[int, str]:
         return wanted, ""
     need = bytes_needed(wanted, options, choices) / GIB
     if options.ranks is not None or most < 2:
-        raise CapacityError(
-            f"--ranks {wanted}: needs about {need:.1f} GiB, {free / GIB:.1f} GiB are free; --ranks {most} would fit"
-        )
+        fits_text = f"--ranks {most} would fit" if most else "take fewer --tokens or a smaller --hidden"
+        raise CapacityError(f"{wanted} ranks need about {need:.1f} GiB, {free / GIB:.1f} GiB are free; {fits_text}")
     return most, f"{wanted} ranks need about {need:.1f} GiB, {free / GIB:.1f} GiB are free: running {most} ranks"
 
 
@@ -114,6 +114,9 @@ class MoeJob:
         recorded = self._source.topk.shape[1]
         if self.options.top_k not in (None, recorded):
             raise ConfigError(f"--top-k {self.options.top_k}: {self._source.source} has {recorded} choices a token")
+        if recorded > _TOP_K_MAX:
+            name = self._source.source
+            raise ConfigError(f"--routing: {name} has {recorded} choices a token, {_TOP_K_MAX} are possible")
         return int(recorded)
 
     def run(self) -> JobResult:
@@ -121,11 +124,11 @@ class MoeJob:
         started = time.perf_counter()
         with self._timed("routing"):
             placement = routing.place_experts(self.ranks, self._n_experts())
+            group = self._make_group(placement)  # whatever does not fit is refused before the work begins
         with self._timed("tokens"):
             tokens = self._draw_tokens()
         with self._timed("compile"):
             self._compile()
-        group = self._make_group(placement)
         for number in range(self.options.rounds):
             self._round(number, group, np.roll(tokens, number, axis=0), self._route(number, placement))
         self.result.seconds = time.perf_counter() - started
@@ -149,8 +152,10 @@ class MoeJob:
     def _loads(self) -> NDArray[np.float64]:
         if not isinstance(self._source, routing.ExpertLoads):
             return routing.skewed_loads(_EXPERTS, self.options.seed)
-        layer = self._source.moe_layers[0] if self.options.layer is None else self.options.layer
-        return self._source.layer(layer)
+        layers = self._source.moe_layers
+        if not layers:
+            raise ConfigError(f"--routing {self.options.routing}: no layer of it routes any token")
+        return self._source.layer(layers[0] if self.options.layer is None else self.options.layer)
 
     def _route(self, number: int, placement: routing.Placement) -> routing.Routing:
         """Choices of a round, as expert slots, the shared expert last."""

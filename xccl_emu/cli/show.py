@@ -44,7 +44,8 @@ def moe_table(result: Any) -> Table:
             moved = stats["bytes_by_pipe"]
             copied = moved["mtu-in"] + moved["mtu-out"] + 2 * moved["dma"]
             table.add_row(
-                str(number + 1), name, *(f"{moved[k] / 1e9:.2f}" for k in ("mtu-in", "mtu-out", "dma", "vector")),
+                str(number + 1), name, *(f"{moved[k] / 1e9:.2f}" for k in ("mtu-in", "mtu-out", "dma")),
+                f"{stats['vector_elements'] / 1e9:.2f}",
                 f"{sum(stats['instructions'].values()):,}", f"{stats['seconds']:.2f}",
                 f"{copied / 1e9 / max(stats['seconds'], 1e-9):.1f}",
             )  # fmt: skip

@@ -4,15 +4,11 @@ import atexit
 import functools
 import hashlib
 import os
-import platform
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-_SWITCHES = ("NUMBA_BOUNDSCHECK", "NUMBA_OPT", "NUMBA_LOOP_VECTORIZE", "NUMBA_SLP_VECTORIZE", "NUMBA_FULL_TRACEBACKS")
-"""Environment variables that change the machine code but not Numba's cache key."""
 
 NAMESPACE = "xccl_emu.lang.kernel"
 """Module that lowered functions claim to be in; Numba imports it when it loads a cached function."""
@@ -32,10 +28,11 @@ def _own_folder() -> Path:
 
 
 def digest(text: str) -> str:
-    """Return the digest of a lowered text: all that it calls and every constant stand in it."""
-    switches = [f"{name}={os.environ.get(name, '')}" for name in _SWITCHES]
-    key = "\n".join((*switches, platform.python_version(), text))
-    return hashlib.sha256(key.encode()).hexdigest()[:20]
+    """Return the digest of a lowered text: all that it calls and every constant stand in it.
+
+    Versions and settings that change the machine code are no part of it: they choose the folder (`xccl_emu._cache`).
+    """
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def write(name: str, text: str) -> Path:

@@ -63,11 +63,17 @@ from xccl_emu.machine.words import jit
 
 @jit
 def set_error(st, core, base, code, a, b):
-    """Record the violation that ends the run; the first one stands."""
+    """Record that the core's request is the violation that ends the run."""
+    return set_error_at(st, core, base, code, a, b, st[base + REQUEST + REQUEST_WORDS - 1])
+
+
+@jit
+def set_error_at(st, core, base, code, a, b, site):
+    """Record the violation that ends the run, and the site that is to blame; the first one stands."""
     if st[ERROR] == 0:
         st[ERROR] = code
         st[ERROR_CORE] = core
-        st[ERROR_SITE] = st[base + REQUEST + REQUEST_WORDS - 1]
+        st[ERROR_SITE] = site
         st[ERROR_OP] = st[base + REQUEST]
         st[ERROR_A] = a
         st[ERROR_B] = b
@@ -147,8 +153,8 @@ def check_scalar(st, core, base, op, a, b, c, d):
     if op == OP_UB_STORE:
         return _word_size(st, core, base, c) and _buffer(st, core, base, a, c, c)
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
-        # DMA sets its events by itself, on completion, and never waits
-        last_source = MTU_OUT if op == OP_SET_FLAG else DMA
+        # DMA sets its events by itself, on completion and for the scalar unit alone, and never waits
+        last_source = DMA if op == OP_WAIT_FLAG and b == SCALAR else MTU_OUT
         if a < SCALAR or a > last_source or b < SCALAR or b > MTU_OUT or c < 0 or c >= N_EVENTS:
             return set_error(st, core, base, ERR_OPERAND, a, b)
         return True

@@ -44,12 +44,12 @@ def step_core(mem, st, core, base, pipe, choice):
 
 @jit
 def deliver_some(mem, st, die, choice):
-    """Make the chosen write of a die visible, or with `CHOICE_ALL` all of them in issue order."""
+    """Make the chosen write of a die visible, or with `CHOICE_ALL` all in issue order, up to one that is an error."""
     if choice != CHOICE_ALL:
         done = deliver(mem, st, die, choice)
     else:
         done = False
-        while deliver(mem, st, die, 0):
+        while st[ERROR] == 0 and deliver(mem, st, die, 0):  # a delivery that completes a DMA sets its event
             done = True
     if done:
         st[ACTIONS] += 1
@@ -109,9 +109,9 @@ def _entries(st, base, pipe):
 
 @jit
 def _grains_of(st, base, pipe, j):
-    """In how many grains the j-th transfer of mtu-in or DMA is read; a flag counts as one."""
+    """In how many grains the j-th transfer of mtu-in or DMA is copied; a flag counts as one."""
     if pipe == MTU_IN:
         entry = entry_of(st, pipe_of(base, MTU_IN), j)
-        return n_grains(st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 1
+        return n_grains(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 1
     slot = base + DMA_SLOTS + j * ENTRY_WORDS
-    return n_grains(st[slot + 2], st[slot + 3]) if st[slot] else 0
+    return n_grains(st[slot + 1], st[slot + 2], st[slot + 3]) if st[slot] else 0

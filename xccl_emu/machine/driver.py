@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import KernelError, ReplayError
-from xccl_emu.machine import engine, report
+from xccl_emu.errors import ReplayError
+from xccl_emu.machine import compiled, report
 from xccl_emu.machine import layout as at
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _NO_LOG = np.zeros(0, np.int64)
 
 def drive(pod: "Pod", policy_name: str, progress: Progress | None) -> tuple[int, float, NDArray[np.int64]]:
     """Run what is launched by a policy; returns how it ended, seconds, and the actions if the pod records."""
-    policy, st = engine.policy(policy_name), pod.state
+    policy, st = compiled.policy(policy_name), pod.state
     _prepare(pod, policy_name)
     log = np.zeros(_LOG_ACTIONS, np.int64) if pod.record else _NO_LOG
     logged = [_NO_LOG]
@@ -39,7 +39,7 @@ def drive(pod: "Pod", policy_name: str, progress: Progress | None) -> tuple[int,
 
 def drive_replay(pod: "Pod", actions: NDArray[np.int64]) -> tuple[int, float]:
     """Run what is launched by recorded actions; returns how it ended, and seconds."""
-    replay, st = engine.policy("replay"), pod.state
+    replay, st = compiled.policy("replay"), pod.state
     _prepare(pod, "replay")
     started = time.perf_counter()
     ended = _call(pod, replay, actions)
@@ -50,18 +50,15 @@ def drive_replay(pod: "Pod", actions: NDArray[np.int64]) -> tuple[int, float]:
 
 def _call(pod: "Pod", policy: Callable[..., int], log: NDArray[np.int64]) -> int:
     """One slice of a run, the first requests of the kernels before it."""
-    try:
-        engine.start()(pod.state)
+    with compiled.arithmetic_of(pod.kernels):
+        compiled.start()(pod.state)
         return policy(pod.memory, pod.state, log, _SLICE_ACTIONS)
-    except ZeroDivisionError as error:
-        names = ", ".join(kernel.name for kernel in pod.kernels)
-        raise KernelError(f"a kernel divided by zero; those that run are {names}") from error
 
 
 def _prepare(pod: "Pod", policy_name: str) -> None:
     """Have everything compiled before the clock starts: a policy with no active core has nothing to do."""
-    handles = engine.handles(pod.kernels, pod.generators)
-    engine.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
+    handles = compiled.handles(pod.kernels, pod.generators)
+    compiled.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
     pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
     pod.activate()
 

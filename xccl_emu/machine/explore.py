@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.lang.abi import REGISTERS, RESULT
-from xccl_emu.machine import engine, report
+from xccl_emu.machine import compiled, report
 from xccl_emu.machine import layout as at
 from xccl_emu.machine.actions import act, choices, nth_choice
 from xccl_emu.machine.flight import flight
@@ -25,7 +25,7 @@ from xccl_emu.machine.words import jit
 
 Words = tuple[int, ...]
 _STATE_WORDS_MAX = 1 << 17
-_ROWS = 1 << 12  # outcomes, or errors, that are kept until Python fetches them
+_ROWS = 1 << 12  # outcomes, or errors, that are kept until Python fetches them; more if one state can have more
 _ERROR_WORDS = at.ERROR_B + 1 - at.ERROR
 _STACK, _STATES, _TRANSITIONS, _DEADLOCKS, _OUTCOMES, _ERRORS = range(6)  # what is counted
 _ENDED, _STACK_FULL, _TABLE_FULL, _ROWS_FULL = range(4)  # why the search stops
@@ -33,6 +33,20 @@ _MEMORY, _PLAIN, _QUEUE, _FLIGHTS, _UNHASHED = range(5)  # kinds of the parts of
 
 _SEED_1, _PRIME_1, _SHIFT_1 = np.uint64(0x243F6A8885A308D3), np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 _SEED_2, _PRIME_2, _SHIFT_2 = np.uint64(0x13198A2E03707344), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(32)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Limits of the machine within which a search is exhaustive."""
+
+    grains: int
+    """In so many grains a transfer is read at most; one of more pieces is read several pieces at a time."""
+    queue_depth: int
+    """Instructions that a pipe's queue holds; a kernel that issues more waits."""
+    dma_descriptors: int
+    """Of one core."""
+    flight_pieces: int
+    """Writes in flight that a die holds; 0 under `sc`."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +65,16 @@ class Explored:
     """Messages of the violations; the search does not go on behind one."""
     complete: bool
     """False if the search met its limit of states."""
+    bounds: Bounds
+    """What "every schedule" means: nothing is said of a machine with wider ones."""
 
 
 def explore(pod: Pod, observe: Sequence[tuple[int, int]] = (), max_states: int = 1_000_000) -> Explored:
     """Explore every run of what is launched on `pod`, which is afterwards as it was before its first action.
 
     `observe` lists ranges of memory as (address, bytes), both multiples of 8.  Raises CapacityError if more than a MiB
-    of the pod can change, ConfigError for a bad range or a pod that is not ready to run.
+    of the pod can change, ConfigError for a bad range, a pod that is not ready to run or one of plain generators (their
+    locals cannot be put back), KernelError where the arithmetic of a kernel fails.
     """
     observed = _observed(pod, observe)
     _begin(pod)
@@ -71,10 +88,13 @@ def explore(pod: Pod, observe: Sequence[tuple[int, int]] = (), max_states: int =
     _save(space, parts, root, 0)
     why = _ROWS_FULL
     try:
-        with np.errstate(over="ignore"):  # hashes wrap; with the JIT off NumPy would warn
+        # hashes wrap; with the JIT off NumPy would warn
+        with np.errstate(over="ignore"), compiled.arithmetic_of(pod.kernels):
             _push(space, parts, stack, table, counted)
             while why != _ENDED:
                 why = _search(space, parts, observed, stack, table, outcomes, errors, counted, max_states)
+                if why == _ROWS_FULL and not counted[_OUTCOMES] and not counted[_ERRORS]:  # too few for one state
+                    outcomes, errors = np.concatenate([outcomes] * 2), np.concatenate([errors] * 2)
                 ends.update(map(tuple, outcomes[: counted[_OUTCOMES]].tolist()))
                 bad.update(map(tuple, errors[: counted[_ERRORS]].tolist()))
                 counted[_OUTCOMES] = counted[_ERRORS] = 0
@@ -87,16 +107,20 @@ def explore(pod: Pod, observe: Sequence[tuple[int, int]] = (), max_states: int =
         pod.state[[at.N_ACTIVE, at.N_ACTIVE_DIES, at.N_LIVE]] = 0
     states, transitions, deadlocks = (int(counted[i]) for i in (_STATES, _TRANSITIONS, _DEADLOCKS))
     messages = frozenset(_message(pod, error) for error in bad)
-    return Explored(states, transitions, frozenset(ends), deadlocks, messages, not counted[_STACK])
+    bounds = Bounds(at.MAX_GRAINS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, int(pod.state[at.FLIGHT_CAPACITY]))
+    return Explored(states, transitions, frozenset(ends), deadlocks, messages, not counted[_STACK], bounds)
 
 
 def _begin(pod: Pod) -> None:
     """Bring every launched kernel to its first request, as a run would."""
-    pod.check_ready()
+    if pod.generators:
+        raise ConfigError("generators=True: plain generators cannot be explored, their locals are not in the state")
+    pod.check_runnable()
     pod.activate()
-    handles = engine.handles(pod.kernels, pod.generators)
+    handles = compiled.handles(pod.kernels)
     pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
-    engine.start()(pod.state)
+    with compiled.arithmetic_of(pod.kernels):
+        compiled.start()(pod.state)
 
 
 def _observed(pod: Pod, ranges: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
@@ -155,7 +179,7 @@ def _search(space, parts, observed, stack, table, outcomes, errors, counted, max
             return _STACK_FULL
         if 2 * (counted[_STATES] + possible) >= table.shape[0]:
             return _TABLE_FULL
-        if max(counted[_OUTCOMES], counted[_ERRORS]) + possible >= _ROWS:
+        if max(counted[_OUTCOMES], counted[_ERRORS]) + possible >= outcomes.shape[0]:
             return _ROWS_FULL
         counted[_STACK] -= 1
         if st[at.N_LIVE] == 0:

@@ -8,8 +8,9 @@ import numpy as np
 
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import DMA, SCALAR
-from xccl_emu.machine.access import set_error
+from xccl_emu.machine.access import set_error_at
 from xccl_emu.machine.layout import (
+    ACTIONS,
     BYTES_BY_PIPE,
     CORE_BASE,
     CORE_WORDS,
@@ -23,7 +24,6 @@ from xccl_emu.machine.layout import (
     ENTRY_SITE,
     ENTRY_WORDS,
     ERR_DOUBLE_SET,
-    ERROR_SITE,
     EVENTS,
     FLIGHT_ADDRESS,
     FLIGHT_CAPACITY,
@@ -40,6 +40,11 @@ from xccl_emu.machine.layout import (
     KIND_ADD,
     KIND_DMA,
     KIND_SCALAR,
+    LARGE_BASE,
+    LARGE_SHIFT,
+    LARGE_SLOTS,
+    N_PIPES,
+    NOTED_BYTES_MAX,
     ORDER,
     ORDER_FIFO,
     ORDER_SC,
@@ -61,6 +66,7 @@ from xccl_emu.machine.words import (
 )
 
 _PIECE_SHIFT = 5
+_SPREAD = 7919  # so that equal offsets on different dies rarely share a place
 DMA_READ_DONE = -1
 """Progress of a DMA descriptor that has read everything and waits for its writes to become visible."""
 
@@ -86,10 +92,9 @@ def flight(st, ring, k):
 @jit
 def set_event(st, core, base, source, target, event, site):
     """Set a binary event; setting one that is still set is a violation."""
-    word = base + EVENTS + source * 5 + target
+    word = base + EVENTS + source * N_PIPES + target
     if st[word] >> event & 1:
-        set_error(st, core, base, ERR_DOUBLE_SET, source * 8 + target, event)
-        st[ERROR_SITE] = site  # a pipe is behind the core's request
+        set_error_at(st, core, base, ERR_DOUBLE_SET, source * 8 + target, event, site)  # a pipe is behind the request
     put(st, word, st[word] | (1 << event))
 
 
@@ -101,6 +106,24 @@ def note_writer(st, address, core, site):
     st[slot] = piece + 1
     st[slot + 1] = core
     st[slot + 2] = site
+    st[slot + 3] = st[ACTIONS] + 1
+
+
+@jit
+def large_slot(st, block):
+    """Where it is noted when a block of 4 KiB was last touched by a large write; other blocks may share the place."""
+    return st[LARGE_BASE] + (block + (block << LARGE_SHIFT >> st[DIE_SHIFT]) * _SPREAD) % st[LARGE_SLOTS]
+
+
+@jit
+def _note_writers(st, address, nbytes, core, site):
+    """Note every piece of a write, or of a large one only when it was, so that no older write is blamed for it."""
+    if nbytes <= NOTED_BYTES_MAX:
+        for piece in range(address >> _PIECE_SHIFT, (address + nbytes - 1 >> _PIECE_SHIFT) + 1):
+            note_writer(st, piece << _PIECE_SHIFT, core, site)
+        return
+    for block in range(address >> LARGE_SHIFT, (address + nbytes - 1 >> LARGE_SHIFT) + 1):
+        st[large_slot(st, block)] = st[ACTIONS] + 1
 
 
 @jit
@@ -133,8 +156,7 @@ def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
     """Write bytes that stand at ``source``: at once under `sc`, else one piece into flight (there must be room)."""
     if st[ORDER] == ORDER_SC:
         copy_bytes(mem, address, source, nbytes)
-        if nbytes <= PIECE_BYTES:
-            note_writer(st, address, core, site)
+        _note_writers(st, address, nbytes, core, site)
         return
     bytes_to_words(st, _take_off(st, core, base, kind, address, nbytes, site), mem, source, nbytes)
 

@@ -1,8 +1,8 @@
 """Where everything is in the machine's int64 array.
 
 The array is: a header, the blocks of the cores, the blocks of the dies (writes in flight), the blocks of the core
-groups, the switches of named synchronizations, and two regions that no program can observe: the table of last
-writers, kept for reports, and the list of cores that take part in the run.
+groups, the switches of named synchronizations, and regions that no program can observe: the tables of last writers
+and of large writes, kept for reports, and the list of cores that take part in the run.
 """
 
 from xccl_emu.lang.abi import REGISTERS, REQUEST_WORDS
@@ -14,8 +14,9 @@ WRITER_BASE, WRITER_SLOTS = range(13, 15)
 ACTIVE_BASE, N_ACTIVE, N_ACTIVE_DIES, N_LIVE, CURSOR, RANDOM_1, RANDOM_2, LOG_COUNT = range(15, 23)
 ERROR, ERROR_CORE, ERROR_SITE, ERROR_OP, ERROR_A, ERROR_B = range(24, 30)
 ACTIONS = 30
+LARGE_BASE, LARGE_SLOTS = 23, 31
 COUNT_BY_OP = 32
-BYTES_BY_PIPE = 64
+BYTES_BY_PIPE = 64  # of the vector pipe: elements
 STEP_TABLE = 80  # where each kernel's step function is, for `words.call_step`
 HEADER_WORDS = 96
 
@@ -24,8 +25,10 @@ ORDER_SC, ORDER_FIFO, ORDER_RELAXED = range(3)
 
 # ---- a core's block; PC, RESULT, REQUEST and REGISTERS are in lang.abi
 KERNEL, STATUS, DIE, GROUP, IN_FLIGHT, UB_BASE, N_WINDOWS = 0, 2, 4, 5, 6, 7, 8
+N_PIPES = 5  # scalar, mtu-in, vector, mtu-out, DMA
 EVENTS = 32  # a word of 32 binary events for each (source pipe, target pipe)
 N_EVENTS = 32
+AT_END = -1  # the site of a return, which has none
 PIPES = 64  # three queues: mtu-in, vector, mtu-out
 PIPE_HEAD, PIPE_COUNT, PIPE_ENTRIES = 0, 1, 2
 QUEUE_DEPTH = 8
@@ -56,18 +59,20 @@ GROUP_WORDS = 4
 
 MAX_KERNELS = 16
 MAX_SITES = 256  # of one kernel
-WRITER_WORDS = 3  # piece + 1, core, site
+WRITER_WORDS = 4  # piece + 1, core, site, when (`ACTIONS`, from 1 on)
+NOTED_BYTES_MAX = 256  # a larger write under `sc` is not noted piece by piece
+LARGE_SHIFT = 12  # of such a write it is noted when it touched each block of 4 KiB
 
 PIECE_BYTES = 32
 MAX_GRAINS = 62  # a transfer is read in at most so many grains, so that one word can say which are done
 
 # ---- an action: an actor and a choice
-ACTORS_PER_CORE = 5  # scalar, mtu-in, vector, mtu-out, DMA; behind them one actor a die, which delivers writes
+ACTORS_PER_CORE = N_PIPES  # behind them one actor a die, which delivers writes
 CHOICE_BITS = 16
 CHOICE_ALL = (1 << CHOICE_BITS) - 1  # the whole of the next transfer, or every write in flight in issue order
 
 # ---- errors that end a run
-ERR_ACCESS, ERR_UB, ERR_ALIGN, ERR_SIZE, ERR_DOUBLE_SET, ERR_FAIL, ERR_OPERAND = range(1, 8)
+ERR_ACCESS, ERR_UB, ERR_ALIGN, ERR_SIZE, ERR_DOUBLE_SET, ERR_FAIL, ERR_OPERAND, ERR_LEFT_SET = range(1, 9)
 
 # ---- how a policy's run ended
 ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT_ENABLED = range(6)

@@ -43,6 +43,7 @@ from xccl_emu.machine.layout import (
     KIND_MTU,
     MAX_GRAINS,
     N_DMA_SLOTS,
+    N_PIPES,
     ORDER,
     ORDER_SC,
     PIECE_BYTES,
@@ -118,7 +119,7 @@ def _flag(st, core, base, queue, entry):
 @jit
 def take_event(st, base, source, target, event):
     """Consume an event if it is set."""
-    word = base + EVENTS + source * 5 + target
+    word = base + EVENTS + source * N_PIPES + target
     if not st[word] >> event & 1:
         return False
     put(st, word, st[word] & ~(1 << event))
@@ -126,31 +127,44 @@ def take_event(st, base, source, target, event):
 
 
 @jit
-def pieces(address, nbytes):
-    """How many 32-byte pieces a range touches."""
-    return (address + nbytes - 1) // PIECE_BYTES - address // PIECE_BYTES + 1
+def _cut(source, target, i):
+    """The i-th place, from the first byte on, where a transfer is cut: wherever its source or target begins a piece."""
+    if i == 0:
+        return 0
+    a, b = PIECE_BYTES - source % PIECE_BYTES, PIECE_BYTES - target % PIECE_BYTES
+    if a == b:
+        return a + (i - 1) * PIECE_BYTES
+    return (i - 1) // 2 * PIECE_BYTES + (min(a, b) if i % 2 else max(a, b))
 
 
 @jit
-def grain_pieces(n_pieces):
-    """Pieces that are read together, so that a mask of `MAX_GRAINS` bits says which part of a transfer is done."""
-    return (n_pieces + MAX_GRAINS - 1) // MAX_GRAINS
+def _parts(source, target, nbytes):
+    """In how many parts the cuts divide a transfer; no part lies in two pieces of its source or target."""
+    parts = (source + nbytes - 1) // PIECE_BYTES - source // PIECE_BYTES + 1
+    if source % PIECE_BYTES == target % PIECE_BYTES:
+        return parts
+    return parts + (target + nbytes - 1) // PIECE_BYTES - target // PIECE_BYTES
 
 
 @jit
-def n_grains(address, nbytes):
-    """In how many grains a transfer is read."""
-    n_pieces = pieces(address, nbytes)
-    size = grain_pieces(n_pieces)
-    return (n_pieces + size - 1) // size
+def _parts_of_grain(parts):
+    """Parts that are copied together, so that a mask of `MAX_GRAINS` bits says what of a transfer is done."""
+    return (parts + MAX_GRAINS - 1) // MAX_GRAINS
 
 
 @jit
-def _grain(address, nbytes, g):
-    """First and last+1 byte, relative to ``address``, of grain ``g``."""
-    size = grain_pieces(pieces(address, nbytes)) * PIECE_BYTES
-    start = address // PIECE_BYTES * PIECE_BYTES - address + g * size
-    return max(start, 0), min(start + size, nbytes)
+def n_grains(source, target, nbytes):
+    """In how many grains a transfer is copied; give the source twice where the target is a data buffer."""
+    parts = _parts(source, target, nbytes)
+    size = _parts_of_grain(parts)
+    return (parts + size - 1) // size
+
+
+@jit
+def _grain(source, target, nbytes, g):
+    """First and last+1 byte, counted from the first of the transfer, of grain ``g``."""
+    size = _parts_of_grain(_parts(source, target, nbytes))
+    return _cut(source, target, g * size), min(_cut(source, target, (g + 1) * size), nbytes)
 
 
 @jit
@@ -202,21 +216,21 @@ def _read_grain(mem, st, base, entry, choice):
     source, nbytes = st[entry + 1], st[entry + 3]
     ub = st[base + UB_BASE] + st[entry + 2]
     mask = st[entry + ENTRY_PROGRESS]
-    grains = n_grains(source, nbytes)
+    grains = n_grains(source, source, nbytes)
     if choice == CHOICE_ALL:
         if mask == 0:
             copy_bytes(mem, ub, source, nbytes)
         else:
             for g in range(grains):
                 if not mask >> g & 1:
-                    start, end = _grain(source, nbytes, g)
+                    start, end = _grain(source, source, nbytes, g)
                     copy_bytes(mem, ub + start, source + start, end - start)
         put(st, entry + ENTRY_PROGRESS, _READ_DONE)
         return True
     g = choice >> 4
     if g >= grains or mask >> g & 1:
         return False
-    start, end = _grain(source, nbytes, g)
+    start, end = _grain(source, source, nbytes, g)
     copy_bytes(mem, ub + start, source + start, end - start)
     mask |= 1 << g
     put(st, entry + ENTRY_PROGRESS, _READ_DONE if mask == (1 << grains) - 1 else mask)
@@ -346,10 +360,10 @@ def step_dma(mem, st, core, base, choice):
 
 @jit
 def _copy_grain(mem, st, core, base, slot, k, choice):
-    """Read and write a grain of a DMA transfer; grains are cut at the pieces of the target."""
+    """Read and write a grain of a DMA transfer; grains are cut at the pieces of the source and of the target."""
     source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
     mask = st[slot + ENTRY_PROGRESS]
-    grains = n_grains(target, nbytes)
+    grains = n_grains(source, target, nbytes)
     if choice == CHOICE_ALL and st[ORDER] == ORDER_SC and mask == 0:
         write_bytes(mem, st, core, base, KIND_DMA + k, target, source, nbytes, st[slot + ENTRY_SITE])
         put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE)
@@ -377,11 +391,12 @@ def _may_copy(st, base, slot, g):
 def _copy_pieces(mem, st, core, base, slot, k, g):
     """Copy a grain from where it was cut off, until it is done (True) or there is no more room."""
     source, target, site = st[slot + 1], st[slot + 2], st[slot + ENTRY_SITE]
-    start, end = _grain(target, st[slot + 3], g)
+    start, end = _grain(source, target, st[slot + 3], g)
     start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
     begin = start
     while start < end and room_for_writes(st, base, 1):
-        size = min(PIECE_BYTES - (target + start) % PIECE_BYTES, end - start)
+        size = min(PIECE_BYTES - (source + start) % PIECE_BYTES, PIECE_BYTES - (target + start) % PIECE_BYTES)
+        size = min(size, end - start)
         write_bytes(mem, st, core, base, KIND_DMA + k, target + start, source + start, size, site)
         if st[ORDER] != ORDER_SC:
             put(st, slot + ENTRY_IN_FLIGHT, st[slot + ENTRY_IN_FLIGHT] + 1)

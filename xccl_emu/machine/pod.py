@@ -13,6 +13,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine import layout as at
 from xccl_emu.machine.address_space import commit, map_bytes
+from xccl_emu.machine.claims import Claims
 from xccl_emu.machine.launch import Grant, Launch, bind_arguments, check_grants
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec
@@ -37,6 +38,8 @@ class Buffer:
 class Snapshot:
     """A copy of everything a small pod holds."""
 
+    of: tuple[PodSpec, str, frozenset[str]]
+    """Specification, memory order and what was switched off of the pod that it was taken of."""
     memory: NDArray[np.uint8]
     state: NDArray[np.int64]
     books: tuple[dict[int, int], list[Launch], dict[int, Launch], list[Kernel], bool]
@@ -53,7 +56,7 @@ class Pod:
     policy: who goes next, ``"round-robin"`` or ``"random"``.
     seed: of the random policy.
     record: keep the schedule of each run (`schedule`).
-    without: names of synchronizations to switch off.
+    without: names of synchronizations to switch off; each must be in a kernel when the first run begins (`without`).
     generators: run the kernels' undecorated generators; only with the JIT off, for a debugger.
 
     Raises ConfigError for an unknown order or policy, CapacityError if the pod cannot be mapped.
@@ -72,11 +75,14 @@ class Pod:
     ) -> None:
         self.spec, self.seed, self.record = spec, seed, record
         self.order, self.policy = _one_of("order", order, ORDERS), _one_of("policy", policy, POLICIES)
-        self.without = frozenset(without)
+        self.without = without
+        self._known_syncs: set[str] = set()
         self.generators = generators
         self.memory = map_bytes(spec.n_dies * spec.die_bytes + spec.n_cores * spec.ub_bytes, spec.name)
         self._array = StateArray(spec, order, seed)
         self.state = self._array.words
+        self.claims = Claims()
+        """Which communicator owns which part of the metadata and managed areas."""
         self._app_used: dict[int, int] = {}
         self._launches: list[Launch] = []
         self.kernels: list[Kernel] = []
@@ -88,17 +94,23 @@ class Pod:
     # ---- memory
 
     def address(self, die: int, offset: int) -> int:
-        """Global address of an offset in a die's memory."""
-        self._check_die(die)
-        return die * self.spec.die_bytes + offset
+        """Global address of an offset in a die's memory; like `meta` and `managed`, ConfigError for one outside."""
+        return self._address(die, "memory", 0, self.spec.die_bytes, offset)
 
     def meta(self, die: int, offset: int = 0) -> int:
         """Global address in a die's metadata area."""
-        return self.address(die, self.spec.meta_start + offset)
+        return self._address(die, "metadata area", self.spec.meta_start, self.spec.meta_bytes, offset)
 
     def managed(self, die: int, offset: int = 0) -> int:
         """Global address in a die's managed data area."""
-        return self.address(die, self.spec.managed_start + offset)
+        return self._address(die, "managed data area", self.spec.managed_start, self.spec.managed_bytes, offset)
+
+    def _address(self, die: int, area: str, start: int, nbytes: int, offset: int) -> int:
+        """ConfigError for an offset outside of the area; its end is allowed, as the end of a range."""
+        self._check_die(die)
+        if not 0 <= offset <= nbytes:
+            raise ConfigError(f"offset={offset}: the {area} of a die has {nbytes} bytes")
+        return die * self.spec.die_bytes + start + offset
 
     def alloc(self, die: int, nbytes: int) -> Buffer:
         """Reserve bytes in a die's app data area, aligned to 32; CapacityError if they do not fit."""
@@ -192,10 +204,8 @@ class Pod:
             raise ConfigError(
                 f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {at.MAX_SITES} are possible"
             )
-        switches = self._array.switches(len(self.kernels))
-        for i, site in enumerate(kernel.sites):
-            switches[i] = bool(site.sync) and site.sync in self.without
         self.kernels.append(kernel)
+        self._known_syncs.update(site.sync for site in kernel.sites if site.sync)
 
     def _write_core(self, core: int, launch: Launch, group: int, values: Sequence[int]) -> None:
         block = self._array.core_block(core)
@@ -208,17 +218,42 @@ class Pod:
         block[at.WINDOWS : at.WINDOWS + len(windows)] = windows
         block[REGISTERS : REGISTERS + len(values)] = values
 
+    # ---- what is switched off
+
+    @property
+    def without(self) -> frozenset[str]:
+        """Names of the synchronizations that are switched off; may be assigned between runs, for the next ones.
+
+        A run, replay or search is refused (ConfigError) while a name is in no kernel that was ever launched on this
+        pod: a misspelt name would switch off nothing, and look like a synchronization that nobody needs.  So where
+        several kernels follow each other (dispatch, expert, combine), a name that only a later one has is assigned
+        before that one's first run.
+        """
+        return self._without
+
+    @without.setter
+    def without(self, names: Iterable[str]) -> None:
+        if isinstance(names, str):
+            raise ConfigError(f"without={names!r}: must be a list of names, not one name")
+        self._without = frozenset(names)
+
+    def _check_switches(self) -> None:
+        unknown, known = sorted(self._without - self._known_syncs), sorted(self._known_syncs)
+        if unknown and self._launches:
+            raise ConfigError(f"without={unknown}: no kernel launched so far has it; they have {known}")
+
     # ---- runs
 
     def run(self, progress: Callable[[int], None] | None = None) -> RunStats:
         """Run all launched kernels to their end.
 
         ``progress`` is called now and then with the number of actions so far.  Raises DeadlockError, AccessError,
-        ProtocolError or RunError; the pod is then as the run left it until `clear`.
+        ProtocolError, RunError (an event set twice, or still set when its kernel returns) or KernelError; the pod is
+        then as the run left it until `clear`.  Raises ConfigError if something is switched off that no kernel has.
         """
         from xccl_emu.machine import driver  # compiled code is imported only when something runs
 
-        self.check_ready()
+        self.check_runnable()
         fingerprint = self.fingerprint() if self.record else ""
         self._failed = True  # until the run is over
         ended, seconds, actions = driver.drive(self, self.policy, progress)
@@ -233,7 +268,7 @@ class Pod:
         """
         from xccl_emu.machine import driver
 
-        self.check_ready()
+        self.check_runnable()
         if schedule.fingerprint != self.fingerprint():
             raise ReplayError("the schedule was recorded on another pod, memory order, or set of launches")
         self._failed = True
@@ -242,7 +277,10 @@ class Pod:
         return self._finish(statistics(self.state, seconds))
 
     def activate(self) -> None:
-        """List who takes part in the run that begins."""
+        """List who takes part in the run that begins, and what of it is switched off."""
+        for number, kernel in enumerate(self.kernels):
+            switched = [bool(site.sync) and site.sync in self._without for site in kernel.sites]
+            self._array.switches(number)[: len(switched)] = switched
         self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
 
     def _finish(self, stats: RunStats) -> RunStats:
@@ -273,27 +311,35 @@ class Pod:
     # ---- the pod as a value
 
     def fingerprint(self) -> str:
-        """Of the pod, the memory order and everything that is launched."""
+        """Hash of the pod, the memory order, what is switched off and everything that is launched.
+
+        What memory holds when the run begins is no part of it (48 TiB would have to be read): it is the caller's
+        business that a replay begins with the bytes that the recorded run began with.
+        """
         parts = [repr(self.spec), self.order, repr(sorted(self.without))]
         for launch in self._launches:
             what = (launch.die, launch.cores, launch.args, launch.grants)
-            parts += [launch.kernel.name, launch.kernel.source, repr(what)]
+            syncs = [site.sync for site in launch.kernel.sites]
+            parts += [launch.kernel.name, launch.kernel.source, repr(syncs), repr(what)]
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
     def snapshot(self) -> Snapshot:
         """Copy the whole pod; CapacityError if it is not small."""
         self._check_small("snapshot")
         books = (dict(self._app_used), [*self._launches], dict(self._owner), [*self.kernels], self._failed)
-        return Snapshot(self.memory.copy(), self.state.copy(), books)
+        return Snapshot(self._identity(), self.memory.copy(), self.state.copy(), books)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot of this pod."""
-        if snapshot.memory.shape != self.memory.shape or snapshot.state.shape != self.state.shape:
-            raise ConfigError("snapshot: was taken of a pod of another shape")
+        """Go back to a snapshot of this pod, or of one made and switched alike; ConfigError for any other."""
+        if snapshot.of != self._identity():
+            raise ConfigError("snapshot: was taken of another pod (spec, memory order, or what is switched off)")
         self.memory[:] = snapshot.memory
         self.state[:] = snapshot.state
         used, launches, owner, kernels, self._failed = snapshot.books
         self._app_used, self._launches, self._owner, self.kernels = dict(used), [*launches], dict(owner), [*kernels]
+
+    def _identity(self) -> tuple[PodSpec, str, frozenset[str]]:
+        return self.spec, self.order, self.without
 
     def digest(self) -> str:
         """Hash of all memory of a small pod's dies; CapacityError if it is not small."""
@@ -340,6 +386,11 @@ class Pod:
         """Raises ConfigError after a run that failed or was interrupted, until `clear`."""
         if self._failed:
             raise ConfigError("the last run failed or was interrupted: call clear() before the next launch")
+
+    def check_runnable(self) -> None:
+        """Raises ConfigError where `check_ready` does, or if something is switched off that no kernel has."""
+        self.check_ready()
+        self._check_switches()
 
     def _check_small(self, what: str) -> None:
         size = self.memory.nbytes + self.state.nbytes

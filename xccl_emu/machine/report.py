@@ -18,14 +18,12 @@ from xccl_emu.lang.requests import (
     OPERATIONS,
 )
 from xccl_emu.machine import layout as at
-from xccl_emu.machine.flight import read_word
+from xccl_emu.machine.flight import large_slot, read_word
 from xccl_emu.machine.pipes import entry_of, pipe_of
 from xccl_emu.machine.stats import PIPE_NAMES
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod
-
-_LISTED = 20
 
 
 def symbolic(pod: "Pod", address: int) -> str:
@@ -46,7 +44,7 @@ def where(pod: "Pod", core: int, site: int) -> str:
     name = f"die {core // pod.spec.cores_per_die} core {core % pod.spec.cores_per_die}"
     if launch is None:
         return name
-    if site < 0:
+    if site == at.AT_END:
         return f"{name}, kernel {launch.kernel.name} at its end"
     known: Site = launch.kernel.sites[site]
     step = f", step {known.step}" if known.step else ""
@@ -59,9 +57,10 @@ def last_writer(pod: "Pod", address: int) -> str:
     st = pod.state
     piece = address // at.PIECE_BYTES
     slot = int(st[at.WRITER_BASE]) + piece % int(st[at.WRITER_SLOTS]) * at.WRITER_WORDS
-    if st[slot] == 0:
+    large = int(st[large_slot(st, address >> at.LARGE_SHIFT)])
+    if st[slot] == 0 and large == 0:
         return "no write there is known"
-    if st[slot] != piece + 1:
+    if st[slot] != piece + 1 or large > st[slot + 3]:
         return "last writer not known"
     return "last written by " + where(pod, int(st[slot + 1]), int(st[slot + 2]))
 
@@ -101,12 +100,10 @@ def deadlock(pod: "Pod") -> DeadlockError:
     st = pod.state
     blocked = [core for core in pod.active_cores() if st[pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING]
     lines = [f"deadlock: {len(blocked)} of {len(pod.active_cores())} cores are blocked and nothing can go on"]
-    for core in blocked[:_LISTED]:
+    for core in blocked:
         base = pod.core_base(core)
-        site = -1 if st[base + REQUEST] == OP_RETURN else int(st[base + REQUEST + REQUEST_WORDS - 1])
+        site = at.AT_END if st[base + REQUEST] == OP_RETURN else int(st[base + REQUEST + REQUEST_WORDS - 1])
         lines.append(f"  {where(pod, core, site)}: {_waits_for(pod, base, core)}")
-    if len(blocked) > _LISTED:
-        lines.append(f"  and {len(blocked) - _LISTED} more")
     return DeadlockError("\n".join(lines))
 
 
@@ -131,4 +128,7 @@ def violation(pod: "Pod") -> RunError:
     if code == at.ERR_DOUBLE_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
         return RunError(f"{place}: event {b} from {source} to {target} is set while it is still set")
+    if code == at.ERR_LEFT_SET:
+        source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
+        return RunError(f"{place}: event {b} from {source} to {target} is still set, nothing has waited for it")
     return AccessError(f"{place}: {OPERATIONS[op]}: {texts[code]}")

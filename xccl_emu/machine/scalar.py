@@ -4,6 +4,7 @@ from xccl_emu.lang.abi import REQUEST, RESULT
 from xccl_emu.lang.requests import (
     CMP_EQ,
     CMP_GE,
+    CMP_NE,
     DMA,
     MTU_IN,
     MTU_OUT,
@@ -25,7 +26,7 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.access import check_scalar, check_transfer, check_vector, set_error
+from xccl_emu.machine.access import check_scalar, check_transfer, check_vector, set_error, set_error_at
 from xccl_emu.machine.flight import (
     note_writer,
     own_write_pending,
@@ -37,13 +38,16 @@ from xccl_emu.machine.flight import (
     write_words,
 )
 from xccl_emu.machine.layout import (
+    AT_END,
     BYTES_BY_PIPE,
     CHOICE_ALL,
     COUNT_BY_OP,
     DMA_SLOTS,
     ENTRY_WORDS,
     ERR_FAIL,
+    ERR_LEFT_SET,
     ERROR,
+    EVENTS,
     GROUP,
     GROUP_ARRIVED,
     GROUP_BASE,
@@ -56,6 +60,7 @@ from xccl_emu.machine.layout import (
     MAX_SITES,
     N_DMA_SLOTS,
     N_LIVE,
+    N_PIPES,
     PIPE_COUNT,
     STATUS,
     STATUS_DONE,
@@ -77,8 +82,8 @@ def step_scalar(mem, st, core, base, choice):
     if op == OP_RETURN or not _switched_off(st, base):  # a return has no site of its own
         if not _grant(mem, st, core, base, op):
             return False
-    elif op == OP_POLL:
-        put(st, base + RESULT, st[base + REQUEST + 3])  # as if it had seen what it waits for
+    elif op == OP_POLL:  # as if it had seen what it waits for
+        put(st, base + RESULT, st[base + REQUEST + 3] + (1 if st[base + REQUEST + 2] == CMP_NE else 0))
     st[COUNT_BY_OP + op] += 1
     if op == OP_RETURN:
         put(st, base + RESULT, st[base + REQUEST + 1])
@@ -126,22 +131,23 @@ def _grant(mem, st, core, base, op):
 def _grant_memory(mem, st, core, base, op, a, b, c):
     """Return, load, store, atomic add, poll."""
     if op == OP_RETURN:
-        return drained(st, base)
+        return drained(st, base) and _no_event_left(st, core, base)
     if op == OP_POLL:
         value = read_word(mem, st, core, base, a, 8)
         if (value == c) if b == CMP_EQ else (value >= c) if b == CMP_GE else (value != c):
             put(st, base + RESULT, value)
             return True
         return False
-    st[BYTES_BY_PIPE + SCALAR] += 8
     if op == OP_LOAD:
         put(st, base + RESULT, read_word(mem, st, core, base, a, b))
+        st[BYTES_BY_PIPE + SCALAR] += b
         return True
     if op == OP_STORE:
         if not room_for_writes(st, base, 1):
             return False
         value = sign_extend_32(b) if c == 4 else b
         write_words(mem, st, core, base, KIND_SCALAR, a, c, value, 0, 0, 0, request_site(st, base))
+        st[BYTES_BY_PIPE + SCALAR] += c
         return True
     if own_write_pending(st, core, base, a):
         return False
@@ -149,6 +155,20 @@ def _grant_memory(mem, st, core, base, op, a, b, c):
     put(st, base + RESULT, old)
     store_i64(mem, a, old + b)
     note_writer(st, a, core, request_site(st, base))
+    st[BYTES_BY_PIPE + SCALAR] += 8
+    return True
+
+
+@jit
+def _no_event_left(st, core, base):
+    """Was every event that was set consumed?  One that is left is a violation: its wait is missing."""
+    for flags in range(N_PIPES * N_PIPES):
+        if st[base + EVENTS + flags]:
+            event = 0
+            while not st[base + EVENTS + flags] >> event & 1:
+                event += 1
+            source, target = flags // N_PIPES, flags % N_PIPES
+            return set_error_at(st, core, base, ERR_LEFT_SET, source * 8 + target, event, AT_END)
     return True
 
 

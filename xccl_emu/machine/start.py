@@ -2,7 +2,7 @@
 
 from xccl_emu.machine.flight import block_of_core
 from xccl_emu.machine.layout import ACTIVE_BASE, KERNEL, N_ACTIVE, STATUS, STATUS_IDLE, STATUS_RUNNING, STEP_TABLE
-from xccl_emu.machine.words import call_step, jit
+from xccl_emu.machine.words import call_step, jit, put
 
 
 @jit
@@ -11,5 +11,5 @@ def start(st):
     for i in range(st[N_ACTIVE]):
         base = block_of_core(st, st[st[ACTIVE_BASE] + i])
         if st[base + STATUS] == STATUS_IDLE:
-            st[base + STATUS] = STATUS_RUNNING
+            put(st, base + STATUS, STATUS_RUNNING)
             call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)

@@ -22,6 +22,7 @@ class StateArray:
         self.flight_capacity = 0 if order == "sc" else spec.flight_pieces
         self.die_words = at.FLIGHT_ENTRIES + self.flight_capacity * at.FLIGHT_WORDS
         self.writer_slots = 1 << 12 if spec.n_cores <= _SMALL_CORES else 1 << 18
+        self.large_slots = self.writer_slots >> 2
         self.start = self._place(spec)
         self.words = map_bytes(8 * self.n_words, spec.name).view(np.int64)
         self._write_header(spec, order, seed)
@@ -34,6 +35,7 @@ class StateArray:
             at.GROUP_BASE: spec.n_cores * at.GROUP_WORDS,
             at.SWITCH_BASE: at.MAX_KERNELS * at.MAX_SITES,
             at.WRITER_BASE: self.writer_slots * at.WRITER_WORDS,
+            at.LARGE_BASE: self.large_slots,
             at.ACTIVE_BASE: spec.n_cores + spec.n_dies,
         }
         starts, end = {}, at.HEADER_WORDS
@@ -51,7 +53,8 @@ class StateArray:
         st[at.DIE_SHIFT] = spec.die_bytes.bit_length() - 1
         st[at.UB_BYTES], st[at.ORDER] = spec.ub_bytes, ORDERS.index(order)
         st[at.CORE_WORDS], st[at.DIE_WORDS] = self.core_words, self.die_words
-        st[at.FLIGHT_CAPACITY], st[at.WRITER_SLOTS] = self.flight_capacity, self.writer_slots
+        st[at.FLIGHT_CAPACITY] = self.flight_capacity
+        st[at.WRITER_SLOTS], st[at.LARGE_SLOTS] = self.writer_slots, self.large_slots
         st[at.RANDOM_1] = seed % 2147483562 + 1  # both in the range of their generator
         st[at.RANDOM_2] = seed // 2147483562 % 2147483398 + 1
 
@@ -91,6 +94,8 @@ class StateArray:
         st[at.COUNT_BY_OP : at.STEP_TABLE] = 0
         writers = self.start[at.WRITER_BASE]
         st[writers : writers + self.writer_slots * at.WRITER_WORDS] = 0  # of other kernels, in an earlier run
+        large = self.start[at.LARGE_BASE]
+        st[large : large + self.large_slots] = 0
 
     def deactivate(self, cores: Iterable[int]) -> None:
         """Free the cores and forget the error of the run."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.lang.requests import OPERATIONS
+from xccl_emu.lang.requests import OPERATIONS, VECTOR
 from xccl_emu.machine import layout as at
 
 PIPE_NAMES = ("scalar", "mtu-in", "vector", "mtu-out", "dma")
@@ -20,7 +20,9 @@ class RunStats:
     instructions: dict[str, int]
     """Granted requests by operation."""
     bytes_by_pipe: dict[str, int]
-    """Bytes that went through the pipes: scalar, mtu-in, mtu-out, dma; for vector, the elements worked on."""
+    """Bytes that went through mtu-in, mtu-out and dma, and those of scalar loads, stores and atomics (not of polls)."""
+    vector_elements: int
+    """Elements that the vector pipe worked on."""
 
 
 def statistics(st: NDArray[np.int64], seconds: float) -> RunStats:
@@ -30,5 +32,6 @@ def statistics(st: NDArray[np.int64], seconds: float) -> RunStats:
         seconds,
         int(st[at.ACTIONS]),
         {name: count for name, count in counts.items() if count},
-        {name: int(st[at.BYTES_BY_PIPE + i]) for i, name in enumerate(PIPE_NAMES)},
+        {name: int(st[at.BYTES_BY_PIPE + i]) for i, name in enumerate(PIPE_NAMES) if i != VECTOR},
+        int(st[at.BYTES_BY_PIPE + VECTOR]),
     )

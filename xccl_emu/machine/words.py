@@ -23,7 +23,12 @@ jit_arrays = njit(cache=True, error_model="numpy", _nrt=True)
 
 @jit
 def put(st, index, value):
-    """Write one word of state.  All writes to state go through here."""
+    """Write one word of state.
+
+    All that a run can depend on goes through here, but for these: words of the header (who is alive, errors, counters,
+    the policy's cursor and random numbers), the tables of writers (reports alone read them), the bytes of writes in
+    flight (`bytes_to_words`), and what a step function writes of its own core during `call_step`.
+    """
     st[index] = value
 
 

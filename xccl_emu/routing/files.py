@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 
+_EXPERTS_MAX = 1 << 16
+"""An id beyond it is a mistake in the file, and would only cost memory."""
+
 
 @dataclass(frozen=True, eq=False)
 class ExpertLoads:
@@ -125,7 +128,7 @@ def _choices(record: Any, path: str | Path, line: int, n_experts: int | None) ->
     weights = record.get("topk_weights") if isinstance(record, dict) else None
     if not isinstance(ids, list) or not isinstance(weights, list) or not ids or len(ids) != len(weights):
         raise ConfigError(f"{path}:{line}: expected an object with topk_ids and topk_weights of one length")
-    limit = np.iinfo(np.int32).max if n_experts is None else n_experts
+    limit = _EXPERTS_MAX if n_experts is None else n_experts
     for expert in ids:
         if type(expert) is not int or not 0 <= expert < limit:
             raise ConfigError(f"{path}:{line}: topk_ids has {expert!r}; an id must be an integer in 0..{limit - 1}")

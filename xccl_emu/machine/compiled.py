@@ -1,10 +1,11 @@
 """The compiled side, imported only when something runs: policies by name, kernels by handle."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from numba import config
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.errors import ConfigError, KernelError, XcclEmuError
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.policies.random import uniform_random
 from xccl_emu.machine.policies.replay import replay
@@ -24,6 +25,19 @@ def start() -> Callable[..., None]:
     """The compiled function that runs launched kernels to their first request."""
     start_function: Callable[..., None] = _start
     return start_function
+
+
+@contextmanager
+def arithmetic_of(kernels: Sequence[Kernel]) -> Iterator[None]:
+    """Raises KernelError where a kernel's arithmetic fails (compiled code notices only the division by zero)."""
+    try:
+        yield
+    except XcclEmuError:  # some are ValueErrors too
+        raise
+    except (ZeroDivisionError, OverflowError, ValueError) as error:
+        names = ", ".join(kernel.name for kernel in kernels)
+        what = "a division by zero, a negative shift count, or a value that is no 64-bit integer"
+        raise KernelError(f"arithmetic of a kernel failed ({error}): {what}; those that run are {names}") from error
 
 
 def handles(kernels: Sequence[Kernel], generators: bool = False) -> list[int]:
