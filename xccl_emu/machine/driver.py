@@ -1,5 +1,7 @@
 """Driving a run: a policy called slice by slice, its log collected, its end turned into statistics or an error."""
 
+import os
+import pickle
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ReplayError
+from xccl_emu.errors import ReplayError, XcclEmuError
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine import layout as at
 
@@ -57,8 +59,12 @@ def _call(pod: "Pod", policy: Callable[..., int], log: NDArray[np.int64]) -> int
 
 def _prepare(pod: "Pod", policy_name: str) -> None:
     """Have everything compiled before the clock starts: a policy with no active core has nothing to do."""
-    handles = compiled.handles(pod.kernels, pod.generators)
-    compiled.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
+    try:
+        handles = compiled.handles(pod.kernels, pod.generators)
+        compiled.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
+    except (pickle.UnpicklingError, EOFError) as error:
+        folder = os.environ.get("NUMBA_CACHE_DIR", "")
+        raise XcclEmuError(f"the compiled code kept in {folder} is damaged ({error}): delete that folder") from error
     pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
     pod.activate()
 

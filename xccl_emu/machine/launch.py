@@ -33,6 +33,8 @@ class Grant:
 
     def words(self) -> tuple[int, int, int, int]:
         """As the machine keeps it: die or ANY_DIE, start, end, rights."""
+        if not all(isinstance(end, int) for end in (self.start, self.end)):
+            raise ConfigError(f"start={self.start!r}, end={self.end!r}: must be whole numbers")
         if self.rights not in _RIGHTS:
             raise ConfigError(f"rights={self.rights!r}: must be 'r', 'w' or 'rw'")
         return (ANY_DIE if self.die is None else self.die, self.start, self.end, _RIGHTS[self.rights])

@@ -16,7 +16,7 @@ from xccl_emu.machine.address_space import commit, map_bytes
 from xccl_emu.machine.claims import Claims
 from xccl_emu.machine.launch import Grant, Launch, bind_arguments, check_grants
 from xccl_emu.machine.schedule import Schedule
-from xccl_emu.machine.spec import PodSpec
+from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.machine.state import ORDERS, StateArray
 from xccl_emu.machine.stats import RunStats, statistics
 
@@ -73,13 +73,13 @@ class Pod:
         without: Iterable[str] = (),
         generators: bool = False,
     ) -> None:
-        self.spec, self.seed, self.record = spec, seed, record
+        self.spec, self.seed, self.record = spec, whole("seed", seed), record
         self.order, self.policy = _one_of("order", order, ORDERS), _one_of("policy", policy, POLICIES)
         self.without = without
         self._known_syncs: set[str] = set()
         self.generators = generators
         self.memory = map_bytes(spec.n_dies * spec.die_bytes + spec.n_cores * spec.ub_bytes, spec.name)
-        self._array = StateArray(spec, order, seed)
+        self._array = StateArray(spec, order, self.seed)
         self.state = self._array.words
         self.claims = Claims()
         """Which communicator owns which part of the metadata and managed areas."""
@@ -107,14 +107,14 @@ class Pod:
 
     def _address(self, die: int, area: str, start: int, nbytes: int, offset: int) -> int:
         """ConfigError for an offset outside of the area; its end is allowed, as the end of a range."""
-        self._check_die(die)
+        die, offset = self._check_die(die), whole("offset", offset)
         if not 0 <= offset <= nbytes:
             raise ConfigError(f"offset={offset}: the {area} of a die has {nbytes} bytes")
         return die * self.spec.die_bytes + start + offset
 
     def alloc(self, die: int, nbytes: int) -> Buffer:
         """Reserve bytes in a die's app data area, aligned to 32; CapacityError if they do not fit."""
-        self._check_die(die)
+        die, nbytes = self._check_die(die), whole("nbytes", nbytes)
         if nbytes < 0:
             raise ConfigError(f"nbytes={nbytes}: must not be negative")
         used = self._app_used.get(die, 0)
@@ -133,7 +133,8 @@ class Pod:
         return buffer
 
     def view(self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
-        """The bytes of a buffer as an array (no copy)."""
+        """The bytes of a buffer as an array (no copy); ConfigError for a buffer that is not on this pod."""
+        self._check_buffer(buffer)
         flat = self.memory[buffer.address : buffer.address + buffer.nbytes].view(dtype)
         return flat if shape is None else flat.reshape(shape)
 
@@ -152,7 +153,8 @@ class Pod:
     # ---- grants
 
     def grant(self, buffer: Buffer, rights: str) -> Grant:
-        """Permission for a buffer."""
+        """Permission for a buffer; ConfigError for one that is not on this pod."""
+        self._check_buffer(buffer)
         start = buffer.address % self.spec.die_bytes
         return Grant(buffer.die, start, start + buffer.nbytes, rights)
 
@@ -180,7 +182,7 @@ class Pod:
         with more registers than the pod has; then nothing was launched.
         """
         self.check_ready()
-        self._check_die(die)
+        die, cores = self._check_die(die), [whole("cores", core) for core in cores]
         numbers = self._check_cores(die, cores)
         check_grants(grants, self.spec.n_dies, self.spec.die_bytes)
         if kernel.n_registers > self.spec.registers:
@@ -368,9 +370,16 @@ class Pod:
 
     # ---- checks
 
-    def _check_die(self, die: int) -> None:
+    def _check_die(self, die: int) -> int:
+        die = whole("die", die)
         if not 0 <= die < self.spec.n_dies:
             raise ConfigError(f"die={die}: the pod has dies 0 to {self.spec.n_dies - 1}")
+        return die
+
+    def _check_buffer(self, buffer: Buffer) -> None:
+        die, start = divmod(buffer.address, self.spec.die_bytes)
+        if die != buffer.die or buffer.nbytes < 0 or start + buffer.nbytes > self.spec.app_bytes:
+            raise ConfigError(f"{buffer}: does not lie in the app data area of that die of this pod")
 
     def _check_cores(self, die: int, cores: Sequence[int]) -> list[int]:
         last = self.spec.cores_per_die - 1

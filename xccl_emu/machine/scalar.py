@@ -79,7 +79,8 @@ def step_scalar(mem, st, core, base, choice):
     if st[base + STATUS] != STATUS_RUNNING or (choice != CHOICE_ALL and choice != 0):
         return False
     op = st[base + REQUEST]
-    if op == OP_RETURN or not _switched_off(st, base):  # a return has no site of its own
+    # A return has no site of its own; a load that is switched off still loads, it only orders nothing.
+    if op == OP_RETURN or op == OP_LOAD or not _switched_off(st, base):
         if not _grant(mem, st, core, base, op):
             return False
     elif op == OP_POLL:  # as if it had seen what it waits for

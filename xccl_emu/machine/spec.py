@@ -1,12 +1,25 @@
 """What a pod is made of, as data: dies, cores, areas, sizes."""
 
-from dataclasses import dataclass, replace
+import operator
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.layout import CHOICE_ALL, PIECE_BYTES
 
+
+def whole(name: str, value: Any) -> int:
+    """The value as a Python integer (a NumPy one would overflow in addresses); ConfigError if it is none."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise ConfigError(f"{name}={value!r}: must be a whole number") from error
+
+
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+_REGISTERS_MAX = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,10 @@ class PodSpec:
     """Registers a kernel may have on a core."""
 
     def __post_init__(self) -> None:
+        for number in fields(self)[1:]:  # all but the name
+            object.__setattr__(self, number.name, whole(number.name, getattr(self, number.name)))
+        if self.registers > _REGISTERS_MAX:
+            raise ConfigError(f"registers={self.registers}: must be at most {_REGISTERS_MAX}")
         self._positive("nodes", "chips_per_node", "dies_per_chip", "cores_per_die", "flight_pieces", "registers")
         if self.flight_pieces >= CHOICE_ALL:
             raise ConfigError(f"flight_pieces={self.flight_pieces}: must be below {CHOICE_ALL}")
