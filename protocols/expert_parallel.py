@@ -8,7 +8,7 @@ outputs = group.combine(weights)
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
-from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_tokens, lay_out
+from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_tokens, check_weights, lay_out
 
 Progress = Callable[[int], None]
 Args = Mapping[str, int | Sequence[int]]
@@ -69,6 +69,11 @@ class Received:
     counts: NDArray[np.int32]
     """[local_experts, n_ranks] rows by expert and source."""
 
+    @classmethod
+    def of(cls, x: NDArray[Any], route: NDArray[Any], counts: NDArray[np.int32]) -> Self:
+        """From the rows, their routes [rows] of `ROUTE`, and the counts."""
+        return cls(x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], counts)
+
     @property
     def expert_counts(self) -> NDArray[np.int64]:
         """[local_experts] rows of each expert."""
@@ -79,8 +84,8 @@ class Received:
 class RankBuffers:
     """The app buffers of one rank, named as the kernels' parameters."""
 
-    batch: Buffer
-    """Number of tokens of the last dispatch."""
+    batches: Buffer
+    """4-byte numbers of tokens: of the last dispatch, or of each round."""
     x: Buffer
     topk: Buffer
     pos: Buffer
@@ -128,7 +133,7 @@ class ExpertParallel:
         c = self.config
         table, states = c.tokens_max * INDEX_BYTES, c.tokens_max * c.row_bytes
         sizes = {
-            "batch": 8, "x": states, "topk": table, "pos": table, "weights": table,
+            "batches": 4, "x": states, "topk": table, "pos": table, "weights": table,
             "recv_x": c.rows_max * c.payload_bytes, "route": c.rows_max * ROUTE_BYTES, "counts": 4 * c.n_slots,
             "y": c.rows_max * c.row_bytes, "out": states,
         }  # fmt: skip
@@ -136,7 +141,7 @@ class ExpertParallel:
 
     def n_tokens(self, rank: int) -> int:
         """Tokens of a rank in the last dispatch."""
-        return int(self.pod.view(self._ranks[rank].batch, np.int64)[0])
+        return int(self.pod.view(self._ranks[rank].batches, np.int32)[0])
 
     def rounds_done(self, done_offset: int) -> int:
         """How many rounds rank 0 has acknowledged to itself, in the fields at an offset: the last event ID."""
@@ -171,7 +176,7 @@ class ExpertParallel:
 
     def _load(self, rank: int, x: NDArray[Any], choices: NDArray[Any]) -> None:
         buffers = self._ranks[rank]
-        self.pod.view(buffers.batch, np.int64)[0] = len(x)
+        self.pod.view(buffers.batches, np.int32)[0] = len(x)
         self.pod.view(buffers.x, self.config.numpy_dtype(), (-1, self.config.hidden))[: len(x)] = x
         self._table(buffers.topk, np.int32)[: len(x)] = choices
 
@@ -244,8 +249,7 @@ class ExpertParallel:
         rows = int(counts.sum())
         dtype = np.int8 if c.quantized else c.numpy_dtype()
         x = self.pod.view(buffers.recv_x, dtype, (-1, c.hidden))[:rows]
-        route = self.pod.view(buffers.route, ROUTE)[:rows]
-        return Received(x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], counts)
+        return Received.of(x, self.pod.view(buffers.route, ROUTE)[:rows], counts)
 
     # ---- experts
 
@@ -289,10 +293,7 @@ class ExpertParallel:
         self._check_per_rank("weights", weights)
         weights = as_arrays("weights", weights)
         for rank, table in enumerate(weights):
-            shape = (self.n_tokens(rank), self.config.top_k)
-            if table.shape != shape or table.dtype != np.float32:
-                must = f"{list(shape)} float32"
-                raise ConfigError(f"weights of rank {rank}: {list(table.shape)} {table.dtype}, must be {must}")
+            check_weights(self.config, f"weights of rank {rank}", table, self.n_tokens(rank))
         for rank, table in enumerate(weights):
             self._table(self._ranks[rank].weights, np.float32)[: len(table)] = table
         for rank in range(self.config.n_ranks):

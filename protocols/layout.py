@@ -211,6 +211,13 @@ def check_tokens(config: EpConfig, rank: int, x: NDArray[Any], topk: NDArray[np.
         _check_finite(config, rank, x)
 
 
+def check_weights(config: EpConfig, what: str, weights: NDArray[Any], n_tokens: int) -> None:
+    """Raises ConfigError, saying what they are, for gate weights of the wrong shape or type."""
+    shape = (n_tokens, config.top_k)
+    if weights.shape != shape or weights.dtype != np.float32:
+        raise ConfigError(f"{what}: {list(weights.shape)} {weights.dtype}, must be {list(shape)} float32")
+
+
 def _check_choices(config: EpConfig, rank: int, topk: NDArray[np.int32]) -> None:
     bad = np.argwhere((topk < -1) | (topk >= config.n_slots))
     if len(bad):

@@ -11,7 +11,6 @@ or, to look at what every phase left, or to launch without running:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,8 @@ from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.stats import RunStats
-from xccl_emu.protocols.expert_parallel import ExpertParallel, Received, as_arrays
-from xccl_emu.protocols.layout import ROUTE, check_tokens
+from xccl_emu.protocols.expert_parallel import ExpertParallel, RankBuffers, Received, as_arrays
+from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
 
 Progress = Callable[[int], None]
 PerRank = Sequence[Sequence[NDArray[Any]]]
@@ -58,22 +57,6 @@ def _arrays(given: PerRank) -> list[list[NDArray[Any]]]:
     return [as_arrays(f"round {i}", batch) for i, batch in enumerate(given)]
 
 
-@dataclass(frozen=True, eq=False)
-class _RoundBuffers:
-    """The app buffers of one rank, each with its rounds one behind the other, named as the kernel's parameters."""
-
-    batches: Buffer
-    x: Buffer
-    topk: Buffer
-    pos: Buffer
-    weights: Buffer
-    recv_x: Buffer
-    route: Buffer
-    counts: Buffer
-    y: Buffer
-    out: Buffer
-
-
 _RIGHTS = {
     "batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "recv_x": "rw", "route": "rw", "counts": "rw",
     "y": "rw", "out": "w",
@@ -81,7 +64,7 @@ _RIGHTS = {
 
 
 class Rounds:
-    """The buffers of several rounds in the app data areas, filled, and the launch that runs them.
+    """The buffers of several rounds in the app data areas, one behind the other, and the launch that runs them.
 
     tokens, topk, weights: [round][rank] arrays as `ExpertParallel.dispatch` and `combine` take them; batches may differ
     from round to round and from rank to rank.
@@ -128,15 +111,10 @@ class Rounds:
         for i in range(self.n_rounds):
             for rank in range(self.config.n_ranks):
                 check_tokens(self.config, rank, tokens[i][rank], topk[i][rank])
-                self._check_weights(i, rank, weights[i][rank], len(tokens[i][rank]))
+                what = f"weights of round {i}, rank {rank}"
+                check_weights(self.config, what, weights[i][rank], len(tokens[i][rank]))
 
-    def _check_weights(self, i: int, rank: int, table: NDArray[Any], n_tokens: int) -> None:
-        shape = (n_tokens, self.config.top_k)
-        if table.shape != shape or table.dtype != np.float32:
-            given = f"{list(table.shape)} {table.dtype}"
-            raise ConfigError(f"weights of round {i}, rank {rank}: {given}, must be {list(shape)} float32")
-
-    def _allocate(self, rank: int) -> _RoundBuffers:
+    def _allocate(self, rank: int) -> RankBuffers:
         c, n = self.config, self.n_rounds
         table, states = n * c.tokens_max * INDEX_BYTES, n * c.tokens_max * c.row_bytes
         sizes = {
@@ -144,7 +122,7 @@ class Rounds:
             "recv_x": n * c.rows_max * c.payload_bytes, "route": n * c.rows_max * ROUTE_BYTES,
             "counts": n * align(4 * c.n_slots), "y": n * c.rows_max * c.row_bytes, "out": states,
         }  # fmt: skip
-        return _RoundBuffers(**{name: self.pod.alloc(c.first_die + rank, size) for name, size in sizes.items()})
+        return RankBuffers(**{name: self.pod.alloc(c.first_die + rank, size) for name, size in sizes.items()})
 
     def _fill(self, i: int, rank: int, x: NDArray[Any], choices: NDArray[Any], weights: NDArray[Any]) -> None:
         n, b, k = len(x), self._ranks[rank], self.config.top_k
@@ -201,10 +179,7 @@ class Rounds:
         rows = int(counts.sum())
         x = self._view(i, b.recv_x, np.int8 if c.quantized else c.numpy_dtype(), c.hidden)[:rows]
         route = self._view(i, b.route, ROUTE, 1)[:rows, 0]
-        by_source = counts.reshape(c.local_experts, c.n_ranks)
-        return Received(
-            x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], by_source
-        )
+        return Received.of(x, route, counts.reshape(c.local_experts, c.n_ranks))
 
     def expert_output(self, i: int, rank: int) -> NDArray[Any]:
         """[rows, hidden] outputs of a rank's experts in round ``i``, in the order of the received rows."""

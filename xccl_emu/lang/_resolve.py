@@ -56,10 +56,13 @@ def value_of(source: Source, node: ast.expr) -> Any:
 class Decorated:
     """Base of what the decorator makes of a generator function."""
 
+    _generator: Any
+
     @property
     def generator(self) -> FunctionType:
         """The undecorated generator function."""
-        raise NotImplementedError
+        function: FunctionType = self._generator
+        return function
 
 
 def plain(value: Any) -> Any:

@@ -51,12 +51,6 @@ class Kernel(Decorated):
         self.params = tuple(inspect.signature(generator).parameters)
         functools.update_wrapper(self, generator)
 
-    @property
-    def generator(self) -> FunctionType:
-        """The undecorated generator function."""
-        function: FunctionType = self._generator
-        return function
-
     def __repr__(self) -> str:
         return f"<kernel {self.name}({', '.join(self.params)})>"
 
