@@ -63,7 +63,7 @@ def test_the_table_names_what_was_moved() -> None:
     """Without --json the result is a table for people, with the count of wrong elements in the last line."""
     code, out, _ = invoke(*SMALL)
     assert code == 0
-    assert "mtu-in GB" in out
+    assert "out GB" in out
     assert out.strip().endswith("#wrong 0")
 
 

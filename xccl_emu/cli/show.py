@@ -33,29 +33,37 @@ class Stages:
             yield update
 
 
+_CAPTION = "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes that instructions copied"
+
+
 def moe_table(result: Any) -> Table:
-    """The main job's result: each protocol of each round, what it moved, how long it took."""
-    table = Table(title=f"{result.ranks} ranks, {result.tokens} tokens, {result.messages} messages; {result.routing}")
-    names = ("round", "protocol", "mtu-in GB", "mtu-out GB", "dma GB", "vector G", "instructions", "seconds", "GB/s")
-    for name in names:
-        table.add_column(name, justify="left" if name == "protocol" else "right")
-    for number, protocols in enumerate(result.rounds):
+    """The main job's result: each protocol of each round, what it moved, how long it took; 80 columns wide."""
+    title = f"{result.ranks} ranks, {result.tokens} tokens, {result.messages} messages; {result.routing}"
+    table = Table(title=title, caption=_CAPTION)
+    table.add_column("protocol")
+    for name in ("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s"):
+        table.add_column(name, justify="right")
+    for number, protocols in enumerate(result.rounds, start=1):
+        suffix = f" {number}" if len(result.rounds) > 1 else ""
         for name, stats in protocols.items():
-            moved = stats["bytes_by_pipe"]
-            copied = moved["mtu-in"] + moved["mtu-out"] + 2 * moved["dma"]
-            table.add_row(
-                str(number + 1), name, *(f"{moved[k] / 1e9:.2f}" for k in ("mtu-in", "mtu-out", "dma")),
-                f"{stats['vector_elements'] / 1e9:.2f}",
-                f"{sum(stats['instructions'].values()):,}", f"{stats['seconds']:.2f}",
-                f"{copied / 1e9 / max(stats['seconds'], 1e-9):.1f}",
-            )  # fmt: skip
+            table.add_row(name + suffix, *_moe_row(stats))
     return table
+
+
+def _moe_row(stats: dict[str, Any]) -> list[str]:
+    moved, seconds = stats["bytes_by_pipe"], stats["seconds"]
+    copied = moved["mtu-in"] + moved["mtu-out"] + 2 * moved["dma"]
+    billions = [moved["mtu-in"], moved["mtu-out"], moved["dma"], stats["vector_elements"]]
+    rate = copied / 1e9 / max(seconds, 1e-9)
+    millions = sum(stats["instructions"].values()) / 1e6
+    return [*(f"{n / 1e9:.2f}" for n in billions), f"{millions:.2f}", f"{seconds:.2f}", f"{rate:.1f}"]
 
 
 def sendrecv_table(result: Any) -> Table:
     """A send/recv job's result: each round, what it moved, how long it took."""
-    table = Table(title=f"{result.pairs} pair{'s' if result.pairs > 1 else ''} of dies, {result.nbytes:,} bytes each")
-    for name in ("round", "mtu-in MB", "mtu-out MB", "dma MB", "instructions", "seconds", "payload GB/s"):
+    title = f"{result.pairs} pair{'s' if result.pairs > 1 else ''} of dies, {result.nbytes:,} bytes each"
+    table = Table(title=title, caption="in, out: through mtu-in and mtu-out")
+    for name in ("round", "in MB", "out MB", "dma MB", "instructions", "seconds", "payload GB/s"):
         table.add_column(name, justify="right")
     for number, stats in enumerate(result.rounds):
         moved = stats["bytes_by_pipe"]
