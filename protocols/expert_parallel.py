@@ -18,6 +18,7 @@ from xccl_emu.kernels import combine as combine_kernel
 from xccl_emu.kernels import dispatch as dispatch_kernel
 from xccl_emu.kernels import expert as expert_kernel
 from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES, work_at
+from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Grant
@@ -97,6 +98,27 @@ class RankBuffers:
     out: Buffer
 
 
+def allocate(pod: Pod, config: EpConfig, rounds: int = 1) -> list[RankBuffers]:
+    """The app buffers of every rank, for so many rounds one behind the other.
+
+    Raises CapacityError if they do not fit; then none of them is allocated.
+    """
+    table, states = config.tokens_max * INDEX_BYTES, config.tokens_max * config.row_bytes
+    rows = config.rows_max
+    sizes = {
+        "batches": 4, "x": states, "topk": table, "pos": table, "weights": table,
+        "recv_x": rows * config.payload_bytes, "route": rows * ROUTE_BYTES, "counts": align(4 * config.n_slots),
+        "y": rows * config.row_bytes, "out": states,
+    }  # fmt: skip
+    dies = range(config.first_die, config.first_die + config.n_ranks)
+    mark = pod.mark_app()
+    try:
+        return [RankBuffers(**{name: pod.alloc(die, rounds * size) for name, size in sizes.items()}) for die in dies]
+    except CapacityError:
+        pod.release_app(mark)
+        raise
+
+
 class ExpertParallel:
     """An expert-parallel group: pull dispatch, a stand-in expert, pull combine (xDeepServe 3.2).
 
@@ -110,12 +132,7 @@ class ExpertParallel:
     def __init__(self, pod: Pod, config: EpConfig, *, managed_offset: int = 0, field_offset: int = 0) -> None:
         self.pod, self.config = pod, config
         self.layout = lay_out(config, pod, managed_offset, field_offset)
-        mark = pod.mark_app()
-        try:
-            self._ranks = [self._allocate(rank) for rank in range(config.n_ranks)]
-        except CapacityError:
-            pod.release_app(mark)
-            raise
+        self._ranks = allocate(pod, config)
         self._rows_committed = [0] * config.n_ranks
         self._broken = False
         dies = config.first_die, config.first_die + config.n_ranks
@@ -128,16 +145,6 @@ class ExpertParallel:
     def die_of(self, rank: int) -> int:
         """The die that a rank is on."""
         return self.config.first_die + rank
-
-    def _allocate(self, rank: int) -> RankBuffers:
-        c = self.config
-        table, states = c.tokens_max * INDEX_BYTES, c.tokens_max * c.row_bytes
-        sizes = {
-            "batches": 4, "x": states, "topk": table, "pos": table, "weights": table,
-            "recv_x": c.rows_max * c.payload_bytes, "route": c.rows_max * ROUTE_BYTES, "counts": 4 * c.n_slots,
-            "y": c.rows_max * c.row_bytes, "out": states,
-        }  # fmt: skip
-        return RankBuffers(**{name: self.pod.alloc(self.die_of(rank), size) for name, size in sizes.items()})
 
     def n_tokens(self, rank: int) -> int:
         """Tokens of a rank in the last dispatch."""
@@ -245,7 +252,7 @@ class ExpertParallel:
     def received(self, rank: int) -> Received:
         """What the last dispatch brought to a rank."""
         c, buffers = self.config, self._ranks[rank]
-        counts = self.pod.view(buffers.counts, np.int32, (c.local_experts, c.n_ranks))
+        counts = self.pod.view(buffers.counts, np.int32)[: c.n_slots].reshape(c.local_experts, c.n_ranks)
         rows = int(counts.sum())
         dtype = np.int8 if c.quantized else c.numpy_dtype()
         x = self.pod.view(buffers.recv_x, dtype, (-1, c.hidden))[:rows]

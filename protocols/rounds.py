@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
+from xccl_emu.kernels.dispatch import INDEX_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.stats import RunStats
-from xccl_emu.protocols.expert_parallel import ExpertParallel, RankBuffers, Received, as_arrays
+from xccl_emu.protocols.expert_parallel import ExpertParallel, Received, allocate, as_arrays
 from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
 
 Progress = Callable[[int], None]
@@ -82,12 +82,7 @@ class Rounds:
         tokens, topk, weights = (_arrays(given) for given in (tokens, topk, weights))
         self._check(tokens, topk, weights)
         self._lengths = [[len(x) for x in batch] for batch in tokens]
-        mark = self.pod.mark_app()
-        try:
-            self._ranks = [self._allocate(rank) for rank in range(self.config.n_ranks)]
-        except ConfigError:
-            self.pod.release_app(mark)
-            raise
+        self._ranks = allocate(self.pod, self.config, self.n_rounds)
         for i in range(self.n_rounds):
             for rank in range(self.config.n_ranks):
                 self._fill(i, rank, tokens[i][rank], topk[i][rank], weights[i][rank])
@@ -113,16 +108,6 @@ class Rounds:
                 check_tokens(self.config, rank, tokens[i][rank], topk[i][rank])
                 what = f"weights of round {i}, rank {rank}"
                 check_weights(self.config, what, weights[i][rank], len(tokens[i][rank]))
-
-    def _allocate(self, rank: int) -> RankBuffers:
-        c, n = self.config, self.n_rounds
-        table, states = n * c.tokens_max * INDEX_BYTES, n * c.tokens_max * c.row_bytes
-        sizes = {
-            "batches": 4 * n, "x": states, "topk": table, "pos": table, "weights": table,
-            "recv_x": n * c.rows_max * c.payload_bytes, "route": n * c.rows_max * ROUTE_BYTES,
-            "counts": n * align(4 * c.n_slots), "y": n * c.rows_max * c.row_bytes, "out": states,
-        }  # fmt: skip
-        return RankBuffers(**{name: self.pod.alloc(c.first_die + rank, size) for name, size in sizes.items()})
 
     def _fill(self, i: int, rank: int, x: NDArray[Any], choices: NDArray[Any], weights: NDArray[Any]) -> None:
         n, b, k = len(x), self._ranks[rank], self.config.top_k

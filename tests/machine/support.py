@@ -61,6 +61,28 @@ from xccl_emu.machine.spec import small_pod
 ORDERS = ("sc", "fifo", "relaxed")
 
 
+def vector_operation(op, a, b, c, d, e):
+    """Issue one instruction of the vector pipe given by its code and operands."""
+    if op == OP_V_QUANTIZE:
+        yield v_quantize(a, b, c, d)
+    elif op == OP_V_DEQUANTIZE:
+        yield v_dequantize(a, b, c, d)
+    elif op == OP_V_COPY:
+        yield v_copy(a, b, c)
+    elif op == OP_V_FILL:
+        yield v_fill(a, b, c)
+    elif op == OP_V_WIDEN:
+        yield v_widen(a, b, c, d)
+    elif op == OP_V_AXPY:
+        yield v_axpy(a, b, c, d, e)
+    elif op == OP_V_ADD:
+        yield v_add(a, b, c, d)
+    elif op == OP_V_SCALE:
+        yield v_scale(a, b, c)
+    elif op == OP_V_NARROW:
+        yield v_narrow(a, b, c, d)
+
+
 @kernel
 def issue(op, a, b, c, d, e):
     """Issue one request given by its code and operands, and return what it returns."""
@@ -96,24 +118,8 @@ def issue(op, a, b, c, d, e):
         yield put(a, b, c, d, e)
     elif op == OP_ADD:
         yield add(a, b)
-    elif op == OP_V_QUANTIZE:
-        yield v_quantize(a, b, c, d)
-    elif op == OP_V_DEQUANTIZE:
-        yield v_dequantize(a, b, c, d)
-    elif op == OP_V_COPY:
-        yield v_copy(a, b, c)
-    elif op == OP_V_FILL:
-        yield v_fill(a, b, c)
-    elif op == OP_V_WIDEN:
-        yield v_widen(a, b, c, d)
-    elif op == OP_V_AXPY:
-        yield v_axpy(a, b, c, d, e)
-    elif op == OP_V_ADD:
-        yield v_add(a, b, c, d)
-    elif op == OP_V_SCALE:
-        yield v_scale(a, b, c)
-    elif op == OP_V_NARROW:
-        yield v_narrow(a, b, c, d)
+    else:
+        yield from vector_operation(op, a, b, c, d, e)
     return result
 
 

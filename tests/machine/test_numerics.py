@@ -15,15 +15,6 @@ from xccl_emu.lang import (
     mtu_in,
     mtu_out,
     set_flag,
-    v_add,
-    v_axpy,
-    v_copy,
-    v_dequantize,
-    v_fill,
-    v_narrow,
-    v_quantize,
-    v_scale,
-    v_widen,
     wait_flag,
 )
 from xccl_emu.lang.requests import (
@@ -45,6 +36,8 @@ from xccl_emu.lang.requests import (
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 
+from .support import vector_operation
+
 UB = 192 << 10
 DTYPES = {BF16: np.dtype(ml_dtypes.bfloat16), FP16: np.dtype(np.float16)}
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's own, of infinities and NaNs
@@ -56,24 +49,7 @@ def compute(op, source, target, nbytes, a, b, c, d, e):
     yield mtu_in(source, 0, nbytes)
     yield set_flag(MTU_IN, VECTOR, 0)
     yield wait_flag(MTU_IN, VECTOR, 0)
-    if op == OP_V_QUANTIZE:
-        yield v_quantize(a, b, c, d)
-    elif op == OP_V_DEQUANTIZE:
-        yield v_dequantize(a, b, c, d)
-    elif op == OP_V_COPY:
-        yield v_copy(a, b, c)
-    elif op == OP_V_FILL:
-        yield v_fill(a, b, c)
-    elif op == OP_V_WIDEN:
-        yield v_widen(a, b, c, d)
-    elif op == OP_V_AXPY:
-        yield v_axpy(a, b, c, d, e)
-    elif op == OP_V_ADD:
-        yield v_add(a, b, c, d)
-    elif op == OP_V_SCALE:
-        yield v_scale(a, b, c)
-    elif op == OP_V_NARROW:
-        yield v_narrow(a, b, c, d)
+    yield from vector_operation(op, a, b, c, d, e)
     yield set_flag(VECTOR, MTU_OUT, 0)
     yield wait_flag(VECTOR, MTU_OUT, 0)
     yield mtu_out(0, target, nbytes)

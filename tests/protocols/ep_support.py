@@ -231,7 +231,7 @@ class Touched:
         table = tokens * INDEX_BYTES
         sizes: list[tuple[Buffer, int]] = [
             (b.batches, 4), (b.x, tokens * c.row_bytes), (b.topk, table), (b.pos, table), (b.weights, table),
-            (b.recv_x, rows * c.payload_bytes), (b.route, rows * ROUTE_BYTES), (b.counts, b.counts.nbytes),
+            (b.recv_x, rows * c.payload_bytes), (b.route, rows * ROUTE_BYTES), (b.counts, 4 * c.n_slots),
             (b.y, rows * c.row_bytes), (b.out, tokens * c.row_bytes),
         ]  # fmt: skip
         flat = self.may.reshape(-1)
