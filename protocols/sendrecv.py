@@ -120,7 +120,7 @@ class SendRecv:
         self.handles: list[Handle] = []
         """Asynchronous calls that are not done."""
         self._open = OpenCalls(pod.spec, self.layout.lanes)
-        self._launched: list[tuple[Launch, Call]] = []
+        self._launched: list[tuple[list[Launch], Call]] = []
         self._broken = False
         meta, managed = (field_offset, self.layout.meta_end), (managed_offset, self.layout.managed_end)
         pod.claims.take(self, Region((0, pod.spec.n_dies), meta, managed))
@@ -187,6 +187,14 @@ class SendRecv:
             self._open.remove(call)
         return stats
 
+    def launch(self) -> None:
+        """Put everything that is queued on cores and leave the run to somebody else, such as a check or a replay.
+
+        What comes of it is not noticed here: afterwards the communicator takes calls again only after `reset`.
+        """
+        self._check_ready()
+        self._put_on_cores([(call, self._begin(call), None) for call in self._open.queued()])
+
     def reset(self) -> None:
         """Make the rings usable again after an error.
 
@@ -227,8 +235,8 @@ class SendRecv:
         before = [self._progress(handle) for handle in handles]
         self._run([(h.call, h.base, done) for h, done in zip(handles, before, strict=True)], None)
         moved = False
-        for handle, (launch, call), done in zip(handles, self._launched, before, strict=True):
-            handle.progress = list(launch.results)
+        for handle, (launches, call), done in zip(handles, self._launched, before, strict=True):
+            handle.progress = [launch.results[0] for launch in launches]
             handle.done = handle.progress == [chunks + call.sends for chunks in self._chunks(call)]
             moved |= handle.done or handle.progress != done
             if handle.done:
@@ -240,15 +248,18 @@ class SendRecv:
         self, work: Sequence[tuple[Call, list[int], list[int] | None]], progress: Callable[[int], None] | None
     ) -> RunStats:
         """Run calls with what their lanes counted before them and, if they are asynchronous, what they have done."""
-        self._broken = True  # until the run is over
-        cores = self._free_cores()
-        self._launched = [(self._launch(call, cores, base, done), call) for call, base, done in work]
+        self._put_on_cores(work)
         try:
             stats = self.pod.run(progress)
         except RunError as error:
             raise self._explain(error) from error
         self._broken = False
         return stats
+
+    def _put_on_cores(self, work: Sequence[tuple[Call, list[int], list[int] | None]]) -> None:
+        self._broken = True  # until the run is over
+        cores = self._free_cores()
+        self._launched = [(self._launch(call, cores, base, done), call) for call, base, done in work]
 
     def _free_cores(self) -> Callable[[int], Iterator[int]]:
         """For each die, its cores that nothing has been launched on, each given once."""
@@ -265,51 +276,52 @@ class SendRecv:
 
     def _launch(
         self, call: Call, cores: Callable[[int], Iterator[int]], base: list[int], done: list[int] | None
-    ) -> Launch:
-        """Put the call's kernel on cores of its die; steps 1 and 5 of the paper begin."""
+    ) -> list[Launch]:
+        """Put the call's kernel on cores of its die, each lane apart; steps 1 and 5 of the paper begin."""
         die = call.buffer.die
         chosen = list(islice(cores(die), call.cores))
         if len(chosen) < call.cores:
             raise CapacityError(f"cores={call.cores}: other launches leave only {len(chosen)} free on die {die}")
-        lanes = split(call.buffer.nbytes, call.cores)
-        values = self._lane_arguments(call, lanes)
-        values |= {
-            "event": call.event_id, "shape": call.shape, "base": base, "slots": self.layout.slots,
+        common: dict[str, int] = {
+            "event": call.event_id, "shape": call.shape, "slots": self.layout.slots,
             "slot_bytes": self.layout.slot_bytes, "half_bytes": self.layout.half_bytes, "by_dma": call.path == "dma",
         }  # fmt: skip
-        if done is not None:
-            values["done"] = done
-        arguments = {name: values[name] for name in call.kernel.params}
-        return self.pod.launch(call.kernel, die, chosen, arguments, self._grants(call))
+        launches = []
+        for number, lane in enumerate(split(call.buffer.nbytes, call.cores)):
+            values = common | self._lane_arguments(call, number, lane) | {"base": base[number]}
+            if done is not None:
+                values["done"] = done[number]
+            arguments = {name: values[name] for name in call.kernel.params}
+            grants = self._grants(call, number, lane)
+            launches.append(self.pod.launch(call.kernel, die, [chosen[number]], arguments, grants))
+        return launches
 
-    def _lane_arguments(self, call: Call, lanes: Sequence[Lane]) -> dict[str, int | Sequence[int]]:
+    def _lane_arguments(self, call: Call, number: int, lane: Lane) -> dict[str, int]:
         """What differs from lane to lane: addresses and sizes."""
-        n, pair = range(len(lanes)), (call.source, call.target)
-        addresses = [call.buffer.address + lane.start for lane in lanes]
+        place, address = (call.source, call.target, number), call.buffer.address + lane.start
         return {
-            "source": addresses,
-            "target": addresses,
-            "nbytes": [lane.nbytes for lane in lanes],
-            "ack": [self.layout.ack(*pair, lane) for lane in n],
-            "tail": [self.layout.tail(*pair, lane) for lane in n],
-            "ring": [self.layout.ring(*pair, lane) for lane in n],
+            "source": address,
+            "target": address,
+            "nbytes": lane.nbytes,
+            "ack": self.layout.ack(*place),
+            "tail": self.layout.tail(*place),
+            "ring": self.layout.ring(*place),
         }
 
-    def _grants(self, call: Call) -> list[Grant]:
-        """The least that each side needs: its own buffer and field, and the other side's field and ring."""
-        n, pair = call.cores, (call.source, call.target)
-        zero_copy, partner = call.path == "zero-copy", self._open.partner(call)
-        if call.sends:
-            grants = [self._window(self.layout.ack(*pair, 0), n * at.PIECE_BYTES, "r")]
-            grants += [self._window(self.layout.tail(*pair, 0), n * at.PIECE_BYTES, "w")]
-            if zero_copy and partner is not None:
-                grants += [self.pod.grant(partner.buffer, "w")]
-        else:
-            grants = [self._window(self.layout.tail(*pair, 0), n * at.PIECE_BYTES, "r")]
-            grants += [self._window(self.layout.ack(*pair, 0), n * at.PIECE_BYTES, "w")]
-        if not zero_copy:
-            grants += [self._window(self.layout.ring(*pair, 0), n * self.layout.lane_bytes, "w" if call.sends else "r")]
-        return [self.pod.grant(call.buffer, "r" if call.sends else "w"), *grants]
+    def _grants(self, call: Call, number: int, lane: Lane) -> list[Grant]:
+        """The least that a lane of one side needs: its part of the own buffer, both fields, and its slots."""
+        place = call.source, call.target, number
+        tail, ack, ring = self.layout.tail(*place), self.layout.ack(*place), self.layout.ring(*place)
+        own, field = ("r", ack) if call.sends else ("w", tail)
+        grants = [self._window(call.buffer.address + lane.start, lane.nbytes, own)]
+        grants += [self._window(field, at.PIECE_BYTES, "r")]
+        grants += [self._window(tail if call.sends else ack, at.PIECE_BYTES, "w")]
+        if call.path != "zero-copy":
+            grants += [self._window(ring, self.layout.lane_bytes, "w" if call.sends else "r")]
+        elif call.sends and (partner := self._open.partner(call)) is not None and number < partner.cores:
+            theirs = split(partner.buffer.nbytes, partner.cores)[number]
+            grants += [self._window(partner.buffer.address + theirs.start, theirs.nbytes, "w")]
+        return grants
 
     def _window(self, address: int, nbytes: int, rights: str) -> Grant:
         die, start = divmod(address, self.pod.spec.die_bytes)
@@ -357,7 +369,7 @@ class SendRecv:
         if not isinstance(error, ProtocolError):
             return error
         running = self.pod.launch_of(error.core)
-        call = next((call for launch, call in self._launched if launch is running), None)
+        call = next((call for launches, call in self._launched if running in launches), None)
         if call is None or error.code not in (device.WRONG_EVENT, device.WRONG_SHAPE):  # it is another kernel's
             return error
         given = (error.code, error.value, error.core)

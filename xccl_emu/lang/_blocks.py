@@ -20,7 +20,7 @@ class Site:
     """The place of one request: what a report says about it.
 
     ``step`` and ``sync`` are the request's keywords of these names; ``callers`` are the (file, line) of each
-    ``yield from`` on the way to a subroutine, outermost first.
+    ``yield from`` on the way to a subroutine, outermost first; ``used`` says whether the kernel takes what is granted.
     """
 
     file: str
@@ -30,6 +30,7 @@ class Site:
     step: int
     sync: str
     callers: tuple[tuple[str, int], ...] = ()
+    used: bool = True
 
 
 @dataclass(frozen=True)
@@ -292,7 +293,7 @@ class Builder:
             raise frame.source.refuse(node, f"{ast.unparse(call.func)!r} is not a request constructor{hint}")
         words, step, sync = self._request(value, call, frame)
         text = frame.source.line(node.lineno)
-        site = Site(frame.source.file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers)
+        site = Site(frame.source.file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers, result is not None)
         self.sites.append(site)
         resume = self._new()
         self._leave(Ask(words, len(self.sites) - 1, resume), resume)

@@ -161,7 +161,7 @@ def n_grains(source, target, nbytes):
 
 
 @jit
-def _grain(source, target, nbytes, g):
+def grain(source, target, nbytes, g):
     """First and last+1 byte, counted from the first of the transfer, of grain ``g``."""
     size = _parts_of_grain(_parts(source, target, nbytes))
     return _cut(source, target, g * size), min(_cut(source, target, (g + 1) * size), nbytes)
@@ -223,14 +223,14 @@ def _read_grain(mem, st, base, entry, choice):
         else:
             for g in range(grains):
                 if not mask >> g & 1:
-                    start, end = _grain(source, source, nbytes, g)
+                    start, end = grain(source, source, nbytes, g)
                     copy_bytes(mem, ub + start, source + start, end - start)
         put(st, entry + ENTRY_PROGRESS, _READ_DONE)
         return True
     g = choice >> 4
     if g >= grains or mask >> g & 1:
         return False
-    start, end = _grain(source, source, nbytes, g)
+    start, end = grain(source, source, nbytes, g)
     copy_bytes(mem, ub + start, source + start, end - start)
     mask |= 1 << g
     put(st, entry + ENTRY_PROGRESS, _READ_DONE if mask == (1 << grains) - 1 else mask)
@@ -391,7 +391,7 @@ def _may_copy(st, base, slot, g):
 def _copy_pieces(mem, st, core, base, slot, k, g):
     """Copy a grain from where it was cut off, until it is done (True) or there is no more room."""
     source, target, site = st[slot + 1], st[slot + 2], st[slot + ENTRY_SITE]
-    start, end = _grain(source, target, st[slot + 3], g)
+    start, end = grain(source, target, st[slot + 3], g)
     start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
     begin = start
     while start < end and room_for_writes(st, base, 1):

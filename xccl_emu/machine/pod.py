@@ -14,6 +14,7 @@ from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine import layout as at
 from xccl_emu.machine.address_space import commit, map_bytes
 from xccl_emu.machine.claims import Claims
+from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.launch import Grant, Launch, bind_arguments, check_grants
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, whole
@@ -83,6 +84,8 @@ class Pod:
         self.state = self._array.words
         self.claims = Claims()
         """Which communicator owns which part of the metadata and managed areas."""
+        self.labels = Labels()
+        """Names of ranges of memory, for reports."""
         self._app_used: dict[int, int] = {}
         self._launches: list[Launch] = []
         self.kernels: list[Kernel] = []

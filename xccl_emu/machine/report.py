@@ -27,15 +27,27 @@ if TYPE_CHECKING:
 
 
 def symbolic(pod: "Pod", address: int) -> str:
-    """An address as die, area and offset, for example ``die1.meta+0x40``."""
+    """An address by its label (`Pod.labels`), else as die, area and offset, for example ``die1.meta+0x40``."""
     spec = pod.spec
     die, offset = divmod(address, spec.die_bytes)
     if not 0 <= die < spec.n_dies:
         return f"{address:#x} (no die)"
+    if name := pod.labels.name(address):
+        return name
     for name, start in (("managed", spec.managed_start), ("meta", spec.meta_start)):
         if offset >= start:
             return f"die{die}.{name}+{offset - start:#x}"
     return f"die{die}.app+{offset:#x}"
+
+
+def symbolic_byte(pod: "Pod", index: int) -> str:
+    """A byte of the pod's memory array, where the data buffers stand behind the dies: ``die0.core1.ub+0x20``."""
+    behind = index - pod.spec.n_dies * pod.spec.die_bytes
+    if behind < 0:
+        return symbolic(pod, index)
+    core, offset = divmod(behind, pod.spec.ub_bytes)
+    die, core = divmod(core, pod.spec.cores_per_die)
+    return f"die{die}.core{core}.ub+{offset:#x}"
 
 
 def where(pod: "Pod", core: int, site: int) -> str:

@@ -1,0 +1,267 @@
+"""The checker's own words beside the machine's state, the log by which both are put back, and the fingerprint.
+
+One int64 array, the book, holds: a header, a block for each core that is searched (clocks, open accesses), two words
+for each 32-byte piece of memory (who uses it, and how), and the log.  What is changed is logged first, so that a
+search can step back; the fingerprint is a sum over words, kept up to date from the logged and the present values.
+
+The fingerprint has 64 bits.  A word contributes a mix of its place and value; a write in flight contributes a mix of
+what it is and of how many older ones have to become visible before it, so their order in the ring does not matter.
+Sums only: of two words that change together, neither can hide the other as with XOR of equal values.
+"""
+
+import numpy as np
+from numba import config, njit
+
+from xccl_emu.machine.flight import flight
+from xccl_emu.machine.layout import (
+    DIE_SHIFT,
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_DATA,
+    FLIGHT_KIND,
+    FLIGHT_NBYTES,
+    KIND_DMA,
+    ORDER,
+    ORDER_FIFO,
+)
+from xccl_emu.machine.words import jit, load_i64, store_i64
+
+call = njit(cache=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Like the machine's `jit`, but called instead of inlined."""
+
+entry = njit(cache=True, error_model="numpy", _nrt=False)
+"""For what Python calls."""
+
+# ---- header of the book
+(
+    N, N_ALL, FULL, RESTART, VIOLATION, LIMIT, TRANSITIONS, ACTIONS, LOG, HASH, MEMORY_END, CORES, MEMBERS, BLOCKS,
+    PIECE_TABLE, LOG_BASE, LOG_END, TOUCHED, RECORDING, RECORDED, MASK, RECORD_BASE, RECORD_END, EXPECTED_BASE,
+    N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, TERMINALS, WALK_1, WALK_2, DEEPEST, N_DIES_HERE, DIES, JOINING,
+) = range(36)  # fmt: skip
+WITNESS = 40
+"""What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
+HANDLES = 56
+"""Addresses of functions (`linked`)."""
+HEADER = 64
+
+# ---- the table of cores: (number of the core in the pod, its registers, active cores of its die) each
+CORE_WORDS = 3
+
+# ---- a core's block in the book
+VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS = 0, 4, 5, 6, 7, 8
+SNAPSHOTS = 12  # of the scalar's vector, for each place of the three queues
+DMA_SNAPSHOTS = 36
+EVENTS_SET = 44  # (key, vector) each
+EVENTS_SET_MAX = 16
+RECORDS = EVENTS_SET + 2 * EVENTS_SET_MAX  # (first byte, last + 1, agent and flags, clock, site) each
+RECORD_WORDS = 5
+RECORDS_MAX = 40
+MARKS = RECORDS + RECORD_WORDS * RECORDS_MAX  # (first byte, last + 1, site) each
+MARK_WORDS = 3
+MARKS_MAX = 24
+BLOCK = MARKS + MARK_WORDS * MARKS_MAX
+
+# ---- limits that end a search
+(
+    LIMIT_RECORDS, LIMIT_EVENTS, LIMIT_MARKS, LIMIT_CLOCK, LIMIT_FLIGHT, LIMIT_DMA, LIMIT_LOG, LIMIT_DEPTH, LIMIT_BARRIER,
+    LIMIT_SPIN,
+) = range(1, 11)  # fmt: skip
+
+# ---- violations that the machine itself does not record
+RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, TORN, LIVELOCK = range(1, 9)
+
+# ---- rows behind those of the accesses: how many these are, their highest class, words of a piece
+N_ROWS, ROWS_CLASS, ROWS_WORDS = 4, 5, 6
+
+STATE, BOOK, MEMORY = range(3)
+"""What a logged range belongs to; memory is counted in words of 8 bytes."""
+
+LATE, NOW, RAW = 0, 4, 8
+"""When a logged range enters the fingerprint: at the end of a transition (it is then logged once), right after the action
+that changes it, or never (who logs it adds what it stands for)."""
+
+_C1, _C2, _C3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+if config.DISABLE_JIT:
+
+    def unsigned(value):
+        """The 64 bits of a word as an unsigned number."""
+        return np.uint64(int(value) & 0xFFFFFFFFFFFFFFFF)
+
+    def signed(value):
+        """The same bits as a signed number."""
+        return np.int64(int(value) - (1 << 64) if int(value) >> 63 else int(value))
+
+else:
+
+    @jit
+    def unsigned(value):
+        """The 64 bits of a word as an unsigned number."""
+        return np.uint64(value)
+
+    @jit
+    def signed(value):
+        """The same bits as a signed number."""
+        return np.int64(value)
+
+
+@jit
+def mixed(place, value):
+    """64 bits that depend on all bits of a place and a value."""
+    z = unsigned(value) * _C1 + unsigned(place)
+    z = (z ^ (z >> _S30)) * _C2
+    z = (z ^ unsigned(place) ^ (z >> _S27)) * _C3
+    return z ^ (z >> _S31)
+
+
+@jit
+def add_hash(ck, change):
+    """Add to the fingerprint."""
+    ck[HASH] = signed(unsigned(ck[HASH]) + change)
+
+
+# ---- the log
+
+
+@call
+def save(mem, st, ck, kind, first, n):
+    """Log ``n`` words before they change; ``kind`` is what they belong to and when they are hashed."""
+    top = ck[LOG]
+    if top + n + 2 > ck[LOG_END]:
+        ck[LIMIT] = LIMIT_LOG
+        return
+    space = kind & 3
+    if space == STATE:
+        for i in range(n):
+            ck[top + i] = st[first + i]
+    elif space == BOOK:
+        for i in range(n):
+            ck[top + i] = ck[first + i]
+    else:
+        for i in range(n):
+            ck[top + i] = load_i64(mem, 8 * (first + i))
+    ck[top + n] = first
+    ck[top + n + 1] = n << 4 | kind
+    ck[LOG] = top + n + 2
+
+
+@jit
+def save_bytes(mem, st, ck, start, nbytes):
+    """Log bytes of memory, in whole words."""
+    save(mem, st, ck, MEMORY | NOW, start >> 3, (start + nbytes + 7 >> 3) - (start >> 3))
+
+
+@call
+def step_back(mem, st, ck, mark):
+    """Undo everything that was logged since the log ended at ``mark``."""
+    top = ck[LOG]
+    while top > mark:
+        n, space, first = ck[top - 1] >> 4, ck[top - 1] & 3, ck[top - 2]
+        top -= n + 2
+        if space == STATE:
+            for i in range(n):
+                st[first + i] = ck[top + i]
+        elif space == BOOK:
+            for i in range(n):
+                ck[first + i] = ck[top + i]
+        else:
+            for i in range(n):
+                store_i64(mem, 8 * (first + i), ck[top + i])
+    ck[LOG] = top
+
+
+@call
+def hash_changes(mem, st, ck, mark, when):
+    """Bring the fingerprint up to date with what was logged since ``mark`` to be hashed `LATE` or `NOW`."""
+    top = ck[LOG]
+    change = np.uint64(0)
+    while top > mark:
+        n, kind, first = ck[top - 1] >> 4, ck[top - 1] & 15, ck[top - 2]
+        top -= n + 2
+        if kind & ~3 != when:
+            continue
+        if kind & 3 == STATE:
+            change += _changed_state(st, ck, first, top, n)
+        elif kind & 3 == BOOK:
+            for i in range(n):
+                if ck[first + i] != ck[top + i]:
+                    change += mixed(first + i << 2 | BOOK, ck[first + i]) - mixed(first + i << 2 | BOOK, ck[top + i])
+        else:
+            for i in range(n):
+                now = load_i64(mem, 8 * (first + i))
+                if now != ck[top + i]:
+                    change += mixed(first + i << 2 | MEMORY, now) - mixed(first + i << 2 | MEMORY, ck[top + i])
+    add_hash(ck, change)
+
+
+@jit
+def _changed_state(st, ck, first, saved, n):
+    """Of a core's block few words change; look at eight at once."""
+    change = np.uint64(0)
+    i = 0
+    while i < n:
+        end = min(i + 8, n)
+        different = 0
+        for j in range(i, end):
+            different |= st[first + j] ^ ck[saved + j]
+        if different:
+            for j in range(i, end):
+                if st[first + j] != ck[saved + j]:
+                    place = first + j << 2 | STATE
+                    change += mixed(place, st[first + j]) - mixed(place, ck[saved + j])
+        i = end
+    return change
+
+
+# ---- writes in flight
+
+
+@jit
+def _entry_hash(st, entry, rank):
+    z = mixed(rank << 8 | 3, st[entry + FLIGHT_ADDRESS])
+    z = mixed(st[entry + FLIGHT_CORE] << 8 | st[entry + FLIGHT_KIND], signed(z)) + unsigned(st[entry + FLIGHT_NBYTES])
+    for i in range(4):
+        z = mixed(signed(z), st[entry + FLIGHT_DATA + i])
+    return z
+
+
+@jit
+def _ordered(st, older, younger):
+    """1 if the memory order keeps two writes of a die in order."""
+    one, other = st[older + FLIGHT_ADDRESS], st[younger + FLIGHT_ADDRESS]
+    if st[ORDER] == ORDER_FIFO:
+        return 1 if one >> st[DIE_SHIFT] == other >> st[DIE_SHIFT] else 0
+    if one >> 5 != other >> 5 or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
+        return 0
+    kind, kind_other = st[older + FLIGHT_KIND], st[younger + FLIGHT_KIND]
+    return 1 if kind == kind_other or (kind < KIND_DMA and kind_other < KIND_DMA) else 0
+
+
+@call
+def ring_hash(st, ring, first):
+    """What the writes in flight of a die, from the one at ``first`` on, contribute to the fingerprint."""
+    total = np.uint64(0)
+    for k in range(first, st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        rank = 0
+        for j in range(k):
+            rank += _ordered(st, flight(st, ring, j), entry)
+        total += _entry_hash(st, entry, rank)
+    return total
+
+
+@call
+def delivered_hash(st, ring, k):
+    """How the fingerprint changes when the k-th write in flight, which nothing holds back, becomes visible."""
+    entry = flight(st, ring, k)
+    change = np.uint64(0) - _entry_hash(st, entry, 0)
+    for j in range(k + 1, st[ring + FLIGHT_COUNT]):
+        younger = flight(st, ring, j)
+        if _ordered(st, entry, younger):
+            rank = 0
+            for i in range(j):
+                rank += _ordered(st, flight(st, ring, i), younger)
+            change += _entry_hash(st, younger, rank - 1) - _entry_hash(st, younger, rank)
+    return change

@@ -1,0 +1,161 @@
+"""Exhaustive search of a trial: learn who uses what, search each part, and turn what is found into a verdict's pieces."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check import book as at
+from xccl_emu.check import dfs, pieces
+from xccl_emu.check.setup import Setup
+from xccl_emu.machine import compiled
+
+Progress = Callable[[int, int, float], None]
+"""Told now and then: states, transitions, seconds."""
+
+_SLICE = 1 << 18
+_WALKS, _QUIET_WALKS, _WALK_STEPS = 200, 12, 100_000
+
+LIMITS = {
+    at.LIMIT_RECORDS: "a core has more unordered accesses under way than the checker keeps",
+    at.LIMIT_EVENTS: "a core has more events set than the checker keeps",
+    at.LIMIT_MARKS: "a core has more writes of shared data before a fence than the checker keeps",
+    at.LIMIT_CLOCK: "a core does more between two fences than its clocks can count",
+    at.LIMIT_FLIGHT: "the writes in flight that a die holds were used up; give the pod more (flight_pieces)",
+    at.LIMIT_DMA: "a DMA descriptor was used again before its completion was waited for",
+    at.LIMIT_LOG: "the log of changes is full",
+    at.LIMIT_DEPTH: "a run is longer than the search is deep",
+    at.LIMIT_BARRIER: "a core arrives at a barrier twice, or awaits it without arriving",
+    at.LIMIT_SPIN: "a kernel does not come to an end by itself",
+}
+
+
+@dataclass
+class Found:
+    """What a search came to."""
+
+    complete: bool = False
+    violation: int = 0
+    """`book.RACE` and so on."""
+    witness: list[int] = field(default_factory=list)
+    actions: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    members: list[int] = field(default_factory=list)
+    reason: str = ""
+    states: int = 0
+    transitions: int = 0
+    actions_taken: int = 0
+    restarts: int = 0
+    parts: list[list[int]] = field(default_factory=list)
+    deepest: int = 0
+
+
+class Search:
+    """One exhaustive search; `run` returns what it found, the pod is afterwards as it was."""
+
+    def __init__(self, setup: Setup, *, max_states: int, seconds: float | None, progress: Progress | None) -> None:
+        self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
+        self.found = Found()
+        self.started = time.perf_counter()
+        self._args = (setup.memory, setup.state, setup.book, setup.rows, setup.named)
+
+    def run(self) -> Found:
+        """Learn, search part after part, and begin anew whenever something was taken for what it is not."""
+        with np.errstate(over="ignore"), compiled.arithmetic_of(self.setup.pod.kernels):
+            try:
+                self._learn()
+                while not self._search_parts():
+                    self.found.restarts += 1
+                return self.found
+            finally:
+                self.setup.reset(range(len(self.setup.cores)))
+
+    # ---- who uses what
+
+    def _learn(self) -> None:
+        ck, quiet = self.setup.book, 0
+        ck[at.WALK_1], ck[at.WALK_2] = 1, 1
+        for number in range(_WALKS):
+            ck[at.WALK_1], ck[at.WALK_2] = number + 1, number + 1
+            before = self.setup.table()[:, pieces.CLASS].copy()
+            self.setup.reset(range(len(self.setup.cores)))
+            dfs.begin(*self._args)
+            dfs.walk(*self._args, _WALK_STEPS)
+            quiet = quiet + 1 if np.array_equal(before, self.setup.table()[:, pieces.CLASS]) else 0
+            if quiet == _QUIET_WALKS:
+                return
+
+    # ---- searching
+
+    def _search_parts(self) -> bool:
+        """Search every part; False if the search has to begin anew."""
+        self.found.parts = self.setup.components()
+        self.found.states = self.found.transitions = self.found.actions_taken = 0
+        for members in self.found.parts:
+            if not self._search(members):
+                return False
+            if self.found.violation == at.RACE_INSIDE and not self.setup.book[at.JOINING]:
+                self.setup.book[at.JOINING], self.found.violation = 1, 0
+                return False
+            if self.found.violation or self.found.reason:
+                return True
+        self.found.complete = True
+        return True
+
+    def _search(self, members: Sequence[int]) -> bool:
+        ck = self.setup.book
+        self.setup.reset(members)
+        ck[at.STATES], ck[at.TRANSITIONS], ck[at.ACTIONS], ck[at.DEEPEST] = 1, 0, 0, 0
+        dfs.begin(*self._args)
+        table = np.zeros(1 << 14, np.uint64)
+        dfs.add_to(table, np.uint64(int(ck[at.HASH]) & 0xFFFFFFFFFFFFFFFF))
+        why = dfs.PAUSED
+        while why != dfs.ENDED and not self.found.reason:
+            why = dfs.depth_first(*self._args, table, _SLICE)
+            if why == dfs.TABLE_FULL:
+                larger = np.zeros(4 * table.size, np.uint64)
+                dfs.add_all(table, larger)
+                table = larger
+            self._look(why)
+        self.found.states += int(ck[at.STATES])
+        self.found.transitions += int(ck[at.TRANSITIONS])
+        self.found.actions_taken += int(ck[at.ACTIONS])
+        self.found.deepest = max(self.found.deepest, int(ck[at.DEEPEST]))
+        if ck[at.VIOLATION]:
+            self._keep_witness(members)
+        elif ck[at.LIMIT]:
+            self.found.reason = LIMITS[int(ck[at.LIMIT])]
+        return not ck[at.RESTART] or bool(self.found.violation)
+
+    def _look(self, why: int) -> None:
+        """Report progress, and stop at a limit."""
+        ck, elapsed = self.setup.book, time.perf_counter() - self.started
+        states = self.found.states + int(ck[at.STATES])
+        if self.progress is not None:
+            self.progress(states, self.found.transitions + int(ck[at.TRANSITIONS]), elapsed)
+        if why == dfs.ENDED:
+            return
+        if states > self.max_states:
+            self.found.reason = f"more than {self.max_states} states"
+        elif self.seconds is not None and elapsed > self.seconds:
+            self.found.reason = f"more than {self.seconds:g} seconds"
+
+    def _keep_witness(self, members: Sequence[int]) -> None:
+        """Go through the path again and write down what the machine did on it."""
+        ck = self.setup.book
+        self.found.violation = int(ck[at.VIOLATION])
+        self.found.witness = [int(w) for w in ck[at.WITNESS : at.WITNESS + 12]]
+        self.found.members = list(members)
+        start, depth = int(ck[at.FRAMES]), int(ck[at.DEPTH])
+        frames = ck[start : start + (depth + 1) * dfs.FRAME_WORDS].reshape(-1, dfs.FRAME_WORDS)
+        path = frames[:, [dfs.FRAME_MOVER, dfs.FRAME_N]].copy()
+        path[:, 1] -= 1
+        if self.found.violation in (at.DEADLOCK, at.WRONG_BITS):
+            path = path[:-1]  # the last state is the end
+        self.setup.reset(members)
+        ck[at.RECORDING] = 1
+        dfs.begin(*self._args)
+        dfs.follow(*self._args, path)
+        first = int(ck[at.RECORD_BASE])
+        self.found.actions = ck[first : first + int(ck[at.RECORDED])].copy()

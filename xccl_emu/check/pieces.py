@@ -1,0 +1,135 @@
+"""Who uses each 32-byte piece of memory, and how: what a search may treat as private, as data, or has to explore.
+
+The classes are learned from random walks and then *checked at every access of the search*.  An access that does not
+fit its class changes the class for good, and the search begins anew (`RESTART`).  So at the end of a search that was not
+restarted every access of every explored run fits.  That is enough: take any run of the whole machine and in it
+the first access that does not fit; all before it fits, so the reductions hold up to there and the search has
+reached a state in which that access was possible, and would have noticed it.
+
+==========  ==============================================================  ============================================
+class       condition                                                       in a full search
+==========  ==============================================================  ============================================
+LOCAL       one core uses it, or several only read it                       at once: nobody can tell when
+DATA        several cores, and none synchronizes on it                      written at once, but marked until the fence;
+                                                                            read whole (`races`)
+STABLE      one core writes it or all only add to it, others only poll it   visible at once; polls are explored, or at once
+            (plain loads apart); the words that are polled never fall       if they wait for "at least"
+SYNC        whatever else                                                   explored: each write, each read
+==========  ==============================================================  ============================================
+
+Why STABLE may be visible at once.  Let w be a write to such a piece, in flight while a poll of an older value is granted.
+If the poll is "at least", it is granted by the new value as well, the words never falling; its result is not used
+(else the piece is SYNC).  If it is "equal", the new value, if different, makes it wait for ever, for the value never
+comes back: so where such a race is possible, the search, which has w visible at once, finds a deadlock, and the
+deadlock is a run of the machine.  In either case the verdict is the same.  Plain loads of the piece are checked for races
+against w when it is issued.
+"""
+
+from xccl_emu.check.book import (
+    BOOK,
+    FULL,
+    MASK,
+    MEMORY_END,
+    NOW,
+    PIECE_TABLE,
+    RESTART,
+    call,
+    save,
+)
+from xccl_emu.machine.layout import ORDER, ORDER_RELAXED
+from xccl_emu.machine.words import jit
+
+LOCAL, DATA, STABLE, SYNC = range(4)
+
+USERS, USES, WRITTEN = 0, 1, 2
+PIECE_WORDS = 4
+"""Words of a piece: a mask of the cores that use it, `USE_*`, whether it holds what somebody wrote, the class."""
+CLASS = 3
+
+USE_READ, USE_WRITE, USE_ADD, USE_EXACT, USE_UNSTABLE = 1, 2, 4, 8, 16
+"""Plain read; write; add by mtu-out; synchronizing use whose every value counts; a polled word fell, or by DMA."""
+USE_POLL = 32  # shifted left by the number of the polled word in the piece
+POLLED = USE_POLL * 15
+WRITER_SHIFT = 10
+"""Above: the number of the only core that stores there, plus 1, or `MANY`."""
+MANY = 255
+
+
+@jit
+def piece_of(ck, address):
+    """Where the words of an address' piece are."""
+    return ck[PIECE_TABLE] + (address >> 5) * PIECE_WORDS
+
+
+@call
+def touch(st, ck, i, start, nbytes, use):
+    """Note that the core with number ``i`` uses bytes so, and return the highest class among their pieces."""
+    worst = LOCAL
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        at = ck[PIECE_TABLE] + p * PIECE_WORDS
+        users, uses = ck[at + USERS] | 1 << i, ck[at + USES] | use
+        if use & (USE_WRITE | USE_ADD):
+            uses = _written_by(uses, i)
+        if users != ck[at + USERS] or uses != ck[at + USES]:
+            before, fresh = ck[at + CLASS], ck[at + USERS] == 0
+            ck[at + USERS], ck[at + USES] = users, uses
+            ck[at + CLASS] = _class(st, ck, users, uses)
+            if (ck[at + CLASS] != before and not fresh) or (ck[at + CLASS] != LOCAL and users & ~ck[MASK]):
+                ck[RESTART] = 1  # the second: cores that are searched apart share something
+        worst = max(worst, ck[at + CLASS])
+    return worst
+
+
+@jit
+def _written_by(uses, i):
+    writer = uses >> WRITER_SHIFT
+    if writer == 0:
+        return uses | i + 1 << WRITER_SHIFT
+    return uses if writer == i + 1 else uses | MANY << WRITER_SHIFT
+
+
+@jit
+def _class(st, ck, users, uses):
+    if users & users - 1 == 0 or not uses & (USE_WRITE | USE_ADD):
+        return LOCAL
+    if not uses & (POLLED | USE_ADD | USE_EXACT):
+        return DATA
+    writer = uses >> WRITER_SHIFT
+    one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer != MANY)
+    if ck[FULL] and st[ORDER] == ORDER_RELAXED and one_way and not uses & (USE_EXACT | USE_UNSTABLE):
+        return STABLE
+    return SYNC
+
+
+@jit
+def worst_class(ck, start, nbytes):
+    """The highest class among the pieces of some bytes, as far as it is known."""
+    worst = LOCAL
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        worst = max(worst, ck[ck[PIECE_TABLE] + p * PIECE_WORDS + CLASS])
+    return worst
+
+
+@jit
+def in_memory(ck, start):
+    """Is this byte in the memory of a die, and not in a data buffer?"""
+    return start < ck[MEMORY_END]
+
+
+@call
+def mark_written(mem, st, ck, start, nbytes):
+    """Note that bytes hold what somebody wrote; a part of the state."""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        at = ck[PIECE_TABLE] + p * PIECE_WORDS + WRITTEN
+        if ck[at] == 0:
+            save(mem, st, ck, BOOK | NOW, at, 1)
+            ck[at] = 1
+
+
+@call
+def never_written(ck, start, nbytes):
+    """The first byte of a piece among these that nobody has written, or -1."""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        if ck[ck[PIECE_TABLE] + p * PIECE_WORDS + WRITTEN] == 0:
+            return max(start, p << 5)
+    return -1

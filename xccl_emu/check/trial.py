@@ -1,0 +1,58 @@
+"""What is checked: one configuration, launched and ready to run, and what must be true at its end."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from xccl_emu.machine.pod import Buffer, Pod
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Bytes that must be in memory when all kernels have returned."""
+
+    name: str
+    """For reports, for example ``"output of rank 1"``."""
+    address: int
+    """Global address of the first byte."""
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Label:
+    """A name for a range of memory, for reports, for example ``die1.meta.tail[0→1]``."""
+
+    name: str
+    address: int
+    nbytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A pod with kernels launched on it and not run, and what a check needs to know about it."""
+
+    pod: Pod
+    expected: tuple[Expected, ...]
+    filled: tuple[Buffer, ...] = ()
+    """App data that the host has filled; metadata areas count as filled (with zeros), anything else as not written."""
+    labels: tuple[Label, ...] = ()
+    stops: Mapping[int, str] = field(default_factory=dict)
+    """Codes of `fail` that the protocol promises under faults, with what they mean; without a fault they are bugs."""
+
+    def __post_init__(self) -> None:
+        self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)
+
+
+class Checkable(Protocol):
+    """A protocol in one configuration: what `check` takes."""
+
+    @property
+    def name(self) -> str:
+        """As the command knows it."""
+
+    @property
+    def configuration(self) -> Mapping[str, int | str]:
+        """Sizes and choices, in the order in which reports print them."""
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """Make a fresh pod of memory order ``order`` with some synchronizations switched off, kernels launched."""

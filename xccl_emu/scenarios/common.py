@@ -1,0 +1,74 @@
+"""What all scenarios share."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.errors import ConfigError
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import PodSpec, small_pod, whole
+
+FLIGHT_PIECES = 64
+"""Writes in flight that a die holds at most."""
+
+
+class Scenario(Protocol):
+    """A `Checkable` that also tells the names of its synchronizations."""
+
+    @property
+    def name(self) -> str:
+        """As the command knows it."""
+
+    @property
+    def configuration(self) -> Mapping[str, int | str]:
+        """Sizes and choices, in the order in which reports print them."""
+
+    @property
+    def syncs(self) -> tuple[str, ...]:
+        """Names of the synchronizations of its kernels, in the order of their sources."""
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """Make a fresh pod of memory order ``order`` with some synchronizations switched off, kernels launched."""
+
+
+def at_least(least: int, **sizes: int) -> None:
+    """ConfigError for a size that is no whole number or below ``least``."""
+    for name, size in sizes.items():
+        if whole(name, size) < least:
+            raise ConfigError(f"{name}={size}: must be at least {least}")
+
+
+def tight_pod(dies: int, cores: int, *, app: int, meta: int, managed: int, ub: int) -> PodSpec:
+    """A pod with no more room than needed, because a search copies and hashes all of it; sizes in bytes."""
+    return small_pod(
+        dies, cores, app_bytes=app, meta_bytes=meta, managed_bytes=managed, ub_bytes=ub, flight_pieces=FLIGHT_PIECES
+    )
+
+
+def payload(nbytes: int, seed: int) -> NDArray[np.uint8]:
+    """Bytes without a zero, so that they differ from memory that was never written, and no two pieces alike.
+
+    The first two bytes of each piece count the pieces; those behind are random.
+    """
+    data = np.random.default_rng([seed, nbytes]).integers(1, 256, nbytes, dtype=np.uint8)
+    numbers = np.arange(0, nbytes, 32)
+    data[numbers] = 1 + (numbers // 32 + 7 * seed) % 255
+    behind = numbers[numbers + 1 < nbytes]
+    data[behind + 1] = 1 + (behind // 32 // 255 + seed) % 255
+    return data
+
+
+def must_hold(pod: Pod, name: str, buffer: Buffer, data: NDArray[np.generic]) -> Expected:
+    """What a buffer must hold at the end, from its start."""
+    raw = data.tobytes()
+    assert len(raw) <= buffer.nbytes, f"{name}: {len(raw)} bytes are expected of {buffer} on {pod.spec.name}"
+    return Expected(name, buffer.address, raw)
+
+
+def names_of_syncs(kernels: Iterable[Kernel]) -> tuple[str, ...]:
+    """Names of all synchronizations in the kernels, each once, in the order of their sources."""
+    return tuple(dict.fromkeys(site.sync for kernel in kernels for site in kernel.sites if site.sync))
