@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from xccl_emu.check import book as at
 from xccl_emu.check import dfs, pieces
+from xccl_emu.check.describe import describe
 from xccl_emu.check.setup import Setup
-from xccl_emu.machine import compiled
+from xccl_emu.machine import compiled, layout
 
 Progress = Callable[[int, int, float], None]
 """Told now and then: states, transitions, seconds."""
@@ -39,6 +40,8 @@ class Found:
     complete: bool = False
     violation: int = 0
     """`book.RACE` and so on."""
+    kind: str = ""
+    message: str = ""
     witness: list[int] = field(default_factory=list)
     actions: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     members: list[int] = field(default_factory=list)
@@ -49,6 +52,12 @@ class Found:
     restarts: int = 0
     parts: list[list[int]] = field(default_factory=list)
     deepest: int = 0
+
+    def rests_on(self) -> str:
+        """What a complete search was built on, in words."""
+        if len(self.parts) == 1:
+            return ""
+        return f"{len(self.parts)} parts of the cores share nothing that any of them writes, and were searched apart"
 
 
 class Search:
@@ -158,4 +167,7 @@ class Search:
         dfs.begin(*self._args)
         dfs.follow(*self._args, path)
         first = int(ck[at.RECORD_BASE])
-        self.found.actions = ck[first : first + int(ck[at.RECORDED])].copy()
+        taken = ck[first : first + int(ck[at.RECORDED])].copy()
+        self.setup.pod.state[layout.ACTIONS] = len(taken)
+        kind, message, more = describe(self.setup.trial, self.found.violation, self.found.witness)
+        self.found.kind, self.found.message, self.found.actions = kind, message, np.concatenate([taken, more])

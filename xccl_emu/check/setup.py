@@ -127,6 +127,14 @@ class Setup:
         for address, nbytes in ranges:
             self._written[address // 32 : (address + nbytes + 31) // 32] = True
 
+    def bounds(self) -> dict[str, int]:
+        """Limits of the machine within which every schedule is searched."""
+        return {
+            "queue_depth": layout.QUEUE_DEPTH,
+            "dma_descriptors": layout.N_DMA_SLOTS,
+            "flight_pieces": int(self.state[layout.FLIGHT_CAPACITY]),
+        }
+
     def table(self) -> NDArray[np.int64]:
         """Words of the pieces, [pieces, 4]."""
         start = int(self.book[at.PIECE_TABLE])

@@ -1,0 +1,137 @@
+"""The front door: check a protocol in one configuration and return a verdict."""
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from xccl_emu.check.trial import Checkable
+from xccl_emu.check.verdict import (
+    NO_VIOLATION,
+    UNFINISHED,
+    UNSUPPORTED,
+    VERIFIED,
+    VIOLATION,
+    Verdict,
+    Violation,
+)
+from xccl_emu.errors import CapacityError, ConfigError
+
+Progress = Callable[[str, int, int, float], None]
+"""Told now and then: what goes on, states or schedules, transitions or actions, seconds."""
+
+POLICIES = ("exhaustive", "portfolio", "random", "pct", "weights", "eager", "late", "lifo")
+REDUCTIONS = ("full", "merged")
+ORDERS = ("sc", "fifo", "relaxed")
+MAX_STATES = 50_000_000
+
+
+def check(
+    checkable: Checkable,
+    *,
+    order: str = "relaxed",
+    policy: str = "exhaustive",
+    schedules: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    without: Collection[str] = (),
+    fault: str = "",
+    max_states: int = MAX_STATES,
+    progress: Progress | None = None,
+    breadth_first: bool = False,
+    reduction: str = "full",
+) -> Verdict:
+    """Check a protocol; every schedule with ``policy="exhaustive"``, else as many as the limits allow.
+
+    Parameters
+    ----------
+    checkable: builds the pod to be checked, anew for each part of the check.
+    order: memory order, ``"sc"``, ``"fifo"`` or ``"relaxed"``.
+    policy: ``"exhaustive"``, or how schedules are drawn.
+    schedules, seconds: limits; an exhaustive search that meets one is unfinished.
+    seed: of drawn schedules.
+    without: names of synchronizations to switch off.
+    fault: what goes wrong in the hardware; empty for nothing.
+    max_states: limit of an exhaustive search.
+    progress: told now and then how far it is.
+    breadth_first: search for a violation with the fewest transitions.
+    reduction: ``"full"``, or ``"merged"`` to search with what is local merged and nothing else.
+
+    Raises ConfigError for an unknown order, policy, reduction or synchronization, a limit that is not positive, and
+    whatever building the pod raises.
+    """
+    _check_arguments(order, policy, schedules, seconds, max_states, reduction)
+    started = time.perf_counter()
+    verdict = Verdict(
+        "", checkable.name, dict(checkable.configuration), order, policy, seed, tuple(sorted(without)), fault
+    )
+    if policy == "exhaustive" and not fault:
+        verdict = _exhaustive(verdict, checkable, seconds, max_states, progress, breadth_first, reduction)
+    else:
+        verdict = _sampled(verdict, checkable, schedules, seconds, progress)
+    return replace(verdict, seconds=time.perf_counter() - started)
+
+
+def _check_arguments(
+    order: str, policy: str, schedules: int | None, seconds: float | None, max_states: int, reduction: str
+) -> None:
+    for name, value, known in (("order", order, ORDERS), ("policy", policy, POLICIES), ("reduction", reduction, REDUCTIONS)):
+        if value not in known:
+            raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
+    for name, limit in (("schedules", schedules), ("seconds", seconds), ("max_states", max_states)):
+        if limit is not None and not limit > 0:
+            raise ConfigError(f"{name}={limit!r}: must be positive")
+
+
+def _exhaustive(
+    verdict: Verdict,
+    checkable: Checkable,
+    seconds: float | None,
+    max_states: int,
+    progress: Progress | None,
+    breadth_first: bool,
+    reduction: str,
+) -> Verdict:
+    from xccl_emu.check.exhaustive import Search
+    from xccl_emu.check.setup import Setup
+
+    trial = checkable.build(verdict.order, verdict.without)
+    try:
+        setup = Setup(trial, full=reduction == "full")
+    except CapacityError as error:
+        return replace(verdict, verdict=UNSUPPORTED, reason=str(error))
+    tell = None if progress is None else lambda states, transitions, s: progress("states", states, transitions, s)
+    found = Search(setup, max_states=max_states, seconds=seconds, progress=tell).run()
+    verdict = replace(
+        verdict,
+        states=found.states,
+        transitions=found.transitions,
+        actions=found.actions_taken,
+        bounds=setup.bounds(),
+        collision=found.states**2 / 2.0**65,
+    )
+    if found.violation:
+        violation = Violation(found.kind, found.message, found.actions, "exhaustive search", found.states)
+        return replace(verdict, verdict=VIOLATION, violation=violation)
+    if found.reason:
+        return replace(verdict, verdict=UNFINISHED, reason=found.reason)
+    return replace(verdict, verdict=VERIFIED, reason=found.rests_on())
+
+
+def _sampled(
+    verdict: Verdict, checkable: Checkable, schedules: int | None, seconds: float | None, progress: Progress | None
+) -> Verdict:
+    from xccl_emu.check.sample import sample
+
+    trial = checkable.build(verdict.order, verdict.without)
+    started = time.perf_counter()
+    tell = (
+        None
+        if progress is None
+        else lambda done, actions: progress("schedules", done, actions, time.perf_counter() - started)
+    )
+    policy = "portfolio" if verdict.policy == "exhaustive" else verdict.policy
+    sampled = sample(trial, policy, seed=verdict.seed, schedules=schedules, seconds=seconds, progress=tell)
+    verdict = replace(verdict, schedules=sampled.schedules, actions=sampled.actions)
+    if sampled.violation is not None:
+        return replace(verdict, verdict=VIOLATION, violation=sampled.violation)
+    return replace(verdict, verdict=NO_VIOLATION)
