@@ -70,39 +70,51 @@ def count_chunks(nbytes: int, slot_bytes: int) -> int:
 # ---- the sender's side
 
 
+def load_chunk(source, nbytes, i, half, slot_bytes):
+    """Step 1: chunk ``i`` into a half of the data buffer, asynchronously."""
+    start = i * slot_bytes
+    yield mtu_in(source + start, half * slot_bytes, min(slot_bytes, nbytes - start), step=1)
+    yield set_flag(MTU_IN, MTU_OUT, half, step=1, sync="chunk in buffer")
+
+
+def push_chunk(i, half, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait):
+    """Send chunk ``i``, which is on its way into a half of the data buffer; afterwards the half is free again."""
+    if wait:
+        yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")
+    yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")
+    slot = ring + (base + i) % slots * slot_bytes
+    yield mtu_out(half * slot_bytes, slot, min(slot_bytes, nbytes - i * slot_bytes), step=2)
+    yield fence(step=3, sync="data before tail")  # it also frees the half
+    yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")
+
+
+def push_chunk_dma(i, source, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait):
+    """Send chunk ``i`` by the DMA engine, past the data buffer; its completion says that the chunk is visible."""
+    start = i * slot_bytes
+    if wait:
+        yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")
+    slot = ring + (base + i) % slots * slot_bytes
+    yield dma(source + start, slot, min(slot_bytes, nbytes - start), 0, step=2)
+    yield wait_flag(DMA, SCALAR, 0, step=3, sync="DMA before tail")
+    yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")
+
+
 def push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, first, last, wait):
     """Send chunks ``first`` to ``last - 1`` through the data buffer; with ``wait`` (a literal) poll for free slots."""
     ring = yield load(ack + WHERE, step=2, sync="ring address")
     if first < last:
-        start = first * slot_bytes
-        yield mtu_in(source + start, first % 2 * slot_bytes, min(slot_bytes, nbytes - start), step=1)
-        yield set_flag(MTU_IN, MTU_OUT, first % 2, step=1, sync="chunk in buffer")
+        yield from load_chunk(source, nbytes, first, first % 2, slot_bytes)
     for i in range(first, last):
-        half = i % 2
         if i + 1 < last:
-            ahead = (i + 1) * slot_bytes
-            yield mtu_in(source + ahead, (1 - half) * slot_bytes, min(slot_bytes, nbytes - ahead), step=1)
-            yield set_flag(MTU_IN, MTU_OUT, 1 - half, step=1, sync="chunk in buffer")
-        if wait:
-            yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")
-        yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")
-        slot = ring + (base + i) % slots * slot_bytes
-        yield mtu_out(half * slot_bytes, slot, min(slot_bytes, nbytes - i * slot_bytes), step=2)
-        yield fence(step=3, sync="data before tail")  # it also frees the half for the chunk after the next
-        yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")
+            yield from load_chunk(source, nbytes, i + 1, (i + 1) % 2, slot_bytes)
+        yield from push_chunk(i, i % 2, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait)
 
 
 def push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, first, last, wait):
-    """`push` by the DMA engine, past the data buffer; its completion says that the chunk is visible."""
+    """`push` by the DMA engine."""
     ring = yield load(ack + WHERE, step=2, sync="ring address")
     for i in range(first, last):
-        start = i * slot_bytes
-        if wait:
-            yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")
-        slot = ring + (base + i) % slots * slot_bytes
-        yield dma(source + start, slot, min(slot_bytes, nbytes - start), 0, step=2)
-        yield wait_flag(DMA, SCALAR, 0, step=3, sync="DMA before tail")
-        yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")
+        yield from push_chunk_dma(i, source, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait)
 
 
 @kernel
@@ -173,42 +185,60 @@ def check(tail, event, shape):
         yield fail(WRONG_SHAPE, given, step=5)
 
 
+def pull_chunk(
+    i, half, target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait, first, again, more
+):  # fmt: skip
+    """Receive chunk ``i`` through a half of the data buffer, in which ``again`` another one was, and ``more`` will be.
+
+    An acknowledgment only says that a slot has been read, so it needs no fence.
+    """
+    if wait:
+        yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")
+    if first:
+        yield from check(tail, event, shape)
+    if again:
+        yield wait_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
+    size = min(slot_bytes, nbytes - i * slot_bytes)
+    yield mtu_in(ring + (base + i) % slots * slot_bytes, half * slot_bytes, size, step=6)
+    yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
+    yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
+    yield put(ack, event, i, base + i + 1, ring, step=7, sync="ack")
+    yield mtu_out(half * slot_bytes, target + i * slot_bytes, size, step=6)
+    if more:
+        yield set_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
+
+
+def pull_chunk_dma(i, target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait, first):
+    """Receive chunk ``i`` by the DMA engine, past the data buffer."""
+    start = i * slot_bytes
+    if wait:
+        yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")
+    if first:
+        yield from check(tail, event, shape)
+    slot = ring + (base + i) % slots * slot_bytes
+    yield dma(slot, target + start, min(slot_bytes, nbytes - start), 0, step=6)
+    yield wait_flag(DMA, SCALAR, 0, step=6, sync="DMA before ack")
+    yield put(ack, event, i, base + i + 1, ring, step=7, sync="ack")
+
+
 def pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, first, last, wait):
     """Receive the chunks ``first`` to ``last - 1`` through the data buffer; with ``wait`` (a literal) poll for each.
 
-    While mtu-out writes a chunk to the app data area, the next one comes in on the other half.  An acknowledgment only
-    says that a slot has been read, so it needs no fence.
+    While mtu-out writes a chunk to the app data area, the next one comes in on the other half.
     """
     for i in range(first, last):
-        half = i % 2
-        if wait:
-            yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")
-        if i == first:
-            yield from check(tail, event, shape)
-        if i >= first + 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
-        size = min(slot_bytes, nbytes - i * slot_bytes)
-        yield mtu_in(ring + (base + i) % slots * slot_bytes, half * slot_bytes, size, step=6)
-        yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
-        yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
-        yield put(ack, event, i, base + i + 1, ring, step=7, sync="ack")
-        yield mtu_out(half * slot_bytes, target + i * slot_bytes, size, step=6)
-        if i + 2 < last:
-            yield set_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
+        yield from pull_chunk(
+            i, i % 2, target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait, i == first,
+            i >= first + 2, i + 2 < last,
+        )  # fmt: skip
 
 
 def pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, first, last, wait):
-    """`pull` by the DMA engine, past the data buffer."""
+    """`pull` by the DMA engine."""
     for i in range(first, last):
-        start = i * slot_bytes
-        if wait:
-            yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")
-        if i == first:
-            yield from check(tail, event, shape)
-        slot = ring + (base + i) % slots * slot_bytes
-        yield dma(slot, target + start, min(slot_bytes, nbytes - start), 0, step=6)
-        yield wait_flag(DMA, SCALAR, 0, step=6, sync="DMA before ack")
-        yield put(ack, event, i, base + i + 1, ring, step=7, sync="ack")
+        yield from pull_chunk_dma(
+            i, target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait, i == first
+        )
 
 
 @kernel
@@ -250,3 +280,92 @@ def recv_zero_copy(target, nbytes, ack, tail, event, shape, base, ring):
     yield poll_ge(tail + COUNT, base + ZERO_COPY_COUNTS, step=5, sync="tail in")
     yield put(ack, event, 0, base + ZERO_COPY_COUNTS, ring, step=7, sync="ack")
     return 1
+
+
+# ---- both sides on one core, and several calls one after the other
+
+
+@kernel
+def exchange(
+    source, sent, ack, tail, event, shape, base, target, received, back_ack, back_tail, back_event, back_shape,
+    back_base, ring, slots, slot_bytes, by_dma,
+):  # fmt: skip
+    """Send ``sent`` bytes on one lane and receive ``received`` on another, chunk by chunk in turn.
+
+    Names that begin with ``back_``, and ``ring``, are of the lane that comes in.  A core that sent all its chunks
+    before it received any would wait forever if the other side did so too, as soon as there are more chunks than slots.
+    In turn, the slot that chunk i waits for is freed by the other side before its own turn i.
+
+    What is sent goes through the first half of the data buffer, what is received through the second.
+    """
+    outgoing = count_chunks(sent, slot_bytes)
+    incoming = count_chunks(received, slot_bytes)
+    there = 0
+    if outgoing > 0:
+        there = yield load(ack + WHERE, step=2, sync="ring address")
+        if not by_dma:
+            yield from load_chunk(source, sent, 0, 0, slot_bytes)
+    for i in range(max(outgoing, incoming)):
+        if i < outgoing:
+            if by_dma:
+                yield from push_chunk_dma(i, source, sent, ack, tail, event, shape, base, there, slots, slot_bytes, 1)
+            else:
+                yield from push_chunk(i, 0, sent, ack, tail, event, shape, base, there, slots, slot_bytes, 1)
+                if i + 1 < outgoing:
+                    yield from load_chunk(source, sent, i + 1, 0, slot_bytes)
+        if i < incoming:
+            if by_dma:
+                yield from pull_chunk_dma(
+                    i, target, received, back_ack, back_tail, back_event, back_shape, back_base, ring, slots,
+                    slot_bytes, 1, i == 0,
+                )  # fmt: skip
+            else:
+                yield from pull_chunk(
+                    i, 1, target, received, back_ack, back_tail, back_event, back_shape, back_base, ring, slots,
+                    slot_bytes, 1, i == 0, i > 0, i + 1 < incoming,
+                )  # fmt: skip
+    if outgoing > 0:
+        yield poll_ge(ack + COUNT, base + outgoing, step=8, sync="all acknowledged")
+    return outgoing
+
+
+@kernel
+def send_rounds(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, by_dma, rounds, stride):
+    """Send ``rounds`` payloads, each ``stride`` bytes behind the one before, with event IDs that count up."""
+    for r in range(rounds):
+        chunks = yield from send(
+            source + r * stride, nbytes, ack, tail, event + r, shape, base, slots, slot_bytes, by_dma
+        )
+        base = base + chunks
+    return base
+
+
+@kernel
+def recv_rounds(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, by_dma, rounds, stride):
+    """Receive what `send_rounds` sends, payload by payload; between two of them the fence frees the data buffer."""
+    for r in range(rounds):
+        chunks = yield from recv(
+            target + r * stride, nbytes, ack, tail, event + r, shape, base, ring, slots, slot_bytes, by_dma
+        )
+        yield fence(step=6, sync="payload out")
+        base = base + chunks
+    return base
+
+
+@kernel
+def isend_all(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, by_dma):
+    """Passes of `isend` until all is acknowledged."""
+    chunks = count_chunks(nbytes, slot_bytes)
+    while done <= chunks:
+        done = yield from isend(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, by_dma)
+    return done
+
+
+@kernel
+def irecv_all(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, by_dma):
+    """Passes of `irecv` until all is received; between two of them the fence frees the data buffer."""
+    chunks = count_chunks(nbytes, slot_bytes)
+    while done < chunks:
+        done = yield from irecv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, by_dma)
+        yield fence(step=6, sync="payload out")
+    return done

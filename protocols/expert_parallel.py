@@ -24,16 +24,12 @@ from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocols.grants import COMBINE_RIGHTS, DISPATCH_RIGHTS, EXPERT_RIGHTS, Grants
 from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_tokens, check_weights, lay_out
 
 Progress = Callable[[int], None]
 Args = Mapping[str, int | Sequence[int]]
 _INDEX_COLUMNS = INDEX_BYTES // 4
-
-# What each kernel may do with the app buffers of its rank.
-_DISPATCH_RIGHTS = {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "w"}
-_EXPERT_RIGHTS = {"recv_x": "r", "route": "r", "y": "w"}
-_COMBINE_RIGHTS = {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"}
 
 
 def as_arrays(name: str, given: Sequence[Any]) -> list[NDArray[Any]]:
@@ -132,6 +128,7 @@ class ExpertParallel:
     def __init__(self, pod: Pod, config: EpConfig, *, managed_offset: int = 0, field_offset: int = 0) -> None:
         self.pod, self.config = pod, config
         self.layout = lay_out(config, pod, managed_offset, field_offset)
+        self.grants = Grants(pod.spec, config, self.layout)
         self._ranks = allocate(pod, config)
         self._rows_committed = [0] * config.n_ranks
         self._broken = False
@@ -177,7 +174,8 @@ class ExpertParallel:
             self._load(rank, x, choices)
         self._commit_rows(topk)
         for rank in range(self.config.n_ranks):
-            self._launch(dispatch_kernel.dispatch, rank, self.dispatch_args(rank), _DISPATCH_RIGHTS)
+            grants = self.grants.dispatch(rank)
+            self._launch(dispatch_kernel.dispatch, rank, self.dispatch_args(rank), DISPATCH_RIGHTS, grants)
         self.run("dispatch", progress)
         return [self.received(rank) for rank in range(self.config.n_ranks)]
 
@@ -237,18 +235,6 @@ class ExpertParallel:
             "room": self._room(self.config.message_bytes),
         }
 
-    def shared_grants(self, rank: int) -> list[Grant]:
-        """What both protocols may touch outside of the app data areas.
-
-        On any die: read blocks, write fields and acknowledgements.  On the own die: both, and scratch and staging.
-        """
-        pod, layout, die = self.pod, self.layout, self.die_of(rank)
-        managed, meta = pod.spec.managed_start, pod.spec.meta_start
-        blocks = managed + layout.dispatch_blocks, managed + layout.staging
-        fields = meta + layout.dispatch_fields, meta + layout.meta_end
-        own = managed + layout.scratch, managed + layout.managed_end
-        return [Grant(None, *blocks, "r"), Grant(die, *own, "rw"), Grant(None, *fields, "w"), Grant(die, *fields, "rw")]
-
     def received(self, rank: int) -> Received:
         """What the last dispatch brought to a rank."""
         c, buffers = self.config, self._ranks[rank]
@@ -276,7 +262,7 @@ class ExpertParallel:
                 "dtype": DTYPES[c.dtype][0],
                 "quantized": int(c.quantized),
             }
-            self._launch(expert_kernel.stand_in_expert, rank, args, _EXPERT_RIGHTS)
+            self._launch(expert_kernel.stand_in_expert, rank, args, EXPERT_RIGHTS, [])
         self.run("expert", progress)
 
     def expert_output(self, rank: int) -> NDArray[Any]:
@@ -304,7 +290,8 @@ class ExpertParallel:
         for rank, table in enumerate(weights):
             self._table(self._ranks[rank].weights, np.float32)[: len(table)] = table
         for rank in range(self.config.n_ranks):
-            self._launch(combine_kernel.combine, rank, self.combine_args(rank), _COMBINE_RIGHTS)
+            grants = self.grants.combine(rank)
+            self._launch(combine_kernel.combine, rank, self.combine_args(rank), COMBINE_RIGHTS, grants)
         self.run("combine", progress)
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
@@ -330,13 +317,14 @@ class ExpertParallel:
 
     # ---- both
 
-    def _launch(self, kernel: Kernel, rank: int, args: Args, rights: Mapping[str, str]) -> None:
+    def _launch(
+        self, kernel: Kernel, rank: int, args: Args, rights: Mapping[str, str], shared: Sequence[Grant]
+    ) -> None:
         """Launch a kernel on a rank's cores with those of its buffers that it may touch."""
         buffers = {name: getattr(self._ranks[rank], name) for name in rights}
-        grants = [self.pod.grant(buffer, rights[name]) for name, buffer in buffers.items()]
+        grants = [*shared, *(self.pod.grant(buffer, rights[name]) for name, buffer in buffers.items())]
         addresses = {name: buffer.address for name, buffer in buffers.items()}
-        everything = [*self.shared_grants(rank), *grants]
-        self.pod.launch(kernel, self.die_of(rank), range(self.config.cores), {**args, **addresses}, everything)
+        self.pod.launch(kernel, self.die_of(rank), range(self.config.cores), {**args, **addresses}, grants)
 
     def run(self, name: str, progress: Progress | None) -> None:
         """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`."""

@@ -24,6 +24,7 @@ from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.expert_parallel import ExpertParallel, Received, allocate, as_arrays
+from xccl_emu.protocols.grants import COMBINE_RIGHTS, DISPATCH_RIGHTS, EXPERT_RIGHTS
 from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
 
 Progress = Callable[[int], None]
@@ -57,10 +58,16 @@ def _arrays(given: PerRank) -> list[list[NDArray[Any]]]:
     return [as_arrays(f"round {i}", batch) for i, batch in enumerate(given)]
 
 
-_RIGHTS = {
-    "batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "recv_x": "rw", "route": "rw", "counts": "rw",
-    "y": "rw", "out": "w",
-}  # fmt: skip
+_RIGHTS_OF = {DISPATCH: DISPATCH_RIGHTS, EXPERT: {**EXPERT_RIGHTS, "counts": "r"}, COMBINE: COMBINE_RIGHTS}
+
+
+def _rights(parts: int) -> dict[str, str]:
+    """What the phases in ``parts`` may do, all together, with the app buffers of their rank."""
+    rights = {"batches": "r"}
+    for part, more in _RIGHTS_OF.items():
+        if parts & part:
+            rights |= {name: "".join(sorted({*rights.get(name, ""), *letters})) for name, letters in more.items()}
+    return rights
 
 
 class Rounds:
@@ -82,7 +89,8 @@ class Rounds:
         tokens, topk, weights = (_arrays(given) for given in (tokens, topk, weights))
         self._check(tokens, topk, weights)
         self._lengths = [[len(x) for x in batch] for batch in tokens]
-        self._ranks = allocate(self.pod, self.config, self.n_rounds)
+        self.buffers = allocate(self.pod, self.config, self.n_rounds)
+        """The app buffers of each rank."""
         for i in range(self.n_rounds):
             for rank in range(self.config.n_ranks):
                 self._fill(i, rank, tokens[i][rank], topk[i][rank], weights[i][rank])
@@ -110,7 +118,7 @@ class Rounds:
                 check_weights(self.config, what, weights[i][rank], len(tokens[i][rank]))
 
     def _fill(self, i: int, rank: int, x: NDArray[Any], choices: NDArray[Any], weights: NDArray[Any]) -> None:
-        n, b, k = len(x), self._ranks[rank], self.config.top_k
+        n, b, k = len(x), self.buffers[rank], self.config.top_k
         self.pod.view(b.batches, np.int32)[i] = n
         self._view(i, b.x, self.config.numpy_dtype(), self.config.hidden)[:n] = x
         self._view(i, b.topk, np.int32, INDEX_BYTES // 4)[:n, :k] = choices
@@ -143,11 +151,13 @@ class Rounds:
         }
         args |= {name: dispatch[name] for name in _OWN + _OF_DISPATCH}
         args |= {f"combine_{name}": combine[name] for name in _OF_COMBINE}
-        return args | {name: getattr(self._ranks[rank], name).address for name in _RIGHTS}
+        return args | {name: buffer.address for name, buffer in vars(self.buffers[rank]).items()}
 
     def _grants(self, rank: int) -> list[Grant]:
-        own = [self.pod.grant(getattr(self._ranks[rank], name), rights) for name, rights in _RIGHTS.items()]
-        return [*self.group.shared_grants(rank), *own]
+        shared = self.group.grants.dispatch(rank) if self.parts & DISPATCH else []
+        shared += self.group.grants.combine(rank) if self.parts & COMBINE else []
+        own = vars(self.buffers[rank])
+        return [*shared, *(self.pod.grant(own[name], rights) for name, rights in _rights(self.parts).items())]
 
     def run(self, progress: Progress | None = None) -> RunStats:
         """Launch and run."""
@@ -159,7 +169,7 @@ class Rounds:
 
     def received(self, i: int, rank: int) -> Received:
         """What dispatch brought to a rank in round ``i``."""
-        c, b = self.config, self._ranks[rank]
+        c, b = self.config, self.buffers[rank]
         counts = self._view(i, b.counts, np.int32, align(4 * c.n_slots) // 4)[0, : c.n_slots]
         rows = int(counts.sum())
         x = self._view(i, b.recv_x, np.int8 if c.quantized else c.numpy_dtype(), c.hidden)[:rows]
@@ -169,9 +179,9 @@ class Rounds:
     def expert_output(self, i: int, rank: int) -> NDArray[Any]:
         """[rows, hidden] outputs of a rank's experts in round ``i``, in the order of the received rows."""
         rows = len(self.received(i, rank).x)
-        return self._view(i, self._ranks[rank].y, self.config.numpy_dtype(), self.config.hidden)[:rows]
+        return self._view(i, self.buffers[rank].y, self.config.numpy_dtype(), self.config.hidden)[:rows]
 
     def output(self, i: int, rank: int) -> NDArray[Any]:
         """[T, hidden] sums that combine gave a rank in round ``i``."""
-        flat = self._view(i, self._ranks[rank].out, self.config.numpy_dtype(), self.config.hidden)
+        flat = self._view(i, self.buffers[rank].out, self.config.numpy_dtype(), self.config.hidden)
         return flat[: self._lengths[i][rank]]

@@ -11,8 +11,7 @@ Paths: ``"mtu"`` through the cores' data buffers, ``"dma"`` by the DMA engine pa
 ``"zero-copy"`` from app data area to app data area without the ring (both sides must choose it).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 
 from xccl_emu.errors import (
     CapacityError,
@@ -24,14 +23,14 @@ from xccl_emu.errors import (
     RunError,
 )
 from xccl_emu.kernels import sendrecv as device
-from xccl_emu.machine import layout as at
 from xccl_emu.machine.claims import Region
-from xccl_emu.machine.launch import Grant, Launch
+from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.sendrecv_calls import Call, OpenCalls
 from xccl_emu.protocols.sendrecv_fields import PairFields
-from xccl_emu.protocols.sendrecv_layout import Lane, RingLayout, split
+from xccl_emu.protocols.sendrecv_launch import Launcher, Work
+from xccl_emu.protocols.sendrecv_layout import RingLayout, split
 
 
 class Handle:
@@ -136,8 +135,11 @@ class SendRecv:
         recv_event_id: int | None = None,
         cores: int = 2,
         path: str = "mtu",
+        rounds: int = 1,
     ) -> None:
         """Queue both sides of a transfer of all of ``source`` to the beginning of ``target``; `run` carries it out.
+
+        With ``rounds`` the buffers hold so many payloads of one size, which follow each other on the same rings.
 
         Raises CapacityError if the payload does not fit the target or a die lacks the cores, ConfigError for buffers
         that overlap each other or those of another call, a busy pair, or an unknown path; then nothing is queued.
@@ -146,14 +148,8 @@ class SendRecv:
             raise CapacityError(f"target: a payload of {source.nbytes} bytes does not fit its {target.nbytes} bytes")
         inbox = Buffer(target.die, target.address, source.nbytes)
         expected = event_id if recv_event_id is None else recv_event_id
-        send = Call(True, source.die, target.die, source, event_id, cores, path, waits=True)
-        recv = Call(False, source.die, target.die, inbox, expected, cores, path, waits=True)
-        self._admit(send)
-        try:
-            self._admit(recv)
-        except ConfigError:
-            self._open.remove(send)
-            raise
+        send = Call(True, source.die, target.die, source, event_id, cores, path, waits=True, rounds=rounds)
+        self._admit(send, Call(False, source.die, target.die, inbox, expected, cores, path, waits=True, rounds=rounds))
 
     def send(self, source: Buffer, target_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> None:
         """Queue the sender's side alone; raises as `transfer` does."""
@@ -170,6 +166,30 @@ class SendRecv:
     def irecv(self, target: Buffer, source_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> Handle:
         """Start an asynchronous receive; the other side must be an `isend`. Raises as `transfer` does."""
         return self._start(Call(False, source_die, target.die, target, event_id, cores, path, waits=False))
+
+    def exchange(
+        self,
+        source: Buffer,
+        target_die: int,
+        target: Buffer,
+        source_die: int,
+        *,
+        event_id: int,
+        recv_event_id: int | None = None,
+        cores: int = 2,
+        path: str = "mtu",
+    ) -> None:
+        """Queue a send of ``source`` and a receive to ``target`` on the same cores of a die, chunk by chunk in turn.
+
+        The two may be of any sizes and go to and come from any dies; the other sides may be exchanges too, or not.
+        Raises as `transfer` does, and ConfigError for buffers on different dies or the zero-copy path.
+        """
+        if source.die != target.die:
+            raise ConfigError(f"target: must be on the die of the source, {source.die}, and is on die {target.die}")
+        expected = event_id if recv_event_id is None else recv_event_id
+        die = source.die
+        back = Call(False, source_die, die, target, expected, cores, path, waits=True, own_cores=False)
+        self._admit(Call(True, die, target_die, source, event_id, cores, path, waits=True, back=back), back)
 
     def run(self, progress: Callable[[int], None] | None = None) -> RunStats:
         """Carry out everything that is queued, all at once.
@@ -188,12 +208,14 @@ class SendRecv:
         return stats
 
     def launch(self) -> None:
-        """Put everything that is queued on cores and leave the run to somebody else, such as a check or a replay.
+        """Put everything that is open on cores and leave the run to somebody else, such as a check or a replay.
 
-        What comes of it is not noticed here: afterwards the communicator takes calls again only after `reset`.
+        Asynchronous calls repeat their passes until they are done.  What comes of the run is not noticed here: the
+        communicator takes calls again only after `reset`.
         """
         self._check_ready()
-        self._put_on_cores([(call, self._begin(call), None) for call in self._open.queued()])
+        work = [(call, self._begin(call), None) for call in self._open.queued()]
+        self._put_on_cores([*work, *((h.call, h.base, self._progress(h)) for h in self.handles)], whole=True)
 
     def reset(self) -> None:
         """Make the rings usable again after an error.
@@ -214,9 +236,16 @@ class SendRecv:
 
     # ---- how they run
 
-    def _admit(self, call: Call) -> None:
+    def _admit(self, *calls: Call) -> None:
+        """Open all of the calls or none."""
         self._check_ready()
-        self._open.add(call)
+        for i, call in enumerate(calls):
+            try:
+                self._open.add(call)
+            except ConfigError:
+                for opened in calls[:i]:
+                    self._open.remove(opened)
+                raise
 
     def _start(self, call: Call) -> Handle:
         self._admit(call)
@@ -244,10 +273,7 @@ class SendRecv:
                 self._open.remove(call)
         return moved
 
-    def _run(
-        self, work: Sequence[tuple[Call, list[int], list[int] | None]], progress: Callable[[int], None] | None
-    ) -> RunStats:
-        """Run calls with what their lanes counted before them and, if they are asynchronous, what they have done."""
+    def _run(self, work: Sequence[Work], progress: Callable[[int], None] | None) -> RunStats:
         self._put_on_cores(work)
         try:
             stats = self.pod.run(progress)
@@ -256,76 +282,9 @@ class SendRecv:
         self._broken = False
         return stats
 
-    def _put_on_cores(self, work: Sequence[tuple[Call, list[int], list[int] | None]]) -> None:
+    def _put_on_cores(self, work: Sequence[Work], whole: bool = False) -> None:
         self._broken = True  # until the run is over
-        cores = self._free_cores()
-        self._launched = [(self._launch(call, cores, base, done), call) for call, base, done in work]
-
-    def _free_cores(self) -> Callable[[int], Iterator[int]]:
-        """For each die, its cores that nothing has been launched on, each given once."""
-        per_die = self.pod.spec.cores_per_die
-        taken = set(self.pod.active_cores())
-        given: dict[int, Iterator[int]] = {}
-
-        def on_die(die: int) -> Iterator[int]:
-            if die not in given:
-                given[die] = (core for core in range(per_die) if die * per_die + core not in taken)
-            return given[die]
-
-        return on_die
-
-    def _launch(
-        self, call: Call, cores: Callable[[int], Iterator[int]], base: list[int], done: list[int] | None
-    ) -> list[Launch]:
-        """Put the call's kernel on cores of its die, each lane apart; steps 1 and 5 of the paper begin."""
-        die = call.buffer.die
-        chosen = list(islice(cores(die), call.cores))
-        if len(chosen) < call.cores:
-            raise CapacityError(f"cores={call.cores}: other launches leave only {len(chosen)} free on die {die}")
-        common: dict[str, int] = {
-            "event": call.event_id, "shape": call.shape, "slots": self.layout.slots,
-            "slot_bytes": self.layout.slot_bytes, "half_bytes": self.layout.half_bytes, "by_dma": call.path == "dma",
-        }  # fmt: skip
-        launches = []
-        for number, lane in enumerate(split(call.buffer.nbytes, call.cores)):
-            values = common | self._lane_arguments(call, number, lane) | {"base": base[number]}
-            if done is not None:
-                values["done"] = done[number]
-            arguments = {name: values[name] for name in call.kernel.params}
-            grants = self._grants(call, number, lane)
-            launches.append(self.pod.launch(call.kernel, die, [chosen[number]], arguments, grants))
-        return launches
-
-    def _lane_arguments(self, call: Call, number: int, lane: Lane) -> dict[str, int]:
-        """What differs from lane to lane: addresses and sizes."""
-        place, address = (call.source, call.target, number), call.buffer.address + lane.start
-        return {
-            "source": address,
-            "target": address,
-            "nbytes": lane.nbytes,
-            "ack": self.layout.ack(*place),
-            "tail": self.layout.tail(*place),
-            "ring": self.layout.ring(*place),
-        }
-
-    def _grants(self, call: Call, number: int, lane: Lane) -> list[Grant]:
-        """The least that a lane of one side needs: its part of the own buffer, both fields, and its slots."""
-        place = call.source, call.target, number
-        tail, ack, ring = self.layout.tail(*place), self.layout.ack(*place), self.layout.ring(*place)
-        own, field = ("r", ack) if call.sends else ("w", tail)
-        grants = [self._window(call.buffer.address + lane.start, lane.nbytes, own)]
-        grants += [self._window(field, at.PIECE_BYTES, "r")]
-        grants += [self._window(tail if call.sends else ack, at.PIECE_BYTES, "w")]
-        if call.path != "zero-copy":
-            grants += [self._window(ring, self.layout.lane_bytes, "w" if call.sends else "r")]
-        elif call.sends and (partner := self._open.partner(call)) is not None and number < partner.cores:
-            theirs = split(partner.buffer.nbytes, partner.cores)[number]
-            grants += [self._window(partner.buffer.address + theirs.start, theirs.nbytes, "w")]
-        return grants
-
-    def _window(self, address: int, nbytes: int, rights: str) -> Grant:
-        die, start = divmod(address, self.pod.spec.die_bytes)
-        return Grant(die, start, start + nbytes, rights)
+        self._launched = Launcher(self.pod, self.layout, self._open, whole).launch(work)
 
     # ---- what the fields say
 
@@ -356,10 +315,10 @@ class SendRecv:
 
     def _chunks(self, call: Call) -> list[int]:
         """What the call adds to the count of each of its lanes."""
-        sizes = [lane.nbytes for lane in split(call.buffer.nbytes, call.cores)]
+        sizes = [lane.nbytes for lane in split(call.nbytes, call.cores)]
         if call.path == "zero-copy":
             return [device.ZERO_COPY_COUNTS if size else 0 for size in sizes]
-        return [device.count_chunks(size, self.layout.slot_bytes) for size in sizes]
+        return [call.rounds * device.count_chunks(size, self.layout.slot_bytes) for size in sizes]
 
     def _explain(self, error: RunError) -> RunError:
         """The same error in the words of the protocol; one that is not of this protocol's kernels unchanged."""

@@ -29,6 +29,23 @@ class Call:
     path: str
     waits: bool
     """Whether the kernel polls; an asynchronous one does not."""
+    rounds: int = 1
+    """Payloads that lie one behind the other in the buffer, each sent by itself, with event IDs that count up."""
+    back: "Call | None" = None
+    """Of a send: the receive that its cores carry out too, chunk by chunk in turn."""
+    own_cores: bool = True
+    """False for such a receive."""
+
+    @property
+    def nbytes(self) -> int:
+        """Size of one payload."""
+        return self.buffer.nbytes // self.rounds
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths that it may take: zero-copy only by itself, on cores of its own, and if it may wait."""
+        alone = self.waits and self.own_cores and self.back is None and self.rounds == 1
+        return PATHS if alone else RING_PATHS
 
     @property
     def key(self) -> tuple[bool, int, int]:
@@ -37,22 +54,34 @@ class Call:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel that carries out the call."""
+        """The kernel that carries out the call, or one pass of it."""
+        if self.back is not None:
+            return device.exchange
         if self.path == "zero-copy":
             return device.send_zero_copy if self.sends else device.recv_zero_copy
+        if not self.waits:
+            return device.isend if self.sends else device.irecv
+        if self.rounds > 1:
+            return device.send_rounds if self.sends else device.recv_rounds
+        return device.send if self.sends else device.recv
+
+    @property
+    def whole(self) -> Kernel:
+        """The kernel that carries out the call to its end: an asynchronous one by as many passes as it takes."""
         if self.waits:
-            return device.send if self.sends else device.recv
-        return device.isend if self.sends else device.irecv
+            return self.kernel
+        return device.isend_all if self.sends else device.irecv_all
 
     @property
     def shape(self) -> int:
         """What both sides must agree on: the bytes of the payload and the number of lanes."""
-        return self.buffer.nbytes * device.SHAPE_UNIT + self.cores
+        return self.nbytes * device.SHAPE_UNIT + self.cores
 
     def __str__(self) -> str:
         what = "send" if self.sends else "receive"
         way = f"from die {self.source} to die {self.target}"
-        return f"{what} of {self.buffer.nbytes} bytes {way}, event ID {self.event_id}"
+        times = f"{self.rounds} times " if self.rounds > 1 else ""
+        return f"{what} of {times}{self.nbytes} bytes {way}, event ID {self.event_id}"
 
 
 class OpenCalls:
@@ -92,13 +121,13 @@ class OpenCalls:
         for name, die in (("source die", call.source), ("target die", call.target)):
             if not 0 <= die < spec.n_dies:
                 raise ConfigError(f"{name} {die}: the pod has dies 0 to {spec.n_dies - 1}")
-        paths = PATHS if call.waits else RING_PATHS
-        if call.path not in paths:
-            raise ConfigError(f"path={call.path!r}: must be one of {', '.join(paths)}")
+        if call.path not in call.paths:
+            raise ConfigError(f"path={call.path!r}: must be one of {', '.join(call.paths)}")
         if not 1 <= call.cores <= self._lanes_max:
             raise CapacityError(f"cores={call.cores}: must be 1 to {self._lanes_max} (a die has {spec.cores_per_die})")
         if not -(1 << 63) <= call.event_id < 1 << 63:
             raise ConfigError(f"event_id={call.event_id}: must be a 64-bit integer")
+        _check_rounds(call)
         start = call.buffer.address - call.buffer.die * spec.die_bytes
         if call.buffer.nbytes < 1 or start < 0 or start + call.buffer.nbytes > spec.app_bytes:
             raise ConfigError(f"{call.buffer}: must be at least 1 byte, inside of the app data area of its die")
@@ -120,8 +149,17 @@ class OpenCalls:
                 raise ConfigError(f"{call.buffer}: overlaps {other.buffer} of the {other}, and one of them is written")
 
     def _check_cores(self, call: Call) -> None:
+        if not call.own_cores:
+            return
         others = self._on_die.get(call.buffer.die, ())
-        taken = sum(other.cores for other in others if other.waits == call.waits)
+        taken = sum(other.cores for other in others if other.waits == call.waits and other.own_cores)
         free = self._spec.cores_per_die - taken
         if call.cores > free:
             raise CapacityError(f"cores={call.cores}: only {free} of die {call.buffer.die} are left by its other calls")
+
+
+def _check_rounds(call: Call) -> None:
+    if call.rounds < 1 or call.buffer.nbytes % call.rounds:
+        raise ConfigError(f"rounds={call.rounds}: must divide the {call.buffer.nbytes} bytes of the buffer")
+    if call.event_id + call.rounds > 1 << 63:
+        raise ConfigError(f"event_id={call.event_id}: must be a 64-bit integer in the last of {call.rounds} rounds too")

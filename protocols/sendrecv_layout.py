@@ -1,7 +1,6 @@
 """Where the rings and metadata fields of send and receive are, and how a payload is cut into lanes (xDeepServe 3.1)."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.layout import PIECE_BYTES
@@ -20,10 +19,14 @@ class Lane:
 
 def split(nbytes: int, lanes: int) -> list[Lane]:
     """Cut a payload into one contiguous part a lane, of whole 32-byte pieces but for its end, as even as they allow."""
-    pieces = -(-nbytes // PIECE_BYTES)
-    each, more = divmod(pieces, lanes)
-    bounds = [min((lane * each + min(lane, more)) * PIECE_BYTES, nbytes) for lane in range(lanes + 1)]
-    return [Lane(start, end - start) for start, end in pairwise(bounds)]
+    return [part(nbytes, lanes, lane) for lane in range(lanes)]
+
+
+def part(nbytes: int, lanes: int, lane: int) -> Lane:
+    """One lane's part of what `split` cuts."""
+    each, more = divmod(-(-nbytes // PIECE_BYTES), lanes)
+    start, end = (min((n * each + min(n, more)) * PIECE_BYTES, nbytes) for n in (lane, lane + 1))
+    return Lane(start, end - start)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from xccl_emu.machine.words import jit, load_i64, store_i64
 call = njit(cache=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Like the machine's `jit`, but called instead of inlined."""
 
-entry = njit(cache=True, error_model="numpy", _nrt=False)
+entry = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
 """For what Python calls."""
 
 # ---- header of the book
@@ -56,10 +56,10 @@ EVENTS_SET = 44  # (key, vector) each
 EVENTS_SET_MAX = 16
 RECORDS = EVENTS_SET + 2 * EVENTS_SET_MAX  # (first byte, last + 1, agent and flags, clock, site) each
 RECORD_WORDS = 5
-RECORDS_MAX = 40
+RECORDS_MAX = 32
 MARKS = RECORDS + RECORD_WORDS * RECORDS_MAX  # (first byte, last + 1, site) each
 MARK_WORDS = 3
-MARKS_MAX = 24
+MARKS_MAX = 16
 BLOCK = MARKS + MARK_WORDS * MARKS_MAX
 
 # ---- limits that end a search
@@ -125,6 +125,13 @@ def add_hash(ck, change):
 # ---- the log
 
 
+@jit
+def _copy(target, to, source, start, n):
+    """Copy words; with unsigned numbers, so that Numba does not ask of each whether it counts from the end."""
+    for i in range(np.uint64(n)):
+        target[np.uint64(to) + i] = source[np.uint64(start) + i]
+
+
 @call
 def save(mem, st, ck, kind, first, n):
     """Log ``n`` words before they change; ``kind`` is what they belong to and when they are hashed."""
@@ -134,11 +141,9 @@ def save(mem, st, ck, kind, first, n):
         return
     space = kind & 3
     if space == STATE:
-        for i in range(n):
-            ck[top + i] = st[first + i]
+        _copy(ck, top, st, first, n)
     elif space == BOOK:
-        for i in range(n):
-            ck[top + i] = ck[first + i]
+        _copy(ck, top, ck, first, n)
     else:
         for i in range(n):
             ck[top + i] = load_i64(mem, 8 * (first + i))
@@ -161,11 +166,9 @@ def step_back(mem, st, ck, mark):
         n, space, first = ck[top - 1] >> 4, ck[top - 1] & 3, ck[top - 2]
         top -= n + 2
         if space == STATE:
-            for i in range(n):
-                st[first + i] = ck[top + i]
+            _copy(st, first, ck, top, n)
         elif space == BOOK:
-            for i in range(n):
-                ck[first + i] = ck[top + i]
+            _copy(ck, first, ck, top, n)
         else:
             for i in range(n):
                 store_i64(mem, 8 * (first + i), ck[top + i])
@@ -183,11 +186,9 @@ def hash_changes(mem, st, ck, mark, when):
         if kind & ~3 != when:
             continue
         if kind & 3 == STATE:
-            change += _changed_state(st, ck, first, top, n)
+            change += _changed(st, ck, first, top, n, STATE)
         elif kind & 3 == BOOK:
-            for i in range(n):
-                if ck[first + i] != ck[top + i]:
-                    change += mixed(first + i << 2 | BOOK, ck[first + i]) - mixed(first + i << 2 | BOOK, ck[top + i])
+            change += _changed(ck, ck, first, top, n, BOOK)
         else:
             for i in range(n):
                 now = load_i64(mem, 8 * (first + i))
@@ -197,21 +198,25 @@ def hash_changes(mem, st, ck, mark, when):
 
 
 @jit
-def _changed_state(st, ck, first, saved, n):
+def _changed(now, ck, first, saved, n, space):
     """Of a core's block few words change; look at eight at once."""
     change = np.uint64(0)
-    i = 0
-    while i < n:
-        end = min(i + 8, n)
-        different = 0
-        for j in range(i, end):
-            different |= st[first + j] ^ ck[saved + j]
-        if different:
-            for j in range(i, end):
-                if st[first + j] != ck[saved + j]:
-                    place = first + j << 2 | STATE
-                    change += mixed(place, st[first + j]) - mixed(place, ck[saved + j])
-        i = end
+    a, b, i, end = np.uint64(first), np.uint64(saved), np.uint64(0), np.uint64(n)
+    one, eight = np.uint64(1), np.uint64(8)
+    while i < end:
+        stop = min(i + eight, end)
+        if i + eight <= end:
+            different = 0
+            for j in range(8):
+                different |= now[a + i + np.uint64(j)] ^ ck[b + i + np.uint64(j)]
+            if different == 0:
+                i = stop
+                continue
+        while i < stop:
+            if now[a + i] != ck[b + i]:
+                place = np.int64(a + i) << 2 | space
+                change += mixed(place, now[a + i]) - mixed(place, ck[b + i])
+            i += one
     return change
 
 

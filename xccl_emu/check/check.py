@@ -74,7 +74,11 @@ def check(
 def _check_arguments(
     order: str, policy: str, schedules: int | None, seconds: float | None, max_states: int, reduction: str
 ) -> None:
-    for name, value, known in (("order", order, ORDERS), ("policy", policy, POLICIES), ("reduction", reduction, REDUCTIONS)):
+    for name, value, known in (
+        ("order", order, ORDERS),
+        ("policy", policy, POLICIES),
+        ("reduction", reduction, REDUCTIONS),
+    ):
         if value not in known:
             raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
     for name, limit in (("schedules", schedules), ("seconds", seconds), ("max_states", max_states)):

@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 from xccl_emu.check.book import HANDLES
 from xccl_emu.machine.words import jit
 
-linked = njit(cache=True, error_model="numpy", _nrt=False)
+linked = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
 """For functions that are called by address."""
 
 STEP, LOOK, TAKE, SETTLE_ALL, TRANSITION, FIND_RACE, RECORDED_STEP = range(7)

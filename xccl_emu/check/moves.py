@@ -77,6 +77,7 @@ from xccl_emu.check.pieces import (
     USE_UNSTABLE,
     USE_WRITE,
     USES,
+    WRITER_SHIFT,
     mark_written,
     never_written,
     piece_of,
@@ -180,7 +181,11 @@ def look_at(mem, st, ck, rows, named, i, what):
     for r in range(n):
         if rows[r, START] < ck[MEMORY_END]:
             use = _use(st, ck, rows, named, base, pipe, r)
-            worst = max(worst, touch(st, ck, i, rows[r, START], rows[r, NBYTES], use))
+            found = touch(st, ck, i, rows[r, START], rows[r, NBYTES], use)
+            if found == STABLE and use == USE_READ and ck[piece_of(ck, rows[r, START]) + USES] >> WRITER_SHIFT == i + 1:
+                # who wrote it reads it: when its write becomes visible matters
+                found = touch(st, ck, i, rows[r, START], rows[r, NBYTES], USE_UNSTABLE)
+            worst = max(worst, found)
     rows[N_ROWS, 0] = n
     rows[ROWS_CLASS, 0] = worst
     return worst

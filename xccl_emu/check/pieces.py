@@ -9,7 +9,7 @@ reached a state in which that access was possible, and would have noticed it.
 ==========  ==============================================================  ============================================
 class       condition                                                       in a full search
 ==========  ==============================================================  ============================================
-LOCAL       one core uses it, or several only read it                       at once: nobody can tell when
+LOCAL       one core uses it, with plain accesses, or all only read it      at once: nobody can tell when
 DATA        several cores, and none synchronizes on it                      written at once, but marked until the fence;
                                                                             read whole (`races`)
 STABLE      one core writes it or all only add to it, others only poll it   visible at once; polls are explored, or at once
@@ -90,8 +90,10 @@ def _written_by(uses, i):
 
 @jit
 def _class(st, ck, users, uses):
-    if users & users - 1 == 0 or not uses & (USE_WRITE | USE_ADD):
+    if not uses & (USE_WRITE | USE_ADD):
         return LOCAL
+    if users & users - 1 == 0:  # a core that polls for its own write relies on when it becomes visible
+        return SYNC if uses & (POLLED | USE_EXACT) else LOCAL
     if not uses & (POLLED | USE_ADD | USE_EXACT):
         return DATA
     writer = uses >> WRITER_SHIFT

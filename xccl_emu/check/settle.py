@@ -324,7 +324,8 @@ def _deliver(mem, st, ck, rows, named, die, k):
         save(mem, st, ck, STATE | RAW, flight(st, ring, j), FLIGHT_WORDS)
     save(mem, st, ck, STATE | RAW, ring, 2)
     save_bytes(mem, st, ck, address, st[entry + FLIGHT_NBYTES])
-    last = st[base + IN_FLIGHT] == 1 or kind >= KIND_DMA or st[base + REQUEST] == OP_RETURN
+    waits = st[base + REQUEST] == OP_FENCE or st[base + REQUEST] == OP_RETURN
+    last = kind >= KIND_DMA or (waits and st[base + IN_FLIGHT] == 1)
     if last:
         touch_core(mem, st, ck, i)
     else:

@@ -11,7 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-jit = njit(cache=True, error_model="numpy", forceinline=True, _nrt=False)
+jit = njit(cache=True, error_model="numpy", forceinline=True, _nrt=False, no_cfunc_wrapper=True)
 """How the machine is compiled: cached, and with no fastmath, so that bits are the same everywhere.
 
 Without Numba's reference counts (no function here makes an array) and inlined: else a step takes five times as long.

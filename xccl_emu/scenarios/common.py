@@ -1,15 +1,15 @@
 """What all scenarios share."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.check.trial import Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.spec import PodSpec, small_pod, whole
 
 FLIGHT_PIECES = 64
@@ -62,11 +62,16 @@ def payload(nbytes: int, seed: int) -> NDArray[np.uint8]:
     return data
 
 
-def must_hold(pod: Pod, name: str, buffer: Buffer, data: NDArray[np.generic]) -> Expected:
-    """What a buffer must hold at the end, from its start."""
+def must_hold(name: str, buffer: Buffer, data: NDArray[Any]) -> Expected:
+    """What a buffer must hold at the end; behind ``data`` it must be zero, as it was never written."""
     raw = data.tobytes()
-    assert len(raw) <= buffer.nbytes, f"{name}: {len(raw)} bytes are expected of {buffer} on {pod.spec.name}"
-    return Expected(name, buffer.address, raw)
+    assert len(raw) <= buffer.nbytes, f"{name}: {len(raw)} bytes are expected of {buffer}"
+    return Expected(name, buffer.address, raw.ljust(buffer.nbytes, b"\0"))
+
+
+def of_buffer(name: str, buffer: Buffer) -> Label:
+    """The label of a buffer in an app data area."""
+    return Label(f"die{buffer.die}.app.{name}", buffer.address, buffer.nbytes)
 
 
 def names_of_syncs(kernels: Iterable[Kernel]) -> tuple[str, ...]:

@@ -6,12 +6,18 @@ from typing import Any
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.scenarios.common import Scenario
+from xccl_emu.scenarios.moe import MoeCheck
 from xccl_emu.scenarios.sendrecv import SendRecvCheck
 
 _FACTORIES: dict[str, Callable[..., Scenario]] = {
     "sendrecv": SendRecvCheck,
     "sendrecv-dma": partial(SendRecvCheck, path="dma"),
     "sendrecv-zero-copy": partial(SendRecvCheck, path="zero-copy"),
+    "sendrecv-async": partial(SendRecvCheck, asynchronous=True),
+    "sendrecv-both": partial(SendRecvCheck, both_ways=True),
+    "dispatch": partial(MoeCheck, kind="dispatch"),
+    "combine": partial(MoeCheck, kind="combine"),
+    "moe": partial(MoeCheck, kind="moe"),
 }
 
 NAMES = tuple(_FACTORIES)

@@ -1,0 +1,110 @@
+"""How calls of send and receive get onto cores: arguments of the kernels, and what each core may touch."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TypeAlias
+
+from xccl_emu.errors import CapacityError
+from xccl_emu.machine.launch import Grant, Launch
+from xccl_emu.machine.layout import PIECE_BYTES
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocols.sendrecv_calls import Call, OpenCalls
+from xccl_emu.protocols.sendrecv_layout import RingLayout, part
+
+Work: TypeAlias = tuple[Call, list[int], list[int] | None]
+"""A call, what its lanes had counted before it, and what they have done of it if it is asynchronous."""
+
+
+class Launcher:
+    """Puts calls on cores that nothing has been launched on, each lane apart, so that it may touch its own part alone.
+
+    whole: whether asynchronous calls repeat their passes until they are done.
+    """
+
+    def __init__(self, pod: Pod, layout: RingLayout, calls: OpenCalls, whole: bool) -> None:
+        self._pod, self._layout, self._calls, self._whole = pod, layout, calls, whole
+        self._taken = set(pod.active_cores())
+        self._free: dict[int, Iterator[int]] = {}
+
+    def launch(self, work: Sequence[Work]) -> list[tuple[list[Launch], Call]]:
+        """Launch everything; the steps 1 and 5 of the paper begin.
+
+        Returns each call with the launches of its lanes, a receive before the send whose cores carry it out.
+        """
+        base_of = {call: base for call, base, _ in work}
+        launched: list[tuple[list[Launch], Call]] = []
+        for call, base, done in work:
+            if not call.own_cores:
+                continue
+            launches = self._launch(call, base, done, base_of.get(call.back) if call.back else None)
+            if call.back is not None:
+                launched.append((launches, call.back))
+            launched.append((launches, call))
+        return launched
+
+    def _launch(self, call: Call, base: list[int], done: list[int] | None, back: list[int] | None) -> list[Launch]:
+        die, kernel = call.buffer.die, call.whole if self._whole else call.kernel
+        chosen = list(islice(self._cores(die), call.cores))
+        if len(chosen) < call.cores:
+            raise CapacityError(f"cores={call.cores}: other launches leave only {len(chosen)} free on die {die}")
+        launches = []
+        for lane, core in enumerate(chosen):
+            values = self._arguments(call, lane) | {"base": base[lane]}
+            grants = self._grants(call, lane)
+            if done is not None:
+                values["done"] = done[lane]
+            if call.back is not None and back is not None:
+                values |= self._arguments_of_back(call.back, lane) | {"back_base": back[lane]}
+                grants += self._grants(call.back, lane)
+            launches.append(self._pod.launch(kernel, die, [core], {n: values[n] for n in kernel.params}, grants))
+        return launches
+
+    def _cores(self, die: int) -> Iterator[int]:
+        """The cores of a die that nothing has been launched on, each given once."""
+        if die not in self._free:
+            per_die = self._pod.spec.cores_per_die
+            self._free[die] = (core for core in range(per_die) if die * per_die + core not in self._taken)
+        return self._free[die]
+
+    def _arguments(self, call: Call, number: int) -> dict[str, int]:
+        """Of all kernels but for a receive that a send's cores carry out."""
+        place, own = (call.source, call.target, number), part(call.nbytes, call.cores, number)
+        layout, address = self._layout, call.buffer.address + own.start
+        return {
+            "source": address, "target": address, "nbytes": own.nbytes, "sent": own.nbytes,
+            "ack": layout.ack(*place), "tail": layout.tail(*place), "ring": layout.ring(*place),
+            "event": call.event_id, "shape": call.shape, "slots": layout.slots, "slot_bytes": layout.slot_bytes,
+            "half_bytes": layout.half_bytes, "by_dma": call.path == "dma", "rounds": call.rounds, "stride": call.nbytes,
+        }  # fmt: skip
+
+    def _arguments_of_back(self, call: Call, number: int) -> dict[str, int]:
+        """Of such a receive."""
+        own = self._arguments(call, number)
+        there = {"target": own["target"], "received": own["nbytes"], "ring": own["ring"]}
+        return there | {f"back_{name}": own[name] for name in ("ack", "tail", "event", "shape")}
+
+    def _grants(self, call: Call, number: int) -> list[Grant]:
+        """The least that a lane of one side needs: its part of the own buffer, both fields, and its slots."""
+        place, layout = (call.source, call.target, number), self._layout
+        tail, ack = layout.tail(*place), layout.ack(*place)
+        grants = [
+            self._buffer(call, number, "r" if call.sends else "w"),
+            self._window(ack if call.sends else tail, PIECE_BYTES, "r"),
+            self._window(tail if call.sends else ack, PIECE_BYTES, "w"),
+        ]
+        partner = self._calls.partner(call)
+        if call.path != "zero-copy":
+            grants.append(self._window(layout.ring(*place), layout.lane_bytes, "w" if call.sends else "r"))
+        elif call.sends and partner is not None and number < partner.cores:
+            grants.append(self._buffer(partner, number, "w"))
+        return grants
+
+    def _buffer(self, call: Call, number: int, rights: str) -> Grant:
+        """A lane's part of the buffer; of several payloads, from its part of the first to that of the last."""
+        own = part(call.nbytes, call.cores, number)
+        nbytes = call.buffer.nbytes - call.nbytes + own.nbytes if own.nbytes else 0
+        return self._window(call.buffer.address + own.start, nbytes, rights)
+
+    def _window(self, address: int, nbytes: int, rights: str) -> Grant:
+        die, start = divmod(address, self._pod.spec.die_bytes)
+        return Grant(die, start, start + nbytes, rights)

@@ -1,0 +1,215 @@
+"""What people look at: the table loses no step, the sequence chart is valid Mermaid, the trace valid for Perfetto."""
+
+import io
+import json
+import re
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from xccl_emu.check.chart import mermaid
+from xccl_emu.check.marks import marks
+from xccl_emu.check.perfetto import perfetto, save_perfetto
+from xccl_emu.check.render import print_witness, rows
+from xccl_emu.check.shrink import shrink
+from xccl_emu.check.steps import DELIVER, Trace, steps
+from xccl_emu.check.trial import Trial
+from xccl_emu.check.verdict import DATA_RACE, Violation
+from xccl_emu.scenarios.registry import make
+
+from .witness_support import Everything, Relay, judge, random_actions, some_violation
+
+runs = st.tuples(st.sampled_from(("sc", "fifo", "relaxed")), st.integers(1, 2), st.integers(0, 1 << 20))
+
+
+def run_of(order: str, dies: int, seed: int) -> Trace:
+    """A random run, step by step."""
+    checkable = Everything(dies)
+    return steps(checkable.build(order), random_actions(checkable.build(order), seed).tolist())
+
+
+def text_of(trial: Trial, violation: Violation, width: int = 120) -> str:
+    """What is printed."""
+    console = Console(file=io.StringIO(), width=width)
+    print_witness(console, trial, violation)
+    printed = console.file
+    assert isinstance(printed, io.StringIO)
+    return printed.getvalue()
+
+
+@settings(max_examples=25)
+@given(runs)
+def test_the_table_has_every_step_and_every_piece(run: tuple[str, int, int]) -> None:
+    """Lines follow each other without a gap, and the pieces of each transfer on them are all its pieces."""
+    trace = run_of(*run)
+    lines = rows(trace)
+    covered = sorted({n for line in lines for n in range(line.first, line.last + 1)})
+    assert covered == list(range(1, len(trace.steps) + 1))
+    assert all(one.last <= other.first for one, other in pairwise(lines))
+    taken: Counter[tuple[int, str]] = Counter()
+    shown: Counter[tuple[int, str]] = Counter()
+    for step in trace.steps:
+        if step.pipe != DELIVER and step.part is not None:
+            taken[step.instruction, step.pipe] += step.part.last - step.part.first + 1
+    for line in lines:
+        if line.step.pipe != DELIVER and line.step.part is not None:
+            shown[line.step.instruction, line.step.pipe] += line.step.part.last - line.step.part.first + 1
+    assert shown == taken
+    flags = [step for step in trace.steps if step.operation in ("set_flag", "wait_flag")]
+    listed = [step for line in lines for step in (line.step, *line.also)]
+    assert [step for step in listed if step.operation in ("set_flag", "wait_flag")] == flags
+
+
+def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:
+    """The kind, the steps with labels and steps of the paper, and the blocked cores with address and last writer."""
+    checkable = make("sendrecv", slots=2, chunks=3, pieces=2)
+    actions = random_actions(checkable.build("relaxed", ["ack"]), 1)
+    violation = judge(checkable.build("relaxed", ["ack"]), actions)
+    assert violation is not None
+    shrunk = shrink(checkable.build("relaxed", ["ack"]), violation, judge)
+    text = text_of(checkable.build("relaxed", ["ack"]), shrunk)
+    assert text.startswith(f"deadlock under relaxed, without ack, in {len(shrunk.actions)} steps:")
+    assert re.search(r"die1\.core0\.scalar +7 +SWITCHED OFF: put \(ack\) +die0\.meta\.ack\[0→1\] ", text)
+    assert re.search(r"die0\.core0\.deliver +3 +visible: put +die1\.meta\.tail\[0→1\] +\[7, 0, 1", text)
+    assert re.search(r"die1\.core0\.scalar +5 +poll >= 1 \(tail in\) +die1\.meta\.tail\[0→1\]\+0x10 +saw", text)
+    assert "polls die0.meta.ack[0→1]+0x10" in re.sub(r"\s+", " ", text)
+    assert max(map(len, text.splitlines())) <= 120
+    assert len(text.splitlines()) < 90
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 1 << 20))
+def test_a_race_is_marked_at_both_accesses(seed: int) -> None:
+    """A write over what was read is marked with the latest read of it; a poll never meets the put of its flag."""
+    checkable = Relay(2)
+    actions = random_actions(checkable.build("sc"), seed).tolist()
+    trace = steps(checkable.build("sc"), actions)
+    reads = [step for step in trace.steps if (step.pipe, step.operation) == ("mtu-in", "mtu_in")]
+    over = [step for step in trace.steps if (step.who, step.operation) == ("die0.core0", "mtu_out") and step.left]
+    for write in over:
+        same = [step.number for step in reads if step.number < write.number and step.place == write.place]
+        marked = marks_up_to(write.number, checkable, actions)
+        assert marked.pop(write.number) == "B"
+        assert marked == ({same[-1]: "A"} if same else marked)
+    text = text_of(checkable.build("sc"), Violation(DATA_RACE, "told", np.array(actions[: over[0].number]), "", 0))
+    assert re.search(rf"^B  step {over[0].number}: die0\.core0\.mtu-out mtu_out 64 B.* die1\.data", text, re.MULTILINE)
+    poll = next(step for step in trace.steps if step.operation == "poll")
+    assert marks_up_to(poll.number, checkable, actions) == {poll.number: "B"}
+
+
+def marks_up_to(number: int, checkable: Relay, actions: list[int]) -> dict[int, str]:
+    """Marks of the schedule cut behind a step that is said to be the second access of a race."""
+    violation = Violation(DATA_RACE, "", np.array(actions[:number]), "", 0)
+    return marks(steps(checkable.build("sc"), actions[:number]), violation)
+
+
+@pytest.mark.parametrize("width", [100, 120])
+@pytest.mark.parametrize(
+    ("checkable", "without", "action"),
+    [(Everything(), ["filled in"], "return"), (Relay(1, forbidden=True), [], "mtu_out 64 B")],
+)
+def test_a_failing_action_is_marked(
+    checkable: Everything | Relay, without: list[str], action: str, width: int
+) -> None:
+    """The action that ends the run in an error is marked, and is the last; the headline says what is wrong with it."""
+    violation = some_violation(checkable, "relaxed", without)
+    text = text_of(checkable.build("relaxed", without), violation, width)
+    number = len(violation.actions)
+    assert re.search(rf"^ *✗ +{number} +die\d\.core\d\.scalar .*{action}", text, re.MULTILINE)
+    assert re.search("is still set, nothing has waited|is not permitted", re.sub(r"\s+", " ", text))
+    assert max(map(len, text.splitlines())) <= width
+
+
+# ---- sequence chart
+
+_LINE = re.compile(
+    r"    (participant (?P<name>\w+) as [\w. ]+"
+    r"|(?P<one>\w+)(->>|-->>|-\))(?P<other>\w+): [^;#\n]+"
+    r"|Note over (?P<over>\w+): [^;#\n]+)"
+)
+
+
+@settings(max_examples=25)
+@given(runs)
+def test_the_chart_is_valid_and_tells_every_write(run: tuple[str, int, int]) -> None:
+    """Each line is a participant, an arrow or a note of Mermaid's grammar between declared participants."""
+    trace = run_of(*run)
+    first, *lines = mermaid(trace).splitlines()
+    assert first == "sequenceDiagram"
+    matches = [_LINE.fullmatch(line) for line in lines]
+    assert all(matches), lines[matches.index(None)] if None in matches else ""
+    found = [match.groupdict() for match in matches if match]
+    names = [match["name"] for match in found if match["name"]]
+    assert len(names) == len(set(names))
+    assert {match[k] for match in found for k in ("one", "other", "over")} - {None} <= set(names)
+    visible = [line for line in lines if re.match(r" +\w+->>m", line)]
+    assert len(visible) >= len({write.instruction for write in trace.writes})
+    assert any("poll >= 1" in line and "-->>" in line for line in lines)
+
+
+def test_blocked_cores_stand_at_the_end_of_the_chart() -> None:
+    """After a deadlock a note over each blocked core says what it waits for."""
+    checkable = make("sendrecv", slots=2, chunks=3, pieces=2)
+    actions = random_actions(checkable.build("relaxed", ["ack"]), 1)
+    lines = mermaid(steps(checkable.build("relaxed", ["ack"]), actions.tolist())).splitlines()
+    assert [line.split(":")[0].strip() for line in lines[-2:]] == ["Note over d0c0", "Note over d1c0"]
+    assert all("blocked" in line and "polls" in line for line in lines[-2:])
+
+
+# ---- Perfetto
+
+
+@settings(max_examples=25)
+@given(runs)
+def test_the_trace_keeps_to_the_format(run: tuple[str, int, int]) -> None:
+    """Every event has what its phase needs, slices of a thread nest, flights open and close once, threads are named."""
+    trace = run_of(*run)
+    events = json.loads(json.dumps(perfetto(trace)))["traceEvents"]
+    named = {(e["pid"], e["tid"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    assert {e["ph"] for e in events} <= set("MXbe")
+    for event in events:
+        assert isinstance(event["name"], str)
+        assert isinstance(event["pid"], int)
+        assert isinstance(event["tid"], int)
+        if event["ph"] == "M":
+            assert event["args"]["name"]
+        else:
+            assert event["ts"] >= 0
+            assert event["cat"]
+            assert (event["pid"], event["tid"]) in named
+    _slices_do_not_overlap([e for e in events if e["ph"] == "X"])
+    _flights_open_and_close([e for e in events if e["ph"] in "be"])
+    assert sum(e["ph"] == "X" and e["cat"] != "waiting" for e in events) == len(trace.steps)
+
+
+def _slices_do_not_overlap(slices: list[dict[str, int]]) -> None:
+    ends: dict[tuple[int, int], int] = {}
+    for event in sorted(slices, key=lambda e: e["ts"]):
+        thread = event["pid"], event["tid"]
+        assert event["dur"] > 0
+        assert event["ts"] >= ends.get(thread, 0)
+        ends[thread] = event["ts"] + event["dur"]
+
+
+def _flights_open_and_close(flights: list[dict[str, int]]) -> None:
+    begun = {(e["cat"], e["id"]): e for e in flights if e["ph"] == "b"}
+    ended = {(e["cat"], e["id"]): e for e in flights if e["ph"] == "e"}
+    assert len(flights) == 2 * len(begun)
+    assert begun.keys() == ended.keys()
+    for key, event in begun.items():
+        assert event["ts"] < ended[key]["ts"]
+        assert event["pid"] == ended[key]["pid"]
+        assert event["name"] == ended[key]["name"]
+
+
+def test_a_trace_is_saved(tmp_path: Path) -> None:
+    """The file holds the trace."""
+    trace = run_of("relaxed", 2, 1)
+    save_perfetto(trace, tmp_path / "trace.json", {1: "A"})
+    assert json.loads((tmp_path / "trace.json").read_text("utf-8")) == json.loads(json.dumps(perfetto(trace, {1: "A"})))

@@ -1,0 +1,101 @@
+"""A schedule step by step: every action is told, nothing is disturbed, and every write is followed to its end."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xccl_emu.check.steps import DELIVER, Trace, steps
+from xccl_emu.errors import ReplayError
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.schedule import Schedule
+
+from .witness_support import Everything, Relay, random_actions
+
+runs = st.tuples(st.sampled_from(("sc", "fifo", "relaxed")), st.integers(1, 2), st.integers(0, 1 << 20))
+
+
+def stepped(order: str, dies: int, seed: int) -> tuple[Trace, Pod, np.ndarray]:
+    """A random run, step by step."""
+    checkable = Everything(dies)
+    actions = random_actions(checkable.build(order), seed)
+    trial = checkable.build(order)
+    return steps(trial, actions.tolist()), trial.pod, actions
+
+
+@settings(max_examples=25)
+@given(runs)
+def test_every_action_is_a_step_and_ends_as_the_run_did(run: tuple[str, int, int]) -> None:
+    """The steps are the actions, one for one, and leave memory as a plain replay does."""
+    trace, pod, actions = stepped(*run)
+    plain = Everything(run[1]).build(run[0]).pod
+    plain.replay(Schedule(actions, plain.fingerprint()))
+    assert [step.code for step in trace.steps] == actions.tolist()
+    assert [step.number for step in trace.steps] == list(range(1, len(actions) + 1))
+    assert trace.end == "done"
+    assert np.array_equal(pod.memory, plain.memory)
+
+
+@settings(max_examples=25)
+@given(runs)
+def test_every_write_lands_once_and_nothing_else_changes_memory(run: tuple[str, int, int]) -> None:
+    """Writes leave and land in steps that say so; what they cover is all that differs at the end."""
+    trace, pod, _ = stepped(*run)
+    fresh = Everything(run[1]).build(run[0]).pod
+    dies = pod.spec.n_dies * pod.spec.die_bytes
+    covered = np.zeros(dies, bool)
+    for write in trace.writes:
+        covered[write.address : write.address + write.nbytes] = True
+        assert write.number in trace.steps[write.left - 1].left
+        assert write.number in trace.steps[write.visible - 1].landed
+        assert write.left <= write.visible
+    assert sum(len(step.landed) for step in trace.steps) == len(trace.writes)
+    assert not ((pod.memory[:dies] != fresh.memory[:dies]) & ~covered).any()
+
+
+@settings(max_examples=25)
+@given(runs)
+def test_instructions_are_issued_before_their_parts(run: tuple[str, int, int]) -> None:
+    """Whatever a pipe does belongs to a step that issued it on that core, and its pieces are all there, once."""
+    trace, _, _ = stepped(*run)
+    parts: dict[int, list[int]] = {}
+    for step in trace.steps:
+        issued = trace.steps[step.instruction - 1]
+        assert step.instruction == step.number or (issued.core == step.core and issued.number < step.number)
+        assert step.pipe in ("scalar", DELIVER) or issued.issues
+        if step.part is not None and step.pipe in ("mtu-in", "mtu-out"):
+            parts.setdefault(step.instruction, []).extend(range(step.part.first, step.part.last + 1))
+            assert step.part.count == ((issued.address or 0) % 32 + issued.nbytes + 31) // 32
+    assert all(sorted(seen) == list(range(1, len(seen) + 1)) for seen in parts.values())
+
+
+def test_a_step_says_what_happened_where() -> None:
+    """Core, step of the paper, name, address by its label and value of a few well-known actions."""
+    trace, _, _ = stepped("relaxed", 2, 3)
+    told = {(step.operation, step.pipe): step for step in trace.steps if step.who == "die1.core1"}
+    poll = told["poll", "scalar"]
+    assert (poll.words(), poll.place, poll.value) == ("poll >= 1 (flag in)", "area1", "saw 1")
+    assert poll.source is not None
+    assert (poll.source.step, poll.source.sync, poll.source.kernel) == (3, "flag in", "everything")
+    assert poll.source.file.endswith("witness_support.py")
+    assert told["put", DELIVER].value == "[1, 0x10000000000, 3, 0..]"
+    assert told["put", DELIVER].place == "area1+0x20"
+    assert told["v_fill", "vector"].place == "ub+0x0"
+    assert told["atomic_add", "scalar"].value in ("was 0", "was 5")
+    assert told["mtu_in", "mtu-in"].value == "saw 07 07 07 07 .."
+
+
+def test_what_is_switched_off_is_told() -> None:
+    """A fence that is switched off is a step that says so."""
+    checkable = Relay()
+    actions = random_actions(checkable.build("relaxed", ["data before flag"]), 0)
+    trace = steps(checkable.build("relaxed", ["data before flag"]), actions.tolist())
+    assert [s.words() for s in trace.steps if s.switched_off] == ["SWITCHED OFF: fence (data before flag)"]
+
+
+def test_a_schedule_of_another_run_is_refused() -> None:
+    """An action that is not enabled, of a core that is idle, or of an actor that does not exist is a ReplayError."""
+    actions = random_actions(Relay().build("relaxed"), 0).tolist()
+    for bad in (1 << 16, 7 << 16, 8 << 16, 10 << 16, 11 << 16, 13 << 16, (12 << 16) - 1, 1 << 50):
+        with pytest.raises(ReplayError, match="action 3 of it is not enabled"):
+            steps(Relay().build("relaxed"), [*actions[:2], bad])

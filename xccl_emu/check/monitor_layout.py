@@ -1,0 +1,72 @@
+"""Where everything is in the arrays of the monitor, which watches sampled runs.
+
+`m` holds words by these numbers, and behind them small tables; the other arrays are
+
+    =========  =====================================================================================================
+    clocks     rows of ``m[WORDS]`` words: what happened before, one word for each engine
+    shadow     four words for each 32-byte piece of memory (data buffers too): `S_GENERATION` and so on
+    records    the accesses to remember, four words each, in a list for each piece: `R_NEXT` and so on
+    undo       the bytes of each piece before its first write: five words each, the piece and what it held
+    flights    two words for each place in a die's ring of writes in flight: row of the clock that the write releases
+               + 1 (or 0), and a number that only grows
+    keys       weight or priority of each write in flight
+    =========  =====================================================================================================
+
+An *engine* is one of a core's scalar unit, three pipes and DMA descriptors; each has a word in every clock, its
+*epoch*, which counts what it has told others.  A write by the scalar unit or mtu-out happens when it is taken off, and
+later becomes visible: so each of these two has further words, the epoch up to which its writes are *visible*, under
+`fifo` one for each die written to; under `sc` none, a write is visible when it happens.
+"""
+
+ENGINE_DMA = 4
+"""Engines of a core: 0 to 3 its scalar unit and pipes as in the requests, then its DMA descriptors."""
+
+(
+    GENERATION, WORDS, PER_CORE, N_DMA, TARGETS, JUDGED, BUFFERS_START, META_START, META_END, SERIAL,
+    PIPE_ROWS, QUEUE_ROWS, DMA_ROWS, EVENT_ROWS, GROUP_ROWS, FLIGHT_ROWS, SYNC_ROWS, SCRATCH_ROW,
+    CORE_INDEX, CORE_NUMBER, CORE_DIE, DMA_EPOCHS, DIE_INDEX, FREE_ROWS, SYNC_PIECES,
+    N_SYNC, N_SYNC_KNOWN, SYNC_MAX, RECORD_TOP, RECORD_FREE, N_UNDO, CAPACITY, N_GROUPS, STOP,
+    ACT, JUDGE, WATCHED,
+) = range(37)  # fmt: skip
+"""Words of `m`: sizes, where the kinds of rows begin in `clocks`, where tables begin in `m`, what is in use, and where
+the compiled parts of the monitor are."""
+
+(X_OP, X_A, X_B, X_C, X_OFF, X_ROW, X_DMA, X_EVENT, X_FLIGHTS, X_LAST, X_KNOWN, X_ISSUED) = range(38, 50)
+"""About the action under way, taken down before it."""
+
+(V_AT, V_CORE, V_ENGINE, V_SITE, V_FLAGS, V_CORE_2, V_ENGINE_2, V_SITE_2, V_FLAGS_2) = range(52, 61)
+"""A violation: the first byte, and who accessed it, now and before."""
+
+(LENGTH, FAIR_AFTER, DEPTH, LOWEST, SCHEDULES, TAKEN, TOTAL, NEXT_NUMBER) = range(62, 70)
+"""Of the policies: the typical number of actions of a run, after how many it goes on fairly, what has been done."""
+
+HEADER = 80
+
+S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
+"""Of a piece: the run that the rest is of; a bit for each byte that was written, and `SAVED`; its first record; and
+what outlasts a run: a bit for each byte that is filled at the start, and above `SYNC_SHIFT` its number as a
+synchronization + 1."""
+
+SHADOW_WORDS = 4
+SAVED = 1 << 32
+SYNC_SHIFT = 32
+ALL_BYTES = (1 << 32) - 1
+
+R_NEXT, R_WHAT, R_ENGINE, R_EPOCH = range(4)
+"""Of a record: the next one of its piece; first byte, end, flags and site; engine (number in a clock); its epoch."""
+
+RECORD_WORDS = 4
+UNDO_WORDS = 5
+IMMEDIATE, DELIVERED = 8, 16
+"""Flags beside those of `accesses`: whoever knows that the write happened knows that it is visible; it is visible."""
+
+NOT_ENABLED, TAKEN_OK = 0, 1
+FOUND_ERROR, FOUND_RACE, FOUND_UNWRITTEN, FOUND_WRONG, FOUND_DEADLOCK, FOUND_LIVELOCK = range(2, 8)
+RUN_DONE, RUN_CUT, RESTART, GROW, BAD_ACTION = range(8, 13)
+"""What an action, or a run, comes to.  `RESTART`: a piece turned out to be a synchronization after it was written, so
+the clocks of these writes were not kept; the same run again keeps them.  `GROW`: an array is too small."""
+
+JUDGE_NOTHING, JUDGE_ALL, JUDGE_NO_RACES = range(3)
+
+POLICIES = ("random", "pct", "weights", "eager", "late", "lifo")
+P_RANDOM, P_PCT, P_WEIGHTS, P_EAGER, P_LATE, P_LIFO = range(6)

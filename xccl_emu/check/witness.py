@@ -1,0 +1,136 @@
+"""The replay file: a violation as a file that shows it again, on the same protocol in the same configuration."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check.trial import Checkable, Trial
+from xccl_emu.check.verdict import Violation
+from xccl_emu.errors import ReplayError
+from xccl_emu.machine.state import ORDERS
+
+FORMAT = "xccl_emu witness 1"
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "protocol": str, "configuration": dict, "order": str, "without": list, "fault": str, "kind": str, "message": str,
+    "fingerprint": str, "actions": list,
+}  # fmt: skip
+_ACTION_END = 1 << 63
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """A violation, and all that is needed to show it again."""
+
+    protocol: str
+    configuration: Mapping[str, int | str]
+    order: str
+    without: tuple[str, ...]
+    fault: str
+    kind: str
+    message: str
+    fingerprint: str
+    """Of the launched pod (`Pod.fingerprint`)."""
+    actions: NDArray[np.int64]
+    """[n] int64, ``actor << 16 | choice``."""
+
+    @classmethod
+    def of(
+        cls, checkable: Checkable, violation: Violation, order: str, without: tuple[str, ...] = (), fault: str = ""
+    ) -> Self:
+        """The witness of a violation that a check has found."""
+        trial = checkable.build(order, without)
+        return cls(
+            checkable.name, dict(checkable.configuration), order, tuple(without), fault, violation.kind,
+            violation.message, trial.pod.fingerprint(), np.asarray(violation.actions, np.int64),
+        )  # fmt: skip
+
+    def save(self, path: str | Path) -> None:
+        """Write the file."""
+        fields = {name: getattr(self, name) for name in _TYPES}
+        fields |= {"configuration": dict(self.configuration), "without": list(self.without), "actions": []}
+        text = json.dumps({"format": FORMAT, **fields}, indent=2, ensure_ascii=False)
+        numbers = ",\n    ".join(", ".join(map(str, line)) for line in _lines(self.actions.tolist()))
+        Path(path).write_text(text.replace('"actions": []', f'"actions": [\n    {numbers}\n  ]') + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file; ReplayError if it is missing, damaged, or something else."""
+        fields = _read(path)
+        for name, kind in _TYPES.items():
+            if not isinstance(fields.get(name), kind):
+                raise ReplayError(f"replay file {path}: {name}={fields.get(name)!r} is damaged")
+        if fields["order"] not in ORDERS:
+            raise ReplayError(f"replay file {path}: order={fields['order']!r} is none of {', '.join(ORDERS)}")
+        _check_items(path, fields)
+        fields["without"] = tuple(fields["without"])
+        fields["actions"] = np.array(fields["actions"], np.int64)
+        return cls(**{name: fields[name] for name in _TYPES})
+
+    def violation(self) -> Violation:
+        """The violation as the file tells it."""
+        return Violation(self.kind, self.message, self.actions, "replay file", 0)
+
+    def trial(self, checkable: Checkable) -> Trial:
+        """A fresh trial to replay the actions on; ReplayError, naming what differs, if they are of another."""
+        if checkable.name != self.protocol:
+            raise ReplayError(f"the replay file is of protocol {self.protocol!r}, not of {checkable.name!r}")
+        here = dict(checkable.configuration)
+        names = [*self.configuration, *(name for name in here if name not in self.configuration)]
+        differ = [name for name in names if here.get(name) != self.configuration.get(name)]
+        if differ:
+            texts = [f"{name}={self.configuration.get(name)!r}, not {here.get(name)!r}" for name in differ]
+            raise ReplayError(f"the replay file is of another configuration: {'; '.join(texts)}")
+        trial = checkable.build(self.order, self.without)
+        if trial.pod.fingerprint() != self.fingerprint:
+            raise ReplayError(f"the replay file is of another version of {self.protocol}: its kernels or layout differ")
+        self._check_actors(trial)
+        return trial
+
+    def _check_actors(self, trial: Trial) -> None:
+        from xccl_emu.machine.layout import ACTORS_PER_CORE, CHOICE_BITS
+
+        actors = trial.pod.spec.n_cores * ACTORS_PER_CORE + trial.pod.spec.n_dies
+        beyond = np.flatnonzero(self.actions >> CHOICE_BITS >= actors)
+        if beyond.size:
+            number = int(beyond[0])
+            raise ReplayError(f"the replay file is damaged: action {number + 1} is of no actor of the pod")
+
+
+def _lines(numbers: list[int], width: int = 12) -> list[list[int]]:
+    return [numbers[i : i + width] for i in range(0, len(numbers), width)]
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    """The fields of a file of this format."""
+    try:
+        fields = json.loads(Path(path).read_bytes())
+    except FileNotFoundError as error:
+        raise ReplayError(f"replay file {path}: does not exist") from error
+    except OSError as error:
+        raise ReplayError(f"replay file {path}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise ReplayError(f"replay file {path}: is damaged, it is not JSON ({error})") from error
+    found = fields.get("format") if isinstance(fields, dict) else None
+    if found != FORMAT:
+        what = f"its format is {found!r}" if found is not None else "it names no format"
+        raise ReplayError(f"replay file {path}: is not a witness of this version of xccl_emu ({what})")
+    known: dict[str, Any] = fields
+    return known
+
+
+def _check_items(path: str | Path, fields: Mapping[str, Any]) -> None:
+    """ReplayError for items of the lists, or values of the configuration, of a wrong type or out of range."""
+    for name in fields["without"]:
+        if not isinstance(name, str):
+            raise ReplayError(f"replay file {path}: without={name!r} is damaged, it must be a name")
+    for name, value in fields["configuration"].items():
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ReplayError(f"replay file {path}: configuration {name}={value!r} is damaged")
+    for number, code in enumerate(fields["actions"]):
+        if type(code) is not int or not 0 <= code < _ACTION_END:
+            raise ReplayError(f"replay file {path}: action {number + 1} is damaged, it is {code!r}")

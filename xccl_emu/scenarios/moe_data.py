@@ -1,0 +1,121 @@
+"""Inputs of small expert-parallel groups, and what their app buffers must hold in the end, by the oracle."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import oracle
+from xccl_emu.kernels.dispatch import INDEX_BYTES
+from xccl_emu.kernels.group import align
+from xccl_emu.machine.pod import Buffer
+from xccl_emu.protocols.layout import ROUTE, EpConfig
+
+Rows = list[NDArray[Any]]
+"""An array for each round."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One round: for each rank tokens [T, hidden] BF16, choices [T, top_k] INT32 and weights [T, top_k] FP32."""
+
+    tokens: list[NDArray[Any]]
+    topk: list[NDArray[np.int32]]
+    weights: list[NDArray[np.float32]]
+
+
+def make_batches(config: EpConfig, lengths: Sequence[int], rounds: int, top_k: int, seed: int) -> list[Batch]:
+    """Batches in which every rank with tokens has some for another rank.
+
+    Each byte of a hidden state is above 0, and so is each byte that it is quantized to (absolute values from 0.5 to 1):
+    nothing looks like memory that was never written.
+    """
+    rng = np.random.default_rng(seed)
+    batches = []
+    for i in range(rounds):
+        first = [i + rank + 1 + np.arange(n)[:, None] for rank, n in enumerate(lengths)]
+        topk = [((slots + np.arange(top_k)) % config.n_slots).astype(np.int32) for slots in first]
+        weights = [rng.uniform(0.5, 2, (n, top_k)).astype(np.float32) for n in lengths]
+        batches.append(Batch([_states(rng, n, config.hidden) for n in lengths], topk, weights))
+    return batches
+
+
+def _states(rng: np.random.Generator, n: int, hidden: int) -> NDArray[Any]:
+    bits = rng.integers(0x3F01, 0x3F80, (n, hidden)) | rng.integers(0, 2, (n, hidden)) << 15
+    return bits.astype(np.uint16).view(ml_dtypes.bfloat16)
+
+
+class Image:
+    """What the buffers of one rank hold, row by row: those that the host fills, and those that a phase writes.
+
+    ``given`` and ``written`` map the names of buffers to their bytes, all rounds one behind the other.
+    """
+
+    def __init__(self, config: EpConfig, batches: Sequence[Batch], rank: int) -> None:
+        self._config = config
+        self._rows: dict[str, Rows] = {}
+        for batch in batches:
+            for name, rows in _round(config, batch, rank).items():
+                self._rows.setdefault(name, []).append(rows)
+        given = ("batches", "x", "topk", "weights")
+        self.given = {name: self._table(name) for name in given}
+        self.written = {name: self._table(name) for name in self._rows if name not in given}
+
+    def parts(self, name: str, buffer: Buffer) -> Iterator[Buffer]:
+        """The bytes of a buffer that hold something: each row of each round, without what fills it up."""
+        stride, n_rows = self._strides()[name]
+        for i, rows in enumerate(self._rows[name]):
+            for j, row in enumerate(rows):
+                yield Buffer(buffer.die, buffer.address + (i * n_rows + j) * stride, row.nbytes)
+
+    def _table(self, name: str) -> NDArray[np.uint8]:
+        """[rounds, rows, stride] bytes, zero where nothing is written."""
+        stride, n_rows = self._strides()[name]
+        table = np.zeros((len(self._rows[name]), n_rows, stride), np.uint8)
+        for i, rows in enumerate(self._rows[name]):
+            raw = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), rows[:1].nbytes)
+            table[i, : len(rows), : raw.shape[1]] = raw
+        return table
+
+    def _strides(self) -> Mapping[str, tuple[int, int]]:
+        """Bytes of a row and rows of a round, by the name of the buffer."""
+        c = self._config
+        return {
+            "batches": (4, 1), "x": (c.row_bytes, c.tokens_max), "topk": (INDEX_BYTES, c.tokens_max),
+            "weights": (INDEX_BYTES, c.tokens_max), "pos": (INDEX_BYTES, c.tokens_max),
+            "recv_x": (c.payload_bytes, c.rows_max), "route": (ROUTE.itemsize, c.rows_max),
+            "counts": (align(4 * c.n_slots), 1), "y": (c.row_bytes, c.rows_max), "out": (c.row_bytes, c.tokens_max),
+        }  # fmt: skip
+
+
+def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]:
+    """The rows of each buffer of a rank in one round; the order of ``recv_x`` and so on is that of the phases."""
+    sent = oracle.dispatch(batch.tokens, batch.topk, config.n_ranks, config.local_experts, config.quantized)
+    got = sent.received_by(rank)
+    route = np.zeros(len(got.x), ROUTE)
+    route["scale"], route["source"], route["token"], route["choice"] = got.scales, got.source, got.token, got.choice
+    route["slot"] = got.expert + rank * config.local_experts
+    return {
+        "batches": np.array([[len(batch.tokens[rank])]], np.int32),
+        "x": batch.tokens[rank],
+        "topk": batch.topk[rank],
+        "weights": batch.weights[rank],
+        "recv_x": got.x,
+        "route": route[:, None],
+        "counts": got.counts.reshape(1, -1),
+        "pos": _positions(config, batch.topk[rank]),
+        "y": sent.stand_in(np.full(len(got.x), rank), np.arange(len(got.x))),
+        "out": sent.combined_for(rank, batch.weights[rank]),
+    }
+
+
+def _positions(config: EpConfig, topk: NDArray[np.int32]) -> NDArray[np.int32]:
+    """[T, top_k] places of messages in their blocks: behind those for earlier experts of a rank and of earlier tokens."""
+    flat, local = topk.reshape(-1), config.local_experts
+    ahead = (flat // local == flat[:, None] // local) & (flat < flat[:, None])
+    before = np.tril(flat == flat[:, None], -1)
+    positions: NDArray[np.int32] = (ahead | before).sum(axis=1).astype(np.int32).reshape(topk.shape)
+    return positions

@@ -1,0 +1,59 @@
+"""Names of everything that an expert-parallel group keeps in a pod's memory."""
+
+from collections.abc import Iterator
+
+from xccl_emu.check.trial import Label
+from xccl_emu.kernels.dispatch import FIELD_BYTES
+from xccl_emu.kernels.group import align
+from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.protocols.rounds import Rounds
+from xccl_emu.scenarios.common import of_buffer
+
+
+def labels_of(rounds: Rounds) -> Iterator[Label]:
+    """Metadata fields, blocks by message, the cores' own areas, and the app buffers of all rounds."""
+    ranks = range(rounds.config.n_ranks)
+    for rank in ranks:
+        yield from _own(rounds.group, rank)
+        for name, buffer in vars(rounds.buffers[rank]).items():
+            yield of_buffer(name, buffer)
+        for other in ranks:
+            yield from _fields(rounds.group, rank, other)
+            yield from _blocks(rounds.group, rank, other)
+
+
+def _fields(group: ExpertParallel, rank: int, other: int) -> Iterator[Label]:
+    """The fields on a rank's die that another rank writes."""
+    layout, die, local = group.layout, group.die_of(rank), group.config.local_experts
+    pair = f"[{other}→{rank}]"
+    for e in range(local):
+        name = f"die{die}.meta.counts{pair}" + (f".expert{e}" if local > 1 else "")
+        offset = layout.dispatch_fields + (other * local + e) * FIELD_BYTES
+        yield Label(name, group.pod.meta(die, offset), FIELD_BYTES)
+    fields = {
+        "dispatch_ack": layout.dispatch_done, "rows": layout.combine_fields, "combine_ack": layout.combine_done,
+    }  # fmt: skip
+    for name, start in fields.items():
+        yield Label(f"die{die}.meta.{name}{pair}", group.pod.meta(die, start + other * FIELD_BYTES), FIELD_BYTES)
+
+
+def _blocks(group: ExpertParallel, rank: int, other: int) -> Iterator[Label]:
+    """What a rank has in its managed area for another, message by message."""
+    c, layout, die = group.config, group.layout, group.die_of(rank)
+    kinds = {
+        "dispatch_block": (layout.dispatch_blocks, layout.dispatch_block_bytes, c.message_bytes),
+        "combine_block": (layout.combine_blocks, layout.combine_block_bytes, c.row_bytes),
+    }
+    for name, (start, block_bytes, row_bytes) in kinds.items():
+        for row in range(c.rows_per_block):
+            label = f"die{die}.{name}[{rank}→{other}].row{row}"
+            yield Label(label, group.pod.managed(die, start + other * block_bytes + row * row_bytes), row_bytes)
+
+
+def _own(group: ExpertParallel, rank: int) -> Iterator[Label]:
+    """What the cores of a rank keep for themselves in its managed area."""
+    c, layout, die = group.config, group.layout, group.die_of(rank)
+    sizes = {"scratch": (layout.scratch, align(4 * c.n_slots)), "staging": (layout.staging, 2 * c.row_bytes)}
+    for name, (start, nbytes) in sizes.items():
+        for core in range(c.cores):
+            yield Label(f"die{die}.{name}.core{core}", group.pod.managed(die, start + core * nbytes), nbytes)
