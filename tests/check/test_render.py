@@ -16,7 +16,7 @@ from rich.console import Console
 from xccl_emu.check.chart import mermaid
 from xccl_emu.check.marks import marks
 from xccl_emu.check.perfetto import perfetto, save_perfetto
-from xccl_emu.check.render import print_witness, rows
+from xccl_emu.check.render import print_witness, rows, told
 from xccl_emu.check.shrink import shrink
 from xccl_emu.check.steps import DELIVER, Trace, steps
 from xccl_emu.check.trial import Trial
@@ -64,6 +64,21 @@ def test_the_table_has_every_step_and_every_piece(run: tuple[str, int, int]) -> 
     flags = [step for step in trace.steps if step.operation in ("set_flag", "wait_flag")]
     listed = [step for line in lines for step in (line.step, *line.also)]
     assert [step for step in listed if step.operation in ("set_flag", "wait_flag")] == flags
+
+
+def test_long_runs_are_cut_down_to_what_passes_between_cores() -> None:
+    """A long table says that lines are left out; accesses to memory, marks and what is switched off stay."""
+    checkable = make("sendrecv", slots=2, chunks=12, pieces=1)
+    actions = random_actions(checkable.build("relaxed", ["data before tail"]), 1)
+    trace = steps(checkable.build("relaxed", ["data before tail"]), actions.tolist())
+    lines = rows(trace, {3: "A", len(trace.steps): "B"})
+    few = told(trace, lines)
+    for line in lines:
+        step = line.step
+        memory = step.left or step.landed or step.operation in ("poll", "load") or (step.pipe == "mtu-in" and step.part)
+        assert (line in few) == bool(line.mark or step.switched_off or memory or step.operation in ("fence", "return"))
+    text = text_of(checkable.build("relaxed", ["data before tail"]), Violation("wrong bits", "told", actions, "", 0))
+    assert f"({len(rows(trace)) - len(told(trace, rows(trace)))} lines are left out" in text
 
 
 def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:
@@ -129,7 +144,7 @@ def test_a_failing_action_is_marked(
 # ---- sequence chart
 
 _LINE = re.compile(
-    r"    (participant (?P<name>\w+) as [\w. ]+"
+    r" +(rect rgb\(255, 210, 210\)|end|participant (?P<name>\w+) as [\w. ]+"
     r"|(?P<one>\w+)(->>|-->>|-\))(?P<other>\w+): [^;#\n]+"
     r"|Note over (?P<over>\w+): [^;#\n]+)"
 )
@@ -151,6 +166,18 @@ def test_the_chart_is_valid_and_tells_every_write(run: tuple[str, int, int]) -> 
     visible = [line for line in lines if re.match(r" +\w+->>m", line)]
     assert len(visible) >= len({write.instruction for write in trace.writes})
     assert any("poll >= 1" in line and "-->>" in line for line in lines)
+
+
+@pytest.mark.parametrize("mark", ["A", "B", "✗"])
+def test_marked_steps_stand_out_in_the_chart(mark: str) -> None:
+    """A marked step is on coloured ground, with an arrow of its own or as a note."""
+    trace = run_of("relaxed", 2, 1)
+    for step in trace.steps:
+        text = mermaid(trace, {step.number: mark})
+        assert all(_LINE.fullmatch(line) for line in text.splitlines()[1:])
+        block = re.search(r"    rect rgb\(255, 210, 210\)\n((?:        .+\n)+)    end\n", text)
+        assert block is not None
+        assert f" {step.number} {mark} {step.words()}" in " ".join(block[1].replace(":", ": ").split())
 
 
 def test_blocked_cores_stand_at_the_end_of_the_chart() -> None:

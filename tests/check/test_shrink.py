@@ -32,6 +32,8 @@ def taken_of(trial: Trial, names: NDArray[np.int64], finish: bool = False) -> tu
     return codes[:n].tolist(), taken[:n].copy(), ended
 
 
+@pytest.mark.nojit
+@pytest.mark.boundscheck
 @settings(max_examples=20)
 @given(st.sampled_from(("sc", "fifo", "relaxed")), st.integers(1, 2), st.integers(0, 1 << 20))
 def test_actions_are_found_again_by_name(order: str, dies: int, seed: int) -> None:
@@ -45,6 +47,8 @@ def test_actions_are_found_again_by_name(order: str, dies: int, seed: int) -> No
     assert ended == attempts.DONE
 
 
+@pytest.mark.nojit
+@pytest.mark.boundscheck
 @settings(max_examples=20)
 @given(st.sampled_from(("sc", "fifo", "relaxed")), st.integers(0, 1 << 20), st.data())
 def test_whatever_is_dropped_the_rest_is_a_schedule(order: str, seed: int, data: st.DataObject) -> None:

@@ -132,7 +132,7 @@ def _of_scalar(st, base, named, out):
         return 0
     site, off = request_site(st, base), switched_off(st, base)
     if op == OP_LOAD:
-        sync = SYNC if named[st[base + KERNEL] * MAX_SITES + site] and not off else 0
+        sync = SYNC if named[st[base + KERNEL] * MAX_SITES + site] & 1 and not off else 0
         return _row(out, 0, a, b, WHOLE | sync, SCALAR, site)
     if off:
         return 0

@@ -37,6 +37,9 @@ NAME_WORDS = 6
 RAW, NEXT, HEAD, TRANSFER, DESCRIPTOR, DELIVERY = range(6)
 """Kinds: the very choice; the actor's next; the head of an in-order queue; a grain of an mtu-in or a DMA; a write."""
 
+QUANTUM = 64
+"""Actions of one actor before the next has its turn: a kernel that looks again and again must not starve others."""
+
 DONE, FAILED, STUCK, OPEN = range(4)
 """How an attempt ended."""
 
@@ -120,7 +123,7 @@ def attempt(mem, st, names, finish, codes, taken_names):
     With ``finish`` go on behind them, each actor as far as it gets, until nothing is enabled.  Puts what it took into
     ``codes`` [m] and ``taken_names`` [m, NAME_WORDS], at most m; returns (how many, how it ended).
     """
-    i = taken = idle = turn = 0
+    i = taken = idle = turn = stay = 0
     total = n_actors(st)
     while st[ERROR] == 0 and st[N_LIVE] > 0 and taken < codes.size:
         planned = i < len(names)
@@ -144,8 +147,9 @@ def attempt(mem, st, names, finish, codes, taken_names):
         if planned:
             i += 0 if again and done else 1
         else:
-            turn += 0 if done else 1
             idle = 0 if done else idle + 1
+            stay = stay + 1 if done and stay < QUANTUM else 0
+            turn += 1 if stay == 0 else 0
     if st[ERROR] != 0:
         return taken, FAILED
     if st[N_LIVE] == 0:

@@ -49,7 +49,7 @@ HEADER = 64
 CORE_WORDS = 3
 
 # ---- a core's block in the book
-VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS = 0, 4, 5, 6, 7, 8
+VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS, N_READ = 0, 4, 5, 6, 7, 8, 9
 SNAPSHOTS = 12  # of the scalar's vector, for each place of the three queues
 DMA_SNAPSHOTS = 36
 EVENTS_SET = 44  # (key, vector) each
@@ -60,7 +60,10 @@ RECORDS_MAX = 32
 MARKS = RECORDS + RECORD_WORDS * RECORDS_MAX  # (first byte, last + 1, site) each
 MARK_WORDS = 3
 MARKS_MAX = 16
-BLOCK = MARKS + MARK_WORDS * MARKS_MAX
+READ = MARKS + MARK_WORDS * MARKS_MAX  # (first byte, bytes, site, clock) each: loads made early (`races`)
+READ_WORDS = 4
+READ_MAX = 8
+BLOCK = READ + READ_WORDS * READ_MAX
 
 # ---- limits that end a search
 (

@@ -16,7 +16,7 @@ def mermaid(trace: Trace, marked: dict[int, str] | None = None) -> str:
     that becomes visible, a dashed one something that is read.
     """
     lines = rows(trace, marked)
-    arrows = [text for line in lines for text in _arrows(trace, line)]
+    arrows = [text for line in lines for text in _marked(trace, line)]
     last = [f"Note over {core_name(trace, core)}: blocked, {_text(why)}" for core, why in trace.waiting]
     return "\n".join(["sequenceDiagram", *(f"    {text}" for text in (*_participants(trace), *arrows, *last)), ""])
 
@@ -38,6 +38,15 @@ def _participants(trace: Trace) -> Iterator[str]:
                 yield f"participant {core_name(trace, core)} as die{die}.core{core % trace.cores_per_die}"
         if die in touched:
             yield f"participant m{die} as memory of die{die}"
+
+
+def _marked(trace: Trace, line: Row) -> list[str]:
+    """A line's arrow or note; on red ground, and in any case there, if it is marked."""
+    texts = list(_arrows(trace, line))
+    if not line.mark:
+        return texts
+    note = f"Note over {core_name(trace, line.step.core)}: {_text(f'{line.numbers} {line.mark} {line.step.words()}')}"
+    return ["rect rgb(255, 210, 210)", *(f"    {text}" for text in texts or [note]), "end"]
 
 
 def _arrows(trace: Trace, line: Row) -> Iterator[str]:

@@ -30,8 +30,12 @@ from xccl_emu.check.book import (
     LIMIT_EVENTS,
     LIMIT_RECORDS,
     N_EVENTS_SET,
+    N_READ,
     N_RECORDS,
     RACE_INSIDE,
+    READ,
+    READ_MAX,
+    READ_WORDS,
     RECORD_WORDS,
     RECORDS,
     RECORDS_MAX,
@@ -50,7 +54,7 @@ from xccl_emu.machine.words import jit
 _LANE = 13
 _LANE_MASK = (1 << _LANE) - 1
 _DMA_SHIFT = 4 * _LANE
-_WRITES, _IN_MEMORY = 16, 32  # above the agent
+_WRITES, _IN_MEMORY, _ALONE = 16, 32, 64  # above the agent; the last: not to be made one with its neighbours
 
 
 @jit
@@ -85,6 +89,8 @@ def forget_all(ck, block):
     ck[block + N_RECORDS] = 0
     for k in range(ck[block + N_EVENTS_SET]):
         ck[block + EVENTS_SET + 2 * k + 1] = 0
+    for n in range(ck[block + N_READ]):
+        ck[block + READ + n * READ_WORDS + 3] = 0
 
 
 @jit
@@ -186,6 +192,45 @@ def completion_of(ck, block, k):
     return ck[block + DMA_SNAPSHOTS + k] | 1 << (_DMA_SHIFT + k)
 
 
+# ---- loads of shared memory that were made early
+
+
+@jit
+def note_read(ck, block, start, nbytes, site):
+    """Keep a load open that was made early; False if no more can be kept."""
+    n = ck[block + N_READ]
+    if n == READ_MAX:
+        return False
+    at = block + READ + n * READ_WORDS
+    ck[at], ck[at + 1], ck[at + 2], ck[at + 3] = start, nbytes, site, lane(ck[block + VECTORS], SCALAR)
+    ck[block + N_READ] = n + 1
+    return True
+
+
+@jit
+def any_read(ck, block, vector):
+    """Is a load still open that an instruction with this vector comes after?"""
+    for n in range(ck[block + N_READ]):
+        if lane(vector, SCALAR) >= ck[block + READ + n * READ_WORDS + 3]:
+            return True
+    return False
+
+
+@jit
+def close_reads(ck, block, vector):
+    """Close the loads that an instruction with this vector comes after."""
+    n = 0
+    while n < ck[block + N_READ]:
+        at, last = block + READ + n * READ_WORDS, block + READ + (ck[block + N_READ] - 1) * READ_WORDS
+        if lane(vector, SCALAR) >= ck[at + 3]:
+            for k in range(READ_WORDS):
+                ck[at + k] = ck[last + k]
+                ck[last + k] = 0
+            ck[block + N_READ] -= 1
+        else:
+            n += 1
+
+
 # ---- accesses
 
 
@@ -220,11 +265,11 @@ def _known_to_all(st, ck, block, base, what, clock):
 
 
 @call
-def note_access(st, ck, block, base, core, start, nbytes, agent, writes, in_memory, vector, site):
+def note_access(st, ck, block, base, core, start, nbytes, agent, writes, in_memory, alone, vector, site):
     """Check an access against what the core's other agents did to these bytes, and note it."""
     end = start + nbytes
     own = lane(vector, agent) if agent < AGENT_DMA else 0
-    what = agent | (_WRITES if writes else 0) | (_IN_MEMORY if in_memory else 0)
+    what = agent | (_WRITES if writes else 0) | (_IN_MEMORY if in_memory else 0) | (_ALONE if alone else 0)
     n = 0
     while n < ck[block + N_RECORDS]:
         at = block + RECORDS + n * RECORD_WORDS
@@ -244,10 +289,22 @@ def note_access(st, ck, block, base, core, start, nbytes, agent, writes, in_memo
 
 
 @jit
+def note_visible(ck, block, start):
+    """A poll has seen what the core itself wrote to this piece."""
+    n, piece = 0, start >> 5
+    while n < ck[block + N_RECORDS]:
+        at = block + RECORDS + n * RECORD_WORDS
+        if ck[at + 2] & _ALONE and ck[at] >> 5 == piece:
+            _drop(ck, block, n)
+        else:
+            n += 1
+
+
+@jit
 def _add(ck, block, start, end, what, clock, site):
     for n in range(ck[block + N_RECORDS]):  # what one pipe does between two releases counts as one
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] == what and ck[at + 3] == clock and start <= ck[at + 1] and ck[at] <= end:
+        if ck[at + 2] == what and ck[at + 3] == clock and not what & _ALONE and start <= ck[at + 1] and ck[at] <= end:
             ck[at] = min(ck[at], start)
             ck[at + 1] = max(ck[at + 1], end)
             return
@@ -271,7 +328,8 @@ def _coalesce(ck, block):
         m = n + 1
         while m < ck[block + N_RECORDS]:
             other = block + RECORDS + m * RECORD_WORDS
-            mergeable = ck[at + 2] == ck[other + 2] and ck[at + 2] & _WRITES and ck[at + 2] & _IN_MEMORY
+            what = ck[at + 2]
+            mergeable = what == ck[other + 2] and what & _WRITES and what & _IN_MEMORY and not what & _ALONE
             if mergeable and ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]:
                 ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
                 ck[at + 3] = max(ck[at + 3], ck[other + 3])

@@ -38,11 +38,14 @@ class Limits:
 
 
 def limits_for(actions: int) -> Limits:
-    """Limits for runs of that many actions."""
+    """Limits for runs of that many actions; one that does not end is given no more time than it had."""
+    if actions >= _ACTIONS_MAX:
+        return Limits(_ACTIONS_MAX, _ACTIONS_MAX // 2, _ACTIONS_MAX)
     return Limits(actions, 8 * actions + 20_000, 40 * actions + 120_000)
 
 
-_LEARNING = Limits(2_000, 2_000_000, 4_000_000)
+_ACTIONS_MAX = 4_000_000
+_LEARNING = Limits(2_000, _ACTIONS_MAX, _ACTIONS_MAX)
 
 
 class Monitor:
@@ -132,7 +135,7 @@ class Monitor:
 
         longest = 200
         number = 0
-        while number < _LEARNING_RUNS:
+        while number < _LEARNING_RUNS and longest < _ACTIONS_MAX:
             space, run = self._open()
             code = self._call(many_runs, space, run, at.P_RANDOM, _LEARNING_SEED, number, number + 1, False)
             if code == at.GROW:
@@ -148,8 +151,9 @@ class Monitor:
     def _open(self) -> tuple[Any, Any]:
         """The arrays, and the pod at the first requests of its kernels."""
         from xccl_emu.check.monitor_calls import handle_of
-        from xccl_emu.check.monitor_step import acted, judge, watched
+        from xccl_emu.check.monitor_step import judge, watched
         from xccl_emu.machine import compiled
+        from xccl_emu.machine.single import act_handle
 
         pod = self.trial.pod
         pod.activate()
@@ -158,8 +162,8 @@ class Monitor:
         with compiled.arithmetic_of(pod.kernels):
             compiled.start()(pod.state)
         self._space = self._arrays()
-        for word, function in ((at.ACT, acted), (at.JUDGE, judge), (at.WATCHED, watched)):
-            self.m[word] = handle_of(function, self._space)
+        self.m[at.ACT] = act_handle()
+        self.m[at.JUDGE], self.m[at.WATCHED] = (handle_of(function, self._space) for function in (judge, watched))
         return self._space, self._run_arrays()
 
     def _arrays(self) -> tuple[Any, ...]:
@@ -189,7 +193,7 @@ class Monitor:
         n_dma = machine.N_DMA_SLOTS if rings else 0
         per_core = at.ENGINE_DMA + n_dma + 2 * targets
         words = per_core * len(cores)
-        groups = max(int(pod.state[pod.core_base(core) + machine.GROUP]) for core in cores) + 1
+        groups = _groups(pod)
         tables = {
             at.CORE_INDEX: spec.n_cores, at.CORE_NUMBER: len(cores), at.CORE_DIE: len(cores),
             at.DMA_EPOCHS: len(cores) * machine.N_DMA_SLOTS, at.DIE_INDEX: spec.n_dies,
@@ -240,18 +244,28 @@ def _dies(pod: Pod) -> list[int]:
     return sorted({core // pod.spec.cores_per_die for core in pod.active_cores()})
 
 
-def _parts(pod: Pod, rings: bool) -> Words:
-    """What a run can change of the state, [n, 2]: first word, words; of a ring of writes all, or how many it holds."""
+def _groups(pod: Pod) -> int:
+    return 1 + max(int(pod.state[pod.core_base(core) + machine.GROUP]) for core in pod.active_cores())
+
+
+def _parts(pod: Pod, everything: bool) -> Words:
+    """What a run can change of the state, [n, 2]: first word, words.
+
+    With ``everything``, the bytes of writes in flight too, and what beginning a run changes.
+    """
     st = pod.state
     parts = [(0, machine.HEADER_WORDS)]
     words = int(st[machine.CORE_WORDS])
-    length = int(st[machine.DIE_WORDS]) if rings else machine.FLIGHT_ENTRIES
+    length = int(st[machine.DIE_WORDS]) if everything else machine.FLIGHT_ENTRIES
     for core in pod.active_cores():
         launch = pod.launch_of(core)
         used = REGISTERS + launch.kernel.n_registers if launch is not None else words
         parts.append((pod.core_base(core), used))
     parts += [(int(st[machine.DIE_BASE]) + die * int(st[machine.DIE_WORDS]), length) for die in _dies(pod)]
-    parts.append((int(st[machine.GROUP_BASE]), pod.spec.n_cores * machine.GROUP_WORDS))
+    parts.append((int(st[machine.GROUP_BASE]), _groups(pod) * machine.GROUP_WORDS))
+    if everything:
+        parts.append((int(st[machine.SWITCH_BASE]), machine.MAX_KERNELS * machine.MAX_SITES))
+        parts.append((int(st[machine.ACTIVE_BASE]), pod.spec.n_cores + pod.spec.n_dies))
     return np.array(parts, np.int64)
 
 

@@ -20,8 +20,10 @@ def describe(monitor: Monitor, code: int) -> tuple[str, str]:
     """Kind and message of what the last replay has found; the pod must still be as it left it."""
     pod, m = monitor.trial.pod, monitor.m
     if code == at.FOUND_ERROR:
-        error = int(pod.state[machine.ERROR])
-        return _KIND_OF_ERROR.get(error, verdict.BAD_INSTRUCTION), str(report.violation(pod))
+        error, given = int(pod.state[machine.ERROR]), int(pod.state[machine.ERROR_A])
+        meaning = monitor.trial.stops.get(given, "") if error == machine.ERR_FAIL else ""
+        message = str(report.violation(pod)) + (f" ({meaning})" if meaning else "")
+        return _KIND_OF_ERROR.get(error, verdict.BAD_INSTRUCTION), message
     if code == at.FOUND_DEADLOCK:
         return verdict.DEADLOCK, str(report.deadlock(pod))
     if code == at.FOUND_LIVELOCK:

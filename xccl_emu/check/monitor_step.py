@@ -94,7 +94,6 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.actions import act
 from xccl_emu.machine.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.layout import (
     ACTORS_PER_CORE,
@@ -131,13 +130,8 @@ from xccl_emu.machine.layout import (
     STATUS_RUNNING,
 )
 from xccl_emu.machine.pipes import entry_of, pipe_of
+from xccl_emu.machine.single import act_at
 from xccl_emu.machine.words import jit
-
-
-@part
-def acted(space, actor, choice):
-    """`act` as a part of its own."""
-    return 1 if act(space[0], space[1], actor, choice) else 0
 
 
 @part
@@ -161,7 +155,7 @@ def watched(space, actor, choice):
                 save(space, rows[r, START], rows[r, NBYTES])
     elif not _before_delivery(space, actor - st[N_CORES] * ACTORS_PER_CORE, choice):
         return NOT_ENABLED
-    taken = call(m[ACT], space, actor, choice)
+    taken = act_at(m[ACT], space[0], st, actor, choice)
     if st[ERROR] != 0:
         m[STOP] = FOUND_ERROR
         return FOUND_ERROR

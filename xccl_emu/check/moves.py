@@ -31,9 +31,11 @@ from xccl_emu.check.book import (
     MEMBERS,
     MEMORY_END,
     N_MARKS,
+    N_READ,
     N_ROWS,
     NOW,
     RAW,
+    READ_MAX,
     ROWS_CLASS,
     ROWS_WORDS,
     SHARED_VECTOR,
@@ -52,14 +54,18 @@ from xccl_emu.check.book import (
     save_bytes,
 )
 from xccl_emu.check.clocks import (
+    any_read,
     block_of,
+    close_reads,
     completion_of,
     forget_all,
     joined,
     note_access,
     note_issue,
+    note_read,
     note_ring,
     note_set,
+    note_visible,
     note_wait,
     tick,
     vector_at,
@@ -68,9 +74,11 @@ from xccl_emu.check.linked import linked
 from xccl_emu.check.pieces import (
     DATA,
     LOCAL,
+    OWN,
     STABLE,
     SYNC,
     USE_ADD,
+    USE_AT_LEAST,
     USE_EXACT,
     USE_POLL,
     USE_READ,
@@ -205,8 +213,9 @@ def _use(st, ck, rows, named, base, pipe, r):
     flags = rows[r, FLAGS]
     if pipe == SCALAR and st[base + REQUEST] == OP_POLL:
         taken = named[st[base + KERNEL] * MAX_SITES + rows[r, SITE]] & TAKEN
-        exact = taken or st[base + REQUEST + 2] == CMP_NE
-        return USE_POLL << (rows[r, START] >> 3 & 3) | (USE_EXACT if exact else 0)
+        compare = st[base + REQUEST + 2]
+        kind = USE_EXACT if taken or compare == CMP_NE else USE_AT_LEAST if compare == CMP_GE else 0
+        return USE_POLL << (rows[r, START] >> 3 & 3) | kind
     if not flags & WRITE:
         return USE_EXACT if flags & SYNC_ACCESS else USE_READ
     if flags & SYNC_ACCESS:
@@ -215,45 +224,62 @@ def _use(st, ck, rows, named, base, pipe, r):
 
 
 @jit
-def _how_written(st, ck, i, worst):
+def _how_written(st, ck, i, worst, vector):
     """How a write may be done as soon as it is possible, by the highest class of what it writes."""
     order = st[ORDER]
+    if worst >= STABLE and any_read(ck, block_of(ck, i), vector):
+        return NOT  # others may be ordered by it behind loads that are still open
     if order == ORDER_SC:
-        return PLAINLY if worst == LOCAL else NOT
-    if order == ORDER_FIFO:
-        return (
-            PLAINLY if ck[ck[CORES] + i * CORE_WORDS + 2] == 1 else NOT
-        )  # its place among the writes of the die matters
-    if worst == LOCAL or worst == STABLE or (worst == DATA and ck[FULL]):
-        return AT_ONCE
-    return PLAINLY
+        return PLAINLY if worst <= OWN else NOT
+    if order == ORDER_FIFO:  # its place among the writes of the die matters
+        return PLAINLY if ck[ck[CORES] + i * CORE_WORDS + 2] == 1 else NOT
+    return AT_ONCE if written_at_once(st, ck, worst) else PLAINLY
+
+
+@jit
+def written_at_once(st, ck, worst):
+    """Does the search make writes to this class visible with the instruction that makes them?"""
+    return st[ORDER] == ORDER_RELAXED and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
 
 
 @jit
 def how(st, ck, rows, i, base, pipe, op, off):
     """May the action that was looked at be done as soon as it is possible, and how?"""
-    worst = rows[ROWS_CLASS, 0]
+    worst, block = rows[ROWS_CLASS, 0], block_of(ck, i)
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         return PLAINLY
     if pipe == SCALAR:
-        if off and op != OP_LOAD:
-            return PLAINLY
-        if op == OP_RETURN or op == OP_FENCE:
-            return PLAINLY if ck[block_of(ck, i) + N_MARKS] == 0 else NOT
-        if op == OP_LOAD or op == OP_ATOMIC_ADD:
-            return PLAINLY if worst == LOCAL else NOT
-        if op == OP_POLL:
-            return PLAINLY if worst == LOCAL or (worst == STABLE and st[base + REQUEST + 2] == CMP_GE) else NOT
-        return _how_written(st, ck, i, worst) if op == OP_STORE and rows[N_ROWS, 0] else PLAINLY
+        return _how_scalar(st, ck, rows, i, base, block, op, off)
     if pipe == MTU_IN:
-        return PLAINLY if worst == LOCAL else NOT
+        return PLAINLY if worst <= OWN else NOT
     if pipe == VECTOR:
         return PLAINLY
     if pipe == MTU_OUT:
-        return _how_written(st, ck, i, worst)
-    if worst != LOCAL:
+        return _how_written(st, ck, i, worst, vector_at(st, ck, block, base, MTU_OUT, 0))
+    if worst > OWN:
         return NOT
     return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if st[ORDER] == ORDER_RELAXED else NOT
+
+
+@jit
+def _how_scalar(st, ck, rows, i, base, block, op, off):
+    worst = rows[ROWS_CLASS, 0]
+    if off and op != OP_LOAD:
+        return PLAINLY
+    if op == OP_RETURN or op == OP_FENCE:
+        return PLAINLY if ck[block + N_MARKS] == 0 else NOT
+    if op == OP_ARRIVE:
+        return PLAINLY if ck[block + N_READ] == 0 else NOT
+    if op == OP_LOAD:
+        early = ck[FULL] and not rows[0, FLAGS] & SYNC_ACCESS and ck[block + N_READ] < READ_MAX
+        return PLAINLY if worst <= OWN or early else NOT
+    if op == OP_ATOMIC_ADD:
+        return PLAINLY if worst <= OWN else NOT
+    if op == OP_POLL:
+        return PLAINLY if worst <= OWN or (worst == STABLE and st[base + REQUEST + 2] == CMP_GE) else NOT
+    if op == OP_STORE and rows[N_ROWS, 0]:
+        return _how_written(st, ck, i, worst, ck[block + VECTORS])
+    return PLAINLY
 
 
 # ---- taking it
@@ -284,7 +310,7 @@ def take_action(mem, st, ck, rows, named, i, what):
     descriptor = _free_descriptor(st, base) if pipe == SCALAR and op == OP_DMA else choice & 15
     top = ck[LOG]
     ring, flying = _save_before(mem, st, ck, rows, base, at_once, op)
-    stable = at_once and rows[ROWS_CLASS, 0] == STABLE
+    stable = at_once and (rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN)
     if stable:
         _keep_words(mem, rows)
     if not step_machine(mem, st, ck, rows, named, core, base, pipe, choice, at_once):
@@ -358,11 +384,14 @@ def _keep_words(mem, rows):
 @jit
 def _judge_stable(mem, st, ck, rows, named, i):
     """Check what was assumed of a stable piece: the words that are polled do not fall, nobody is just reading it."""
-    start, nbytes = rows[0, START], rows[0, NBYTES]
+    start, nbytes, own = rows[0, START], rows[0, NBYTES], rows[ROWS_CLASS, 0] == OWN
     uses = ck[piece_of(ck, start) + USES]
     for w in range(4):
-        if uses & USE_POLL << w and load_i64(mem, (start & ~31) + 8 * w) < rows[ROWS_WORDS, w]:
+        now = load_i64(mem, (start & ~31) + 8 * w)
+        if uses & USE_POLL << w and (now < rows[ROWS_WORDS, w] or (own and now == rows[ROWS_WORDS, w])):
             touch(st, ck, i, start, nbytes, USE_UNSTABLE)
+    if own:
+        return
     for m in range(ck[N]):
         if ck[ck[MEMBERS] + m] != i and ck[VIOLATION] == 0:
             race_with_reads(st, ck, rows, named, i, ck[ck[MEMBERS] + m])
@@ -381,11 +410,16 @@ def _note_memory(mem, st, ck, rows, core, base, block, pipe, vector, at_once):
             missing = never_written(ck, start, nbytes)
             if missing >= 0 and ck[VIOLATION] == 0:
                 _blame(ck, UNWRITTEN, core, rows, r)
-        if pipe != DMA and (
-            not memory or worst == LOCAL or (worst == DATA and ck[FULL] and st[ORDER] == ORDER_RELAXED)
-        ):
-            agent, writes = rows[r, AGENT], flags & WRITE != 0
-            note_access(st, ck, block, base, core, start, nbytes, agent, writes, memory, vector, rows[r, SITE])
+        local = worst <= OWN or (worst == DATA and ck[FULL] and st[ORDER] == ORDER_RELAXED)
+        if memory and worst == OWN and flags & SYNC_ACCESS:
+            note_visible(ck, block, start)
+        elif pipe != DMA and (not memory or local):
+            agent, writes, alone = rows[r, AGENT], flags & WRITE != 0, memory and worst == OWN
+            note_access(st, ck, block, base, core, start, nbytes, agent, writes, memory, alone, vector, rows[r, SITE])
+        if memory and worst > OWN and ck[FULL] and pipe == SCALAR and not flags & (WRITE | SYNC_ACCESS):
+            note_read(ck, block, start, nbytes, rows[r, SITE])
+        if memory and flags & WRITE and worst >= STABLE:
+            close_reads(ck, block, vector)
         if memory and flags & WRITE and pipe != DMA and at_once and worst == DATA:
             _mark(ck, block, start, nbytes, rows[r, SITE])
         if memory and flags & WRITE and pipe == MTU_OUT and worst >= DATA and not at_once and ck[JOINING]:
@@ -459,6 +493,6 @@ def _after_ring(st, ck, core, base, block, source, target, nbytes, k):
     site = st[base + DMA_SLOTS + k * ENTRY_WORDS + 7]
     note_ring(ck, block, k)
     vector = ck[block + VECTORS]
-    note_access(st, ck, block, base, core, source, nbytes, 4 + k, False, True, vector, site)
-    note_access(st, ck, block, base, core, target, nbytes, 4 + k, True, True, vector, site)
+    note_access(st, ck, block, base, core, source, nbytes, 4 + k, False, True, False, vector, site)
+    note_access(st, ck, block, base, core, target, nbytes, 4 + k, True, True, False, vector, site)
     tick(ck, block, SCALAR)

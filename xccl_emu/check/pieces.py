@@ -10,6 +10,8 @@ reached a state in which that access was possible, and would have noticed it.
 class       condition                                                       in a full search
 ==========  ==============================================================  ============================================
 LOCAL       one core uses it, with plain accesses, or all only read it      at once: nobody can tell when
+OWN         one core uses it and polls it, for equality, for its own write  at once; the poll makes the write known to be
+            of a larger value                                               visible (`clocks`)
 DATA        several cores, and none synchronizes on it                      written at once, but marked until the fence;
                                                                             read whole (`races`)
 STABLE      one core writes it or all only add to it, others only poll it   visible at once; polls are explored, or at once
@@ -39,7 +41,7 @@ from xccl_emu.check.book import (
 from xccl_emu.machine.layout import ORDER, ORDER_RELAXED
 from xccl_emu.machine.words import jit
 
-LOCAL, DATA, STABLE, SYNC = range(4)
+LOCAL, OWN, DATA, STABLE, SYNC = range(5)
 
 USERS, USES, WRITTEN = 0, 1, 2
 PIECE_WORDS = 4
@@ -50,6 +52,7 @@ USE_READ, USE_WRITE, USE_ADD, USE_EXACT, USE_UNSTABLE = 1, 2, 4, 8, 16
 """Plain read; write; add by mtu-out; synchronizing use whose every value counts; a polled word fell, or by DMA."""
 USE_POLL = 32  # shifted left by the number of the polled word in the piece
 POLLED = USE_POLL * 15
+USE_AT_LEAST = 512  # some poll waits for "at least"
 WRITER_SHIFT = 10
 """Above: the number of the only core that stores there, plus 1, or `MANY`."""
 MANY = 255
@@ -74,7 +77,7 @@ def touch(st, ck, i, start, nbytes, use):
             before, fresh = ck[at + CLASS], ck[at + USERS] == 0
             ck[at + USERS], ck[at + USES] = users, uses
             ck[at + CLASS] = _class(st, ck, users, uses)
-            if (ck[at + CLASS] != before and not fresh) or (ck[at + CLASS] != LOCAL and users & ~ck[MASK]):
+            if (ck[at + CLASS] != before and not fresh) or (ck[at + CLASS] > OWN and users & ~ck[MASK]):
                 ck[RESTART] = 1  # the second: cores that are searched apart share something
         worst = max(worst, ck[at + CLASS])
     return worst
@@ -92,13 +95,16 @@ def _written_by(uses, i):
 def _class(st, ck, users, uses):
     if not uses & (USE_WRITE | USE_ADD):
         return LOCAL
-    if users & users - 1 == 0:  # a core that polls for its own write relies on when it becomes visible
-        return SYNC if uses & (POLLED | USE_EXACT) else LOCAL
+    relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED
+    if users & users - 1 == 0:
+        if not uses & (POLLED | USE_EXACT):
+            return LOCAL
+        return OWN if relaxed and not uses & (USE_ADD | USE_EXACT | USE_UNSTABLE | USE_AT_LEAST) else SYNC
     if not uses & (POLLED | USE_ADD | USE_EXACT):
         return DATA
     writer = uses >> WRITER_SHIFT
     one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer != MANY)
-    if ck[FULL] and st[ORDER] == ORDER_RELAXED and one_way and not uses & (USE_EXACT | USE_UNSTABLE):
+    if relaxed and one_way and not uses & (USE_EXACT | USE_UNSTABLE):
         return STABLE
     return SYNC
 

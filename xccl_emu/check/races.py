@@ -5,6 +5,11 @@ it is visible, and one of shared data, which a search makes visible at once, unt
 accesses of different cores to the same bytes, one of them a write, are a race, unless both synchronize.  A search reaches a
 state in which both are open whenever nothing orders them: fences with open writes and reads of shared memory are
 transitions of their own, taken in every order.
+
+Plain loads are made early, so that they need no transition of their own: at once when the kernel comes to them, but they stay
+open until the scalar unit's next transition, and a write to a flag (or an arrival at a barrier) that comes after an open load is
+made a transition.  Others can be ordered behind a load only by such a write; so while another core could make a
+conflicting access that is not, there is a state of the search with both open.
 """
 
 from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
@@ -16,7 +21,10 @@ from xccl_emu.check.book import (
     MEMBERS,
     MEMORY_END,
     N_MARKS,
+    N_READ,
     RACE,
+    READ,
+    READ_WORDS,
     VIOLATION,
     WITNESS,
     N,
@@ -24,7 +32,7 @@ from xccl_emu.check.book import (
 )
 from xccl_emu.check.clocks import block_of
 from xccl_emu.check.linked import linked
-from xccl_emu.check.pieces import LOCAL, worst_class
+from xccl_emu.check.pieces import OWN, worst_class
 from xccl_emu.check.pieces import STABLE as CLASS_STABLE
 from xccl_emu.check.pieces import SYNC as CLASS_SYNC
 from xccl_emu.lang.abi import REQUEST
@@ -87,6 +95,9 @@ def open_accesses(st, ck, rows, named, i, at):
     for k in range(ck[block + N_MARKS]):
         m = block + MARKS + k * MARK_WORDS
         n = _append(rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE, MTU_OUT, ck[m + 2])
+    for k in range(ck[block + N_READ]):
+        r = block + READ + k * READ_WORDS
+        n = _append(rows, at, n, ck[r], ck[r + 1], 0, SCALAR, ck[r + 2])
     if st[base + STATUS] == STATUS_RUNNING:
         op = st[base + REQUEST]
         if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD:
@@ -127,7 +138,7 @@ def _look(st, ck, rows, named, base, pipe, choice, at, n):
     for r in range(m):
         start, nbytes = rows[r, START], rows[r, NBYTES]
         inside = nbytes > 0 and start >= 0 and start + nbytes <= ck[MEMORY_END]
-        if inside and worst_class(ck, start, nbytes) != LOCAL:
+        if inside and worst_class(ck, start, nbytes) > OWN:
             n = _append(rows, at, n, start, nbytes, rows[r, FLAGS], rows[r, AGENT], rows[r, SITE])
     return n
 

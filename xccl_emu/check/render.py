@@ -10,12 +10,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+import xccl_emu
 from xccl_emu.check.marks import marks
 from xccl_emu.check.steps import DELIVER, Part, Step, Trace, steps
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
 
 _FLAGS = ("set_flag", "wait_flag")
+LINES_MAX = 80
+"""Longer tables are cut down to what passes between cores."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,24 @@ def _join(line: Row, following: Row) -> Row | None:
     return None
 
 
-def table(trace: Trace, marked: dict[int, str] | None = None) -> Table:
-    """The run as a table of about 110 columns; a rule stands wherever another core goes on."""
+def told(trace: Trace, lines: list[Row]) -> list[Row]:
+    """Of a long run, the lines on what passes between cores, what is switched off, and what is marked."""
+    return [line for line in lines if line.mark or line.step.switched_off or _concerns_others(trace, line.step)]
+
+
+def _concerns_others(trace: Trace, step: Step) -> bool:
+    """Does a step read or write memory, or is it a fence, a barrier or the end of a kernel?"""
+    touches = any(trace.die_of(access.start) >= 0 for access in step.accesses)
+    return (touches and not step.issues) or step.operation in ("fence", "arrive", "await_group", "return")
+
+
+def table(trace: Trace, lines: Iterable[Row]) -> Table:
+    """Lines of a run as a table of about 110 columns; a rule stands wherever another core goes on."""
     shown = Table(box=HORIZONTALS, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("", "#", "die.core.pipe", "step", "action", "address", "value"):
         shown.add_column(name, justify="right" if name in ("#", "step") else "left", overflow="fold")
     before = None
-    for line in rows(trace, marked):
+    for line in lines:
         if before is not None and before != line.step.core:
             shown.add_section()
         before = line.step.core
@@ -117,14 +131,17 @@ def below(trace: Trace, marked: dict[int, str]) -> Iterator[str]:
 
 
 def short(text: object) -> str:
-    """The text, with paths in it as seen from the working directory."""
-    return str(text).replace(f"{Path.cwd()}{os.sep}", "")
+    """The text, with paths in it as seen from the working directory or from where the package is."""
+    for folder in (Path.cwd(), Path(xccl_emu.__file__).parent.parent):
+        text = str(text).replace(f"{folder}{os.sep}", "")
+    return str(text)
 
 
-def print_witness(console: Console, trial: Trial, violation: Violation) -> Trace:
+def print_witness(console: Console, trial: Trial, violation: Violation, *, lines_max: int = LINES_MAX) -> Trace:
     """Print a violation and the run that leads to it; returns the run, for charts and traces of it.
 
-    ``trial`` is a fresh one, which is used up.  Raises ReplayError if the violation's schedule is not one of it.
+    Of a run of more than ``lines_max`` lines those are left out that only say what a core does by itself.  ``trial`` is
+    a fresh one, which is used up.  Raises ReplayError if the violation's schedule is not one of it.
     """
     order, without = trial.pod.order, sorted(trial.pod.without)
     trace = steps(trial, violation.actions.tolist())
@@ -133,8 +150,12 @@ def print_witness(console: Console, trial: Trial, violation: Violation) -> Trace
     console.print(f"[bold red]{violation.kind}[/] under {order}{escape(off)}, in {len(trace.steps)} steps:")
     headline, *more = short(violation.message).splitlines() or [""]
     _print_lines(console, [headline, ""])
-    console.print(table(trace, marked))
-    _print_lines(console, ["", *below(trace, marked), *more])
+    lines = rows(trace, marked)
+    few = lines if len(lines) <= lines_max else told(trace, lines)
+    console.print(table(trace, few))
+    if len(few) < len(lines):
+        _print_lines(console, [f"({len(lines) - len(few)} lines are left out, of what cores do by themselves)"])
+    _print_lines(console, ["", *(below(trace, marked) if "A" in marked.values() else more)])
     return trace
 
 

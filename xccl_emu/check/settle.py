@@ -20,6 +20,7 @@ from xccl_emu.check.book import (
     ROWS_CLASS,
     STATE,
     TOUCHED,
+    VECTORS,
     VIOLATION,
     N,
     add_hash,
@@ -30,9 +31,9 @@ from xccl_emu.check.book import (
     save_bytes,
     step_back,
 )
-from xccl_emu.check.clocks import block_of, completion_of, note_set
+from xccl_emu.check.clocks import block_of, close_reads, completion_of, note_set
 from xccl_emu.check.linked import find_race, linked, look, settle_all, take
-from xccl_emu.check.moves import AT_ONCE, NOT, how, number_of, touch_core
+from xccl_emu.check.moves import AT_ONCE, NOT, how, number_of, touch_core, written_at_once
 from xccl_emu.check.pieces import DATA
 from xccl_emu.check.races import core_of
 from xccl_emu.check.record import deliver_latent, in_ring, write_down
@@ -48,6 +49,7 @@ from xccl_emu.lang.requests import (
     OP_MTU_IN,
     OP_POLL,
     OP_RETURN,
+    OP_STORE,
     SCALAR,
     VECTOR,
 )
@@ -298,9 +300,13 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     worst, at_once = rows[ROWS_CLASS, 0], False
     if ck[FULL] and worst == DATA and pipe == MTU_OUT:
         choice = CHOICE_ALL
-    if ck[FULL] and pipe == DMA and worst <= DATA and st[ORDER] == ORDER_RELAXED:
-        at_once = True
+    if pipe == DMA:
+        at_once = ck[FULL] and worst <= DATA and st[ORDER] == ORDER_RELAXED
+    elif pipe == MTU_OUT or (pipe == SCALAR and st[entry] == OP_STORE):
+        at_once = written_at_once(st, ck, worst)
     touch_core(mem, st, ck, i)
+    if pipe == SCALAR:  # what was loaded early is long complete
+        close_reads(ck, block_of(ck, i), ck[block_of(ck, i) + VECTORS])
     if pipe == MTU_OUT and choice == CHOICE_ALL:
         look(mem, st, ck, rows, named, i, pipe << 16 | choice)
     if not take(mem, st, ck, rows, named, i, (1 << 24 if at_once else 0) | pipe << 16 | choice):

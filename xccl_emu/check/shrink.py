@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 _ENDS_LATE = (DEADLOCK, WRONG_BITS)
 _SOURCE_LINE = re.compile(r"\(([^()]*:\d+)")
-_TAKEN_MAX = 1 << 16  # actions of a candidate, so that one that never ends is given up
+_MADE_UP_MAX = 1 << 14  # more actions than the first schedule has: a candidate that never ends is given up
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class Shrinker:
         self.fresh = self._pod.snapshot()
         Player(self._pod)
         self._started = self._pod.memory.copy(), self._pod.state.copy()
-        room = min(_TAKEN_MAX, 4 * len(violation.actions) + 1024)
+        room = len(violation.actions) + _MADE_UP_MAX
         self._codes = np.zeros(room, np.int64)
         self._names = np.zeros((room, attempts.NAME_WORDS), np.int64)
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check.steps import steps
 from xccl_emu.check.trial import Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
@@ -77,3 +78,12 @@ def of_buffer(name: str, buffer: Buffer) -> Label:
 def names_of_syncs(kernels: Iterable[Kernel]) -> tuple[str, ...]:
     """Names of all synchronizations in the kernels, each once, in the order of their sources."""
     return tuple(dict.fromkeys(site.sync for kernel in kernels for site in kernel.sites if site.sync))
+
+
+def reached_syncs(scenario: Scenario, order: str = "relaxed") -> frozenset[str]:
+    """Names of the synchronizations that a run comes to; the others belong to paths that this configuration lacks."""
+    trial = scenario.build(order)
+    trial.pod.record = True
+    trial.pod.run()
+    trace = steps(scenario.build(order), trial.pod.schedule.actions.tolist())
+    return frozenset(step.source.sync for step in trace.steps if step.source is not None and step.source.sync)

@@ -28,7 +28,7 @@ class Batch:
 
 
 def make_batches(config: EpConfig, lengths: Sequence[int], rounds: int, top_k: int, seed: int) -> list[Batch]:
-    """Batches in which every rank with tokens has some for another rank.
+    """Batches in which every rank with tokens has some for the next one, in every other round all of them.
 
     Each byte of a hidden state is above 0, and so is each byte that it is quantized to (absolute values from 0.5 to 1):
     nothing looks like memory that was never written.
@@ -36,7 +36,8 @@ def make_batches(config: EpConfig, lengths: Sequence[int], rounds: int, top_k: i
     rng = np.random.default_rng(seed)
     batches = []
     for i in range(rounds):
-        first = [i + rank + 1 + np.arange(n)[:, None] for rank, n in enumerate(lengths)]
+        apart = (i + 1) % 2
+        first = [rank + 1 + i // 2 + apart * np.arange(n)[:, None] for rank, n in enumerate(lengths)]
         topk = [((slots + np.arange(top_k)) % config.n_slots).astype(np.int32) for slots in first]
         weights = [rng.uniform(0.5, 2, (n, top_k)).astype(np.float32) for n in lengths]
         batches.append(Batch([_states(rng, n, config.hidden) for n in lengths], topk, weights))
@@ -113,7 +114,7 @@ def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]
 
 
 def _positions(config: EpConfig, topk: NDArray[np.int32]) -> NDArray[np.int32]:
-    """[T, top_k] places of messages in their blocks: behind those for earlier experts of a rank and of earlier tokens."""
+    """[T, top_k] places of messages in their blocks: behind those of a rank's earlier experts and of earlier tokens."""
     flat, local = topk.reshape(-1), config.local_experts
     ahead = (flat // local == flat[:, None] // local) & (flat < flat[:, None])
     before = np.tril(flat == flat[:, None], -1)

@@ -16,7 +16,7 @@ _FACTORIES: dict[str, Callable[..., Scenario]] = {
     "sendrecv-async": partial(SendRecvCheck, asynchronous=True),
     "sendrecv-both": partial(SendRecvCheck, both_ways=True),
     "dispatch": partial(MoeCheck, kind="dispatch"),
-    "combine": partial(MoeCheck, kind="combine"),
+    "combine": partial(MoeCheck, kind="combine", quantized=False),
     "moe": partial(MoeCheck, kind="moe"),
 }
 

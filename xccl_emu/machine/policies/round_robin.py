@@ -22,6 +22,9 @@ from xccl_emu.machine.words import jit
 QUANTUM = 256
 """Actions of one core before the next has its turn: long enough that its data buffer stays in the cache."""
 
+SHARE = QUANTUM // 4
+"""Actions of one pipe before the core's next pipe has its turn, or a scalar unit that never waits would starve them."""
+
 
 @jit
 def round_robin(mem, st, log, budget):
@@ -49,7 +52,8 @@ def _core_turn(mem, st, log, core):
     while moved != before and moved < QUANTUM and st[base + STATUS] == STATUS_RUNNING:
         before = moved
         for pipe in range(ACTORS_PER_CORE):
-            while moved < QUANTUM and st[ERROR] == 0:
+            end = min(QUANTUM, moved + SHARE)
+            while moved < end and st[ERROR] == 0:
                 if not step_core(mem, st, core, base, pipe, CHOICE_ALL) and st[ERROR] == 0:
                     break
                 write_down(st, log, core * ACTORS_PER_CORE + pipe, CHOICE_ALL)

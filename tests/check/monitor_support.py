@@ -1,0 +1,66 @@
+"""What the tests of sampled runs share: small kernels as trials, and what sampling them finds."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from xccl_emu.check.sample import PORTFOLIO, sample
+from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.check.verdict import Violation
+from xccl_emu.lang.kernel import Kernel
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import small_pod
+
+ORDERS = ("sc", "fifo", "relaxed")
+Side = tuple[Kernel, int, int, Mapping[str, int]]
+"""Kernel, die, core, arguments."""
+
+
+def make_pod(dies: int = 2, cores: int = 2, order: str = "relaxed", without: Sequence[str] = ()) -> Pod:
+    """A pod of a few hundred bytes an area."""
+    spec = small_pod(dies, cores, app_bytes=512, meta_bytes=256, managed_bytes=256, ub_bytes=256, flight_pieces=16)
+    return Pod(spec, order=order, without=without)
+
+
+def app(pod: Pod, die: int = 0) -> int:
+    """First byte of a die's app data area."""
+    return die * pod.spec.die_bytes
+
+
+def launched(pod: Pod, sides: Sequence[Side]) -> Pod:
+    """The pod with each kernel launched on its core, free to touch everything."""
+    for kernel, die, core, arguments in sides:
+        pod.launch(kernel, die, [core], arguments, anything(pod))
+    return pod
+
+
+def anything(pod: Pod) -> list[Grant]:
+    """Permission for all of a pod."""
+    return [Grant(None, 0, pod.spec.die_bytes, "rw")]
+
+
+def all_filled(pod: Pod) -> tuple[Buffer, ...]:
+    """The app data areas, as if the host had filled them."""
+    return tuple(Buffer(die, app(pod, die), pod.spec.app_bytes) for die in range(pod.spec.n_dies))
+
+
+def trial_of(pod: Pod, sides: Sequence[Side], filled: bool = True, expected: Sequence[Expected] = ()) -> Trial:
+    """A trial of kernels."""
+    return Trial(launched(pod, sides), tuple(expected), all_filled(pod) if filled else ())
+
+
+def found(trial: Trial, schedules: int = 60, seed: int = 0) -> Violation | None:
+    """What a few schedules of every policy find."""
+    return sample(trial, seed=seed, schedules=schedules * len(PORTFOLIO)).violation
+
+
+def kind_of(trial: Trial, schedules: int = 60) -> str | None:
+    """The kind of it."""
+    violation = found(trial, schedules)
+    return None if violation is None else violation.kind
+
+
+def same_memory(pod: Pod, before: np.ndarray) -> bool:
+    """Is the pod's memory what it was?"""
+    return bool((pod.memory == before).all())

@@ -1,0 +1,208 @@
+"""Policies, limits, replay: what a sampled schedule is, that it comes again, and that the machine takes it too."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xccl_emu.check import monitor_layout as at
+from xccl_emu.check import verdict
+from xccl_emu.check.monitor import Monitor
+from xccl_emu.check.sample import POLICIES, Sampled, monitor_of, replay, sample
+from xccl_emu.check.trial import Trial
+from xccl_emu.errors import ReplayError
+from xccl_emu.lang import fence, kernel, load, poll_eq, store
+from xccl_emu.machine.layout import ACTORS_PER_CORE, CHOICE_ALL, CHOICE_BITS
+from xccl_emu.machine.schedule import Schedule
+from xccl_emu.scenarios.sendrecv import SendRecvCheck
+
+from .monitor_support import ORDERS, app, make_pod, trial_of
+
+SMALL = SendRecvCheck(slots=2, chunks=3, pieces=2)
+
+
+@kernel
+def write_pieces(target, n):
+    """Write one word in each of some pieces, then fence."""
+    for i in range(n):
+        yield store(target + 32 * i, i + 1)
+    yield fence()
+
+
+@kernel
+def seldom(flag, data, order):
+    """Publish data without a fence; or read it behind the flag, if that is seen first."""
+    if order == 0:
+        yield store(data, 5)
+        yield store(flag, 1)
+    else:
+        yield poll_eq(flag, 1)
+        yield load(data)
+
+
+def _same(one: Sampled, other: Sampled) -> bool:
+    if one.violation is None or other.violation is None:
+        return (one.schedules, one.actions) == (other.schedules, other.actions) and one.violation is other.violation
+    return one.violation.message == other.violation.message and np.array_equal(
+        one.violation.actions, other.violation.actions
+    )
+
+
+def _one(trial: Trial, policy: str, seed: int = 0, number: int = 0) -> list[tuple[int, int]]:
+    """The actions of one schedule, as (actor, choice)."""
+    monitor = monitor_of(trial)
+    assert monitor.runs(at.POLICIES.index(policy), seed, number, number + 1) == at.RUN_DONE
+    return [(int(a) >> CHOICE_BITS, int(a) & CHOICE_ALL) for a in monitor.log[: int(monitor.m[at.TAKEN])]]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("without", [(), ("slot free",)])
+def test_equal_seeds_give_equal_results(policy: str, without: tuple[str, ...]) -> None:
+    """On a pod made anew the same seed finds the same schedule, or takes as many actions; another seed, others."""
+    trials = [SMALL.build("relaxed", without) for _ in range(3)]
+    one, other, third = (sample(t, policy, seed=s, schedules=40) for t, s in zip(trials, (3, 3, 4), strict=True))
+    assert _same(one, other)
+    assert (one.violation is None) == (not without)
+    if policy != "portfolio" and without:
+        assert one.violation is not None
+        assert third.violation is not None
+        assert not np.array_equal(one.violation.actions, third.violation.actions)
+
+
+@pytest.mark.parametrize("policy", at.POLICIES)
+def test_a_schedule_comes_again_by_its_number(policy: str) -> None:
+    """Number 7 is the same whether or not those before it are run."""
+    trial = SMALL.build("relaxed")
+    monitor = monitor_of(trial)
+    monitor.runs(at.POLICIES.index(policy), 5, 0, 8)
+    last = [int(a) for a in monitor.log[: int(monitor.m[at.TAKEN])]]
+    again = _one(SMALL.build("relaxed"), policy, 5, 7)
+    assert [actor << CHOICE_BITS | choice for actor, choice in again] == last
+    assert _one(trial, policy, 5, 6) != again
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("policy", at.POLICIES)
+def test_the_machine_takes_what_a_policy_took(policy: str, order: str) -> None:
+    """Every schedule of a policy is one of the machine, which replays it to the expected bytes."""
+    trial = SMALL.build(order)
+    actions = np.array([a << CHOICE_BITS | c for a, c in _one(trial, policy, 1, 2)], np.int64)
+    trial.pod.replay(Schedule(actions, trial.pod.fingerprint()))
+    for expected in trial.expected:
+        start = expected.address
+        assert bytes(trial.pod.memory[start : start + len(expected.data)]) == expected.data
+
+
+@settings(max_examples=25)
+@given(
+    st.builds(
+        SendRecvCheck, slots=st.integers(1, 3), chunks=st.integers(1, 5), pieces=st.integers(1, 3),
+        path=st.sampled_from(["mtu", "dma", "zero-copy"]),
+    ),
+    st.sampled_from(ORDERS),
+    st.sampled_from(["round-robin", "random"]),
+    st.integers(0, 1000),
+)  # fmt: skip
+def test_schedules_of_the_machine_are_replayed(check: SendRecvCheck, order: str, policy: str, seed: int) -> None:
+    """What the machine recorded, whole transfers and deliveries included, passes under watch, and so do its beginnings."""
+    ran = check.build(order)
+    ran.pod.record, ran.pod.policy = True, policy
+    ran.pod.run()
+    actions = ran.pod.schedule.actions
+    trial = check.build(order)
+    assert replay(trial, actions) is None
+    cut = seed % len(actions)
+    assert replay(trial, actions[:cut]) is None
+
+
+def test_an_action_that_is_not_enabled() -> None:
+    """A schedule that does not fit is refused, by the number of its first action that cannot be taken."""
+    trial = SMALL.build("relaxed")
+    actions = np.array([a << CHOICE_BITS | c for a, c in _one(trial, "random")], np.int64)
+    for bad in (4 << CHOICE_BITS, -1, 1 << 40, actions[0] | 3):
+        spoilt = actions.copy()
+        spoilt[5] = bad
+        with pytest.raises(ReplayError, match="action 5 of it is not enabled"):
+            replay(trial, spoilt)
+    assert replay(trial, actions) is None
+
+
+def test_a_replay_stops_at_the_violation() -> None:
+    """What is behind the action that shows it is left out."""
+    trial = SMALL.build("relaxed", ["slot free"])
+    violation = sample(trial).violation
+    assert violation is not None
+    longer = np.concatenate([violation.actions, violation.actions])
+    again = replay(SMALL.build("relaxed", ["slot free"]), longer)
+    assert again is not None
+    assert (again.kind, again.message) == (violation.kind, violation.message)
+    assert np.array_equal(again.actions, violation.actions)
+
+
+def _deliveries(policy: str) -> tuple[list[int], list[int]]:
+    """For six stores and a fence: after how many stores each write becomes visible, and which place it then has."""
+    pod = make_pod(dies=1, cores=1)
+    actions = _one(trial_of(pod, [(write_pieces, 0, 0, {"target": app(pod), "n": 6})]), policy)
+    stores, when, which = 0, [], []
+    for actor, choice in actions:
+        if actor == ACTORS_PER_CORE:
+            when.append(stores)
+            which.append(choice)
+        else:
+            stores = min(stores + 1, 6)
+    return when, which
+
+
+def test_the_extremes_of_delivery() -> None:
+    """Eager: each write at once. Late: none before all are issued. Last in, first out: the youngest first."""
+    assert _deliveries("eager") == ([1, 2, 3, 4, 5, 6], [0] * 6)
+    assert _deliveries("late")[0] == [6] * 6
+    assert _deliveries("lifo") == ([6] * 6, [5, 4, 3, 2, 1, 0])
+
+
+def test_limits_and_progress() -> None:
+    """Schedules are exactly as many as asked for, in turn over the policies; seconds end it; both are told on the way."""
+    trial = SMALL.build("relaxed")
+    told: list[tuple[int, int]] = []
+    result = sample(trial, schedules=100, progress=lambda done, actions: told.append((done, actions)))
+    assert result.schedules == sum(result.by_policy.values()) == 100
+    assert sorted(result.by_policy) == sorted(at.POLICIES)
+    assert told == sorted(told)
+    assert told[-1] == (100, result.actions)
+    result = sample(trial, "pct", seconds=0.05)
+    assert result.by_policy.keys() == {"pct"}
+    assert result.schedules > 0
+    assert result.seconds < 20
+
+
+@pytest.mark.parametrize("without", [(), ("slot free",), ("half free",)])
+def test_arrays_that_are_too_small_grow(without: tuple[str, ...]) -> None:
+    """A monitor that begins with hardly any room, and knows no synchronization, comes to the same end."""
+    trials = [SMALL.build("relaxed", without) for _ in range(2)]
+    usual, tight = (Monitor(trial) for trial in trials)
+    tight._sync_max, tight._record_words, tight._undo_words, tight.known = 1, 8, 2, []
+    codes = [monitor.runs(at.P_WEIGHTS, 0, 0, 5) for monitor in (usual, tight)]
+    assert codes[0] == codes[1]
+    assert (codes[0] == at.RUN_DONE) == (not without)
+    taken = [int(monitor.m[at.TAKEN]) for monitor in (usual, tight)]
+    assert np.array_equal(usual.log[: taken[0]], tight.log[: taken[1]])
+    assert [int(n) for n in usual.m[[at.SCHEDULES, at.TOTAL]]] == [int(n) for n in tight.m[[at.SCHEDULES, at.TOTAL]]]
+
+
+@pytest.mark.nojit
+@pytest.mark.boundscheck
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_small_program_in_plain_python_too(order: str) -> None:
+    """A flag without a fence is a race, or none under the orders that keep its writes, without the JIT and with bounds
+    checks as well."""
+    pod = make_pod(order=order)
+    arguments = {"flag": pod.meta(1), "data": app(pod, 1)}
+    sides = [(seldom, die, 0, arguments | {"order": die}) for die in range(2)]
+    trial = trial_of(pod, sides)
+    violation = sample(trial, schedules=18).violation
+    assert (violation is None) == (order != "relaxed")
+    if violation is not None:
+        assert violation.kind == verdict.DATA_RACE
+        again = replay(trial, violation.actions)
+        assert again is not None
+        assert again.message == violation.message

@@ -1,0 +1,277 @@
+"""Exchanges (one core sends and receives in turn), and several payloads back to back in one launch."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xccl_emu.errors import (
+    CapacityError,
+    ConfigError,
+    DeadlockError,
+    EventMismatchError,
+    PayloadMismatchError,
+)
+from xccl_emu.kernels import sendrecv as device
+from xccl_emu.machine.pod import ORDERS, POLICIES, Buffer
+from xccl_emu.protocols.sendrecv import SendRecv
+
+from .sendrecv_support import Sent, Setting, make_pod, place, settings_of_pods, sizes
+from .test_sendrecv_errors import works
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of the wheel: what each die sends to the die behind it."""
+
+    nbytes: list[int]
+    cores: int
+    path: str
+
+
+def queue_ring(comm: SendRecv, sent: list[Sent], cores: int, path: str, event: int = 0) -> None:
+    """Each die's exchange: to the die that its payload is for, from the die before it."""
+    for s, before in zip(sent, [sent[-1], *sent[:-1]], strict=True):
+        comm.exchange(
+            s.source, s.target.die, before.target, before.source.die, event_id=event + s.source.die,
+            recv_event_id=event + before.source.die, cores=cores, path=path,
+        )  # fmt: skip
+
+
+@st.composite
+def turns(draw, setting: Setting) -> list[Turn]:
+    """Up to three turns with payloads of any sizes."""
+    one = st.builds(
+        Turn,
+        st.lists(sizes, min_size=setting.dies, max_size=setting.dies),
+        st.integers(1, setting.cores),
+        st.sampled_from(["mtu", "dma"]),
+    )
+    return draw(st.lists(one, min_size=1, max_size=3))
+
+
+@given(st.data(), settings_of_pods)
+def test_payloads_go_around_a_ring_of_dies(data, setting: Setting) -> None:
+    """Every die sends to the next and receives from the one before on the same cores, payloads of different sizes and
+    larger than the ring among them, again and again: they arrive, and no other byte of the app data areas changes.  One
+    die alone exchanges with itself, two with each other."""
+    pod, comm = setting.make()
+    for i, turn in enumerate(data.draw(turns(setting))):
+        sent = [place(pod, die, (die + 1) % setting.dies, n, i) for die, n in enumerate(turn.nbytes)]
+        queue_ring(comm, sent, turn.cores, turn.path, i)
+        comm.run()
+        assert all(s.arrived() for s in sent)
+
+
+@pytest.mark.nojit
+@pytest.mark.boundscheck
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_tiny_exchange(path: str, order: str, policy: str) -> None:
+    """Seven chunks one way and three the other through rings of two slots, on one core a die, also with the JIT off."""
+    pod = make_pod(2, 1, order, policy, ub_bytes=64)
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = [place(pod, 0, 1, 200), place(pod, 1, 0, 90, 1)]
+    queue_ring(comm, sent, 1, path)
+    comm.run()
+    assert all(s.arrived() for s in sent)
+
+
+@given(settings_of_pods, sizes, sizes, st.lists(st.sampled_from(["mtu", "dma"]), min_size=3, max_size=3))
+def test_an_exchange_meets_a_send_and_a_receive(setting: Setting, there: int, back: int, paths: list[str]) -> None:
+    """The other sides of an exchange may have cores and paths of their own."""
+    pod, comm = setting.make()
+    if setting.dies == 1:
+        return
+    sent = [place(pod, 0, 1, there), place(pod, 1, 0, back, 1)]
+    comm.exchange(sent[0].source, 1, sent[1].target, 1, event_id=1, recv_event_id=2, cores=1, path=paths[0])
+    comm.send(sent[1].source, 0, event_id=2, cores=1, path=paths[1])
+    comm.recv(sent[0].target, 0, event_id=1, cores=1, path=paths[2])
+    comm.run()
+    assert all(s.arrived() for s in sent)
+
+
+@given(settings_of_pods, st.integers(1, 700), st.integers(1, 4), st.sampled_from(["mtu", "dma"]), st.integers(1, 3))
+def test_payloads_back_to_back(setting: Setting, nbytes: int, rounds: int, path: str, cores: int) -> None:
+    """Several payloads of any size in one launch arrive, both ways at once, and single transfers go on behind them."""
+    pod, comm = setting.make()
+    last = setting.dies - 1
+    cores = min(cores, setting.cores // 2)
+    sent = [place(pod, 0, last, rounds * nbytes), place(pod, last, 0, rounds * nbytes, 1)][: 2 if last else 1]
+    for s in sent:
+        comm.transfer(s.source, s.target, event_id=3, cores=cores, path=path, rounds=rounds)
+    comm.run()
+    assert all(s.arrived() for s in sent)
+    assert works(pod, comm)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_rounds_count_on(slots: int) -> None:
+    """Event IDs count up from round to round, counts go on, and the next transfer finds the rings at rest."""
+    pod = make_pod(order="sc")
+    comm = SendRecv(pod, slots=slots, slot_bytes=32)
+    sent = place(pod, 0, 1, 3 * 64)
+    comm.transfer(sent.source, sent.target, event_id=5, cores=1, rounds=3)
+    comm.run()
+    assert sent.arrived()
+    tail = comm.layout.tail(0, 1, 0)
+    assert pod.memory[tail : tail + 32].view("<i8").tolist() == [7, 1, 6, 64 * device.SHAPE_UNIT + 1]
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+def test_launched_calls_run_to_their_end(path: str) -> None:
+    """`launch` puts sync and asynchronous calls on cores, those that began too, and the pod's own run completes them;
+    the communicator then waits for its reset."""
+    pod = make_pod(3, 2, ub_bytes=64)
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent, plain = place(pod, 0, 1, 300), place(pod, 1, 2, 90, 1)
+    mine = comm.isend(sent.source, 1, event_id=1, cores=1, path=path)
+    mine.test()
+    comm.irecv(sent.target, 0, event_id=1, cores=1, path=path)
+    comm.transfer(plain.source, plain.target, event_id=2, cores=1, path=path)
+    comm.launch()
+    pod.run()
+    assert sent.arrived()
+    assert plain.arrived()
+    with pytest.raises(ConfigError, match=r"call reset\(\)"):
+        comm.launch()
+    comm.reset()
+    again = place(pod, 0, 1, 300, 3)
+    comm.transfer(again.source, again.target, event_id=4, cores=1)
+    comm.run()
+    assert again.arrived()
+
+
+# ---- errors
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+def test_wrong_event_id_of_an_exchange(path: str) -> None:
+    """A wrong event ID stops the run, names the receive that saw it, and leaves its target as it was."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = [place(pod, 0, 1, 300), place(pod, 1, 0, 200, 1)]
+    for own, other, expected in ((sent[0], sent[1], 1), (sent[1], sent[0], 9)):
+        die = other.source.die
+        comm.exchange(own.source, die, other.target, die, event_id=own.source.die, recv_event_id=expected, path=path)
+    with pytest.raises(EventMismatchError, match=r"receive of 300 bytes.*event ID 9: the other side has event ID 0"):
+        comm.run()
+    assert sent[0].untouched()
+    comm.reset()
+    assert works(pod, comm)
+
+
+def test_payloads_of_an_exchange_do_not_fit() -> None:
+    """A payload of another size than the exchange expects stops the run before anything reaches its target."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = [place(pod, 0, 1, 300), place(pod, 1, 0, 200, 1)]
+    comm.exchange(sent[0].source, 1, sent[1].target, 1, event_id=1)
+    comm.recv(sent[0].target, 0, event_id=1)
+    comm.send(Buffer(1, sent[1].source.address, 199), 0, event_id=1)
+    with pytest.raises(PayloadMismatchError, match=r"receive of 200 bytes.*the other side has 199 bytes on 2 cores"):
+        comm.run()
+    assert sent[1].untouched()
+    comm.reset()
+    assert works(pod, comm)
+
+
+def test_the_other_die_never_comes() -> None:
+    """An exchange alone is a deadlock that names both of its sides."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = [place(pod, 0, 1, 300), place(pod, 1, 0, 200, 1)]
+    comm.exchange(sent[0].source, 1, sent[1].target, 1, event_id=1)
+    with pytest.raises(DeadlockError) as caught:
+        comm.run()
+    for what in ("send of 300 bytes from die 0 to die 1", "receive of 200 bytes from die 1 to die 0"):
+        assert f"nobody answers the {what}" in str(caught.value)
+    comm.reset()
+    assert works(pod, comm)
+
+
+def test_all_out_before_anything_in_would_fill_the_rings() -> None:
+    """What the exchange avoids: both dies send more chunks than slots on their only core before they receive."""
+    pod = make_pod(2, 1, ub_bytes=64)
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = [place(pod, 0, 1, 96), place(pod, 1, 0, 96, 1)]
+    for s in sent:
+        comm.send(s.source, s.target.die, event_id=1, cores=1)
+    with pytest.raises(DeadlockError, match="slot free"):
+        comm.run()
+
+
+def test_refused_exchanges_leave_nothing_queued() -> None:
+    """Buffers on two dies, zero-copy, a busy pair, an overlap, too many cores: refused by name, neither side stays."""
+    pod = make_pod()
+    comm = SendRecv(pod)
+    s, back = place(pod, 0, 1, 300), place(pod, 1, 0, 300, 1)
+    with pytest.raises(ConfigError, match="target: must be on the die of the source, 0, and is on die 1"):
+        comm.exchange(s.source, 1, s.target, 0, event_id=1)
+    with pytest.raises(ConfigError, match="path='zero-copy': must be one of mtu, dma"):
+        comm.exchange(s.source, 1, back.target, 1, event_id=1, path="zero-copy")
+    with pytest.raises(ConfigError, match="overlaps"):
+        comm.exchange(s.source, 1, s.source, 1, event_id=1)
+    with pytest.raises(CapacityError, match="cores=5"):
+        comm.exchange(s.source, 1, back.target, 1, event_id=1, cores=5)
+    with pytest.raises(ConfigError, match="source die 7"):
+        comm.exchange(s.source, 1, back.target, 7, event_id=1)
+    comm.exchange(s.source, 1, back.target, 1, event_id=1, cores=3)
+    with pytest.raises(ConfigError, match="there is already a send of 300 bytes from die 0 to die 1"):
+        comm.exchange(s.source, 1, back.target, 1, event_id=1)
+    with pytest.raises(CapacityError, match="cores=2: only 1 of die 0 are left"):
+        comm.send(s.source, 0, event_id=1)
+    comm.exchange(back.source, 0, s.target, 0, event_id=1, cores=3)
+    comm.run()
+    assert s.arrived()
+    assert back.arrived()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rounds": 0}, "rounds=0: must divide the 300 bytes"),
+        ({"rounds": 7}, "rounds=7: must divide the 300 bytes"),
+        ({"rounds": 3, "path": "zero-copy"}, "path='zero-copy': must be one of mtu, dma"),
+        ({"rounds": 3, "event_id": (1 << 63) - 2}, "a 64-bit integer in the last of 3 rounds too"),
+    ],
+)
+def test_refused_rounds(arguments: dict[str, object], message: str) -> None:
+    """Rounds that do not divide the buffer, the zero-copy path, or event IDs that run over are refused."""
+    comm = SendRecv(make_pod())
+    sent = place(comm.pod, 0, 1, 300)
+    with pytest.raises(ConfigError, match=message):
+        comm.transfer(sent.source, sent.target, **({"event_id": 1} | arguments))  # type: ignore[arg-type]
+    assert works(comm.pod, comm)
+
+
+# ---- what the kernels are made of
+
+
+def test_an_exchange_is_made_of_the_parts_of_send_and_receive() -> None:
+    """Every request of the exchange but its own three is a line of a subroutine that send or recv uses too."""
+    lines = {(site.file, site.line) for kernel in (device.send, device.recv) for site in kernel.sites}
+    own = [site.sync for site in device.exchange.sites if (site.file, site.line) not in lines]
+    assert own == ["ring address", "all acknowledged"]
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_each_lane_may_touch_its_own_part_alone(rounds: int) -> None:
+    """No two lanes of a side may touch a byte in common, and each may write only its field, and its slots or target."""
+    pod = make_pod(ub_bytes=64)
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = place(pod, 0, 1, rounds * 32 * 11)
+    comm.transfer(sent.source, sent.target, event_id=1, cores=3 if rounds == 1 else 1, rounds=rounds)
+    comm.launch()
+    per_core = [pod.grants_of(core) for core in pod.active_cores()]
+    for side in (per_core[: len(per_core) // 2], per_core[len(per_core) // 2 :]):
+        windows = [(grant.die, grant.start, grant.end) for grants in side for grant in grants]
+        for i, (die, start, end) in enumerate(windows):
+            assert all(d != die or e <= start or end <= s for d, s, e in windows[i + 1 :])
+    nbytes = [sum(g.end - g.start for g in grants if "w" in g.rights) for grants in per_core]
+    parts = [128, 128, 96] if rounds == 1 else [3 * 352]
+    assert nbytes == [32 + 64] * len(parts) + [32 + part for part in parts]

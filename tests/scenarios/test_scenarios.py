@@ -1,0 +1,181 @@
+"""The shipped protocols as things to check: right as they are, the same each time, and every byte of them named."""
+
+import subprocess
+import sys
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xccl_emu.check.trial import Trial
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.pod import ORDERS, POLICIES
+from xccl_emu.scenarios import NAMES, MoeCheck, Scenario, configurations, make, reached_syncs, true_size
+
+CONFIGURATIONS = configurations()
+OTHERS: dict[str, Scenario] = {
+    "sendrecv on three dies": make("sendrecv", ranks=3, cores=2, chunks=3),
+    "a ring of exchanges by DMA": make("sendrecv-both", ranks=3, cores=2, chunks=5, slots=2, path="dma"),
+    "asynchronous by DMA": make("sendrecv-async", path="dma", chunks=3, slots=2),
+    "two experts, unquantized": make("moe", experts=2, top_k=3, quantized=False, seed=5),
+    "moe by DMA": make("moe", path="dma", top_k=2, rounds=1),
+    "a true token": true_size(MoeCheck("moe", tokens=1, rounds=1)),
+}
+"""More that the options allow."""
+ALL = {**CONFIGURATIONS, **OTHERS}
+
+
+def different(trial: Trial) -> list[str]:
+    """What does not hold the expected bytes."""
+    memory = trial.pod.memory
+    return [e.name for e in trial.expected if memory[e.address : e.address + len(e.data)].tobytes() != e.data]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("what", ALL)
+def test_runs_end_with_the_expected_bytes(what: str, order: str) -> None:
+    """Under both simple policies each configuration ends with the bytes that the payload or the oracle says, and does
+    not begin with them."""
+    for policy in POLICIES:
+        trial = ALL[what].build(order)
+        trial.pod.policy = policy
+        before = different(trial)
+        assert all(e.name in before for e in trial.expected if any(e.data))
+        trial.pod.run()
+        assert different(trial) == []
+
+
+@pytest.mark.parametrize("what", ALL)
+def test_two_builds_are_the_same(what: str) -> None:
+    """Memory, state, launches, expectations and labels do not change from build to build: schedules replay."""
+    one, other = (ALL[what].build("relaxed") for _ in range(2))
+    assert np.array_equal(one.pod.memory, other.pod.memory)
+    assert np.array_equal(one.pod.state, other.pod.state)
+    assert one.pod.fingerprint() == other.pod.fingerprint()
+    assert (one.expected, one.filled, one.labels) == (other.expected, other.filled, other.labels)
+
+
+@pytest.mark.parametrize("what", ALL)
+def test_labels_lie_side_by_side_inside_of_the_pod(what: str) -> None:
+    """No two labels have a byte or a name in common, each lies on the die that it names, and none is empty."""
+    trial = ALL[what].build("relaxed")
+    die_bytes = trial.pod.spec.die_bytes
+    ranges = sorted((label.address, label.address + label.nbytes) for label in trial.labels)
+    assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
+    assert len({label.name for label in trial.labels}) == len(trial.labels)
+    for label in trial.labels:
+        assert label.nbytes > 0
+        last = label.address + label.nbytes - 1
+        assert label.name.startswith(f"die{label.address // die_bytes}.")
+        assert last // die_bytes == label.address // die_bytes < trial.pod.spec.n_dies
+
+
+@pytest.mark.parametrize("what", ALL)
+def test_every_byte_that_a_kernel_may_touch_has_a_name(what: str) -> None:
+    """Whatever address a report has to print, there is a label for it; what is filled and expected is named too."""
+    trial = ALL[what].build("relaxed")
+    spec = trial.pod.spec
+    named = np.zeros(spec.n_dies * spec.die_bytes, bool)
+    for label in trial.labels:
+        named[label.address : label.address + label.nbytes] = True
+    for grant in (g for core in trial.pod.active_cores() for g in trial.pod.grants_of(core)):
+        for die in range(spec.n_dies) if grant.die is None else [grant.die]:
+            assert named[die * spec.die_bytes + grant.start : die * spec.die_bytes + grant.end].all(), grant
+    for start, nbytes in [(b.address, b.nbytes) for b in trial.filled] + [
+        (e.address, len(e.data)) for e in trial.expected
+    ]:
+        assert named[start : start + nbytes].all()
+
+
+@pytest.mark.parametrize("what", ALL)
+def test_what_is_filled_differs_from_memory_never_written(what: str) -> None:
+    """Payloads have no zero byte and no two equal pieces; and everything that is not zero counts as filled."""
+    trial = ALL[what].build("relaxed")
+    spec = trial.pod.spec
+    rest = trial.pod.memory[: spec.n_dies * spec.die_bytes].copy().reshape(spec.n_dies, -1)
+    rest[:, spec.meta_start : spec.managed_start] = 0
+    for buffer in trial.filled:
+        rest.reshape(-1)[buffer.address : buffer.address + buffer.nbytes] = 0
+    assert not rest.any()
+    payloads = {label.name: label for label in trial.labels if label.name.endswith((".source", ".x"))}
+    within = [b for b in trial.filled for at in payloads.values() if 0 <= b.address - at.address < at.nbytes]
+    data = np.concatenate([trial.pod.view(b) for b in within])
+    assert data.all()
+    pieces = data.reshape(-1, 32)
+    assert len(np.unique(pieces, axis=0)) == len(pieces)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_configuration_makes_the_scenario_again(name: str) -> None:
+    """Name and configuration say all: what they make is equal, as a replay file needs it."""
+    for scenario in [make(name), *(s for s in ALL.values() if s.name == name)]:
+        assert make(scenario.name, **scenario.configuration) == scenario
+        assert all(type(value) in (int, str) for value in scenario.configuration.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_syncs_are_those_of_what_is_launched(name: str) -> None:
+    """The names that a scenario lists are the names in its kernels, each once."""
+    scenario = make(name)
+    kernels = scenario.build("sc").pod.kernels
+    assert set(scenario.syncs) == {site.sync for kernel in kernels for site in kernel.sites} - {""}
+    assert len(set(scenario.syncs)) == len(scenario.syncs)
+
+
+def test_reached_syncs_leave_out_other_paths() -> None:
+    """Of send and receive through the data buffer all names but those of DMA are reached, and the reverse."""
+    dma = {"DMA before tail", "DMA before ack"}
+    mtu = {"chunk in buffer", "data before tail", "half free", "slot read"}
+    scenario = make("sendrecv")
+    assert reached_syncs(scenario) == set(scenario.syncs) - dma
+    assert reached_syncs(make("sendrecv-dma")) == set(scenario.syncs) - mtu
+    assert reached_syncs(make("dispatch")) < reached_syncs(make("moe")) < set(make("moe").syncs)
+
+
+def test_a_synchronization_can_be_left_out() -> None:
+    """`without` reaches the pod, which knows the names of all its kernels and refuses others when it runs."""
+    trial = make("moe").build("sc", ["tokens visible"])
+    assert trial.pod.without == {"tokens visible"}
+    trial.pod.run()
+    with pytest.raises(ConfigError, match="without="):
+        make("moe").build("sc", ["tail"]).pod.run()
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "message"),
+    [
+        ("sendrev", {}, "protocol 'sendrev': must be one of sendrecv, "),
+        ("sendrecv", {"tokens": 3}, "protocol 'sendrecv': .*tokens"),
+        ("sendrecv", {"ranks": 1}, "ranks=1: must be at least 2"),
+        ("sendrecv", {"slots": 0}, "slots=0: must be at least 1"),
+        ("sendrecv", {"chunks": 1.5}, "chunks=1.5: must be a whole number"),
+        ("sendrecv", {"path": "pigeon"}, "path='pigeon': must be one of mtu, dma, zero-copy"),
+        ("sendrecv-both", {"rounds": 2}, "only one at a time"),
+        ("sendrecv-async", {"path": "zero-copy"}, "only one at a time"),
+        ("dispatch", {"kind": "gather"}, "kind='gather': must be one of dispatch, combine, moe"),
+        ("dispatch", {"pieces": 0}, "pieces=0: must be at least 1"),
+        ("combine", {"pieces": 3}, "pieces=3: must be even where nothing is quantized"),
+        ("moe", {"top_k": 3}, "top_k=3: there are 2 experts"),
+        ("moe", {"tokens": 0}, "tokens=0: must be one number or 2"),
+        ("moe", {"tokens": (1, -1)}, r"tokens=\(1, -1\): must be one number or 2"),
+        ("moe", {"tokens": "1,2,3"}, "tokens='1,2,3': must be one number or 2"),
+        ("moe", {"tokens": "few"}, "tokens='few': must be a whole number, or one for each rank"),
+        ("moe", {"path": "zero-copy"}, "path='zero-copy': must be 'mtu' or 'dma'"),
+    ],
+)
+def test_refusals_name_the_size(name: str, sizes: dict[str, Any], message: str) -> None:
+    """What there is no scenario for is refused before anything is built."""
+    with pytest.raises(ConfigError, match=message):
+        make(name, **sizes)
+
+
+def test_building_compiles_nothing() -> None:
+    """Scenarios are made, built and asked for their synchronizations without Numba."""
+    code = (
+        "import sys\nfrom xccl_emu import scenarios\n"
+        "for name in scenarios.NAMES: scenarios.make(name).build('relaxed'); scenarios.make(name).syncs\n"
+        "print('numba' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "False"
