@@ -127,7 +127,7 @@ REFUSED = [
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("how", "kind", "words"), REFUSED)
 def test_what_the_machine_refuses(how: int, kind: str, words: str, order: str) -> None:
-    """Errors of the machine, a kernel's own failure and deadlock are found by their kind, with the machine's message."""
+    """Errors of the machine, a kernel's own failure and deadlock are found by kind, with the machine's message."""
     pod = make_pod(order=order)
     violation = found(trial_of(pod, [(misbehave, 0, 0, {"data": app(pod), "how": how})]))
     assert violation is not None

@@ -51,10 +51,10 @@ def _moving(start: np.ndarray, steps: list[Step], order: str, without: tuple[str
     return Trial(pod, tuple(expected), tuple(filled))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.integers(1, 3).flatmap(lambda dies: st.tuples(st.just(dies), _steps(dies))), st.integers(0, 2**32))
 def test_transfers_handed_on_by_a_flag_pass(drawn: tuple[int, list[Step]], seed: int) -> None:
-    """Any sequence of transfers, fenced and handed on, gives no alarm and the bytes of NumPy, in every order and policy."""
+    """Any sequence of transfers, fenced and handed on, gives no alarm and the bytes of NumPy, whatever the order."""
     dies, steps = drawn
     start = np.random.default_rng(seed).integers(0, 100, (dies, BLOCK)).astype(np.uint8)
     for order in ORDERS:
@@ -130,7 +130,7 @@ _ops = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(_ops, min_size=2, max_size=2), st.sampled_from(ORDERS), st.booleans())
 def test_what_passes_has_one_outcome(threads: list[list[Op]], order: str, one_die: bool) -> None:
     """If sampling finds nothing, every schedule of the naive search ends alike: no missing order goes unnoticed."""

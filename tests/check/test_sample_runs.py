@@ -104,7 +104,7 @@ def test_the_machine_takes_what_a_policy_took(policy: str, order: str) -> None:
     st.integers(0, 1000),
 )  # fmt: skip
 def test_schedules_of_the_machine_are_replayed(check: SendRecvCheck, order: str, policy: str, seed: int) -> None:
-    """What the machine recorded, whole transfers and deliveries included, passes under watch, and so do its beginnings."""
+    """What the machine recorded, whole transfers and deliveries included, passes under watch; so do its beginnings."""
     ran = check.build(order)
     ran.pod.record, ran.pod.policy = True, policy
     ran.pod.run()
@@ -161,7 +161,7 @@ def test_the_extremes_of_delivery() -> None:
 
 
 def test_limits_and_progress() -> None:
-    """Schedules are exactly as many as asked for, in turn over the policies; seconds end it; both are told on the way."""
+    """Schedules are as many as asked for, in turn over the policies; seconds end it; both are told on the way."""
     trial = SMALL.build("relaxed")
     told: list[tuple[int, int]] = []
     result = sample(trial, schedules=100, progress=lambda done, actions: told.append((done, actions)))
@@ -190,11 +190,9 @@ def test_arrays_that_are_too_small_grow(without: tuple[str, ...]) -> None:
 
 
 @pytest.mark.nojit
-@pytest.mark.boundscheck
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_small_program_in_plain_python_too(order: str) -> None:
-    """A flag without a fence is a race, or none under the orders that keep its writes, without the JIT and with bounds
-    checks as well."""
+    """A flag without a fence is a race, or none under the orders that keep its writes, without the JIT as well."""
     pod = make_pod(order=order)
     arguments = {"flag": pod.meta(1), "data": app(pod, 1)}
     sides = [(seldom, die, 0, arguments | {"order": die}) for die in range(2)]

@@ -38,8 +38,9 @@ entry = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
     N, N_ALL, FULL, RESTART, VIOLATION, LIMIT, TRANSITIONS, ACTIONS, LOG, HASH, MEMORY_END, CORES, MEMBERS, BLOCKS,
     PIECE_TABLE, LOG_BASE, LOG_END, TOUCHED, RECORDING, RECORDED, MASK, RECORD_BASE, RECORD_END, EXPECTED_BASE,
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, TERMINALS, WALK_1, WALK_2, DEEPEST, N_DIES_HERE, DIES, JOINING,
-) = range(36)  # fmt: skip
-WITNESS = 40
+    CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH,
+) = range(41)  # fmt: skip
+WITNESS = 42
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
 HANDLES = 56
 """Addresses of functions (`linked`)."""
@@ -47,6 +48,9 @@ HEADER = 64
 
 # ---- the table of cores: (number of the core in the pod, its registers, active cores of its die) each
 CORE_WORDS = 3
+
+ON_PATH_WORDS = 1 << 14
+"""How many states on the path have a fingerprint that ends so: to see quickly that a known state is not on it."""
 
 # ---- a core's block in the book
 VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS, N_READ = 0, 4, 5, 6, 7, 8, 9
@@ -67,8 +71,8 @@ BLOCK = READ + READ_WORDS * READ_MAX
 
 # ---- limits that end a search
 (
-    LIMIT_RECORDS, LIMIT_EVENTS, LIMIT_MARKS, LIMIT_CLOCK, LIMIT_FLIGHT, LIMIT_DMA, LIMIT_LOG, LIMIT_DEPTH, LIMIT_BARRIER,
-    LIMIT_SPIN,
+    LIMIT_RECORDS, LIMIT_EVENTS, LIMIT_MARKS, LIMIT_CLOCK, LIMIT_FLIGHT, LIMIT_DMA, LIMIT_LOG, LIMIT_DEPTH,
+    LIMIT_BARRIER, LIMIT_SPIN,
 ) = range(1, 11)  # fmt: skip
 
 # ---- violations that the machine itself does not record
@@ -81,8 +85,8 @@ STATE, BOOK, MEMORY = range(3)
 """What a logged range belongs to; memory is counted in words of 8 bytes."""
 
 LATE, NOW, RAW = 0, 4, 8
-"""When a logged range enters the fingerprint: at the end of a transition (it is then logged once), right after the action
-that changes it, or never (who logs it adds what it stands for)."""
+"""When a logged range enters the fingerprint: at the end of a transition (it is then logged once), right after the
+action that changes it, or never (who logs it adds what it stands for)."""
 
 _C1, _C2, _C3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)

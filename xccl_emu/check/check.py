@@ -23,6 +23,7 @@ POLICIES = ("exhaustive", "portfolio", "random", "pct", "weights", "eager", "lat
 REDUCTIONS = ("full", "merged")
 ORDERS = ("sc", "fifo", "relaxed")
 MAX_STATES = 50_000_000
+_SHRINK_SECONDS = 5.0
 
 
 def check(
@@ -104,7 +105,7 @@ def _exhaustive(
     except CapacityError as error:
         return replace(verdict, verdict=UNSUPPORTED, reason=str(error))
     tell = None if progress is None else lambda states, transitions, s: progress("states", states, transitions, s)
-    found = Search(setup, max_states=max_states, seconds=seconds, progress=tell).run()
+    found = Search(setup, max_states=max_states, seconds=seconds, progress=tell, breadth_first=breadth_first).run()
     verdict = replace(
         verdict,
         states=found.states,
@@ -115,7 +116,7 @@ def _exhaustive(
     )
     if found.violation:
         violation = Violation(found.kind, found.message, found.actions, "exhaustive search", found.states)
-        return replace(verdict, verdict=VIOLATION, violation=violation)
+        return replace(verdict, verdict=VIOLATION, violation=_shrunk(checkable, verdict, violation))
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=found.reason)
     return replace(verdict, verdict=VERIFIED, reason=found.rests_on())
@@ -137,5 +138,16 @@ def _sampled(
     sampled = sample(trial, policy, seed=verdict.seed, schedules=schedules, seconds=seconds, progress=tell)
     verdict = replace(verdict, schedules=sampled.schedules, actions=sampled.actions)
     if sampled.violation is not None:
-        return replace(verdict, verdict=VIOLATION, violation=sampled.violation)
+        return replace(verdict, verdict=VIOLATION, violation=_shrunk(checkable, verdict, sampled.violation))
     return replace(verdict, verdict=NO_VIOLATION)
+
+
+def _shrunk(checkable: Checkable, verdict: Verdict, violation: Violation) -> Violation:
+    """The same violation as its replay shows it, with fewer actions."""
+    from xccl_emu.check.sample import replay
+    from xccl_emu.check.shrink import shrink
+
+    shown = replay(checkable.build(verdict.order, verdict.without), violation.actions)
+    if shown is not None:  # where several things go wrong at once, the one that a replay meets first
+        violation = replace(violation, kind=shown.kind, message=shown.message, actions=shown.actions)
+    return shrink(checkable.build(verdict.order, verdict.without), violation, replay, seconds=_SHRINK_SECONDS)

@@ -9,7 +9,7 @@ from xccl_emu.check import book as at
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.accesses import AGENT_DMA
 from xccl_emu.check.trial import Trial
-from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_MTU_IN, SCALAR
 from xccl_emu.machine import compiled, layout, report
 from xccl_emu.machine.pipes import entry_of, n_grains, pipe_of
@@ -36,6 +36,8 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
     if what == at.DEADLOCK:
         actions = _finish(pod)
         return kinds.DEADLOCK, str(report.deadlock(pod)), actions
+    if what == at.LIVELOCK:
+        return kinds.LIVELOCK, _livelock(pod), nothing
     if what == at.WRONG_BITS:
         actions = _finish(pod)
         return kinds.WRONG_BITS, wrong_bits(trial), actions
@@ -45,33 +47,29 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
     return race_kind(pod, witness), race_message(trial, witness), actions
 
 
+def _livelock(pod: Pod) -> str:
+    """Who is not done, and where."""
+    lines = ["livelock: cores go on, but no run from here comes to an end"]
+    for core in pod.active_cores():
+        base = pod.core_base(core)
+        if pod.state[base + layout.STATUS] == layout.STATUS_RUNNING:
+            lines.append("  " + report.where(pod, core, int(pod.state[base + REQUEST + REQUEST_WORDS - 1])))
+    return "\n".join(lines)
+
+
 def wrong_bits(trial: Trial) -> str:
     """Which expected bytes are not there; empty if all are."""
     for expected in trial.expected:
         there = trial.pod.memory[expected.address : expected.address + len(expected.data)]
         wrong = np.flatnonzero(there != np.frombuffer(expected.data, np.uint8))
         if len(wrong):
-            first = expected.address + int(wrong[0])
+            first, must = expected.address + int(wrong[0]), expected.data[wrong[0]]
             return (
                 f"{expected.name}: {len(wrong)} of {len(expected.data)} bytes are wrong, the first at "
-                f"{symbolic(trial, first)}: {there[wrong[0]]:#04x}, must be {expected.data[wrong[0]]:#04x}; "
+                f"{report.symbolic_byte(trial.pod, first)}: {there[wrong[0]]:#04x}, must be {must:#04x}; "
                 f"{report.last_writer(trial.pod, first)}"
             )
     return ""
-
-
-def symbolic(trial: Trial, address: int) -> str:
-    """An address in the words of the protocol if it has a label there, else as die, area and offset."""
-    for label in trial.labels:
-        if label.address <= address < label.address + label.nbytes:
-            offset = address - label.address
-            return f"{label.name}+{offset:#x}" if offset else label.name
-    dies = trial.pod.spec.n_dies * trial.pod.spec.die_bytes
-    if address >= dies:
-        core, offset = divmod(address - dies, trial.pod.spec.ub_bytes)
-        die, number = divmod(core, trial.pod.spec.cores_per_die)
-        return f"die{die}.core{number}.ub+{offset:#x}"
-    return report.symbolic(trial.pod, address)
 
 
 def race_kind(pod: Pod, witness: Sequence[int]) -> str:
@@ -92,7 +90,7 @@ def race_message(trial: Trial, witness: Sequence[int]) -> str:
 def _access(trial: Trial, access: Sequence[int]) -> str:
     core, site, _, start, nbytes, writes = access
     verb = "writes" if writes else "reads"
-    return f"{report.where(trial.pod, core, site)} {verb} {nbytes} bytes at {symbolic(trial, start)}"
+    return f"{report.where(trial.pod, core, site)} {verb} {nbytes} bytes at {report.symbolic_byte(trial.pod, start)}"
 
 
 def _unwritten(trial: Trial, witness: Sequence[int]) -> str:
@@ -110,7 +108,7 @@ def _finish(pod: Pod) -> NDArray[np.int64]:
 
 def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     """Actions that make an access which is only possible yet; none if it has been made."""
-    core, _, agent, start, nbytes, _ = access
+    core, _, agent, start, _, _ = access
     st, base = pod.state, pod.core_base(core)
     if agent == SCALAR:
         waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and st[base + REQUEST + 1] == start

@@ -1,8 +1,9 @@
-"""The search itself: depth first over the transitions of all states, each state once; and random walks of the same moves."""
+"""The search itself: depth first over all states, each once; and random walks of the same moves."""
 
 import numpy as np
 
 from xccl_emu.check.book import (
+    CYCLES,
     DEADLOCK,
     DEEPEST,
     DEPTH,
@@ -17,6 +18,8 @@ from xccl_emu.check.book import (
     MEMBERS,
     N_DIES_HERE,
     N_EXPECTED,
+    ON_PATH,
+    ON_PATH_WORDS,
     RESTART,
     STATES,
     TERMINALS,
@@ -43,13 +46,14 @@ from xccl_emu.machine.layout import ORDER, ORDER_SC, STATUS, STATUS_DONE
 from xccl_emu.machine.words import jit
 
 FRAME_MOVER, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY = range(5)
+FRAME_ID = FRAME_ANY  # breadth first: the number of the state
 FRAME_WORDS = 5
 
 ENDED, PAUSED, TABLE_FULL = range(3)
 
 
 @jit
-def _over(ck):
+def over(ck):
     return ck[VIOLATION] | ck[LIMIT] | ck[RESTART]
 
 
@@ -85,23 +89,29 @@ def begin(mem, st, ck, rows, named):
         forget_all(ck, block_of(ck, i))
         everyone |= 1 << i
     for m in range(ck[N]):
-        if not _over(ck):
+        if not over(ck):
             touch_core(mem, st, ck, ck[ck[MEMBERS] + m])
             settle_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
-    if not _over(ck):
+    if not over(ck):
         find_race(mem, st, ck, rows, named, everyone)
     ck[DEPTH] = 0
-    _open_frame(ck)
+    open_frame(ck)
 
 
 @jit
-def _open_frame(ck):
+def _count(ck, change):
+    ck[ck[ON_PATH] + (ck[HASH] & ON_PATH_WORDS - 1)] += change
+
+
+@jit
+def open_frame(ck):
     frame = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS
     if frame + 2 * FRAME_WORDS > ck[FRAMES_END]:
         ck[LIMIT] = LIMIT_DEPTH
         return
     ck[frame + FRAME_MOVER], ck[frame + FRAME_N], ck[frame + FRAME_ANY] = 0, 0, 0
     ck[frame + FRAME_MARK], ck[frame + FRAME_HASH] = ck[LOG], ck[HASH]
+    _count(ck, 1)
 
 
 @jit
@@ -114,7 +124,7 @@ def n_movers(st, ck):
 def depth_first(mem, st, ck, rows, named, table, budget):
     """Go on with a search for some transitions; `ENDED`, `PAUSED`, or `TABLE_FULL` when the hash set must grow."""
     taken = 0
-    while ck[DEPTH] >= 0 and not _over(ck):
+    while ck[DEPTH] >= 0 and not over(ck):
         frame = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS
         mover, n = ck[frame + FRAME_MOVER], ck[frame + FRAME_N]
         if mover == n_movers(st, ck):
@@ -137,22 +147,36 @@ def depth_first(mem, st, ck, rows, named, table, budget):
         taken += 1
         ck[frame + FRAME_ANY] = 1
         ck[TRANSITIONS] += 1
-        if _over(ck):
+        if over(ck):
             return ENDED
         if add_to(table, unsigned(ck[HASH])):
             ck[STATES] += 1
             ck[DEPTH] += 1
             ck[DEEPEST] = max(ck[DEEPEST], ck[DEPTH])
-            _open_frame(ck)
+            open_frame(ck)
         else:
+            if not ck[CYCLES] and _on_path(ck):
+                ck[CYCLES] = 1
             step_back(mem, st, ck, ck[frame + FRAME_MARK])
             ck[HASH] = ck[frame + FRAME_HASH]
     return ENDED
 
 
 @jit
+def _on_path(ck):
+    """Is the present state, which is known, on the path to it?  Then the states have a cycle."""
+    if ck[ck[ON_PATH] + (ck[HASH] & ON_PATH_WORDS - 1)] == 0:
+        return False
+    for d in range(ck[DEPTH] + 1):
+        if ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_HASH] == ck[HASH]:
+            return True
+    return False
+
+
+@jit
 def _back(mem, st, ck):
     """Leave a state that is done with."""
+    _count(ck, -1)
     ck[DEPTH] -= 1
     if ck[DEPTH] >= 0:
         frame = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS
@@ -222,6 +246,6 @@ def follow(mem, st, ck, rows, named, path):
         ck[LOG] = ck[LOG_BASE]
         if not transition(mem, st, ck, rows, named, path[k, 0], path[k, 1]):
             return k
-        if _over(ck):
+        if over(ck):
             return k + 1
     return path.shape[0]

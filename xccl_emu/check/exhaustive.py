@@ -1,4 +1,4 @@
-"""Exhaustive search of a trial: learn who uses what, search each part, and turn what is found into a verdict's pieces."""
+"""Exhaustive search of a trial: learn who uses what, search each part, and tell what was found."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check import bfs, dfs, pieces
 from xccl_emu.check import book as at
-from xccl_emu.check import dfs, pieces
 from xccl_emu.check.describe import describe
 from xccl_emu.check.setup import Setup
 from xccl_emu.machine import compiled, layout
@@ -63,8 +63,17 @@ class Found:
 class Search:
     """One exhaustive search; `run` returns what it found, the pod is afterwards as it was."""
 
-    def __init__(self, setup: Setup, *, max_states: int, seconds: float | None, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        max_states: int,
+        seconds: float | None,
+        progress: Progress | None,
+        breadth_first: bool = False,
+    ) -> None:
         self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
+        self.breadth_first = breadth_first
         self.found = Found()
         self.started = time.perf_counter()
         self._args = (setup.memory, setup.state, setup.book, setup.rows, setup.named)
@@ -113,20 +122,15 @@ class Search:
         return True
 
     def _search(self, members: Sequence[int]) -> bool:
+        """Search one part; False if something was taken for what it is not."""
         ck = self.setup.book
-        self.setup.reset(members)
-        ck[at.STATES], ck[at.TRANSITIONS], ck[at.ACTIONS], ck[at.DEEPEST] = 1, 0, 0, 0
-        dfs.begin(*self._args)
-        table = np.zeros(1 << 14, np.uint64)
-        dfs.add_to(table, np.uint64(int(ck[at.HASH]) & 0xFFFFFFFFFFFFFFFF))
-        why = dfs.PAUSED
-        while why != dfs.ENDED and not self.found.reason:
-            why = dfs.depth_first(*self._args, table, _SLICE)
-            if why == dfs.TABLE_FULL:
-                larger = np.zeros(4 * table.size, np.uint64)
-                dfs.add_all(table, larger)
-                table = larger
-            self._look(why)
+        self._start(members)
+        if self.breadth_first:
+            self._breadth_first(False)
+        else:
+            self._depth_first()
+            if ck[at.CYCLES] and not (ck[at.VIOLATION] or ck[at.LIMIT] or ck[at.RESTART] or self.found.reason):
+                self._find_livelock(members)
         self.found.states += int(ck[at.STATES])
         self.found.transitions += int(ck[at.TRANSITIONS])
         self.found.actions_taken += int(ck[at.ACTIONS])
@@ -136,6 +140,58 @@ class Search:
         elif ck[at.LIMIT]:
             self.found.reason = LIMITS[int(ck[at.LIMIT])]
         return not ck[at.RESTART] or bool(self.found.violation)
+
+    def _start(self, members: Sequence[int]) -> None:
+        ck = self.setup.book
+        self.setup.reset(members)
+        ck[at.STATES], ck[at.TRANSITIONS], ck[at.ACTIONS], ck[at.DEEPEST], ck[at.CYCLES] = 1, 0, 0, 0, 0
+        dfs.begin(*self._args)
+
+    def _depth_first(self) -> None:
+        table, why = np.zeros(1 << 14, np.uint64), dfs.PAUSED
+        dfs.add_to(table, self._hash())
+        while why != dfs.ENDED and not self.found.reason:
+            why = dfs.depth_first(*self._args, table, _SLICE)
+            if why == dfs.TABLE_FULL:
+                larger = np.zeros(4 * table.size, np.uint64)
+                dfs.add_all(table, larger)
+                table = larger
+            self._look(why)
+
+    def _hash(self) -> np.uint64:
+        return np.uint64(int(self.setup.book[at.HASH]) & 0xFFFFFFFFFFFFFFFF)
+
+    def _breadth_first(self, with_edges: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Search breadth first; returns how each state was reached, and the transitions if they are asked for."""
+        ck, size, why = self.setup.book, 1 << 15, dfs.PAUSED
+        table, ids = np.zeros(size, np.uint64), np.zeros(size, np.int64)
+        queue, edges = np.zeros((size, bfs.QUEUE_WORDS), np.int64), np.zeros((size if with_edges else 0, 2), np.int64)
+        table[int(self._hash() & np.uint64(size - 1))] = max(self._hash(), np.uint64(1))
+        ck[at.QUEUE_HEAD], ck[at.QUEUE_TAIL], ck[at.N_EDGES] = 0, 1, 0
+        while why != dfs.ENDED and not self.found.reason:
+            why = bfs.breadth_first(*self._args, table, ids, queue, edges, _SLICE >> 4)
+            if why == dfs.TABLE_FULL:
+                old, old_ids = table, ids
+                table, ids = np.zeros(4 * old.size, np.uint64), np.zeros(4 * old.size, np.int64)
+                bfs.move_all(old, old_ids, table, ids)
+                queue = np.concatenate([queue, np.zeros_like(queue)])
+                edges = np.concatenate([edges, np.zeros_like(edges)])
+            self._look(why)
+        return queue[: int(ck[at.QUEUE_TAIL])], edges[: int(ck[at.N_EDGES])]
+
+    def _find_livelock(self, members: Sequence[int]) -> None:
+        """The states have a cycle: is there one from which no run comes to an end?"""
+        ck = self.setup.book
+        kept = {word: int(ck[word]) for word in (at.STATES, at.TRANSITIONS, at.ACTIONS)}
+        self._start(members)
+        queue, edges = self._breadth_first(True)
+        if not self.found.reason and not ck[at.LIMIT]:
+            ending = _reaches_end(len(queue), edges)
+            if not ending.all():
+                ck[at.VIOLATION] = at.LIVELOCK
+                self._path = _path_to(queue, int(np.flatnonzero(~ending)[0]))
+        for word, value in kept.items():
+            ck[word] = value
 
     def _look(self, why: int) -> None:
         """Report progress, and stop at a limit."""
@@ -162,6 +218,8 @@ class Search:
         path[:, 1] -= 1
         if self.found.violation in (at.DEADLOCK, at.WRONG_BITS):
             path = path[:-1]  # the last state is the end
+        if self.found.violation == at.LIVELOCK:
+            path = self._path
         self.setup.reset(members)
         ck[at.RECORDING] = 1
         dfs.begin(*self._args)
@@ -171,3 +229,24 @@ class Search:
         self.setup.pod.state[layout.ACTIONS] = len(taken)
         kind, message, more = describe(self.setup.trial, self.found.violation, self.found.witness)
         self.found.kind, self.found.message, self.found.actions = kind, message, np.concatenate([taken, more])
+
+
+def _reaches_end(n: int, edges: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """From which of ``n`` states some run comes to an end, by their transitions (from, to; to -1 for an end)."""
+    ending = np.zeros(n, bool)
+    ending[edges[edges[:, 1] < 0, 0]] = True
+    inner = edges[edges[:, 1] >= 0]
+    while True:
+        reached = inner[ending[inner[:, 1]], 0]
+        if ending[reached].all():
+            return ending
+        ending[reached] = True
+
+
+def _path_to(queue: NDArray[np.int64], state: int) -> NDArray[np.int64]:
+    """Mover and choice of each transition on the way to a state."""
+    steps = []
+    while state:
+        steps.append(queue[state, [bfs.MOVER, bfs.CHOICE]])
+        state = int(queue[state, bfs.PARENT])
+    return np.array(steps[::-1], np.int64).reshape(-1, 2)

@@ -1,8 +1,8 @@
 """Large compiled functions, called by address.
 
-Numba compiles a callee again as a part of each of its callers.  What is large and used in several places (the step of the
-machine, taking an action, a transition) is therefore compiled once, and called by the address that the book keeps.  All
-have one signature: memory, state, book, rows, named, and two numbers.
+Numba compiles a callee again as a part of each of its callers.  What is large and used in several places (the step of
+the machine, taking an action, a transition) is therefore compiled once, and called by the address that the book
+keeps.  All have one signature: memory, state, book, rows, named, and two numbers.
 """
 
 from numba import config, njit, types

@@ -96,7 +96,7 @@ class Monitor:
 
         `m[TAKEN]` is the number of actions taken.  The pod stays as the run left it until `close`.
         """
-        from xccl_emu.check.sample_run import replay_run
+        from xccl_emu.check.sample_replay import replay_run
 
         self._judged = at.JUDGE_ALL
         code = at.GROW
@@ -107,7 +107,7 @@ class Monitor:
 
     def close(self) -> None:
         """Put the pod back to where it was before the first run."""
-        from xccl_emu.check.sample_run import undo_writes
+        from xccl_emu.check.sample_begin import undo_writes
 
         undo_writes(self._space)
         _restore(self.trial.pod.state, self._all, self._before)

@@ -1,10 +1,10 @@
-"""Moves of a search: an action of the machine with all that the checker keeps beside it, and the rest that follows at once.
+"""Moves of a search: an action of the machine with all that the checker keeps beside it.
 
 A *transition* is an action on memory that several cores use.  What is local to a core (its kernel between two such
 actions, its data buffer, its flags, memory that it alone uses) is done at once after it (`settle`): it commutes with
 everything that others can do meanwhile and nothing that others do can prevent it, so any run is equivalent to one in
-which it comes first (a persistent set of one action).  That it really is local is checked: by `clocks` inside a core, by
-`pieces` between cores.
+which it comes first (a persistent set of one action).  That it really is local is checked: by `clocks` inside a core,
+by `pieces` between cores.
 """
 
 from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, accesses, switched_off
@@ -148,7 +148,7 @@ NAMED, TAKEN = 1, 2
 """What a search knows of a site: it has a sync name; the kernel takes what is granted."""
 
 NOT, PLAINLY, AT_ONCE = range(3)
-"""How an action may be done as soon as it is possible: not at all, as it is, or so that its writes are visible at once."""
+"""May an action be done as soon as it is possible?  No; as it is; or so that its writes are visible at once."""
 
 
 @call

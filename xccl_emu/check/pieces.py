@@ -1,30 +1,26 @@
 """Who uses each 32-byte piece of memory, and how: what a search may treat as private, as data, or has to explore.
 
 The classes are learned from random walks and then *checked at every access of the search*.  An access that does not
-fit its class changes the class for good, and the search begins anew (`RESTART`).  So at the end of a search that was not
-restarted every access of every explored run fits.  That is enough: take any run of the whole machine and in it
-the first access that does not fit; all before it fits, so the reductions hold up to there and the search has
-reached a state in which that access was possible, and would have noticed it.
+fit its class changes the class for good, and the search begins anew (`RESTART`).  So at the end of a search that was
+not restarted every access of every explored run fits.  That is enough: take any run of the whole machine and in it
+the first access that does not fit; all before it fits, so the reductions hold up to there and the search has reached
+a state in which that access was possible, and would have noticed it.
 
-==========  ==============================================================  ============================================
-class       condition                                                       in a full search
-==========  ==============================================================  ============================================
-LOCAL       one core uses it, with plain accesses, or all only read it      at once: nobody can tell when
-OWN         one core uses it and polls it, for equality, for its own write  at once; the poll makes the write known to be
-            of a larger value                                               visible (`clocks`)
-DATA        several cores, and none synchronizes on it                      written at once, but marked until the fence;
-                                                                            read whole (`races`)
-STABLE      one core writes it or all only add to it, others only poll it   visible at once; polls are explored, or at once
-            (plain loads apart); the words that are polled never fall       if they wait for "at least"
-SYNC        whatever else                                                   explored: each write, each read
-==========  ==============================================================  ============================================
+- LOCAL: one core uses it, with plain accesses, or several and all only read it.  Used at once: nobody can tell when.
+- OWN: one core uses it, and polls it for equality with a value larger than before, for its own write.  Used at once; the
+  poll makes the write known to be visible (`clocks`).
+- DATA: several cores use it, and none synchronizes on it.  A full search writes it at once but marks it until the fence
+  (`races`), and reads transfers whole.
+- STABLE: one core writes it, or all only add to it, and others only poll it (and load it plainly); the words that are
+  polled never fall.  A full search makes it visible at once; polls for "at least" are granted at once too, others explored.
+- SYNC: whatever else.  Explored: when each write becomes visible, and each read.
 
-Why STABLE may be visible at once.  Let w be a write to such a piece, in flight while a poll of an older value is granted.
-If the poll is "at least", it is granted by the new value as well, the words never falling; its result is not used
-(else the piece is SYNC).  If it is "equal", the new value, if different, makes it wait for ever, for the value never
-comes back: so where such a race is possible, the search, which has w visible at once, finds a deadlock, and the
-deadlock is a run of the machine.  In either case the verdict is the same.  Plain loads of the piece are checked for races
-against w when it is issued.
+Why STABLE may be visible at once.  Let w be a write to such a piece, in flight while a poll of an older value is
+granted. If the poll is "at least", it is granted by the new value as well, the words never falling; its result is not
+used (else the piece is SYNC).  If it is "equal", the new value, if different, makes it wait for ever, for the value
+never comes back: so where such a race is possible, the search, which has w visible at once, finds a deadlock, and the
+deadlock is a run of the machine.  In either case the verdict is the same.  Plain loads of the piece are checked for
+races against w when it is issued.
 """
 
 from xccl_emu.check.book import (

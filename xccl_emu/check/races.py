@@ -2,14 +2,14 @@
 
 An access is open from the moment in which it can be made until it is complete: a read until it is made; a write until
 it is visible, and one of shared data, which a search makes visible at once, until the fence of its core.  Two open
-accesses of different cores to the same bytes, one of them a write, are a race, unless both synchronize.  A search reaches a
-state in which both are open whenever nothing orders them: fences with open writes and reads of shared memory are
-transitions of their own, taken in every order.
+accesses of different cores to the same bytes, one of them a write, are a race, unless both synchronize.  A search
+reaches a state in which both are open whenever nothing orders them: fences with open writes and reads of shared
+memory are transitions of their own, taken in every order.
 
-Plain loads are made early, so that they need no transition of their own: at once when the kernel comes to them, but they stay
-open until the scalar unit's next transition, and a write to a flag (or an arrival at a barrier) that comes after an open load is
-made a transition.  Others can be ordered behind a load only by such a write; so while another core could make a
-conflicting access that is not, there is a state of the search with both open.
+Plain loads are made early, so that they need no transition of their own: at once when the kernel comes to them, but
+they stay open until the scalar unit's next transition, and a write to a flag (or an arrival at a barrier) that comes
+after an open load is made a transition.  Others can be ordered behind a load only by such a write; so while another
+core could make a conflicting access that is not, there is a state of the search with both open.
 """
 
 from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
@@ -194,7 +194,7 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
 
 @call
 def race_with_reads(st, ck, rows, named, i, j):
-    """Report a race between the write in row 0, which core ``i`` has just made, and an open plain read of core ``j``."""
+    """Report a race of the write in row 0, which core ``i`` has just made, with an open plain read of core ``j``."""
     last = OPEN + 2 * OPEN_MAX
     for f in range(5):
         rows[last, f] = rows[0, f]

@@ -253,7 +253,8 @@ def _choice(st, ck, base, pipe, n):
 def make_transition(mem, st, ck, rows, named, mover, n):
     """Make the n-th transition of a mover, with all that follows from it; False, and nothing changed, if it is not one.
 
-    What changed is logged; the fingerprint is up to date.  A violation, a limit or the wish to begin anew is in the book.
+    What changed is logged; the fingerprint is up to date.  A violation, a limit or the wish to begin anew is in the
+    book.
     """
     mark, before = ck[LOG], ck[HASH]
     ck[TOUCHED] = 0

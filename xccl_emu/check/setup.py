@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +86,7 @@ class Setup:
             at.BLOCKS: len(self.cores) * at.BLOCK,
             at.PIECE_TABLE: self.n_pieces * pieces.PIECE_WORDS,
             at.EXPECTED_BASE: self._expected_words(),
+            at.ON_PATH: at.ON_PATH_WORDS,
             at.RECORD_BASE: _RECORD_WORDS,
             at.FRAMES: _FRAMES * FRAME_WORDS,
             at.LOG_BASE: _LOG_WORDS,
@@ -147,13 +149,11 @@ class Setup:
         np.copyto(self.memory, self.initial.memory)
         np.copyto(self.state, self.initial.state)
         ck = self.book
-        kept = {word: ck[word] for word in (at.WALK_1, at.WALK_2)}
         for word in (at.RESTART, at.VIOLATION, at.LIMIT, at.HASH, at.RECORDING, at.RECORDED, at.DEPTH, at.TOUCHED):
             ck[word] = 0
-        for word, value in kept.items():
-            ck[word] = value
         ck[at.LOG] = ck[at.LOG_BASE]
         ck[ck[at.BLOCKS] : ck[at.PIECE_TABLE]] = 0
+        ck[ck[at.ON_PATH] : ck[at.ON_PATH] + at.ON_PATH_WORDS] = 0
         self.table()[:, pieces.WRITTEN] = self._written
         ck[at.N] = len(members)
         ck[ck[at.MEMBERS] : ck[at.MEMBERS] + len(members)] = list(members)
@@ -168,7 +168,8 @@ class Setup:
         """List the bytes that these cores answer for: all, or what some of them use if others are searched apart."""
         ck, mask = self.book, sum(1 << i for i in members)
         users = self.table()[:, pieces.USERS]
-        row, rows = int(ck[at.EXPECTED_BASE]), []
+        row = int(ck[at.EXPECTED_BASE])
+        rows: list[list[int]] = []
         for e, expected in enumerate(self.trial.expected):
             for start, end in _pieces_of(expected.address, len(expected.data)):
                 if len(members) == len(self.cores) or users[start // 32] & mask:
@@ -214,7 +215,7 @@ def _has_barrier(launch: object) -> bool:
 def _pieces_of(address: int, nbytes: int) -> list[tuple[int, int]]:
     """A range cut where pieces begin."""
     cuts = [address, *range((address // 32 + 1) * 32, address + nbytes, 32), address + nbytes]
-    return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
+    return [(a, b) for a, b in pairwise(cuts) if a < b]
 
 
 def _connected(n: int, links: Sequence[int]) -> list[list[int]]:

@@ -20,7 +20,7 @@ def act_once(mem, st, actor, choice):
 
 if config.DISABLE_JIT:
 
-    def act_handle():
+    def act_handle() -> int:
         """For `act_at`."""
         return 0
 
@@ -33,7 +33,7 @@ else:
         types.Array(types.uint8, 1, "C"), types.Array(types.int64, 1, "C"), types.int64, types.int64
     )
 
-    def act_handle():
+    def act_handle() -> int:
         """The address of `act_once`, for `act_at`."""
         compiled = act_once.get_compile_result(_SIGNATURE)
         return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)

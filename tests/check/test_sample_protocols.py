@@ -1,0 +1,108 @@
+"""Sampling the shipped protocols: no false alarm, and what is found when a synchronization is switched off."""
+
+import pytest
+
+from xccl_emu import scenarios
+from xccl_emu.check import monitor_layout as at
+from xccl_emu.check import verdict
+from xccl_emu.check.sample import PORTFOLIO, monitor_of, replay, sample, share
+from xccl_emu.scenarios.registry import NAMES
+
+from .monitor_support import ORDERS
+
+A_FEW = 5 * len(PORTFOLIO)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_no_false_alarm(name: str, order: str) -> None:
+    """Every shipped protocol passes some schedules of every policy, in every memory order."""
+    result = sample(scenarios.make(name).build(order), schedules=A_FEW)
+    assert result.violation is None, result.violation
+    assert result.schedules == A_FEW
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("sendrecv", {"ranks": 4, "cores": 4, "chunks": 9}),
+        ("sendrecv-dma", {"cores": 3, "pieces": 3}),
+        ("dispatch", {"ranks": 4, "cores": 3, "tokens": 3, "top_k": 2, "rounds": 3}),
+        ("combine", {"ranks": 3, "cores": 2, "tokens": 2, "top_k": 2}),
+        ("moe", {"ranks": 4, "cores": 2, "tokens": 2, "top_k": 2}),
+        ("moe", {"ranks": 3, "tokens": 1, "path": "dma"}),
+    ],
+)
+def test_no_false_alarm_where_it_is_larger(name: str, sizes: dict[str, int], order: str) -> None:
+    """Several cores, DMA, more ranks than two: nothing is found in some seconds of the portfolio."""
+    result = sample(scenarios.make(name, **sizes).build(order), seconds=3)
+    assert result.violation is None, result.violation
+
+
+SENDRECV = [
+    ("slot free", {verdict.DATA_RACE}),
+    ("tail", {verdict.DEADLOCK}),
+    ("chunk in buffer", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+    ("data before tail", {verdict.DATA_RACE, verdict.UNWRITTEN_READ, verdict.BAD_INSTRUCTION}),
+    ("tail in", {verdict.ASSERTION, verdict.UNWRITTEN_READ, verdict.DATA_RACE}),
+    ("event", {verdict.TORN_METADATA}),
+    ("shape", {verdict.TORN_METADATA}),
+    ("ack", {verdict.DEADLOCK}),
+    ("half free", {verdict.DATA_RACE}),
+    ("slot read", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+]
+DISPATCH = [
+    ("table cleared", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+    ("counts visible", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+    ("dispatch blocks free", {verdict.DATA_RACE}),
+    ("message made", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+    ("tokens visible", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+    ("counts in", {verdict.TORN_METADATA, verdict.WRONG_BITS, verdict.UNWRITTEN_READ}),
+    ("pull half full", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+    ("dispatch ack", {verdict.DEADLOCK}),
+]
+COMBINE = [
+    ("combine blocks free", {verdict.DATA_RACE}),
+    ("rows visible", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+    ("contribution in", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+    ("combine ack", {verdict.DEADLOCK}),
+]
+NEEDED = [
+    (name, sync, kinds)
+    for name, rows in (("sendrecv", SENDRECV), ("dispatch", DISPATCH), ("combine", COMBINE))
+    for sync, kinds in rows
+]
+
+
+@pytest.mark.parametrize(("name", "sync", "kinds"), NEEDED, ids=[f"{row[0]}-{row[1]}" for row in NEEDED])
+def test_what_is_found_without_it(name: str, sync: str, kinds: set[str]) -> None:
+    """A synchronization that is needed is found to be, at the first schedules, with a schedule that shows it again."""
+    check = scenarios.make(name)
+    result = sample(check.build("relaxed", [sync]), schedules=A_FEW)
+    assert result.violation is not None
+    assert result.violation.kind in kinds
+    assert result.violation.found_after <= len(PORTFOLIO)
+    again = replay(check.build("relaxed", [sync]), result.violation.actions)
+    assert again is not None
+    assert (again.kind, again.message) == (result.violation.kind, result.violation.message)
+
+
+def test_slots_reused_before_they_are_acknowledged() -> None:
+    """With 4 slots and 8 chunks every schedule shows the race, whoever goes first; the wrong bytes alone would show in
+    at least 15 of 100 schedules of `pct` or `weights`, and in hardly one of uniform random ones."""
+    trial = scenarios.make("sendrecv", slots=4, chunks=8).build("relaxed", ["slot free"])
+    assert [share(trial, policy, schedules=20) for policy in at.POLICIES] == [1.0] * len(at.POLICIES)
+    alone = {policy: share(trial, policy, schedules=300, races=False) for policy in ("pct", "weights", "random")}
+    assert alone["pct"] >= 0.15
+    assert alone["weights"] >= 0.15
+    assert alone["random"] < 0.05
+
+
+def test_what_several_cores_poll_is_learned() -> None:
+    """Before anything is judged the monitor knows the fields of the protocol: one tail and one ack."""
+    trial = scenarios.make("sendrecv").build("relaxed")
+    labels = {label.name: label for label in trial.labels}
+    fields = sorted(labels[name].address // 32 for name in ("die1.meta.tail[0→1]", "die0.meta.ack[0→1]"))
+    assert sorted(monitor_of(trial).known) == fields
