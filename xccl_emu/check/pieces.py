@@ -6,14 +6,15 @@ not restarted every access of every explored run fits.  That is enough: take any
 the first access that does not fit; all before it fits, so the reductions hold up to there and the search has reached
 a state in which that access was possible, and would have noticed it.
 
-- LOCAL: one core uses it, with plain accesses, or several and all only read it.  Used at once: nobody can tell when.
-- OWN: one core uses it, and polls it for equality with a value larger than before, for its own write.  Used at once; the
-  poll makes the write known to be visible (`clocks`).
-- DATA: several cores use it, and none synchronizes on it.  A full search writes it at once but marks it until the fence
-  (`races`), and reads transfers whole.
+- LOCAL: one core uses it, with plain accesses, or several and all only read it. Used at once: nobody can tell when.
+- OWN: one core uses it, and polls it for equality with a value larger than before, for its own write. Used at once;
+  the poll makes the write known to be visible (`clocks`).
+- DATA: several cores use it, and none synchronizes on it. A full search writes it at once but marks it until the
+  fence (`races`), and reads transfers whole.
 - STABLE: one core writes it, or all only add to it, and others only poll it (and load it plainly); the words that are
-  polled never fall.  A full search makes it visible at once; polls for "at least" are granted at once too, others explored.
-- SYNC: whatever else.  Explored: when each write becomes visible, and each read.
+  polled never fall. A full search makes it visible at once; polls for "at least" are granted at once too, others
+  explored.
+- SYNC: whatever else. Explored: when each write becomes visible, and each read.
 
 Why STABLE may be visible at once.  Let w be a write to such a piece, in flight while a poll of an older value is
 granted. If the poll is "at least", it is granted by the new value as well, the words never falling; its result is not

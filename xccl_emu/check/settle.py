@@ -327,8 +327,12 @@ def _deliver(mem, st, ck, rows, named, die, k):
     entry = flight(st, ring, k)
     core, kind, address = st[entry + FLIGHT_CORE], st[entry + FLIGHT_KIND], st[entry + FLIGHT_ADDRESS]
     i, base, mark = number_of(ck, core), block_of_core(st, core), ck[LOG]
-    for j in range(k + 1):
-        save(mem, st, ck, STATE | RAW, flight(st, ring, j), FLIGHT_WORDS)
+    first = flight(st, ring, 0)
+    if entry >= first:
+        save(mem, st, ck, STATE | RAW, first, entry - first + FLIGHT_WORDS)
+    else:
+        for j in range(k + 1):
+            save(mem, st, ck, STATE | RAW, flight(st, ring, j), FLIGHT_WORDS)
     save(mem, st, ck, STATE | RAW, ring, 2)
     save_bytes(mem, st, ck, address, st[entry + FLIGHT_NBYTES])
     waits = st[base + REQUEST] == OP_FENCE or st[base + REQUEST] == OP_RETURN

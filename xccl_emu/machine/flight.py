@@ -86,7 +86,10 @@ def block_of_die(st, die):
 @jit
 def flight(st, ring, k):
     """Index of the k-th oldest write in flight of a die."""
-    return ring + FLIGHT_ENTRIES + (st[ring + FLIGHT_HEAD] + k) % st[FLIGHT_CAPACITY] * FLIGHT_WORDS
+    at = st[ring + FLIGHT_HEAD] + k
+    if at >= st[FLIGHT_CAPACITY]:  # a division would cost more than all else here
+        at -= st[FLIGHT_CAPACITY]
+    return ring + FLIGHT_ENTRIES + at * FLIGHT_WORDS
 
 
 @jit
@@ -250,7 +253,8 @@ def _remove(st, ring, k):
     first = flight(st, ring, 0)
     for i in range(FLIGHT_WORDS):
         put(st, first + i, 0)
-    put(st, ring + FLIGHT_HEAD, (st[ring + FLIGHT_HEAD] + 1) % st[FLIGHT_CAPACITY])
+    head = st[ring + FLIGHT_HEAD] + 1
+    put(st, ring + FLIGHT_HEAD, head if head < st[FLIGHT_CAPACITY] else 0)
     put(st, ring + FLIGHT_COUNT, st[ring + FLIGHT_COUNT] - 1)
 
 

@@ -1,7 +1,7 @@
 """The scenarios by the names that the command knows."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from xccl_emu.errors import ConfigError
@@ -9,18 +9,18 @@ from xccl_emu.scenarios.common import Scenario
 from xccl_emu.scenarios.moe import MoeCheck
 from xccl_emu.scenarios.sendrecv import SendRecvCheck
 
-_FACTORIES: dict[str, Callable[..., Scenario]] = {
-    "sendrecv": SendRecvCheck,
-    "sendrecv-dma": partial(SendRecvCheck, path="dma"),
-    "sendrecv-zero-copy": partial(SendRecvCheck, path="zero-copy"),
-    "sendrecv-async": partial(SendRecvCheck, asynchronous=True),
-    "sendrecv-both": partial(SendRecvCheck, both_ways=True),
-    "dispatch": partial(MoeCheck, kind="dispatch"),
-    "combine": partial(MoeCheck, kind="combine", quantized=False),
-    "moe": partial(MoeCheck, kind="moe"),
+_KINDS: dict[str, tuple[type[SendRecvCheck] | type[MoeCheck], Mapping[str, Any]]] = {
+    "sendrecv": (SendRecvCheck, {}),
+    "sendrecv-dma": (SendRecvCheck, {"path": "dma"}),
+    "sendrecv-zero-copy": (SendRecvCheck, {"path": "zero-copy"}),
+    "sendrecv-async": (SendRecvCheck, {"asynchronous": True}),
+    "sendrecv-both": (SendRecvCheck, {"both_ways": True}),
+    "dispatch": (MoeCheck, {"kind": "dispatch"}),
+    "combine": (MoeCheck, {"kind": "combine", "quantized": False}),
+    "moe": (MoeCheck, {"kind": "moe"}),
 }
 
-NAMES = tuple(_FACTORIES)
+NAMES = tuple(_KINDS)
 """Names of all scenarios."""
 
 
@@ -29,9 +29,11 @@ def make(name: str, **sizes: Any) -> Scenario:
 
     Raises ConfigError for an unknown name, a size that the scenario does not have, or one out of range.
     """
-    if name not in _FACTORIES:
+    if name not in _KINDS:
         raise ConfigError(f"protocol {name!r}: must be one of {', '.join(NAMES)}")
-    try:
-        return _FACTORIES[name](**sizes)
-    except TypeError as error:
-        raise ConfigError(f"protocol {name!r}: {error}") from error
+    kind, usual = _KINDS[name]
+    known = [each.name for each in fields(kind)]
+    unknown = [size for size in sizes if size not in known]
+    if unknown:
+        raise ConfigError(f"{unknown[0]}={sizes[unknown[0]]!r}: {name} has no such size, but {', '.join(known)}")
+    return kind(**{**usual, **sizes})

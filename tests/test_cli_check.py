@@ -1,0 +1,225 @@
+"""``xccl-emu check``: verdicts, exit codes, JSON, replay files, and what it says to bad input."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from xccl_emu.cli.check import PROTOCOLS
+from xccl_emu.cli.main import app
+from xccl_emu.scenarios import NAMES
+
+TINY = ("check", "sendrecv", "--slots", "2", "--chunks", "3", "--pieces", "1")
+FENCE = "data before tail"
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command in this process."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def as_json(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON of a command."""
+    code, out, err = invoke(*arguments, "--json")
+    assert out, err
+    return code, json.loads(out)
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replay files are written to the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_command_line_knows_all_scenarios() -> None:
+    """The names in the help, which is printed before anything is imported, are those that can be made."""
+    assert PROTOCOLS == NAMES
+
+
+@pytest.mark.parametrize("order", ["sc", "fifo", "relaxed"])
+def test_a_right_protocol_is_verified(order: str) -> None:
+    """Exit code 0, states, transitions, and the bounds within which every schedule was covered."""
+    code, told = as_json(*TINY, "--order", order)
+    assert (code, told["verdict"], told["order"], told["violation"]) == (0, "verified", order, None)
+    assert told["configuration"] == {
+        "ranks": 2, "cores": 1, "slots": 2, "chunks": 3, "pieces": 1, "rounds": 1, "path": "mtu"
+    }  # fmt: skip
+    assert told["states"] > 10
+    assert told["transitions"] >= told["states"] - 1
+    assert told["bounds"]["queue_depth"] == 8
+    assert told["replay_file"] is None
+
+
+def test_the_verdict_is_a_table_for_people() -> None:
+    """Without --json the verdict says what was checked, how, and how much of it."""
+    code, out, _ = invoke(*TINY)
+    assert code == 0
+    for text in ("sendrecv under relaxed: verified", "slots 2, chunks 3, pieces 1", "exhaustive", "states", "seconds"):
+        assert text in out
+
+
+def test_a_missing_fence_is_a_violation_that_replays(tmp_path: Path) -> None:
+    """Exit code 1, a table that names steps and addresses, and a file that shows the same violation again."""
+    code, out, _ = invoke(*TINY, "--without", FENCE, "--out", "found.json", "--chart", "c.mmd", "--trace", "t.json")
+    assert code == 1
+    for text in ("sendrecv under relaxed: violation", f"SWITCHED OFF: fence ({FENCE})", "die1.ring[0→1].slot0"):
+        assert text in out
+    assert "xccl-emu check --replay found.json" in out
+    assert (tmp_path / "c.mmd").read_text().startswith("sequenceDiagram")
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    found = json.loads((tmp_path / "found.json").read_text())
+    code, told = as_json("check", "--replay", "found.json")
+    assert (code, told["verdict"], told["protocol"], told["without"]) == (1, "violation", "sendrecv", [FENCE])
+    assert told["violation"]["kind"] == found["kind"]
+    assert told["violation"]["steps"] == len(found["actions"])
+    code, again, _ = invoke("check", "sendrecv", "--replay", "found.json")
+    assert code == 1
+    assert again.split("┌")[0].splitlines()[:5] == out.split("┌")[0].splitlines()[:5]
+
+
+def test_json_of_a_violation_names_its_file(tmp_path: Path) -> None:
+    """Kind, message, steps and the replay file, which is named by what was found if --out does not say."""
+    code, told = as_json(*TINY, "--without", "slot free", "--without", "half free")
+    assert (code, told["without"]) == (1, ["half free", "slot free"])
+    violation = told["violation"]
+    assert told["replay_file"] == f"sendrecv-relaxed-{violation['kind'].replace(' ', '-')}.json"
+    assert len(json.loads((tmp_path / told["replay_file"]).read_text())["actions"]) == violation["steps"] > 0
+    assert violation["message"]
+    assert violation["found_by"]
+
+
+@pytest.mark.parametrize("policy", ["portfolio", "random", "pct", "weights", "eager", "late", "lifo"])
+def test_drawn_schedules(policy: str) -> None:
+    """Every policy runs the schedules that it was asked for, and says that it proved nothing."""
+    code, told = as_json(*TINY, "--policy", policy, "--schedules", "7", "--seed", "3")
+    assert (code, told["verdict"], told["policy"]) == (0, "no violation found", policy)
+    assert (told["schedules"], told["seed"], told["states"]) == (7, 3, 0)
+
+
+def test_a_search_that_meets_its_limit_is_unfinished() -> None:
+    """Exit code 3, with how far it came."""
+    code, told = as_json(*TINY, "--policy", "exhaustive", "--states", "5")
+    assert (code, told["verdict"], told["schedules"]) == (3, "unfinished", 0)
+    assert told["states"] >= 5
+    assert told["reason"]
+
+
+def test_the_default_goes_on_with_drawn_schedules() -> None:
+    """Where the search meets its limit the portfolio runs: it finds what the search did not come to, or says so."""
+    code, told = as_json(*TINY, "--states", "5", "--schedules", "20")
+    assert (code, told["verdict"], told["schedules"]) == (3, "unfinished", 20)
+    assert "then 20 schedules of the portfolio showed no violation" in told["reason"]
+    code, told = as_json(*TINY, "--states", "1", "--seconds", "20", "--without", "tail in")
+    assert (code, told["verdict"]) == (1, "violation")
+
+
+def test_each_sync_says_which_are_needed() -> None:
+    """Each synchronization that a run comes to is checked by itself; those of other paths are listed apart."""
+    sizes = ("--slots", "2", "--chunks", "3", "--pieces", "1")
+    code, told = as_json("check", "sendrecv-dma", *sizes, "--each-sync", "--without", "event", "--seconds", "20")
+    assert (code, told["verdict"]) == (0, "verified")
+    findings = {one["sync"]: one["finding"] for one in told["each_sync"]}
+    assert findings["DMA before tail"] == findings["slot free"] == findings["tail in"] == "needed"
+    assert "event" not in findings
+    assert {one["sync"]: one["steps"] for one in told["each_sync"]}["slot free"] == [4]
+    assert set(told["unreached"]) == {"chunk in buffer", FENCE, "half free", "slot read"}
+    assert not list(Path.cwd().iterdir())
+
+
+def test_each_sync_of_a_wrong_protocol_is_its_violation() -> None:
+    """What is wrong as it is shows its own violation; nothing is asked of its synchronizations."""
+    code, out, _ = invoke(*TINY, "--without", FENCE, "--each-sync")
+    assert code == 1
+    assert "sendrecv under relaxed: violation" in out
+    assert "without each synchronization" not in out
+
+
+def test_each_sync_is_a_table_for_people() -> None:
+    """One line for each, with its step of the paper and what shows that it is needed."""
+    code, out, _ = invoke("check", "sendrecv-zero-copy", "--chunks", "1", "--pieces", "1", "--each-sync")
+    assert code == 0
+    assert "without each synchronization" in out
+    row = next(line for line in out.splitlines() if "offer in" in line)
+    assert "needed" in row
+    assert "2" in row
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["check", "--json"], "PROTOCOL: must be one of sendrecv, "),
+        (["check", "ring"], "protocol 'ring': must be one of sendrecv, "),
+        ([*TINY, "--order", "weak"], "order='weak': must be one of sc, fifo, relaxed"),
+        ([*TINY, "--policy", "fair"], "policy='fair': must be one of exhaustive, portfolio"),
+        ([*TINY, "--tokens", "2"], "tokens='2': sendrecv has no such size, but ranks, cores, slots"),
+        ([*TINY, "--cores", "0"], "cores=0: must be at least 1"),
+        (["check", "moe", "--tokens", "1,2,3"], "tokens='1,2,3'"),
+        ([*TINY, "--seconds", "0"], "--seconds 0.0: must be positive"),
+        ([*TINY, "--states", "0"], "--states"),
+        ([*TINY, "--without", "data befor tail"], "has no such name, but 'data before tail', "),
+        ([*TINY, "--out", "no/such/folder.json"], "--out no/such/folder.json: there is no folder"),
+        ([*TINY, "--each-sync", "--out", "x.json"], "--out x.json: goes with one check"),
+        (["check", "--replay", "absent.json"], "absent.json: does not exist"),
+        (["check", "--replay", "absent.json", "--slots", "3"], "--slots 3: goes without --replay"),
+        (["check", "--replay", "absent.json", "--without", "tail"], "--without"),
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], said: str) -> None:
+    """What cannot be checked is named with its value, before anything is compiled."""
+    code, out, err = invoke(*arguments)
+    assert code == 2, out
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": "xccl_emu schedule 1"}, "is not a witness of this version"),
+        ({"protocol": "ring"}, "protocol 'ring': must be one of"),
+        ({"configuration": {"ranks": 2, "cats": 1}}, "cats=1: sendrecv has no such size"),
+        ({"order": "weak"}, "order='weak'"),
+        ({"actions": [-1]}, "action 1 is damaged"),
+        ({"fingerprint": "0" * 32}, "another version of sendrecv"),
+        ({"actions": [1 << 40]}, "of no actor of the pod"),
+        ({"actions": [8 << 16]}, "not enabled"),
+    ],
+)
+def test_a_damaged_or_foreign_replay_file(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    """Exit code 2 and what is wrong with the file, whichever part of it is."""
+    assert invoke(*TINY, "--without", FENCE, "--out", "found.json")[0] == 1
+    file = tmp_path / "found.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    code, _, err = invoke("check", "--replay", "found.json")
+    assert (code, said in err) == (2, True), err
+    file.write_text("not JSON")
+    code, _, err = invoke("check", "--replay", "found.json")
+    assert (code, "is not JSON" in err) == (2, True)
+
+
+def test_a_replay_file_of_another_protocol_is_refused() -> None:
+    """A protocol named beside the file must be the file's."""
+    assert invoke(*TINY, "--without", FENCE, "--out", "found.json")[0] == 1
+    code, _, err = invoke("check", "moe", "--replay", "found.json")
+    assert (code, "is of protocol 'sendrecv', not 'moe'" in err) == (2, True)
+
+
+def test_ctrl_c_ends_a_check_with_130(tmp_path: Path) -> None:
+    """An interrupt ends the search within seconds, with one line and no traceback."""
+    command = [sys.executable, "-m", "xccl_emu", "check", "moe", "--ranks", "3", "--policy", "random"]
+    with subprocess.Popen(
+        [*command, "--schedules", str(10**9)], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        time.sleep(5)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert err.splitlines()[-1] == "xccl-emu: interrupted"
+    assert "Traceback" not in err

@@ -1,0 +1,89 @@
+"""``xccl-emu check``: is a protocol right under every schedule and memory order, and if not, which one breaks it?"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PROTOCOLS = (
+    "sendrecv", "sendrecv-dma", "sendrecv-zero-copy", "sendrecv-async", "sendrecv-both", "dispatch", "combine", "moe",
+)  # fmt: skip
+"""Names that may be checked; here once more, because the command line is known before anything heavy is imported."""
+
+
+def check(
+    protocol: Annotated[str | None, typer.Argument(help=f"One of {', '.join(PROTOCOLS)}.", show_default=False)] = None,
+    order: Annotated[str | None, typer.Option(help="Memory order: sc, fifo or relaxed [default: relaxed]")] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="exhaustive, portfolio, random, pct, weights, eager, late or lifo [default: exhaustive, and where that"
+            " meets a limit the portfolio of the others behind it]"
+        ),
+    ] = None,
+    ranks: Annotated[int | None, typer.Option(help="Dies that take part.")] = None,
+    cores: Annotated[int | None, typer.Option(help="Cores of each side, or rank.")] = None,
+    slots: Annotated[int | None, typer.Option(help="Slots of each ring (send and receive).")] = None,
+    chunks: Annotated[int | None, typer.Option(help="Chunks of a core's payload (send and receive).")] = None,
+    pieces: Annotated[int | None, typer.Option(help="Pieces of 32 bytes of a chunk, or of a token.")] = None,
+    tokens: Annotated[str | None, typer.Option(help='Tokens of each rank: "2", or "2,0" (dispatch and so on).')] = None,
+    top_k: Annotated[int | None, typer.Option(help="Experts of each token (dispatch and so on).")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Transfers, or layers, one after the other.")] = None,
+    path: Annotated[str | None, typer.Option(help="mtu, or dma.")] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="SYNC", help="Switch a synchronization off; may be given again.")
+    ] = None,
+    each_sync: Annotated[
+        bool, typer.Option("--each-sync", help="Switch off each synchronization by itself: which ones are needed?")
+    ] = False,
+    fault: Annotated[str, typer.Option(help="Something that breaks.")] = "",
+    schedules: Annotated[int | None, typer.Option(min=1, help="Most schedules that are drawn.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Most seconds of each check [default: 75]")] = None,
+    states: Annotated[int | None, typer.Option(min=1, help="Most states that are searched.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of drawn schedules.")] = 0,
+    breadth_first: Annotated[
+        bool, typer.Option("--breadth-first", help="Search for a violation with the fewest transitions.")
+    ] = False,
+    replay: Annotated[Path | None, typer.Option(help="Show the violation of a replay file again.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Replay file to write [default: named by what was found]")] = None,
+    chart: Annotated[Path | None, typer.Option(help="Write the violation as a Mermaid sequence chart too.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write it as a trace for Perfetto (ui.perfetto.dev) too.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+) -> None:
+    """Check a protocol on a small pod under every schedule and every order in which writes become visible.
+
+    The answer is one of: verified (every schedule was covered), no violation found (by so many drawn schedules),
+    violation (with the run that shows it as a table, and as a file that replays), unfinished, unsupported.
+
+    \b
+      xccl-emu check sendrecv                                  four slots, eight chunks
+      xccl-emu check sendrecv --slots 2 --chunks 5 --cores 2
+      xccl-emu check sendrecv --without "data before tail"     what is that fence for?
+      xccl-emu check --replay sendrecv-relaxed-data-race.json  show it again
+      xccl-emu check dispatch --each-sync                      which synchronizations are needed?
+      xccl-emu check moe --ranks 8 --tokens 4 --policy portfolio --seconds 60
+
+    Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported.
+    """
+    from xccl_emu.cli.check_job import CheckOptions, Job
+    from xccl_emu.cli.check_show import Ticker, draw, show
+
+    sizes = {
+        "ranks": ranks, "cores": cores, "slots": slots, "chunks": chunks, "pieces": pieces, "tokens": tokens,
+        "top_k": top_k, "rounds": rounds, "path": path,
+    }  # fmt: skip
+    options = CheckOptions(
+        protocol=protocol, sizes={name: size for name, size in sizes.items() if size is not None}, order=order,
+        policy=policy, without=tuple(without or ()), each_sync=each_sync, fault=fault, schedules=schedules,
+        seconds=seconds, states=states, seed=seed, breadth_first=breadth_first, replay=replay, out=out, chart=chart,
+        trace=trace,
+    )  # fmt: skip
+    with Ticker(quiet=as_json) as ticker:
+        result = Job(options, ticker).run()
+    draw(result)
+    if as_json:
+        typer.echo(json.dumps(result.to_json()))
+    else:
+        show(result)
+    raise typer.Exit(result.exit_code)

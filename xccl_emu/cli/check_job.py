@@ -1,0 +1,257 @@
+"""What ``xccl-emu check`` does: one check, one check for each synchronization, or a replay."""
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xccl_emu.check.check import MAX_STATES, POLICIES, check
+from xccl_emu.check.trial import Trial
+from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict, Violation
+from xccl_emu.check.witness import Witness
+from xccl_emu.errors import ConfigError, ReplayError
+from xccl_emu.machine.state import ORDERS
+from xccl_emu.scenarios import NAMES, Scenario, make, reached_syncs
+
+Progress = Callable[[str, int, int, float], None]
+EXIT_CODES = {VERIFIED: 0, NO_VIOLATION: 0, VIOLATION: 1, UNFINISHED: 3, UNSUPPORTED: 3}
+SECONDS = 75.0
+"""Of a check by default."""
+_SHARE_OF_SEARCH = 0.8
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """What the command line asks for."""
+
+    protocol: str | None = None
+    sizes: dict[str, int | str] = field(default_factory=dict)
+    order: str | None = None
+    policy: str | None = None
+    without: tuple[str, ...] = ()
+    each_sync: bool = False
+    fault: str = ""
+    schedules: int | None = None
+    seconds: float | None = None
+    states: int | None = None
+    seed: int = 0
+    breadth_first: bool = False
+    replay: Path | None = None
+    out: Path | None = None
+    chart: Path | None = None
+    trace: Path | None = None
+
+
+@dataclass(frozen=True)
+class SyncResult:
+    """What became of the protocol without one of its synchronizations."""
+
+    sync: str
+    steps: tuple[int, ...]
+    """Of the paper, in which it occurs."""
+    verdict: Verdict
+
+    @property
+    def finding(self) -> str:
+        """Whether it is needed."""
+        names = {VIOLATION: "needed", VERIFIED: "redundant", NO_VIOLATION: "no violation found"}
+        return names.get(self.verdict.verdict, self.verdict.verdict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {"sync": self.sync, "steps": list(self.steps), "finding": self.finding, **self.verdict.to_json()}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the command found."""
+
+    verdict: Verdict
+    fresh: Callable[[], Trial]
+    """Makes the trial that was checked, to show the violation on."""
+    replay_file: Path | None = None
+    each: tuple[SyncResult, ...] | None = None
+    unreached: tuple[str, ...] = ()
+    """Names of synchronizations that this configuration never comes to."""
+    chart: Path | None = None
+    trace: Path | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """That of the verdict; of ``--each-sync`` whether every synchronization got an answer."""
+        code = EXIT_CODES[self.verdict.verdict]
+        if self.each is None or code:
+            return code
+        return max((3 for one in self.each if one.verdict.verdict in (UNFINISHED, UNSUPPORTED)), default=0)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        file = None if self.replay_file is None else str(self.replay_file)
+        told = self.verdict.to_json() | {"replay_file": file}
+        if self.each is None:
+            return told
+        return told | {"each_sync": [one.to_json() for one in self.each], "unreached": list(self.unreached)}
+
+
+class Job:
+    """One run of the command; raises ConfigError for options that make no sense, before anything is searched."""
+
+    def __init__(self, options: CheckOptions, progress: Progress) -> None:
+        self._options, self._progress = options, progress
+        self._witness = None if options.replay is None else _load(options)
+        self._scenario = self._make()
+        self._order = options.order or "relaxed"
+        self._check_options()
+
+    def run(self) -> Result:
+        """Do what was asked for."""
+        if self._witness is not None:
+            return self._replay(self._witness)
+        self._check_names(self._options.without)
+        if self._options.each_sync:
+            return self._each_sync()
+        verdict = self._judge(self._options.without)
+        return self._result(verdict, self._save(verdict))
+
+    # ---- what is checked
+
+    def _make(self) -> Scenario:
+        options, witness = self._options, self._witness
+        if witness is not None:
+            return make(witness.protocol, **witness.configuration)
+        if options.protocol is None:
+            raise ConfigError(f"PROTOCOL: must be one of {', '.join(NAMES)}")
+        return make(options.protocol, **options.sizes)
+
+    def _check_options(self) -> None:
+        options = self._options
+        if self._order not in ORDERS:
+            raise ConfigError(f"order={self._order!r}: must be one of {', '.join(ORDERS)}")
+        if options.policy is not None and options.policy not in POLICIES:
+            raise ConfigError(f"policy={options.policy!r}: must be one of {', '.join(POLICIES)}")
+        if options.seconds is not None and not options.seconds > 0:
+            raise ConfigError(f"--seconds {options.seconds}: must be positive")
+        for name in ("out", "chart", "trace"):
+            if options.each_sync and getattr(options, name) is not None:
+                raise ConfigError(f"--{name} {getattr(options, name)}: goes with one check, not with --each-sync")
+            _check_folder(name, getattr(options, name))
+
+    def _check_names(self, names: Collection[str]) -> None:
+        known = self._scenario.syncs
+        for name in names:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, len(known), 0.5)
+                listed = ", ".join(repr(n) for n in [*close, *(n for n in known if n not in close)])
+                raise ConfigError(
+                    f"--without {name!r}: {self._scenario.name} has no such synchronization, but {listed}"
+                )
+
+    # ---- checks
+
+    def _judge(self, without: Sequence[str]) -> Verdict:
+        """Check by the policy that was asked for, or search and then sample."""
+        options = self._options
+        if options.policy is not None:
+            return self._check(options.policy, without, options.seconds)
+        seconds = SECONDS if options.seconds is None else options.seconds
+        searched = self._check("exhaustive", without, _SHARE_OF_SEARCH * seconds)
+        if searched.verdict not in (UNFINISHED, UNSUPPORTED):
+            return searched
+        sampled = self._check("portfolio", without, (1 - _SHARE_OF_SEARCH) * seconds)
+        both = dataclasses.replace(
+            sampled, states=searched.states, transitions=searched.transitions, bounds=searched.bounds,
+            actions=searched.actions + sampled.actions, seconds=searched.seconds + sampled.seconds,
+        )  # fmt: skip
+        if sampled.verdict == VIOLATION:
+            return both
+        told = f"{searched.reason}; then {sampled.schedules:,} schedules of the portfolio showed no violation"
+        return dataclasses.replace(both, verdict=searched.verdict, policy=searched.policy, reason=told)
+
+    def _check(self, policy: str, without: Sequence[str], seconds: float | None) -> Verdict:
+        options = self._options
+        return check(
+            self._scenario, order=self._order, policy=policy, schedules=options.schedules, seconds=seconds,
+            seed=options.seed, without=without, fault=options.fault, max_states=options.states or MAX_STATES,
+            progress=self._progress, breadth_first=options.breadth_first,
+        )  # fmt: skip
+
+    def _each_sync(self) -> Result:
+        """The protocol as it is, then without each synchronization that it comes to."""
+        verdict = self._judge(self._options.without)
+        if verdict.verdict == VIOLATION:
+            return self._result(verdict, self._save(verdict))
+        reached = reached_syncs(self._scenario, self._order)
+        names = [name for name in self._scenario.syncs if name not in self._options.without]
+        each = [self._without(name) for name in names if name in reached]
+        unreached = tuple(name for name in names if name not in reached)
+        return dataclasses.replace(self._result(verdict, None), each=tuple(each), unreached=unreached)
+
+    def _without(self, name: str) -> SyncResult:
+        verdict = self._judge([*self._options.without, name])
+        kernels = self._scenario.build("sc").pod.kernels
+        steps = {site.step for kernel in kernels for site in kernel.sites if site.sync == name}
+        return SyncResult(name, tuple(sorted(steps - {0})), verdict)
+
+    def _replay(self, witness: Witness) -> Result:
+        """Replay a file under watch; its violation shows again, or it is said that it does not."""
+        from xccl_emu.check.sample import replay
+
+        self._order = witness.order
+        try:
+            violation = replay(witness.trial(self._scenario), witness.actions)
+        except ReplayError as error:
+            raise ConfigError(f"--replay {self._options.replay}: {error}") from error
+        told = "" if violation else "the schedule of the file shows no violation any more"
+        verdict = Verdict(
+            VIOLATION if violation else UNFINISHED, witness.protocol, witness.configuration, witness.order, "replay", 0,
+            witness.without, witness.fault, actions=len(witness.actions), reason=told, violation=violation,
+        )  # fmt: skip
+        return self._result(verdict, self._options.replay)
+
+    # ---- what is left behind
+
+    def _result(self, verdict: Verdict, file: Path | None) -> Result:
+        def fresh() -> Trial:
+            return self._scenario.build(verdict.order, verdict.without)
+
+        return Result(verdict, fresh, file, chart=self._options.chart, trace=self._options.trace)
+
+    def _save(self, verdict: Verdict) -> Path | None:
+        if verdict.violation is None:
+            return None
+        path = self._options.out or Path(_name_of(verdict, verdict.violation))
+        witness = Witness.of(self._scenario, verdict.violation, verdict.order, verdict.without, verdict.fault)
+        try:
+            witness.save(path)
+        except OSError as error:
+            raise ConfigError(f"--out {path}: cannot be written ({error.strerror})") from error
+        return path
+
+
+def _name_of(verdict: Verdict, violation: Violation) -> str:
+    return f"{verdict.protocol}-{verdict.order}-{violation.kind.replace(' ', '-')}.json"
+
+
+def _load(options: CheckOptions) -> Witness:
+    assert options.replay is not None
+    said: dict[str, object] = {f"--{name.replace('_', '-')}": value for name, value in options.sizes.items()}
+    said |= {"--order": options.order, "--policy": options.policy, "--without": options.without or None}
+    said |= {"--fault": options.fault or None, "--each-sync": options.each_sync or None, "--out": options.out}
+    for name, value in said.items():
+        if value is not None:
+            raise ConfigError(f"{name} {value}: goes without --replay, whose file says what is replayed")
+    try:
+        witness = Witness.load(options.replay)
+    except ReplayError as error:
+        raise ConfigError(f"--replay: {error}") from error
+    if options.protocol not in (None, witness.protocol):
+        raise ConfigError(f"--replay {options.replay}: is of protocol {witness.protocol!r}, not {options.protocol!r}")
+    return witness
+
+
+def _check_folder(name: str, path: Path | None) -> None:
+    """ConfigError now rather than after the search."""
+    if path is not None and not path.resolve().parent.is_dir():
+        raise ConfigError(f"--{name} {path}: there is no folder {path.resolve().parent}")

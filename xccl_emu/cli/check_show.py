@@ -1,0 +1,127 @@
+"""What ``xccl-emu check`` shows: progress on stderr, the verdict and a witness or a table on stdout."""
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from xccl_emu.check.chart import mermaid
+from xccl_emu.check.marks import marks
+from xccl_emu.check.perfetto import save_perfetto
+from xccl_emu.check.render import print_witness
+from xccl_emu.check.steps import steps
+from xccl_emu.check.verdict import Verdict
+from xccl_emu.cli.check_job import Result, SyncResult
+from xccl_emu.errors import ConfigError
+
+_STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
+
+
+class Ticker:
+    """Says how far a check is, on stderr if that is a terminal: states or schedules so far, and how fast."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._console = Console(stderr=True, quiet=quiet)
+        texts = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
+        columns = (SpinnerColumn(), texts[0], TimeElapsedColumn(), texts[1])
+        self._progress = Progress(*columns, console=self._console, transient=True)
+        self._task = self._progress.add_task("checking", total=None, note="")
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, what: str, done: int, moves: int, seconds: float) -> None:
+        """So many states or schedules, and transitions or actions, in so many seconds."""
+        of, per = ("transitions", 1e6) if what == "states" else ("actions", 1e6)
+        rate = moves / per / max(seconds, 1e-9)
+        self._progress.update(self._task, note=f"{done:,} {what}, {moves:,} {of}, {rate:.1f} M/s")
+
+
+def show(result: Result) -> None:
+    """Print a result for people."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    if result.verdict.violation is not None:
+        print_witness(console, result.fresh(), result.verdict.violation)
+        console.print()
+    console.print(verdict_table(result.verdict))
+    if result.each is not None:
+        console.print(sync_table(result.each))
+        if result.unreached:
+            console.print(f"never reached here: {', '.join(result.unreached)}", highlight=False)
+    if result.replay_file is not None and result.verdict.policy != "replay":
+        console.print(f"show it again: xccl-emu check --replay {result.replay_file}", highlight=False)
+
+
+def draw(result: Result) -> None:
+    """Write the violation as the chart and the trace that were asked for; ConfigError if a file cannot be written."""
+    violation = result.verdict.violation
+    if violation is None or (result.chart is None and result.trace is None):
+        return
+    trace = steps(result.fresh(), violation.actions.tolist())
+    marked = marks(trace, violation)
+    try:
+        if result.chart is not None:
+            result.chart.write_text(mermaid(trace, marked), "utf-8")
+        if result.trace is not None:
+            save_perfetto(trace, result.trace, marked)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: cannot be written ({error.strerror})") from error
+
+
+def verdict_table(verdict: Verdict) -> Table:
+    """A verdict: what was checked, how, and how much of it."""
+    title = f"{verdict.protocol} under {verdict.order}: [{_STYLES.get(verdict.verdict, 'yellow')}]{verdict.verdict}[/]"
+    table = Table(title=title, title_style="", show_header=False)
+    table.add_column("what", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for name, value in _rows(verdict):
+        if value:
+            table.add_row(name, value)
+    return table
+
+
+def _rows(verdict: Verdict) -> list[tuple[str, str]]:
+    found = verdict.violation
+    rate = f" ({verdict.transitions / max(verdict.seconds, 1e-9) / 1e6:.1f} M/s)" if verdict.transitions else ""
+    return [
+        ("configuration", ", ".join(f"{name} {value}" for name, value in verdict.configuration.items())),
+        ("without", ", ".join(verdict.without)),
+        ("fault", verdict.fault),
+        ("violation", f"{found.kind}; by {found.found_by}, after {found.found_after:,}" if found else ""),
+        ("policy", verdict.policy),
+        ("states", f"{verdict.states:,}" if verdict.states else ""),
+        ("transitions", f"{verdict.transitions:,}{rate}" if verdict.transitions else ""),
+        ("schedules", f"{verdict.schedules:,}, seed {verdict.seed}" if verdict.schedules else ""),
+        ("actions", f"{verdict.actions:,}"),
+        ("seconds", f"{verdict.seconds:.2f}" if verdict.policy != "replay" else ""),
+        ("machine", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in verdict.bounds.items())),
+        ("a state missed", f"with a probability below {verdict.collision:.1g}" if verdict.collision else ""),
+        ("rests on" if verdict.verdict == "verified" else "because", verdict.reason),
+    ]
+
+
+def sync_table(each: tuple[SyncResult, ...]) -> Table:
+    """One line a synchronization: is it needed, how that shows, and what it took to find out."""
+    table = Table(title="without each synchronization", title_style="")
+    for name in ("synchronization", "step", "it is", "because of", "witness", "states", "schedules", "seconds"):
+        right = name in ("witness", "states", "schedules", "seconds")
+        table.add_column(name, justify="right" if right else "left")
+    for one in each:
+        verdict, found = one.verdict, one.verdict.violation
+        table.add_row(
+            one.sync, ", ".join(map(str, one.steps)), f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]",
+            found.kind if found else verdict.reason if one.finding == "unfinished" else "",
+            f"{len(found.actions)} steps" if found else "", f"{verdict.states:,}" if verdict.states else "",
+            f"{verdict.schedules:,}" if verdict.schedules else "", f"{verdict.seconds:.1f}",
+        )  # fmt: skip
+    return table

@@ -1,0 +1,65 @@
+"""For tests of protocols, the shipped ones and your own.
+
+A protocol is a function that lays out a pod and launches kernels on it (`protocol`); `assert_verified` says whether it
+is right under every schedule, and raises `ProtocolViolation` with the run that breaks it if it is not.  With pytest
+there are the fixtures `xccl_check` and `xccl_seed` (`xccl_emu.testing.plugin`), with Hypothesis the strategies of
+`xccl_emu.testing.strategies`.
+
+Importing this package imports next to nothing: pytest loads it at every start, whoever is tested.  Names are looked up
+in their modules when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xccl_emu.check.check import check
+    from xccl_emu.check.trial import Checkable, Expected, Label, Trial
+    from xccl_emu.check.verdict import Verdict, Violation
+    from xccl_emu.testing.assertions import NotVerified, ProtocolViolation, assert_no_violation, assert_verified
+    from xccl_emu.testing.bench import Bench, Case, protocol, syncs
+    from xccl_emu.testing.witnesses import replay, save_witness, witness_text
+
+_HOMES = {
+    "xccl_emu.check.check": ("check",),
+    "xccl_emu.check.trial": ("Checkable", "Expected", "Label", "Trial"),
+    "xccl_emu.check.verdict": ("Verdict", "Violation"),
+    "xccl_emu.testing.assertions": ("NotVerified", "ProtocolViolation", "assert_no_violation", "assert_verified"),
+    "xccl_emu.testing.bench": ("Bench", "Case", "protocol", "syncs"),
+    "xccl_emu.testing.witnesses": ("replay", "save_witness", "witness_text"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Bench",
+    "Case",
+    "Checkable",
+    "Expected",
+    "Label",
+    "NotVerified",
+    "ProtocolViolation",
+    "Trial",
+    "Verdict",
+    "Violation",
+    "assert_no_violation",
+    "assert_verified",
+    "check",
+    "protocol",
+    "replay",
+    "save_witness",
+    "syncs",
+    "witness_text",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, once."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,140 @@
+"""From a function that lays out a pod and launches kernels to something that can be checked."""
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check.trial import Checkable, Expected, Label, Trial
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import PodSpec
+
+
+class Bench:
+    """What a protocol function builds on: it makes the pod and keeps what a check must know about it."""
+
+    def __init__(self, order: str, without: Collection[str]) -> None:
+        self._order, self._without = order, without
+        self._pod: Pod | None = None
+        self._expected: list[Expected] = []
+        self._filled: list[Buffer] = []
+        self._labels: list[Label] = []
+        self._stops: dict[int, str] = {}
+
+    def pod(self, spec: PodSpec) -> Pod:
+        """The pod, in the memory order of the check and without what it switches off; ConfigError for a second one."""
+        if self._pod is not None:
+            raise ConfigError("pod: the bench has one already; a check is of a single pod")
+        self._pod = Pod(spec, order=self._order, without=self._without)
+        return self._pod
+
+    def filled(self, die: int, array: NDArray[Any], name: str = "") -> Buffer:
+        """An app data buffer that holds ``array`` when the run begins.
+
+        The values should have no zero bytes: memory that nobody has written is zero, so a zero that never arrived would
+        go unnoticed.
+        """
+        buffer = self._built().put(die, array)
+        self._filled.append(buffer)
+        self._name(buffer, name)
+        return buffer
+
+    def wanted(self, die: int, array: NDArray[Any], name: str = "") -> Buffer:
+        """An app data buffer that nobody has written yet, and that must hold ``array`` when all kernels are done."""
+        buffer = self._built().alloc(die, np.asarray(array).nbytes)
+        self._name(buffer, name)
+        self.expect(buffer.address, array, f"{name or 'output'} of die {die}")
+        return buffer
+
+    def expect(self, address: int, array: NDArray[Any], name: str) -> None:
+        """Memory at a global address that must hold ``array`` when all kernels are done."""
+        self._expected.append(Expected(name, address, np.ascontiguousarray(array).tobytes()))
+
+    def label(self, name: str, address: int, nbytes: int) -> None:
+        """A name for a range of memory, for reports, for example ``"die1.tail"``."""
+        self._labels.append(Label(name, address, nbytes))
+
+    def stop(self, code: int, meaning: str) -> None:
+        """What a code of `fail` means."""
+        self._stops[code] = meaning
+
+    def trial(self) -> Trial:
+        """All of it; ConfigError if nothing can go wrong because there is no pod or nothing launched on it."""
+        pod = self._built()
+        if not pod.active_cores():
+            raise ConfigError("the protocol function has launched no kernel")
+        return Trial(pod, tuple(self._expected), tuple(self._filled), tuple(self._labels), dict(self._stops))
+
+    def _built(self) -> Pod:
+        if self._pod is None:
+            raise ConfigError("the protocol function must make its pod first: pod = bench.pod(small_pod(...))")
+        return self._pod
+
+    def _name(self, buffer: Buffer, name: str) -> None:
+        if name and buffer.nbytes:
+            self.label(f"die{buffer.die}.{name}", buffer.address, buffer.nbytes)
+
+
+Build = Callable[..., None]
+"""``build(bench, **sizes)``."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A protocol function with its sizes: what `check` and the assertions take."""
+
+    name: str
+    configuration: Mapping[str, int | str]
+    """Every size, those at their default too, in the order of the function's parameters."""
+    function: Build = field(repr=False)
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """A fresh pod with the kernels launched; raises what the function raises."""
+        bench = Bench(order, without)
+        self.function(bench, **self.configuration)
+        return bench.trial()
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.configuration.items())})"
+
+
+def protocol(function: Build) -> Callable[..., Case]:
+    """Make a protocol of a function ``f(bench, size=default, ...)``; called with sizes alone it gives a `Case`.
+
+    The function makes a pod (`Bench.pod`), puts data in, says what must be there in the end, and launches kernels.  It
+    is called anew for each part of a check and must do the same each time.  Sizes are whole numbers or strings, so that
+    a replay file can keep them; ConfigError for anything else, and for a size the function does not have.
+    """
+    signature = inspect.signature(function)
+    sizes = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    @functools.wraps(function)
+    def case(*args: int | str, **named: int | str) -> Case:
+        try:
+            bound = sizes.bind(*args, **named)
+        except TypeError as error:
+            raise ConfigError(f"{function.__name__}: {error}") from error
+        bound.apply_defaults()
+        return Case(function.__name__, {k: _plain(k, v) for k, v in bound.arguments.items()}, function)
+
+    return case
+
+
+def _plain(name: str, value: Any) -> int | str:
+    """The value as a replay file keeps it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
+    raise ConfigError(f"{name}={value!r}: must be a whole number or a string")
+
+
+def syncs(checkable: Checkable, order: str = "relaxed") -> tuple[str, ...]:
+    """Names of the synchronizations in the kernels that it launches, each once, in the order of their sources."""
+    kernels = checkable.build(order).pod.kernels
+    return tuple(dict.fromkeys(site.sync for kernel in kernels for site in kernel.sites if site.sync))

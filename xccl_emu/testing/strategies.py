@@ -1,0 +1,117 @@
+"""Hypothesis strategies for what a protocol is tested with: pods, payloads, routings, memory orders, seeds, faults.
+
+Draw configurations and seeds here and leave schedules to the checker.  It tries all of them, or thousands a second by
+policies made for it; drawn through Hypothesis choice by choice, a bug that it finds at once takes half a minute.  A
+schedule that is to vary with the example is drawn by its seed: ``check(case, policy="pct", seed=seed)``.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.spec import PodSpec, small_pod
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.strategies import SearchStrategy
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "xccl_emu.testing.strategies needs Hypothesis: pip install hypothesis", name=error.name
+    ) from error
+
+ORDERS = ("sc", "fifo", "relaxed")
+SAMPLING_POLICIES = ("portfolio", "random", "pct", "weights", "eager", "late", "lifo")
+MASKED = -1
+"""The expert of a choice that is switched off."""
+
+_PATTERNS = ("counting", "constant", "random")
+
+
+def orders() -> SearchStrategy[str]:
+    """Memory orders, the strongest first."""
+    return st.sampled_from(ORDERS)
+
+
+def seeds() -> SearchStrategy[int]:
+    """Seeds of schedules, payloads, anything."""
+    return st.integers(0, (1 << 32) - 1)
+
+
+def policies() -> SearchStrategy[str]:
+    """Policies by which `check` draws schedules; to be drawn together with a seed."""
+    return st.sampled_from(SAMPLING_POLICIES)
+
+
+@st.composite
+def pods(draw: st.DrawFn, dies_min: int = 2, dies_max: int = 4, cores_max: int = 2) -> PodSpec:
+    """Small pods of ``dies_min`` to ``dies_max`` dies with room for a few KiB in each area and few writes in flight."""
+    return small_pod(
+        draw(st.integers(dies_min, dies_max)),
+        draw(st.integers(1, cores_max)),
+        app_bytes=4096,
+        meta_bytes=1024,
+        managed_bytes=2048,
+        ub_bytes=2048,
+        flight_pieces=draw(st.sampled_from((64, 16, 8))),
+    )
+
+
+@st.composite
+def payloads(draw: st.DrawFn, nbytes: int | SearchStrategy[int]) -> NDArray[np.uint8]:
+    """Arrays of bytes, uint8 [nbytes], none of them zero: a byte that never arrived must not look right.
+
+    They count up, are all the same, or random by a seed; what is found shrinks to fewer bytes that count up.
+    """
+    size = draw(nbytes) if isinstance(nbytes, SearchStrategy) else nbytes
+    if size < 0:
+        raise ConfigError(f"nbytes={size}: must not be negative")
+    pattern = draw(st.sampled_from(_PATTERNS))
+    if pattern == "counting":
+        return (np.arange(size) % 255 + 1).astype(np.uint8)
+    if pattern == "constant":
+        return np.full(size, draw(st.integers(1, 255)), np.uint8)
+    return np.random.default_rng(draw(seeds())).integers(1, 256, size, np.uint8)
+
+
+@st.composite
+def routings(
+    draw: st.DrawFn, ranks: int, tokens: int | Sequence[int] | SearchStrategy[int], experts: int, top_k: int
+) -> list[NDArray[np.int64]]:
+    """Choices of experts for each rank: ``ranks`` arrays int64 [T, top_k], in a row no expert twice, or `MASKED`.
+
+    ``tokens`` is T for all ranks, one for each, or a strategy that is drawn for each.  ``experts`` counts those of all
+    ranks.  Raises ConfigError if a row cannot have that many different ones.
+    """
+    if not 1 <= top_k <= experts:
+        raise ConfigError(f"top_k={top_k}: must be 1 to {experts}, the number of experts")
+    if isinstance(tokens, SearchStrategy):
+        counts = [draw(tokens) for _ in range(ranks)]
+    else:
+        counts = [tokens] * ranks if isinstance(tokens, int) else list(tokens)
+    if len(counts) != ranks:
+        raise ConfigError(f"tokens={tokens!r}: must be one number, or one for each of {ranks} ranks")
+    row = st.lists(st.integers(0, experts - 1), max_size=top_k, unique=True).flatmap(
+        lambda chosen: st.permutations([*chosen, *[MASKED] * (top_k - len(chosen))])
+    )
+    return [np.array([draw(row) for _ in range(n)], np.int64).reshape(n, top_k) for n in counts]
+
+
+@st.composite
+def faults(draw: st.DrawFn, dies: int, actions_max: int = 200) -> str:
+    """What goes wrong in the hardware, for ``check(fault=...)``: a die that stops, a link cut or late, a write doubled.
+
+    ``stop:die1`` before it begins, ``stop:die1@120`` after 120 actions, ``cut:0-1`` and ``delay:0-1`` of the link from
+    die 0 to die 1, ``duplicate`` and ``corrupt`` of any write.
+    """
+    if dies < 2:
+        raise ConfigError(f"dies={dies}: must be at least 2, there are no links else")
+    kind = draw(st.sampled_from(("stop", "cut", "delay", "duplicate", "corrupt")))
+    if kind == "stop":
+        after = draw(st.none() | st.integers(1, actions_max))
+        return f"stop:die{draw(st.integers(0, dies - 1))}" + ("" if after is None else f"@{after}")
+    if kind in ("cut", "delay"):
+        source, target = draw(st.permutations(range(dies)))[:2]
+        return f"{kind}:{source}-{target}"
+    return kind

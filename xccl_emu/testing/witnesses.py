@@ -1,0 +1,65 @@
+"""Violations as text and as files."""
+
+from pathlib import Path
+
+from xccl_emu.check.trial import Checkable
+from xccl_emu.check.verdict import Verdict, Violation
+from xccl_emu.check.witness import Witness
+from xccl_emu.errors import ConfigError
+
+WIDTH = 120
+
+
+def headline(verdict: Verdict) -> str:
+    """The verdict in a line: what was found, of which protocol, under which order."""
+    sizes = " ".join(f"{name}={value}" for name, value in verdict.configuration.items())
+    parts = [f"{verdict.protocol} {sizes}".strip(), f"order {verdict.order}", verdict.policy]
+    parts += [f"seed {verdict.seed}"] if verdict.policy != "exhaustive" else []
+    parts += [f"without {', '.join(verdict.without)}"] if verdict.without else []
+    parts += [f"fault {verdict.fault}"] if verdict.fault else []
+    found = verdict.violation
+    what = f"{verdict.verdict}: {found.kind}" if found is not None else verdict.verdict
+    reason = f": {verdict.reason}" if found is None and verdict.reason else ""
+    return f"{what} ({'; '.join(parts)}){reason}"
+
+
+def witness_text(checkable: Checkable, verdict: Verdict, *, width: int = WIDTH) -> str:
+    """The run that leads to the violation, as a plain table ``width`` columns wide, and what is wrong at its end.
+
+    Raises ConfigError if the verdict has no violation.
+    """
+    import io
+
+    from rich.console import Console
+
+    from xccl_emu.check.render import print_witness
+
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=False, color_system=None, emoji=False, soft_wrap=False)
+    print_witness(console, checkable.build(verdict.order, verdict.without), _violation(verdict))
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+
+
+def save_witness(checkable: Checkable, verdict: Verdict, path: str | Path) -> Path:
+    """Write the replay file of the violation, with the folders above it; returns its path."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Witness.of(checkable, _violation(verdict), verdict.order, verdict.without, verdict.fault).save(path)
+    return path
+
+
+def replay(checkable: Checkable, path: str | Path) -> Violation | None:
+    """Replay a file on the protocol that it was written for; the violation, or None if there is none any more.
+
+    Raises ReplayError if the file is damaged, or of another protocol, configuration or version of the kernels.
+    """
+    from xccl_emu.check.sample import replay as judge
+
+    witness = Witness.load(path)
+    return judge(witness.trial(checkable), witness.actions)
+
+
+def _violation(verdict: Verdict) -> Violation:
+    if verdict.violation is None:
+        raise ConfigError(f"verdict={verdict.verdict!r}: there is no violation to show")
+    return verdict.violation
