@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from xccl_emu.check import exhaustive
 from xccl_emu.cli.check import PROTOCOLS
 from xccl_emu.cli.main import app
 from xccl_emu.scenarios import NAMES
@@ -104,6 +105,13 @@ def test_drawn_schedules(policy: str) -> None:
     assert (told["schedules"], told["seed"], told["states"]) == (7, 3, 0)
 
 
+@pytest.fixture
+def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search looks at its limits after each slice, of which a tiny one has only one."""
+    monkeypatch.setattr(exhaustive, "_SLICE", 4)
+
+
+@pytest.mark.usefixtures("_short_slices")
 def test_a_search_that_meets_its_limit_is_unfinished() -> None:
     """Exit code 3, with how far it came."""
     code, told = as_json(*TINY, "--policy", "exhaustive", "--states", "5")
@@ -112,6 +120,7 @@ def test_a_search_that_meets_its_limit_is_unfinished() -> None:
     assert told["reason"]
 
 
+@pytest.mark.usefixtures("_short_slices")
 def test_the_default_goes_on_with_drawn_schedules() -> None:
     """Where the search meets its limit the portfolio runs: it finds what the search did not come to, or says so."""
     code, told = as_json(*TINY, "--states", "5", "--schedules", "20")
@@ -124,11 +133,13 @@ def test_the_default_goes_on_with_drawn_schedules() -> None:
 def test_each_sync_says_which_are_needed() -> None:
     """Each synchronization that a run comes to is checked by itself; those of other paths are listed apart."""
     sizes = ("--slots", "2", "--chunks", "3", "--pieces", "1")
-    code, told = as_json("check", "sendrecv-dma", *sizes, "--each-sync", "--without", "event", "--seconds", "20")
+    code, told = as_json(
+        "check", "sendrecv-dma", *sizes, "--each-sync", "--without", "all acknowledged", "--seconds", "20"
+    )
     assert (code, told["verdict"]) == (0, "verified")
     findings = {one["sync"]: one["finding"] for one in told["each_sync"]}
     assert findings["DMA before tail"] == findings["slot free"] == findings["tail in"] == "needed"
-    assert "event" not in findings
+    assert "all acknowledged" not in findings
     assert {one["sync"]: one["steps"] for one in told["each_sync"]}["slot free"] == [4]
     assert set(told["unreached"]) == {"chunk in buffer", FENCE, "half free", "slot read"}
     assert not list(Path.cwd().iterdir())
@@ -164,7 +175,7 @@ def test_each_sync_is_a_table_for_people() -> None:
         (["check", "moe", "--tokens", "1,2,3"], "tokens='1,2,3'"),
         ([*TINY, "--seconds", "0"], "--seconds 0.0: must be positive"),
         ([*TINY, "--states", "0"], "--states"),
-        ([*TINY, "--without", "data befor tail"], "has no such name, but 'data before tail', "),
+        ([*TINY, "--without", "data befor tail"], "has no such synchronization, but 'data before tail', "),
         ([*TINY, "--out", "no/such/folder.json"], "--out no/such/folder.json: there is no folder"),
         ([*TINY, "--each-sync", "--out", "x.json"], "--out x.json: goes with one check"),
         (["check", "--replay", "absent.json"], "absent.json: does not exist"),

@@ -175,12 +175,14 @@ def test_limits_and_progress() -> None:
     assert result.seconds < 20
 
 
-@pytest.mark.parametrize("without", [(), ("slot free",), ("half free",)])
-def test_arrays_that_are_too_small_grow(without: tuple[str, ...]) -> None:
-    """A monitor that begins with hardly any room, and knows no synchronization, comes to the same end."""
-    trials = [SMALL.build("relaxed", without) for _ in range(2)]
-    usual, tight = (Monitor(trial) for trial in trials)
-    tight._sync_max, tight._record_words, tight._undo_words, tight.known = 1, 8, 2, []
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+@pytest.mark.parametrize("without", [(), ("slot free",)])
+def test_what_was_not_learned_is_made_up_for(without: tuple[str, ...], path: str) -> None:
+    """A monitor that begins with hardly any room, and knows of no synchronization and no DMA, comes to the same end."""
+    check = SendRecvCheck(slots=2, chunks=3, pieces=2, path=path)
+    usual, tight = (Monitor(check.build("relaxed", without)) for _ in range(2))
+    assert usual._rings == (path == "dma")
+    tight._sync_max, tight._record_words, tight._undo_words, tight.known, tight._rings = 1, 8, 2, [], False
     codes = [monitor.runs(at.P_WEIGHTS, 0, 0, 5) for monitor in (usual, tight)]
     assert codes[0] == codes[1]
     assert (codes[0] == at.RUN_DONE) == (not without)

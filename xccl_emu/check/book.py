@@ -46,8 +46,8 @@ HANDLES = 56
 """Addresses of functions (`linked`)."""
 HEADER = 64
 
-# ---- the table of cores: (number of the core in the pod, its registers, active cores of its die) each
-CORE_WORDS = 3
+# ---- the table of cores: (number of the core in the pod, its registers) each
+CORE_WORDS = 2
 
 ON_PATH_WORDS = 1 << 14
 """How many states on the path have a fingerprint that ends so: to see quickly that a known state is not on it."""

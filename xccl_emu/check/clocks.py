@@ -281,7 +281,7 @@ def note_access(st, ck, block, base, core, start, nbytes, agent, writes, in_memo
                 _race_inside(ck, core, at, start, nbytes, agent, writes, site)
                 return
         covered = start <= first and last <= end and (writes or what == other)
-        if (covered and known) or _known_to_all(st, ck, block, base, other, ck[at + 3]):
+        if known and (covered or _known_to_all(st, ck, block, base, other, ck[at + 3])):
             _drop(ck, block, n)
         else:
             n += 1

@@ -34,7 +34,9 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
     if what == at.MACHINE:
         return error_kind(pod), str(report.violation(pod)), nothing
     if what == at.DEADLOCK:
-        actions = _finish(pod)
+        actions = _finish(pod)  # those that were searched apart from the blocked ones
+        if pod.state[layout.ERROR]:
+            return error_kind(pod), str(report.violation(pod)), actions
         return kinds.DEADLOCK, str(report.deadlock(pod)), actions
     if what == at.LIVELOCK:
         return kinds.LIVELOCK, _livelock(pod), nothing
@@ -118,7 +120,8 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         for j in range(int(st[queue + layout.PIPE_COUNT])):
             entry = entry_of(st, queue, j)
             if st[entry] == OP_MTU_IN and st[entry + 1] <= start < st[entry + 1] + st[entry + 3]:
-                return _grains(core, MTU_IN, j, int(st[entry + 1]), int(st[entry + 1]), int(st[entry + 3]))
+                source, nbytes, done = (int(st[entry + i]) for i in (1, 3, layout.ENTRY_PROGRESS))
+                return _grains(core, MTU_IN, j, source, source, nbytes, done)
         return []
     if agent == MTU_OUT:
         queue = pipe_of(base, MTU_OUT)
@@ -128,12 +131,14 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     if agent >= AGENT_DMA:
         k = agent - AGENT_DMA
         slot = base + layout.DMA_SLOTS + k * layout.ENTRY_WORDS
-        return _grains(core, 4, k, *(int(st[slot + i]) for i in (1, 2, 3))) if st[slot] else []
+        done = int(st[slot + layout.ENTRY_PROGRESS])
+        return _grains(core, 4, k, *(int(st[slot + i]) for i in (1, 2, 3)), done) if st[slot] else []
     return []
 
 
-def _grains(core: int, pipe: int, j: int, source: int, target: int, nbytes: int) -> list[int]:
-    return [_code(core, pipe, j | g << 4) for g in range(int(n_grains(source, target, nbytes)))]
+def _grains(core: int, pipe: int, j: int, source: int, target: int, nbytes: int, done: int) -> list[int]:
+    grains = range(int(n_grains(source, target, nbytes)))
+    return [_code(core, pipe, j | g << 4) for g in grains if done >= 0 and not done >> g & 1]
 
 
 def _code(core: int, pipe: int, choice: int) -> int:

@@ -68,6 +68,7 @@ class Monitor:
         self.m: Words = np.zeros(0, np.int64)
         self.log: Words = np.zeros(0, np.int64)
         self._judged = at.JUDGE_NOTHING
+        self._rings = True
         self.limits = _LEARNING
         self._learn()
 
@@ -125,6 +126,7 @@ class Monitor:
             if not keep or code == at.GROW:
                 self.close()
         if code == at.GROW:
+            self._rings = True
             self._sync_max, self._record_words, self._undo_words = (
                 2 * n for n in (self._sync_max, self._record_words, self._undo_words)
             )
@@ -133,18 +135,18 @@ class Monitor:
     def _learn(self) -> None:
         from xccl_emu.check.sample_run import many_runs
 
-        longest = 200
-        number = 0
+        longest, rung, number = 200, 0, 0
         while number < _LEARNING_RUNS and longest < _ACTIONS_MAX:
             space, run = self._open()
             code = self._call(many_runs, space, run, at.P_RANDOM, _LEARNING_SEED, number, number + 1, False)
             if code == at.GROW:
                 continue
             longest = max(longest, int(self.m[at.TAKEN]))
+            rung += int(self.m[at.RUNG])
             table = int(self.m[at.SYNC_PIECES])
             self.known = [int(piece) for piece in self.m[table : table + int(self.m[at.N_SYNC])]]
             number += 1
-        self.limits = limits_for(longest)
+        self.limits, self._rings = limits_for(longest), rung > 0
 
     # ---- arrays
 
@@ -188,9 +190,8 @@ class Monitor:
         cores, dies, spec = pod.active_cores(), _dies(pod), pod.spec
         fifo, sc = pod.order == "fifo", pod.order == "sc"
         capacity = int(pod.state[machine.FLIGHT_CAPACITY])
-        rings = any(site.operation == "dma" for kernel in pod.kernels for site in kernel.sites)
         targets = 0 if sc else spec.n_dies if fifo else 1
-        n_dma = machine.N_DMA_SLOTS if rings else 0
+        n_dma = machine.N_DMA_SLOTS if self._rings else 0
         per_core = at.ENGINE_DMA + n_dma + 2 * targets
         words = per_core * len(cores)
         groups = _groups(pod)

@@ -26,15 +26,15 @@ ENGINE_DMA = 4
     PIPE_ROWS, QUEUE_ROWS, DMA_ROWS, EVENT_ROWS, GROUP_ROWS, FLIGHT_ROWS, SYNC_ROWS, SCRATCH_ROW,
     CORE_INDEX, CORE_NUMBER, CORE_DIE, DMA_EPOCHS, DIE_INDEX, FREE_ROWS, SYNC_PIECES,
     N_SYNC, N_SYNC_KNOWN, SYNC_MAX, RECORD_TOP, RECORD_FREE, N_UNDO, CAPACITY, N_GROUPS, STOP,
-    ACT, JUDGE, WATCHED,
-) = range(37)  # fmt: skip
+    ACT, JUDGE, WATCHED, RUNG,
+) = range(38)  # fmt: skip
 """Words of `m`: sizes, where the kinds of rows begin in `clocks`, where tables begin in `m`, what is in use, and where
-the compiled parts of the monitor are."""
+the compiled parts of the monitor are; and whether any DMA was rung."""
 
-(X_OP, X_A, X_B, X_C, X_OFF, X_ROW, X_DMA, X_EVENT, X_FLIGHTS, X_LAST, X_KNOWN, X_ISSUED) = range(38, 50)
+(X_OP, X_A, X_B, X_C, X_OFF, X_ROW, X_DMA, X_EVENT, X_FLIGHTS, X_LAST, X_KNOWN, X_ISSUED) = range(40, 52)
 """About the action under way, taken down before it."""
 
-(V_AT, V_CORE, V_ENGINE, V_SITE, V_FLAGS, V_CORE_2, V_ENGINE_2, V_SITE_2, V_FLAGS_2) = range(52, 61)
+(V_AT, V_CORE, V_ENGINE, V_SITE, V_FLAGS, V_CORE_2, V_ENGINE_2, V_SITE_2, V_FLAGS_2) = range(53, 62)
 """A violation: the first byte, and who accessed it, now and before."""
 
 (LENGTH, FAIR_AFTER, DEPTH, LOWEST, SCHEDULES, TAKEN, TOTAL, NEXT_NUMBER) = range(62, 70)

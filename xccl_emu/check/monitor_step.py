@@ -25,9 +25,12 @@ from xccl_emu.check.monitor_layout import (
     ACT,
     DMA_EPOCHS,
     FOUND_ERROR,
+    GROW,
     IMMEDIATE,
     JUDGE,
+    N_DMA,
     NOT_ENABLED,
+    RUNG,
     STOP,
     TAKEN_OK,
     X_A,
@@ -190,6 +193,9 @@ def _after_scalar(space, i, core, base, op):
     elif op == OP_FENCE:
         pass_fence(m, clocks, i)
     elif op == OP_DMA:
+        if m[N_DMA] == 0:  # none was rung while the monitor learned
+            m[STOP] = GROW
+        m[RUNG] = 1
         m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + m[X_DMA]] += 1
         issue(m, clocks, i, dma_row(m, i, m[X_DMA]))
     elif op == OP_ARRIVE:

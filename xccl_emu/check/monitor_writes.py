@@ -8,6 +8,8 @@ from xccl_emu.check.monitor_layout import (
     FLIGHT_ROWS,
     FREE_ROWS,
     GROW,
+    JUDGE_NOTHING,
+    JUDGED,
     N_SYNC,
     RESTART,
     S_FIXED,
@@ -62,7 +64,7 @@ def note_sync(space, piece):
         row = sync_row(m, number, word << 3)
         for w in range(m[WORDS]):
             clocks[row + w] = 0
-    if shadow[s + S_WRITTEN] & SAVED and m[STOP] == 0:
+    if shadow[s + S_WRITTEN] & SAVED and m[STOP] == 0 and m[JUDGED] != JUDGE_NOTHING:
         m[STOP] = RESTART
 
 

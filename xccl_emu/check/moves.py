@@ -79,6 +79,8 @@ from xccl_emu.check.pieces import (
     SYNC,
     USE_ADD,
     USE_AT_LEAST,
+    USE_BY_OUT,
+    USE_BY_SCALAR,
     USE_EXACT,
     USE_POLL,
     USE_READ,
@@ -90,6 +92,7 @@ from xccl_emu.check.pieces import (
     never_written,
     piece_of,
     touch,
+    two_pipes_write,
 )
 from xccl_emu.check.races import core_of, race_with_reads
 from xccl_emu.check.record import step_machine
@@ -218,21 +221,25 @@ def _use(st, ck, rows, named, base, pipe, r):
         return USE_POLL << (rows[r, START] >> 3 & 3) | kind
     if not flags & WRITE:
         return USE_EXACT if flags & SYNC_ACCESS else USE_READ
-    if flags & SYNC_ACCESS:
-        return USE_ADD if pipe == MTU_OUT else USE_WRITE | USE_EXACT
-    return USE_WRITE if flags & WHOLE else USE_WRITE | USE_UNSTABLE
+    if pipe == SCALAR:
+        return USE_WRITE | USE_BY_SCALAR | (USE_EXACT if flags & SYNC_ACCESS else 0)
+    if pipe == MTU_OUT and flags & WHOLE:
+        return USE_BY_OUT | (USE_ADD if flags & SYNC_ACCESS else USE_WRITE)
+    return USE_WRITE | USE_UNSTABLE | (USE_BY_OUT if pipe == MTU_OUT else 0)
 
 
 @jit
-def _how_written(st, ck, i, worst, vector):
+def _how_written(st, ck, i, worst, start, vector):
     """How a write may be done as soon as it is possible, by the highest class of what it writes."""
     order = st[ORDER]
     if worst >= STABLE and any_read(ck, block_of(ck, i), vector):
         return NOT  # others may be ordered by it behind loads that are still open
     if order == ORDER_SC:
         return PLAINLY if worst <= OWN else NOT
-    if order == ORDER_FIFO:  # its place among the writes of the die matters
-        return PLAINLY if ck[ck[CORES] + i * CORE_WORDS + 2] == 1 else NOT
+    if order == ORDER_FIFO:
+        return NOT  # its place among the writes of the die matters
+    if worst >= STABLE and two_pipes_write(ck, start):
+        return NOT
     return AT_ONCE if written_at_once(st, ck, worst) else PLAINLY
 
 
@@ -255,7 +262,9 @@ def how(st, ck, rows, i, base, pipe, op, off):
     if pipe == VECTOR:
         return PLAINLY
     if pipe == MTU_OUT:
-        return _how_written(st, ck, i, worst, vector_at(st, ck, block, base, MTU_OUT, 0))
+        return _how_written(
+            st, ck, i, worst, rows[rows[N_ROWS, 0] - 1, START], vector_at(st, ck, block, base, MTU_OUT, 0)
+        )
     if worst > OWN:
         return NOT
     return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if st[ORDER] == ORDER_RELAXED else NOT
@@ -278,7 +287,7 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if op == OP_POLL:
         return PLAINLY if worst <= OWN or (worst == STABLE and st[base + REQUEST + 2] == CMP_GE) else NOT
     if op == OP_STORE and rows[N_ROWS, 0]:
-        return _how_written(st, ck, i, worst, ck[block + VECTORS])
+        return _how_written(st, ck, i, worst, rows[0, START], ck[block + VECTORS])
     return PLAINLY
 
 

@@ -28,7 +28,6 @@ from xccl_emu.check.book import (
     BOOK,
     FULL,
     MASK,
-    MEMORY_END,
     NOW,
     PIECE_TABLE,
     RESTART,
@@ -50,7 +49,11 @@ USE_READ, USE_WRITE, USE_ADD, USE_EXACT, USE_UNSTABLE = 1, 2, 4, 8, 16
 USE_POLL = 32  # shifted left by the number of the polled word in the piece
 POLLED = USE_POLL * 15
 USE_AT_LEAST = 512  # some poll waits for "at least"
-WRITER_SHIFT = 10
+USE_BY_SCALAR, USE_BY_OUT = 1024, 2048
+"""Written by scalar stores and atomics; by mtu-out.  A flag that both write is explored from the moment they take off."""
+USE_AS_DATA, USE_AS_SYNC = 4096, 8192
+"""It is part of a transfer that also touches pieces of this class: a transfer is all of one class."""
+WRITER_SHIFT = 14
 """Above: the number of the only core that stores there, plus 1, or `MANY`."""
 MANY = 255
 
@@ -63,8 +66,21 @@ def piece_of(ck, address):
 
 @call
 def touch(st, ck, i, start, nbytes, use):
-    """Note that the core with number ``i`` uses bytes so, and return the highest class among their pieces."""
-    worst = LOCAL
+    """Note that the core with number ``i`` uses bytes so; returns their class, which is the same for all of them.
+
+    Where a transfer touches pieces of several classes, all become of the highest one, so that it can be explored or made
+    at once as a whole.
+    """
+    lowest, highest = _touch_each(st, ck, i, start, nbytes, use)
+    if lowest != highest:
+        as_one = USE_AS_DATA if highest == DATA else USE_AS_SYNC
+        lowest, highest = _touch_each(st, ck, i, start, nbytes, use | as_one)
+    return highest
+
+
+@jit
+def _touch_each(st, ck, i, start, nbytes, use):
+    lowest, highest = SYNC, LOCAL
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
         at = ck[PIECE_TABLE] + p * PIECE_WORDS
         users, uses = ck[at + USERS] | 1 << i, ck[at + USES] | use
@@ -76,8 +92,8 @@ def touch(st, ck, i, start, nbytes, use):
             ck[at + CLASS] = _class(st, ck, users, uses)
             if (ck[at + CLASS] != before and not fresh) or (ck[at + CLASS] > OWN and users & ~ck[MASK]):
                 ck[RESTART] = 1  # the second: cores that are searched apart share something
-        worst = max(worst, ck[at + CLASS])
-    return worst
+        lowest, highest = min(lowest, ck[at + CLASS]), max(highest, ck[at + CLASS])
+    return lowest, highest
 
 
 @jit
@@ -90,18 +106,23 @@ def _written_by(uses, i):
 
 @jit
 def _class(st, ck, users, uses):
+    if uses & USE_AS_SYNC:
+        return SYNC
+    least = DATA if uses & USE_AS_DATA else LOCAL
     if not uses & (USE_WRITE | USE_ADD):
-        return LOCAL
+        return least
     relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED
+    both = uses & USE_BY_SCALAR and uses & USE_BY_OUT
     if users & users - 1 == 0:
         if not uses & (POLLED | USE_EXACT):
-            return LOCAL
-        return OWN if relaxed and not uses & (USE_ADD | USE_EXACT | USE_UNSTABLE | USE_AT_LEAST) else SYNC
+            return least
+        alone = relaxed and not both and not uses & (USE_ADD | USE_EXACT | USE_UNSTABLE | USE_AT_LEAST)
+        return OWN if alone and least == LOCAL else SYNC
     if not uses & (POLLED | USE_ADD | USE_EXACT):
         return DATA
     writer = uses >> WRITER_SHIFT
     one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer != MANY)
-    if relaxed and one_way and not uses & (USE_EXACT | USE_UNSTABLE):
+    if relaxed and one_way and not both and not uses & (USE_EXACT | USE_UNSTABLE):
         return STABLE
     return SYNC
 
@@ -116,9 +137,10 @@ def worst_class(ck, start, nbytes):
 
 
 @jit
-def in_memory(ck, start):
-    """Is this byte in the memory of a die, and not in a data buffer?"""
-    return start < ck[MEMORY_END]
+def two_pipes_write(ck, start):
+    """Do scalar stores and mtu-out both write to a piece?  Then which of them takes off first is a choice."""
+    uses = ck[ck[PIECE_TABLE] + (start >> 5) * PIECE_WORDS + USES]
+    return uses & USE_BY_SCALAR != 0 and uses & USE_BY_OUT != 0
 
 
 @call

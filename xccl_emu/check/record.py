@@ -136,6 +136,7 @@ def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
 def _deliver_own(mem, st, ck, core, base, k):
     """Make a write that just took off visible."""
     die = st[base + DIE]
+    st[flight(st, block_of_die(st, die), k) + FLIGHT_SITE] &= _LATENT - 1
     write_down(st, ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
     deliver(mem, st, die, k)
 

@@ -4,8 +4,8 @@ For configurations too large to search.  That nothing is found proves nothing; w
 it.
 """
 
+import functools
 import time
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,7 +25,6 @@ PORTFOLIO = ("eager", "late", "lifo", "pct", "weights", "random")
 PCT_DEPTH = 3
 SCHEDULES_DEFAULT = 1000
 _SLICE_SECONDS = 0.5
-_MONITORS: "weakref.WeakKeyDictionary[Trial, Monitor]" = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -98,11 +97,10 @@ def share(trial: Trial, policy: str, *, seed: int = 0, schedules: int = 1000, ra
     return found / schedules
 
 
+@functools.lru_cache(maxsize=4)
 def monitor_of(trial: Trial) -> Monitor:
-    """The monitor of a trial, made when it is first asked for."""
-    if trial not in _MONITORS:
-        _MONITORS[trial] = Monitor(trial)
-    return _MONITORS[trial]
+    """The monitor of a trial; kept for some, so that many replays of one trial learn about it once."""
+    return Monitor(trial)
 
 
 class _Job:

@@ -123,7 +123,7 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
     base = block_of_core(st, core_of(ck, i))
     entry, choice, off = base + REQUEST, CHOICE_ALL, False
     if pipe == DMA:
-        choice = WHOLE_TRANSFER | k
+        choice, entry = WHOLE_TRANSFER | k, base + DMA_SLOTS + k * ENTRY_WORDS
     elif pipe != SCALAR:
         queue = pipe_of(base, pipe)
         if st[queue + PIPE_COUNT] == 0:

@@ -102,13 +102,11 @@ class Setup:
         ck[at.MEMORY_END] = self.pod.spec.n_dies * self.pod.spec.die_bytes
         for number, function in _LINKED.items():
             ck[at.HANDLES + number] = linked.handle_of(function)
-        per_die = self.pod.spec.cores_per_die
         for i, core in enumerate(self.cores):
             launch = self.pod.launch_of(core)
             assert launch is not None
-            neighbours = sum(other // per_die == core // per_die for other in self.cores)
             row = starts[at.CORES] + i * at.CORE_WORDS
-            ck[row : row + 3] = core, launch.kernel.n_registers, neighbours
+            ck[row : row + 2] = core, launch.kernel.n_registers
         return ck
 
     def _expected_words(self) -> int:

@@ -38,12 +38,13 @@ class Ticker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        if self._console.is_terminal:
+            self._progress.stop()
 
     def __call__(self, what: str, done: int, moves: int, seconds: float) -> None:
         """So many states or schedules, and transitions or actions, in so many seconds."""
-        of, per = ("transitions", 1e6) if what == "states" else ("actions", 1e6)
-        rate = moves / per / max(seconds, 1e-9)
+        of = "transitions" if what == "states" else "actions"
+        rate = moves / 1e6 / max(seconds, 1e-9)
         self._progress.update(self._task, note=f"{done:,} {what}, {moves:,} {of}, {rate:.1f} M/s")
 
 

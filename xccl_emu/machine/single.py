@@ -36,7 +36,7 @@ else:
     def act_handle() -> int:
         """The address of `act_once`, for `act_at`."""
         compiled = act_once.get_compile_result(_SIGNATURE)
-        return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+        return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
 
     @intrinsic
     def _call(typingctx, address, mem, st, actor, choice):

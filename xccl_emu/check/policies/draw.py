@@ -20,7 +20,7 @@ def seed_draws(state, seed, policy, number):
 
 @jit
 def _step(state):
-    """Marsaglia's xorshift of 64 bits; the state is never 0, because the first one is not and each step is 1:1."""
+    """Marsaglia's xorshift of 64 bits."""
     x = state[0]
     x = x ^ (x << _A)
     x = x ^ (x >> _B)
