@@ -62,8 +62,8 @@ class Launcher:
     def _cores(self, die: int) -> Iterator[int]:
         """The cores of a die that nothing has been launched on, each given once."""
         if die not in self._free:
-            per_die = self._pod.spec.cores_per_die
-            self._free[die] = (core for core in range(per_die) if die * per_die + core not in self._taken)
+            per_die, taken = self._pod.spec.cores_per_die, self._taken  # not self: a cycle would keep the pod alive
+            self._free[die] = (core for core in range(per_die) if die * per_die + core not in taken)
         return self._free[die]
 
     def _arguments(self, call: Call, number: int) -> dict[str, int]:

@@ -1,5 +1,7 @@
 """Exchanges (one core sends and receives in turn), and several payloads back to back in one launch."""
 
+import gc
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -143,6 +145,22 @@ def test_launched_calls_run_to_their_end(path: str) -> None:
     comm.transfer(again.source, again.target, event_id=4, cores=1)
     comm.run()
     assert again.arrived()
+
+
+def test_nothing_keeps_a_pod_alive() -> None:
+    """A pod goes when the last name for it goes, without the garbage collector: two of 48 TiB fit the address space."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    sent = place(pod, 0, 1, 100)
+    comm.transfer(sent.source, sent.target, event_id=1)
+    comm.run()
+    gone = weakref.ref(pod)
+    gc.disable()
+    try:
+        del pod, comm, sent
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 # ---- errors

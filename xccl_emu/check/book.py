@@ -89,6 +89,8 @@ LATE, NOW, RAW = 0, 4, 8
 action that changes it, or never (who logs it adds what it stands for)."""
 
 _C1, _C2, _C3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_C4, _C5 = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA0761D6478BD642F)
+_C6, _C7 = np.uint64(0xE7037ED1A0B428DB), np.uint64(0x8EBC6AF09C88C6E3)
 _S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 if config.DISABLE_JIT:
@@ -232,11 +234,12 @@ def _changed(now, ck, first, saved, n, space):
 
 @jit
 def _entry_hash(st, entry, rank):
-    z = mixed(rank << 8 | 3, st[entry + FLIGHT_ADDRESS])
-    z = mixed(st[entry + FLIGHT_CORE] << 8 | st[entry + FLIGHT_KIND], signed(z)) + unsigned(st[entry + FLIGHT_NBYTES])
-    for i in range(4):
-        z = mixed(signed(z), st[entry + FLIGHT_DATA + i])
-    return z
+    """A mix of a sum of its words, each times an odd number of its own."""
+    data = entry + FLIGHT_DATA
+    z = unsigned(st[entry + FLIGHT_ADDRESS]) * _C1 + unsigned(st[entry + FLIGHT_NBYTES] << 8 | rank) * _C2
+    z += unsigned(st[entry + FLIGHT_CORE] << 8 | st[entry + FLIGHT_KIND]) * _C3 + unsigned(st[data]) * _C4
+    z += unsigned(st[data + 1]) * _C5 + unsigned(st[data + 2]) * _C6 + unsigned(st[data + 3]) * _C7
+    return mixed(3, signed(z))
 
 
 @jit

@@ -10,7 +10,7 @@ from xccl_emu.check import verdict as kinds
 from xccl_emu.check.accesses import AGENT_DMA
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_MTU_IN, SCALAR
+from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_MTU_IN, SCALAR
 from xccl_emu.machine import compiled, layout, report
 from xccl_emu.machine.pipes import entry_of, n_grains, pipe_of
 from xccl_emu.machine.pod import Pod
@@ -132,7 +132,8 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         k = agent - AGENT_DMA
         slot = base + layout.DMA_SLOTS + k * layout.ENTRY_WORDS
         done = int(st[slot + layout.ENTRY_PROGRESS])
-        return _grains(core, 4, k, *(int(st[slot + i]) for i in (1, 2, 3)), done) if st[slot] else []
+        source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
+        return _grains(core, DMA, k, source, target, nbytes, done) if st[slot] else []
     return []
 
 

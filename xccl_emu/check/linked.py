@@ -5,10 +5,15 @@ the machine, taking an action, a transition) is therefore compiled once, and cal
 keeps.  All have one signature: memory, state, book, rows, named, and two numbers.
 """
 
+from collections.abc import Callable
+
 from numba import config, njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xccl_emu.check.book import HANDLES
+from xccl_emu.machine.layout import ACTORS_PER_CORE
+from xccl_emu.machine.single import act_at
 from xccl_emu.machine.words import jit
 
 linked = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
@@ -17,7 +22,7 @@ linked = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True
 STEP, LOOK, TAKE, SETTLE_ALL, TRANSITION, FIND_RACE, RECORDED_STEP = range(7)
 
 if config.DISABLE_JIT:
-    _FUNCTIONS = {}
+    _FUNCTIONS: dict[int, Callable[..., int]] = {}
 
     def handle_of(function):
         """A number by which `call_at` finds a function."""
@@ -49,8 +54,11 @@ else:
             convention = context.call_conv
             kind = convention.get_function_type(_SIGNATURE.return_type, _SIGNATURE.args)
             pointer = builder.inttoptr(args[0], kind.as_pointer())
-            # its status cannot be an error: nothing in these functions raises
-            _, result = convention.call_function(builder, pointer, _SIGNATURE.return_type, _SIGNATURE.args, args[1:])
+            status, result = convention.call_function(
+                builder, pointer, _SIGNATURE.return_type, _SIGNATURE.args, args[1:]
+            )
+            with cgutils.if_unlikely(builder, status.is_error):  # a kernel's arithmetic failed
+                convention.return_status_propagate(builder, status)
             return result
 
         return types.int64(types.int64, *_SIGNATURE.args), codegen
@@ -62,9 +70,9 @@ else:
 
 
 @jit
-def machine_step(mem, st, ck, rows, named, core, what):
-    """`record.step`: one action of the machine; ``what`` is pipe << 16 | choice."""
-    return call_at(ck[HANDLES + STEP], mem, st, ck, rows, named, core, what)
+def machine_step(mem, st, ck, core, pipe, choice):
+    """One action of the machine."""
+    return act_at(ck[HANDLES + STEP], mem, st, core * ACTORS_PER_CORE + pipe, choice)
 
 
 @jit

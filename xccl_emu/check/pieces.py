@@ -50,7 +50,7 @@ USE_POLL = 32  # shifted left by the number of the polled word in the piece
 POLLED = USE_POLL * 15
 USE_AT_LEAST = 512  # some poll waits for "at least"
 USE_BY_SCALAR, USE_BY_OUT = 1024, 2048
-"""Written by scalar stores and atomics; by mtu-out.  A flag that both write is explored from the moment they take off."""
+"""Written by scalar stores and atomics; by mtu-out.  Which of the two takes off first is explored."""
 USE_AS_DATA, USE_AS_SYNC = 4096, 8192
 """It is part of a transfer that also touches pieces of this class: a transfer is all of one class."""
 WRITER_SHIFT = 14
@@ -68,8 +68,8 @@ def piece_of(ck, address):
 def touch(st, ck, i, start, nbytes, use):
     """Note that the core with number ``i`` uses bytes so; returns their class, which is the same for all of them.
 
-    Where a transfer touches pieces of several classes, all become of the highest one, so that it can be explored or made
-    at once as a whole.
+    Where a transfer touches pieces of several classes, all become of the highest one, so that it can be explored or
+    made at once as a whole.
     """
     lowest, highest = _touch_each(st, ck, i, start, nbytes, use)
     if lowest != highest:

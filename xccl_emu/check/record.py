@@ -11,7 +11,6 @@ from xccl_emu.check.linked import linked, machine_step, recorded_step
 from xccl_emu.check.pieces import DATA
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_OUT, OP_FENCE, OP_RETURN, SCALAR
-from xccl_emu.machine.actions import step_core
 from xccl_emu.machine.flight import block_of_core, block_of_die, deliver, flight
 from xccl_emu.machine.layout import (
     ACTORS_PER_CORE,
@@ -37,12 +36,6 @@ _LATENT = 1 << 20
 """Added to the site of a write in flight that the search took to be visible."""
 
 
-@linked
-def step(mem, st, ck, rows, named, core, what):
-    """One action of a core, as the machine makes it; ``what`` is pipe << 16 | choice."""
-    return 1 if step_core(mem, st, core, block_of_core(st, core), what >> 16, what & CHOICE_ALL) else 0
-
-
 @call
 def step_machine(mem, st, ck, rows, named, core, base, pipe, choice, at_once):
     """One action of a core; ``at_once`` makes its writes visible with it."""
@@ -55,7 +48,7 @@ def step_machine(mem, st, ck, rows, named, core, base, pipe, choice, at_once):
     if _is_whole(pipe, choice):
         done = _whole_dma(mem, st, ck, rows, named, core, base, choice, 0)
     else:
-        done = machine_step(mem, st, ck, rows, named, core, what) != 0
+        done = machine_step(mem, st, ck, core, pipe, choice) != 0
     st[ORDER] = order
     return done
 
@@ -72,7 +65,7 @@ def _whole_dma(mem, st, ck, rows, named, core, base, choice, at_home):
     slot = base + DMA_SLOTS + k * ENTRY_WORDS
     done = False
     for g in range(n_grains(st[slot + 1], st[slot + 2], st[slot + 3])):
-        if machine_step(mem, st, ck, rows, named, core, DMA << 16 | k | g << 4):
+        if machine_step(mem, st, ck, core, DMA, k | g << 4):
             done = True
             if ck[RECORDING] and not at_home:
                 write_down(st, ck, core * ACTORS_PER_CORE + DMA, k | g << 4)
@@ -104,7 +97,7 @@ def step_recorded(mem, st, ck, rows, named, core, what):
         return 1 if _whole_dma(mem, st, ck, rows, named, core, base, choice, at_once) else 0
     if at_once:
         return _write_at_once(mem, st, ck, rows, named, core, base, pipe)
-    done = machine_step(mem, st, ck, rows, named, core, pipe << 16 | choice)
+    done = machine_step(mem, st, ck, core, pipe, choice)
     if done or st[ERROR]:
         write_down(st, ck, core * ACTORS_PER_CORE + pipe, choice)
     return done
@@ -118,7 +111,7 @@ def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
     while True:
         if st[ring + FLIGHT_COUNT] == st[FLIGHT_CAPACITY]:
             deliver_latent(mem, st, ck, core, base)
-        done = machine_step(mem, st, ck, rows, named, core, pipe << 16)
+        done = machine_step(mem, st, ck, core, pipe, 0)
         if done or st[ERROR]:
             write_down(st, ck, core * ACTORS_PER_CORE + pipe, 0)
         if not done:

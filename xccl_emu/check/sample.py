@@ -69,9 +69,7 @@ def sample(
     while job.goes_on():
         job.slice(names[turn % len(names)], 1 + turn // len(names) if len(names) > 1 else 1)
         turn += 1
-    return Sampled(
-        policy, seed, sum(job.done.values()), job.actions, job.elapsed(), dict(job.done), job.violation
-    )
+    return Sampled(policy, seed, sum(job.done.values()), job.actions, job.elapsed(), dict(job.done), job.violation)
 
 
 def replay(trial: Trial, actions: NDArray[np.int64]) -> Violation | None:

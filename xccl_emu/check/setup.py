@@ -14,7 +14,7 @@ from xccl_emu.check.moves import NAMED, TAKEN
 from xccl_emu.check.races import ROWS
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.machine import compiled, layout
+from xccl_emu.machine import compiled, layout, single
 from xccl_emu.machine.pod import Pod
 
 CORES_MAX = 60
@@ -24,7 +24,6 @@ _FRAMES = 1 << 20
 _RECORD_WORDS = 1 << 22
 
 _LINKED = {
-    linked.STEP: record.step,
     linked.LOOK: moves.look_at,
     linked.TAKE: moves.take_action,
     linked.SETTLE_ALL: settle.settle_everyone,
@@ -102,6 +101,7 @@ class Setup:
         ck[at.MEMORY_END] = self.pod.spec.n_dies * self.pod.spec.die_bytes
         for number, function in _LINKED.items():
             ck[at.HANDLES + number] = linked.handle_of(function)
+        ck[at.HANDLES + linked.STEP] = single.act_handle()
         for i, core in enumerate(self.cores):
             launch = self.pod.launch_of(core)
             assert launch is not None

@@ -28,8 +28,8 @@ def _moe(kind: str) -> Iterator[tuple[str, MoeCheck]]:
     yield "two ranks, two tokens", MoeCheck(kind, 2, 1, 2, 4, rounds=2, quantized=quantized)
     yield "three ranks, one token", MoeCheck(kind, 3, 1, 1, 2, rounds=3, quantized=quantized)
     yield "four ranks, one token", MoeCheck(kind, 4, 1, 1, least, rounds=1, quantized=quantized)
-    yield "a rank with no tokens", MoeCheck(kind, 2, 1, (2, 0), 2, rounds=3, quantized=quantized)
-    yield "two cores a rank", MoeCheck(kind, 2, 2, 2, 2, rounds=1, quantized=quantized)
+    yield "a rank with no tokens", MoeCheck(kind, 2, 1, (2, 0), 4, rounds=3, quantized=quantized)
+    yield "two cores a rank", MoeCheck(kind, 2, 2, 2, 4, rounds=2, quantized=quantized)
 
 
 def configurations() -> Mapping[str, Scenario]:

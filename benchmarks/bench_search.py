@@ -1,0 +1,132 @@
+"""How fast the exhaustive search is, and the same ring in SPIN.
+
+The ring of `send` and `recv`: ``S`` slots, ``C`` chunks of ``W`` pieces.  SPIN checks a model of it that was written by
+hand: pieces become visible in any order until the fence, then the tail, then the acknowledgement.  The search runs the
+kernels on the machine; "merged" explores when each piece becomes visible, as the model does, "full" only when the flags do.
+
+Left out if SPIN or a C compiler is missing: apt-get install spin gcc.
+"""
+
+import re
+import resource
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from harness import Report, parser, stopwatch
+
+from xccl_emu.check.exhaustive import Found, Search
+from xccl_emu.check.setup import Setup
+from xccl_emu.scenarios.sendrecv import SendRecvCheck
+
+SIZES = ((4, 8, 4), (4, 32, 8))
+"""(slots, chunks, pieces); the last one is configuration (b), the target."""
+
+MODEL = """
+#define S {slots}
+#define C {chunks}
+#define W {pieces}
+int ring[S*W]; int value[W]; int place[W]; bool flying[W];
+byte n_flying, tail_issued, tail, ack_issued, ack; bool finished;
+
+active proctype sender() {{
+    byte i, w;
+    do
+    :: i < C ->
+        (ack + S >= i + 1);
+        atomic {{ w = 0;
+            do
+            :: w < W -> flying[w] = true; value[w] = i * W + w + 1; place[w] = (i % S) * W + w; n_flying++; w++
+            :: else -> break
+            od }};
+        (n_flying == 0 && tail == tail_issued);   /* the fence */
+        atomic {{ tail_issued = i + 1; i++ }}
+    :: else -> break
+    od;
+    (ack >= C && tail == C);
+    finished = true
+}}
+
+active proctype delivery() {{
+    byte w;
+    do
+    :: atomic {{ n_flying > 0 ->
+            select (w : 0 .. (W - 1)); if :: flying[w] -> ring[place[w]] = value[w]; flying[w] = false;
+            value[w] = 0; place[w] = 0; n_flying-- :: else fi; w = 0 }}
+    :: atomic {{ tail < tail_issued -> tail = tail_issued }}
+    :: atomic {{ ack < ack_issued -> ack++ }}
+    :: finished -> break
+    od
+}}
+
+active proctype receiver() {{
+    byte i, w;
+    do
+    :: i < C ->
+        (tail >= i + 1);
+        w = 0;
+        do
+        :: w < W -> atomic {{ assert(ring[(i % S) * W + w] == i * W + w + 1); w++ }}
+        :: else -> break
+        od;
+        atomic {{ w = 0; ack_issued = i + 1; i++ }}
+    :: else -> break
+    od
+}}
+"""
+
+
+def search(slots: int, chunks: int, pieces: int, full: bool) -> tuple[Found, float]:
+    """What the search found and its CPU seconds, without learning and set-up."""
+    trial = SendRecvCheck(slots=slots, chunks=chunks, pieces=pieces).build("relaxed")
+    setup = Setup(trial, full)
+    with stopwatch() as taken:
+        found = Search(setup, max_states=50_000_000, seconds=None, progress=None).run()
+    return found, taken["cpu"]
+
+
+def spin(slots: int, chunks: int, pieces: int) -> tuple[int, float] | None:
+    """States and CPU seconds of SPIN's verifier; None if it is missing."""
+    if not shutil.which("spin") or not shutil.which("gcc"):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "ring.pml").write_text(MODEL.format(slots=slots, chunks=chunks, pieces=pieces))
+        subprocess.run(["spin", "-a", "ring.pml"], cwd=folder, check=True, capture_output=True)
+        subprocess.run(["gcc", "-O2", "-DSAFETY", "-o", "pan", "pan.c"], cwd=folder, check=True, capture_output=True)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(["./pan", "-m1000000", "-w24"], cwd=folder, check=True, capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    stored = re.search(r"([\d.e+]+) states, stored", done.stdout)
+    assert "errors: 0" in done.stdout and stored, done.stdout
+    return int(float(stored[1])), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    """Print the table."""
+    options = parser(__doc__).parse_args()
+    report = Report("exhaustive search")
+    search(2, 3, 2, True), search(2, 3, 2, False)  # compiled
+    for slots, chunks, pieces in SIZES:
+        name = f"S{slots} C{chunks} W{pieces}"
+        full, full_seconds = search(slots, chunks, pieces, True)
+        merged, merged_seconds = search(slots, chunks, pieces, False)
+        model = spin(slots, chunks, pieces)
+        report.plain(f"{name}, full: states", full.states)
+        report.plain(f"{name}, full: seconds", full_seconds, "CPU s")
+        report.plain(f"{name}, merged: states", merged.states)
+        report.plain(f"{name}, merged: seconds", merged_seconds, "CPU s")
+        speed = merged.transitions / merged_seconds / 1e6
+        report.at_least(f"{name}, merged: transitions", speed, 3, "M/s")
+        if model is None:
+            report.notes.append("SPIN or gcc is missing: not compared")
+            continue
+        report.plain(f"{name}, SPIN: states", model[0])
+        report.plain(f"{name}, SPIN: seconds", model[1], "CPU s")
+        report.at_most(f"{name}: full search / SPIN", full_seconds / model[1], 1)
+        report.plain(f"{name}: merged search / SPIN", merged_seconds / model[1])
+    report.finish(options.json)
+
+
+if __name__ == "__main__":
+    main()
