@@ -11,6 +11,7 @@ from xccl_emu.check.player import Player
 from xccl_emu.check.shrink import shrink, signature
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BITS, Violation
+from xccl_emu.machine import single
 from xccl_emu.machine import layout as at
 from xccl_emu.scenarios.registry import make
 
@@ -28,7 +29,7 @@ def taken_of(trial: Trial, names: NDArray[np.int64], finish: bool = False) -> tu
     """What an attempt takes, under which names, and how it ends."""
     Player(trial.pod)
     codes, taken = np.zeros(4096, np.int64), np.zeros((4096, attempts.NAME_WORDS), np.int64)
-    n, ended = attempts.attempt(trial.pod.memory, trial.pod.state, names, finish, codes, taken)
+    n, ended = attempts.attempt(single.act_handle(), trial.pod.memory, trial.pod.state, names, finish, codes, taken)
     return codes[:n].tolist(), taken[:n].copy(), ended
 
 
@@ -130,9 +131,7 @@ def test_no_time_no_shrinking() -> None:
     """Without time the violation comes back as it was; with progress asked for, it is told."""
     violation = some_violation(Relay(2), "relaxed")
     told: list[tuple[int, int]] = []
-    same = shrink(
-        Relay(2).build("relaxed"), violation, judge, seconds=0, progress=lambda *so_far: told.append(so_far)
-    )
+    same = shrink(Relay(2).build("relaxed"), violation, judge, seconds=0, progress=lambda *so_far: told.append(so_far))
     assert np.array_equal(same.actions, violation.actions)
     assert told == [(len(violation.actions), 1)]
 

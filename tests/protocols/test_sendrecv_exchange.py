@@ -149,14 +149,14 @@ def test_launched_calls_run_to_their_end(path: str) -> None:
 
 def test_nothing_keeps_a_pod_alive() -> None:
     """A pod goes when the last name for it goes, without the garbage collector: two of 48 TiB fit the address space."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = place(pod, 0, 1, 100)
-    comm.transfer(sent.source, sent.target, event_id=1)
-    comm.run()
-    gone = weakref.ref(pod)
     gc.disable()
     try:
+        pod = make_pod()
+        comm = SendRecv(pod, slots=2, slot_bytes=32)
+        sent = place(pod, 0, 1, 100)
+        comm.transfer(sent.source, sent.target, event_id=1)
+        comm.run()
+        gone = weakref.ref(pod)
         del pod, comm, sent
         assert gone() is None
     finally:

@@ -7,7 +7,6 @@ go first.  The actions of a scalar unit are just its next.
 """
 
 from xccl_emu.lang.requests import DMA, MTU_IN, OP_MTU_IN, SCALAR
-from xccl_emu.machine.actions import act
 from xccl_emu.machine.flight import DMA_READ_DONE, block_of_core, block_of_die, flight
 from xccl_emu.machine.layout import (
     ACTORS_PER_CORE,
@@ -29,6 +28,7 @@ from xccl_emu.machine.layout import (
 )
 from xccl_emu.machine.pipes import entry_of, pipe_of
 from xccl_emu.machine.policies.common import n_actors, nth_actor
+from xccl_emu.machine.single import act_at
 from xccl_emu.machine.words import jit
 
 NAME_WORDS = 6
@@ -117,7 +117,7 @@ def _all_deliveries(st, name):
 
 
 @jit
-def attempt(mem, st, names, finish, codes, taken_names):
+def attempt(handle, mem, st, names, finish, codes, taken_names):
     """Take the named actions [n, NAME_WORDS] that are enabled when their turn comes, up to a violation.
 
     With ``finish`` go on behind them, each actor as far as it gets, until nothing is enabled.  Puts what it took into
@@ -140,7 +140,7 @@ def attempt(mem, st, names, finish, codes, taken_names):
         done = False
         if code >= 0:
             identify(st, code, taken_names[taken])
-            done = act(mem, st, code >> CHOICE_BITS, code & CHOICE_ALL)
+            done = act_at(handle, mem, st, code >> CHOICE_BITS, code & CHOICE_ALL) != 0
             if done or st[ERROR] != 0:
                 codes[taken] = code
                 taken += 1

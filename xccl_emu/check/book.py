@@ -46,6 +46,9 @@ HANDLES = 56
 """Addresses of functions (`linked`)."""
 HEADER = 64
 
+# ---- what must be in memory at the end: (first byte, bytes, where the words are, who answers for it) each
+EXPECTED_WORDS = 4
+
 # ---- the table of cores: (number of the core in the pod, its registers) each
 CORE_WORDS = 2
 
@@ -53,7 +56,7 @@ ON_PATH_WORDS = 1 << 14
 """How many states on the path have a fingerprint that ends so: to see quickly that a known state is not on it."""
 
 # ---- a core's block in the book
-VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS, N_READ = 0, 4, 5, 6, 7, 8, 9
+VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS, N_READ, N_CONSUMED = 0, 4, 5, 6, 7, 8, 9, 10
 SNAPSHOTS = 12  # of the scalar's vector, for each place of the three queues
 DMA_SNAPSHOTS = 36
 EVENTS_SET = 44  # (key, vector) each
@@ -67,7 +70,9 @@ MARKS_MAX = 16
 READ = MARKS + MARK_WORDS * MARKS_MAX  # (first byte, bytes, site, clock) each: loads made early (`races`)
 READ_WORDS = 4
 READ_MAX = 8
-BLOCK = READ + READ_WORDS * READ_MAX
+CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its clock) each
+CONSUMED_WORDS = 3
+BLOCK = CONSUMED + CONSUMED_WORDS * EVENTS_SET_MAX
 
 # ---- limits that end a search
 (
@@ -76,7 +81,7 @@ BLOCK = READ + READ_WORDS * READ_MAX
 ) = range(1, 11)  # fmt: skip
 
 # ---- violations that the machine itself does not record
-RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, TORN, LIVELOCK = range(1, 9)
+RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE, TOO_EARLY = range(1, 10)
 
 # ---- rows behind those of the accesses: how many these are, their highest class, words of a piece
 N_ROWS, ROWS_CLASS, ROWS_WORDS = 4, 5, 6

@@ -21,6 +21,8 @@ from xccl_emu.check.accesses import AGENT_DMA
 from xccl_emu.check.book import (
     BLOCK,
     BLOCKS,
+    CONSUMED,
+    CONSUMED_WORDS,
     DMA_SNAPSHOTS,
     EVENTS_SET,
     EVENTS_SET_MAX,
@@ -29,6 +31,7 @@ from xccl_emu.check.book import (
     LIMIT_DMA,
     LIMIT_EVENTS,
     LIMIT_RECORDS,
+    N_CONSUMED,
     N_EVENTS_SET,
     N_READ,
     N_RECORDS,
@@ -39,6 +42,7 @@ from xccl_emu.check.book import (
     RECORD_WORDS,
     RECORDS,
     RECORDS_MAX,
+    SET_TWICE,
     SHARED_VECTOR,
     SNAPSHOTS,
     VECTORS,
@@ -91,6 +95,9 @@ def forget_all(ck, block):
         ck[block + EVENTS_SET + 2 * k + 1] = 0
     for n in range(ck[block + N_READ]):
         ck[block + READ + n * READ_WORDS + 3] = 0
+    for n in range(ck[block + N_CONSUMED] * CONSUMED_WORDS):
+        ck[block + CONSUMED + n] = 0
+    ck[block + N_CONSUMED] = 0
 
 
 @jit
@@ -135,7 +142,17 @@ def _event(source, target, event):
 
 @jit
 def note_set(ck, block, source, target, event, vector):
-    """An event is set, and carries what its setter knows."""
+    """An event is set, and carries what its setter knows.
+
+    Its setter must know that it was consumed since it was last set, else another order of the pipes sets it twice.
+    """
+    for k in range(ck[block + N_CONSUMED]):
+        at = block + CONSUMED + k * CONSUMED_WORDS
+        if ck[at] == _event(source, target, event):
+            if lane(vector, ck[at + 1]) < ck[at + 2] and ck[VIOLATION] == 0:
+                ck[VIOLATION] = SET_TWICE
+            _forget_consumed(ck, block, at)
+            break
     n = ck[block + N_EVENTS_SET]
     if n == EVENTS_SET_MAX:
         ck[LIMIT] = LIMIT_EVENTS
@@ -143,6 +160,26 @@ def note_set(ck, block, source, target, event, vector):
     ck[block + EVENTS_SET + 2 * n] = _event(source, target, event)
     ck[block + EVENTS_SET + 2 * n + 1] = vector
     ck[block + N_EVENTS_SET] = n + 1
+
+
+@jit
+def _forget_consumed(ck, block, at):
+    last = block + CONSUMED + (ck[block + N_CONSUMED] - 1) * CONSUMED_WORDS
+    for j in range(CONSUMED_WORDS):
+        ck[at + j] = ck[last + j]
+        ck[last + j] = 0
+    ck[block + N_CONSUMED] -= 1
+
+
+@jit
+def _note_consumed(ck, block, key, pipe):
+    n = ck[block + N_CONSUMED]
+    if n == EVENTS_SET_MAX:
+        ck[LIMIT] = LIMIT_EVENTS
+        return
+    at = block + CONSUMED + n * CONSUMED_WORDS
+    ck[at], ck[at + 1], ck[at + 2] = key, pipe, lane(ck[block + VECTORS + pipe], pipe)
+    ck[block + N_CONSUMED] = n + 1
 
 
 @jit
@@ -157,6 +194,7 @@ def note_wait(ck, block, source, target, event, pipe):
             ck[at], ck[at + 1] = ck[last], ck[last + 1]
             ck[last], ck[last + 1] = 0, 0
             ck[block + N_EVENTS_SET] = n - 1
+            _note_consumed(ck, block, _event(source, target, event), pipe)
             return
 
 

@@ -43,8 +43,16 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
     if what == at.WRONG_BITS:
         actions = _finish(pod)
         return kinds.WRONG_BITS, wrong_bits(trial), actions
+    if what == at.TOO_EARLY:
+        return kinds.WRONG_BITS, f"its cores have returned before all is there: {wrong_bits(trial)}", nothing
+    if what == at.SET_TWICE:
+        return (
+            kinds.BAD_INSTRUCTION,
+            "an event can be set again before it is consumed, if its pipes go otherwise",
+            nothing,
+        )
     if what == at.UNWRITTEN:
-        return kinds.UNWRITTEN_READ, _unwritten(trial, witness), nothing
+        return kinds.UNWRITTEN_READ, _unwritten(trial, witness[:6]), nothing
     actions = np.array(_make(pod, witness[:6]) + _make(pod, witness[6:12]), np.int64)
     return race_kind(pod, witness), race_message(trial, witness), actions
 

@@ -8,6 +8,7 @@ from xccl_emu.check.book import (
     DEEPEST,
     DEPTH,
     EXPECTED_BASE,
+    EXPECTED_WORDS,
     FRAMES,
     FRAMES_END,
     HASH,
@@ -39,7 +40,7 @@ from xccl_emu.check.book import (
 from xccl_emu.check.clocks import block_of, forget_all
 from xccl_emu.check.linked import find_race, settle_all, transition
 from xccl_emu.check.moves import touch_core
-from xccl_emu.check.races import core_of
+from xccl_emu.check.races import core_of, first_wrong
 from xccl_emu.check.settle import PER_CORE, n_choices
 from xccl_emu.machine.flight import block_of_core
 from xccl_emu.machine.layout import ORDER, ORDER_SC, STATUS, STATUS_DONE
@@ -193,13 +194,11 @@ def judge_end(mem, st, ck):
             return
     ck[TERMINALS] += 1
     for e in range(ck[N_EXPECTED]):
-        at = ck[EXPECTED_BASE] + 3 * e
-        address, nbytes, place = ck[at], ck[at + 1], ck[at + 2]
-        for b in range(nbytes):
-            if mem[address + b] != (ck[place + (b >> 3)] >> (8 * (b & 7)) & 255):
-                ck[VIOLATION] = WRONG_BITS
-                ck[WITNESS], ck[WITNESS + 1] = e, b
-                return
+        wrong = first_wrong(mem, ck, ck[EXPECTED_BASE] + EXPECTED_WORDS * e)
+        if wrong >= 0:
+            ck[VIOLATION] = WRONG_BITS
+            ck[WITNESS], ck[WITNESS + 1] = e, wrong
+            return
 
 
 @entry

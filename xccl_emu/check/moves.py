@@ -94,7 +94,7 @@ from xccl_emu.check.pieces import (
     touch,
     two_pipes_write,
 )
-from xccl_emu.check.races import core_of, race_with_reads
+from xccl_emu.check.races import core_of, judge_return, race_with_reads
 from xccl_emu.check.record import step_machine
 from xccl_emu.lang.abi import REGISTERS, REQUEST
 from xccl_emu.lang.requests import (
@@ -280,8 +280,9 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if op == OP_ARRIVE:
         return PLAINLY if ck[block + N_READ] == 0 else NOT
     if op == OP_LOAD:
-        early = ck[FULL] and not rows[0, FLAGS] & SYNC_ACCESS and ck[block + N_READ] < READ_MAX
-        return PLAINLY if worst <= OWN or early else NOT
+        # A synchronizing load that nobody answers yet is no local matter: kernels go round and round with them.
+        plain = rows[N_ROWS, 0] == 0 or not rows[0, FLAGS] & SYNC_ACCESS
+        return PLAINLY if plain and (worst <= OWN or (ck[FULL] and ck[block + N_READ] < READ_MAX)) else NOT
     if op == OP_ATOMIC_ADD:
         return PLAINLY if worst <= OWN else NOT
     if op == OP_POLL:
@@ -337,6 +338,8 @@ def take_action(mem, st, ck, rows, named, i, what):
     if pipe == SCALAR:
         if not off or op == OP_LOAD:
             _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor)
+        if op == OP_RETURN and not off:
+            judge_return(mem, st, ck, rows, named, i)
     elif op == OP_SET_FLAG:
         ck[block + VECTORS + pipe] = vector
         note_set(ck, block, a, b, c, vector)

@@ -16,15 +16,20 @@ from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHO
 from xccl_emu.check.book import (
     CORE_WORDS,
     CORES,
+    EXPECTED_BASE,
+    EXPECTED_WORDS,
     MARK_WORDS,
     MARKS,
+    MASK,
     MEMBERS,
     MEMORY_END,
+    N_EXPECTED,
     N_MARKS,
     N_READ,
     RACE,
     READ,
     READ_WORDS,
+    TOO_EARLY,
     VIOLATION,
     WITNESS,
     N,
@@ -57,6 +62,7 @@ from xccl_emu.machine.layout import (
     N_DMA_SLOTS,
     PIPE_COUNT,
     STATUS,
+    STATUS_DONE,
     STATUS_RUNNING,
 )
 from xccl_emu.machine.pipes import _may_overtake, entry_of, pipe_of
@@ -206,3 +212,50 @@ def race_with_reads(st, ck, rows, named, i, j):
     for f in range(5):
         rows[0, f] = rows[last, f]
     rows[1, 0] = kept
+
+
+@call
+def judge_return(mem, st, ck, rows, named, i):
+    """A core has returned: is what it and its like answer for there, and nobody's write to it under way?"""
+    for e in range(ck[N_EXPECTED]):
+        at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
+        cores = ck[at + 3] & ck[MASK]
+        if cores >> i & 1 and ck[VIOLATION] == 0 and _all_done(st, ck, cores):
+            wrong = first_wrong(mem, ck, at)
+            if wrong < 0:
+                wrong = _written_into(st, ck, rows, named, cores, ck[at], ck[at + 1])
+            if wrong >= 0:
+                ck[VIOLATION] = TOO_EARLY
+                ck[WITNESS], ck[WITNESS + 1] = e, wrong
+
+
+@jit
+def _all_done(st, ck, cores):
+    for m in range(ck[N]):
+        i = ck[ck[MEMBERS] + m]
+        if cores >> i & 1 and st[block_of_core(st, core_of(ck, i)) + STATUS] != STATUS_DONE:
+            return False
+    return True
+
+
+@jit
+def first_wrong(mem, ck, at):
+    """The first expected byte that is not there, or -1."""
+    address, place = ck[at], ck[at + 2]
+    for b in range(ck[at + 1]):
+        if mem[address + b] != (ck[place + (b >> 3)] >> (8 * (b & 7)) & 255):
+            return b
+    return -1
+
+
+@jit
+def _written_into(st, ck, rows, named, cores, start, nbytes):
+    """The first of some bytes that a core other than these has a write to under way, or -1."""
+    for m in range(ck[N]):
+        j = ck[ck[MEMBERS] + m]
+        if not cores >> j & 1:
+            for r in range(OPEN, OPEN + open_accesses(st, ck, rows, named, j, OPEN)):
+                first = max(rows[r, START], start)
+                if rows[r, FLAGS] & WRITE and first < min(rows[r, START] + rows[r, NBYTES], start + nbytes):
+                    return first - start
+    return -1

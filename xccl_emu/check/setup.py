@@ -12,7 +12,7 @@ from xccl_emu.check import linked, moves, pieces, races, record, settle
 from xccl_emu.check.dfs import FRAME_WORDS
 from xccl_emu.check.moves import NAMED, TAKEN
 from xccl_emu.check.races import ROWS
-from xccl_emu.check.trial import Trial
+from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine import compiled, layout, single
 from xccl_emu.machine.pod import Pod
@@ -110,7 +110,7 @@ class Setup:
         return ck
 
     def _expected_words(self) -> int:
-        return sum(3 + 4 * (len(e.data) // 32 + 2) + len(e.data) // 8 + 2 for e in self.trial.expected) * 2
+        return sum(4 + 5 * (len(e.data) // 32 + 2) + len(e.data) // 8 + 2 for e in self.trial.expected) * 2
 
     def _named(self) -> NDArray[np.int64]:
         named = np.zeros(layout.MAX_KERNELS * layout.MAX_SITES, np.int64)
@@ -175,16 +175,22 @@ class Setup:
                         rows[-1][2] = end
                     else:
                         rows.append([e, start, end])
-        place = row + 3 * len(rows)
+        place = row + at.EXPECTED_WORDS * len(rows)
         self.expected_rows = rows
         for e, start, end in rows:
             expected = self.trial.expected[e]
             data = expected.data[start - expected.address : end - expected.address]
             words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
-            ck[row : row + 3] = start, end - start, place
+            ck[row : row + 4] = start, end - start, place, self._mask(expected)
             ck[place : place + len(words)] = words
-            row, place = row + 3, place + len(words)
+            row, place = row + at.EXPECTED_WORDS, place + len(words)
         ck[at.N_EXPECTED] = len(rows)
+
+    def _mask(self, expected: Expected) -> int:
+        """Who answers for expected bytes."""
+        per_die, die = self.pod.spec.cores_per_die, expected.address // self.pod.spec.die_bytes
+        cores = expected.cores or tuple(core for core in self.cores if core // per_die == die)
+        return sum(1 << self.cores.index(core) for core in cores if core in self.cores)
 
     def components(self) -> list[list[int]]:
         """Numbers of the cores in parts that share nothing that any of them writes, as far as is known."""

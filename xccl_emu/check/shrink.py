@@ -72,8 +72,10 @@ class Shrinker:
     ) -> None:
         from xccl_emu.check import attempts  # compiled code is imported only when something runs
         from xccl_emu.check.player import Player
+        from xccl_emu.machine import single
 
         self._device, self._trial, self._pod = attempts, trial, trial.pod
+        self._machine = single.act_handle()
         self._judge, self._progress = judge, progress
         self._deadline = time.perf_counter() + seconds
         self._original, self._wanted = violation, signature(violation)
@@ -189,7 +191,8 @@ class Shrinker:
             self._progress(len(names), self.tried)
         self._pod.memory[:], self._pod.state[:] = self._started
         late = self._wanted[0] in _ENDS_LATE
-        n, ended = self._device.attempt(self._pod.memory, self._pod.state, names, late, self._codes, self._names)
+        machine = (self._machine, self._pod.memory, self._pod.state)
+        n, ended = self._device.attempt(*machine, names, late, self._codes, self._names)
         ends = {DEADLOCK: self._device.STUCK, WRONG_BITS: self._device.DONE}
         if ended != ends.get(self._wanted[0], ended):
             return None, self._names[:0]

@@ -16,6 +16,9 @@ class Expected:
     address: int
     """Global address of the first byte."""
     data: bytes
+    cores: tuple[int, ...] = ()
+    """Global numbers of the cores that answer for them: once these have returned the bytes must be there, whatever goes
+    on elsewhere.  None listed: the cores of the die that they are on, or all if no kernel runs there."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,9 @@
 """The pytest plugin: a violation is a section of the report and a replay file.
 
 It is loaded at every start of pytest, so it imports nothing of the checker until a test asks for it.
+
+Pytest takes the whole of an installed distribution that has a plugin for test code, and rewrites its assert statements.
+What they become Numba cannot compile, so modules with compiled functions that assert say PYTEST_DONT_REWRITE.
 """
 
 import re

@@ -1,0 +1,276 @@
+"""Bugs in dispatch and combine.
+
+The kernel that ships has all phases of a layer.  Here those that a bug is not in are left out, because it is compiled
+anew for every bug.
+"""
+
+import re
+from dataclasses import replace
+
+from xccl_emu.check.verdict import (
+    BAD_INSTRUCTION,
+    DATA_RACE,
+    DEADLOCK,
+    LEFTOVER,
+    TORN_METADATA,
+    UNWRITTEN_READ,
+    WRONG_BITS,
+)
+from xccl_emu.scenarios import MoeCheck
+
+from .mutants import Edit, Mutant, text_of
+
+DISPATCH = MoeCheck("dispatch", ranks=2, tokens=2, pieces=2, rounds=2)
+PLAIN = replace(DISPATCH, quantized=False)
+LONGER = replace(DISPATCH, rounds=3)
+THREE = MoeCheck("dispatch", ranks=2, tokens=3, pieces=2, rounds=1)
+IDLE = MoeCheck("dispatch", ranks=2, tokens=(2, 0), pieces=2, rounds=1)
+PAIRS = MoeCheck("dispatch", ranks=2, cores=2, tokens=2, pieces=2, rounds=2)
+COMBINE = MoeCheck("combine", ranks=2, tokens=2, pieces=2, rounds=2, quantized=False)
+COMBINE_PAIRS = replace(COMBINE, cores=2)
+CHOICES = replace(COMBINE, top_k=2, tokens=3, rounds=1)
+
+
+def of_dispatch(old: str, new: str) -> Edit:
+    """A change of the kernels of dispatch."""
+    return Edit("dispatch", old, new)
+
+
+def of_combine(old: str, new: str) -> Edit:
+    """A change of the kernels of combine."""
+    return Edit("combine", old, new)
+
+
+def only(kept: str) -> tuple[Edit, ...]:
+    """Leave all phases of a layer out but one."""
+    phases = re.split(r"(?=^        if parts & )", text_of("xccl_emu.kernels.moe"), flags=re.MULTILINE)[1:]
+    return tuple(Edit("moe", phase, "") for phase in phases if f"parts & {kept}:" not in phase)
+
+
+ONLY_DISPATCH, ONLY_COMBINE = only("DISPATCH"), only("COMBINE")
+
+# ---- what stands in dispatch
+
+COUNTS = 'yield put(field, event, d * block_bytes + before * message, n, step=4, sync="counts")\n'
+POLL_COUNTS = '            yield poll_eq(field, event, step=5, sync="counts in")\n'
+LOAD_COUNT = "            n = yield load(field + 16, step=5)\n"
+BLOCKS_FREE = "    yield from await_acknowledged(rank, n_ranks, event - 1, done, die_bytes)\n"
+TOKENS_VISIBLE = (
+    '    yield fence(step=3, sync="tokens visible")  # it also frees the data buffer: the messages have left\n'
+)
+ALL_WRITTEN = '    yield from barrier(4, "all cores have written")\n'
+PUBLISH = (
+    "    yield from publish(rank, core, cores, n_ranks, n_local, event, message, block_bytes, fields, die_bytes)\n"
+)
+HAVE_COUNTS = '    yield from barrier(5, "all cores have the counts")\n'
+PULL = """\
+    yield from pull(
+        rank, core, cores, n_ranks, n_local, recv_x, route, payload, blocks, die_bytes, fields, work, room, by_dma
+    )
+"""
+COPY_COUNTS = "    if core == 0:\n        yield mtu_out(0, counts, 4 * n_slots, step=7)\n"
+ACKNOWLEDGE = "    yield from acknowledge(rank, core, cores, n_ranks, event, done, die_bytes)\n"
+PUT_ACK = '            yield put(done + s * die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
+MY_SOURCE = "        if s % cores == core:\n"
+PULL_HALF_FREE = """\
+        if turn >= 2:
+            yield wait_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
+"""
+PULL_FULL = """\
+        yield set_flag(MTU_IN, MTU_OUT, half, sync="pull half full")
+        yield wait_flag(MTU_IN, MTU_OUT, half, sync="pull half full")
+"""
+SET_PULL_FREE = '        yield set_flag(MTU_OUT, MTU_IN, half, sync="pull half free")\n        done'
+DRAIN_PULL = '    yield from drain_halves(MTU_OUT, MTU_IN, turn, "pull half free")\n'
+LOADED = 'yield wait_flag(MTU_IN, VECTOR, half, sync="token loaded")\n'
+MADE = '            yield wait_flag(VECTOR, SCALAR, half, sync="message made")\n'
+MESSAGE_LEFT = """\
+            yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
+            yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
+"""
+SHARED = '    yield from barrier(3, "counts shared")\n'
+PREPARED = '        yield set_flag(VECTOR, SCALAR, half, sync="message made")\n'
+
+KNOWN = (
+    Mutant(
+        "dispatch: single buffer, a fast rank overwrites the round before", DISPATCH,
+        (of_dispatch(BLOCKS_FREE, ""),), (DEADLOCK, DATA_RACE),
+    ),
+    Mutant(
+        "dispatch: boolean flags that are never reset", DISPATCH,
+        (
+            of_dispatch(COUNTS, COUNTS.replace("field, event", "field, 1")),
+            of_dispatch(POLL_COUNTS, POLL_COUNTS.replace("field, event", "field, 1")),
+        ), (TORN_METADATA,),
+    ),
+    Mutant(
+        "dispatch: a rank with zero tokens skips its flag", IDLE,
+        (of_dispatch("                " + COUNTS, "                if n > 0:\n                    " + COUNTS),),
+        (DEADLOCK,),
+    ),
+    Mutant(
+        "dispatch: source told that its blocks are free when its counts were read", DISPATCH,
+        (of_dispatch(PULL + COPY_COUNTS + ACKNOWLEDGE, ACKNOWLEDGE + PULL + COPY_COUNTS),), (DATA_RACE,),
+    ),
+    Mutant(
+        "dispatch: fence by core 0 for what core 1 wrote", PAIRS,
+        (of_dispatch(TOKENS_VISIBLE, "    if core == 0:\n    " + TOKENS_VISIBLE),), (DATA_RACE,),
+    ),
+)  # fmt: skip
+
+OWN_DISPATCH = (
+    Mutant(
+        "dispatch: counts published before the fence", DISPATCH,
+        (of_dispatch(TOKENS_VISIBLE + ALL_WRITTEN + PUBLISH, PUBLISH + TOKENS_VISIBLE + ALL_WRITTEN),),
+        (DATA_RACE,),
+    ),
+    Mutant(
+        "dispatch: no barrier before the counts, two cores", PAIRS,
+        (of_dispatch(ALL_WRITTEN, ""),), (DATA_RACE,),
+    ),
+    Mutant(
+        "dispatch: no barrier between writing and reading the table of counts", PAIRS,
+        (of_dispatch(SHARED, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "dispatch: stale counts, read before the flag is in", DISPATCH,
+        (of_dispatch(POLL_COUNTS + LOAD_COUNT, LOAD_COUNT + POLL_COUNTS),), (TORN_METADATA,),
+    ),
+    Mutant(
+        "dispatch: core 0 acknowledges for its neighbour", PAIRS,
+        (of_dispatch(MY_SOURCE + PUT_ACK, "        if core == 0:\n" + PUT_ACK),), (DATA_RACE,),
+    ),
+    Mutant(
+        "dispatch: acknowledgment of a round that has not begun", LONGER,
+        (of_dispatch(PUT_ACK, PUT_ACK.replace("event,", "event + 1,")),), (DATA_RACE,),
+    ),
+    Mutant(
+        "dispatch: message not awaited before its routing is written into it", DISPATCH,
+        (
+            of_dispatch(PREPARED, ""),
+            of_dispatch("        if quantized:\n" + MADE + "        else:\n    ", "        if not quantized:\n    "),
+        ), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "dispatch: quantization waits for the other half's token", THREE,
+        (of_dispatch(LOADED, LOADED.replace("half", "1 - half")),), (BAD_INSTRUCTION, DEADLOCK),
+    ),
+    Mutant(
+        "dispatch: the next token made where one is still leaving", THREE,
+        (of_dispatch(MESSAGE_LEFT, ""),), (DATA_RACE,),
+    ),
+    Mutant(
+        "dispatch: messages laid out without room for their slots", DISPATCH,
+        (of_dispatch("place * message, message, step=3)", "place * payload, message, step=3)"),),
+        (UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "dispatch: a half pulled into again before it was copied out", THREE,
+        (of_dispatch(PULL_HALF_FREE, ""), of_dispatch(SET_PULL_FREE, "        done"), of_dispatch(DRAIN_PULL, "")),
+        (DATA_RACE, BAD_INSTRUCTION),
+    ),
+    Mutant(
+        "dispatch: rows copied out before they are in", DISPATCH,
+        (of_dispatch(PULL_FULL, ""),), (DATA_RACE,),
+    ),
+)  # fmt: skip
+
+# ---- what stands in combine
+
+ROWS_VISIBLE = '    yield fence(step=3, sync="rows visible")  # it also frees the data buffer for the sums\n'
+COMBINE_FREE = (
+    "            yield poll_ge(done + rank * die_bytes + s * FIELD_BYTES, event - 1, step=3,"
+    ' sync="combine blocks free")\n'
+)
+OFFERED = """\
+    for s in range(n_ranks):
+        if s % cores == core:
+            yield put(fields + s * die_bytes + rank * FIELD_BYTES, event, s * block_bytes, step=4, sync="rows offered")
+"""
+ROWS_IN = '        yield poll_eq(fields + rank * die_bytes + d * FIELD_BYTES, event, step=5, sync="rows in")\n'
+CONTRIBUTION_IN = """\
+    yield set_flag(MTU_IN, VECTOR, half, sync="contribution in")
+    yield wait_flag(MTU_IN, VECTOR, half, sync="contribution in")
+"""
+AWAIT_CONTRIBUTION = 'yield wait_flag(MTU_IN, VECTOR, half, sync="contribution in")\n'
+PULLED = """\
+    yield set_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
+    yield wait_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
+"""
+ALL_PULLED = '    yield from barrier(7, "all cores have pulled")\n'
+SUM = """\
+    yield from sum_tokens(
+        rank, first, last, topk, pos, weights, out, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields,
+        die_bytes, by_dma, staging, work,
+    )  # fmt: skip
+"""
+ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, cores, n_ranks, event, done, die_bytes)\n"
+USED = '    if turn >= 2:\n        yield wait_flag(VECTOR, MTU_IN, half, sync="contribution used")\n'
+SET_USED = '            yield set_flag(VECTOR, MTU_IN, half, sync="contribution used")\n'
+DRAIN_USED = '    yield from drain_halves(VECTOR, MTU_IN, turn, "contribution used")\n'
+AXPY = "                yield v_axpy(at, acc, weight, hidden, dtype, step=7)\n"
+SUM_MADE = """\
+        yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
+        yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
+"""
+COPY_FULL = '        yield wait_flag(MTU_IN, MTU_OUT, half, sync="copy half full")\n'
+
+OWN_COMBINE = (
+    Mutant(
+        "combine: blocks written before those of the round before were read", COMBINE,
+        (of_combine(COMBINE_FREE, "            pass\n"),), (DEADLOCK, DATA_RACE),
+    ),
+    Mutant(
+        "combine: rows offered before the fence", COMBINE,
+        (of_combine(ROWS_VISIBLE + OFFERED, OFFERED + ROWS_VISIBLE),), (DATA_RACE,),
+    ),
+    Mutant(
+        "combine: acknowledged before the contributions are pulled", COMBINE,
+        (of_combine(SUM + ACKNOWLEDGE_ALL, ACKNOWLEDGE_ALL + SUM),), (DATA_RACE,),
+    ),
+    Mutant(
+        "combine: acknowledged when the pulls are issued", COMBINE_PAIRS,
+        (of_combine(PULLED, ""),), (DATA_RACE,),
+    ),
+    Mutant(
+        "combine: a core acknowledges for its neighbour", COMBINE_PAIRS,
+        (of_combine(ALL_PULLED, ""),), (DEADLOCK, DATA_RACE),
+    ),
+    Mutant(
+        "combine: does not wait for the last rank's rows", COMBINE,
+        (of_combine("    for d in range(n_ranks):\n" + ROWS_IN, "    for d in range(n_ranks - 1):\n" + ROWS_IN),),
+        (TORN_METADATA, UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "combine: of a tile starts on the store's issue, not on its completion", COMBINE,
+        (of_combine(CONTRIBUTION_IN, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "combine: event e set, event e + 1 awaited", CHOICES,
+        (of_combine(AWAIT_CONTRIBUTION, AWAIT_CONTRIBUTION.replace("half", "(half + 1) % 2")),),
+        (BAD_INSTRUCTION, DEADLOCK),
+    ),
+    Mutant(
+        "combine: a contribution pulled over one that is still weighed", CHOICES,
+        (of_combine(USED, ""), of_combine(SET_USED, ""), of_combine(DRAIN_USED, "    pass\n")),
+        (BAD_INSTRUCTION, DATA_RACE),
+    ),
+    Mutant(
+        "combine: a contribution's weight left out", CHOICES,
+        (of_combine(AXPY, AXPY.replace("v_axpy(at, acc, weight,", "v_add(at, acc,")),), (WRONG_BITS,),
+    ),
+    Mutant(
+        "combine: sum copied out before it is rounded", COMBINE,
+        (of_combine(SUM_MADE, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "combine: flag of a half that is full left over", COMBINE,
+        (of_combine(COPY_FULL, ""),), (DATA_RACE, LEFTOVER, BAD_INSTRUCTION),
+    ),
+)  # fmt: skip
+
+KNOWN = tuple(replace(mutant, base=ONLY_DISPATCH) for mutant in KNOWN)
+OWN = (
+    *(replace(mutant, base=ONLY_DISPATCH) for mutant in OWN_DISPATCH),
+    *(replace(mutant, base=ONLY_COMBINE) for mutant in OWN_COMBINE),
+)

@@ -1,0 +1,223 @@
+"""Bugs in send and receive."""
+
+from xccl_emu.check.verdict import (
+    AREA_VIOLATION,
+    ASSERTION,
+    BAD_INSTRUCTION,
+    DATA_RACE,
+    DEADLOCK,
+    LEFTOVER,
+    TORN_METADATA,
+    WRONG_BITS,
+)
+from xccl_emu.scenarios import SendRecvCheck
+
+from .mutants import Edit, Mutant
+
+RING = SendRecvCheck(slots=2, chunks=5, pieces=2)
+SMALL = SendRecvCheck(slots=2, chunks=3, pieces=2)
+LANES = SendRecvCheck(cores=2, slots=2, chunks=3, pieces=2)
+DMA = SendRecvCheck(slots=2, chunks=3, pieces=2, path="dma")
+ZERO_COPY = SendRecvCheck(slots=2, chunks=3, pieces=2, path="zero-copy")
+BOTH = SendRecvCheck(slots=2, chunks=3, pieces=2, both_ways=True)
+ROUNDS = SendRecvCheck(slots=2, chunks=3, pieces=2, rounds=2)
+ASYNC = SendRecvCheck(slots=2, chunks=4, pieces=2, asynchronous=True)
+
+
+def edit(old: str, new: str) -> Edit:
+    """A change of the kernels of send and receive."""
+    return Edit("sendrecv", old, new)
+
+
+# ---- what stands in the kernels
+
+DATA = "    yield mtu_out(half * slot_bytes, slot, min(slot_bytes, nbytes - i * slot_bytes), step=2)\n"
+FENCE = '    yield fence(step=3, sync="data before tail")  # it also frees the half\n'
+TAIL = '    yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")\n'
+FREE = '        yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")\n'
+IN_BUFFER = '    yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")\n'
+SLOT = "    slot = ring + (base + i) % slots * slot_bytes\n"
+DMA_OUT = "    yield dma(source + start, slot, min(slot_bytes, nbytes - start), 0, step=2)\n"
+DMA_SENT = '    yield wait_flag(DMA, SCALAR, 0, step=3, sync="DMA before tail")\n'
+PULL = "    yield mtu_in(ring + (base + i) % slots * slot_bytes, half * slot_bytes, size, step=6)\n"
+READ = '    yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
+WAIT_READ = '    yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
+ACK = '    yield put(ack, event, i, base + i + 1, ring, step=7, sync="ack")\n'
+COPY_OUT = "    yield mtu_out(half * slot_bytes, target + i * slot_bytes, size, step=6)\n"
+IN_TAIL = '        yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")\n'
+IN_TAIL_MODULO = IN_TAIL.replace("poll_ge", "poll_ne").replace("base + i + 1", "(base + i) % slots")
+CHECK = "    if first:\n        yield from check(tail, event, shape)\n"
+AGAIN = '    if again:\n        yield wait_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")\n'
+MORE = '    if more:\n        yield set_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")\n'
+EACH_TURN = "    for i in range(max(outgoing, incoming)):\n"
+ALL_FIRST = "    for j in range(outgoing + incoming):\n        i = j if j < outgoing else j - outgoing\n"
+OFFER_IN = '    yield poll_ge(ack + COUNT, base + 1, step=2, sync="offer in")\n'
+GIVEN = "    given = yield load(ack + EVENT, step=2)\n"
+ADDRESS = "    target = yield load(ack + WHERE, step=2)\n"
+ZERO_COPY_FENCE = '    yield fence(step=3, sync="data before tail")\n'
+ZERO_COPY_TAIL = '    yield put(tail, event, 0, base + ZERO_COPY_COUNTS, shape, step=3, sync="tail")\n'
+ACKNOWLEDGED = '    yield poll_ge(ack + COUNT, base + chunks, step=8, sync="all acknowledged")\n'
+ACKNOWLEDGED_MODULO = ACKNOWLEDGED.replace("poll_ge", "poll_eq").replace("base + chunks", "(base + chunks) % slots")
+ALL_PULLED = "slot_bytes, 0, chunks, 1)\n    return chunks\n\n\n@kernel\ndef irecv("
+ZERO_COPY_IN = '    yield poll_ge(tail + COUNT, base + ZERO_COPY_COUNTS, step=5, sync="tail in")\n'
+NEXT_BASE = "        )\n        base = base + chunks\n    return base\n\n\n@kernel\ndef recv_rounds"
+OTHER_HALF = "                    i, 1, target, received,"
+PAYLOAD_OUT = '        yield fence(step=6, sync="payload out")\n        base = base + chunks\n'
+LAST = "    last = min(chunks, acknowledged - base + slots)\n"
+STORES = """\
+    yield store(tail + COUNT, base + i + 1, step=3, sync="tail")
+    yield store(tail + CHUNK, i, step=3, sync="tail")
+    yield store(tail + EVENT, event, step=3, sync="tail")
+    yield store(tail + SHAPE, shape, step=3, sync="tail")
+"""
+COUNT_LAST = """\
+    yield store(tail + CHUNK, i, step=3, sync="tail")
+    yield store(tail + EVENT, event, step=3, sync="tail")
+    yield store(tail + SHAPE, shape, step=3, sync="tail")
+    yield store(tail + COUNT, base + i + 1, step=3, sync="tail")
+"""
+
+WITH_STORES = edit("    put,\n    set_flag,\n", "    put,\n    set_flag,\n    store,\n")
+
+KNOWN = (
+    Mutant(
+        "tail published with no fence after the data words", RING,
+        (edit(DATA + FENCE + TAIL, DATA + TAIL),), (BAD_INSTRUCTION, DATA_RACE), quick=True,
+    ),
+    Mutant(
+        "tail published before the data, fence after both", RING,
+        (edit(DATA + FENCE + TAIL, TAIL + DATA + FENCE),), (DATA_RACE,),
+    ),
+    Mutant(
+        "producer's free test is i - ack < S + 1", RING,
+        (edit(FREE + IN_BUFFER, FREE.replace("+ 1 - slots", "- slots") + IN_BUFFER),), (DATA_RACE,),
+    ),
+    Mutant(
+        "consumer sends the ack before it reads the slot", RING,
+        (edit(PULL + READ + WAIT_READ + ACK, ACK + PULL + READ + WAIT_READ),), (DATA_RACE,),
+    ),
+    Mutant(
+        "producer publishes tail i + 2 after writing chunk i only", RING,
+        (edit(FENCE + TAIL, FENCE + TAIL.replace("i + 1", "i + 2")),), (WRONG_BITS, DATA_RACE),
+    ),
+    Mutant(
+        "both dies send all chunks before receiving any", BOTH,
+        (
+            edit(EACH_TURN + "        if i < outgoing:\n", ALL_FIRST + "        if j < outgoing:\n"),
+            edit("        if i < incoming:\n", "        if j >= outgoing:\n"),
+        ), (DEADLOCK,), quick=True,
+    ),
+    Mutant(
+        "tail and ack kept modulo S", RING,
+        (
+            edit(FENCE + TAIL, FENCE + TAIL.replace("base + i + 1", "(base + i + 1) % slots")),
+            edit(FREE + IN_BUFFER, "        yield poll_ge(ack + COUNT, 0, step=4)\n" + IN_BUFFER),
+            edit(IN_TAIL + CHECK + "    if again", IN_TAIL_MODULO + CHECK + "    if again"),
+            edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("base + i + 1", "(base + i + 1) % slots")),
+            edit(ACKNOWLEDGED, ACKNOWLEDGED_MODULO),
+            edit("    poll_ge,\n", "    poll_eq,\n    poll_ge,\n    poll_ne,\n"),
+        ), (DATA_RACE,),
+    ),
+)  # fmt: skip
+
+OWN = (
+    Mutant(
+        "consumer acknowledges one chunk too many", RING,
+        (edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("base + i + 1", "base + i + 2")),), (DATA_RACE,),
+    ),
+    Mutant(
+        "consumer acknowledges one chunk too few", RING,
+        (edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("base + i + 1", "base + i")),), (DEADLOCK,),
+    ),
+    Mutant(
+        "both sides go round one slot too few", RING,
+        (
+            edit(SLOT + DATA, SLOT.replace("% slots", "% (slots - 1)") + DATA),
+            edit(PULL, PULL.replace("% slots", "% (slots - 1)")),
+        ), (WRONG_BITS, DATA_RACE),
+    ),
+    Mutant(
+        "both sides go round one slot too many", RING,
+        (
+            edit(SLOT + DATA, SLOT.replace("% slots", "% (slots + 1)") + DATA),
+            edit(PULL, PULL.replace("% slots", "% (slots + 1)")),
+        ), (AREA_VIOLATION,),
+    ),
+    Mutant(
+        "consumer goes round one slot too few", RING,
+        (edit(PULL, PULL.replace("% slots", "% (slots - 1)")),), (WRONG_BITS, DATA_RACE),
+    ),
+    Mutant(
+        "ack as soon as the read is issued", RING,
+        (edit(READ + WAIT_READ + ACK, ACK + READ + WAIT_READ),), (DATA_RACE,), quick=True,
+    ),
+    Mutant(
+        "consumer uses a half of its buffer again before it has left", RING,
+        (edit(AGAIN, ""), edit(MORE, "")), (DATA_RACE,),
+    ),
+    Mutant(
+        "consumer waits for the other half's event", RING,
+        (edit(AGAIN, AGAIN.replace("half, step", "1 - half, step")),), (BAD_INSTRUCTION, DEADLOCK),
+    ),
+    Mutant(
+        "consumer frees a half that nobody will take again", RING,
+        (edit(MORE, MORE.replace("    if more:\n    ", "")),), (LEFTOVER,),
+    ),
+    Mutant(
+        "producer waits for the event of the chunk that it has just asked for", RING,
+        (edit(IN_BUFFER, IN_BUFFER.replace("half, step", "1 - half, step")),), (BAD_INSTRUCTION, DATA_RACE),
+    ),
+    Mutant(
+        "field of the tail written word by word, the count first", RING,
+        (WITH_STORES, edit(FENCE + TAIL, FENCE + STORES)), (ASSERTION, TORN_METADATA),
+    ),
+    Mutant(
+        "tail put to the next lane's field", LANES,
+        (edit(FENCE + TAIL, FENCE + TAIL.replace("put(tail,", "put(tail + 32,")),), (AREA_VIOLATION,),
+    ),
+    Mutant(
+        "receiver returns without all chunks", SMALL,
+        (edit(ALL_PULLED, ALL_PULLED.replace("chunks, 1", "chunks - 1, 1")),), (DEADLOCK,),
+    ),
+    Mutant(
+        "DMA: tail without waiting for the completion", DMA,
+        (edit(DMA_OUT + DMA_SENT + TAIL, DMA_OUT + TAIL + DMA_SENT),), (WRONG_BITS, DATA_RACE),
+    ),
+    Mutant(
+        "DMA: a completion that nobody takes", DMA,
+        (edit(DMA_SENT, '    if i + 1 < count_chunks(nbytes, slot_bytes):\n    ' + DMA_SENT),), (LEFTOVER, DATA_RACE),
+    ),
+    Mutant(
+        "DMA: fence in place of the completion", DMA,
+        (edit(DMA_SENT, '    yield fence(step=3)\n'),), (BAD_INSTRUCTION,),
+    ),
+    Mutant(
+        "zero-copy: tail before the fence", ZERO_COPY,
+        (edit(ZERO_COPY_FENCE + ZERO_COPY_TAIL, ZERO_COPY_TAIL + ZERO_COPY_FENCE),), (DATA_RACE,),
+        unseen="a target is looked at when all kernels have returned, not when its receiver has",
+    ),
+    Mutant(
+        "zero-copy: the offer's words read before the offer is there", ZERO_COPY,
+        (edit(OFFER_IN + GIVEN, GIVEN + OFFER_IN),), (TORN_METADATA, ASSERTION),
+    ),
+    Mutant(
+        "zero-copy: receiver does not wait for the tail", ZERO_COPY,
+        (edit(ZERO_COPY_IN, ""),), (ASSERTION, TORN_METADATA, DATA_RACE),
+    ),
+    Mutant(
+        "back to back: the data buffer used again before the payload has left it", ROUNDS,
+        (edit(PAYLOAD_OUT, "        base = base + chunks\n"),), (DATA_RACE,),
+    ),
+    Mutant(
+        "back to back: every round counts from the first one's base", ROUNDS,
+        (edit(NEXT_BASE, NEXT_BASE.replace("        base = base + chunks\n", "")),), (DEADLOCK, DATA_RACE),
+    ),
+    Mutant(
+        "asynchronous: one free slot too many", ASYNC,
+        (edit(LAST, LAST.replace("+ slots)", "+ slots + 1)")),), (DATA_RACE,),
+    ),
+    Mutant(
+        "both ways: what is received uses the half of what is sent", BOTH,
+        (edit(OTHER_HALF, OTHER_HALF.replace("i, 1,", "i, 0,")),), (WRONG_BITS, DATA_RACE),
+    ),
+)  # fmt: skip

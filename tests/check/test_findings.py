@@ -1,0 +1,124 @@
+"""What the planted bugs showed about the checker: three minimal tests, each of which must pass."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from xccl_emu.check.check import check
+from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.check.verdict import BAD_INSTRUCTION, DATA_RACE, UNWRITTEN_READ, VERIFIED, VIOLATION, WRONG_BITS
+from xccl_emu.lang import MTU_IN, MTU_OUT, VECTOR, fence, kernel, load, mtu_in, mtu_out, poll_eq, put, set_flag, wait_flag
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import small_pod
+from xccl_emu.scenarios import SendRecvCheck
+from xccl_emu.scenarios.common import payload
+
+
+@kernel
+def put_payload(source, target, flag):
+    """Write a payload into the other die's app data, and raise its flag with no fence between."""
+    yield mtu_in(source, 0, 64)
+    yield set_flag(MTU_IN, MTU_OUT, 0)
+    yield wait_flag(MTU_IN, MTU_OUT, 0)
+    yield mtu_out(0, target, 64)
+    yield put(flag, 1, sync="flag")
+    yield fence()
+
+
+@kernel
+def take_payload(flag):
+    """Wait for the flag; when this returns, the payload must be there."""
+    yield poll_eq(flag, 1, sync="flag in")
+
+
+@kernel
+def read_word(word):
+    """Read a word."""
+    yield load(word)
+
+
+@kernel
+def set_twice():
+    """Mtu-in may set event 0 anew, as soon as the vector pipe has set event 1, though that has not taken it yet."""
+    yield set_flag(MTU_IN, VECTOR, 0)
+    yield set_flag(VECTOR, MTU_IN, 1)
+    yield wait_flag(MTU_IN, VECTOR, 0)
+    yield wait_flag(VECTOR, MTU_IN, 1)
+    yield set_flag(MTU_IN, VECTOR, 0)
+    yield wait_flag(MTU_IN, VECTOR, 0)
+
+
+@dataclass(frozen=True)
+class Twice:
+    """One core that runs `set_twice`."""
+
+    name: str = "set twice"
+    configuration = {}
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """Launched."""
+        pod = Pod(small_pod(2, 1, app_bytes=256, meta_bytes=64, managed_bytes=64, ub_bytes=64), order=order)
+        pod.launch(set_twice, 0, [0], {}, [])
+        return Trial(pod, ())
+
+
+@dataclass(frozen=True)
+class OneSided:
+    """A put from die 0 into the app data of die 1, whose kernel returns when it has the flag."""
+
+    name: str = "one-sided put"
+    configuration = {}
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """Launched."""
+        pod = Pod(small_pod(2, 1, app_bytes=256, meta_bytes=64, managed_bytes=64, ub_bytes=64), order=order)
+        source, target = pod.put(0, payload(64, 1)), pod.alloc(1, 64)
+        everything = [Grant(None, 0, pod.spec.die_bytes, "rw")]
+        pod.launch(put_payload, 0, [0], {"source": source.address, "target": target.address, "flag": pod.meta(1)}, everything)
+        pod.launch(take_payload, 1, [0], {"flag": pod.meta(1)}, everything)
+        return Trial(pod, (Expected("payload", target.address, pod.view(source).tobytes()),), (source,))
+
+
+@dataclass(frozen=True)
+class Unwritten:
+    """A read of memory that nobody has written."""
+
+    name: str = "unwritten"
+    configuration = {}
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """Launched."""
+        pod = Pod(small_pod(2, 1, app_bytes=256, meta_bytes=64, managed_bytes=64, ub_bytes=64), order=order)
+        pod.launch(read_word, 0, [0], {"word": pod.managed(0)}, [Grant(None, 0, pod.spec.die_bytes, "rw")])
+        return Trial(pod, ())
+
+
+def test_flag_without_fence_into_the_receivers_app_data() -> None:
+    """C: a receiver that returns on a flag, though the payload may still be on its way, is a violation."""
+    verdict = check(OneSided())
+    assert verdict.verdict == VIOLATION
+    assert verdict.violation is not None and verdict.violation.kind in (DATA_RACE, WRONG_BITS)
+
+
+def test_unwritten_read_is_told() -> None:
+    """A: a read of never-written memory is reported, not a KernelError."""
+    verdict = check(Unwritten())
+    assert verdict.violation is not None and verdict.violation.kind == UNWRITTEN_READ
+
+
+def test_asynchronous_is_verified() -> None:
+    """B: both sides repeat passes until they are done."""
+    verdict = check(SendRecvCheck(slots=2, chunks=3, pieces=2, asynchronous=True))
+    assert (verdict.verdict, verdict.reason) == (VERIFIED, "")
+
+
+def test_event_set_again_before_it_is_taken_sampled() -> None:
+    """D, the portfolio: it says so."""
+    verdict = check(Twice(), policy="portfolio")
+    assert verdict.violation is not None and verdict.violation.kind == BAD_INSTRUCTION
+
+
+def test_event_set_again_before_it_is_taken_searched() -> None:
+    """D, the search: it must not call it verified."""
+    verdict = check(Twice())
+    assert verdict.violation is not None and verdict.violation.kind == BAD_INSTRUCTION

@@ -1,0 +1,73 @@
+"""Every planted bug gives a violation with a witness that replays; without it the same configuration is verified."""
+
+import functools
+
+import pytest
+
+from xccl_emu.check.check import check
+from xccl_emu.check.sample import replay
+from xccl_emu.check.verdict import VERIFIED, VIOLATION
+from xccl_emu.scenarios import Scenario, SendRecvCheck
+
+from . import mutants_moe, mutants_own, mutants_ring
+from .mutants import Edit, Mutant, Planted
+
+MUTANTS = tuple(m for module in (mutants_ring, mutants_own, mutants_moe) for m in (*module.KNOWN, *module.OWN))
+SECONDS_MAX = 30
+"""In which a search is to find a bug; here it may compile for as long as it likes."""
+
+
+def _parameters(mutants: tuple[Mutant, ...]) -> list[object]:
+    """Quick ones always, the others with the slow tests: each compiles a kernel of its own."""
+    return [pytest.param(m, id=m.name, marks=() if m.quick else pytest.mark.slow) for m in mutants]
+
+
+@functools.cache
+def _verdict_without_bug(scenario: Scenario) -> str:
+    return check(scenario).verdict
+
+
+@pytest.mark.parametrize("mutant", _parameters(tuple(m for m in MUTANTS if not m.unseen)))
+def test_planted_bug_is_found_and_its_witness_replays(mutant: Mutant) -> None:
+    """Unplanted it is verified; planted, the search and a portfolio find it, and what they found happens again."""
+    assert _verdict_without_bug(mutant.unplanted) == VERIFIED
+    searched = check(mutant.planted, seconds=SECONDS_MAX)
+    drawn = check(mutant.planted, policy="portfolio", schedules=mutant.schedules)
+    for verdict in (searched, drawn):
+        assert (verdict.verdict, verdict.reason) == (VIOLATION, "")
+        assert verdict.violation is not None
+        assert verdict.violation.kind in mutant.kinds
+        again = replay(mutant.planted.build("relaxed"), verdict.violation.actions)
+        assert again is not None
+        assert again.kind in mutant.kinds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", [pytest.param(m, id=m.name) for m in MUTANTS if m.unseen])
+def test_bug_that_no_check_can_see(mutant: Mutant) -> None:
+    """What is said not to be seen is not seen; should a check learn it, this test says so."""
+    assert _verdict_without_bug(mutant.unplanted) == VERIFIED
+    assert check(mutant.planted).verdict == VERIFIED
+
+
+def test_names_tell_bugs_apart() -> None:
+    """Each has a name of its own, and there are as many of each kind of protocol as are known to be needed."""
+    assert len({m.name for m in MUTANTS}) == len(MUTANTS)
+    assert sum(len(module.KNOWN) for module in (mutants_ring, mutants_own, mutants_moe)) >= 15
+    assert sum(len(module.OWN) for module in (mutants_ring, mutants_own, mutants_moe)) >= 8
+
+
+def test_edit_that_fits_nowhere_or_twice_is_refused() -> None:
+    """A change of a kernel that no longer has the place, or has it twice, does not pass for a planted bug."""
+    scenario = SendRecvCheck(slots=2, chunks=3, pieces=2)
+    for old in ("no such line", "yield put("):
+        with pytest.raises(AssertionError, match="times"):
+            Planted(scenario, (Edit("sendrecv", old, ""),)).build("relaxed")
+
+
+def test_planting_leaves_the_shipped_kernels_alone() -> None:
+    """While a changed kernel is launched in one trial, the next trial has the shipped one again."""
+    scenario = SendRecvCheck(slots=2, chunks=3, pieces=2)
+    shipped = scenario.build("relaxed").pod.fingerprint()
+    assert mutants_ring.KNOWN[0].planted.build("relaxed").pod.fingerprint() != shipped
+    assert scenario.build("relaxed").pod.fingerprint() == shipped

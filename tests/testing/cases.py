@@ -1,0 +1,35 @@
+"""Small protocols for the tests: one that is right, and one that is wrong under relaxed order alone."""
+
+import numpy as np
+
+from xccl_emu.lang import fence, kernel, load, poll_ge, put, store
+from xccl_emu.machine import small_pod
+from xccl_emu.testing import Bench, protocol
+
+
+@kernel
+def tell(word, flag, value):
+    """Write a word, then the flag that announces it."""
+    yield store(word, value)
+    yield fence(sync="word before flag")
+    yield put(flag, 1, sync="flag")
+
+
+@kernel
+def hear(word, flag, out):
+    """Copy the announced word."""
+    yield poll_ge(flag, 1, sync="flag seen")
+    value = yield load(word)
+    yield store(out, value)
+
+
+@protocol
+def telling(bench: Bench, value: int = 7) -> None:
+    """Die 0 tells die 1 a number."""
+    pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0, ub_bytes=32))
+    word, flag = pod.meta(1, 32), pod.meta(1)
+    bench.label("die1.word", word, 8)
+    out = bench.wanted(1, np.array([value]), "copy")
+    pod.launch(tell, 0, [0], {"word": word, "flag": flag, "value": value}, [pod.grant_meta("w", 1)])
+    grants = [pod.grant_meta("r", 1), pod.grant(out, "w")]
+    pod.launch(hear, 1, [0], {"word": word, "flag": flag, "out": out.address}, grants)

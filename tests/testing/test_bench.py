@@ -1,0 +1,97 @@
+"""Protocol functions, and what is refused of them."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine import Pod, small_pod
+from xccl_emu.testing import Bench, Case, protocol
+
+from .cases import tell, telling
+
+SPEC = small_pod(1, app_bytes=1024, meta_bytes=64, managed_bytes=0)
+
+
+def test_a_case_has_name_and_all_sizes() -> None:
+    """By position, by name or by default; NumPy integers and truth values as plain integers."""
+
+    @protocol
+    def several(bench: Bench, dies: int = 2, path: str = "mtu", fast: int = 0) -> None:
+        """No body is needed here."""
+
+    case = several(np.int64(3), fast=True)
+    assert case.configuration == {"dies": 3, "path": "mtu", "fast": 1}
+    assert [type(value) for value in case.configuration.values()] == [int, str, int]
+    assert (case.name, str(case)) == ("several", "several(dies=3, path='mtu', fast=1)")
+    assert several.__doc__ == "No body is needed here."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"value": 1.5}, "value=1.5: must be"), ({"vaule": 1}, "telling: .*vaule"), ({"value": None}, "value=None")],
+)
+def test_wrong_sizes_are_refused(arguments: dict[str, int], message: str) -> None:
+    """At once, before anything is built."""
+    with pytest.raises(ConfigError, match=message):
+        telling(**arguments)
+
+
+def test_a_trial_knows_what_was_said_on_the_bench() -> None:
+    """Expected bytes, filled buffers, labels, meanings of stops; the order and what is switched off are the pod's."""
+
+    @protocol
+    def talkative(bench: Bench) -> None:
+        pod = bench.pod(SPEC)
+        bench.filled(0, np.arange(5, dtype=np.uint8), "input")
+        bench.wanted(0, np.full(3, 9, np.int16), "output")
+        bench.expect(pod.meta(0), np.array([1]), "flag")
+        bench.label("die0.flag", pod.meta(0), 32)
+        bench.stop(4, "no such event")
+        pod.launch(tell, 0, [0], {"word": pod.meta(0, 32), "flag": pod.meta(0), "value": 1}, [pod.grant_meta("w")])
+
+    trial = talkative().build("fifo", ["flag"])
+    assert [(e.name, e.data) for e in trial.expected] == [
+        ("output of die 0", np.full(3, 9, np.int16).tobytes()),
+        ("flag", np.array([1]).tobytes()),
+    ]
+    assert trial.pod.view(trial.filled[0]).tolist() == [0, 1, 2, 3, 4]
+    assert [label.name for label in trial.labels] == ["die0.input", "die0.output", "die0.flag"]
+    assert dict(trial.stops) == {4: "no such event"}
+    assert (trial.pod.order, trial.pod.without) == ("fifo", {"flag"})
+
+
+def two_pods(bench: Bench) -> None:
+    """Makes two."""
+    bench.pod(SPEC)
+    bench.pod(SPEC)
+
+
+def no_pod(bench: Bench) -> None:
+    """Forgets to make one."""
+    bench.filled(0, np.zeros(4, np.uint8))
+
+
+def nothing_launched(bench: Bench) -> None:
+    """Forgets to launch."""
+    bench.pod(SPEC)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [(two_pods, "has one already"), (no_pod, "make its pod first"), (nothing_launched, "launched no kernel")],
+)
+def test_functions_that_build_nothing_to_check_are_refused(function: Callable[..., None], message: str) -> None:
+    """The error says what is missing, when the case is built."""
+    with pytest.raises(ConfigError, match=message):
+        protocol(function)().build("sc")
+
+
+def test_each_build_is_a_pod_of_its_own() -> None:
+    """Two builds of a case are alike and share nothing."""
+    one, other = (telling().build("relaxed").pod for _ in range(2))
+    assert isinstance(telling(), Case)
+    assert isinstance(one, Pod)
+    assert one is not other
+    assert one.fingerprint() == other.fingerprint()
