@@ -2,6 +2,8 @@
 
 An access is a row of five words (`ACCESS_WORDS`): first byte, bytes, flags, agent, site.  Bytes are counted as in the
 pod's memory array, where the data buffers stand behind the dies.
+
+PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
 """
 
 from xccl_emu.lang.abi import REQUEST

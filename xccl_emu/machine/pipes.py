@@ -3,6 +3,8 @@
 mtu-in starts its transfers in order but memory answers in any order: transfers between two flags may overtake each
 other unless they touch the same piece or the same part of the data buffer.  The vector pipe and mtu-out work in order,
 mtu-out piece by piece.  DMA descriptors are independent of each other.
+
+PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
 """
 
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS

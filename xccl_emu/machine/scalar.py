@@ -1,4 +1,7 @@
-"""The scalar unit of a core: grants the kernel's next request, if it can be granted, and lets the kernel go on."""
+"""The scalar unit of a core: grants the kernel's next request, if it can be granted, and lets the kernel go on.
+
+PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
+"""
 
 from xccl_emu.lang.abi import REQUEST, RESULT
 from xccl_emu.lang.requests import (
