@@ -234,3 +234,24 @@ def test_ctrl_c_ends_a_check_with_130(tmp_path: Path) -> None:
     assert running.returncode == 130
     assert err.splitlines()[-1] == "xccl-emu: interrupted"
     assert "Traceback" not in err
+
+
+def test_a_fault_is_checked_and_its_witness_replays(tmp_path: Path) -> None:
+    """Drawn schedules, exit code 0 where the protocol keeps its promise, else 1 and a file that shows it again."""
+    code, told = as_json(*TINY, "--fault", "stop:die1", "--schedules", "60")
+    assert (code, told["verdict"], told["policy"], told["fault"]) == (0, "no violation found", "portfolio", "stop:die1")
+    assert "promises never to take wrong bits for right" in told["reason"]
+    code, out, _ = invoke(*TINY, "--fault", "corrupt:0-1", "--schedules", "600", "--out", "bit.json")
+    assert code == 1
+    assert "FAULT: visible, with bit" in " ".join(out.split())
+    code, told = as_json("check", "--replay", "bit.json")
+    assert (code, told["violation"]["kind"], told["fault"]) == (1, "wrong bits", "corrupt:0-1")
+    assert as_json(*TINY, "--fault", "cut:0-1", "--order", "sc")[0] == 3
+
+
+@pytest.mark.parametrize(("fault", "told"), [("melt:die1", "stop:dieN"), ("cut:0-7", "die7 is none of die0 to die1")])
+def test_a_fault_that_cannot_be_is_refused(fault: str, told: str) -> None:
+    """Exit code 2, and what would be right."""
+    code, _, err = invoke(*TINY, "--fault", fault)
+    assert code == 2
+    assert told in " ".join(err.split())

@@ -6,8 +6,17 @@ by its addresses, the delivery by who wrote where.  Of several alike it means th
 go first.  The actions of a scalar unit are just its next.
 """
 
+from xccl_emu.check.fault_actions import (
+    act_fault,
+    bit_of,
+    carries,
+    die_of,
+    kind_of,
+    may_arrive,
+    other_of,
+)
 from xccl_emu.lang.requests import DMA, MTU_IN, OP_MTU_IN, SCALAR
-from xccl_emu.machine.flight import DMA_READ_DONE, block_of_core, block_of_die, flight
+from xccl_emu.machine.flight import DMA_READ_DONE, block_of_core, block_of_die, deliverable, flight
 from xccl_emu.machine.layout import (
     ACTORS_PER_CORE,
     CHOICE_ALL,
@@ -16,6 +25,7 @@ from xccl_emu.machine.layout import (
     ENTRY_PROGRESS,
     ENTRY_WORDS,
     ERROR,
+    FAULT_CUT,
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
     FLIGHT_COUNT,
@@ -34,8 +44,12 @@ from xccl_emu.machine.words import jit
 NAME_WORDS = 6
 """Of an action's name: actor, kind, choice (or grain), and three words of what it is about."""
 
-RAW, NEXT, HEAD, TRANSFER, DESCRIPTOR, DELIVERY = range(6)
-"""Kinds: the very choice; the actor's next; the head of an in-order queue; a grain of an mtu-in or a DMA; a write."""
+RAW, NEXT, HEAD, TRANSFER, DESCRIPTOR, DELIVERY, FAULT, FAULTY_DELIVERY = range(8)
+"""Kinds: the very choice; the actor's next; the head of an in-order queue; a grain of an mtu-in or a DMA; a write; what
+breaks; a write with which something breaks."""
+
+NOWHERE = -1
+"""No action: as a fault it would be of kind 0, and there is none."""
 
 QUANTUM = 64
 """Actions of one actor before the next has its turn: a kernel that looks again and again must not starve others."""
@@ -52,6 +66,9 @@ def _name(name, actor, kind, choice, a, b, c):
 @jit
 def identify(st, code, name):
     """Name an action that is about to be taken."""
+    if code < 0:
+        _identify_fault(st, code, name)
+        return
     actor, choice = code >> CHOICE_BITS, code & CHOICE_ALL
     core, pipe = actor // ACTORS_PER_CORE, actor % ACTORS_PER_CORE
     _name(name, actor, NEXT, choice, 0, 0, 0)
@@ -75,18 +92,42 @@ def identify(st, code, name):
 
 
 @jit
+def _identify_fault(st, code, name):
+    """Name what breaks; the choice is one that nobody makes coarser."""
+    actor = st[N_CORES] * ACTORS_PER_CORE + die_of(code)
+    _name(name, actor, FAULT, CHOICE_ALL, code, 0, 0)
+    if carries(code):
+        ring, k = block_of_die(st, die_of(code)), other_of(code)
+        if k < st[ring + FLIGHT_COUNT]:
+            entry = flight(st, ring, k)
+            word = kind_of(code) | bit_of(code) << 4
+            _name(name, actor, FAULTY_DELIVERY, CHOICE_ALL, st[entry + FLIGHT_CORE], st[entry + FLIGHT_ADDRESS], word)
+
+
+@jit
+def _oldest(st, die, core, address):
+    """Place of the oldest write in flight of a core to an address, or -1."""
+    ring, found = block_of_die(st, die), -1
+    for k in range(st[ring + FLIGHT_COUNT] - 1, -1, -1):
+        entry = flight(st, ring, k)
+        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_ADDRESS] == address:
+            found = k
+    return found
+
+
+@jit
 def locate(st, name):
-    """The action of that name as the machine stands now, or -1; it may still not be enabled."""
+    """The action of that name as the machine stands now, or `NOWHERE`; it may still not be enabled."""
     actor, kind, choice = name[0], name[1], name[2]
-    core, found = actor // ACTORS_PER_CORE, -1
+    core, die, found = actor // ACTORS_PER_CORE, actor - st[N_CORES] * ACTORS_PER_CORE, -1
+    if kind == FAULT:
+        return name[3]
     if kind == RAW or kind == NEXT:
         found = choice
-    elif kind == DELIVERY:
-        ring = block_of_die(st, actor - st[N_CORES] * ACTORS_PER_CORE)
-        for k in range(st[ring + FLIGHT_COUNT] - 1, -1, -1):
-            entry = flight(st, ring, k)
-            if st[entry + FLIGHT_CORE] == name[3] and st[entry + FLIGHT_ADDRESS] == name[4]:
-                found = k
+    elif kind == DELIVERY or kind == FAULTY_DELIVERY:
+        found = _oldest(st, die, name[3], name[4])
+        if found >= 0 and kind == FAULTY_DELIVERY:
+            return ~(name[5] & 15 | die << 4 | found << 20 | name[5] >> 4 << 36)
     elif kind == DESCRIPTOR:
         found = _descriptor(st, block_of_core(st, core) + DMA_SLOTS, name)
     else:
@@ -96,7 +137,7 @@ def locate(st, name):
             same = st[entry] == name[3] and st[entry + 1] == name[4] and st[entry + 2] == name[5]
             if found < 0 and same and (kind == HEAD or st[entry + ENTRY_PROGRESS] >= 0):
                 found = choice if kind == HEAD else j | choice << 4
-    return actor << CHOICE_BITS | found if found >= 0 else -1
+    return actor << CHOICE_BITS | found if found >= 0 else NOWHERE
 
 
 @jit
@@ -117,6 +158,31 @@ def _all_deliveries(st, name):
 
 
 @jit
+def _next_of(st, actor):
+    """All that an actor can do next; of a die from which something is cut off, the first write that is not."""
+    die = actor - st[N_CORES] * ACTORS_PER_CORE
+    if st[FAULT_CUT] == 0 or die < 0:
+        return actor << CHOICE_BITS | CHOICE_ALL
+    for k in range(st[block_of_die(st, die) + FLIGHT_COUNT]):
+        if may_arrive(st, die, k) and deliverable(st, die, k):
+            return actor << CHOICE_BITS | k
+    return NOWHERE
+
+
+@jit
+def _act(handle, mem, st, code):
+    """Take an action, if it is enabled and nothing is cut off that it needs."""
+    if code < 0:
+        return act_fault(mem, st, code)
+    actor, choice = code >> CHOICE_BITS, code & CHOICE_ALL
+    die = actor - st[N_CORES] * ACTORS_PER_CORE
+    if st[FAULT_CUT] and die >= 0:
+        if choice >= st[block_of_die(st, die) + FLIGHT_COUNT] or not may_arrive(st, die, choice):
+            return False
+    return act_at(handle, mem, st, actor, choice) != 0
+
+
+@jit
 def attempt(handle, mem, st, names, finish, codes, taken_names):
     """Take the named actions [n, NAME_WORDS] that are enabled when their turn comes, up to a violation.
 
@@ -133,14 +199,14 @@ def attempt(handle, mem, st, names, finish, codes, taken_names):
             if again:
                 code = code & ~CHOICE_ALL
         elif finish and idle < total:
-            code = nth_actor(st, turn % total) << CHOICE_BITS | CHOICE_ALL
+            code = _next_of(st, nth_actor(st, turn % total))
             again = False
         else:
             break
         done = False
-        if code >= 0:
+        if code != NOWHERE:
             identify(st, code, taken_names[taken])
-            done = act_at(handle, mem, st, code >> CHOICE_BITS, code & CHOICE_ALL) != 0
+            done = _act(handle, mem, st, code)
             if done or st[ERROR] != 0:
                 codes[taken] = code
                 taken += 1

@@ -38,8 +38,8 @@ entry = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
     N, N_ALL, FULL, RESTART, VIOLATION, LIMIT, TRANSITIONS, ACTIONS, LOG, HASH, MEMORY_END, CORES, MEMBERS, BLOCKS,
     PIECE_TABLE, LOG_BASE, LOG_END, TOUCHED, RECORDING, RECORDED, MASK, RECORD_BASE, RECORD_END, EXPECTED_BASE,
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, TERMINALS, WALK_1, WALK_2, DEEPEST, N_DIES_HERE, DIES, JOINING,
-    CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH,
-) = range(41)  # fmt: skip
+    CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
+) = range(42)  # fmt: skip
 WITNESS = 42
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
 HANDLES = 56
@@ -74,7 +74,7 @@ CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its cl
 CONSUMED_WORDS = 3
 BLOCK = CONSUMED + CONSUMED_WORDS * EVENTS_SET_MAX
 
-# ---- limits that end a search
+# ---- limits that end a search, or (in `DOUBT`) only keep it from proving anything
 (
     LIMIT_RECORDS, LIMIT_EVENTS, LIMIT_MARKS, LIMIT_CLOCK, LIMIT_FLIGHT, LIMIT_DMA, LIMIT_LOG, LIMIT_DEPTH,
     LIMIT_BARRIER, LIMIT_SPIN,

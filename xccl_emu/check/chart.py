@@ -53,7 +53,7 @@ def _arrows(trace: Trace, line: Row) -> Iterator[str]:
     """What a line of the table is in the chart: an arrow, a note, or nothing."""
     step, core = line.step, core_name(trace, line.step.core)
     text = _text(f"{line.numbers} {line.mark} {step.words()} {step.value}")
-    if step.switched_off:
+    if step.switched_off or (step.operation == "fault" and not step.landed):
         yield f"Note over {core}: {text}"
     elif step.pipe == DELIVER and step.address is not None:
         yield f"{core}->>m{trace.die_of(step.address)}: {text} at {_text(step.place)}"

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from xccl_emu.check.trial import Checkable
+from xccl_emu.check.faults import Fault, check_fits, parse
+from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
     LIVELOCK,
     NO_VIOLATION,
@@ -52,16 +53,18 @@ def check(
     schedules, seconds: limits; an exhaustive search that meets one is unfinished.
     seed: of drawn schedules.
     without: names of synchronizations to switch off.
-    fault: what goes wrong in the hardware; empty for nothing.
+    fault: what breaks in the hardware (`xccl_emu.check.faults`); empty for nothing.  Schedules are drawn then.
     max_states: limit of an exhaustive search.
     progress: told now and then how far it is.
     breadth_first: search for a violation with the fewest transitions.
     reduction: ``"full"``, or ``"merged"`` to search with what is local merged and nothing else.
 
-    Raises ConfigError for an unknown order, policy, reduction or synchronization, a limit that is not positive, and
-    whatever building the pod raises.
+    Raises ConfigError for an unknown order, policy, reduction, fault or synchronization, a limit that is not positive,
+    and whatever building the pod raises.
     """
     _check_arguments(order, policy, schedules, seconds, max_states, reduction)
+    if fault:
+        parse(fault)
     started = time.perf_counter()
     verdict = Verdict(
         "", checkable.name, dict(checkable.configuration), order, policy, seed, tuple(sorted(without)), fault
@@ -129,6 +132,9 @@ def _sampled(
     from xccl_emu.check.sample import sample
 
     trial = checkable.build(verdict.order, verdict.without)
+    fault = parse(verdict.fault) if verdict.fault else None
+    if fault is not None and (why := check_fits(fault, trial.pod.spec, verdict.order)):
+        return replace(verdict, verdict=UNSUPPORTED, reason=why)
     started = time.perf_counter()
     tell = (
         None
@@ -136,11 +142,21 @@ def _sampled(
         else lambda done, actions: progress("schedules", done, actions, time.perf_counter() - started)
     )
     policy = "portfolio" if verdict.policy == "exhaustive" else verdict.policy
-    sampled = sample(trial, policy, seed=verdict.seed, schedules=schedules, seconds=seconds, progress=tell)
-    verdict = replace(verdict, schedules=sampled.schedules, actions=sampled.actions)
+    sampled = sample(trial, policy, seed=verdict.seed, schedules=schedules, seconds=seconds, fault=fault, progress=tell)
+    verdict = replace(verdict, policy=policy, schedules=sampled.schedules, actions=sampled.actions)
+    if fault is not None:
+        verdict = replace(verdict, reason=_about_fault(verdict, fault, trial, sampled.faults))
     if sampled.violation is not None:
         return replace(verdict, verdict=VIOLATION, violation=_shrunk(checkable, verdict, sampled.violation))
     return replace(verdict, verdict=NO_VIOLATION)
+
+
+def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> str:
+    """How often it came to the fault, and what the protocol has promised."""
+    often = "" if fault.kind == "stall" else f"it came to the fault in {times:,} of {verdict.schedules:,} schedules; "
+    if fault.kind in trial.promises:
+        return f"{often}{verdict.protocol} promises never to take wrong bits for right under {fault.kind}"
+    return f"{often}{verdict.protocol} promises nothing under {fault.kind}"
 
 
 def _shrunk(checkable: Checkable, verdict: Verdict, violation: Violation) -> Violation:

@@ -22,6 +22,7 @@ from xccl_emu.check.book import (
     BLOCK,
     BLOCKS,
     CONSUMED,
+    DOUBT,
     CONSUMED_WORDS,
     DMA_SNAPSHOTS,
     EVENTS_SET,
@@ -210,7 +211,7 @@ def note_ring(ck, block, k):
         at = block + RECORDS + n * RECORD_WORDS
         if ck[at + 2] & 15 == AGENT_DMA + k:
             if ck[block + VECTORS] & ~known == 0:
-                ck[LIMIT] = LIMIT_DMA  # its last completion was not waited for
+                ck[DOUBT] = LIMIT_DMA  # its last completion was not waited for
             _drop(ck, block, n)
         else:
             n += 1

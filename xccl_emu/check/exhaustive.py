@@ -80,14 +80,16 @@ class Search:
 
     def run(self) -> Found:
         """Learn, search part after part, and begin anew whenever something was taken for what it is not."""
-        with np.errstate(over="ignore"), compiled.arithmetic_of(self.setup.pod.kernels):
-            try:
+        try:
+            with np.errstate(over="ignore"), compiled.arithmetic_of(self.setup.pod.kernels):
                 self._learn()
                 while not self._search_parts():
                     self.found.restarts += 1
-                return self.found
-            finally:
-                self.setup.reset(range(len(self.setup.cores)))
+            if self.found.violation:
+                self._describe()
+            return self.found
+        finally:
+            self.setup.reset(range(len(self.setup.cores)))
 
     # ---- who uses what
 
@@ -137,14 +139,14 @@ class Search:
         self.found.deepest = max(self.found.deepest, int(ck[at.DEEPEST]))
         if ck[at.VIOLATION]:
             self._keep_witness(members)
-        elif ck[at.LIMIT]:
-            self.found.reason = LIMITS[int(ck[at.LIMIT])]
+        elif ck[at.LIMIT] or ck[at.DOUBT]:
+            self.found.reason = self.found.reason or LIMITS[int(ck[at.LIMIT] or ck[at.DOUBT])]
         return not ck[at.RESTART] or bool(self.found.violation)
 
     def _start(self, members: Sequence[int]) -> None:
         ck = self.setup.book
         self.setup.reset(members)
-        ck[at.STATES], ck[at.TRANSITIONS], ck[at.ACTIONS], ck[at.DEEPEST], ck[at.CYCLES] = 1, 0, 0, 0, 0
+        ck[at.STATES], ck[at.TRANSITIONS], ck[at.ACTIONS], ck[at.DEEPEST], ck[at.CYCLES], ck[at.DOUBT] = 1, 0, 0, 0, 0, 0
         dfs.begin(*self._args)
 
     def _depth_first(self) -> None:
@@ -224,6 +226,10 @@ class Search:
         ck[at.RECORDING] = 1
         dfs.begin(*self._args)
         dfs.follow(*self._args, path)
+
+    def _describe(self) -> None:
+        """Put what was found into words, the pod standing where it was found."""
+        ck = self.setup.book
         first = int(ck[at.RECORD_BASE])
         taken = ck[first : first + int(ck[at.RECORDED])].copy()
         self.setup.pod.state[layout.ACTIONS] = len(taken)

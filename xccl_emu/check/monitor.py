@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check import monitor_layout as at
+from xccl_emu.check.faults import Fault
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang.abi import REGISTERS
@@ -74,10 +75,13 @@ class Monitor:
 
     # ---- runs
 
-    def runs(self, policy: int, seed: int, first: int, end: int, depth: int = 3, races: bool = True) -> int:
+    def runs(
+        self, policy: int, seed: int, first: int, end: int, depth: int = 3, races: bool = True,
+        fault: Fault | None = None,
+    ) -> int:
         """Runs ``first`` to ``end`` - 1 by a policy, up to one that finds something; returns its code.
 
-        `m` and `log` then tell of the last one.
+        `m` and `log` then tell of the last one.  With a fault something breaks in each of them, if it comes to that.
         """
         from xccl_emu.check.sample_run import many_runs
 
@@ -88,6 +92,9 @@ class Monitor:
             space, run = self._open()
             self.m[[at.SCHEDULES, at.TOTAL]] = done
             self.m[at.DEPTH] = depth
+            if fault is not None:
+                when = -1 if fault.at is None else fault.at
+                self.m[at.FAULT : at.FAULT_AT + 1] = fault.number, fault.source, fault.target, when
             code = self._call(many_runs, space, run, policy, seed, first, end, True)
             first, done = int(self.m[at.NEXT_NUMBER]), (int(self.m[at.SCHEDULES]), int(self.m[at.TOTAL]))
         return code
@@ -215,7 +222,8 @@ class Monitor:
         _table(m, at.DIE_INDEX, dies, range(len(dies)))
         _table(m, at.SYNC_PIECES, range(len(self.known)), self.known)
         m[[at.WORDS, at.PER_CORE, at.N_DMA, at.TARGETS]] = words, per_core, n_dma, targets
-        m[[at.JUDGED, at.CAPACITY, at.N_GROUPS, at.SYNC_MAX]] = self._judged, capacity, groups, self._sync_max
+        m[[at.JUDGED, at.ASKED]] = self._judged
+        m[[at.CAPACITY, at.N_GROUPS, at.SYNC_MAX]] = capacity, groups, self._sync_max
         m[[at.N_SYNC, at.N_SYNC_KNOWN]] = len(self.known)
         m[[at.META_START, at.META_END, at.BUFFERS_START]] = _bounds(pod)
         m[[at.LENGTH, at.FAIR_AFTER, at.DEPTH]] = self.limits.typical, self.limits.fair_after, 3
@@ -228,10 +236,12 @@ class Monitor:
         if self.log.size != self.limits.most:
             self.log = np.zeros(self.limits.most, np.int64)
         expected, data = _expected(self.trial)
+        stops = np.array(list(self.trial.stops), np.int64)
         return (
             np.zeros(1, np.uint64), np.zeros(most, np.int64), np.zeros(most, np.float64), np.zeros(most, np.int64),
             np.zeros(n_actors, np.float64), np.zeros(n_actors, np.int64), np.zeros(n_actors, np.int64),
             np.zeros(64, np.int64), self.log, _words(pod.state, self._parts), self._parts, expected, data,
+            _answers(self.trial), stops,
         )  # fmt: skip
 
     @property
@@ -324,3 +334,13 @@ def _expected(trial: Trial) -> tuple[Words, NDArray[np.uint8]]:
         start += len(expected.data)
     data = np.frombuffer(b"".join(expected.data for expected in trial.expected), np.uint8)
     return np.array(rows, np.int64).reshape(-1, 3), data
+
+
+def _answers(trial: Trial) -> Words:
+    """Which cores answer for which expectation, [n, 2]: its number, the core's."""
+    everybody, spec = trial.pod.active_cores(), trial.pod.spec
+    rows: list[tuple[int, int]] = []
+    for number, expected in enumerate(trial.expected):
+        there = [core for core in everybody if core // spec.cores_per_die == expected.address // spec.die_bytes]
+        rows += [(number, core) for core in expected.cores or there or everybody]
+    return np.array(rows, np.int64).reshape(-1, 2)

@@ -40,6 +40,11 @@ the compiled parts of the monitor are; and whether any DMA was rung."""
 (LENGTH, FAIR_AFTER, DEPTH, LOWEST, SCHEDULES, TAKEN, TOTAL, NEXT_NUMBER) = range(62, 70)
 """Of the policies: the typical number of actions of a run, after how many it goes on fairly, what has been done."""
 
+(FAULT, FAULT_FROM, FAULT_TO, FAULT_AT, MOMENT, SEEN, LATER, STRUCK, FAULTS, ASKED) = range(70, 80)
+"""Of a fault: its kind, dies, and after how many actions or writes (-1: drawn); in this run after how many actions it
+is due, what has been counted, when its second part is due, and whether it has happened (of a stalled link: whether it
+must let something through now); in how many runs it has happened.  And what is to be judged as long as it has not."""
+
 HEADER = 80
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)

@@ -1,6 +1,7 @@
 """One action of the machine, watched: taken, judged, and its synchronization written into the clocks."""
 
 from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WRITE, accesses
+from xccl_emu.check.fault_actions import is_cut
 from xccl_emu.check.monitor_before import before_core, before_delivery
 from xccl_emu.check.monitor_calls import call, part
 from xccl_emu.check.monitor_clocks import (
@@ -107,8 +108,10 @@ def watched(space, actor, choice):
         for r in range(n):
             if rows[r, FLAGS] & WRITE:
                 save(space, rows[r, START], rows[r, NBYTES])
-    elif not before_delivery(space, actor - st[N_CORES] * ACTORS_PER_CORE, choice):
-        return NOT_ENABLED
+    else:
+        die = actor - st[N_CORES] * ACTORS_PER_CORE
+        if not before_delivery(space, die, choice) or is_cut(st, die, m[X_A]):
+            return NOT_ENABLED
     taken = act_at(m[ACT], space[0], st, actor, choice)
     if st[ERROR] != 0:
         m[STOP] = FOUND_ERROR

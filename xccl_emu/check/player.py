@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from xccl_emu.check.fault_actions import act_fault, forget_cut
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine import compiled
 from xccl_emu.machine import layout as at
@@ -31,6 +32,8 @@ class Player:
 
     def take(self, code: int) -> bool:
         """Take an action; False, and nothing changed, if it is not enabled."""
+        if code < 0:
+            return bool(act_fault(self.pod.memory, self.pod.state, code))
         self.pod.state[at.CURSOR] = 0
         with compiled.arithmetic_of(self.pod.kernels):
             self._replay(self.pod.memory, self.pod.state, np.array([code, _NOTHING], np.int64), 1)
@@ -38,6 +41,8 @@ class Player:
 
     def end(self) -> str:
         """How the run stands: ``"done"``, ``"error"``, ``"deadlock"``, or ``"open"``; if open, the pod is spoilt."""
+        if self.pod.state[at.FAULT_CUT]:
+            forget_cut(self.pod.state)
         self.pod.state[at.CURSOR] = 0
         with compiled.arithmetic_of(self.pod.kernels):
             ended = self._replay(self.pod.memory, self.pod.state, np.zeros(0, np.int64), 1)

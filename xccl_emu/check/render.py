@@ -51,7 +51,7 @@ def rows(trace: Trace, marked: dict[int, str] | None = None) -> list[Row]:
 
 def _lines(trace: Trace, step: Step, mark: str) -> Iterator[Row]:
     """One line of a step; of a delivery one for each write."""
-    if step.pipe != DELIVER:
+    if step.pipe != DELIVER or step.operation == "fault":
         yield Row(step.number, step.number, step, mark=mark)
         return
     for write in (trace.writes[n] for n in step.landed):
@@ -73,6 +73,8 @@ def _join(line: Row, following: Row) -> Row | None:
     one, other = line.step, following.step
     if (one.core, one.pipe) != (other.core, other.pipe) or line.mark != following.mark or other.failed:
         return None
+    if "fault" in (one.operation, other.operation):
+        return None
     same = one.instruction == other.instruction and not one.issues and not line.also
     if same and one.part is not None and other.part is not None and one.part.last + 1 == other.part.first:
         part = Part(one.part.first, other.part.last, one.part.count)
@@ -89,6 +91,8 @@ def told(trace: Trace, lines: list[Row]) -> list[Row]:
 
 def _concerns_others(trace: Trace, step: Step) -> bool:
     """Does a step read or write memory, or is it a fence, a barrier or the end of a kernel?"""
+    if step.operation == "fault":
+        return True
     touches = any(trace.die_of(access.start) >= 0 for access in step.accesses)
     return (touches and not step.issues) or step.operation in ("fence", "arrive", "await_group", "return")
 
@@ -111,7 +115,8 @@ def _cells(line: Row) -> tuple[str, ...]:
     step = line.step
     paper = next((str(s.source.step) for s in (step, *line.also) if s.source is not None and s.source.step), "")
     action = "; ".join([step.words(), *(each.words().removeprefix("issue ") for each in line.also)])
-    return line.mark, line.numbers, f"{step.who}.{step.pipe}", paper, action, step.place, step.value
+    who = step.who if step.operation == "fault" and not step.landed else f"{step.who}.{step.pipe}"
+    return line.mark, line.numbers, who, paper, action, step.place, step.value
 
 
 def _style(line: Row) -> str:
@@ -119,6 +124,8 @@ def _style(line: Row) -> str:
         return "bold red"
     if line.step.switched_off:
         return "yellow"
+    if line.step.operation == "fault":
+        return "bold magenta"
     return "cyan" if line.step.pipe == DELIVER else ""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check import monitor_layout as at
+from xccl_emu.check.faults import Fault
 from xccl_emu.check.monitor import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
@@ -40,6 +41,8 @@ class Sampled:
     by_policy: dict[str, int]
     """Schedules of each policy."""
     violation: Violation | None
+    faults: int = 0
+    """Schedules in which something broke."""
 
 
 def sample(
@@ -49,12 +52,14 @@ def sample(
     seed: int = 0,
     schedules: int | None = None,
     seconds: float | None = None,
+    fault: Fault | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Sampled:
     """Run ``schedules`` schedules of a policy, or until ``seconds`` are over or one finds something.
 
     Without either limit there are `SCHEDULES_DEFAULT`.  ``portfolio`` takes all policies in turn, in slices that grow.
     The same seed gives the same schedules: number n of a policy depends on the trial, the seed and n alone.
+    With a ``fault`` something breaks in each of them, if it comes to that.
     ``progress`` is called now and then with the schedules and actions so far.  Raises ConfigError for an unknown policy
     or a pod that is not ready to run, KernelError where the arithmetic of a kernel fails.
     """
@@ -63,13 +68,14 @@ def sample(
     monitor = monitor_of(trial)
     if schedules is None and seconds is None:
         schedules = SCHEDULES_DEFAULT
-    job = _Job(monitor, seed, schedules, seconds, progress)
+    job = _Job(monitor, seed, schedules, seconds, fault, progress)
     names = PORTFOLIO if policy == "portfolio" else (policy,)
     turn = 0
     while job.goes_on():
         job.slice(names[turn % len(names)], 1 + turn // len(names) if len(names) > 1 else 1)
         turn += 1
-    return Sampled(policy, seed, sum(job.done.values()), job.actions, job.elapsed(), dict(job.done), job.violation)
+    total = sum(job.done.values())
+    return Sampled(policy, seed, total, job.actions, job.elapsed(), dict(job.done), job.violation, job.faults)
 
 
 def replay(trial: Trial, actions: NDArray[np.int64]) -> Violation | None:
@@ -110,14 +116,15 @@ class _Job:
         seed: int,
         schedules: int | None,
         seconds: float | None,
+        fault: Fault | None,
         progress: Callable[[int, int], None] | None,
     ) -> None:
-        self._monitor, self._seed, self._progress = monitor, seed, progress
+        self._monitor, self._seed, self._fault, self._progress = monitor, seed, fault, progress
         self._most, self._seconds = schedules, seconds
         self._started = time.perf_counter()
         self._at_once = 1
         self.done: dict[str, int] = {}
-        self.actions = 0
+        self.actions = self.faults = 0
         self.violation: Violation | None = None
 
     def elapsed(self) -> float:
@@ -137,10 +144,12 @@ class _Job:
         if self._most is not None:
             count = min(count, self._most - total)
         started = time.perf_counter()
-        code = self._monitor.runs(at.POLICIES.index(policy), self._seed, first, first + count, PCT_DEPTH)
+        which, end = at.POLICIES.index(policy), first + count
+        code = self._monitor.runs(which, self._seed, first, end, PCT_DEPTH, fault=self._fault)
         m = self._monitor.m
         self.done[policy] = first + int(m[at.SCHEDULES])
         self.actions += int(m[at.TOTAL])
+        self.faults += int(m[at.FAULTS])
         if code != at.RUN_DONE:
             actions = self._monitor.log[: int(m[at.TAKEN])].copy()
             found_by = f"{policy}, seed {self._seed}, schedule {int(m[at.NEXT_NUMBER])}"

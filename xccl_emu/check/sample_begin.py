@@ -26,7 +26,16 @@ from xccl_emu.check.monitor_layout import (
     V_SITE,
 )
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
-from xccl_emu.machine.layout import N_ACTIVE, N_ACTIVE_DIES, N_DMA_SLOTS, PIECE_BYTES
+from xccl_emu.machine.flight import block_of_core
+from xccl_emu.machine.layout import (
+    FAULT_HAPPENED,
+    N_ACTIVE,
+    N_ACTIVE_DIES,
+    N_DMA_SLOTS,
+    PIECE_BYTES,
+    STATUS,
+    STATUS_DONE,
+)
 from xccl_emu.machine.words import jit, store_i64
 
 
@@ -86,11 +95,25 @@ def _forget_syncs(space):
 
 @jit
 def ended(space, run):
-    """All kernels have returned: `RUN_DONE`, or `FOUND_WRONG` with the first wrong byte and which range it is of."""
+    """All kernels have returned: `RUN_DONE`, or `FOUND_WRONG` with the first wrong byte and which range it is of.
+
+    If something broke: of the ranges of which the answering cores have returned.
+    """
     mem, m, expected, data = space[0], space[2], run[11], run[12]
     for e in range(expected.shape[0]):
+        if space[1][FAULT_HAPPENED] and not _answered(space[1], run[13], e):
+            continue
         for b in range(expected[e, 1]):
             if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
                 m[V_AT], m[V_SITE] = expected[e, 0] + b, e
                 return FOUND_WRONG
     return RUN_DONE
+
+
+@jit
+def _answered(st, answers, e):
+    """Have all cores returned that answer for a range?"""
+    for a in range(answers.shape[0]):
+        if answers[a, 0] == e and st[block_of_core(st, answers[a, 1]) + STATUS] != STATUS_DONE:
+            return False
+    return True

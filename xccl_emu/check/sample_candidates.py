@@ -4,6 +4,7 @@ from xccl_emu.check.monitor_calls import call
 from xccl_emu.check.monitor_clocks import index_of
 from xccl_emu.check.monitor_layout import CAPACITY, CORE_NUMBER, DIE_INDEX, LOWEST, N_DMA, NOT_ENABLED, WATCHED
 from xccl_emu.check.policies.draw import draw_below
+from xccl_emu.check.sample_faults import atomic_held, held, holds
 from xccl_emu.lang.requests import DMA, MTU_IN, OP_MTU_IN, SCALAR
 from xccl_emu.machine.flight import DMA_READ_DONE, block_of_core, block_of_die
 from xccl_emu.machine.layout import (
@@ -34,11 +35,14 @@ def gather(space, run, policy):
     st, m, flights, keys = space[1], space[2], space[7], space[8]
     candidates, keys_now, serials, actor_keys, asleep = run[1], run[2], run[3], run[4], run[5]
     n = 0
+    broken = holds(st, m)
     for i in range(st[N_ACTIVE]):
         base = block_of_core(st, m[m[CORE_NUMBER] + i])
         for pipe in range(ACTORS_PER_CORE):
             a = i * ACTORS_PER_CORE + pipe
             if asleep[a] or not _busy(st, m, base, pipe):
+                continue
+            if broken and pipe == SCALAR and atomic_held(st, m, base):
                 continue
             candidates[n] = m[m[CORE_NUMBER] + i] * ACTORS_PER_CORE + pipe
             keys_now[n] = actor_keys[a]
@@ -47,6 +51,8 @@ def gather(space, run, policy):
     for d in range(st[N_ACTIVE_DIES] if m[CAPACITY] else 0):
         die = st[st[ACTIVE_BASE] + st[N_ACTIVE] + d]
         for k in range(st[block_of_die(st, die) + FLIGHT_COUNT]):
+            if broken and held(st, m, die, k):
+                continue
             candidates[n] = (st[N_CORES] * ACTORS_PER_CORE + die) << CHOICE_BITS | k
             keys_now[n] = keys[d * m[CAPACITY] + k]
             serials[n] = flights[(d * m[CAPACITY] + k) * 2 + 1]

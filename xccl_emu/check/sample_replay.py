@@ -18,6 +18,7 @@ from xccl_emu.check.monitor_layout import (
 from xccl_emu.check.policies.draw import seed_draws
 from xccl_emu.check.sample_begin import begin, ended
 from xccl_emu.check.sample_candidates import gather, try_candidate
+from xccl_emu.check.sample_faults import forgiven, judge_as_asked, watched_fault, whole_so_far
 from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_MTU_IN, SCALAR, VECTOR
 from xccl_emu.machine.flight import DMA_READ_DONE, block_of_core
 from xccl_emu.machine.layout import (
@@ -27,6 +28,7 @@ from xccl_emu.machine.layout import (
     DMA_SLOTS,
     ENTRY_PROGRESS,
     ENTRY_WORDS,
+    FAULT_CUT,
     N_CORES,
     N_DMA_SLOTS,
     N_LIVE,
@@ -49,11 +51,11 @@ def replay_run(space, run, actions):
         code = _replay(space, run, actions, forget)
         forget = False
     if code != TAKEN_OK:
-        return code
-    if space[1][N_LIVE] == 0:
+        return forgiven(space, run, code)
+    if space[1][N_LIVE] == 0 or not whole_so_far(space, run):
         return ended(space, run)
     if m[TAKEN] >= run[8].size:
-        return FOUND_LIVELOCK
+        return forgiven(space, run, FOUND_LIVELOCK)
     judged, m[JUDGED] = m[JUDGED], JUDGE_NOTHING
     seed_draws(run[0], 0, 0, 0)
     for a in range(run[5].size):
@@ -64,16 +66,20 @@ def replay_run(space, run, actions):
         if code == NOT_ENABLED:
             code, _ = try_candidate(space, run, run[1][c], c < n_cores)
     m[JUDGED] = judged
-    return FOUND_DEADLOCK if code == NOT_ENABLED else RUN_CUT
+    return forgiven(space, run, FOUND_DEADLOCK) if code == NOT_ENABLED else RUN_CUT
 
 
 @jit
 def _replay(space, run, actions, forget):
     m = space[2]
     begin(space, run, forget)
+    judge_as_asked(m)
     m[TAKEN] = 0
     for a in range(actions.size):
-        code = _take(space, actions[a] >> CHOICE_BITS, actions[a] & CHOICE_ALL)
+        if actions[a] < 0:
+            code = watched_fault(space, actions[a])
+        else:
+            code = _take(space, actions[a] >> CHOICE_BITS, actions[a] & CHOICE_ALL)
         if code == NOT_ENABLED:
             return BAD_ACTION
         m[TAKEN] = a + 1
@@ -86,13 +92,13 @@ def _replay(space, run, actions, forget):
 def _take(space, actor, choice):
     """One action; one that stands for all of a transfer, or all of a die's writes, as the actions it stands for."""
     st, m = space[1], space[2]
-    if actor < 0:
-        return NOT_ENABLED
     pipe = actor % ACTORS_PER_CORE
     of_core = actor < st[N_CORES] * ACTORS_PER_CORE
     whole = choice == CHOICE_ALL and not (of_core and (pipe == SCALAR or pipe == VECTOR))
     first, last, step = choice, choice, 1
     queue, count = -1, 0
+    if whole and not of_core and st[FAULT_CUT]:  # it would be all but what is cut off: let it be said one by one
+        return NOT_ENABLED
     if whole:
         first, last = 0, 0 if of_core else 1 << 30
         base = block_of_core(st, actor // ACTORS_PER_CORE) if of_core else 0

@@ -1,7 +1,8 @@
 """Many runs of a trial, one after the other, each by a policy and under watch.
 
 `run` is (rng, candidates, candidate keys, candidate serials, actor keys, asleep, loads, changes, log, start, parts,
-expected, expected bytes): scratch of the policies, the actions of the run, and what a run begins and ends with.
+expected, expected bytes, who answers for them, promised errors): scratch of the policies, the actions of the run, and
+what a run begins and ends with.
 """
 
 from xccl_emu.check.monitor_calls import part
@@ -12,6 +13,7 @@ from xccl_emu.check.monitor_layout import (
     DEPTH,
     DIE_INDEX,
     FAIR_AFTER,
+    FAULT,
     FOUND_DEADLOCK,
     FOUND_LIVELOCK,
     GROW,
@@ -36,6 +38,18 @@ from xccl_emu.check.policies.draw import draw_below, seed_draws
 from xccl_emu.check.policies.pick import draw_key, pick, which
 from xccl_emu.check.sample_begin import begin, ended
 from xccl_emu.check.sample_candidates import drop, gather, lower, try_candidate
+from xccl_emu.check.sample_faults import (
+    again_now,
+    count,
+    deliver_struck,
+    draw_fault,
+    forgiven,
+    goes_on_for_ever,
+    judge_as_asked,
+    let_through,
+    strike,
+    strikes_write,
+)
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     DMA,
@@ -75,7 +89,7 @@ def _advance(space, run, policy, n_taken):
     rested = False
     while True:
         if n == 0:
-            if rested:
+            if rested and not let_through(m):
                 return FOUND_DEADLOCK
             rested = True  # whoever slept has another try, so that a wake-up too few is no deadlock
             for a in range(run[5].size):
@@ -88,11 +102,18 @@ def _advance(space, run, policy, n_taken):
             lower(space, run, candidates[c], c < n_cores)
             keys_now[c] = m[LOWEST] * 1.0
             c = pick(policy, rng, keys_now, serials, first, end, n_cores)
-        code, choice = try_candidate(space, run, candidates[c], c < n_cores)
+        of_core = c < n_cores
+        if m[FAULT] and not of_core and strikes_write(space, candidates[c], n_taken):
+            code, action = deliver_struck(space, run, candidates[c], n_taken)
+        else:
+            code, choice = try_candidate(space, run, candidates[c], of_core)
+            action = (candidates[c] << CHOICE_BITS | choice) if of_core else candidates[c]
         if code != NOT_ENABLED:
-            run[8][n_taken] = (candidates[c] << CHOICE_BITS | choice) if c < n_cores else candidates[c]
+            run[8][n_taken] = action
+            if m[FAULT]:
+                count(space, candidates[c], of_core)
             if code == TAKEN_OK:
-                _follow(space, run, policy, candidates[c], c < n_cores)
+                _follow(space, run, policy, candidates[c], of_core)
             return code
         n, n_cores = drop(space, run, c, n, n_cores)
 
@@ -161,6 +182,8 @@ def _draw_start(space, run, policy, seed, number):
     m[LOWEST] = 0
     for c in range(m[DEPTH] - 1):
         run[7][c] = draw_below(rng, m[LENGTH])
+    if m[FAULT]:
+        draw_fault(space, run)
 
 
 @jit
@@ -168,20 +191,29 @@ def _one_run(space, run, policy, seed, number, forget):
     """One run by a policy; the actions are in the log, ``m[TAKEN]`` of them.  A run that gets long goes on fairly."""
     st, m = space[1], space[2]
     begin(space, run, forget)
+    judge_as_asked(m)
     _draw_start(space, run, policy, seed, number)
     taken = 0
     code = TAKEN_OK
     while code == TAKEN_OK:
+        if taken < run[8].size and m[FAULT]:
+            broken = strike(space, run, taken)
+            if broken:
+                run[8][taken] = broken
+                taken += 1
+                continue
         if st[N_LIVE] == 0:
             code = ended(space, run)
-        elif taken == run[8].size:
+        elif taken == run[8].size or goes_on_for_ever(space, taken):
             code = FOUND_LIVELOCK
         else:
             code = _advance(space, run, policy if taken < m[FAIR_AFTER] else P_RANDOM, taken)
             if code != FOUND_DEADLOCK:
                 taken += 1
+            elif again_now(space):
+                code = TAKEN_OK
     m[TAKEN] = taken
-    return code
+    return forgiven(space, run, code)
 
 
 @part

@@ -73,6 +73,7 @@ class Setup:
         self.named = self._named()
         self.book = self._book(full)
         self._mark_filled()
+        self._mark_answers()
         self._expected: dict[int, int] = {}
 
     # ---- the book
@@ -126,6 +127,14 @@ class Setup:
         self._written = np.zeros(self.n_pieces, bool)
         for address, nbytes in ranges:
             self._written[address // 32 : (address + nbytes + 31) // 32] = True
+
+    def _mark_answers(self) -> None:
+        """Who answers for expected bytes looks at them when it returns: a use like any other."""
+        for expected in self.trial.expected:
+            first, last = expected.address // 32, (expected.address + len(expected.data) + 31) // 32
+            mask = self._mask(expected)
+            self.table()[first:last, pieces.USERS] |= mask
+            self.table()[first:last, pieces.USES] |= pieces.USE_READ if mask else 0
 
     def bounds(self) -> dict[str, int]:
         """Limits of the machine within which every schedule is searched."""

@@ -150,7 +150,7 @@ class Shrinker:
 
     def _cores_of(self, names: NDArray[np.int64]) -> NDArray[np.int64]:
         """The core of each action; of a delivery the one that wrote."""
-        deliveries = names[:, 1] == self._device.DELIVERY
+        deliveries = np.isin(names[:, 1], (self._device.DELIVERY, self._device.FAULTY_DELIVERY))
         return np.where(deliveries, names[:, 3], names[:, 0] // at.ACTORS_PER_CORE)
 
     # ---- trying one
@@ -194,7 +194,8 @@ class Shrinker:
         machine = (self._machine, self._pod.memory, self._pod.state)
         n, ended = self._device.attempt(*machine, names, late, self._codes, self._names)
         ends = {DEADLOCK: self._device.STUCK, WRONG_BITS: self._device.DONE}
-        if ended != ends.get(self._wanted[0], ended):
+        stopped = ended == self._device.STUCK and (self._codes[:n] < 0).any()  # wrong bits show without an end then
+        if ended != ends.get(self._wanted[0], ended) and not stopped:
             return None, self._names[:0]
         return self._codes[:n].copy(), self._names[:n].copy()
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check import accesses as rows
+from xccl_emu.check.faults import AGAIN, CORRUPT, DUPLICATE, decode, is_fault, words
 from xccl_emu.check.player import Player
 from xccl_emu.check.steps import DELIVER, Access, Part, Source, Step, Trace, Write
 from xccl_emu.check.wording import Wording, number, some_bytes, wording
@@ -76,6 +77,8 @@ class Stepper:
         self._rows = np.zeros((rows.ACCESSES_MAX, rows.ACCESS_WORDS), np.int64)
         self._queued = {core: _Queued() for core in pod.active_cores()}
         self._number = 0
+        self._copied: Write | None = None
+        """The write of which there is a copy that is still to become visible."""
 
     def run(self, actions: Sequence[int]) -> Trace:
         """Take the actions, the last of which may be a violation; ReplayError for one that is not enabled."""
@@ -93,6 +96,8 @@ class Stepper:
 
     def _step(self, code: int) -> Step:
         self._number += 1
+        if code < 0:
+            return self._fault(code)
         actor, choice = code >> at.CHOICE_BITS, code & at.CHOICE_ALL
         core, pipe = divmod(actor, at.ACTORS_PER_CORE)
         if core >= self._pod.spec.n_cores:
@@ -216,6 +221,43 @@ class Stepper:
             self._forget_done(write.core)
         touched = tuple(Access(write.address, write.nbytes, True, False) for write in landed)
         return replace(step, landed=tuple(write.number for write in landed), accesses=touched)
+
+    # ---- what breaks
+
+    def _fault(self, code: int) -> Step:
+        """A die stops, a link is cut, or a write becomes visible otherwise than it should."""
+        if not is_fault(code, self._pod.spec.n_dies):
+            raise self._not_enabled()
+        kind, die, place, _ = decode(code)
+        if kind in (DUPLICATE, CORRUPT):
+            return self._deliver_wrongly(code, die, place)
+        if kind == AGAIN:
+            step = self._again(code)
+        else:
+            step = Step(
+                self._number, code, die * self._pod.spec.cores_per_die, f"die{die}", DELIVER, "fault", words(code), None
+            )  # fmt: skip
+        return self._take(step)
+
+    def _deliver_wrongly(self, code: int, die: int, k: int) -> Step:
+        flying = self._writes.flying.get(die, [])
+        if k >= len(flying):
+            raise self._not_enabled()
+        write = flying[k]
+        step = replace(self._deliver(code, die, k), pipe=DELIVER, operation="fault", fault=words(code))
+        if decode(code)[0] == DUPLICATE:
+            self._copied = write
+        else:
+            data = self._mem[write.address : write.address + write.nbytes].tobytes()
+            step = replace(step, value=f"now {some_bytes(data)}")
+        return step
+
+    def _again(self, code: int) -> Step:
+        """The copy of a write."""
+        if self._copied is None:
+            raise self._not_enabled()
+        step = self._step_of_write(code, self._copied)
+        return replace(step, operation="fault", landed=(self._copied.number,), fault=words(code))
 
     def _step_of_write(self, code: int, write: Write) -> Step:
         return Step(

@@ -122,17 +122,22 @@ class Step:
     accesses: tuple[Access, ...] = ()
     failed: bool = False
     """It is the violation that ends the run."""
+    fault: str = ""
+    """What is wrong with the write that becomes visible."""
 
     def words(self) -> str:
         """What it does, with its pieces if they are not all, and a scalar unit's with the name of its sync."""
         whole = self.part is None or self.part.last - self.part.first + 1 == self.part.count
         words = self.action if whole else f"{self.action}, {self.part}"
         if self.pipe == DELIVER:
-            return f"visible: {words}"
+            return f"FAULT: {self.action}" if self.operation == "fault" and not self.landed else self._visible(words)
         named = self.pipe == "scalar" and self.source is not None and self.source.sync
         sync = f" ({named})" if named else ""
         start = "SWITCHED OFF: " if self.switched_off else "issue " if self.issues else ""
         return f"{start}{words}{sync}"
+
+    def _visible(self, words: str) -> str:
+        return f"FAULT: {self.fault}: {words}" if self.fault else f"visible: {words}"
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,9 @@ class Trial:
     labels: tuple[Label, ...] = ()
     stops: Mapping[int, str] = field(default_factory=dict)
     """Codes of `fail` that the protocol promises under faults, with what they mean; without a fault they are bugs."""
+    promises: frozenset[str] = frozenset()
+    """Kinds of faults (`faults.KINDS`) under which it never takes wrong bits for right: it waits, or ends in one of
+    ``stops``.  Under others a check runs too, and says that nothing was promised."""
 
     def __post_init__(self) -> None:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check.faults import is_fault
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.errors import ReplayError
@@ -36,7 +37,7 @@ class Witness:
     fingerprint: str
     """Of the launched pod (`Pod.fingerprint`)."""
     actions: NDArray[np.int64]
-    """[n] int64, ``actor << 16 | choice``."""
+    """[n] int64, ``actor << 16 | choice``, or negative for what breaks (`faults.encode`)."""
 
     @classmethod
     def of(
@@ -95,7 +96,8 @@ class Witness:
         from xccl_emu.machine.layout import ACTORS_PER_CORE, CHOICE_BITS
 
         actors = trial.pod.spec.n_cores * ACTORS_PER_CORE + trial.pod.spec.n_dies
-        beyond = np.flatnonzero(self.actions >> CHOICE_BITS >= actors)
+        wrong = [code < 0 and not is_fault(code, trial.pod.spec.n_dies) for code in self.actions.tolist()]
+        beyond = np.flatnonzero((self.actions >> CHOICE_BITS >= actors) | np.array(wrong, bool))
         if beyond.size:
             number = int(beyond[0])
             raise ReplayError(f"the replay file is damaged: action {number + 1} is of no actor of the pod")
@@ -132,5 +134,5 @@ def _check_items(path: str | Path, fields: Mapping[str, Any]) -> None:
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ReplayError(f"replay file {path}: configuration {name}={value!r} is damaged")
     for number, code in enumerate(fields["actions"]):
-        if type(code) is not int or not 0 <= code < _ACTION_END:
+        if type(code) is not int or not (0 <= code < _ACTION_END or is_fault(code)):
             raise ReplayError(f"replay file {path}: action {number + 1} is damaged, it is {code!r}")

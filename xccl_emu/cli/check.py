@@ -37,7 +37,13 @@ def check(
     each_sync: Annotated[
         bool, typer.Option("--each-sync", help="Switch off each synchronization by itself: which ones are needed?")
     ] = False,
-    fault: Annotated[str, typer.Option(help="Something that breaks.")] = "",
+    fault: Annotated[
+        str,
+        typer.Option(
+            help="What breaks, at a drawn moment or after n: stop:die1[@n], cut:0-1[@n], stall:0-1, duplicate:0-1[@n],"
+            " corrupt:0-1[@n]; schedules are drawn then."
+        ),
+    ] = "",
     schedules: Annotated[int | None, typer.Option(min=1, help="Most schedules that are drawn.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Most seconds of each check [default: 75]")] = None,
     states: Annotated[int | None, typer.Option(min=1, help="Most states that are searched.")] = None,
@@ -62,6 +68,7 @@ def check(
       xccl-emu check sendrecv --without "data before tail"     what is that fence for?
       xccl-emu check --replay sendrecv-relaxed-data-race.json  show it again
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
+      xccl-emu check sendrecv --fault stop:die1                does it ever take wrong bits for right?
       xccl-emu check moe --ranks 8 --tokens 4 --policy portfolio --seconds 60
 
     Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xccl_emu.check.check import MAX_STATES, POLICIES, check
+from xccl_emu.check.faults import check_fits, parse
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict, Violation
 from xccl_emu.check.witness import Witness
@@ -133,6 +134,8 @@ class Job:
             raise ConfigError(f"policy={options.policy!r}: must be one of {', '.join(POLICIES)}")
         if options.seconds is not None and not options.seconds > 0:
             raise ConfigError(f"--seconds {options.seconds}: must be positive")
+        if options.fault:
+            check_fits(parse(options.fault), self._scenario.build(self._order).pod.spec, self._order)
         for name in ("out", "chart", "trace"):
             if options.each_sync and getattr(options, name) is not None:
                 raise ConfigError(f"--{name} {getattr(options, name)}: goes with one check, not with --each-sync")
@@ -153,8 +156,8 @@ class Job:
     def _judge(self, without: Sequence[str]) -> Verdict:
         """Check by the policy that was asked for, or search and then sample."""
         options = self._options
-        if options.policy is not None:
-            return self._check(options.policy, without, options.seconds)
+        if options.policy is not None or options.fault:
+            return self._check(options.policy or "portfolio", without, options.seconds)
         seconds = SECONDS if options.seconds is None else options.seconds
         searched = self._check("exhaustive", without, _SHARE_OF_SEARCH * seconds)
         if searched.verdict not in (UNFINISHED, UNSUPPORTED):

@@ -10,7 +10,7 @@ from xccl_emu.check.steps import steps
 from xccl_emu.check.trial import Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.pod import Buffer
+from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod, whole
 
 FLIGHT_PIECES = 64
@@ -63,11 +63,22 @@ def payload(nbytes: int, seed: int) -> NDArray[np.uint8]:
     return data
 
 
-def must_hold(name: str, buffer: Buffer, data: NDArray[Any]) -> Expected:
-    """What a buffer must hold at the end; behind ``data`` it must be zero, as it was never written."""
+PROMISES = frozenset({"stop", "cut", "stall"})
+"""Faults under which the shipped protocols never take wrong bits for right; who waits then, waits without end."""
+
+
+def must_hold(name: str, buffer: Buffer, data: NDArray[Any], cores: Iterable[int] = ()) -> Expected:
+    """What a buffer must hold when ``cores`` have returned; behind ``data`` zeros, as it was never written."""
     raw = data.tobytes()
     assert len(raw) <= buffer.nbytes, f"{name}: {len(raw)} bytes are expected of {buffer}"
-    return Expected(name, buffer.address, raw.ljust(buffer.nbytes, b"\0"))
+    return Expected(name, buffer.address, raw.ljust(buffer.nbytes, b"\0"), tuple(cores))
+
+
+def cores_on(pod: Pod, die: int, kernels: Iterable[Kernel]) -> list[int]:
+    """Global numbers of the cores of a die on which one of the kernels is launched."""
+    wanted = {kernel.name for kernel in kernels}
+    launches = {core: pod.launch_of(core) for core in pod.active_cores() if core // pod.spec.cores_per_die == die}
+    return [core for core, launch in launches.items() if launch is not None and launch.kernel.name in wanted]
 
 
 def of_buffer(name: str, buffer: Buffer) -> Label:

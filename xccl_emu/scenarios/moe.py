@@ -18,7 +18,7 @@ from xccl_emu.machine.spec import GIB, MIB, PodSpec
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes
 from xccl_emu.protocols.rounds import Rounds
-from xccl_emu.scenarios.common import at_least, must_hold, names_of_syncs, tight_pod
+from xccl_emu.scenarios.common import PROMISES, at_least, cores_on, must_hold, names_of_syncs, tight_pod
 from xccl_emu.scenarios.moe_data import Batch, Image, make_batches
 from xccl_emu.scenarios.moe_labels import labels_of
 
@@ -93,13 +93,15 @@ class MoeCheck:
             for buffers, image in zip(given, images, strict=True):
                 _fill(rounds.pod, vars(buffers), image)
         rounds.launch()
-        expected = [e for rank in range(self.ranks) for e in self._expected(rank, vars(given[rank]), images[rank])]
+        ranks = range(self.ranks)
+        expected = [e for r in ranks for e in self._expected(rounds.pod, r, vars(given[r]), images[r])]
         filled = [b for rank in range(self.ranks) for b in self._filled(vars(given[rank]), images[rank])]
-        return Trial(rounds.pod, tuple(expected), tuple(filled), tuple(labels_of(rounds)))
+        return Trial(rounds.pod, tuple(expected), tuple(filled), tuple(labels_of(rounds)), promises=PROMISES)
 
-    def _expected(self, rank: int, buffers: Mapping[str, Buffer], image: Image) -> list[Expected]:
+    def _expected(self, pod: Pod, rank: int, buffers: Mapping[str, Buffer], image: Image) -> list[Expected]:
         names = _WRITTEN.get(self.kind, tuple(image.written))
-        return [must_hold(f"{name} of rank {rank}", buffers[name], image.written[name]) for name in names]
+        cores = cores_on(pod, rank, [moe_layers])
+        return [must_hold(f"{name} of rank {rank}", buffers[name], image.written[name], cores) for name in names]
 
     def _filled(self, buffers: Mapping[str, Buffer], image: Image) -> list[Buffer]:
         """The parts of the buffers that hold something when the run begins."""

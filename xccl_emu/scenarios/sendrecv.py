@@ -13,7 +13,16 @@ from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_calls import PATHS
 from xccl_emu.protocols.sendrecv_layout import RingLayout
-from xccl_emu.scenarios.common import at_least, must_hold, names_of_syncs, of_buffer, payload, tight_pod
+from xccl_emu.scenarios.common import (
+    PROMISES,
+    at_least,
+    cores_on,
+    must_hold,
+    names_of_syncs,
+    of_buffer,
+    payload,
+    tight_pod,
+)
 
 STOPS = {
     device.WRONG_EVENT: "the other side has another event ID",
@@ -81,10 +90,13 @@ class SendRecvCheck:
         targets = [pod.alloc(target, self._nbytes) for _, target in self._pairs]
         self._queue(comm, sources, targets)
         comm.launch()
-        expected = [must_hold(f"target on die {t.die}", t, what) for t, what in zip(targets, data, strict=True)]
+        expected = [
+            must_hold(f"target on die {t.die}", t, what, cores_on(pod, t.die, self._kernels[-1:]))
+            for t, what in zip(targets, data, strict=True)
+        ]
         labels = [of_buffer("source", buffer) for buffer in sources] + [of_buffer("target", t) for t in targets]
         labels += [label for pair in self._pairs for label in _of_pair(comm.layout, *pair)]
-        return Trial(pod, tuple(expected), tuple(sources), tuple(labels), STOPS)
+        return Trial(pod, tuple(expected), tuple(sources), tuple(labels), STOPS, PROMISES)
 
     def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer]) -> None:
         for source, target in zip(sources, targets, strict=True):

@@ -102,16 +102,14 @@ def routings(
 def faults(draw: st.DrawFn, dies: int, actions_max: int = 200) -> str:
     """What goes wrong in the hardware, for ``check(fault=...)``: a die that stops, a link cut or late, a write doubled.
 
-    ``stop:die1`` before it begins, ``stop:die1@120`` after 120 actions, ``cut:0-1`` and ``delay:0-1`` of the link from
-    die 0 to die 1, ``duplicate`` and ``corrupt`` of any write.
+    ``stop:die1`` at any moment, ``stop:die1@120`` after 120 actions of it; ``cut:0-1``, ``stall:0-1``,
+    ``duplicate:0-1`` and ``corrupt:0-1`` of the link from die 0 to die 1.
     """
     if dies < 2:
         raise ConfigError(f"dies={dies}: must be at least 2, there are no links else")
-    kind = draw(st.sampled_from(("stop", "cut", "delay", "duplicate", "corrupt")))
+    kind = draw(st.sampled_from(("stop", "cut", "stall", "duplicate", "corrupt")))
     if kind == "stop":
         after = draw(st.none() | st.integers(1, actions_max))
         return f"stop:die{draw(st.integers(0, dies - 1))}" + ("" if after is None else f"@{after}")
-    if kind in ("cut", "delay"):
-        source, target = draw(st.permutations(range(dies)))[:2]
-        return f"{kind}:{source}-{target}"
-    return kind
+    source, target = draw(st.permutations(range(dies)))[:2]
+    return f"{kind}:{source}-{target}"

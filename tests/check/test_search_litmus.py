@@ -1,0 +1,106 @@
+"""The litmus suite as a check: if the outcome asked for comes out a kernel fails, so what forbids it is verified.
+
+Every thread compares what it has read, and goes on only while it is as asked.  The last of the threads to agree fails;
+if values in memory are asked for too, a further thread does, which looks at them when the others are through.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+from litmus.suite import TESTS, Column, Litmus, Op
+
+from xccl_emu.check import verdict as kinds
+
+from .search_support import Instruction, Small, verdict_of
+
+MACHINE: dict[Column, tuple[str, bool]] = {
+    "sc": ("sc", True),
+    "c": ("relaxed", True),
+    "fifo_one": ("fifo", False),
+    "fifo_two": ("fifo", True),
+}
+"""Column: memory order, and whether each address has a die of its own."""
+DONE, AGREED = 1 << 3 | 4, 1 << 3 | 5
+"""Words in a piece that no address is in: threads that are through, threads whose values are as asked."""
+NEVER = 31
+"""No value of any test."""
+
+
+def small_of(test: Litmus, own_die: bool) -> Small:
+    """The test as a configuration, a thread on each die."""
+    words = {name: k << 3 if own_die else 4 * k for k, name in enumerate("xyz")}
+    memory = {name: value for name, value in test.asked.items() if ":" not in name}
+    asking = {int(name.split(":")[0]) for name in test.asked if ":" in name}
+    threads = [_thread(test, t, ops, words, len(asking), bool(memory)) for t, ops in enumerate(test.program)]
+    if memory:
+        threads.append(_observer(len(threads), len(asking), {words[name]: value for name, value in memory.items()}))
+    return Small(tuple(map(tuple, threads)), dies=3)
+
+
+def _thread(
+    test: Litmus, t: int, ops: Sequence[Op], words: dict[str, int], asking: int, observed: bool
+) -> list[Instruction]:
+    steps: list[tuple[Instruction, int | None]] = []  # with the value that must have come out
+    for op in ops:
+        if op[0] == "w":
+            steps.append((Instruction("store", words[op[1]], op[2]), None))
+        elif op[0] == "r":
+            steps.append((Instruction("load_named", words[op[1]]), test.asked.get(f"{t}:{op[2]}")))
+        elif op[0] == "u":
+            steps.append((Instruction("atomic_taken", words[op[1]], op[3]), test.asked.get(f"{t}:{op[2]}")))
+        else:
+            steps.append((Instruction("fence"), None))
+    agrees = any(value is not None for _, value in steps)
+    through = [Instruction("fence"), Instruction("atomic", DONE, 1)] if observed else []
+    if not agrees:
+        return [step for step, _ in steps] + through
+    last = [Instruction("atomic", AGREED, 1)] if observed else _fail_as_last(asking)
+    return _guarded(steps, last) + through
+
+
+def _fail_as_last(asking: int) -> list[Instruction]:
+    if asking == 1:
+        return [Instruction("fail_unless", 7, NEVER)]
+    taken = Instruction("atomic_taken", AGREED, 1)
+    return [taken, Instruction("skip_unless", 0, asking - 1, 1), Instruction("fail_unless", 7, NEVER)]
+
+
+def _guarded(steps: Sequence[tuple[Instruction, int | None]], last: list[Instruction]) -> list[Instruction]:
+    """The steps and then the last ones, left for the end as soon as a value is not as it must be."""
+    guarded = last
+    for step, value in reversed(steps):
+        guard = [] if value is None else [Instruction("skip_unless", 0, value, len(guarded))]
+        guarded = [step, *guard, *guarded]
+    return guarded
+
+
+def _observer(threads: int, asking: int, values: dict[int, int]) -> list[Instruction]:
+    steps: list[tuple[Instruction, int | None]] = [(Instruction("ge", DONE, threads), None)]
+    # looked at in any case: two may write where somebody looks by name, else it is a race
+    steps += [(Instruction("load_named", word), None) for word in values]
+    wanted = {AGREED: asking, **values} if asking else values
+    steps += [(Instruction("load_named", word), value) for word, value in wanted.items()]
+    return _guarded(steps, [Instruction("fail_unless", 7, NEVER)])
+
+
+def fits(test: Litmus, own_die: bool) -> bool:
+    """Two addresses have room on one die."""
+    return own_die or "z" not in test.addresses
+
+
+@pytest.mark.parametrize(
+    "column", ["c", *(pytest.param(other, marks=pytest.mark.slow) for other in ("sc", "fifo_one", "fifo_two"))]
+)
+def test_what_the_order_forbids_is_verified_and_what_it_allows_is_found(column: Column) -> None:
+    """Both searches verify a test where its outcome is forbidden, and find the failing kernel where it is not."""
+    order, own_die = MACHINE[column]
+    wrong = []
+    for test in TESTS:
+        if fits(test, own_die):
+            small = small_of(test, own_die)
+            deserved = kinds.ASSERTION if test.allows(column) else kinds.VERIFIED
+            for full in (True, False):
+                said = verdict_of(small.search(order, None, full))
+                if said != deserved:
+                    wrong.append(f"{test.name}, {'full' if full else 'merged'}: {said}, not {deserved}")
+    assert not wrong

@@ -1,0 +1,84 @@
+"""Write docs/synchronizations.md: which synchronizations of the shipped protocols are needed.
+
+Each is switched off alone, and the protocol checked without it: `xccl-emu check PROTOCOL --each-sync` for all of them.
+
+    python tools/synchronizations.py            write the page
+    python tools/synchronizations.py --check    say what in it is not true any more, and end with 1
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict
+from xccl_emu.scenarios import make
+from xccl_emu.scenarios.common import Scenario, reached_syncs
+
+PAGE = Path(__file__).parent.parent / "docs" / "synchronizations.md"
+
+CONFIGURATIONS = (
+    ("sendrecv", {"slots": 2, "chunks": 5, "pieces": 2, "rounds": 2}),
+    ("sendrecv-dma", {"slots": 2, "chunks": 5, "pieces": 2, "rounds": 2}),
+    ("sendrecv-zero-copy", {"slots": 2, "chunks": 5, "pieces": 2}),
+    ("sendrecv-async", {"slots": 2, "chunks": 4, "pieces": 2}),
+    ("sendrecv-both", {"slots": 2, "chunks": 6, "pieces": 2}),
+    ("dispatch", {"ranks": 2, "cores": 2, "tokens": 3, "pieces": 1, "rounds": 2}),
+    ("combine", {"ranks": 2, "cores": 2, "tokens": 3, "pieces": 2, "rounds": 2}),
+    ("moe", {"ranks": 2, "cores": 2, "tokens": 3, "pieces": 2, "rounds": 2}),
+)
+"""Protocols and sizes: more than one core and round wherever that may make a difference."""
+
+HEAD = """# Which synchronizations are needed
+
+Every fence, flag, wait, acknowledgement and barrier of the shipped kernels has a name. Here each is switched off alone, under
+memory order `relaxed`, and the protocol is checked without it. *Needed*: there is a schedule in which something goes wrong, and
+what. *Redundant*: every schedule of **this configuration** is right without it, which says nothing of larger ones.
+
+Written by `make docs`; a test keeps it true. `xccl-emu check PROTOCOL --without "NAME"` shows the schedule.
+"""
+
+
+def finding(verdict: Verdict) -> str:
+    """What a verdict says of the synchronization that was switched off."""
+    if verdict.verdict == VIOLATION and verdict.violation is not None:
+        return f"needed: {verdict.violation.kind}"
+    return "redundant" if verdict.verdict == VERIFIED else f"{verdict.verdict}: {verdict.reason}"
+
+
+def rows(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Name and finding of each synchronization that the protocol comes to in this configuration."""
+    reached = reached_syncs(scenario, "relaxed")
+    for name in scenario.syncs:
+        if name in reached:
+            yield name, finding(check(scenario, without=[name], seconds=60))
+
+
+def table(name: str, sizes: dict[str, int]) -> str:
+    """The part of the page on one protocol."""
+    scenario = make(name, **sizes)
+    whole = check(scenario, seconds=60)
+    sizes_told = ", ".join(f"{key} {value}" for key, value in sizes.items())
+    lines = [f"## {name}", "", f"{sizes_told}: {whole.verdict}.", "", "| synchronization | |", "|---|---|"]
+    lines += [f"| {sync} | {found} |" for sync, found in rows(scenario)]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write or check the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    options = parser.parse_args()
+    page = "\n".join([HEAD, *(table(name, sizes) for name, sizes in CONFIGURATIONS)])
+    if not options.check:
+        PAGE.write_text(page, encoding="utf-8")
+        return 0
+    wrong = [line for line in page.splitlines() if line not in PAGE.read_text(encoding="utf-8").splitlines()]
+    for line in wrong:
+        print(f"not in {PAGE.name}: {line}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

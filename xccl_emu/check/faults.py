@@ -1,0 +1,135 @@
+"""What may break in the hardware, and how a schedule says that it did.
+
+    =====================  =========================================================================================
+    ``stop:die1[@n]``      The cores of die 1 stop, at any moment or after n actions of theirs.  What they have in
+                           flight may still become visible, or from some moment on no longer.
+    ``cut:0-1[@n]``        From some moment on, or after n of them, no write from die 0 to die 1 becomes visible.
+    ``stall:0-1``          Writes from die 0 to die 1 become visible only when nothing else can go on.  Such schedules
+                           are legal without any fault: a protocol must pass them.
+    ``duplicate:0-1[@n]``  One write from die 0 to die 1, any or the n-th, becomes visible a second time, later.
+    ``corrupt:0-1[@n]``    One write from die 0 to die 1, any or the n-th, arrives with one bit flipped.
+    =====================  =========================================================================================
+
+Writes are counted, piece by piece, as they become visible.
+
+A protocol cannot go on without a die that stopped.  Its cores then wait without end, which the machine reports, or end
+in an error that the protocol has promised (`Trial.stops`): both are right.  What must hold is that bytes are right once
+all cores that answer for them (`Expected.cores`) have returned.  A run under `stop` or `cut` takes actions and
+deliveries away and adds none, so it is the beginning of a run without a fault; a race, a read of what was never written
+or an access outside of the areas is therefore a fault of the protocol and stays a violation.  Behind a duplicate or a
+flipped bit that is not so: there a core may follow a wrong word anywhere.  From then on only bytes are judged, and an
+access that the machine refuses is an error that is seen, and no violation.
+
+In a schedule what breaks is an action as any other.  Its code is negative, which no action of a core or die is
+(`encode`): so a witness replays as it stands, and needs not be told of the fault.
+"""
+
+import re
+from dataclasses import dataclass
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.spec import PodSpec
+
+KINDS = ("stop", "cut", "stall", "duplicate", "corrupt")
+NO_FAULT, F_STOP, F_CUT, F_STALL, F_DUPLICATE, F_CORRUPT = range(6)
+"""Kinds as the device knows them."""
+
+STOP, CUT, DUPLICATE, CORRUPT, AGAIN = range(1, 6)
+"""Actions: a die stops; a link is cut; a write becomes visible and a copy stays behind; one does so with a bit flipped;
+the copy becomes visible."""
+
+ANY_TARGET = 0xFFFF
+_GRAMMAR = "stop:dieN[@n], cut:A-B[@n], stall:A-B, duplicate:A-B[@n] or corrupt:A-B[@n]"
+_TEXT = re.compile(r"(?P<kind>[a-z]+):(?P<where>[^@]*)(?:@(?P<at>.*))?", re.DOTALL)
+_KIND_BITS, _NUMBER_BITS = 4, 16
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What breaks, and where."""
+
+    kind: str
+    source: int
+    """The die that stops, or whose writes are meant."""
+    target: int = ANY_TARGET
+    """The die that is written to."""
+    at: int | None = None
+    """After how many actions of the die, or which write; None for any."""
+
+    @property
+    def number(self) -> int:
+        """Its kind as the device knows it."""
+        return 1 + KINDS.index(self.kind)
+
+
+def parse(text: str) -> Fault:
+    """The fault that a text names; ConfigError, saying what would be right, if it names none."""
+    found = _TEXT.fullmatch(text.strip())
+    if found is None or found["kind"] not in KINDS:
+        raise ConfigError(f"fault={text!r}: must be {_GRAMMAR}")
+    kind, where, at = found["kind"], found["where"], found["at"]
+    dies = re.fullmatch(r"die(\d{1,5})" if kind == "stop" else r"(\d{1,5})-(\d{1,5})", where)
+    if dies is None:
+        meant = "a die, as in stop:die1" if kind == "stop" else f"two dies, as in {kind}:0-1"
+        raise ConfigError(f"fault={text!r}: {where!r} must be {meant}")
+    numbers = [int(number) for number in dies.groups()]
+    if len(numbers) == 2 and numbers[0] == numbers[1]:
+        raise ConfigError(f"fault={text!r}: must name two different dies")
+    return Fault(kind, numbers[0], numbers[1] if numbers[1:] else ANY_TARGET, _moment(text, kind, at))
+
+
+def _moment(text: str, kind: str, at: str | None) -> int | None:
+    """What stands behind the @."""
+    if at is None:
+        return None
+    if kind == "stall":
+        raise ConfigError(f"fault={text!r}: a stalled link is so from the start, it takes no @n")
+    least = 0 if kind in ("stop", "cut") else 1
+    if not re.fullmatch(r"\d{1,9}", at) or int(at) < least:
+        raise ConfigError(f"fault={text!r}: behind the @ must be a whole number, at least {least}")
+    return int(at)
+
+
+def check_fits(fault: Fault, spec: PodSpec, order: str) -> str:
+    """ConfigError for a die that the pod does not have; why it cannot be checked, or an empty text if it can."""
+    for die in (fault.source, fault.target):
+        if die != ANY_TARGET and die >= spec.n_dies:
+            raise ConfigError(f"fault {fault.kind}: die{die} is none of die0 to die{spec.n_dies - 1}")
+    if order == "sc" and fault.kind != "stop":
+        return f"fault {fault.kind}: under sc a write is visible at once, so no link can hold it"
+    return ""
+
+
+def encode(kind: int, die: int = 0, other: int = 0, bit: int = 0) -> int:
+    """The code of an action: negative, the complement of kind, die, target die or place in flight, and bit."""
+    return ~(kind | die << _KIND_BITS | other << _KIND_BITS + _NUMBER_BITS | bit << _KIND_BITS + 2 * _NUMBER_BITS)
+
+
+def decode(code: int) -> tuple[int, int, int, int]:
+    """Kind, die, target die or place in flight, and bit of a code."""
+    word = ~int(code)
+    mask = (1 << _NUMBER_BITS) - 1
+    shifted = word >> _KIND_BITS
+    return word & 15, shifted & mask, shifted >> _NUMBER_BITS & mask, shifted >> 2 * _NUMBER_BITS
+
+
+def is_fault(code: int, n_dies: int | None = None) -> bool:
+    """Is it the code of something that breaks, on a die that there is?"""
+    if code >= 0:
+        return False
+    kind, die, other, bit = decode(code)
+    fits = n_dies is None or (die < n_dies and (kind != CUT or other == ANY_TARGET or other < n_dies))
+    return STOP <= kind <= AGAIN and bit < 256 and fits
+
+
+def words(code: int) -> str:
+    """What the action is, for reports."""
+    kind, die, other, bit = decode(code)
+    if kind == STOP:
+        return f"die{die} stops"
+    if kind == CUT:
+        target = "" if other == ANY_TARGET else f" to die{other}"
+        return f"from now on no write from die{die}{target} becomes visible"
+    if kind == DUPLICATE:
+        return "visible, and a copy stays behind"
+    return f"visible, with bit {bit % 8} of byte {bit // 8} flipped" if kind == CORRUPT else "visible a second time"
