@@ -11,8 +11,8 @@ from xccl_emu.check.player import Player
 from xccl_emu.check.shrink import shrink, signature
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BITS, Violation
-from xccl_emu.machine import single
 from xccl_emu.machine import layout as at
+from xccl_emu.machine import single
 from xccl_emu.scenarios.registry import make
 
 from .witness_support import Everything, Relay, judge, random_actions, some_violation

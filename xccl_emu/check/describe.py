@@ -10,7 +10,7 @@ from xccl_emu.check import verdict as kinds
 from xccl_emu.check.accesses import AGENT_DMA
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_MTU_IN, SCALAR
+from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
 from xccl_emu.machine import compiled, layout, report
 from xccl_emu.machine.pipes import entry_of, n_grains, pipe_of
 from xccl_emu.machine.pod import Pod
@@ -121,7 +121,9 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     core, _, agent, start, _, _ = access
     st, base = pod.state, pod.core_base(core)
     if agent == SCALAR:
-        waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and st[base + REQUEST + 1] == start
+        request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
+        same = request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD) and request[1] == start and request[-1] == site
+        waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
         return [_code(core, SCALAR, 0)] if waiting else []
     if agent == MTU_IN:
         queue = pipe_of(base, MTU_IN)

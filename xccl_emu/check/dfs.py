@@ -21,6 +21,8 @@ from xccl_emu.check.book import (
     N_EXPECTED,
     ON_PATH,
     ON_PATH_WORDS,
+    RACE,
+    RACE_INSIDE,
     RESTART,
     STATES,
     TERMINALS,
@@ -205,6 +207,8 @@ def judge_end(mem, st, ck):
 def walk(mem, st, ck, rows, named, budget):
     """Take random transitions until nothing can go on: to learn who uses what."""
     for _ in range(budget):
+        if ck[VIOLATION] == RACE or ck[VIOLATION] == RACE_INSIDE:
+            ck[VIOLATION], ck[RESTART] = 0, 1  # behind it, somebody may synchronize on these bytes
         if ck[VIOLATION] or ck[LIMIT]:
             return
         ck[LOG] = ck[LOG_BASE]

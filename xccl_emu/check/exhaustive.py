@@ -117,6 +117,7 @@ class Search:
                 return False
             if self.found.violation == at.RACE_INSIDE and not self.setup.book[at.JOINING]:
                 self.setup.book[at.JOINING], self.found.violation = 1, 0
+                self.setup.explore_flags()
                 return False
             if self.found.violation or self.found.reason:
                 return True
@@ -146,7 +147,14 @@ class Search:
     def _start(self, members: Sequence[int]) -> None:
         ck = self.setup.book
         self.setup.reset(members)
-        ck[at.STATES], ck[at.TRANSITIONS], ck[at.ACTIONS], ck[at.DEEPEST], ck[at.CYCLES], ck[at.DOUBT] = 1, 0, 0, 0, 0, 0
+        ck[at.STATES], ck[at.TRANSITIONS], ck[at.ACTIONS], ck[at.DEEPEST], ck[at.CYCLES], ck[at.DOUBT] = (
+            1,
+            0,
+            0,
+            0,
+            0,
+            0,
+        )
         dfs.begin(*self._args)
 
     def _depth_first(self) -> None:

@@ -76,7 +76,13 @@ class Monitor:
     # ---- runs
 
     def runs(
-        self, policy: int, seed: int, first: int, end: int, depth: int = 3, races: bool = True,
+        self,
+        policy: int,
+        seed: int,
+        first: int,
+        end: int,
+        depth: int = 3,
+        races: bool = True,
         fault: Fault | None = None,
     ) -> int:
         """Runs ``first`` to ``end`` - 1 by a policy, up to one that finds something; returns its code.

@@ -16,6 +16,7 @@ from xccl_emu.check.book import (
     BOOK,
     CORE_WORDS,
     CORES,
+    DMA_SNAPSHOTS,
     FULL,
     JOINING,
     LATE,
@@ -28,7 +29,6 @@ from xccl_emu.check.book import (
     MARK_WORDS,
     MARKS,
     MARKS_MAX,
-    MEMBERS,
     MEMORY_END,
     N_MARKS,
     N_READ,
@@ -45,7 +45,6 @@ from xccl_emu.check.book import (
     VECTORS,
     VIOLATION,
     WITNESS,
-    N,
     add_hash,
     call,
     hash_changes,
@@ -87,14 +86,14 @@ from xccl_emu.check.pieces import (
     USE_UNSTABLE,
     USE_WRITE,
     USES,
-    WRITER_SHIFT,
     mark_written,
+    may_write,
     never_written,
     piece_of,
     touch,
     two_pipes_write,
 )
-from xccl_emu.check.races import core_of, judge_return, race_with_reads
+from xccl_emu.check.races import core_of, judge_return
 from xccl_emu.check.record import step_machine
 from xccl_emu.lang.abi import REGISTERS, REQUEST
 from xccl_emu.lang.requests import (
@@ -192,11 +191,7 @@ def look_at(mem, st, ck, rows, named, i, what):
     for r in range(n):
         if rows[r, START] < ck[MEMORY_END]:
             use = _use(st, ck, rows, named, base, pipe, r)
-            found = touch(st, ck, i, rows[r, START], rows[r, NBYTES], use)
-            if found == STABLE and use == USE_READ and ck[piece_of(ck, rows[r, START]) + USES] >> WRITER_SHIFT == i + 1:
-                # who wrote it reads it: when its write becomes visible matters
-                found = touch(st, ck, i, rows[r, START], rows[r, NBYTES], USE_UNSTABLE)
-            worst = max(worst, found)
+            worst = max(worst, touch(st, ck, i, rows[r, START], rows[r, NBYTES], use))
     rows[N_ROWS, 0] = n
     rows[ROWS_CLASS, 0] = worst
     return worst
@@ -282,7 +277,9 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if op == OP_LOAD:
         # A synchronizing load that nobody answers yet is no local matter: kernels go round and round with them.
         plain = rows[N_ROWS, 0] == 0 or not rows[0, FLAGS] & SYNC_ACCESS
-        return PLAINLY if plain and (worst <= OWN or (ck[FULL] and ck[block + N_READ] < READ_MAX)) else NOT
+        early = worst <= OWN or (ck[FULL] and ck[block + N_READ] < READ_MAX)
+        own = worst == SYNC and may_write(ck, i, rows[0, START], rows[0, NBYTES])  # perhaps in flight
+        return PLAINLY if plain and early and not own else NOT
     if op == OP_ATOMIC_ADD:
         return PLAINLY if worst <= OWN else NOT
     if op == OP_POLL:
@@ -315,7 +312,9 @@ def take_action(mem, st, ck, rows, named, i, what):
     op, a, b, c, d = st[entry], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
     off = pipe == SCALAR and op != OP_RETURN and switched_off(st, base)
     vector = ck[block + VECTORS]
-    if pipe != SCALAR and pipe != DMA:
+    if pipe == DMA:
+        vector = ck[block + DMA_SNAPSHOTS + (choice & 15)]
+    elif pipe != SCALAR:
         vector = vector_at(st, ck, block, base, pipe, j)
     descriptor = _free_descriptor(st, base) if pipe == SCALAR and op == OP_DMA else choice & 15
     top = ck[LOG]
@@ -333,7 +332,7 @@ def take_action(mem, st, ck, rows, named, i, what):
     if flying >= 0:
         _flew(st, ck, ring, flying)
     if stable:
-        _judge_stable(mem, st, ck, rows, named, i)
+        _judge_stable(mem, st, ck, rows, i)
     _note_memory(mem, st, ck, rows, core, base, block, pipe, vector, at_once)
     if pipe == SCALAR:
         if not off or op == OP_LOAD:
@@ -394,19 +393,14 @@ def _keep_words(mem, rows):
 
 
 @jit
-def _judge_stable(mem, st, ck, rows, named, i):
-    """Check what was assumed of a stable piece: the words that are polled do not fall, nobody is just reading it."""
+def _judge_stable(mem, st, ck, rows, i):
+    """Check what was assumed of a stable piece: the words that are polled do not fall."""
     start, nbytes, own = rows[0, START], rows[0, NBYTES], rows[ROWS_CLASS, 0] == OWN
     uses = ck[piece_of(ck, start) + USES]
     for w in range(4):
         now = load_i64(mem, (start & ~31) + 8 * w)
         if uses & USE_POLL << w and (now < rows[ROWS_WORDS, w] or (own and now == rows[ROWS_WORDS, w])):
             touch(st, ck, i, start, nbytes, USE_UNSTABLE)
-    if own:
-        return
-    for m in range(ck[N]):
-        if ck[ck[MEMBERS] + m] != i and ck[VIOLATION] == 0:
-            race_with_reads(st, ck, rows, named, i, ck[ck[MEMBERS] + m])
 
 
 @jit
@@ -422,7 +416,7 @@ def _note_memory(mem, st, ck, rows, core, base, block, pipe, vector, at_once):
             missing = never_written(ck, start, nbytes)
             if missing >= 0 and ck[VIOLATION] == 0:
                 _blame(ck, UNWRITTEN, core, rows, r)
-        local = worst <= OWN or (worst == DATA and ck[FULL] and st[ORDER] == ORDER_RELAXED)
+        local = worst <= DATA
         if memory and worst == OWN and flags & SYNC_ACCESS:
             note_visible(ck, block, start)
         elif pipe != DMA and (not memory or local):

@@ -11,8 +11,8 @@ a state in which that access was possible, and would have noticed it.
   the poll makes the write known to be visible (`clocks`).
 - DATA: several cores use it, and none synchronizes on it. A full search writes it at once but marks it until the
   fence (`races`), and reads transfers whole.
-- STABLE: one core writes it, or all only add to it, and others only poll it (and load it plainly); the words that are
-  polled never fall. A full search makes it visible at once; polls for "at least" are granted at once too, others
+- STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall. A
+  full search makes it visible at once; polls for "at least" are granted at once too, others
   explored.
 - SYNC: whatever else. Explored: when each write becomes visible, and each read.
 
@@ -20,13 +20,14 @@ Why STABLE may be visible at once.  Let w be a write to such a piece, in flight 
 granted. If the poll is "at least", it is granted by the new value as well, the words never falling; its result is not
 used (else the piece is SYNC).  If it is "equal", the new value, if different, makes it wait for ever, for the value
 never comes back: so where such a race is possible, the search, which has w visible at once, finds a deadlock, and the
-deadlock is a run of the machine.  In either case the verdict is the same.  Plain loads of the piece are checked for
-races against w when it is issued.
+deadlock is a run of the machine.  In either case the verdict is the same.  A plain load of the piece would tell: a
+later write may be under way with it, which is a race, and only who explores the piece sees the two together.
 """
 
 from xccl_emu.check.book import (
     BOOK,
     FULL,
+    JOINING,
     MASK,
     NOW,
     PIECE_TABLE,
@@ -83,7 +84,7 @@ def _touch_each(st, ck, i, start, nbytes, use):
     lowest, highest = SYNC, LOCAL
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
         at = ck[PIECE_TABLE] + p * PIECE_WORDS
-        users, uses = ck[at + USERS] | 1 << i, ck[at + USES] | use
+        users, uses, writer = ck[at + USERS] | 1 << i, ck[at + USES] | use, ck[at + USES] >> WRITER_SHIFT
         if use & (USE_WRITE | USE_ADD):
             uses = _written_by(uses, i)
         if users != ck[at + USERS] or uses != ck[at + USES]:
@@ -92,6 +93,8 @@ def _touch_each(st, ck, i, start, nbytes, use):
             ck[at + CLASS] = _class(st, ck, users, uses)
             if (ck[at + CLASS] != before and not fresh) or (ck[at + CLASS] > OWN and users & ~ck[MASK]):
                 ck[RESTART] = 1  # the second: cores that are searched apart share something
+            if ck[at + CLASS] > DATA and uses & USE_READ and uses >> WRITER_SHIFT != writer:
+                ck[RESTART] = 1  # whoever reads it was taken not to write it
         lowest, highest = min(lowest, ck[at + CLASS]), max(highest, ck[at + CLASS])
     return lowest, highest
 
@@ -122,7 +125,7 @@ def _class(st, ck, users, uses):
         return DATA
     writer = uses >> WRITER_SHIFT
     one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer != MANY)
-    if relaxed and one_way and not both and not uses & (USE_EXACT | USE_UNSTABLE):
+    if relaxed and one_way and not both and not ck[JOINING] and not uses & (USE_READ | USE_EXACT | USE_UNSTABLE):
         return STABLE
     return SYNC
 
@@ -134,6 +137,16 @@ def worst_class(ck, start, nbytes):
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
         worst = max(worst, ck[ck[PIECE_TABLE] + p * PIECE_WORDS + CLASS])
     return worst
+
+
+@jit
+def may_write(ck, i, start, nbytes):
+    """Does a core itself write to some of these bytes' pieces?  Then when its writes become visible matters to it."""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        writer = ck[ck[PIECE_TABLE] + p * PIECE_WORDS + USES] >> WRITER_SHIFT
+        if writer == i + 1 or writer == MANY:
+            return True
+    return False
 
 
 @jit

@@ -199,22 +199,6 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
 
 
 @call
-def race_with_reads(st, ck, rows, named, i, j):
-    """Report a race of the write in row 0, which core ``i`` has just made, with an open plain read of core ``j``."""
-    last = OPEN + 2 * OPEN_MAX
-    for f in range(5):
-        rows[last, f] = rows[0, f]
-    kept = rows[1, 0]
-    theirs = open_accesses(st, ck, rows, named, j, OPEN)
-    for b in range(OPEN, OPEN + theirs):
-        if ck[VIOLATION] == 0 and not rows[b, FLAGS] & (WRITE | SYNC) and _conflict(ck, rows, last, b):
-            _report(ck, rows, i, last, j, b)
-    for f in range(5):
-        rows[0, f] = rows[last, f]
-    rows[1, 0] = kept
-
-
-@call
 def judge_return(mem, st, ck, rows, named, i):
     """A core has returned: is what it and its like answer for there, and nobody's write to it under way?"""
     for e in range(ck[N_EXPECTED]):

@@ -34,7 +34,7 @@ from xccl_emu.check.book import (
 from xccl_emu.check.clocks import block_of, close_reads, completion_of, note_set
 from xccl_emu.check.linked import find_race, linked, look, settle_all, take
 from xccl_emu.check.moves import AT_ONCE, NOT, how, number_of, touch_core, written_at_once
-from xccl_emu.check.pieces import DATA
+from xccl_emu.check.pieces import DATA, may_write, worst_class
 from xccl_emu.check.races import core_of
 from xccl_emu.check.record import deliver_latent, in_ring, write_down
 from xccl_emu.lang.abi import REQUEST
@@ -201,10 +201,11 @@ def n_choices(st, ck, mover):
         return 1
     if pipe == VECTOR:
         return 0
+    i = ck[ck[MEMBERS] + m]
     if pipe == DMA:
-        return _dma_choices(st, ck, base)
+        return _dma_choices(st, ck, i, base)
     count = st[pipe_of(base, pipe) + PIPE_COUNT]
-    if pipe == MTU_OUT or ck[FULL] or count == 0:
+    if pipe == MTU_OUT or count == 0 or _all_whole(st, ck, i, base):
         return min(count, 1)
     total = 0
     for j in range(count):
@@ -214,23 +215,50 @@ def n_choices(st, ck, mover):
 
 
 @jit
-def _dma_choices(st, ck, base):
+def _dma_choices(st, ck, i, base):
     total = 0
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot]:
-            total += 1 if ck[FULL] else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
+            total += 1 if _copied_whole(st, ck, i, slot) else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
     return total
 
 
 @jit
-def _choice(st, ck, base, pipe, n):
+def _read_whole(ck, i, source, nbytes):
+    """May bytes be read in one go?  Not if a core may have own writes to flags among them in flight meanwhile."""
+    inside = source >= 0 and nbytes > 0 and source + nbytes <= ck[MEMORY_END]
+    if not ck[FULL] or not inside:
+        return ck[FULL] != 0
+    return worst_class(ck, source, nbytes) <= DATA or not may_write(ck, i, source, nbytes)
+
+
+@jit
+def _copied_whole(st, ck, i, slot):
+    """May a DMA transfer be made in one go?  Of flags the order matters in which they are copied."""
+    source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
+    return _read_whole(ck, i, source, nbytes) and worst_class(ck, target, nbytes) <= DATA
+
+
+@jit
+def _all_whole(st, ck, i, base):
+    """May every queued transfer of mtu-in be read in one go?"""
+    queue = pipe_of(base, MTU_IN)
+    for j in range(st[queue + PIPE_COUNT]):
+        entry = entry_of(st, queue, j)
+        if st[entry] == OP_MTU_IN and not _read_whole(ck, i, st[entry + 1], st[entry + 3]):
+            return False
+    return ck[FULL] != 0
+
+
+@jit
+def _choice(st, ck, i, base, pipe, n):
     """The n-th choice of a pipe."""
     if pipe == SCALAR:
         return 0
     if pipe == MTU_OUT:
         return 0
-    if pipe == MTU_IN and ck[FULL]:
+    if pipe == MTU_IN and _all_whole(st, ck, i, base):
         return CHOICE_ALL
     if pipe == MTU_IN:
         for j in range(st[pipe_of(base, MTU_IN) + PIPE_COUNT]):
@@ -242,9 +270,10 @@ def _choice(st, ck, base, pipe, n):
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot]:
-            grains = 1 if ck[FULL] else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
+            whole = _copied_whole(st, ck, i, slot)
+            grains = 1 if whole else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
             if n < grains:
-                return WHOLE_TRANSFER | k if ck[FULL] else k | n << 4
+                return WHOLE_TRANSFER | k if whole else k | n << 4
             n -= grains
     return 0
 
@@ -276,7 +305,7 @@ def make_transition(mem, st, ck, rows, named, mover, n):
 @jit
 def _act(mem, st, ck, rows, named, i, pipe, n):
     base = block_of_core(st, core_of(ck, i))
-    choice = _choice(st, ck, base, pipe, n)
+    choice = _choice(st, ck, i, base, pipe, n)
     entry, off = base + REQUEST, False
     if pipe == SCALAR:
         off = st[entry] != OP_RETURN and switched_off(st, base)

@@ -201,6 +201,13 @@ class Setup:
         cores = expected.cores or tuple(core for core in self.cores if core // per_die == die)
         return sum(1 << self.cores.index(core) for core in cores if core in self.cores)
 
+    def explore_flags(self) -> None:
+        """Take no flag for stable any more: from now on it matters when each of its writes becomes visible."""
+        table = self.table()
+        stable = table[:, pieces.CLASS] == pieces.STABLE
+        table[stable, pieces.USES] |= pieces.USE_UNSTABLE
+        table[stable, pieces.CLASS] = pieces.SYNC
+
     def components(self) -> list[list[int]]:
         """Numbers of the cores in parts that share nothing that any of them writes, as far as is known."""
         links = [

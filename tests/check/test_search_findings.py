@@ -6,7 +6,20 @@ from dataclasses import dataclass
 from xccl_emu.check.check import check
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.check.verdict import BAD_INSTRUCTION, DATA_RACE, UNWRITTEN_READ, VERIFIED, VIOLATION, WRONG_BITS
-from xccl_emu.lang import MTU_IN, MTU_OUT, VECTOR, fence, kernel, load, mtu_in, mtu_out, poll_eq, put, set_flag, wait_flag
+from xccl_emu.lang import (
+    MTU_IN,
+    MTU_OUT,
+    VECTOR,
+    fence,
+    kernel,
+    load,
+    mtu_in,
+    mtu_out,
+    poll_eq,
+    put,
+    set_flag,
+    wait_flag,
+)
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
