@@ -2,7 +2,8 @@
 
 The ring of `send` and `recv`: ``S`` slots, ``C`` chunks of ``W`` pieces.  SPIN checks a model of it that was written by
 hand: pieces become visible in any order until the fence, then the tail, then the acknowledgement.  The search runs the
-kernels on the machine; "merged" explores when each piece becomes visible, as the model does, "full" only when the flags do.
+kernels on the machine; "merged" explores when each piece becomes visible, as the model does, "full" only when the
+flags do.
 
 Left out if SPIN or a C compiler is missing: apt-get install spin gcc.
 """
@@ -106,7 +107,8 @@ def main() -> None:
     """Print the table."""
     options = parser(__doc__).parse_args()
     report = Report("exhaustive search")
-    search(2, 3, 2, True), search(2, 3, 2, False)  # compiled
+    search(2, 3, 2, True)  # compiled
+    search(2, 3, 2, False)
     for slots, chunks, pieces in SIZES:
         name = f"S{slots} C{chunks} W{pieces}"
         full, full_seconds = search(slots, chunks, pieces, True)

@@ -32,9 +32,10 @@ CONFIGURATIONS = (
 
 HEAD = """# Which synchronizations are needed
 
-Every fence, flag, wait, acknowledgement and barrier of the shipped kernels has a name. Here each is switched off alone, under
-memory order `relaxed`, and the protocol is checked without it. *Needed*: there is a schedule in which something goes wrong, and
-what. *Redundant*: every schedule of **this configuration** is right without it, which says nothing of larger ones.
+Every fence, flag, wait, acknowledgement and barrier of the shipped kernels has a name. Here each is switched off alone,
+under memory order `relaxed`, and the protocol is checked without it. *Needed*: there is a schedule in which something
+goes wrong, and what. *Redundant*: every schedule of **this configuration** is right without it, which says nothing of
+larger ones.
 
 Written by `make docs`; a test keeps it true. `xccl-emu check PROTOCOL --without "NAME"` shows the schedule.
 """

@@ -213,6 +213,13 @@ def test_never_wrong_bits_when_something_stops(scenario: Checkable, order: str, 
         assert int(came[1]) > 60
 
 
+@pytest.mark.parametrize("fault", HARMLESS)
+def test_cores_that_look_again_and_again(fault: str) -> None:
+    """Passes of isend and irecv never wait: a run that something has broken is given up, a late link is waited for."""
+    scenario = SendRecvCheck(slots=2, chunks=2, pieces=1, asynchronous=True)
+    assert check(scenario, fault=fault, schedules=60).verdict == verdict.NO_VIOLATION
+
+
 @pytest.mark.parametrize("scenario", [SENDRECV, DISPATCH], ids=["sendrecv", "dispatch"])
 def test_under_sc_a_die_can_stop_but_no_link_can_be_cut(scenario: Checkable) -> None:
     """There are no writes in flight: the verdict is `unsupported` and says why."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xccl_emu.check.check import check
 from xccl_emu.check.trial import Expected, Trial
@@ -66,7 +67,7 @@ class Twice:
     """One core that runs `set_twice`."""
 
     name: str = "set twice"
-    configuration = {}
+    configuration: ClassVar[dict[str, int | str]] = {}
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """Launched."""
@@ -80,14 +81,15 @@ class OneSided:
     """A put from die 0 into the app data of die 1, whose kernel returns when it has the flag."""
 
     name: str = "one-sided put"
-    configuration = {}
+    configuration: ClassVar[dict[str, int | str]] = {}
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """Launched."""
         pod = Pod(small_pod(2, 1, app_bytes=256, meta_bytes=64, managed_bytes=64, ub_bytes=64), order=order)
         source, target = pod.put(0, payload(64, 1)), pod.alloc(1, 64)
         everything = [Grant(None, 0, pod.spec.die_bytes, "rw")]
-        pod.launch(put_payload, 0, [0], {"source": source.address, "target": target.address, "flag": pod.meta(1)}, everything)
+        args = {"source": source.address, "target": target.address, "flag": pod.meta(1)}
+        pod.launch(put_payload, 0, [0], args, everything)
         pod.launch(take_payload, 1, [0], {"flag": pod.meta(1)}, everything)
         return Trial(pod, (Expected("payload", target.address, pod.view(source).tobytes()),), (source,))
 
@@ -97,7 +99,7 @@ class Unwritten:
     """A read of memory that nobody has written."""
 
     name: str = "unwritten"
-    configuration = {}
+    configuration: ClassVar[dict[str, int | str]] = {}
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """Launched."""
@@ -110,13 +112,15 @@ def test_flag_without_fence_into_the_receivers_app_data() -> None:
     """C: a receiver that returns on a flag, though the payload may still be on its way, is a violation."""
     verdict = check(OneSided())
     assert verdict.verdict == VIOLATION
-    assert verdict.violation is not None and verdict.violation.kind in (DATA_RACE, WRONG_BITS)
+    assert verdict.violation is not None
+    assert verdict.violation.kind in (DATA_RACE, WRONG_BITS)
 
 
 def test_unwritten_read_is_told() -> None:
     """A: a read of never-written memory is reported, not a KernelError."""
     verdict = check(Unwritten())
-    assert verdict.violation is not None and verdict.violation.kind == UNWRITTEN_READ
+    assert verdict.violation is not None
+    assert verdict.violation.kind == UNWRITTEN_READ
 
 
 def test_asynchronous_is_verified() -> None:
@@ -128,10 +132,12 @@ def test_asynchronous_is_verified() -> None:
 def test_event_set_again_before_it_is_taken_sampled() -> None:
     """D, the portfolio: it says so."""
     verdict = check(Twice(), policy="portfolio")
-    assert verdict.violation is not None and verdict.violation.kind == BAD_INSTRUCTION
+    assert verdict.violation is not None
+    assert verdict.violation.kind == BAD_INSTRUCTION
 
 
 def test_event_set_again_before_it_is_taken_searched() -> None:
     """D, the search: it must not call it verified."""
     verdict = check(Twice())
-    assert verdict.violation is not None and verdict.violation.kind == BAD_INSTRUCTION
+    assert verdict.violation is not None
+    assert verdict.violation.kind == BAD_INSTRUCTION

@@ -4,8 +4,8 @@
     ``stop:die1[@n]``      The cores of die 1 stop, at any moment or after n actions of theirs.  What they have in
                            flight may still become visible, or from some moment on no longer.
     ``cut:0-1[@n]``        From some moment on, or after n of them, no write from die 0 to die 1 becomes visible.
-    ``stall:0-1``          Writes from die 0 to die 1 become visible only when nothing else can go on.  Such schedules
-                           are legal without any fault: a protocol must pass them.
+    ``stall:0-1``          Writes from die 0 to die 1 become visible only when nothing else can go on, or cores have
+                           long done nothing but look.  Such schedules are legal: a protocol must pass them.
     ``duplicate:0-1[@n]``  One write from die 0 to die 1, any or the n-th, becomes visible a second time, later.
     ``corrupt:0-1[@n]``    One write from die 0 to die 1, any or the n-th, arrives with one bit flipped.
     =====================  =========================================================================================

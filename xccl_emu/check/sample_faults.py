@@ -126,6 +126,9 @@ def strike(space, run, n_taken):
     """Let break what is due before the next action: the code of that action, or 0."""
     m = space[2]
     kind, code = m[FAULT], 0
+    if kind == F_STALL:
+        _let_through_in_time(m, n_taken)
+        return 0
     due = m[SEEN] >= m[FAULT_AT] if m[FAULT_AT] >= 0 else n_taken >= m[MOMENT]
     if n_taken >= m[LATER]:
         m[LATER] = NEVER
@@ -139,6 +142,15 @@ def strike(space, run, n_taken):
         return 0
     _note(space, run, n_taken)
     return code
+
+
+@jit
+def _let_through_in_time(m, n_taken):
+    """A stalled link lets a write through after as many actions as a run has, because some cores never stop looking."""
+    if m[SEEN] != m[MOMENT] or m[LATER] == NEVER:
+        m[MOMENT], m[LATER] = m[SEEN], n_taken + m[LENGTH]
+    elif n_taken >= m[LATER]:
+        m[STRUCK] = 1
 
 
 @jit
@@ -203,15 +215,15 @@ def deliver_struck(space, run, candidate, n_taken):
 def count(space, candidate, of_core):
     """Count an action of the die that is to stop, or a write over the link."""
     st, m = space[1], space[2]
-    if m[FAULT] == F_STALL:
-        m[STRUCK] = 0
-    elif of_core:
+    if of_core:
         if m[FAULT] == F_STOP and st[block_of_core(st, candidate // ACTORS_PER_CORE) + DIE] == m[FAULT_FROM]:
             m[SEEN] += 1
     else:
         die = (candidate >> CHOICE_BITS) - st[N_CORES] * ACTORS_PER_CORE
         if die == m[FAULT_FROM] and m[X_A] >> st[DIE_SHIFT] == m[FAULT_TO]:
             m[SEEN] += 1
+            if m[FAULT] == F_STALL:
+                m[STRUCK] = 0
 
 
 @jit

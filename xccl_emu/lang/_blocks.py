@@ -293,7 +293,8 @@ class Builder:
             raise frame.source.refuse(node, f"{ast.unparse(call.func)!r} is not a request constructor{hint}")
         words, step, sync = self._request(value, call, frame)
         text = frame.source.line(node.lineno)
-        site = Site(frame.source.file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers, result is not None)
+        used = result is not None
+        site = Site(frame.source.file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers, used)
         self.sites.append(site)
         resume = self._new()
         self._leave(Ask(words, len(self.sites) - 1, resume), resume)
