@@ -16,7 +16,7 @@ WORKERS ?= auto
 PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-jit test-nojit test-boundscheck test-slow test-nightly lint types layers bench lock clean FORCE
+.PHONY: help run test test-jit test-nojit test-boundscheck test-slow test-nightly lint types layers bench docs lock clean FORCE
 
 help:
 	@echo "make run               run dispatch on the emulated pod"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-nightly      the tests that take minutes"
 	@echo "make lint types layers ruff, mypy, import-linter"
 	@echo "make bench             the benchmarks"
+	@echo "make docs              the table of synchronizations, made anew"
 	@echo "make lock              write $(PINS) anew"
 	@echo "make clean             remove the environment and the caches of the tools"
 
@@ -47,6 +48,9 @@ test-slow: $(DEV_ENV)
 
 test-nightly: $(DEV_ENV)
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m "nightly"
+
+docs: $(DEV_ENV)
+	$(PY) tools/synchronizations.py
 
 lint: $(DEV_ENV)
 	$(PY) -m ruff check .

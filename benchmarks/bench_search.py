@@ -99,7 +99,8 @@ def spin(slots: int, chunks: int, pieces: int) -> tuple[int, float] | None:
         done = subprocess.run(["./pan", "-m1000000", "-w24"], cwd=folder, check=True, capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     stored = re.search(r"([\d.e+]+) states, stored", done.stdout)
-    assert "errors: 0" in done.stdout and stored, done.stdout
+    assert "errors: 0" in done.stdout, done.stdout
+    assert stored, done.stdout
     return int(float(stored[1])), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 

@@ -7,6 +7,8 @@ from xccl_emu.check.monitor_layout import (
     FOUND_WRONG,
     FREE_ROWS,
     GENERATION,
+    JUDGE_NOTHING,
+    JUDGED,
     N_DMA,
     N_GROUPS,
     N_SYNC,
@@ -21,6 +23,7 @@ from xccl_emu.check.monitor_layout import (
     STOP,
     SYNC_PIECES,
     SYNC_SHIFT,
+    TAKEN_OK,
     UNDO_WORDS,
     V_AT,
     V_SITE,
@@ -32,6 +35,7 @@ from xccl_emu.machine.layout import (
     N_ACTIVE,
     N_ACTIVE_DIES,
     N_DMA_SLOTS,
+    N_LIVE,
     PIECE_BYTES,
     STATUS,
     STATUS_DONE,
@@ -108,6 +112,21 @@ def ended(space, run):
                 m[V_AT], m[V_SITE] = expected[e, 0] + b, e
                 return FOUND_WRONG
     return RUN_DONE
+
+
+@jit
+def returned(space, run, live):
+    """After an action, before which ``live`` kernels ran: is what the returned cores alone answer for there?"""
+    mem, st, m, expected, data = space[0], space[1], space[2], run[11], run[12]
+    if st[N_LIVE] == live or st[N_LIVE] == 0 or m[JUDGED] == JUDGE_NOTHING:
+        return TAKEN_OK  # none has returned; or all have, which `ended` judges
+    for e in range(expected.shape[0]):
+        if _answered(st, run[13], e):
+            for b in range(expected[e, 1]):
+                if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
+                    m[V_AT], m[V_SITE] = expected[e, 0] + b, e
+                    return FOUND_WRONG
+    return TAKEN_OK
 
 
 @jit

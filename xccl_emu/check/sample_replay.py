@@ -16,7 +16,7 @@ from xccl_emu.check.monitor_layout import (
     WATCHED,
 )
 from xccl_emu.check.policies.draw import seed_draws
-from xccl_emu.check.sample_begin import begin, ended
+from xccl_emu.check.sample_begin import begin, ended, returned
 from xccl_emu.check.sample_candidates import gather, try_candidate
 from xccl_emu.check.sample_faults import forgiven, judge_as_asked, watched_fault, whole_so_far
 from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_MTU_IN, SCALAR, VECTOR
@@ -76,6 +76,7 @@ def _replay(space, run, actions, forget):
     judge_as_asked(m)
     m[TAKEN] = 0
     for a in range(actions.size):
+        live = space[1][N_LIVE]
         if actions[a] < 0:
             code = watched_fault(space, actions[a])
         else:
@@ -83,6 +84,8 @@ def _replay(space, run, actions, forget):
         if code == NOT_ENABLED:
             return BAD_ACTION
         m[TAKEN] = a + 1
+        if code == TAKEN_OK:
+            code = returned(space, run, live)
         if code != TAKEN_OK:
             return code
     return TAKEN_OK

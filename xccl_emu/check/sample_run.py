@@ -36,7 +36,7 @@ from xccl_emu.check.monitor_layout import (
 )
 from xccl_emu.check.policies.draw import draw_below, seed_draws
 from xccl_emu.check.policies.pick import draw_key, pick, which
-from xccl_emu.check.sample_begin import begin, ended
+from xccl_emu.check.sample_begin import begin, ended, returned
 from xccl_emu.check.sample_candidates import drop, gather, lower, try_candidate
 from xccl_emu.check.sample_faults import (
     again_now,
@@ -207,7 +207,10 @@ def _one_run(space, run, policy, seed, number, forget):
         elif taken == run[8].size or goes_on_for_ever(space, taken):
             code = FOUND_LIVELOCK
         else:
+            live = st[N_LIVE]
             code = _advance(space, run, policy if taken < m[FAIR_AFTER] else P_RANDOM, taken)
+            if code == TAKEN_OK:
+                code = returned(space, run, live)
             if code != FOUND_DEADLOCK:
                 taken += 1
             elif again_now(space):
