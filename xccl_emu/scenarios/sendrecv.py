@@ -3,7 +3,10 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xccl_emu.check.trial import Label, Trial
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check.trial import Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.lang import Kernel
@@ -90,13 +93,20 @@ class SendRecvCheck:
         targets = [pod.alloc(target, self._nbytes) for _, target in self._pairs]
         self._queue(comm, sources, targets)
         comm.launch()
-        expected = [
-            must_hold(f"target on die {t.die}", t, what, cores_on(pod, t.die, self._kernels[-1:]))
-            for t, what in zip(targets, data, strict=True)
-        ]
+        expected = [e for t, what in zip(targets, data, strict=True) for e in self._expected(pod, t, what)]
         labels = [of_buffer("source", buffer) for buffer in sources] + [of_buffer("target", t) for t in targets]
         labels += [label for pair in self._pairs for label in _of_pair(comm.layout, *pair)]
         return Trial(pod, tuple(expected), tuple(sources), tuple(labels), STOPS, PROMISES)
+
+    def _expected(self, pod: Pod, target: Buffer, data: NDArray[np.uint8]) -> Iterator[Expected]:
+        """Each lane's part of each round, for which that lane's core answers alone: so lanes have nothing in common."""
+        nbytes = self.chunks * self._slot_bytes
+        for lane, core in enumerate(cores_on(pod, target.die, self._kernels[-1:])):
+            for r in range(self.rounds):
+                start = (r * self.cores + lane) * nbytes
+                part = Buffer(target.die, target.address + start, nbytes)
+                name = f"target on die {target.die}, round {r}, lane {lane}"
+                yield must_hold(name, part, data[start : start + nbytes], [core])
 
     def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer]) -> None:
         for source, target in zip(sources, targets, strict=True):
