@@ -27,7 +27,7 @@ from xccl_emu.lang import (
 )
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ADD, OP_DMA, OP_MTU_OUT, OP_PUT, OP_STORE, SCALAR, VECTOR
 from xccl_emu.machine.explore import explore
-from xccl_emu.machine.pipes import _grain, n_grains
+from xccl_emu.machine.pipes import grain, n_grains
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 
@@ -354,7 +354,7 @@ def test_dma_reads_no_two_pieces_at_once(shift: int) -> None:
 def test_grains_divide_a_transfer(source: int, target: int, nbytes: int) -> None:
     """Grains follow each other from first to last byte, and a grain of a short transfer lies in one piece each side."""
     n = n_grains(source, target, nbytes)
-    grains = [_grain(source, target, nbytes, g) for g in range(n)]
+    grains = [grain(source, target, nbytes, g) for g in range(n)]
     assert 1 <= n <= 62
     assert [end for _, end in grains] == [start for start, _ in grains[1:]] + [nbytes]
     assert grains[0][0] == 0
