@@ -45,11 +45,7 @@ class Line:
         return (
             self.mutant.name,
             " ".join(f"{k}={v}" for k, v in self.mutant.scenario.configuration.items()),
-            search.kind
-            if search
-            else f"not seen: {self.mutant.unseen}"
-            if self.mutant.unseen
-            else self.searched.verdict,
+            search.kind if search else self.searched.verdict,
             f"{self.searched.states:,}",
             draw.kind if draw else self.drawn.verdict,
             f"{self.drawn.schedules:,}",

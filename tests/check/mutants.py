@@ -65,8 +65,6 @@ class Mutant:
     """What a portfolio needs at most with seed 0."""
     quick: bool = False
     """Is it checked whenever the tests run?"""
-    unseen: str = ""
-    """Why no check finds it: then all say that nothing is wrong."""
 
     def __str__(self) -> str:
         return self.name

@@ -27,7 +27,7 @@ def _verdict_without_bug(scenario: Scenario) -> str:
     return check(scenario).verdict
 
 
-@pytest.mark.parametrize("mutant", _parameters(tuple(m for m in MUTANTS if not m.unseen)))
+@pytest.mark.parametrize("mutant", _parameters(MUTANTS))
 def test_planted_bug_is_found_and_its_witness_replays(mutant: Mutant) -> None:
     """Unplanted it is verified; planted, the search and a portfolio find it, and what they found happens again."""
     assert _verdict_without_bug(mutant.unplanted) == VERIFIED
@@ -40,14 +40,6 @@ def test_planted_bug_is_found_and_its_witness_replays(mutant: Mutant) -> None:
         again = replay(mutant.planted.build("relaxed"), verdict.violation.actions)
         assert again is not None
         assert again.kind in mutant.kinds
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutant", [pytest.param(m, id=m.name) for m in MUTANTS if m.unseen])
-def test_bug_that_no_check_can_see(mutant: Mutant) -> None:
-    """What is said not to be seen is not seen; should a check learn it, this test says so."""
-    assert _verdict_without_bug(mutant.unplanted) == VERIFIED
-    assert check(mutant.planted).verdict == VERIFIED
 
 
 def test_names_tell_bugs_apart() -> None:
