@@ -77,9 +77,9 @@ Grant = Callable[[int, tuple[int, ...]], int]
 
 
 def walk_generator(kernel: Kernel, arguments: tuple[int, ...], limit: int = 60, granted: Grant = grant) -> Walk:
-    """Walk the plain generator; places come from its frames."""
+    """Walk the plain generator, arguments one for each word; places come from its frames."""
     walk = Walk()
-    generator = kernel(*arguments)
+    generator = kernel(*kernel.arguments(arguments))
     value: int | None = None
     try:
         while len(walk.requests) < limit:

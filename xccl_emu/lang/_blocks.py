@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any, TypeAlias
 
 from xccl_emu.lang import _flow
+from xccl_emu.lang._records import Record, fields_of, words_of
 from xccl_emu.lang._resolve import CONSTRUCTORS, Functions, Rewriter, is_empty, literal, plain, value_of
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, has_yield, is_range, read, yield_of
 
@@ -137,8 +138,7 @@ class Builder:
         self.loops: list[Loop] = []
         self._merged = merged
         self._calls = 0
-        local: dict[str, ast.expr] = {n: ast.Name(kernel_local(n), ast.Load()) for n in source.local}
-        frame = Frame(source, Rewriter(source, local, self.functions), functions=(source.function,))
+        frame = Frame(source, Rewriter(source, kernel_locals(source), self.functions), functions=(source.function,))
         self._current: int | None = self._new()
         self._sequence(source.tree.body, frame)
         self._leave(Done(ast.Constant(0)))
@@ -309,8 +309,9 @@ class Builder:
             if not isinstance(given, ast.Constant) or not isinstance(given.value, kind):
                 raise frame.source.refuse(call, f"{name} must be a literal, not {ast.unparse(given)!r}")
         for name, given in arguments.items():
-            if isinstance(given, ast.Constant) and not isinstance(given.value, int):
-                raise frame.source.refuse(call, f"{name} must be an integer, not {ast.unparse(given)}")
+            if isinstance(given, Record) or (isinstance(given, ast.Constant) and not isinstance(given.value, int)):
+                what = "a record" if isinstance(given, Record) else ast.unparse(given)
+                raise frame.source.refuse(call, f"{name} must be an integer, not {what}")
         # A constructor only places its arguments, so it can be given expressions and places those.
         words = tuple(w if isinstance(w, ast.expr) else ast.Constant(w) for w in constructor(**arguments))
         return words, step.value, sync.value
@@ -324,9 +325,11 @@ class Builder:
         source = read(function)
         self._calls += 1
         prefix = f"{RESERVED}s{self._calls}_{source.tree.name}_"
-        local: dict[str, ast.expr] = {n: ast.Name(prefix + n, ast.Load()) for n in source.local}
+        local: dict[str, ast.expr | Record] = {n: ast.Name(prefix + n, ast.Load()) for n in source.local}
         for name, value in _bind(function, call, frame).items():
-            if name not in source.stored and isinstance(value, ast.Constant | ast.Name):
+            if isinstance(value, Record) or name in source.records:
+                local[name] = _passed(source, name, value, node, frame)
+            elif name not in source.stored and isinstance(value, ast.Constant | ast.Name):
                 local[name] = value  # Nothing can change a caller's local while the subroutine runs: no copy needed.
             elif isinstance(value, ast.Constant) and not isinstance(value.value, int):
                 raise source.refuse(source.tree, f"{source.tree.name!r} assigns its parameter {name!r}, a string here")
@@ -349,6 +352,26 @@ def kernel_local(name: str) -> str:
     return f"{RESERVED}v_{name}" if name in BUILTINS else name
 
 
+def kernel_words(source: Source) -> dict[str, str]:
+    """Return what each integer that a kernel takes is called in the lowered text, and its author's name for it."""
+    number = {name: i for i, name in enumerate(source.parameters)}
+    return {
+        kernel_local(name) if field is None else f"{RESERVED}p{number[name]}_{field}": name
+        if field is None
+        else f"{name}.{field}"
+        for name, field in words_of(source.parameters, source.records)
+    }
+
+
+def kernel_locals(source: Source) -> dict[str, ast.expr | Record]:
+    """Return what each local name of the kernel itself becomes."""
+    lowered = {told: ast.Name(name, ast.Load()) for name, told in kernel_words(source).items()}
+    local: dict[str, ast.expr | Record] = {n: ast.Name(kernel_local(n), ast.Load()) for n in source.local}
+    for name, kind in source.records.items():
+        local[name] = Record(kind, {field: lowered[f"{name}.{field}"] for field in fields_of(kind)})
+    return local
+
+
 def targets(how: Exit) -> tuple[int, ...]:
     """Return the blocks that an exit leads to."""
     match how:
@@ -361,7 +384,18 @@ def targets(how: Exit) -> tuple[int, ...]:
     return ()
 
 
-def _bind(function: FunctionType, call: ast.Call, frame: Frame) -> dict[str, ast.expr]:
+def _passed(source: Source, name: str, value: ast.expr | Record, node: ast.AST, frame: Frame) -> Record:
+    """Return the record that a subroutine is passed for a parameter, which must be of its class."""
+    want = source.records.get(name)
+    if want is None:
+        raise frame.source.refuse(node, f"{source.tree.name!r} takes an integer as {name!r}, not a record")
+    if not isinstance(value, Record) or value.kind is not want:
+        given = value.kind.__name__ if isinstance(value, Record) else "an integer"
+        raise frame.source.refuse(node, f"{source.tree.name!r} takes a {want.__name__} as {name!r}, not {given}")
+    return value
+
+
+def _bind(function: FunctionType, call: ast.Call, frame: Frame) -> dict[str, ast.expr | Record]:
     """Return the rewritten argument of each parameter, defaults included."""
     signature = inspect.signature(function)
     given = [frame.rewriter.argument(a) for a in call.args]
@@ -371,10 +405,10 @@ def _bind(function: FunctionType, call: ast.Call, frame: Frame) -> dict[str, ast
     except TypeError as error:
         raise frame.source.refuse(call, f"{ast.unparse(call.func)}(...): {error}") from None
     bound.apply_defaults()
-    arguments: dict[str, ast.expr] = {}
+    arguments: dict[str, ast.expr | Record] = {}
     for name, value in bound.arguments.items():
         default = ast.Constant(value) if isinstance(value, str) else literal(value)
-        expression = value if isinstance(value, ast.expr) else default
+        expression = value if isinstance(value, ast.expr | Record) else default
         if expression is None:
             raise frame.source.refuse(call, f"the default of {name!r}, {value!r}, is neither an integer nor a string")
         arguments[name] = expression

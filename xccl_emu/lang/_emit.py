@@ -21,7 +21,7 @@ from xccl_emu.lang._blocks import (
     Exit,
     Jump,
     is_local,
-    kernel_local,
+    kernel_words,
     targets,
 )
 from xccl_emu.lang._flow import names
@@ -96,7 +96,7 @@ class Emitter:
     """Writes the step function of a built kernel."""
 
     def __init__(self, builder: Builder, source: Source) -> None:
-        parameters = tuple(map(kernel_local, source.parameters))
+        parameters = tuple(kernel_words(source))
         self.blocks = builder.blocks
         self._skip_empty()
         self.live = liveness(self.blocks)

@@ -47,8 +47,8 @@ class PlainStep:
         try:
             if pc == 0:
                 first = base + abi.REGISTERS
-                arguments = [int(state[first + i]) for i in range(len(self._kernel.params))]
-                self._running[base] = self._kernel.generator(*arguments)
+                words = [int(state[first + i]) for i in range(len(self._kernel.words))]
+                self._running[base] = self._kernel.generator(*self._kernel.arguments(words))
                 request = next(self._running[base])
             elif base in self._running:
                 request = self._running[base].send(granted)
@@ -62,7 +62,7 @@ class PlainStep:
 
     def _done(self, state: MutableSequence[int], base: int, value: Any) -> int:
         del self._running[base]
-        for i in range(len(self._kernel.params)):
+        for i in range(len(self._kernel.words)):
             state[base + abi.REGISTERS + i] = 0
         state[base + abi.PC] = DONE
         return self._request(state, base, (OP_RETURN, 0 if value is None else value, 0, 0, 0, 0, 0), 0)

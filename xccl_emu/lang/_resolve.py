@@ -6,11 +6,12 @@ import copy
 import dataclasses
 import enum
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
 from xccl_emu.lang import requests
+from xccl_emu.lang._records import Record
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, read
 
 CONSTRUCTORS: dict[Callable[..., Any], str] = {
@@ -154,10 +155,10 @@ def is_empty(s: ast.stmt) -> bool:
 class Rewriter(ast.NodeTransformer):
     """Copies the code of one function with every name resolved and constant expressions computed.
 
-    ``local`` gives what each local name becomes: another name, or the literal that a parameter is bound to.
+    ``local`` gives what each local name becomes: another name, or the literal or record that a parameter is bound to.
     """
 
-    def __init__(self, source: Source, local: dict[str, ast.expr], functions: Functions) -> None:
+    def __init__(self, source: Source, local: Mapping[str, ast.expr | Record], functions: Functions) -> None:
         self.source = source
         self.local = local
         self.functions = functions
@@ -174,11 +175,11 @@ class Rewriter(ast.NodeTransformer):
         assert isinstance(result, ast.stmt)
         return result
 
-    def argument(self, node: ast.expr) -> ast.expr:
-        """Return an argument rewritten; other than `expression` it may be a string that names a step or sync."""
+    def argument(self, node: ast.expr) -> ast.expr | Record:
+        """Return an argument rewritten; other than `expression` it may be a record, or a string that names a sync."""
         if isinstance(node, ast.Constant):
             return node
-        if isinstance(node, ast.Name) and isinstance(bound := self.local.get(node.id), ast.Constant):
+        if isinstance(node, ast.Name) and isinstance(bound := self.local.get(node.id), ast.Constant | Record):
             return bound
         return self.expression(node)
 
@@ -205,11 +206,21 @@ class Rewriter(ast.NodeTransformer):
             if not isinstance(bound.value, int):
                 raise self.source.refuse(node, f"{node.id!r} is a string; it may only name the sync of a request")
             return ast.copy_location(ast.Constant(bound.value), node)
+        if isinstance(bound, Record):
+            how = f"read a field of it, or pass it whole to a subroutine that takes a {bound.kind.__name__}"
+            raise self.source.refuse(node, f"{node.id!r} is a record, not an integer: {how}")
         assert isinstance(bound, ast.Name)
         return ast.copy_location(ast.Name(bound.id, ast.Load()), node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        return self._constant(node)
+        owner = self.local.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        return self._field(owner, node) if isinstance(owner, Record) else self._constant(node)
+
+    def _field(self, record: Record, node: ast.Attribute) -> ast.expr:
+        if node.attr not in record.fields:
+            known = ", ".join(record.fields)
+            raise self.source.refuse(node, f"{ast.unparse(node)!r}: {record.kind.__name__} has the fields {known}")
+        return ast.copy_location(copy.deepcopy(record.fields[node.attr]), node)
 
     def _constant(self, node: ast.expr) -> ast.expr:
         value = value_of(self.source, node)

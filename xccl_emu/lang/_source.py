@@ -4,13 +4,14 @@ import ast
 import functools
 import inspect
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TypeGuard
 
 from xccl_emu.errors import KernelError
 from xccl_emu.lang import _flow
+from xccl_emu.lang._records import records_of
 
 RESERVED = "_xk_"
 """Prefix of every generated name; no name of an author may begin with it."""
@@ -49,6 +50,8 @@ class Source:
     parameters: tuple[str, ...]
     stored: frozenset[str]
     """Names that the body assigns; a parameter may be among them."""
+    records: Mapping[str, type]
+    """The class of each parameter that is a record."""
 
     @property
     def local(self) -> frozenset[str]:
@@ -96,7 +99,7 @@ def _read(function: FunctionType) -> Source:
     a = tree.args
     parameters = tuple(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
     stored = {n.id for s in tree.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    source = Source(function, file, tree, parameters, frozenset(stored))
+    source = Source(function, file, tree, parameters, frozenset(stored), records_of(function))
     _Check(source).run()
     return source
 
@@ -130,6 +133,8 @@ class _Check:
             raise self.source.refuse(tree, f"{tree.name!r} takes star-arguments")
         for parameter in self.source.parameters:
             self.name(tree, parameter)
+            if parameter in self.source.records and parameter in self.source.stored:
+                raise self.source.refuse(tree, f"{parameter!r} is a record and cannot be assigned")
         for statement in tree.body:
             self.statement(statement)
         self.one_yield_a_line()

@@ -6,7 +6,7 @@ Written straight through, a kernel reads like the protocol it implements; lowere
 
 import functools
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 
 from xccl_emu.errors import KernelError
 from xccl_emu.lang import _files
-from xccl_emu.lang._blocks import Site
+from xccl_emu.lang._blocks import Site, kernel_words
 from xccl_emu.lang._emit import Emitter, build
 from xccl_emu.lang._plain import PlainStep
+from xccl_emu.lang._records import assembled, records_of, words_of
 from xccl_emu.lang._resolve import Decorated
 from xccl_emu.lang._source import read
 from xccl_emu.lang.requests import Request
@@ -54,10 +55,24 @@ class Kernel(Decorated):
     def __repr__(self) -> str:
         return f"<kernel {self.name}({', '.join(self.params)})>"
 
-    def __call__(self, *arguments: int, **named: int) -> Generator[Request, int, Any]:
+    def __call__(self, *arguments: Any, **named: Any) -> Generator[Request, int, Any]:
         """Return the plain generator, which yields requests as tuples and takes what is granted by ``send``."""
         running: Generator[Request, int, Any] = self.generator(*arguments, **named)
         return running
+
+    @functools.cached_property
+    def records(self) -> dict[str, type]:
+        """The NamedTuple class of each parameter that is a record."""
+        return records_of(self._generator)
+
+    @functools.cached_property
+    def words(self) -> tuple[tuple[str, str | None], ...]:
+        """The integers that a launch gives: parameter, and field if that is a record."""
+        return tuple(words_of(self.params, self.records))
+
+    def arguments(self, words: Sequence[int]) -> list[Any]:
+        """The arguments of the plain generator, from one integer for each of `words`."""
+        return assembled(self.params, self.records, words)
 
     @functools.cached_property
     def _result(self) -> _Lowered:
@@ -69,7 +84,9 @@ class Kernel(Decorated):
         emitter = Emitter(builder, source)
         parts = ["_xk_int = int", *builder.functions.texts, emitter.text(f"step_{self.name}")]
         names = tuple(builder.functions.names.values())
-        return _Lowered("\n\n".join(parts), names, emitter.registers, tuple(builder.sites))
+        told = kernel_words(source)
+        registers = {told.get(name, name): i for name, i in emitter.registers.items()}
+        return _Lowered("\n\n".join(parts), names, registers, tuple(builder.sites))
 
     @property
     def source(self) -> str:

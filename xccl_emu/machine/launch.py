@@ -49,7 +49,7 @@ class Launch:
     cores: tuple[int, ...]
     """Numbers of the cores on their die."""
     args: tuple[tuple[int, ...], ...]
-    """[cores][parameters]."""
+    """[cores][words]: an integer for each parameter, and for each field of one that is a record."""
     grants: tuple[Grant, ...]
     results: list[int] = field(default_factory=list)
     """What the kernel returned on each core; filled when the run is over."""
@@ -60,12 +60,23 @@ def bind_arguments(
 ) -> tuple[tuple[int, ...], ...]:
     """Arguments in order of the parameters, for each core; a sequence gives each core its own value.
 
-    Raises ConfigError for a missing or unknown name, a sequence of the wrong length, or a value that is no int64.
+    A record is given as an instance of its class, with a number or a sequence in each field.
+
+    Raises ConfigError for a missing or unknown name, a sequence of the wrong length, or a value that is no int64 or
+    not the record that is wanted.
     """
     if set(args) != set(kernel.params):
         missing, unknown = sorted(set(kernel.params) - set(args)), sorted(set(args) - set(kernel.params))
         raise ConfigError(f"kernel {kernel.name}: arguments missing: {missing}, unknown: {unknown}")
-    columns = [_column(kernel.name, name, args[name], n_cores) for name in kernel.params]
+    for name, kind in kernel.records.items():
+        if not isinstance(args[name], kind):
+            raise ConfigError(f"kernel {kernel.name}: argument {name}={args[name]!r} must be a {kind.__name__}")
+    columns = [
+        _column(kernel.name, name, args[name], n_cores)
+        if field is None
+        else _column(kernel.name, f"{name}.{field}", getattr(args[name], field), n_cores)
+        for name, field in kernel.words
+    ]
     return tuple(tuple(column[i] for column in columns) for i in range(n_cores))
 
 
