@@ -40,6 +40,9 @@ def k(p0_rows, shape: "Shape", p1_rows, other: Shape):
         got = yield from inner(i, shape)
         more = yield from inner(shape=other, i=got)
         total += more
+        again = yield from inner(i, other._replace(width=total + i))
+        made = yield from inner(twice=3, i=i, shape=Shape(i + 1, width=again))
+        total += again - made
     yield store(total, other.width + shape.width)
     return total
 """
@@ -89,6 +92,10 @@ REFUSED = {
     "yield from inner(1, 2)": "takes a Shape as 'shape', not an integer",
     "yield from inner(1, t)": "takes a Shape as 'shape', not Twin",
     "s = yield fence()": "is a record and cannot be assigned",
+    "yield from inner(1, s._replace(height=1))": "_replace takes fields of Shape by name: rows, width",
+    "yield from inner(1, s._replace(1))": "_replace takes fields of Shape by name: rows, width",
+    "yield from inner(1, Shape(1))": r"Shape\(...\): missing a required argument: 'width'",
+    "x = Shape(1, 2)\n    yield fence()": "is not a plain Python function",
     "x = s\n    yield fence()": "is a record, not an integer: read a field of it",
 }
 

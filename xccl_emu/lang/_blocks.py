@@ -316,6 +316,15 @@ class Builder:
         words = tuple(w if isinstance(w, ast.expr) else ast.Constant(w) for w in constructor(**arguments))
         return words, step.value, sync.value
 
+    def _kept(self, record: Record, prefix: str) -> Record:
+        """Return a record whose fields are names and literals: what has to be computed is computed once, here."""
+        fields = dict(record.fields)
+        for name, value in record.fields.items():
+            if not isinstance(value, ast.Constant | ast.Name):
+                self._assign(prefix + name, value)
+                fields[name] = ast.Name(prefix + name, ast.Load())
+        return Record(record.kind, fields)
+
     def _inline(self, node: ast.YieldFrom, call: ast.Call, function: Any, result: str | None, frame: Frame) -> None:
         label = ast.unparse(call.func)
         if not isinstance(function, FunctionType) or not inspect.isgeneratorfunction(function):
@@ -326,9 +335,9 @@ class Builder:
         self._calls += 1
         prefix = f"{RESERVED}s{self._calls}_{source.tree.name}_"
         local: dict[str, ast.expr | Record] = {n: ast.Name(prefix + n, ast.Load()) for n in source.local}
-        for name, value in _bind(function, call, frame).items():
+        for number, (name, value) in enumerate(_bind(function, call, frame).items()):
             if isinstance(value, Record) or name in source.records:
-                local[name] = _passed(source, name, value, node, frame)
+                local[name] = self._kept(_passed(source, name, value, node, frame), f"{prefix}{number}_")
             elif name not in source.stored and isinstance(value, ast.Constant | ast.Name):
                 local[name] = value  # Nothing can change a caller's local while the subroutine runs: no copy needed.
             elif isinstance(value, ast.Constant) and not isinstance(value.value, int):

@@ -11,7 +11,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from xccl_emu.lang import requests
-from xccl_emu.lang._records import Record
+from xccl_emu.lang._records import Record, is_record
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, read
 
 CONSTRUCTORS: dict[Callable[..., Any], str] = {
@@ -181,7 +181,47 @@ class Rewriter(ast.NodeTransformer):
             return node
         if isinstance(node, ast.Name) and isinstance(bound := self.local.get(node.id), ast.Constant | Record):
             return bound
-        return self.expression(node)
+        made = self._record(node) if isinstance(node, ast.Call) else None
+        return self.expression(node) if made is None else made
+
+    def _record(self, node: ast.Call) -> Record | None:
+        """Return the record that ``Shape(...)`` or ``shape._replace(...)`` makes; None if a call is neither."""
+        f = node.func
+        if isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name):
+            old = self.local.get(f.value.id)
+            if isinstance(old, Record):
+                return self._replaced(old, node) if f.attr == "_replace" else None
+        root = f
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in self.source.local:
+            return None
+        kind = value_of(self.source, f)
+        return self._constructed(kind, node) if is_record(kind) else None
+
+    def _replaced(self, old: Record, node: ast.Call) -> Record:
+        given = {k.arg: self.expression(k.value) for k in node.keywords if k.arg is not None}
+        unknown = [name for name in given if name not in old.fields]
+        if node.args or unknown:
+            known = ", ".join(old.fields)
+            raise self.source.refuse(node, f"_replace takes fields of {old.kind.__name__} by name: {known}")
+        return Record(old.kind, {**old.fields, **given})
+
+    def _constructed(self, kind: type, node: ast.Call) -> Record:
+        """Return a new record; as in Python, fields come in order or by name, and may have defaults."""
+        given = [self.expression(a) for a in node.args]
+        named = {k.arg: self.expression(k.value) for k in node.keywords if k.arg is not None}
+        try:
+            bound = inspect.signature(kind).bind(*given, **named)
+        except TypeError as error:
+            raise self.source.refuse(node, f"{ast.unparse(node.func)}(...): {error}") from None
+        bound.apply_defaults()
+        values = {name: v if isinstance(v, ast.expr) else literal(v) for name, v in bound.arguments.items()}
+        fields = {name: value for name, value in values.items() if value is not None}
+        if len(fields) < len(values):
+            bad = next(name for name in values if name not in fields)
+            raise self.source.refuse(node, f"the default of {bad!r} in {kind.__name__} is no integer")
+        return Record(kind, fields)
 
     def default(self, node: ast.expr) -> ast.expr:
         """Return the default of a parameter, which must be a literal or a constant."""
