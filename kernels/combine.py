@@ -8,6 +8,7 @@ all that a token's rank needs to find it.  No step 2: nothing is quantized on th
 
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, work_at
 from xccl_emu.kernels.group import align, barrier, drain_halves
+from xccl_emu.kernels.parameters import Areas, Buffers, Group
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -34,21 +35,21 @@ from xccl_emu.lang import (
 )
 
 
-def load_counts(counts, n_ranks, n_local):
+def load_counts(counts, c: Group):
     """Read the counts that dispatch received, and where each local expert's rows begin.
 
     The data buffer then holds the counts, by expert and then source, and behind them a row number for each expert.
     """
-    n_slots = n_ranks * n_local
+    n_slots = c.n_ranks * c.n_local
     cursor = align(4 * n_slots)
     yield mtu_in(counts, 0, 4 * n_slots, step=1)
     yield set_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
     yield wait_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
     row = 0
-    for e in range(n_local):
+    for e in range(c.n_local):
         yield ub_store(cursor + 4 * e, row, step=1)
-        for s in range(n_ranks):
-            n = yield ub_load(4 * (e * n_ranks + s), step=1)
+        for s in range(c.n_ranks):
+            n = yield ub_load(4 * (e * c.n_ranks + s), step=1)
             row = row + n
 
 
@@ -71,39 +72,40 @@ def copy_rows(source, target, n, row_bytes, work, room, turn):
     return turn
 
 
-def offer(
-    rank, core, cores, n_ranks, n_local, event, y, row_bytes, blocks, block_bytes, fields, done, die_bytes, work, room
-):
+def offer(rank, core, event, y, c: Group, a: Areas, work):
     """Steps 1-4: for each source rank of this core's share, lay out its rows and tell it.
 
     One core does all for one source, so its own fence is enough before the field goes out.
     """
-    cursor = align(4 * n_ranks * n_local)
-    own = blocks + rank * die_bytes
+    cursor = align(4 * c.n_ranks * c.n_local)
+    row_bytes = 2 * c.hidden
+    own = a.blocks + rank * c.die_bytes
     turn = 0
-    for s in range(n_ranks):
-        if s % cores == core:
-            yield poll_ge(done + rank * die_bytes + s * FIELD_BYTES, event - 1, step=3, sync="combine blocks free")
+    for s in range(c.n_ranks):
+        if s % c.cores == core:
+            acknowledged = a.done + rank * c.die_bytes + s * FIELD_BYTES
+            yield poll_ge(acknowledged, event - 1, step=3, sync="combine blocks free")
         place = 0
-        for e in range(n_local):
-            n = yield ub_load(4 * (e * n_ranks + s), step=1)
+        for e in range(c.n_local):
+            n = yield ub_load(4 * (e * c.n_ranks + s), step=1)
             row = yield ub_load(cursor + 4 * e, step=1)
             yield ub_store(cursor + 4 * e, row + n, step=1)
-            if s % cores == core and n > 0:
-                target = own + s * block_bytes + place * row_bytes
-                turn = yield from copy_rows(y + row * row_bytes, target, n, row_bytes, work, room, turn)
+            if s % c.cores == core and n > 0:
+                target = own + s * a.block_bytes + place * row_bytes
+                turn = yield from copy_rows(y + row * row_bytes, target, n, row_bytes, work, a.room, turn)
             place = place + n
     yield from drain_halves(MTU_OUT, MTU_IN, turn, "copy half free")
     yield fence(step=3, sync="rows visible")  # it also frees the data buffer for the sums
-    for s in range(n_ranks):
-        if s % cores == core:
-            yield put(fields + s * die_bytes + rank * FIELD_BYTES, event, s * block_bytes, step=4, sync="rows offered")
+    for s in range(c.n_ranks):
+        if s % c.cores == core:
+            field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
+            yield put(field, event, s * a.block_bytes, step=4, sync="rows offered")
 
 
-def await_offers(rank, n_ranks, event, fields, die_bytes):
+def await_offers(rank, event, c: Group, a: Areas):
     """Step 5: wait for the field of every rank."""
-    for d in range(n_ranks):
-        yield poll_eq(fields + rank * die_bytes + d * FIELD_BYTES, event, step=5, sync="rows in")
+    for d in range(c.n_ranks):
+        yield poll_eq(a.fields + rank * c.die_bytes + d * FIELD_BYTES, event, step=5, sync="rows in")
 
 
 def fetch(source, at, row_bytes, half, turn, staging, by_dma):
@@ -131,96 +133,64 @@ def release(turn, by_dma):
         yield from drain_halves(MTU_IN, SCALAR, turn, "staging free")
 
 
-def sum_token(
-    t, rank, topk, pos, weights, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields, die_bytes, turn,
-    by_dma, staging, acc, row_at,
-):  # fmt: skip
+def sum_token(t, rank, turn, staging, acc, c: Group, b: Buffers, a: Areas):
     """Steps 6-7 for one token: contributions are weighed and added in order of the choices, the shared one as it is."""
-    yield v_fill(acc, 4 * hidden, step=7)
-    for k in range(top_k):
-        slot = yield load(topk + t * INDEX_BYTES + 4 * k, 4, step=6)
+    yield v_fill(acc, 4 * c.hidden, step=7)
+    for k in range(c.top_k):
+        slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=6)
         if slot >= 0:
-            place = yield load(pos + t * INDEX_BYTES + 4 * k, 4, step=6)
-            weight = yield load(weights + t * INDEX_BYTES + 4 * k, 4, step=7)
-            expert_rank = slot // n_local
-            offset = yield load(fields + rank * die_bytes + expert_rank * FIELD_BYTES + 8, step=6)
+            place = yield load(b.pos + t * INDEX_BYTES + 4 * k, 4, step=6)
+            weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
+            expert_rank = slot // c.n_local
+            offset = yield load(a.fields + rank * c.die_bytes + expert_rank * FIELD_BYTES + 8, step=6)
             half = turn % 2
-            at = row_at + half * 2 * hidden
-            source = blocks + expert_rank * die_bytes + offset + place * 2 * hidden
-            yield from fetch(source, at, 2 * hidden, half, turn, staging, by_dma)
-            if shared and k == top_k - 1:
-                yield v_add(at, acc, hidden, dtype, step=7)
+            at = acc + 4 * c.hidden + half * 2 * c.hidden
+            source = a.blocks + expert_rank * c.die_bytes + offset + place * 2 * c.hidden
+            yield from fetch(source, at, 2 * c.hidden, half, turn, staging, c.by_dma)
+            if c.shared and k == c.top_k - 1:
+                yield v_add(at, acc, c.hidden, c.dtype, step=7)
             else:
-                yield v_axpy(at, acc, weight, hidden, dtype, step=7)
+                yield v_axpy(at, acc, weight, c.hidden, c.dtype, step=7)
             yield set_flag(VECTOR, MTU_IN, half, sync="contribution used")
             turn = turn + 1
     return turn
 
 
-def sum_tokens(
-    rank, first, last, topk, pos, weights, out, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields,
-    die_bytes, by_dma, staging, work,
-):  # fmt: skip
+def sum_tokens(rank, core, first, last, c: Group, b: Buffers, a: Areas, work):
     """Steps 6-7 for this core's tokens; two buffers of outputs, so that one is written while the next is summed."""
-    acc = work
-    row_at = acc + 4 * hidden
-    out_at = row_at + 4 * hidden
+    out_at = work + 8 * c.hidden
+    staging = a.scratch + rank * c.die_bytes + core * 4 * c.hidden
     turn = 0
     for t in range(first, last):
-        turn = yield from sum_token(
-            t, rank, topk, pos, weights, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields, die_bytes,
-            turn, by_dma, staging, acc, row_at,
-        )  # fmt: skip
+        turn = yield from sum_token(t, rank, turn, staging, work, c, b, a)
         half = (t - first) % 2
         if t - first >= 2:
             yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
-        yield v_narrow(acc, out_at + half * 2 * hidden, hidden, dtype, step=7)
+        yield v_narrow(work, out_at + half * 2 * c.hidden, c.hidden, c.dtype, step=7)
         yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
         yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
-        yield mtu_out(out_at + half * 2 * hidden, out + t * 2 * hidden, 2 * hidden, step=7)
+        yield mtu_out(out_at + half * 2 * c.hidden, b.out + t * 2 * c.hidden, 2 * c.hidden, step=7)
         yield set_flag(MTU_OUT, VECTOR, half, sync="sum left")
-    yield from release(turn, by_dma)
+    yield from release(turn, c.by_dma)
     yield from drain_halves(MTU_OUT, VECTOR, last - first, "sum left")
 
 
-def acknowledge_all(rank, core, cores, n_ranks, event, done, die_bytes):
+def acknowledge_all(rank, core, event, done, c: Group):
     """Tell each rank of this core's share that all cores have pulled what they need from it."""
     yield set_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
     yield wait_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
     yield from barrier(7, "all cores have pulled")
-    for d in range(n_ranks):
-        if d % cores == core:
-            yield put(done + d * die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
+    for d in range(c.n_ranks):
+        if d % c.cores == core:
+            yield put(done + d * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
 
 
 @kernel
-def combine(
-    rank, core, cores, first, last, event, y, topk, pos, weights, out, counts, n_ranks, n_local, top_k, hidden, dtype,
-    shared, by_dma, die_bytes, staging, blocks, block_bytes, fields, done, room,
-):  # fmt: skip
-    """One combine on one core.  Addresses called ``blocks``, ``fields`` and ``done`` are those of rank 0."""
-    work = work_at(n_ranks * n_local)
-    yield from load_counts(counts, n_ranks, n_local)
-    yield from offer(
-        rank,
-        core,
-        cores,
-        n_ranks,
-        n_local,
-        event,
-        y,
-        2 * hidden,
-        blocks,
-        block_bytes,
-        fields,
-        done,
-        die_bytes,
-        work,
-        room,
-    )
-    yield from await_offers(rank, n_ranks, event, fields, die_bytes)
-    yield from sum_tokens(
-        rank, first, last, topk, pos, weights, out, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields,
-        die_bytes, by_dma, staging, work,
-    )  # fmt: skip
-    yield from acknowledge_all(rank, core, cores, n_ranks, event, done, die_bytes)
+def combine(rank, core, first, last, event, c: Group, b: Buffers, a: Areas):
+    """One combine on one core: for its rank's tokens, ``first`` to ``last``."""
+    work = work_at(c.n_ranks * c.n_local)
+    yield from load_counts(b.counts, c)
+    yield from offer(rank, core, event, b.y, c, a, work)
+    yield from await_offers(rank, event, c, a)
+    yield from sum_tokens(rank, core, first, last, c, b, a, work)
+    yield from acknowledge_all(rank, core, event, a.done, c)

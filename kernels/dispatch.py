@@ -12,6 +12,7 @@ does not depend on how many there are.
 """
 
 from xccl_emu.kernels.group import align, barrier, drain_halves
+from xccl_emu.kernels.parameters import Areas, Buffers, Group
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -54,9 +55,9 @@ def work_at(n_slots: int) -> int:
     return 2 * align(4 * n_slots)
 
 
-def message_at(half: int, hidden: int, message: int, quantized: int, work: int) -> int:
+def message_at(half: int, hidden: int, payload: int, quantized: int, work: int) -> int:
     """Where in the data buffer a half's message is made; the inputs of quantization stand before."""
-    return work + (4 * hidden if quantized else 0) + half * message
+    return work + (4 * hidden if quantized else 0) + half * (payload + SLOT_BYTES)
 
 
 def field_of(fields: int, rank: int, n_local: int, local: int) -> int:
@@ -64,24 +65,25 @@ def field_of(fields: int, rank: int, n_local: int, local: int) -> int:
     return fields + (rank * n_local + local) * FIELD_BYTES
 
 
-def count_choices(first, last, topk, top_k, table, n_slots):
+def count_choices(first, last, topk, c: Group):
     """Count this core's choices of each expert slot into the data buffer."""
-    yield v_fill(table, 4 * n_slots, step=1)
+    yield v_fill(0, 4 * c.n_ranks * c.n_local, step=1)
     yield set_flag(VECTOR, SCALAR, 0, sync="table cleared")
     yield wait_flag(VECTOR, SCALAR, 0, sync="table cleared")
     for t in range(first, last):
-        for k in range(top_k):
+        for k in range(c.top_k):
             slot = yield load(topk + t * INDEX_BYTES + 4 * k, 4, step=1)
             if slot >= 0:
-                n = yield ub_load(table + 4 * slot, step=1)
-                yield ub_store(table + 4 * slot, n + 1, step=1)
+                n = yield ub_load(4 * slot, step=1)
+                yield ub_store(4 * slot, n + 1, step=1)
 
 
-def share_counts(core, cores, scratch, n_slots, n_local):
+def share_counts(core, scratch, c: Group):
     """Turn the counts of all cores into this core's first position in each expert's part, and the totals.
 
     Afterwards the first table holds the next position in the destination's block, the second one the totals.
     """
+    n_slots = c.n_ranks * c.n_local
     total, row = align(4 * n_slots), 2 * align(4 * n_slots)
     yield mtu_out(0, scratch + core * total, 4 * n_slots, step=3)
     yield fence(step=3, sync="counts visible")
@@ -89,8 +91,8 @@ def share_counts(core, cores, scratch, n_slots, n_local):
     yield v_fill(0, 2 * total, step=3)
     yield set_flag(VECTOR, SCALAR, 0, sync="tables cleared")
     yield wait_flag(VECTOR, SCALAR, 0, sync="tables cleared")
-    for c in range(cores):
-        yield mtu_in(scratch + c * total, row, 4 * n_slots, step=3)
+    for other in range(c.cores):
+        yield mtu_in(scratch + other * total, row, 4 * n_slots, step=3)
         yield set_flag(MTU_IN, SCALAR, 0, sync="row of counts in")
         yield wait_flag(MTU_IN, SCALAR, 0, sync="row of counts in")
         for s in range(n_slots):
@@ -98,17 +100,17 @@ def share_counts(core, cores, scratch, n_slots, n_local):
             if n > 0:
                 sum_ = yield ub_load(total + 4 * s, step=3)
                 yield ub_store(total + 4 * s, sum_ + n, step=3)
-                if c < core:
+                if other < core:
                     yield ub_store(4 * s, sum_ + n, step=3)
-    if n_local > 1:
-        yield from add_experts_before(total, n_slots, n_local)
+    if c.n_local > 1:
+        yield from add_experts_before(total, c)
 
 
-def add_experts_before(total, n_slots, n_local):
+def add_experts_before(total, c: Group):
     """Add to each position what the experts before it on the same rank have in the block."""
     before = 0
-    for s in range(n_slots):
-        if s % n_local == 0:
+    for s in range(c.n_ranks * c.n_local):
+        if s % c.n_local == 0:
             before = 0
         mine = yield ub_load(4 * s, step=3)
         yield ub_store(4 * s, before + mine, step=3)
@@ -116,33 +118,34 @@ def add_experts_before(total, n_slots, n_local):
         before = before + n
 
 
-def prepare(half, source, hidden, message, dtype, quantized, work):
+def prepare(half, source, c: Group, work):
     """Steps 1-2: load a token and quantize it, asynchronously, into a half of the data buffer."""
-    at = message_at(half, hidden, message, quantized, work)
-    if quantized:
-        yield mtu_in(source, work + 2 * hidden * half, 2 * hidden, step=1)
+    at = message_at(half, c.hidden, c.payload, c.quantized, work)
+    if c.quantized:
+        yield mtu_in(source, work + 2 * c.hidden * half, 2 * c.hidden, step=1)
         yield set_flag(MTU_IN, VECTOR, half, sync="token loaded")
         yield wait_flag(MTU_IN, VECTOR, half, sync="token loaded")
-        yield v_quantize(work + 2 * hidden * half, at, hidden, dtype, step=2)
+        yield v_quantize(work + 2 * c.hidden * half, at, c.hidden, c.dtype, step=2)
         yield set_flag(VECTOR, SCALAR, half, sync="message made")
     else:
-        yield mtu_in(source, at, 2 * hidden, step=1)
+        yield mtu_in(source, at, 2 * c.hidden, step=1)
         yield set_flag(MTU_IN, SCALAR, half, sync="message made")
 
 
-def send_token(half, t, rank, topk, pos, top_k, n_local, at, payload, message, blocks, block_bytes):
+def send_token(half, t, rank, at, own, c: Group, b: Buffers, a: Areas):
     """Step 3: write a prepared message into the block of each destination, with its routing in the slot."""
-    for k in range(top_k):
-        slot = yield load(topk + t * INDEX_BYTES + 4 * k, 4, step=3)
+    message = c.payload + SLOT_BYTES
+    for k in range(c.top_k):
+        slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=3)
         if slot >= 0:
             place = yield ub_load(4 * slot, step=3)
             yield ub_store(4 * slot, place + 1, step=3)
-            yield store(pos + t * INDEX_BYTES + 4 * k, place, 4, step=3)
-            yield ub_store(at + payload + 4, rank, step=3)
-            yield ub_store(at + payload + 8, t, step=3)
-            yield ub_store(at + payload + 12, k, step=3)
-            yield ub_store(at + payload + 16, slot, step=3)
-            yield mtu_out(at, blocks + slot // n_local * block_bytes + place * message, message, step=3)
+            yield store(b.pos + t * INDEX_BYTES + 4 * k, place, 4, step=3)
+            yield ub_store(at + c.payload + 4, rank, step=3)
+            yield ub_store(at + c.payload + 8, t, step=3)
+            yield ub_store(at + c.payload + 12, k, step=3)
+            yield ub_store(at + c.payload + 16, slot, step=3)
+            yield mtu_out(at, own + slot // c.n_local * a.block_bytes + place * message, message, step=3)
             yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
             yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
 
@@ -155,52 +158,50 @@ def clear_slots(at, payload, message):
     yield wait_flag(VECTOR, SCALAR, 1, sync="slots cleared")
 
 
-def send_tokens(
-    rank, first, last, x, topk, pos, top_k, n_local, hidden, payload, dtype, quantized, blocks, block_bytes, work
-):
+def send_tokens(rank, first, last, c: Group, b: Buffers, a: Areas, work):
     """Steps 1-3 for this core's tokens; the next token is loaded and quantized while one is written."""
-    message = payload + SLOT_BYTES
-    at = message_at(0, hidden, message, quantized, work)
-    yield from clear_slots(at, payload, message)
+    message = c.payload + SLOT_BYTES
+    at = message_at(0, c.hidden, c.payload, c.quantized, work)
+    own = a.blocks + rank * c.die_bytes
+    yield from clear_slots(at, c.payload, message)
     if first < last:
-        yield from prepare(0, x + first * 2 * hidden, hidden, message, dtype, quantized, work)
+        yield from prepare(0, b.x + first * 2 * c.hidden, c, work)
     for t in range(first, last):
         half = (t - first) % 2
         if t + 1 < last:
-            yield from prepare(1 - half, x + (t + 1) * 2 * hidden, hidden, message, dtype, quantized, work)
-        if quantized:
+            yield from prepare(1 - half, b.x + (t + 1) * 2 * c.hidden, c, work)
+        if c.quantized:
             yield wait_flag(VECTOR, SCALAR, half, sync="message made")
         else:
             yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
-        yield from send_token(
-            half, t, rank, topk, pos, top_k, n_local, at + half * message, payload, message, blocks, block_bytes
-        )
+        yield from send_token(half, t, rank, at + half * message, own, c, b, a)
 
 
-def publish(rank, core, cores, n_ranks, n_local, event, message, block_bytes, fields, die_bytes):
+def publish(rank, core, event, c: Group, a: Areas):
     """Step 4: tell every rank, for each of its experts, where its messages are and how many; zero counts too."""
-    total = align(4 * n_ranks * n_local)
-    for d in range(n_ranks):
-        if d % cores == core:
+    message = c.payload + SLOT_BYTES
+    total = align(4 * c.n_ranks * c.n_local)
+    for d in range(c.n_ranks):
+        if d % c.cores == core:
             before = 0
-            for e in range(n_local):
-                n = yield ub_load(total + 4 * (d * n_local + e), step=4)
-                field = field_of(fields + d * die_bytes, rank, n_local, e)
-                yield put(field, event, d * block_bytes + before * message, n, step=4, sync="counts")
+            for e in range(c.n_local):
+                n = yield ub_load(total + 4 * (d * c.n_local + e), step=4)
+                field = field_of(a.fields + d * c.die_bytes, rank, c.n_local, e)
+                yield put(field, event, d * a.block_bytes + before * message, n, step=4, sync="counts")
                 before = before + n
 
 
-def await_counts(rank, n_ranks, n_local, event, fields, die_bytes):
+def await_counts(rank, event, c: Group, a: Areas):
     """Step 5: wait for the field of every rank and expert, and keep the counts, by expert and then source."""
-    for s in range(n_ranks):
-        for e in range(n_local):
-            field = field_of(fields + rank * die_bytes, s, n_local, e)
+    for s in range(c.n_ranks):
+        for e in range(c.n_local):
+            field = field_of(a.fields + rank * c.die_bytes, s, c.n_local, e)
             yield poll_eq(field, event, step=5, sync="counts in")
             n = yield load(field + 16, step=5)
-            yield ub_store(4 * (e * n_ranks + s), n, step=5)
+            yield ub_store(4 * (e * c.n_ranks + s), n, step=5)
 
 
-def pull_rows(source, n, row, recv_x, route, payload, work, room, turn):
+def pull_rows(source, n, row, payload, b: Buffers, work, room, turn):
     """Steps 6-7 through the data buffer: some messages in, payloads and routes out, the halves in turn."""
     message = payload + SLOT_BYTES
     done = 0
@@ -214,82 +215,72 @@ def pull_rows(source, n, row, recv_x, route, payload, work, room, turn):
         yield set_flag(MTU_IN, MTU_OUT, half, sync="pull half full")
         yield wait_flag(MTU_IN, MTU_OUT, half, sync="pull half full")
         for i in range(some):
-            yield mtu_out(at + i * message, recv_x + (row + done + i) * payload, payload, step=7)
-            yield mtu_out(at + i * message + payload, route + (row + done + i) * ROUTE_BYTES, ROUTE_BYTES, step=7)
+            yield mtu_out(at + i * message, b.recv_x + (row + done + i) * payload, payload, step=7)
+            yield mtu_out(at + i * message + payload, b.route + (row + done + i) * ROUTE_BYTES, ROUTE_BYTES, step=7)
         yield set_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
         done = done + some
         turn = turn + 1
     return turn
 
 
-def pull_rows_dma(source, n, row, recv_x, route, payload):
+def pull_rows_dma(source, n, row, payload, b: Buffers):
     """Steps 6-7 by the DMA engine, straight into the app data area."""
     message = payload + SLOT_BYTES
     for i in range(n):
-        yield dma(source + i * message, recv_x + (row + i) * payload, payload, 0, step=6)
-        yield dma(source + i * message + payload, route + (row + i) * ROUTE_BYTES, ROUTE_BYTES, 1, step=6)
+        yield dma(source + i * message, b.recv_x + (row + i) * payload, payload, 0, step=6)
+        yield dma(source + i * message + payload, b.route + (row + i) * ROUTE_BYTES, ROUTE_BYTES, 1, step=6)
         yield wait_flag(DMA, SCALAR, 0, sync="row in")
         yield wait_flag(DMA, SCALAR, 1, sync="row in")
 
 
-def pull(rank, core, cores, n_ranks, n_local, recv_x, route, payload, blocks, die_bytes, fields, work, room, by_dma):
+def pull(rank, core, c: Group, b: Buffers, a: Areas, work):
     """Steps 6-7: from every source of this core's share, the rows of each expert, into the receiver's order."""
     row = 0
     turn = 0
-    for e in range(n_local):
-        for s in range(n_ranks):
-            n = yield ub_load(4 * (e * n_ranks + s), step=6)
-            if s % cores == core and n > 0:
-                offset = yield load(field_of(fields + rank * die_bytes, s, n_local, e) + 8, step=6)
-                source = blocks + s * die_bytes + offset
-                if by_dma:
-                    yield from pull_rows_dma(source, n, row, recv_x, route, payload)
+    for e in range(c.n_local):
+        for s in range(c.n_ranks):
+            n = yield ub_load(4 * (e * c.n_ranks + s), step=6)
+            if s % c.cores == core and n > 0:
+                offset = yield load(field_of(a.fields + rank * c.die_bytes, s, c.n_local, e) + 8, step=6)
+                source = a.blocks + s * c.die_bytes + offset
+                if c.by_dma:
+                    yield from pull_rows_dma(source, n, row, c.payload, b)
                 else:
-                    turn = yield from pull_rows(source, n, row, recv_x, route, payload, work, room, turn)
+                    turn = yield from pull_rows(source, n, row, c.payload, b, work, a.room, turn)
             row = row + n
     yield from drain_halves(MTU_OUT, MTU_IN, turn, "pull half free")
 
 
-def acknowledge(rank, core, cores, n_ranks, event, done, die_bytes):
+def acknowledge(rank, core, event, done, c: Group):
     """Tell each source of this core's share that all of its messages are pulled.
 
     They are: the puts queue on mtu-out behind waits for all that was pulled; by DMA, the core has waited itself.
     """
-    for s in range(n_ranks):
-        if s % cores == core:
-            yield put(done + s * die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")
+    for s in range(c.n_ranks):
+        if s % c.cores == core:
+            yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")
 
 
-def await_acknowledged(rank, n_ranks, event, done, die_bytes):
+def await_acknowledged(rank, event, done, c: Group):
     """Wait until every rank has pulled what this one offered in the round of ``event``."""
-    for d in range(n_ranks):
-        yield poll_ge(done + rank * die_bytes + d * FIELD_BYTES, event, step=3, sync="dispatch blocks free")
+    for d in range(c.n_ranks):
+        yield poll_ge(done + rank * c.die_bytes + d * FIELD_BYTES, event, step=3, sync="dispatch blocks free")
 
 
 @kernel
-def dispatch(
-    rank, core, cores, first, last, event, x, topk, pos, recv_x, route, counts, n_ranks, n_local, top_k, hidden,
-    payload, dtype, quantized, by_dma, die_bytes, scratch, blocks, block_bytes, fields, done, room,
-):  # fmt: skip
-    """One dispatch on one core.  Addresses called ``blocks``, ``fields`` and ``done`` are those of rank 0."""
-    n_slots = n_ranks * n_local
-    message = payload + SLOT_BYTES
-    work = work_at(n_slots)
-    yield from count_choices(first, last, topk, top_k, 0, n_slots)
-    yield from share_counts(core, cores, scratch, n_slots, n_local)
-    yield from await_acknowledged(rank, n_ranks, event - 1, done, die_bytes)
-    own = blocks + rank * die_bytes
-    yield from send_tokens(
-        rank, first, last, x, topk, pos, top_k, n_local, hidden, payload, dtype, quantized, own, block_bytes, work
-    )
+def dispatch(rank, core, first, last, event, c: Group, b: Buffers, a: Areas):
+    """One dispatch on one core: of its rank's tokens, ``first`` to ``last``."""
+    work = work_at(c.n_ranks * c.n_local)
+    yield from count_choices(first, last, b.topk, c)
+    yield from share_counts(core, a.scratch + rank * c.die_bytes, c)
+    yield from await_acknowledged(rank, event - 1, a.done, c)
+    yield from send_tokens(rank, first, last, c, b, a, work)
     yield fence(step=3, sync="tokens visible")  # it also frees the data buffer: the messages have left
     yield from barrier(4, "all cores have written")
-    yield from publish(rank, core, cores, n_ranks, n_local, event, message, block_bytes, fields, die_bytes)
-    yield from await_counts(rank, n_ranks, n_local, event, fields, die_bytes)
+    yield from publish(rank, core, event, c, a)
+    yield from await_counts(rank, event, c, a)
     yield from barrier(5, "all cores have the counts")
-    yield from pull(
-        rank, core, cores, n_ranks, n_local, recv_x, route, payload, blocks, die_bytes, fields, work, room, by_dma
-    )
+    yield from pull(rank, core, c, b, a, work)
     if core == 0:
-        yield mtu_out(0, counts, 4 * n_slots, step=7)
-    yield from acknowledge(rank, core, cores, n_ranks, event, done, die_bytes)
+        yield mtu_out(0, b.counts, 4 * c.n_ranks * c.n_local, step=7)
+    yield from acknowledge(rank, core, event, a.done, c)

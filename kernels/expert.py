@@ -6,6 +6,7 @@ y = round(x * (1 + (slot mod 7) / 8)), with x the dequantized INT8 (value times 
 
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import drain_halves
+from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
@@ -28,43 +29,43 @@ EIGHTH = 1 << 20
 """FP32 bits of 1, and what an eighth adds to them (below 2)."""
 
 
-def load_row(half, r, recv_x, route, rows, routes, payload, hidden):
+def load_row(half, r, rows, routes, c: Group, b: Buffers):
     """Load a row and its route into a half."""
-    yield mtu_in(recv_x + r * payload, rows + half * 2 * hidden, payload)
-    yield mtu_in(route + r * ROUTE_BYTES, routes + half * ROUTE_BYTES, ROUTE_BYTES)
+    yield mtu_in(b.recv_x + r * c.payload, rows + half * 2 * c.hidden, c.payload)
+    yield mtu_in(b.route + r * ROUTE_BYTES, routes + half * ROUTE_BYTES, ROUTE_BYTES)
     yield set_flag(MTU_IN, SCALAR, half, sync="row loaded")
 
 
 @kernel
-def stand_in_expert(first, last, recv_x, route, y, hidden, payload, dtype, quantized):
+def stand_in_expert(first, last, c: Group, b: Buffers):
     """Compute rows ``first`` to ``last``; row i+1 is loaded while row i is computed."""
     acc = 0
-    rows = 4 * hidden
-    routes = rows + 4 * hidden
+    rows = 4 * c.hidden
+    routes = rows + 4 * c.hidden
     outs = routes + 2 * ROUTE_BYTES
     if first < last:
-        yield from load_row(0, first, recv_x, route, rows, routes, payload, hidden)
+        yield from load_row(0, first, rows, routes, c, b)
     for r in range(first, last):
         half = (r - first) % 2
-        row = rows + half * 2 * hidden
+        row = rows + half * 2 * c.hidden
         yield wait_flag(MTU_IN, SCALAR, half, sync="row loaded")
         if r + 1 < last:
             if r > first:
                 yield wait_flag(VECTOR, MTU_IN, 1 - half, sync="row used")
-            yield from load_row(1 - half, r + 1, recv_x, route, rows, routes, payload, hidden)
+            yield from load_row(1 - half, r + 1, rows, routes, c, b)
         slot = yield ub_load(routes + half * ROUTE_BYTES + 16)
-        if quantized:
-            yield v_dequantize(row, acc, hidden, routes + half * ROUTE_BYTES)
+        if c.quantized:
+            yield v_dequantize(row, acc, c.hidden, routes + half * ROUTE_BYTES)
         else:
-            yield v_widen(row, acc, hidden, dtype)
+            yield v_widen(row, acc, c.hidden, c.dtype)
         yield set_flag(VECTOR, MTU_IN, half, sync="row used")
-        yield v_scale(acc, hidden, ONE + slot % 7 * EIGHTH)
+        yield v_scale(acc, c.hidden, ONE + slot % 7 * EIGHTH)
         if r - first >= 2:
             yield wait_flag(MTU_OUT, VECTOR, half, sync="expert output left")
-        yield v_narrow(acc, outs + half * 2 * hidden, hidden, dtype)
+        yield v_narrow(acc, outs + half * 2 * c.hidden, c.hidden, c.dtype)
         yield set_flag(VECTOR, MTU_OUT, half, sync="expert output made")
         yield wait_flag(VECTOR, MTU_OUT, half, sync="expert output made")
-        yield mtu_out(outs + half * 2 * hidden, y + r * 2 * hidden, 2 * hidden)
+        yield mtu_out(outs + half * 2 * c.hidden, b.y + r * 2 * c.hidden, 2 * c.hidden)
         yield set_flag(MTU_OUT, VECTOR, half, sync="expert output left")
     yield from drain_halves(MTU_OUT, VECTOR, last - first, "expert output left")
     yield from drain_halves(VECTOR, MTU_IN, last - first, "row used")

@@ -5,21 +5,23 @@ of a slow one.  Between two phases a rank's cores meet: each drains what it issu
 what one core wrote (rows, counts, positions, outputs) others read in the next phase, and every phase uses the data
 buffer from its start.
 
-Each buffer of the app data area holds its rounds one behind the other; see `moe_layers`.
+Each buffer of the app data area holds its rounds one behind the other; see `parameters.Rounds`.
 """
 
 from xccl_emu.kernels.combine import combine
 from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES, dispatch
 from xccl_emu.kernels.expert import stand_in_expert
 from xccl_emu.kernels.group import align, barrier
+from xccl_emu.kernels.parameters import Areas, Buffers, Group, Rounds
 from xccl_emu.lang import MTU_IN, SCALAR, fence, kernel, load, mtu_in, set_flag, ub_load, wait_flag
 
 DISPATCH, EXPERT, COMBINE = 1, 2, 4
 """Bits of ``parts``: which phases each round has."""
 
 
-def count_rows(counts, n_slots):
+def count_rows(counts, c: Group):
     """Return how many rows dispatch received, the sum of its table of counts."""
+    n_slots = c.n_ranks * c.n_local
     yield mtu_in(counts, 0, 4 * n_slots)
     yield set_flag(MTU_IN, SCALAR, 0, sync="row counts loaded")
     yield wait_flag(MTU_IN, SCALAR, 0, sync="row counts loaded")
@@ -30,57 +32,46 @@ def count_rows(counts, n_slots):
     return rows
 
 
-def expert_round(core, cores, recv_x, route, counts, y, n_slots, hidden, payload, dtype, quantized):
+def expert_round(core, c: Group, b: Buffers):
     """The stand-in expert on this core's part of the rows that dispatch received."""
-    rows = yield from count_rows(counts, n_slots)
-    first = rows * core // cores
-    last = rows * (core + 1) // cores
-    yield from stand_in_expert(first, last, recv_x, route, y, hidden, payload, dtype, quantized)
+    rows = yield from count_rows(b.counts, c)
+    yield from stand_in_expert(rows * core // c.cores, rows * (core + 1) // c.cores, c, b)
+
+
+def one_round(rank, core, r, first, last, rounds: Rounds, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
+    """The phases of round ``r`` for the tokens ``first`` to ``last``; the buffers are those of the round."""
+    if rounds.parts & DISPATCH:
+        yield from dispatch(rank, core, first, last, rounds.dispatch_event + r, c, b, dispatches)
+        yield fence(sync="received rows visible")
+        yield from barrier(0, "all cores have received")
+    if rounds.parts & EXPERT:
+        yield from expert_round(core, c, b)
+        yield fence(sync="expert outputs visible")
+        yield from barrier(0, "all cores have computed")
+    if rounds.parts & COMBINE:
+        yield from combine(rank, core, first, last, rounds.combine_event + r, c, b, combines)
+        yield fence(sync="outputs visible")
+        yield from barrier(0, "all cores have combined")
 
 
 @kernel
-def moe_layers(
-    rank, core, cores, rounds, parts, batches, dispatch_event, combine_event, x, topk, pos, weights, recv_x, route,
-    counts, y, out, tokens_max, rows_max, n_ranks, n_local, top_k, hidden, payload, dtype, quantized, shared, by_dma,
-    die_bytes, scratch, staging, blocks, block_bytes, fields, done, room, combine_blocks, combine_block_bytes,
-    combine_fields, combine_done, combine_room,
-):  # fmt: skip
-    """Run ``rounds`` rounds of the phases in ``parts``.
-
-    ``batches`` is a table of 4-byte numbers of tokens, one for each round.  From round to round ``x`` and ``out`` move
-    on by ``tokens_max`` rows of hidden states, ``topk``, ``pos`` and ``weights`` by as many rows of a table;
-    ``recv_x``, ``route`` and ``y`` by ``rows_max`` rows; ``counts`` by a table of counts in whole pieces.
-    ``dispatch_event`` and ``combine_event`` are those of the first round.
-    """
-    n_slots = n_ranks * n_local
-    for r in range(rounds):
-        tokens = yield load(batches + 4 * r, 4)
-        first = tokens * core // cores
-        last = tokens * (core + 1) // cores
-        table = r * tokens_max * INDEX_BYTES
-        states = r * tokens_max * 2 * hidden
-        row = r * rows_max
-        counted = counts + r * align(4 * n_slots)
-        if parts & DISPATCH:
-            yield from dispatch(
-                rank, core, cores, first, last, dispatch_event + r, x + states, topk + table, pos + table,
-                recv_x + row * payload, route + row * ROUTE_BYTES, counted, n_ranks, n_local, top_k, hidden, payload,
-                dtype, quantized, by_dma, die_bytes, scratch, blocks, block_bytes, fields, done, room,
-            )  # fmt: skip
-            yield fence(sync="received rows visible")
-            yield from barrier(0, "all cores have received")
-        if parts & EXPERT:
-            yield from expert_round(
-                core, cores, recv_x + row * payload, route + row * ROUTE_BYTES, counted, y + row * 2 * hidden, n_slots,
-                hidden, payload, dtype, quantized,
-            )  # fmt: skip
-            yield fence(sync="expert outputs visible")
-            yield from barrier(0, "all cores have computed")
-        if parts & COMBINE:
-            yield from combine(
-                rank, core, cores, first, last, combine_event + r, y + row * 2 * hidden, topk + table, pos + table,
-                weights + table, out + states, counted, n_ranks, n_local, top_k, hidden, dtype, shared, by_dma,
-                die_bytes, staging, combine_blocks, combine_block_bytes, combine_fields, combine_done, combine_room,
-            )  # fmt: skip
-            yield fence(sync="outputs visible")
-            yield from barrier(0, "all cores have combined")
+def moe_layers(rank, core, rounds: Rounds, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
+    """Run the phases in ``rounds.parts`` once for each round."""
+    for r in range(rounds.n_rounds):
+        tokens = yield load(rounds.batches + 4 * r, 4)
+        token = r * rounds.tokens_max
+        row = r * rounds.rows_max
+        yield from one_round(
+            rank, core, r, tokens * core // c.cores, tokens * (core + 1) // c.cores, rounds, c,
+            Buffers(
+                x=b.x + token * 2 * c.hidden,
+                topk=b.topk + token * INDEX_BYTES,
+                pos=b.pos + token * INDEX_BYTES,
+                weights=b.weights + token * INDEX_BYTES,
+                recv_x=b.recv_x + row * c.payload,
+                route=b.route + row * ROUTE_BYTES,
+                counts=b.counts + r * align(4 * c.n_ranks * c.n_local),
+                y=b.y + row * 2 * c.hidden,
+                out=b.out + token * 2 * c.hidden,
+            ), dispatches, combines,
+        )  # fmt: skip

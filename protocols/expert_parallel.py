@@ -19,6 +19,7 @@ from xccl_emu.kernels import dispatch as dispatch_kernel
 from xccl_emu.kernels import expert as expert_kernel
 from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES, work_at
 from xccl_emu.kernels.group import align
+from xccl_emu.kernels.parameters import Areas, Buffers, Group
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Grant
@@ -29,6 +30,7 @@ from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_tokens, che
 
 Progress = Callable[[int], None]
 Args = Mapping[str, int | Sequence[int]]
+"""What a launch gives a kernel; a record is a sequence of integers, too."""
 _INDEX_COLUMNS = INDEX_BYTES // 4
 
 
@@ -174,8 +176,8 @@ class ExpertParallel:
             self._load(rank, x, choices)
         self._commit_rows(topk)
         for rank in range(self.config.n_ranks):
-            grants = self.grants.dispatch(rank)
-            self._launch(dispatch_kernel.dispatch, rank, self.dispatch_args(rank), DISPATCH_RIGHTS, grants)
+            args = {**self._tokens(rank), "event": self.next_dispatch(), "a": self.dispatch_areas()}
+            self._launch(dispatch_kernel.dispatch, rank, args, DISPATCH_RIGHTS, self.grants.dispatch(rank))
         self.run("dispatch", progress)
         return [self.received(rank) for rank in range(self.config.n_ranks)]
 
@@ -199,41 +201,54 @@ class ExpertParallel:
         """[tokens_max, top_k] view of a table with one entry for each choice."""
         return self.pod.view(buffer, dtype, (-1, _INDEX_COLUMNS))[:, : self.config.top_k]
 
-    def _common_args(self, rank: int) -> dict[str, int | Sequence[int]]:
-        c, cores, n = self.config, self.config.cores, self.n_tokens(rank)
+    def shape(self) -> Group:
+        """What the kernels are told about the group."""
+        c = self.config
+        return Group(
+            n_ranks=c.n_ranks,
+            n_local=c.local_experts,
+            top_k=c.top_k,
+            hidden=c.hidden,
+            payload=c.payload_bytes,
+            dtype=DTYPES[c.dtype][0],
+            quantized=int(c.quantized),
+            shared=int(c.shared),
+            by_dma=int(c.path == "dma"),
+            cores=c.cores,
+            die_bytes=self.pod.spec.die_bytes,
+        )
+
+    def _parts(self, n: int) -> dict[str, int | Sequence[int]]:
+        """Contiguous parts of ``n`` tokens or rows, one for each core."""
+        cores = self.config.cores
         return {
-            "rank": rank,
-            "core": range(cores),
-            "cores": cores,
             "first": [n * i // cores for i in range(cores)],
             "last": [n * (i + 1) // cores for i in range(cores)],
-            "n_ranks": c.n_ranks,
-            "n_local": c.local_experts,
-            "top_k": c.top_k,
-            "hidden": c.hidden,
-            "dtype": DTYPES[c.dtype][0],
-            "by_dma": int(c.path == "dma"),
-            "die_bytes": self.pod.spec.die_bytes,
         }
+
+    def _tokens(self, rank: int) -> dict[str, int | Sequence[int]]:
+        """Who each core of a rank is, and its part of the tokens."""
+        return {"rank": rank, "core": range(self.config.cores), **self._parts(self.n_tokens(rank))}
 
     def _room(self, row_bytes: int) -> int:
         """How many rows fit a half of what the tables leave of the data buffer."""
         return max(1, (self.pod.spec.ub_bytes - work_at(self.config.n_slots)) // 2 // row_bytes)
 
-    def dispatch_args(self, rank: int) -> dict[str, int | Sequence[int]]:
-        """Arguments of the dispatch kernel, but for the buffers."""
+    def next_dispatch(self) -> int:
+        """Event ID of the next dispatch."""
+        return self.rounds_done(self.layout.dispatch_done) + 1
+
+    def dispatch_areas(self) -> Areas:
+        """Where dispatch keeps what."""
         layout, first = self.layout, self.config.first_die
-        return self._common_args(rank) | {
-            "event": self.rounds_done(layout.dispatch_done) + 1,
-            "payload": self.config.payload_bytes,
-            "quantized": int(self.config.quantized),
-            "scratch": self.pod.managed(self.die_of(rank), layout.scratch),
-            "blocks": self.pod.managed(first, layout.dispatch_blocks),
-            "block_bytes": layout.dispatch_block_bytes,
-            "fields": self.pod.meta(first, layout.dispatch_fields),
-            "done": self.pod.meta(first, layout.dispatch_done),
-            "room": self._room(self.config.message_bytes),
-        }
+        return Areas(
+            blocks=self.pod.managed(first, layout.dispatch_blocks),
+            block_bytes=layout.dispatch_block_bytes,
+            fields=self.pod.meta(first, layout.dispatch_fields),
+            done=self.pod.meta(first, layout.dispatch_done),
+            scratch=self.pod.managed(first, layout.scratch),
+            room=self._room(self.config.message_bytes),
+        )
 
     def received(self, rank: int) -> Received:
         """What the last dispatch brought to a rank."""
@@ -254,15 +269,7 @@ class ExpertParallel:
             rows = len(self.received(rank).x)
             if rows == 0:
                 continue
-            args: dict[str, int | Sequence[int]] = {
-                "first": [rows * i // c.cores for i in range(c.cores)],
-                "last": [rows * (i + 1) // c.cores for i in range(c.cores)],
-                "hidden": c.hidden,
-                "payload": c.payload_bytes,
-                "dtype": DTYPES[c.dtype][0],
-                "quantized": int(c.quantized),
-            }
-            self._launch(expert_kernel.stand_in_expert, rank, args, EXPERT_RIGHTS, [])
+            self._launch(expert_kernel.stand_in_expert, rank, self._parts(rows), EXPERT_RIGHTS, [])
         self.run("expert", progress)
 
     def expert_output(self, rank: int) -> NDArray[Any]:
@@ -290,25 +297,26 @@ class ExpertParallel:
         for rank, table in enumerate(weights):
             self._table(self._ranks[rank].weights, np.float32)[: len(table)] = table
         for rank in range(self.config.n_ranks):
-            grants = self.grants.combine(rank)
-            self._launch(combine_kernel.combine, rank, self.combine_args(rank), COMBINE_RIGHTS, grants)
+            args = {**self._tokens(rank), "event": self.next_combine(), "a": self.combine_areas()}
+            self._launch(combine_kernel.combine, rank, args, COMBINE_RIGHTS, self.grants.combine(rank))
         self.run("combine", progress)
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
-    def combine_args(self, rank: int) -> dict[str, int | Sequence[int]]:
-        """Arguments of the combine kernel, but for the buffers."""
+    def next_combine(self) -> int:
+        """Event ID of the next combine."""
+        return self.rounds_done(self.layout.combine_done) + 1
+
+    def combine_areas(self) -> Areas:
+        """Where combine keeps what."""
         layout, first = self.layout, self.config.first_die
-        staging = [layout.staging + i * 2 * self.config.row_bytes for i in range(self.config.cores)]
-        return self._common_args(rank) | {
-            "event": self.rounds_done(layout.combine_done) + 1,
-            "shared": int(self.config.shared),
-            "staging": [self.pod.managed(self.die_of(rank), offset) for offset in staging],
-            "blocks": self.pod.managed(first, layout.combine_blocks),
-            "block_bytes": layout.combine_block_bytes,
-            "fields": self.pod.meta(first, layout.combine_fields),
-            "done": self.pod.meta(first, layout.combine_done),
-            "room": self._room(self.config.row_bytes),
-        }
+        return Areas(
+            blocks=self.pod.managed(first, layout.combine_blocks),
+            block_bytes=layout.combine_block_bytes,
+            fields=self.pod.meta(first, layout.combine_fields),
+            done=self.pod.meta(first, layout.combine_done),
+            scratch=self.pod.managed(first, layout.staging),
+            room=self._room(self.config.row_bytes),
+        )
 
     def output(self, rank: int) -> NDArray[Any]:
         """What the last combine gave a rank: [T, hidden]."""
@@ -323,8 +331,10 @@ class ExpertParallel:
         """Launch a kernel on a rank's cores with those of its buffers that it may touch."""
         buffers = {name: getattr(self._ranks[rank], name) for name in rights}
         grants = [*shared, *(self.pod.grant(buffer, rights[name]) for name, buffer in buffers.items())]
-        addresses = {name: buffer.address for name, buffer in buffers.items()}
-        self.pod.launch(kernel, self.die_of(rank), range(self.config.cores), {**args, **addresses}, grants)
+        addresses = Buffers(**{name: buffer.address for name, buffer in buffers.items()})
+        self.pod.launch(
+            kernel, self.die_of(rank), range(self.config.cores), {**args, "c": self.shape(), "b": addresses}, grants
+        )
 
     def run(self, name: str, progress: Progress | None) -> None:
         """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`."""

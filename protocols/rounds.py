@@ -20,6 +20,8 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.dispatch import INDEX_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
+from xccl_emu.kernels.parameters import Buffers as Addresses
+from xccl_emu.kernels.parameters import Rounds as RoundsArgument
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.stats import RunStats
@@ -32,9 +34,6 @@ PerRank = Sequence[Sequence[NDArray[Any]]]
 """[round][rank] arrays."""
 
 ALL = DISPATCH | EXPERT | COMBINE
-_OWN = ("rank", "core", "cores", "n_ranks", "n_local", "top_k", "hidden", "dtype", "by_dma", "die_bytes")
-_OF_DISPATCH = ("payload", "quantized", "scratch", "blocks", "block_bytes", "fields", "done", "room")
-_OF_COMBINE = ("blocks", "block_bytes", "fields", "done", "room")
 
 
 def run_rounds(
@@ -137,21 +136,19 @@ class Rounds:
             self.pod.launch(moe_layers, c.first_die + rank, range(c.cores), self._args(rank), self._grants(rank))
 
     def _args(self, rank: int) -> dict[str, int | Sequence[int]]:
-        c, group = self.config, self.group
-        dispatch, combine = group.dispatch_args(rank), group.combine_args(rank)
-        args: dict[str, int | Sequence[int]] = {
-            "rounds": self.n_rounds,
-            "parts": self.parts,
-            "dispatch_event": dispatch["event"],
-            "combine_event": combine["event"],
-            "tokens_max": c.tokens_max,
-            "rows_max": c.rows_max,
-            "shared": combine["shared"],
-            "staging": combine["staging"],
-        }
-        args |= {name: dispatch[name] for name in _OWN + _OF_DISPATCH}
-        args |= {f"combine_{name}": combine[name] for name in _OF_COMBINE}
-        return args | {name: buffer.address for name, buffer in vars(self.buffers[rank]).items()}
+        group, buffers = self.group, {name: buffer.address for name, buffer in vars(self.buffers[rank]).items()}
+        rounds = RoundsArgument(
+            n_rounds=self.n_rounds,
+            parts=self.parts,
+            batches=buffers.pop("batches"),
+            dispatch_event=group.next_dispatch(),
+            combine_event=group.next_combine(),
+            tokens_max=self.config.tokens_max,
+            rows_max=self.config.rows_max,
+        )
+        areas = {"dispatches": group.dispatch_areas(), "combines": group.combine_areas()}
+        own: dict[str, int | Sequence[int]] = {"rank": rank, "core": range(self.config.cores), "rounds": rounds}
+        return {**own, "c": group.shape(), "b": Addresses(**buffers), **areas}
 
     def _grants(self, rank: int) -> list[Grant]:
         shared = self.group.grants.dispatch(rank) if self.parts & DISPATCH else []

@@ -25,6 +25,7 @@ _PACKAGE = "xccl_emu.kernels"
 _USERS = {
     "common": ("sendrecv",),
     "group": ("dispatch", "combine", "moe"),
+    "parameters": ("dispatch", "combine", "expert", "moe"),
     "dispatch": ("combine", "moe"),
     "expert": ("moe",),
     "combine": ("moe",),

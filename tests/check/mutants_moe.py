@@ -43,7 +43,8 @@ def of_combine(old: str, new: str) -> Edit:
 
 def only(kept: str) -> tuple[Edit, ...]:
     """Leave all phases of a layer out but one."""
-    phases = re.split(r"(?=^        if parts & )", text_of("xccl_emu.kernels.moe"), flags=re.MULTILINE)[1:]
+    phase = re.compile(r"^    if rounds.parts & .*\n(?:        .*\n)+", re.MULTILINE)
+    phases = phase.findall(text_of("xccl_emu.kernels.moe"))
     return tuple(Edit("moe", phase, "") for phase in phases if f"parts & {kept}:" not in phase)
 
 
@@ -51,27 +52,21 @@ ONLY_DISPATCH, ONLY_COMBINE = only("DISPATCH"), only("COMBINE")
 
 # ---- what stands in dispatch
 
-COUNTS = 'yield put(field, event, d * block_bytes + before * message, n, step=4, sync="counts")\n'
+COUNTS = 'yield put(field, event, d * a.block_bytes + before * message, n, step=4, sync="counts")\n'
 POLL_COUNTS = '            yield poll_eq(field, event, step=5, sync="counts in")\n'
 LOAD_COUNT = "            n = yield load(field + 16, step=5)\n"
-BLOCKS_FREE = "    yield from await_acknowledged(rank, n_ranks, event - 1, done, die_bytes)\n"
+BLOCKS_FREE = "    yield from await_acknowledged(rank, event - 1, a.done, c)\n"
 TOKENS_VISIBLE = (
     '    yield fence(step=3, sync="tokens visible")  # it also frees the data buffer: the messages have left\n'
 )
 ALL_WRITTEN = '    yield from barrier(4, "all cores have written")\n'
-PUBLISH = (
-    "    yield from publish(rank, core, cores, n_ranks, n_local, event, message, block_bytes, fields, die_bytes)\n"
-)
+PUBLISH = "    yield from publish(rank, core, event, c, a)\n"
 HAVE_COUNTS = '    yield from barrier(5, "all cores have the counts")\n'
-PULL = """\
-    yield from pull(
-        rank, core, cores, n_ranks, n_local, recv_x, route, payload, blocks, die_bytes, fields, work, room, by_dma
-    )
-"""
-COPY_COUNTS = "    if core == 0:\n        yield mtu_out(0, counts, 4 * n_slots, step=7)\n"
-ACKNOWLEDGE = "    yield from acknowledge(rank, core, cores, n_ranks, event, done, die_bytes)\n"
-PUT_ACK = '            yield put(done + s * die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
-MY_SOURCE = "        if s % cores == core:\n"
+PULL = "    yield from pull(rank, core, c, b, a, work)\n"
+COPY_COUNTS = "    if core == 0:\n        yield mtu_out(0, b.counts, 4 * c.n_ranks * c.n_local, step=7)\n"
+ACKNOWLEDGE = "    yield from acknowledge(rank, core, event, a.done, c)\n"
+PUT_ACK = '            yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
+MY_SOURCE = "        if s % c.cores == core:\n"
 PULL_HALF_FREE = """\
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
@@ -148,7 +143,9 @@ OWN_DISPATCH = (
         "dispatch: message not awaited before its routing is written into it", DISPATCH,
         (
             of_dispatch(PREPARED, ""),
-            of_dispatch("        if quantized:\n" + MADE + "        else:\n    ", "        if not quantized:\n    "),
+            of_dispatch(
+                "        if c.quantized:\n" + MADE + "        else:\n    ", "        if not c.quantized:\n    "
+            ),
         ), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
@@ -161,7 +158,7 @@ OWN_DISPATCH = (
     ),
     Mutant(
         "dispatch: messages laid out without room for their slots", DISPATCH,
-        (of_dispatch("place * message, message, step=3)", "place * payload, message, step=3)"),),
+        (of_dispatch("place * message, message, step=3)", "place * c.payload, message, step=3)"),),
         (UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant(
@@ -179,15 +176,18 @@ OWN_DISPATCH = (
 
 ROWS_VISIBLE = '    yield fence(step=3, sync="rows visible")  # it also frees the data buffer for the sums\n'
 COMBINE_FREE = (
-    "            yield poll_ge(done + rank * die_bytes + s * FIELD_BYTES, event - 1, step=3,"
-    ' sync="combine blocks free")\n'
+    "            acknowledged = a.done + rank * c.die_bytes + s * FIELD_BYTES\n"
+    '            yield poll_ge(acknowledged, event - 1, step=3, sync="combine blocks free")\n'
 )
 OFFERED = """\
-    for s in range(n_ranks):
-        if s % cores == core:
-            yield put(fields + s * die_bytes + rank * FIELD_BYTES, event, s * block_bytes, step=4, sync="rows offered")
+    for s in range(c.n_ranks):
+        if s % c.cores == core:
+            field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
+            yield put(field, event, s * a.block_bytes, step=4, sync="rows offered")
 """
-ROWS_IN = '        yield poll_eq(fields + rank * die_bytes + d * FIELD_BYTES, event, step=5, sync="rows in")\n'
+ROWS_IN = (
+    '        yield poll_eq(a.fields + rank * c.die_bytes + d * FIELD_BYTES, event, step=5, sync="rows in")\n'
+)
 CONTRIBUTION_IN = """\
     yield set_flag(MTU_IN, VECTOR, half, sync="contribution in")
     yield wait_flag(MTU_IN, VECTOR, half, sync="contribution in")
@@ -198,17 +198,12 @@ PULLED = """\
     yield wait_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
 """
 ALL_PULLED = '    yield from barrier(7, "all cores have pulled")\n'
-SUM = """\
-    yield from sum_tokens(
-        rank, first, last, topk, pos, weights, out, top_k, n_local, hidden, dtype, shared, blocks, block_bytes, fields,
-        die_bytes, by_dma, staging, work,
-    )  # fmt: skip
-"""
-ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, cores, n_ranks, event, done, die_bytes)\n"
+SUM = "    yield from sum_tokens(rank, core, first, last, c, b, a, work)\n"
+ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, event, a.done, c)\n"
 USED = '    if turn >= 2:\n        yield wait_flag(VECTOR, MTU_IN, half, sync="contribution used")\n'
 SET_USED = '            yield set_flag(VECTOR, MTU_IN, half, sync="contribution used")\n'
 DRAIN_USED = '    yield from drain_halves(VECTOR, MTU_IN, turn, "contribution used")\n'
-AXPY = "                yield v_axpy(at, acc, weight, hidden, dtype, step=7)\n"
+AXPY = "                yield v_axpy(at, acc, weight, c.hidden, c.dtype, step=7)\n"
 SUM_MADE = """\
         yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
         yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
@@ -238,7 +233,7 @@ OWN_COMBINE = (
     ),
     Mutant(
         "combine: does not wait for the last rank's rows", COMBINE,
-        (of_combine("    for d in range(n_ranks):\n" + ROWS_IN, "    for d in range(n_ranks - 1):\n" + ROWS_IN),),
+        (of_combine("    for d in range(c.n_ranks):\n" + ROWS_IN, "    for d in range(c.n_ranks - 1):\n" + ROWS_IN),),
         (TORN_METADATA, UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(

@@ -9,6 +9,7 @@ import pytest
 
 from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
 from xccl_emu.kernels.expert import stand_in_expert
+from xccl_emu.kernels.parameters import Buffers
 from xccl_emu.machine.pod import ORDERS, Pod
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes, lay_out
@@ -283,12 +284,12 @@ def test_a_failed_combine_is_left_by_reset() -> None:
 def test_an_address_on_no_die_is_refused(dies_too_far: int) -> None:
     """Permission for any die is for the pod's dies: an address behind them is an AccessError, whatever lies there."""
     group, batch = CASE.group(), CASE.batches()[0]
-    right = group._common_args
-    wrong = {"die_bytes": dies_too_far * group.pod.spec.die_bytes}
-    group._common_args = lambda rank: right(rank) | (wrong if rank == 0 else {})  # type: ignore[method-assign]
+    right = group.shape()
+    shapes = iter([right._replace(die_bytes=dies_too_far * right.die_bytes)])
+    group.shape = lambda: next(shapes, right)  # type: ignore[method-assign]
     with pytest.raises(AccessError, match=r"\(no die\) is not permitted"):
         group.dispatch(batch.tokens, batch.topk)
-    del group._common_args
+    del group.shape
     group.reset()
     check_round(group, batch)
 
@@ -325,7 +326,7 @@ def test_a_taken_core_is_refused_before_anything_changes() -> None:
     """If a core of the group runs something else, dispatch says so, changes nothing, and is right once it is free."""
     group, batches = CASE.group(), CASE.batches()
     check_round(group, batches[0])
-    group.pod.launch(stand_in_expert, 1, [1], dict.fromkeys(stand_in_expert.params, 0), [])
+    group.pod.launch(stand_in_expert, 1, [1], {"first": 0, "last": 0, "c": group.shape(), "b": Buffers()}, [])
     before = group.pod.digest()
     with pytest.raises(ConfigError, match="on die 1 one of them is taken"):
         group.dispatch(batches[1].tokens, batches[1].topk)

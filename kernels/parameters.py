@@ -1,0 +1,72 @@
+"""The records that the kernels of an expert-parallel group take, so that what belongs together has one name."""
+
+from typing import NamedTuple
+
+
+class Group(NamedTuple):
+    """The shape of the group and of what it moves; the same on all of its cores."""
+
+    n_ranks: int
+    n_local: int
+    """Expert slots of a rank."""
+    top_k: int
+    """Choices of a token."""
+    hidden: int
+    """Elements of a hidden state."""
+    payload: int
+    """Bytes of a dispatched token without its slot."""
+    dtype: int
+    quantized: int
+    shared: int
+    """Is the last choice the shared expert?"""
+    by_dma: int
+    cores: int
+    """Cores used on each die."""
+    die_bytes: int
+    """From an address on one die to the same place on the next."""
+
+
+class Buffers(NamedTuple):
+    """Addresses of a rank's app buffers; a kernel is given those that it needs, and 0 for the others."""
+
+    x: int = 0
+    topk: int = 0
+    pos: int = 0
+    weights: int = 0
+    recv_x: int = 0
+    route: int = 0
+    counts: int = 0
+    y: int = 0
+    out: int = 0
+
+
+class Areas(NamedTuple):
+    """Where a protocol keeps what in the managed and metadata areas; addresses are those of rank 0."""
+
+    blocks: int
+    """What a rank offers, a block for each other rank."""
+    block_bytes: int
+    fields: int
+    """What other ranks tell."""
+    done: int
+    """Acknowledgements."""
+    scratch: int
+    """What the cores of a die need for themselves."""
+    room: int
+    """Messages that fit a half of the data buffer."""
+
+
+class Rounds(NamedTuple):
+    """What the rounds have in common; ``batches`` is a table of 4-byte numbers of tokens, one for each round."""
+
+    n_rounds: int
+    parts: int
+    """Which phases each round has."""
+    batches: int
+    dispatch_event: int
+    """Event ID of the first round's dispatch."""
+    combine_event: int
+    tokens_max: int
+    """From round to round, hidden states move on by so many rows, and so do tables with a row for each token."""
+    rows_max: int
+    """And what was received and what the experts make of it by so many rows."""
