@@ -1,0 +1,168 @@
+"""What the jobs on layers of a mixture of experts share: choices, tokens, memory, stages, and comparison."""
+
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import oracle, routing
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.machine.spec import GIB
+
+Stage = Callable[[str], Any]
+"""Makes a context manager for a stage of that name; it gives a function to call with the number of actions so far."""
+
+EXPERTS = 256
+"""Routed experts where no file says how many."""
+
+_TOP_K = 8
+_TOP_K_MAX = 15  # and the shared expert
+
+
+class Choices:
+    """Which experts the tokens of each round choose: by measured or generated loads, or recorded ones.
+
+    path: a file of expert loads (JSON) or of recorded choices (JSONL), or None for Zipf-like loads.
+    layer: of the loads; the first MoE layer if None. top_k: routed experts of a token; 8, or what is recorded, if None.
+
+    Raises ConfigError for a layer or a number of choices that the file does not have, or too many of them.
+    """
+
+    def __init__(self, path: Path | None, layer: int | None, top_k: int | None, seed: int) -> None:
+        self._path, self._layer, self._seed = path, layer, seed
+        self._source = routing.open_routing(path) if path else None
+        if layer is not None and not isinstance(self._source, routing.ExpertLoads):
+            raise ConfigError(f"--layer {layer}: goes with --routing and a file of expert loads by layer")
+        self.top_k = self._choices_per_token(top_k)
+        """Routed experts of a token."""
+
+    def _choices_per_token(self, top_k: int | None) -> int:
+        if not isinstance(self._source, routing.RecordedChoices):
+            return _TOP_K if top_k is None else top_k
+        recorded = self._source.topk.shape[1]
+        if top_k not in (None, recorded):
+            raise ConfigError(f"--top-k {top_k}: {self._source.source} has {recorded} choices a token")
+        if recorded > _TOP_K_MAX:
+            name = self._source.source
+            raise ConfigError(f"--routing: {name} has {recorded} choices a token, {_TOP_K_MAX} are possible")
+        return int(recorded)
+
+    @property
+    def n_experts(self) -> int:
+        """Routed experts, whether chosen or not."""
+        if isinstance(self._source, routing.RecordedChoices):
+            return self._source.n_experts
+        return self.loads().size
+
+    def loads(self) -> NDArray[np.float64]:
+        """[n_experts] loads by which choices are drawn; for recorded choices those generated in their place."""
+        if not isinstance(self._source, routing.ExpertLoads):
+            return routing.skewed_loads(EXPERTS, self._seed)
+        layers = self._source.moe_layers
+        if not layers:
+            raise ConfigError(f"--routing {self._path}: no layer of it routes any token")
+        return self._source.layer(layers[0] if self._layer is None else self._layer)
+
+    def of_round(self, number: int, ranks: int, tokens: int) -> routing.Routing:
+        """Choices of expert ids and gate weights of ``tokens`` tokens on each of so many ranks; others each round."""
+        if isinstance(self._source, routing.RecordedChoices):
+            return routing.deal_routing(self._source, ranks, tokens, number * ranks * tokens)
+        label = self._source.source if self._source else "generated, Zipf-like"
+        rng = np.random.default_rng((self._seed, 1, number))
+        return routing.draw_routing(self.loads(), ranks, tokens, self.top_k, rng, label)
+
+
+def hottest_over_mean(drawn: routing.Routing) -> float:
+    """Choices of the hottest expert, of what the mean expert has."""
+    loads = drawn.loads()
+    return float(loads.max() / max(loads.mean(), 1e-9))
+
+
+def draw_tokens(ranks: int, tokens: int, hidden: int, dtype: str, seed: int) -> NDArray[Any]:
+    """[ranks, tokens, hidden] normally distributed hidden states of type ``"bf16"`` or ``"fp16"``."""
+    rng = np.random.default_rng((seed, 0))
+    states = np.empty((ranks, tokens, hidden), ml_dtypes.bfloat16 if dtype == "bf16" else np.float16)
+    for rank in range(ranks):
+        states[rank] = rng.standard_normal((tokens, hidden), dtype=np.float32)
+    return states
+
+
+def ranks_that_fit(
+    need: Callable[[int], int], free: int, wanted: int | None, usual: int, most: int, remedy: str
+) -> tuple[int, str]:
+    """Ranks to run, and a note if they are fewer than usual.
+
+    need: bytes that so many ranks need; free: bytes there are; wanted: ranks asked for, or None; most: of the pod.
+    CapacityError, with the remedy if not even two ranks fit, if those asked for do not fit.
+    """
+    largest = next((r for r in range(most, 1, -1) if need(r) <= free), 0)
+    ranks = wanted or usual
+    if need(ranks) <= free:
+        return ranks, ""
+    what = f"{ranks} ranks need about {need(ranks) / GIB:.1f} GiB, {free / GIB:.1f} GiB are free"
+    if wanted is not None or largest < 2:
+        raise CapacityError(f"{what}; {f'--ranks {largest} would fit' if largest else remedy}")
+    return largest, f"{what}: running {largest} ranks"
+
+
+class Timed:
+    """Runs the stages of a job under a name, and keeps the wall seconds of each."""
+
+    def __init__(self, stage: Stage, seconds: dict[str, float]) -> None:
+        self._stage, self._seconds, self._started = stage, seconds, time.perf_counter()
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[Any]:
+        """Times what is done inside; gives the stage's function for progress."""
+        started = time.perf_counter()
+        with self._stage(name) as progress:
+            yield progress
+        self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - started
+
+    @property
+    def total(self) -> float:
+        """Wall seconds since this was made."""
+        return time.perf_counter() - self._started
+
+
+def resident_gb() -> float:
+    """The most memory that this process had, in 10^9 bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+_SAME_NAMES = ("x", "scales", "source", "token", "choice", "counts")
+
+
+def wrong_rows(expected: oracle.Dispatched, rank: int, got: Any) -> int:
+    """Elements of what an expert rank received (rows, scales, routes, counts) that are not the oracle's, bit for bit.
+
+    got: as `protocols.expert_group.Received`.
+    """
+    want = expected.received_by(rank)
+    wrong = differ(got.slot - rank * expected.local_experts, want.expert.astype(np.int32))
+    return wrong + sum(differ(getattr(got, name), getattr(want, name)) for name in _SAME_NAMES)
+
+
+def wrong_sums(expected: oracle.Dispatched, source: int, weights: NDArray[np.float32], got: NDArray[Any]) -> int:
+    """Elements of the outputs [T, hidden] of a source rank that are not the oracle's; the last choice is shared."""
+    return differ(got, expected.combined_for(source, weights, shared=True))
+
+
+def differ(got: NDArray[Any], want: NDArray[Any]) -> int:
+    """How many elements differ in a bit; all of them if the shapes do."""
+    if got.shape != want.shape:
+        return max(got.size, want.size, 1)
+    bits = {1: np.uint8, 2: np.uint16, 4: np.uint32}[got.dtype.itemsize]
+    got, want = np.ascontiguousarray(got), np.ascontiguousarray(want, got.dtype)
+    return int(np.count_nonzero(got.view(bits) != want.view(bits)))
+
+
+def as_plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as JSON can hold them: paths as text."""
+    return {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
