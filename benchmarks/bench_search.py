@@ -17,8 +17,8 @@ from pathlib import Path
 
 from harness import Report, parser, stopwatch
 
-from xccl_emu.check.exhaustive import Found, Search
-from xccl_emu.check.setup import Setup
+from xccl_emu.check.search.exhaustive import Found, Search
+from xccl_emu.check.search.setup import Setup
 from xccl_emu.scenarios.sendrecv import SendRecvCheck
 
 SIZES = ((4, 8, 4), (4, 32, 8))

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from check.mutants import Planted
 from check.mutants_ring import ACK, FREE, IN_BUFFER, PULL, READ, WAIT_READ, edit
 
-from xccl_emu.check.sample import PORTFOLIO, share
+from xccl_emu.check.sampling.sample import PORTFOLIO, share
 from xccl_emu.scenarios import Scenario, SendRecvCheck
 
 RING = SendRecvCheck(slots=4, chunks=8, pieces=4)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from xccl_emu.check import exhaustive
+from xccl_emu.check.search import exhaustive
 from xccl_emu.cli.check import PROTOCOLS
 from xccl_emu.cli.main import app
 from xccl_emu.scenarios import NAMES

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xccl_emu.check.sample import PORTFOLIO, sample
+from xccl_emu.check.sampling.sample import PORTFOLIO, sample
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.lang.kernel import Kernel

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xccl_emu.check import verdict as kinds
-from xccl_emu.check.exhaustive import Found, Search
-from xccl_emu.check.setup import Setup
+from xccl_emu.check.search.exhaustive import Found, Search
+from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import DeadlockError, ReplayError, RunError
 from xccl_emu.lang import (
@@ -393,7 +393,7 @@ def _not_replayed(small: Small, order: str, outcome: Sequence[int] | None, found
     if found.kind in RACES and ended == "not enabled":
         wrong.append(f"replay ends with {ended}: {found.message}")
     if monitor and not wrong and found.kind in RACES:
-        from xccl_emu.check.sample import replay
+        from xccl_emu.check.sampling.sample import replay
 
         if replay(small.trial(order, outcome), found.actions) is None:
             wrong.append(f"the monitor sees nothing on its actions: {found.message}")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xccl_emu.check import verdict
-from xccl_emu.check.sample import replay, sample
+from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import ConfigError, KernelError
 from xccl_emu.lang import (

@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from xccl_emu.check.check import check
-from xccl_emu.check.sample import replay
+from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.scenarios import Scenario, SendRecvCheck
 

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from xccl_emu.check.chart import mermaid
-from xccl_emu.check.marks import marks
-from xccl_emu.check.perfetto import perfetto, save_perfetto
-from xccl_emu.check.render import print_witness, rows, told
-from xccl_emu.check.shrink import shrink
-from xccl_emu.check.steps import DELIVER, Trace, steps
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import DATA_RACE, Violation
+from xccl_emu.check.witness.chart import mermaid
+from xccl_emu.check.witness.marks import marks
+from xccl_emu.check.witness.perfetto import perfetto, save_perfetto
+from xccl_emu.check.witness.render import print_witness, rows, told
+from xccl_emu.check.witness.shrink import shrink
+from xccl_emu.check.witness.steps import DELIVER, Trace, steps
 from xccl_emu.scenarios.registry import make
 
 from .witness_support import Everything, Relay, judge, random_actions, some_violation

@@ -3,9 +3,9 @@
 import pytest
 
 from xccl_emu import scenarios
-from xccl_emu.check import monitor_layout as at
 from xccl_emu.check import verdict
-from xccl_emu.check.sample import PORTFOLIO, monitor_of, replay, sample, share
+from xccl_emu.check.monitor import layout as at
+from xccl_emu.check.sampling.sample import PORTFOLIO, monitor_of, replay, sample, share
 from xccl_emu.scenarios.registry import NAMES
 
 from .monitor_support import ORDERS

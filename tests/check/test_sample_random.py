@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.machine.support import tiny_pod
 from tests.machine.test_random_kernels import BLOCK, STEP_WORDS, Step, _row, _steps, model, mover
-from xccl_emu.check.sample import PORTFOLIO, sample
+from xccl_emu.check.sampling.sample import PORTFOLIO, sample
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.lang import (
     MTU_IN,

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.check import monitor_layout as at
 from xccl_emu.check import verdict
-from xccl_emu.check.monitor import Monitor
-from xccl_emu.check.sample import POLICIES, Sampled, monitor_of, replay, sample
+from xccl_emu.check.monitor import layout as at
+from xccl_emu.check.sampling.sample import POLICIES, Sampled, monitor_of, replay, sample
+from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import fence, kernel, load, poll_eq, store

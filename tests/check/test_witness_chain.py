@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from xccl_emu.check.chart import mermaid
-from xccl_emu.check.marks import marks
-from xccl_emu.check.render import print_witness
-from xccl_emu.check.sample import replay, sample
-from xccl_emu.check.shrink import shrink, signature
+from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.verdict import BAD_INSTRUCTION, DATA_RACE, DEADLOCK, UNWRITTEN_READ
-from xccl_emu.check.witness import Witness
+from xccl_emu.check.witness.chart import mermaid
+from xccl_emu.check.witness.marks import marks
+from xccl_emu.check.witness.render import print_witness
+from xccl_emu.check.witness.replay_file import Witness
+from xccl_emu.check.witness.shrink import shrink, signature
 from xccl_emu.scenarios.registry import make
 
 SIZES = {"slots": 2, "chunks": 3, "pieces": 2}

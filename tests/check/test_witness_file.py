@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.check.verdict import Violation
-from xccl_emu.check.witness import FORMAT, Witness
+from xccl_emu.check.witness.replay_file import FORMAT, Witness
 from xccl_emu.errors import ReplayError, XcclEmuError
 
 from .witness_support import Everything, Relay, judge, some_violation

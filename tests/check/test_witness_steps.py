@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.check.steps import DELIVER, Trace, steps
+from xccl_emu.check.witness.steps import DELIVER, Trace, steps
 from xccl_emu.errors import ReplayError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.schedule import Schedule

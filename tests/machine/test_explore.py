@@ -12,7 +12,8 @@ from xccl_emu.lang.requests import DMA, SCALAR
 from xccl_emu.machine import compiled
 from xccl_emu.machine import explore as explore_module
 from xccl_emu.machine import layout as at
-from xccl_emu.machine.explore import Bounds, _begin, explore
+from xccl_emu.machine.driver import begin
+from xccl_emu.machine.explore import Bounds, explore
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
 
@@ -100,7 +101,7 @@ def _actions(pod: Pod) -> list[int]:
 
 def outcomes_by_whole_states(pod: Pod, word: int, limit: int) -> set[tuple[int, ...]] | None:
     """Outcomes found by a search that keeps whole states; None if there are more than the limit."""
-    _begin(pod)
+    begin(pod)
     replay, ends = compiled.policy("replay"), set[tuple[int, ...]]()
     start = pod.snapshot()
     seen, stack = {_key(pod)}, [start]
@@ -216,7 +217,7 @@ def test_a_state_with_more_choices_than_rows_is_explored(monkeypatch: pytest.Mon
 
 def test_what_cannot_be_explored_is_refused() -> None:
     """Ranges that are no whole words, pods too large to copy, of generators, and that failed are errors."""
-    with pytest.raises(ConfigError, match="plain generators cannot be explored"):
+    with pytest.raises(ConfigError, match="the locals of plain generators are not in the state"):
         explore(tiny_pod(1, generators=True))
     pod = launched("sc", (1, 1))
     for bad in ((4, 8), (0, 4), (-8, 8), (pod.memory.nbytes, 8), (1 << 62, 8)):

@@ -100,8 +100,8 @@ def _exhaustive(
     breadth_first: bool,
     reduction: str,
 ) -> Verdict:
-    from xccl_emu.check.exhaustive import Search
-    from xccl_emu.check.setup import Setup
+    from xccl_emu.check.search.exhaustive import Search
+    from xccl_emu.check.search.setup import Setup
 
     trial = checkable.build(verdict.order, verdict.without)
     try:
@@ -129,7 +129,7 @@ def _exhaustive(
 def _sampled(
     verdict: Verdict, checkable: Checkable, schedules: int | None, seconds: float | None, progress: Progress | None
 ) -> Verdict:
-    from xccl_emu.check.sample import sample
+    from xccl_emu.check.sampling.sample import sample
 
     trial = checkable.build(verdict.order, verdict.without)
     fault = parse(verdict.fault) if verdict.fault else None
@@ -161,8 +161,8 @@ def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> st
 
 def _shrunk(checkable: Checkable, verdict: Verdict, violation: Violation) -> Violation:
     """The same violation as its replay shows it, with fewer actions."""
-    from xccl_emu.check.sample import replay, sample
-    from xccl_emu.check.shrink import shrink
+    from xccl_emu.check.sampling.sample import replay, sample
+    from xccl_emu.check.witness.shrink import shrink
 
     fresh = lambda: checkable.build(verdict.order, verdict.without)  # noqa: E731
     shown = replay(fresh(), violation.actions)

@@ -11,7 +11,7 @@ from xccl_emu.check.check import MAX_STATES, POLICIES, check
 from xccl_emu.check.faults import check_fits, parse
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict, Violation
-from xccl_emu.check.witness import Witness
+from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.scenarios import NAMES, Scenario, make, reached_syncs
@@ -199,7 +199,7 @@ class Job:
 
     def _replay(self, witness: Witness) -> Result:
         """Replay a file under watch; its violation shows again, or it is said that it does not."""
-        from xccl_emu.check.sample import replay
+        from xccl_emu.check.sampling.sample import replay
 
         self._order = witness.order
         try:

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from xccl_emu.check.chart import mermaid
-from xccl_emu.check.marks import marks
-from xccl_emu.check.perfetto import save_perfetto
-from xccl_emu.check.render import print_witness
-from xccl_emu.check.steps import steps
 from xccl_emu.check.verdict import Verdict
+from xccl_emu.check.witness.chart import mermaid
+from xccl_emu.check.witness.marks import marks
+from xccl_emu.check.witness.perfetto import save_perfetto
+from xccl_emu.check.witness.render import print_witness
+from xccl_emu.check.witness.steps import steps
 from xccl_emu.cli.check_job import Result, SyncResult
 from xccl_emu.errors import ConfigError
 

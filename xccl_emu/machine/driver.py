@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ReplayError, XcclEmuError
+from xccl_emu.errors import ConfigError, ReplayError, XcclEmuError
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine import layout as at
 
@@ -57,6 +57,29 @@ def _call(pod: "Pod", policy: Callable[..., int], log: NDArray[np.int64]) -> int
         return policy(pod.memory, pod.state, log, _SLICE_ACTIONS)
 
 
+def check_steppable(pod: "Pod") -> None:
+    """Raises ConfigError for a pod that is not ready to run, or of plain generators: their locals are not its state."""
+    if pod.generators:
+        raise ConfigError("generators=True: the locals of plain generators are not in the state of the pod")
+    pod.check_runnable()
+
+
+def begin(pod: "Pod") -> None:
+    """Bring every launched kernel to its first request, as a run would, for whoever goes on action by action.
+
+    Raises as `check_steppable`.
+    """
+    check_steppable(pod)
+    _link(pod, compiled.handles(pod.kernels))
+    with compiled.arithmetic_of(pod.kernels):
+        compiled.start()(pod.state)
+
+
+def _link(pod: "Pod", handles: list[int]) -> None:
+    pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
+    pod.activate()
+
+
 def _prepare(pod: "Pod", policy_name: str) -> None:
     """Have everything compiled before the clock starts: a policy with no active core has nothing to do."""
     try:
@@ -65,8 +88,7 @@ def _prepare(pod: "Pod", policy_name: str) -> None:
     except (pickle.UnpicklingError, EOFError) as error:
         folder = os.environ.get("NUMBA_CACHE_DIR", "")
         raise XcclEmuError(f"the compiled code kept in {folder} is damaged ({error}): delete that folder") from error
-    pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
-    pod.activate()
+    _link(pod, handles)
 
 
 def raise_for(pod: "Pod", ended: int) -> None:

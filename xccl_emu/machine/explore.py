@@ -17,6 +17,7 @@ from xccl_emu.lang.abi import REGISTERS, RESULT
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine import layout as at
 from xccl_emu.machine.actions import act, choices, nth_choice
+from xccl_emu.machine.driver import begin
 from xccl_emu.machine.flight import flight
 from xccl_emu.machine.pipes import entry_of
 from xccl_emu.machine.pod import Pod
@@ -77,7 +78,7 @@ def explore(pod: Pod, observe: Sequence[tuple[int, int]] = (), max_states: int =
     locals cannot be put back), KernelError where the arithmetic of a kernel fails.
     """
     observed = _observed(pod, observe)
-    _begin(pod)
+    begin(pod)
     parts = _parts(pod)
     space = (pod.memory, pod.state, pod.memory.view(np.uint64), pod.state.view(np.uint64))
     stack, table = np.zeros((64, int(parts[:, 2].sum())), np.uint64), np.zeros((1 << 12, 2), np.uint64)
@@ -109,18 +110,6 @@ def explore(pod: Pod, observe: Sequence[tuple[int, int]] = (), max_states: int =
     messages = frozenset(_message(pod, error) for error in bad)
     bounds = Bounds(at.MAX_GRAINS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, int(pod.state[at.FLIGHT_CAPACITY]))
     return Explored(states, transitions, frozenset(ends), deadlocks, messages, not counted[_STACK], bounds)
-
-
-def _begin(pod: Pod) -> None:
-    """Bring every launched kernel to its first request, as a run would."""
-    if pod.generators:
-        raise ConfigError("generators=True: plain generators cannot be explored, their locals are not in the state")
-    pod.check_runnable()
-    pod.activate()
-    handles = compiled.handles(pod.kernels)
-    pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
-    with compiled.arithmetic_of(pod.kernels):
-        compiled.start()(pod.state)
 
 
 def _observed(pod: Pod, ranges: Sequence[tuple[int, int]]) -> NDArray[np.int64]:

@@ -3,13 +3,12 @@
 Each stands twice: for Numba as an intrinsic, and as plain NumPy for runs with the JIT off.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numpy.typing import NDArray
+
+from xccl_emu.machine import by_address
 
 jit = njit(cache=True, error_model="numpy", forceinline=True, _nrt=False, no_cfunc_wrapper=True)
 """How the machine is compiled: cached, and with no fastmath, so that bits are the same everywhere.
@@ -32,16 +31,18 @@ def put(st, index, value):
     st[index] = value
 
 
-if config.DISABLE_JIT:
-    _STEP_OF_HANDLE: dict[int, Callable[[NDArray[np.int64], int], int]] = {}
+_STEP = types.int64(types.Array(types.int64, 1, "C"), types.int64)
 
-    def handle_of(step):
-        """A number by which `call_step` finds a step function."""
-        _STEP_OF_HANDLE[id(step)] = step
-        return id(step)
+
+def handle_of(step):
+    """By which number `call_step` finds a step function."""
+    return by_address.address_of(step, _STEP)
+
+
+if config.DISABLE_JIT:
 
     def call_step(handle, st, base):
-        return _STEP_OF_HANDLE[int(handle)](st, base)
+        return by_address.function_at(handle)(st, base)
 
     def load_i64(mem, address):
         return int(mem[address : address + 8].view(np.int64)[0])
@@ -102,27 +103,10 @@ else:
     _float_of = _bitcast(types.float32, types.uint32)
     _bits_of = _bitcast(types.uint32, types.float32)
 
-    _STEP_SIGNATURE = types.int64(types.Array(types.int64, 1, "C"), types.int64)
-
-    def handle_of(step):
-        """The address of a compiled step function, by which `call_step` finds it."""
-        compiled = step.get_compile_result(_STEP_SIGNATURE)
-        return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-
     @intrinsic
-    def _call(typingctx, address, st, base):
-        def codegen(context, builder, sig, args):
-            convention = context.call_conv
-            kind = convention.get_function_type(_STEP_SIGNATURE.return_type, _STEP_SIGNATURE.args)
-            pointer = builder.inttoptr(args[0], kind.as_pointer())
-            status, result = convention.call_function(
-                builder, pointer, _STEP_SIGNATURE.return_type, _STEP_SIGNATURE.args, args[1:]
-            )
-            with cgutils.if_unlikely(builder, status.is_error):
-                convention.return_status_propagate(builder, status)
-            return result
-
-        return types.int64(types.int64, *_STEP_SIGNATURE.args), codegen
+    def call_step(typingctx, handle, st, base):
+        """Call a step function by its handle: a new kernel does not recompile the machine."""
+        return by_address.calling(_STEP)
 
     def _pointer(context, builder, array_type, array, byte, kind):
         data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
@@ -152,11 +136,6 @@ else:
 
     _load_i64, _load_i32 = _loader(types.int64), _loader(types.int32)
     _store_i64, _store_u32 = _storer(types.int64), _storer(types.uint32)
-
-    @jit
-    def call_step(handle, st, base):
-        """Call a step function by its handle: a new kernel does not recompile the machine."""
-        return _call(handle, st, base)
 
     @jit
     def load_i64(mem, address):

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.steps import steps
 from xccl_emu.check.trial import Expected, Label, Trial
+from xccl_emu.check.witness.steps import steps
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod

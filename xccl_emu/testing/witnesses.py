@@ -4,7 +4,7 @@ from pathlib import Path
 
 from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import Verdict, Violation
-from xccl_emu.check.witness import Witness
+from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.errors import ConfigError
 
 WIDTH = 120
@@ -32,7 +32,7 @@ def witness_text(checkable: Checkable, verdict: Verdict, *, width: int = WIDTH) 
 
     from rich.console import Console
 
-    from xccl_emu.check.render import print_witness
+    from xccl_emu.check.witness.render import print_witness
 
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=False, color_system=None, emoji=False, soft_wrap=False)
@@ -53,7 +53,7 @@ def replay(checkable: Checkable, path: str | Path) -> Violation | None:
 
     Raises ReplayError if the file is damaged, or of another protocol, configuration or version of the kernels.
     """
-    from xccl_emu.check.sample import replay as judge
+    from xccl_emu.check.sampling.sample import replay as judge
 
     witness = Witness.load(path)
     return judge(witness.trial(checkable), witness.actions)

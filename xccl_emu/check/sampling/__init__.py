@@ -1,0 +1,1 @@
+"""Some schedules of a trial: drawn by a policy, or replayed, each run under the monitor."""

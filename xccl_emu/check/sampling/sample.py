@@ -1,0 +1,179 @@
+"""Sampled runs of a trial: many schedules by a policy, each under watch; and the replay of a schedule.
+
+For configurations too large to search.  That nothing is found proves nothing; what is found is a schedule that shows
+it.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check.faults import Fault
+from xccl_emu.check.monitor import layout as at
+from xccl_emu.check.sampling.watch import Monitor
+from xccl_emu.check.trial import Trial
+from xccl_emu.check.verdict import Violation
+from xccl_emu.errors import ConfigError, ReplayError
+
+POLICIES = ("portfolio", *at.POLICIES)
+PORTFOLIO = ("eager", "late", "lifo", "pct", "weights", "random")
+"""The order in which a portfolio goes round; the named extremes of delivery first."""
+
+PCT_DEPTH = 3
+SCHEDULES_DEFAULT = 1000
+_SLICE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What sampling came to."""
+
+    policy: str
+    seed: int
+    schedules: int
+    """Runs that were taken to their end, or to a violation."""
+    actions: int
+    seconds: float
+    by_policy: dict[str, int]
+    """Schedules of each policy."""
+    violation: Violation | None
+    faults: int = 0
+    """Schedules in which something broke."""
+
+
+def sample(
+    trial: Trial,
+    policy: str = "portfolio",
+    *,
+    seed: int = 0,
+    schedules: int | None = None,
+    seconds: float | None = None,
+    fault: Fault | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Sampled:
+    """Run ``schedules`` schedules of a policy, or until ``seconds`` are over or one finds something.
+
+    Without either limit there are `SCHEDULES_DEFAULT`.  ``portfolio`` takes all policies in turn, in slices that grow.
+    The same seed gives the same schedules: number n of a policy depends on the trial, the seed and n alone.
+    With a ``fault`` something breaks in each of them, if it comes to that.
+    ``progress`` is called now and then with the schedules and actions so far.  Raises ConfigError for an unknown policy
+    or a pod that is not ready to run, KernelError where the arithmetic of a kernel fails.
+    """
+    if policy not in POLICIES:
+        raise ConfigError(f"policy={policy!r}: must be one of {', '.join(POLICIES)}")
+    monitor = monitor_of(trial)
+    if schedules is None and seconds is None:
+        schedules = SCHEDULES_DEFAULT
+    job = _Job(monitor, seed, schedules, seconds, fault, progress)
+    names = PORTFOLIO if policy == "portfolio" else (policy,)
+    turn = 0
+    while job.goes_on():
+        job.slice(names[turn % len(names)], 1 + turn // len(names) if len(names) > 1 else 1)
+        turn += 1
+    total = sum(job.done.values())
+    return Sampled(policy, seed, total, job.actions, job.elapsed(), dict(job.done), job.violation, job.faults)
+
+
+def replay(trial: Trial, actions: NDArray[np.int64]) -> Violation | None:
+    """Take the actions of a schedule one by one under watch; the violation of the first that shows one, or of the end.
+
+    None if nothing is wrong: the run is over and its bytes are as expected, or could go on where the schedule ends.
+    The trial is as it was before. Raises ReplayError for an action that is not enabled.
+    """
+    return _violation(monitor_of(trial), actions, "replay", 0)
+
+
+def share(trial: Trial, policy: str, *, seed: int = 0, schedules: int = 1000, races: bool = True) -> float:
+    """The share of single schedules of a policy that find something, to compare policies.
+
+    Without ``races`` unordered accesses alone do not count, only what goes wrong by them.
+    """
+    monitor = monitor_of(trial)
+    found, number = 0, 0
+    while number < schedules:
+        code = monitor.runs(at.POLICIES.index(policy), seed, number, schedules, PCT_DEPTH, races)
+        found += code != at.RUN_DONE
+        number = int(monitor.m[at.NEXT_NUMBER]) + (code != at.RUN_DONE)
+    return found / schedules
+
+
+@functools.lru_cache(maxsize=4)
+def monitor_of(trial: Trial) -> Monitor:
+    """The monitor of a trial; kept for some, so that many replays of one trial learn about it once."""
+    return Monitor(trial)
+
+
+class _Job:
+    """Sampling under way."""
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        seed: int,
+        schedules: int | None,
+        seconds: float | None,
+        fault: Fault | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._monitor, self._seed, self._fault, self._progress = monitor, seed, fault, progress
+        self._most, self._seconds = schedules, seconds
+        self._started = time.perf_counter()
+        self._at_once = 1
+        self.done: dict[str, int] = {}
+        self.actions = self.faults = 0
+        self.violation: Violation | None = None
+
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self._started
+
+    def goes_on(self) -> bool:
+        """Is there more to do?"""
+        total = sum(self.done.values())
+        in_time = self._seconds is None or total == 0 or self.elapsed() < self._seconds
+        return self.violation is None and in_time and (self._most is None or total < self._most)
+
+    def slice(self, policy: str, least: int) -> None:
+        """Some schedules of a policy: at least ``least``, else as many as fit into a slice of time."""
+        total, first = sum(self.done.values()), self.done.get(policy, 0)
+        count = max(least, self._at_once)
+        if self._most is not None:
+            count = min(count, self._most - total)
+        started = time.perf_counter()
+        which, end = at.POLICIES.index(policy), first + count
+        code = self._monitor.runs(which, self._seed, first, end, PCT_DEPTH, fault=self._fault)
+        m = self._monitor.m
+        self.done[policy] = first + int(m[at.SCHEDULES])
+        self.actions += int(m[at.TOTAL])
+        self.faults += int(m[at.FAULTS])
+        if code != at.RUN_DONE:
+            actions = self._monitor.log[: int(m[at.TAKEN])].copy()
+            found_by = f"{policy}, seed {self._seed}, schedule {int(m[at.NEXT_NUMBER])}"
+            self.violation = _violation(self._monitor, actions, found_by, total + int(m[at.SCHEDULES]))
+            assert self.violation is not None, "a replay finds what the run has found"
+        elif time.perf_counter() - started < _SLICE_SECONDS / 2:
+            self._at_once = min(2 * self._at_once, 1 << 20)
+        if self._progress is not None:
+            self._progress(sum(self.done.values()), self.actions)
+
+
+def _violation(monitor: Monitor, actions: NDArray[np.int64], found_by: str, found_after: int) -> Violation | None:
+    """Replay, and say what was found."""
+    from xccl_emu.check.sampling.report import describe  # with it comes compiled code
+
+    code = at.BAD_ACTION
+    try:
+        code = monitor.replay(actions)
+        taken = int(monitor.m[at.TAKEN])
+        if code == at.BAD_ACTION:
+            raise ReplayError(f"the schedule does not fit: action {taken} of it is not enabled")
+        if code in (at.RUN_DONE, at.RUN_CUT):
+            return None
+        kind, message = describe(monitor, code)
+        return Violation(kind, message, actions[:taken].copy(), found_by, found_after)
+    finally:
+        monitor.close()

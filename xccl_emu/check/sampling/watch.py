@@ -1,0 +1,347 @@
+"""The monitor as the host holds it: its arrays, one set for a trial, and runs in them.
+
+A sampled run is judged action by action: races by vector clocks (`monitor.clocks`, `monitor.shadow`), reads of memory
+that nobody wrote, what the machine itself refuses, deadlock and livelock, and at its end the bytes that are expected.
+The detectors are the same for every policy and for a replay.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check.faults import Fault
+from xccl_emu.check.monitor import layout as at
+from xccl_emu.check.trial import Trial
+from xccl_emu.lang.abi import REGISTERS
+from xccl_emu.machine import layout as machine
+from xccl_emu.machine.pod import Pod
+
+Words = NDArray[np.int64]
+_LEARNING_RUNS = 4
+_LEARNING_SEED = 271828
+_EVENT_ROWS = machine.N_PIPES * machine.N_PIPES * machine.N_EVENTS
+_GROUP_ROWS = 3
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many actions a run may have; learned from the first runs."""
+
+    typical: int
+    fair_after: int
+    """After so many a policy that may be unfair gives way to a fair one."""
+    most: int
+    """A run that is longer does not end: livelock."""
+
+
+def limits_for(actions: int) -> Limits:
+    """Limits for runs of that many actions; one that does not end is given no more time than it had."""
+    if actions >= _ACTIONS_MAX:
+        return Limits(_ACTIONS_MAX, _ACTIONS_MAX // 2, _ACTIONS_MAX)
+    return Limits(actions, 8 * actions + 20_000, 40 * actions + 120_000)
+
+
+_ACTIONS_MAX = 4_000_000
+_LEARNING = Limits(2_000, _ACTIONS_MAX, _ACTIONS_MAX)
+
+
+class Monitor:
+    """Runs of one trial under watch.
+
+    What several cores use for synchronization, and how long runs are, is learned from a few runs that are not judged.
+    The trial's pod is as it was before after every call.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        from xccl_emu.machine.driver import check_steppable
+
+        check_steppable(trial.pod)
+        self.trial = trial
+        self._parts, self._all = _parts(trial.pod, False), _parts(trial.pod, True)
+        self._before = _words(trial.pod.state, self._all)
+        self._sync_max, self._record_words, self._undo_words = 64, 1 << 15, 1 << 14
+        self.known: list[int] = []
+        """Pieces that are synchronizations in every run."""
+        self.m: Words = np.zeros(0, np.int64)
+        self.log: Words = np.zeros(0, np.int64)
+        self._judged = at.JUDGE_NOTHING
+        self._rings = True
+        self.limits = _LEARNING
+        self._learn()
+
+    # ---- runs
+
+    def runs(
+        self,
+        policy: int,
+        seed: int,
+        first: int,
+        end: int,
+        depth: int = 3,
+        races: bool = True,
+        fault: Fault | None = None,
+    ) -> int:
+        """Runs ``first`` to ``end`` - 1 by a policy, up to one that finds something; returns its code.
+
+        `m` and `log` then tell of the last one.  With a fault something breaks in each of them, if it comes to that.
+        """
+        from xccl_emu.check.sampling.run import many_runs
+
+        self._judged = at.JUDGE_ALL if races else at.JUDGE_NO_RACES
+        code = at.GROW
+        done = (0, 0)
+        while code == at.GROW:
+            space, run = self._open()
+            self.m[[at.SCHEDULES, at.TOTAL]] = done
+            self.m[at.DEPTH] = depth
+            if fault is not None:
+                when = -1 if fault.at is None else fault.at
+                self.m[at.FAULT : at.FAULT_AT + 1] = fault.number, fault.source, fault.target, when
+            code = self._call(many_runs, space, run, policy, seed, first, end, True)
+            first, done = int(self.m[at.NEXT_NUMBER]), (int(self.m[at.SCHEDULES]), int(self.m[at.TOTAL]))
+        return code
+
+    def replay(self, actions: Words) -> int:
+        """Take the actions one by one, up to one that finds something; returns the code of that, or of the end.
+
+        `m[TAKEN]` is the number of actions taken.  The pod stays as the run left it until `close`.
+        """
+        from xccl_emu.check.sampling.replay import replay_run
+
+        self._judged = at.JUDGE_ALL
+        code = at.GROW
+        while code == at.GROW:
+            space, run = self._open()
+            code = self._call(replay_run, space, run, np.ascontiguousarray(actions, np.int64), keep=True)
+        return code
+
+    def close(self) -> None:
+        """Put the pod back to where it was before the first run."""
+        from xccl_emu.check.sampling.begin import undo_writes
+
+        undo_writes(self._space)
+        _restore(self.trial.pod.state, self._all, self._before)
+        self.trial.pod.state[self._tables] = 0
+
+    def _call(self, function: Any, space: Any, run: Any, *arguments: Any, keep: bool = False) -> int:
+        """Call compiled code; grow what turned out too small."""
+        from xccl_emu.machine import compiled
+
+        code = at.BAD_ACTION
+        try:
+            with compiled.arithmetic_of(self.trial.pod.kernels), np.errstate(over="ignore"):
+                code = int(function(space, run, *arguments))
+        finally:
+            if not keep or code == at.GROW:
+                self.close()
+        if code == at.GROW:
+            self._rings = True
+            self._sync_max, self._record_words, self._undo_words = (
+                2 * n for n in (self._sync_max, self._record_words, self._undo_words)
+            )
+        return code
+
+    def _learn(self) -> None:
+        from xccl_emu.check.sampling.run import many_runs
+
+        longest, rung, number = 200, 0, 0
+        while number < _LEARNING_RUNS and longest < _ACTIONS_MAX:
+            space, run = self._open()
+            code = self._call(many_runs, space, run, at.P_RANDOM, _LEARNING_SEED, number, number + 1, False)
+            if code == at.GROW:
+                continue
+            longest = max(longest, int(self.m[at.TAKEN]))
+            rung += int(self.m[at.RUNG])
+            table = int(self.m[at.SYNC_PIECES])
+            self.known = [int(piece) for piece in self.m[table : table + int(self.m[at.N_SYNC])]]
+            number += 1
+        self.limits, self._rings = limits_for(longest), rung > 0
+
+    # ---- arrays
+
+    def _open(self) -> tuple[Any, Any]:
+        """The arrays, and the pod at the first requests of its kernels."""
+        from xccl_emu.check.monitor.calls import handle_of
+        from xccl_emu.check.monitor.step import judge, watched
+        from xccl_emu.machine.driver import begin
+        from xccl_emu.machine.single import act_handle
+
+        pod = self.trial.pod
+        begin(pod)
+        self._space = self._arrays()
+        self.m[at.ACT] = act_handle()
+        self.m[at.JUDGE], self.m[at.WATCHED] = (handle_of(function, self._space) for function in (judge, watched))
+        return self._space, self._run_arrays()
+
+    def _arrays(self) -> tuple[Any, ...]:
+        pod = self.trial.pod
+        pieces = pod.memory.size // machine.PIECE_BYTES
+        m, clock_words = self._header(pod)
+        shadow = np.zeros(pieces * at.SHADOW_WORDS, np.int64)
+        for buffer in self.trial.filled:
+            _fill(shadow, buffer.address, buffer.nbytes)
+        for number, piece in enumerate(self.known):
+            shadow[piece * at.SHADOW_WORDS + at.S_FIXED] |= number + 1 << at.SYNC_SHIFT
+        self.m = m
+        places = int(m[at.CAPACITY]) * len(_dies(pod)) + 1
+        return (
+            pod.memory, pod.state, m, np.zeros(clock_words, np.int64), shadow, np.zeros(self._record_words, np.int64),
+            np.zeros(self._undo_words * at.UNDO_WORDS, np.int64), np.zeros(2 * places, np.int64),
+            np.zeros(places, np.float64), _named(pod), np.zeros((4, 5), np.int64),
+        )  # fmt: skip
+
+    def _header(self, pod: Pod) -> tuple[Words, int]:
+        """`m` with its tables, and how many words of clocks there are."""
+        cores, dies, spec = pod.active_cores(), _dies(pod), pod.spec
+        fifo, sc = pod.order == "fifo", pod.order == "sc"
+        capacity = int(pod.state[machine.FLIGHT_CAPACITY])
+        targets = 0 if sc else spec.n_dies if fifo else 1
+        n_dma = machine.N_DMA_SLOTS if self._rings else 0
+        per_core = at.ENGINE_DMA + n_dma + 2 * targets
+        words = per_core * len(cores)
+        groups = _groups(pod)
+        tables = {
+            at.CORE_INDEX: spec.n_cores, at.CORE_NUMBER: len(cores), at.CORE_DIE: len(cores),
+            at.DMA_EPOCHS: len(cores) * machine.N_DMA_SLOTS, at.DIE_INDEX: spec.n_dies,
+            at.FREE_ROWS: len(dies) * (capacity + 1), at.SYNC_PIECES: self._sync_max,
+        }  # fmt: skip
+        rows = {
+            at.PIPE_ROWS: 4 * len(cores), at.QUEUE_ROWS: 3 * machine.QUEUE_DEPTH * len(cores),
+            at.DMA_ROWS: machine.N_DMA_SLOTS * len(cores), at.EVENT_ROWS: _EVENT_ROWS * len(cores),
+            at.GROUP_ROWS: _GROUP_ROWS * groups, at.FLIGHT_ROWS: capacity * len(dies), at.SCRATCH_ROW: 1,
+            at.SYNC_ROWS: 4 * self._sync_max,
+        }  # fmt: skip
+        m = np.zeros(at.HEADER + sum(tables.values()), np.int64)
+        _place(m, tables, at.HEADER, 1)
+        clock_words = _place(m, rows, 0, words)
+        _table(m, at.CORE_INDEX, cores, range(len(cores)))
+        _table(m, at.CORE_NUMBER, range(len(cores)), cores)
+        _table(m, at.CORE_DIE, range(len(cores)), [core // spec.cores_per_die for core in cores])
+        _table(m, at.DIE_INDEX, dies, range(len(dies)))
+        _table(m, at.SYNC_PIECES, range(len(self.known)), self.known)
+        m[[at.WORDS, at.PER_CORE, at.N_DMA, at.TARGETS]] = words, per_core, n_dma, targets
+        m[[at.JUDGED, at.ASKED]] = self._judged
+        m[[at.CAPACITY, at.N_GROUPS, at.SYNC_MAX]] = capacity, groups, self._sync_max
+        m[[at.N_SYNC, at.N_SYNC_KNOWN]] = len(self.known)
+        m[[at.META_START, at.META_END, at.BUFFERS_START]] = _bounds(pod)
+        m[[at.LENGTH, at.FAIR_AFTER, at.DEPTH]] = self.limits.typical, self.limits.fair_after, 3
+        return m, clock_words
+
+    def _run_arrays(self) -> tuple[Any, ...]:
+        pod = self.trial.pod
+        n_actors = machine.ACTORS_PER_CORE * len(pod.active_cores())
+        most = n_actors + int(self.m[at.CAPACITY]) * len(_dies(pod))
+        if self.log.size != self.limits.most:
+            self.log = np.zeros(self.limits.most, np.int64)
+        expected, data = _expected(self.trial)
+        stops = np.array(list(self.trial.stops), np.int64)
+        return (
+            np.zeros(1, np.uint64), np.zeros(most, np.int64), np.zeros(most, np.float64), np.zeros(most, np.int64),
+            np.zeros(n_actors, np.float64), np.zeros(n_actors, np.int64), np.zeros(n_actors, np.int64),
+            np.zeros(64, np.int64), self.log, _words(pod.state, self._parts), self._parts, expected, data,
+            _answers(self.trial), stops,
+        )  # fmt: skip
+
+    @property
+    def _tables(self) -> slice:
+        """The tables of writers and large writes, which reports alone read."""
+        st = self.trial.pod.state
+        return slice(int(st[machine.WRITER_BASE]), int(st[machine.LARGE_BASE]) + int(st[machine.LARGE_SLOTS]))
+
+
+def _dies(pod: Pod) -> list[int]:
+    return sorted({core // pod.spec.cores_per_die for core in pod.active_cores()})
+
+
+def _groups(pod: Pod) -> int:
+    return 1 + max(int(pod.state[pod.core_base(core) + machine.GROUP]) for core in pod.active_cores())
+
+
+def _parts(pod: Pod, everything: bool) -> Words:
+    """What a run can change of the state, [n, 2]: first word, words.
+
+    With ``everything``, the bytes of writes in flight too, and what beginning a run changes.
+    """
+    st = pod.state
+    parts = [(0, machine.HEADER_WORDS)]
+    words = int(st[machine.CORE_WORDS])
+    length = int(st[machine.DIE_WORDS]) if everything else machine.FLIGHT_ENTRIES
+    for core in pod.active_cores():
+        launch = pod.launch_of(core)
+        used = REGISTERS + launch.kernel.n_registers if launch is not None else words
+        parts.append((pod.core_base(core), used))
+    parts += [(int(st[machine.DIE_BASE]) + die * int(st[machine.DIE_WORDS]), length) for die in _dies(pod)]
+    parts.append((int(st[machine.GROUP_BASE]), _groups(pod) * machine.GROUP_WORDS))
+    if everything:
+        parts.append((int(st[machine.SWITCH_BASE]), machine.MAX_KERNELS * machine.MAX_SITES))
+        parts.append((int(st[machine.ACTIVE_BASE]), pod.spec.n_cores + pod.spec.n_dies))
+    return np.array(parts, np.int64)
+
+
+def _words(state: Words, parts: Words) -> Words:
+    return np.concatenate([state[first : first + n] for first, n in parts])
+
+
+def _restore(state: Words, parts: Words, words: Words) -> None:
+    source = 0
+    for first, n in parts:
+        state[first : first + n] = words[source : source + n]
+        source += n
+
+
+def _place(m: Words, sizes: dict[int, int], start: int, each: int) -> int:
+    """Lay regions of so many items one behind the other; returns where they end."""
+    for word, size in sizes.items():
+        m[word] = start
+        start += size * each
+    return start
+
+
+def _table(m: Words, table: int, places: Sequence[int], values: Sequence[int]) -> None:
+    for place, value in zip(places, values, strict=True):
+        m[int(m[table]) + place] = value
+
+
+def _bounds(pod: Pod) -> tuple[int, int, int]:
+    spec = pod.spec
+    return spec.meta_start, spec.managed_start, spec.n_dies * spec.die_bytes
+
+
+def _fill(shadow: Words, address: int, nbytes: int) -> None:
+    """These bytes are filled at the start."""
+    for piece in range(address // machine.PIECE_BYTES, (address + nbytes - 1) // machine.PIECE_BYTES + 1):
+        first = max(address - piece * machine.PIECE_BYTES, 0)
+        end = min(address + nbytes - piece * machine.PIECE_BYTES, machine.PIECE_BYTES)
+        shadow[piece * at.SHADOW_WORDS + at.S_FIXED] |= (1 << end) - (1 << first)
+
+
+def _named(pod: Pod) -> Words:
+    """For each kernel and site, whether it has the name of a synchronization."""
+    named = np.zeros(len(pod.kernels) * machine.MAX_SITES, np.int64)
+    for number, kernel in enumerate(pod.kernels):
+        for site, known in enumerate(kernel.sites):
+            named[number * machine.MAX_SITES + site] = bool(known.sync)
+    return named
+
+
+def _expected(trial: Trial) -> tuple[Words, NDArray[np.uint8]]:
+    """Address, bytes and place in the data of each expectation; and the data of all."""
+    rows, start = [], 0
+    for expected in trial.expected:
+        rows.append((expected.address, len(expected.data), start))
+        start += len(expected.data)
+    data = np.frombuffer(b"".join(expected.data for expected in trial.expected), np.uint8)
+    return np.array(rows, np.int64).reshape(-1, 3), data
+
+
+def _answers(trial: Trial) -> Words:
+    """Which cores answer for which expectation, [n, 2]: its number, the core's."""
+    everybody, spec = trial.pod.active_cores(), trial.pod.spec
+    rows: list[tuple[int, int]] = []
+    for number, expected in enumerate(trial.expected):
+        there = [core for core in everybody if core // spec.cores_per_die == expected.address // spec.die_bytes]
+        rows += [(number, core) for core in expected.cores or there or everybody]
+    return np.array(rows, np.int64).reshape(-1, 2)

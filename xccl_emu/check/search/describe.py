@@ -1,0 +1,156 @@
+"""What a search found, in words, and the actions that bring it about on the machine."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check import verdict as kinds
+from xccl_emu.check.accesses import AGENT_DMA
+from xccl_emu.check.search import book as at
+from xccl_emu.check.trial import Trial
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
+from xccl_emu.machine import compiled, layout, report
+from xccl_emu.machine.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine.pod import Pod
+
+_OF_ERROR = {
+    layout.ERR_ACCESS: kinds.AREA_VIOLATION,
+    layout.ERR_FAIL: kinds.ASSERTION,
+    layout.ERR_LEFT_SET: kinds.LEFTOVER,
+}
+_LOG_ACTIONS = 1 << 20
+
+
+def error_kind(pod: Pod) -> str:
+    """The kind of violation that the machine has recorded."""
+    return _OF_ERROR.get(int(pod.state[layout.ERROR]), kinds.BAD_INSTRUCTION)
+
+
+def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str, NDArray[np.int64]]:
+    """Kind, message and further actions for a violation in whose state the pod is; leaves the pod somewhere else."""
+    pod, nothing = trial.pod, np.zeros(0, np.int64)
+    if what == at.MACHINE:
+        return error_kind(pod), str(report.violation(pod)), nothing
+    if what == at.DEADLOCK:
+        actions = _finish(pod)  # those that were searched apart from the blocked ones
+        if pod.state[layout.ERROR]:
+            return error_kind(pod), str(report.violation(pod)), actions
+        return kinds.DEADLOCK, str(report.deadlock(pod)), actions
+    if what == at.LIVELOCK:
+        return kinds.LIVELOCK, _livelock(pod), nothing
+    if what == at.WRONG_BITS:
+        actions = _finish(pod)
+        return kinds.WRONG_BITS, wrong_bits(trial), actions
+    if what == at.TOO_EARLY:
+        return kinds.WRONG_BITS, f"its cores have returned before all is there: {wrong_bits(trial)}", nothing
+    if what == at.SET_TWICE:
+        return (
+            kinds.BAD_INSTRUCTION,
+            "an event can be set again before it is consumed, if its pipes go otherwise",
+            nothing,
+        )
+    if what == at.UNWRITTEN:
+        return kinds.UNWRITTEN_READ, _unwritten(trial, witness[:6]), nothing
+    actions = np.array(_make(pod, witness[:6]) + _make(pod, witness[6:12]), np.int64)
+    return race_kind(pod, witness), race_message(trial, witness), actions
+
+
+def _livelock(pod: Pod) -> str:
+    """Who is not done, and where."""
+    lines = ["livelock: cores go on, but no run from here comes to an end"]
+    for core in pod.active_cores():
+        base = pod.core_base(core)
+        if pod.state[base + layout.STATUS] == layout.STATUS_RUNNING:
+            lines.append("  " + report.where(pod, core, int(pod.state[base + REQUEST + REQUEST_WORDS - 1])))
+    return "\n".join(lines)
+
+
+def wrong_bits(trial: Trial) -> str:
+    """Which expected bytes are not there; empty if all are."""
+    for expected in trial.expected:
+        there = trial.pod.memory[expected.address : expected.address + len(expected.data)]
+        wrong = np.flatnonzero(there != np.frombuffer(expected.data, np.uint8))
+        if len(wrong):
+            first, must = expected.address + int(wrong[0]), expected.data[wrong[0]]
+            return (
+                f"{expected.name}: {len(wrong)} of {len(expected.data)} bytes are wrong, the first at "
+                f"{report.symbolic_byte(trial.pod, first)}: {there[wrong[0]]:#04x}, must be {must:#04x}; "
+                f"{report.last_writer(trial.pod, first)}"
+            )
+    return ""
+
+
+def race_kind(pod: Pod, witness: Sequence[int]) -> str:
+    """A torn read of metadata is told apart from other races."""
+    start, spec = witness[3], pod.spec
+    offset = start % spec.die_bytes
+    in_meta = start < spec.n_dies * spec.die_bytes and spec.meta_start <= offset < spec.managed_start
+    reads = not witness[5] or not witness[11]
+    return kinds.TORN_METADATA if in_meta and reads else kinds.DATA_RACE
+
+
+def race_message(trial: Trial, witness: Sequence[int]) -> str:
+    """Both accesses with their instructions."""
+    one, other = (_access(trial, witness[i : i + 6]) for i in (0, 6))
+    return f"nothing orders these two accesses:\n  {one}\n  {other}"
+
+
+def _access(trial: Trial, access: Sequence[int]) -> str:
+    core, site, _, start, nbytes, writes = access
+    verb = "writes" if writes else "reads"
+    return f"{report.where(trial.pod, core, site)} {verb} {nbytes} bytes at {report.symbolic_byte(trial.pod, start)}"
+
+
+def _unwritten(trial: Trial, witness: Sequence[int]) -> str:
+    return f"{_access(trial, witness)}, some of which nobody has written"
+
+
+def _finish(pod: Pod) -> NDArray[np.int64]:
+    """Let whatever can still run do so; returns its actions."""
+    log = np.zeros(_LOG_ACTIONS, np.int64)
+    pod.state[[layout.CURSOR, layout.LOG_COUNT]] = 0
+    with compiled.arithmetic_of(pod.kernels):
+        compiled.policy("round-robin")(pod.memory, pod.state, log, _LOG_ACTIONS // 2)
+    return log[: int(pod.state[layout.LOG_COUNT])].copy()
+
+
+def _make(pod: Pod, access: Sequence[int]) -> list[int]:
+    """Actions that make an access which is only possible yet; none if it has been made."""
+    core, _, agent, start, _, _ = access
+    st, base = pod.state, pod.core_base(core)
+    if agent == SCALAR:
+        request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
+        same = request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD) and request[1] == start and request[-1] == site
+        waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
+        return [_code(core, SCALAR, 0)] if waiting else []
+    if agent == MTU_IN:
+        queue = pipe_of(base, MTU_IN)
+        for j in range(int(st[queue + layout.PIPE_COUNT])):
+            entry = entry_of(st, queue, j)
+            if st[entry] == OP_MTU_IN and st[entry + 1] <= start < st[entry + 1] + st[entry + 3]:
+                source, nbytes, done = (int(st[entry + i]) for i in (1, 3, layout.ENTRY_PROGRESS))
+                return _grains(core, MTU_IN, j, source, source, nbytes, done)
+        return []
+    if agent == MTU_OUT:
+        queue = pipe_of(base, MTU_OUT)
+        entry = entry_of(st, queue, 0)
+        pending = st[queue + layout.PIPE_COUNT] and st[entry + 7] == access[1]
+        return [_code(core, MTU_OUT, layout.CHOICE_ALL)] if pending else []
+    if agent >= AGENT_DMA:
+        k = agent - AGENT_DMA
+        slot = base + layout.DMA_SLOTS + k * layout.ENTRY_WORDS
+        done = int(st[slot + layout.ENTRY_PROGRESS])
+        source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
+        return _grains(core, DMA, k, source, target, nbytes, done) if st[slot] else []
+    return []
+
+
+def _grains(core: int, pipe: int, j: int, source: int, target: int, nbytes: int, done: int) -> list[int]:
+    grains = range(int(n_grains(source, target, nbytes)))
+    return [_code(core, pipe, j | g << 4) for g in grains if done >= 0 and not done >> g & 1]
+
+
+def _code(core: int, pipe: int, choice: int) -> int:
+    return (core * layout.ACTORS_PER_CORE + pipe) << layout.CHOICE_BITS | choice

@@ -1,0 +1,255 @@
+"""Exhaustive search of a trial: learn who uses what, search each part, and tell what was found."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check.search import bfs, dfs, pieces
+from xccl_emu.check.search import book as at
+from xccl_emu.check.search.describe import describe
+from xccl_emu.check.search.setup import Setup
+from xccl_emu.machine import compiled, layout
+
+Progress = Callable[[int, int, float], None]
+"""Told now and then: states, transitions, seconds."""
+
+_SLICE = 1 << 18
+_WALKS, _QUIET_WALKS, _WALK_STEPS = 200, 12, 100_000
+
+LIMITS = {
+    at.LIMIT_RECORDS: "a core has more unordered accesses under way than the checker keeps",
+    at.LIMIT_EVENTS: "a core has more events set than the checker keeps",
+    at.LIMIT_MARKS: "a core has more writes of shared data before a fence than the checker keeps",
+    at.LIMIT_CLOCK: "a core does more between two fences than its clocks can count",
+    at.LIMIT_FLIGHT: "the writes in flight that a die holds were used up; give the pod more (flight_pieces)",
+    at.LIMIT_DMA: "a DMA descriptor was used again before its completion was waited for",
+    at.LIMIT_LOG: "the log of changes is full",
+    at.LIMIT_DEPTH: "a run is longer than the search is deep",
+    at.LIMIT_BARRIER: "a core arrives at a barrier twice, or awaits it without arriving",
+    at.LIMIT_SPIN: "a kernel does not come to an end by itself",
+}
+
+
+@dataclass
+class Found:
+    """What a search came to."""
+
+    violation: int = 0
+    """`book.RACE` and so on."""
+    complete: bool = False
+    kind: str = ""
+    message: str = ""
+    witness: list[int] = field(default_factory=list)
+    actions: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    reason: str = ""
+    states: int = 0
+    transitions: int = 0
+    actions_taken: int = 0
+    parts: list[list[int]] = field(default_factory=list)
+
+    def rests_on(self) -> str:
+        """What a complete search was built on, in words."""
+        if len(self.parts) == 1:
+            return ""
+        return f"{len(self.parts)} parts of the cores share nothing that any of them writes, and were searched apart"
+
+
+class Search:
+    """One exhaustive search; `run` returns what it found, the pod is afterwards as it was."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        *,
+        max_states: int,
+        seconds: float | None,
+        progress: Progress | None,
+        breadth_first: bool = False,
+    ) -> None:
+        self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
+        self.breadth_first = breadth_first
+        self.found = Found()
+        self.started = time.perf_counter()
+        self._args = (setup.memory, setup.state, setup.book, setup.rows, setup.named)
+
+    def run(self) -> Found:
+        """Learn, search part after part, and begin anew whenever something was taken for what it is not."""
+        try:
+            with np.errstate(over="ignore"), compiled.arithmetic_of(self.setup.pod.kernels):
+                self._learn()
+                while not self._search_parts():
+                    pass
+            if self.found.violation:
+                self._describe()
+            return self.found
+        finally:
+            self.setup.reset(range(len(self.setup.cores)))
+
+    # ---- who uses what
+
+    def _learn(self) -> None:
+        ck, quiet = self.setup.book, 0
+        ck[at.WALK_1], ck[at.WALK_2] = 1, 1
+        for number in range(_WALKS):
+            ck[at.WALK_1], ck[at.WALK_2] = number + 1, number + 1
+            before = self.setup.table()[:, pieces.CLASS].copy()
+            self.setup.reset(range(len(self.setup.cores)))
+            dfs.begin(*self._args)
+            dfs.walk(*self._args, _WALK_STEPS)
+            quiet = quiet + 1 if np.array_equal(before, self.setup.table()[:, pieces.CLASS]) else 0
+            if quiet == _QUIET_WALKS:
+                return
+
+    # ---- searching
+
+    def _search_parts(self) -> bool:
+        """Search every part; False if the search has to begin anew."""
+        self.found.parts = self.setup.components()
+        self.found.states = self.found.transitions = self.found.actions_taken = 0
+        for members in self.found.parts:
+            if not self._search(members):
+                return False
+            if self.found.violation == at.RACE_INSIDE and not self.setup.book[at.JOINING]:
+                self.setup.book[at.JOINING], self.found.violation = 1, 0
+                self.setup.explore_flags()
+                return False
+            if self.found.violation or self.found.reason:
+                return True
+        self.found.complete = True
+        return True
+
+    def _search(self, members: Sequence[int]) -> bool:
+        """Search one part; False if something was taken for what it is not."""
+        ck = self.setup.book
+        self._start(members)
+        if self.breadth_first:
+            self._breadth_first(False)
+        else:
+            self._depth_first()
+            if ck[at.CYCLES] and not (ck[at.VIOLATION] or ck[at.LIMIT] or ck[at.RESTART] or self.found.reason):
+                self._find_livelock(members)
+        self.found.states += int(ck[at.STATES])
+        self.found.transitions += int(ck[at.TRANSITIONS])
+        self.found.actions_taken += int(ck[at.ACTIONS])
+        if ck[at.VIOLATION]:
+            self._keep_witness(members)
+        elif ck[at.LIMIT] or ck[at.DOUBT]:
+            self.found.reason = self.found.reason or LIMITS[int(ck[at.LIMIT] or ck[at.DOUBT])]
+        return not ck[at.RESTART] or bool(self.found.violation)
+
+    def _start(self, members: Sequence[int]) -> None:
+        ck = self.setup.book
+        self.setup.reset(members)
+        ck[[at.TRANSITIONS, at.ACTIONS, at.CYCLES, at.DOUBT]] = 0
+        ck[at.STATES] = 1
+        dfs.begin(*self._args)
+
+    def _depth_first(self) -> None:
+        table, why = np.zeros(1 << 14, np.uint64), dfs.PAUSED
+        dfs.add_to(table, self._hash())
+        while why != dfs.ENDED and not self.found.reason:
+            why = dfs.depth_first(*self._args, table, _SLICE)
+            if why == dfs.TABLE_FULL:
+                larger = np.zeros(4 * table.size, np.uint64)
+                dfs.add_all(table, larger)
+                table = larger
+            self._look(why)
+
+    def _hash(self) -> np.uint64:
+        return np.uint64(int(self.setup.book[at.HASH]) & 0xFFFFFFFFFFFFFFFF)
+
+    def _breadth_first(self, with_edges: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Search breadth first; returns how each state was reached, and the transitions if they are asked for."""
+        ck, size, why = self.setup.book, 1 << 15, dfs.PAUSED
+        table, ids = np.zeros(size, np.uint64), np.zeros(size, np.int64)
+        queue, edges = np.zeros((size, bfs.QUEUE_WORDS), np.int64), np.zeros((size if with_edges else 0, 2), np.int64)
+        table[int(self._hash() & np.uint64(size - 1))] = max(self._hash(), np.uint64(1))
+        ck[at.QUEUE_HEAD], ck[at.QUEUE_TAIL], ck[at.N_EDGES] = 0, 1, 0
+        while why != dfs.ENDED and not self.found.reason:
+            why = bfs.breadth_first(*self._args, table, ids, queue, edges, _SLICE >> 4)
+            if why == dfs.TABLE_FULL:
+                old, old_ids = table, ids
+                table, ids = np.zeros(4 * old.size, np.uint64), np.zeros(4 * old.size, np.int64)
+                bfs.move_all(old, old_ids, table, ids)
+                queue = np.concatenate([queue, np.zeros_like(queue)])
+                edges = np.concatenate([edges, np.zeros_like(edges)])
+            self._look(why)
+        return queue[: int(ck[at.QUEUE_TAIL])], edges[: int(ck[at.N_EDGES])]
+
+    def _find_livelock(self, members: Sequence[int]) -> None:
+        """The states have a cycle: is there one from which no run comes to an end?"""
+        ck = self.setup.book
+        kept = {word: int(ck[word]) for word in (at.STATES, at.TRANSITIONS, at.ACTIONS)}
+        self._start(members)
+        queue, edges = self._breadth_first(True)
+        if not self.found.reason and not ck[at.LIMIT]:
+            ending = _reaches_end(len(queue), edges)
+            if not ending.all():
+                ck[at.VIOLATION] = at.LIVELOCK
+                self._path = _path_to(queue, int(np.flatnonzero(~ending)[0]))
+        for word, value in kept.items():
+            ck[word] = value
+
+    def _look(self, why: int) -> None:
+        """Report progress, and stop at a limit."""
+        ck, elapsed = self.setup.book, time.perf_counter() - self.started
+        states = self.found.states + int(ck[at.STATES])
+        if self.progress is not None:
+            self.progress(states, self.found.transitions + int(ck[at.TRANSITIONS]), elapsed)
+        if why == dfs.ENDED:
+            return
+        if states > self.max_states:
+            self.found.reason = f"more than {self.max_states} states"
+        elif self.seconds is not None and elapsed > self.seconds:
+            self.found.reason = f"more than {self.seconds:g} seconds"
+
+    def _keep_witness(self, members: Sequence[int]) -> None:
+        """Go through the path again and write down what the machine did on it."""
+        ck = self.setup.book
+        self.found.violation = int(ck[at.VIOLATION])
+        self.found.witness = [int(w) for w in ck[at.WITNESS : at.WITNESS + 12]]
+        start, depth = int(ck[at.FRAMES]), int(ck[at.DEPTH])
+        frames = ck[start : start + (depth + 1) * dfs.FRAME_WORDS].reshape(-1, dfs.FRAME_WORDS)
+        path = frames[:, [dfs.FRAME_MOVER, dfs.FRAME_N]].copy()
+        path[:, 1] -= 1
+        if self.found.violation in (at.DEADLOCK, at.WRONG_BITS):
+            path = path[:-1]  # the last state is the end
+        if self.found.violation == at.LIVELOCK:
+            path = self._path
+        self.setup.reset(members)
+        ck[at.RECORDING] = 1
+        dfs.begin(*self._args)
+        dfs.follow(*self._args, path)
+
+    def _describe(self) -> None:
+        """Put what was found into words, the pod standing where it was found."""
+        ck = self.setup.book
+        first = int(ck[at.RECORD_BASE])
+        taken = ck[first : first + int(ck[at.RECORDED])].copy()
+        self.setup.pod.state[layout.ACTIONS] = len(taken)
+        kind, message, more = describe(self.setup.trial, self.found.violation, self.found.witness)
+        self.found.kind, self.found.message, self.found.actions = kind, message, np.concatenate([taken, more])
+
+
+def _reaches_end(n: int, edges: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """From which of ``n`` states some run comes to an end, by their transitions (from, to; to -1 for an end)."""
+    ending = np.zeros(n, bool)
+    ending[edges[edges[:, 1] < 0, 0]] = True
+    inner = edges[edges[:, 1] >= 0]
+    while True:
+        reached = inner[ending[inner[:, 1]], 0]
+        if ending[reached].all():
+            return ending
+        ending[reached] = True
+
+
+def _path_to(queue: NDArray[np.int64], state: int) -> NDArray[np.int64]:
+    """Mover and choice of each transition on the way to a state."""
+    steps = []
+    while state:
+        steps.append(queue[state, [bfs.MOVER, bfs.CHOICE]])
+        state = int(queue[state, bfs.PARENT])
+    return np.array(steps[::-1], np.int64).reshape(-1, 2)

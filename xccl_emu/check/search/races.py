@@ -1,0 +1,245 @@
+"""Races between cores, seen in a state: two accesses to the same bytes that are possible or under way together.
+
+An access is open from the moment in which it can be made until it is complete: a read until it is made; a write until
+it is visible, and one of shared data, which a search makes visible at once, until the fence of its core.  Two open
+accesses of different cores to the same bytes, one of them a write, are a race, unless both synchronize.  A search
+reaches a state in which both are open whenever nothing orders them: fences with open writes and reads of shared
+memory are transitions of their own, taken in every order.
+
+Plain loads are made early, so that they need no transition of their own: at once when the kernel comes to them, but
+they stay open until the scalar unit's next transition, and a write to a flag (or an arrival at a barrier) that comes
+after an open load is made a transition.  Others can be ordered behind a load only by such a write; so while another
+core could make a conflicting access that is not, there is a state of the search with both open.
+"""
+
+from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
+from xccl_emu.check.search.book import (
+    CORE_WORDS,
+    CORES,
+    EXPECTED_BASE,
+    EXPECTED_WORDS,
+    MARK_WORDS,
+    MARKS,
+    MASK,
+    MEMBERS,
+    MEMORY_END,
+    N_EXPECTED,
+    N_MARKS,
+    N_READ,
+    RACE,
+    READ,
+    READ_WORDS,
+    TOO_EARLY,
+    VIOLATION,
+    WITNESS,
+    N,
+    call,
+)
+from xccl_emu.check.search.clocks import block_of
+from xccl_emu.check.search.linked import linked
+from xccl_emu.check.search.pieces import OWN, worst_class
+from xccl_emu.check.search.pieces import STABLE as CLASS_STABLE
+from xccl_emu.check.search.pieces import SYNC as CLASS_SYNC
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
+from xccl_emu.machine.flight import block_of_core, block_of_die, flight
+from xccl_emu.machine.layout import (
+    CHOICE_ALL,
+    DIE,
+    DMA_SLOTS,
+    ENTRY_PROGRESS,
+    ENTRY_WORDS,
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_KIND,
+    FLIGHT_NBYTES,
+    FLIGHT_SITE,
+    IN_FLIGHT,
+    KIND_ADD,
+    KIND_DMA,
+    KIND_SCALAR,
+    N_DMA_SLOTS,
+    PIPE_COUNT,
+    STATUS,
+    STATUS_DONE,
+    STATUS_RUNNING,
+)
+from xccl_emu.machine.pipes import _may_overtake, entry_of, pipe_of
+from xccl_emu.machine.words import jit
+
+OPEN = 16
+"""First row of the lists of open accesses, `OPEN_MAX` each."""
+OPEN_MAX = 64
+ROWS = OPEN + 2 * OPEN_MAX + 1
+
+
+@jit
+def core_of(ck, i):
+    """The number in the pod of the core with number ``i`` in the search."""
+    return ck[ck[CORES] + i * CORE_WORDS]
+
+
+@jit
+def _append(rows, at, n, start, nbytes, flags, agent, site):
+    if n < OPEN_MAX:
+        row = at + n
+        rows[row, START], rows[row, NBYTES], rows[row, FLAGS] = start, nbytes, flags
+        rows[row, AGENT], rows[row, SITE] = agent, site
+        return n + 1
+    return n
+
+
+@call
+def open_accesses(st, ck, rows, named, i, at):
+    """List the open accesses of a core to memory that it shares; returns how many."""
+    core = core_of(ck, i)
+    base, block = block_of_core(st, core), block_of(ck, i)
+    n = 0
+    if st[base + IN_FLIGHT]:
+        n = _flying(st, rows, core, base, at, n)
+    for k in range(ck[block + N_MARKS]):
+        m = block + MARKS + k * MARK_WORDS
+        n = _append(rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE, MTU_OUT, ck[m + 2])
+    for k in range(ck[block + N_READ]):
+        r = block + READ + k * READ_WORDS
+        n = _append(rows, at, n, ck[r], ck[r + 1], 0, SCALAR, ck[r + 2])
+    if st[base + STATUS] == STATUS_RUNNING:
+        op = st[base + REQUEST]
+        if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD:
+            n = _look(st, ck, rows, named, base, SCALAR, 0, at, n)
+    queue = pipe_of(base, MTU_IN)
+    for j in range(st[queue + PIPE_COUNT]):
+        entry = entry_of(st, queue, j)
+        if st[entry] != OP_MTU_IN:
+            break
+        if st[entry + ENTRY_PROGRESS] >= 0 and (j == 0 or _may_overtake(st, queue, j)):
+            n = _look(st, ck, rows, named, base, MTU_IN, 0xFFF << 4 | j, at, n)
+    if st[pipe_of(base, MTU_OUT) + PIPE_COUNT]:
+        n = _look(st, ck, rows, named, base, MTU_OUT, CHOICE_ALL, at, n)
+    for k in range(N_DMA_SLOTS):
+        slot = base + DMA_SLOTS + k * ENTRY_WORDS
+        if st[slot] and st[slot + ENTRY_PROGRESS] >= 0:
+            n = _look(st, ck, rows, named, base, DMA, 0xFFF << 4 | k, at, n)
+    return n
+
+
+@jit
+def _flying(st, rows, core, base, at, n):
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        if st[entry + FLIGHT_CORE] == core:
+            kind, nbytes = st[entry + FLIGHT_KIND], st[entry + FLIGHT_NBYTES]
+            flags = WRITE | (WHOLE if kind == KIND_SCALAR or nbytes == 32 else 0) | (SYNC if kind == KIND_ADD else 0)
+            agent = kind - KIND_DMA + 4 if kind >= KIND_DMA else SCALAR if kind == KIND_SCALAR else MTU_OUT
+            n = _append(rows, at, n, st[entry + FLIGHT_ADDRESS], nbytes, flags, agent, st[entry + FLIGHT_SITE])
+    return n
+
+
+@call
+def _look(st, ck, rows, named, base, pipe, choice, at, n):
+    """Append those accesses of an action that are to shared memory."""
+    m = accesses(st, base, pipe, choice, named, rows)
+    for r in range(m):
+        start, nbytes = rows[r, START], rows[r, NBYTES]
+        inside = nbytes > 0 and start >= 0 and start + nbytes <= ck[MEMORY_END]
+        if inside and worst_class(ck, start, nbytes) > OWN:
+            n = _append(rows, at, n, start, nbytes, rows[r, FLAGS], rows[r, AGENT], rows[r, SITE])
+    return n
+
+
+@jit
+def _synchronizes(ck, rows, r):
+    """Is this access, if it meets another one like it, a synchronization?  A write to a flag need not be named."""
+    flags = rows[r, FLAGS]
+    if flags & SYNC:
+        return True
+    flag = worst_class(ck, rows[r, START], rows[r, NBYTES])
+    whole = flags & WHOLE or (rows[r, START] % 32 == 0 and rows[r, NBYTES] % 32 == 0)
+    return flags & WRITE != 0 and whole and (flag == CLASS_SYNC or flag == CLASS_STABLE)
+
+
+@jit
+def _conflict(ck, rows, a, b):
+    overlap = rows[a, START] < rows[b, START] + rows[b, NBYTES] and rows[b, START] < rows[a, START] + rows[a, NBYTES]
+    if not overlap or not (rows[a, FLAGS] | rows[b, FLAGS]) & WRITE:
+        return False
+    return not (_synchronizes(ck, rows, a) and _synchronizes(ck, rows, b))
+
+
+@jit
+def _report(ck, rows, i, a, j, b):
+    ck[VIOLATION] = RACE
+    for side in range(2):
+        row = a if side == 0 else b
+        w = WITNESS + 6 * side
+        ck[w], ck[w + 1], ck[w + 2] = core_of(ck, i if side == 0 else j), rows[row, SITE], rows[row, AGENT]
+        ck[w + 3], ck[w + 4], ck[w + 5] = rows[row, START], rows[row, NBYTES], rows[row, FLAGS] & WRITE
+
+
+@linked
+def find_race_of(mem, st, ck, rows, named, cores, _):
+    """Report a race between one of some cores (a mask) and any other one, if there is one."""
+    for m in range(ck[N]):
+        i = ck[ck[MEMBERS] + m]
+        if not cores >> i & 1:
+            continue
+        mine = open_accesses(st, ck, rows, named, i, OPEN)
+        for k in range(ck[N] if mine else 0):
+            j = ck[ck[MEMBERS] + k]
+            if j == i or (cores >> j & 1 and j < i):
+                continue
+            theirs = open_accesses(st, ck, rows, named, j, OPEN + OPEN_MAX)
+            for a in range(OPEN, OPEN + mine):
+                for b in range(OPEN + OPEN_MAX, OPEN + OPEN_MAX + theirs):
+                    if ck[VIOLATION] == 0 and _conflict(ck, rows, a, b):
+                        _report(ck, rows, i, a, j, b)
+    return ck[VIOLATION]
+
+
+@call
+def judge_return(mem, st, ck, rows, named, i):
+    """A core has returned: is what it and its like answer for there, and nobody's write to it under way?"""
+    for e in range(ck[N_EXPECTED]):
+        at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
+        cores = ck[at + 3] & ck[MASK]
+        if cores >> i & 1 and ck[VIOLATION] == 0 and _all_done(st, ck, cores):
+            wrong = first_wrong(mem, ck, at)
+            if wrong < 0:
+                wrong = _written_into(st, ck, rows, named, cores, ck[at], ck[at + 1])
+            if wrong >= 0:
+                ck[VIOLATION] = TOO_EARLY
+                ck[WITNESS], ck[WITNESS + 1] = e, wrong
+
+
+@jit
+def _all_done(st, ck, cores):
+    for m in range(ck[N]):
+        i = ck[ck[MEMBERS] + m]
+        if cores >> i & 1 and st[block_of_core(st, core_of(ck, i)) + STATUS] != STATUS_DONE:
+            return False
+    return True
+
+
+@jit
+def first_wrong(mem, ck, at):
+    """The first expected byte that is not there, or -1."""
+    address, place = ck[at], ck[at + 2]
+    for b in range(ck[at + 1]):
+        if mem[address + b] != (ck[place + (b >> 3)] >> (8 * (b & 7)) & 255):
+            return b
+    return -1
+
+
+@jit
+def _written_into(st, ck, rows, named, cores, start, nbytes):
+    """The first of some bytes that a core other than these has a write to under way, or -1."""
+    for m in range(ck[N]):
+        j = ck[ck[MEMBERS] + m]
+        if not cores >> j & 1:
+            for r in range(OPEN, OPEN + open_accesses(st, ck, rows, named, j, OPEN)):
+                first = max(rows[r, START], start)
+                if rows[r, FLAGS] & WRITE and first < min(rows[r, START] + rows[r, NBYTES], start + nbytes):
+                    return first - start
+    return -1

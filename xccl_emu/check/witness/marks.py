@@ -1,0 +1,51 @@
+"""Which steps of a run are the violation itself."""
+
+import re
+from collections.abc import Iterator
+
+from xccl_emu.check.verdict import DATA_RACE, TORN_METADATA, Violation
+from xccl_emu.check.witness.steps import DELIVER, Step, Trace
+
+RACES = (DATA_RACE, TORN_METADATA)
+_PLACE = re.compile(r"die (\d+) core (\d+), kernel \w+ \(([^()]*?:\d+)[,)]")
+
+
+def marks(trace: Trace, violation: Violation) -> dict[int, str]:
+    """Marks by number of step: ``A`` and ``B`` for the two accesses of a race, ``✗`` for the action that fails.
+
+    The second access of a race is of the last action's instruction.  The first is the latest one that meets it in a
+    byte; one that the message names goes first, then one of another core.
+    """
+    if not trace.steps:
+        return {}
+    last = trace.steps[-1]
+    if violation.kind not in RACES:
+        return {} if trace.end in ("done", "deadlock") else {last.number: "✗"}
+    named = set(_PLACE.findall(violation.message))
+
+    def weight(pair: tuple[Step, ...]) -> tuple[bool, bool, bool]:
+        one, other = pair
+        return _place(one) in named, other is last, one.core != other.core
+
+    pair = max(_races(trace), key=weight, default=())
+    return dict(zip((step.number for step in pair), "AB", strict=False)) or {last.number: "B"}
+
+
+def _races(trace: Trace) -> Iterator[tuple[Step, Step]]:
+    """Pairs of steps of different instructions that meet in a byte, the latest first."""
+    last = trace.steps[-1]
+    for other in reversed(trace.steps):
+        if (other.instruction, other.pipe) == (last.instruction, last.pipe):
+            for one in reversed(trace.steps[: other.number - 1]):
+                if one.instruction != other.instruction and one.pipe != DELIVER and _race(one, other):
+                    yield one, other
+
+
+def _race(one: Step, other: Step) -> bool:
+    return any(a.races(b) for a in one.accesses for b in other.accesses)
+
+
+def _place(step: Step) -> tuple[str, str, str]:
+    """Die, core, and source line as messages name them."""
+    die, core = step.who.removeprefix("die").split(".core")
+    return die, core, f"{step.source.file}:{step.source.line}" if step.source is not None else ""

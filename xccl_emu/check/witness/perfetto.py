@@ -1,0 +1,83 @@
+"""A run in the Chrome trace event format, which Perfetto and chrome://tracing open.
+
+A process is a die, a thread one pipe of a core; a step takes a microsecond and begins at as many as its number.  A
+write in flight is an asynchronous event from the step in which it left its core to the one that made it visible.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from xccl_emu.check.witness.steps import DELIVER, Step, Trace
+
+Event = dict[str, Any]
+
+_PIPES = ("scalar", "mtu-in", "vector", "mtu-out", "dma", DELIVER)
+_WAITS = ("poll", "fence", "wait_flag", "await_group", "return")
+
+
+def perfetto(trace: Trace, marked: dict[int, str] | None = None) -> dict[str, Any]:
+    """The trace, ready for `json.dump`."""
+    events = [*_names(trace), *_slices(trace, marked or {}), *_flights(trace)]
+    return {"displayTimeUnit": "ns", "traceEvents": events}
+
+
+def save_perfetto(trace: Trace, path: str | Path, marked: dict[int, str] | None = None) -> None:
+    """Write the trace to a file."""
+    Path(path).write_text(json.dumps(perfetto(trace, marked), ensure_ascii=False), "utf-8")
+
+
+def _place(trace: Trace, core: int, pipe: str) -> Event:
+    """Process and thread of a core's pipe."""
+    die, on_die = divmod(core, trace.cores_per_die)
+    return {"pid": die, "tid": on_die * len(_PIPES) + _PIPES.index(pipe) + 1}
+
+
+def _names(trace: Trace) -> Iterator[Event]:
+    """Names of the processes and threads that have events."""
+    used = sorted({(step.core, _PIPES.index(step.pipe)) for step in trace.steps})
+    for die in sorted({core // trace.cores_per_die for core, _ in used}):
+        yield {"ph": "M", "name": "process_name", "pid": die, "tid": 0, "args": {"name": f"die{die}"}}
+    for core, pipe in used:
+        name = f"core{core % trace.cores_per_die}.{_PIPES[pipe]}"
+        yield {"ph": "M", "name": "thread_name", **_place(trace, core, _PIPES[pipe]), "args": {"name": name}}
+
+
+def _slices(trace: Trace, marked: dict[int, str]) -> Iterator[Event]:
+    """A slice for each step, and one for the time that a scalar unit waited for it."""
+    before: dict[int, int] = {}
+    for step in trace.steps:
+        place = _place(trace, step.core, step.pipe)
+        if step.pipe == "scalar":
+            since = before.get(step.core, 0) + 1
+            before[step.core] = step.number
+            if step.operation in _WAITS and since < step.number and not step.issues:
+                name, duration = f"waits: {step.action}", step.number - since
+                yield {"ph": "X", "name": name, "cat": "waiting", "ts": since, "dur": duration, **place}
+        mark = f"{marked[step.number]} " if step.number in marked else ""
+        yield {
+            "ph": "X", "name": mark + step.words(), "cat": step.operation, "ts": step.number, "dur": 1, **place,
+            "args": _arguments(step),
+        }  # fmt: skip
+
+
+def _arguments(step: Step) -> Event:
+    source = step.source
+    told = {"step": step.number, "address": step.place, "value": step.value}
+    if source is not None:
+        told |= {"paper step": source.step, "sync": source.sync, "source": f"{source.file}:{source.line}"}
+    return {name: value for name, value in told.items() if value not in ("", 0)}
+
+
+def _flights(trace: Trace) -> Iterator[Event]:
+    """Beginning and end of each write's flight; one that nothing made visible ends behind the last step."""
+    for write in trace.writes:
+        if write.visible == write.left:
+            continue
+        place = _place(trace, write.core, DELIVER)
+        event = {"cat": "in flight", "id": write.number, "name": f"{write.action} {write.place}", **place}
+        end = write.visible or len(trace.steps) + 1
+        args = {"value": write.value, "visible": bool(write.visible)}
+        yield {"ph": "b", "ts": write.left, "args": args, **event}
+        yield {"ph": "e", "ts": end, **event}

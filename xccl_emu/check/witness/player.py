@@ -1,0 +1,42 @@
+"""A launched pod that takes one action at a time, for whoever wants to look between them."""
+
+import numpy as np
+
+from xccl_emu.check.fault_actions import act_fault, forget_cut
+from xccl_emu.machine import compiled
+from xccl_emu.machine import layout as at
+from xccl_emu.machine.driver import begin
+from xccl_emu.machine.pod import Pod
+
+_NOTHING = -1 << at.CHOICE_BITS  # an actor that does not exist
+_ENDS = {at.ENDED_DONE: "done", at.ENDED_ERROR: "error", at.ENDED_DEADLOCK: "deadlock"}
+
+
+class Player:
+    """Takes actions on a pod; brings its kernels to their first requests to begin with.
+
+    Raises ConfigError for a pod that is not ready to run, or of plain generators (their locals are not in its state).
+    """
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self._replay = compiled.policy("replay")
+        begin(pod)
+
+    def take(self, code: int) -> bool:
+        """Take an action; False, and nothing changed, if it is not enabled."""
+        if code < 0:
+            return bool(act_fault(self.pod.memory, self.pod.state, code))
+        self.pod.state[at.CURSOR] = 0
+        with compiled.arithmetic_of(self.pod.kernels):
+            self._replay(self.pod.memory, self.pod.state, np.array([code, _NOTHING], np.int64), 1)
+        return bool(self.pod.state[at.CURSOR] == 1)
+
+    def end(self) -> str:
+        """How the run stands: ``"done"``, ``"error"``, ``"deadlock"``, or ``"open"``; if open, the pod is spoilt."""
+        if self.pod.state[at.FAULT_CUT]:
+            forget_cut(self.pod.state)
+        self.pod.state[at.CURSOR] = 0
+        with compiled.arithmetic_of(self.pod.kernels):
+            ended = self._replay(self.pod.memory, self.pod.state, np.zeros(0, np.int64), 1)
+        return _ENDS.get(ended, "open")

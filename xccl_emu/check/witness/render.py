@@ -1,0 +1,171 @@
+"""A violation for people: the run that leads to it as a table, and below it what to look at."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.box import HORIZONTALS
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import xccl_emu
+from xccl_emu.check.trial import Trial
+from xccl_emu.check.verdict import Violation
+from xccl_emu.check.witness.marks import marks
+from xccl_emu.check.witness.steps import DELIVER, Part, Step, Trace, steps
+
+_FLAGS = ("set_flag", "wait_flag")
+LINES_MAX = 80
+"""Longer tables are cut down to what passes between cores."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: one step, or several in a row of which nothing is lost by saying them together."""
+
+    first: int
+    last: int
+    step: Step
+    """The first of them; its part is that of all."""
+    also: tuple[Step, ...] = ()
+    """Flags that the same pipe went on with."""
+    mark: str = ""
+
+    @property
+    def numbers(self) -> str:
+        """``12`` or ``12-15``."""
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def rows(trace: Trace, marked: dict[int, str] | None = None) -> list[Row]:
+    """The steps of a run as lines of the table."""
+    lines: list[Row] = []
+    for step in trace.steps:
+        for line in _lines(trace, step, (marked or {}).get(step.number, "")):
+            joined = _join(lines[-1], line) if lines else None
+            lines[-1:] = [*lines[-1:], line] if joined is None else [joined]
+    return lines
+
+
+def _lines(trace: Trace, step: Step, mark: str) -> Iterator[Row]:
+    """One line of a step; of a delivery one for each write."""
+    if step.pipe != DELIVER or step.operation == "fault":
+        yield Row(step.number, step.number, step, mark=mark)
+        return
+    for write in (trace.writes[n] for n in step.landed):
+        each = replace(
+            step, core=write.core, who=_who(trace, write.core), source=write.source, operation=write.operation,
+            action=write.action, address=write.address, place=write.place, value=write.value,
+            instruction=write.instruction, part=write.part,
+        )  # fmt: skip
+        yield Row(step.number, step.number, each, mark=mark)
+
+
+def _who(trace: Trace, core: int) -> str:
+    die, on_die = divmod(core, trace.cores_per_die)
+    return f"die{die}.core{on_die}"
+
+
+def _join(line: Row, following: Row) -> Row | None:
+    """Two lines as one, if that loses nothing: further pieces of a transfer, or flags that the pipe goes on with."""
+    one, other = line.step, following.step
+    if (one.core, one.pipe) != (other.core, other.pipe) or line.mark != following.mark or other.failed:
+        return None
+    if "fault" in (one.operation, other.operation):
+        return None
+    same = one.instruction == other.instruction and not one.issues and not line.also
+    if same and one.part is not None and other.part is not None and one.part.last + 1 == other.part.first:
+        part = Part(one.part.first, other.part.last, one.part.count)
+        return replace(line, last=following.last, step=replace(one, part=part))
+    if other.operation in _FLAGS and one.issues == other.issues and not line.mark and len(line.also) < 2:
+        return replace(line, last=following.last, also=(*line.also, other))
+    return None
+
+
+def told(trace: Trace, lines: list[Row]) -> list[Row]:
+    """Of a long run, the lines on what passes between cores, what is switched off, and what is marked."""
+    return [line for line in lines if line.mark or line.step.switched_off or _concerns_others(trace, line.step)]
+
+
+def _concerns_others(trace: Trace, step: Step) -> bool:
+    """Does a step read or write memory, or is it a fence, a barrier or the end of a kernel?"""
+    if step.operation == "fault":
+        return True
+    touches = any(trace.die_of(access.start) >= 0 for access in step.accesses)
+    return (touches and not step.issues) or step.operation in ("fence", "arrive", "await_group", "return")
+
+
+def table(trace: Trace, lines: Iterable[Row]) -> Table:
+    """Lines of a run as a table of about 110 columns; a rule stands wherever another core goes on."""
+    shown = Table(box=HORIZONTALS, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in ("", "#", "die.core.pipe", "step", "action", "address", "value"):
+        shown.add_column(name, justify="right" if name in ("#", "step") else "left", overflow="fold")
+    before = None
+    for line in lines:
+        if before is not None and before != line.step.core:
+            shown.add_section()
+        before = line.step.core
+        shown.add_row(*(escape(cell) for cell in _cells(line)), style=_style(line))
+    return shown
+
+
+def _cells(line: Row) -> tuple[str, ...]:
+    step = line.step
+    paper = next((str(s.source.step) for s in (step, *line.also) if s.source is not None and s.source.step), "")
+    action = "; ".join([step.words(), *(each.words().removeprefix("issue ") for each in line.also)])
+    who = step.who if step.operation == "fault" and not step.landed else f"{step.who}.{step.pipe}"
+    return line.mark, line.numbers, who, paper, action, step.place, step.value
+
+
+def _style(line: Row) -> str:
+    if line.mark:
+        return "bold red"
+    if line.step.switched_off:
+        return "yellow"
+    if line.step.operation == "fault":
+        return "bold magenta"
+    return "cyan" if line.step.pipe == DELIVER else ""
+
+
+def below(trace: Trace, marked: dict[int, str]) -> Iterator[str]:
+    """The two accesses of a race, with their source lines; what else is marked the message tells about."""
+    for step in trace.steps:
+        if (mark := marked.get(step.number, "")) in ("A", "B"):
+            where = f"; {short(step.source)}" if step.source is not None else ""
+            yield f"{mark}  step {step.number}: {step.who}.{step.pipe} {step.words()} {step.place}{where}"
+
+
+def short(text: object) -> str:
+    """The text, with paths in it as seen from the working directory or from where the package is."""
+    for folder in (Path.cwd(), Path(xccl_emu.__file__).parent.parent):
+        text = str(text).replace(f"{folder}{os.sep}", "")
+    return str(text)
+
+
+def print_witness(console: Console, trial: Trial, violation: Violation, *, lines_max: int = LINES_MAX) -> Trace:
+    """Print a violation and the run that leads to it; returns the run, for charts and traces of it.
+
+    Of a run of more than ``lines_max`` lines those are left out that only say what a core does by itself.  ``trial`` is
+    a fresh one, which is used up.  Raises ReplayError if the violation's schedule is not one of it.
+    """
+    order, without = trial.pod.order, sorted(trial.pod.without)
+    trace = steps(trial, violation.actions.tolist())
+    marked = marks(trace, violation)
+    off = f", without {', '.join(without)}" if without else ""
+    console.print(f"[bold red]{violation.kind}[/] under {order}{escape(off)}, in {len(trace.steps)} steps:")
+    headline, *more = short(violation.message).splitlines() or [""]
+    _print_lines(console, [headline, ""])
+    lines = rows(trace, marked)
+    few = lines if len(lines) <= lines_max else told(trace, lines)
+    console.print(table(trace, few))
+    if len(few) < len(lines):
+        _print_lines(console, [f"({len(lines) - len(few)} lines are left out, of what cores do by themselves)"])
+    _print_lines(console, ["", *(below(trace, marked) if "A" in marked.values() else more)])
+    return trace
+
+
+def _print_lines(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(escape(line), highlight=False)

@@ -1,0 +1,319 @@
+"""Replays a schedule one action at a time and reads off the machine's state what each of them did."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check import accesses as rows
+from xccl_emu.check.faults import AGAIN, CORRUPT, DUPLICATE, decode, is_fault, words
+from xccl_emu.check.witness.player import Player
+from xccl_emu.check.witness.steps import DELIVER, Access, Part, Source, Step, Trace, Write
+from xccl_emu.check.witness.wording import Wording, number, some_bytes, wording
+from xccl_emu.check.witness.writes import Writes, joined
+from xccl_emu.errors import ReplayError
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    OP_ATOMIC_ADD,
+    OP_LOAD,
+    OP_MTU_IN,
+    OP_POLL,
+    OP_RETURN,
+    OP_UB_LOAD,
+    OPERATIONS,
+    SCALAR,
+    VECTOR,
+)
+from xccl_emu.machine import layout as at
+from xccl_emu.machine.flight import DMA_READ_DONE, read_word
+from xccl_emu.machine.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.report import deadlock, symbolic
+from xccl_emu.machine.stats import PIPE_NAMES
+
+_READ_DONE = -1  # progress of a transfer that is read
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    """What a core has queued on a pipe, or rung."""
+
+    number: int
+    """Of the step that did it."""
+    op: int
+    words: Wording
+    site: int
+
+
+@dataclass
+class _Queued:
+    """What is queued on a core, beside the machine's own queues."""
+
+    pipes: dict[int, list[_Instruction]] = field(default_factory=lambda: {p: [] for p in (MTU_IN, VECTOR, MTU_OUT)})
+    descriptors: dict[int, _Instruction] = field(default_factory=dict)
+
+
+def named_sites(pod: Pod) -> NDArray[np.int64]:
+    """For each (kernel, site) whether it has a sync name, [kernels * MAX_SITES], as `accesses` takes it."""
+    named = np.zeros(at.MAX_KERNELS * at.MAX_SITES, np.int64)
+    for k, kernel in enumerate(pod.kernels):
+        for i, site in enumerate(kernel.sites):
+            named[k * at.MAX_SITES + i] = bool(site.sync)
+    return named
+
+
+class Stepper:
+    """A launched pod, advanced action by action; it is used up by `run`."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod, self._st, self._mem = pod, pod.state, pod.memory
+        self._player = Player(pod)
+        self._writes = Writes(pod)
+        self._named = named_sites(pod)
+        self._rows = np.zeros((rows.ACCESSES_MAX, rows.ACCESS_WORDS), np.int64)
+        self._queued = {core: _Queued() for core in pod.active_cores()}
+        self._number = 0
+        self._copied: Write | None = None
+        """The write of which there is a copy that is still to become visible."""
+
+    def run(self, actions: Sequence[int]) -> Trace:
+        """Take the actions, the last of which may be a violation; ReplayError for one that is not enabled."""
+        taken = tuple(self._step(code) for code in actions)
+        spec, end = self._pod.spec, self._player.end()
+        waiting = self._waiting() if end == "deadlock" else ()
+        return Trace(taken, tuple(self._writes.all), end, spec.die_bytes, spec.n_dies, spec.cores_per_die, waiting)
+
+    def _waiting(self) -> tuple[tuple[int, str], ...]:
+        """The blocked cores, and the line about each in the report of the deadlock."""
+        running = [self._st[self._pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING for core in self._queued]
+        cores = [core for core, runs in zip(self._queued, running, strict=True) if runs]
+        lines = str(deadlock(self._pod)).splitlines()[1:]
+        return tuple((core, line.strip()) for core, line in zip(cores, lines, strict=True))
+
+    def _step(self, code: int) -> Step:
+        self._number += 1
+        if code < 0:
+            return self._fault(code)
+        actor, choice = code >> at.CHOICE_BITS, code & at.CHOICE_ALL
+        core, pipe = divmod(actor, at.ACTORS_PER_CORE)
+        if core >= self._pod.spec.n_cores:
+            return self._deliver(code, actor - self._pod.spec.n_cores * at.ACTORS_PER_CORE, choice)
+        if core not in self._queued:
+            raise self._not_enabled()
+        if pipe == SCALAR:
+            return self._scalar(code, core)
+        return self._dma(code, core, choice) if pipe == DMA else self._pipe(code, core, pipe, choice)
+
+    # ---- a core's scalar unit
+
+    def _scalar(self, code: int, core: int) -> Step:
+        """The core's request is granted, or queued on a pipe."""
+        base = self._pod.core_base(core)
+        op, *operands = (int(word) for word in self._st[base + REQUEST : base + REQUEST + REQUEST_WORDS - 1])
+        site = at.AT_END if op == OP_RETURN else int(self._st[base + REQUEST + REQUEST_WORDS - 1])
+        off = op != OP_RETURN and bool(rows.switched_off(self._st, base))
+        words = wording(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
+        step = self._begin(code, core, _Instruction(self._number, op, words, site), choice=0)
+        step = replace(step, value=self._seen(core, op, operands, words), switched_off=off)
+        step = self._take(step)
+        if off and op != OP_LOAD:
+            return step
+        if self._note_queued(core, base, _Instruction(self._number, op, words, site)):
+            return replace(step, issues=True, accesses=())
+        return self._with_writes(step)
+
+    def _seen(self, core: int, op: int, operands: Sequence[int], words: Wording) -> str:
+        """The value that a request of the scalar unit is about to read, or to write."""
+        a, base = operands[0], self._pod.core_base(core)
+        if op in (OP_LOAD, OP_POLL, OP_ATOMIC_ADD) and 0 <= a <= self._mem.size - 8:  # a bad one is the violation
+            value = number(int(read_word(self._mem, self._st, core, base, a, words.nbytes)))
+            return f"was {value}" if op == OP_ATOMIC_ADD else f"saw {value}"
+        if op == OP_UB_LOAD and words.address is not None:
+            data = self._mem[words.address : words.address + words.nbytes].tobytes()
+            return f"saw {number(int.from_bytes(data, 'little', signed=True))}"
+        return words.value
+
+    def _note_queued(self, core: int, base: int, instruction: _Instruction) -> bool:
+        """Whether the machine's queues, or descriptors, have grown by the instruction."""
+        queued = self._queued[core]
+        for pipe, known in queued.pipes.items():
+            if self._st[pipe_of(base, pipe) + at.PIPE_COUNT] > len(known):
+                known.append(instruction)
+                return True
+        for k in range(at.N_DMA_SLOTS):
+            if self._st[_descriptor(base, k)] and k not in queued.descriptors:
+                queued.descriptors[k] = instruction
+                return True
+        return False
+
+    # ---- its other pipes
+
+    def _pipe(self, code: int, core: int, pipe: int, choice: int) -> Step:
+        """mtu-in, vector or mtu-out carries out an instruction of its queue, or a part of one."""
+        queue, known = int(pipe_of(self._pod.core_base(core), pipe)), self._queued[core].pipes[pipe]
+        j = choice & 15 if pipe == MTU_IN and choice != at.CHOICE_ALL else 0
+        if j >= len(known):
+            raise self._not_enabled()
+        step = self._begin(code, core, known[j], choice)
+        if known[j].op == OP_MTU_IN:
+            step = self._reading(step, int(entry_of(self._st, queue, j)), choice)
+        step = self._with_writes(self._take(step))
+        del known[: len(known) - int(self._st[queue + at.PIPE_COUNT])]
+        return step
+
+    def _reading(self, step: Step, entry: int, choice: int) -> Step:
+        """An mtu-in transfer: which of its grains, from where, and their first bytes."""
+        source, nbytes = int(self._st[entry + 1]), int(self._st[entry + 3])
+        count = int(n_grains(source, source, nbytes))
+        first = step.accesses[0] if step.accesses else Access(source, nbytes, False, False)
+        return replace(
+            step,
+            part=_grains(count, choice, int(self._st[entry + at.ENTRY_PROGRESS])),
+            address=first.start,
+            place=symbolic(self._pod, first.start),
+            value=f"saw {some_bytes(self._mem[first.start : first.start + first.nbytes].tobytes())}",
+        )
+
+    def _dma(self, code: int, core: int, choice: int) -> Step:
+        """A descriptor copies a grain, or all that it can."""
+        base, known = self._pod.core_base(core), self._queued[core].descriptors
+        can_copy = [k for k in known if self._st[_descriptor(base, k) + at.ENTRY_PROGRESS] != DMA_READ_DONE]
+        k = min(can_copy, default=-1) if choice == at.CHOICE_ALL else choice & 15
+        if k not in known:
+            raise self._not_enabled()
+        step = self._with_writes(self._take(self._begin(code, core, known[k], choice)))
+        self._forget_done(core)
+        return step
+
+    def _forget_done(self, core: int) -> None:
+        """Descriptors that the machine has freed are free."""
+        base, known = self._pod.core_base(core), self._queued[core].descriptors
+        for k in [k for k in known if self._st[_descriptor(base, k)] == 0]:
+            del known[k]
+
+    # ---- writes
+
+    def _with_writes(self, step: Step) -> Step:
+        """The step with the writes that it has begun, or done at once."""
+        writes = self._writes.note_left(step)
+        left, landed = (w.number for w in writes), (w.number for w in writes if w.visible)
+        step = replace(step, left=tuple(left), landed=tuple(landed))
+        if step.operation not in ("mtu_out", "dma") or not writes:
+            return step
+        first = writes[0]
+        return replace(step, part=joined(writes), address=first.address, place=first.place, value=first.value)
+
+    def _deliver(self, code: int, die: int, choice: int) -> Step:
+        """A die makes a write visible, or all that it has in flight."""
+        flying = self._writes.flying.get(die, [])
+        k = 0 if choice == at.CHOICE_ALL else choice
+        if k >= len(flying):
+            raise self._not_enabled()
+        step = self._take(self._step_of_write(code, flying[k]))
+        landed = flying[: len(flying) - self._writes.left_in_flight(die)] if choice == at.CHOICE_ALL else [flying[k]]
+        for write in landed:
+            write.visible = self._number
+            flying.remove(write)
+            self._forget_done(write.core)
+        touched = tuple(Access(write.address, write.nbytes, True, False) for write in landed)
+        return replace(step, landed=tuple(write.number for write in landed), accesses=touched)
+
+    # ---- what breaks
+
+    def _fault(self, code: int) -> Step:
+        """A die stops, a link is cut, or a write becomes visible otherwise than it should."""
+        if not is_fault(code, self._pod.spec.n_dies):
+            raise self._not_enabled()
+        kind, die, place, _ = decode(code)
+        if kind in (DUPLICATE, CORRUPT):
+            return self._deliver_wrongly(code, die, place)
+        if kind == AGAIN:
+            step = self._again(code)
+        else:
+            step = Step(
+                self._number, code, die * self._pod.spec.cores_per_die, f"die{die}", DELIVER, "fault", words(code), None
+            )  # fmt: skip
+        return self._take(step)
+
+    def _deliver_wrongly(self, code: int, die: int, k: int) -> Step:
+        flying = self._writes.flying.get(die, [])
+        if k >= len(flying):
+            raise self._not_enabled()
+        write = flying[k]
+        step = replace(self._deliver(code, die, k), pipe=DELIVER, operation="fault", fault=words(code))
+        if decode(code)[0] == DUPLICATE:
+            self._copied = write
+        else:
+            data = self._mem[write.address : write.address + write.nbytes].tobytes()
+            step = replace(step, value=f"now {some_bytes(data)}")
+        return step
+
+    def _again(self, code: int) -> Step:
+        """The copy of a write."""
+        if self._copied is None:
+            raise self._not_enabled()
+        step = self._step_of_write(code, self._copied)
+        return replace(step, operation="fault", landed=(self._copied.number,), fault=words(code))
+
+    def _step_of_write(self, code: int, write: Write) -> Step:
+        return Step(
+            self._number, code, write.core, self._who(write.core), DELIVER, write.operation, write.action,
+            write.source, write.address, write.nbytes, write.place, write.value, write.instruction, write.part,
+        )  # fmt: skip
+
+    # ---- what all have in common
+
+    def _begin(self, code: int, core: int, doing: _Instruction, choice: int) -> Step:
+        """The step that is about to be taken, as far as its instruction says."""
+        base, pipe, words = self._pod.core_base(core), (code >> at.CHOICE_BITS) % at.ACTORS_PER_CORE, doing.words
+        n = rows.accesses(self._st, base, pipe, choice, self._named, self._rows)
+        return Step(
+            self._number, code, core, self._who(core), PIPE_NAMES[pipe], OPERATIONS[doing.op], words.action,
+            source_of(self._pod, core, doing.site), words.address, words.nbytes, words.place, words.value,
+            doing.number, accesses=tuple(_access(row) for row in self._rows[:n].tolist()),
+        )  # fmt: skip
+
+    def _take(self, step: Step) -> Step:
+        """Take the step's action, which may be the violation that ends the run."""
+        taken = self._player.take(step.code)
+        failed = bool(self._st[at.ERROR] != 0)
+        if not taken and not failed:
+            raise self._not_enabled()
+        return replace(step, failed=failed)
+
+    def _not_enabled(self) -> ReplayError:
+        return ReplayError(f"the schedule does not fit: action {self._number} of it is not enabled")
+
+    def _who(self, core: int) -> str:
+        die, on_die = divmod(core, self._pod.spec.cores_per_die)
+        return f"die{die}.core{on_die}"
+
+
+def source_of(pod: Pod, core: int, site: int) -> Source | None:
+    """The place in the kernel that a core runs; None for its return, which has none."""
+    launch = pod.launch_of(core)
+    if launch is None or site == at.AT_END:
+        return None
+    known = launch.kernel.sites[site]
+    return Source(launch.kernel.name, known.file, known.line, known.text, known.step, known.sync)
+
+
+def _access(row: Sequence[int]) -> Access:
+    flags = row[rows.FLAGS]
+    return Access(row[rows.START], row[rows.NBYTES], bool(flags & rows.WRITE), bool(flags & rows.SYNC))
+
+
+def _descriptor(base: int, k: int) -> int:
+    return base + at.DMA_SLOTS + k * at.ENTRY_WORDS
+
+
+def _grains(count: int, choice: int, done: int) -> Part:
+    """The grain that a choice names, or those that are not in the mask of what is done."""
+    if choice != at.CHOICE_ALL:
+        return Part((choice >> 4) + 1, (choice >> 4) + 1, count)
+    left = [g + 1 for g in range(count) if done != _READ_DONE and not done >> g & 1]
+    return Part(min(left, default=1), max(left, default=count), count)

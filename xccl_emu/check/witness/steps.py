@@ -1,0 +1,170 @@
+"""What a schedule did, step by step: the form from which tables, charts and traces are drawn.
+
+`steps` replays a schedule; the classes here say what it found.  They hold numbers and words, no machine.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xccl_emu.check.trial import Trial
+
+DELIVER = "deliver"
+"""The pipe of a step in which writes in flight become visible."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The request in a kernel that an action carries out."""
+
+    kernel: str
+    file: str
+    line: int
+    text: str
+    step: int
+    """Of the paper; 0 if the kernel names none."""
+    sync: str
+
+    def __str__(self) -> str:
+        step = f", step {self.step}" if self.step else ""
+        sync = f", sync {self.sync!r}" if self.sync else ""
+        return f"kernel {self.kernel} ({self.file}:{self.line}{step}{sync}) `{self.text}`"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which pieces of a transfer: ``first`` to ``last`` of ``count``, from 1 on."""
+
+    first: int
+    last: int
+    count: int
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return f"piece {self.first}/{self.count}"
+        return f"pieces {self.first}-{self.last}/{self.count}"
+
+
+@dataclass(frozen=True)
+class Access:
+    """Bytes that an action reads or writes, as indices into the pod's memory array."""
+
+    start: int
+    nbytes: int
+    writes: bool
+    synchronizes: bool
+    """A poll, an atomic, an add, or a load with a name: never one half of a race."""
+
+    def races(self, other: "Access") -> bool:
+        """Are two accesses plain, to the same byte, and one of them a write?"""
+        overlap = self.start < other.start + other.nbytes and other.start < self.start + self.nbytes
+        return overlap and (self.writes or other.writes) and not (self.synchronizes or other.synchronizes)
+
+
+@dataclass
+class Write:
+    """A write to memory, from when it left its core until everybody could see it."""
+
+    number: int
+    core: int
+    """Global number of the core that wrote."""
+    source: Source | None
+    operation: str
+    action: str
+    address: int
+    nbytes: int
+    place: str
+    value: str
+    instruction: int
+    """Number of the step that issued the instruction."""
+    left: int
+    """Number of the step in which it left its core."""
+    part: Part | None = None
+    visible: int = 0
+    """Number of the step that made it visible; 0 if none did."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One action of a run."""
+
+    number: int
+    """From 1 on."""
+    code: int
+    """``actor << 16 | choice``."""
+    core: int
+    """Global number; of a delivery that of the core whose (first) write becomes visible."""
+    who: str
+    """The core in words, for example ``die0.core1``."""
+    pipe: str
+    """``scalar``, ``mtu-in``, ``vector``, ``mtu-out``, ``dma`` or ``deliver``."""
+    operation: str
+    """Of `xccl_emu.lang.requests.OPERATIONS`."""
+    action: str
+    """In words, for example ``poll >= 3``."""
+    source: Source | None
+    address: int | None = None
+    """Index of the first byte in the pod's memory array."""
+    nbytes: int = 0
+    """Of the whole instruction."""
+    place: str = ""
+    """The address in words, for example ``die1.meta.tail[0→1]+0x10``."""
+    value: str = ""
+    instruction: int = 0
+    """Number of the step that issued the instruction; its own for what the scalar unit does itself."""
+    part: Part | None = None
+    issues: bool = False
+    """The instruction is only queued by this step."""
+    switched_off: bool = False
+    left: tuple[int, ...] = ()
+    """Numbers of the writes that left their core."""
+    landed: tuple[int, ...] = ()
+    """Numbers of the writes that became visible."""
+    accesses: tuple[Access, ...] = ()
+    failed: bool = False
+    """It is the violation that ends the run."""
+    fault: str = ""
+    """What is wrong with the write that becomes visible."""
+
+    def words(self) -> str:
+        """What it does, with its pieces if they are not all, and a scalar unit's with the name of its sync."""
+        whole = self.part is None or self.part.last - self.part.first + 1 == self.part.count
+        words = self.action if whole else f"{self.action}, {self.part}"
+        if self.pipe == DELIVER:
+            return f"FAULT: {self.action}" if self.operation == "fault" and not self.landed else self._visible(words)
+        named = self.pipe == "scalar" and self.source is not None and self.source.sync
+        sync = f" ({named})" if named else ""
+        start = "SWITCHED OFF: " if self.switched_off else "issue " if self.issues else ""
+        return f"{start}{words}{sync}"
+
+    def _visible(self, words: str) -> str:
+        return f"FAULT: {self.fault}: {words}" if self.fault else f"visible: {words}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A whole run."""
+
+    steps: tuple[Step, ...]
+    writes: tuple[Write, ...]
+    """Write n has index n."""
+    end: str
+    """``"done"``, ``"deadlock"``, ``"error"`` or ``"open"``: the schedule ends before the run does."""
+    die_bytes: int
+    n_dies: int
+    cores_per_die: int
+    waiting: tuple[tuple[int, str], ...] = ()
+    """After a deadlock, each blocked core (global number) and what it waits for."""
+
+    def die_of(self, address: int) -> int:
+        """Whose memory a byte is in; -1 for one of a data buffer."""
+        return address // self.die_bytes if address < self.n_dies * self.die_bytes else -1
+
+
+def steps(trial: Trial, actions: Iterable[int]) -> Trace:
+    """Replay a schedule on a fresh trial, which is used up, and say what each action did.
+
+    Raises ReplayError if an action is not enabled, KernelError where the arithmetic of a kernel fails.
+    """
+    from xccl_emu.check.witness.stepping import Stepper  # compiled code is imported only when something runs
+
+    return Stepper(trial.pod).run([int(code) for code in actions])

@@ -1,0 +1,85 @@
+"""Follows each write of a run from its core to the memory where everybody sees it."""
+
+from collections.abc import Iterable
+
+from xccl_emu.check.witness.steps import Access, Part, Step, Write
+from xccl_emu.check.witness.wording import number, numbers, some_bytes
+from xccl_emu.machine import layout as at
+from xccl_emu.machine.flight import flight
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.report import symbolic
+
+
+def pieces(address: int, nbytes: int, start: int, size: int) -> Part:
+    """Which pieces of a transfer to ``nbytes`` at ``address`` its bytes from ``start`` on are."""
+    first = address // at.PIECE_BYTES
+    count = (address + nbytes - 1) // at.PIECE_BYTES - first + 1
+    return Part(start // at.PIECE_BYTES - first + 1, (start + size - 1) // at.PIECE_BYTES - first + 1, count)
+
+
+class Writes:
+    """The writes of a run; `flying` holds those of each die that are in flight, in the order of the machine's ring."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod, self._st, self._mem = pod, pod.state, pod.memory
+        self.all: list[Write] = []
+        self.flying: dict[int, list[Write]] = {die: [] for die in range(pod.spec.n_dies)}
+
+    def left_in_flight(self, die: int) -> int:
+        """How many the machine has in flight for a die."""
+        return int(self._st[self._ring(die) + at.FLIGHT_COUNT])
+
+    def note_left(self, step: Step) -> list[Write]:
+        """After a core's action: the writes to memory that it has begun, or done at once."""
+        die = step.core // self._pod.spec.cores_per_die
+        flying, ring = self.flying[die], self._ring(die)
+        begun = range(len(flying), self.left_in_flight(die))
+        writes = [self._in_flight(step, int(flight(self._st, ring, k))) for k in begun]
+        flying += writes
+        if self._st[at.ORDER] == at.ORDER_SC or step.operation == "atomic_add":
+            writes = [self._done(step, access) for access in step.accesses if access.writes and self._in_memory(access)]
+        for write in writes:
+            write.number = len(self.all)
+            self.all.append(write)
+        return writes
+
+    def _ring(self, die: int) -> int:
+        return int(self._st[at.DIE_BASE] + die * self._st[at.DIE_WORDS])
+
+    def _in_memory(self, access: Access) -> bool:
+        return access.start < self._pod.spec.n_dies * self._pod.spec.die_bytes
+
+    def _in_flight(self, step: Step, entry: int) -> Write:
+        address, nbytes = int(self._st[entry + at.FLIGHT_ADDRESS]), int(self._st[entry + at.FLIGHT_NBYTES])
+        data = self._st[entry + at.FLIGHT_DATA : entry + at.FLIGHT_WORDS]
+        if step.operation in ("mtu_out", "dma"):
+            return self._new(step, address, nbytes, some_bytes(data.tobytes()[:nbytes]))
+        value = numbers(data.tolist()) if step.operation == "put" else number(int(data[0]))
+        return self._new(step, address, nbytes, value)
+
+    def _done(self, step: Step, access: Access) -> Write:
+        """A write that was visible at once."""
+        value = step.value
+        if step.operation not in ("put", "store"):
+            data = self._mem[access.start : access.start + access.nbytes].tobytes()
+            value = number(int.from_bytes(data, "little", signed=True)) if access.nbytes <= 8 else some_bytes(data)
+        write = self._new(step, access.start, access.nbytes, value)
+        write.visible = step.number
+        return write
+
+    def _new(self, step: Step, address: int, nbytes: int, value: str) -> Write:
+        part = None
+        if step.operation in ("mtu_out", "dma") and step.address is not None:
+            part = pieces(step.address, step.nbytes, address, nbytes)
+        return Write(
+            0, step.core, step.source, step.operation, step.action, address, nbytes,
+            symbolic(self._pod, address), value, step.instruction, step.number, part,
+        )  # fmt: skip
+
+
+def joined(writes: Iterable[Write]) -> Part | None:
+    """The pieces that writes of one transfer are, together."""
+    parts = [write.part for write in writes if write.part is not None]
+    if not parts:
+        return None
+    return Part(min(part.first for part in parts), max(part.last for part in parts), parts[0].count)
