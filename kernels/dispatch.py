@@ -125,7 +125,7 @@ def prepare(half, source, c: Group, work):
         yield mtu_in(source, work + 2 * c.hidden * half, 2 * c.hidden, step=1)
         yield set_flag(MTU_IN, VECTOR, half, sync="token loaded")
         yield wait_flag(MTU_IN, VECTOR, half, sync="token loaded")
-        yield v_quantize(work + 2 * c.hidden * half, at, c.hidden, c.dtype, step=2)
+        yield v_quantize(work + 2 * c.hidden * half, at, c.hidden, c.dtype, c.quantized - 1, step=2)
         yield set_flag(VECTOR, SCALAR, half, sync="message made")
     else:
         yield mtu_in(source, at, 2 * c.hidden, step=1)

@@ -17,6 +17,7 @@ class Group(NamedTuple):
     """Bytes of a dispatched token without its slot."""
     dtype: int
     quantized: int
+    """0 for no, else 1 + the rule."""
     shared: int
     """Is the last choice the shared expert?"""
     by_dma: int

@@ -211,7 +211,7 @@ class ExpertParallel:
             hidden=c.hidden,
             payload=c.payload_bytes,
             dtype=DTYPES[c.dtype][0],
-            quantized=int(c.quantized),
+            quantized=c.quantized_by,
             shared=int(c.shared),
             by_dma=int(c.path == "dma"),
             cores=c.cores,

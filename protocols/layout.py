@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, work_at
 from xccl_emu.kernels.group import align
-from xccl_emu.lang import BF16, FP16
+from xccl_emu.lang import BF16, FP16, RULE_CANN, RULE_XCCL
 from xccl_emu.machine.pod import Pod
 
 DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
+QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN}
 ROUTE = np.dtype(
     [("scale", "<f4"), ("source", "<i4"), ("token", "<i4"), ("choice", "<i4"), ("slot", "<i4"), ("_rest", "V12")]
 )
@@ -43,6 +44,8 @@ class EpConfig:
     """``"bf16"`` or ``"fp16"``."""
     quantized: bool = True
     """INT8 on the wire in dispatch."""
+    quantizer: str = "xccl"
+    """Rule by which it is made: ``"xccl"``, or ``"cann"`` as in CANN's public kernels."""
     shared: bool = False
     """The last choice of each token is the shared expert: added last, unweighted."""
     cores: int = 1
@@ -67,6 +70,8 @@ class EpConfig:
             raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
         if self.dtype not in DTYPES:
             raise ConfigError(f"dtype={self.dtype!r}: must be one of {', '.join(DTYPES)}")
+        if self.quantizer not in QUANTIZERS:
+            raise ConfigError(f"quantizer={self.quantizer!r}: must be one of {', '.join(QUANTIZERS)}")
         if self.path not in ("mtu", "dma"):
             raise ConfigError(f"path={self.path!r}: must be 'mtu' or 'dma'")
 
@@ -80,6 +85,11 @@ class EpConfig:
     def n_slots(self) -> int:
         """Expert slots of all ranks."""
         return self.n_ranks * self.local_experts
+
+    @property
+    def quantized_by(self) -> int:
+        """As the kernels take it: 0 where nothing is quantized, else 1 + the number of the rule."""
+        return 1 + QUANTIZERS[self.quantizer] if self.quantized else 0
 
     @property
     def payload_bytes(self) -> int:

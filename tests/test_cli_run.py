@@ -38,9 +38,11 @@ def test_the_main_job_is_right_under_every_order_and_policy(order: str, policy: 
     assert len(result["rounds"]) == 2
 
 
-@pytest.mark.parametrize("extra", [["--path", "dma"], ["--no-quantize", "--dtype", "fp16"], ["--top-k", "1"]])
+@pytest.mark.parametrize(
+    "extra", [["--path", "dma"], ["--quantizer", "cann"], ["--no-quantize", "--dtype", "fp16"], ["--top-k", "1"]]
+)
 def test_variants_of_the_main_job_are_right(extra: list[str]) -> None:
-    """DMA pulls, unquantized FP16 and a single choice verify too."""
+    """DMA pulls, the other quantizer, unquantized FP16 and a single choice verify too."""
     assert as_json(*SMALL, *extra)["wrong"] == 0
 
 

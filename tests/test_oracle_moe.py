@@ -300,6 +300,12 @@ def test_ranks_weights_and_outputs_are_checked() -> None:
         d.combined_for(0, np.ones((2, 2), np.float32), lambda _, rows: np.ones((len(rows), 3), np.float16))
 
 
+def test_there_is_no_other_quantizer() -> None:
+    """A rule that does not exist is refused by its name."""
+    with pytest.raises(ConfigError, match="quantizer is 'fp8'; it must be one of xccl, cann"):
+        dispatch(ONE, IDS, 1, 1, True, "fp8")
+
+
 @pytest.mark.parametrize(("n_ranks", "local_experts"), [(0, 1), (1, 0)])
 def test_there_must_be_experts(n_ranks: int, local_experts: int) -> None:
     """No expert ranks, or none on a rank, is refused."""

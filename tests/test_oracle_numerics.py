@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.oracle import BF16, FP16, dequantize_int8, hidden_dtype, quantize_int8, round_to
+from xccl_emu.oracle import (
+    BF16,
+    FP16,
+    QUANTIZERS,
+    dequantize_int8,
+    hidden_dtype,
+    quantize_int8,
+    quantize_int8_cann,
+    round_to,
+)
+from xccl_emu.oracle.numerics import Quantizer
 
 HIDDEN_TYPES = [BF16, FP16]
 
@@ -101,11 +111,52 @@ def test_a_row_too_small_to_invert_counts_as_zero() -> None:
     assert scales[1] == np.float32(values[first]) / np.float32(127) > 0
 
 
+def test_cann_sends_the_inverse_of_the_rounded_quotient() -> None:
+    """Both rules give the same INT8, but where 127 / amax is inexact enough, scales that are neighbours in FP32."""
+    x = rows([1.171875, -0.5, 0.25])
+    (q, scale), (q_cann, scale_cann) = quantize_int8(x), quantize_int8_cann(x)
+    assert q.tolist() == q_cann.tolist() == [[127, -54, 27]]
+    assert scale[0] == np.float32(1.171875 / 127)
+    assert scale_cann[0] == np.float32(1) / np.float32(127 / 1.171875)
+    assert abs(int(scale.view(np.int32)[0]) - int(scale_cann.view(np.int32)[0])) == 1
+
+
+@given(x=st.sampled_from(HIDDEN_TYPES).flatmap(finite_rows))
+def test_cann_agrees_with_the_scalar_formula(x: np.ndarray) -> None:
+    """Each element equals the casts made one by one in whole numbers, for any finite row."""
+    q, scales = quantize_int8_cann(x)
+    for i, row in enumerate(x.astype(np.float32)):
+        with np.errstate(divide="ignore", over="ignore"):
+            factor = np.float32(127) / max(abs(value) for value in row)
+        if not np.isfinite(factor):
+            assert scales[i] == 0
+            assert q[i].tolist() == [0 if value == 0 else 127 if value > 0 else -128 for value in row]
+            continue
+        assert q[i].tolist() == [round(float(value * factor)) for value in row]
+        assert scales[i] == np.float32(1) / factor
+
+
+@pytest.mark.parametrize("quantize", QUANTIZERS.values())
+def test_a_zero_row_is_the_same_by_every_rule(quantize: Quantizer) -> None:
+    """All-zero rows give zeros and scale +0 by each rule, although CANN's goes through NaNs."""
+    q, scales = quantize(rows([0.0, -0.0]))
+    assert q.tolist() == [[0, 0]]
+    assert scales.view(np.uint32)[0] == 0
+
+
+def test_cann_saturates_rows_too_small_to_invert() -> None:
+    """Where 127/amax is infinite, elements become the limits of INT8, -128 among them, with scale 0."""
+    q, scales = quantize_int8_cann(rows([1e-37, -1e-40, 0.0]))
+    assert q.tolist() == [[127, -128, 0]]
+    assert scales[0] == 0
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_refuses_what_is_not_finite(bad: float) -> None:
+@pytest.mark.parametrize("quantize", QUANTIZERS.values())
+def test_refuses_what_is_not_finite(bad: float, quantize: Quantizer) -> None:
     """A NaN or infinity is refused by its position."""
     with pytest.raises(ConfigError, match=r"x\[1, 2\] is (nan|inf|-inf)"):
-        quantize_int8(rows([1, 2, 3], [1, 2, bad]))
+        quantize(rows([1, 2, 3], [1, 2, bad]))
 
 
 @pytest.mark.parametrize(("dtype", "pattern"), [(BF16, 0x7F81), (FP16, 0x7C01)])

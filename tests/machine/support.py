@@ -64,7 +64,7 @@ ORDERS = ("sc", "fifo", "relaxed")
 def vector_operation(op, a, b, c, d, e):
     """Issue one instruction of the vector pipe given by its code and operands."""
     if op == OP_V_QUANTIZE:
-        yield v_quantize(a, b, c, d)
+        yield v_quantize(a, b, c, d, e)
     elif op == OP_V_DEQUANTIZE:
         yield v_dequantize(a, b, c, d)
     elif op == OP_V_COPY:

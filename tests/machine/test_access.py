@@ -58,6 +58,7 @@ def _apart(a: int, b: int, nbytes: int) -> bool:
 def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
     """Whether a request is permitted, written from the documentation of the requests."""
     half = d in (rq.BF16, rq.FP16)
+    ruled = half and e in (rq.RULE_XCCL, rq.RULE_CANN)
     rules = {
         "load": lambda: b in (4, 8) and _memory(a, b, "r", b),
         "store": lambda: c in (4, 8) and _memory(a, c, "w", c),
@@ -72,7 +73,7 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "mtu_out": lambda: _buffer(a, c) and _memory(b, c, "w"),
         "put": lambda: _memory(a, 32, "w", 32),
         "add": lambda: _memory(a, 8, "w", 8),
-        "v_quantize": lambda: half and c % 4 == 0 and _buffer(a, 2 * c, 4) and _buffer(b, c + 4, 4) and c > 0,
+        "v_quantize": lambda: ruled and c > 0 and c % 4 == 0 and _buffer(a, 2 * c, 4) and _buffer(b, c + 4, 4),
         "v_dequantize": lambda: _buffer(a, c, 4) and _buffer(b, 4 * c, 4) and _buffer(d, 4, 4),
         "v_copy": lambda: _buffer(a, c) and _buffer(b, c) and _apart(a, b, c),
         "v_fill": lambda: _buffer(a, b),
@@ -117,6 +118,8 @@ def _error_of(pod: Pod) -> RunError | None:
 @example((rq.OP_STORE, ((1 << 61) + 3072, 1, 8, 0, 0)), "sc")  # far outside of the mapping
 @example((rq.OP_V_COPY, ((1 << 63) - 1, (1 << 63) - 1, 8, 0, 0)), "sc")
 @example((rq.OP_V_AXPY, (0, 0, 0, 1 << 62, 0)), "sc")
+@example((rq.OP_V_QUANTIZE, (0, 64, 16, rq.BF16, rq.RULE_CANN)), "sc")
+@example((rq.OP_V_QUANTIZE, (0, 64, 16, rq.BF16, rq.RULE_CANN + 1)), "sc")
 @pytest.mark.boundscheck
 def test_any_operands_are_carried_out_or_refused(request_: tuple[int, tuple[int, ...]], order: str) -> None:
     """Whatever the operands: a request runs if the documentation permits it, otherwise it is an error in its place."""

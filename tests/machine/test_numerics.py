@@ -31,14 +31,18 @@ from xccl_emu.lang.requests import (
     OP_V_QUANTIZE,
     OP_V_SCALE,
     OP_V_WIDEN,
+    RULE_CANN,
+    RULE_XCCL,
     VECTOR,
 )
+from xccl_emu.machine import numerics
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 
 from .support import vector_operation
 
 UB = 192 << 10
+RULES = {RULE_XCCL: oracle.quantize_int8, RULE_CANN: oracle.quantize_int8_cann}
 DTYPES = {BF16: np.dtype(ml_dtypes.bfloat16), FP16: np.dtype(np.float16)}
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's own, of infinities and NaNs
 
@@ -165,26 +169,65 @@ def test_products_are_not_fused() -> None:
 
 @pytest.mark.boundscheck
 @settings(max_examples=40)
-@given(st.integers(1, 30), st.integers(0, 2**32 - 1), dtypes, st.floats(-30, 30))
-def test_quantization_equals_the_oracle(quarter: int, seed: int, dtype: int, exponent: float) -> None:
+@given(st.integers(1, 30), st.integers(0, 2**32 - 1), dtypes, st.sampled_from(sorted(RULES)), st.floats(-30, 30))
+def test_quantization_equals_the_oracle(quarter: int, seed: int, dtype: int, rule: int, exponent: float) -> None:
     """A row of any magnitude has the oracle's INT8 bytes and scale, and comes back as the oracle widens it."""
     count = 4 * quarter
     x = np.random.default_rng(seed).standard_normal(count) * 2.0 ** (exponent if dtype == BF16 else exponent / 3)
-    _quantize_like_the_oracle(x.astype(np.float32).astype(DTYPES[dtype]), dtype)
+    _quantize_like_the_oracle(x.astype(np.float32).astype(DTYPES[dtype]), dtype, rule)
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("value", [0.0, -0.0, 1e-40, 3.6e-37, 3.8e-37, 1.0, 3e38])
-def test_quantization_of_rows_of_one_magnitude(value: float) -> None:
+def test_quantization_of_rows_of_one_magnitude(value: float, rule: int) -> None:
     """Zeros, subnormals, values around the smallest that has a factor, and the largest: all as the oracle says."""
     x = np.array([value, -value, value, 0.0], np.float32).astype(DTYPES[BF16])
-    _quantize_like_the_oracle(x, BF16)
+    _quantize_like_the_oracle(x, BF16, rule)
 
 
-def _quantize_like_the_oracle(x: NDArray[np.generic], dtype: int) -> None:
-    q, scale = oracle.quantize_int8(x[None, :])
+@pytest.mark.boundscheck
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quantization_with_every_largest_element(dtype: int, rule: int) -> None:
+    """Each finite pattern as a row's largest magnitude, with others below it: the oracle's bytes and scales."""
+    _quantize_rows(_rows_under(np.arange(0x7F80 if dtype == BF16 else 0x7C00, dtype=np.uint16)), dtype, rule)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("rule", RULES)
+@given(st.data(), dtypes)
+def test_quantization_of_any_patterns(rule: int, data: st.DataObject, dtype: int) -> None:
+    """Rows whose largest magnitudes are any finite patterns have the oracle's bytes and scales, compiled or not."""
+    largest = st.integers(0, 0x7F7F if dtype == BF16 else 0x7BFF)
+    _quantize_rows(_rows_under(np.array(data.draw(st.lists(largest, min_size=1, max_size=8)), np.uint16)), dtype, rule)
+
+
+def _rows_under(largest: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    """[rows, 8] patterns of any sign, two of them with the row's largest magnitude and one with none."""
+    rng = np.random.default_rng(largest.size)
+    bits = rng.integers(0, largest[:, None].astype(np.int64) + 1, (largest.size, 8)).astype(np.uint16)
+    bits[:, 1] = bits[:, 6] = largest
+    bits[:, 3] = 0
+    return bits | (rng.integers(0, 2, bits.shape) << 15).astype(np.uint16)
+
+
+def _quantize_rows(bits: NDArray[np.uint16], dtype: int, rule: int) -> None:
+    """Each row alone, by the function behind the instruction, against all at once by the oracle."""
+    n_rows, count = bits.shape
+    q, scales = RULES[rule](bits.view(DTYPES[dtype]))
+    memory = np.zeros((n_rows, 3 * count + 4), np.uint8)
+    memory[:, : 2 * count] = bits.view(np.uint8)
+    for row in memory:
+        numerics.quantize_int8(row, 0, 2 * count, count, dtype, rule)
+    assert (memory[:, 2 * count : 3 * count].view(np.int8) == q).all()
+    assert same(np.ascontiguousarray(memory[:, 3 * count :]).view(np.float32)[:, 0], scales)
+
+
+def _quantize_like_the_oracle(x: NDArray[np.generic], dtype: int, rule: int = RULE_XCCL) -> None:
+    q, scale = RULES[rule](x[None, :])
     n = x.size
     image = image_of(x, np.zeros(n + 4, np.uint8), np.zeros(n, np.float32))
-    buffer = after(OP_V_QUANTIZE, image, 0, 2 * n, n, dtype)
+    buffer = after(OP_V_QUANTIZE, image, 0, 2 * n, n, dtype, rule)
     assert (buffer[2 * n : 3 * n].view(np.int8) == q[0]).all()
     assert same(buffer[3 * n : 3 * n + 4].view(np.float32), scale)
     wide = after(OP_V_DEQUANTIZE, buffer, 2 * n, 3 * n + 4, n, 3 * n)[3 * n + 4 :].view(np.float32)

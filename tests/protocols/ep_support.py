@@ -13,7 +13,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Buffer, Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocols.expert_parallel import ExpertParallel, Received
-from xccl_emu.protocols.layout import EpConfig, buffer_bytes
+from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes
 
 POISON = 0xA5
 ROUND_REGISTERS = 192
@@ -153,7 +153,7 @@ def run_round(group: ExpertParallel, batch: Batch) -> tuple[list[Received], list
 
 def oracle_of(c: EpConfig, batch: Batch) -> oracle.Dispatched:
     """What the oracle makes of a batch."""
-    return oracle.dispatch(batch.tokens, batch.topk, c.n_ranks, c.local_experts, c.quantized)
+    return oracle.dispatch(batch.tokens, batch.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
 
 
 def assert_same_bits(name: str, got: Any, want: Any) -> None:
@@ -259,6 +259,7 @@ def configs(draw: st.DrawFn, ranks: st.SearchStrategy[int]) -> EpConfig:
         tokens_max=draw(st.integers(1, 6)),
         dtype=draw(st.sampled_from(["bf16", "fp16"])),
         quantized=draw(st.booleans()),
+        quantizer=draw(st.sampled_from(sorted(QUANTIZERS))),
         shared=draw(st.booleans()),
         cores=draw(st.integers(1, 4)),
         path=draw(st.sampled_from(["mtu", "dma"])),

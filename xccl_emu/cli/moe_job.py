@@ -52,6 +52,7 @@ class JobOptions:
     path: str = "mtu"
     dtype: str = "bf16"
     quantized: bool = True
+    quantizer: str = "xccl"
 
 
 @dataclass
@@ -130,7 +131,8 @@ class MoeJob:
         o = self.options
         return EpConfig(
             n_ranks=self.ranks, local_experts=placement.local_experts, hidden=o.hidden, top_k=self._choices.top_k + 1,
-            tokens_max=max(1, o.tokens), dtype=o.dtype, quantized=o.quantized, shared=True, cores=o.cores, path=o.path,
+            tokens_max=max(1, o.tokens), dtype=o.dtype, quantized=o.quantized, quantizer=o.quantizer, shared=True,
+            cores=o.cores, path=o.path,
         )  # fmt: skip
 
     def _make_group(self, placement: routing.Placement) -> ExpertParallel:
@@ -167,7 +169,7 @@ class MoeJob:
 def count_wrong(group: ExpertParallel, tokens: NDArray[Any], routed: routing.Routing) -> int:
     """Elements of what was received and of the outputs that are not the oracle's, bit for bit."""
     c = group.config
-    expected = oracle.dispatch([*tokens], routed.topk, c.n_ranks, c.local_experts, c.quantized)
+    expected = oracle.dispatch([*tokens], routed.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
     wrong = 0
     for rank in range(c.n_ranks):
         wrong += wrong_rows(expected, rank, group.received(rank))

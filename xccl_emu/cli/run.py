@@ -35,6 +35,7 @@ def dispatch(
     path: Annotated[str, typer.Option(help="How data is pulled: mtu or dma.")] = "mtu",
     dtype: Annotated[str, typer.Option(help="Type of hidden states: bf16 or fp16.")] = "bf16",
     quantize: Annotated[bool, typer.Option(help="INT8 on the wire in dispatch.")] = True,
+    quantizer: Annotated[str, typer.Option(help="Whose rule makes the INT8: xccl or cann.")] = "xccl",
     order: Order = "sc",
     policy: Policy = "round-robin",
     seed: Seed = 0,
@@ -53,6 +54,7 @@ def dispatch(
     options = JobOptions(
         ranks=ranks, tokens=tokens, hidden=hidden, top_k=top_k, routing=routing, layer=layer, rounds=rounds,
         order=order, policy=policy, seed=seed, cores=cores, path=path, dtype=dtype, quantized=quantize,
+        quantizer=quantizer,
     )  # fmt: skip
     job = MoeJob(options, Stages(quiet=as_json))
     if job.note:

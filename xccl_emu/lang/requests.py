@@ -24,6 +24,9 @@ CMP_EQ, CMP_NE, CMP_GE = range(3)
 # Element types that the vector pipe reads and writes.
 BF16, FP16 = range(2)
 
+# Rules by which it makes INT8 of them: XCCL's, and that of CANN's public kernels.
+RULE_XCCL, RULE_CANN = range(2)
+
 OPERATIONS = (
     "return", "load", "store", "atomic_add", "poll", "fence", "arrive", "await_group", "ub_load", "ub_store",
     "set_flag", "wait_flag", "fail", "dma", "mtu_in", "mtu_out", "put", "add", "v_quantize", "v_dequantize",
@@ -149,9 +152,11 @@ def add(target: int, value: int, step: int = 0, sync: str = "") -> Request:
 # ---- vector (all on the data buffer; offsets multiples of 4)
 
 
-def v_quantize(ub: int, target_ub: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
-    """Quantize ``count`` elements to INT8 at ``target_ub`` and put the FP32 scale behind them."""
-    return (OP_V_QUANTIZE, ub, target_ub, count, dtype, 0, 0)
+def v_quantize(
+    ub: int, target_ub: int, count: int, dtype: int, rule: int = RULE_XCCL, step: int = 0, sync: str = ""
+) -> Request:
+    """Quantize ``count`` elements to INT8 at ``target_ub`` by a rule and put the FP32 scale behind them."""
+    return (OP_V_QUANTIZE, ub, target_ub, count, dtype, rule, 0)
 
 
 def v_dequantize(ub: int, target_ub: int, count: int, scale_ub: int, step: int = 0, sync: str = "") -> Request:

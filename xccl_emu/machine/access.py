@@ -28,6 +28,8 @@ from xccl_emu.lang.requests import (
     OP_V_SCALE,
     OP_V_WIDEN,
     OP_WAIT_FLAG,
+    RULE_CANN,
+    RULE_XCCL,
     SCALAR,
 )
 from xccl_emu.machine.layout import (
@@ -188,6 +190,13 @@ def _dtype(st, core, base, dtype):
 
 
 @jit
+def _rule(st, core, base, rule):
+    if rule != RULE_XCCL and rule != RULE_CANN:
+        return set_error(st, core, base, ERR_OPERAND, rule, RULE_CANN)
+    return True
+
+
+@jit
 def check_vector(st, core, base, op, a, b, c, d, e):
     """Check an instruction of the vector pipe before it is queued; counts are checked before they are multiplied."""
     count = d if op == OP_V_AXPY else (b if op == OP_V_FILL or op == OP_V_SCALE else c)
@@ -201,6 +210,7 @@ def check_vector(st, core, base, op, a, b, c, d, e):
     if op == OP_V_QUANTIZE:
         return (
             _dtype(st, core, base, d)
+            and _rule(st, core, base, e)
             and _aligned(st, core, base, c, 4)
             and _buffer(st, core, base, a, 2 * c, 4)
             and _buffer(st, core, base, b, c + 4, 4)

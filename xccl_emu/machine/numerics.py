@@ -8,10 +8,12 @@ negative indices keeps LLVM from vectorizing (measured: six times slower).
 
 import numpy as np
 
-from xccl_emu.lang.requests import BF16
+from xccl_emu.lang.requests import BF16, RULE_CANN
 from xccl_emu.machine.words import bits_of, float_of, jit, jit_arrays
 
+_ONE = np.float32(1.0)
 _ONE_TWENTY_SEVEN = np.float32(127.0)
+_INFINITY = np.float32(np.inf)
 _TWO_TO_112 = np.float32(2.0**112)
 _FP16_SUBNORMAL_MAGIC = np.float32(0.5)  # its last bit is the smallest FP16 subnormal, so adding it rounds to FP16
 
@@ -64,10 +66,12 @@ def _floats(mem, at, count):
 
 
 @jit_arrays
-def quantize_int8(mem, source, target, count, dtype):
-    """INT8 of a row at ``target`` and its FP32 scale behind it: q = rint(x * (127 / amax)), scale = amax / 127.
+def quantize_int8(mem, source, target, count, dtype, rule):
+    """INT8 of a row at ``target`` and its FP32 scale behind it: q = rint(x * (127 / amax)).
 
-    A row of zeros, or one so small that 127 / amax is not finite, becomes zeros with scale 0.
+    The scale is amax / 127 by XCCL's rule, 1 / (127 / amax) by CANN's, each quotient rounded by itself. Where
+    127 / amax is not finite, in a row of zeros or one too small, the scale is 0; XCCL's q are zeros then, CANN's what
+    saturating casts make of infinities.
     """
     x = _halves(mem, source, count)
     q = mem[target : target + count].view(np.int8)
@@ -75,18 +79,37 @@ def quantize_int8(mem, source, target, count, dtype):
     for i in range(x.size):
         top = max(top, x[i] & np.uint16(0x7FFF))  # magnitudes order as integers
     amax = widen(top, dtype)
-    factor = _ONE_TWENTY_SEVEN / amax if top > 0 else np.float32(0.0)
-    scale = amax / _ONE_TWENTY_SEVEN
-    if not np.isfinite(factor):
-        factor = np.float32(0.0)
-        scale = np.float32(0.0)
+    factor = _ONE_TWENTY_SEVEN / amax if top > 0 else _INFINITY
+    scale = np.float32(0.0)
+    if np.isfinite(factor):
+        _multiply_and_round(x, q, factor, dtype)
+        scale = _ONE / factor if rule == RULE_CANN else amax / _ONE_TWENTY_SEVEN
+    elif rule == RULE_CANN:
+        _saturate(x, q)
+    else:
+        q[:] = 0
+    _floats(mem, target + count, 1)[0] = scale
+
+
+@jit_arrays
+def _multiply_and_round(x, q, factor, dtype):
+    """To the nearest integer, half to even. None exceeds 127, so CANN's way through INT32 and FP16 changes nothing."""
     if dtype == BF16:  # two loops, so that each is vectorized
         for i in range(x.size):
             q[i] = np.int8(np.int32(np.rint(widen(x[i], 0) * factor)))
     else:
         for i in range(x.size):
             q[i] = np.int8(np.int32(np.rint(widen(x[i], 1) * factor)))
-    _floats(mem, target + count, 1)[0] = scale
+
+
+@jit_arrays
+def _saturate(x, q):
+    """What casts make of x times infinity: the limits of INT8, and 0 of the NaN that a zero gives."""
+    for i in range(x.size):
+        if x[i] & np.uint16(0x7FFF) == 0:
+            q[i] = 0
+        else:
+            q[i] = -128 if x[i] & np.uint16(0x8000) else 127
 
 
 @jit_arrays

@@ -266,7 +266,7 @@ def _elements(st, entry, op):
 @jit
 def _compute(mem, ub, op, a, b, c, d, e):
     if op == OP_V_QUANTIZE:
-        numerics.quantize_int8(mem, ub + a, ub + b, c, d)
+        numerics.quantize_int8(mem, ub + a, ub + b, c, d, e)
     elif op == OP_V_AXPY:
         numerics.axpy(mem, ub + a, ub + b, c, d, e)
     elif op == OP_V_ADD:

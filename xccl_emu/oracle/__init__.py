@@ -14,11 +14,21 @@ from xccl_emu.oracle.moe import (
     message_bytes,
     stand_in_expert,
 )
-from xccl_emu.oracle.numerics import BF16, FP16, dequantize_int8, hidden_dtype, quantize_int8, round_to
+from xccl_emu.oracle.numerics import (
+    BF16,
+    FP16,
+    QUANTIZERS,
+    dequantize_int8,
+    hidden_dtype,
+    quantize_int8,
+    quantize_int8_cann,
+    round_to,
+)
 
 __all__ = [
     "BF16",
     "FP16",
+    "QUANTIZERS",
     "SLOT_BYTES",
     "Dispatched",
     "Fetch",
@@ -30,6 +40,7 @@ __all__ = [
     "hidden_dtype",
     "message_bytes",
     "quantize_int8",
+    "quantize_int8_cann",
     "round_to",
     "stand_in_expert",
 ]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.oracle.numerics import Hidden, dequantize_int8, hidden_dtype, quantize_int8, round_to
+from xccl_emu.oracle.numerics import QUANTIZERS, Hidden, Quantizer, dequantize_int8, hidden_dtype, round_to
 
 SLOT_BYTES = 512
 """Behind each dispatched row: its scale, routing triple and expert."""
@@ -203,24 +203,28 @@ def dispatch(
     n_ranks: int,
     local_experts: int,
     quantized: bool,
+    quantizer: str = "xccl",
 ) -> Dispatched:
     """Send every token to the expert ranks of its choices.
 
     `tokens`: per source rank [T_r, hidden], all BF16 or all FP16 (T_r may differ and may be 0). `topk`: per source
     rank integers [T_r, choices], global expert ids or -1; a token may choose an expert twice. `n_ranks` expert ranks
-    with `local_experts` experts each; there may be more or fewer source ranks than expert ranks.
+    with `local_experts` experts each; there may be more or fewer source ranks than expert ranks. `quantizer` names a
+    rule of `QUANTIZERS`, used where `quantized`.
 
     Rows are copied or quantized here, except that one unquantized array [ranks, T, hidden] is kept as it is.
     Raises ConfigError for arrays that do not fit, ids out of range, and NaN or infinity when quantizing.
     """
     _positive("n_ranks", n_ranks)
     _positive("local_experts", local_experts)
+    if quantizer not in QUANTIZERS:
+        raise ConfigError(f"quantizer is {quantizer!r}; it must be one of {', '.join(QUANTIZERS)}")
     dtype, hidden, n_choices = _checked_shapes(tokens, topk)
     for source, ids in enumerate(topk):
         _check_ids(source, ids, n_ranks * local_experts)
     experts = np.concatenate([ids.astype(np.int64) for ids in topk]).reshape(-1, n_choices)
     tokens_per_source = np.array([len(part) for part in tokens], np.int64)
-    rows, scales = _quantized_rows(tokens, hidden) if quantized else _plain_rows(tokens)
+    rows, scales = _quantized_rows(tokens, hidden, QUANTIZERS[quantizer]) if quantized else _plain_rows(tokens)
     return Dispatched(rows, scales, experts, tokens_per_source, n_ranks, local_experts, dtype)
 
 
@@ -256,7 +260,9 @@ def _check_ids(source: int, ids: NDArray[np.integer[Any]], n_experts: int) -> No
         raise ConfigError(f"topk[{source}][{token}, {k}] is {ids[token, k]}; it must be -1 or in 0..{n_experts - 1}")
 
 
-def _quantized_rows(tokens: Sequence[Hidden], hidden: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def _quantized_rows(
+    tokens: Sequence[Hidden], hidden: int, quantize: Quantizer
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """All source ranks' rows in INT8, quantized rank by rank to keep FP32 temporaries small."""
     n_tokens = sum(len(part) for part in tokens)
     rows, scales = np.empty((n_tokens, hidden), np.int8), np.empty(n_tokens, np.float32)
@@ -264,7 +270,7 @@ def _quantized_rows(tokens: Sequence[Hidden], hidden: int) -> tuple[NDArray[np.i
     for source, part in enumerate(tokens):
         last = first + len(part)
         try:
-            rows[first:last], scales[first:last] = quantize_int8(part)
+            rows[first:last], scales[first:last] = quantize(part)
         except ConfigError as error:
             raise ConfigError(f"tokens[{source}]: {error}") from error
         first = last

@@ -4,6 +4,7 @@ Everything is computed in FP32 with one rounding per operation (half to even); n
 kept. Token-wise INT8 with one scale per token: xDeepServe 3.2 and 4.7, CloudMatrix384 4.2.1.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -20,6 +21,9 @@ FP16 = np.dtype(np.float16)
 
 INT8_LIMIT = 127
 """Largest magnitude of a quantized value; -128 is never used."""
+
+FP16_LIMIT = 65504
+"""Largest finite FP16; a whole number."""
 
 Hidden = NDArray[Any]
 """Hidden states, BF16 or FP16 (NumPy has no static type for BF16)."""
@@ -48,14 +52,7 @@ def quantize_int8(x: Hidden) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
 
     Raises ConfigError if `x` is not two-dimensional, has no columns, has another type or holds a NaN or infinity.
     """
-    hidden_dtype(x.dtype)
-    if x.ndim != 2 or x.shape[1] == 0:
-        raise ConfigError(f"x has shape {x.shape}; it must be [rows, hidden] with hidden of at least 1")
-    # A signaling NaN would warn before it is refused.
-    with np.errstate(invalid="ignore"):
-        wide = x.astype(np.float32)
-        amax: NDArray[np.float32] = np.abs(wide).max(axis=1)
-    _refuse_non_finite(amax, wide)
+    wide, amax = _widened(x)
     with np.errstate(divide="ignore", over="ignore"):
         inverse = np.float32(INT8_LIMIT) / amax
     usable = np.isfinite(inverse)
@@ -66,6 +63,48 @@ def quantize_int8(x: Hidden) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     np.rint(wide, out=wide)
     np.clip(wide, -INT8_LIMIT, INT8_LIMIT, out=wide)
     return wide.astype(np.int8), scales
+
+
+def quantize_int8_cann(x: Hidden) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Quantize each row as CANN's public dispatch kernels for the A3 do; shapes as in `quantize_int8`.
+
+    In FP32, per row: factor = 127 / amax; y = x * factor; scale = 1 / factor, a second quotient. y becomes INT32 (half
+    to even), FP16, then INT8 (towards zero), and each of the three casts saturates and makes 0 of a NaN.
+
+    Raises ConfigError as `quantize_int8` does.
+    """
+    wide, amax = _widened(x)
+    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
+        factors = np.float32(INT8_LIMIT) / amax
+        wide *= factors[:, None]
+        scales = np.float32(1) / factors
+    whole = _saturated(np.rint(wide), np.iinfo(np.int32)).astype(np.int32)
+    half = whole.clip(-FP16_LIMIT, FP16_LIMIT).astype(FP16)
+    return _saturated(np.trunc(half), np.iinfo(np.int8)).astype(np.int8), scales
+
+
+def _saturated(values: NDArray[Any], limits: np.iinfo[Any]) -> NDArray[np.float64]:
+    # An FP64 holds both limits of INT32; an FP32 does not.
+    return np.nan_to_num(values.astype(np.float64), nan=0.0).clip(limits.min, limits.max)
+
+
+Quantizer = Callable[[Hidden], tuple[NDArray[np.int8], NDArray[np.float32]]]
+
+QUANTIZERS: dict[str, Quantizer] = {"xccl": quantize_int8, "cann": quantize_int8_cann}
+"""Rules for INT8 rows, by name."""
+
+
+def _widened(x: Hidden) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """`x` [rows, hidden] and its largest magnitudes [rows], in FP32; ConfigError for what cannot be quantized."""
+    hidden_dtype(x.dtype)
+    if x.ndim != 2 or x.shape[1] == 0:
+        raise ConfigError(f"x has shape {x.shape}; it must be [rows, hidden] with hidden of at least 1")
+    # A signaling NaN would warn before it is refused.
+    with np.errstate(invalid="ignore"):
+        wide = x.astype(np.float32)
+        amax: NDArray[np.float32] = np.abs(wide).max(axis=1)
+    _refuse_non_finite(amax, wide)
+    return wide, amax
 
 
 def _refuse_non_finite(amax: NDArray[np.float32], wide: NDArray[np.float32]) -> None:

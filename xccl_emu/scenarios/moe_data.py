@@ -94,7 +94,8 @@ class Image:
 
 def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]:
     """The rows of each buffer of a rank in one round; the order of ``recv_x`` and so on is that of the phases."""
-    sent = oracle.dispatch(batch.tokens, batch.topk, config.n_ranks, config.local_experts, config.quantized)
+    c = config
+    sent = oracle.dispatch(batch.tokens, batch.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
     got = sent.received_by(rank)
     route = np.zeros(len(got.x), ROUTE)
     route["scale"], route["source"], route["token"], route["choice"] = got.scales, got.source, got.token, got.choice
