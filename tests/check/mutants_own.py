@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from xccl_emu.check.trial import Expected, Trial
-from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, TORN_METADATA, UNWRITTEN_READ
+from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, TORN_METADATA, UNWRITTEN_READ, WRONG_BITS
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
@@ -175,7 +175,7 @@ KNOWN = (
         ), (DATA_RACE,), quick=True,
     ),
     Mutant(
-        "push: boolean flags that are never reset", PUSH_BOOLEAN, (edit(CLEAR, ""),), (DATA_RACE,),
+        "push: boolean flags that are never reset", PUSH_BOOLEAN, (edit(CLEAR, ""),), (DATA_RACE, WRONG_BITS),
     ),
     Mutant(
         "push: flag cleared after the peer may have set it again", PUSH_BOOLEAN,

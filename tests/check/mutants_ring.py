@@ -177,7 +177,7 @@ OWN = (
     ),
     Mutant(
         "receiver returns without all chunks", SMALL,
-        (edit(ALL_PULLED, ALL_PULLED.replace("chunks, 1", "chunks - 1, 1")),), (DEADLOCK,),
+        (edit(ALL_PULLED, ALL_PULLED.replace("chunks, 1", "chunks - 1, 1")),), (DEADLOCK, WRONG_BITS),
     ),
     Mutant(
         "DMA: tail without waiting for the completion", DMA,
@@ -201,7 +201,7 @@ OWN = (
     ),
     Mutant(
         "zero-copy: receiver does not wait for the tail", ZERO_COPY,
-        (edit(ZERO_COPY_IN, ""),), (ASSERTION, TORN_METADATA, DATA_RACE),
+        (edit(ZERO_COPY_IN, ""),), (ASSERTION, TORN_METADATA, DATA_RACE, WRONG_BITS),
     ),
     Mutant(
         "back to back: the data buffer used again before the payload has left it", ROUNDS,

@@ -38,6 +38,7 @@ LATE = {"sc": OK, "relaxed": RACE}
 """Right if writes are visible at once only."""
 
 TICKET = "atomic_taken 0.0 1; skip_unless 1 1 1; ge 0.4 1; load 1.0; store 1.0 3; fence; add 0.4 1"
+READ_BACK = "ge 0.4 1; in 1.0 1 0; set 1 0 1; wait 1 0 1; ub_load 0 1"
 TRAPS = (
     # flags
     Trap("a pulse is missed", ("store 1.4 1; store 1.4 0", "eq 1.4 1"), LOCKED),
@@ -130,6 +131,14 @@ TRAPS = (
                              "ub_load 0 0; fail_unless 1 1", "ne_taken 1.0 0; ne_taken 1.4 0"), FAILED),
     Trap("flags that DMA copies in any order", ("dma 0.0 1.0 4; wait 4 0 4", "ne_taken 1.4 0; load_named 1.0; "
                                                 "fail_unless 1 1"), FAILED, memory={0: 1, 4: 1}),
+    Trap("own data read back behind an answer", (f"ub_store 3 0; out 1.0 0 0; put 1.4 1; {READ_BACK}",
+                                                 "ge 1.4 1; put 0.4 1"), {"sc": OK, "fifo": OK, "relaxed": RACE}),
+    Trap("own data read back behind an answer, its flag to another die",
+         (f"ub_store 3 0; out 1.0 0 0; put 2.4 1; {READ_BACK}", "skip_unless 0 0", "ge 2.4 1; put 0.4 1"),
+         {"sc": OK, "fifo": RACE, "relaxed": RACE}),
+    Trap("own data read back behind an answer to what came before it",
+         (f"put 1.4 1; ub_store 3 0; out 1.0 0 0; {READ_BACK}", "ge 1.4 1; put 0.4 1"),
+         {"fifo": RACE, "relaxed": RACE}),
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from xccl_emu.check.search.book import (
     QUEUE_HEAD,
     QUEUE_TAIL,
     STATES,
+    STATES_MAX,
     TRANSITIONS,
     entry,
     step_back,
@@ -96,7 +97,7 @@ def breadth_first(mem, st, ck, rows, named, table, ids, queue, edges, budget):
     """
     taken = 0
     while ck[QUEUE_HEAD] < ck[QUEUE_TAIL] and not over(ck):
-        if taken >= budget:
+        if taken >= budget or ck[STATES] > ck[STATES_MAX]:
             return PAUSED
         if 2 * (ck[QUEUE_TAIL] + 4096) > table.size or ck[QUEUE_TAIL] + 4096 > queue.shape[0]:
             return TABLE_FULL

@@ -39,7 +39,8 @@ entry = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
     PIECE_TABLE, LOG_BASE, LOG_END, TOUCHED, RECORDING, RECORDED, MASK, RECORD_BASE, RECORD_END, EXPECTED_BASE,
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
     CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
-) = range(39)  # fmt: skip
+    STATES_MAX,
+) = range(40)  # fmt: skip
 WITNESS = 40
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
 HANDLES = 56

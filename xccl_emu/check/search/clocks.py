@@ -14,7 +14,9 @@ fence.  The scalar unit may also learn what mtu-out has done from what others an
 that, and knowing it would tell states apart that are alike, so a search is made without at first, and only where that
 reports a race it is made again with it (`JOINING`): then a poll or load of a flag makes known what mtu-out had done
 before its last write of a flag, if all that the core has written is visible by then.  Every delivery being explored,
-a race that is hidden so in one run is shown by another, in which the delivery comes later.
+a race that is hidden so in one run is shown by another, in which the delivery comes later.  Under `fifo` an answer to
+a flag may tell that the data before it is visible, too; a search then has all writes in flight, and takes those for
+visible that are when the answer comes (elsewhere it makes some visible early, which says nothing).
 """
 
 from xccl_emu.check.accesses import AGENT_DMA
@@ -59,7 +61,8 @@ from xccl_emu.machine.words import jit
 _LANE = 13
 _LANE_MASK = (1 << _LANE) - 1
 _DMA_SHIFT = 4 * _LANE
-_WRITES, _IN_MEMORY, _ALONE = 16, 32, 64  # above the agent; the last: not to be made one with its neighbours
+_WRITES, _IN_MEMORY, _ALONE, _VISIBLE = 16, 32, 64, 128
+"""Above the agent. The third: not to be made one with its neighbours; the last: a write that is visible for certain."""
 
 
 @jit
@@ -316,6 +319,7 @@ def note_access(st, ck, block, base, core, start, nbytes, agent, writes, in_memo
         known = other & 15 == agent or _knows(vector, other & 15, ck[at + 3])
         if first < end and start < last and (writes or other & _WRITES) and other & 15 != agent:
             late = in_memory and other & _WRITES and not writes and other & 15 < AGENT_DMA and st[ORDER] != ORDER_SC
+            late = late and not other & _VISIBLE
             if late or not known:
                 _race_inside(ck, core, at, start, nbytes, agent, writes, site)
                 return
@@ -337,6 +341,15 @@ def note_visible(ck, block, start):
             _drop(ck, block, n)
         else:
             n += 1
+
+
+@jit
+def note_all_visible(ck, block):
+    """The core learns from another one that all it has written is visible: nothing of it is in flight."""
+    for n in range(ck[block + N_RECORDS]):
+        at = block + RECORDS + n * RECORD_WORDS
+        if ck[at + 2] & _WRITES and ck[at + 2] & _IN_MEMORY:
+            ck[at + 2] |= _VISIBLE
 
 
 @jit

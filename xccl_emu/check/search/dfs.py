@@ -24,6 +24,7 @@ from xccl_emu.check.search.book import (
     RACE_INSIDE,
     RESTART,
     STATES,
+    STATES_MAX,
     TOUCHED,
     TRANSITIONS,
     VIOLATION,
@@ -138,7 +139,7 @@ def depth_first(mem, st, ck, rows, named, table, budget):
         if n >= n_choices(st, ck, mover):
             ck[frame + FRAME_MOVER], ck[frame + FRAME_N] = mover + 1, 0
             continue
-        if taken >= budget:
+        if taken >= budget or ck[STATES] > ck[STATES_MAX]:
             return PAUSED
         if 2 * ck[STATES] >= table.size:
             return TABLE_FULL

@@ -16,7 +16,7 @@ from xccl_emu.machine import compiled, layout
 Progress = Callable[[int, int, float], None]
 """Told now and then: states, transitions, seconds."""
 
-_SLICE = 1 << 18
+_SLICE_FIRST, _SLICE_MAX, _SLICE_SECONDS = 1 << 10, 1 << 18, 0.05
 _WALKS, _QUIET_WALKS, _WALK_STEPS = 200, 12, 100_000
 
 LIMITS = {
@@ -72,7 +72,8 @@ class Search:
         self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
         self.breadth_first = breadth_first
         self.found = Found()
-        self.started = time.perf_counter()
+        self.started = self._looked = time.perf_counter()
+        self._slice = _SLICE_FIRST
         self._args = (setup.memory, setup.state, setup.book, setup.rows, setup.named)
 
     def run(self) -> Found:
@@ -144,14 +145,14 @@ class Search:
         ck = self.setup.book
         self.setup.reset(members)
         ck[[at.TRANSITIONS, at.ACTIONS, at.CYCLES, at.DOUBT]] = 0
-        ck[at.STATES] = 1
+        ck[at.STATES], ck[at.STATES_MAX] = 1, self.max_states - self.found.states
         dfs.begin(*self._args)
 
     def _depth_first(self) -> None:
         table, why = np.zeros(1 << 14, np.uint64), dfs.PAUSED
         dfs.add_to(table, self._hash())
         while why != dfs.ENDED and not self.found.reason:
-            why = dfs.depth_first(*self._args, table, _SLICE)
+            why = dfs.depth_first(*self._args, table, self._slice)
             if why == dfs.TABLE_FULL:
                 larger = np.zeros(4 * table.size, np.uint64)
                 dfs.add_all(table, larger)
@@ -169,7 +170,7 @@ class Search:
         table[int(self._hash() & np.uint64(size - 1))] = max(self._hash(), np.uint64(1))
         ck[at.QUEUE_HEAD], ck[at.QUEUE_TAIL], ck[at.N_EDGES] = 0, 1, 0
         while why != dfs.ENDED and not self.found.reason:
-            why = bfs.breadth_first(*self._args, table, ids, queue, edges, _SLICE >> 4)
+            why = bfs.breadth_first(*self._args, table, ids, queue, edges, self._slice)
             if why == dfs.TABLE_FULL:
                 old, old_ids = table, ids
                 table, ids = np.zeros(4 * old.size, np.uint64), np.zeros(4 * old.size, np.int64)
@@ -194,8 +195,13 @@ class Search:
             ck[word] = value
 
     def _look(self, why: int) -> None:
-        """Report progress, and stop at a limit."""
-        ck, elapsed = self.setup.book, time.perf_counter() - self.started
+        """Report progress, stop at a limit, and choose how much to do until the next look."""
+        ck, now = self.setup.book, time.perf_counter()
+        elapsed, spent, self._looked = now - self.started, now - self._looked, now
+        if spent < _SLICE_SECONDS:
+            self._slice = min(2 * self._slice, _SLICE_MAX)
+        else:
+            self._slice = max(self._slice // 2, 1)
         states = self.found.states + int(ck[at.STATES])
         if self.progress is not None:
             self.progress(states, self.found.transitions + int(ck[at.TRANSITIONS]), elapsed)

@@ -57,6 +57,7 @@ from xccl_emu.check.search.clocks import (
     forget_all,
     joined,
     note_access,
+    note_all_visible,
     note_issue,
     note_read,
     note_ring,
@@ -117,6 +118,7 @@ from xccl_emu.machine.layout import (
     IN_FLIGHT,
     N_DMA_SLOTS,
     ORDER,
+    ORDER_FIFO,
     ORDER_SC,
     PIPE_COUNT,
     WINDOWS,
@@ -345,6 +347,8 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
     elif ck[JOINING] and op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS:
         if rows[ROWS_CLASS, 0] == SYNC and st[base + IN_FLIGHT] == 0:
             ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
+            if st[ORDER] == ORDER_FIFO:
+                note_all_visible(ck, block)
 
 
 @jit
