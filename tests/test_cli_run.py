@@ -46,6 +46,15 @@ def test_variants_of_the_main_job_are_right(extra: list[str]) -> None:
     assert as_json(*SMALL, *extra)["wrong"] == 0
 
 
+def test_replicas_cool_the_hottest_die() -> None:
+    """With replicas of hot experts the job is right, and its hottest die receives fewer rows than without."""
+    for ranks, extra in (("20", []), ("18", ["--redundant-slots", "3"])):
+        result = as_json(*SMALL[:3], ranks, *SMALL[4:], "--tokens", "40", "--redundant", "32", *extra)
+        assert result["wrong"] == 0
+        assert result["replicas"] == 32
+        assert result["hottest_die_rows"] < result["hottest_die_rows_without_replicas"]
+
+
 def test_a_wrong_bit_is_counted_and_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a single output differs from the oracle's, `wrong` says so and the exit code is 1."""
 
@@ -83,6 +92,7 @@ def test_the_table_names_what_was_moved() -> None:
         (["run", "sendrecv", "--permutation", "--source", "3"], "--source 3"),
         (["run", "sendrecv", "--file", "/proc/version", "--nbytes", "5"], "--nbytes 5"),
         ([*SMALL, "--layer", "3"], "--layer 3"),
+        ([*SMALL, "--redundant", "9", "--redundant-slots", "2"], "9 replicas: there is room for 8"),
     ],
 )
 def test_impossible_requests_are_refused_with_exit_code_2(arguments: list[str], said: str) -> None:

@@ -69,6 +69,19 @@ class Choices:
             raise ConfigError(f"--routing {self._path}: no layer of it routes any token")
         return self._source.layer(layers[0] if self._layer is None else self._layer)
 
+    def history(self) -> NDArray[np.float64]:
+        """[n_experts] loads by which experts get replicas: those that choices are drawn by, or all that is recorded."""
+        if isinstance(self._source, routing.RecordedChoices):
+            return np.bincount(self._source.topk.ravel(), minlength=self.n_experts).astype(np.float64)
+        return self.loads()
+
+    def place(self, ranks: int, replicas: int = 0, slots_per_rank: int = 0) -> routing.Placement:
+        """Experts, replicas and the shared expert on so many ranks; ConfigError if they do not fit."""
+        if not replicas and not slots_per_rank:
+            return routing.place_experts(ranks, self.n_experts)
+        redundancy = routing.Redundancy(replicas, self.history(), slots_per_rank, self.top_k)
+        return routing.place_experts(ranks, self.n_experts, redundancy=redundancy)
+
     def of_round(self, number: int, ranks: int, tokens: int) -> routing.Routing:
         """Choices of expert ids and gate weights of ``tokens`` tokens on each of so many ranks; others each round."""
         if isinstance(self._source, routing.RecordedChoices):
@@ -82,6 +95,13 @@ def hottest_over_mean(drawn: routing.Routing) -> float:
     """Choices of the hottest expert, of what the mean expert has."""
     loads = drawn.loads()
     return float(loads.max() / max(loads.mean(), 1e-9))
+
+
+def hottest_die(drawn: routing.Routing, placement: routing.Placement) -> tuple[int, int]:
+    """Rows that the die with the most receives: as experts are placed, and if there were no replicas."""
+    plain = routing.place_experts(placement.n_ranks, placement.n_experts)
+    most = [int(p.rank_loads(routing.place_choices(drawn, p)).max()) for p in (placement, plain)]
+    return most[0], most[1]
 
 
 def draw_tokens(ranks: int, tokens: int, hidden: int, dtype: str, seed: int) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from xccl_emu.cli.layer import (
     Timed,
     as_plain,
     draw_tokens,
+    hottest_die,
     hottest_over_mean,
     ranks_that_fit,
     resident_gb,
@@ -53,6 +54,8 @@ class JobOptions:
     dtype: str = "bf16"
     quantized: bool = True
     quantizer: str = "xccl"
+    redundant: int = 0
+    redundant_slots: int = 0
 
 
 @dataclass
@@ -65,6 +68,10 @@ class JobResult:
     messages: int = 0
     routing: str = ""
     hottest_over_mean: float = 0.0
+    replicas: int = 0
+    hottest_die_rows: int = 0
+    """Rows that the die with the most receives, in the last round."""
+    hottest_die_rows_without_replicas: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     rounds: list[dict[str, dict[str, Any]]] = field(default_factory=list)
     """For each round and protocol: seconds, actions, instructions, bytes by engine."""
@@ -107,7 +114,7 @@ class MoeJob:
         """Do it all; the result says how many elements were wrong."""
         o, timed = self.options, self._timed
         with timed("routing"):
-            placement = routing.place_experts(self.ranks, self._choices.n_experts)
+            placement = self._choices.place(self.ranks, o.redundant, o.redundant_slots)
             group = self._make_group(placement)  # whatever does not fit is refused before the work begins
         with timed("tokens"):
             tokens = draw_tokens(self.ranks, o.tokens, o.hidden, o.dtype, o.seed)
@@ -122,7 +129,10 @@ class MoeJob:
         """Choices of a round, as expert slots, the shared expert last."""
         with self._timed("routing"):
             drawn = self._choices.of_round(number, self.ranks, self.options.tokens)
-            self.result.routing, self.result.hottest_over_mean = drawn.source, hottest_over_mean(drawn)
+            result = self.result
+            result.routing, result.hottest_over_mean = drawn.source, hottest_over_mean(drawn)
+            result.replicas = placement.n_replicas
+            result.hottest_die_rows, result.hottest_die_rows_without_replicas = hottest_die(drawn, placement)
             return routing.place_choices(drawn, placement)
 
     # ---- the protocols

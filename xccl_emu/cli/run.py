@@ -12,6 +12,10 @@ app = typer.Typer(help="Run a protocol and hold its result against the oracle.",
 Order = Annotated[str, typer.Option(help="Memory order: sc, fifo or relaxed.")]
 Policy = Annotated[str, typer.Option(help="Who goes next: round-robin or random.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the payload, the routing and the random policy.")]
+Redundant = Annotated[int, typer.Option(min=0, help="Replicas of the hottest routed experts.")]
+RedundantSlots = Annotated[
+    int, typer.Option(min=0, help="Slots for replicas alone on every die [0: on dies or in slots behind the experts]")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 
 
@@ -36,6 +40,8 @@ def dispatch(
     dtype: Annotated[str, typer.Option(help="Type of hidden states: bf16 or fp16.")] = "bf16",
     quantize: Annotated[bool, typer.Option(help="INT8 on the wire in dispatch.")] = True,
     quantizer: Annotated[str, typer.Option(help="Whose rule makes the INT8: xccl or cann.")] = "xccl",
+    redundant: Redundant = 0,
+    redundant_slots: RedundantSlots = 0,
     order: Order = "sc",
     policy: Policy = "round-robin",
     seed: Seed = 0,
@@ -47,6 +53,9 @@ def dispatch(
     messages. Every received row with its scale and route, all counts, and every output is compared bit for bit with an
     independent NumPy oracle: "wrong" counts what differs, and the exit code is 1 if it is not 0. Without --routing,
     choices are drawn from Zipf-like loads whose hottest expert carries about 6.6 times the mean.
+
+    --ranks 320 --redundant 32: 256 experts and 32 replicas of the hottest on 288 dies, the shared one on 32.
+    --redundant 288 --redundant-slots 1: 288 dies with an expert and a replica each.
     """
     from xccl_emu.cli.moe_job import JobOptions, MoeJob
     from xccl_emu.cli.show import Stages, moe_table, print_result
@@ -54,7 +63,7 @@ def dispatch(
     options = JobOptions(
         ranks=ranks, tokens=tokens, hidden=hidden, top_k=top_k, routing=routing, layer=layer, rounds=rounds,
         order=order, policy=policy, seed=seed, cores=cores, path=path, dtype=dtype, quantized=quantize,
-        quantizer=quantizer,
+        quantizer=quantizer, redundant=redundant, redundant_slots=redundant_slots,
     )  # fmt: skip
     job = MoeJob(options, Stages(quiet=as_json))
     if job.note:

@@ -39,6 +39,9 @@ _CAPTION = "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes t
 def moe_table(result: Any) -> Table:
     """The main job's result: each protocol of each round, what it moved, how long it took; 80 columns wide."""
     title = f"{result.ranks} ranks, {result.tokens} tokens, {result.messages} messages; {result.routing}"
+    if result.replicas:
+        title += f"\n{result.replicas} replicas: {result.hottest_die_rows} rows on the hottest die"
+        title += f", {result.hottest_die_rows_without_replicas} without"
     table = Table(title=title, caption=_CAPTION)
     table.add_column("protocol")
     for name in ("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s"):

@@ -8,14 +8,18 @@ from xccl_emu.routing.files import (
     load_topk_jsonl,
     open_routing,
 )
-from xccl_emu.routing.placement import Placement, place_choices, place_experts
+from xccl_emu.routing.placement import Placement, Redundancy, place_choices, place_experts
+from xccl_emu.routing.replicas import assign_replicas, choose_replicas
 from xccl_emu.routing.sampling import draw_gate_weights, draw_topk, inclusion_probabilities, skewed_loads
 
 __all__ = [
     "ExpertLoads",
     "Placement",
     "RecordedChoices",
+    "Redundancy",
     "Routing",
+    "assign_replicas",
+    "choose_replicas",
     "deal_routing",
     "draw_gate_weights",
     "draw_routing",

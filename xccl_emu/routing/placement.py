@@ -1,22 +1,44 @@
 """Where experts live: routed experts on the first ranks, the shared expert on the rest (xDeepServe 7.1).
 
 Every rank has the same number of expert slots, numbered over the pod: slot ``s`` is on rank ``s // local_experts``.
-Slots that no expert is placed in stay empty and receive no tokens.
+A routed expert has one slot, or several if it has replicas; its tokens take them in turn, by their positions in their
+batches (xDeepServe 4.5, step 4). Slots that no expert is placed in stay empty and receive no tokens.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.routing.batches import Routing
+from xccl_emu.routing.replicas import assign_replicas, choose_replicas, load_slices
 
 MAX_RANKS = 768
 """Dies of the largest pod."""
 
-ROUTED_RANKS, DEPLOYED_RANKS = 256, 288
+EXPERTS_PER_SHARED_RANK = 8
 """The deployment whose proportion is kept: of 288 ranks 256 serve routed experts, 32 the shared expert."""
+
+
+@dataclass(frozen=True, eq=False)
+class Redundancy:
+    """How many replicas of routed experts there are, and by which loads they are chosen."""
+
+    n_replicas: int
+    loads: ArrayLike
+    """Tokens of each expert: [experts], or [slices of time, experts]."""
+    slots_per_rank: int = 0
+    """Slots that every rank, those of the shared expert too, has for replicas alone; 0: replicas are spread behind the
+    experts, over the ranks of routed experts, on ranks of their own where experts have one each."""
+    top_k: int = 8
+    """Routed experts of a token: so many choices there are for one of the shared expert."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_replicas", 0), ("slots_per_rank", 0), ("top_k", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least {least}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +46,7 @@ class Placement:
     """Slots of all experts on `n_ranks` ranks.
 
     Ranks 0 .. routed_ranks - 1 serve routed experts; the `shared_ranks` after them serve the shared expert, one copy
-    each in their first slot. `slots` is INT32 [n_experts]: the slot of each routed expert.
+    each in their first slot. `copies`: for each routed expert its slots, the first one before those of its replicas.
     """
 
     n_ranks: int
@@ -32,12 +54,33 @@ class Placement:
     local_experts: int
     routed_ranks: int
     shared_ranks: int
-    slots: NDArray[np.int32]
+    copies: tuple[tuple[int, ...], ...]
 
     @property
     def n_slots(self) -> int:
         """Slots of all ranks."""
         return self.n_ranks * self.local_experts
+
+    @property
+    def n_replicas(self) -> int:
+        """Copies of routed experts beyond the first."""
+        return sum(map(len, self.copies)) - self.n_experts
+
+    @cached_property
+    def slots(self) -> NDArray[np.int32]:
+        """The first slot of each routed expert: INT32 [n_experts]."""
+        return np.array([slots[0] for slots in self.copies], np.int32)
+
+    def expert_map(self, positions: int) -> NDArray[np.int32]:
+        """From logical to physical experts: the slot of each routed expert, INT32 [positions, n_experts].
+
+        A row for each position of a token in its batch; down the rows, an expert's copies take turns.
+        """
+        table = np.tile(self.slots, (positions, 1))
+        for expert, slots in enumerate(self.copies):
+            if len(slots) > 1:
+                table[:, expert] = np.resize(np.array(slots, np.int32), positions)
+        return table
 
     def shared_slot(self, rank: int) -> int:
         """Slot of the copy of the shared expert that serves the tokens of source `rank`.
@@ -48,43 +91,89 @@ class Placement:
             raise ConfigError(f"rank is {rank} and shared_ranks {self.shared_ranks}; they must be at least 0 and 1")
         return (self.routed_ranks + rank % self.shared_ranks) * self.local_experts
 
+    def rank_loads(self, placed: Routing) -> NDArray[np.int64]:
+        """Choices that fall on each rank: INT64 [n_ranks], of a routing that `place_choices` has made."""
+        return np.asarray(placed.loads().reshape(self.n_ranks, self.local_experts).sum(axis=1), np.int64)
 
-def place_experts(n_ranks: int, n_experts: int, shared: bool = True) -> Placement:
-    """Place `n_experts` routed experts, and with `shared` the shared expert, on `n_ranks` ranks.
 
-    With `shared`, floor(n_ranks * 256 / 288) ranks serve routed experts. Experts are spread in order: ranks that serve
-    any differ by at most one, and with no more experts than ranks, expert e is on rank e. 256 experts on 288 ranks:
-    one a rank, 32 copies of the shared expert. Raises ConfigError if `n_ranks` is not in 1..768 (2..768 with
-    `shared`) or there are no experts.
+def place_experts(
+    n_ranks: int, n_experts: int, shared: bool = True, redundancy: Redundancy | None = None
+) -> Placement:
+    """Place `n_experts` routed experts, their replicas, and with `shared` the shared expert, on `n_ranks` ranks.
+
+    With `shared`, there is a rank for the shared expert for every eight ranks' worth of routed experts: with E experts
+    and R replicas floor(n_ranks * (E + R) / (E + R + E / 8)) ranks serve routed ones. Experts are spread in order:
+    ranks that serve any differ by at most one, and with no more experts than ranks, expert e is on rank e. 256 experts
+    on 288 ranks: one a rank, 32 copies of the shared expert; with 32 replicas the same on 320 ranks (CloudMatrix384
+    5.1). Replicas are chosen and placed as `routing.replicas` says.
+
+    Raises ConfigError if `n_ranks` is not in 1..768 (2..768 with `shared`), there are no experts, or the redundancy
+    does not fit: loads for other experts, replicas that have no room or no use.
     """
     least = 2 if shared else 1
     if not least <= n_ranks <= MAX_RANKS:
         raise ConfigError(f"n_ranks is {n_ranks}; it must be in {least}..{MAX_RANKS}")
     if n_experts < 1:
         raise ConfigError(f"n_experts is {n_experts}; it must be at least 1")
-    routed_ranks = n_ranks * ROUTED_RANKS // DEPLOYED_RANKS if shared else n_ranks
-    local_experts = -(-n_experts // routed_ranks)
-    slots = [
-        rank * local_experts + local
+    reserved = redundancy.slots_per_rank if redundancy else 0
+    spread = n_experts + (redundancy.n_replicas if redundancy and not reserved else 0)
+    routed_ranks = _routed_ranks(n_ranks, n_experts, spread) if shared else n_ranks
+    local_experts = -(-spread // routed_ranks) + reserved
+    copies = [
+        [rank * local_experts + local]
         for rank, experts in enumerate(np.array_split(np.arange(n_experts), routed_ranks))
         for local in range(len(experts))
     ]
-    return Placement(n_ranks, n_experts, local_experts, routed_ranks, n_ranks - routed_ranks, np.array(slots, np.int32))
+    empty = Placement(n_ranks, n_experts, local_experts, routed_ranks, n_ranks - routed_ranks, ())
+    if redundancy:
+        _place_replicas(empty, copies, redundancy)
+    return Placement(n_ranks, n_experts, local_experts, routed_ranks, empty.shared_ranks, tuple(map(tuple, copies)))
+
+
+def _routed_ranks(n_ranks: int, n_experts: int, spread: int) -> int:
+    share = EXPERTS_PER_SHARED_RANK * spread
+    return n_ranks * share // (share + n_experts)
+
+
+def _place_replicas(empty: Placement, copies: list[list[int]], redundancy: Redundancy) -> None:
+    """Append to each expert's slots those of its replicas."""
+    slices = load_slices(redundancy.loads)
+    if slices.shape[1] != empty.n_experts:
+        raise ConfigError(f"loads has {slices.shape[1]} experts; there are {empty.n_experts}")
+    local, ranks_open = empty.local_experts, empty.n_ranks if redundancy.slots_per_rank else empty.routed_ranks
+    replicas = choose_replicas(slices, redundancy.n_replicas, ranks_open).tolist()
+    shares = slices.sum(axis=0) / (1 + np.bincount(replicas, minlength=empty.n_experts))
+    homes = [slots[0] // local for slots in copies]
+    carried = np.bincount(homes, weights=shares, minlength=empty.n_ranks)
+    if empty.shared_ranks:
+        carried[empty.routed_ranks :] += slices.sum() / redundancy.top_k / empty.shared_ranks
+    used = np.bincount(homes, minlength=empty.n_ranks)
+    used[empty.routed_ranks :] = 1  # the shared expert
+    room = local - used
+    if redundancy.slots_per_rank:
+        room = np.minimum(room, redundancy.slots_per_rank)
+    else:
+        room[empty.routed_ranks :] = 0
+    next_slot = np.arange(empty.n_ranks) * local + used
+    for expert, rank in zip(replicas, assign_replicas(replicas, shares, homes, carried, room), strict=True):
+        copies[expert].append(int(next_slot[rank]))
+        next_slot[rank] += 1
 
 
 def place_choices(routing: Routing, placement: Placement) -> Routing:
     """The same routing with expert slots instead of expert ids, and the shared expert as one more choice.
 
-    Masked choices stay -1. Where the shared expert is placed, each token gets it as its last choice with weight 1.
-    The result's `n_experts` is the number of slots. Raises ConfigError if the routing has more experts than are
-    placed.
+    A token's position in its rank's batch decides which copy of an expert it takes (`Placement.expert_map`). Masked
+    choices stay -1. Where the shared expert is placed, each token gets it as its last choice with weight 1. The
+    result's `n_experts` is the number of slots. Raises ConfigError if the routing has more experts than are placed.
     """
     if routing.n_experts > placement.n_experts:
         raise ConfigError(
             f"routing has {routing.n_experts} experts; the placement has {placement.n_experts} and must have as many"
         )
-    slot_or_none = np.append(placement.slots, np.int32(-1))
-    topk = [slot_or_none[ids] for ids in routing.topk]
+    masked = np.full((max(len(ids) for ids in routing.topk), 1), -1, np.int32)
+    table = np.hstack((placement.expert_map(len(masked)), masked))  # -1 is the last column
+    topk = [np.take_along_axis(table[: len(ids)], ids, axis=1) for ids in routing.topk]
     weights = list(routing.weights)
     if placement.shared_ranks:
         for rank, ids in enumerate(topk):
