@@ -2,7 +2,7 @@
 
 import operator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -30,6 +30,8 @@ class EpConfig:
 
     Experts are numbered by slot, ``rank * local_experts + local``.
     """
+
+    PATHS: ClassVar[tuple[str, ...]] = ("mtu", "dma")
 
     n_ranks: int
     local_experts: int = 1
@@ -72,8 +74,8 @@ class EpConfig:
             raise ConfigError(f"dtype={self.dtype!r}: must be one of {', '.join(DTYPES)}")
         if self.quantizer not in QUANTIZERS:
             raise ConfigError(f"quantizer={self.quantizer!r}: must be one of {', '.join(QUANTIZERS)}")
-        if self.path not in ("mtu", "dma"):
-            raise ConfigError(f"path={self.path!r}: must be 'mtu' or 'dma'")
+        if self.path not in self.PATHS:
+            raise ConfigError(f"path={self.path!r}: must be {' or '.join(map(repr, self.PATHS))}")
 
     def _range(self, name: str, low: int, high: int) -> None:
         value = getattr(self, name)
@@ -116,6 +118,11 @@ class EpConfig:
         """Most rows that a rank can receive."""
         return self.n_ranks * self.rows_per_block
 
+    @property
+    def position_bytes(self) -> int:
+        """Bytes that a token has in the table of positions of its messages, by which combine finds contributions."""
+        return INDEX_BYTES
+
     def numpy_dtype(self) -> Any:
         """NumPy type of hidden states."""
         return DTYPES[self.dtype][1]
@@ -138,23 +145,22 @@ class EpLayout:
     dispatch_block_bytes: int
     combine_block_bytes: int
 
+    @property
+    def meta_start(self) -> int:
+        """The first field."""
+        return self.dispatch_fields
+
 
 def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: int = 0) -> EpLayout:
     """Place the group's regions behind what other communicators use; offsets are bytes in the areas.
 
     Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
     """
+    check_pod(config, pod, managed_offset, field_offset)
     spec = pod.spec
-    if config.first_die < 0 or config.first_die + config.n_ranks > spec.n_dies:
-        raise ConfigError(f"n_ranks={config.n_ranks} from die {config.first_die}: the pod has {spec.n_dies} dies")
-    if config.cores > spec.cores_per_die:
-        raise ConfigError(f"cores={config.cores}: a die has {spec.cores_per_die}")
-    for name, offset in (("managed_offset", managed_offset), ("field_offset", field_offset)):
-        if offset < 0 or offset % FIELD_BYTES:
-            raise ConfigError(f"{name}={offset}: must be a multiple of {FIELD_BYTES} and not negative")
     dispatch_block = config.rows_per_block * config.message_bytes
     combine_block = config.rows_per_block * config.row_bytes
-    managed = _stack(
+    managed = stack(
         managed_offset,
         config.cores * align(4 * config.n_slots),
         config.n_ranks * dispatch_block,
@@ -162,7 +168,7 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
         config.cores * 2 * config.row_bytes,
     )
     fields = [config.n_slots, config.n_ranks, config.n_ranks, config.n_ranks]
-    meta = _stack(field_offset, *(n * FIELD_BYTES for n in fields))
+    meta = stack(field_offset, *(n * FIELD_BYTES for n in fields))
     layout = EpLayout(
         scratch=managed[0],
         dispatch_blocks=managed[1],
@@ -177,13 +183,25 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
         dispatch_block_bytes=dispatch_block,
         combine_block_bytes=combine_block,
     )
-    _fits("managed data area", layout.managed_end, spec.managed_bytes)
-    _fits("metadata area", layout.meta_end, spec.meta_bytes)
-    _fits("data buffer (ub_bytes)", buffer_bytes(config), spec.ub_bytes)
+    check_fits("managed data area", layout.managed_end, spec.managed_bytes)
+    check_fits("metadata area", layout.meta_end, spec.meta_bytes)
+    check_fits("data buffer (ub_bytes)", buffer_bytes(config), spec.ub_bytes)
     return layout
 
 
-def _stack(start: int, *sizes: int) -> list[int]:
+def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int) -> None:
+    """Raises ConfigError if the pod has too few dies or cores, or an offset is no place for a region."""
+    spec = pod.spec
+    if config.first_die < 0 or config.first_die + config.n_ranks > spec.n_dies:
+        raise ConfigError(f"n_ranks={config.n_ranks} from die {config.first_die}: the pod has {spec.n_dies} dies")
+    if config.cores > spec.cores_per_die:
+        raise ConfigError(f"cores={config.cores}: a die has {spec.cores_per_die}")
+    for name, offset in (("managed_offset", managed_offset), ("field_offset", field_offset)):
+        if offset < 0 or offset % FIELD_BYTES:
+            raise ConfigError(f"{name}={offset}: must be a multiple of {FIELD_BYTES} and not negative")
+
+
+def stack(start: int, *sizes: int) -> list[int]:
     """Starts of regions one behind the other, and the end of the last."""
     starts = [start]
     for size in sizes:
@@ -191,7 +209,8 @@ def _stack(start: int, *sizes: int) -> list[int]:
     return starts
 
 
-def _fits(what: str, need: int, have: int) -> None:
+def check_fits(what: str, need: int, have: int) -> None:
+    """Raises CapacityError if something needs more bytes than there are."""
     if need > have:
         raise CapacityError(
             f"{what}: needs {need} bytes, has {have}; take fewer ranks, experts or tokens, or a larger pod"

@@ -10,7 +10,8 @@ or, to look at what every phase left, or to launch without running:
     rounds.received(1, rank), rounds.output(1, rank)
 """
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,12 @@ from xccl_emu.kernels.group import align
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
 from xccl_emu.kernels.parameters import Buffers as Addresses
 from xccl_emu.kernels.parameters import Rounds as RoundsArgument
+from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.stats import RunStats
-from xccl_emu.protocols.expert_parallel import ExpertParallel, Received, allocate, as_arrays
+from xccl_emu.protocols.expert_group import Args, ExpertGroup, Received, allocate, as_arrays
+from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.grants import COMBINE_RIGHTS, DISPATCH_RIGHTS, EXPERT_RIGHTS
 from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
 
@@ -43,12 +46,18 @@ def run_rounds(
 
     Returns [round][rank] outputs, each [T, hidden] of the group's type.
     """
+    return outputs_of(lambda: Rounds(group, tokens, topk, weights), group, progress)
+
+
+def outputs_of(
+    make: Callable[[], "GroupRounds"], group: ExpertGroup[Any], progress: Progress | None
+) -> list[list[NDArray[Any]]]:
+    """Make rounds, run them, copy their outputs [round][rank], and give their app memory back."""
     mark = group.pod.mark_app()
     try:
-        rounds = Rounds(group, tokens, topk, weights)
-        rounds.launch()
-        group.run("rounds", progress)
-        return [[rounds.output(i, rank).copy() for rank in range(group.config.n_ranks)] for i in range(len(tokens))]
+        rounds = make()
+        rounds.run(progress)
+        return [[rounds.output(i, rank).copy() for rank in range(group.config.n_ranks)] for i in range(rounds.n_rounds)]
     finally:
         group.pod.release_app(mark)
 
@@ -57,22 +66,23 @@ def _arrays(given: PerRank) -> list[list[NDArray[Any]]]:
     return [as_arrays(f"round {i}", batch) for i, batch in enumerate(given)]
 
 
-_RIGHTS_OF = {DISPATCH: DISPATCH_RIGHTS, EXPERT: {**EXPERT_RIGHTS, "counts": "r"}, COMBINE: COMBINE_RIGHTS}
+def joined(rights: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What several phases may do, all together, with the app buffers of their rank."""
+    together = {"batches": "r"}
+    for phase in rights:
+        for name, letters in phase.items():
+            together[name] = "".join(sorted({*together.get(name, ""), *letters}))
+    return together
 
 
-def _rights(parts: int) -> dict[str, str]:
-    """What the phases in ``parts`` may do, all together, with the app buffers of their rank."""
-    rights = {"batches": "r"}
-    for part, more in _RIGHTS_OF.items():
-        if parts & part:
-            rights |= {name: "".join(sorted({*rights.get(name, ""), *letters})) for name, letters in more.items()}
-    return rights
+OF_EXPERT = {**EXPERT_RIGHTS, "counts": "r"}
+"""What the stand-in expert may do in a launch of rounds, where it counts its rows itself."""
 
 
-class Rounds:
+class GroupRounds(ABC):
     """The buffers of several rounds in the app data areas, one behind the other, and the launch that runs them.
 
-    tokens, topk, weights: [round][rank] arrays as `ExpertParallel.dispatch` and `combine` take them; batches may differ
+    tokens, topk, weights: [round][rank] arrays as `ExpertGroup.dispatch` and `combine` take them; batches may differ
     from round to round and from rank to rank.
     parts: which phases each round has, `DISPATCH`, `EXPERT` and `COMBINE` in any sum.
 
@@ -81,7 +91,7 @@ class Rounds:
     """
 
     def __init__(
-        self, group: ExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank, parts: int = ALL
+        self, group: ExpertGroup[Any], tokens: PerRank, topk: PerRank, weights: PerRank, parts: int = ALL
     ) -> None:
         self.group, self.pod, self.config, self.parts = group, group.pod, group.config, parts
         self.n_rounds = len(tokens)
@@ -94,13 +104,34 @@ class Rounds:
             for rank in range(self.config.n_ranks):
                 self._fill(i, rank, tokens[i][rank], topk[i][rank], weights[i][rank])
 
+    @property
+    @abstractmethod
+    def kernel(self) -> Kernel:
+        """The kernel that runs all rounds."""
+
+    @abstractmethod
+    def _areas(self) -> Args:
+        """The arguments that say where the protocol keeps what."""
+
+    @abstractmethod
+    def _next_combine(self) -> int:
+        """Event ID of the first round's combine."""
+
+    @abstractmethod
+    def _shared(self, rank: int) -> list[Grant]:
+        """What the kernel may touch on a rank beside its app buffers."""
+
+    @abstractmethod
+    def _rights(self) -> Mapping[str, str]:
+        """What it may do with them."""
+
     # ---- before the run
 
     def _check(self, tokens: PerRank, topk: PerRank, weights: PerRank) -> None:
         if not 1 <= self.parts <= ALL:
             raise ConfigError(f"parts={self.parts}: must be a sum of DISPATCH (1), EXPERT (2) and COMBINE (4)")
-        if moe_layers.n_registers > self.pod.spec.registers:
-            need = moe_layers.n_registers
+        need = self.kernel.n_registers
+        if need > self.pod.spec.registers:
             raise ConfigError(f"registers={self.pod.spec.registers}: rounds in one launch need a pod with {need}")
         if self.n_rounds == 0:
             raise ConfigError("tokens: no rounds")
@@ -129,11 +160,11 @@ class Rounds:
         return np.asarray(rounds[i])
 
     def launch(self) -> None:
-        """Put `moe_layers` on the group's cores; it runs with the pod's next run."""
+        """Put the kernel on the group's cores; it runs with the pod's next run."""
         c = self.config
         self.group.check_ready()
         for rank in range(c.n_ranks):
-            self.pod.launch(moe_layers, c.first_die + rank, range(c.cores), self._args(rank), self._grants(rank))
+            self.pod.launch(self.kernel, c.first_die + rank, range(c.cores), self._args(rank), self._grants(rank))
 
     def _args(self, rank: int) -> dict[str, int | Sequence[int]]:
         group, buffers = self.group, {name: buffer.address for name, buffer in vars(self.buffers[rank]).items()}
@@ -142,19 +173,16 @@ class Rounds:
             parts=self.parts,
             batches=buffers.pop("batches"),
             dispatch_event=group.next_dispatch(),
-            combine_event=group.next_combine(),
+            combine_event=self._next_combine(),
             tokens_max=self.config.tokens_max,
             rows_max=self.config.rows_max,
         )
-        areas = {"dispatches": group.dispatch_areas(), "combines": group.combine_areas()}
         own: dict[str, int | Sequence[int]] = {"rank": rank, "core": range(self.config.cores), "rounds": rounds}
-        return {**own, "c": group.shape(), "b": Addresses(**buffers), **areas}
+        return {**own, "c": group.shape(), "b": Addresses(**buffers), **self._areas()}
 
     def _grants(self, rank: int) -> list[Grant]:
-        shared = self.group.grants.dispatch(rank) if self.parts & DISPATCH else []
-        shared += self.group.grants.combine(rank) if self.parts & COMBINE else []
         own = vars(self.buffers[rank])
-        return [*shared, *(self.pod.grant(own[name], rights) for name, rights in _rights(self.parts).items())]
+        return [*self._shared(rank), *(self.pod.grant(own[name], rights) for name, rights in self._rights().items())]
 
     def run(self, progress: Progress | None = None) -> RunStats:
         """Launch and run."""
@@ -182,3 +210,28 @@ class Rounds:
         """[T, hidden] sums that combine gave a rank in round ``i``."""
         flat = self._view(i, self.buffers[rank].out, self.config.numpy_dtype(), self.config.hidden)
         return flat[: self._lengths[i][rank]]
+
+
+class Rounds(GroupRounds):
+    """Rounds of pull dispatch, stand-in expert and pull combine (xDeepServe 3.2); see `GroupRounds`."""
+
+    group: ExpertParallel
+
+    @property
+    def kernel(self) -> Kernel:
+        """`moe_layers`."""
+        return moe_layers
+
+    def _areas(self) -> Args:
+        return {"dispatches": self.group.dispatch_areas(), "combines": self.group.combine_areas()}
+
+    def _next_combine(self) -> int:
+        return self.group.next_combine()
+
+    def _shared(self, rank: int) -> list[Grant]:
+        grants = self.group.grants.dispatch(rank) if self.parts & DISPATCH else []
+        return grants + (self.group.grants.combine(rank) if self.parts & COMBINE else [])
+
+    def _rights(self) -> Mapping[str, str]:
+        phases = {DISPATCH: DISPATCH_RIGHTS, EXPERT: OF_EXPERT, COMBINE: COMBINE_RIGHTS}
+        return joined([rights for part, rights in phases.items() if self.parts & part])

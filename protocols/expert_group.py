@@ -1,0 +1,353 @@
+"""What expert-parallel groups have in common, however their data travels: buffers, checks, calls and results."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.kernels import expert as expert_kernel
+from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
+from xccl_emu.kernels.group import align
+from xccl_emu.kernels.parameters import Buffers, Group
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.claims import Region
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocols.grants import EXPERT_RIGHTS
+from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_tokens, check_weights
+
+Progress = Callable[[int], None]
+Args = Mapping[str, int | Sequence[int]]
+"""What a launch gives a kernel; a record is a sequence of integers, too."""
+_INDEX_COLUMNS = INDEX_BYTES // 4
+
+
+def as_arrays(name: str, given: Sequence[Any]) -> list[NDArray[Any]]:
+    """Each item as an array; ConfigError for one that is none, such as a ragged list."""
+    arrays = []
+    for rank, item in enumerate(given):
+        try:
+            arrays.append(np.asarray(item))
+        except ValueError as error:
+            raise ConfigError(f"{name} of rank {rank}: is no array ({error})") from error
+    return arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Received:
+    """What dispatch brought to one rank; views into its app data area, valid until the next dispatch.
+
+    Rows are grouped by local expert, then source rank, then token, as `npu_moe_distribute_dispatch` (expand_x,
+    dynamic_scales, expert_token_nums, ep_recv_counts) and DeepEP's low-latency mode give them.
+    """
+
+    x: NDArray[Any]
+    """[rows, hidden] int8 if quantized, else the input's type."""
+    scales: NDArray[np.float32]
+    """[rows] FP32 to multiply INT8 by; 0 if not quantized."""
+    source: NDArray[np.int32]
+    """[rows] rank that the token came from."""
+    token: NDArray[np.int32]
+    """[rows] index of the token in that rank's batch."""
+    choice: NDArray[np.int32]
+    """[rows] which of the token's choices this is (key offset)."""
+    slot: NDArray[np.int32]
+    """[rows] expert slot that it goes to."""
+    counts: NDArray[np.int32]
+    """[local_experts, n_ranks] rows by expert and source."""
+
+    @classmethod
+    def of(cls, x: NDArray[Any], route: NDArray[Any], counts: NDArray[np.int32]) -> Self:
+        """From the rows, their routes [rows] of `ROUTE`, and the counts."""
+        return cls(x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], counts)
+
+    @property
+    def expert_counts(self) -> NDArray[np.int64]:
+        """[local_experts] rows of each expert."""
+        return np.asarray(self.counts.sum(axis=1, dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class RankBuffers:
+    """The app buffers of one rank, named as the kernels' parameters."""
+
+    batches: Buffer
+    """4-byte numbers of tokens: of the last dispatch, or of each round."""
+    x: Buffer
+    topk: Buffer
+    pos: Buffer
+    weights: Buffer
+    recv_x: Buffer
+    route: Buffer
+    counts: Buffer
+    y: Buffer
+    out: Buffer
+
+
+def allocate(pod: Pod, config: EpConfig, rounds: int = 1) -> list[RankBuffers]:
+    """The app buffers of every rank, for so many rounds one behind the other.
+
+    Raises CapacityError if they do not fit; then none of them is allocated.
+    """
+    table, states = config.tokens_max * INDEX_BYTES, config.tokens_max * config.row_bytes
+    rows = config.rows_max
+    sizes = {
+        "batches": 4, "x": states, "topk": table, "pos": config.tokens_max * config.position_bytes, "weights": table,
+        "recv_x": rows * config.payload_bytes, "route": rows * ROUTE_BYTES, "counts": align(4 * config.n_slots),
+        "y": rows * config.row_bytes, "out": states,
+    }  # fmt: skip
+    dies = range(config.first_die, config.first_die + config.n_ranks)
+    mark = pod.mark_app()
+    try:
+        return [RankBuffers(**{name: pod.alloc(die, rounds * size) for name, size in sizes.items()}) for die in dies]
+    except CapacityError:
+        pod.release_app(mark)
+        raise
+
+
+class Layout(Protocol):
+    """Where a group keeps what, as far as all groups have it; offsets in the areas of a die."""
+
+    @property
+    def managed_end(self) -> int:
+        """Behind the last byte in the managed area."""
+
+    @property
+    def meta_start(self) -> int:
+        """The first field in the metadata area."""
+
+    @property
+    def meta_end(self) -> int:
+        """Behind the last field."""
+
+
+C = TypeVar("C", bound=EpConfig)
+
+
+class ExpertGroup(ABC, Generic[C]):
+    """An expert-parallel group: dispatch, a stand-in expert, combine.
+
+    It owns the parts of the managed and metadata areas from ``managed_offset`` and ``field_offset`` on, both in bytes,
+    to ``layout.managed_end`` and ``layout.meta_end``; another group or communicator on the same pod goes behind them.
+    Rounds may follow each other without reset.  After a failed run (RunError) call `reset`.
+
+    All that it knows from round to round stands in the pod's memory, so it goes along with snapshots.
+    """
+
+    def __init__(self, pod: Pod, config: C, layout: Layout, managed_offset: int) -> None:
+        """``layout`` is where everything is, from ``managed_offset`` on in the managed areas."""
+        self.pod, self._layout = pod, layout
+        self.config: C = config
+        """The group's size and the shape of what it moves."""
+        self._ranks = allocate(pod, config)
+        self._rows_committed = [0] * config.n_ranks
+        self._broken = False
+        dies = config.first_die, config.first_die + config.n_ranks
+        meta, managed = (layout.meta_start, layout.meta_end), (managed_offset, layout.managed_end)
+        pod.claims.take(self, Region(dies, meta, managed))
+        self._zero_fields()
+        self.stats: dict[str, RunStats] = {}
+        """Of the last run of each protocol."""
+
+    @abstractmethod
+    def next_dispatch(self) -> int:
+        """Event ID of the next dispatch, from 1 on."""
+
+    @abstractmethod
+    def _launch_dispatch(self, rank: int) -> None:
+        """Put dispatch on the cores of a rank."""
+
+    @abstractmethod
+    def _launch_combine(self, rank: int) -> None:
+        """Put combine on the cores of a rank."""
+
+    def die_of(self, rank: int) -> int:
+        """The die that a rank is on."""
+        return self.config.first_die + rank
+
+    def n_tokens(self, rank: int) -> int:
+        """Tokens of a rank in the last dispatch."""
+        return int(self.pod.view(self._ranks[rank].batches, np.int32)[0])
+
+    # ---- dispatch
+
+    def dispatch(
+        self, tokens: Sequence[NDArray[Any]], topk: Sequence[NDArray[Any]], progress: Progress | None = None
+    ) -> list[Received]:
+        """Send every token to the ranks of its experts.
+
+        tokens: for each rank [T, hidden] of the group's type, T up to tokens_max and different from rank to rank.
+        topk: for each rank [T, top_k] integers, expert slots or -1 for a masked choice, none twice in a row.
+
+        Raises ConfigError, before anything moves, for wrong shapes, types, slots, or (quantized) a NaN or infinity.
+        """
+        self.check_ready()
+        self._check_per_rank("tokens", tokens)
+        self._check_per_rank("topk", topk)
+        tokens, topk = as_arrays("tokens", tokens), as_arrays("topk", topk)
+        for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
+            check_tokens(self.config, rank, x, choices)
+        for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
+            self._load(rank, x, choices)
+        self._commit_rows(topk)
+        for rank in range(self.config.n_ranks):
+            self._launch_dispatch(rank)
+        self.run("dispatch", progress)
+        return [self.received(rank) for rank in range(self.config.n_ranks)]
+
+    def _load(self, rank: int, x: NDArray[Any], choices: NDArray[Any]) -> None:
+        buffers = self._ranks[rank]
+        self.pod.view(buffers.batches, np.int32)[0] = len(x)
+        self.pod.view(buffers.x, self.config.numpy_dtype(), (-1, self.config.hidden))[: len(x)] = x
+        self._table(buffers.topk, np.int32)[: len(x)] = choices
+
+    def _commit_rows(self, topk: Sequence[NDArray[Any]]) -> None:
+        """Commit what the rows of this round will fill; the buffers are sized for the worst case."""
+        slots = np.concatenate([choices[choices >= 0].astype(np.int64) for choices in topk])
+        rows = np.bincount(slots // self.config.local_experts, minlength=self.config.n_ranks)
+        for rank, n in enumerate(rows.tolist()):
+            if n > self._rows_committed[rank]:
+                self.pod.commit(self._ranks[rank].recv_x, n * self.config.payload_bytes)
+                self.pod.commit(self._ranks[rank].y, n * self.config.row_bytes)
+                self._rows_committed[rank] = n
+
+    def _table(self, buffer: Buffer, dtype: Any) -> NDArray[Any]:
+        """[tokens_max, top_k] view of a table with one entry for each choice."""
+        return self.pod.view(buffer, dtype, (-1, _INDEX_COLUMNS))[:, : self.config.top_k]
+
+    def shape(self) -> Group:
+        """What the kernels are told about the group."""
+        c = self.config
+        return Group(
+            n_ranks=c.n_ranks,
+            n_local=c.local_experts,
+            top_k=c.top_k,
+            hidden=c.hidden,
+            payload=c.payload_bytes,
+            dtype=DTYPES[c.dtype][0],
+            quantized=c.quantized_by,
+            shared=int(c.shared),
+            by_dma=int(c.path == "dma"),
+            cores=c.cores,
+            die_bytes=self.pod.spec.die_bytes,
+        )
+
+    def _parts(self, n: int) -> dict[str, int | Sequence[int]]:
+        """Contiguous parts of ``n`` tokens or rows, one for each core."""
+        cores = self.config.cores
+        return {
+            "first": [n * i // cores for i in range(cores)],
+            "last": [n * (i + 1) // cores for i in range(cores)],
+        }
+
+    def received(self, rank: int) -> Received:
+        """What the last dispatch brought to a rank."""
+        c, buffers = self.config, self._ranks[rank]
+        counts = self.pod.view(buffers.counts, np.int32)[: c.n_slots].reshape(c.local_experts, c.n_ranks)
+        rows = int(counts.sum())
+        dtype = np.int8 if c.quantized else c.numpy_dtype()
+        x = self.pod.view(buffers.recv_x, dtype, (-1, c.hidden))[:rows]
+        return Received.of(x, self.pod.view(buffers.route, ROUTE)[:rows], counts)
+
+    # ---- experts
+
+    def run_stand_in(self, progress: Progress | None = None) -> None:
+        """Compute, on each rank, the stand-in expert on what was received (`kernels/expert.py`)."""
+        self.check_ready()
+        c = self.config
+        for rank in range(c.n_ranks):
+            rows = len(self.received(rank).x)
+            if rows == 0:
+                continue
+            self._launch(expert_kernel.stand_in_expert, rank, self._parts(rows), EXPERT_RIGHTS, [])
+        self.run("expert", progress)
+
+    def expert_output(self, rank: int) -> NDArray[Any]:
+        """[rows, hidden] view to write a rank's expert outputs into, in the order of the received rows."""
+        flat = self.pod.view(self._ranks[rank].y, self.config.numpy_dtype(), (-1, self.config.hidden))
+        return flat[: len(self.received(rank).x)]
+
+    # ---- combine
+
+    def combine(self, weights: Sequence[NDArray[np.float32]], progress: Progress | None = None) -> list[NDArray[Any]]:
+        """Bring the experts' outputs back and sum them for each token of the last dispatch.
+
+        weights: for each rank [T, top_k] float32 gate weights; that of the shared expert is not used.
+        Returns for each rank [T, hidden] of the group's type: views, valid until the next combine.
+
+        Raises ConfigError, before anything moves, for wrong shapes or types, or if nothing was dispatched.
+        """
+        self.check_ready()
+        if self.next_dispatch() == 1:
+            raise ConfigError("combine: nothing was dispatched")
+        self._check_per_rank("weights", weights)
+        weights = as_arrays("weights", weights)
+        for rank, table in enumerate(weights):
+            check_weights(self.config, f"weights of rank {rank}", table, self.n_tokens(rank))
+        for rank, table in enumerate(weights):
+            self._table(self._ranks[rank].weights, np.float32)[: len(table)] = table
+        for rank in range(self.config.n_ranks):
+            self._launch_combine(rank)
+        self.run("combine", progress)
+        return [self.output(rank) for rank in range(self.config.n_ranks)]
+
+    def output(self, rank: int) -> NDArray[Any]:
+        """What the last combine gave a rank: [T, hidden]."""
+        flat = self.pod.view(self._ranks[rank].out, self.config.numpy_dtype(), (-1, self.config.hidden))
+        return flat[: self.n_tokens(rank)]
+
+    # ---- both
+
+    def _launch(
+        self, kernel: Kernel, rank: int, args: Args, rights: Mapping[str, str], shared: Sequence[Grant]
+    ) -> None:
+        """Launch a kernel on a rank's cores with those of its buffers that it may touch."""
+        buffers = {name: getattr(self._ranks[rank], name) for name in rights}
+        grants = [*shared, *(self.pod.grant(buffer, rights[name]) for name, buffer in buffers.items())]
+        addresses = Buffers(**{name: buffer.address for name, buffer in buffers.items()})
+        self.pod.launch(
+            kernel, self.die_of(rank), range(self.config.cores), {**args, "c": self.shape(), "b": addresses}, grants
+        )
+
+    def run(self, name: str, progress: Progress | None) -> None:
+        """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`."""
+        self._broken = True  # until the run is over
+        self.stats[name] = self.pod.run(progress)
+        self._broken = False
+
+    def check_ready(self) -> None:
+        """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken."""
+        if self._broken:
+            raise ConfigError("the group's last run failed or was interrupted: call reset() first")
+        self.pod.claims.check(self)
+        self.pod.check_ready()
+        per_die = self.pod.spec.cores_per_die
+        for die in map(self.die_of, range(self.config.n_ranks)):
+            if any(self.pod.launch_of(die * per_die + core) for core in range(self.config.cores)):
+                raise ConfigError(f"cores={self.config.cores}: on die {die} one of them is taken by another launch")
+
+    def _check_per_rank(self, name: str, arrays: Sequence[object]) -> None:
+        if len(arrays) != self.config.n_ranks:
+            raise ConfigError(f"{name}: {len(arrays)} arrays for {self.config.n_ranks} ranks")
+
+    def reset(self) -> None:
+        """After a failed run: stop all cores of the pod, zero the group's metadata fields, count rounds from the start.
+
+        What others have launched on the pod and not run is dropped too.
+        """
+        self.pod.claims.check(self)
+        self.pod.clear()
+        self._zero_fields()
+        self._broken = False
+
+    def _zero_fields(self) -> None:
+        """Rounds count from the start; what an earlier group left there would be taken for this one's."""
+        start, end = self._layout.meta_start, self._layout.meta_end
+        for rank in range(self.config.n_ranks):
+            first = self.pod.meta(self.die_of(rank), start)
+            self.pod.memory[first : first + end - start] = 0
