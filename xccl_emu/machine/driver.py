@@ -23,7 +23,7 @@ _NO_LOG = np.zeros(0, np.int64)
 
 
 def drive(pod: "Pod", policy_name: str, progress: Progress | None) -> tuple[int, float, NDArray[np.int64]]:
-    """Run what is launched by a policy; returns how it ended, seconds, and the actions if the pod records."""
+    """Run what is launched by a policy of the machine; how it ended, seconds, and the actions if the pod records."""
     policy, st = compiled.policy(policy_name), pod.state
     _prepare(pod, policy_name)
     log = np.zeros(_LOG_ACTIONS, np.int64) if pod.record else _NO_LOG
@@ -70,6 +70,11 @@ def begin(pod: "Pod") -> None:
     Raises as `check_steppable`.
     """
     check_steppable(pod)
+    begin_run(pod)
+
+
+def begin_run(pod: "Pod") -> None:
+    """As `begin`, within a run that `Pod.run` has begun."""
     _link(pod, compiled.handles(pod.kernels))
     with compiled.arithmetic_of(pod.kernels):
         compiled.start()(pod.state)

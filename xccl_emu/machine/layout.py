@@ -2,7 +2,8 @@
 
 The array is: a header, the blocks of the cores, the blocks of the dies (writes in flight), the blocks of the core
 groups, the switches of named synchronizations, and regions that no program can observe: the tables of last writers
-and of large writes, kept for reports, and the list of cores that take part in the run.
+and of large writes, kept for reports, the counters of traffic between dies, and the list of cores that take part in
+the run.
 """
 
 from xccl_emu.lang.abi import REGISTERS, REQUEST_WORDS
@@ -19,7 +20,8 @@ COUNT_BY_OP = 32
 BYTES_BY_PIPE = 64  # of the vector pipe: elements
 FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 69, 70, 79  # what a check has broken; the copy is of a write in flight
 STEP_TABLE = 80  # where each kernel's step function is, for `words.call_step`
-HEADER_WORDS = 96
+TRAFFIC_BASE, TRAFFIC_WORDS = 96, 97
+HEADER_WORDS = 98
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED = range(3)
@@ -57,6 +59,10 @@ KIND_SCALAR, KIND_MTU, KIND_ADD, KIND_DMA = range(4)  # KIND_DMA + slot for a wr
 # ---- a core group's block
 GROUP_SIZE, GROUP_ARRIVED, GROUP_PHASE = range(3)
 GROUP_WORDS = 4
+
+# ---- a die's counters of traffic: requests of its cores for memory of other dies, and two bit masks of these dies
+TRAFFIC_WRITES, TRAFFIC_FLAGS, TRAFFIC_READS, TRAFFIC_WRITE_BYTES, TRAFFIC_READ_BYTES, TRAFFIC_MASKS = range(6)
+TRAFFIC_MASK_BITS = 32  # in a word
 
 MAX_KERNELS = 16
 MAX_SITES = 256  # of one kernel

@@ -250,13 +250,13 @@ def step_vector(mem, st, core, base, choice):
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
     _compute(mem, st[base + UB_BASE], op, st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4], st[entry + 5])
-    st[BYTES_BY_PIPE + VECTOR] += _elements(st, entry, op)
+    st[BYTES_BY_PIPE + VECTOR] += elements(st, entry, op)
     _pop(st, queue)
     return True
 
 
 @jit
-def _elements(st, entry, op):
+def elements(st, entry, op):
     """How many elements a vector instruction works on."""
     if op == OP_V_AXPY:
         return st[entry + 4]

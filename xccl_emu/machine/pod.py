@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -19,10 +19,21 @@ from xccl_emu.machine.launch import Grant, Launch, bind_arguments, check_grants
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.machine.state import ORDERS, StateArray
-from xccl_emu.machine.stats import RunStats, statistics
+from xccl_emu.machine.stats import RunStats, Traffic, statistics, traffic_of
 
 POLICIES = ("round-robin", "random")
 _SNAPSHOT_BYTES_MAX = 1 << 30
+
+
+class Driver(Protocol):
+    """Runs what is launched on a pod in its own way; every action is one of the machine's (`machine/actions.py`)."""
+
+    @property
+    def name(self) -> str:
+        """For reports."""
+
+    def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
+        """How the run ended (`layout.ENDED_*`), seconds that it took here, and its schedule if the pod records."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,7 @@ class Pod:
     ----------
     spec: what the pod is made of.
     order: memory order, ``"sc"``, ``"fifo"`` or ``"relaxed"``.
-    policy: who goes next, ``"round-robin"`` or ``"random"``.
+    policy: who goes next, ``"round-robin"``, ``"random"``, or an object that drives runs itself, as virtual time does.
     seed: of the random policy.
     record: keep the schedule of each run (`schedule`).
     without: names of synchronizations to switch off; each must be in a kernel when the first run begins (`without`).
@@ -68,14 +79,15 @@ class Pod:
         spec: PodSpec,
         *,
         order: str = "sc",
-        policy: str = "round-robin",
+        policy: "str | Driver" = "round-robin",
         seed: int = 0,
         record: bool = False,
         without: Iterable[str] = (),
         generators: bool = False,
     ) -> None:
         self.spec, self.seed, self.record = spec, whole("seed", seed), record
-        self.order, self.policy = _one_of("order", order, ORDERS), _one_of("policy", policy, POLICIES)
+        self.order = _one_of("order", order, ORDERS)
+        self.policy = _one_of("policy", policy, POLICIES) if isinstance(policy, str) else policy
         self.without = without
         self._known_syncs: set[str] = set()
         self.generators = generators
@@ -261,7 +273,10 @@ class Pod:
         self.check_runnable()
         fingerprint = self.fingerprint() if self.record else ""
         self._failed = True  # until the run is over
-        ended, seconds, actions = driver.drive(self, self.policy, progress)
+        if isinstance(self.policy, str):
+            ended, seconds, actions = driver.drive(self, self.policy, progress)
+        else:
+            ended, seconds, actions = self.policy.drive(self, progress)
         self._schedule = Schedule(actions, fingerprint) if self.record else None
         driver.raise_for(self, ended)
         return self._finish(statistics(self.state, seconds))
@@ -305,6 +320,10 @@ class Pod:
         for launch in self._launches:
             self._array.die_block(launch.die)[:] = 0
         self._retire()
+
+    def traffic(self) -> Traffic:
+        """What the cores of each die asked of other dies in the last run."""
+        return traffic_of(self._array.traffic())
 
     @property
     def schedule(self) -> Schedule:

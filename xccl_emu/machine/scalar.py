@@ -11,7 +11,9 @@ from xccl_emu.lang.requests import (
     DMA,
     MTU_IN,
     MTU_OUT,
+    OP_ADD,
     OP_ARRIVE,
+    OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
     OP_DMA,
     OP_FAIL,
@@ -73,6 +75,7 @@ from xccl_emu.machine.layout import (
     UB_BASE,
 )
 from xccl_emu.machine.pipes import enqueue, pipe_of, ring_dma, take_event
+from xccl_emu.machine.traffic import note_traffic
 from xccl_emu.machine.words import call_step, jit, load_i32, load_i64, put, store_i64, store_u32
 
 
@@ -86,6 +89,8 @@ def step_scalar(mem, st, core, base, choice):
     if op == OP_RETURN or op == OP_LOAD or not _switched_off(st, base):
         if not _grant(mem, st, core, base, op):
             return False
+        if op != OP_RETURN and (op <= OP_ATOMIC_ADD or OP_DMA <= op <= OP_ADD):
+            note_traffic(st, base, op)
     elif op == OP_POLL:  # as if it had seen what it waits for
         put(st, base + RESULT, st[base + REQUEST + 3] + (1 if st[base + REQUEST + 2] == CMP_NE else 0))
     st[COUNT_BY_OP + op] += 1

@@ -23,6 +23,7 @@ class StateArray:
         self.die_words = at.FLIGHT_ENTRIES + self.flight_capacity * at.FLIGHT_WORDS
         self.writer_slots = 1 << 12 if spec.n_cores <= _SMALL_CORES else 1 << 18
         self.large_slots = self.writer_slots >> 2
+        self.traffic_words = at.TRAFFIC_MASKS + 2 * -(-spec.n_dies // at.TRAFFIC_MASK_BITS)
         self.start = self._place(spec)
         self.words = map_bytes(8 * self.n_words, spec.name).view(np.int64)
         self._write_header(spec, order, seed)
@@ -36,6 +37,7 @@ class StateArray:
             at.SWITCH_BASE: at.MAX_KERNELS * at.MAX_SITES,
             at.WRITER_BASE: self.writer_slots * at.WRITER_WORDS,
             at.LARGE_BASE: self.large_slots,
+            at.TRAFFIC_BASE: spec.n_dies * self.traffic_words,
             at.ACTIVE_BASE: spec.n_cores + spec.n_dies,
         }
         starts, end = {}, at.HEADER_WORDS
@@ -55,6 +57,7 @@ class StateArray:
         st[at.CORE_WORDS], st[at.DIE_WORDS] = self.core_words, self.die_words
         st[at.FLIGHT_CAPACITY] = self.flight_capacity
         st[at.WRITER_SLOTS], st[at.LARGE_SLOTS] = self.writer_slots, self.large_slots
+        st[at.TRAFFIC_WORDS] = self.traffic_words
         st[at.RANDOM_1] = seed % 2147483562 + 1  # both in the range of their generator
         st[at.RANDOM_2] = seed // 2147483562 % 2147483398 + 1
 
@@ -76,6 +79,11 @@ class StateArray:
         first = self.start[at.GROUP_BASE] + group * at.GROUP_WORDS
         return self.words[first : first + at.GROUP_WORDS]
 
+    def traffic(self) -> NDArray[np.int64]:
+        """[n_dies, words] counters of traffic."""
+        first, n_dies = self.start[at.TRAFFIC_BASE], int(self.words[at.N_DIES])
+        return self.words[first : first + n_dies * self.traffic_words].reshape(n_dies, -1)
+
     def switches(self, kernel: int) -> NDArray[np.int64]:
         """One word for each site of a kernel: is its synchronization switched off?"""
         first = self.start[at.SWITCH_BASE] + kernel * at.MAX_SITES
@@ -96,6 +104,7 @@ class StateArray:
         st[writers : writers + self.writer_slots * at.WRITER_WORDS] = 0  # of other kernels, in an earlier run
         large = self.start[at.LARGE_BASE]
         st[large : large + self.large_slots] = 0
+        self.traffic()[:] = 0
 
     def deactivate(self, cores: Iterable[int]) -> None:
         """Free the cores and forget the error of the run."""

@@ -25,6 +25,43 @@ class RunStats:
     """Elements that the vector pipe worked on."""
 
 
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """What the cores of each die asked of the memory of other dies in a run: INT64 [n_dies] each.
+
+    Requests that were granted, on the die whose core made them; a DMA may be a read, a write, or both. Polls do not
+    count.
+    """
+
+    writes: NDArray[np.int64]
+    """By mtu-out and DMA."""
+    flags: NDArray[np.int64]
+    """Writes of at most a piece: put, add, scalar store, atomic add."""
+    reads: NDArray[np.int64]
+    """By mtu-in, DMA and scalar load."""
+    write_bytes: NDArray[np.int64]
+    """Of writes and flags."""
+    read_bytes: NDArray[np.int64]
+    dies_written: NDArray[np.int64]
+    """Different dies that were written to, flags included."""
+    dies_read: NDArray[np.int64]
+
+
+def traffic_of(counters: NDArray[np.int64]) -> Traffic:
+    """What the counters say, [n_dies, words] of `layout`."""
+    masks = np.ascontiguousarray(counters[:, at.TRAFFIC_MASKS :]).view(np.uint8)
+    written, read = np.split(np.unpackbits(masks, axis=1).astype(np.int64), 2, axis=1)
+    return Traffic(
+        writes=counters[:, at.TRAFFIC_WRITES].copy(),
+        flags=counters[:, at.TRAFFIC_FLAGS].copy(),
+        reads=counters[:, at.TRAFFIC_READS].copy(),
+        write_bytes=counters[:, at.TRAFFIC_WRITE_BYTES].copy(),
+        read_bytes=counters[:, at.TRAFFIC_READ_BYTES].copy(),
+        dies_written=written.sum(axis=1),
+        dies_read=read.sum(axis=1),
+    )
+
+
 def statistics(st: NDArray[np.int64], seconds: float) -> RunStats:
     """What the counters of a state array say about the run that is over."""
     counts = {name: int(st[at.COUNT_BY_OP + i]) for i, name in enumerate(OPERATIONS)}
