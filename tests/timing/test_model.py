@@ -1,0 +1,152 @@
+"""What single instructions take, worked out by hand."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from xccl_emu.errors import ConfigError, DeadlockError
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import small_pod
+from xccl_emu.timing.critical import breakdown, critical_path
+from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.run import VirtualTime
+
+from .support import COSTS, ROUND, copy_by_dma, meet, timed_pod, wait_for, write_far, write_often
+
+WRITE_US, READ_US = (0.2, 2.0, 4.0, 6.0), (0.1, 1.0, 3.0, 5.0)
+WRITE_NS_A_BYTE = (0.001, 0.02, 0.1, 0.5)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(("path", "target"), [(0, 0), (1, 1), (2, 3), (3, 5)])
+def test_a_write_and_its_fence(path: int, target: int) -> None:
+    """A write is visible after its start, its bytes at the path's rate, and the path's latency; then the fence ends."""
+    pod, policy = timed_pod(6)
+    block = pod.alloc(target, 1024)
+    flag = pod.meta(target)
+    grants = [pod.grant(block, "w"), pod.grant_meta("w", target)]
+    pod.launch(write_far, 0, [0], {"target": block.address, "nbytes": 1024, "flag": flag}, grants)
+    pod.run()
+    issue, start = 0.001, 0.02
+    wire = max(1024 * WRITE_NS_A_BYTE[path], 1024 / 1000) / 1000
+    visible = issue + start + wire + WRITE_US[path]
+    flag_gone = visible + 0.05 + issue + start + max(32 * WRITE_NS_A_BYTE[path], 0.032) / 1000
+    returned = flag_gone + WRITE_US[path]  # a kernel returns when all it wrote is visible
+    assert policy.timing.latency_us == pytest.approx(returned, abs=1e-5)
+
+
+@pytest.mark.nojit
+def test_a_poll_sees_a_flag_when_it_is_visible() -> None:
+    """A poller goes on a poll's time after the flag is visible, although the machine had it earlier; then it reads."""
+    pod, policy = timed_pod(6)
+    block, flag = pod.alloc(5, 64), pod.meta(5)
+    write = {"target": block.address, "nbytes": 64, "flag": flag}
+    pod.launch(write_far, 0, [0], write, [pod.grant(block, "w"), pod.grant_meta("w", 5)])
+    grants = [pod.grant(block, "r"), pod.grant_meta("r", 5)]
+    pod.launch(wait_for, 5, [0], {"flag": flag, "source": block.address, "nbytes": 64}, grants)
+    pod.run()
+    writer, reader = (policy.timing.finished_us[core] for core in (0, 5))
+    issue, start, event = 0.001, 0.02, 0.005
+    read = issue + start + 0.000064 + READ_US[0]  # set_flag and wait_flag are issued meanwhile
+    assert reader == pytest.approx(writer + 0.1 + read + issue + event, abs=1e-5)
+
+
+def test_dma() -> None:
+    """A copy takes ringing, start-up, bytes and latency; its event says that it is visible."""
+    pod, policy = timed_pod(6)
+    source, target = pod.alloc(0, 4096), pod.alloc(4, 4096)
+    pod.view(source)[:] = np.arange(4096) % 251
+    args = {"source": source.address, "target": target.address, "nbytes": 4096}
+    pod.launch(copy_by_dma, 0, [0], args, [pod.grant(source, "r"), pod.grant(target, "w")])
+    pod.run()
+    expected = 0.03 + 7.0 + 4096 * 0.5 / 1000 + 6.0 + 0.001 + 0.005
+    assert policy.timing.latency_us == pytest.approx(expected, abs=1e-5)
+    assert (pod.view(target) == pod.view(source)).all()
+
+
+@pytest.mark.parametrize("senders", [1, 2, 3])
+def test_senders_to_one_die_share_its_ingress(senders: int) -> None:
+    """Writes of several dies to one take as many times as long as those of one."""
+    pod, policy = timed_pod(8)
+    for die in range(senders):
+        block = pod.alloc(7, 2048)
+        args = {"target": block.address, "nbytes": 2048, "times": 4}
+        pod.launch(write_often, die, [0], args, [pod.grant(block, "w")])
+    pod.run()
+    wire = senders * 4 * 2048 * 0.5 / 1000
+    assert policy.timing.latency_us == pytest.approx(wire + 6.0, rel=0.01)
+
+
+def test_barrier() -> None:
+    """All cores of a group leave a barrier together, its cost after the last one came."""
+    pod, policy = timed_pod(1, 3, start_us={1: 5.0})
+    pod.launch(meet, 0, range(3), {}, [])
+    pod.run()
+    once = 0.001 + 0.3 + 0.001
+    assert policy.timing.finished_us == {core: pytest.approx(5.0 + 2 * once, abs=1e-5) for core in range(3)}
+
+
+def test_critical_path_adds_up() -> None:
+    """The parts of the critical path follow each other without a gap from 0 to the end, and name what they wait for."""
+    pod, policy = timed_pod(6, start_us={0: 2.0})
+    block, flag = pod.alloc(5, 64), pod.meta(5)
+    write = {"target": block.address, "nbytes": 64, "flag": flag}
+    pod.launch(write_far, 0, [0], write, [pod.grant(block, "w"), pod.grant_meta("w", 5)])
+    grants = [pod.grant(block, "r"), pod.grant_meta("r", 5)]
+    pod.launch(wait_for, 5, [0], {"flag": flag, "source": block.address, "nbytes": 64}, grants)
+    pod.run()
+    parts = critical_path(policy.timing)
+    assert parts[0].start_us == 0.0
+    assert parts[-1].end_us == policy.timing.latency_us
+    assert all(one.end_us == other.start_us for one, other in itertools.pairwise(parts))
+    spent = breakdown(policy.timing)
+    assert sum(spent.values()) == pytest.approx(policy.timing.latency_us)
+    assert spent["skew"] == 2.0
+    assert spent["polling"] == pytest.approx(0.1)
+    assert spent["fence"] == pytest.approx(0.05)
+    assert spent["latency"] == pytest.approx(6.0 + 6.0 + 0.1)  # data, flag, and the read in the end
+
+
+def test_deadlock_is_reported() -> None:
+    """A run in which nobody can go on ends with the machine's deadlock report, not with a time."""
+    pod, policy = timed_pod(2)
+    block = pod.alloc(1, 64)
+    args = {"flag": pod.meta(1), "source": block.address, "nbytes": 64}
+    pod.launch(wait_for, 1, [0], args, [pod.grant(block, "r"), pod.grant_meta("r", 1)])
+    with pytest.raises(DeadlockError, match="wants >= 1"):
+        pod.run()
+    with pytest.raises(ConfigError, match="nothing was run yet"):
+        _ = policy.timing
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"order": "relaxed"}, "order='relaxed'"),
+        ({"without": ["left"]}, "switched off"),
+        ({"record": True}, "record=True"),
+    ],
+)
+def test_what_cannot_be_timed(options: dict[str, object], reason: str) -> None:
+    """A weak memory order, a synchronization switched off or a recorded schedule is refused."""
+    pod = Pod(small_pod(1), policy=VirtualTime(ROUND, COSTS), **options)  # type: ignore[arg-type]
+    block = pod.alloc(0, 32)
+    args = {"target": block.address, "nbytes": 32, "times": 1}
+    pod.launch(write_often, 0, [0], args, [pod.grant(block, "w")])
+    with pytest.raises(ConfigError, match=reason):
+        pod.run()
+
+
+def test_log_holds_every_action() -> None:
+    """Each action of the machine is one record with times that do not run backwards."""
+    pod, policy = timed_pod(1)
+    block = pod.alloc(0, 32)
+    args = {"target": block.address, "nbytes": 32, "times": 20}
+    pod.launch(write_often, 0, [0], args, [pod.grant(block, "w")])
+    pod.run()
+    records = policy.timing.records
+    # 20 writes, a flag set and awaited, and the return, on the scalar unit; 20 writes and a flag on mtu-out
+    assert len(records) == 20 + 3 + 20 + 1
+    assert (records[:, tl.RECORD_END] >= records[:, tl.RECORD_START]).all()
+    assert (records[:, tl.RECORD_VISIBLE] >= records[:, tl.RECORD_END]).all()

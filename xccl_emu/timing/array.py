@@ -1,0 +1,129 @@
+"""The array of times of a run, made from a pod, a fabric and costs; see `device/layout.py` for what is where."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.lang.requests import OPERATIONS
+from xccl_emu.machine.address_space import map_bytes
+from xccl_emu.timing.costs import PASSES, Costs
+from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.fabric import Fabric
+
+if TYPE_CHECKING:
+    from xccl_emu.machine.pod import Pod
+
+PS_PER_US, PS_PER_NS, FS_PER_NS = 1_000_000, 1_000, 1_000_000
+LIMIT_NS = 50
+"""How far a core may get ahead of the others before it takes a queue that they share."""
+
+_LOG_RECORDS = 1 << 20
+_SMALL_CORES = 64
+_NOTHING = np.zeros(0, np.int64)
+
+
+class Times:
+    """The arrays that the policy works on: `tm`, `who` and the log of `records`, the last two empty without a log."""
+
+    def __init__(self, pod: "Pod", fabric: Fabric, costs: Costs, start_us: Mapping[int, float], log: bool) -> None:
+        self._pod = pod
+        words = self._place(pod)
+        self.tm = map_bytes(8 * words, "array of times").view(np.int64)
+        self.who = map_bytes(8 * words, "array of causes").view(np.int64) if log else _NOTHING
+        self.records = np.zeros(_LOG_RECORDS * tl.RECORD_WORDS, np.int64) if log else _NOTHING
+        self._write_header(pod, fabric, costs)
+        self._write_paths(fabric, costs)
+        self._begin(pod, start_us)
+
+    def _place(self, pod: "Pod") -> int:
+        spec = pod.spec
+        self._pieces = 1 << (14 if spec.n_cores <= _SMALL_CORES else 22)
+        self._heap_slots = 4 * len(pod.active_cores())
+        sizes = {
+            tl.HEAP_BASE: 2 * (self._heap_slots + len(pod.active_cores()) + 1),
+            tl.CORE_BASE: spec.n_cores * tl.CORE_WORDS,
+            tl.DIE_BASE: spec.n_dies * tl.DIE_WORDS,
+            tl.NODE_BASE: spec.n_dies * tl.NODE_WORDS,
+            tl.GROUP_BASE: spec.n_cores * tl.GROUP_WORDS,
+            tl.PIECE_BASE: self._pieces * tl.PIECE_WORDS,
+        }
+        self._starts, end = {}, tl.HEADER_WORDS
+        for region, size in sizes.items():
+            self._starts[region] = end
+            end += size
+        return end
+
+    def _write_header(self, pod: "Pod", fabric: Fabric, costs: Costs) -> None:
+        tm = self.tm
+        for region, start in self._starts.items():
+            tm[region] = start
+        tm[tl.PIECE_SLOTS], tm[tl.HEAP_SLOTS] = self._pieces, self._heap_slots
+        tm[tl.PIECES_A_DIE] = pod.spec.die_bytes >> 5
+        tm[tl.RECORD_CAPACITY] = len(self.records) // tl.RECORD_WORDS if len(self.records) else 1 << 62
+        tm[tl.LIMIT] = LIMIT_NS * PS_PER_NS
+        tm[tl.DIES_PER_CHIP], tm[tl.DIES_PER_NODE] = fabric.dies_per_chip, fabric.dies_per_chip * fabric.chips_per_node
+        tm[tl.PLANES], tm[tl.STRIPE_BYTES] = fabric.planes, fabric.stripe_bytes
+        times = {
+            tl.C_ISSUE: costs.issue_cycles * costs.clock_ns, tl.C_LOAD: costs.load_ns, tl.C_POLL: costs.poll_ns,
+            tl.C_FENCE: costs.fence_ns, tl.C_BARRIER: costs.barrier_ns, tl.C_EVENT: costs.event_ns,
+            tl.C_MTU_START: costs.mtu_start_ns, tl.C_VECTOR_START: costs.vector_start_ns,
+            tl.C_DMA_START: costs.dma_start_us * 1000, tl.C_DMA_ISSUE: costs.dma_issue_ns,
+        }  # fmt: skip
+        for where, nanoseconds in times.items():
+            tm[where] = round(nanoseconds * PS_PER_NS)
+        tm[tl.C_CORE], tm[tl.C_VECTOR] = _femtoseconds(costs.core_gb_s), _femtoseconds(costs.vector_gelem_s)
+        for number, name in enumerate(OPERATIONS):
+            tm[tl.PASSES + number] = round(16 * PASSES.get(name, 0))
+
+    def _write_paths(self, fabric: Fabric, costs: Costs) -> None:
+        tm = self.tm
+        for number, path in enumerate(fabric.paths):
+            at = tl.PATHS + number * tl.PATH_WORDS
+            share = costs.fabric_efficiency if number else 1.0
+            tm[at + tl.READ_LATENCY] = round(path.read.latency_us * PS_PER_US)
+            tm[at + tl.WRITE_LATENCY] = round(path.write.latency_us * PS_PER_US)
+            tm[at + tl.READ_RATE] = _femtoseconds(path.read.gb_s * share)
+            tm[at + tl.WRITE_RATE] = _femtoseconds(path.write.gb_s * share)
+        tm[tl.C_UPLINK] = _femtoseconds(fabric.node_uplink_gb_s) if fabric.node_uplink_gb_s else 0
+
+    def _begin(self, pod: "Pod", start_us: Mapping[int, float]) -> None:
+        """Every core into the heap, sorted, which a heap is."""
+        unknown = sorted(set(start_us) - set(pod.active_cores()))
+        if unknown:
+            raise ConfigError(f"start_us: core {unknown[0]} does not take part in this run")
+        starts = sorted((round(start_us.get(core, 0.0) * PS_PER_US), core) for core in pod.active_cores())
+        first = self.tm[tl.HEAP_BASE]
+        for i, (start, core) in enumerate(starts):
+            self.tm[first + 2 * i : first + 2 * i + 2] = start, core
+            row = self.row(core)
+            self.tm[row + tl.SCALAR_AT], self.tm[row + tl.HEAP_AT] = start, start + 1
+        self.tm[tl.HEAP_COUNT] = len(starts)
+
+    def row(self, core: int) -> int:
+        """Index of a core's first word."""
+        return int(self._starts[tl.CORE_BASE]) + core * tl.CORE_WORDS
+
+    def make_room(self) -> None:
+        """A longer log, if there is one and it is nearly full; CapacityError if the table of polled words is."""
+        if 2 * self.tm[tl.PIECES_USED] >= self._pieces:
+            raise CapacityError(f"timing: more than {self._pieces // 2} words are polled or written by themselves")
+        if len(self.records) and self.tm[tl.N_RECORDS] * 2 > self.tm[tl.RECORD_CAPACITY]:
+            self.records = np.concatenate([self.records, np.zeros_like(self.records)])
+            self.tm[tl.RECORD_CAPACITY] *= 2
+
+    def finished_us(self) -> dict[int, float]:
+        """When each core returned."""
+        return {core: int(self.tm[self.row(core) + tl.FINISHED]) / PS_PER_US for core in self._pod.active_cores()}
+
+    def log(self) -> NDArray[np.int64]:
+        """[actions, RECORD_WORDS]."""
+        n = int(self.tm[tl.N_RECORDS])
+        return self.records[: n * tl.RECORD_WORDS].reshape(n, tl.RECORD_WORDS)
+
+
+def _femtoseconds(per_nanosecond: float) -> int:
+    """Of one byte or element, at so many a nanosecond (10^9 a second)."""
+    return round(FS_PER_NS / per_nanosecond)

@@ -1,0 +1,70 @@
+"""What everything that a core does costs: the constants of the model, each with its unit, source and range.
+
+A constant is an *input* (published, put in as it is), *fitted* (to the rows marked so, by `xccl_emu.timing.fit`), or
+*assumed*: no published row determines it; its range says what is plausible, and reports say what the results do over
+that range.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from xccl_emu.errors import ConfigError
+
+INPUT, FITTED, ASSUMED = "input", "fitted", "assumed"
+
+PASSES = {
+    "v_quantize": 4.0, "v_dequantize": 2.0, "v_copy": 0.5, "v_fill": 0.25, "v_widen": 1.5, "v_axpy": 3.0, "v_add": 2.5,
+    "v_scale": 2.0, "v_narrow": 1.5,
+}  # fmt: skip
+"""How often an operation goes through the vector pipe: its instructions, those on FP32 counted double (an assumption:
+amax, multiply and three casts for quantization)."""
+
+
+def _constant(default: float, kind: str, source: str, low: float | None = None, high: float | None = None) -> Any:
+    """A field with where its value comes from and the range in which it is plausible."""
+    return field(default=default, metadata={"kind": kind, "source": source, "range": (low, high)})
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Constants of one core and one die; times in nanoseconds, rates in 10^9 bytes or elements a second."""
+
+    clock_ns: float = _constant(0.54, ASSUMED, "scalar unit at about 1.85 GHz", 0.5, 0.7)
+    """One cycle of the scalar unit."""
+    issue_cycles: float = _constant(8, ASSUMED, "address arithmetic and issue of one instruction", 2, 30)
+    """Scalar cycles that a request takes, whatever it is."""
+    load_ns: float = _constant(30, ASSUMED, "mostly hits in the data cache; a miss goes to HBM", 5, 300)
+    """Scalar load or store in the own die's memory."""
+    poll_ns: float = _constant(250, ASSUMED, "half of a polling period and the read that sees the flag", 100, 800)
+    """From the moment that a flag is visible to the poller's next instruction."""
+    fence_ns: float = _constant(100, ASSUMED, "draining write buffers when all is already visible", 20, 500)
+    """Of a fence, beyond what it waits for."""
+    barrier_ns: float = _constant(500, ASSUMED, "a synchronization of all cores of a die through its memory", 200, 3000)
+    """From the last arrival at a core group's barrier to everybody's next instruction."""
+    event_ns: float = _constant(15, ASSUMED, "set_flag to wait_flag between two pipes", 5, 50)
+    """From set_flag to the instruction behind the wait."""
+    launch_us: float = _constant(20.0, FITTED, "Table 7", 0, 60)
+    """From the operator's start to its kernel's first instruction, and from its last to the operator's end."""
+    mtu_start_ns: float = _constant(40, ASSUMED, "decoding a transfer; later ones follow in the pipe", 10, 200)
+    """Of every transfer of mtu-in and mtu-out, on the pipe."""
+    core_gb_s: float = _constant(24.0, ASSUMED, "one core's share of a transfer unit", 15, 60)
+    """What one core's mtu-in or mtu-out moves, whatever the path."""
+    vector_start_ns: float = _constant(20, ASSUMED, "filling the vector pipe", 5, 60)
+    """Of every vector instruction."""
+    vector_gelem_s: float = _constant(100.0, ASSUMED, "128 bytes a cycle: 64 elements of two bytes", 40, 240)
+    """Elements of one pass of the vector pipe; an operation takes as many passes as `PASSES` says."""
+    dma_start_us: float = _constant(2.0, ASSUMED, "start-up when a core rings; 14.6 when a host does", 0.5, 14.6)
+    """From the ringing of a DMA descriptor to its first byte."""
+    dma_issue_ns: float = _constant(100, ASSUMED, "writing a descriptor and the doorbell; 3400 on a host", 30, 3400)
+    """Of ringing a DMA descriptor, on the scalar unit."""
+    fabric_efficiency: float = _constant(1.0, FITTED, "Table 7", 0.5, 1.0)
+    """Of the bandwidth of Table 1, what many transfers from and to all dies at once reach."""
+
+    def __post_init__(self) -> None:
+        for constant in fields(self):
+            value = getattr(self, constant.name)
+            if not isinstance(value, int | float) or not 0 <= value < 1e9:
+                raise ConfigError(f"{constant.name}={value!r}: must be a number, at least 0")
+        for name in ("core_gb_s", "vector_gelem_s", "fabric_efficiency"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")

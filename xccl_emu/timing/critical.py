@@ -1,0 +1,104 @@
+"""The critical path of a timed run: which waits and works, one after the other, its latency is made of."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.lang.requests import (
+    DMA,
+    OP_AWAIT_GROUP,
+    OP_FENCE,
+    OP_MTU_IN,
+    OP_POLL,
+    OP_SET_FLAG,
+    OP_WAIT_FLAG,
+    SCALAR,
+    VECTOR,
+)
+from xccl_emu.timing.array import PS_PER_US
+from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.run import Timing
+
+RESOURCES = ("issue", "vector", "wire", "latency", "contention", "polling", "fence", "barrier", "skew")
+"""What a part of the path can be spent on: scalar work and flags between pipes; the vector pipe; bytes on the way; the
+fixed latency of a path or of a DMA engine's start; waiting for others in a queue; seeing a flag; a fence; a barrier;
+and the late start of a core."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One piece of the path."""
+
+    resource: str
+    core: int
+    engine: int
+    op: int
+    site: int
+    start_us: float
+    end_us: float
+
+
+def critical_path(timing: Timing) -> list[Part]:
+    """The parts of the path to the last return, in order of time and without gaps; ConfigError without a log."""
+    if not len(timing.records):
+        raise ConfigError("log=False: the critical path needs a run with log=True")
+    parts = [part for part in _backwards(timing.records) if part.end_us > part.start_us]
+    return parts[::-1]
+
+
+def breakdown(timing: Timing) -> dict[str, float]:
+    """Microseconds of the critical path by resource; they add up to the latency."""
+    total = dict.fromkeys(RESOURCES, 0.0)
+    for part in critical_path(timing):
+        total[part.resource] += part.end_us - part.start_us
+    return total
+
+
+def _backwards(records: NDArray[np.int64]) -> Iterator[Part]:
+    """From the record that ended last, each one's cause, down to the start of a core."""
+    number = int(records[:, tl.RECORD_END].argmax())
+    until = int(records[number, tl.RECORD_END])
+    while number >= 0:
+        row = records[number]
+        yield from _own(row, until)
+        until = min(until, int(row[tl.RECORD_START]))
+        cause = int(row[tl.RECORD_CAUSE])
+        if cause < 0:
+            yield _part("skew", row, 0, until)
+            return
+        before = records[cause]
+        reached = min(until, int(before[tl.RECORD_END]))
+        yield _part(_gap(before, row), before, reached, until)
+        number, until = cause, reached
+
+
+def _own(row: NDArray[np.int64], until: int) -> Iterator[Part]:
+    """What an action itself takes, up to ``until``; of a transfer, first what it waited in queues."""
+    start, queued = int(row[tl.RECORD_START]), int(row[tl.RECORD_QUEUED])
+    if until <= start:
+        return
+    middle = min(start + queued, until)
+    yield _part(_resource(row), row, middle, until)
+    yield _part("contention", row, start, middle)
+
+
+def _resource(row: NDArray[np.int64]) -> str:
+    engine, op = int(row[tl.RECORD_ENGINE]), int(row[tl.RECORD_OP])
+    if engine == VECTOR and op not in (OP_SET_FLAG, OP_WAIT_FLAG):
+        return "vector"
+    if engine == DMA or (op >= OP_MTU_IN and engine != SCALAR):
+        return "wire"
+    return {OP_POLL: "polling", OP_FENCE: "fence", OP_AWAIT_GROUP: "barrier"}.get(op, "issue")
+
+
+def _gap(cause: NDArray[np.int64], row: NDArray[np.int64]) -> str:
+    """What lies between the end of an action and the begin of what it caused."""
+    return "barrier" if int(row[tl.RECORD_OP]) == OP_AWAIT_GROUP else "latency"
+
+
+def _part(resource: str, row: NDArray[np.int64], start: int, end: int) -> Part:
+    core, engine, op, site = (int(row[i]) for i in (tl.RECORD_CORE, tl.RECORD_ENGINE, tl.RECORD_OP, tl.RECORD_SITE))
+    return Part(resource, core, engine, op, site, start / PS_PER_US, end / PS_PER_US)

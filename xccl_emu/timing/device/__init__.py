@@ -1,0 +1,1 @@
+"""Device code of virtual time: a policy whose actions take time."""

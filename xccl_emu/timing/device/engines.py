@@ -1,0 +1,172 @@
+"""The pipes and DMA in time: an instruction begins when it was issued, its pipe is free and its event is set."""
+
+from xccl_emu.lang.requests import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    OP_MTU_IN,
+    OP_MTU_OUT,
+    OP_SET_FLAG,
+    OP_V_QUANTIZE,
+    OP_WAIT_FLAG,
+    SCALAR,
+    VECTOR,
+)
+from xccl_emu.machine.actions import step_core
+from xccl_emu.machine.layout import (
+    CHOICE_ALL,
+    DIE,
+    DMA_SLOTS,
+    ENTRY_SITE,
+    ENTRY_WORDS,
+    N_DMA_SLOTS,
+    PIECE_BYTES,
+    PIPE_COUNT,
+)
+from xccl_emu.machine.pipes import elements, entry_of, pipe_of
+from xccl_emu.machine.words import jit
+from xccl_emu.timing.device.layout import (
+    ALL_VISIBLE,
+    C_CORE,
+    C_DMA_START,
+    C_EVENT,
+    C_MTU_START,
+    C_VECTOR,
+    C_VECTOR_START,
+    FREE,
+    ISSUED,
+    LIMIT,
+    NOW,
+    PASSES,
+    POPPED,
+    READS_DONE,
+    RUN,
+    RUNG,
+)
+from xccl_emu.timing.device.pieces import became_visible
+from xccl_emu.timing.device.records import later, record, set_time
+from xccl_emu.timing.device.scalar import event_at, ring_at
+from xccl_emu.timing.device.transfer import die_at, latency_of, pass_fabric, path_between
+
+
+@jit
+def step_pipe_timed(mem, st, tm, who, log, core, base, row, pipe):
+    """Do the next instruction of a pipe: 1 if it was done, 0 if it has to wait, or minus the time to come back at."""
+    queue = pipe_of(base, pipe)
+    if st[queue + PIPE_COUNT] == 0:
+        return 0
+    entry = entry_of(st, queue, 0)
+    op, a, b, c, site = st[entry], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + ENTRY_SITE]
+    n = tm[row + RUN + pipe]
+    since = later(tm, row + FREE + pipe, ring_at(row, ISSUED, pipe, n))
+    if pipe != VECTOR and op != OP_SET_FLAG and op != OP_WAIT_FLAG and tm[since] > tm[NOW] + tm[LIMIT]:
+        return -tm[since]
+    count = elements(st, entry, op) if pipe == VECTOR and op >= OP_V_QUANTIZE else 0
+    if not step_core(mem, st, core, base, pipe, CHOICE_ALL):
+        return 0
+    tm[row + RUN + pipe] = n + 1
+    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+        _flag(tm, who, log, core, row, pipe, op, a, b, c, site, since)
+    elif pipe == VECTOR:
+        _compute(tm, who, log, core, row, op, count, site, since)
+    elif op == OP_MTU_IN:
+        _read(st, tm, who, log, core, base, row, a, c, site, since)
+    else:
+        _write(st, tm, who, log, core, base, row, op, a, b, c, site, since)
+    popped = ring_at(row, POPPED, pipe, n)
+    set_time(tm, who, popped, tm[since], who[row + FREE + pipe] if who.size else 0)
+    return 1
+
+
+@jit
+def _flag(tm, who, log, core, row, pipe, op, source, target, event, site, since):
+    """set_flag of mtu-in waits for the data of all that is before it, but lets the next transfer begin."""
+    at = event_at(row, source, target, event)
+    if op == OP_SET_FLAG:
+        done = later(tm, since, row + READS_DONE) if pipe == MTU_IN else since
+        number = record(tm, who, log, core, pipe, op, site, done, tm[done], 0, -1, 0, tm[done], 0)
+        set_time(tm, who, at, tm[done], number)
+        if tm[since] > tm[row + FREE + pipe]:
+            set_time(tm, who, row + FREE + pipe, tm[since], number)
+        return
+    when = later(tm, since, at)
+    end = tm[when] + tm[C_EVENT]
+    number = record(tm, who, log, core, pipe, op, site, when, end, 0, -1, 0, end, 0)
+    set_time(tm, who, row + FREE + pipe, end, number)
+
+
+@jit
+def _compute(tm, who, log, core, row, op, count, site, since):
+    end = tm[since] + tm[C_VECTOR_START] + count * tm[PASSES + op] // 16 * tm[C_VECTOR] // 1000
+    number = record(tm, who, log, core, VECTOR, op, site, since, end, 0, -1, 0, end, 0)
+    set_time(tm, who, row + FREE + VECTOR, end, number)
+
+
+@jit
+def _read(st, tm, who, log, core, base, row, address, nbytes, site, since):
+    """mtu-in: the pipe is busy while the bytes come in; they are all there a latency later."""
+    here, there = st[base + DIE], die_at(st, address)
+    begin = tm[since] + tm[C_MTU_START]
+    own = begin + nbytes * tm[C_CORE] // 1000
+    left = pass_fabric(tm, there, here, nbytes, False, begin)
+    free = max(own, left)
+    done = free + latency_of(tm, path_between(tm, here, there), False)
+    late = max(0, left - own)
+    number = record(tm, who, log, core, MTU_IN, OP_MTU_IN, site, since, free, nbytes, there, late, done, 0)
+    set_time(tm, who, row + FREE + MTU_IN, free, number)
+    if done > tm[row + READS_DONE]:
+        set_time(tm, who, row + READS_DONE, done, number)
+
+
+@jit
+def _write(st, tm, who, log, core, base, row, op, a, b, c, site, since):
+    """mtu-out: the pipe is busy until the bytes have left; they are visible a latency later."""
+    address, nbytes = (b, c) if op == OP_MTU_OUT else (a, PIECE_BYTES)
+    here, there = st[base + DIE], die_at(st, address)
+    begin = tm[since] + tm[C_MTU_START]
+    own = begin + nbytes * tm[C_CORE] // 1000
+    left = pass_fabric(tm, here, there, nbytes, True, begin)
+    free = max(own, left)
+    visible = free + latency_of(tm, path_between(tm, here, there), True)
+    late = max(0, left - own)
+    number = record(tm, who, log, core, MTU_OUT, op, site, since, free, nbytes, there, late, visible, 0)
+    set_time(tm, who, row + FREE + MTU_OUT, free, number)
+    if visible > tm[row + ALL_VISIBLE]:
+        set_time(tm, who, row + ALL_VISIBLE, visible, number)
+    if nbytes <= PIECE_BYTES:
+        became_visible(tm, who, address, visible, number)
+
+
+@jit
+def step_dma_timed(mem, st, tm, who, log, core, base, row):
+    """Do the next DMA descriptor: as `step_pipe_timed`.  Descriptors run beside each other, from their ringing on."""
+    for k in range(N_DMA_SLOTS):
+        slot = base + DMA_SLOTS + k * ENTRY_WORDS
+        if st[slot] == 0:
+            continue
+        since = row + RUNG + k
+        begin = tm[since] + tm[C_DMA_START]
+        if begin > tm[NOW] + tm[LIMIT]:
+            return -begin
+        source, target, nbytes, event = st[slot + 1], st[slot + 2], st[slot + 3], st[slot + 4]
+        site = st[slot + ENTRY_SITE]
+        if not step_core(mem, st, core, base, DMA, CHOICE_ALL):
+            return 0
+        _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, since, begin)
+        return 1
+    return 0
+
+
+@jit
+def _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, since, begin):
+    here, start, end = st[base + DIE], die_at(st, source), die_at(st, target)
+    write = start == here
+    left = pass_fabric(tm, start, end, nbytes, write, begin)
+    visible = left + latency_of(tm, path_between(tm, start, end), write)
+    peer = end if write else start
+    number = record(tm, who, log, core, DMA, 0, site, since, left, nbytes, peer, 0, visible, 0)
+    set_time(tm, who, event_at(row, DMA, SCALAR, event), visible, number)
+    if visible > tm[row + ALL_VISIBLE]:
+        set_time(tm, who, row + ALL_VISIBLE, visible, number)
+    if nbytes <= PIECE_BYTES:
+        became_visible(tm, who, target, visible, number)

@@ -1,0 +1,55 @@
+"""Cores by the time at which they go on: a binary heap of (time, core) in the array of times."""
+
+from xccl_emu.machine.words import jit
+from xccl_emu.timing.device.layout import HEAP_AT, HEAP_BASE, HEAP_COUNT, HEAP_SLOTS
+
+
+@jit
+def push(tm, time, core):
+    """Add a core."""
+    base, i = tm[HEAP_BASE], tm[HEAP_COUNT]
+    tm[HEAP_COUNT] = i + 1
+    while i > 0:
+        parent = (i - 1) >> 1
+        if not _before(tm, time, core, base + 2 * parent):
+            break
+        tm[base + 2 * i], tm[base + 2 * i + 1] = tm[base + 2 * parent], tm[base + 2 * parent + 1]
+        i = parent
+    tm[base + 2 * i], tm[base + 2 * i + 1] = time, core
+
+
+@jit
+def pop(tm):
+    """Take the earliest core off; of several, that with the lowest number, so that a run can be repeated."""
+    base, n = tm[HEAP_BASE], tm[HEAP_COUNT] - 1
+    core = tm[base + 1]
+    tm[HEAP_COUNT] = n
+    time, last = tm[base + 2 * n], tm[base + 2 * n + 1]
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= n:
+            break
+        right = base + 2 * child + 2
+        if child + 1 < n and _before(tm, tm[right], tm[right + 1], base + 2 * child):
+            child += 1
+        if _before(tm, time, last, base + 2 * child):
+            break
+        tm[base + 2 * i], tm[base + 2 * i + 1] = tm[base + 2 * child], tm[base + 2 * child + 1]
+        i = child
+    tm[base + 2 * i], tm[base + 2 * i + 1] = time, last
+    return core
+
+
+@jit
+def come_back(tm, row, time, core):
+    """Have a core go on at ``time``, unless it is to go on earlier anyway; it may be in the heap more than once."""
+    if tm[row + HEAP_AT] and (tm[row + HEAP_AT] <= time + 1 or tm[HEAP_COUNT] >= tm[HEAP_SLOTS]):
+        return
+    tm[row + HEAP_AT] = time + 1
+    push(tm, time, core)
+
+
+@jit
+def _before(tm, time, core, other):
+    return time < tm[other] or (time == tm[other] and core < tm[other + 1])

@@ -1,0 +1,110 @@
+"""Virtual time: the core whose next action begins first goes on, until it would be ahead of the others."""
+
+from xccl_emu.lang.requests import DMA, SCALAR
+from xccl_emu.machine.flight import block_of_core
+from xccl_emu.machine.layout import (
+    ACTIVE_BASE,
+    ACTORS_PER_CORE,
+    ENDED_DEADLOCK,
+    ENDED_DONE,
+    ENDED_ERROR,
+    ENDED_LOG_FULL,
+    ENDED_PAUSED,
+    ERROR,
+    N_ACTIVE,
+    N_LIVE,
+    STATUS,
+    STATUS_RUNNING,
+)
+from xccl_emu.machine.words import jit
+from xccl_emu.timing.device.engines import step_dma_timed, step_pipe_timed
+from xccl_emu.timing.device.heap import come_back, pop
+from xccl_emu.timing.device.layout import (
+    CORE_BASE,
+    CORE_WORDS,
+    HEAP_AT,
+    HEAP_BASE,
+    HEAP_COUNT,
+    N_RECORDS,
+    NOW,
+    RECORD_CAPACITY,
+    SCALAR_AT,
+)
+from xccl_emu.timing.device.pieces import room_for_pieces
+from xccl_emu.timing.device.scalar import step_scalar_timed
+
+QUANTUM = 512
+"""Actions of one core before the others have a look: a scalar unit alone could go on for long."""
+
+ENDED_PIECES_FULL = 100
+"""The table of polled words has to grow; the others are the machine's."""
+
+
+@jit
+def virtual_time(mem, st, tm, who, log, budget):
+    """Take actions until the run is over, ``budget`` of them are taken, or a table is full; returns how it ended."""
+    taken = 0
+    woken = False
+    while True:
+        if st[ERROR] != 0:
+            return ENDED_ERROR
+        if st[N_LIVE] == 0:
+            return ENDED_DONE
+        if tm[N_RECORDS] + QUANTUM + ACTORS_PER_CORE > tm[RECORD_CAPACITY]:
+            return ENDED_LOG_FULL
+        if not room_for_pieces(tm):
+            return ENDED_PIECES_FULL
+        if taken >= budget:
+            return ENDED_PAUSED
+        if tm[HEAP_COUNT] == 0:
+            if woken:
+                return ENDED_DEADLOCK
+            _wake_all(st, tm)
+            woken = True
+            continue
+        tm[NOW] = tm[tm[HEAP_BASE]]
+        moved = _turn(mem, st, tm, who, log, pop(tm))
+        taken += moved
+        woken = woken and moved == 0
+
+
+@jit
+def _wake_all(st, tm):
+    """Have every core look again: a word that is polled may have been written as part of a larger transfer."""
+    for n in range(st[N_ACTIVE]):
+        core = st[st[ACTIVE_BASE] + n]
+        row = tm[CORE_BASE] + core * CORE_WORDS
+        if st[block_of_core(st, core) + STATUS] == STATUS_RUNNING:
+            come_back(tm, row, tm[row + SCALAR_AT], core)
+
+
+@jit
+def _turn(mem, st, tm, who, log, core):
+    """Let a core do what it can without getting ahead; have it come back if there is more."""
+    base, row = block_of_core(st, core), tm[CORE_BASE] + core * CORE_WORDS
+    tm[row + HEAP_AT] = 0
+    moved, before, again = 0, -1, 0
+    while moved != before and moved < QUANTUM:
+        before = moved
+        again = 0
+        for engine in range(ACTORS_PER_CORE):
+            while moved < QUANTUM and st[ERROR] == 0:
+                did = _step(mem, st, tm, who, log, core, base, row, engine)
+                if did <= 0:
+                    again = max(again, did) if again and did else again + did
+                    break
+                moved += 1
+    if moved >= QUANTUM:
+        again = -max(1, tm[NOW])
+    if again:
+        come_back(tm, row, -again, core)
+    return moved
+
+
+@jit
+def _step(mem, st, tm, who, log, core, base, row, engine):
+    if engine == SCALAR:
+        return step_scalar_timed(mem, st, tm, who, log, core, base, row)
+    if engine == DMA:
+        return step_dma_timed(mem, st, tm, who, log, core, base, row)
+    return step_pipe_timed(mem, st, tm, who, log, core, base, row, engine)

@@ -1,0 +1,234 @@
+"""The scalar unit in time: each request begins when the one before it was granted, and waits for what it needs."""
+
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    OP_ARRIVE,
+    OP_ATOMIC_ADD,
+    OP_AWAIT_GROUP,
+    OP_DMA,
+    OP_FENCE,
+    OP_LOAD,
+    OP_MTU_IN,
+    OP_POLL,
+    OP_RETURN,
+    OP_SET_FLAG,
+    OP_STORE,
+    OP_V_QUANTIZE,
+    OP_WAIT_FLAG,
+    SCALAR,
+    VECTOR,
+)
+from xccl_emu.machine.actions import step_core
+from xccl_emu.machine.layout import (
+    CHOICE_ALL,
+    DIE,
+    DMA_SLOTS,
+    ENTRY_WORDS,
+    ERROR,
+    GROUP,
+    N_DMA_SLOTS,
+    N_EVENTS,
+    N_PIPES,
+    QUEUE_DEPTH,
+    STATUS,
+    STATUS_RUNNING,
+)
+from xccl_emu.machine.layout import GROUP_BASE as MACHINE_GROUPS
+from xccl_emu.machine.layout import GROUP_PHASE as MACHINE_PHASE
+from xccl_emu.machine.layout import GROUP_WORDS as MACHINE_GROUP_WORDS
+from xccl_emu.machine.words import jit
+from xccl_emu.timing.device.layout import (
+    ALL_VISIBLE,
+    ARRIVED_AT,
+    C_BARRIER,
+    C_DMA_ISSUE,
+    C_EVENT,
+    C_FENCE,
+    C_ISSUE,
+    C_LOAD,
+    C_POLL,
+    EVENT_AT,
+    FINISHED,
+    FREE,
+    GROUP_BASE,
+    GROUP_WAITER,
+    GROUP_WORDS,
+    ISSUED,
+    LIMIT,
+    NOW,
+    PIECE_AT,
+    PIECE_WAITER,
+    POPPED,
+    QUEUED,
+    READS_DONE,
+    RELEASED_AT,
+    RUNG,
+    SCALAR_AT,
+    WAITS_AT,
+)
+from xccl_emu.timing.device.pieces import became_visible, find_piece, leave, wait_at, wake
+from xccl_emu.timing.device.records import later, record, set_time
+from xccl_emu.timing.device.transfer import die_at, latency_of, path_between
+
+
+@jit
+def event_at(row, source, target, event):
+    """Index of the time at which an event was set."""
+    return row + EVENT_AT + (source * N_PIPES + target) * N_EVENTS + event
+
+
+@jit
+def ring_at(row, ring, pipe, n):
+    """Index of the place of a pipe's n-th instruction in one of its rings."""
+    return row + ring + pipe * QUEUE_DEPTH + n % QUEUE_DEPTH
+
+
+@jit
+def step_scalar_timed(mem, st, tm, who, log, core, base, row):
+    """Grant the core's next request: 1 if it was, 0 if it has to wait, or minus the time to come back at."""
+    if st[base + STATUS] != STATUS_RUNNING:
+        return 0
+    op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
+    here = st[base + DIE]
+    memory = op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD
+    if memory and die_at(st, a) != here and tm[row + SCALAR_AT] > tm[NOW] + tm[LIMIT]:
+        return -tm[row + SCALAR_AT]
+    site = st[base + REQUEST + REQUEST_WORDS - 1]
+    group = tm[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
+    phase = st[st[MACHINE_GROUPS] + st[base + GROUP] * MACHINE_GROUP_WORDS + MACHINE_PHASE]
+    slot = _free_descriptor(st, base) if op == OP_DMA else 0
+    if not step_core(mem, st, core, base, SCALAR, CHOICE_ALL):
+        if st[ERROR] == 0:
+            _wait(tm, op, a, group, core)
+        return 0
+    if tm[row + WAITS_AT]:
+        leave(tm, core)
+    since, took = _granted(mem, st, tm, row, op, a, b, c, here, group, slot)
+    end = tm[since] + took
+    number = record(tm, who, log, core, SCALAR, op, site, since, end, _nbytes(op, b, c), die_at(st, a), 0, end, 0)
+    set_time(tm, who, row + SCALAR_AT, end, number)
+    _then(st, tm, who, row, op, a, b, c, here, group, phase, slot, number)
+    return 1
+
+
+@jit
+def _nbytes(op, b, c):
+    return b if op == OP_LOAD else c if op == OP_STORE else 0
+
+
+@jit
+def _free_descriptor(st, base):
+    for k in range(N_DMA_SLOTS):
+        if st[base + DMA_SLOTS + k * ENTRY_WORDS] == 0:
+            return k
+    return 0
+
+
+@jit
+def _wait(tm, op, a, group, core):
+    """Have the core woken by what it waits for on other cores; what it waits for on its own it finds itself."""
+    if op == OP_POLL:
+        wait_at(tm, find_piece(tm, a) + PIECE_WAITER, core)
+    elif op == OP_AWAIT_GROUP:
+        wait_at(tm, group + GROUP_WAITER, core)
+
+
+@jit
+def pipe_of_request(op, a, b):
+    """The pipe that a request is queued on; SCALAR for none."""
+    if op >= OP_V_QUANTIZE:
+        return VECTOR
+    if op >= OP_MTU_IN:
+        return MTU_IN if op == OP_MTU_IN else MTU_OUT
+    if op == OP_SET_FLAG:
+        return a
+    return b if op == OP_WAIT_FLAG else SCALAR
+
+
+@jit
+def _granted(mem, st, tm, row, op, a, b, c, here, group, slot):
+    """Index of the time at which a request that was granted began, and how long it took."""
+    since, issue = row + SCALAR_AT, tm[C_ISSUE]
+    pipe = pipe_of_request(op, a, b)
+    if pipe != SCALAR:
+        n = tm[row + QUEUED + pipe]
+        return (later(tm, since, ring_at(row, POPPED, pipe, n)) if n >= QUEUE_DEPTH else since), issue
+    if op == OP_POLL:
+        seen = later(tm, since, find_piece(tm, a) + PIECE_AT)
+        return seen, tm[C_LOAD] if seen == since else tm[C_POLL]
+    if op == OP_FENCE or op == OP_RETURN:
+        return drained_at(tm, row), tm[C_FENCE] if op == OP_FENCE else 0
+    if op == OP_WAIT_FLAG:
+        return later(tm, since, event_at(row, a, SCALAR, c)), issue + tm[C_EVENT]
+    if op == OP_AWAIT_GROUP:
+        return later(tm, since, group + RELEASED_AT + b_phase(a)), issue
+    if op == OP_DMA:
+        return since, tm[C_DMA_ISSUE]
+    if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD:
+        return since, issue + _memory_access(st, tm, op, a, here)
+    return since, issue
+
+
+@jit
+def b_phase(phase):
+    """A barrier has two phases, which alternate."""
+    return phase & 1
+
+
+@jit
+def drained_at(tm, row):
+    """Index of the time at which all that a core issued is done and visible."""
+    since = later(tm, row + SCALAR_AT, row + ALL_VISIBLE)
+    since = later(tm, since, row + READS_DONE)
+    for pipe in range(MTU_IN, DMA):
+        since = later(tm, since, row + FREE + pipe)
+    return since
+
+
+@jit
+def _memory_access(st, tm, op, a, here):
+    """Of a load or an atomic that goes to another die the unit waits for the way there and back; not of a store."""
+    there = die_at(st, a)
+    if there == here:
+        return tm[C_LOAD]
+    return tm[C_LOAD] if op == OP_STORE else latency_of(tm, path_between(tm, here, there), False)
+
+
+@jit
+def _then(st, tm, who, row, op, a, b, c, here, group, phase, slot, number):
+    """What a granted request leaves behind for others."""
+    end = tm[row + SCALAR_AT]
+    pipe = pipe_of_request(op, a, b)
+    if pipe != SCALAR:
+        set_time(tm, who, ring_at(row, ISSUED, pipe, tm[row + QUEUED + pipe]), end, number)
+        tm[row + QUEUED + pipe] += 1
+    elif op == OP_SET_FLAG:
+        set_time(tm, who, event_at(row, SCALAR, b, c), end, number)
+    elif op == OP_ARRIVE:
+        _arrived(st, tm, who, group, phase, end, number)
+    elif op == OP_DMA:
+        set_time(tm, who, row + RUNG + slot, end, number)
+    elif op == OP_STORE or op == OP_ATOMIC_ADD:
+        visible = end + latency_of(tm, path_between(tm, here, die_at(st, a)), True)
+        if visible > tm[row + ALL_VISIBLE]:
+            set_time(tm, who, row + ALL_VISIBLE, visible, number)
+        became_visible(tm, who, a, visible, number)
+    elif op == OP_RETURN:
+        tm[row + FINISHED] = end
+
+
+@jit
+def _arrived(st, tm, who, group, phase, end, number):
+    """Somebody arrived at the barrier of a group; the last one releases all."""
+    arrived = group + ARRIVED_AT + b_phase(phase)
+    if end >= tm[arrived]:
+        set_time(tm, who, arrived, end, number)
+    machine = st[MACHINE_GROUPS] + (group - tm[GROUP_BASE]) // GROUP_WORDS * MACHINE_GROUP_WORDS
+    if st[machine + MACHINE_PHASE] != phase:
+        released = group + RELEASED_AT + b_phase(phase)
+        set_time(tm, who, released, tm[arrived] + tm[C_BARRIER], who[arrived] if who.size else 0)
+        tm[arrived] = 0
+        wake(tm, group + GROUP_WAITER, tm[released])

@@ -1,0 +1,86 @@
+"""What a transfer takes: its core's pipe, the egress of the die it leaves, the ingress of the die it goes to.
+
+Each die's egress, ingress and memory is a queue: a transfer occupies it for its bytes at the bandwidth of its path, and
+waits until those before it are through.  They are taken in the order of time, to within `LIMIT` of each other.
+"""
+
+from xccl_emu.machine.layout import DIE_SHIFT
+from xccl_emu.machine.words import jit
+from xccl_emu.timing.device.layout import (
+    C_UPLINK,
+    DIE_BASE,
+    DIE_WORDS,
+    DIES_PER_CHIP,
+    DIES_PER_NODE,
+    EGRESS,
+    INGRESS,
+    MEMORY,
+    NODE_BASE,
+    NODE_IN,
+    NODE_OUT,
+    NODE_WORDS,
+    PATH_WORDS,
+    PATHS,
+    PLANES,
+    READ_LATENCY,
+    READ_RATE,
+    STRIPE_BYTES,
+    WRITE_LATENCY,
+    WRITE_RATE,
+)
+
+
+@jit
+def die_at(st, address):
+    """The die of an address."""
+    return address >> st[DIE_SHIFT]
+
+
+@jit
+def path_between(tm, source, target):
+    """Class of the path between two dies (`fabric.PATHS`)."""
+    if source == target:
+        return 0
+    if source // tm[DIES_PER_CHIP] == target // tm[DIES_PER_CHIP]:
+        return 1
+    return 2 if source // tm[DIES_PER_NODE] == target // tm[DIES_PER_NODE] else 3
+
+
+@jit
+def latency_of(tm, path, write):
+    """Of a path, one way."""
+    return tm[PATHS + path * PATH_WORDS + (WRITE_LATENCY if write else READ_LATENCY)]
+
+
+@jit
+def rate_of(tm, path, write):
+    """Femtoseconds a byte."""
+    return tm[PATHS + path * PATH_WORDS + (WRITE_RATE if write else READ_RATE)]
+
+
+@jit
+def _through(tm, queue, time, busy):
+    """Pass a queue that serves one transfer after the other; returns when this one begins."""
+    begin = max(time, tm[queue])
+    tm[queue] = begin + busy
+    return begin
+
+
+@jit
+def pass_fabric(tm, source, target, nbytes, write, time):
+    """Send ``nbytes`` from die to die from ``time`` on; returns when the last byte has left the source die's egress.
+
+    A short transfer takes fewer planes, each at its share of the rate, so it takes longer than it occupies the queue.
+    """
+    path = path_between(tm, source, target)
+    busy = nbytes * rate_of(tm, path, write) // 1000
+    if path == 0:
+        return _through(tm, tm[DIE_BASE] + source * DIE_WORDS + MEMORY, time, busy) + busy
+    begin = _through(tm, tm[DIE_BASE] + source * DIE_WORDS + EGRESS, time, busy)
+    if path == 3 and tm[C_UPLINK]:
+        shared = nbytes * tm[C_UPLINK] // 1000
+        begin = _through(tm, tm[NODE_BASE] + source // tm[DIES_PER_NODE] * NODE_WORDS + NODE_OUT, begin, shared)
+        begin = _through(tm, tm[NODE_BASE] + target // tm[DIES_PER_NODE] * NODE_WORDS + NODE_IN, begin, shared)
+    begin = _through(tm, tm[DIE_BASE] + target * DIE_WORDS + INGRESS, begin, busy)
+    used = min(tm[PLANES], (nbytes + tm[STRIPE_BYTES] - 1) // tm[STRIPE_BYTES])
+    return begin + busy * tm[PLANES] // used

@@ -1,0 +1,117 @@
+"""Virtual time as a policy of a pod: `Pod(spec, policy=VirtualTime(fabric, costs))`, then run as always.
+
+After a run, `VirtualTime.timing` says when each core returned; with ``log=True`` it has every action with its times.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.lang import Kernel
+from xccl_emu.machine import layout as at
+from xccl_emu.timing.array import Times
+from xccl_emu.timing.costs import Costs
+from xccl_emu.timing.fabric import Fabric
+from xccl_emu.timing.topologies import CLOUDMATRIX384
+
+if TYPE_CHECKING:
+    from xccl_emu.machine.pod import Pod
+
+Progress = Callable[[int], None]
+_SLICE_ACTIONS = 1 << 18
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """When the cores of a run began and returned."""
+
+    finished_us: Mapping[int, float]
+    """By global number of the core, from the start of the run."""
+    records: NDArray[np.int64]
+    """[actions, RECORD_WORDS] of the log, times in picoseconds; empty without one."""
+    kernels: Mapping[int, Kernel]
+    """What ran on each core."""
+    cores_per_die: int
+
+    @property
+    def latency_us(self) -> float:
+        """Until the last core has returned."""
+        return max(self.finished_us.values(), default=0.0)
+
+    @property
+    def by_die_us(self) -> dict[int, float]:
+        """For each die that took part, until the last of its cores has returned."""
+        last: dict[int, float] = {}
+        for core, finished in self.finished_us.items():
+            die = core // self.cores_per_die
+            last[die] = max(finished, last.get(die, 0.0))
+        return last
+
+
+class VirtualTime:
+    """The policy: who begins next goes next, and everything takes what the model says.
+
+    fabric: where the dies are and what the paths between them cost. costs: of everything else.
+    log: keep every timed action, for traces and the critical path. start_us: when each core begins, by its global
+    number (0 for those not named).
+
+    Raises ConfigError, when a run begins, for a pod that is not under `sc` or has something switched off: in time, a
+    write is visible when it has arrived, and not when a schedule says so.
+    """
+
+    name = "virtual time"
+
+    def __init__(
+        self,
+        fabric: Fabric = CLOUDMATRIX384,
+        costs: Costs | None = None,
+        *,
+        log: bool = False,
+        start_us: Mapping[int, float] | None = None,
+    ) -> None:
+        self.fabric, self.costs, self.log = fabric, costs or Costs(), log
+        self.start_us = dict(start_us or {})
+        self._timing: Timing | None = None
+
+    @property
+    def timing(self) -> Timing:
+        """Of the last run; ConfigError if there was none."""
+        if self._timing is None:
+            raise ConfigError("timing: nothing was run yet")
+        return self._timing
+
+    def drive(self, pod: "Pod", progress: Progress | None) -> tuple[int, float, NDArray[np.int64]]:
+        """Run what is launched; for the machine's driver: how it ended, wall seconds, and no schedule."""
+        from xccl_emu.machine import compiled, driver
+        from xccl_emu.timing.device.policy import ENDED_PIECES_FULL, virtual_time
+
+        self._check(pod)
+        self._timing = None
+        driver.begin_run(pod)
+        times = Times(pod, self.fabric, self.costs, self.start_us, self.log)
+        started = time.perf_counter()
+        ended = at.ENDED_PAUSED
+        while ended in (at.ENDED_PAUSED, at.ENDED_LOG_FULL, ENDED_PIECES_FULL):
+            with compiled.arithmetic_of(pod.kernels):
+                ended = virtual_time(pod.memory, pod.state, times.tm, times.who, times.records, _SLICE_ACTIONS)
+            times.make_room()
+            if progress is not None:
+                progress(int(pod.state[at.ACTIONS]))
+        launches = {core: pod.launch_of(core) for core in pod.active_cores()}
+        kernels = {core: launch.kernel for core, launch in launches.items() if launch is not None}
+        if ended == at.ENDED_DONE:
+            self._timing = Timing(times.finished_us(), times.log(), kernels, pod.spec.cores_per_die)
+        return ended, time.perf_counter() - started, np.zeros(0, np.int64)
+
+    def _check(self, pod: "Pod") -> None:
+        if pod.order != "sc":
+            raise ConfigError(f"order={pod.order!r}: virtual time decides when writes are visible; it takes order='sc'")
+        if pod.without:
+            raise ConfigError(f"without={sorted(pod.without)}: what is switched off cannot be timed")
+        if pod.record:
+            raise ConfigError("record=True: a timed run is repeated by running it again; it has no schedule")
