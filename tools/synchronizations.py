@@ -27,6 +27,7 @@ CONFIGURATIONS = (
     ("dispatch", {"ranks": 2, "cores": 2, "tokens": 3, "pieces": 1, "rounds": 2}),
     ("combine", {"ranks": 2, "cores": 2, "tokens": 3, "pieces": 2, "rounds": 2}),
     ("moe", {"ranks": 2, "cores": 2, "tokens": 3, "pieces": 2, "rounds": 2}),
+    ("fused", {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3}),
 )
 """Protocols and sizes: more than one core and round wherever that may make a difference."""
 

@@ -18,18 +18,21 @@ from types import ModuleType
 from unittest import mock
 
 from xccl_emu.check.trial import Trial
-from xccl_emu.protocols import rounds, sendrecv_calls
+from xccl_emu.protocols import fused, rounds, sendrecv_calls
 from xccl_emu.scenarios import Scenario
 
 _PACKAGE = "xccl_emu.kernels"
 _USERS = {
     "common": ("sendrecv",),
-    "group": ("dispatch", "combine", "moe"),
-    "parameters": ("dispatch", "combine", "expert", "moe"),
-    "dispatch": ("combine", "moe"),
+    "group": ("dispatch", "combine", "moe", "fused", "fused_combine", "fused_layers"),
+    "parameters": ("dispatch", "combine", "expert", "moe", "fused", "fused_combine", "fused_layers"),
+    "dispatch": ("combine", "moe", "fused", "fused_combine", "fused_layers"),
     "expert": ("moe",),
-    "combine": ("moe",),
-    "moe": (),
+    "combine": ("moe", "fused_combine"),
+    "moe": ("fused_layers",),
+    "fused": ("fused_combine", "fused_layers"),
+    "fused_combine": ("fused_layers",),
+    "fused_layers": (),
     "sendrecv": (),
     "mutants_kernels": (),
 }
@@ -120,6 +123,8 @@ def in_place(changed: Mapping[str, ModuleType]) -> Iterator[None]:
             stack.enter_context(mock.patch.object(own, "device", changed["mutants_kernels"]))
         if "moe" in changed:
             stack.enter_context(mock.patch.object(rounds, "moe_layers", changed["moe"].moe_layers))
+        if "fused_layers" in changed:
+            stack.enter_context(mock.patch.object(fused, "fused_layers", changed["fused_layers"].fused_layers))
         yield
 
 

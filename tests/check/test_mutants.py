@@ -9,10 +9,11 @@ from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.scenarios import Scenario, SendRecvCheck
 
-from . import mutants_moe, mutants_own, mutants_ring
+from . import mutants_fused, mutants_moe, mutants_own, mutants_ring
 from .mutants import Edit, Mutant, Planted
 
-MUTANTS = tuple(m for module in (mutants_ring, mutants_own, mutants_moe) for m in (*module.KNOWN, *module.OWN))
+MODULES = (mutants_ring, mutants_own, mutants_moe, mutants_fused)
+MUTANTS = tuple(m for module in MODULES for m in (*module.KNOWN, *module.OWN))
 SECONDS_MAX = 30
 """In which a search is to find a bug; here it may compile for as long as it likes."""
 
@@ -45,8 +46,8 @@ def test_planted_bug_is_found_and_its_witness_replays(mutant: Mutant) -> None:
 def test_names_tell_bugs_apart() -> None:
     """Each has a name of its own, and there are as many of each kind of protocol as are known to be needed."""
     assert len({m.name for m in MUTANTS}) == len(MUTANTS)
-    assert sum(len(module.KNOWN) for module in (mutants_ring, mutants_own, mutants_moe)) >= 15
-    assert sum(len(module.OWN) for module in (mutants_ring, mutants_own, mutants_moe)) >= 8
+    assert sum(len(module.KNOWN) for module in MODULES) >= 15
+    assert sum(len(module.OWN) for module in MODULES) >= 8
 
 
 def test_edit_that_fits_nowhere_or_twice_is_refused() -> None:

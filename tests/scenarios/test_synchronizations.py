@@ -31,7 +31,7 @@ def test_the_page_says_what_checks_say(tool, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sendrecv-async", "sendrecv-both", "dispatch", "combine", "moe"])
+@pytest.mark.parametrize("name", ["sendrecv-async", "sendrecv-both", "dispatch", "combine", "moe", "fused"])
 def test_the_page_says_what_slower_checks_say(tool, name: str) -> None:
     """The same for the protocols whose checks take longer."""
     sizes = dict(tool.CONFIGURATIONS)[name]

@@ -25,11 +25,12 @@ from xccl_emu.cli.layer import (
 from xccl_emu.cli.memory import available_bytes
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
+from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import ROUTE, EpConfig
 
 DEFAULT_RANKS = 288
-_INTERPRETER_BYTES = 700 << 20
+INTERPRETER_BYTES = 700 << 20
 """Python, compiled code and the oracle's chunks."""
 
 REMEDY = "take fewer --tokens or a smaller --hidden"
@@ -88,7 +89,7 @@ def bytes_needed(ranks: int, options: JobOptions, choices: int) -> int:
     page = 4096
     blocks = payload + oracle.SLOT_BYTES + row + min(2 * page, row)
     per_row = payload + ROUTE.itemsize + row + blocks
-    return ranks * options.tokens * 3 * row + rows * per_row + ranks * options.cores * (192 << 10) + _INTERPRETER_BYTES
+    return ranks * options.tokens * 3 * row + rows * per_row + ranks * options.cores * (192 << 10) + INTERPRETER_BYTES
 
 
 def choose_ranks(options: JobOptions, choices: int) -> tuple[int, str]:
@@ -108,7 +109,7 @@ class MoeJob:
         self.result = JobResult(options=as_plain(asdict(options)))
         self._timed = Timed(stage, self.result.stages)
         self._choices = Choices(options.routing, options.layer, options.top_k, options.seed)
-        self.ranks, self.note = choose_ranks(options, self._choices.top_k + 1)
+        self.ranks, self.note = self._choose_ranks(self._choices.top_k + 1)
 
     def run(self) -> JobResult:
         """Do it all; the result says how many elements were wrong."""
@@ -137,16 +138,21 @@ class MoeJob:
 
     # ---- the protocols
 
-    def _config(self, placement: routing.Placement) -> EpConfig:
-        o = self.options
-        return EpConfig(
-            n_ranks=self.ranks, local_experts=placement.local_experts, hidden=o.hidden, top_k=self._choices.top_k + 1,
-            tokens_max=max(1, o.tokens), dtype=o.dtype, quantized=o.quantized, quantizer=o.quantizer, shared=True,
-            cores=o.cores, path=o.path,
-        )  # fmt: skip
+    def _choose_ranks(self, choices: int) -> tuple[int, str]:
+        """Ranks to run, and a note if they are fewer than usual."""
+        return choose_ranks(self.options, choices)
 
-    def _make_group(self, placement: routing.Placement) -> ExpertParallel:
-        return ExpertParallel(self._pod(), self._config(placement))
+    def _group(self, pod: Pod, **shape: Any) -> ExpertGroup[Any]:
+        """A group of the shape that the fields of `EpConfig` say."""
+        return ExpertParallel(pod, EpConfig(**shape))
+
+    def _make_group(self, placement: routing.Placement) -> ExpertGroup[Any]:
+        o = self.options
+        return self._group(
+            self._pod(), n_ranks=self.ranks, local_experts=placement.local_experts, hidden=o.hidden,
+            top_k=self._choices.top_k + 1, tokens_max=max(1, o.tokens), dtype=o.dtype, quantized=o.quantized,
+            quantizer=o.quantizer, shared=True, cores=o.cores, path=o.path,
+        )  # fmt: skip
 
     def _pod(self) -> Pod:
         o = self.options
@@ -154,14 +160,13 @@ class MoeJob:
 
     def _compile(self) -> None:
         """Run a tiny layer, so that compilation (once, then cached) is not mistaken for the protocols' time."""
-        config = EpConfig(n_ranks=2, hidden=32, top_k=1, tokens_max=1)
         pod = Pod(small_pod(2, ub_bytes=64 << 10), order=self.options.order, policy=self.options.policy)
-        group = ExpertParallel(pod, config)
+        group = self._group(pod, n_ranks=2, hidden=32, top_k=1, tokens_max=1)
         group.dispatch([np.zeros((1, 32), ml_dtypes.bfloat16)] * 2, [np.zeros((1, 1), np.int32)] * 2)
         group.run_stand_in()
         group.combine([np.ones((1, 1), np.float32)] * 2)
 
-    def _round(self, number: int, group: ExpertParallel, tokens: NDArray[Any], routed: routing.Routing) -> None:
+    def _round(self, number: int, group: ExpertGroup[Any], tokens: NDArray[Any], routed: routing.Routing) -> None:
         suffix = f" {number + 1}" if self.options.rounds > 1 else ""
         with self._timed("dispatch" + suffix) as progress:
             group.dispatch([tokens[rank] for rank in range(self.ranks)], routed.topk, progress)
@@ -176,7 +181,7 @@ class MoeJob:
         self.result.messages = sum(int((choices >= 0).sum()) for choices in routed.topk)
 
 
-def count_wrong(group: ExpertParallel, tokens: NDArray[Any], routed: routing.Routing) -> int:
+def count_wrong(group: ExpertGroup[Any], tokens: NDArray[Any], routed: routing.Routing) -> int:
     """Elements of what was received and of the outputs that are not the oracle's, bit for bit."""
     c = group.config
     expected = oracle.dispatch([*tokens], routed.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)

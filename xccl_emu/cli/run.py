@@ -3,9 +3,12 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from xccl_emu.cli.moe_job import MoeJob
 
 app = typer.Typer(help="Run a protocol and hold its result against the oracle.", no_args_is_help=True)
 
@@ -22,6 +25,24 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON a
 @app.callback()
 def _group() -> None:
     """Run a protocol and hold its result against the oracle."""
+
+
+def _run_layers(kind: "type[MoeJob]", options: Any, as_json: bool) -> None:
+    """Run a job on layers and print its result; exit code 1 if an element is wrong."""
+    from xccl_emu.cli.show import Stages, moe_table, print_result
+
+    job = kind(options, Stages(quiet=as_json))
+    if job.note:
+        typer.echo(f"xccl-emu: {job.note}", err=True)
+    result = job.run()
+    if as_json:
+        typer.echo(json.dumps(asdict(result)))
+    else:
+        stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.stages.items())
+        total = f"{result.seconds:.1f} s in all ({stages}), {result.resident_gb:.1f} GB resident"
+        print_result(moe_table(result), f"{total}\n#wrong {result.wrong}")
+    if result.wrong:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -58,25 +79,59 @@ def dispatch(
     --redundant 288 --redundant-slots 1: 288 dies with an expert and a replica each.
     """
     from xccl_emu.cli.moe_job import JobOptions, MoeJob
-    from xccl_emu.cli.show import Stages, moe_table, print_result
 
     options = JobOptions(
         ranks=ranks, tokens=tokens, hidden=hidden, top_k=top_k, routing=routing, layer=layer, rounds=rounds,
         order=order, policy=policy, seed=seed, cores=cores, path=path, dtype=dtype, quantized=quantize,
         quantizer=quantizer, redundant=redundant, redundant_slots=redundant_slots,
     )  # fmt: skip
-    job = MoeJob(options, Stages(quiet=as_json))
-    if job.note:
-        typer.echo(f"xccl-emu: {job.note}", err=True)
-    result = job.run()
-    if as_json:
-        typer.echo(json.dumps(asdict(result)))
-    else:
-        stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.stages.items())
-        total = f"{result.seconds:.1f} s in all ({stages}), {result.resident_gb:.1f} GB resident"
-        print_result(moe_table(result), f"{total}\n#wrong {result.wrong}")
-    if result.wrong:
-        raise typer.Exit(1)
+    _run_layers(MoeJob, options, as_json)
+
+
+@app.command()
+def fused(
+    ranks: Annotated[
+        int | None, typer.Option(min=2, max=768, help="Ranks, one a die [default: 320, or what fits]")
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=0, help="Tokens of each rank.")] = 96,
+    hidden: Annotated[int, typer.Option(min=32, help="Elements of a hidden state, a multiple of 32.")] = 7168,
+    top_k: Annotated[int | None, typer.Option(min=1, max=15, help="Routed experts of a token [default: 8]")] = None,
+    routing: Annotated[Path | None, typer.Option(help="Expert loads (JSON) or recorded choices (JSONL).")] = None,
+    layer: Annotated[int | None, typer.Option(min=0, help="Layer of the loads [default: the first MoE layer]")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Layers one after the other, each with other tokens.")] = 1,
+    cores: Annotated[int, typer.Option(min=1, max=48, help="Cores used on each die.")] = 4,
+    path: Annotated[str, typer.Option(help="Who writes to the peers: aiv (the cores) or sdma.")] = "aiv",
+    early: Annotated[bool, typer.Option("--early/--late", help="Quantize before sending or when it came.")] = True,
+    preallocate: Annotated[bool, typer.Option(help="A region for each source, else counts first.")] = True,
+    pipeline: Annotated[bool, typer.Option(help="Load and quantize a token while one is sent.")] = True,
+    double_buffer: Annotated[bool, typer.Option(help="Messages and contributions in buffers of their own.")] = True,
+    dtype: Annotated[str, typer.Option(help="Type of hidden states: bf16 or fp16.")] = "bf16",
+    quantize: Annotated[bool, typer.Option(help="INT8 for the experts.")] = True,
+    quantizer: Annotated[str, typer.Option(help="Whose rule makes the INT8: xccl or cann.")] = "xccl",
+    redundant: Annotated[
+        int | None, typer.Option(min=0, help="Replicas of the hottest experts [default: 32 with 320 ranks, else 0]")
+    ] = None,
+    redundant_slots: RedundantSlots = 0,
+    order: Order = "sc",
+    policy: Policy = "round-robin",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """One MoE layer's decode step by FusedDispatch and FusedCombine: ranks write into each other's buffers.
+
+    Of 320 dies, 288 host one routed expert each, 32 of them replicas of the hottest, and 32 the shared one. As with
+    dispatch all that is received and every output is compared bit for bit with the oracle; exit code 1 if "wrong" is
+    not 0. Each optimization can be switched off on its own, and changes no bit.
+    """
+    from xccl_emu.cli.fused_job import FusedJob, FusedOptions
+
+    options = FusedOptions(
+        ranks=ranks, tokens=tokens, hidden=hidden, top_k=top_k, routing=routing, layer=layer, rounds=rounds,
+        order=order, policy=policy, seed=seed, cores=cores, path=path, dtype=dtype, quantized=quantize,
+        quantizer=quantizer, redundant=-1 if redundant is None else redundant, redundant_slots=redundant_slots,
+        early_quantization=early, preallocated=preallocate, pipelined=pipeline, double_buffered=double_buffer,
+    )  # fmt: skip
+    _run_layers(FusedJob, options, as_json)
 
 
 @app.command()

@@ -2,12 +2,14 @@
 
 from xccl_emu.scenarios.common import Scenario, reached_syncs
 from xccl_emu.scenarios.configurations import configurations, true_size
+from xccl_emu.scenarios.fused import FusedCheck
 from xccl_emu.scenarios.moe import MoeCheck
 from xccl_emu.scenarios.registry import NAMES, make
 from xccl_emu.scenarios.sendrecv import SendRecvCheck
 
 __all__ = [
     "NAMES",
+    "FusedCheck",
     "MoeCheck",
     "Scenario",
     "SendRecvCheck",

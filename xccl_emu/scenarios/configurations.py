@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from xccl_emu.scenarios.common import Scenario
+from xccl_emu.scenarios.fused import FusedCheck
 from xccl_emu.scenarios.moe import KINDS, MoeCheck
 from xccl_emu.scenarios.sendrecv import SendRecvCheck
 
-TRUE_PIECES = {"dispatch": 224, "combine": 448, "moe": 224}
+TRUE_PIECES = {"dispatch": 224, "combine": 448, "moe": 224, "fused": 224}
 """Pieces of a token at hidden size 7168: with the slot behind it 240 of a message, and 448 of a row that comes back."""
 
 
@@ -32,12 +34,31 @@ def _moe(kind: str) -> Iterator[tuple[str, MoeCheck]]:
     yield "two cores a rank", MoeCheck(kind, 2, 2, 2, 4, rounds=2, quantized=quantized)
 
 
+def _fused() -> Iterator[tuple[str, FusedCheck]]:
+    usual = FusedCheck(ranks=2, cores=2, tokens=2, rounds=3)
+    yield "two ranks, two tokens", usual
+    yield "three ranks, one token", replace(usual, ranks=3, tokens=1)
+    yield "one core", replace(usual, cores=1)
+    yield "two experts a die", replace(usual, experts=2, top_k=2)
+    yield "a masked choice", replace(usual, masked=True)
+    yield "a rank with no tokens", replace(usual, tokens="2,0")
+    yield "SDMA", replace(usual, path="sdma")
+    yield "late quantization", replace(usual, early_quantization=False)
+    yield "nothing quantized", replace(usual, quantized=False, pieces=2)
+    yield "no allocation in advance", replace(usual, preallocated=False)
+    yield "no pipeline", replace(usual, pipelined=False)
+
+
 def configurations() -> Mapping[str, Scenario]:
     """All of them, by protocol and what is particular, as in ``"dispatch: two ranks, two tokens"``."""
     named = {f"sendrecv: {what}": scenario for what, scenario in _sendrecv()}
-    return named | {f"{kind}: {what}": scenario for kind in KINDS for what, scenario in _moe(kind)}
+    named |= {f"{kind}: {what}": scenario for kind in KINDS for what, scenario in _moe(kind)}
+    return named | {f"fused: {what}": scenario for what, scenario in _fused()}
 
 
-def true_size(scenario: MoeCheck) -> MoeCheck:
+Layers = TypeVar("Layers", MoeCheck, FusedCheck)
+
+
+def true_size(scenario: Layers) -> Layers:
     """The same configuration with tokens of the true size."""
-    return replace(scenario, pieces=TRUE_PIECES[scenario.kind])
+    return replace(scenario, pieces=TRUE_PIECES[scenario.name])

@@ -24,7 +24,8 @@ from xccl_emu.scenarios.moe_labels import labels_of
 
 KINDS = {"dispatch": DISPATCH, "combine": COMBINE, "moe": DISPATCH | EXPERT | COMBINE}
 _WRITTEN = {"dispatch": ("recv_x", "route", "counts", "pos"), "combine": ("out",)}
-_ROOMY = {"app": 2 * MIB, "meta": MIB, "managed": GIB, "ub": MIB}
+ROOMY = {"app": 2 * MIB, "meta": MIB, "managed": GIB, "ub": MIB}
+"""Sizes of a pod on which every small group fits."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class MoeCheck:
         at_least(1, cores=self.cores, pieces=self.pieces, rounds=self.rounds, top_k=self.top_k)
         at_least(2, ranks=self.ranks)
         object.__setattr__(self, "quantized", bool(self.quantized))
-        object.__setattr__(self, "tokens", _tokens(self.tokens, self.ranks))
+        object.__setattr__(self, "tokens", tokens_of(self.tokens, self.ranks))
         if not self.quantized and self.pieces % 2:
             raise ConfigError(f"pieces={self.pieces}: must be even where nothing is quantized")
         if self.top_k > self.ranks * self.experts:
@@ -134,7 +135,7 @@ class MoeCheck:
 
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:
         """As large as everything is on a pod that is large enough."""
-        roomy = self._rounds(Pod(tight_pod(self.ranks, self.cores, **_ROOMY)), batches)
+        roomy = self._rounds(Pod(tight_pod(self.ranks, self.cores, **ROOMY)), batches)
         layout = roomy.group.layout
         return tight_pod(
             self.ranks,
@@ -156,7 +157,7 @@ def _fill(pod: Pod, buffers: Mapping[str, Buffer], image: Image) -> None:
         pod.view(buffers[name])[: raw.size] = raw
 
 
-def _tokens(given: Any, ranks: int) -> tuple[int, ...]:
+def tokens_of(given: Any, ranks: int) -> tuple[int, ...]:
     """Tokens of each rank; ConfigError for what says something else."""
     try:
         parts = given.split(",") if isinstance(given, str) else [given] if isinstance(given, int) else list(given)

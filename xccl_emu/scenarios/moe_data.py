@@ -40,11 +40,11 @@ def make_batches(config: EpConfig, lengths: Sequence[int], rounds: int, top_k: i
         first = [rank + 1 + i // 2 + apart * np.arange(n)[:, None] for rank, n in enumerate(lengths)]
         topk = [((slots + np.arange(top_k)) % config.n_slots).astype(np.int32) for slots in first]
         weights = [rng.uniform(0.5, 2, (n, top_k)).astype(np.float32) for n in lengths]
-        batches.append(Batch([_states(rng, n, config.hidden) for n in lengths], topk, weights))
+        batches.append(Batch([states(rng, n, config.hidden) for n in lengths], topk, weights))
     return batches
 
 
-def _states(rng: np.random.Generator, n: int, hidden: int) -> NDArray[Any]:
+def states(rng: np.random.Generator, n: int, hidden: int) -> NDArray[Any]:
     bits = rng.integers(0x3F01, 0x3F80, (n, hidden)) | rng.integers(0, 2, (n, hidden)) << 15
     return bits.astype(np.uint16).view(ml_dtypes.bfloat16)
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.scenarios.common import Scenario
+from xccl_emu.scenarios.fused import FusedCheck
 from xccl_emu.scenarios.moe import MoeCheck
 from xccl_emu.scenarios.sendrecv import SendRecvCheck
 
-_KINDS: dict[str, tuple[type[SendRecvCheck] | type[MoeCheck], Mapping[str, Any]]] = {
+_KINDS: dict[str, tuple[type[SendRecvCheck] | type[MoeCheck] | type[FusedCheck], Mapping[str, Any]]] = {
     "sendrecv": (SendRecvCheck, {}),
     "sendrecv-dma": (SendRecvCheck, {"path": "dma"}),
     "sendrecv-zero-copy": (SendRecvCheck, {"path": "zero-copy"}),
@@ -18,6 +19,7 @@ _KINDS: dict[str, tuple[type[SendRecvCheck] | type[MoeCheck], Mapping[str, Any]]
     "dispatch": (MoeCheck, {"kind": "dispatch"}),
     "combine": (MoeCheck, {"kind": "combine", "quantized": False}),
     "moe": (MoeCheck, {"kind": "moe"}),
+    "fused": (FusedCheck, {}),
 }
 
 NAMES = tuple(_KINDS)

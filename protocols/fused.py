@@ -1,0 +1,122 @@
+"""FusedDispatch and FusedCombine for users: an expert-parallel group whose ranks write to each other.
+
+group = FusedExpertParallel(pod, FusedConfig(n_ranks=4, top_k=2, hidden=128))
+received = group.dispatch(tokens, topk)
+...                                      # experts: group.run_stand_in(), or write into group.expert_output(rank)
+outputs = group.combine(weights)
+
+Several rounds in one launch: `run_fused_rounds(group, tokens, topk, weights)`.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.kernels import fused as dispatch_kernel
+from xccl_emu.kernels import fused_combine as combine_kernel
+from xccl_emu.kernels.dispatch import ROUTE_BYTES, work_at
+from xccl_emu.kernels.fused import Fused
+from xccl_emu.kernels.fused_layers import fused_layers
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocols.expert_group import Args, ExpertGroup
+from xccl_emu.protocols.fused_layout import (
+    FusedConfig,
+    FusedGrants,
+    inbound_bytes,
+    lay_out_fused,
+    messages_at,
+)
+from xccl_emu.protocols.rounds import OF_EXPERT, GroupRounds, PerRank, Progress, joined, outputs_of
+
+DISPATCH_RIGHTS = {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "w"}
+COMBINE_RIGHTS = {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"}
+"""What each kernel may do with the app buffers of its rank."""
+
+
+class FusedExpertParallel(ExpertGroup[FusedConfig]):
+    """An expert-parallel group: FusedDispatch, a stand-in expert, FusedCombine (CloudMatrix384 4.2.1)."""
+
+    def __init__(self, pod: Pod, config: FusedConfig, *, managed_offset: int = 0, field_offset: int = 0) -> None:
+        self.layout = lay_out_fused(config, pod, managed_offset, field_offset)
+        self.grants = FusedGrants(pod.spec, config, self.layout)
+        super().__init__(pod, config, self.layout, managed_offset)
+
+    def next_dispatch(self) -> int:
+        """Event ID of the next dispatch: behind that in what rank 0 last told itself, in either table."""
+        tables = (self.layout.fields, self.layout.fields + self.config.n_slots * 32)
+        fields = [self.pod.meta(self.config.first_die, table) for table in tables]
+        return 1 + max(int(self.pod.memory[field : field + 8].view(np.int64)[0]) for field in fields)
+
+    def areas(self) -> Fused:
+        """Where the protocol keeps what, and which optimizations are on."""
+        c, layout, pod = self.config, self.layout, self.pod
+        ub_bytes, first, work = pod.spec.ub_bytes, c.first_die, messages_at(c)
+        return Fused(
+            dispatch=pod.managed(first, layout.dispatch),
+            combine=pod.managed(first, layout.combine),
+            region=c.max_tokens,
+            fields=pod.meta(first, layout.fields),
+            arrivals=pod.meta(first, layout.arrivals),
+            due=pod.meta(first, layout.due),
+            staging=pod.managed(first, layout.staging),
+            work=work,
+            room=(ub_bytes - work) // 2 // inbound_bytes(c),
+            row_room=(ub_bytes - work_at(c.n_slots)) // 2 // (c.row_bytes + ROUTE_BYTES),
+            wire=c.wire_bytes,
+            exchange=0 if c.preallocated else pod.meta(first, layout.exchange),
+            sdma=int(c.path == "sdma"),
+            pipelined=int(c.pipelined),
+        )
+
+    def _launch_dispatch(self, rank: int) -> None:
+        args = {**self._core_args(rank), "event": self.next_dispatch()}
+        self._launch(dispatch_kernel.fused_dispatch, rank, args, DISPATCH_RIGHTS, self.grants.dispatch(rank))
+
+    def _launch_combine(self, rank: int) -> None:
+        args = self._core_args(rank)
+        self._launch(combine_kernel.fused_combine, rank, args, COMBINE_RIGHTS, self.grants.combine(rank))
+
+    def _core_args(self, rank: int) -> Args:
+        return {"rank": rank, "core": range(self.config.cores), "tokens": self.n_tokens(rank), "f": self.areas()}
+
+
+class FusedRounds(GroupRounds):
+    """Rounds of FusedDispatch, stand-in expert and FusedCombine in one launch; see `GroupRounds`.
+
+    Each round has all phases: it is combine that keeps a rank from writing what its peers have not read.
+    """
+
+    group: FusedExpertParallel
+
+    def __init__(self, group: FusedExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank) -> None:
+        super().__init__(group, tokens, topk, weights)
+
+    @property
+    def kernel(self) -> Kernel:
+        """`fused_layers`."""
+        return fused_layers
+
+    def _areas(self) -> Args:
+        return {"f": self.group.areas()}
+
+    def _next_combine(self) -> int:
+        return 0  # arrivals are counted on, so there is no such event
+
+    def _shared(self, rank: int) -> list[Grant]:
+        return self.group.grants.dispatch(rank) + self.group.grants.combine(rank)
+
+    def _rights(self) -> Mapping[str, str]:
+        return joined([DISPATCH_RIGHTS, OF_EXPERT, COMBINE_RIGHTS])
+
+
+def run_fused_rounds(
+    group: FusedExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank, progress: Progress | None = None
+) -> list[list[NDArray[np.generic]]]:
+    """Dispatch, stand-in expert and combine, several times in one launch; see `FusedRounds` for the arguments.
+
+    Returns [round][rank] outputs, each [T, hidden] of the group's type.
+    """
+    return outputs_of(lambda: FusedRounds(group, tokens, topk, weights), group, progress)

@@ -1,0 +1,245 @@
+"""Bugs in FusedDispatch and FusedCombine."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from unittest import mock
+
+from xccl_emu.check.trial import Trial
+from xccl_emu.check.verdict import (
+    AREA_VIOLATION,
+    BAD_INSTRUCTION,
+    DATA_RACE,
+    DEADLOCK,
+    LEFTOVER,
+    TORN_METADATA,
+    UNWRITTEN_READ,
+    WRONG_BITS,
+)
+from xccl_emu.machine.launch import Grant
+from xccl_emu.protocols.fused_layout import FusedGrants
+from xccl_emu.scenarios.fused import FusedCheck
+
+from .mutants import Edit, Mutant
+
+PAIR = FusedCheck(ranks=2, tokens=2, rounds=2)
+PAIRS = replace(PAIR, cores=2, rounds=3)
+THREE = FusedCheck(ranks=3, tokens=1, rounds=3)
+IDLE = replace(PAIR, tokens="2,0")
+CHOICES = replace(PAIR, top_k=2, experts=2, rounds=1)
+LONG = replace(PAIR, tokens=3, rounds=1)
+
+
+def of_dispatch(old: str, new: str) -> Edit:
+    """A change of the kernels of FusedDispatch."""
+    return Edit("fused", old, new)
+
+
+def of_combine(old: str, new: str) -> Edit:
+    """A change of the kernels of FusedCombine."""
+    return Edit("fused_combine", old, new)
+
+
+def of_layers(old: str, new: str) -> Edit:
+    """A change of the kernel that runs rounds."""
+    return Edit("fused_layers", old, new)
+
+
+class Readable(FusedCheck):
+    """The same where ranks may read the arrivals of others, as one that does not count by atomics has to."""
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """See `FusedCheck.build`."""
+        given = FusedGrants.combine
+
+        def with_arrivals(grants: FusedGrants, rank: int) -> list[Grant]:
+            start = grants.spec.meta_start
+            return [*given(grants, rank), Grant(None, start + grants.layout.arrivals, start + grants.layout.due, "r")]
+
+        with mock.patch.object(FusedGrants, "combine", with_arrivals):
+            return super().build(order, without)
+
+
+# ---- what stands in dispatch
+
+COUNTS = '                yield put(field, event, n, step=2, sync="counts")\n'
+POLL_COUNTS = '                yield poll_eq(field, event, step=3, sync="counts in")\n'
+LOAD_COUNT = "            n = yield load(field_at(own, event, c.n_ranks, c.n_local, s, e) + 8, step=3)\n"
+COUNTS_IN = '    yield from barrier(3, "all counts are in")\n'
+VISIBLE = '    yield fence(step=1, sync="messages visible")  # it also frees the data buffer\n'
+ALL_SENT = '    yield from barrier(2, "all cores have sent")\n'
+PUBLISH = "    yield from publish(rank, core, tokens, event, c, f)\n"
+FIELD = "table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES"
+FIRST = "    for t in range(first):\n"
+FULL = '        yield wait_flag(MTU_IN, SCALAR, half, sync="half full")\n'
+MESSAGE_LEFT = """\
+            yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
+            yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
+"""
+HALF_FREE = """\
+        if turn >= 2:
+            yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
+"""
+SET_HALF_FREE = '        yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")\n        done'
+DRAIN_HALVES = '    yield from drain_halves(MTU_OUT, MTU_IN, turn, "half free")\n'
+QUANTIZED = """\
+    yield set_flag(VECTOR, MTU_OUT, half, sync="rows quantized")
+    yield wait_flag(VECTOR, MTU_OUT, half, sync="rows quantized")
+"""
+STAGED = '    yield fence(step=1, sync="messages staged")\n'
+WRITTEN = '            yield wait_flag(DMA, SCALAR, k, step=1, sync="message written")\n'
+ASKED_IN = '        yield poll_eq(asked, event, step=1, sync="asked in")\n'
+MADE = '                yield wait_flag(VECTOR, SCALAR, half, sync="message made")\n'
+CURSOR = "    yield ub_store(cell, row + 1, step=3)\n"
+
+# ---- what stands in combine
+
+SEND_BACK = "    yield from send_back(core, c, b, f)\n"
+ROWS_VISIBLE = '    yield fence(step=1, sync="contributions visible")  # it also frees the data buffer\n'
+ANNOUNCE = "    yield from announce(core, c, b, f)\n"
+ARRIVAL = (
+    '            yield add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")\n'
+)
+READ_MODIFY_WRITE = """\
+            seen = yield load(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, step=2)
+            yield store(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, seen + 1, step=2, sync="arrival")
+"""
+ALL_ARRIVED = '    yield poll_ge(f.arrivals + own, due, step=3, sync="all arrived")\n'
+DUE = "    yield store(f.due + own, due, step=3)\n"
+NOT_MASKED = "        if slot >= 0:\n            due = due + 1\n"
+TARGET = "            target = f.combine + home * c.die_bytes + (token * c.top_k + choice) * row_bytes\n"
+ROW_HALF_FULL = '        yield wait_flag(MTU_IN, SCALAR, half, sync="row half full")\n'
+CONTRIBUTION_IN = """\
+    yield set_flag(MTU_IN, VECTOR, half, sync="contribution in")
+    yield wait_flag(MTU_IN, VECTOR, half, sync="contribution in")
+"""
+COMBINED = '    yield fence(sync="outputs visible")\n    yield from barrier(0, "all cores have combined")\n'
+ASSEMBLED = '    yield from barrier(0, "all cores have assembled")\n'
+
+CLEAR = '            yield put(field_at(own, {}, c.n_ranks, c.n_local, s, e), 0, sync="clear counts")\n'
+CLEARED_LATE = (
+    "    if event > 1:\n        own = f.fields + rank * c.die_bytes\n        for s in range(c.n_ranks):\n"
+    "            for e in range(c.n_local):\n"
+    '                yield put(field_at(own, event - 1, c.n_ranks, c.n_local, s, e), 0, sync="clear counts")\n'
+)
+BOOLEAN = (
+    of_dispatch(COUNTS, COUNTS.replace("event", "1")),
+    of_dispatch(POLL_COUNTS, POLL_COUNTS.replace("event", "1")),
+)
+RESET = (*BOOLEAN, of_dispatch(LOAD_COUNT, LOAD_COUNT + CLEAR.format("event")))
+"""Flags that are 0 or 1, and 0 again when the count was read: right on one core, with a table for each parity."""
+
+KNOWN = (
+    Mutant(
+        "fused: event e set, event e + 1 awaited", PAIR,
+        (of_dispatch(FULL, FULL.replace("half,", "(half + 1) % 2,")),), (DEADLOCK, BAD_INSTRUCTION), quick=True,
+    ),
+    Mutant(
+        "fused: combine of a token starts on the stores' issue, not on their completion", PAIR,
+        (of_combine(ROWS_VISIBLE + ANNOUNCE, ANNOUNCE + ROWS_VISIBLE),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "fused: a contribution is weighed when its load is issued", PAIR,
+        (Edit("combine", CONTRIBUTION_IN, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "fused: single table of counts, a fast rank overwrites those of the round before", THREE,
+        (of_dispatch(FIELD, FIELD.replace("event % 2", "event * 0")),), (DEADLOCK, TORN_METADATA),
+    ),
+    Mutant(
+        "fused: boolean flags that are never reset", THREE, BOOLEAN, (TORN_METADATA, DATA_RACE),
+    ),
+    Mutant(
+        "fused: flags cleared when peers may have set them for the round after next", THREE,
+        (of_dispatch(CLEAR.format("event"), ""), of_dispatch(PUBLISH, PUBLISH + CLEARED_LATE)),
+        (DEADLOCK, TORN_METADATA), base=RESET,
+    ),
+    Mutant(
+        "fused: a rank with zero tokens skips its counts", IDLE,
+        (of_dispatch(COUNTS, "                if n > 0:\n    " + COUNTS),), (DEADLOCK,),
+    ),
+    Mutant(
+        "fused: arrivals counted by read, modify and write", Readable(**{**vars(CHOICES), "rounds": 2}),
+        (of_combine(ARRIVAL, READ_MODIFY_WRITE),), (DEADLOCK, TORN_METADATA, DATA_RACE),
+    ),
+    Mutant(
+        "fused: counts told before the messages are visible", PAIR,
+        (of_dispatch(VISIBLE + ALL_SENT + PUBLISH, PUBLISH + VISIBLE + ALL_SENT),),
+        (DATA_RACE, UNWRITTEN_READ), quick=True,
+    ),
+)  # fmt: skip
+
+OWN = (
+    Mutant(
+        "fused: places that leave out the tokens of other cores", PAIRS,
+        (of_dispatch(FIRST, "    for t in range(0 * first):\n"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "fused: counts told when this core has sent, not when all have", PAIRS,
+        (of_dispatch(ALL_SENT, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: counts of other cores' sources read before they are in", PAIRS,
+        (of_dispatch(COUNTS_IN, ""),), (TORN_METADATA, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: routing of the next choice written into a message that is leaving", CHOICES,
+        (of_dispatch(MESSAGE_LEFT, ""),), (DATA_RACE,),
+    ),
+    Mutant(
+        "fused: a half filled again before it was copied out", LONG,
+        (of_dispatch(HALF_FREE, ""), of_dispatch(SET_HALF_FREE, "        done"), of_dispatch(DRAIN_HALVES, "")),
+        (DATA_RACE,),
+    ),
+    Mutant(
+        "fused: all messages of a source in one row", replace(CHOICES, rounds=2),
+        (of_dispatch(CURSOR, ""),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: the message awaited in the wrong half", LONG,
+        (of_dispatch(MADE, MADE.replace("half,", "1 - half,")),), (DATA_RACE, DEADLOCK, BAD_INSTRUCTION),
+    ),
+    Mutant(
+        "fused: late quantization, rows copied out before they are quantized", replace(PAIR, early_quantization=False),
+        (of_dispatch(QUANTIZED, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: SDMA rung before its messages are staged", replace(PAIR, path="sdma"),
+        (of_dispatch(STAGED, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: SDMA of a token not awaited", replace(PAIR, path="sdma"),
+        (of_dispatch(WRITTEN, "            pass\n"),), (DATA_RACE, BAD_INSTRUCTION, LEFTOVER),
+    ),
+    Mutant(
+        "fused: room granted before it is known what others have", replace(PAIR, preallocated=False),
+        (of_dispatch(ASKED_IN, ""),), (TORN_METADATA, DATA_RACE),
+    ),
+    Mutant(
+        "fused: what a token was due forgotten", PAIR,
+        (of_combine(DUE, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: contributions for masked choices awaited", replace(PAIR, masked=True),
+        (of_combine(NOT_MASKED, "        due = due + 1\n"),), (DEADLOCK,),
+    ),
+    Mutant(
+        "fused: contributions of a token to one place", CHOICES,
+        (of_combine(TARGET, TARGET.replace("+ choice", "+ 0 * choice")),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: a route used before it is loaded", PAIR,
+        (of_combine(ROW_HALF_FULL, ""),), (DATA_RACE, AREA_VIOLATION, UNWRITTEN_READ, LEFTOVER, BAD_INSTRUCTION),
+    ),
+    Mutant(
+        "fused: arrivals not awaited", PAIR,
+        (of_combine(ALL_ARRIVED, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "fused: a core begins the next round while its neighbour waits", PAIRS,
+        (of_layers(COMBINED, ""),), (DATA_RACE,),
+    ),
+    Mutant(
+        "fused: experts begin when a neighbour has not assembled", PAIRS,
+        (of_layers(ASSEMBLED, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+)  # fmt: skip

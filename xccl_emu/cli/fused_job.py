@@ -1,0 +1,71 @@
+"""One MoE layer's decode step by FusedDispatch and FusedCombine on the pod, held against the oracle bit for bit."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from xccl_emu import oracle
+from xccl_emu.cli.layer import Stage, ranks_that_fit
+from xccl_emu.cli.memory import available_bytes
+from xccl_emu.cli.moe_job import INTERPRETER_BYTES, REMEDY, JobOptions, MoeJob
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, KIB
+from xccl_emu.protocols.fused import FusedExpertParallel
+from xccl_emu.protocols.fused_layout import FusedConfig
+from xccl_emu.protocols.layout import ROUTE
+
+DEFAULT_RANKS = 320
+REPLICAS = 32
+"""Of the hottest experts, in the default deployment: 288 dies serve routed experts and 32 the shared one."""
+
+_PAGE = 4096
+
+
+@dataclass(frozen=True)
+class FusedOptions(JobOptions):
+    """What the command line asks for."""
+
+    tokens: int = 96
+    path: str = "aiv"
+    early_quantization: bool = True
+    preallocated: bool = True
+    pipelined: bool = True
+    double_buffered: bool = True
+    redundant: int = -1
+    """-1: as many as usual with so many ranks."""
+
+
+def fused_bytes_needed(ranks: int, options: FusedOptions, choices: int) -> int:
+    """Memory that a job of so many ranks touches, estimated: tokens, messages (in whole pages), rows, data buffers."""
+    o, rows = options, ranks * options.tokens * choices
+    row, payload = 2 * o.hidden, o.hidden * (1 if o.quantized else 2)
+    wire = o.hidden if o.quantized and o.early_quantization else row
+    message = wire + oracle.SLOT_BYTES + (min(_PAGE, wire) if o.preallocated else 0)
+    per_row = payload + ROUTE.itemsize + row + message + row
+    return ranks * o.tokens * 3 * row + rows * per_row + ranks * o.cores * 192 * KIB + INTERPRETER_BYTES
+
+
+class FusedJob(MoeJob):
+    """Routing, tokens, rounds of FusedDispatch, stand-in expert and FusedCombine, and the comparison of each round."""
+
+    options: FusedOptions
+
+    def __init__(self, options: FusedOptions, stage: Stage) -> None:
+        super().__init__(options, stage)
+        if options.redundant < 0:
+            self.options = replace(options, redundant=REPLICAS if self.ranks == DEFAULT_RANKS else 0)
+
+    def _choose_ranks(self, choices: int) -> tuple[int, str]:
+        o = self.options
+
+        def need(ranks: int) -> int:
+            return fused_bytes_needed(ranks, o, choices)
+
+        return ranks_that_fit(need, available_bytes(), o.ranks, DEFAULT_RANKS, CLOUDMATRIX384.n_dies, REMEDY)
+
+    def _group(self, pod: Pod, **shape: Any) -> FusedExpertParallel:
+        o = self.options
+        config = FusedConfig(
+            **shape, early_quantization=o.early_quantization, preallocated=o.preallocated, pipelined=o.pipelined,
+            double_buffered=o.double_buffered,
+        )  # fmt: skip
+        return FusedExpertParallel(pod, config)

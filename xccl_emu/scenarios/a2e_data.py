@@ -1,0 +1,82 @@
+"""Calls of few attention and expert dies, and what their app buffers must hold in the end, by the oracle."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import oracle
+from xccl_emu.protocols.a2e_calls import Call
+from xccl_emu.protocols.a2e_layout import A2EConfig
+from xccl_emu.protocols.layout import ROUTE
+from xccl_emu.scenarios.moe_data import states
+
+
+def make_calls(c: A2EConfig, lengths: Sequence[int], n_calls: int, masked: bool, seed: int) -> list[Call]:
+    """Calls in which the tokens of neighbouring dies go to neighbouring experts, one further in every call."""
+    rng = np.random.default_rng(seed)
+    calls = []
+    for call in range(n_calls):
+        first = [i + call + np.arange(n)[:, None] for i, n in enumerate(lengths)]
+        topk = [((slots + np.arange(c.top_k)) % c.n_slots).astype(np.int32) for slots in first]
+        if masked:
+            next(choices for choices in topk if len(choices))[0, 0] = -1
+        weights = [rng.uniform(0.5, 2, (n, c.top_k)).astype(np.float32) for n in lengths]
+        calls.append(Call([states(rng, n, c.hidden) for n in lengths], topk, weights))
+    return calls
+
+
+class Image:
+    """What the buffers hold when all calls are done: of each call at its place what no later one has overwritten."""
+
+    def __init__(self, config: A2EConfig, calls: Sequence[Call], ends: bool) -> None:
+        """``ends``: whether the expert dies are told of the end."""
+        self._config, self._calls, self._ends = config, calls, ends
+        self._sent = [
+            oracle.dispatch(call.tokens, call.topk, config.n_experts, config.local_experts, config.quantized)
+            for call in calls
+        ]
+
+    def outputs(self, domain: int, i: int) -> NDArray[np.uint8]:
+        """Of an attention die, of all its calls."""
+        c = self._config
+        mine = range(domain, len(self._calls), c.n_domains)
+        out = np.zeros((len(mine), c.tokens_max, c.row_bytes), np.uint8)
+        for r, call in enumerate(mine):
+            summed = self._sent[call].combined_for(i, self._calls[call].weights[i], shared=c.shared)
+            out[r, : len(summed)] = summed.view(np.uint8)
+        return out
+
+    def rows(self, die: int) -> dict[str, NDArray[np.uint8]]:
+        """Of an expert die, by name of the buffer."""
+        c = self._config
+        images = {
+            "recv_x": np.zeros((c.depth, c.rows_max, c.payload_bytes), np.uint8),
+            "route": np.zeros((c.depth, c.rows_max, ROUTE.itemsize), np.uint8),
+            "y": np.zeros((c.depth, c.rows_max, c.row_bytes), np.uint8),
+        }
+        for call, sent in enumerate(self._sent):
+            for name, rows in _received(c, sent, die).items():
+                image = images[name][call % c.depth]
+                image[: len(rows)] = rows.view(np.uint8).reshape(len(rows), image.shape[1])
+        return images | {"counts": self._counts(die)}
+
+    def _counts(self, die: int) -> NDArray[np.uint8]:
+        """Behind the last call comes the end, if it is told, with -1 for every count."""
+        c = self._config
+        image = np.zeros((c.depth + 1, c.counts_bytes // 4), np.int32)
+        for call, sent in enumerate(self._sent):
+            image[call % (c.depth + 1), : c.local_experts * c.n_attention] = sent.received_by(die).counts.reshape(-1)
+        if self._ends:
+            image[len(self._calls) % (c.depth + 1), : c.local_experts * c.n_attention] = -1
+        return image.view(np.uint8)
+
+
+def _received(c: A2EConfig, sent: oracle.Dispatched, die: int) -> dict[str, NDArray[Any]]:
+    got = sent.received_by(die)
+    route = np.zeros(len(got.x), ROUTE)
+    route["scale"], route["source"], route["token"], route["choice"] = got.scales, got.source, got.token, got.choice
+    route["slot"] = got.expert + die * c.local_experts
+    y = sent.stand_in(np.full(len(got.x), die), np.arange(len(got.x)))
+    return {"recv_x": got.x, "route": route, "y": y}
