@@ -1,0 +1,264 @@
+"""Trampoline A2E and E2A (xDeepServe 3.3, 5.2): attention dies and expert dies are disjoint and meet at trampolines.
+
+The first ``n_attention`` expert dies are trampolines: die i of each domain has trampoline i and talks to nobody else.
+Calls are numbered 0, 1, ...; call c belongs to domain ``c % n_domains`` and moves one microbatch of it.
+
+Steps: 1 an attention die quantizes each token and writes it once, with the list of its choices, into the slots of its
+trampoline; 2 the trampoline forwards it, as it is, to every chosen expert die, itself among them; 3 an expert die
+gathers what it has got by expert, trampoline and token; 4 it computes; 5 it writes each result into the staging of the
+trampoline that the token came through; 6 the trampoline forwards what has arrived to its attention die; 7 that weighs
+and adds.  Steps 2 to 6 are `a2e_expert`'s persistent kernels.
+
+**Push or pull?**  The paper leaves it open.  Here every stage pushes: a receiver that pulls pays a round trip behind
+the flag, and the sender's memory is held until it has; a push is one write one way with a flag behind it, and an
+attention die has a fan-out of one.  The price: the receiver's memory must be free for certain.
+
+Every field counts calls (or messages) and only rises.  What says that memory may be used again:
+
+    =====================  ==========================================================  =================================
+    memory                 is written again when                                       field
+    =====================  ==========================================================  =================================
+    slots of a trampoline  it has read those of the call before                        ``credit``, on the attention die
+    inbox of an expert     all expert dies have gathered the call before               ``acks``, on the trampoline
+    rows of an expert      it has sent back those of ``depth`` calls before            ``sent``, own
+    staging, lists         those of ``depth`` calls before are forwarded               ``relayed``, own
+    returned rows          the attention die sends the next call of its domain; its    ``tokens_in``
+                           fence and barrier before that cover what it has read
+    =====================  ==========================================================  =================================
+
+The arrivals are counted for each of the ``depth`` calls apart: a fast expert die may send back the next call's rows
+before a slow one has sent back this one's.
+
+The end is a call too: the attention dies whose turn it is announce -1 tokens instead of a batch, trampolines pass that
+on as the count of every expert, and each stream passes it to the next and returns.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, SLOT_BYTES, clear_slots, message_at, prepare
+from xccl_emu.kernels.group import barrier, drain_halves
+from xccl_emu.kernels.parameters import Buffers, Group
+from xccl_emu.lang import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    SCALAR,
+    VECTOR,
+    dma,
+    fence,
+    kernel,
+    load,
+    mtu_in,
+    mtu_out,
+    poll_ge,
+    put,
+    set_flag,
+    ub_store,
+    v_add,
+    v_axpy,
+    v_fill,
+    v_narrow,
+    wait_flag,
+)
+
+LIST = 32
+"""Where in a message's slot the list of its choices begins: an expert slot or -1 for each, 4 bytes, `INDEX_BYTES`."""
+
+DMA_TURNS = 4
+"""Transfers that a core has under way at most when it rings the DMA engine."""
+
+STOP = -1
+"""The number of tokens that ends it all."""
+
+WRONG_CALL = 3
+"""Code of `fail`: a field speaks of another call than the next; the value is the number of calls that it has."""
+
+
+class Domains(NamedTuple):
+    """What attention and expert dies have beyond an expert-parallel group; in its `Group`, ranks are expert dies."""
+
+    n_domains: int
+    n_attention: int
+    """Attention dies of a domain, and trampolines."""
+    tokens_max: int
+    depth: int
+    """Calls that an expert die has memory for."""
+    rows_max: int
+    """Rows that an expert die can have of a call."""
+
+
+class Places(NamedTuple):
+    """Where things are: addresses on die 0; on die d they are ``d * die_bytes`` higher.
+
+    On trampolines ``slots`` (what comes from the attention die), ``lists`` and ``staging`` (by ``call % depth``); on
+    expert dies ``inbox`` (by trampoline and local expert); on attention dies ``returned``, and ``outbox`` for URMA.
+    The rest are fields.
+    """
+
+    slots: int
+    lists: int
+    staging: int
+    inbox: int
+    returned: int
+    outbox: int
+    credit: int
+    """On attention dies: calls whose tokens the trampoline has read."""
+    tokens_in: int
+    """On trampolines, by domain: (calls, tokens)."""
+    acks: int
+    """On trampolines: how many calls the expert dies have gathered, all together."""
+    counts: int
+    """On expert dies, by trampoline and local expert: (calls, messages)."""
+    arrivals: int
+    """On trampolines, by ``call % depth``: how many rows have come back."""
+    returned_in: int
+    """On attention dies: calls that have come back."""
+    assembled: int
+    computed: int
+    sent: int
+    relayed: int
+    """Own: calls that each stream is done with."""
+
+
+def attention_die(call: int, i: int, n_domains: int, n_attention: int, n_experts: int) -> int:
+    """The i-th attention die of the domain that has a call; the expert dies come first."""
+    return n_experts + call % n_domains * n_attention + i
+
+
+# ---- step 1
+
+
+def load_token(half, t, c: Group, b: Buffers):
+    """Load a token and its choices into a half's message, and quantize it."""
+    choices = message_at(half, c.hidden, c.payload, c.quantized, 0) + c.payload + LIST
+    yield mtu_in(b.topk + t * INDEX_BYTES, choices, 4 * c.top_k, step=1)
+    yield from prepare(half, b.x + t * 2 * c.hidden, c, 0)
+
+
+def send_tokens(first, last, index, target, c: Group, b: Buffers):
+    """Write this core's tokens to ``target``, the place of token 0; one is loaded and quantized while one leaves."""
+    message = c.payload + SLOT_BYTES
+    base = message_at(0, c.hidden, c.payload, c.quantized, 0)
+    yield from clear_slots(base, c.payload, message)
+    if first < last:
+        yield from load_token(0, first, c, b)
+    for t in range(first, last):
+        half = (t - first) % 2
+        if t + 1 < last:
+            yield from load_token(1 - half, t + 1, c, b)
+        if c.quantized:
+            yield wait_flag(VECTOR, SCALAR, half, sync="message made")
+        else:
+            yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
+        yield ub_store(base + half * message + c.payload + 4, index, step=1)
+        yield ub_store(base + half * message + c.payload + 8, t, step=1)
+        yield mtu_out(base + half * message, target + t * message, message, step=1)
+        yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
+        yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
+
+
+def send_batch(first, last, index, outbox, slots, c: Group, b: Buffers):
+    """Step 1: this core's tokens into the slots of trampoline ``index``; by URMA all at once, out of the own outbox."""
+    message = c.payload + SLOT_BYTES
+    if c.by_dma:
+        yield from send_tokens(first, last, index, outbox, c, b)
+        yield fence(step=1, sync="outbox visible")
+        if first < last:
+            yield dma(outbox + first * message, slots + first * message, (last - first) * message, 0, step=1)
+            yield wait_flag(DMA, SCALAR, 0, step=1, sync="tokens copied")
+    else:
+        yield from send_tokens(first, last, index, slots, c, b)
+        yield fence(step=1, sync="tokens visible")
+
+
+# ---- step 7
+
+
+def add_row(source, half, turn, k, weight, c: Group):
+    """Load a row that came back and add it: weighed, or as it is if it is the shared expert's."""
+    row = 4 * c.hidden + half * 2 * c.hidden
+    if turn >= 2:
+        yield wait_flag(VECTOR, MTU_IN, half, sync="row added")
+    yield mtu_in(source, row, 2 * c.hidden, step=7)
+    yield set_flag(MTU_IN, VECTOR, half, sync="row loaded for sum")
+    yield wait_flag(MTU_IN, VECTOR, half, sync="row loaded for sum")
+    if c.shared and k == c.top_k - 1:
+        yield v_add(row, 0, c.hidden, c.dtype, step=7)
+    else:
+        yield v_axpy(row, 0, weight, c.hidden, c.dtype, step=7)
+    yield set_flag(VECTOR, MTU_IN, half, sync="row added")
+
+
+def sum_token(t, turn, returned, c: Group, b: Buffers):
+    """The sum of one token in FP32, in order of its choices; masked ones are left out, and not read."""
+    yield v_fill(0, 4 * c.hidden, step=7)
+    for k in range(c.top_k):
+        slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=7)
+        if slot >= 0:
+            weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
+            yield from add_row(returned + (t * c.top_k + k) * 2 * c.hidden, turn % 2, turn, k, weight, c)
+            turn = turn + 1
+    return turn
+
+
+def sum_batch(first, last, returned, c: Group, b: Buffers):
+    """Step 7 for this core's tokens; two buffers of outputs, so that one leaves while the next is summed."""
+    turn = 0
+    for t in range(first, last):
+        turn = yield from sum_token(t, turn, returned, c, b)
+        half = (t - first) % 2
+        out = (8 + 2 * half) * c.hidden
+        if t - first >= 2:
+            yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
+        yield v_narrow(0, out, c.hidden, c.dtype, step=7)
+        yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
+        yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
+        yield mtu_out(out, b.out + t * 2 * c.hidden, 2 * c.hidden, step=7)
+        yield set_flag(MTU_OUT, VECTOR, half, sync="sum left")
+    yield from drain_halves(VECTOR, MTU_IN, turn, "row added")
+    yield from drain_halves(MTU_OUT, VECTOR, last - first, "sum left")
+
+
+# ---- the attention die
+
+
+def one_call(core, here, index, field, call, n, c: Group, b: Buffers, at: Places):
+    """A microbatch of ``n`` tokens there and back."""
+    first, last = n * core // c.cores, n * (core + 1) // c.cores
+    yield poll_ge(at.credit + here, call, step=1, sync="slots free")
+    yield from send_batch(first, last, index, at.outbox + here, at.slots + index * c.die_bytes, c, b)
+    yield from barrier(1, "all cores have sent")
+    if core == 0:
+        yield put(field, call + 1, n, step=1, sync="tokens in")
+    yield poll_ge(at.returned_in + here, call + 1, step=7, sync="rows returned")
+    yield from sum_batch(first, last, at.returned + here, c, b)
+
+
+@kernel
+def attention(core, domain, index, calls, batches, c: Group, b: Buffers, m: Domains, at: Places):
+    """Attention die ``index`` of a domain, until ``calls`` calls of all domains are done; it ends the streams then if
+    the next call would be its own.
+
+    ``batches`` is a table of 4-byte numbers of tokens.  From call to call ``x`` and ``out`` move on by ``tokens_max``
+    rows of hidden states, ``topk`` and ``weights`` by as many rows of a table.
+    """
+    here = (c.n_ranks + domain * m.n_attention + index) * c.die_bytes
+    field = at.tokens_in + index * c.die_bytes + domain * FIELD_BYTES
+    token = 0
+    call = domain
+    while call < calls:
+        n = yield load(batches + 4 * (call // m.n_domains), 4)
+        yield from one_call(
+            core, here, index, field, call, n, c,
+            Buffers(
+                x=b.x + token * 2 * c.hidden,
+                topk=b.topk + token * INDEX_BYTES,
+                weights=b.weights + token * INDEX_BYTES,
+                out=b.out + token * 2 * c.hidden,
+            ), at,
+        )  # fmt: skip
+        token = token + m.tokens_max
+        call = call + m.n_domains
+    if call == calls and core == 0:
+        yield poll_ge(at.credit + here, call, step=1, sync="slots free")
+        yield put(field, call + 1, STOP, step=1, sync="tokens in")

@@ -1,0 +1,329 @@
+"""The first two streams of an expert die (xDeepServe 5.2), persistent kernels that poll until they are told to stop.
+
+Each of the three streams runs on cores of its own and hands calls over to the next through a field of the own metadata
+area; the steps, and what frees which memory, are told in `a2e`; the third stream is in `a2e_return`.  Rows, their
+routes and the experts' outputs of a call lie at ``call % depth`` of their buffers, their counts at
+``call % (depth + 1)``: so the end finds a place too, and takes none of theirs.
+"""
+
+from xccl_emu.kernels.a2e import DMA_TURNS, LIST, WRONG_CALL, Domains, Places, attention_die
+from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, field_of
+from xccl_emu.kernels.expert import stand_in_expert
+from xccl_emu.kernels.group import align, barrier, drain_halves
+from xccl_emu.kernels.moe import count_rows
+from xccl_emu.kernels.parameters import Buffers, Group
+from xccl_emu.lang import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    SCALAR,
+    VECTOR,
+    add,
+    dma,
+    fail,
+    fence,
+    kernel,
+    load,
+    mtu_in,
+    mtu_out,
+    poll_ge,
+    put,
+    set_flag,
+    ub_load,
+    ub_store,
+    v_fill,
+    wait_flag,
+)
+
+HEADER_BYTES = 32
+"""Before the lists of a call: how many tokens it has."""
+
+
+def counts_bytes(n_attention: int, n_local: int) -> int:
+    """Bytes of the counts of a call, by local expert and trampoline."""
+    return align(4 * n_attention * n_local)
+
+
+def inbox_of(trampoline: int, local: int, place: int, n_local: int, tokens_max: int, message: int) -> int:
+    """Offset in an inbox of the place of a message that comes from a trampoline for a local expert."""
+    return ((trampoline * n_local + local) * tokens_max + place) * message
+
+
+def lists_bytes(tokens_max: int) -> int:
+    """Bytes of the lists of a call."""
+    return HEADER_BYTES + tokens_max * INDEX_BYTES
+
+
+def ring(source, target, nbytes, turn):
+    """Ring the DMA engine; at most `DMA_TURNS` transfers are under way."""
+    if turn >= DMA_TURNS:
+        yield wait_flag(DMA, SCALAR, turn % DMA_TURNS, sync="copied by DMA")
+    yield dma(source, target, nbytes, turn % DMA_TURNS)
+
+
+def drain_rings(turn):
+    """Wait for the transfers that are under way."""
+    for i in range(min(turn, DMA_TURNS)):
+        yield wait_flag(DMA, SCALAR, i, sync="copied by DMA")
+
+
+def await_call(field, calls, step, sync):
+    """Wait until a field speaks of so many calls.  Of more it cannot before this die has answered."""
+    seen = yield poll_ge(field, calls, step=step, sync=sync)
+    if seen != calls:
+        yield fail(WRONG_CALL, seen, step=step)
+
+
+# ---- step 2: what trampolines do for A2E
+
+
+def lists_at(n_slots: int) -> int:
+    """Where in the data buffer of an A2E stream the lists stand: behind the totals and the places of all slots."""
+    return 2 * align(4 * n_slots)
+
+
+def load_lists(n, slots, c: Group, lists):
+    """Load the lists of choices of all tokens, and clear the tables before them."""
+    yield v_fill(0, lists, step=2)
+    yield set_flag(VECTOR, SCALAR, 0, sync="tables of counts cleared")
+    yield wait_flag(VECTOR, SCALAR, 0, sync="tables of counts cleared")
+    message = c.payload + SLOT_BYTES
+    for t in range(n):
+        yield mtu_in(slots + t * message + c.payload + LIST, lists + t * INDEX_BYTES, INDEX_BYTES, step=2)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="lists loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="lists loaded")
+
+
+def count_messages(n, first, c: Group, lists):
+    """Count the choices of each expert slot: all of them, and those of tokens before ``first``, which come first."""
+    places = align(4 * c.n_ranks * c.n_local)
+    for t in range(n):
+        for k in range(c.top_k):
+            slot = yield ub_load(lists + t * INDEX_BYTES + 4 * k, step=2)
+            if slot >= 0:
+                total = yield ub_load(4 * slot, step=2)
+                yield ub_store(4 * slot, total + 1, step=2)
+                if t < first:
+                    yield ub_store(places + 4 * slot, total + 1, step=2)
+
+
+def next_place(t, k, die, c: Group, m: Domains, at: Places, lists):
+    """Where the message of a choice goes, the next place of its expert; 0 if the choice is masked."""
+    places = align(4 * c.n_ranks * c.n_local)
+    target = 0
+    slot = yield ub_load(lists + t * INDEX_BYTES + 4 * k, step=2)
+    if slot >= 0:
+        place = yield ub_load(places + 4 * slot, step=2)
+        yield ub_store(places + 4 * slot, place + 1, step=2)
+        offset = inbox_of(die, slot % c.n_local, place, c.n_local, m.tokens_max, c.payload + SLOT_BYTES)
+        target = at.inbox + slot // c.n_local * c.die_bytes + offset
+    return target
+
+
+def forward(first, last, die, slots, c: Group, m: Domains, at: Places, lists, work):
+    """Step 2 through the data buffer: each message in once, and out to all experts that it is for."""
+    message = c.payload + SLOT_BYTES
+    for t in range(first, last):
+        half = (t - first) % 2
+        if t - first >= 2:
+            yield wait_flag(MTU_OUT, MTU_IN, half, sync="forward half free")
+        yield mtu_in(slots + t * message, work + half * message, message, step=2)
+        yield set_flag(MTU_IN, MTU_OUT, half, sync="forward half full")
+        yield wait_flag(MTU_IN, MTU_OUT, half, sync="forward half full")
+        for k in range(c.top_k):
+            target = yield from next_place(t, k, die, c, m, at, lists)
+            if target > 0:
+                yield mtu_out(work + half * message, target, message, step=2)
+        yield set_flag(MTU_OUT, MTU_IN, half, sync="forward half free")
+    yield from drain_halves(MTU_OUT, MTU_IN, last - first, "forward half free")
+    yield set_flag(MTU_IN, SCALAR, 2, sync="slots read")
+    yield wait_flag(MTU_IN, SCALAR, 2, sync="slots read")
+
+
+def forward_dma(first, last, die, slots, c: Group, m: Domains, at: Places, lists):
+    """Step 2 by URMA: each message straight from its slot to all experts that it is for."""
+    message = c.payload + SLOT_BYTES
+    turn = 0
+    for t in range(first, last):
+        for k in range(c.top_k):
+            target = yield from next_place(t, k, die, c, m, at, lists)
+            if target > 0:
+                yield from ring(slots + t * message, target, message, turn)
+                turn = turn + 1
+    yield from drain_rings(turn)
+
+
+def relay(core, die, call, n, c: Group, m: Domains, at: Places):
+    """Step 2: forward the tokens, keep their lists for the way back, and give the slots to the next domain."""
+    lists = lists_at(c.n_ranks * c.n_local)
+    slots = at.slots + die * c.die_bytes
+    kept = at.lists + die * c.die_bytes + call % m.depth * lists_bytes(m.tokens_max)
+    first = n * core // c.cores
+    last = n * (core + 1) // c.cores
+    yield from load_lists(n, slots, c, lists)
+    yield from count_messages(n, first, c, lists)
+    if core == 0:
+        yield put(kept, n, step=2)
+    if first < last:
+        source = lists + first * INDEX_BYTES
+        yield mtu_out(source, kept + HEADER_BYTES + first * INDEX_BYTES, (last - first) * INDEX_BYTES, step=2)
+    if c.by_dma:
+        yield from forward_dma(first, last, die, slots, c, m, at, lists)
+    else:
+        yield from forward(first, last, die, slots, c, m, at, lists, lists + m.tokens_max * INDEX_BYTES)
+    yield from barrier(2, "all cores have read the slots")
+    if core == 0:
+        to = attention_die(call + 1, die, m.n_domains, m.n_attention, c.n_ranks)
+        yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
+
+
+def publish(core, die, call, n, c: Group, m: Domains, at: Places):
+    """Tell every expert how many messages it has from here; zero counts too, and the end."""
+    for d in range(c.n_ranks):
+        if d % c.cores == core:
+            for e in range(c.n_local):
+                count = n
+                if n >= 0:
+                    count = yield ub_load(4 * (d * c.n_local + e), step=2)
+                field = field_of(at.counts + d * c.die_bytes, die, c.n_local, e)
+                yield put(field, call + 1, count, step=2, sync="counts of messages")
+
+
+def pass_on(core, die, call, c: Group, m: Domains, at: Places):
+    """What a trampoline does with a call: wait for the tokens and for room, forward, and tell the experts."""
+    here = die * c.die_bytes
+    field = at.tokens_in + here + call % m.n_domains * FIELD_BYTES
+    yield from await_call(field, call + 1, 2, "tokens announced")
+    n = yield load(field + 8, step=2)
+    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")
+    if n >= 0:
+        yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")
+        yield from relay(core, die, call, n, c, m, at)
+    yield fence(step=2, sync="messages visible")
+    yield from barrier(2, "all cores have forwarded")
+    yield from publish(core, die, call, n, c, m, at)
+
+
+# ---- step 3
+
+
+def await_messages(die, call, c: Group, m: Domains, at: Places):
+    """Wait for the counts of all trampolines, and keep them, by local expert and trampoline."""
+    for t in range(m.n_attention):
+        for e in range(c.n_local):
+            field = field_of(at.counts + die * c.die_bytes, t, c.n_local, e)
+            yield from await_call(field, call + 1, 3, "messages announced")
+            n = yield load(field + 8, step=3)
+            yield ub_store(4 * (e * m.n_attention + t), n, step=3)
+
+
+def name_choice(slot_at, slot, top_k):
+    """Write into a message's slot which of the token's choices it is here for."""
+    for k in range(top_k):
+        chosen = yield ub_load(slot_at + LIST + 4 * k, step=3)
+        if chosen == slot:
+            yield ub_store(slot_at + 12, k, step=3)
+            yield ub_store(slot_at + 16, slot, step=3)
+            break
+
+
+def take_rows(source, n, row, slot, c: Group, b: Buffers, work, room, turn):
+    """Step 3: some messages in, payloads and routes out, the halves in turn."""
+    message = c.payload + SLOT_BYTES
+    done = 0
+    while done < n:
+        half = turn % 2
+        some = min(room, n - done)
+        at = work + half * room * message
+        if turn >= 2:
+            yield wait_flag(MTU_OUT, MTU_IN, half, sync="gather half free")
+        yield mtu_in(source + done * message, at, some * message, step=3)
+        yield set_flag(MTU_IN, SCALAR, half, sync="gather half full")
+        yield wait_flag(MTU_IN, SCALAR, half, sync="gather half full")
+        for i in range(some):
+            yield from name_choice(at + i * message + c.payload, slot, c.top_k)
+            yield mtu_out(at + i * message, b.recv_x + (row + done + i) * c.payload, c.payload, step=3)
+            route = b.route + (row + done + i) * ROUTE_BYTES
+            yield mtu_out(at + i * message + c.payload, route, ROUTE_BYTES, step=3)
+        yield set_flag(MTU_OUT, MTU_IN, half, sync="gather half free")
+        done = done + some
+        turn = turn + 1
+    return turn
+
+
+def gather(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, room):
+    """Step 3: the rows of each expert from the trampolines of this core's share, into their order."""
+    message = c.payload + SLOT_BYTES
+    row = call % m.depth * m.rows_max
+    turn = 0
+    for e in range(c.n_local):
+        for t in range(m.n_attention):
+            n = yield ub_load(4 * (e * m.n_attention + t), step=3)
+            if t % c.cores == core and n > 0:
+                source = at.inbox + die * c.die_bytes + inbox_of(t, e, 0, c.n_local, m.tokens_max, message)
+                work = counts_bytes(m.n_attention, c.n_local)
+                turn = yield from take_rows(source, n, row, die * c.n_local + e, c, b, work, room, turn)
+            row = row + n
+    yield from drain_halves(MTU_OUT, MTU_IN, turn, "gather half free")
+
+
+def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, room):
+    """Step 3: gather what the trampolines have for this die, and hand it over; returns whether it was a call."""
+    here = die * c.die_bytes
+    size = counts_bytes(m.n_attention, c.n_local)
+    yield from await_messages(die, call, c, m, at)
+    n = yield ub_load(0, step=3)
+    if n >= 0:
+        yield poll_ge(at.sent + here, call + 1 - m.depth, step=3, sync="rows free")
+        yield from gather(core, die, call, c, b, m, at, room)
+    if core == 0:
+        yield mtu_out(0, b.counts + call % (m.depth + 1) * size, 4 * m.n_attention * c.n_local, step=3)
+    yield fence(step=3, sync="rows visible")
+    yield from barrier(3, "all cores have gathered")
+    if core == 0:
+        yield put(at.assembled + here, call + 1, step=3, sync="rows gathered")
+    if n >= 0:
+        for t in range(m.n_attention):
+            if t % c.cores == core:
+                yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
+    return n >= 0
+
+
+@kernel
+def a2e_stream(core, die, room, c: Group, b: Buffers, m: Domains, at: Places):
+    """Steps 2 and 3, call after call; ``room`` messages fit half of the data buffer behind the counts."""
+    call = 0
+    more = 1
+    while more:
+        if die < m.n_attention:
+            yield from pass_on(core, die, call, c, m, at)
+        more = yield from receive(core, die, call, c, b, m, at, room)
+        call = call + 1
+
+
+# ---- step 4
+
+
+@kernel
+def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
+    """Step 4, call after call: the stand-in expert."""
+    here = die * c.die_bytes
+    call = 0
+    n = 0
+    while n >= 0:
+        yield poll_ge(at.assembled + here, call + 1, step=4, sync="rows to compute")
+        counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
+        n = yield from count_rows(counts, c._replace(n_ranks=m.n_attention))
+        if n >= 0:
+            base = call % m.depth * m.rows_max
+            yield from stand_in_expert(
+                n * core // c.cores, n * (core + 1) // c.cores, c,
+                Buffers(
+                    recv_x=b.recv_x + base * c.payload, route=b.route + base * ROUTE_BYTES, y=b.y + base * 2 * c.hidden
+                ),
+            )  # fmt: skip
+        yield fence(step=4, sync="outputs of experts visible")
+        yield from barrier(4, "all cores have computed")
+        if core == 0:
+            yield put(at.computed + here, call + 1, step=4, sync="rows computed")
+        call = call + 1

@@ -1,0 +1,276 @@
+"""Calls between attention dies and expert dies: batches, buffers, checks and results, however the data travels.
+
+`a2e` and `a2e_pull` are two ways.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
+from xccl_emu.machine.claims import Region
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocols.a2e_layout import A2EConfig
+from xccl_emu.protocols.expert_group import Received, as_arrays
+from xccl_emu.protocols.layout import ROUTE, EpConfig, check_tokens, check_weights
+
+Progress = Callable[[int], None]
+Buffers = Mapping[str, Buffer]
+_COLUMNS = INDEX_BYTES // 4
+
+
+class Call(NamedTuple):
+    """One microbatch: for each attention die of the domain whose turn it is.
+
+    The batches may differ in size, and some may have no tokens.
+    """
+
+    tokens: Sequence[NDArray[Any]]
+    """[T, hidden] of the group's type, T up to tokens_max."""
+    topk: Sequence[NDArray[Any]]
+    """[T, top_k] integers: expert slots, or -1 for a masked choice; none twice in a row."""
+    weights: Sequence[NDArray[np.float32]]
+    """[T, top_k] float32 gate weights; that of the shared expert is not used."""
+
+
+class AttentionExperts(ABC):
+    """Attention dies and expert dies with a protocol between them.
+
+    It owns parts of the managed and metadata areas of all its dies: bytes from ``managed[0]`` to ``managed[1]`` and
+    from ``meta[0]`` to ``meta[1]`` of each.  After a failed run (RunError) call `reset`.
+
+    Raises CapacityError if the buffers of the expert dies do not fit; then nothing is allocated.
+    """
+
+    name: str
+    """Of the protocol, in `stats`."""
+
+    def __init__(
+        self, pod: Pod, config: A2EConfig, first_die: int, managed: tuple[int, int], meta: tuple[int, int]
+    ) -> None:
+        self.pod, self.config, self.first_die = pod, config, first_die
+        self.managed, self.meta = managed, meta
+        dies = range(first_die, first_die + config.n_experts)
+        self.experts = _allocate(pod, dies, _expert_sizes(config))
+        """The app buffers of each expert die."""
+        pod.claims.take(self, Region((first_die, first_die + config.n_dies), meta, managed))
+        self.stats: dict[str, RunStats] = {}
+        """Of the last run."""
+        self._broken = False
+
+    @abstractmethod
+    def launch(self, calls: "Calls") -> None:
+        """Put the kernels that carry out these calls on their cores."""
+
+    @abstractmethod
+    def regions(self) -> Mapping[str, tuple[int, int]]:
+        """What it has on every die, by name: offset in the die's memory, and bytes."""
+
+    @abstractmethod
+    def commit(self, calls: "Calls", call: int, topk: Sequence[NDArray[Any]]) -> None:
+        """Commit memory that a call is about to fill, beside its app buffers; a hint that only saves time."""
+
+    def run(self, calls: Sequence[Call], progress: Progress | None = None) -> list[list[NDArray[Any]]]:
+        """Start all kernels, let the calls through, stop them; returns [call][attention die] outputs [T, hidden].
+
+        No calls at all are possible: the kernels start and stop.
+
+        Raises ConfigError, before anything moves, for wrong shapes, types, slots, or (quantized) a NaN or infinity.
+        """
+        mark = self.pod.mark_app()
+        try:
+            made = Calls(self, calls)
+            made.launch()
+            self.run_launched(progress)
+            return [[made.output(c, i).copy() for i in range(self.config.n_attention)] for c in range(len(calls))]
+        finally:
+            self.pod.release_app(mark)
+
+    def run_launched(self, progress: Progress | None = None) -> None:
+        """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`."""
+        self._broken = True  # until the run is over
+        self.stats[self.name] = self.pod.run(progress)
+        self._broken = False
+
+    def check_ready(self) -> None:
+        """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken."""
+        if self._broken:
+            raise ConfigError("the group's last run failed or was interrupted: call reset() first")
+        self.pod.claims.check(self)
+        self.pod.check_ready()
+        c, per_die = self.config, self.pod.spec.cores_per_die
+        for die in range(c.n_dies):
+            cores = c.expert_cores if die < c.n_experts else c.cores
+            first = (self.first_die + die) * per_die
+            if any(self.pod.launch_of(first + core) for core in range(cores)):
+                raise ConfigError(f"cores={cores}: on die {self.first_die + die} one is taken by another launch")
+
+    def reset(self) -> None:
+        """After a failed run: stop all cores of the pod; what others have launched and not run is dropped too."""
+        self.pod.claims.check(self)
+        self.pod.clear()
+        self._broken = False
+
+    def zero_fields(self) -> None:
+        """Nothing has been called yet; allowed while no kernel of the group runs and nothing is in flight."""
+        start, end = self.meta
+        for die in range(self.first_die, self.first_die + self.config.n_dies):
+            first = self.pod.meta(die, start)
+            self.pod.memory[first : first + end - start] = 0
+
+
+def _expert_sizes(c: A2EConfig) -> Mapping[str, int]:
+    """Bytes of each app buffer of an expert die."""
+    rows = c.depth * c.rows_max
+    return {
+        "recv_x": rows * c.payload_bytes, "route": rows * ROUTE_BYTES, "counts": (c.depth + 1) * c.counts_bytes,
+        "y": rows * c.row_bytes,
+    }  # fmt: skip
+
+
+def _batch_sizes(c: A2EConfig, calls: int) -> Mapping[str, int]:
+    """Bytes of each app buffer of an attention die that has so many calls."""
+    table, states = calls * c.tokens_max * INDEX_BYTES, calls * c.tokens_max * c.row_bytes
+    return {"batches": 4 * calls, "x": states, "topk": table, "pos": table, "weights": table, "out": states}
+
+
+def _allocate(pod: Pod, dies: Sequence[int], sizes: Mapping[str, int]) -> list[Buffers]:
+    """Buffers on each die; CapacityError if they do not fit, and then none of them is allocated."""
+    mark = pod.mark_app()
+    try:
+        return [{name: pod.alloc(die, size) for name, size in sizes.items()} for die in dies]
+    except CapacityError:
+        pod.release_app(mark)
+        raise
+
+
+class Calls:
+    """Some calls: their buffers on the attention dies, and the launch of all kernels that carry them out.
+
+    Raises ConfigError, before anything moves, for what `AttentionExperts.run` refuses; CapacityError if the buffers do
+    not fit.
+    """
+
+    def __init__(self, owner: AttentionExperts, calls: Sequence[Call]) -> None:
+        self.owner, self.pod, self.config = owner, owner.pod, owner.config
+        given = [_as_arrays(c, call) for c, call in enumerate(calls)]
+        for c, call in enumerate(given):
+            _check_call(self.config, c, call)
+        self.lengths = [[len(x) for x in call.tokens] for call in given]
+        """[call][attention die] tokens."""
+        self.batches = self._allocate_batches()
+        """[domain][attention die] app buffers."""
+        for c, call in enumerate(given):
+            self._commit(c, call.topk)
+            self._fill(c, call)
+
+    # ---- before the run
+
+    def _allocate_batches(self) -> list[list[Buffers]]:
+        c, mark = self.config, self.pod.mark_app()
+        try:
+            return [
+                _allocate(self.pod, self.dies(domain), _batch_sizes(c, len(range(domain, self.n_calls, c.n_domains))))
+                for domain in range(c.n_domains)
+            ]
+        except CapacityError:
+            self.pod.release_app(mark)
+            raise
+
+    @property
+    def n_calls(self) -> int:
+        """How many calls there are, of all domains."""
+        return len(self.lengths)
+
+    def dies(self, call: int) -> range:
+        """The attention dies of the domain that has a call."""
+        first = self.owner.first_die + self.config.attention_die(call, 0)
+        return range(first, first + self.config.n_attention)
+
+    def _fill(self, call: int, given: Call) -> None:
+        c, k = self.config, self.config.top_k
+        for i in range(c.n_attention):
+            n, buffers = self.lengths[call][i], self.batches[call % c.n_domains][i]
+            self.pod.view(buffers["batches"], np.int32)[call // c.n_domains] = n
+            self._view(call, buffers["x"], c.numpy_dtype(), c.hidden)[:n] = given.tokens[i]
+            self._view(call, buffers["topk"], np.int32, _COLUMNS)[:n, :k] = given.topk[i]
+            self._view(call, buffers["weights"], np.float32, _COLUMNS)[:n, :k] = given.weights[i]
+
+    def _view(self, call: int, buffer: Buffer, dtype: Any, columns: int) -> NDArray[Any]:
+        """[tokens_max, columns] of a call in a buffer of its domain."""
+        rows: NDArray[Any] = self.pod.view(buffer, dtype, (-1, self.config.tokens_max, columns))
+        return np.asarray(rows[call // self.config.n_domains])
+
+    def _commit(self, call: int, topk: Sequence[NDArray[Any]]) -> None:
+        """Commit what a call will fill: what it has batches for, and of the rows those that there will be."""
+        c, first = self.config, call % self.config.depth * self.config.rows_max
+        slots = np.concatenate([choices[choices >= 0].astype(np.int64) for choices in topk])
+        for die, n in enumerate(np.bincount(slots // c.local_experts, minlength=c.n_experts).tolist()):
+            for name, size in (("recv_x", c.payload_bytes), ("y", c.row_bytes)):
+                self._commit_part(self.owner.experts[die][name], first * size, n * size)
+        start = call // c.n_domains * c.tokens_max * c.row_bytes
+        for i, choices in enumerate(topk):
+            for name in ("x", "out"):
+                self._commit_part(self.batches[call % c.n_domains][i][name], start, len(choices) * c.row_bytes)
+        self.owner.commit(self, call, topk)
+
+    def _commit_part(self, buffer: Buffer, start: int, nbytes: int) -> None:
+        self.pod.commit(Buffer(buffer.die, buffer.address + start, nbytes), nbytes)
+
+    def launch(self) -> None:
+        """Put all kernels on their cores; they run with the pod's next run, until the calls are done."""
+        self.owner.check_ready()
+        self.owner.zero_fields()
+        self.owner.launch(self)
+
+    # ---- after the run
+
+    def output(self, call: int, i: int) -> NDArray[Any]:
+        """What a call gave its i-th attention die: a view [T, hidden], valid until the next launch."""
+        buffer = self.batches[call % self.config.n_domains][i]["out"]
+        return self._view(call, buffer, self.config.numpy_dtype(), self.config.hidden)[: self.lengths[call][i]]
+
+    def received(self, call: int, die: int) -> Received:
+        """What a call brought to an expert die; views, valid until the next launch.
+
+        "Source ranks" are the attention dies of the domain.  Raises ConfigError for a call whose memory has been used
+        again: the last ``depth`` ones are kept.
+        """
+        c, buffers = self.config, self.owner.experts[die]
+        if not self.n_calls - c.depth <= call < self.n_calls or call < 0:
+            raise ConfigError(f"call={call}: of {self.n_calls} calls the last {c.depth} are kept")
+        table = self.pod.view(buffers["counts"], np.int32, (c.depth + 1, -1))[call % (c.depth + 1)]
+        counts = table[: c.local_experts * c.n_attention].reshape(c.local_experts, c.n_attention)
+        rows, first = int(counts.sum()), call % c.depth * c.rows_max
+        dtype = np.int8 if c.quantized else c.numpy_dtype()
+        x = self.pod.view(buffers["recv_x"], dtype, (-1, c.hidden))[first : first + rows]
+        return Received.of(x, self.pod.view(buffers["route"], ROUTE)[first : first + rows], counts)
+
+
+def _as_arrays(c: int, call: Call) -> Call:
+    """The same with arrays; ConfigError for what is none."""
+    try:
+        tokens, topk, weights = call
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"call {c}: must be (tokens, topk, weights)") from error
+    return Call(*(as_arrays(f"call {c}", given) for given in (tokens, topk, weights)))
+
+
+def _check_call(config: A2EConfig, c: int, call: Call) -> None:
+    """Raises ConfigError, naming call, attention die ("rank"), token and value, for what cannot be sent."""
+    for name, given in zip(Call._fields, call, strict=True):
+        if len(given) != config.n_attention:
+            raise ConfigError(f"call {c}: {name} has {len(given)} arrays for {config.n_attention} attention dies")
+    same = cast(EpConfig, config)  # has all that these checks ask for
+    for i, (x, choices, weights) in enumerate(zip(*call, strict=True)):
+        try:
+            check_tokens(same, i, x, choices)
+            check_weights(same, f"weights of rank {i}", weights, len(x))
+        except ConfigError as error:
+            raise ConfigError(f"call {c}: {error}") from error
+

@@ -1,0 +1,248 @@
+"""What A2E and E2A are made of, and where they keep what in the areas of each die (xDeepServe 3.3, 5.2)."""
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.kernels.a2e import Domains, Places
+from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at, lists_bytes
+from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES
+from xccl_emu.kernels.group import align
+from xccl_emu.kernels.parameters import Group
+from xccl_emu.machine.spec import PodSpec
+from xccl_emu.protocols.layout import DTYPES, QUANTIZERS
+
+PATHS = ("mtu", "urma")
+DEPTH_MAX = 8
+
+
+@dataclass(frozen=True)
+class A2EConfig:
+    """Attention and expert dies, and the shape of what moves between them (xDeepServe 3.3, 5.2).
+
+    Expert dies come first: expert die e is on the e-th die from ``first_die``, and attention die i of domain d on die
+    ``n_experts + d * n_attention + i`` from there.  The first ``n_attention`` expert dies are trampolines.  Experts are
+    numbered by slot, ``die * local_experts + local``.
+    """
+
+    n_domains: int
+    """Domains of attention dies; they take turns."""
+    n_attention: int
+    """Attention dies of each domain, and trampolines; not more than expert dies."""
+    n_experts: int
+    """Expert dies."""
+    local_experts: int = 1
+    """Expert slots on each expert die."""
+    hidden: int = 7168
+    """Elements of a token's hidden state; a multiple of 32."""
+    top_k: int = 8
+    """Choices of a token, 1 to 16, the shared expert among them if there is one."""
+    tokens_max: int = 96
+    """Largest microbatch of an attention die."""
+    dtype: str = "bf16"
+    """``"bf16"`` or ``"fp16"``."""
+    quantized: bool = True
+    """INT8 on the way to the experts."""
+    quantizer: str = "xccl"
+    """Rule by which it is made: ``"xccl"``, or ``"cann"`` as in CANN's public kernels."""
+    shared: bool = False
+    """The last choice of each token is the shared expert: added last, unweighted."""
+    path: str = "mtu"
+    """``"mtu"``: memory semantics, through the data buffers.  ``"urma"``: the cores ring the DMA engine."""
+    depth: int = 2
+    """Calls that an expert die has memory for, 1 to 8; with 1, a call has left it before the next one's rows enter."""
+    cores: int = 1
+    """Cores of an attention die."""
+    a2e_cores: int = 1
+    """Cores of the A2E stream of an expert die; of the others likewise."""
+    compute_cores: int = 1
+    e2a_cores: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("n_domains", "n_attention", "n_experts", "local_experts", "tokens_max"):
+            self._range(name, 1, 1 << 16)
+        self._range("hidden", 32, 1 << 20)
+        self._range("top_k", 1, INDEX_BYTES // 4)
+        self._range("depth", 1, DEPTH_MAX)
+        for name in ("cores", "a2e_cores", "compute_cores", "e2a_cores"):
+            self._range(name, 1, 1 << 10)
+        for name in ("quantized", "shared"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name}={getattr(self, name)!r}: must be True or False")
+        if self.hidden % 32:
+            raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
+        if self.n_attention > self.n_experts:
+            raise ConfigError(f"n_attention={self.n_attention}: must be at most n_experts={self.n_experts}")
+        for name, known in (("dtype", DTYPES), ("path", PATHS), ("quantizer", QUANTIZERS)):
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name}={getattr(self, name)!r}: must be one of {', '.join(known)}")
+
+    def _range(self, name: str, low: int, high: int) -> None:
+        value = getattr(self, name)
+        if not hasattr(value, "__index__") or not low <= value <= high:
+            raise ConfigError(f"{name}={value!r}: must be a whole number, {low} to {high}")
+        object.__setattr__(self, name, operator.index(value))  # a NumPy integer would overflow later
+
+    @property
+    def n_dies(self) -> int:
+        """Dies that take part."""
+        return self.n_experts + self.n_domains * self.n_attention
+
+    @property
+    def expert_cores(self) -> int:
+        """Cores used on an expert die."""
+        return self.a2e_cores + self.compute_cores + self.e2a_cores
+
+    @property
+    def n_slots(self) -> int:
+        """Expert slots of all expert dies."""
+        return self.n_experts * self.local_experts
+
+    @property
+    def payload_bytes(self) -> int:
+        """A token on its way to the experts, without its slot."""
+        return self.hidden if self.quantized else 2 * self.hidden
+
+    @property
+    def message_bytes(self) -> int:
+        """A token on its way to the experts: 7,680 bytes at hidden 7168 in INT8."""
+        return self.payload_bytes + SLOT_BYTES
+
+    @property
+    def row_bytes(self) -> int:
+        """A hidden state, and a row on its way back: 14,336 bytes at hidden 7168."""
+        return 2 * self.hidden
+
+    @property
+    def rows_max(self) -> int:
+        """Most rows that an expert die can have of a call: a token's choices are different experts."""
+        return self.n_attention * self.tokens_max * min(self.top_k, self.local_experts)
+
+    @property
+    def counts_bytes(self) -> int:
+        """The counts of a call on an expert die."""
+        return counts_bytes(self.n_attention, self.local_experts)
+
+    def numpy_dtype(self) -> Any:
+        """NumPy type of hidden states."""
+        return DTYPES[self.dtype][1]
+
+    def attention_die(self, call: int, i: int) -> int:
+        """The i-th attention die of the domain that has a call, counted from the first die."""
+        return self.n_experts + call % self.n_domains * self.n_attention + i
+
+    def group(self, cores: int, die_bytes: int) -> Group:
+        """The shape for a kernel on so many cores."""
+        return Group(
+            n_ranks=self.n_experts,
+            n_local=self.local_experts,
+            top_k=self.top_k,
+            hidden=self.hidden,
+            payload=self.payload_bytes,
+            dtype=DTYPES[self.dtype][0],
+            quantized=1 + QUANTIZERS[self.quantizer] if self.quantized else 0,
+            shared=int(self.shared),
+            by_dma=int(self.path == "urma"),
+            cores=cores,
+            die_bytes=die_bytes,
+        )
+
+    def domains(self) -> Domains:
+        """What else a kernel has to know."""
+        return Domains(self.n_domains, self.n_attention, self.tokens_max, self.depth, self.rows_max)
+
+
+@dataclass(frozen=True)
+class A2ELayout:
+    """Offsets in the areas of every die, those of regions that a die does not use among them; made by `lay_out`."""
+
+    offsets: Places
+    """Of regions in the managed data area, of fields in the metadata area."""
+    sizes: Places
+    """Bytes of each."""
+    managed_end: int
+    meta_end: int
+
+    def on(self, spec: PodSpec, first_die: int) -> Places:
+        """Global addresses on a die."""
+        start = first_die * spec.die_bytes
+        starts = [start + (spec.managed_start if name in MANAGED else spec.meta_start) for name in Places._fields]
+        return Places(*(a + b for a, b in zip(starts, self.offsets, strict=True)))
+
+
+MANAGED = ("slots", "lists", "staging", "inbox", "returned", "outbox")
+"""Those of `Places` that lie in the managed data area."""
+
+
+def region_sizes(c: A2EConfig) -> Places:
+    """Bytes of each region and of each kind of field on one die."""
+    batch = c.tokens_max * c.message_bytes
+    rows = c.tokens_max * c.top_k * c.row_bytes
+    field = FIELD_BYTES
+    return Places(
+        slots=batch,
+        lists=c.depth * lists_bytes(c.tokens_max),
+        staging=c.depth * rows,
+        inbox=c.n_attention * c.local_experts * batch,
+        returned=rows,
+        outbox=batch if c.path == "urma" else 0,
+        credit=field,
+        tokens_in=c.n_domains * field,
+        acks=field,
+        counts=c.n_attention * c.local_experts * field,
+        arrivals=c.depth * field,
+        returned_in=field,
+        assembled=field,
+        computed=field,
+        sent=field,
+        relayed=field,
+    )
+
+
+def check_place(c: A2EConfig, spec: PodSpec, first_die: int, managed_offset: int, field_offset: int) -> None:
+    """Raises ConfigError if the pod has too few dies or cores, or an offset is no place for a region."""
+    if first_die < 0 or first_die + c.n_dies > spec.n_dies:
+        raise ConfigError(f"{c.n_dies} dies from die {first_die}: the pod has {spec.n_dies} dies")
+    if max(c.cores, c.expert_cores) > spec.cores_per_die:
+        most = f"cores={c.cores}, {c.expert_cores} of an expert die"
+        raise ConfigError(f"{most}: a die has {spec.cores_per_die}")
+    for name, offset in (("managed_offset", managed_offset), ("field_offset", field_offset)):
+        if offset < 0 or offset % FIELD_BYTES:
+            raise ConfigError(f"{name}={offset}: must be a multiple of {FIELD_BYTES} and not negative")
+
+
+def lay_out(c: A2EConfig, spec: PodSpec, first_die: int, managed_offset: int, field_offset: int) -> A2ELayout:
+    """Place everything behind what other communicators use; offsets are bytes in the areas.
+
+    Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
+    """
+    check_place(c, spec, first_die, managed_offset, field_offset)
+    sizes, ends, offsets = region_sizes(c), {True: managed_offset, False: field_offset}, []
+    for name, size in zip(Places._fields, sizes, strict=True):
+        offsets.append(ends[name in MANAGED])
+        ends[name in MANAGED] += align(size)
+    fits("managed data area", ends[True], spec.managed_bytes)
+    fits("metadata area", ends[False], spec.meta_bytes)
+    fits("data buffer (ub_bytes)", buffer_bytes(c), spec.ub_bytes)
+    return A2ELayout(Places(*offsets), sizes, ends[True], ends[False])
+
+
+def fits(what: str, need: int, have: int) -> None:
+    """Raises CapacityError if something needs more bytes than there are."""
+    if need > have:
+        remedy = "take fewer dies, experts or tokens, or a larger pod"
+        raise CapacityError(f"{what}: needs {need} bytes, has {have}; {remedy}")
+
+
+def return_work(c: A2EConfig) -> int:
+    """Where in the data buffer of an E2A stream the rows begin."""
+    return align(4 * c.depth) + c.counts_bytes + c.tokens_max * INDEX_BYTES
+
+
+def buffer_bytes(c: A2EConfig) -> int:
+    """What the kernels need of a core's data buffer at least."""
+    send = 2 * c.message_bytes + (4 * c.hidden if c.quantized else 0)
+    compute = max(12 * c.hidden + 2 * ROUTE_BYTES, c.counts_bytes)
+    forward = max(lists_at(c.n_slots) + c.tokens_max * INDEX_BYTES, c.counts_bytes) + 2 * c.message_bytes
+    return max(send, 12 * c.hidden, compute, forward, return_work(c) + 2 * c.row_bytes)
