@@ -16,7 +16,7 @@ from xccl_emu.scenarios import SendRecvCheck
 from .search_support import Small, program
 
 STRONGER = ("sc", "fifo")
-LARGE = SendRecvCheck(cores=2, slots=4, chunks=8, pieces=4)
+LARGE = SendRecvCheck(slots=4, chunks=32, pieces=8)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def test_what_is_wrong_under_every_order_has_a_witness_of_the_order_asked_for(or
 
 @pytest.mark.parametrize("breadth_first", [False, True])
 def test_limits_are_looked_at_often(breadth_first: bool) -> None:
-    """A search stops with the first state beyond its limit, or within a fraction of a second of its time."""
+    """A search stops with the first states beyond its limit, or a fraction of a second behind its time."""
     most = 10_000
     looks: list[float] = []
 

@@ -139,6 +139,18 @@ TRAPS = (
     Trap("own data read back behind an answer to what came before it",
          (f"put 1.4 1; ub_store 3 0; out 1.0 0 0; {READ_BACK}", "ge 1.4 1; put 0.4 1"),
          {"fifo": RACE, "relaxed": RACE}),
+    Trap("an answer frees the data buffer", ("ub_store 1 0; out 1.0 0 0; put 1.4 1; ge 0.4 1; ub_store 2 0; fence",
+                                             "ge 1.4 1; put 0.4 1"), OK),
+    Trap("an atomic that waits for a write, a load beside it", ("add 1.4 1; atomic 1.0 3",
+                                                                "atomic 1.0 1; add 1.4 1; load 1.0"), RACE),
+    # what is released without a fence
+    Trap("a flag that does not wait for mtu-out", ("ub_store 5 0; out 1.0 0 0; store 1.4 1; fence",
+                                                   "ge 1.4 1; load 1.0"), RACE),
+    Trap("a flag that waits for mtu-out", ("ub_store 5 0; out 1.0 0 0; set 3 0 1; wait 3 0 1; store 1.4 1; fence",
+                                           "ge 1.4 1; load 1.0"), {"sc": OK, "fifo": OK, "relaxed": RACE}),
+    Trap("a flag for the data before it, read is what comes behind it",
+         ("store 1.0 5; store 1.4 1; store 1.0 6; store 1.4 2", "ge 1.4 1; load 1.0"), RACE),
+    Trap("data before a barrier", ("store 0.0 5; arrive; await", "load 0.0; arrive; await"), RACE, cores_per_die=2),
 )  # fmt: skip
 
 

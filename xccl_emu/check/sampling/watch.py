@@ -278,6 +278,7 @@ def _parts(pod: Pod, everything: bool) -> Words:
     if everything:
         parts.append((int(st[machine.SWITCH_BASE]), machine.MAX_KERNELS * machine.MAX_SITES))
         parts.append((int(st[machine.ACTIVE_BASE]), pod.spec.n_cores + pod.spec.n_dies))
+        parts.append((int(st[machine.TRAFFIC_BASE]), pod.spec.n_dies * int(st[machine.TRAFFIC_WORDS])))
     return np.array(parts, np.int64)
 
 

@@ -2,8 +2,8 @@
 
 A search runs what is local to a core at once, so it sees the pipes of a core in one order only.  That is sound as
 long as every two accesses of a core to the same bytes, one of them a write, are ordered by its own flags, issues and
-fences (then no other order could give anything else), and this is checked here with vector clocks: whichever order
-was taken, an access that is not ordered behind an earlier, conflicting one is reported.
+fences (then no other order could give anything else), and this is checked with vector clocks: whichever order was
+taken, an access that is not ordered behind an earlier, conflicting one is reported (`inside`).
 
 A vector is one word: four lanes of 13 bits, the clocks of the four pipes, and above them 8 bits that say of which DMA
 descriptors the completion is known.  A pipe's own clock ticks when it releases (sets a flag; the scalar unit also
@@ -13,10 +13,10 @@ Writes to memory are visible late: to the core's own reads, other than a scalar 
 fence.  The scalar unit may also learn what mtu-out has done from what others answered.  Most kernels do not rely on
 that, and knowing it would tell states apart that are alike, so a search is made without at first, and only where that
 reports a race it is made again with it (`JOINING`): then a poll or load of a flag makes known what mtu-out had done
-before its last write of a flag, if all that the core has written is visible by then.  Every delivery being explored,
-a race that is hidden so in one run is shown by another, in which the delivery comes later.  Under `fifo` an answer to
-a flag may tell that the data before it is visible, too; a search then has all writes in flight, and takes those for
-visible that are when the answer comes (elsewhere it makes some visible early, which says nothing).
+before its last write of a flag, if all flags that the core has written are visible by then.  Each delivery of a flag
+being explored, a race that is hidden so in one run is shown by another, in which the delivery comes later.  Under
+`fifo` an answer to a flag may tell that the data before it is visible, too; a search then has all writes in flight, and
+takes those for visible that are when the answer comes (elsewhere it makes some visible early, which says nothing).
 """
 
 from xccl_emu.check.accesses import AGENT_DMA
@@ -26,43 +26,34 @@ from xccl_emu.check.search.book import (
     CONSUMED,
     CONSUMED_WORDS,
     DMA_SNAPSHOTS,
-    DOUBT,
     EVENTS_SET,
     EVENTS_SET_MAX,
     LIMIT,
     LIMIT_CLOCK,
-    LIMIT_DMA,
     LIMIT_EVENTS,
-    LIMIT_RECORDS,
     N_CONSUMED,
     N_EVENTS_SET,
     N_READ,
     N_RECORDS,
-    RACE_INSIDE,
     READ,
     READ_MAX,
     READ_WORDS,
     RECORD_WORDS,
     RECORDS,
-    RECORDS_MAX,
     SET_TWICE,
     SHARED_VECTOR,
     SNAPSHOTS,
     VECTORS,
     VIOLATION,
-    WITNESS,
-    call,
 )
 from xccl_emu.lang.requests import SCALAR
-from xccl_emu.machine.layout import N_PIPES, ORDER, ORDER_SC, PIPE_COUNT, PIPE_HEAD, QUEUE_DEPTH
+from xccl_emu.machine.layout import N_PIPES, PIPE_COUNT, PIPE_HEAD, QUEUE_DEPTH
 from xccl_emu.machine.pipes import pipe_of
 from xccl_emu.machine.words import jit
 
 _LANE = 13
 _LANE_MASK = (1 << _LANE) - 1
-_DMA_SHIFT = 4 * _LANE
-_WRITES, _IN_MEMORY, _ALONE, _VISIBLE = 16, 32, 64, 128
-"""Above the agent. The third: not to be made one with its neighbours; the last: a write that is visible for certain."""
+DMA_SHIFT = 4 * _LANE
 
 
 @jit
@@ -80,7 +71,7 @@ def lane(vector, pipe):
 @jit
 def joined(one, other):
     """What is known to either of two vectors."""
-    result = (one | other) >> _DMA_SHIFT << _DMA_SHIFT
+    result = (one | other) >> DMA_SHIFT << DMA_SHIFT
     for pipe in range(4):
         result |= max(lane(one, pipe), lane(other, pipe)) << (_LANE * pipe)
     return result
@@ -202,36 +193,10 @@ def note_wait(ck, block, source, target, event, pipe):
             return
 
 
-# ---- DMA descriptors
-
-
-@jit
-def note_ring(ck, block, k):
-    """A DMA descriptor is used anew: nobody knows of its completion yet."""
-    known = ~(1 << (_DMA_SHIFT + k))
-    n = 0
-    while n < ck[block + N_RECORDS]:
-        at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] & 15 == AGENT_DMA + k:
-            if ck[block + VECTORS] & ~known == 0:
-                ck[DOUBT] = LIMIT_DMA  # its last completion was not waited for
-            _drop(ck, block, n)
-        else:
-            n += 1
-    for pipe in range(4):
-        ck[block + VECTORS + pipe] &= known
-    ck[block + SHARED_VECTOR] &= known
-    for j in range(SNAPSHOTS, EVENTS_SET):
-        ck[block + j] &= known
-    for j in range(ck[block + N_EVENTS_SET]):
-        ck[block + EVENTS_SET + 2 * j + 1] &= known
-    ck[block + DMA_SNAPSHOTS + k] = ck[block + VECTORS]
-
-
 @jit
 def completion_of(ck, block, k):
     """What the completion of a DMA descriptor makes known."""
-    return ck[block + DMA_SNAPSHOTS + k] | 1 << (_DMA_SHIFT + k)
+    return ck[block + DMA_SNAPSHOTS + k] | 1 << (DMA_SHIFT + k)
 
 
 # ---- loads of shared memory that were made early
@@ -273,132 +238,9 @@ def close_reads(ck, block, vector):
             n += 1
 
 
-# ---- accesses
-
-
 @jit
-def _knows(vector, agent, clock):
+def knows(vector, agent, clock):
+    """Does a vector know of what an agent did when its clock was so?"""
     if agent >= AGENT_DMA:
-        return vector >> (_DMA_SHIFT + agent - AGENT_DMA) & 1 != 0
+        return vector >> (DMA_SHIFT + agent - AGENT_DMA) & 1 != 0
     return lane(vector, agent) >= clock
-
-
-@jit
-def _drop(ck, block, n):
-    last = block + RECORDS + (ck[block + N_RECORDS] - 1) * RECORD_WORDS
-    at = block + RECORDS + n * RECORD_WORDS
-    for j in range(RECORD_WORDS):
-        ck[at + j] = ck[last + j]
-        ck[last + j] = 0
-    ck[block + N_RECORDS] -= 1
-
-
-@jit
-def _known_to_all(st, ck, block, base, what, clock):
-    """Is an access known to whatever can still come?  A pipe with nothing queued will learn from the scalar unit."""
-    if what & _WRITES and what & _IN_MEMORY and what & 15 < AGENT_DMA:
-        return False  # known, perhaps, but not visible
-    for pipe in range(4):
-        idle = pipe == SCALAR or st[pipe_of(base, pipe) + PIPE_COUNT] == 0
-        if not _knows(ck[block + VECTORS + (SCALAR if idle else pipe)], what & 15, clock):
-            if not (idle and pipe != SCALAR and _knows(ck[block + VECTORS + pipe], what & 15, clock)):
-                return False
-    return True
-
-
-@call
-def note_access(st, ck, block, base, core, start, nbytes, agent, writes, in_memory, alone, vector, site):
-    """Check an access against what the core's other agents did to these bytes, and note it."""
-    end = start + nbytes
-    own = lane(vector, agent) if agent < AGENT_DMA else 0
-    what = agent | (_WRITES if writes else 0) | (_IN_MEMORY if in_memory else 0) | (_ALONE if alone else 0)
-    n = 0
-    while n < ck[block + N_RECORDS]:
-        at = block + RECORDS + n * RECORD_WORDS
-        first, last, other = ck[at], ck[at + 1], ck[at + 2]
-        known = other & 15 == agent or _knows(vector, other & 15, ck[at + 3])
-        if first < end and start < last and (writes or other & _WRITES) and other & 15 != agent:
-            late = in_memory and other & _WRITES and not writes and other & 15 < AGENT_DMA and st[ORDER] != ORDER_SC
-            late = late and not other & _VISIBLE
-            if late or not known:
-                _race_inside(ck, core, at, start, nbytes, agent, writes, site)
-                return
-        covered = start <= first and last <= end and (writes or what == other)
-        if known and (covered or _known_to_all(st, ck, block, base, other, ck[at + 3])):
-            _drop(ck, block, n)
-        else:
-            n += 1
-    _add(ck, block, start, end, what, own, site)
-
-
-@jit
-def note_visible(ck, block, start):
-    """A poll has seen what the core itself wrote to this piece."""
-    n, piece = 0, start >> 5
-    while n < ck[block + N_RECORDS]:
-        at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] & _ALONE and ck[at] >> 5 == piece:
-            _drop(ck, block, n)
-        else:
-            n += 1
-
-
-@jit
-def note_all_visible(ck, block):
-    """The core learns from another one that all it has written is visible: nothing of it is in flight."""
-    for n in range(ck[block + N_RECORDS]):
-        at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] & _WRITES and ck[at + 2] & _IN_MEMORY:
-            ck[at + 2] |= _VISIBLE
-
-
-@jit
-def _add(ck, block, start, end, what, clock, site):
-    for n in range(ck[block + N_RECORDS]):  # what one pipe does between two releases counts as one
-        at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] == what and ck[at + 3] == clock and not what & _ALONE and start <= ck[at + 1] and ck[at] <= end:
-            ck[at] = min(ck[at], start)
-            ck[at + 1] = max(ck[at + 1], end)
-            return
-    if ck[block + N_RECORDS] == RECORDS_MAX:
-        _coalesce(ck, block)
-    n = ck[block + N_RECORDS]
-    if n == RECORDS_MAX:
-        ck[LIMIT] = LIMIT_RECORDS
-        return
-    at = block + RECORDS + n * RECORD_WORDS
-    ck[at], ck[at + 1], ck[at + 2], ck[at + 3], ck[at + 4] = start, end, what, clock, site
-    ck[block + N_RECORDS] = n + 1
-
-
-@jit
-def _coalesce(ck, block):
-    """Make one of adjacent writes to memory that wait for the same fence, with the clock of the latest."""
-    n = 0
-    while n < ck[block + N_RECORDS]:
-        at = block + RECORDS + n * RECORD_WORDS
-        m = n + 1
-        while m < ck[block + N_RECORDS]:
-            other = block + RECORDS + m * RECORD_WORDS
-            what = ck[at + 2]
-            mergeable = what == ck[other + 2] and what & _WRITES and what & _IN_MEMORY and not what & _ALONE
-            if mergeable and ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]:
-                ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
-                ck[at + 3] = max(ck[at + 3], ck[other + 3])
-                _drop(ck, block, m)
-                m = n + 1
-            else:
-                m += 1
-        n += 1
-
-
-@jit
-def _race_inside(ck, core, at, start, nbytes, agent, writes, site):
-    if ck[VIOLATION]:
-        return
-    ck[VIOLATION] = RACE_INSIDE
-    w = WITNESS
-    ck[w], ck[w + 1], ck[w + 2] = core, ck[at + 4], ck[at + 2] & 15
-    ck[w + 3], ck[w + 4], ck[w + 5] = ck[at], ck[at + 1] - ck[at], ck[at + 2] >> 4 & 1
-    ck[w + 6], ck[w + 7], ck[w + 8] = core, site, agent
-    ck[w + 9], ck[w + 10], ck[w + 11] = start, nbytes, 1 if writes else 0

@@ -12,6 +12,7 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
 from xccl_emu.machine import compiled, layout, report
+from xccl_emu.machine.flight import own_write_pending
 from xccl_emu.machine.pipes import entry_of, n_grains, pipe_of
 from xccl_emu.machine.pod import Pod
 
@@ -124,7 +125,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
         same = request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD) and request[1] == start and request[-1] == site
         waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
-        return [_code(core, SCALAR, 0)] if waiting else []
+        return [*_before_atomic(pod, core, start), _code(core, SCALAR, 0)] if waiting else []
     if agent == MTU_IN:
         queue = pipe_of(base, MTU_IN)
         for j in range(int(st[queue + layout.PIPE_COUNT])):
@@ -145,6 +146,14 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
         return _grains(core, DMA, k, source, target, nbytes, done) if st[slot] else []
     return []
+
+
+def _before_atomic(pod: Pod, core: int, address: int) -> list[int]:
+    """What an atomic waits for, if it is one: the delivery of its own writes."""
+    st, base = pod.state, pod.core_base(core)
+    if st[base + REQUEST] != OP_ATOMIC_ADD or not own_write_pending(st, core, base, address):
+        return []
+    return [_code(pod.spec.n_cores, 0, layout.CHOICE_ALL) + (int(st[base + layout.DIE]) << layout.CHOICE_BITS)]
 
 
 def _grains(core: int, pipe: int, j: int, source: int, target: int, nbytes: int, done: int) -> list[int]:

@@ -37,7 +37,7 @@ from xccl_emu.check.search.pieces import (
     touch,
     two_pipes_write,
 )
-from xccl_emu.check.search.races import core_of
+from xccl_emu.check.search.races import any_released, core_of
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     CMP_GE,
@@ -126,15 +126,15 @@ def _use(st, ck, rows, named, base, pipe, r):
 @jit
 def _how_written(st, ck, i, worst, start, vector):
     """How a write may be done as soon as it is possible, by the highest class of what it writes."""
-    order = st[ORDER]
-    if worst >= STABLE and any_read(ck, block_of(ck, i), vector):
-        return NOT  # others may be ordered by it behind loads that are still open
-    if order == ORDER_SC:
-        return PLAINLY if worst <= OWN else NOT
+    order, block = st[ORDER], block_of(ck, i)
+    if worst >= STABLE and (any_read(ck, block, vector) or any_released(st, ck, block, vector)):
+        return NOT  # others may be ordered by it behind loads or writes that are still open
     if order == ORDER_FIFO:
         return NOT  # its place among the writes of the die matters
     if worst >= STABLE and two_pipes_write(ck, start):
         return NOT
+    if order == ORDER_SC:
+        return PLAINLY if worst <= OWN or (ck[FULL] and worst <= STABLE) else NOT
     return AT_ONCE if written_at_once(st, ck, worst) else PLAINLY
 
 
@@ -173,7 +173,7 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if op == OP_RETURN or op == OP_FENCE:
         return PLAINLY if ck[block + N_MARKS] == 0 else NOT
     if op == OP_ARRIVE:
-        return PLAINLY if ck[block + N_READ] == 0 else NOT
+        return PLAINLY if ck[block + N_READ] == 0 and not any_released(st, ck, block, ck[block + VECTORS]) else NOT
     if op == OP_LOAD:
         # A synchronizing load that nobody answers yet is no local matter: kernels go round and round with them.
         plain = rows[N_ROWS, 0] == 0 or not rows[0, FLAGS] & SYNC_ACCESS

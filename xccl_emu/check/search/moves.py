@@ -3,8 +3,8 @@
 A *transition* is an action on memory that several cores use.  What is local to a core (its kernel between two such
 actions, its data buffer, its flags, memory that it alone uses) is done at once after it (`settle`): it commutes with
 everything that others can do meanwhile and nothing that others do can prevent it, so any run is equivalent to one in
-which it comes first (a persistent set of one action).  That it really is local is checked: by `clocks` inside a core,
-by `pieces` between cores.
+which it comes first (a persistent set of one action).  That it really is local is checked: by `clocks` and `inside`
+within a core, by `pieces` between cores.
 """
 
 from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, WRITE, switched_off
@@ -56,17 +56,14 @@ from xccl_emu.check.search.clocks import (
     completion_of,
     forget_all,
     joined,
-    note_access,
-    note_all_visible,
     note_issue,
     note_read,
-    note_ring,
     note_set,
-    note_visible,
     note_wait,
     tick,
     vector_at,
 )
+from xccl_emu.check.search.inside import note_access, note_all_visible, note_ring, note_visible
 from xccl_emu.check.search.linked import linked
 from xccl_emu.check.search.pieces import (
     DATA,
@@ -80,8 +77,9 @@ from xccl_emu.check.search.pieces import (
     never_written,
     piece_of,
     touch,
+    worst_class,
 )
-from xccl_emu.check.search.races import core_of, judge_return
+from xccl_emu.check.search.races import core_of, judge_return, mark_of, release_marks
 from xccl_emu.check.search.record import step_machine
 from xccl_emu.lang.abi import REGISTERS, REQUEST
 from xccl_emu.lang.requests import (
@@ -103,15 +101,18 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.flight import block_of_core, block_of_die
+from xccl_emu.machine.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.layout import (
     CHOICE_ALL,
     DIE,
     DMA_SLOTS,
     ENTRY_WORDS,
     ERROR,
+    FLIGHT_ADDRESS,
     FLIGHT_CAPACITY,
+    FLIGHT_CORE,
     FLIGHT_COUNT,
+    FLIGHT_NBYTES,
     GROUP,
     GROUP_BASE,
     GROUP_WORDS,
@@ -175,7 +176,8 @@ def take_action(mem, st, ck, rows, named, i, what):
     descriptor = _free_descriptor(st, base) if pipe == SCALAR and op == OP_DMA else choice & 15
     top = ck[LOG]
     ring, flying = _save_before(mem, st, ck, rows, base, at_once, op)
-    stable = at_once and (rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN)
+    stable = rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN
+    stable = stable and rows[N_ROWS, 0] > 0 and rows[0, FLAGS] & WRITE != 0
     if stable:
         _keep_words(mem, rows)
     if not step_machine(mem, st, ck, rows, named, core, base, pipe, choice, at_once):
@@ -282,9 +284,11 @@ def _note_memory(mem, st, ck, rows, core, base, block, pipe, vector, at_once):
             note_read(ck, block, start, nbytes, rows[r, SITE])
         if memory and flags & WRITE and worst >= STABLE:
             close_reads(ck, block, vector)
-        if memory and flags & WRITE and pipe != DMA and at_once and worst == DATA:
-            _mark(ck, block, start, nbytes, rows[r, SITE])
-        if memory and flags & WRITE and pipe == MTU_OUT and worst >= DATA and not at_once and ck[JOINING]:
+            release_marks(st, ck, block, vector)
+        early = at_once or (ck[FULL] and st[ORDER] == ORDER_SC)
+        if memory and flags & WRITE and pipe != DMA and early and worst == DATA:
+            _mark(ck, block, start, nbytes, mark_of(st, rows[r, AGENT], rows[r, SITE], vector))
+        if memory and flags & WRITE and pipe == MTU_OUT and worst == SYNC and ck[JOINING]:
             ck[block + SHARED_VECTOR] = joined(vector, ck[block + VECTORS + MTU_OUT])
             tick(ck, block, MTU_OUT)
 
@@ -301,11 +305,11 @@ def _blame(ck, what, core, rows, r):
 
 
 @jit
-def _mark(ck, block, start, nbytes, site):
-    """A write of shared data counts as under way until the fence of its core."""
+def _mark(ck, block, start, nbytes, who):
+    """A write of shared data counts as under way until the fence of its core, or under `sc` until a release."""
     for n in range(ck[block + N_MARKS]):
         at = block + MARKS + n * MARK_WORDS
-        if ck[at + 2] == site and start <= ck[at + 1] and ck[at] <= start + nbytes:
+        if ck[at + 2] == who and start <= ck[at + 1] and ck[at] <= start + nbytes:
             ck[at], ck[at + 1] = min(ck[at], start), max(ck[at + 1], start + nbytes)
             return
     n = ck[block + N_MARKS]
@@ -313,7 +317,7 @@ def _mark(ck, block, start, nbytes, site):
         ck[LIMIT] = LIMIT_MARKS
         return
     at = block + MARKS + n * MARK_WORDS
-    ck[at], ck[at + 1], ck[at + 2] = start, start + nbytes, site
+    ck[at], ck[at + 1], ck[at + 2] = start, start + nbytes, who
     ck[block + N_MARKS] = n + 1
 
 
@@ -344,11 +348,25 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
         if ck[block + ARRIVED] != (op == OP_AWAIT_GROUP):
             ck[LIMIT] = LIMIT_BARRIER
         ck[block + ARRIVED] = 1 if op == OP_ARRIVE else 0
+        if op == OP_ARRIVE:
+            release_marks(st, ck, block, ck[block + VECTORS])
     elif ck[JOINING] and op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS:
-        if rows[ROWS_CLASS, 0] == SYNC and st[base + IN_FLIGHT] == 0:
+        if rows[ROWS_CLASS, 0] == SYNC and not _flag_flying(st, ck, core, base):
             ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
-            if st[ORDER] == ORDER_FIFO:
+            if st[ORDER] == ORDER_FIFO and st[base + IN_FLIGHT] == 0:
                 note_all_visible(ck, block)
+
+
+@jit
+def _flag_flying(st, ck, core, base):
+    """Is a write of the core to a flag in flight?"""
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
+        entry = flight(st, ring, k)
+        if st[entry + FLIGHT_CORE] == core:
+            if worst_class(ck, st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES]) == SYNC:
+                return True
+    return False
 
 
 @jit

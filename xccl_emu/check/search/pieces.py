@@ -8,20 +8,20 @@ a state in which that access was possible, and would have noticed it.
 
 - LOCAL: one core uses it, with plain accesses, or several and all only read it. Used at once: nobody can tell when.
 - OWN: one core uses it, and polls it for equality with a value larger than before, for its own write. Used at once;
-  the poll makes the write known to be visible (`clocks`).
+  the poll makes the write known to be visible (`inside`).
 - DATA: several cores use it, and none synchronizes on it. A full search writes it at once but marks it until the
-  fence (`races`), and reads transfers whole.
-- STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall. A
-  full search makes it visible at once; polls for "at least" are granted at once too, others
-  explored.
+  fence, or under `sc` the release (`races`), and reads transfers whole.
+- STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall. But
+  for `fifo`, a full search makes it visible at once; polls for "at least" are granted at once too, others explored.
 - SYNC: whatever else. Explored: when each write becomes visible, and each read.
 
-Why STABLE may be visible at once.  Let w be a write to such a piece, in flight while a poll of an older value is
-granted. If the poll is "at least", it is granted by the new value as well, the words never falling; its result is not
-used (else the piece is SYNC).  If it is "equal", the new value, if different, makes it wait for ever, for the value
-never comes back: so where such a race is possible, the search, which has w visible at once, finds a deadlock, and the
-deadlock is a run of the machine.  In either case the verdict is the same.  A plain load of the piece would tell: a
-later write may be under way with it, which is a race, and only who explores the piece sees the two together.
+Why STABLE may be visible at once.  Let w be a write to such a piece, in flight (under `sc`: not made yet) while a poll
+of an older value is granted. If the poll is "at least", it is granted by the new value as well, the words never
+falling; its result is not used (else the piece is SYNC).  If it is "equal", the new value, if different, makes it wait
+for ever, for the value never comes back: so where such a race is possible, the search, which has w visible at once,
+finds a deadlock, and the deadlock is a run of the machine.  In either case the verdict is the same.  A plain load of
+the piece would tell: a later write may be under way with it, which is a race, and only who explores the piece sees the
+two together.
 """
 
 from xccl_emu.check.search.book import (
@@ -35,7 +35,7 @@ from xccl_emu.check.search.book import (
     call,
     save,
 )
-from xccl_emu.machine.layout import ORDER, ORDER_RELAXED
+from xccl_emu.machine.layout import ORDER, ORDER_FIFO, ORDER_RELAXED
 from xccl_emu.machine.words import jit
 
 LOCAL, OWN, DATA, STABLE, SYNC = range(5)
@@ -114,7 +114,7 @@ def _class(st, ck, users, uses):
     least = DATA if uses & USE_AS_DATA else LOCAL
     if not uses & (USE_WRITE | USE_ADD):
         return least
-    relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED
+    relaxed, early = ck[FULL] and st[ORDER] == ORDER_RELAXED, ck[FULL] and st[ORDER] != ORDER_FIFO
     both = uses & USE_BY_SCALAR and uses & USE_BY_OUT
     if users & users - 1 == 0:
         if not uses & (POLLED | USE_EXACT):
@@ -125,7 +125,7 @@ def _class(st, ck, users, uses):
         return DATA
     writer = uses >> WRITER_SHIFT
     one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer != MANY)
-    if relaxed and one_way and not both and not ck[JOINING] and not uses & (USE_READ | USE_EXACT | USE_UNSTABLE):
+    if early and one_way and not both and not ck[JOINING] and not uses & (USE_READ | USE_EXACT | USE_UNSTABLE):
         return STABLE
     return SYNC
 

@@ -10,6 +10,10 @@ Plain loads are made early, so that they need no transition of their own: at onc
 they stay open until the scalar unit's next transition, and a write to a flag (or an arrival at a barrier) that comes
 after an open load is made a transition.  Others can be ordered behind a load only by such a write; so while another
 core could make a conflicting access that is not, there is a state of the search with both open.
+
+Under `sc` writes need no fence, and one of shared data, made at once, stays open like a load: until such a release that
+comes after it in its core's own order (`clocks`), or a fence; both are transitions while it is open.  Under `fifo` a
+release orders what goes to the same die only: there no write is made at once.
 """
 
 from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
@@ -35,7 +39,7 @@ from xccl_emu.check.search.book import (
     N,
     call,
 )
-from xccl_emu.check.search.clocks import block_of
+from xccl_emu.check.search.clocks import block_of, lane
 from xccl_emu.check.search.linked import linked
 from xccl_emu.check.search.pieces import OWN, worst_class
 from xccl_emu.check.search.pieces import STABLE as CLASS_STABLE
@@ -60,6 +64,8 @@ from xccl_emu.machine.layout import (
     KIND_DMA,
     KIND_SCALAR,
     N_DMA_SLOTS,
+    ORDER,
+    ORDER_SC,
     PIPE_COUNT,
     STATUS,
     STATUS_DONE,
@@ -68,6 +74,7 @@ from xccl_emu.machine.layout import (
 from xccl_emu.machine.pipes import _may_overtake, entry_of, pipe_of
 from xccl_emu.machine.words import jit
 
+_MARK_SITE, _MARK_AGENT, _MARK_CLOCK = (1 << 16) - 1, 16, 20
 OPEN = 16
 """First row of the lists of open accesses, `OPEN_MAX` each."""
 OPEN_MAX = 64
@@ -90,6 +97,43 @@ def _append(rows, at, n, start, nbytes, flags, agent, site):
     return n
 
 
+@jit
+def mark_of(st, agent, site, vector):
+    """Who has written shared data at once; where a fence ends that (`relaxed`), the site says enough."""
+    return site if st[ORDER] != ORDER_SC else site | agent << _MARK_AGENT | lane(vector, agent) << _MARK_CLOCK
+
+
+@jit
+def _released(st, ck, at, vector):
+    """Does a release with this vector come after a marked write, so that others may be ordered behind it?"""
+    who = ck[at + 2]
+    return st[ORDER] == ORDER_SC and lane(vector, who >> _MARK_AGENT & 15) >= who >> _MARK_CLOCK
+
+
+@jit
+def any_released(st, ck, block, vector):
+    """Is a write of shared data marked that a release with this vector comes after?"""
+    for n in range(ck[block + N_MARKS]):
+        if _released(st, ck, block + MARKS + n * MARK_WORDS, vector):
+            return True
+    return False
+
+
+@jit
+def release_marks(st, ck, block, vector):
+    """Forget the marks that a release with this vector comes after."""
+    n = 0
+    while n < ck[block + N_MARKS]:
+        at, last = block + MARKS + n * MARK_WORDS, block + MARKS + (ck[block + N_MARKS] - 1) * MARK_WORDS
+        if _released(st, ck, at, vector):
+            for k in range(MARK_WORDS):
+                ck[at + k] = ck[last + k]
+                ck[last + k] = 0
+            ck[block + N_MARKS] -= 1
+        else:
+            n += 1
+
+
 @call
 def open_accesses(st, ck, rows, named, i, at):
     """List the open accesses of a core to memory that it shares; returns how many."""
@@ -100,7 +144,7 @@ def open_accesses(st, ck, rows, named, i, at):
         n = _flying(st, rows, core, base, at, n)
     for k in range(ck[block + N_MARKS]):
         m = block + MARKS + k * MARK_WORDS
-        n = _append(rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE, MTU_OUT, ck[m + 2])
+        n = _append(rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE, MTU_OUT, ck[m + 2] & _MARK_SITE)
     for k in range(ck[block + N_READ]):
         r = block + READ + k * READ_WORDS
         n = _append(rows, at, n, ck[r], ck[r + 1], 0, SCALAR, ck[r + 2])
