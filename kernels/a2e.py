@@ -33,11 +33,11 @@ The end is a call too: the attention dies whose turn it is announce -1 tokens in
 on as the count of every expert, and each stream passes it to the next and returns.
 """
 
-from typing import NamedTuple
-
+from xccl_emu.kernels.a2e_parameters import LIST, STOP, Domains, Places
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, SLOT_BYTES, clear_slots, message_at, prepare
-from xccl_emu.kernels.group import barrier, drain_halves
+from xccl_emu.kernels.group import barrier
 from xccl_emu.kernels.parameters import Buffers, Group
+from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -54,76 +54,9 @@ from xccl_emu.lang import (
     put,
     set_flag,
     ub_store,
-    v_add,
-    v_axpy,
     v_fill,
-    v_narrow,
     wait_flag,
 )
-
-LIST = 32
-"""Where in a message's slot the list of its choices begins: an expert slot or -1 for each, 4 bytes, `INDEX_BYTES`."""
-
-DMA_TURNS = 4
-"""Transfers that a core has under way at most when it rings the DMA engine."""
-
-STOP = -1
-"""The number of tokens that ends it all."""
-
-WRONG_CALL = 3
-"""Code of `fail`: a field speaks of another call than the next; the value is the number of calls that it has."""
-
-
-class Domains(NamedTuple):
-    """What attention and expert dies have beyond an expert-parallel group; in its `Group`, ranks are expert dies."""
-
-    n_domains: int
-    n_attention: int
-    """Attention dies of a domain, and trampolines."""
-    tokens_max: int
-    depth: int
-    """Calls that an expert die has memory for."""
-    rows_max: int
-    """Rows that an expert die can have of a call."""
-
-
-class Places(NamedTuple):
-    """Where things are: addresses on die 0; on die d they are ``d * die_bytes`` higher.
-
-    On trampolines ``slots`` (what comes from the attention die), ``lists`` and ``staging`` (by ``call % depth``); on
-    expert dies ``inbox`` (by trampoline and local expert); on attention dies ``returned``, and ``outbox`` for URMA.
-    The rest are fields.
-    """
-
-    slots: int
-    lists: int
-    staging: int
-    inbox: int
-    returned: int
-    outbox: int
-    credit: int
-    """On attention dies: calls whose tokens the trampoline has read."""
-    tokens_in: int
-    """On trampolines, by domain: (calls, tokens)."""
-    acks: int
-    """On trampolines: how many calls the expert dies have gathered, all together."""
-    counts: int
-    """On expert dies, by trampoline and local expert: (calls, messages)."""
-    arrivals: int
-    """On trampolines, by ``call % depth``: how many rows have come back."""
-    returned_in: int
-    """On attention dies: calls that have come back."""
-    assembled: int
-    computed: int
-    sent: int
-    relayed: int
-    """Own: calls that each stream is done with."""
-
-
-def attention_die(call: int, i: int, n_domains: int, n_attention: int, n_experts: int) -> int:
-    """The i-th attention die of the domain that has a call; the expert dies come first."""
-    return n_experts + call % n_domains * n_attention + i
-
 
 # ---- step 1
 
@@ -174,21 +107,6 @@ def send_batch(first, last, index, outbox, slots, c: Group, b: Buffers):
 # ---- step 7
 
 
-def add_row(source, half, turn, k, weight, c: Group):
-    """Load a row that came back and add it: weighed, or as it is if it is the shared expert's."""
-    row = 4 * c.hidden + half * 2 * c.hidden
-    if turn >= 2:
-        yield wait_flag(VECTOR, MTU_IN, half, sync="row added")
-    yield mtu_in(source, row, 2 * c.hidden, step=7)
-    yield set_flag(MTU_IN, VECTOR, half, sync="row loaded for sum")
-    yield wait_flag(MTU_IN, VECTOR, half, sync="row loaded for sum")
-    if c.shared and k == c.top_k - 1:
-        yield v_add(row, 0, c.hidden, c.dtype, step=7)
-    else:
-        yield v_axpy(row, 0, weight, c.hidden, c.dtype, step=7)
-    yield set_flag(VECTOR, MTU_IN, half, sync="row added")
-
-
 def sum_token(t, turn, returned, c: Group, b: Buffers):
     """The sum of one token in FP32, in order of its choices; masked ones are left out, and not read."""
     yield v_fill(0, 4 * c.hidden, step=7)
@@ -196,27 +114,18 @@ def sum_token(t, turn, returned, c: Group, b: Buffers):
         slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=7)
         if slot >= 0:
             weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
-            yield from add_row(returned + (t * c.top_k + k) * 2 * c.hidden, turn % 2, turn, k, weight, c)
+            yield from add_contribution(returned + (t * c.top_k + k) * 2 * c.hidden, 0, turn, k, weight, c, 7)
             turn = turn + 1
     return turn
 
 
 def sum_batch(first, last, returned, c: Group, b: Buffers):
-    """Step 7 for this core's tokens; two buffers of outputs, so that one leaves while the next is summed."""
+    """Step 7 for this core's tokens."""
     turn = 0
     for t in range(first, last):
         turn = yield from sum_token(t, turn, returned, c, b)
-        half = (t - first) % 2
-        out = (8 + 2 * half) * c.hidden
-        if t - first >= 2:
-            yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
-        yield v_narrow(0, out, c.hidden, c.dtype, step=7)
-        yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
-        yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
-        yield mtu_out(out, b.out + t * 2 * c.hidden, 2 * c.hidden, step=7)
-        yield set_flag(MTU_OUT, VECTOR, half, sync="sum left")
-    yield from drain_halves(VECTOR, MTU_IN, turn, "row added")
-    yield from drain_halves(MTU_OUT, VECTOR, last - first, "sum left")
+        yield from write_sum(t, first, 0, c, b, 7)
+    yield from drain_sums(turn, last - first)
 
 
 # ---- the attention die

@@ -6,7 +6,7 @@ routes and the experts' outputs of a call lie at ``call % depth`` of their buffe
 ``call % (depth + 1)``: so the end finds a place too, and takes none of theirs.
 """
 
-from xccl_emu.kernels.a2e import DMA_TURNS, LIST, WRONG_CALL, Domains, Places, attention_die
+from xccl_emu.kernels.a2e_parameters import DMA_TURNS, LIST, WRONG_CALL, Domains, Places, attention_die
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, field_of
 from xccl_emu.kernels.expert import stand_in_expert
 from xccl_emu.kernels.group import align, barrier, drain_halves
@@ -69,7 +69,8 @@ def drain_rings(turn):
 
 def await_call(field, calls, step, sync):
     """Wait until a field speaks of so many calls.  Of more it cannot before this die has answered."""
-    seen = yield poll_ge(field, calls, step=step, sync=sync)
+    yield poll_ge(field, calls, step=step, sync=sync)
+    seen = yield load(field, step=step)
     if seen != calls:
         yield fail(WRONG_CALL, seen, step=step)
 

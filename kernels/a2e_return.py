@@ -1,7 +1,7 @@
 """The third stream of an expert die (xDeepServe 5.2): E2A, a persistent kernel; the others are in `a2e_expert`."""
 
-from xccl_emu.kernels.a2e import Domains, Places, attention_die
 from xccl_emu.kernels.a2e_expert import HEADER_BYTES, counts_bytes, drain_rings, lists_bytes, ring
+from xccl_emu.kernels.a2e_parameters import Domains, Places, attention_die
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES
 from xccl_emu.kernels.group import align, barrier, drain_halves
 from xccl_emu.kernels.parameters import Buffers, Group

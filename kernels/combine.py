@@ -9,12 +9,12 @@ all that a token's rank needs to find it.  No step 2: nothing is quantized on th
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, work_at
 from xccl_emu.kernels.group import align, barrier, drain_halves
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
+from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
     MTU_OUT,
     SCALAR,
-    VECTOR,
     dma,
     fence,
     kernel,
@@ -27,10 +27,7 @@ from xccl_emu.lang import (
     set_flag,
     ub_load,
     ub_store,
-    v_add,
-    v_axpy,
     v_fill,
-    v_narrow,
     wait_flag,
 )
 
@@ -108,29 +105,12 @@ def await_offers(rank, event, c: Group, a: Areas):
         yield poll_eq(a.fields + rank * c.die_bytes + d * FIELD_BYTES, event, step=5, sync="rows in")
 
 
-def fetch(source, at, row_bytes, half, turn, staging, by_dma):
-    """Step 6: bring a contribution into the data buffer; by DMA it lands in the own managed area first."""
-    if by_dma:
-        if turn >= 2:
-            yield wait_flag(MTU_IN, SCALAR, half, sync="staging free")
-        yield dma(source, staging + half * row_bytes, row_bytes, half, step=6)
-        yield wait_flag(DMA, SCALAR, half, sync="contribution staged")
+def stage(source, at, nbytes, half, turn):
+    """Step 6 by DMA: a contribution lands in the own managed area first."""
     if turn >= 2:
-        yield wait_flag(VECTOR, MTU_IN, half, sync="contribution used")
-    if by_dma:
-        yield mtu_in(staging + half * row_bytes, at, row_bytes, step=6)
-        yield set_flag(MTU_IN, SCALAR, half, sync="staging free")
-    else:
-        yield mtu_in(source, at, row_bytes, step=6)
-    yield set_flag(MTU_IN, VECTOR, half, sync="contribution in")
-    yield wait_flag(MTU_IN, VECTOR, half, sync="contribution in")
-
-
-def release(turn, by_dma):
-    """Consume the flags of the last two contributions."""
-    yield from drain_halves(VECTOR, MTU_IN, turn, "contribution used")
-    if by_dma:
-        yield from drain_halves(MTU_IN, SCALAR, turn, "staging free")
+        yield wait_flag(MTU_IN, SCALAR, half, sync="staging free")
+    yield dma(source, at, nbytes, half, step=6)
+    yield wait_flag(DMA, SCALAR, half, sync="contribution staged")
 
 
 def sum_token(t, rank, turn, staging, acc, c: Group, b: Buffers, a: Areas):
@@ -143,36 +123,27 @@ def sum_token(t, rank, turn, staging, acc, c: Group, b: Buffers, a: Areas):
             weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
             expert_rank = slot // c.n_local
             offset = yield load(a.fields + rank * c.die_bytes + expert_rank * FIELD_BYTES + 8, step=6)
-            half = turn % 2
-            at = acc + 4 * c.hidden + half * 2 * c.hidden
             source = a.blocks + expert_rank * c.die_bytes + offset + place * 2 * c.hidden
-            yield from fetch(source, at, 2 * c.hidden, half, turn, staging, c.by_dma)
-            if c.shared and k == c.top_k - 1:
-                yield v_add(at, acc, c.hidden, c.dtype, step=7)
-            else:
-                yield v_axpy(at, acc, weight, c.hidden, c.dtype, step=7)
-            yield set_flag(VECTOR, MTU_IN, half, sync="contribution used")
+            if c.by_dma:
+                yield from stage(source, staging + turn % 2 * 2 * c.hidden, 2 * c.hidden, turn % 2, turn)
+                source = staging + turn % 2 * 2 * c.hidden
+            yield from add_contribution(source, acc, turn, k, weight, c, 7)
+            if c.by_dma:
+                yield set_flag(MTU_IN, SCALAR, turn % 2, sync="staging free")
             turn = turn + 1
     return turn
 
 
 def sum_tokens(rank, core, first, last, c: Group, b: Buffers, a: Areas, work):
-    """Steps 6-7 for this core's tokens; two buffers of outputs, so that one is written while the next is summed."""
-    out_at = work + 8 * c.hidden
+    """Steps 6-7 for this core's tokens."""
     staging = a.scratch + rank * c.die_bytes + core * 4 * c.hidden
     turn = 0
     for t in range(first, last):
         turn = yield from sum_token(t, rank, turn, staging, work, c, b, a)
-        half = (t - first) % 2
-        if t - first >= 2:
-            yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
-        yield v_narrow(work, out_at + half * 2 * c.hidden, c.hidden, c.dtype, step=7)
-        yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
-        yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
-        yield mtu_out(out_at + half * 2 * c.hidden, b.out + t * 2 * c.hidden, 2 * c.hidden, step=7)
-        yield set_flag(MTU_OUT, VECTOR, half, sync="sum left")
-    yield from release(turn, c.by_dma)
-    yield from drain_halves(MTU_OUT, VECTOR, last - first, "sum left")
+        yield from write_sum(t, first, work, c, b, 7)
+    yield from drain_sums(turn, last - first)
+    if c.by_dma:
+        yield from drain_halves(MTU_IN, SCALAR, turn, "staging free")
 
 
 def acknowledge_all(rank, core, event, done, c: Group):

@@ -20,11 +20,9 @@ Without allocation in advance (``exchange``) a rank first tells each peer how ma
 from where the peer says; these fields are double for the same reason.
 """
 
-from typing import NamedTuple
-
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, clear_slots, prepare
 from xccl_emu.kernels.group import align, barrier, drain_halves
-from xccl_emu.kernels.parameters import Buffers, Group
+from xccl_emu.kernels.parameters import Buffers, Fused, Group
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -50,37 +48,6 @@ from xccl_emu.lang import (
 
 TARGETS_BYTES = 128
 """Room for an address for each choice of a token."""
-
-
-class Fused(NamedTuple):
-    """Where the protocol keeps what, and which of its optimizations are on; addresses are those of rank 0."""
-
-    dispatch: int
-    """Messages: a region of ``region`` messages for each source, or all packed."""
-    combine: int
-    """Contributions: a row for each choice of each token."""
-    region: int
-    fields: int
-    """Counts by parity of the round, source and local expert."""
-    arrivals: int
-    """Contributions that a token has got since the group was made."""
-    due: int
-    """Contributions that a token has waited for; its home's own."""
-    staging: int
-    """Messages on their way to the DMA engine, of all cores."""
-    work: int
-    """Where in the data buffer the room for messages begins."""
-    room: int
-    """Messages that fit a half of it."""
-    row_room: int
-    """Rows of contributions that fit a half of the room behind the tables of combine."""
-    wire: int
-    """Bytes of a payload on its way."""
-    exchange: int
-    """If there is no allocation in advance: how many messages a source has for this rank, by parity and source, and
-    then behind how many of others to begin, by parity and destination; else 0."""
-    sdma: int
-    pipelined: int
 
 
 def second_table(n_slots: int) -> int:
@@ -228,13 +195,11 @@ def send_tokens(rank, core, first, last, x, c: Group, f: Fused):
     staging = f.staging + rank * c.die_bytes + core * c.top_k * message
     yield from clear_slots(at, f.wire, message)
     for t in range(first, last + f.pipelined):
-        half = (t - first) % 2 if f.pipelined else 0
         if t < last:
-            yield from prepare(half, x + t * 2 * c.hidden, c, f.work)
+            yield from prepare((t - first) % 2 * f.pipelined, x + t * 2 * c.hidden, c, f.work)
         sent = t - f.pipelined
         if sent >= first:
-            if f.pipelined:
-                half = 1 - half
+            half = (sent - first) % 2 * f.pipelined
             if c.quantized:
                 yield wait_flag(VECTOR, SCALAR, half, sync="message made")
             else:

@@ -7,17 +7,17 @@ is due, load its contributions in order of the choices, weigh and add them, the 
 Nothing ever resets arrivals: a token's home remembers how many it has waited for.  Choices that are masked bring none.
 """
 
-from xccl_emu.kernels.combine import fetch, load_counts, release
+from xccl_emu.kernels.combine import load_counts
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, work_at
-from xccl_emu.kernels.fused import Fused, second_table
+from xccl_emu.kernels.fused import second_table
 from xccl_emu.kernels.group import drain_halves
-from xccl_emu.kernels.parameters import Buffers, Group
+from xccl_emu.kernels.parameters import Buffers, Fused, Group
+from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
     MTU_OUT,
     SCALAR,
-    VECTOR,
     add,
     dma,
     fence,
@@ -30,10 +30,7 @@ from xccl_emu.lang import (
     store,
     ub_load,
     ub_store,
-    v_add,
-    v_axpy,
     v_fill,
-    v_narrow,
     wait_flag,
 )
 
@@ -152,37 +149,21 @@ def sum_token(t, rank, turn, acc, c: Group, b: Buffers, f: Fused):
         slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=3)
         if slot >= 0:
             weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=3)
-            half = turn % 2
-            at = acc + 4 * c.hidden + half * 2 * c.hidden
             source = f.combine + rank * c.die_bytes + (t * c.top_k + k) * 2 * c.hidden
-            yield from fetch(source, at, 2 * c.hidden, half, turn, 0, 0)
-            if c.shared and k == c.top_k - 1:
-                yield v_add(at, acc, c.hidden, c.dtype, step=3)
-            else:
-                yield v_axpy(at, acc, weight, c.hidden, c.dtype, step=3)
-            yield set_flag(VECTOR, MTU_IN, half, sync="contribution used")
+            yield from add_contribution(source, acc, turn, k, weight, c, 3)
             turn = turn + 1
     return turn
 
 
 def sum_tokens(rank, first, last, c: Group, b: Buffers, f: Fused):
-    """Step 3 for this core's tokens; one output is written while the next is summed."""
+    """Step 3 for this core's tokens."""
     acc = work_at(c.n_ranks * c.n_local)
-    out_at = acc + 8 * c.hidden
     turn = 0
     for t in range(first, last):
         yield from await_arrivals(t, rank, b.topk, c, f)
         turn = yield from sum_token(t, rank, turn, acc, c, b, f)
-        half = (t - first) % 2
-        if t - first >= 2:
-            yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
-        yield v_narrow(acc, out_at + half * 2 * c.hidden, c.hidden, c.dtype, step=3)
-        yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
-        yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
-        yield mtu_out(out_at + half * 2 * c.hidden, b.out + t * 2 * c.hidden, 2 * c.hidden, step=3)
-        yield set_flag(MTU_OUT, VECTOR, half, sync="sum left")
-    yield from release(turn, 0)
-    yield from drain_halves(MTU_OUT, VECTOR, last - first, "sum left")
+        yield from write_sum(t, first, acc, c, b, 3)
+    yield from drain_sums(turn, last - first)
 
 
 @kernel

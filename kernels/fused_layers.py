@@ -6,11 +6,11 @@ phase, and a rank may go on to the next round only when all of its cores have th
 """
 
 from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
-from xccl_emu.kernels.fused import Fused, fused_dispatch
+from xccl_emu.kernels.fused import fused_dispatch
 from xccl_emu.kernels.fused_combine import fused_combine
 from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.moe import expert_round
-from xccl_emu.kernels.parameters import Buffers, Group, Rounds
+from xccl_emu.kernels.parameters import Buffers, Fused, Group, Rounds
 from xccl_emu.lang import fence, kernel, load
 
 

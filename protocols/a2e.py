@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from xccl_emu.kernels import a2e as attention_kernel
 from xccl_emu.kernels import a2e_expert as expert_kernels
 from xccl_emu.kernels import a2e_return as return_kernel
-from xccl_emu.kernels.a2e import Places
+from xccl_emu.kernels.a2e_parameters import Places
 from xccl_emu.kernels.parameters import Buffers as Addresses
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant

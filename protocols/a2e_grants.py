@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from xccl_emu.kernels.a2e import Places
+from xccl_emu.kernels.a2e_parameters import Places
 from xccl_emu.kernels.dispatch import FIELD_BYTES
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.spec import PodSpec

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.kernels.a2e import Domains, Places
 from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at, lists_bytes
+from xccl_emu.kernels.a2e_parameters import Domains, Places
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Group

@@ -8,7 +8,8 @@ outputs = group.combine(weights)
 Several rounds in one launch: `run_fused_rounds(group, tokens, topk, weights)`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,11 @@ from numpy.typing import NDArray
 from xccl_emu.kernels import fused as dispatch_kernel
 from xccl_emu.kernels import fused_combine as combine_kernel
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, work_at
-from xccl_emu.kernels.fused import Fused
 from xccl_emu.kernels.fused_layers import fused_layers
+from xccl_emu.kernels.parameters import Fused
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocols.expert_group import Args, ExpertGroup
 from xccl_emu.protocols.fused_layout import (
     FusedConfig,
@@ -42,6 +43,7 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
     def __init__(self, pod: Pod, config: FusedConfig, *, managed_offset: int = 0, field_offset: int = 0) -> None:
         self.layout = lay_out_fused(config, pod, managed_offset, field_offset)
         self.grants = FusedGrants(pod.spec, config, self.layout)
+        self._choices_committed = [0] * config.n_ranks
         super().__init__(pod, config, self.layout, managed_offset)
 
     def next_dispatch(self) -> int:
@@ -70,6 +72,16 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
             sdma=int(c.path == "sdma"),
             pipelined=int(c.pipelined),
         )
+
+    def _commit_rows(self, topk: Sequence[NDArray[Any]]) -> None:
+        """Commit the combine buffers too: contributions lie close together, by token and choice."""
+        super()._commit_rows(topk)
+        for rank, choices in enumerate(topk):
+            if choices.size > self._choices_committed[rank]:
+                nbytes = choices.size * self.config.row_bytes
+                start = self.pod.managed(self.die_of(rank), self.layout.combine)
+                self.pod.commit(Buffer(self.die_of(rank), start, nbytes), nbytes)
+                self._choices_committed[rank] = choices.size
 
     def _launch_dispatch(self, rank: int) -> None:
         args = {**self._core_args(rank), "event": self.next_dispatch()}

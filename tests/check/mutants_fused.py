@@ -44,20 +44,30 @@ def of_layers(old: str, new: str) -> Edit:
     return Edit("fused_layers", old, new)
 
 
-class Readable(FusedCheck):
-    """The same where ranks may read the arrivals of others, as one that does not count by atomics has to."""
+class Permitted(FusedCheck):
+    """The same where ranks may read the arrivals of others, as one that does not count by atomics has to, and write
+    the counts that they were told, as one that resets flags has to."""
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """See `FusedCheck.build`."""
         given = FusedGrants.combine
 
-        def with_arrivals(grants: FusedGrants, rank: int) -> list[Grant]:
-            start = grants.spec.meta_start
-            return [*given(grants, rank), Grant(None, start + grants.layout.arrivals, start + grants.layout.due, "r")]
+        def with_more(grants: FusedGrants, rank: int) -> list[Grant]:
+            start, layout = grants.spec.meta_start, grants.layout
+            arrivals = Grant(None, start + layout.arrivals, start + layout.due, "r")
+            counts = Grant(grants.config.first_die + rank, start + layout.fields, start + layout.exchange, "w")
+            return [*given(grants, rank), arrivals, counts]
 
-        with mock.patch.object(FusedGrants, "combine", with_arrivals):
+        with mock.patch.object(FusedGrants, "combine", with_more):
             return super().build(order, without)
 
+
+def permitted(scenario: FusedCheck) -> Permitted:
+    """The same configuration with more permissions."""
+    return Permitted(**vars(scenario))
+
+
+RESETTING = permitted(replace(PAIR, tokens=1, rounds=3))
 
 # ---- what stands in dispatch
 
@@ -117,9 +127,8 @@ ASSEMBLED = '    yield from barrier(0, "all cores have assembled")\n'
 
 CLEAR = '            yield put(field_at(own, {}, c.n_ranks, c.n_local, s, e), 0, sync="clear counts")\n'
 CLEARED_LATE = (
-    "    if event > 1:\n        own = f.fields + rank * c.die_bytes\n        for s in range(c.n_ranks):\n"
-    "            for e in range(c.n_local):\n"
-    '                yield put(field_at(own, event - 1, c.n_ranks, c.n_local, s, e), 0, sync="clear counts")\n'
+    "                before = field_at(f.fields + rank * c.die_bytes, event - 1, c.n_ranks, c.n_local, d, e)\n"
+    '                yield put(before, 0, sync="clear counts")\n'
 )
 BOOLEAN = (
     of_dispatch(COUNTS, COUNTS.replace("event", "1")),
@@ -139,7 +148,7 @@ KNOWN = (
     ),
     Mutant(
         "fused: a contribution is weighed when its load is issued", PAIR,
-        (Edit("combine", CONTRIBUTION_IN, ""),), (UNWRITTEN_READ, DATA_RACE),
+        (Edit("sums", CONTRIBUTION_IN, ""),), (UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
         "fused: single table of counts, a fast rank overwrites those of the round before", THREE,
@@ -149,8 +158,8 @@ KNOWN = (
         "fused: boolean flags that are never reset", THREE, BOOLEAN, (TORN_METADATA, DATA_RACE),
     ),
     Mutant(
-        "fused: flags cleared when peers may have set them for the round after next", THREE,
-        (of_dispatch(CLEAR.format("event"), ""), of_dispatch(PUBLISH, PUBLISH + CLEARED_LATE)),
+        "fused: flags cleared when peers may have set them for the round after next", RESETTING,
+        (of_dispatch(CLEAR.format("event"), ""), of_dispatch(BOOLEAN[0].new, BOOLEAN[0].new + CLEARED_LATE)),
         (DEADLOCK, TORN_METADATA), base=RESET,
     ),
     Mutant(
@@ -158,7 +167,7 @@ KNOWN = (
         (of_dispatch(COUNTS, "                if n > 0:\n    " + COUNTS),), (DEADLOCK,),
     ),
     Mutant(
-        "fused: arrivals counted by read, modify and write", Readable(**{**vars(CHOICES), "rounds": 2}),
+        "fused: arrivals counted by read, modify and write", permitted(replace(PAIR, tokens=1, top_k=2)),
         (of_combine(ARRIVAL, READ_MODIFY_WRITE),), (DEADLOCK, TORN_METADATA, DATA_RACE),
     ),
     Mutant(
@@ -191,7 +200,7 @@ OWN = (
         (DATA_RACE,),
     ),
     Mutant(
-        "fused: all messages of a source in one row", replace(CHOICES, rounds=2),
+        "fused: all messages of a source in one row", LONG,
         (of_dispatch(CURSOR, ""),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
@@ -216,7 +225,7 @@ OWN = (
     ),
     Mutant(
         "fused: what a token was due forgotten", PAIR,
-        (of_combine(DUE, ""),), (DATA_RACE, UNWRITTEN_READ),
+        (of_combine(DUE, ""),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: contributions for masked choices awaited", replace(PAIR, masked=True),

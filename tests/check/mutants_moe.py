@@ -41,6 +41,11 @@ def of_combine(old: str, new: str) -> Edit:
     return Edit("combine", old, new)
 
 
+def of_sums(old: str, new: str) -> Edit:
+    """A change of the sums at the end of combine."""
+    return Edit("sums", old, new)
+
+
 def only(kept: str) -> tuple[Edit, ...]:
     """Leave all phases of a layer out but one."""
     phase = re.compile(r"^    if rounds.parts & .*\n(?:        .*\n)+", re.MULTILINE)
@@ -201,12 +206,12 @@ ALL_PULLED = '    yield from barrier(7, "all cores have pulled")\n'
 SUM = "    yield from sum_tokens(rank, core, first, last, c, b, a, work)\n"
 ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, event, a.done, c)\n"
 USED = '    if turn >= 2:\n        yield wait_flag(VECTOR, MTU_IN, half, sync="contribution used")\n'
-SET_USED = '            yield set_flag(VECTOR, MTU_IN, half, sync="contribution used")\n'
-DRAIN_USED = '    yield from drain_halves(VECTOR, MTU_IN, turn, "contribution used")\n'
-AXPY = "                yield v_axpy(at, acc, weight, c.hidden, c.dtype, step=7)\n"
+SET_USED = '    yield set_flag(VECTOR, MTU_IN, half, sync="contribution used")\n'
+DRAIN_USED = '    yield from drain_halves(VECTOR, MTU_IN, contributions, "contribution used")\n'
+AXPY = "        yield v_axpy(at, acc, weight, c.hidden, c.dtype, step=step)\n"
 SUM_MADE = """\
-        yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
-        yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
+    yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
+    yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
 """
 COPY_FULL = '        yield wait_flag(MTU_IN, MTU_OUT, half, sync="copy half full")\n'
 
@@ -238,25 +243,25 @@ OWN_COMBINE = (
     ),
     Mutant(
         "combine: of a tile starts on the store's issue, not on its completion", COMBINE,
-        (of_combine(CONTRIBUTION_IN, ""),), (UNWRITTEN_READ, DATA_RACE),
+        (of_sums(CONTRIBUTION_IN, ""),), (UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
         "combine: event e set, event e + 1 awaited", CHOICES,
-        (of_combine(AWAIT_CONTRIBUTION, AWAIT_CONTRIBUTION.replace("half", "(half + 1) % 2")),),
+        (of_sums(AWAIT_CONTRIBUTION, AWAIT_CONTRIBUTION.replace("half", "(half + 1) % 2")),),
         (BAD_INSTRUCTION, DEADLOCK),
     ),
     Mutant(
         "combine: a contribution pulled over one that is still weighed", CHOICES,
-        (of_combine(USED, ""), of_combine(SET_USED, ""), of_combine(DRAIN_USED, "    pass\n")),
+        (of_sums(USED, ""), of_sums(SET_USED, ""), of_sums(DRAIN_USED, "    pass\n")),
         (BAD_INSTRUCTION, DATA_RACE),
     ),
     Mutant(
         "combine: a contribution's weight left out", CHOICES,
-        (of_combine(AXPY, AXPY.replace("v_axpy(at, acc, weight,", "v_add(at, acc,")),), (WRONG_BITS,),
+        (of_sums(AXPY, AXPY.replace("v_axpy(at, acc, weight,", "v_add(at, acc,")),), (WRONG_BITS,),
     ),
     Mutant(
         "combine: sum copied out before it is rounded", COMBINE,
-        (of_combine(SUM_MADE, ""),), (UNWRITTEN_READ, DATA_RACE),
+        (of_sums(SUM_MADE, ""),), (UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
         "combine: flag of a half that is full left over", COMBINE,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
@@ -12,7 +13,7 @@ from xccl_emu.machine.spec import MIB, small_pod
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes, lay_out_fused
 
-from .ep_support import Batch, Case, cases, poison
+from .ep_support import Batch, Case, cases, poison, spans_of_dies
 
 SWITCHES = (
     {"path": "sdma"},
@@ -79,3 +80,46 @@ def fused_cases(draw: st.DrawFn, ranks: st.SearchStrategy[int], rounds: st.Searc
         pipelined=draw(st.booleans()),
     )
     return FusedCase(**{**vars(case), "config": config})
+
+
+class FusedTouched:
+    """The bytes of a pod that rounds may write: buffers down to the row, regions down to the message."""
+
+    def __init__(self, group: FusedExpertParallel) -> None:
+        self.group, self.pod, self.config = group, group.pod, group.config
+        self.before = spans_of_dies(self.pod).copy()
+        self.may = np.zeros_like(self.before, dtype=bool)
+
+    def add(self, batch: Batch) -> None:
+        """Allow what a round with this batch writes."""
+        c, layout, spec = self.config, self.group.layout, self.pod.spec
+        messages = np.stack([np.bincount(t[t >= 0] // c.local_experts, minlength=c.n_ranks) for t in batch.topk])
+        for rank in range(c.n_ranks):
+            die = self.may[c.first_die + rank]
+            self._app(rank, len(batch.tokens[rank]), int(messages[:, rank].sum()))
+            die[spec.meta_start + layout.meta_start : spec.meta_start + layout.meta_end] = True
+            managed = die[spec.managed_start :]
+            managed[layout.staging : layout.managed_end] = True
+            regions = messages[:, rank] if c.preallocated else [int(messages[:, rank].sum())]
+            for source, n in enumerate(regions):
+                start = layout.dispatch + source * c.max_tokens * c.message_bytes
+                managed[start : start + n * c.message_bytes] = True
+            for choice in np.flatnonzero(batch.topk[rank].reshape(-1) >= 0):
+                start = layout.combine + choice * c.row_bytes
+                managed[start : start + c.row_bytes] = True
+
+    def _app(self, rank: int, tokens: int, rows: int) -> None:
+        c, b = self.config, self.group._ranks[rank]
+        states, table = tokens * c.row_bytes, tokens * INDEX_BYTES
+        sizes = {
+            "batches": 4, "x": states, "topk": table, "weights": table, "recv_x": rows * c.payload_bytes,
+            "route": rows * ROUTE_BYTES, "counts": 4 * c.n_slots, "y": rows * c.row_bytes, "out": states,
+        }  # fmt: skip
+        for name, size in sizes.items():
+            start = getattr(b, name).address
+            self.may.reshape(-1)[start : start + size] = True
+
+    def check(self) -> None:
+        """Everything else is as it was."""
+        changed = np.argwhere((spans_of_dies(self.pod) != self.before) & ~self.may)
+        assert len(changed) == 0, f"die and offset of bytes that changed: {changed[:5].tolist()}"

@@ -1,26 +1,33 @@
 """FusedDispatch, stand-in expert and FusedCombine on small pods, bit for bit against the oracle."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.machine.pod import ORDERS, POLICIES
+from xccl_emu.protocols.fused import run_fused_rounds
 from xccl_emu.protocols.fused_layout import FusedConfig
 
-from .ep_support import check_outputs, check_received, check_round
-from .fused_support import SWITCHES, FusedCase, fused_cases, fused_rounds_of
+from .ep_support import Batch, check_outputs, check_received, check_round, run_round
+from .fused_support import SWITCHES, FusedCase, FusedTouched, fused_cases, fused_rounds_of
 
 WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
 SMALL = FusedConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
+CASE = FusedCase(SMALL, "relaxed", "random", seed=4, lengths=((4, 1, 3), (0, 3, 2), (2, 2, 4)))
 
 
 def follow(case: FusedCase) -> None:
-    """Run all rounds of a case on one group and compare each with the oracle."""
+    """Run all rounds of a case on one group; compare each with the oracle, and what none may touch with the poison."""
     group = case.group()
+    touched = FusedTouched(group)
     for batch in case.batches():
+        touched.add(batch)
         check_round(group, batch)
+    touched.check()
 
 
 def follow_in_one_launch(case: FusedCase) -> None:
@@ -36,7 +43,7 @@ def follow_in_one_launch(case: FusedCase) -> None:
 
 @settings(max_examples=80)
 @given(fused_cases(ranks=st.integers(2, 6), rounds=st.integers(1, 3)))
-def test_rounds_give_what_the_oracle_gives(case: FusedCase) -> None:
+def test_rounds_give_what_the_oracle_gives_and_touch_nothing_else(case: FusedCase) -> None:
     """Any small group with any of the optimizations, batch sizes that change from round to round, no reset."""
     follow(case)
 
@@ -74,3 +81,123 @@ def test_every_way_of_running(order: str, policy: str, switches: dict[str, Any])
     case = FusedCase(config, order, policy, seed=11, lengths=((5, 0, 2, 3), (1, 4, 0, 0)), spare_ub=2048)
     follow(case)
     follow_in_one_launch(case)
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 4])
+def test_many_schedules(n_ranks: int) -> None:
+    """Three rounds in one launch, ranks without tokens among them, ten seeds of the random policy for each switch."""
+    lengths = tuple(tuple((2 * i + rank) % 3 for rank in range(n_ranks)) for i in range(3))
+    config = FusedConfig(n_ranks=n_ranks, local_experts=2, hidden=32, top_k=3, tokens_max=3, cores=2)
+    for switches in ({}, *SWITCHES):
+        for seed in range(10):
+            follow_in_one_launch(FusedCase(replace(config, **switches), "relaxed", "random", seed, lengths))
+
+
+@settings(max_examples=8)
+@given(case=fused_cases(ranks=st.integers(2, 4), rounds=st.integers(1, 2)))
+def test_memory_is_the_same_in_every_order_under_every_policy(case: FusedCase) -> None:
+    """One digest of all memory for all orders, policies and two seeds."""
+    digests = set()
+    for order, policy in WAYS:
+        for seed in (case.seed, case.seed + 1):
+            group = case.group_in(order, policy, seed)
+            for batch in case.batches():
+                run_round(group, batch)
+            digests.add(group.pod.digest())
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("routing", ["one expert", "own rank"])
+@pytest.mark.parametrize("cores", [1, 4])
+@pytest.mark.parametrize("preallocated", [True, False])
+def test_buffers_hold_the_worst_case(routing: str, cores: int, preallocated: bool) -> None:
+    """Full batches that all go to one expert, or to all experts of one rank, fit the buffers of Eq. (1)."""
+    config = FusedConfig(
+        n_ranks=3, local_experts=3, hidden=32, top_k=3, tokens_max=6, cores=cores, preallocated=preallocated
+    )
+    case = FusedCase(config, "relaxed", "random", seed=3, lengths=((6, 6, 6),) * 2, masked=0.0, routing=routing)
+    group = case.group()
+    for batch in case.batches():
+        check_round(group, batch)
+    assert max(len(group.received(rank).x) for rank in range(3)) >= 18
+
+
+def test_a_masked_batch_sends_nothing_and_sums_to_zero() -> None:
+    """With every choice masked nobody receives a row, and each token gets +0."""
+    case = replace(CASE, lengths=((4, 0, 2),), masked=1.0)
+    received, outputs = run_round(case.group(), case.batches()[0])
+    assert [len(r.x) for r in received] == [0, 0, 0]
+    assert all((out.view(np.uint16) == 0).all() for out in outputs)
+    assert [len(out) for out in outputs] == [4, 0, 2]
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_no_tokens_at_all(cores: int) -> None:
+    """A round in which no rank has a token ends, and the next one is right; in one launch too."""
+    config = FusedConfig(n_ranks=3, hidden=32, top_k=2, tokens_max=3, cores=cores)
+    case = FusedCase(config, "relaxed", "random", seed=6, lengths=((0, 0, 0), (3, 0, 1), (0, 0, 0), (0, 2, 0)))
+    follow(case)
+    follow_in_one_launch(case)
+
+
+def test_dispatches_without_combine() -> None:
+    """Dispatch may be called again without a combine in between; combine then belongs to the last one."""
+    group, batches = CASE.group(), CASE.batches()
+    for batch in batches:
+        group.dispatch(batch.tokens, batch.topk)
+    check_round(group, batches[-1])
+
+
+def test_combine_twice_gives_the_same() -> None:
+    """Combine may be called again with other weights for the same dispatch: arrivals are counted on."""
+    group, batch = CASE.group(), CASE.batches()[0]
+    _, first = run_round(group, batch)
+    kept = [out.copy() for out in first]
+    group.combine([2 * w for w in batch.weights])
+    for one, other in zip(kept, group.combine(batch.weights), strict=True):
+        np.testing.assert_array_equal(one.view(np.uint16), other.view(np.uint16))
+
+
+@pytest.mark.boundscheck
+@pytest.mark.parametrize("policy", POLICIES)
+def test_single_calls_and_rounds_in_one_launch_mix(policy: str) -> None:
+    """Event IDs and what tokens are due carry over from calls to launches of rounds and back."""
+    case = replace(CASE, policy=policy)
+    group, batches = case.group(), case.batches()
+    for some in (batches, batches[::-1]):
+        check_round(group, batches[0])
+        tokens, topk, weights = ([getattr(b, name) for b in some] for name in ("tokens", "topk", "weights"))
+        for outputs, batch in zip(run_fused_rounds(group, tokens, topk, weights), some, strict=True):
+            check_outputs(SMALL, batch, outputs)
+    check_round(group, batches[1])
+
+
+def test_contributions_are_added_in_order_of_the_choices() -> None:
+    """A sum whose value depends on its order: 2**24, then 1, then -2**24 in FP32 is 0, in another order 1."""
+    config = FusedConfig(n_ranks=3, hidden=32, top_k=3, tokens_max=1, quantized=False)
+    group = FusedCase(config, "relaxed", "random", 2, ()).group()
+    none = np.zeros((0, 32), config.numpy_dtype())
+    for choices in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        batch = Batch(
+            [np.ones((1, 32), config.numpy_dtype()), none, none],
+            [np.array([choices], np.int32), *[np.zeros((0, 3), np.int32)] * 2],
+            [np.ones((1, 3), np.float32), *[np.zeros((0, 3), np.float32)] * 2],
+        )
+        group.dispatch(batch.tokens, batch.topk)
+        for rank, value in zip(choices, (2.0**24, 1.0, -(2.0**24)), strict=True):
+            group.expert_output(rank)[:] = value
+        assert (group.combine(batch.weights)[0] == 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cores", [1, 2])
+def test_all_dies_of_the_pod(cores: int) -> None:
+    """768 ranks, one token each with eight choices."""
+    config = FusedConfig(n_ranks=768, hidden=32, top_k=8, tokens_max=1, cores=cores)
+    case = FusedCase(config, "sc", "round-robin", seed=1, lengths=((1,) * 768,), masked=0.0)
+    group, batch = case.group(), case.batches()[0]
+    received, outputs = run_round(group, batch)
+    for rank in range(0, 768, 37):
+        check_received(config, batch, rank, received[rank])
+    assert sum(len(r.x) for r in received) == 768 * 8
+    check_outputs(config, batch, outputs)

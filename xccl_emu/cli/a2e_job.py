@@ -51,7 +51,7 @@ class A2EOptions:
     order: str = "sc"
     policy: str = "round-robin"
     seed: int = 0
-    cores: int = 4
+    cores: int = 2
     """Of an attention die, and of each stream."""
     path: str = "mtu"
     dtype: str = "bf16"

@@ -1,13 +1,17 @@
 """``xccl-emu check``: is a protocol right under every schedule and memory order, and if not, which one breaks it?"""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from xccl_emu.errors import ConfigError
+
 PROTOCOLS = (
     "sendrecv", "sendrecv-dma", "sendrecv-zero-copy", "sendrecv-async", "sendrecv-both", "dispatch", "combine", "moe",
+    "fused",
 )  # fmt: skip
 """Names that may be checked; here once more, because the command line is known before anything heavy is imported."""
 
@@ -31,6 +35,10 @@ def check(
     top_k: Annotated[int | None, typer.Option(help="Experts of each token (dispatch and so on).")] = None,
     rounds: Annotated[int | None, typer.Option(help="Transfers, or layers, one after the other.")] = None,
     path: Annotated[str | None, typer.Option(help="mtu, or dma.")] = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other size of the protocol; may be given again."),
+    ] = None,
     without: Annotated[
         list[str] | None, typer.Option(metavar="SYNC", help="Switch a synchronization off; may be given again.")
     ] = None,
@@ -69,6 +77,7 @@ def check(
       xccl-emu check --replay sendrecv-relaxed-data-race.json  show it again
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
       xccl-emu check sendrecv --fault stop:die1                does it ever take wrong bits for right?
+      xccl-emu check fused --set double_buffered=0             one buffer for both, and what is overwritten
       xccl-emu check moe --ranks 8 --tokens 4 --policy portfolio --seconds 60
 
     Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported.
@@ -80,8 +89,9 @@ def check(
         "ranks": ranks, "cores": cores, "slots": slots, "chunks": chunks, "pieces": pieces, "tokens": tokens,
         "top_k": top_k, "rounds": rounds, "path": path,
     }  # fmt: skip
+    given = {name: size for name, size in sizes.items() if size is not None}
     options = CheckOptions(
-        protocol=protocol, sizes={name: size for name, size in sizes.items() if size is not None}, order=order,
+        protocol=protocol, sizes={**given, **_sizes(more or ())}, order=order,
         policy=policy, without=tuple(without or ()), each_sync=each_sync, fault=fault, schedules=schedules,
         seconds=seconds, states=states, seed=seed, breadth_first=breadth_first, replay=replay, out=out, chart=chart,
         trace=trace,
@@ -94,3 +104,14 @@ def check(
     else:
         show(result)
     raise typer.Exit(result.exit_code)
+
+
+def _sizes(given: Iterable[str]) -> dict[str, int | str]:
+    """What ``--set`` says; ConfigError for what is not NAME=VALUE."""
+    sizes: dict[str, int | str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals or not value:
+            raise ConfigError(f"--set {text}: must be NAME=VALUE, for example experts=2")
+        sizes[name] = int(value) if value.removeprefix("-").isdecimal() else value
+    return sizes

@@ -29,7 +29,7 @@ def _group() -> None:
 
 def _run_layers(kind: "type[MoeJob]", options: Any, as_json: bool) -> None:
     """Run a job on layers and print its result; exit code 1 if an element is wrong."""
-    from xccl_emu.cli.show import Stages, moe_table, print_result
+    from xccl_emu.cli.show import Stages, moe_table, print_result, told
 
     job = kind(options, Stages(quiet=as_json))
     if job.note:
@@ -38,9 +38,7 @@ def _run_layers(kind: "type[MoeJob]", options: Any, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(asdict(result)))
     else:
-        stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.stages.items())
-        total = f"{result.seconds:.1f} s in all ({stages}), {result.resident_gb:.1f} GB resident"
-        print_result(moe_table(result), f"{total}\n#wrong {result.wrong}")
+        print_result(moe_table(result), told(result))
     if result.wrong:
         raise typer.Exit(1)
 
@@ -132,6 +130,52 @@ def fused(
         early_quantization=early, preallocated=preallocate, pipelined=pipeline, double_buffered=double_buffer,
     )  # fmt: skip
     _run_layers(FusedJob, options, as_json)
+
+
+@app.command()
+def a2e(
+    domains: Annotated[int, typer.Option(min=1, help="Domains of attention dies, which take turns.")] = 3,
+    attention: Annotated[int, typer.Option(min=1, help="Attention dies of each domain, and trampolines.")] = 160,
+    experts: Annotated[int, typer.Option(min=2, help="Expert dies.")] = 288,
+    tokens: Annotated[int, typer.Option(min=0, help="Tokens of each attention die in a call.")] = 96,
+    calls: Annotated[int | None, typer.Option(min=0, help="Microbatches [default: one of each domain]")] = None,
+    hidden: Annotated[int, typer.Option(min=32, help="Elements of a hidden state, a multiple of 32.")] = 7168,
+    top_k: Annotated[int | None, typer.Option(min=1, max=15, help="Routed experts of a token [default: 8]")] = None,
+    routing: Annotated[Path | None, typer.Option(help="Expert loads (JSON) or recorded choices (JSONL).")] = None,
+    layer: Annotated[int | None, typer.Option(min=0, help="Layer of the loads [default: the first MoE layer]")] = None,
+    depth: Annotated[int, typer.Option(min=1, max=8, help="Calls that the expert dies have memory for.")] = 1,
+    cores: Annotated[int, typer.Option(min=1, max=16, help="Cores of an attention die, and of each stream.")] = 2,
+    path: Annotated[str, typer.Option(help="How data travels: mtu or urma.")] = "mtu",
+    dtype: Annotated[str, typer.Option(help="Type of hidden states: bf16 or fp16.")] = "bf16",
+    quantize: Annotated[bool, typer.Option(help="INT8 on the way to the experts.")] = True,
+    quantizer: Annotated[str, typer.Option(help="Whose rule makes the INT8: xccl or cann.")] = "xccl",
+    order: Order = "sc",
+    policy: Policy = "round-robin",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Attention dies and expert dies apart: A2E through trampolines, a stand-in expert, E2A, with persistent kernels.
+
+    Of 288 expert dies, 256 host one routed expert each and 32 the shared one; 160 of them are trampolines. Three
+    domains of 160 attention dies take turns, one call each. Every output of every call is compared bit for bit with
+    the oracle, and what the expert dies received in the last calls (--depth of them) with its scales, routes and
+    counts; exit code 1 if "wrong" is not 0.
+    """
+    from xccl_emu.cli.a2e_job import A2EJob, A2EOptions
+    from xccl_emu.cli.show import Stages, a2e_table, print_result, told
+
+    options = A2EOptions(
+        domains=domains, attention=attention, experts=experts, tokens=tokens, calls=calls, hidden=hidden, top_k=top_k,
+        routing=routing, layer=layer, depth=depth, order=order, policy=policy, seed=seed, cores=cores, path=path,
+        dtype=dtype, quantized=quantize, quantizer=quantizer,
+    )  # fmt: skip
+    result = A2EJob(options, Stages(quiet=as_json)).run()
+    if as_json:
+        typer.echo(json.dumps(asdict(result)))
+    else:
+        print_result(a2e_table(result), told(result))
+    if result.wrong:
+        raise typer.Exit(1)
 
 
 @app.command()

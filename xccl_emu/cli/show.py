@@ -1,7 +1,7 @@
 """Progress and tables on the terminal; everything but the result goes to stderr."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,16 +38,30 @@ _CAPTION = "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes t
 
 def moe_table(result: Any) -> Table:
     """The main job's result: each protocol of each round, what it moved, how long it took; 80 columns wide."""
-    title = f"{result.ranks} ranks, {result.tokens} tokens, {result.messages} messages; {result.routing}"
+    title = f"{result.ranks} ranks, {_batch(result)}"
     if result.replicas:
         title += f"\n{result.replicas} replicas: {result.hottest_die_rows} rows on the hottest die"
         title += f", {result.hottest_die_rows_without_replicas} without"
+    return _protocols(title, result.rounds)
+
+
+def a2e_table(result: Any) -> Table:
+    """The same of calls between attention dies and expert dies."""
+    return _protocols(f"{result.dies} dies, {_batch(result)}", result.rounds)
+
+
+def _batch(result: Any) -> str:
+    return f"{result.tokens} tokens, {result.messages} messages; {result.routing}"
+
+
+def _protocols(title: str, rounds: Sequence[dict[str, dict[str, Any]]]) -> Table:
+    """A line for each protocol of each round."""
     table = Table(title=title, caption=_CAPTION)
     table.add_column("protocol")
     for name in ("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s"):
         table.add_column(name, justify="right")
-    for number, protocols in enumerate(result.rounds, start=1):
-        suffix = f" {number}" if len(result.rounds) > 1 else ""
+    for number, protocols in enumerate(rounds, start=1):
+        suffix = f" {number}" if len(rounds) > 1 else ""
         for name, stats in protocols.items():
             table.add_row(name + suffix, *_moe_row(stats))
     return table
@@ -76,6 +90,13 @@ def sendrecv_table(result: Any) -> Table:
             f"{sum(stats['instructions'].values()):,}", f"{stats['seconds']:.3f}", f"{rate:.2f}",
         )  # fmt: skip
     return table
+
+
+def told(result: Any) -> str:
+    """Seconds, memory, and how many elements were wrong."""
+    stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.stages.items())
+    total = f"{result.seconds:.1f} s in all ({stages}), {result.resident_gb:.1f} GB resident"
+    return f"{total}\n#wrong {result.wrong}"
 
 
 def print_result(table: Table, closing: str) -> None:

@@ -5,19 +5,19 @@ Everything runs in one launch: streams start, calls pass through, the end passes
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from xccl_emu.check.trial import Expected, Label, Trial
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.a2e import WRONG_CALL, attention
+from xccl_emu.kernels.a2e import attention
 from xccl_emu.kernels.a2e_expert import a2e_stream, compute_stream
+from xccl_emu.kernels.a2e_parameters import WRONG_CALL
 from xccl_emu.kernels.a2e_pull import pull_attention, pull_expert
 from xccl_emu.kernels.a2e_return import e2a_stream
 from xccl_emu.kernels.dispatch import INDEX_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.machine.spec import GIB, MIB, PodSpec
+from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocols import a2e_layout, a2e_pull
 from xccl_emu.protocols.a2e import A2E
 from xccl_emu.protocols.a2e_calls import Call, Calls
@@ -25,8 +25,8 @@ from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.scenarios.a2e_data import Image, make_calls
 from xccl_emu.scenarios.common import PROMISES, at_least, cores_on, must_hold, names_of_syncs, of_buffer, tight_pod
+from xccl_emu.scenarios.moe import ROOMY, tokens_of
 
-_ROOMY = {"app": 2 * MIB, "meta": MIB, "managed": GIB, "ub": MIB}
 _KERNELS = {False: (attention, a2e_stream, compute_stream, e2a_stream), True: (pull_attention, pull_expert)}
 """Of trampolines, and of plain pull: first that of the attention dies."""
 
@@ -69,7 +69,7 @@ class A2ECheck:
         at_least(0, rounds=self.rounds)
         for name in ("masked", "pull"):
             object.__setattr__(self, name, bool(getattr(self, name)))
-        object.__setattr__(self, "tokens", tokens_of_dies(self.tokens, self.attention))
+        object.__setattr__(self, "tokens", tokens_of(self.tokens, self.attention))
         if self.top_k > self.experts * self.local:
             raise ConfigError(f"top_k={self.top_k}: there are {self.experts * self.local} experts")
         if self.pull and (self.domains, self.depth) != (1, 1):
@@ -161,7 +161,7 @@ class A2ECheck:
         """As large as everything is on a pod that is large enough."""
         c = self._config()
         cores = max(c.cores, c.expert_cores)
-        roomy = self._calls(Pod(tight_pod(c.n_dies, cores, **_ROOMY)), given)
+        roomy = self._calls(Pod(tight_pod(c.n_dies, cores, **ROOMY)), given)
         return tight_pod(
             c.n_dies, cores, app=max(roomy.pod.mark_app().values()), meta=roomy.owner.meta[1],
             managed=align(roomy.owner.managed[1]),
@@ -170,20 +170,6 @@ class A2ECheck:
 
 
 _STOPS = {WRONG_CALL: "a field speaks of another call than the next"}
-
-
-def tokens_of_dies(given: Any, dies: int) -> tuple[int, ...]:
-    """Tokens of each attention die; ConfigError for what says something else."""
-    try:
-        parts = given.split(",") if isinstance(given, str) else [given] if isinstance(given, int) else list(given)
-        counts = tuple(int(part) for part in parts)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"tokens={given!r}: must be a whole number, or one for each attention die") from error
-    if len(counts) == 1:
-        counts *= dies
-    if len(counts) != dies or min(counts) < 0:
-        raise ConfigError(f"tokens={given!r}: must be one number or {dies}, none negative")
-    return counts
 
 
 def labels_of(calls: Calls) -> Iterator[Label]:

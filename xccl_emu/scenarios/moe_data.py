@@ -45,6 +45,7 @@ def make_batches(config: EpConfig, lengths: Sequence[int], rounds: int, top_k: i
 
 
 def states(rng: np.random.Generator, n: int, hidden: int) -> NDArray[Any]:
+    """[n, hidden] BF16 hidden states without a zero byte, also when quantized."""
     bits = rng.integers(0x3F01, 0x3F80, (n, hidden)) | rng.integers(0, 2, (n, hidden)) << 15
     return bits.astype(np.uint16).view(ml_dtypes.bfloat16)
 

@@ -19,7 +19,7 @@ _KINDS: dict[str, tuple[type[SendRecvCheck] | type[MoeCheck] | type[FusedCheck],
     "dispatch": (MoeCheck, {"kind": "dispatch"}),
     "combine": (MoeCheck, {"kind": "combine", "quantized": False}),
     "moe": (MoeCheck, {"kind": "moe"}),
-    "fused": (FusedCheck, {}),
+    "fused": (FusedCheck, {"cores": 2}),
 }
 
 NAMES = tuple(_KINDS)

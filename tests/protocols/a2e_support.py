@@ -1,0 +1,167 @@
+"""What the tests of A2E and E2A share: pods that just fit, drawn calls, and comparison with the oracle."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from xccl_emu import oracle
+from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
+from xccl_emu.machine.spec import MIB, small_pod
+from xccl_emu.protocols import a2e_layout, a2e_pull
+from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
+from xccl_emu.protocols.a2e_calls import AttentionExperts
+from xccl_emu.protocols.a2e_pull import A2EPull
+
+from .ep_support import POISON, assert_same_bits, spans_of_dies
+
+
+@dataclass(frozen=True)
+class Case:
+    """A configuration, how it is run, and what its calls are drawn from."""
+
+    config: A2EConfig
+    order: str
+    policy: str
+    seed: int
+    lengths: tuple[tuple[int, ...], ...]
+    """[call][attention die] tokens."""
+    masked: float = 0.2
+    """Share of choices that are masked."""
+    one_expert: bool = False
+    """Does every token choose the same expert?"""
+    pull: bool = False
+    first_die: int = 0
+    spare_ub: int = 0
+    """Bytes of the data buffer beyond what is needed."""
+    flight_pieces: int = 64
+
+    def calls(self) -> list[Call]:
+        """The same each time."""
+        rng = np.random.default_rng(self.seed)
+        return [self._call(rng, lengths) for lengths in self.lengths]
+
+    def _call(self, rng: np.random.Generator, lengths: Sequence[int]) -> Call:
+        c = self.config
+        favourite = int(rng.integers(c.n_slots))
+        states = [rng.standard_normal((n, c.hidden)).astype(c.numpy_dtype()) for n in lengths]
+        weights = [rng.standard_normal((n, c.top_k)).astype(np.float32) for n in lengths]
+        return Call(states, [self._choices(rng, n, favourite) for n in lengths], weights)
+
+    def _choices(self, rng: np.random.Generator, n: int, favourite: int) -> Any:
+        choices = np.full((n, self.config.top_k), -1, np.int32)
+        for row in choices:
+            slots = rng.permutation(self.config.n_slots)
+            if self.one_expert:
+                slots = np.array([favourite, *(s for s in slots if s != favourite)])
+            row[:] = slots[: len(row)]
+        choices[rng.random(choices.shape) < self.masked] = -1
+        return choices
+
+    def group(self, **options: Any) -> AttentionExperts:
+        """On a new, poisoned pod with room for nothing but data areas."""
+        kind, layout = (A2EPull, a2e_pull) if self.pull else (A2E, a2e_layout)
+        c = self.config
+        placed = layout.lay_out(c, roomy(c, self.first_die), self.first_die, 0, 0)
+        spec = small_pod(
+            self.first_die + c.n_dies,
+            max(c.cores, c.expert_cores),
+            app_bytes=MIB,
+            meta_bytes=placed.meta_end,
+            managed_bytes=placed.managed_end,
+            ub_bytes=(layout.buffer_bytes(c) + self.spare_ub + 31) // 32 * 32,
+            flight_pieces=self.flight_pieces,
+        )
+        pod = Pod(spec, **{"order": self.order, "policy": self.policy, "seed": self.seed, **options})
+        dies = spans_of_dies(pod)
+        dies[:, : spec.meta_start], dies[:, spec.managed_start :] = POISON, POISON
+        pod.memory[spec.n_dies * spec.die_bytes :] = POISON
+        return kind(pod, c, first_die=self.first_die)
+
+
+def roomy(c: A2EConfig, first_die: int = 0) -> Any:
+    """A pod on which everything fits."""
+    return small_pod(
+        first_die + c.n_dies, max(c.cores, c.expert_cores), app_bytes=MIB, meta_bytes=MIB, managed_bytes=1 << 30,
+        ub_bytes=MIB,
+    )  # fmt: skip
+
+
+def follow(case: Case) -> Calls:
+    """Run all calls of a case in one launch; compare outputs, and what the expert dies still have."""
+    group, given = case.group(), case.calls()
+    calls = Calls(group, given)
+    calls.launch()
+    group.run_launched()
+    check(case, calls, given)
+    return calls
+
+
+def check(case: Case, calls: Calls, given: Sequence[Call]) -> None:
+    """Compare everything that can be seen with the oracle."""
+    c = case.config
+    for number, call in enumerate(given):
+        sent = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
+        for i in range(c.n_attention):
+            summed = sent.combined_for(i, call.weights[i], shared=c.shared)
+            assert_same_bits(f"call {number}, attention die {i}", calls.output(number, i), summed)
+        if number >= len(given) - c.depth:
+            for die in range(c.n_experts):
+                check_rows(f"call {number}, expert die {die}", c, die, calls.received(number, die), sent)
+
+
+def check_rows(what: str, c: A2EConfig, die: int, got: Any, sent: oracle.Dispatched) -> None:
+    """Compare what a call brought to an expert die."""
+    want = sent.received_by(die)
+    assert_same_bits(f"{what}: x", got.x, want.x)
+    assert_same_bits(f"{what}: scales", got.scales, want.scales)
+    for name in ("source", "token", "choice", "counts"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(want, name), err_msg=f"{what}: {name}")
+    np.testing.assert_array_equal(got.slot, want.expert + die * c.local_experts, err_msg=f"{what}: slot")
+
+
+@st.composite
+def configs(draw: st.DrawFn, pull: bool) -> A2EConfig:
+    """Small groups of every kind."""
+    n_experts, local = draw(st.integers(1, 5)), draw(st.integers(1, 2))
+    return A2EConfig(
+        n_domains=1 if pull else draw(st.integers(1, 3)),
+        n_attention=draw(st.integers(1, min(3, n_experts))),
+        n_experts=n_experts,
+        local_experts=local,
+        hidden=32 * draw(st.integers(1, 6)),
+        top_k=draw(st.integers(1, min(4, n_experts * local))),
+        tokens_max=draw(st.integers(1, 6)),
+        dtype=draw(st.sampled_from(["bf16", "fp16"])),
+        quantized=draw(st.booleans()),
+        quantizer=draw(st.sampled_from(["xccl", "cann"])),
+        shared=draw(st.booleans()),
+        path=draw(st.sampled_from(a2e_layout.PATHS)),
+        depth=1 if pull else draw(st.integers(1, 3)),
+        cores=draw(st.integers(1, 2)),
+        a2e_cores=draw(st.integers(1, 2)),
+        compute_cores=draw(st.integers(1, 2)),
+        e2a_cores=draw(st.integers(1, 2)),
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn, pull: bool = False, calls: st.SearchStrategy[int] | None = None) -> Case:
+    """A group, how it runs, and calls of uneven sizes; attention dies without tokens among them, and no call at all."""
+    config = draw(configs(pull))
+    lengths = st.tuples(*[st.one_of(st.just(0), st.integers(0, config.tokens_max))] * config.n_attention)
+    return Case(
+        config=config,
+        order=draw(st.sampled_from(ORDERS)),
+        policy=draw(st.sampled_from(POLICIES)),
+        seed=draw(st.integers(0, 1 << 40)),
+        lengths=tuple(draw(lengths) for _ in range(draw(st.integers(0, 5) if calls is None else calls))),
+        masked=draw(st.sampled_from([0.0, 0.2, 0.8, 1.0])),
+        one_expert=draw(st.booleans()),
+        pull=pull,
+        first_die=draw(st.integers(0, 1)),
+        spare_ub=32 * draw(st.integers(0, 64)),
+        flight_pieces=draw(st.sampled_from([3, 16, 64])),
+    )

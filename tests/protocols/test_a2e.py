@@ -1,0 +1,127 @@
+"""A2E and E2A on small pods, with trampolines and by plain pull, bit for bit against the oracle."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xccl_emu.machine.pod import ORDERS, POLICIES
+from xccl_emu.protocols.a2e import A2E, A2EConfig, Calls
+
+from .a2e_support import Case, cases, check, follow
+from .ep_support import assert_same_bits
+
+SMALL = A2EConfig(2, 2, 3, hidden=64, top_k=2, tokens_max=3)
+CASE = Case(SMALL, "relaxed", "random", seed=3, lengths=((3, 0), (1, 2), (2, 3), (0, 0), (3, 3)))
+
+
+@settings(max_examples=100)
+@given(cases())
+def test_calls_give_what_the_oracle_gives(case: Case) -> None:
+    """Any small group and any number of calls, none too: outputs and rows are the oracle's, and all kernels return."""
+    follow(case)
+
+
+@settings(max_examples=30)
+@given(cases(pull=True))
+def test_plain_pull_gives_the_same(case: Case) -> None:
+    """Without trampolines too, outputs and received rows are the oracle's."""
+    follow(case)
+
+
+@pytest.mark.boundscheck
+@settings(max_examples=10)
+@given(st.one_of(cases(calls=st.integers(1, 3)), cases(pull=True, calls=st.integers(1, 2))))
+def test_calls_stay_in_bounds(case: Case) -> None:
+    """No index of the machine's arrays leaves them (the run with bounds checks is what can fail here)."""
+    follow(case)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("path", ["mtu", "urma"])
+@pytest.mark.parametrize("pull", [False, True])
+def test_small_calls_without_the_jit(path: str, pull: bool) -> None:
+    """The same kernels and machine in plain Python give what the oracle gives."""
+    config = A2EConfig(1, 1, 2, hidden=32, top_k=2, tokens_max=2, path=path, depth=1)
+    follow(Case(config, "relaxed", "random", seed=5, lengths=((2,), (1,)), pull=pull))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("path", ["mtu", "urma"])
+@pytest.mark.parametrize("pull", [False, True])
+def test_every_way_of_running(order: str, policy: str, path: str, pull: bool) -> None:
+    """Each order, policy and path is run at least once, whatever Hypothesis draws."""
+    config = replace(SMALL, path=path, cores=2, a2e_cores=2, compute_cores=2, e2a_cores=2, shared=True, local_experts=2)
+    if pull:
+        config = replace(config, n_domains=1, depth=1)
+    follow(replace(CASE, config=config, order=order, policy=policy, pull=pull))
+
+
+@settings(max_examples=8)
+@given(cases(calls=st.integers(1, 4)))
+def test_memory_is_the_same_in_every_order_under_every_policy(case: Case) -> None:
+    """All memory but the cores' data buffers ends the same for all orders, policies and two seeds."""
+    digests = set()
+    for order in ORDERS:
+        for policy in POLICIES:
+            group = case.group(order=order, policy=policy, seed=case.seed + 1)
+            Calls(group, case.calls()).launch()
+            group.run_launched()
+            digests.add(group.pod.digest())
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("pull", [False, True])
+def test_launches_may_follow_each_other(pull: bool) -> None:
+    """A second launch on the same pod, and a third without calls, find nothing left behind by those before."""
+    config = replace(SMALL, n_domains=1, depth=1) if pull else SMALL
+    first, second = replace(CASE, config=config, pull=pull), replace(CASE, config=config, seed=4, lengths=((1, 3),))
+    group = first.group()
+    for case in (first, second, replace(first, lengths=())):
+        calls = Calls(group, case.calls())
+        calls.launch()
+        group.run_launched()
+        check(case, calls, case.calls())
+
+
+def test_run_returns_copies_and_gives_the_buffers_back() -> None:
+    """What `run` returns stays as it is when the next run uses the same memory."""
+    group, other = CASE.group(), replace(CASE, seed=8)
+    before = group.pod.mark_app()
+    outputs = group.run(CASE.calls())
+    kept = [[out.copy() for out in call] for call in outputs]
+    group.run(other.calls())
+    assert group.pod.mark_app() == before
+    for call, copies in zip(outputs, kept, strict=True):
+        for out, copy in zip(call, copies, strict=True):
+            assert_same_bits("output", out, copy)
+
+
+def test_two_groups_share_a_pod() -> None:
+    """A group behind another in the managed and metadata areas of the same dies leaves it alone."""
+    large = replace(CASE, config=replace(SMALL, tokens_max=4 * SMALL.tokens_max, depth=8, local_experts=8))
+    one = A2E(large.group().pod, SMALL)
+    two = A2E(one.pod, SMALL, managed_offset=one.managed[1], field_offset=one.meta[1])
+    for group in (one, two, one):
+        calls = Calls(group, CASE.calls())
+        calls.launch()
+        group.run_launched()
+        check(CASE, calls, CASE.calls())
+
+
+def test_each_phase_is_announced_once_to_each_die() -> None:
+    """An attention die writes one flag a call, to its trampoline; by plain pull, one to each expert die and back."""
+    config = A2EConfig(1, 2, 3, hidden=32, top_k=1, tokens_max=1, depth=1)
+    flags = {}
+    for pull in (False, True):
+        case = Case(config, "sc", "round-robin", seed=1, lengths=((1, 1),), masked=0.0, pull=pull)
+        calls = follow(case)
+        puts = calls.owner.stats[calls.owner.name].instructions
+        flags[pull] = puts["put"] + puts.get("add", 0)
+    # Trampolines, a call: 2 announcements, 2 credits, 2 x 3 counts, 3 x 2 acks, 2 arrivals (of a row each), 2 back, and
+    # inside of the dies 2 numbers of tokens, 3 x 3 handed over, 2 relayed; the end: 2, 2 x 3, and 3 x 2 handed over.
+    assert flags[False] == (2 + 2 + 6 + 6 + 2 + 2) + (2 + 9 + 2) + (2 + 6 + 6)
+    # Pull: counts, messages pulled, rows offered, rows pulled, each from every die to every opposite one.
+    assert flags[True] == 4 * 2 * 3
