@@ -1,8 +1,11 @@
-"""What finds each planted bug, after how many states or schedules; ``--out docs/mutants.md`` writes the table there."""
+"""What finds each planted bug, after how many states or schedules; ``--out docs/mutants.md`` writes the tables there.
+
+With ``--group`` only one table is made anew, and takes its place among those that are there.
+"""
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,20 +14,26 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from check import mutants_moe, mutants_own, mutants_ring
+from check import mutants_fused, mutants_moe, mutants_own, mutants_ring
 from check.mutants import Mutant
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import Verdict
 
-MODULES = {"send and receive": mutants_ring, "dispatch and combine": mutants_moe, "small protocols": mutants_own}
+MODULES = {
+    "send and receive": mutants_ring,
+    "dispatch and combine": mutants_moe,
+    "fused dispatch and combine": mutants_fused,
+    "small protocols": mutants_own,
+}
 COLUMNS = ("bug", "configuration", "found by search", "states", "found by portfolio", "schedules", "policy", "seconds")
 HEAD = """\
 # Planted bugs
 
 Each bug is a change of a kernel's text, launched in place of the kernel. Without it the configuration is verified
 exhaustively under `relaxed`; with it the search and a portfolio of schedules (seed 0) find a violation whose witness
-replays (`tests/check/test_mutants.py`). Seconds are those of the search with a compiled kernel.
+replays (`tests/check/test_mutants.py`). Seconds are those of the search and of making its witness short,
+with a compiled kernel.
 
 Made by `benchmarks/bench_mutants.py --out docs/mutants.md`.
 """
@@ -60,13 +69,17 @@ def look(mutant: Mutant) -> Line:
     return Line(mutant, check(mutant.planted), check(mutant.planted, policy="portfolio", schedules=mutant.schedules))
 
 
-def markdown(lines: Iterable[tuple[str, Sequence[Line]]]) -> str:
-    """A page with a table for each group."""
-    parts = [HEAD]
-    for name, group in lines:
-        rows = [COLUMNS, ("---",) * len(COLUMNS), *(line.cells for line in group)]
-        parts.append(f"## {name.capitalize()}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows))
-    return "\n".join(parts)
+def section(name: str, group: Iterable[Line]) -> str:
+    """A table under its heading."""
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *(line.cells for line in group)]
+    return f"## {name.capitalize()}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def page(groups: Mapping[str, Sequence[Line]], before: str) -> str:
+    """The page with a table for each group: new ones, and those of the page as it was before."""
+    kept = {part.partition("\n")[0].lower(): f"## {part}" for part in before.split("\n## ")[1:]}
+    parts = [section(name, groups[name]) if name in groups else kept.get(name, "") for name in MODULES]
+    return "\n".join([HEAD, *(part.rstrip("\n") + "\n" for part in parts if part)])
 
 
 def main() -> None:
@@ -74,17 +87,19 @@ def main() -> None:
     flags = argparse.ArgumentParser(description="What finds each planted bug.")
     flags.add_argument("--only", default="", help="part of a name")
     flags.add_argument("--out", type=Path, help="write the table there, as Markdown")
+    flags.add_argument("--group", choices=list(MODULES), help="only this one")
     given = flags.parse_args()
-    table, groups = Table(*COLUMNS), []
-    for name, module in MODULES.items():
-        chosen = [m for m in (*module.KNOWN, *module.OWN) if given.only in m.name]
-        groups.append((name, [look(mutant) for mutant in chosen]))
-        for line in groups[-1][1]:
+    table, groups = Table(*COLUMNS), {}
+    for name in [given.group] if given.group else MODULES:
+        chosen = [m for m in (*MODULES[name].KNOWN, *MODULES[name].OWN) if given.only in m.name]
+        groups[name] = [look(mutant) for mutant in chosen]
+        for line in groups[name]:
             table.add_row(*line.cells)
     Console(width=200).print(table)
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(markdown(groups), encoding="utf-8")
+        before = given.out.read_text(encoding="utf-8") if given.out.exists() else ""
+        given.out.write_text(page(groups, before), encoding="utf-8")
 
 
 if __name__ == "__main__":

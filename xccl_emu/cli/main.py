@@ -6,7 +6,7 @@ import typer
 import typer.core
 
 from xccl_emu import __version__
-from xccl_emu.cli import check, run
+from xccl_emu.cli import check, compare, run
 from xccl_emu.errors import ConfigError, XcclEmuError
 
 EXIT_FAILED = 1
@@ -52,6 +52,7 @@ app = typer.Typer(
 )
 app.add_typer(run.app, name="run")
 app.command("check", no_args_is_help=True)(check.check)
+app.command("compare")(compare.compare)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,275 @@
+"""The protocols side by side on one layer of a mixture of experts: what each die asks of others, by running them.
+
+`docs/protocols.md` holds what it prints.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import oracle, routing
+from xccl_emu.cli.layer import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384
+from xccl_emu.machine.stats import Traffic
+from xccl_emu.protocols.a2e import A2E
+from xccl_emu.protocols.a2e_calls import AttentionExperts, Call, Calls
+from xccl_emu.protocols.a2e_layout import MANAGED, A2EConfig
+from xccl_emu.protocols.a2e_pull import A2EPull
+from xccl_emu.protocols.expert_group import ExpertGroup, Layout
+from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
+from xccl_emu.protocols.fused_layout import FusedConfig
+from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.protocols.rounds import GroupRounds, Rounds
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """The layer that all protocols run."""
+
+    ranks: int = 18
+    """Dies with experts; those with routed ones have one each."""
+    attention: int = 10
+    """Attention dies, where attention and experts are on different ones."""
+    tokens: int = 8
+    """Of each rank or attention die."""
+    hidden: int = 7168
+    top_k: int = 8
+    cores: int = 2
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the dies of one role asked of other dies: [mean, most] of a die."""
+
+    protocol: str
+    part: str
+    dies: int
+    writes: tuple[float, int]
+    flags: tuple[float, int]
+    reads: tuple[float, int]
+    write_bytes: tuple[float, int]
+    read_bytes: tuple[float, int]
+    dies_written: tuple[float, int]
+    dies_read: tuple[float, int]
+    managed_bytes: int
+    """Reserved on each die of the role."""
+    meta_bytes: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All lines; `wrong` counts elements of rows and outputs that are not the oracle's."""
+
+    options: dict[str, Any]
+    lines: list[Line]
+    wrong: int
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Tokens [source][T, hidden] and their choices as expert slots, of sources that are ranks or attention dies."""
+
+    placement: routing.Placement
+    tokens: NDArray[Any]
+    routed: routing.Routing
+
+    @classmethod
+    def drawn(cls, o: CompareOptions, sources: int) -> "Layer":
+        """A layer of so many sources."""
+        experts = routing.place_experts(o.ranks, 1).routed_ranks
+        placement = routing.place_experts(o.ranks, experts)
+        rng = np.random.default_rng((o.seed, sources))
+        loads = routing.skewed_loads(experts, o.seed)
+        drawn = routing.draw_routing(loads, sources, o.tokens, min(o.top_k, experts), rng, "")
+        tokens = draw_tokens(sources, o.tokens, o.hidden, "bf16", o.seed)
+        return cls(placement, tokens, routing.place_choices(drawn, placement))
+
+    def expected(self) -> oracle.Dispatched:
+        """What the oracle sends."""
+        p = self.placement
+        return oracle.dispatch([*self.tokens], self.routed.topk, p.n_ranks, p.local_experts, True)
+
+
+Found = tuple[list[Line], int]
+"""Lines of a protocol, and its wrong elements."""
+
+
+def run(options: CompareOptions) -> Comparison:
+    """Run every protocol; ConfigError for sizes that one of them refuses."""
+    if options.attention > options.ranks:
+        raise ConfigError(f"attention={options.attention}: must be at most ranks={options.ranks}")
+    found = [protocol(options) for protocol in PROTOCOLS]
+    lines = [line for lines, _ in found for line in lines]
+    return Comparison(asdict(options), lines, sum(wrong for _, wrong in found))
+
+
+def _line(protocol: str, part: str, traffic: Traffic, dies: Sequence[int], reserved: tuple[int, int]) -> Line:
+    """What these dies asked for; `reserved`: bytes of each in the managed and in the metadata area."""
+
+    def of(values: NDArray[np.int64]) -> tuple[float, int]:
+        chosen = values[list(dies)]
+        return float(chosen.mean()), int(chosen.max())
+
+    measured = {name: of(values) for name, values in vars(traffic).items()}
+    return Line(protocol, part, len(dies), **measured, managed_bytes=reserved[0], meta_bytes=reserved[1])
+
+
+# ---- where every rank has tokens and experts
+
+Group = ExpertGroup[Any]
+
+
+def _colocated(name: str, group: Group, layout: Layout, rounds: Callable[..., GroupRounds], layer: Layer) -> Found:
+    """Dispatch and combine by themselves, and both with the stand-in expert between them in one launch."""
+    pod, dies, reserved = group.pod, range(group.config.n_ranks), (layout.managed_end, layout.meta_end)
+    tokens, topk, weights = [*layer.tokens], [*layer.routed.topk], [*layer.routed.weights]
+    group.dispatch(tokens, topk)
+    lines = [_line(name, "dispatch", pod.traffic(), dies, reserved)]
+    group.run_stand_in()
+    group.combine(weights)
+    lines.append(_line(name, "combine", pod.traffic(), dies, reserved))
+    expected = layer.expected()
+    wrong = sum(wrong_rows(expected, rank, group.received(rank)) for rank in dies)
+    wrong += sum(wrong_sums(expected, rank, weights[rank], group.output(rank)) for rank in dies)
+    both = rounds(group, [tokens], [topk], [weights])
+    both.run()
+    lines.append(_line(name, "both", pod.traffic(), dies, reserved))
+    return lines, wrong + sum(wrong_sums(expected, rank, weights[rank], both.output(0, rank)) for rank in dies)
+
+
+def _ep_sizes(o: CompareOptions, layer: Layer) -> dict[str, Any]:
+    return {
+        "n_ranks": o.ranks, "local_experts": layer.placement.local_experts, "hidden": o.hidden,
+        "top_k": layer.routed.k, "tokens_max": max(1, o.tokens), "shared": True, "cores": o.cores,
+    }  # fmt: skip
+
+
+def _pull(o: CompareOptions) -> Found:
+    layer = Layer.drawn(o, o.ranks)
+    group = ExpertParallel(Pod(CLOUDMATRIX384), EpConfig(**_ep_sizes(o, layer)))
+    return _colocated("pull", group, group.layout, Rounds, layer)
+
+
+def _fused(o: CompareOptions) -> Found:
+    layer = Layer.drawn(o, o.ranks)
+    group = FusedExpertParallel(Pod(CLOUDMATRIX384), FusedConfig(**_ep_sizes(o, layer)))
+    return _colocated("fused", group, group.layout, FusedRounds, layer)
+
+
+# ---- where attention and experts are on different dies
+
+_ON_ATTENTION = ("returned", "outbox", "credit", "returned_in")
+_ON_TRAMPOLINES = ("slots", "lists", "staging", "tokens_in", "acks", "arrivals")
+_ON_EXPERTS = ("inbox", "counts", "assembled", "computed", "sent", "relayed")
+_PULL_ON_ATTENTION = ("scratch", "staging", "blocks", "messages_pulled", "rows_offered")
+_PULL_ON_EXPERTS = ("offered", "counts", "rows_pulled")
+"""Regions and fields that dies of each role use."""
+
+
+def _a2e_config(o: CompareOptions, layer: Layer, depth: int) -> A2EConfig:
+    return A2EConfig(
+        n_domains=1, n_attention=o.attention, n_experts=o.ranks, local_experts=layer.placement.local_experts,
+        hidden=o.hidden, top_k=layer.routed.k, tokens_max=o.tokens, shared=True, depth=depth, cores=o.cores,
+        a2e_cores=o.cores, compute_cores=o.cores, e2a_cores=o.cores,
+    )  # fmt: skip
+
+
+def _let_through(owner: AttentionExperts, layer: Layer, n_calls: int) -> tuple[Traffic, int]:
+    """Let the layer through as one call or several alike; returns the traffic, and the wrong elements of the last."""
+    tokens, weights = [*layer.tokens], [*layer.routed.weights]
+    calls = Calls(owner, [Call(tokens, [*layer.routed.topk], weights)] * n_calls)
+    calls.launch()
+    owner.run_launched()
+    expected, c, last = layer.expected(), owner.config, n_calls - 1
+    wrong = sum(wrong_rows(expected, die, calls.received(last, die)) for die in range(c.n_experts))
+    wrong += sum(wrong_sums(expected, i, weights[i], calls.output(last, i)) for i in range(c.n_attention))
+    return owner.pod.traffic(), wrong
+
+
+def _difference(more: Traffic, less: Traffic) -> Traffic:
+    """What the first had more than the second; which dies took part is taken to be the same."""
+    counted = {name: getattr(more, name) - values for name, values in vars(less).items()}
+    return Traffic(**counted | {"dies_written": less.dies_written, "dies_read": less.dies_read})
+
+
+def _a2e(o: CompareOptions) -> Found:
+    """A call is what two have more than one: without the end of the streams, which follows the last one only."""
+    layer = Layer.drawn(o, o.attention)
+    owner = A2E(Pod(CLOUDMATRIX384), _a2e_config(o, layer, depth=2))
+    (once, wrong), (twice, wrong_again) = _let_through(owner, layer, 1), _let_through(owner, layer, 2)
+    traffic = _difference(twice, once)
+    roles = {
+        "attention die": (range(o.ranks, o.ranks + o.attention), _ON_ATTENTION),
+        "trampoline": (range(o.attention), _ON_TRAMPOLINES + _ON_EXPERTS),
+        "other expert die": (range(o.attention, o.ranks), _ON_EXPERTS),
+    }
+    sizes = {name: (nbytes, name in MANAGED) for name, nbytes in owner.layout.sizes._asdict().items()}
+    return [
+        _line("a2e", role, traffic, dies, _reserved_of(sizes, names)) for role, (dies, names) in roles.items() if dies
+    ], wrong + wrong_again
+
+
+def _a2e_pull(o: CompareOptions) -> Found:
+    layer = Layer.drawn(o, o.attention)
+    owner = A2EPull(Pod(CLOUDMATRIX384), _a2e_config(o, layer, depth=1))
+    traffic, wrong = _let_through(owner, layer, 1)
+    sizes = {name: (region.nbytes, region.managed) for name, region in vars(owner.layout).items()}
+    attention, experts = range(o.ranks, o.ranks + o.attention), range(o.ranks)
+    return [
+        _line("a2e-pull", "attention die", traffic, attention, _reserved_of(sizes, _PULL_ON_ATTENTION)),
+        _line("a2e-pull", "expert die", traffic, experts, _reserved_of(sizes, _PULL_ON_EXPERTS)),
+    ], wrong
+
+
+def _reserved_of(sizes: Mapping[str, tuple[int, bool]], names: Sequence[str]) -> tuple[int, int]:
+    """Bytes in the managed and in the metadata area of the regions that dies of a role use.
+
+    sizes: of each region its bytes, and whether they are in the managed area.
+    """
+    managed = sum(sizes[name][0] for name in names if sizes[name][1])
+    return managed, sum(sizes[name][0] for name in names) - managed
+
+
+PROTOCOLS: tuple[Callable[[CompareOptions], Found], ...] = (_pull, _fused, _a2e, _a2e_pull)
+
+
+# ---- as text
+
+_COLUMNS = ("writes", "flags", "reads", "kB written", "kB read", "dies written", "dies read")
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """A table; of what a die asks of others, the mean over the dies and, where another one differs, the most."""
+    head = ("protocol", "what", "dies", *_COLUMNS, "managed KiB", "metadata KiB")
+    rows = [head, ("---", "---", *["---:"] * (len(head) - 2)), *map(_cells, comparison.lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    return line.protocol, line.part, str(line.dies), *_measured(line), *_reserved(line)
+
+
+def _measured(line: Line) -> Iterator[str]:
+    for mean, most in (line.writes, line.flags, line.reads):
+        yield _mean_and_most(mean, most, ".1f", "d")
+    for mean, most in (line.write_bytes, line.read_bytes):
+        yield _mean_and_most(mean / 1e3, most / 1e3, ",.1f", ",.1f")
+    for mean, most in (line.dies_written, line.dies_read):
+        yield _mean_and_most(mean, most, ".1f", "d")
+
+
+def _mean_and_most(mean: float, most: float, mean_format: str, most_format: str) -> str:
+    texts = format(mean, mean_format), format(most, most_format)
+    return texts[1] if mean == most else f"{texts[0]} ({texts[1]})"
+
+
+def _reserved(line: Line) -> Iterator[str]:
+    for nbytes in (line.managed_bytes, line.meta_bytes):
+        yield f"{nbytes / (1 << 10):,.1f}"
