@@ -100,3 +100,10 @@ def test_a_search_that_reduces_less_says_the_same(name: str) -> None:
     full, merged = check(scenario), check(scenario, reduction="merged")
     assert full.verdict == merged.verdict == VERIFIED
     assert full.states < merged.states
+
+
+@pytest.mark.parametrize("name", ["a2e", "a2e-pull"])
+def test_a2e_is_verified(name: str) -> None:
+    """Two attention and three expert dies, two calls: right in every schedule, the streams' start and stop included."""
+    verdict = check(make(name), seconds=60)
+    assert verdict.verdict == VERIFIED, verdict.reason

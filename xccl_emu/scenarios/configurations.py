@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from xccl_emu.scenarios.a2e import A2ECheck
 from xccl_emu.scenarios.common import Scenario
 from xccl_emu.scenarios.fused import FusedCheck
 from xccl_emu.scenarios.moe import KINDS, MoeCheck
@@ -49,11 +50,16 @@ def _fused() -> Iterator[tuple[str, FusedCheck]]:
     yield "no pipeline", replace(usual, pipelined=False)
 
 
+def _a2e() -> Iterator[tuple[str, A2ECheck]]:
+    yield "a2e: two attention dies, three expert dies", A2ECheck()
+    yield "a2e-pull: two attention dies, three expert dies", A2ECheck(pull=True)
+
+
 def configurations() -> Mapping[str, Scenario]:
     """All of them, by protocol and what is particular, as in ``"dispatch: two ranks, two tokens"``."""
     named = {f"sendrecv: {what}": scenario for what, scenario in _sendrecv()}
     named |= {f"{kind}: {what}": scenario for kind in KINDS for what, scenario in _moe(kind)}
-    return named | {f"fused: {what}": scenario for what, scenario in _fused()}
+    return named | {f"fused: {what}": scenario for what, scenario in _fused()} | dict(_a2e())
 
 
 Layers = TypeVar("Layers", MoeCheck, FusedCheck)

@@ -5,12 +5,15 @@ from dataclasses import fields
 from typing import Any
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.scenarios.a2e import A2ECheck
 from xccl_emu.scenarios.common import Scenario
 from xccl_emu.scenarios.fused import FusedCheck
 from xccl_emu.scenarios.moe import MoeCheck
 from xccl_emu.scenarios.sendrecv import SendRecvCheck
 
-_KINDS: dict[str, tuple[type[SendRecvCheck] | type[MoeCheck] | type[FusedCheck], Mapping[str, Any]]] = {
+_Kind = type[SendRecvCheck] | type[MoeCheck] | type[FusedCheck] | type[A2ECheck]
+
+_KINDS: dict[str, tuple[_Kind, Mapping[str, Any]]] = {
     "sendrecv": (SendRecvCheck, {}),
     "sendrecv-dma": (SendRecvCheck, {"path": "dma"}),
     "sendrecv-zero-copy": (SendRecvCheck, {"path": "zero-copy"}),
@@ -20,6 +23,8 @@ _KINDS: dict[str, tuple[type[SendRecvCheck] | type[MoeCheck] | type[FusedCheck],
     "combine": (MoeCheck, {"kind": "combine", "quantized": False}),
     "moe": (MoeCheck, {"kind": "moe"}),
     "fused": (FusedCheck, {"cores": 2}),
+    "a2e": (A2ECheck, {}),
+    "a2e-pull": (A2ECheck, {"pull": True}),
 }
 
 NAMES = tuple(_KINDS)
