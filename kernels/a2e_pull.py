@@ -41,8 +41,6 @@ def there_and_back(index, core, first, last, event, c: Group, b: Buffers, dispat
     yield from await_offers(index, event, c, combines)
     yield from sum_tokens(index, core, first, last, c, b, combines, work)
     yield from acknowledge_all(index, core, event, combines.done, c)
-    yield fence(step=7, sync="outputs visible")
-    yield from barrier(7, "all cores have combined")
 
 
 @kernel
@@ -80,7 +78,6 @@ def answer(die, core, event, c: Group, b: Buffers, dispatches: Areas, combines: 
     yield from barrier(0, "all cores have computed")
     yield from load_counts(b.counts, c)
     yield from offer(die, core, event, b.y, c, combines, work)
-    yield from barrier(0, "all cores have offered")
 
 
 @kernel

@@ -18,7 +18,7 @@ from types import ModuleType
 from unittest import mock
 
 from xccl_emu.check.trial import Trial
-from xccl_emu.protocols import fused, rounds, sendrecv_calls
+from xccl_emu.protocols import a2e, a2e_pull, fused, rounds, sendrecv_calls
 from xccl_emu.scenarios import Scenario
 
 _PACKAGE = "xccl_emu.kernels"
@@ -34,10 +34,20 @@ _USERS = {
     "fused": ("fused_combine", "fused_layers"),
     "fused_combine": ("fused_layers",),
     "fused_layers": (),
+    "a2e": (),
+    "a2e_expert": ("a2e_return",),
+    "a2e_return": (),
+    "a2e_pull": (),
     "sendrecv": (),
     "mutants_kernels": (),
 }
-"""Modules of kernels, those that others import first, and by whom each is imported."""
+"""Modules of kernels, those that others import first, and by whom each is imported, as far as they are launched."""
+
+_A2E = (
+    ("a2e", a2e, "attention_kernel"), ("a2e_expert", a2e, "expert_kernels"), ("a2e_return", a2e, "return_kernel"),
+    ("a2e_pull", a2e_pull, "device"),
+)  # fmt: skip
+"""Modules of A2E and E2A, and where their host sides have them."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +136,9 @@ def in_place(changed: Mapping[str, ModuleType]) -> Iterator[None]:
             stack.enter_context(mock.patch.object(rounds, "moe_layers", changed["moe"].moe_layers))
         if "fused_layers" in changed:
             stack.enter_context(mock.patch.object(fused, "fused_layers", changed["fused_layers"].fused_layers))
+        for module, host, name in _A2E:
+            if module in changed:
+                stack.enter_context(mock.patch.object(host, name, changed[module]))
         yield
 
 

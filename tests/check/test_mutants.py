@@ -9,10 +9,10 @@ from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.scenarios import Scenario, SendRecvCheck
 
-from . import mutants_fused, mutants_moe, mutants_own, mutants_ring
+from . import mutants_a2e, mutants_fused, mutants_moe, mutants_own, mutants_ring
 from .mutants import Edit, Mutant, Planted
 
-MODULES = (mutants_ring, mutants_own, mutants_moe, mutants_fused)
+MODULES = (mutants_ring, mutants_own, mutants_moe, mutants_fused, mutants_a2e)
 MUTANTS = tuple(m for module in MODULES for m in (*module.KNOWN, *module.OWN))
 SECONDS_MAX = 30
 """In which a search is to find a bug; here it may compile for as long as it likes."""

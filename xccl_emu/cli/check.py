@@ -11,7 +11,7 @@ from xccl_emu.errors import ConfigError
 
 PROTOCOLS = (
     "sendrecv", "sendrecv-dma", "sendrecv-zero-copy", "sendrecv-async", "sendrecv-both", "dispatch", "combine", "moe",
-    "fused",
+    "fused", "a2e", "a2e-urma", "a2e-pull",
 )  # fmt: skip
 """Names that may be checked; here once more, because the command line is known before anything heavy is imported."""
 

@@ -51,8 +51,18 @@ def _fused() -> Iterator[tuple[str, FusedCheck]]:
 
 
 def _a2e() -> Iterator[tuple[str, A2ECheck]]:
-    yield "a2e: two attention dies, three expert dies", A2ECheck()
-    yield "a2e-pull: two attention dies, three expert dies", A2ECheck(pull=True)
+    usual = A2ECheck()
+    yield "a2e: two attention dies, three expert dies", usual
+    yield "a2e: three calls, two of them at once", replace(usual, rounds=3, depth=2)
+    yield "a2e: no call at all", replace(usual, rounds=0)
+    yield "a2e: an attention die with no tokens", replace(usual, tokens="1,0")
+    yield "a2e: a masked choice", replace(usual, masked=True, top_k=2, pieces=2)
+    yield "a2e: two domains", A2ECheck(domains=2, attention=1, experts=2, rounds=4, tokens=2)
+    yield "a2e: two domains, two calls at once", A2ECheck(domains=2, attention=1, experts=1, rounds=3, depth=2)
+    yield "a2e: two cores", A2ECheck(attention=1, experts=2, tokens=2, top_k=2, cores=2)
+    yield "a2e: two experts a die", A2ECheck(attention=1, experts=2, local=2, tokens=2, top_k=2)
+    yield "a2e: URMA", replace(usual, path="urma")
+    yield "a2e-pull: two attention dies, three expert dies", replace(usual, pull=True)
 
 
 def configurations() -> Mapping[str, Scenario]:

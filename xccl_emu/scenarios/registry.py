@@ -24,6 +24,7 @@ _KINDS: dict[str, tuple[_Kind, Mapping[str, Any]]] = {
     "moe": (MoeCheck, {"kind": "moe"}),
     "fused": (FusedCheck, {"cores": 2}),
     "a2e": (A2ECheck, {}),
+    "a2e-urma": (A2ECheck, {"path": "urma"}),
     "a2e-pull": (A2ECheck, {"pull": True}),
 }
 

@@ -1,0 +1,211 @@
+"""Bugs in A2E and E2A: between attention dies, trampolines and the three streams of expert dies."""
+
+from dataclasses import replace
+
+from xccl_emu.check.verdict import (
+    ASSERTION,
+    BAD_INSTRUCTION,
+    DATA_RACE,
+    DEADLOCK,
+    LEFTOVER,
+    TORN_METADATA,
+    UNWRITTEN_READ,
+    WRONG_BITS,
+)
+from xccl_emu.scenarios.a2e import A2ECheck
+
+from .mutants import Edit, Mutant
+
+USUAL = A2ECheck()
+"""Two attention dies, three expert dies of which two are trampolines, two calls."""
+TURNS = A2ECheck(domains=2, attention=1, experts=2, rounds=3, tokens=2)
+"""Two domains that take turns."""
+DEEP = replace(TURNS, depth=2, rounds=4)
+AHEAD = A2ECheck(domains=2, attention=1, experts=3, tokens=3, rounds=2, depth=2)
+"""An expert die may be a call ahead of another one, neither being the trampoline."""
+IDLE = A2ECheck(domains=2, attention=1, experts=3, rounds=3)
+"""In each call two of the expert dies have no rows, so that nobody waits for what they send back."""
+MASKED = A2ECheck(attention=1, experts=2, masked=True, top_k=2, rounds=1)
+PAIRS = A2ECheck(attention=1, experts=2, cores=2, tokens=2, rounds=2)
+URMA = replace(TURNS, path="urma")
+PULL = A2ECheck(pull=True)
+
+
+def attends(old: str, new: str) -> Edit:
+    """A change of the kernel of attention dies."""
+    return Edit("a2e", old, new)
+
+
+def forwards(old: str, new: str) -> Edit:
+    """A change of the A2E or compute stream."""
+    return Edit("a2e_expert", old, new)
+
+
+def returns(old: str, new: str) -> Edit:
+    """A change of the E2A stream."""
+    return Edit("a2e_return", old, new)
+
+
+# ---- attention dies
+
+TOKENS_VISIBLE = '        yield fence(step=1, sync="tokens visible")\n'
+SLOTS_FREE = '    yield poll_ge(at.credit + here, call, step=1, sync="slots free")\n    yield from send_batch'
+
+# ---- trampolines on the way to the experts
+
+CREDIT = """\
+    if core == 0:
+        to = attention_die(call + 1, die, m.n_domains, m.n_attention, c.n_ranks)
+        yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
+"""
+LISTS_LOADED = "    yield from load_lists(n, slots, c, lists)\n"
+INBOXES_FREE = '    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
+STAGING_FREE = '        yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")\n'
+MESSAGES_VISIBLE = '    yield fence(step=2, sync="messages visible")\n'
+PUBLISH = "    yield from publish(core, die, call, n, c, m, at)\n"
+COUNT = '                yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
+NEXT = "        yield ub_store(places + 4 * slot, place + 1, step=2)\n"
+DRAIN = """\
+                turn = turn + 1
+    yield from drain_rings(turn)
+"""
+
+UNDRAINED = DRAIN.splitlines(keepends=True)[0]
+
+# ---- expert dies
+
+ROWS_FREE = '        yield poll_ge(at.sent + here, call + 1 - m.depth, step=3, sync="rows free")\n'
+ROWS_VISIBLE = '    yield fence(step=3, sync="rows visible")\n'
+GATHERED = '    yield from barrier(3, "all cores have gathered")\n'
+ASSEMBLED = """\
+    if core == 0:
+        yield put(at.assembled + here, call + 1, step=3, sync="rows gathered")
+"""
+ACKS = """\
+    if n >= 0:
+        for t in range(m.n_attention):
+            if t % c.cores == core:
+                yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
+"""
+EARLY_ACKS = """\
+        for t in range(m.n_attention):
+            if t % c.cores == core:
+                yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
+"""
+GATHER = "        yield from gather(core, die, call, c, b, m, at, room)\n"
+COMPUTED_VISIBLE = '        yield fence(step=4, sync="outputs of experts visible")\n'
+ALL_COMPUTED = '        yield from barrier(4, "all cores have computed")\n'
+COMPUTED = """\
+        if core == 0:
+            yield put(at.computed + here, call + 1, step=4, sync="rows computed")
+"""
+
+# ---- the way back
+
+IN_STAGING = '        yield fence(step=5, sync="rows in staging")\n'
+ARRIVALS = "yield add(at.arrivals + t * c.die_bytes + parity * FIELD_BYTES, total,"
+ARRIVED = "    yield poll_ge(at.arrivals + here + parity * FIELD_BYTES, total,"
+KNOWN_TOTAL = "    total = yield ub_load(4 * parity, step=6)\n"
+NEW_TOTAL = "    yield ub_store(4 * parity, total, step=6)\n"
+DUE = "            if slot >= 0:\n                total = total + 1\n"
+AT_HOME = '        yield fence(step=6, sync="rows at the attention die")\n'
+TO_SEND = '        yield poll_ge(at.computed + here, call + 1, step=5, sync="rows to send back")\n'
+RETURN_ROWS = "    yield from return_rows(first, last, source, at.returned + to, c, lists, work)\n"
+RELAYED = '        yield put(at.relayed + here, call + 1, step=6, sync="staging read")\n'
+
+E2A_WAITS = returns(
+    TO_SEND,
+    TO_SEND
+    + "        if die < m.n_attention:\n"
+    + "            yield poll_ge(at.computed + here, call + 2, step=5)\n",
+)
+"""E2A goes on when A2E has given back the slots of the next call, as if both had the same ones."""
+
+KNOWN = (
+    Mutant(
+        "plain pull: payload on one die, its flag on another, and nothing but fifo order between them", PULL,
+        (Edit("a2e_pull", '    yield fence(step=3, sync="tokens visible")\n', ""),), (DATA_RACE,),
+    ),
+    Mutant(
+        "a2e: trampoline tells the origin that its slots are free when the forward is issued", TURNS,
+        (forwards(LISTS_LOADED, LISTS_LOADED + CREDIT), forwards("slots\")\n" + CREDIT, "slots\")\n")),
+        (DATA_RACE, ASSERTION), quick=True,
+    ),
+    Mutant(
+        "e2a: waits for slots that A2E holds until rows are free, which E2A has to send", replace(TURNS, rounds=2),
+        (E2A_WAITS,), (DEADLOCK,),
+    ),
+)  # fmt: skip
+
+OWN = (
+    Mutant("a2e: tokens announced before they are visible", USUAL, (attends(TOKENS_VISIBLE, ""),), (DATA_RACE,)),
+    Mutant(
+        "a2e: attention die does not wait for its trampoline's slots", TURNS,
+        (attends(SLOTS_FREE, "    yield from send_batch"),), (DATA_RACE, ASSERTION),
+    ),
+    Mutant(
+        "a2e: tokens announced by core 0 before core 1 has sent its own", PAIRS,
+        (attends('    yield from barrier(1, "all cores have sent")\n', ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant("a2e: messages announced before they are visible", USUAL, (forwards(MESSAGES_VISIBLE, ""),), (DATA_RACE,)),
+    Mutant(
+        "a2e: experts do not say that they have gathered", USUAL,
+        (forwards(ACKS, ""), forwards(INBOXES_FREE, "")), (DATA_RACE, TORN_METADATA, ASSERTION),
+    ),
+    Mutant(
+        "a2e: experts say that they have gathered when they have read the counts", DEEP,
+        (forwards(ACKS, ""), forwards(GATHER, EARLY_ACKS + GATHER)),
+        (DATA_RACE, WRONG_BITS, UNWRITTEN_READ, TORN_METADATA, ASSERTION),
+    ),
+    Mutant(
+        "a2e: the end overtakes the last call", USUAL,
+        (forwards(INBOXES_FREE, "    if n >= 0:\n    " + INBOXES_FREE),),
+        (DATA_RACE, TORN_METADATA, ASSERTION, DEADLOCK), quick=True,
+    ),
+    Mutant(
+        "a2e: a trampoline without messages for an expert says nothing", USUAL,
+        (forwards(COUNT, "                if count:\n    " + COUNT),), (DEADLOCK,),
+    ),
+    Mutant("a2e: two messages for an expert at one place", replace(TURNS, tokens=3), (forwards(NEXT, ""),),
+           (WRONG_BITS, UNWRITTEN_READ, DATA_RACE, DEADLOCK, BAD_INSTRUCTION)),
+    Mutant(
+        "a2e: rows handed over before they are visible", USUAL,
+        (forwards(ROWS_VISIBLE + GATHERED + ASSEMBLED, ASSEMBLED + ROWS_VISIBLE + GATHERED),),
+        (DATA_RACE, TORN_METADATA, UNWRITTEN_READ),
+    ),
+    Mutant("a2e: rows of the next call put where the last ones are", IDLE, (forwards(ROWS_FREE, ""),),
+           (DATA_RACE, TORN_METADATA, UNWRITTEN_READ, WRONG_BITS)),
+    Mutant(
+        "a2e: outputs of experts handed over before they are visible", USUAL,
+        (forwards(COMPUTED_VISIBLE + ALL_COMPUTED + COMPUTED, COMPUTED + COMPUTED_VISIBLE + ALL_COMPUTED),),
+        (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant("a2e: lists and staging of the last call overwritten", TURNS, (forwards(STAGING_FREE, ""),),
+           (DATA_RACE, DEADLOCK, WRONG_BITS)),
+    Mutant(
+        "a2e: copies by URMA not awaited before slots are given back", URMA, (forwards(DRAIN, UNDRAINED),),
+        (DATA_RACE, LEFTOVER, BAD_INSTRUCTION),
+    ),
+    Mutant(
+        "e2a: rows announced before they are visible", USUAL, (returns(IN_STAGING, ""),), (DATA_RACE, UNWRITTEN_READ)
+    ),
+    Mutant(
+        "e2a: one count of arrivals for both calls that are under way", AHEAD,
+        (returns(ARRIVALS, ARRIVALS.replace(" + parity * FIELD_BYTES", "")),
+         returns(ARRIVED, ARRIVED.replace(" + parity * FIELD_BYTES", "")),
+         returns(KNOWN_TOTAL, KNOWN_TOTAL.replace("4 * parity", "0")),
+         returns(NEW_TOTAL, NEW_TOTAL.replace("4 * parity", "0"))), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "e2a: masked choices waited for", MASKED, (returns(DUE, "            total = total + 1\n"),), (DEADLOCK,),
+    ),
+    Mutant(
+        "e2a: attention die told before its rows are visible", USUAL, (returns(AT_HOME, ""),),
+        (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "e2a: staging said to be read before it is", TURNS,
+        (returns(RELAYED, ""), returns(RETURN_ROWS, "    if core == 0:\n" + RELAYED + RETURN_ROWS)),
+        (DATA_RACE, WRONG_BITS, UNWRITTEN_READ),
+    ),
+)  # fmt: skip
