@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+A2E = ("a2e", "a2e-urma", "a2e-pull")
 ROOT = Path(__file__).parents[2]
 
 
@@ -31,7 +32,7 @@ def test_the_page_says_what_checks_say(tool, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sendrecv-async", "sendrecv-both", "dispatch", "combine", "moe", "fused"])
+@pytest.mark.parametrize("name", ["sendrecv-async", "sendrecv-both", "dispatch", "combine", "moe", "fused", *A2E])
 def test_the_page_says_what_slower_checks_say(tool, name: str) -> None:
     """The same for the protocols whose checks take longer."""
     sizes = dict(tool.CONFIGURATIONS)[name]
