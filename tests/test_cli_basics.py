@@ -142,6 +142,7 @@ def test_interrupting_a_command_is_one_line_and_130(tmp_path: Path, repository: 
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(repository)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
     )
     with process:
         assert process.stdout is not None

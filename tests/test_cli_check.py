@@ -213,11 +213,21 @@ def test_a_replay_file_of_another_protocol_is_refused() -> None:
     assert (code, "is of protocol 'sendrecv', not 'moe'" in err) == (2, True)
 
 
+def listen_to_interrupts() -> None:
+    """A shell lets background jobs ignore interrupts, this test if it is in one; the command is to hear them."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_ctrl_c_ends_a_check_with_130(tmp_path: Path) -> None:
     """An interrupt ends the search within seconds, with one line and no traceback."""
     command = [sys.executable, "-m", "xccl_emu", "check", "moe", "--ranks", "3", "--policy", "random"]
     with subprocess.Popen(
-        [*command, "--schedules", str(10**9)], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--schedules", str(10**9)],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=listen_to_interrupts,
     ) as running:
         time.sleep(5)
         running.send_signal(signal.SIGINT)

@@ -1,5 +1,7 @@
 """What the tests of virtual time share: a fabric with round numbers, and kernels of a few instructions."""
 
+import numpy as np
+
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -19,6 +21,7 @@ from xccl_emu.lang import (
 )
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
+from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.fabric import Fabric, Path, Rate
 from xccl_emu.timing.run import VirtualTime
@@ -35,6 +38,8 @@ ROUND = Fabric(
     ),
 )
 """Dies 0 and 1 share a chip, 0 to 3 a node."""
+
+SPEC = small_pod(4, 3, app_bytes=1 << 20, managed_bytes=1 << 20, meta_bytes=1 << 16, ub_bytes=1 << 15)
 
 COSTS = Costs(
     clock_ns=1.0, issue_cycles=1, load_ns=10, poll_ns=100, fence_ns=50, barrier_ns=300, event_ns=5, launch_us=0.0,
@@ -89,3 +94,16 @@ def timed_pod(dies: int, cores: int = 1, **options: object) -> tuple[Pod, Virtua
     """A pod whose runs are timed, by `ROUND` and `COSTS`, with a log."""
     policy = VirtualTime(ROUND, COSTS, log=True, **options)  # type: ignore[arg-type]
     return Pod(small_pod(dies, cores), policy=policy), policy
+
+
+def transfer(nbytes: int, cores: int, log: bool | list[int] = False, far: bool = True) -> tuple[VirtualTime, Pod]:
+    """A payload from die 0 to die 3 or 1, whose bytes are checked."""
+    policy = VirtualTime(ROUND, COSTS, log=log)
+    pod = Pod(SPEC, policy=policy)
+    data = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype=np.uint8)
+    target = pod.alloc(3 if far else 1, nbytes)
+    comm = SendRecv(pod)
+    comm.transfer(pod.put(0, data), target, event_id=1, cores=cores)
+    comm.run()
+    assert (pod.view(target) == data).all()
+    return policy, pod

@@ -91,7 +91,7 @@ def check(
     }  # fmt: skip
     given = {name: size for name, size in sizes.items() if size is not None}
     options = CheckOptions(
-        protocol=protocol, sizes={**given, **_sizes(more or ())}, order=order,
+        protocol=protocol, sizes={**given, **sizes_of(more or ())}, order=order,
         policy=policy, without=tuple(without or ()), each_sync=each_sync, fault=fault, schedules=schedules,
         seconds=seconds, states=states, seed=seed, breadth_first=breadth_first, replay=replay, out=out, chart=chart,
         trace=trace,
@@ -106,7 +106,7 @@ def check(
     raise typer.Exit(result.exit_code)
 
 
-def _sizes(given: Iterable[str]) -> dict[str, int | str]:
+def sizes_of(given: Iterable[str]) -> dict[str, int | str]:
     """What ``--set`` says; ConfigError for what is not NAME=VALUE."""
     sizes: dict[str, int | str] = {}
     for text in given:

@@ -6,7 +6,7 @@ import typer
 import typer.core
 
 from xccl_emu import __version__
-from xccl_emu.cli import check, compare, run
+from xccl_emu.cli import bench, check, compare, run, trace
 from xccl_emu.errors import ConfigError, XcclEmuError
 
 EXIT_FAILED = 1
@@ -51,8 +51,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(run.app, name="run")
+app.add_typer(bench.app, name="bench")
 app.command("check", no_args_is_help=True)(check.check)
 app.command("compare")(compare.compare)
+app.command("trace", no_args_is_help=True)(trace.trace)
 
 
 def _print_version(wanted: bool) -> None:

@@ -336,15 +336,28 @@ def _write_out(mem, st, core, base, entry, choice):
 
 
 @jit
+def free_descriptor(st, base):
+    """The DMA descriptor that the core's request would take, -1 if none is free; the one of its event ID comes first.
+
+    So a core that waits for an event before it uses it again also knows what the descriptor did before.
+    """
+    for i in range(N_DMA_SLOTS):
+        k = (st[base + REQUEST + 4] + i) % N_DMA_SLOTS
+        if st[base + DMA_SLOTS + k * ENTRY_WORDS] == 0:
+            return k
+    return -1
+
+
+@jit
 def ring_dma(st, base):
     """Hand the core's request to a free DMA descriptor; False if there is none."""
-    for k in range(N_DMA_SLOTS):
-        slot = base + DMA_SLOTS + k * ENTRY_WORDS
-        if st[slot] == 0:
-            for i in range(REQUEST_WORDS):
-                put(st, slot + i, st[base + REQUEST + i])
-            return True
-    return False
+    k = free_descriptor(st, base)
+    if k < 0:
+        return False
+    slot = base + DMA_SLOTS + k * ENTRY_WORDS
+    for i in range(REQUEST_WORDS):
+        put(st, slot + i, st[base + REQUEST + i])
+    return True
 
 
 @jit

@@ -62,6 +62,8 @@ def _a2e() -> Iterator[tuple[str, A2ECheck]]:
     yield "a2e: two cores", A2ECheck(attention=1, experts=2, tokens=2, top_k=2, cores=2)
     yield "a2e: two experts a die", A2ECheck(attention=1, experts=2, local=2, tokens=2, top_k=2)
     yield "a2e: URMA", replace(usual, path="urma")
+    descriptors_again = A2ECheck(attention=1, experts=1, tokens=9, rounds=1, path="urma")
+    yield "a2e: URMA, every descriptor used again", descriptors_again
     yield "a2e-pull: two attention dies, three expert dies", replace(usual, pull=True)
 
 

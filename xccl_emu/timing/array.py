@@ -1,6 +1,6 @@
 """The array of times of a run, made from a pod, a fabric and costs; see `device/layout.py` for what is where."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.lang.requests import OPERATIONS
+from xccl_emu.machine import layout as at
 from xccl_emu.machine.address_space import map_bytes
 from xccl_emu.timing.costs import PASSES, Costs
 from xccl_emu.timing.device import layout as tl
@@ -20,7 +21,7 @@ PS_PER_US, PS_PER_NS, FS_PER_NS = 1_000_000, 1_000, 1_000_000
 LIMIT_NS = 50
 """How far a core may get ahead of the others before it takes a queue that they share."""
 
-_LOG_RECORDS = 1 << 20
+_LOG_RECORDS, _LOG_RECORDS_MAX = 1 << 20, 1 << 25
 _SMALL_CORES = 64
 _NOTHING = np.zeros(0, np.int64)
 
@@ -28,15 +29,25 @@ _NOTHING = np.zeros(0, np.int64)
 class Times:
     """The arrays that the policy works on: `tm`, `who` and the log of `records`, the last two empty without a log."""
 
-    def __init__(self, pod: "Pod", fabric: Fabric, costs: Costs, start_us: Mapping[int, float], log: bool) -> None:
+    def __init__(
+        self,
+        pod: "Pod",
+        fabric: Fabric,
+        costs: Costs,
+        start_us: Mapping[int, float],
+        log: bool | Collection[int],
+    ) -> None:
         self._pod = pod
+        kept = log is True or (log is not False and len(log) > 0)
         words = self._place(pod)
         self.tm = map_bytes(8 * words, "array of times").view(np.int64)
-        self.who = map_bytes(8 * words, "array of causes").view(np.int64) if log else _NOTHING
-        self.records = np.zeros(_LOG_RECORDS * tl.RECORD_WORDS, np.int64) if log else _NOTHING
+        self.who = map_bytes(8 * words, "array of causes").view(np.int64) if kept else _NOTHING
+        self.records = np.zeros(_LOG_RECORDS * tl.RECORD_WORDS, np.int64) if kept else _NOTHING
         self._write_header(pod, fabric, costs)
         self._write_paths(fabric, costs)
         self._begin(pod, start_us)
+        self._choose(pod, log)
+        self._mark_sites(pod)
 
     def _place(self, pod: "Pod") -> int:
         spec = pod.spec
@@ -48,6 +59,7 @@ class Times:
             tl.DIE_BASE: spec.n_dies * tl.DIE_WORDS,
             tl.NODE_BASE: spec.n_dies * tl.NODE_WORDS,
             tl.GROUP_BASE: spec.n_cores * tl.GROUP_WORDS,
+            tl.SITE_BASE: at.MAX_KERNELS * at.MAX_SITES,
             tl.PIECE_BASE: self._pieces * tl.PIECE_WORDS,
         }
         self._starts, end = {}, tl.HEADER_WORDS
@@ -81,12 +93,12 @@ class Times:
     def _write_paths(self, fabric: Fabric, costs: Costs) -> None:
         tm = self.tm
         for number, path in enumerate(fabric.paths):
-            at = tl.PATHS + number * tl.PATH_WORDS
+            first = tl.PATHS + number * tl.PATH_WORDS
             share = costs.fabric_efficiency if number else 1.0
-            tm[at + tl.READ_LATENCY] = round(path.read.latency_us * PS_PER_US)
-            tm[at + tl.WRITE_LATENCY] = round(path.write.latency_us * PS_PER_US)
-            tm[at + tl.READ_RATE] = _femtoseconds(path.read.gb_s * share)
-            tm[at + tl.WRITE_RATE] = _femtoseconds(path.write.gb_s * share)
+            tm[first + tl.READ_LATENCY] = round(path.read.latency_us * PS_PER_US)
+            tm[first + tl.WRITE_LATENCY] = round(path.write.latency_us * PS_PER_US)
+            tm[first + tl.READ_RATE] = _femtoseconds(path.read.gb_s * share)
+            tm[first + tl.WRITE_RATE] = _femtoseconds(path.write.gb_s * share)
         tm[tl.C_UPLINK] = _femtoseconds(fabric.node_uplink_gb_s) if fabric.node_uplink_gb_s else 0
 
     def _begin(self, pod: "Pod", start_us: Mapping[int, float]) -> None:
@@ -100,17 +112,36 @@ class Times:
             self.tm[first + 2 * i : first + 2 * i + 2] = start, core
             row = self.row(core)
             self.tm[row + tl.SCALAR_AT], self.tm[row + tl.HEAP_AT] = start, start + 1
+            self.tm[row + tl.CORE_DIE] = core // pod.spec.cores_per_die
         self.tm[tl.HEAP_COUNT] = len(starts)
+
+    def _choose(self, pod: "Pod", log: bool | Collection[int]) -> None:
+        """Say of each die whether its actions are written down."""
+        dies = range(pod.spec.n_dies) if isinstance(log, bool) else sorted(log)
+        unknown = [die for die in dies if not 0 <= die < pod.spec.n_dies]
+        if unknown:
+            raise ConfigError(f"log: die {unknown[0]}: the pod has dies 0 to {pod.spec.n_dies - 1}")
+        for die in dies:
+            self.tm[self._starts[tl.DIE_BASE] + die * tl.DIE_WORDS + tl.LOGGED] = log is not False
+
+    def _mark_sites(self, pod: "Pod") -> None:
+        """Say of each load with the name of a synchronization that it looks for what others write."""
+        for number, kernel in enumerate(pod.kernels):
+            first = self._starts[tl.SITE_BASE] + number * at.MAX_SITES
+            self.tm[first : first + len(kernel.sites)] = [s.operation == "load" and bool(s.sync) for s in kernel.sites]
 
     def row(self, core: int) -> int:
         """Index of a core's first word."""
         return int(self._starts[tl.CORE_BASE]) + core * tl.CORE_WORDS
 
     def make_room(self) -> None:
-        """A longer log, if there is one and it is nearly full; CapacityError if the table of polled words is."""
+        """A longer log, if there is one and it is nearly full; CapacityError if it, or the table of polled words, is as
+        long as may be."""
         if 2 * self.tm[tl.PIECES_USED] >= self._pieces:
             raise CapacityError(f"timing: more than {self._pieces // 2} words are polled or written by themselves")
         if len(self.records) and self.tm[tl.N_RECORDS] * 2 > self.tm[tl.RECORD_CAPACITY]:
+            if self.tm[tl.RECORD_CAPACITY] >= _LOG_RECORDS_MAX:
+                raise CapacityError(f"timing: more than {_LOG_RECORDS_MAX // 2:,} actions in the log: log fewer dies")
             self.records = np.concatenate([self.records, np.zeros_like(self.records)])
             self.tm[tl.RECORD_CAPACITY] *= 2
 

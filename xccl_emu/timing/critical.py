@@ -43,8 +43,8 @@ class Part:
 
 def critical_path(timing: Timing) -> list[Part]:
     """The parts of the path to the last return, in order of time and without gaps; ConfigError without a log."""
-    if not len(timing.records):
-        raise ConfigError("log=False: the critical path needs a run with log=True")
+    if not timing.complete:
+        raise ConfigError("log: the critical path needs the actions of all dies, log=True")
     parts = [part for part in _backwards(timing.records) if part.end_us > part.start_us]
     return parts[::-1]
 

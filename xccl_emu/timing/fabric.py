@@ -6,6 +6,10 @@ queue that serves one transfer after the other.
 """
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 
@@ -56,11 +60,17 @@ class Fabric:
     node_uplink_gb_s: float = 0.0
     """What the dies of a node share towards other nodes, each direction; 0 if that never limits."""
 
+    def node_of(self, die: Any) -> Any:
+        """Number of a die's node; of each, for an array of dies."""
+        return die // (self.dies_per_chip * self.chips_per_node)
+
     def path_of(self, source: int, target: int) -> int:
         """Class of the path between two dies."""
-        per_node = self.dies_per_chip * self.chips_per_node
-        if source == target:
-            return SAME_DIE
-        if source // self.dies_per_chip == target // self.dies_per_chip:
-            return SIBLING_DIE
-        return SAME_NODE if source // per_node == target // per_node else OTHER_NODE
+        return int(self.paths_of(np.array([source]), np.array([target]))[0])
+
+    def paths_of(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Classes of the paths between dies."""
+        same_chip = source // self.dies_per_chip == target // self.dies_per_chip
+        same_node = self.node_of(source) == self.node_of(target)
+        near = np.where(source == target, SAME_DIE, np.where(same_chip, SIBLING_DIE, SAME_NODE))
+        return np.where(same_node, near, OTHER_NODE)

@@ -4,7 +4,7 @@ After a run, `VirtualTime.timing` says when each core returned; with ``log=True`
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
+from xccl_emu.lang.kernel import Site
+from xccl_emu.lang.requests import OP_RETURN, SCALAR
 from xccl_emu.machine import layout as at
+from xccl_emu.machine.labels import Labels
+from xccl_emu.machine.spec import PodSpec
 from xccl_emu.timing.array import Times
 from xccl_emu.timing.costs import Costs
+from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
@@ -36,7 +41,29 @@ class Timing:
     """[actions, RECORD_WORDS] of the log, times in picoseconds; empty without one."""
     kernels: Mapping[int, Kernel]
     """What ran on each core."""
-    cores_per_die: int
+    spec: PodSpec
+    """Of the pod that ran."""
+    fabric: Fabric
+    labels: Labels
+    """Names of ranges of memory."""
+    logged: frozenset[int]
+    """Dies whose actions are in the log."""
+
+    @property
+    def cores_per_die(self) -> int:
+        """Of the pod."""
+        return self.spec.cores_per_die
+
+    @property
+    def complete(self) -> bool:
+        """Has the log the actions of all dies?"""
+        return len(self.logged) == self.spec.n_dies
+
+    def site(self, record: NDArray[np.int64]) -> Site | None:
+        """The place in its kernel of a record; a return has none."""
+        if record[tl.RECORD_OP] == OP_RETURN and record[tl.RECORD_ENGINE] == SCALAR:
+            return None
+        return self.kernels[int(record[tl.RECORD_CORE])].sites[int(record[tl.RECORD_SITE])]
 
     @property
     def latency_us(self) -> float:
@@ -57,7 +84,8 @@ class VirtualTime:
     """The policy: who begins next goes next, and everything takes what the model says.
 
     fabric: where the dies are and what the paths between them cost. costs: of everything else.
-    log: keep every timed action, for traces and the critical path. start_us: when each core begins, by its global
+    log: keep every timed action, for traces and the critical path; or those of some dies, with the transfers from and
+    to them, for a trace of these. start_us: when each core begins, by its global
     number (0 for those not named).
 
     Raises ConfigError, when a run begins, for a pod that is not under `sc` or has something switched off: in time, a
@@ -71,7 +99,7 @@ class VirtualTime:
         fabric: Fabric = CLOUDMATRIX384,
         costs: Costs | None = None,
         *,
-        log: bool = False,
+        log: bool | Collection[int] = False,
         start_us: Mapping[int, float] | None = None,
     ) -> None:
         self.fabric, self.costs, self.log = fabric, costs or Costs(), log
@@ -105,7 +133,9 @@ class VirtualTime:
         launches = {core: pod.launch_of(core) for core in pod.active_cores()}
         kernels = {core: launch.kernel for core, launch in launches.items() if launch is not None}
         if ended == at.ENDED_DONE:
-            self._timing = Timing(times.finished_us(), times.log(), kernels, pod.spec.cores_per_die)
+            logged = range(pod.spec.n_dies) if self.log is True else self.log or ()
+            finished, log = times.finished_us(), times.log()
+            self._timing = Timing(finished, log, kernels, pod.spec, self.fabric, pod.labels, frozenset(logged))
         return ended, time.perf_counter() - started, np.zeros(0, np.int64)
 
     def _check(self, pod: "Pod") -> None:

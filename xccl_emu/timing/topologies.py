@@ -31,3 +31,6 @@ ATLAS_800T_A2 = Fabric(
     ),
 )
 """Four servers of eight NPUs: full-mesh HCCS inside, 200 Gbit/s RoCE between (MixServe); latencies are assumptions."""
+
+TOPOLOGIES = {"cloudmatrix384": CLOUDMATRIX384, "atlas-800t-a2": ATLAS_800T_A2}
+"""By the names that the command knows."""

@@ -1,11 +1,14 @@
 """A timed run in the Chrome trace event format, which Perfetto opens: when each pipe of each core did what.
 
-A process is a die, a thread one engine of a core.  A flow arrow leads from a write of one word to the poll that saw
-it.  Counters tell how many bytes a second leave and reach a die.  Times are microseconds.
+A process is a die, a thread one engine of a core (DMA has one for each copy that runs beside others).  A slice is an
+action that took time, named by the step of the paper; before it stands what the scalar unit waited for.  An arrow leads
+from a write to what saw it on another core: a poll from the flag, a transfer from the last of its bytes to become
+visible.  Counters tell what each link carries.  Times are microseconds, rounded to nanoseconds as Perfetto keeps them.
 """
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,128 +16,209 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang.requests import DMA, MTU_IN, OP_FENCE, OP_POLL, OP_RETURN, OPERATIONS
-from xccl_emu.timing.array import PS_PER_US
+from xccl_emu.lang.requests import DMA, OP_DMA, OPERATIONS, SCALAR
+from xccl_emu.timing.array import PS_PER_NS, PS_PER_US
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
+from xccl_emu.timing.trace_counters import counters
+from xccl_emu.timing.trace_flows import NOTHING, seen_writes
 
 Event = dict[str, Any]
 
 ENGINES = ("scalar", "mtu-in", "vector", "mtu-out", "dma")
-COUNTER_BINS = 400
-"""Samples of each counter over the run."""
+EVENTS_MAX = 200_000
+"""Slices and ends of arrows of a trace, unless it is said otherwise: a file of about 50 MB."""
 
-_WAITS = (OP_POLL, OP_FENCE)
+_THREADS = 16
+"""Numbers that a core has for its threads."""
+
+Row = NDArray[np.int64]
 
 
-def trace(timing: Timing, dies: Collection[int] | None = None) -> dict[str, Any]:
-    """The trace of some dies, or of all, ready for `json.dump`.
+@dataclass(frozen=True)
+class Trace:
+    """The events of a trace in the order of time, and what is not among them."""
 
-    Raises ConfigError for a run without a log, or a die that took no part in it.
+    events: list[Event]
+    slices: int
+    arrows: int
+    left_out: int
+    """Actions of the chosen dies that begin when there are as many events as may be."""
+    until_us: float
+    """When the first of these begins; without any, when the run ends."""
+
+    def to_json(self, told: Mapping[str, str]) -> dict[str, Any]:
+        """The trace, ready for `json.dump`, with what is told about the run."""
+        about = {**told} | {"actions left out": str(self.left_out), "until": f"{self.until_us} us"}
+        return {"displayTimeUnit": "ns", "otherData": about, "traceEvents": self.events}
+
+
+def trace(timing: Timing, dies: Collection[int] | None = None, events_max: int = EVENTS_MAX) -> Trace:
+    """The trace of some dies, or of all: the first so many events of it, and names and counters.
+
+    Raises ConfigError for a run without a log, a die that took no part in it or is not in its log, or a number of
+    events below 1.
     """
+    chosen = _chosen(timing, dies)
+    if events_max < 1:
+        raise ConfigError(f"events_max={events_max}: must be at least 1")
+    on_die = timing.records[:, tl.RECORD_CORE] // timing.cores_per_die
+    kept = np.flatnonzero(np.isin(on_die, sorted(chosen)))
+    return _Writer(timing, kept[np.argsort(timing.records[kept, tl.RECORD_START], kind="stable")]).write(
+        sorted(chosen), events_max
+    )
+
+
+def save_trace(
+    timing: Timing,
+    path: str | Path,
+    dies: Collection[int] | None = None,
+    events_max: int = EVENTS_MAX,
+    told: Mapping[str, str] | None = None,
+) -> Trace:
+    """Write a trace to a file, an event a line, with what is told about the run, and return it; raises as `trace`."""
+    made = trace(timing, dies, events_max)
+    parts = made.to_json(told or {})
+    lines = ",\n".join(json.dumps(event, ensure_ascii=False) for event in parts.pop("traceEvents"))
+    head = json.dumps(parts, ensure_ascii=False, indent=1)[:-2]
+    Path(path).write_text(f'{head},\n "traceEvents": [\n{lines}\n]}}\n', "utf-8")
+    return made
+
+
+def _chosen(timing: Timing, dies: Collection[int] | None) -> set[int]:
     if not len(timing.records):
         raise ConfigError("log=False: a trace needs a run with log=True")
-    per_die = timing.cores_per_die
-    on_die = timing.records[:, tl.RECORD_CORE] // per_die
-    took_part = set(np.unique(on_die).tolist())
+    took_part = {core // timing.cores_per_die for core in timing.kernels}
     chosen = took_part if dies is None else set(dies)
-    if not chosen <= took_part:
-        raise ConfigError(f"dies={sorted(chosen - took_part)}: did not take part; there are {sorted(took_part)}")
-    kept = np.isin(on_die, sorted(chosen))
-    events = [*_names(timing, kept), *_slices(timing, kept), *_flows(timing, kept), *_counters(timing, chosen)]
-    return {"displayTimeUnit": "ns", "traceEvents": events}
+    if not chosen or not chosen <= took_part:
+        wrong = sorted(chosen - took_part)
+        raise ConfigError(f"dies={wrong}: did not take part; there are {sorted(took_part)}")
+    unlogged = chosen - timing.logged
+    if unlogged:
+        raise ConfigError(f"dies={sorted(unlogged)}: are not in the log, which is of {sorted(timing.logged)}")
+    return chosen
 
 
-def save_trace(timing: Timing, path: str | Path, dies: Collection[int] | None = None) -> None:
-    """Write the trace to a file."""
-    Path(path).write_text(json.dumps(trace(timing, dies)), "utf-8")
+@dataclass
+class _Writer:
+    """Makes the events of some records, given in the order in which they begin."""
 
+    timing: Timing
+    rows: NDArray[np.int64]
+    events: list[Event] = field(default_factory=list)
+    arrows: int = 0
+    free: dict[int, int] = field(default_factory=dict)
+    """When the scalar unit of each core was done with what it did before."""
+    lanes: dict[int, list[int]] = field(default_factory=dict)
+    """When each of a core's threads for DMA is free again."""
+    threads: dict[int, int] = field(default_factory=dict)
+    """Thread of each record."""
+    used: set[tuple[int, int]] = field(default_factory=set)
 
-def _us(picoseconds: Any) -> float:
-    return int(picoseconds) / PS_PER_US
+    def write(self, dies: list[int], events_max: int) -> Trace:
+        saw = seen_writes(self.timing, self.rows)
+        done = 0
+        for number, write in zip(self.rows.tolist(), saw.tolist(), strict=True):
+            if len(self.events) >= events_max:
+                break
+            done += 1
+            self._add(number, write)
+        left, records = len(self.rows) - done, self.timing.records
+        end = records[self.rows[done], tl.RECORD_START] if left else round(self.timing.latency_us * PS_PER_US)
+        slices = len(self.events) - 2 * self.arrows
+        self.events += counters(self.timing, dies, int(end))
+        self.events.sort(key=lambda event: event["ts"])
+        return Trace([*self._names(), *self.events], slices, self.arrows, left, int(end) / PS_PER_US)
 
-
-def _place(timing: Timing, row: NDArray[np.int64]) -> Event:
-    die, core = divmod(int(row[tl.RECORD_CORE]), timing.cores_per_die)
-    return {"pid": die, "tid": core * len(ENGINES) + int(row[tl.RECORD_ENGINE]) + 1}
-
-
-def _names(timing: Timing, kept: NDArray[np.bool_]) -> Iterator[Event]:
-    used = np.unique(timing.records[kept][:, [tl.RECORD_CORE, tl.RECORD_ENGINE]], axis=0)
-    for die in np.unique(used[:, 0] // timing.cores_per_die).tolist():
-        yield {"ph": "M", "name": "process_name", "pid": die, "tid": 0, "args": {"name": f"die{die}"}}
-    for core, engine in used.tolist():
-        die, on_die = divmod(core, timing.cores_per_die)
-        thread = {"pid": die, "tid": on_die * len(ENGINES) + engine + 1}
-        yield {"ph": "M", "name": "thread_name", **thread, "args": {"name": f"core{on_die}.{ENGINES[engine]}"}}
-
-
-def _slices(timing: Timing, kept: NDArray[np.bool_]) -> Iterator[Event]:
-    """A slice for each action that took time; what a scalar unit waited for before it is a slice, too."""
-    free: dict[int, int] = {}
-    for number in np.flatnonzero(kept).tolist():
-        row = timing.records[number]
+    def _add(self, number: int, write: int) -> None:
+        """The slices of a record, and the arrow to it; where it took no time there is nothing to see."""
+        row = self.timing.records[number]
         core, start, end = int(row[tl.RECORD_CORE]), int(row[tl.RECORD_START]), int(row[tl.RECORD_END])
-        if row[tl.RECORD_ENGINE] == 0:
-            before, free[core] = free.get(core, start), end
-            if row[tl.RECORD_OP] in _WAITS and start > before:
-                yield _slice(timing, row, "waits: ", before, start)
-        if end > start:
-            yield _slice(timing, row, "", start, end)
+        if row[tl.RECORD_ENGINE] == SCALAR:
+            before, self.free[core] = self.free.get(core, 0), end
+            if start > before:
+                self.events.append(self._slice(number, row, "waits: ", before, start))
+        if end == start:
+            return
+        self.events.append(self._slice(number, row, "", start, end))
+        if write != NOTHING:
+            self.arrows += 1
+            self.events += self._arrow(write, number)
+
+    def _slice(self, number: int, row: Row, prefix: str, start: int, end: int) -> Event:
+        site = self.timing.site(row)
+        operation = OPERATIONS[int(row[tl.RECORD_OP])]
+        issued = "issue " if row[tl.RECORD_ENGINE] == SCALAR and row[tl.RECORD_OP] >= OP_DMA else ""
+        step = f"step {site.step}: " if site and site.step else ""
+        sync = f", {site.sync}" if site and site.sync else ""
+        first, last = _ns(start), _ns(end)
+        return {
+            "ph": "X", "name": prefix + step + issued + operation + sync, "cat": operation, "ts": first / 1000,
+            "dur": (last - first) / 1000, **self._place(number), "args": self._told(row, site),
+        }  # fmt: skip
+
+    def _told(self, row: Row, site: Any) -> Event:
+        """What a slice says when it is clicked at."""
+        read, written = int(row[tl.RECORD_READ]), int(row[tl.RECORD_WRITTEN])
+        told: Event = {"kernel": self.timing.kernels[int(row[tl.RECORD_CORE])].name}
+        if site:
+            source = "/".join(Path(site.file).parts[-2:])
+            told |= {"step": site.step, "sync": site.sync, "source": f"{source}:{site.line}"}
+        places = {"reads": self.timing.labels.name(read), "writes": self.timing.labels.name(written)}
+        told |= {what: name for what, name in places.items() if name}
+        if row[tl.RECORD_NBYTES]:
+            told |= {"bytes": int(row[tl.RECORD_NBYTES]), "die": int(row[tl.RECORD_PEER])}
+        if row[tl.RECORD_VISIBLE] > row[tl.RECORD_END]:
+            told["done_us"] = int(row[tl.RECORD_VISIBLE]) / PS_PER_US
+        if row[tl.RECORD_QUEUED]:
+            told["queued_us"] = int(row[tl.RECORD_QUEUED]) / PS_PER_US
+        return told
+
+    def _arrow(self, write: int, reader: int) -> list[Event]:
+        flag = self.timing.records[reader, tl.RECORD_ENGINE] == SCALAR
+        name = "flag" if flag else "data"
+        common = {"cat": name, "name": name, "id": reader}
+        return [
+            {"ph": "s", "ts": self._middle(write), **common, **self._place(write)},
+            {"ph": "f", "bp": "e", "ts": self._middle(reader), **common, **self._place(reader)},
+        ]
+
+    def _middle(self, number: int) -> float:
+        """A time within the slice of a record, and in no other slice of its thread."""
+        row = self.timing.records[number]
+        return (_ns(int(row[tl.RECORD_START])) + _ns(int(row[tl.RECORD_END]))) // 2 / 1000
+
+    def _place(self, number: int) -> Event:
+        die, core = divmod(int(self.timing.records[number, tl.RECORD_CORE]), self.timing.cores_per_die)
+        if number not in self.threads:
+            self.threads[number] = core * _THREADS + self._thread(self.timing.records[number])
+            self.used.add((die, self.threads[number]))
+        return {"pid": die, "tid": self.threads[number]}
+
+    def _thread(self, row: Row) -> int:
+        """Of an engine; of DMA the first thread that is free, as descriptors run beside each other."""
+        engine = int(row[tl.RECORD_ENGINE])
+        if engine != DMA:
+            return engine + 1
+        lanes = self.lanes.setdefault(int(row[tl.RECORD_CORE]), [])
+        lane = next((i for i, free in enumerate(lanes) if free <= row[tl.RECORD_START]), len(lanes))
+        lanes[lane : lane + 1] = [int(row[tl.RECORD_END])]
+        return DMA + 1 + lane
+
+    def _names(self) -> Iterator[Event]:
+        fabric = self.timing.fabric
+        for die in sorted({die for die, _ in self.used}):
+            name = f"die {die} (chip {die // fabric.dies_per_chip}, node {fabric.node_of(die)})"
+            yield {"ph": "M", "name": "process_name", "pid": die, "tid": 0, "args": {"name": name}}
+            yield {"ph": "M", "name": "process_sort_index", "pid": die, "tid": 0, "args": {"sort_index": die}}
+        for die, thread in sorted(self.used):
+            core, engine = divmod(thread - 1, _THREADS)
+            lane = f" {engine - DMA + 1}" if engine > DMA else ""
+            name = f"core {core} {ENGINES[min(engine, DMA)]}{lane}"
+            place = {"pid": die, "tid": thread}
+            yield {"ph": "M", "name": "thread_name", **place, "args": {"name": name}}
+            yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": thread}}
 
 
-def _slice(timing: Timing, row: NDArray[np.int64], prefix: str, start: int, end: int) -> Event:
-    operation = _operation(row)
-    site = _site(timing, row)
-    told = {"step": site.step, "sync": site.sync, "source": f"{site.file}:{site.line}"} if site else {}
-    step = f"step {site.step}: " if site and site.step else ""
-    args = {**told, "bytes": int(row[tl.RECORD_NBYTES])} | ({"die": int(row[tl.RECORD_PEER])} if row[6] else {})
-    return {
-        "ph": "X", "name": prefix + step + operation, "cat": operation, "ts": _us(start), "dur": _us(end - start),
-        **_place(timing, row), "args": args,
-    }  # fmt: skip
-
-
-def _operation(row: NDArray[np.int64]) -> str:
-    return "dma" if row[tl.RECORD_ENGINE] == DMA else OPERATIONS[int(row[tl.RECORD_OP])]
-
-
-def _site(timing: Timing, row: NDArray[np.int64]) -> Any:
-    kernel = timing.kernels[int(row[tl.RECORD_CORE])]
-    returns = row[tl.RECORD_OP] == OP_RETURN and row[tl.RECORD_ENGINE] == 0
-    return None if returns else kernel.sites[int(row[tl.RECORD_SITE])]
-
-
-def _flows(timing: Timing, kept: NDArray[np.bool_]) -> Iterator[Event]:
-    """From each write of a word to the polls that waited for it, where both ends are shown."""
-    records = timing.records
-    polls = np.flatnonzero(kept & (records[:, tl.RECORD_ENGINE] == 0) & (records[:, tl.RECORD_OP] == OP_POLL))
-    for number in polls.tolist():
-        cause = int(records[number, tl.RECORD_CAUSE])
-        if cause < 0 or not kept[cause] or records[cause, tl.RECORD_CORE] == records[number, tl.RECORD_CORE]:
-            continue
-        common = {"cat": "flag", "name": "flag", "id": number}
-        left = (int(records[cause, tl.RECORD_START]) + int(records[cause, tl.RECORD_END])) // 2
-        seen = (int(records[number, tl.RECORD_START]) + int(records[number, tl.RECORD_END])) // 2
-        yield {"ph": "s", "ts": _us(left), **common, **_place(timing, records[cause])}
-        yield {"ph": "f", "bp": "e", "ts": _us(seen), **common, **_place(timing, records[number])}
-
-
-def _counters(timing: Timing, dies: Collection[int]) -> Iterator[Event]:
-    """Bytes a second that leave and reach each die over the fabric, in equal bins of the run."""
-    records = timing.records
-    moved = records[(records[:, tl.RECORD_NBYTES] > 0) & (records[:, tl.RECORD_ENGINE] > 0)]
-    here = moved[:, tl.RECORD_CORE] // timing.cores_per_die
-    remote = moved[here != moved[:, tl.RECORD_PEER]]
-    here = remote[:, tl.RECORD_CORE] // timing.cores_per_die
-    reads = remote[:, tl.RECORD_ENGINE] == MTU_IN
-    source = np.where(reads, remote[:, tl.RECORD_PEER], here)
-    target = np.where(reads, here, remote[:, tl.RECORD_PEER])
-    end = int(records[:, tl.RECORD_END].max())
-    width = max(1, -(-end // COUNTER_BINS))
-    for die in sorted(dies):
-        for name, at in (("egress GB/s", source), ("ingress GB/s", target)):
-            mine = remote[at == die]
-            rates = np.bincount(mine[:, tl.RECORD_END] // width, mine[:, tl.RECORD_NBYTES]) * 1000 / width
-            for i, rate in enumerate(rates.tolist()):
-                yield {"ph": "C", "name": name, "pid": die, "ts": _us(i * width), "args": {"value": round(rate, 2)}}
+def _ns(picoseconds: int) -> int:
+    return (picoseconds + PS_PER_NS // 2) // PS_PER_NS

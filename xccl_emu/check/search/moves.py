@@ -117,14 +117,13 @@ from xccl_emu.machine.layout import (
     GROUP_BASE,
     GROUP_WORDS,
     IN_FLIGHT,
-    N_DMA_SLOTS,
     ORDER,
     ORDER_FIFO,
     ORDER_SC,
     PIPE_COUNT,
     WINDOWS,
 )
-from xccl_emu.machine.pipes import entry_of, pipe_of
+from xccl_emu.machine.pipes import entry_of, free_descriptor, pipe_of
 from xccl_emu.machine.words import jit, load_i64
 
 
@@ -173,7 +172,7 @@ def take_action(mem, st, ck, rows, named, i, what):
         vector = ck[block + DMA_SNAPSHOTS + (choice & 15)]
     elif pipe != SCALAR:
         vector = vector_at(st, ck, block, base, pipe, j)
-    descriptor = _free_descriptor(st, base) if pipe == SCALAR and op == OP_DMA else choice & 15
+    descriptor = free_descriptor(st, base) if pipe == SCALAR and op == OP_DMA else choice & 15
     top = ck[LOG]
     ring, flying = _save_before(mem, st, ck, rows, base, at_once, op)
     stable = rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN
@@ -208,14 +207,6 @@ def take_action(mem, st, ck, rows, named, i, what):
         note_set(ck, block, DMA, SCALAR, d, completion_of(ck, block, descriptor))
     hash_changes(mem, st, ck, top, NOW)
     return 1
-
-
-@jit
-def _free_descriptor(st, base):
-    k = 0
-    while k < N_DMA_SLOTS - 1 and st[base + DMA_SLOTS + k * ENTRY_WORDS]:
-        k += 1
-    return k
 
 
 @jit

@@ -4,6 +4,7 @@ from xccl_emu.lang.requests import (
     DMA,
     MTU_IN,
     MTU_OUT,
+    OP_DMA,
     OP_MTU_IN,
     OP_MTU_OUT,
     OP_SET_FLAG,
@@ -84,21 +85,21 @@ def _flag(tm, who, log, core, row, pipe, op, source, target, event, site, since)
     at = event_at(row, source, target, event)
     if op == OP_SET_FLAG:
         done = later(tm, since, row + READS_DONE) if pipe == MTU_IN else since
-        number = record(tm, who, log, core, pipe, op, site, done, tm[done], 0, -1, 0, tm[done], 0)
+        number = record(tm, who, log, core, pipe, op, site, done, tm[done], 0, -1, 0, tm[done], -1, -1)
         set_time(tm, who, at, tm[done], number)
         if tm[since] > tm[row + FREE + pipe]:
             set_time(tm, who, row + FREE + pipe, tm[since], number)
         return
     when = later(tm, since, at)
     end = tm[when] + tm[C_EVENT]
-    number = record(tm, who, log, core, pipe, op, site, when, end, 0, -1, 0, end, 0)
+    number = record(tm, who, log, core, pipe, op, site, when, end, 0, -1, 0, end, -1, -1)
     set_time(tm, who, row + FREE + pipe, end, number)
 
 
 @jit
 def _compute(tm, who, log, core, row, op, count, site, since):
     end = tm[since] + tm[C_VECTOR_START] + count * tm[PASSES + op] // 16 * tm[C_VECTOR] // 1000
-    number = record(tm, who, log, core, VECTOR, op, site, since, end, 0, -1, 0, end, 0)
+    number = record(tm, who, log, core, VECTOR, op, site, since, end, 0, -1, 0, end, -1, -1)
     set_time(tm, who, row + FREE + VECTOR, end, number)
 
 
@@ -112,7 +113,7 @@ def _read(st, tm, who, log, core, base, row, address, nbytes, site, since):
     free = max(own, left)
     done = free + latency_of(tm, path_between(tm, here, there), False)
     late = max(0, left - own)
-    number = record(tm, who, log, core, MTU_IN, OP_MTU_IN, site, since, free, nbytes, there, late, done, 0)
+    number = record(tm, who, log, core, MTU_IN, OP_MTU_IN, site, since, free, nbytes, there, late, done, address, -1)
     set_time(tm, who, row + FREE + MTU_IN, free, number)
     if done > tm[row + READS_DONE]:
         set_time(tm, who, row + READS_DONE, done, number)
@@ -129,7 +130,7 @@ def _write(st, tm, who, log, core, base, row, op, a, b, c, site, since):
     free = max(own, left)
     visible = free + latency_of(tm, path_between(tm, here, there), True)
     late = max(0, left - own)
-    number = record(tm, who, log, core, MTU_OUT, op, site, since, free, nbytes, there, late, visible, 0)
+    number = record(tm, who, log, core, MTU_OUT, op, site, since, free, nbytes, there, late, visible, -1, address)
     set_time(tm, who, row + FREE + MTU_OUT, free, number)
     if visible > tm[row + ALL_VISIBLE]:
         set_time(tm, who, row + ALL_VISIBLE, visible, number)
@@ -164,7 +165,7 @@ def _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, si
     left = pass_fabric(tm, start, end, nbytes, write, begin)
     visible = left + latency_of(tm, path_between(tm, start, end), write)
     peer = end if write else start
-    number = record(tm, who, log, core, DMA, 0, site, since, left, nbytes, peer, 0, visible, 0)
+    number = record(tm, who, log, core, DMA, OP_DMA, site, since, left, nbytes, peer, 0, visible, source, target)
     set_time(tm, who, event_at(row, DMA, SCALAR, event), visible, number)
     if visible > tm[row + ALL_VISIBLE]:
         set_time(tm, who, row + ALL_VISIBLE, visible, number)

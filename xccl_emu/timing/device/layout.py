@@ -12,6 +12,7 @@ HEAP_COUNT, NOW, N_RECORDS, RECORD_CAPACITY, LIMIT = range(5)
 HEAP_BASE, CORE_BASE, DIE_BASE, NODE_BASE, GROUP_BASE, PIECE_BASE, PIECE_SLOTS, PIECES_USED = range(5, 13)
 DIES_PER_CHIP, DIES_PER_NODE, PLANES, STRIPE_BYTES = range(13, 17)
 HEAP_SLOTS, PIECES_A_DIE = 17, 18  # with so many in the heap a core is not entered twice
+SITE_BASE = 19  # a word for each site of each kernel: is it a load that is a synchronization?
 COSTS = 24
 (
     C_ISSUE, C_LOAD, C_POLL, C_FENCE, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,
@@ -24,7 +25,7 @@ READ_LATENCY, READ_RATE, WRITE_LATENCY, WRITE_RATE = range(PATH_WORDS)  # rates 
 HEADER_WORDS = 128
 
 # ---- a core's block
-SCALAR_AT, READS_DONE, ALL_VISIBLE, NEXT_WAITER, WAITS_AT, HEAP_AT, FINISHED = range(7)
+SCALAR_AT, READS_DONE, ALL_VISIBLE, NEXT_WAITER, WAITS_AT, HEAP_AT, FINISHED, CORE_DIE = range(8)
 FREE = 8  # by pipe
 QUEUED, RUN = FREE + N_PIPES, FREE + 2 * N_PIPES  # by pipe: instructions so far
 ISSUED = FREE + 3 * N_PIPES  # by pipe, a ring of the last instructions: when the scalar unit had issued it
@@ -34,7 +35,7 @@ EVENT_AT = RUNG + N_DMA_SLOTS  # by source pipe, target pipe and event
 CORE_WORDS = EVENT_AT + N_PIPES * N_PIPES * N_EVENTS
 
 # ---- a die's block: when each of its queues is free
-EGRESS, INGRESS, MEMORY = range(3)
+EGRESS, INGRESS, MEMORY, LOGGED = range(4)  # the last: are the actions of its cores written down?
 DIE_WORDS = 4
 NODE_OUT, NODE_IN = range(2)
 NODE_WORDS = 2
@@ -49,8 +50,8 @@ PIECE_WORDS = 3
 
 # ---- a record
 RECORD_CORE, RECORD_ENGINE, RECORD_OP, RECORD_SITE, RECORD_START, RECORD_END, RECORD_NBYTES, RECORD_PEER = range(8)
-RECORD_CAUSE, RECORD_QUEUED, RECORD_VISIBLE, RECORD_WIRE = range(8, 12)
-RECORD_WORDS = 12
+RECORD_CAUSE, RECORD_QUEUED, RECORD_VISIBLE, RECORD_READ, RECORD_WRITTEN = range(8, 13)  # the last two: where, or -1
+RECORD_WORDS = 13
 
 assert COSTS + 13 <= PASSES
 assert PATHS + 4 * PATH_WORDS <= HEADER_WORDS

@@ -2,6 +2,12 @@
 
 from xccl_emu.machine.words import jit
 from xccl_emu.timing.device.layout import (
+    CORE_BASE,
+    CORE_DIE,
+    CORE_WORDS,
+    DIE_BASE,
+    DIE_WORDS,
+    LOGGED,
     N_RECORDS,
     RECORD_CAUSE,
     RECORD_CORE,
@@ -11,27 +17,39 @@ from xccl_emu.timing.device.layout import (
     RECORD_OP,
     RECORD_PEER,
     RECORD_QUEUED,
+    RECORD_READ,
     RECORD_SITE,
     RECORD_START,
     RECORD_VISIBLE,
-    RECORD_WIRE,
     RECORD_WORDS,
+    RECORD_WRITTEN,
 )
 
 
 @jit
-def record(tm, who, log, core, engine, op, site, since, end, nbytes, peer, queued, visible, wire):
-    """Write an action down; ``since`` is the index of the time that let it begin; returns 1 + its number, or 0."""
+def record(tm, who, log, core, engine, op, site, since, end, nbytes, peer, queued, visible, read, written):
+    """Write an action down; ``since`` is the index of the time that let it begin; returns 1 + its number, or 0.
+
+    Left out is what neither is done by a core of a die that the log is kept for nor moves bytes from or to one.
+    """
     if log.size == 0:
+        return 0
+    if not _logged(tm, tm[tm[CORE_BASE] + core * CORE_WORDS + CORE_DIE]) and not (nbytes > 0 and _logged(tm, peer)):
         return 0
     number = tm[N_RECORDS]
     at = number * RECORD_WORDS
     log[at + RECORD_CORE], log[at + RECORD_ENGINE], log[at + RECORD_OP], log[at + RECORD_SITE] = core, engine, op, site
     log[at + RECORD_START], log[at + RECORD_END] = tm[since], end
     log[at + RECORD_NBYTES], log[at + RECORD_PEER], log[at + RECORD_CAUSE] = nbytes, peer, who[since] - 1
-    log[at + RECORD_QUEUED], log[at + RECORD_VISIBLE], log[at + RECORD_WIRE] = queued, visible, wire
+    log[at + RECORD_QUEUED], log[at + RECORD_VISIBLE] = queued, visible
+    log[at + RECORD_READ], log[at + RECORD_WRITTEN] = read, written
     tm[N_RECORDS] = number + 1
     return number + 1
+
+
+@jit
+def _logged(tm, die):
+    return tm[tm[DIE_BASE] + die * DIE_WORDS + LOGGED]
 
 
 @jit

@@ -25,11 +25,10 @@ from xccl_emu.machine.actions import step_core
 from xccl_emu.machine.layout import (
     CHOICE_ALL,
     DIE,
-    DMA_SLOTS,
-    ENTRY_WORDS,
     ERROR,
     GROUP,
-    N_DMA_SLOTS,
+    KERNEL,
+    MAX_SITES,
     N_EVENTS,
     N_PIPES,
     QUEUE_DEPTH,
@@ -39,6 +38,7 @@ from xccl_emu.machine.layout import (
 from xccl_emu.machine.layout import GROUP_BASE as MACHINE_GROUPS
 from xccl_emu.machine.layout import GROUP_PHASE as MACHINE_PHASE
 from xccl_emu.machine.layout import GROUP_WORDS as MACHINE_GROUP_WORDS
+from xccl_emu.machine.pipes import free_descriptor
 from xccl_emu.machine.words import jit
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
@@ -67,6 +67,7 @@ from xccl_emu.timing.device.layout import (
     RELEASED_AT,
     RUNG,
     SCALAR_AT,
+    SITE_BASE,
     WAITS_AT,
 )
 from xccl_emu.timing.device.pieces import became_visible, find_piece, leave, wait_at, wake
@@ -94,21 +95,25 @@ def step_scalar_timed(mem, st, tm, who, log, core, base, row):
     op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
     here = st[base + DIE]
     memory = op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD
-    if memory and die_at(st, a) != here and tm[row + SCALAR_AT] > tm[NOW] + tm[LIMIT]:
-        return -tm[row + SCALAR_AT]
     site = st[base + REQUEST + REQUEST_WORDS - 1]
+    looks = op == OP_LOAD and tm[tm[SITE_BASE] + st[base + KERNEL] * MAX_SITES + site]
+    if memory and (looks or die_at(st, a) != here) and tm[row + SCALAR_AT] > tm[NOW] + tm[LIMIT]:
+        return -tm[row + SCALAR_AT]
     group = tm[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
     phase = st[st[MACHINE_GROUPS] + st[base + GROUP] * MACHINE_GROUP_WORDS + MACHINE_PHASE]
-    slot = _free_descriptor(st, base) if op == OP_DMA else 0
+    slot = free_descriptor(st, base) if op == OP_DMA else 0
     if not step_core(mem, st, core, base, SCALAR, CHOICE_ALL):
         if st[ERROR] == 0:
             _wait(tm, op, a, group, core)
         return 0
     if tm[row + WAITS_AT]:
         leave(tm, core)
-    since, took = _granted(mem, st, tm, row, op, a, b, c, here, group, slot)
+    since, took = _granted(mem, st, tm, row, op, a, b, c, here, group, looks)
     end = tm[since] + took
-    number = record(tm, who, log, core, SCALAR, op, site, since, end, _nbytes(op, b, c), die_at(st, a), 0, end, 0)
+    read = a if op == OP_LOAD or op == OP_POLL else -1
+    written = a if op == OP_STORE or op == OP_ATOMIC_ADD else -1
+    moved, peer = _nbytes(op, b, c), die_at(st, a)
+    number = record(tm, who, log, core, SCALAR, op, site, since, end, moved, peer, 0, end, read, written)
     set_time(tm, who, row + SCALAR_AT, end, number)
     _then(st, tm, who, row, op, a, b, c, here, group, phase, slot, number)
     return 1
@@ -117,14 +122,6 @@ def step_scalar_timed(mem, st, tm, who, log, core, base, row):
 @jit
 def _nbytes(op, b, c):
     return b if op == OP_LOAD else c if op == OP_STORE else 0
-
-
-@jit
-def _free_descriptor(st, base):
-    for k in range(N_DMA_SLOTS):
-        if st[base + DMA_SLOTS + k * ENTRY_WORDS] == 0:
-            return k
-    return 0
 
 
 @jit
@@ -149,8 +146,11 @@ def pipe_of_request(op, a, b):
 
 
 @jit
-def _granted(mem, st, tm, row, op, a, b, c, here, group, slot):
-    """Index of the time at which a request that was granted began, and how long it took."""
+def _granted(mem, st, tm, row, op, a, b, c, here, group, looks):
+    """Index of the time at which a request that was granted began, and how long it took.
+
+    A load that looks for a flag, and found what is not visible yet, found it when it became so.
+    """
     since, issue = row + SCALAR_AT, tm[C_ISSUE]
     pipe = pipe_of_request(op, a, b)
     if pipe != SCALAR:
@@ -168,6 +168,7 @@ def _granted(mem, st, tm, row, op, a, b, c, here, group, slot):
     if op == OP_DMA:
         return since, tm[C_DMA_ISSUE]
     if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD:
+        since = later(tm, since, find_piece(tm, a) + PIECE_AT) if looks else since
         return since, issue + _memory_access(st, tm, op, a, here)
     return since, issue
 

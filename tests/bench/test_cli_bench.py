@@ -1,0 +1,70 @@
+"""`xccl-emu bench`: what it prints, writes, and ends with."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from xccl_emu.bench.result import Result
+from xccl_emu.cli import bench_show
+from xccl_emu.cli.main import app
+
+
+def bench(*words: str) -> tuple[int, str]:
+    """Exit code and standard output of the command."""
+    done = CliRunner().invoke(app, ["bench", *words])
+    return done.exit_code, done.stdout
+
+
+def test_buffers_come_out_exactly(tmp_path: Path) -> None:
+    """All published sizes come out exactly, as a table, as JSON and as CSV."""
+    file = tmp_path / "sizes.csv"
+    code, text = bench("buffers", "--json", "--csv", str(file))
+    results = json.loads(text)["results"]
+    assert code == 0
+    assert len(results) == 6
+    assert all(row["met"] and row["published"] == row["emulated"] for row in results)
+    with file.open(newline="") as lines:
+        assert [row["what"] for row in csv.DictReader(lines)] == [row["what"] for row in results]
+    code, text = bench("buffers")
+    assert code == 0
+    assert text.count("exact │ exact") == 6
+
+
+def test_links_are_near_the_inputs() -> None:
+    """Measured by kernels, bandwidths are within 1% of Table 1, and latencies within what an instruction takes."""
+    code, text = bench("links", "--json")
+    rows = {row["what"]: row for row in json.loads(text)["results"]}
+    assert code == 0
+    for op in ("read", "write"):
+        for where in ("same node", "other node"):
+            assert abs(rows[f"NPU-NPU {op} bandwidth, {where}"]["error_percent"]) < 1
+            latency = rows[f"NPU-NPU {op} latency, {where}"]
+            assert 0 < latency["emulated"] - latency["published"] < 0.1
+
+
+def test_wrong_data_ends_with_1(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong element shows in the table, in the closing line and in the exit code."""
+    rows = [Result("buffers", "something", 1.0, "us", wrong=3)]
+    monkeypatch.setattr("xccl_emu.bench.buffers.buffers", lambda stage: rows)
+    code, text = bench("buffers")
+    assert code == 1
+    assert "3 wrong" in text
+    assert text.endswith("#wrong 3\n")
+
+
+def test_a_file_that_cannot_be_written() -> None:
+    """It is named, with the reason, and the exit code is that of a wrong command line."""
+    done = CliRunner().invoke(app, ["bench", "buffers", "--csv", "/nowhere/at/all.csv"])
+    assert done.exit_code == 2
+    assert "--csv /nowhere/at/all.csv: cannot be written (No such file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(7680, "7,680"), (225.0, "225"), (1.96185, "1.962"), (1234.5, "1,234"), (0.6613, "0.6613")]
+)
+def test_numbers(value: float, text: str) -> None:
+    """Whole numbers in full, others with about four figures."""
+    assert bench_show.number(value) == text

@@ -1,0 +1,103 @@
+"""``xccl-emu trace``: every protocol, and what a reader finds in the file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from xccl_emu.cli.check import PROTOCOLS
+from xccl_emu.cli.main import app
+
+from .trace_format import check_events
+
+Event = dict[str, Any]
+
+SMALL = {"a2e": ("rounds=1",), "a2e-urma": ("rounds=1",), "a2e-pull": ("rounds=1",), "fused": ("rounds=2",)}
+
+
+def traced(tmp_path: Path, protocol: str, *options: str) -> tuple[dict[str, Any], list[Event]]:
+    """What the command says as JSON, and the events of its file."""
+    out = tmp_path / "t.json"
+    result = CliRunner().invoke(app, ["trace", protocol, "--json", "--out", str(out), *options])
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout), json.loads(out.read_text("utf-8"))["traceEvents"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol_has_a_trace(protocol: str, tmp_path: Path) -> None:
+    """Each protocol runs in virtual time with the right bytes, and its trace is one that the format allows."""
+    sizes = [word for size in SMALL.get(protocol, ()) for word in ("--set", size)]
+    told, events = traced(tmp_path, protocol, *sizes)
+    check_events(events)
+    assert told["wrong"] == []
+    assert told["slices"] == sum(event["ph"] == "X" for event in events)
+    assert sum(told["critical_path_us"].values()) == pytest.approx(told["latency_us"])
+    assert told["arrows"] > 0
+
+
+def test_the_eight_steps_of_a_transfer_can_be_read_off(tmp_path: Path) -> None:
+    """With one slot, the first chunk's steps stand in the trace one after the other, each where the paper has it."""
+    _, events = traced(tmp_path, "sendrecv", "--set", "slots=1", "--set", "chunks=2", "--place", "nodes")
+    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    read_off = [
+        (0, "core 0 mtu-in", "step 1: mtu_in"),  # the sender's app data into its data buffer
+        (0, "core 0 mtu-out", "step 2: mtu_out"),  # into the receiver's ring
+        (0, "core 0 mtu-out", "step 3: put, tail"),
+        (0, "core 0 scalar", "waits: step 4: poll, slot free"),  # for an acknowledgement
+        (1, "core 0 scalar", "step 5: poll, tail in"),
+        (1, "core 0 mtu-in", "step 6: mtu_in"),  # out of the ring
+        (1, "core 0 mtu-out", "step 7: put, ack"),
+        (0, "core 0 scalar", "step 8: poll, all acknowledged"),
+    ]
+    begins = []
+    for die, thread, name in read_off:
+        found = [e for e in events if e["ph"] == "X" and (e["pid"], threads[e["pid"], e["tid"]]) == (die, thread)]
+        begins.append(next(e["ts"] for e in found if e["name"] == name))
+    assert begins == sorted(begins)
+    assert len(set(begins)) >= 7  # the wait of step 4 begins with the put before it
+    puts = {e["name"] for e in events if e["ph"] == "X" and "writes" in e["args"]}
+    assert puts == {"step 2: mtu_out", "step 3: put, tail", "step 6: mtu_out", "step 7: put, ack"}
+
+
+def test_what_a_slice_and_an_arrow_say(tmp_path: Path) -> None:
+    """A slice names what it touches and its line of the source; data and flag of a chunk each have their arrow."""
+    _, events = traced(tmp_path, "sendrecv", "--set", "chunks=1", "--dies", "0-1")
+    put = next(e for e in events if e["ph"] == "X" and e["name"] == "step 3: put, tail" and "writes" in e["args"])
+    assert put["args"]["writes"] == "die1.meta.tail[0→1]"
+    assert put["args"]["source"].startswith("kernels/sendrecv.py:")
+    arrows = [(e["name"], e["pid"]) for e in events if e["ph"] == "s"]
+    assert arrows.count(("data", 0)) == 1  # the chunk; loads of the tail's words and its poll see the flag
+    assert ("flag", 0) in arrows
+    assert ("flag", 1) in arrows  # the acknowledgement
+
+
+def test_people_are_told_what_is_left_out(tmp_path: Path) -> None:
+    """Without --json the command says how long it took, what bounds it, and how much the file lacks."""
+    out = tmp_path / "t.json"
+    result = CliRunner().invoke(app, ["trace", "sendrecv", "--events", "20", "--out", str(out)])
+    assert result.exit_code == 0, result.stderr
+    assert "critical path, us: issue" in result.stdout
+    assert "bytes: as they must be" in result.stdout
+    assert "left out:" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sendrecv", "--dies", "0,x"], "--dies 0,x"),
+        (["sendrecv", "--dies", "5"], "die 5"),
+        (["sendrecv", "--dies", "3-1"], "--dies 3-1"),
+        (["sendrecv", "--fabric", "ethernet"], "--fabric ethernet: must be one of cloudmatrix384"),
+        (["sendrecv", "--place", "moon"], "--place moon"),
+        (["sendrecv", "--out", "no/such/folder/t.json"], "--out no/such/folder"),
+        (["sendrecv", "--set", "size=3"], "size=3"),
+        (["teleport"], "protocol 'teleport'"),
+    ],
+)
+def test_impossible_options_are_usage_errors(arguments: list[str], said: str, tmp_path: Path) -> None:
+    """What makes no sense is refused by name before anything runs, with exit code 2."""
+    result = CliRunner().invoke(app, ["trace", *arguments])
+    assert result.exit_code == 2
+    assert said in result.stderr

@@ -1,0 +1,38 @@
+"""Sizes that must come out exactly: messages and buffers of the fused operators, metadata of send and receive."""
+
+from collections.abc import Iterable
+
+from xccl_emu.bench import published
+from xccl_emu.bench.result import Configuration, Result
+from xccl_emu.bench.stage import Stage, silent
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, MIB
+from xccl_emu.protocols.fused_layout import FusedConfig, lay_out_fused
+from xccl_emu.protocols.sendrecv_layout import RingLayout
+
+RANKS, TOKENS = 320, 96
+
+
+def buffers(stage: Stage = silent) -> list[Result]:
+    """Sizes as the protocols lay them out on the whole pod."""
+    spec = CLOUDMATRIX384
+    config = FusedConfig(n_ranks=RANKS, local_experts=1, hidden=7168, top_k=9, tokens_max=TOKENS, shared=True)
+    layout = lay_out_fused(config, Pod(spec))
+    fused = [
+        config.message_bytes,
+        config.row_bytes,
+        (layout.combine - layout.dispatch) / MIB,
+        (layout.staging - layout.combine) / MIB,
+    ]
+    ring = RingLayout.fit(spec, 4, None, spec.cores_per_die, 0, 0)
+    fields = [spec.meta_bytes, (ring.meta_end - ring.field_offset) // 32]
+    shape = {"ranks": RANKS, "tokens": TOKENS, "hidden": 7168}
+    return [
+        *_beside("buffers", fused, shape),
+        *_beside("metadata", fields, {"dies": spec.n_dies, "cores": spec.cores_per_die}),
+    ]
+
+
+def _beside(measurement: str, sizes: Iterable[float], shape: Configuration) -> list[Result]:
+    rows = published.rows(measurement)
+    return [Result.of(row, size, bench="buffers", configuration=shape) for row, size in zip(rows, sizes, strict=True)]

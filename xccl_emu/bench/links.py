@@ -1,0 +1,106 @@
+"""Latency and bandwidth of every class of paths, measured by kernels that read and write in virtual time (Table 1)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xccl_emu.bench import published
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.stage import Stage, silent
+from xccl_emu.kernels.transfers import read_blocks, write_blocks
+from xccl_emu.lang.requests import MTU_IN, MTU_OUT
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, KIB
+from xccl_emu.timing.array import PS_PER_US
+from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.fabric import PATHS, Fabric
+from xccl_emu.timing.run import Timing, VirtualTime
+from xccl_emu.timing.topologies import CLOUDMATRIX384 as UB
+
+LATENCY_BYTES = 512
+"""The transfer whose latency is measured, as in the published table."""
+
+BLOCK_BYTES, BLOCKS = 64 * KIB, 16
+"""What each core moves, one block after the other, when bandwidth is measured."""
+
+TARGETS = (0, 1, 2, 16)
+"""A die on each class of paths from die 0 of the pod, as `PATHS` names them."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one direction of one path."""
+
+    latency_us: float
+    gb_s: float
+    wrong: int
+    """Bytes that are not where they should be, or not what they should be."""
+
+
+def measure(path: int, op: str, fabric: Fabric = UB) -> Measured:
+    """Run kernels on die 0 that ``"read"`` from or ``"write"`` to a die on a class of paths.
+
+    Latency: one core, from the start of a transfer of 512 bytes until it is done. Bandwidth: all cores of the die.
+    """
+    _, latency_us, wrong = _run(path, op, fabric, 1, LATENCY_BYTES, 1)
+    moved, took_us, wrong_too = _run(path, op, fabric, CLOUDMATRIX384.cores_per_die, BLOCK_BYTES, BLOCKS)
+    return Measured(latency_us, moved / took_us / 1000, wrong + wrong_too)
+
+
+def _run(path: int, op: str, fabric: Fabric, cores: int, nbytes: int, times: int) -> tuple[int, float, int]:
+    """Bytes that went over the path, microseconds from the first one's start to the last one's end, wrong bytes."""
+    policy = VirtualTime(fabric, log=True)
+    pod = Pod(CLOUDMATRIX384, policy=policy)
+    far, each = TARGETS[path], nbytes * times
+    rng = np.random.default_rng(0)
+    if op == "read":
+        data = rng.integers(0, 256, (cores, times, nbytes), np.uint8)
+        source, target = pod.put(far, data.ravel()), pod.alloc(0, cores * nbytes)
+        strides, expected, kernel = (each, nbytes), data[:, -1], read_blocks
+    else:
+        data = rng.integers(0, 256, (cores, 1, nbytes), np.uint8)
+        source, target = pod.put(0, data.ravel()), pod.alloc(far, cores * each)
+        strides, expected, kernel = (nbytes, each), np.repeat(data, times, axis=1), write_blocks
+    args: dict[str, int | Sequence[int]] = {
+        "source": [source.address + core * strides[0] for core in range(cores)],
+        "target": [target.address + core * strides[1] for core in range(cores)],
+        "nbytes": nbytes, "times": times,
+    }  # fmt: skip
+    pod.launch(kernel, 0, range(cores), args, [pod.grant(source, "r"), pod.grant(target, "w")])
+    pod.run()
+    wrong = int(np.count_nonzero(pod.view(target) != expected.ravel()))
+    return cores * each, _span_us(policy.timing, MTU_IN if op == "read" else MTU_OUT), wrong
+
+
+def _span_us(timing: Timing, engine: int) -> float:
+    """From the start of the first transfer of an engine to the end of the last."""
+    records = timing.records
+    moved = records[(records[:, tl.RECORD_ENGINE] == engine) & (records[:, tl.RECORD_NBYTES] > 0)]
+    return int(moved[:, tl.RECORD_VISIBLE].max() - moved[:, tl.RECORD_START].min()) / PS_PER_US
+
+
+def links(stage: Stage = silent) -> list[Result]:
+    """Table 1: bandwidth and latency of reads and writes, to the same node and to another; then the paths on a chip."""
+    with stage("links"):
+        return [*_table(), *_on_chip()]
+
+
+def _table() -> Iterator[Result]:
+    measured = {(path, op): measure(path, op) for path in (2, 3) for op in ("read", "write")}
+    for row in published.rows("links"):
+        ends, op, figure, where, _ = row.what.replace(",", "").split()
+        if ends == "NPU-CPU":
+            yield Result.of(row, None, note="CPU memory is not modelled as a target")
+            continue
+        one = measured[2 if where == "same" else 3, op]
+        yield Result.of(row, one.gb_s if figure == "bandwidth" else one.latency_us, wrong=one.wrong)
+
+
+def _on_chip() -> Iterator[Result]:
+    for path in (0, 1):
+        for op in ("read", "write"):
+            one = measure(path, op)
+            what = f"{PATHS[path]} {op}"
+            yield Result("links", f"{what} bandwidth", one.gb_s, "GB/s", wrong=one.wrong)
+            yield Result("links", f"{what} latency", one.latency_us, "us", wrong=one.wrong)

@@ -1,0 +1,97 @@
+"""What every bench gives: rows with what was published, what was emulated, and how far they are apart."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xccl_emu.bench.published import Published
+
+Configuration = Mapping[str, int | float | str | bool]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row of a bench: tables, JSON and CSV are made of these alone."""
+
+    bench: str
+    what: str
+    emulated: float | None
+    """None if the emulator has no such thing; then ``note`` says why."""
+    unit: str
+    published: float | None = None
+    """None for a row that nothing was published for."""
+    role: str = "emulated"
+    """One of `published.ROLES`, or ``"emulated"`` without a published number."""
+    relation: str = "="
+    source: str = ""
+    configuration: Configuration = field(default_factory=dict)
+    """What was run, by name."""
+    wrong: int = 0
+    """Elements that differ from what had to come out."""
+    note: str = ""
+
+    @classmethod
+    def of(cls, row: Published, emulated: float | None, *, bench: str = "", **more: Any) -> "Result":
+        """What was emulated for a published row."""
+        bench = bench or row.measurement
+        return cls(bench, row.what, emulated, row.unit, row.value, row.role, row.relation, row.source, **more)
+
+    @property
+    def error_percent(self) -> float | None:
+        """Signed: above 0 if the emulated value is larger; None for bounds and where one of the two is missing."""
+        if self.emulated is None or not self.published or self.relation != "=":
+            return None
+        return 100.0 * (self.emulated - self.published) / self.published
+
+    @property
+    def met(self) -> bool | None:
+        """Whether a bound holds or an exact value came out; None for other rows."""
+        if self.published is None or (self.relation == "=" and self.role != "exact"):
+            return None
+        if self.emulated is None:
+            return False
+        if self.relation == "<":
+            return self.emulated < self.published
+        return self.emulated > self.published if self.relation == ">" else self.emulated == self.published
+
+    @property
+    def failed(self) -> bool:
+        """Whether the command must end with exit code 1: wrong data, or an exact row that differs."""
+        return self.wrong > 0 or (self.role == "exact" and not self.met)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON and CSV have it."""
+        return {
+            "bench": self.bench, "what": self.what, "published": self.published, "emulated": self.emulated,
+            "unit": self.unit, "role": self.role, "relation": self.relation, "error_percent": self.error_percent,
+            "met": self.met, "wrong": self.wrong, "configuration": dict(self.configuration), "source": self.source,
+            "note": self.note,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Score:
+    """How far the rows of a role are off: mean absolute percentage error, and the largest, signed."""
+
+    role: str
+    n_rows: int
+    mape_percent: float
+    max_percent: float
+    worst: str
+    """The row with the largest error."""
+
+
+def score(results: Iterable[Result], role: str) -> Score | None:
+    """Of the rows of a role that have an error; None if there are none."""
+    errors = [(r.error_percent, f"{r.bench}: {r.what}") for r in results if r.role == role]
+    known = [(error, what) for error, what in errors if error is not None]
+    if not known:
+        return None
+    largest, worst = max(known, key=lambda one: abs(one[0]))
+    return Score(role, len(known), math.fsum(abs(error) for error, _ in known) / len(known), largest, worst)
+
+
+def scores(results: Sequence[Result]) -> list[Score]:
+    """Of fit rows and of check rows, apart."""
+    return [s for role in ("fit", "check") if (s := score(results, role)) is not None]

@@ -1,0 +1,116 @@
+"""What a bench prints: a table for each measurement and the scores, or JSON; and its rows as CSV."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from xccl_emu.bench.result import Result, Score, scores
+from xccl_emu.errors import ConfigError
+
+
+def show(results: Sequence[Result], as_json: bool) -> None:
+    """Print results to stdout."""
+    if as_json:
+        print(json.dumps(as_plain(results)))
+        return
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    for _, group in groupby(results, lambda result: result.bench):
+        console.print(_table(list(group)))
+    for line in _closing(results):
+        console.print(line, highlight=False)
+
+
+def as_plain(results: Sequence[Result]) -> dict[str, object]:
+    """What `--json` prints."""
+    return {
+        "results": [result.plain() for result in results],
+        "scores": [asdict(score) for score in scores(results)],
+        "wrong": sum(result.wrong for result in results),
+        "failed": any(result.failed for result in results),
+    }
+
+
+def write_csv(results: Sequence[Result], path: Path) -> None:
+    """One line for each row, its configuration as ``name=value`` words; ConfigError if the file cannot be written."""
+    lines = [result.plain() for result in results]
+    for line, result in zip(lines, results, strict=True):
+        line["configuration"] = configuration_text(result)
+    names = list(Result("", "", None, "").plain())
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(lines)
+    except OSError as error:
+        raise ConfigError(f"--csv {path}: cannot be written ({error.strerror})") from error
+
+
+def configuration_text(result: Result) -> str:
+    """Such as ``ranks=8 cores=48``."""
+    return " ".join(f"{name}={value}" for name, value in result.configuration.items())
+
+
+def _table(results: Sequence[Result]) -> Table:
+    """The rows of one bench; what was published comes first."""
+    sources = dict.fromkeys(result.source for result in results if result.source)
+    table = Table(title=f"{results[0].bench}: {'; '.join(sources)}" if sources else results[0].bench)
+    table.add_column("what")
+    for name in ("published", "emulated"):
+        table.add_column(name, justify="right")
+    table.add_column("unit")
+    table.add_column("error", justify="right")
+    table.add_column("role")
+    notes = list(dict.fromkeys(result.note for result in results if result.note))
+    for result in results:
+        table.add_row(*_cells(result, notes))
+    table.caption = "\n".join(f"({number}) {note}" for number, note in enumerate(notes, start=1)) or None
+    table.caption_justify = "left"
+    return table
+
+
+def _cells(result: Result, notes: list[str]) -> Iterator[str]:
+    bound = "" if result.relation == "=" else f"{result.relation} "
+    yield f"{result.what} ({notes.index(result.note) + 1})" if result.note else result.what
+    yield "" if result.published is None else bound + number(result.published)
+    yield "-" if result.emulated is None else number(result.emulated)
+    yield result.unit
+    yield _error(result)
+    yield result.role
+
+
+def _error(result: Result) -> str:
+    if result.wrong:
+        return f"[red]{result.wrong} wrong[/]"
+    if result.met is not None:
+        words = ("exact", "differs") if result.role == "exact" else ("holds", "does not hold")
+        return f"[green]{words[0]}[/]" if result.met else f"[red]{words[1]}[/]"
+    return "" if result.error_percent is None else f"{result.error_percent:+.1f} %"
+
+
+def number(value: float) -> str:
+    """Three or four figures, and all of a whole number."""
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _closing(results: Sequence[Result]) -> Iterator[str]:
+    for one in scores(results):
+        yield score_text(one)
+    bounds = [result.met for result in results if result.relation != "="]
+    if bounds:
+        yield f"bounds: {sum(map(bool, bounds))} of {len(bounds)} hold"
+    yield f"#wrong {sum(result.wrong for result in results)}"
+
+
+def score_text(one: Score) -> str:
+    """Such as ``check rows: MAPE 3.1 % of 6, worst +5.0 % (fused: ...)``."""
+    kind = f"{one.role} rows"
+    return f"{kind}: MAPE {one.mape_percent:.1f} % of {one.n_rows}, worst {one.max_percent:+.1f} % ({one.worst})"

@@ -1,0 +1,129 @@
+"""What ``xccl-emu trace`` does: one scenario in virtual time, its bytes checked, its trace written."""
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from xccl_emu.check.trial import Trial
+from xccl_emu.errors import ConfigError
+from xccl_emu.scenarios import make
+from xccl_emu.timing.critical import breakdown
+from xccl_emu.timing.fabric import Fabric
+from xccl_emu.timing.run import VirtualTime
+from xccl_emu.timing.topologies import TOPOLOGIES
+from xccl_emu.timing.trace import Trace, save_trace
+
+PLACES = ("packed", "chips", "nodes")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for."""
+
+    protocol: str
+    out: Path
+    dies: str | None = None
+    sizes: dict[str, int | str] = field(default_factory=dict)
+    fabric: str = "cloudmatrix384"
+    place: str = "packed"
+    events: int = 200_000
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was run and written."""
+
+    protocol: str
+    configuration: dict[str, int | str]
+    fabric: str
+    latency_us: float
+    critical_path_us: dict[str, float] | None
+    """By resource; none if only some dies were written down."""
+    wrong: tuple[str, ...]
+    """Names of the buffers that do not hold what they must."""
+    file: str
+    slices: int
+    arrows: int
+    left_out: int
+    until_us: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return asdict(self)
+
+    def told(self) -> str:
+        """For people."""
+        sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
+        lines = [f"{self.protocol}: {self.latency_us:.3f} us on {self.fabric}", f"  {sizes}"]
+        if self.critical_path_us:
+            parts = [f"{what} {us:.3f}" for what, us in self.critical_path_us.items() if us]
+            lines.append(f"  critical path, us: {', '.join(parts)}")
+        lines.append(f"  bytes: {'WRONG in ' + ', '.join(self.wrong) if self.wrong else 'as they must be'}")
+        lines.append(f"{self.file}: {self.slices:,} slices, {self.arrows:,} arrows; open it at ui.perfetto.dev")
+        if self.left_out:
+            what = f"{self.left_out:,} actions, from {self.until_us:.3f} us on"
+            lines.append(f"  left out: {what}; choose --dies, or more with --events")
+        return "\n".join(lines)
+
+
+def run(options: Options) -> Result:
+    """Do it; ConfigError for options that make no sense, before anything runs."""
+    fabric, dies = _fabric(options), _dies(options.dies)
+    _check_file(options.out)
+    scenario = make(options.protocol, **options.sizes)
+    trial = scenario.build("sc")
+    policy = VirtualTime(fabric, log=dies or True)
+    trial.pod.policy = policy
+    trial.pod.run()
+    told = {name: str(value) for name, value in scenario.configuration.items()}
+    told |= {"protocol": options.protocol, "fabric": fabric.name}
+    made = save_trace(policy.timing, options.out, dies, options.events, told)
+    return _result(options, dict(scenario.configuration), policy, _wrong(trial), made)
+
+
+def _result(
+    options: Options, configuration: dict[str, int | str], policy: VirtualTime, wrong: tuple[str, ...], made: Trace
+) -> Result:
+    timing = policy.timing
+    path = breakdown(timing) if timing.complete else None
+    return Result(
+        options.protocol, configuration, policy.fabric.name, timing.latency_us, path, wrong, str(options.out),
+        made.slices, made.arrows, made.left_out, made.until_us,
+    )  # fmt: skip
+
+
+def _fabric(options: Options) -> Fabric:
+    if options.fabric not in TOPOLOGIES:
+        raise ConfigError(f"--fabric {options.fabric}: must be one of {', '.join(TOPOLOGIES)}")
+    fabric = TOPOLOGIES[options.fabric]
+    if options.place not in PLACES:
+        raise ConfigError(f"--place {options.place}: must be one of {', '.join(PLACES)}")
+    if options.place == "packed":
+        return fabric
+    return replace(fabric, dies_per_chip=1, chips_per_node=fabric.chips_per_node if options.place == "chips" else 1)
+
+
+def _dies(text: str | None) -> list[int] | None:
+    """The dies of ``"0-3,8"``."""
+    if text is None:
+        return None
+    dies: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            raise ConfigError(f"--dies {text}: must be numbers and ranges of them, for example 0,1 or 0-3,8")
+        dies.update(range(int(first), int(last or first) + 1))
+    return sorted(dies)
+
+
+def _check_file(path: Path) -> None:
+    """ConfigError now rather than after the run."""
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise ConfigError(f"--out {path}: must be a file in a folder that exists")
+
+
+def _wrong(trial: Trial) -> tuple[str, ...]:
+    memory = trial.pod.memory
+    return tuple(
+        e.name for e in trial.expected if memory[e.address : e.address + len(e.data)].tobytes() != e.data
+    )
