@@ -35,8 +35,8 @@ EVENT_AT = RUNG + N_DMA_SLOTS  # by source pipe, target pipe and event
 CORE_WORDS = EVENT_AT + N_PIPES * N_PIPES * N_EVENTS
 
 # ---- a die's block: when each of its queues is free
-EGRESS, INGRESS, MEMORY, LOGGED = range(4)  # the last: are the actions of its cores written down?
-DIE_WORDS = 4
+EGRESS, INGRESS, MEMORY, LINK, LOGGED = range(5)  # the last: are the actions of its cores written down?
+DIE_WORDS = 5
 NODE_OUT, NODE_IN = range(2)
 NODE_WORDS = 2
 

@@ -1,7 +1,7 @@
 """What a transfer takes: its core's pipe, the egress of the die it leaves, the ingress of the die it goes to.
 
-Each die's egress, ingress and memory is a queue: a transfer occupies it for its bytes at the bandwidth of its path, and
-waits until those before it are through.  They are taken in the order of time, to within `LIMIT` of each other.
+Each die's egress, ingress and memory, and its link to its sibling, is a queue: a transfer occupies it for its bytes at
+the bandwidth of its path, and waits until those before it are through.  They are taken in the order of time, to within `LIMIT` of each other.
 """
 
 from xccl_emu.machine.layout import DIE_SHIFT
@@ -14,6 +14,7 @@ from xccl_emu.timing.device.layout import (
     DIES_PER_NODE,
     EGRESS,
     INGRESS,
+    LINK,
     MEMORY,
     NODE_BASE,
     NODE_IN,
@@ -60,27 +61,30 @@ def rate_of(tm, path, write):
 
 @jit
 def _through(tm, queue, time, busy):
-    """Pass a queue that serves one transfer after the other; returns when this one begins."""
-    begin = max(time, tm[queue])
-    tm[queue] = begin + busy
-    return begin
+    """Pass a queue that serves one transfer after the other; returns when the last byte of this one is through."""
+    tm[queue] = max(time, tm[queue]) + busy
+    return tm[queue]
 
 
 @jit
 def pass_fabric(tm, source, target, nbytes, write, time):
-    """Send ``nbytes`` from die to die from ``time`` on; returns when the last byte has left the source die's egress.
+    """Send ``nbytes`` from die to die from ``time`` on; returns when the last byte is through all queues on the way.
 
-    A short transfer takes fewer planes, each at its share of the rate, so it takes longer than it occupies the queue.
+    Transfers of all cores are striped into each other, so one that waits in a queue leaves none behind it idle: it
+    takes its turn in each of them from the start.  A short one takes fewer planes, each at its share of the rate, so
+    it takes longer than it occupies the queues.
     """
     path = path_between(tm, source, target)
     busy = nbytes * rate_of(tm, path, write) // 1000
-    if path == 0:
-        return _through(tm, tm[DIE_BASE] + source * DIE_WORDS + MEMORY, time, busy) + busy
-    begin = _through(tm, tm[DIE_BASE] + source * DIE_WORDS + EGRESS, time, busy)
+    here = tm[DIE_BASE] + source * DIE_WORDS
+    if path < 2:  # memory, or the link on the package
+        return _through(tm, here + (MEMORY if path == 0 else LINK), time, busy)
+    end = _through(tm, here + EGRESS, time, busy)
     if path == 3 and tm[C_UPLINK]:
         shared = nbytes * tm[C_UPLINK] // 1000
-        begin = _through(tm, tm[NODE_BASE] + source // tm[DIES_PER_NODE] * NODE_WORDS + NODE_OUT, begin, shared)
-        begin = _through(tm, tm[NODE_BASE] + target // tm[DIES_PER_NODE] * NODE_WORDS + NODE_IN, begin, shared)
-    begin = _through(tm, tm[DIE_BASE] + target * DIE_WORDS + INGRESS, begin, busy)
+        out, into = source // tm[DIES_PER_NODE], target // tm[DIES_PER_NODE]
+        end = max(end, _through(tm, tm[NODE_BASE] + out * NODE_WORDS + NODE_OUT, time, shared))
+        end = max(end, _through(tm, tm[NODE_BASE] + into * NODE_WORDS + NODE_IN, time, shared))
+    end = max(end, _through(tm, tm[DIE_BASE] + target * DIE_WORDS + INGRESS, time, busy))
     used = min(tm[PLANES], (nbytes + tm[STRIPE_BYTES] - 1) // tm[STRIPE_BYTES])
-    return begin + busy * tm[PLANES] // used
+    return end - busy + busy * tm[PLANES] // used
