@@ -9,12 +9,15 @@ def barrier(step, sync):
     yield await_group(phase, step=step, sync=sync)
 
 
+def drain(source, target, turns, places, sync):
+    """Consume the flags that the last of ``turns`` uses of some places left set from pipe source to pipe target."""
+    for i in range(min(turns, places)):
+        yield wait_flag(source, target, (turns - 1 - i) % places, sync=sync)
+
+
 def drain_halves(source, target, turns, sync):
-    """Consume the flags that the last two of ``turns`` uses of two halves left set from pipe source to pipe target."""
-    if turns >= 1:
-        yield wait_flag(source, target, (turns - 1) % 2, sync=sync)
-    if turns >= 2:
-        yield wait_flag(source, target, turns % 2, sync=sync)
+    """The same for two halves that are used in turn."""
+    yield from drain(source, target, turns, 2, sync)
 
 
 def align(nbytes: int) -> int:

@@ -1,34 +1,47 @@
 """The sum of a token's contributions, which every combine ends with.
 
-In the data buffer stand, from ``acc`` on: the FP32 accumulator, two halves for contributions, two for outputs; so one
-contribution is loaded while another is added, and one output leaves while the next is summed.
+In the data buffer stand, from ``acc`` on: the FP32 accumulator, places for `LOADS` contributions, two for outputs; so
+some contributions are on their way while another is added, and one output leaves while the next is summed.
 """
 
-from xccl_emu.kernels.group import drain_halves
+from xccl_emu.kernels.group import drain, drain_halves
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import MTU_IN, MTU_OUT, VECTOR, mtu_in, mtu_out, set_flag, v_add, v_axpy, v_narrow, wait_flag
+
+LOADS = 4
+"""Contributions that have a place: enough to hide the latency of a read behind the transfers before it."""
+
+
+def sum_bytes(hidden: int) -> int:
+    """Bytes of the data buffer that sums take."""
+    return outputs_at(hidden) + 4 * hidden
+
+
+def outputs_at(hidden: int) -> int:
+    """Where the two places for outputs are, from the accumulator on."""
+    return 4 * hidden + LOADS * 2 * hidden
 
 
 def add_contribution(source, acc, turn, k, weight, c: Group, step):
     """Load the contribution of choice ``k`` and add it: weighed, or as it is if it is the shared expert's."""
-    half = turn % 2
-    at = acc + 4 * c.hidden + half * 2 * c.hidden
-    if turn >= 2:
-        yield wait_flag(VECTOR, MTU_IN, half, sync="contribution used")
+    place = turn % LOADS
+    at = acc + 4 * c.hidden + place * 2 * c.hidden
+    if turn >= LOADS:
+        yield wait_flag(VECTOR, MTU_IN, place, sync="contribution used")
     yield mtu_in(source, at, 2 * c.hidden, step=step)
-    yield set_flag(MTU_IN, VECTOR, half, sync="contribution in")
-    yield wait_flag(MTU_IN, VECTOR, half, sync="contribution in")
+    yield set_flag(MTU_IN, VECTOR, place, sync="contribution in")
+    yield wait_flag(MTU_IN, VECTOR, place, sync="contribution in")
     if c.shared and k == c.top_k - 1:
         yield v_add(at, acc, c.hidden, c.dtype, step=step)
     else:
         yield v_axpy(at, acc, weight, c.hidden, c.dtype, step=step)
-    yield set_flag(VECTOR, MTU_IN, half, sync="contribution used")
+    yield set_flag(VECTOR, MTU_IN, place, sync="contribution used")
 
 
 def write_sum(t, first, acc, c: Group, b: Buffers, step):
     """Round the sum of token ``t``, the core's first being ``first``, and write it out."""
     half = (t - first) % 2
-    at = acc + 8 * c.hidden + half * 2 * c.hidden
+    at = acc + outputs_at(c.hidden) + half * 2 * c.hidden
     if t - first >= 2:
         yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
     yield v_narrow(acc, at, c.hidden, c.dtype, step=step)
@@ -40,5 +53,5 @@ def write_sum(t, first, acc, c: Group, b: Buffers, step):
 
 def drain_sums(contributions, tokens):
     """Consume the flags that the last contributions and sums left set."""
-    yield from drain_halves(VECTOR, MTU_IN, contributions, "contribution used")
+    yield from drain(VECTOR, MTU_IN, contributions, LOADS, "contribution used")
     yield from drain_halves(MTU_OUT, VECTOR, tokens, "sum left")

@@ -10,6 +10,7 @@ from xccl_emu.kernels.a2e_parameters import Domains, Places
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Group
+from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocols.layout import DTYPES, QUANTIZERS
 
@@ -245,4 +246,4 @@ def buffer_bytes(c: A2EConfig) -> int:
     send = 2 * c.message_bytes + (4 * c.hidden if c.quantized else 0)
     compute = max(12 * c.hidden + 2 * ROUTE_BYTES, c.counts_bytes)
     forward = max(lists_at(c.n_slots) + c.tokens_max * INDEX_BYTES, c.counts_bytes) + 2 * c.message_bytes
-    return max(send, 12 * c.hidden, compute, forward, return_work(c) + 2 * c.row_bytes)
+    return max(send, sum_bytes(c.hidden), compute, forward, return_work(c) + 2 * c.row_bytes)

@@ -9,6 +9,7 @@ from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLO
 from xccl_emu.kernels.fused import choice_at
 from xccl_emu.kernels.fused_combine import ROUTES
 from xccl_emu.kernels.group import align
+from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec
@@ -133,7 +134,7 @@ def fused_buffer_bytes(config: FusedConfig) -> int:
     c = config
     send = 2 * c.message_bytes + (4 * c.hidden if c.quantized and c.early_quantization else 0)
     dispatch = messages_at(c) + max(send, 2 * inbound_bytes(c), align(4 * c.n_slots))
-    combine = work_at(c.n_slots) + max(12 * c.hidden, 2 * (c.row_bytes + ROUTE_BYTES), ROUTES * ROUTE_BYTES)
+    combine = work_at(c.n_slots) + max(sum_bytes(c.hidden), 2 * (c.row_bytes + ROUTE_BYTES), ROUTES * ROUTE_BYTES)
     return max(dispatch, combine, 12 * c.hidden + 2 * ROUTE_BYTES)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, work_at
 from xccl_emu.kernels.group import align
+from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.lang import BF16, FP16, RULE_CANN, RULE_XCCL
 from xccl_emu.machine.pod import Pod
 
@@ -222,7 +223,7 @@ def buffer_bytes(config: EpConfig) -> int:
     work = work_at(config.n_slots)
     send = 2 * config.message_bytes + (4 * config.hidden if config.quantized else 0)
     expert = 12 * config.hidden + 2 * ROUTE_BYTES
-    return max(work + max(send, align(4 * config.n_slots), 12 * config.hidden), expert)
+    return max(work + max(send, align(4 * config.n_slots), sum_bytes(config.hidden)), expert)
 
 
 def check_tokens(config: EpConfig, rank: int, x: NDArray[Any], topk: NDArray[np.int32]) -> None:

@@ -1,7 +1,8 @@
 """What a transfer takes: its core's pipe, the egress of the die it leaves, the ingress of the die it goes to.
 
 Each die's egress, ingress and memory, and its link to its sibling, is a queue: a transfer occupies it for its bytes at
-the bandwidth of its path, and waits until those before it are through.  They are taken in the order of time, to within `LIMIT` of each other.
+the bandwidth of its path, and waits until those before it are through.  They are taken in the order of time, to within
+`LIMIT` of each other.
 """
 
 from xccl_emu.machine.layout import DIE_SHIFT
