@@ -197,7 +197,7 @@ class Calls:
         for i in range(c.n_attention):
             n, buffers = self.lengths[call][i], self.batches[call % c.n_domains][i]
             self.pod.view(buffers["batches"], np.int32)[call // c.n_domains] = n
-            self._view(call, buffers["x"], c.numpy_dtype(), c.hidden)[:n] = given.tokens[i]
+            self.pod.fill_payload(self._view(call, buffers["x"], c.numpy_dtype(), c.hidden)[:n], given.tokens[i])
             self._view(call, buffers["topk"], np.int32, _COLUMNS)[:n, :k] = given.topk[i]
             self._view(call, buffers["weights"], np.float32, _COLUMNS)[:n, :k] = given.weights[i]
 

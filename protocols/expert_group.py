@@ -203,7 +203,8 @@ class ExpertGroup(ABC, Generic[C]):
     def _load(self, rank: int, x: NDArray[Any], choices: NDArray[Any]) -> None:
         buffers = self._ranks[rank]
         self.pod.view(buffers.batches, np.int32)[0] = len(x)
-        self.pod.view(buffers.x, self.config.numpy_dtype(), (-1, self.config.hidden))[: len(x)] = x
+        states = self.pod.view(buffers.x, self.config.numpy_dtype(), (-1, self.config.hidden))
+        self.pod.fill_payload(states[: len(x)], x)
         self._table(buffers.topk, np.int32)[: len(x)] = choices
 
     def _commit_rows(self, topk: Sequence[NDArray[Any]]) -> None:

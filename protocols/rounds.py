@@ -150,7 +150,7 @@ class GroupRounds(ABC):
     def _fill(self, i: int, rank: int, x: NDArray[Any], choices: NDArray[Any], weights: NDArray[Any]) -> None:
         n, b, k = len(x), self.buffers[rank], self.config.top_k
         self.pod.view(b.batches, np.int32)[i] = n
-        self._view(i, b.x, self.config.numpy_dtype(), self.config.hidden)[:n] = x
+        self.pod.fill_payload(self._view(i, b.x, self.config.numpy_dtype(), self.config.hidden)[:n], x)
         self._view(i, b.topk, np.int32, INDEX_BYTES // 4)[:n, :k] = choices
         self._view(i, b.weights, np.float32, INDEX_BYTES // 4)[:n, :k] = weights
 

@@ -48,7 +48,7 @@ def test_links_are_near_the_inputs() -> None:
 def test_wrong_data_ends_with_1(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong element shows in the table, in the closing line and in the exit code."""
     rows = [Result("buffers", "something", 1.0, "us", wrong=3)]
-    monkeypatch.setattr("xccl_emu.bench.buffers.buffers", lambda stage: rows)
+    monkeypatch.setattr("xccl_emu.bench.buffers.buffers", lambda setting: rows)
     code, text = bench("buffers")
     assert code == 1
     assert "3 wrong" in text

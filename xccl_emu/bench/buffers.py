@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from xccl_emu.bench import published
 from xccl_emu.bench.result import Configuration, Result
-from xccl_emu.bench.stage import Stage, silent
+from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, MIB
 from xccl_emu.protocols.fused_layout import FusedConfig, lay_out_fused
@@ -13,7 +13,7 @@ from xccl_emu.protocols.sendrecv_layout import RingLayout
 RANKS, TOKENS = 320, 96
 
 
-def buffers(stage: Stage = silent) -> list[Result]:
+def buffers(setting: Setting = DEFAULT) -> list[Result]:
     """Sizes as the protocols lay them out on the whole pod."""
     spec = CLOUDMATRIX384
     config = FusedConfig(n_ranks=RANKS, local_experts=1, hidden=7168, top_k=9, tokens_max=TOKENS, shared=True)

@@ -7,16 +7,14 @@ import numpy as np
 
 from xccl_emu.bench import published
 from xccl_emu.bench.result import Result
-from xccl_emu.bench.stage import Stage, silent
+from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.kernels.transfers import read_blocks, write_blocks
 from xccl_emu.lang.requests import MTU_IN, MTU_OUT
-from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.device import layout as tl
-from xccl_emu.timing.fabric import PATHS, Fabric
-from xccl_emu.timing.run import Timing, VirtualTime
-from xccl_emu.timing.topologies import CLOUDMATRIX384 as UB
+from xccl_emu.timing.fabric import PATHS
+from xccl_emu.timing.run import Timing
 
 LATENCY_BYTES = 512
 """The transfer whose latency is measured, as in the published table."""
@@ -38,22 +36,21 @@ class Measured:
     """Bytes that are not where they should be, or not what they should be."""
 
 
-def measure(path: int, op: str, fabric: Fabric = UB) -> Measured:
+def measure(path: int, op: str, setting: Setting = DEFAULT) -> Measured:
     """Run kernels on die 0 that ``"read"`` from or ``"write"`` to a die on a class of paths.
 
     Latency: one core, from the start of a transfer of 512 bytes until it is done. Bandwidth: all cores of the die.
     """
-    _, latency_us, wrong = _run(path, op, fabric, 1, LATENCY_BYTES, 1)
-    moved, took_us, wrong_too = _run(path, op, fabric, CLOUDMATRIX384.cores_per_die, BLOCK_BYTES, BLOCKS)
+    _, latency_us, wrong = _run(path, op, setting, 1, LATENCY_BYTES, 1)
+    moved, took_us, wrong_too = _run(path, op, setting, CLOUDMATRIX384.cores_per_die, BLOCK_BYTES, BLOCKS)
     return Measured(latency_us, moved / took_us / 1000, wrong + wrong_too)
 
 
-def _run(path: int, op: str, fabric: Fabric, cores: int, nbytes: int, times: int) -> tuple[int, float, int]:
+def _run(path: int, op: str, setting: Setting, cores: int, nbytes: int, times: int) -> tuple[int, float, int]:
     """Bytes that went over the path, microseconds from the first one's start to the last one's end, wrong bytes."""
-    policy = VirtualTime(fabric, log=True)
-    pod = Pod(CLOUDMATRIX384, policy=policy)
+    pod, policy = setting.pod(log=[0])
     far, each = TARGETS[path], nbytes * times
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(setting.seed)
     if op == "read":
         data = rng.integers(0, 256, (cores, times, nbytes), np.uint8)
         source, target = pod.put(far, data.ravel()), pod.alloc(0, cores * nbytes)
@@ -80,14 +77,14 @@ def _span_us(timing: Timing, engine: int) -> float:
     return int(moved[:, tl.RECORD_VISIBLE].max() - moved[:, tl.RECORD_START].min()) / PS_PER_US
 
 
-def links(stage: Stage = silent) -> list[Result]:
+def links(setting: Setting = DEFAULT) -> list[Result]:
     """Table 1: bandwidth and latency of reads and writes, to the same node and to another; then the paths on a chip."""
-    with stage("links"):
-        return [*_table(), *_on_chip()]
+    with setting.stage("links"):
+        return [*_table(setting), *_on_chip(setting)]
 
 
-def _table() -> Iterator[Result]:
-    measured = {(path, op): measure(path, op) for path in (2, 3) for op in ("read", "write")}
+def _table(setting: Setting) -> Iterator[Result]:
+    measured = {(path, op): measure(path, op, setting) for path in (2, 3) for op in ("read", "write")}
     for row in published.rows("links"):
         ends, op, figure, where, _ = row.what.replace(",", "").split()
         if ends == "NPU-CPU":
@@ -97,10 +94,10 @@ def _table() -> Iterator[Result]:
         yield Result.of(row, one.gb_s if figure == "bandwidth" else one.latency_us, wrong=one.wrong)
 
 
-def _on_chip() -> Iterator[Result]:
+def _on_chip(setting: Setting) -> Iterator[Result]:
     for path in (0, 1):
         for op in ("read", "write"):
-            one = measure(path, op)
+            one = measure(path, op, setting)
             what = f"{PATHS[path]} {op}"
             yield Result("links", f"{what} bandwidth", one.gb_s, "GB/s", wrong=one.wrong)
             yield Result("links", f"{what} latency", one.latency_us, "us", wrong=one.wrong)

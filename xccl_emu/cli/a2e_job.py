@@ -9,16 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
+from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
 from xccl_emu.cli.layer import (
     Choices,
     Stage,
     Timed,
     as_plain,
-    draw_tokens,
     hottest_over_mean,
     resident_gb,
-    wrong_rows,
-    wrong_sums,
 )
 from xccl_emu.cli.memory import available_bytes
 from xccl_emu.errors import CapacityError

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from xccl_emu.bench.result import Result
-    from xccl_emu.bench.stage import Stage
+    from xccl_emu.bench.setting import Setting
 
 app = typer.Typer(
     help="Make published measurements again in virtual time: what was published, what comes out, and the error.",
@@ -17,6 +17,8 @@ app = typer.Typer(
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON and nothing else.")]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows to a CSV file as well.")]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw them to a PNG, SVG or PDF file.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of payloads and routings.")]
 
 
 @app.callback()
@@ -29,25 +31,123 @@ def _group() -> None:
     """
 
 
-def _bench(make: "Callable[[Stage], Sequence[Result]]", as_json: bool, csv: Path | None) -> None:
+def _bench(
+    make: "Callable[[Setting], Sequence[Result]]",
+    as_json: bool,
+    csv: Path | None,
+    plot: Path | None = None,
+    seed: int = 0,
+) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed."""
+    from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import show, write_csv
     from xccl_emu.cli.show import Stages
 
-    results = make(Stages(quiet=as_json))
+    if plot is not None:
+        from xccl_emu.cli.bench_plot import check_plot
+
+        check_plot(plot)
+    setting = Setting(stage=Stages(quiet=as_json), seed=seed)
+    results = make(setting)
     if csv is not None:
         write_csv(results, csv)
+    if plot is not None:
+        from xccl_emu.cli.bench_plot import draw
+
+        draw(results, plot, setting.fabric)
     show(results, as_json)
     if any(result.failed for result in results):
         raise typer.Exit(1)
 
 
 @app.command()
-def links(as_json: AsJson = False, csv: Csv = None) -> None:
+def links(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
     """Latency of 512 bytes and bandwidth of each path and direction, by kernels that read and write (Table 1)."""
     from xccl_emu.bench.links import links as make
 
-    _bench(make, as_json, csv)
+    _bench(make, as_json, csv, seed=seed)
+
+
+@app.command()
+def sendrecv(
+    begin: Annotated[str, typer.Option("-b", help="Least size; K, M and G are powers of 1024.")] = "1K",
+    end: Annotated[str, typer.Option("-e", help="Largest size.")] = "64M",
+    factor: Annotated[int, typer.Option("-f", help="From a size to the next.")] = 2,
+    iterations: Annotated[int, typer.Option("-n", help="Transfers that the time is the mean of.")] = 1,
+    warmup: Annotated[int, typer.Option("-w", help="Transfers before them.")] = 1,
+    cores: Annotated[str, typer.Option(help="Numbers of cores on each side.")] = "2,4,8,16,32,48",
+    to: Annotated[str, typer.Option(help="Where the receiver is: sibling, node, pod, or several.")] = "pod",
+    path: Annotated[str, typer.Option(help="mtu, dma or zero-copy.")] = "mtu",
+    slots: Annotated[int, typer.Option(min=1, help="Slots of each core's ring.")] = 4,
+    as_json: AsJson = False,
+    csv: Csv = None,
+    plot: Plot = None,
+    seed: Seed = 0,
+) -> None:
+    """Send and receive between two dies, as nccl-tests do: each size on each number of cores (Figure 5).
+
+    Random bytes are moved and compared; "#wrong" counts bytes that did not arrive as they were sent. Time is virtual:
+    it has no noise, and is that of the kernels, without their launch.
+    """
+    from xccl_emu.bench.sendrecv import Sweep
+    from xccl_emu.bench.sendrecv import sendrecv as make
+    from xccl_emu.bench.sizes import parse_size, parse_whole, sizes_from
+
+    sweep = Sweep(
+        sizes=sizes_from(parse_size("-b", begin), parse_size("-e", end), factor), cores=parse_whole("--cores", cores),
+        to=to.split(","), iterations=iterations, warmup=warmup, path=path, slots=slots,
+    )  # fmt: skip
+    _bench(lambda setting: make(setting, sweep), as_json, csv, plot, seed)
+
+
+@app.command()
+def dispatch(
+    ranks: Annotated[int, typer.Option(min=2, max=768, help="Ranks, one a die.")] = 128,
+    batches: Annotated[str, typer.Option(help="Tokens of each rank.")] = "1,2,4,8,16,32,48,64,96,128",
+    cores: Annotated[int, typer.Option(min=1, max=48, help="Cores used on each die.")] = 48,
+    as_json: AsJson = False,
+    csv: Csv = None,
+    plot: Plot = None,
+    seed: Seed = 0,
+) -> None:
+    """Pull dispatch and combine by batch, and which of them is faster (Figure 6)."""
+    from xccl_emu.bench.dispatch import dispatch as make
+    from xccl_emu.bench.sizes import parse_whole
+
+    numbers = parse_whole("--batches", batches)
+    _bench(lambda setting: make(setting, ranks, numbers, cores), as_json, csv, plot, seed)
+
+
+@app.command()
+def a2e(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+    """A2E and E2A: one call of one of the domains, 160 attention dies of 96 tokens and 288 expert dies."""
+    from xccl_emu.bench.a2e import a2e as make
+
+    _bench(make, as_json, csv, seed=seed)
+
+
+@app.command()
+def iteration(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+    """Dispatch and combine in an iteration of decode: 288 dies, 60 tokens each (Figure 20)."""
+    from xccl_emu.bench.iteration import iteration as make
+
+    _bench(make, as_json, csv, seed=seed)
+
+
+@app.command()
+def tpot(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+    """The decode budget of disaggregated attention and experts, with emulated A2E and E2A put in."""
+    from xccl_emu.bench.tpot import tpot as make
+
+    _bench(make, as_json, csv, seed=seed)
+
+
+@app.command()
+def ablation(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+    """The fused operators on 64 dies with each optimization switched off alone, and the ratio to the whole."""
+    from xccl_emu.bench.ablation import ablation as make
+
+    _bench(make, as_json, csv, seed=seed)
 
 
 @app.command()
@@ -56,3 +156,11 @@ def buffers(as_json: AsJson = False, csv: Csv = None) -> None:
     from xccl_emu.bench.buffers import buffers as make
 
     _bench(make, as_json, csv)
+
+
+@app.command("all")
+def every(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+    """Everything, with the defaults of each; a bench that was cut short says so on its rows."""
+    from xccl_emu.bench.suite import everything
+
+    _bench(everything, as_json, csv, seed=seed)

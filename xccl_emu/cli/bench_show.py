@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from xccl_emu.bench.result import Result, Score, scores
+from xccl_emu.bench.sendrecv import payload_gb_s
 from xccl_emu.errors import ConfigError
 
 
@@ -22,7 +23,13 @@ def show(results: Sequence[Result], as_json: bool) -> None:
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
     for _, group in groupby(results, lambda result: result.bench):
-        console.print(_table(list(group)))
+        rows = list(group)
+        transfers = [result for result in rows if "bytes" in result.configuration]
+        others = [result for result in rows if "bytes" not in result.configuration]
+        if others:
+            console.print(_table(others))
+        if transfers:
+            console.print(_transfers(transfers))
     for line in _closing(results):
         console.print(line, highlight=False)
 
@@ -72,6 +79,18 @@ def _table(results: Sequence[Result]) -> Table:
         table.add_row(*_cells(result, notes))
     table.caption = "\n".join(f"({number}) {note}" for number, note in enumerate(notes, start=1)) or None
     table.caption_justify = "left"
+    return table
+
+
+def _transfers(results: Sequence[Result]) -> Table:
+    """Transfers as nccl-tests show them; between two dies the bandwidth of the bus is that of the algorithm."""
+    table = Table(title=f"{results[0].bench}: transfers of bytes, microseconds, 10^9 bytes a second")
+    for name in ("size", "count", "type", "cores", "to", "time", "algbw", "busbw", "#wrong"):
+        table.add_column(name, justify="right")
+    for result in results:
+        of, gb_s = result.configuration, f"{payload_gb_s(result):.2f}"
+        size, time = f"{of['bytes']}", f"{result.emulated or 0:.2f}"
+        table.add_row(size, size, "uint8", f"{of['cores']}", f"{of['to']}", time, gb_s, gb_s, f"{result.wrong}")
     return table
 
 

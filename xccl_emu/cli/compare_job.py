@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
-from xccl_emu.cli.layer import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384

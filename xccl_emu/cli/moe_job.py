@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
+from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
 from xccl_emu.cli.layer import (
     Choices,
     Stage,
     Timed,
     as_plain,
-    draw_tokens,
     hottest_die,
     hottest_over_mean,
     ranks_that_fit,
     resident_gb,
-    wrong_rows,
-    wrong_sums,
 )
 from xccl_emu.cli.memory import available_bytes
 from xccl_emu.machine.pod import Pod

@@ -12,8 +12,14 @@ _MADV_POPULATE_WRITE = 23  # Linux 5.14; not in mmap
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # a name in mmap only since Python 3.13
 
 
-def map_bytes(nbytes: int, what: str) -> NDArray[np.uint8]:
+_HUGE_FROM = 32 << 20
+
+
+def map_bytes(nbytes: int, what: str, *, dense: bool = False) -> NDArray[np.uint8]:
     """A zeroed array of ``nbytes`` that takes memory only where it is touched.
+
+    What is ``dense``, used from one end to the other, has huge pages if it is large: with small ones a run over many
+    cores would wait for the translation of addresses more than for memory.
 
     Raises CapacityError if the operating system refuses so large a mapping.
     """
@@ -22,8 +28,10 @@ def map_bytes(nbytes: int, what: str) -> NDArray[np.uint8]:
         mapping = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
     except (OSError, ValueError, OverflowError) as error:
         raise CapacityError(f"{what}: cannot map {nbytes} bytes of address space ({error})") from error
-    if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        mapping.madvise(mmap.MADV_NOHUGEPAGE)  # huge pages under sparse windows would commit everything
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):  # huge pages under sparse windows would commit everything
+        huge = dense and nbytes >= _HUGE_FROM
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            mapping.madvise(mmap.MADV_HUGEPAGE if huge else mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(mapping, dtype=np.uint8)
 
 

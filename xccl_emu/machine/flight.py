@@ -49,6 +49,7 @@ from xccl_emu.machine.layout import (
     ORDER_FIFO,
     ORDER_SC,
     PIECE_BYTES,
+    SPARSE,
     WRITER_BASE,
     WRITER_SLOTS,
     WRITER_WORDS,
@@ -56,6 +57,7 @@ from xccl_emu.machine.layout import (
 from xccl_emu.machine.words import (
     bytes_to_words,
     copy_bytes,
+    copy_changed,
     jit,
     load_i32,
     load_i64,
@@ -155,10 +157,19 @@ def _take_off(st, core, base, kind, address, nbytes, site):
 
 
 @jit
+def move(mem, st, target, source, nbytes):
+    """Copy within memory; where it is sparse, only what changes something."""
+    if st[SPARSE]:
+        copy_changed(mem, target, source, nbytes)
+    else:
+        copy_bytes(mem, target, source, nbytes)
+
+
+@jit
 def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
     """Write bytes that stand at ``source``: at once under `sc`, else one piece into flight (there must be room)."""
     if st[ORDER] == ORDER_SC:
-        copy_bytes(mem, address, source, nbytes)
+        move(mem, st, address, source, nbytes)
         _note_writers(st, address, nbytes, core, site)
         return
     bytes_to_words(st, _take_off(st, core, base, kind, address, nbytes, site), mem, source, nbytes)

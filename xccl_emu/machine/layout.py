@@ -21,7 +21,8 @@ BYTES_BY_PIPE = 64  # of the vector pipe: elements
 FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 69, 70, 79  # what a check has broken; the copy is of a write in flight
 STEP_TABLE = 80  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 96, 97
-HEADER_WORDS = 98
+SPARSE = 98  # is what would change nothing left out, so that memory is committed only where it is not zero?
+HEADER_WORDS = 99
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED = range(3)

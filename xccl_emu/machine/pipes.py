@@ -29,7 +29,15 @@ from xccl_emu.lang.requests import (
     VECTOR,
 )
 from xccl_emu.machine import numerics
-from xccl_emu.machine.flight import DMA_READ_DONE, finish_dma, room_for_writes, set_event, write_bytes, write_words
+from xccl_emu.machine.flight import (
+    DMA_READ_DONE,
+    finish_dma,
+    move,
+    room_for_writes,
+    set_event,
+    write_bytes,
+    write_words,
+)
 from xccl_emu.machine.layout import (
     BYTES_BY_PIPE,
     CHOICE_ALL,
@@ -55,9 +63,10 @@ from xccl_emu.machine.layout import (
     PIPE_WORDS,
     PIPES,
     QUEUE_DEPTH,
+    SPARSE,
     UB_BASE,
 )
-from xccl_emu.machine.words import copy_bytes, jit, put
+from xccl_emu.machine.words import all_zero, copy_bytes, jit, load_i32, put, same_bytes
 
 _READ_DONE = -1
 """Progress of an mtu-in transfer that is complete but not yet at the head of its queue."""
@@ -221,19 +230,19 @@ def _read_grain(mem, st, base, entry, choice):
     grains = n_grains(source, source, nbytes)
     if choice == CHOICE_ALL:
         if mask == 0:
-            copy_bytes(mem, ub, source, nbytes)
+            move(mem, st, ub, source, nbytes)
         else:
             for g in range(grains):
                 if not mask >> g & 1:
                     start, end = grain(source, source, nbytes, g)
-                    copy_bytes(mem, ub + start, source + start, end - start)
+                    move(mem, st, ub + start, source + start, end - start)
         put(st, entry + ENTRY_PROGRESS, _READ_DONE)
         return True
     g = choice >> 4
     if g >= grains or mask >> g & 1:
         return False
     start, end = grain(source, source, nbytes, g)
-    copy_bytes(mem, ub + start, source + start, end - start)
+    move(mem, st, ub + start, source + start, end - start)
     mask |= 1 << g
     put(st, entry + ENTRY_PROGRESS, _READ_DONE if mask == (1 << grains) - 1 else mask)
     return True
@@ -249,7 +258,9 @@ def step_vector(mem, st, core, base, choice):
     op = st[entry]
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
-    _compute(mem, st[base + UB_BASE], op, st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4], st[entry + 5])
+    ub, a, b, c, d = st[base + UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
+    if not st[SPARSE] or not _leaves_zeros(mem, ub, op, a, b, c, d):
+        _compute(mem, ub, op, a, b, c, d, st[entry + 5])
     st[BYTES_BY_PIPE + VECTOR] += elements(st, entry, op)
     _pop(st, queue)
     return True
@@ -261,6 +272,32 @@ def elements(st, entry, op):
     if op == OP_V_AXPY:
         return st[entry + 4]
     return st[entry + 2] if op == OP_V_FILL or op == OP_V_SCALE else st[entry + 3]
+
+
+@jit
+def _leaves_zeros(mem, ub, op, a, b, c, d):
+    """Would a vector instruction make zeros of zeros, where zeros are already?  (Not all that would are found.)"""
+    if op == OP_V_FILL:
+        return c & 0xFF == 0 and all_zero(mem, ub + a, b)
+    if op == OP_V_SCALE:
+        return _harmless(c) and all_zero(mem, ub + a, 4 * b)
+    if op == OP_V_AXPY:
+        return _harmless(c) and all_zero(mem, ub + a, 2 * d) and all_zero(mem, ub + b, 4 * d)
+    if op == OP_V_ADD or op == OP_V_WIDEN:
+        return all_zero(mem, ub + a, 2 * c) and all_zero(mem, ub + b, 4 * c)
+    if op == OP_V_NARROW:
+        return all_zero(mem, ub + a, 4 * c) and all_zero(mem, ub + b, 2 * c)
+    if op == OP_V_QUANTIZE:  # its scale, behind it, is zero then, too
+        return all_zero(mem, ub + a, 2 * c) and all_zero(mem, ub + b, c + 4)
+    if op == OP_V_DEQUANTIZE:
+        return _harmless(load_i32(mem, ub + d)) and all_zero(mem, ub + a, c) and all_zero(mem, ub + b, 4 * c)
+    return same_bytes(mem, ub + b, ub + a, c)
+
+
+@jit
+def _harmless(bits):
+    """Is zero times the FP32 value with these bits a positive zero?"""
+    return bits & 0x80000000 == 0 and bits & 0x7F800000 != 0x7F800000
 
 
 @jit

@@ -32,6 +32,10 @@ class Driver(Protocol):
     def name(self) -> str:
         """For reports."""
 
+    @property
+    def data(self) -> bool:
+        """Is payload moved?  Else it stays zeros, and the run sets `layout.SPARSE`."""
+
     def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
         """How the run ended (`layout.ENDED_*`), seconds that it took here, and its schedule if the pod records."""
 
@@ -147,6 +151,16 @@ class Pod:
         self.memory[buffer.address : buffer.address + raw.size] = raw
         return buffer
 
+    @property
+    def moves_data(self) -> bool:
+        """Do runs by this pod's policy move payload?"""
+        return isinstance(self.policy, str) or self.policy.data
+
+    def fill_payload(self, view: NDArray[Any], data: NDArray[Any]) -> None:
+        """Copy into a view of memory what only travels, and decides nothing; left out where no data is moved."""
+        if self.moves_data:
+            view[:] = data
+
     def view(self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
         """The bytes of a buffer as an array (no copy); ConfigError for a buffer that is not on this pod."""
         self._check_buffer(buffer)
@@ -155,7 +169,8 @@ class Pod:
 
     def commit(self, buffer: Buffer, nbytes: int) -> None:
         """Commit the first bytes of a buffer that is about to be filled; a hint that only saves time."""
-        commit(self.memory, buffer.address, min(nbytes, buffer.nbytes))
+        if self.moves_data:
+            commit(self.memory, buffer.address, min(nbytes, buffer.nbytes))
 
     def mark_app(self) -> dict[int, int]:
         """How much of each app data area is in use; `release_app` goes back to it."""

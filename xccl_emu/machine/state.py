@@ -25,7 +25,7 @@ class StateArray:
         self.large_slots = self.writer_slots >> 2
         self.traffic_words = at.TRAFFIC_MASKS + 2 * -(-spec.n_dies // at.TRAFFIC_MASK_BITS)
         self.start = self._place(spec)
-        self.words = map_bytes(8 * self.n_words, spec.name).view(np.int64)
+        self.words = map_bytes(8 * self.n_words, spec.name, dense=True).view(np.int64)
         self._write_header(spec, order, seed)
 
     def _place(self, spec: PodSpec) -> dict[int, int]:

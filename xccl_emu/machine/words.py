@@ -4,6 +4,7 @@ Each stands twice: for Numba as an intrinsic, and as plain NumPy for runs with t
 """
 
 import numpy as np
+from llvmlite import ir
 from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -59,6 +60,12 @@ if config.DISABLE_JIT:
     def copy_bytes(mem, target, source, nbytes):
         mem[target : target + nbytes] = mem[source : source + nbytes]
 
+    def same_bytes(mem, one, other, nbytes):
+        return bool((mem[one : one + nbytes] == mem[other : other + nbytes]).all())
+
+    def prefetch(st, index):
+        pass
+
     def bytes_to_words(st, word, mem, source, nbytes):
         st.view(np.uint8)[8 * word : 8 * word + nbytes] = mem[source : source + nbytes]
 
@@ -88,6 +95,35 @@ else:
 
         def codegen(context, builder, sig, args):
             return _memcpy(context, builder, sig.args[0], sig.args[2], args[0], args[2], args[1], args[3], args[4])
+
+        return signature, codegen
+
+    @intrinsic
+    def _compare(typingctx, mem, one, other, nbytes):
+        """libc's memcmp of two ranges."""
+        signature = types.int32(mem, types.int64, types.int64, types.int64)
+
+        def codegen(context, builder, sig, args):
+            data = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0]).data
+            at = [builder.gep(builder.bitcast(data, cgutils.voidptr_t), [byte]) for byte in args[1:3]]
+            kind = ir.FunctionType(ir.IntType(32), [cgutils.voidptr_t, cgutils.voidptr_t, ir.IntType(64)])
+            return builder.call(cgutils.get_or_insert_function(builder.module, kind, "memcmp"), [*at, args[3]])
+
+        return signature, codegen
+
+    @intrinsic
+    def prefetch(typingctx, st, index):
+        """Have the line of a word brought into the cache, for what comes soon."""
+        signature = types.void(st, types.int64)
+
+        def codegen(context, builder, sig, args):
+            byte = builder.mul(args[1], ir.Constant(ir.IntType(64), 8))
+            at = _pointer(context, builder, sig.args[0], args[0], byte, types.int8)
+            numbers = [ir.IntType(32)] * 3
+            kind = ir.FunctionType(ir.VoidType(), [at.type, *numbers])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            builder.call(function, [at, *(ir.Constant(ir.IntType(32), n) for n in (0, 3, 1))])
+            return context.get_dummy_value()
 
         return signature, codegen
 
@@ -163,6 +199,11 @@ else:
         _copy(mem, target, mem, source, nbytes)
 
     @jit
+    def same_bytes(mem, one, other, nbytes):
+        """Are two ranges of memory alike?"""
+        return _compare(mem, one, other, nbytes) == 0
+
+    @jit
     def bytes_to_words(st, word, mem, source, nbytes):
         """Copy bytes of memory into words of state."""
         _copy(st, 8 * word, mem, source, nbytes)
@@ -181,3 +222,25 @@ else:
     def bits_of(value):
         """The 32 bits of an FP32 value."""
         return _bits_of(np.float32(value))
+
+
+_CHUNK = 512  # of a copy that leaves out what is there already; a message's slot is one
+
+
+@jit
+def copy_changed(mem, target, source, nbytes):
+    """`copy_bytes`, but without the chunks that are there already."""
+    if same_bytes(mem, target, source, nbytes):
+        return
+    done = 0
+    while done < nbytes:
+        size = min(_CHUNK, nbytes - done)
+        if not same_bytes(mem, target + done, source + done, size):
+            copy_bytes(mem, target + done, source + done, size)
+        done += size
+
+
+@jit
+def all_zero(mem, start, nbytes):
+    """Is there nothing but zeros in a range of at least one byte?"""
+    return mem[start] == 0 and same_bytes(mem, start, start + 1, nbytes - 1)

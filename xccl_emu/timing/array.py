@@ -40,8 +40,8 @@ class Times:
         self._pod = pod
         kept = log is True or (log is not False and len(log) > 0)
         words = self._place(pod)
-        self.tm = map_bytes(8 * words, "array of times").view(np.int64)
-        self.who = map_bytes(8 * words, "array of causes").view(np.int64) if kept else _NOTHING
+        self.tm = map_bytes(8 * words, "array of times", dense=True).view(np.int64)
+        self.who = map_bytes(8 * words, "array of causes", dense=True).view(np.int64) if kept else _NOTHING
         self.records = np.zeros(_LOG_RECORDS * tl.RECORD_WORDS, np.int64) if kept else _NOTHING
         self._write_header(pod, fabric, costs)
         self._write_paths(fabric, costs)

@@ -1,10 +1,12 @@
 """Virtual time: the core whose next action begins first goes on, until it would be ahead of the others."""
 
+from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.lang.requests import DMA, SCALAR
 from xccl_emu.machine.flight import block_of_core
 from xccl_emu.machine.layout import (
     ACTIVE_BASE,
     ACTORS_PER_CORE,
+    DMA_SLOTS,
     ENDED_DEADLOCK,
     ENDED_DONE,
     ENDED_ERROR,
@@ -13,10 +15,13 @@ from xccl_emu.machine.layout import (
     ERROR,
     N_ACTIVE,
     N_LIVE,
+    PIPE_WORDS,
+    PIPES,
     STATUS,
     STATUS_RUNNING,
+    WINDOWS,
 )
-from xccl_emu.machine.words import jit
+from xccl_emu.machine.words import jit, prefetch
 from xccl_emu.timing.device.engines import step_dma_timed, step_pipe_timed
 from xccl_emu.timing.device.heap import come_back, pop
 from xccl_emu.timing.device.layout import (
@@ -28,6 +33,7 @@ from xccl_emu.timing.device.layout import (
     N_RECORDS,
     NOW,
     RECORD_CAPACITY,
+    RUNG,
     SCALAR_AT,
 )
 from xccl_emu.timing.device.pieces import room_for_pieces
@@ -35,6 +41,8 @@ from xccl_emu.timing.device.scalar import step_scalar_timed
 
 QUANTUM = 512
 """Actions of one core before the others have a look: a scalar unit alone could go on for long."""
+
+_LINE = 8  # words of a line of the cache
 
 ENDED_PIECES_FULL = 100
 """The table of polled words has to grow; the others are the machine's."""
@@ -63,9 +71,28 @@ def virtual_time(mem, st, tm, who, log, budget):
             woken = True
             continue
         tm[NOW] = tm[tm[HEAP_BASE]]
-        moved = _turn(mem, st, tm, who, log, pop(tm))
+        core = pop(tm)
+        if tm[HEAP_COUNT]:
+            _bring(st, tm, tm[tm[HEAP_BASE] + 1])
+        moved = _turn(mem, st, tm, who, log, core)
         taken += moved
         woken = woken and moved == 0
+
+
+@jit
+def _bring(st, tm, core):
+    """Have the words that the core that is probably next works on brought into the cache meanwhile."""
+    base, row = block_of_core(st, core), tm[CORE_BASE] + core * CORE_WORDS
+    for line in range(base, base + PIPES, 2 * _LINE):
+        prefetch(st, line)
+    for queue in range(base + PIPES, base + DMA_SLOTS, PIPE_WORDS):
+        prefetch(st, queue)
+    for line in range(base + WINDOWS, base + WINDOWS + 2 * _LINE, _LINE):
+        prefetch(st, line)
+    for line in range(base + REGISTERS, base + REGISTERS + 8 * _LINE, _LINE):
+        prefetch(st, line)
+    for line in range(row, row + RUNG, _LINE):
+        prefetch(tm, line)
 
 
 @jit

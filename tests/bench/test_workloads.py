@@ -1,0 +1,123 @@
+"""Small runs of the workloads that benches time: what they move is right, and the numbers are of what they say."""
+
+import pytest
+
+from xccl_emu.bench import a2e, published, sendrecv, tpot
+from xccl_emu.bench.ablation import SWITCHES, ablation
+from xccl_emu.bench.dispatch import dispatch
+from xccl_emu.bench.iteration import iteration
+from xccl_emu.bench.layers import Layer, fused, time_layer
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.sendrecv import Sweep
+from xccl_emu.bench.setting import DEFAULT
+from xccl_emu.errors import ConfigError
+
+SMALL = Layer(ranks=4, tokens=2, hidden=64, experts=8, top_k=2, cores=2)
+
+
+def test_send_and_receive_by_size_and_cores() -> None:
+    """Every size on every number of cores; more bytes take longer, more cores less, and no byte is wrong."""
+    results = sendrecv.measure(Sweep(sizes=(1 << 10, 1 << 20), cores=(2, 8), to=("node",), iterations=2))
+    times = [float(result.emulated or 0) for result in results]
+    assert [result.configuration["bytes"] for result in results] == [1 << 10, 1 << 20] * 2
+    assert times[0] < times[3] < times[1]
+    assert sum(result.wrong for result in results) == 0
+    assert sendrecv.payload_gb_s(results[1]) == pytest.approx((1 << 20) / times[1] / 1000)
+
+
+def test_both_claims_of_figure_5_are_measured() -> None:
+    """Both bounds, within a node and between nodes, from transfers of their sizes."""
+    rows = list(sendrecv.claims())
+    assert [row.what.split(",")[-1].strip() for row in rows] == ["node", "node", "pod", "pod"]
+    assert [row.relation for row in rows] == ["<", ">"] * 2
+    assert all(row.met is not None and not row.wrong for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"cores": (2, 49)}, "cores=49: must be 1 to 48"),
+        ({"to": ("moon",)}, "to='moon': must be one of sibling, node, pod"),
+        ({"iterations": 0}, "iterations=0: must be at least 1"),
+        ({"warmup": -1}, "warmup=-1: must be at least 0"),
+    ],
+)
+def test_a_sweep_that_cannot_be(wrong: dict[str, object], message: str) -> None:
+    """Cores, places and counts out of range are refused before anything runs."""
+    with pytest.raises(ConfigError, match=message):
+        Sweep(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", ["pull", "fused"])
+def test_a_layer_is_held_against_the_oracle(make: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer that is right has no wrong elements; one whose output was changed behind its back has."""
+    of = {"fused": fused}.get(make)
+    more = {} if of is None else {"make": of}
+    assert time_layer(DEFAULT, SMALL, **more).wrong == 0  # type: ignore[arg-type]
+    from xccl_emu.protocols.expert_group import ExpertGroup
+
+    output = ExpertGroup.output
+    monkeypatch.setattr(ExpertGroup, "output", lambda group, rank: -output(group, rank))
+    assert time_layer(DEFAULT, SMALL, **more).wrong > 0  # type: ignore[arg-type]
+
+
+def test_a_launch_belongs_to_an_operator() -> None:
+    """What is reported for an operator is the time of its kernels and one launch."""
+    rows = {row.what: row.emulated for row in iteration(DEFAULT, SMALL)}
+    timed = time_layer(DEFAULT, SMALL)
+    assert rows["dispatch min"] == timed.dispatch.latency_us + DEFAULT.costs.launch_us
+    assert rows["combine min"] == timed.combine.latency_us + DEFAULT.costs.launch_us
+
+
+def test_figure_6_is_judged_by_the_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first bound is for the smallest ratio of small batches, the second for the largest of those above 32."""
+    rows = dispatch(ranks=4, batches=(1, 2, 33), cores=2)
+    us = {row.what: float(row.emulated or 0) for row in rows}
+    small, large = rows[:2]
+    assert small.emulated == min(us[f"dispatch, batch {n}"] / us[f"combine, batch {n}"] for n in (1, 2))
+    assert large.emulated == us["dispatch, batch 33"] / us["combine, batch 33"]
+    assert (small.relation, large.relation) == (">", "<")
+
+
+def test_ablation_compares_with_the_whole() -> None:
+    """Each switch has a time and its ratio to that of the same operator with all optimizations on."""
+    rows = ablation(DEFAULT, SMALL)
+    us = {row.what: float(row.emulated or 0) for row in rows if row.unit == "us"}
+    ratios = [row for row in rows if row.unit == "x"]
+    assert len(us) == 2 * len(SWITCHES)
+    assert len(ratios) == 2 * (len(SWITCHES) - 1)
+    for row in ratios:
+        name = row.what.removesuffix(", over all on")
+        assert row.emulated == us[name] / us[f"{name.split(',')[0]}, all on"]
+    assert sum(row.wrong for row in rows) == 0
+
+
+def test_a2e_and_e2a_are_parts_of_one_call() -> None:
+    """A2E, computing and E2A follow each other, and nothing that a call brought is wrong."""
+    small = a2e.Deployment(attention=2, experts=4, tokens=3, hidden=64, cores=2, stream_cores=1)
+    one = a2e.time_call(DEFAULT, small)
+    assert one.wrong == 0
+    assert min(one.a2e_us, one.compute_us, one.e2a_us) > 0
+    there, back, between = a2e.rows_of(one, small)
+    assert (there.published, back.published, between.published) == (172, 193, None)
+
+
+def test_the_budget_is_the_published_one() -> None:
+    """With the published A2E and E2A the formula gives the published forward pass and TPOT as rounded, and the rate."""
+    given = {row.what: row.value for row in published.rows("tpot")}
+    ours = tpot.budget(given, given["A2E"], given["E2A"])
+    assert round(ours["forward"]) == given["forward"]
+    assert round(ours["TPOT"]) == given["TPOT"]
+    assert ours["tokens a second and chip, at 50 ms"] == pytest.approx(2400, rel=0.03)
+
+
+def test_what_is_not_hidden_behind_attention_counts_in_every_layer() -> None:
+    """A way to the experts and back that takes longer than attention lengthens each layer by what sticks out."""
+    given = {row.what: row.value for row in published.rows("tpot")}
+    longer = tpot.forward_ms(given, 0.5, 0.5)
+    assert longer - tpot.forward_ms(given, 0.1, 0.1) == pytest.approx(61 * (1.12 - 0.7) + 0.8)
+
+
+def test_the_budget_carries_what_was_wrong() -> None:
+    """Wrong data in the call makes the budget's command fail, too."""
+    assert Result("tpot", "A2E", 1.0, "ms", wrong=1).failed

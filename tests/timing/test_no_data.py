@@ -1,0 +1,122 @@
+"""Runs without data: the same times, the same control words, and memory only where something is not zero."""
+
+import os
+import resource
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xccl_emu.check.trial import Trial
+from xccl_emu.machine import words
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import MIB, small_pod
+from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.scenarios import NAMES, make
+from xccl_emu.timing.run import VirtualTime
+
+from .support import COSTS, ROUND
+
+_PAYLOAD = (".app.source", ".app.x", ".app.y")
+_WORK = settings(max_examples=4, deadline=None)
+
+
+@st.composite
+def sizes(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    """Sizes of a scenario, in the order in which it may refuse them."""
+    if name.startswith("sendrecv"):
+        return {"cores": draw(st.integers(1, 2)), "chunks": draw(st.integers(1, 5)), "pieces": draw(st.integers(1, 5))}
+    shared = {"cores": draw(st.integers(1, 2)), "rounds": draw(st.integers(1, 2)), "seed": draw(st.integers(0, 99))}
+    ranks = draw(st.integers(2, 3))
+    counts = draw(st.lists(st.integers(0, 3), min_size=ranks, max_size=ranks).filter(any))
+    shared |= {"tokens": ",".join(map(str, counts)), "top_k": draw(st.integers(1, 2))}
+    shared["pieces"] = 2 * draw(st.integers(1, 9))
+    return shared | ({"attention": ranks, "experts": ranks} if name.startswith("a2e") else {"ranks": ranks})
+
+
+def run(trial: Trial, data: bool, payload: bool) -> tuple[Any, str]:
+    """When each core returned, and a hash of all memory; without payload its buffers are zeros."""
+    if not payload:
+        for label in trial.labels:
+            if label.name.endswith(_PAYLOAD):
+                trial.pod.memory[label.address : label.address + label.nbytes] = 0
+    trial.pod.policy = policy = VirtualTime(ROUND, COSTS, data=data)
+    trial.pod.run()
+    return policy.timing.finished_us, trial.pod.digest()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_times_are_the_same_without_data(name: str) -> None:
+    """For every protocol and drawn sizes each core returns at the same picosecond, with payload moved and without; and
+    leaving out what changes nothing changes nothing: memory ends the same, whatever the payload is."""
+
+    @_WORK
+    @given(sizes(name))
+    def holds(drawn: dict[str, Any]) -> None:
+        scenario = make(name, **drawn)
+        moved, full = run(scenario.build("sc"), data=True, payload=True)
+        sparse, same = run(scenario.build("sc"), data=False, payload=True)
+        nothing, empty = run(scenario.build("sc"), data=False, payload=False)
+        _, zeros = run(scenario.build("sc"), data=True, payload=False)
+        assert moved == sparse == nothing
+        assert (same, empty) == (full, zeros)
+
+    holds()
+
+
+def group(data: bool) -> tuple[ExpertParallel, list[Any], float]:
+    """One layer of four ranks with rows of true size; also the counts that came, and how long dispatch took."""
+    spec = small_pod(4, 2, app_bytes=64 * MIB, managed_bytes=64 * MIB, ub_bytes=MIB // 4)
+    policy = VirtualTime(ROUND, COSTS, data=data)
+    made = ExpertParallel(Pod(spec, policy=policy), EpConfig(4, hidden=7168, top_k=2, tokens_max=32, cores=2))
+    tokens = [np.ones((32, 7168), ml_dtypes.bfloat16)] * 4
+    topk = [np.array([[t % 4, (t + 1 + t // 4 % 3) % 4] for t in range(32)], np.int32)] * 4
+    received = made.dispatch(tokens, topk)
+    return made, [(r.counts, r.source, r.token, r.slot) for r in received], policy.timing.latency_us
+
+
+def committed_by(data: bool) -> int:
+    """Bytes that become resident while a layer is made and run."""
+
+    def resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+
+    before = resident()
+    kept = group(data)
+    assert kept[0].pod.moves_data is data
+    return resident() - before
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="this system does not tell what is resident")
+def test_memory_stays_small() -> None:
+    """Without data a layer takes a fraction of the memory, and what is not payload arrives as it always does."""
+    _, rows, time_with = group(data=True)
+    _, same_rows, time_without = group(data=False)
+    assert time_with == time_without
+    for one, other in zip(rows, same_rows, strict=True):
+        assert all((a == b).all() for a, b in zip(one, other, strict=True))
+    assert committed_by(data=False) < 0.4 * committed_by(data=True)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("nbytes", [1, 2, 31, 511, 512, 513, 2000])
+def test_copies_that_leave_out_what_is_there(nbytes: int) -> None:
+    """A copy that writes changed chunks alone ends as any copy does, and zeros are found wherever there is nothing
+    else."""
+    rng = np.random.default_rng(nbytes)
+    memory = np.zeros(8192, np.uint8)
+    memory[100 : 100 + nbytes] = rng.integers(0, 2, nbytes)
+    memory[4000:7000] = 9
+    memory[4005 : 4005 + nbytes // 2] = memory[100 : 100 + nbytes // 2]
+    words.copy_changed(memory, 4005, 100, nbytes)
+    assert (memory[4005 : 4005 + nbytes] == memory[100 : 100 + nbytes]).all()
+    assert (memory[4000:4005] == 9).all()
+    assert (memory[4005 + nbytes : 7000] == 9).all()
+    assert words.all_zero(memory, 7500, nbytes if nbytes < 600 else 600)
+    memory[7500 + min(nbytes, 600) - 1] = 1
+    assert not words.all_zero(memory, 7500, min(nbytes, 600))

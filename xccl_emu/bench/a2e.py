@@ -1,0 +1,153 @@
+"""A2E and E2A, each by itself: one call of one domain of attention dies (xDeepServe 3.3)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import oracle, routing
+from xccl_emu.bench import published
+from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.bench.layers import EXPERTS, HIDDEN, TOP_K, Shape
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.setting import DEFAULT, Setting
+from xccl_emu.lang.requests import MTU_OUT
+from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
+from xccl_emu.timing.array import PS_PER_US
+from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.run import Timing
+
+WATCHED = 24
+"""Expert dies of which the log is kept."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Attention dies of one domain, and expert dies; the other domains wait for their turn meanwhile."""
+
+    attention: int = 160
+    experts: int = 288
+    """Expert dies."""
+    tokens: int = 96
+    """Of an attention die."""
+    hidden: int = HIDDEN
+    cores: int = 48
+    """Of an attention die."""
+    stream_cores: int = 16
+    """Of each of the three streams of an expert die."""
+
+    def config(self, placement: routing.Placement) -> A2EConfig:
+        """For one domain."""
+        return A2EConfig(
+            1, self.attention, self.experts, placement.local_experts, hidden=self.hidden, top_k=TOP_K + 1,
+            tokens_max=self.tokens, shared=True, depth=1, cores=self.cores, a2e_cores=self.stream_cores,
+            compute_cores=self.stream_cores, e2a_cores=self.stream_cores,
+        )  # fmt: skip
+
+    @property
+    def shape(self) -> Shape:
+        """What results say was run."""
+        return {
+            "attention": self.attention, "experts": self.experts, "tokens": self.tokens, "hidden": self.hidden,
+            "cores": self.cores, "stream_cores": self.stream_cores, "routing": "uniform",
+        }  # fmt: skip
+
+
+ONE_DOMAIN = Deployment()
+"""The published one."""
+
+
+@dataclass(frozen=True)
+class Call1:
+    """What one call took."""
+
+    a2e_us: float
+    """From the start until the last expert die has all its rows."""
+    e2a_us: float
+    """From when the last expert die has computed until the last attention die has its outputs."""
+    compute_us: float
+    """Between the two."""
+    wrong: int
+
+
+def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
+    """Run one call on a pod of its own, with a log of the expert dies that have most to do, which finish last.
+
+    In the log the moments between the operators are found; one of all dies would take more memory than there is.
+    """
+    d = deployment
+    placement = routing.place_experts(d.experts, EXPERTS)
+    rng = np.random.default_rng((setting.seed, 1))
+    drawn = routing.draw_routing(np.ones(EXPERTS), d.attention, d.tokens, TOP_K, rng, "uniform")
+    routed = routing.place_choices(drawn, placement)
+    busiest = np.argsort(-placement.rank_loads(routed), kind="stable")[:WATCHED]
+    pod, policy = setting.pod(log=busiest.tolist())
+    tokens = draw_tokens(d.attention, d.tokens, d.hidden, "bf16", setting.seed)
+    group = A2E(pod, d.config(placement))
+    calls = Calls(group, [Call(list(tokens), routed.topk, routed.weights)])
+    calls.launch()
+    with setting.stage(f"{d.attention} attention dies, {d.experts} expert dies") as progress:
+        group.run_launched(progress)
+    with setting.stage("comparison"):
+        wrong = count_wrong(calls, tokens, routed)
+    assembled, computed, returned = moments(policy.timing)
+    return Call1(assembled, returned - computed, computed - assembled, wrong)
+
+
+def moments(timing: Timing) -> tuple[float, float, float]:
+    """When the last logged die had gathered and computed, and the last attention die summed the first call, in us.
+
+    What ends the streams is told by the first core of an attention die after its sums, so that one is left out if it
+    has others.
+    """
+    gathered = _first(timing, "a2e_stream", sync="rows gathered")
+    computed = _first(timing, "compute_stream", sync="rows computed")
+    on_attention = [core for core, kernel in timing.kernels.items() if kernel.name == "attention"]
+    others = [core for core in on_attention if core % timing.cores_per_die] or on_attention
+    returned = max(timing.finished_us[core] for core in others)
+    return int(gathered.max()) / PS_PER_US, int(computed.max()) / PS_PER_US, returned
+
+
+def _writes(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
+    """Records of what cores that run a kernel wrote at the sites of a synchronization."""
+    cores = [core for core, running in timing.kernels.items() if running.name == kernel]
+    wanted = [number for number, site in enumerate(timing.kernels[cores[0]].sites) if site.sync == sync]
+    records = timing.records[timing.records[:, tl.RECORD_ENGINE] == MTU_OUT]
+    records = records[np.isin(records[:, tl.RECORD_SITE], wanted) & (records[:, tl.RECORD_NBYTES] > 0)]
+    return np.asarray(records[np.isin(records[:, tl.RECORD_CORE], cores)])
+
+
+def _first(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
+    """When the first write of each core became visible: that of the first call, since the end is announced, too."""
+    writes = _writes(timing, kernel, sync)
+    writes = writes[np.argsort(writes[:, tl.RECORD_VISIBLE], kind="stable")]
+    _, first = np.unique(writes[:, tl.RECORD_CORE], return_index=True)
+    return np.asarray(writes[first, tl.RECORD_VISIBLE])
+
+
+def count_wrong(calls: Calls, tokens: NDArray[Any], routed: routing.Routing) -> int:
+    """Elements of the first call's rows and outputs that are not the oracle's."""
+    c = calls.config
+    expected = oracle.dispatch(
+        list(tokens), routed.topk, c.n_experts, c.local_experts, c.quantized, quantizer=c.quantizer
+    )
+    rows = sum(wrong_rows(expected, die, calls.received(0, die)) for die in range(c.n_experts))
+    sums = [wrong_sums(expected, i, routed.weights[i], calls.output(0, i)) for i in range(c.n_attention)]
+    return rows + sum(sums)
+
+
+def rows_of(one: Call1, deployment: Deployment) -> list[Result]:
+    """A2E and E2A beside what was published, and the stand-in expert between them."""
+    there, back = published.rows("a2e")
+    shape = deployment.shape
+    return [
+        Result.of(there, one.a2e_us, configuration=shape, wrong=one.wrong),
+        Result.of(back, one.e2a_us, configuration=shape),
+        Result("a2e", "stand-in expert between them", one.compute_us, "us", configuration=shape),
+    ]
+
+
+def a2e(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
+    """Time one call."""
+    return rows_of(time_call(setting, deployment), deployment)

@@ -1,0 +1,46 @@
+"""Pull dispatch and combine by batch (xDeepServe, Figure 6): which of the two is faster, and from where on."""
+
+from collections.abc import Sequence
+
+from xccl_emu.bench import published
+from xccl_emu.bench.layers import CORES, Layer, Timed, time_layer
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.setting import DEFAULT, Setting
+
+RANKS = 128
+BATCHES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)
+"""Tokens of a die."""
+
+SMALL = 16
+"""A batch up to which the paper's figure calls it small (an assumption: its text gives no number)."""
+
+
+def dispatch(
+    setting: Setting = DEFAULT, ranks: int = RANKS, batches: Sequence[int] = BATCHES, cores: int = CORES
+) -> list[Result]:
+    """Both claims of the figure, then the latency of each operator at each batch."""
+    layers = [Layer(ranks, tokens, cores=cores) for tokens in batches]
+    timed = [time_layer(setting, layer) for layer in layers]
+    rows = [row for layer, one in zip(layers, timed, strict=True) for row in _rows(setting, layer, one)]
+    ratio = {
+        layer.tokens: setting.operator_us(one.dispatch) / setting.operator_us(one.combine)
+        for layer, one in zip(layers, timed, strict=True)
+    }
+    small, large = published.rows("dispatch")
+    below = {tokens: r for tokens, r in ratio.items() if tokens <= SMALL}
+    above = {tokens: r for tokens, r in ratio.items() if tokens > 32}
+    claims = [Result.of(row, of(over.values()), configuration={"batches": _batches(over)})
+              for row, over, of in ((small, below, min), (large, above, max)) if over]  # fmt: skip
+    return [*claims, *rows]
+
+
+def _rows(setting: Setting, layer: Layer, timed: Timed) -> list[Result]:
+    what = f"batch {layer.tokens}"
+    return [
+        Result("dispatch", f"{name}, {what}", setting.operator_us(timing), "us", configuration=layer.shape, wrong=wrong)
+        for name, timing, wrong in (("dispatch", timed.dispatch, timed.wrong), ("combine", timed.combine, 0))
+    ]
+
+
+def _batches(ratio: dict[int, float]) -> str:
+    return f"{min(ratio)}-{max(ratio)}"

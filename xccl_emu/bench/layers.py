@@ -1,0 +1,117 @@
+"""One mixture-of-experts layer in virtual time: dispatch, stand-in expert, combine, held against the oracle."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import oracle, routing
+from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.bench.setting import Setting
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocols.expert_group import ExpertGroup
+from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.protocols.fused import FusedExpertParallel
+from xccl_emu.protocols.fused_layout import FusedConfig
+from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.timing.run import Timing
+
+__all__ = ["Layer", "Timed", "count_wrong", "draw_tokens", "fused", "pull", "time_layer"]
+
+EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
+"""Routed experts, routed choices of a token, and elements of a hidden state, of DeepSeek-V3."""
+
+CORES = 48
+"""Of a die."""
+
+Shape = dict[str, int | float | str | bool]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A batch of tokens on every rank, and where its experts are."""
+
+    ranks: int
+    tokens: int
+    """Of each rank."""
+    hidden: int = HIDDEN
+    experts: int = EXPERTS
+    top_k: int = TOP_K
+    cores: int = CORES
+    """Of each die."""
+
+    def placed(self, seed: int) -> tuple[routing.Placement, routing.Routing]:
+        """Experts in order, the shared one on its own ranks, and uniform choices as expert slots, the shared last."""
+        placement = routing.place_experts(self.ranks, self.experts)
+        rng = np.random.default_rng((seed, 1))
+        drawn = routing.draw_routing(np.ones(self.experts), self.ranks, self.tokens, self.top_k, rng, "uniform")
+        return placement, routing.place_choices(drawn, placement)
+
+    def config(self, placement: routing.Placement) -> dict[str, Any]:
+        """Fields of a group's configuration."""
+        return {
+            "n_ranks": self.ranks, "local_experts": placement.local_experts, "hidden": self.hidden,
+            "top_k": self.top_k + 1, "tokens_max": max(1, self.tokens), "shared": True, "cores": self.cores,
+        }  # fmt: skip
+
+    @property
+    def shape(self) -> Shape:
+        """What results say was run."""
+        return {
+            "ranks": self.ranks, "tokens": self.tokens, "hidden": self.hidden, "experts": self.experts,
+            "top_k": self.top_k, "cores": self.cores, "routing": "uniform",
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a layer took."""
+
+    dispatch: Timing
+    combine: Timing
+    wrong: int
+    """Elements of rows, routes, counts or outputs that differ from the oracle's."""
+
+
+def pull(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
+    """Dispatch and combine that pull."""
+    return ExpertParallel(pod, EpConfig(**shape))
+
+
+def fused(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
+    """FusedDispatch and FusedCombine."""
+    return FusedExpertParallel(pod, FusedConfig(**shape))
+
+
+def time_layer(setting: Setting, layer: Layer, make: Callable[[Pod, dict[str, Any]], ExpertGroup[Any]] = pull) -> Timed:
+    """Run a layer once on a pod of its own; ``make`` makes the group."""
+    placement, routed = layer.placed(setting.seed)
+    pod, policy = setting.pod()
+    group = make(pod, layer.config(placement))
+    tokens = draw_tokens(layer.ranks, layer.tokens, layer.hidden, "bf16", setting.seed)
+    name = f"{layer.ranks} ranks, {layer.tokens} tokens: "
+    with setting.stage(name + "dispatch") as progress:
+        group.dispatch(list(tokens), routed.topk, progress)
+    dispatch = policy.timing
+    with setting.stage(name + "expert") as progress:
+        group.run_stand_in(progress)
+    with setting.stage(name + "combine") as progress:
+        group.combine(routed.weights, progress)
+    with setting.stage(name + "comparison"):
+        wrong = count_wrong(group, tokens, routed.topk, routed.weights)
+    return Timed(dispatch, policy.timing, wrong)
+
+
+def count_wrong(
+    group: ExpertGroup[Any],
+    tokens: NDArray[Any],
+    topk: Sequence[NDArray[np.int32]],
+    weights: Sequence[NDArray[np.float32]],
+) -> int:
+    """Elements of all that the group's ranks received, and of their outputs, that are not the oracle's."""
+    c = group.config
+    expected = oracle.dispatch(list(tokens), topk, c.n_ranks, c.local_experts, c.quantized, quantizer=c.quantizer)
+    rows = sum(wrong_rows(expected, rank, group.received(rank)) for rank in range(c.n_ranks))
+    return rows + sum(wrong_sums(expected, rank, weights[rank], group.output(rank)) for rank in range(c.n_ranks))

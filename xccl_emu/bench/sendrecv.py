@@ -1,0 +1,135 @@
+"""Send and receive between two dies, by size, number of cores and class of path (xDeepServe, Figure 5)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.bench import published
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.setting import DEFAULT, Setting
+from xccl_emu.bench.sizes import size_text
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, MIB
+from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.timing.run import VirtualTime
+
+TARGETS = {"sibling": 1, "node": 2, "pod": 16}
+"""A die that die 0 reaches on its chip, within its node, and in another node."""
+
+SIZES = tuple(KIB << i for i in range(17))
+CORES = (2, 4, 8, 16, 32, 48)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is sent, and how often."""
+
+    sizes: Sequence[int] = SIZES
+    """Bytes of a payload."""
+    cores: Sequence[int] = CORES
+    """Of each side."""
+    to: Sequence[str] = ("pod",)
+    """Where the receiver is, of `TARGETS`."""
+    iterations: int = 1
+    """Runs that the time is the mean of; virtual time has no noise, but the ring's slots may be other ones."""
+    warmup: int = 1
+    """Runs before them that are not counted; the first one connects the pair."""
+    path: str = "mtu"
+    """As `SendRecv` knows it."""
+    slots: int = 4
+    """Of each core's ring."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("iterations", 1), ("warmup", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least {least}")
+        for place in self.to:
+            if place not in TARGETS:
+                raise ConfigError(f"to={place!r}: must be one of {', '.join(TARGETS)}")
+        most = CLOUDMATRIX384.cores_per_die
+        if bad := [n for n in self.cores if not 1 <= n <= most]:
+            raise ConfigError(f"cores={bad[0]}: must be 1 to {most}")
+
+
+DEFAULT_SWEEP = Sweep()
+
+
+class _Pair:
+    """Die 0, and a die that it sends to."""
+
+    def __init__(self, setting: Setting, sweep: Sweep, to: str) -> None:
+        self._setting, self._sweep, self._to = setting, sweep, to
+        self._pod: Pod
+        self._policy: VirtualTime
+        self._pod, self._policy = setting.pod()
+        self._comm = SendRecv(self._pod, slots=sweep.slots)
+        most = max(sweep.sizes)
+        payload = np.random.default_rng(setting.seed).integers(0, 256, most, np.uint8)
+        self._source, self._target = self._pod.put(0, payload), self._pod.alloc(TARGETS[to], most)
+        self._event = 0
+
+    def measure(self, nbytes: int, cores: int) -> Result:
+        """Send as often as the sweep says; the mean time of those that count, and wrong bytes of all."""
+        with self._setting.stage(f"{size_text(nbytes)} on {cores} cores"):
+            runs = [self._once(nbytes, cores) for _ in range(self._sweep.warmup + self._sweep.iterations)]
+        counted = [us for us, _ in runs[self._sweep.warmup :]]
+        shape: dict[str, int | str] = {
+            "bytes": nbytes, "cores": cores, "to": self._to, "path": self._sweep.path, "slots": self._sweep.slots,
+        }  # fmt: skip
+        what = f"{size_text(nbytes)} on {cores} cores, {self._to}"
+        wrong = sum(bad for _, bad in runs)
+        return Result("sendrecv", what, sum(counted) / len(counted), "us", configuration=shape, wrong=wrong)
+
+    def _once(self, nbytes: int, cores: int) -> tuple[float, int]:
+        """Microseconds and wrong bytes of one transfer."""
+        self._event += 1
+        source, target = (Buffer(b.die, b.address, nbytes) for b in (self._source, self._target))
+        self._view(target)[:] = 0
+        self._comm.transfer(source, target, event_id=self._event, cores=cores, path=self._sweep.path)
+        self._comm.run()
+        wrong = int(np.count_nonzero(self._view(source) != self._view(target)))
+        return self._policy.timing.latency_us, wrong
+
+    def _view(self, buffer: Buffer) -> NDArray[np.uint8]:
+        return self._pod.view(buffer)
+
+
+def payload_gb_s(result: Result) -> float:
+    """Bytes of the payload over the time; between two dies this is the bandwidth of the bus, too."""
+    return int(result.configuration["bytes"]) / float(result.emulated or 1) / 1000
+
+
+def measure(sweep: Sweep, setting: Setting = DEFAULT) -> list[Result]:
+    """Every size on every number of cores, to every place; microseconds."""
+    results = []
+    for to in sweep.to:
+        pair = _Pair(setting, sweep, to)
+        results += [pair.measure(nbytes, cores) for cores in sweep.cores for nbytes in sweep.sizes]
+        del pair  # before the next pod
+    return results
+
+
+def claims(sweep: Sweep = DEFAULT_SWEEP, setting: Setting = DEFAULT) -> Iterator[Result]:
+    """What the paper's text says of Figure 5, within a node and between nodes."""
+    sizes, cores = (512 * KIB, 9 * MIB), (2, CLOUDMATRIX384.cores_per_die)
+    runs = measure(replace(sweep, sizes=sizes, cores=cores, to=("node", "pod")), setting)
+    by = {(r.configuration["to"], r.configuration["bytes"], r.configuration["cores"]): r for r in runs}
+    small, large = published.rows("sendrecv")
+    for to in ("node", "pod"):
+        one, two, many = by[to, sizes[0], 2], by[to, sizes[1], 2], by[to, sizes[1], cores[1]]
+        where = {"to": to}
+        yield _named(Result.of(small, one.emulated, wrong=one.wrong, configuration=where))
+        faster = float(two.emulated or 0) / float(many.emulated or 1)
+        yield _named(Result.of(large, faster, wrong=two.wrong + many.wrong, configuration=where))
+
+
+def _named(result: Result) -> Result:
+    return replace(result, what=f"{result.what}, {result.configuration['to']}")
+
+
+def sendrecv(setting: Setting = DEFAULT, sweep: Sweep = DEFAULT_SWEEP) -> list[Result]:
+    """The paper's claims, and then every size on every number of cores."""
+    return [*claims(sweep, setting), *measure(sweep, setting)]

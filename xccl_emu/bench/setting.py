@@ -1,0 +1,41 @@
+"""In what a bench runs: the fabric and costs of its pods, whether payload moves, and how it says what it is doing."""
+
+import gc
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from xccl_emu.bench.stage import Stage, silent
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
+from xccl_emu.timing.costs import Costs
+from xccl_emu.timing.fabric import Fabric
+from xccl_emu.timing.run import Timing, VirtualTime
+from xccl_emu.timing.topologies import CLOUDMATRIX384 as UB
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all benches of a command have in common."""
+
+    fabric: Fabric = UB
+    costs: Costs = field(default_factory=Costs)
+    stage: Stage = silent
+    seed: int = 0
+    """Of payloads and routings."""
+
+    def pod(self, spec: PodSpec = CLOUDMATRIX384, *, log: bool | Collection[int] = False) -> tuple[Pod, VirtualTime]:
+        """A pod in virtual time, and its policy, which has the timing of each run.
+
+        Two pods of full size do not fit an address space, so those that nobody uses any more are dropped first.
+        """
+        gc.collect()
+        policy = VirtualTime(self.fabric, self.costs, log=log)
+        return Pod(spec, policy=policy), policy
+
+    def operator_us(self, timing: Timing) -> float:
+        """Latency of an operator that is launched for one call: of its kernels, and of its launch."""
+        return timing.latency_us + self.costs.launch_us
+
+
+DEFAULT = Setting()
+"""The whole CloudMatrix384 with the costs of the release."""

@@ -1,0 +1,119 @@
+"""Plots of a bench: latency over size or batch, both logarithmic, and bandwidth with the most that the path has."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.sendrecv import TARGETS, payload_gb_s
+from xccl_emu.errors import ConfigError
+from xccl_emu.timing.fabric import Fabric
+
+FORMATS = (".png", ".svg", ".pdf")
+
+_COLOURS = ("#1b4f72", "#2e86c1", "#17a589", "#d68910", "#ba4a00", "#7d3c98", "#566573")
+Lines = Mapping[str, list[tuple[float, float]]]
+"""Points of each line, by its label."""
+
+
+def check_plot(path: Path) -> None:
+    """Raises ConfigError, before anything runs, if matplotlib is missing or the file has no known format."""
+    if path.suffix not in FORMATS:
+        raise ConfigError(f"--plot {path}: must end with {', '.join(FORMATS)}")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"--plot {path}: needs matplotlib; install xccl_emu[plot]") from error
+
+
+def draw(results: Sequence[Result], path: Path, fabric: Fabric) -> None:
+    """Draw transfers by size, or operators by batch; ConfigError if there are none or the file cannot be written."""
+    transfers = [result for result in results if "bytes" in result.configuration]
+    batches = [result for result in results if "," in result.what and "tokens" in result.configuration]
+    if transfers:
+        figure = _of_transfers(transfers, fabric)
+    elif batches:
+        figure = _of_batches(batches)
+    else:
+        raise ConfigError(f"--plot {path}: nothing in it has a size or a batch")
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise ConfigError(f"--plot {path}: cannot be written ({error.strerror})") from error
+
+
+def _figure(panels: int) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.6 * panels, 4.4), layout="constrained")
+    axes = [figure.add_subplot(1, panels, i + 1) for i in range(panels)]
+    for panel in axes:
+        panel.grid(True, which="major", color="#dddddd", linewidth=0.6)
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _by(results: Sequence[Result], label: Callable[[Result], str], x: str, y: Callable[[Result], float]) -> Lines:
+    lines: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for result in results:
+        lines[label(result)].append((float(result.configuration[x]), y(result)))
+    return lines
+
+
+def _add(panel: Any, lines: Lines) -> None:
+    for (label, points), colour in zip(lines.items(), _COLOURS * len(lines), strict=False):
+        panel.plot(*zip(*sorted(points), strict=True), "o-", color=colour, label=label, markersize=3, linewidth=1.4)
+
+
+def _of_transfers(results: Sequence[Result], fabric: Fabric) -> Any:
+    figure, (latency, bandwidth) = _figure(2)
+    places = {str(result.configuration["to"]) for result in results}
+
+    def label(result: Result) -> str:
+        where = f", {result.configuration['to']}" if len(places) > 1 else ""
+        return f"{result.configuration['cores']} cores{where}"
+
+    _add(latency, _by(results, label, "bytes", lambda result: float(result.emulated or 0)))
+    _add(bandwidth, _by(results, label, "bytes", payload_gb_s))
+    latency.set(xscale="log", yscale="log", ylabel="latency, us", title="send and receive: latency")
+    bandwidth.set(xscale="log", ylabel="payload over latency, GB/s", title="send and receive: bandwidth")
+    for place in sorted(places):
+        peak = fabric.paths[fabric.path_of(0, TARGETS[place])].write.gb_s
+        bandwidth.axhline(peak, color="#922b21", linestyle="--", linewidth=1)
+        where = f" to the {place}" if len(places) > 1 else ""
+        note = f"writes{where}: {peak:g} GB/s"
+        bandwidth.annotate(note, (0.02, peak), xycoords=("axes fraction", "data"), va="bottom", color="#922b21")
+    bandwidth.set_ylim(0, 1.08 * bandwidth.get_ylim()[1])
+    sizes = sorted({int(result.configuration["bytes"]) for result in results})
+    for panel in (latency, bandwidth):
+        _size_ticks(panel, sizes)
+    latency.legend(frameon=False)
+    return figure
+
+
+def _size_ticks(panel: Any, sizes: Sequence[int]) -> None:
+    """Sizes in powers of 1024, at most about eight of them."""
+    from xccl_emu.bench.sizes import size_text
+
+    shown = sizes[:: max(1, -(-len(sizes) // 9))]
+    panel.set_xlabel("payload")
+    panel.set_xticks(shown, [size_text(size) for size in shown])
+    panel.minorticks_off()
+
+
+def _of_batches(results: Sequence[Result]) -> Any:
+    figure, (panel,) = _figure(1)
+    of = results[0].configuration
+    _add(panel, _by(results, lambda result: result.what.split(",")[0], "tokens", lambda r: float(r.emulated or 0)))
+    title = f"{results[0].bench}: {of['ranks']} ranks, {of['cores']} cores each"
+    panel.set(xscale="log", yscale="log", xlabel="tokens of a die", ylabel="latency, us", title=title)
+    batches = sorted({int(result.configuration["tokens"]) for result in results})
+    panel.set_xticks(batches, [str(batch) for batch in batches])
+    low, high = panel.get_ylim()
+    ticks = [tick for power in range(7) for tick in (10**power, 2 * 10**power, 5 * 10**power) if low <= tick <= high]
+    panel.set_yticks(ticks, [str(tick) for tick in ticks])
+    panel.minorticks_off()
+    panel.legend(frameon=False)
+    return figure
