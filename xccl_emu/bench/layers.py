@@ -18,7 +18,7 @@ from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.timing.run import Timing
 
-__all__ = ["Layer", "Timed", "count_wrong", "draw_tokens", "fused", "pull", "time_layer"]
+__all__ = ["Layer", "Timed", "count_wrong", "draw_tokens", "fused_group", "pull_group", "time_layer"]
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 """Routed experts, routed choices of a token, and elements of a hidden state, of DeepSeek-V3."""
@@ -49,10 +49,10 @@ class Layer:
         drawn = routing.draw_routing(np.ones(self.experts), self.ranks, self.tokens, self.top_k, rng, "uniform")
         return placement, routing.place_choices(drawn, placement)
 
-    def config(self, placement: routing.Placement) -> dict[str, Any]:
-        """Fields of a group's configuration."""
+    def config(self, local_experts: int) -> dict[str, Any]:
+        """Fields of a group's configuration; ``local_experts`` slots a rank, the shared expert's too."""
         return {
-            "n_ranks": self.ranks, "local_experts": placement.local_experts, "hidden": self.hidden,
+            "n_ranks": self.ranks, "local_experts": local_experts, "hidden": self.hidden,
             "top_k": self.top_k + 1, "tokens_max": max(1, self.tokens), "shared": True, "cores": self.cores,
         }  # fmt: skip
 
@@ -75,21 +75,21 @@ class Timed:
     """Elements of rows, routes, counts or outputs that differ from the oracle's."""
 
 
-def pull(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
+def pull_group(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
     """Dispatch and combine that pull."""
     return ExpertParallel(pod, EpConfig(**shape))
 
 
-def fused(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
+def fused_group(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
     """FusedDispatch and FusedCombine."""
     return FusedExpertParallel(pod, FusedConfig(**shape))
 
 
-def time_layer(setting: Setting, layer: Layer, make: Callable[[Pod, dict[str, Any]], ExpertGroup[Any]] = pull) -> Timed:
+def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group) -> Timed:
     """Run a layer once on a pod of its own; ``make`` makes the group."""
     placement, routed = layer.placed(setting.seed)
     pod, policy = setting.pod()
-    group = make(pod, layer.config(placement))
+    group = make(pod, layer.config(placement.local_experts))
     tokens = draw_tokens(layer.ranks, layer.tokens, layer.hidden, "bf16", setting.seed)
     name = f"{layer.ranks} ranks, {layer.tokens} tokens: "
     with setting.stage(name + "dispatch") as progress:
@@ -100,7 +100,7 @@ def time_layer(setting: Setting, layer: Layer, make: Callable[[Pod, dict[str, An
     with setting.stage(name + "combine") as progress:
         group.combine(routed.weights, progress)
     with setting.stage(name + "comparison"):
-        wrong = count_wrong(group, tokens, routed.topk, routed.weights)
+        wrong = count_wrong(group, tokens, routed.topk, routed.weights) if setting.data else 0
     return Timed(dispatch, policy.timing, wrong)
 
 

@@ -22,6 +22,8 @@ class Setting:
     stage: Stage = silent
     seed: int = 0
     """Of payloads and routings."""
+    data: bool = True
+    """Does payload move, to be held against the oracle?  Times are the same without."""
 
     def pod(self, spec: PodSpec = CLOUDMATRIX384, *, log: bool | Collection[int] = False) -> tuple[Pod, VirtualTime]:
         """A pod in virtual time, and its policy, which has the timing of each run.
@@ -29,7 +31,7 @@ class Setting:
         Two pods of full size do not fit an address space, so those that nobody uses any more are dropped first.
         """
         gc.collect()
-        policy = VirtualTime(self.fabric, self.costs, log=log)
+        policy = VirtualTime(self.fabric, self.costs, log=log, data=self.data)
         return Pod(spec, policy=policy), policy
 
     def operator_us(self, timing: Timing) -> float:

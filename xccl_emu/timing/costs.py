@@ -5,7 +5,9 @@ A constant is an *input* (published, put in as it is), *fitted* (to the rows mar
 that range.
 """
 
+import tomllib
 from dataclasses import dataclass, field, fields
+from importlib.resources import files
 from typing import Any
 
 from xccl_emu.errors import ConfigError
@@ -25,13 +27,21 @@ def _constant(default: float, kind: str, source: str, low: float | None = None, 
     return field(default=default, metadata={"kind": kind, "source": source, "range": (low, high)})
 
 
+_FITTED = tomllib.loads(files("xccl_emu.timing").joinpath("fitted.toml").read_text("utf-8"))["constants"]
+
+
+def _fitted(name: str, source: str, low: float, high: float) -> Any:
+    """A field whose value the last fit has found (`fitted.toml`, with its report)."""
+    return _constant(_FITTED[name], FITTED, source, low, high)
+
+
 @dataclass(frozen=True)
 class Costs:
     """Constants of one core and one die; times in nanoseconds, rates in 10^9 bytes or elements a second."""
 
     clock_ns: float = _constant(0.54, ASSUMED, "scalar unit at about 1.85 GHz", 0.5, 0.7)
     """One cycle of the scalar unit."""
-    issue_cycles: float = _constant(8, ASSUMED, "address arithmetic and issue of one instruction", 2, 30)
+    issue_cycles: float = _fitted("issue_cycles", "Table 7: what dispatch does in scalar loops", 2, 40)
     """Scalar cycles that a request takes, whatever it is."""
     load_ns: float = _constant(30, ASSUMED, "mostly hits in the data cache; a miss goes to HBM", 5, 300)
     """Scalar load or store in the own die's memory."""
@@ -39,15 +49,17 @@ class Costs:
     """From the moment that a flag is visible to the poller's next instruction."""
     fence_ns: float = _constant(100, ASSUMED, "draining write buffers when all is already visible", 20, 500)
     """Of a fence, beyond what it waits for."""
-    barrier_ns: float = _constant(500, ASSUMED, "a synchronization of all cores of a die through its memory", 200, 3000)
+    barrier_ns: float = _fitted("barrier_ns", "Table 7: dispatch has two barriers, combine none", 200, 8000)
     """From the last arrival at a core group's barrier to everybody's next instruction."""
     event_ns: float = _constant(15, ASSUMED, "set_flag to wait_flag between two pipes", 5, 50)
     """From set_flag to the instruction behind the wait."""
-    launch_us: float = _constant(20.0, FITTED, "Table 7", 0, 60)
+    skew_us: float = _fitted("skew_us", "Table 7: dispatch waits for the last rank, combine follows dispatch", 0, 40)
+    """Standard deviation of the ranks' starts in a microbenchmark (`xccl_emu.bench.fused`)."""
+    launch_us: float = _fitted("launch_us", "Table 7: of both operators", 0, 60)
     """From the operator's start to its kernel's first instruction, and from its last to the operator's end."""
     mtu_start_ns: float = _constant(40, ASSUMED, "decoding a transfer; later ones follow in the pipe", 10, 200)
     """Of every transfer of mtu-in and mtu-out, on the pipe."""
-    core_gb_s: float = _constant(24.0, ASSUMED, "one core's share of a transfer unit", 15, 60)
+    core_gb_s: float = _constant(1600 / 48, ASSUMED, "one core's share of the die's memory bandwidth", 20, 60)
     """What one core's mtu-in or mtu-out moves, whatever the path."""
     vector_start_ns: float = _constant(20, ASSUMED, "filling the vector pipe", 5, 60)
     """Of every vector instruction."""
@@ -57,7 +69,7 @@ class Costs:
     """From the ringing of a DMA descriptor to its first byte."""
     dma_issue_ns: float = _constant(100, ASSUMED, "writing a descriptor and the doorbell; 3400 on a host", 30, 3400)
     """Of ringing a DMA descriptor, on the scalar unit."""
-    fabric_efficiency: float = _constant(1.0, FITTED, "Table 7", 0.5, 1.0)
+    fabric_efficiency: float = _constant(1.0, ASSUMED, "many transfers at once reach Table 1 as one does", 0.8, 1.0)
     """Of the bandwidth of Table 1, what many transfers from and to all dies at once reach."""
 
     def __post_init__(self) -> None:

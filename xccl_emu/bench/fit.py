@@ -1,0 +1,151 @@
+"""Fitting the free constants of the model: to the rows of Table 7 whose role is ``fit``, and to nothing else.
+
+The free constants are those that `Costs` marks as fitted.  What is fitted is the timed run itself: each step of the
+search runs the kernels again under other costs.  Errors are relative, as rows of 116 and 152 us are to count alike.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.bench import published
+from xccl_emu.bench.fused import measure
+from xccl_emu.bench.published import Published
+from xccl_emu.bench.setting import Setting
+from xccl_emu.errors import ConfigError
+from xccl_emu.timing.costs import FITTED, Costs
+
+_SEARCH: dict[str, Any] = {"diff_step": 0.03, "xtol": 2e-3, "max_nfev": 8}
+"""Steps wide enough to move a time by more than one transfer; a constant is found to a fifth of a percent."""
+
+Measure = Callable[[Costs], Mapping[str, float]]
+"""Microseconds of each row, by its name, under some costs."""
+
+
+def free_constants() -> tuple[str, ...]:
+    """Names of the constants that are fitted."""
+    return tuple(f.name for f in fields(Costs) if f.metadata["kind"] == FITTED)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit found, and what it rests on."""
+
+    constants: Mapping[str, float]
+    rows: tuple[Published, ...]
+    """Those that it was fitted to."""
+    emulated: Mapping[str, float]
+    """Microseconds of each row under these constants."""
+    sensitivity: Mapping[str, Mapping[str, float]]
+    """By constant and row: percent of the row per percent of the constant."""
+    evaluations: int
+    """How often all rows were run."""
+
+    def residual_percent(self, row: Published) -> float:
+        """Signed: above 0 if what is emulated is larger."""
+        return 100.0 * (self.emulated[row.what] - row.value) / row.value
+
+    @property
+    def mape_percent(self) -> float:
+        """Mean absolute residual."""
+        return float(np.mean([abs(self.residual_percent(row)) for row in self.rows]))
+
+
+def fit(rows: Sequence[Published], times: Measure, start: Costs, tell: Callable[[str], None]) -> Fit:
+    """Least squares over the free constants, within their ranges.
+
+    rows: those to fit to, all of role ``fit``; times: gives their emulated times; start: where to begin, and
+    every other constant; tell: is told of each run of all rows.
+
+    Raises ConfigError for a row of another role, and for fewer rows than constants.
+    """
+    from scipy.optimize import least_squares  # optional: the extra "fit"
+
+    names = free_constants()
+    _check(rows, names)
+    low, high = np.array([_range(name) for name in names]).T
+    seen: dict[tuple[float, ...], Mapping[str, float]] = {}
+
+    def residuals(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        key = tuple(float(f"{value:.6g}") for value in x * high)
+        if key not in seen:
+            seen[key] = times(replace(start, **dict(zip(names, key, strict=True))))
+            tell(f"{len(seen)}: {_told(names, key)}: {_worst(rows, seen[key])}")
+        return np.array([seen[key][row.what] / row.value - 1.0 for row in rows])
+
+    first = np.array([getattr(start, name) for name in names]) / high
+    found = least_squares(residuals, first, bounds=(low / high, np.ones(len(names))), **_SEARCH)
+    best = tuple(float(f"{value:.6g}") for value in found.x * high)
+    residuals(found.x)
+    return Fit(
+        dict(zip(names, best, strict=True)), tuple(rows), seen[best],
+        _sensitivity(names, rows, found.jac, found.x, seen[best]), len(seen),
+    )  # fmt: skip
+
+
+def _check(rows: Sequence[Published], names: Sequence[str]) -> None:
+    for row in rows:
+        if row.role != "fit":
+            raise ConfigError(f"role={row.role!r} of {row.measurement}, {row.what}: a fit is to rows of role 'fit'")
+    if len(rows) < len(names):
+        raise ConfigError(f"rows: {len(rows)} of them cannot determine {len(names)} constants: {', '.join(names)}")
+
+
+def _range(name: str) -> tuple[float, float]:
+    (low, high) = next(f.metadata["range"] for f in fields(Costs) if f.name == name)
+    return low, high
+
+
+def _told(names: Sequence[str], values: Sequence[float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in zip(names, values, strict=True))
+
+
+def _worst(rows: Sequence[Published], emulated: Mapping[str, float]) -> str:
+    errors = {row.what: 100 * (emulated[row.what] / row.value - 1) for row in rows}
+    worst = max(errors, key=lambda what: abs(errors[what]))
+    mape = sum(map(abs, errors.values())) / len(errors)
+    return f"MAPE {mape:.2f}%, worst {worst} {errors[worst]:+.1f}%"
+
+
+def _sensitivity(
+    names: Sequence[str], rows: Sequence[Published], jac: Any, x: NDArray[Any], emulated: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    return {
+        name: {row.what: float(jac[i, j] * x[j] * row.value / emulated[row.what]) for i, row in enumerate(rows)}
+        for j, name in enumerate(names)
+    }
+
+
+def as_toml(found: Fit) -> str:
+    """The fit as the file that `Costs` reads its fitted constants from, with its report."""
+    return "\n".join(_lines(found)) + "\n"
+
+
+def _lines(found: Fit) -> Iterator[str]:
+    yield "# Written by `xccl-emu fit`; do not edit. Fitted to the rows below (role \"fit\") and to nothing else."
+    yield "[constants]"
+    yield from (f"{name} = {value:g}" for name, value in found.constants.items())
+    yield ""
+    yield "[report]"
+    yield f"constants = {len(found.constants)}"
+    yield f"rows = {len(found.rows)}"
+    yield f"evaluations = {found.evaluations}"
+    yield f"mape_percent = {found.mape_percent:.2f}"
+    for row in found.rows:
+        yield ""
+        yield "[[row]]"
+        yield f'what = "{row.what}"'
+        yield f"published_us = {row.value:g}"
+        yield f"emulated_us = {found.emulated[row.what]:.2f}"
+        yield f"residual_percent = {found.residual_percent(row):.2f}"
+        share = ", ".join(f"{name} = {by_row[row.what]:.3f}" for name, by_row in found.sensitivity.items())
+        yield f"percent_per_percent = {{ {share} }}"
+
+
+def fit_table7(setting: Setting, tell: Callable[[str], None]) -> Fit:
+    """Fit to the six rows of Table 7 that are for it."""
+    rows = published.rows("fused", "fit")
+    return fit(rows, measure(setting, rows), setting.costs, tell)

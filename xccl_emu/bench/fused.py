@@ -1,0 +1,171 @@
+"""Table 7 of CloudMatrix384: FusedDispatch and FusedCombine with 128 tokens a rank, EP8 to EP256.
+
+What the paper does not say is assumed as follows, and the same for every row.  Routing is balanced: each rank spreads
+its tokens evenly over all experts, and the shared expert has a copy on each rank, which tokens take in turn; so every
+rank receives as much as it sends.  Ranks do not start together: their starts are normally distributed (`skew_us`).
+Dispatch waits for the last rank, combine follows when all have been together; what is reported is the mean over ranks
+of the time from the own start to the own end, as profilers of single ranks have it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist, fmean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.bench import published
+from xccl_emu.bench.layers import Layer, count_wrong, draw_tokens, fused_group
+from xccl_emu.bench.published import Published
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.setting import Setting
+from xccl_emu.machine.spec import CLOUDMATRIX384
+from xccl_emu.timing.costs import Costs
+
+TOKENS = 128
+"""Of each rank."""
+
+MESSAGE_BYTES = {"dispatch": 7680, "combine": 14336}
+"""By operator, as bandwidth counts them: nine messages a token."""
+
+_GIB = 1 << 30
+
+
+def balanced_choices(ranks: int, tokens: int, experts: int, top_k: int, seed: int) -> list[NDArray[np.int32]]:
+    """For each rank [tokens, top_k + 1] expert slots: all experts equally often, the shared one last.
+
+    A rank has ``experts / ranks`` routed experts (or one, on some ranks) and behind them a copy of the shared one.
+    """
+    rng = np.random.default_rng((seed, 2))
+    local = -(-experts // ranks)
+    repeats = -(-tokens * top_k // experts)
+    tables = []
+    for rank in range(ranks):
+        drawn = np.concatenate([rng.permutation(experts) for _ in range(repeats)])
+        expert = drawn[: tokens * top_k].reshape(tokens, top_k)
+        shared = (rank + np.arange(tokens)) % ranks * (local + 1) + local
+        tables.append(np.column_stack([expert // local * (local + 1) + expert % local, shared]).astype(np.int32))
+    return tables
+
+
+def skewed_starts(ranks: int, spread_us: float, seed: int) -> NDArray[np.float64]:
+    """[ranks] microseconds from the first start: quantiles of a normal distribution, dealt to the ranks."""
+    quantiles = np.array([NormalDist().inv_cdf((i + 0.5) / ranks) for i in range(ranks)])
+    return np.random.default_rng((seed, 3)).permutation(quantiles - quantiles[0]) * spread_us
+
+
+@dataclass(frozen=True)
+class Operators:
+    """Microseconds of both operators."""
+
+    dispatch_us: float
+    combine_us: float
+
+
+class FusedLayer:
+    """A layer with balanced routing on a pod of its own, to be timed again and again, under other costs too."""
+
+    def __init__(self, setting: Setting, layer: Layer) -> None:
+        per_node = CLOUDMATRIX384.chips_per_node * CLOUDMATRIX384.dies_per_chip
+        spec = replace(CLOUDMATRIX384, nodes=-(-layer.ranks // per_node))  # several fit an address space then
+        pod, self._policy = setting.pod(spec)
+        self._setting, self._layer = setting, layer
+        local = -(-layer.experts // layer.ranks) + 1
+        self._group = fused_group(pod, layer.config(local))
+        self._tokens = draw_tokens(layer.ranks, layer.tokens, layer.hidden, "bf16", setting.seed)
+        self._topk = balanced_choices(layer.ranks, layer.tokens, layer.experts, layer.top_k, setting.seed)
+        weights = np.random.default_rng((setting.seed, 4)).random((layer.tokens, layer.top_k + 1), np.float32)
+        self._weights = [weights] * layer.ranks
+
+    def run(self, costs: Costs) -> Operators:
+        """Dispatch after a skewed start, the stand-in expert, and combine."""
+        name = f"fused EP{self._layer.ranks}: "
+        self._policy.costs = costs
+        starts = skewed_starts(self._layer.ranks, costs.skew_us, self._setting.seed)
+        with self._setting.stage(name + "dispatch") as progress:
+            dispatch = self._mean_us(lambda: self._group.dispatch(list(self._tokens), self._topk, progress), starts)
+        with self._setting.stage(name + "combine") as progress:
+            self._mean_us(self._group.run_stand_in, 0 * starts)
+            combine = self._mean_us(lambda: self._group.combine(self._weights, progress), 0 * starts)
+        return Operators(dispatch + costs.launch_us, combine + costs.launch_us)
+
+    def _mean_us(self, run: Callable[[], object], starts: NDArray[np.float64]) -> float:
+        """Over ranks, from the own start to the own end."""
+        cores = CLOUDMATRIX384.cores_per_die
+        self._policy.start_us = {rank * cores + core: t for rank, t in enumerate(starts) for core in range(cores)}
+        run()
+        ends = self._policy.timing.by_die_us
+        return fmean(ends[rank] - start for rank, start in enumerate(starts))
+
+    def count_wrong(self) -> int:
+        """Elements of the last run that are not the oracle's."""
+        return count_wrong(self._group, self._tokens, self._topk, self._weights)
+
+
+def degree_of(row: Published) -> int:
+    """EP degree of a row of Table 7."""
+    return int(row.what.split()[1].removeprefix("EP"))
+
+
+def measure(setting: Setting, rows: Sequence[Published]) -> Callable[[Costs], dict[str, float]]:
+    """What gives the emulated latency of each of these rows by its name; pods and routings are made once."""
+    layers = {ranks: FusedLayer(setting, Layer(ranks, TOKENS)) for ranks in sorted({degree_of(row) for row in rows})}
+
+    def run(costs: Costs) -> dict[str, float]:
+        times = {ranks: layer.run(costs) for ranks, layer in layers.items()}
+        return {row.what: getattr(times[degree_of(row)], f"{row.what.split()[0]}_us") for row in rows}
+
+    return run
+
+
+def fused(setting: Setting) -> list[Result]:
+    """Table 7: latency of every row, its bandwidth as the paper counts it, and the baselines of the fit."""
+    latencies = [row for row in published.rows("fused") if row.unit == "us"]
+    results: list[Result] = []
+    for ranks in sorted({degree_of(row) for row in latencies}):
+        layer = FusedLayer(setting, Layer(ranks, TOKENS))
+        times, wrong = layer.run(setting.costs), layer.count_wrong() if setting.data else 0
+        shape = {**Layer(ranks, TOKENS).shape, "routing": "balanced"}
+        for row in latencies:
+            if degree_of(row) == ranks:
+                emulated = times.combine_us if row.what.startswith("combine") else times.dispatch_us
+                results += _both(row, emulated, shape, wrong)
+        del layer
+    return results + baselines(latencies)
+
+
+def _both(row: Published, latency_us: float, shape: dict[str, int | float | str | bool], wrong: int) -> list[Result]:
+    """Latency and the bandwidth that follows from it."""
+    operator = row.what.split()[0]
+    nbytes = TOKENS * 9 * MESSAGE_BYTES[operator]
+    bandwidth = published.row("fused", row.what.replace("latency", "bandwidth"))
+    gib_s = nbytes / _GIB / (latency_us * 1e-6)
+    return [
+        Result.of(row, latency_us, configuration=shape, wrong=wrong),
+        Result.of(bandwidth, gib_s, configuration=shape),
+    ]
+
+
+# ---- what needs no emulator
+
+
+def baselines(latencies: Sequence[Published]) -> list[Result]:
+    """What a line through the fit rows gives: alpha-beta over the bytes that leave a die, and between EP degrees."""
+    results = []
+    for operator in MESSAGE_BYTES:
+        rows = [row for row in latencies if row.what.startswith(operator)]
+        fit = [row for row in rows if row.role == "fit"]
+        slope, start = np.polyfit([_leaving(row) for row in fit], [row.value for row in fit], 1)
+        degrees, values = [np.log2(degree_of(row)) for row in fit], [row.value for row in fit]
+        for row in rows:
+            line = start + slope * _leaving(row)
+            between = float(np.interp(np.log2(degree_of(row)), degrees, values))
+            results.append(Result.of(row, float(line), bench="fused, alpha-beta", note="baseline, not emulated"))
+            results.append(Result.of(row, between, bench="fused, interpolated", note="baseline, not emulated"))
+    return sorted(results, key=lambda result: result.bench)
+
+
+def _leaving(row: Published) -> float:
+    """Bytes that leave a die: all but what stays on it."""
+    ranks = degree_of(row)
+    return TOKENS * 9 * MESSAGE_BYTES[row.what.split()[0]] * (ranks - 1) / ranks

@@ -1,0 +1,59 @@
+"""`xccl-emu fit`: find the free constants of the timing model again."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from xccl_emu.bench.fit import Fit
+
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", dir_okay=False, help="Write constants and report to it, TOML.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print constants and report as JSON and nothing else.")]
+
+
+def fit(out: Out = None, as_json: AsJson = False) -> None:
+    """Fit the free constants of the timing model to the rows of Table 7 that are for it, and to no other row.
+
+    Each step runs FusedDispatch and FusedCombine at EP8, EP64 and EP256 under other costs; it takes minutes. Printed
+    are the constants, the residual of each row with its sign, and how many percent a row moves for one percent of a
+    constant. A release takes its constants from xccl_emu/timing/fitted.toml: write them there with --out.
+
+    Needs scipy: pip install "xccl_emu[fit]".
+    """
+    from xccl_emu.bench.fit import fit_table7
+    from xccl_emu.bench.setting import Setting
+
+    found = fit_table7(Setting(data=False), lambda step: typer.echo(step, err=True))
+    if out is not None:
+        from xccl_emu.bench.fit import as_toml
+
+        out.write_text(as_toml(found), encoding="utf-8")
+    _print(found, as_json)
+
+
+def _print(found: "Fit", as_json: bool) -> None:
+    """The report, as JSON or as tables."""
+    if as_json:
+        import json
+
+        rows = [{**asdict(row), "residual_percent": found.residual_percent(row)} for row in found.rows]
+        typer.echo(json.dumps({**asdict(found), "rows": rows, "mape_percent": found.mape_percent}, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    constants = Table("constant", "value", title="Fitted constants")
+    for name, value in found.constants.items():
+        constants.add_row(name, f"{value:g}")
+    table = Table("row", "published us", "emulated us", "residual", *found.sensitivity, title="Percent per percent")
+    for row in found.rows:
+        moved = [f"{by_row[row.what]:+.3f}" for by_row in found.sensitivity.values()]
+        residual = f"{found.residual_percent(row):+.1f}%"
+        table.add_row(row.what, f"{row.value:g}", f"{found.emulated[row.what]:.1f}", residual, *moved)
+    console = Console()
+    console.print(constants, table)
+    console.print(f"{len(found.rows)} rows, {len(found.constants)} constants; MAPE {found.mape_percent:.2f}%")
