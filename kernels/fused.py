@@ -1,9 +1,13 @@
 """FusedDispatch (CloudMatrix384 4.2.1): every rank writes its tokens straight into its peers' buffers.
 
 Steps: 1 send: load a token, find its place at each peer and quantize it, write it there; 2 when all of it is visible,
-count per expert and tell every peer, zero counts too; 3 wait for the counts of all, and assemble what came into the
-order of the experts.  A buffer has a region for each source, large enough for all that it may send, so a source knows
-by itself where a message goes: behind the earlier ones, in order of tokens and choices, that it has for that rank.
+tell every peer, for each of its experts, how many messages there are and where they begin, zero counts too; 3 wait for
+the counts of all, and assemble what came into the order of the experts.
+
+A buffer has a region for each source, large enough for all that it may send.  In it the messages stand by expert and
+then in order of the tokens, so a source knows by itself where each goes: it counts its choices, on the vector pipe,
+those of the rank's earlier experts and those of the same expert before.  No two cores need to agree on anything, and
+what a peer has for one expert is one stretch, for any core to bring in.  The cores share the rows evenly.
 
 What makes repeated rounds safe, when `kernels/fused_layers.py` or separate launches run dispatch and combine in turn:
 
@@ -41,13 +45,20 @@ from xccl_emu.lang import (
     ub_load,
     ub_store,
     v_copy,
+    v_count,
     v_fill,
     v_quantize,
     wait_flag,
 )
 
+COLUMNS = INDEX_BYTES // 4
+"""Entries of a row of the table of choices; those behind the choices are -1."""
+
 TARGETS_BYTES = 128
 """Room for an address for each choice of a token."""
+
+PLACES_BYTES = 128
+"""Room for two counts for each choice of a token."""
 
 
 def second_table(n_slots: int) -> int:
@@ -60,9 +71,14 @@ def targets_at(n_slots: int) -> int:
     return 2 * align(4 * n_slots)
 
 
+def counted_at(half: int, choice: int, n_slots: int) -> int:
+    """Where in the data buffer the two counts are that say where the message of a choice goes, for each half."""
+    return targets_at(n_slots) + TARGETS_BYTES + half * PLACES_BYTES + 8 * choice
+
+
 def choice_at(token: int, choice: int, n_slots: int) -> int:
-    """Where in the data buffer a choice of a token is: in a table behind the addresses."""
-    return targets_at(n_slots) + TARGETS_BYTES + token * INDEX_BYTES + 4 * choice
+    """Where in the data buffer a choice of a token is: in a table behind all these."""
+    return targets_at(n_slots) + TARGETS_BYTES + 2 * PLACES_BYTES + token * INDEX_BYTES + 4 * choice
 
 
 def field_at(table: int, event: int, n_ranks: int, n_local: int, rank: int, local: int) -> int:
@@ -70,55 +86,33 @@ def field_at(table: int, event: int, n_ranks: int, n_local: int, rank: int, loca
     return table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES
 
 
+def entries(tokens: int) -> int:
+    """How many entries the table of choices has."""
+    return max(1, tokens * COLUMNS)
+
+
 def load_choices(tokens, topk, c: Group):
     """Bring the choices of all tokens of the rank into the data buffer: places depend on those before."""
-    for t in range(tokens):
-        yield mtu_in(topk + t * INDEX_BYTES, choice_at(t, 0, c.n_ranks * c.n_local), 4 * c.top_k, step=1)
+    choices = choice_at(0, 0, c.n_ranks * c.n_local)
+    if tokens > 0:
+        yield mtu_in(topk, choices, tokens * INDEX_BYTES, step=1)
+    else:
+        yield v_fill(choices, 4, 0xFF, step=1)  # one entry that is no choice, as there has to be something to count
     yield set_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
     yield wait_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
 
 
-def clear_table(at, nbytes):
-    """Zero a table of counts."""
-    yield v_fill(at, nbytes)
-    yield set_flag(VECTOR, SCALAR, 0, sync="table cleared")
-    yield wait_flag(VECTOR, SCALAR, 0, sync="table cleared")
-
-
-def count_before(first, c: Group):
-    """Count for each rank the messages of the tokens before this core's: where its own begin."""
-    yield from clear_table(0, 4 * c.n_ranks)
-    for t in range(first):
-        for k in range(c.top_k):
-            slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
-            if slot >= 0:
-                n = yield ub_load(slot // c.n_local * 4, step=1)
-                yield ub_store(slot // c.n_local * 4, n + 1, step=1)
-
-
-def count_share(core, tokens, at, c: Group):
-    """Count the messages for each expert of those ranks that this core tells; the cores count in parallel."""
-    yield from clear_table(at, 4 * c.n_ranks * c.n_local)
-    for t in range(tokens):
-        for k in range(c.top_k):
-            slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=2)
-            if slot >= 0:
-                if slot // c.n_local % c.cores == core:
-                    n = yield ub_load(at + 4 * slot, step=2)
-                    yield ub_store(at + 4 * slot, n + 1, step=2)
-
-
 def ask_for_room(rank, core, tokens, event, c: Group, f: Fused):
     """Tell every rank of this core's share how many messages there are for it."""
-    yield from count_share(core, tokens, f.work, c)
-    for d in range(c.n_ranks):
-        if d % c.cores == core:
-            n = 0
-            for e in range(c.n_local):
-                more = yield ub_load(f.work + 4 * (d * c.n_local + e), step=1)
-                n = n + more
-            asked = field_at(f.exchange + d * c.die_bytes, event, c.n_ranks, 1, rank, 0)
-            yield put(asked, event, n, step=1, sync="room asked for")
+    choices = choice_at(0, 0, c.n_ranks * c.n_local)
+    for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
+        yield v_count(choices, f.work + 4 * d, entries(tokens), d * c.n_local, (d + 1) * c.n_local, step=1)
+    yield set_flag(VECTOR, SCALAR, 0, sync="messages counted")
+    yield wait_flag(VECTOR, SCALAR, 0, sync="messages counted")
+    for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
+        n = yield ub_load(f.work + 4 * d, step=1)
+        asked = field_at(f.exchange + d * c.die_bytes, event, c.n_ranks, 1, rank, 0)
+        yield put(asked, event, n, step=1, sync="room asked for")
 
 
 def exchange_counts(rank, core, event, c: Group, f: Fused):
@@ -140,17 +134,35 @@ def exchange_counts(rank, core, event, c: Group, f: Fused):
         yield ub_store(second_table(c.n_ranks * c.n_local) + 4 * d, n, step=1)
 
 
-def target_of(slot, rank, c: Group, f: Fused):
-    """Offset stage: the address of the next message for the rank of an expert slot."""
-    d = slot // c.n_local
-    place = yield ub_load(4 * d, step=1)
-    yield ub_store(4 * d, place + 1, step=1)
+def room_at(d, rank, c: Group, f: Fused):
+    """The place at rank ``d`` from which on there is room for this rank's messages."""
+    place = rank * f.region
     if f.exchange:
-        before = yield ub_load(second_table(c.n_ranks * c.n_local) + 4 * d, step=1)
-        place = place + before
-    else:
-        place = place + rank * f.region
-    return f.dispatch + d * c.die_bytes + place * (f.wire + SLOT_BYTES)
+        place = yield ub_load(second_table(c.n_ranks * c.n_local) + 4 * d, step=1)
+    return place
+
+
+def find_places(half, t, tokens, c: Group):
+    """Offset stage: for each choice of a token count those before it, itself too, and those of the experts before."""
+    choices = choice_at(0, 0, c.n_ranks * c.n_local)
+    for k in range(c.top_k):
+        slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
+        if slot >= 0:
+            at = counted_at(half, k, c.n_ranks * c.n_local)
+            yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)
+            yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)
+    if not c.quantized:
+        yield set_flag(VECTOR, SCALAR, half, sync="places found")
+
+
+def target_of(slot, k, half, rank, c: Group, f: Fused):
+    """The address of a message, at the rank of its expert slot."""
+    d = slot // c.n_local
+    counted = counted_at(half, k, c.n_ranks * c.n_local)
+    number = yield ub_load(counted, step=1)
+    before = yield ub_load(counted + 4, step=1)
+    first = yield from room_at(d, rank, c, f)
+    return f.dispatch + d * c.die_bytes + (first + before + number - 1) * (f.wire + SLOT_BYTES)
 
 
 def send_message(half, t, rank, staging, at, c: Group, f: Fused):
@@ -158,7 +170,7 @@ def send_message(half, t, rank, staging, at, c: Group, f: Fused):
     for k in range(c.top_k):
         slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
         if slot >= 0:
-            target = yield from target_of(slot, rank, c, f)
+            target = yield from target_of(slot, k, half, rank, c, f)
             if f.sdma:
                 yield ub_store(targets_at(c.n_ranks * c.n_local) + 8 * k, target, 8, step=1)
                 target = staging + k * (f.wire + SLOT_BYTES)
@@ -185,64 +197,78 @@ def ring_sdma(t, staging, c: Group, f: Fused):
             yield wait_flag(DMA, SCALAR, k, step=1, sync="message written")
 
 
-def send_tokens(rank, core, first, last, x, c: Group, f: Fused):
+def send_tokens(rank, core, tokens, x, c: Group, f: Fused):
     """Step 1 for this core's tokens; stages 1 and 2 of the next token run while stage 3 of one does.
 
     ``c`` says what is on the wire.  Without the pipeline each token goes through its stages alone.
     """
+    first = tokens * core // c.cores
+    last = tokens * (core + 1) // c.cores
     message = f.wire + SLOT_BYTES
     at = f.work + (4 * c.hidden if c.quantized else 0)
     staging = f.staging + rank * c.die_bytes + core * c.top_k * message
     yield from clear_slots(at, f.wire, message)
     for t in range(first, last + f.pipelined):
         if t < last:
+            yield from find_places((t - first) % 2 * f.pipelined, t, tokens, c)
             yield from prepare((t - first) % 2 * f.pipelined, x + t * 2 * c.hidden, c, f.work)
         sent = t - f.pipelined
         if sent >= first:
             half = (sent - first) % 2 * f.pipelined
             if c.quantized:
-                yield wait_flag(VECTOR, SCALAR, half, sync="message made")
+                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too
             else:
+                yield wait_flag(VECTOR, SCALAR, half, sync="places found")
                 yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
             yield from send_message(half, sent, rank, staging, at + half * message, c, f)
             if f.sdma:
                 yield from ring_sdma(sent, staging, c, f)
 
 
-def publish(rank, core, tokens, event, c: Group, f: Fused):
-    """Step 2: tell each rank of this core's share how many messages there are for each of its experts."""
-    yield from count_share(core, tokens, f.work, c)
-    for d in range(c.n_ranks):
-        if d % c.cores == core:
-            for e in range(c.n_local):
-                n = yield ub_load(f.work + 4 * (d * c.n_local + e), step=2)
-                field = field_at(f.fields + d * c.die_bytes, event, c.n_ranks, c.n_local, rank, e)
-                yield put(field, event, n, step=2, sync="counts")
+def count_share(rank, first, last, tokens, c: Group, f: Fused):
+    """Step 2: count the messages for each expert of this core's share, and for the experts before it on its rank."""
+    choices = choice_at(0, 0, c.n_ranks * c.n_local)
+    for i in range(first, last):
+        slot = (i + rank * c.n_local) % (c.n_ranks * c.n_local)
+        yield v_count(choices, f.work + 8 * i, entries(tokens), slot, slot + 1, step=2)
+        yield v_count(choices, f.work + 8 * i + 4, entries(tokens), slot - slot % c.n_local, slot, step=2)
 
 
-def await_counts(rank, core, event, c: Group, f: Fused):
-    """Step 3: wait, each core for its share of the sources, and when all are in find where each source's rows go.
+def publish(rank, first, last, event, c: Group, f: Fused):
+    """Step 2: tell the rank of each expert of this core's share how many messages there are, and where they begin.
 
-    Afterwards the first table holds the counts, by expert and then source, the second one the first row of each.
+    The experts are dealt out from the own rank on, so that no two ranks begin with the same one.
     """
-    own = f.fields + rank * c.die_bytes
-    for s in range(c.n_ranks):
-        if s % c.cores == core:
-            for e in range(c.n_local):
-                field = field_at(own, event, c.n_ranks, c.n_local, s, e)
-                yield poll_eq(field, event, step=3, sync="counts in")
+    for i in range(first, last):
+        slot = (i + rank * c.n_local) % (c.n_ranks * c.n_local)
+        n = yield ub_load(f.work + 8 * i, step=2)
+        before = yield ub_load(f.work + 8 * i + 4, step=2)
+        begin = yield from room_at(slot // c.n_local, rank, c, f)
+        table = f.fields + slot // c.n_local * c.die_bytes
+        field = field_at(table, event, c.n_ranks, c.n_local, rank, slot % c.n_local)
+        yield put(field, event, n, begin + before, step=2, sync="counts")
+
+
+def await_counts(rank, first, last, event, c: Group, f: Fused):
+    """Step 3: wait, each core for its share of the counts, and when all are in load them; returns the sum."""
+    own = field_at(f.fields + rank * c.die_bytes, event, c.n_ranks, c.n_local, 0, 0)
+    for i in range(first, last):
+        yield poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")
     yield from barrier(3, "all counts are in")
-    row = 0
-    for e in range(c.n_local):
-        for s in range(c.n_ranks):
-            n = yield load(field_at(own, event, c.n_ranks, c.n_local, s, e) + 8, step=3)
-            yield ub_store(4 * (e * c.n_ranks + s), n, step=3)
-            yield ub_store(second_table(c.n_ranks * c.n_local) + 4 * (e * c.n_ranks + s), row, step=3)
-            row = row + n
+    yield mtu_in(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, step=3)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
+    rows = 0
+    for i in range(c.n_ranks * c.n_local):
+        n = yield ub_load(f.work + i * FIELD_BYTES + 8, step=3)
+        rows = rows + n
+    return rows
 
 
 def quantize_late(some, half, at, made, c: Group, f: Fused):
     """Quantize messages that came as they were into ``made``, the routes behind."""
+    yield set_flag(MTU_IN, VECTOR, half, sync="messages in")
+    yield wait_flag(MTU_IN, VECTOR, half, sync="messages in")
     for i in range(some):
         message = at + i * (f.wire + SLOT_BYTES)
         row = made + i * (c.payload + ROUTE_BYTES)
@@ -252,79 +278,77 @@ def quantize_late(some, half, at, made, c: Group, f: Fused):
     yield wait_flag(VECTOR, MTU_OUT, half, sync="rows quantized")
 
 
-def row_of(message, s, c: Group, f: Fused):
-    """The row that a message of source ``s`` goes to: the next one of its expert, which stands in its slot."""
-    local = 0
-    if c.n_local > 1:
-        slot = yield ub_load(message + f.wire + 16, step=3)
-        local = slot % c.n_local
-    cell = second_table(c.n_ranks * c.n_local) + 4 * (local * c.n_ranks + s)
-    row = yield ub_load(cell, step=3)
-    yield ub_store(cell, row + 1, step=3)
-    return row
-
-
-def take_messages(source, s, n, turn, c: Group, b: Buffers, f: Fused):
-    """Bring messages of one source into the order of the experts, some at a time, the halves in turn."""
+def take_rows(source, row, n, turn, at, c: Group, b: Buffers, f: Fused):
+    """Bring messages that stand together into rows that do, some at a time, the halves in turn."""
     message = f.wire + SLOT_BYTES
     late = c.payload != f.wire
     done = 0
     while done < n:
         half = turn % 2
         some = min(f.room, n - done)
-        at = f.work + half * f.room * message
-        made = f.work + 2 * f.room * message + half * f.room * (c.payload + ROUTE_BYTES)
+        start = at + half * f.room * message
+        stride = message
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
-        yield mtu_in(source + done * message, at, some * message, step=3)
-        yield set_flag(MTU_IN, SCALAR, half, sync="half full")
-        yield wait_flag(MTU_IN, SCALAR, half, sync="half full")
+        yield mtu_in(source + done * message, start, some * message, step=3)
         if late:
-            yield from quantize_late(some, half, at, made, c, f)
+            stride = c.payload + ROUTE_BYTES
+            made = at + 2 * f.room * message + half * f.room * stride
+            yield from quantize_late(some, half, start, made, c, f)
+            start = made
+        else:
+            yield set_flag(MTU_IN, MTU_OUT, half, sync="half full")
+            yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")
         for i in range(some):
-            row = yield from row_of(at + i * message, s, c, f)
-            start = made + i * (c.payload + ROUTE_BYTES) if late else at + i * message
-            yield mtu_out(start, b.recv_x + row * c.payload, c.payload, step=3)
-            yield mtu_out(start + c.payload, b.route + row * ROUTE_BYTES, ROUTE_BYTES, step=3)
+            yield mtu_out(start + i * stride, b.recv_x + (row + i) * c.payload, c.payload, step=3)
+            yield mtu_out(start + i * stride + c.payload, b.route + (row + i) * ROUTE_BYTES, ROUTE_BYTES, step=3)
         yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")
+        row = row + some
         done = done + some
         turn = turn + 1
     return turn
 
 
-def assemble(rank, core, c: Group, b: Buffers, f: Fused):
-    """Step 3: payloads, routes and counts into the outputs, each core for its share of the sources."""
+def assemble(rank, core, rows, c: Group, b: Buffers, f: Fused):
+    """Step 3: payloads, routes and counts into the outputs, each core its part of the rows, the last one the counts."""
+    first = rows * core // c.cores
+    last = rows * (core + 1) // c.cores
+    at = f.work + c.n_ranks * c.n_local * FIELD_BYTES
+    row = 0
     turn = 0
-    before = 0
-    for s in range(c.n_ranks):
-        n = 0
-        for e in range(c.n_local):
-            more = yield ub_load(4 * (e * c.n_ranks + s), step=3)
-            n = n + more
-        first = before if f.exchange else s * f.region
-        if s % c.cores == core and n > 0:
-            source = f.dispatch + rank * c.die_bytes + first * (f.wire + SLOT_BYTES)
-            turn = yield from take_messages(source, s, n, turn, c, b, f)
-        before = before + n
+    for e in range(c.n_local):
+        for s in range(c.n_ranks):
+            if row < last or core == c.cores - 1:
+                field = f.work + (s * c.n_local + e) * FIELD_BYTES
+                n = yield ub_load(field + 8, step=3)
+                if core == c.cores - 1:
+                    yield ub_store(4 * (e * c.n_ranks + s), n, step=3)
+                begin = max(row, first)
+                end = min(row + n, last)
+                if begin < end:
+                    place = yield ub_load(field + 16, step=3)
+                    source = f.dispatch + rank * c.die_bytes + (place + begin - row) * (f.wire + SLOT_BYTES)
+                    turn = yield from take_rows(source, begin, end - begin, turn, at, c, b, f)
+                row = row + n
     yield from drain_halves(MTU_OUT, MTU_IN, turn, "half free")
-    if core == 0:
+    if core == c.cores - 1:
         yield mtu_out(0, b.counts, 4 * c.n_ranks * c.n_local, step=3)
 
 
 @kernel
 def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
     """One FusedDispatch on one core of a rank with so many tokens, in the round with that event ID."""
-    first = tokens * core // c.cores
-    last = tokens * (core + 1) // c.cores
     yield from load_choices(tokens, b.topk, c)
     if f.exchange:
         yield from ask_for_room(rank, core, tokens, event, c, f)
         yield from exchange_counts(rank, core, event, c, f)
-    yield from count_before(first, c)
     early = c.quantized if c.payload == f.wire else 0
-    yield from send_tokens(rank, core, first, last, b.x, c._replace(payload=f.wire, quantized=early), f)
-    yield fence(step=1, sync="messages visible")  # it also frees the data buffer
+    yield from send_tokens(rank, core, tokens, b.x, c._replace(payload=f.wire, quantized=early), f)
+    first = c.n_ranks * c.n_local * core // c.cores
+    last = c.n_ranks * c.n_local * (core + 1) // c.cores
+    yield from count_share(rank, first, last, tokens, c, f)
+    yield fence(step=1, sync="messages visible")  # and counted
     yield from barrier(2, "all cores have sent")
-    yield from publish(rank, core, tokens, event, c, f)
-    yield from await_counts(rank, core, event, c, f)
-    yield from assemble(rank, core, c, b, f)
+    yield from publish(rank, first, last, event, c, f)
+    rows = yield from await_counts(rank, first, last, event, c, f)
+    yield from assemble(rank, core, rows, c, b, f)

@@ -4,13 +4,15 @@ Steps: 1 send, peer by peer: load the rows that came from it, find by their rout
 2 when all of it is visible, add one to each token's arrivals at its home; 3 at home wait until a token has all that it
 is due, load its contributions in order of the choices, weigh and add them, the shared one last and as it is.
 
+The peers are dealt out to the cores from the own rank on, so that no two ranks begin with the same one, and evenly: a
+core may have a part of a peer, and then of the rows that came from it.
+
 Nothing ever resets arrivals: a token's home remembers how many it has waited for.  Choices that are masked bring none.
 """
 
-from xccl_emu.kernels.combine import load_counts
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, work_at
 from xccl_emu.kernels.fused import second_table
-from xccl_emu.kernels.group import drain_halves
+from xccl_emu.kernels.group import drain
 from xccl_emu.kernels.parameters import Buffers, Fused, Group
 from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
 from xccl_emu.lang import (
@@ -34,100 +36,136 @@ from xccl_emu.lang import (
     wait_flag,
 )
 
-ROUTES = 16
-"""Routes that are loaded at a time."""
-
 DMAS = 8
 """Transfers that the DMA engine works on at a time."""
 
+BUFFERS = 4
+"""Rows in the data buffer at a time: while one leaves the next ones come."""
 
-def send_rows(home, row, n, turn, c: Group, b: Buffers, f: Fused):
-    """Write rows to the home of their tokens, some at a time, the halves in turn."""
-    row_bytes = 2 * c.hidden
-    done = 0
-    while done < n:
-        half = turn % 2
-        some = min(f.row_room, n - done)
-        routes = work_at(c.n_ranks * c.n_local) + half * f.row_room * (row_bytes + ROUTE_BYTES)
-        at = routes + f.row_room * ROUTE_BYTES
-        if turn >= 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, sync="row half free")
-        yield mtu_in(b.route + (row + done) * ROUTE_BYTES, routes, some * ROUTE_BYTES, step=1)
-        yield mtu_in(b.y + (row + done) * row_bytes, at, some * row_bytes, step=1)
-        yield set_flag(MTU_IN, SCALAR, half, sync="row half full")
-        yield wait_flag(MTU_IN, SCALAR, half, sync="row half full")
-        for i in range(some):
-            token = yield ub_load(routes + i * ROUTE_BYTES + 8, step=1)
-            choice = yield ub_load(routes + i * ROUTE_BYTES + 12, step=1)
-            target = f.combine + home * c.die_bytes + (token * c.top_k + choice) * row_bytes
-            yield mtu_out(at + i * row_bytes, target, row_bytes, step=1)
-        yield set_flag(MTU_OUT, MTU_IN, half, sync="row half free")
-        done = done + some
-        turn = turn + 1
-    return turn
+LISTED_BYTES = ROUTE_BYTES + 4
+"""Of a row that is to be sent, what the data buffer keeps until it is announced: its route and its number."""
 
 
-def send_rows_sdma(home, row, n, sent, c: Group, b: Buffers, f: Fused):
-    """The same by the DMA engine, straight from the experts' outputs."""
-    for i in range(n):
-        token = yield load(b.route + (row + i) * ROUTE_BYTES + 8, 4, step=1)
-        choice = yield load(b.route + (row + i) * ROUTE_BYTES + 12, 4, step=1)
-        target = f.combine + home * c.die_bytes + (token * c.top_k + choice) * 2 * c.hidden
-        if sent >= DMAS:
-            yield wait_flag(DMA, SCALAR, sent % DMAS, step=1, sync="row written")
-        yield dma(b.y + (row + i) * 2 * c.hidden, target, 2 * c.hidden, sent % DMAS, step=1)
-        sent = sent + 1
-    return sent
+def buffer_at(i: int, hidden: int, n_slots: int) -> int:
+    """Where in the data buffer a row is put, behind the tables; the number `BUFFERS` is where the routes begin."""
+    return work_at(n_slots) + 2 * hidden * i
 
 
-def send_back(core, c: Group, b: Buffers, f: Fused):
-    """Step 1: for each peer of this core's share, the rows that came from it, expert by expert.
+def find_rows(rank, core, first, last, counts, c: Group):
+    """Load the counts that dispatch received, and find the rows of this core's peers, ``first`` to before ``last``.
 
-    The second table holds the next row of each expert, and in the end the row behind its last one.
+    For these the first table then holds, by expert and source, how many are the core's, the second one the first row.
     """
-    turn = 0
-    for s in range(c.n_ranks):
+    second = second_table(c.n_ranks * c.n_local)
+    yield mtu_in(counts, 0, 4 * c.n_ranks * c.n_local, step=1)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
+    row = 0
+    for e in range(c.n_local):
+        for s in range(c.n_ranks):
+            n = yield ub_load(4 * (e * c.n_ranks + s), step=1)
+            if first <= (s + c.n_ranks - rank) % c.n_ranks < last:
+                yield ub_store(second + 4 * (e * c.n_ranks + s), row, step=1)
+            row = row + n
+    for i in range(first, last):
+        yield from take_part(i, (rank + i) % c.n_ranks, core, c)
+
+
+def take_part(i, s, core, c: Group):
+    """Narrow the rows that came from the i-th peer to this core's part, where it shares the peer with others."""
+    begin = max(0, c.n_ranks * core - i * c.cores)
+    end = min(c.cores, c.n_ranks * (core + 1) - i * c.cores)
+    if end - begin < c.cores:
+        rows = 0
         for e in range(c.n_local):
             n = yield ub_load(4 * (e * c.n_ranks + s), step=1)
-            row = yield ub_load(second_table(c.n_ranks * c.n_local) + 4 * e, step=1)
-            yield ub_store(second_table(c.n_ranks * c.n_local) + 4 * e, row + n, step=1)
-            if s % c.cores == core and n > 0:
-                if f.sdma:
-                    turn = yield from send_rows_sdma(s, row, n, turn, c, b, f)
-                else:
-                    turn = yield from send_rows(s, row, n, turn, c, b, f)
-    if f.sdma:
-        for i in range(min(turn, DMAS)):
-            yield wait_flag(DMA, SCALAR, i, step=1, sync="row written")
-    else:
-        yield from drain_halves(MTU_OUT, MTU_IN, turn, "row half free")
-
-
-def count_rows_in(home, row, n, c: Group, b: Buffers, f: Fused):
-    """Add an arrival for each of some rows to its token."""
-    done = 0
-    while done < n:
-        work = work_at(c.n_ranks * c.n_local)
-        some = min(ROUTES, n - done)
-        yield mtu_in(b.route + (row + done) * ROUTE_BYTES, work, some * ROUTE_BYTES, step=2)
-        yield set_flag(MTU_IN, SCALAR, 0, sync="routes loaded")
-        yield wait_flag(MTU_IN, SCALAR, 0, sync="routes loaded")
-        for i in range(some):
-            token = yield ub_load(work + i * ROUTE_BYTES + 8, step=2)
-            yield add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")
-        done = done + some
-
-
-def announce(core, c: Group, b: Buffers, f: Fused):
-    """Step 2: the arrivals of all rows that this core has sent; backwards, as the table of rows stands at the ends."""
-    for i in range(c.n_ranks):
-        s = c.n_ranks - 1 - i
+            rows = rows + n
+        begin = rows * begin // c.cores
+        end = rows * end // c.cores
         for e in range(c.n_local):
-            n = yield ub_load(4 * (e * c.n_ranks + s), step=2)
-            behind = yield ub_load(second_table(c.n_ranks * c.n_local) + 4 * e, step=2)
-            yield ub_store(second_table(c.n_ranks * c.n_local) + 4 * e, behind - n, step=2)
-            if s % c.cores == core and n > 0:
-                yield from count_rows_in(s, behind - n, n, c, b, f)
+            second = second_table(c.n_ranks * c.n_local) + 4 * (e * c.n_ranks + s)
+            n = yield ub_load(4 * (e * c.n_ranks + s), step=1)
+            row = yield ub_load(second, step=1)
+            skipped = min(n, max(0, begin))
+            yield ub_store(second, row + skipped, step=1)
+            yield ub_store(4 * (e * c.n_ranks + s), max(0, min(n, end) - skipped), step=1)
+            begin = begin - n
+            end = end - n
+
+
+def list_rows(row, n, listed, c: Group, b: Buffers, f: Fused):
+    """Load the routes of some rows behind those that are listed, and note the rows' numbers."""
+    routes = buffer_at(BUFFERS, c.hidden, c.n_ranks * c.n_local)
+    yield mtu_in(b.route + row * ROUTE_BYTES, routes + listed * ROUTE_BYTES, n * ROUTE_BYTES, step=1)
+    for i in range(n):
+        yield ub_store(routes + f.list_room * ROUTE_BYTES + 4 * (listed + i), row + i, step=1)
+
+
+def target_of(route, c: Group, f: Fused):
+    """Where a row belongs, by its route."""
+    home = yield ub_load(route + 4, step=1)
+    token = yield ub_load(route + 8, step=1)
+    choice = yield ub_load(route + 12, step=1)
+    return f.combine + home * c.die_bytes + (token * c.top_k + choice) * 2 * c.hidden
+
+
+def send_rows(n, c: Group, b: Buffers, f: Fused):
+    """Step 1: load the listed rows and write them to the homes of their tokens; or let the DMA engine do it."""
+    routes = buffer_at(BUFFERS, c.hidden, c.n_ranks * c.n_local)
+    for i in range(n):
+        row = yield ub_load(routes + f.list_room * ROUTE_BYTES + 4 * i, step=1)
+        target = yield from target_of(routes + i * ROUTE_BYTES, c, f)
+        if f.sdma:
+            if i >= DMAS:
+                yield wait_flag(DMA, SCALAR, i % DMAS, step=1, sync="row written")
+            yield dma(b.y + row * 2 * c.hidden, target, 2 * c.hidden, i % DMAS, step=1)
+        else:
+            at = buffer_at(i % BUFFERS, c.hidden, c.n_ranks * c.n_local)
+            if i >= BUFFERS:
+                yield wait_flag(MTU_OUT, MTU_IN, i % BUFFERS, sync="row left")
+            yield mtu_in(b.y + row * 2 * c.hidden, at, 2 * c.hidden, step=1)
+            yield set_flag(MTU_IN, MTU_OUT, i % BUFFERS, sync="row in")
+            yield wait_flag(MTU_IN, MTU_OUT, i % BUFFERS, sync="row in")
+            yield mtu_out(at, target, 2 * c.hidden, step=1)
+            yield set_flag(MTU_OUT, MTU_IN, i % BUFFERS, sync="row left")
+    if f.sdma:
+        yield from drain(DMA, SCALAR, n, DMAS, "row written")
+    else:
+        yield from drain(MTU_OUT, MTU_IN, n, BUFFERS, "row left")
+
+
+def announce(n, c: Group, f: Fused):
+    """Step 2: add an arrival to the token of each listed row."""
+    routes = buffer_at(BUFFERS, c.hidden, c.n_ranks * c.n_local)
+    for i in range(n):
+        home = yield ub_load(routes + i * ROUTE_BYTES + 4, step=2)
+        token = yield ub_load(routes + i * ROUTE_BYTES + 8, step=2)
+        yield add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")
+
+
+def send_back(rank, first, last, c: Group, b: Buffers, f: Fused):
+    """Steps 1 and 2 for this core's peers, expert by expert; more than once if there is no room to list all rows."""
+    part = first * c.n_local
+    done = 0
+    while part < last * c.n_local:
+        listed = 0
+        while part < last * c.n_local and listed < f.list_room:
+            cell = 4 * (part % c.n_local * c.n_ranks + (rank + part // c.n_local) % c.n_ranks)
+            n = yield ub_load(cell, step=1)
+            some = min(n - done, f.list_room - listed)
+            if some > 0:
+                row = yield ub_load(second_table(c.n_ranks * c.n_local) + cell, step=1)
+                yield from list_rows(row + done, some, listed, c, b, f)
+            listed = listed + some
+            done = done + some
+            if done == n:
+                part = part + 1
+                done = 0
+        yield set_flag(MTU_IN, SCALAR, 0, sync="rows listed")
+        yield wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")
+        yield from send_rows(listed, c, b, f)
+        yield fence(step=1, sync="contributions visible")
+        yield from announce(listed, c, f)
 
 
 def await_arrivals(t, rank, topk, c: Group, f: Fused):
@@ -169,8 +207,8 @@ def sum_tokens(rank, first, last, c: Group, b: Buffers, f: Fused):
 @kernel
 def fused_combine(rank, core, tokens, c: Group, b: Buffers, f: Fused):
     """One FusedCombine on one core of a rank with so many tokens."""
-    yield from load_counts(b.counts, c)
-    yield from send_back(core, c, b, f)
-    yield fence(step=1, sync="contributions visible")  # it also frees the data buffer
-    yield from announce(core, c, b, f)
+    first = c.n_ranks * core // c.cores
+    last = (c.n_ranks * (core + 1) + c.cores - 1) // c.cores
+    yield from find_rows(rank, core, first, last, b.counts, c)
+    yield from send_back(rank, first, last, c, b, f)  # its last fence frees the data buffer
     yield from sum_tokens(rank, tokens * core // c.cores, tokens * (core + 1) // c.cores, c, b, f)

@@ -82,7 +82,7 @@ class Fused(NamedTuple):
     """Contributions: a row for each choice of each token."""
     region: int
     fields: int
-    """Counts by parity of the round, source and local expert."""
+    """Counts, and where messages begin, by parity of the round, source and local expert."""
     arrivals: int
     """Contributions that a token has got since the group was made."""
     due: int
@@ -92,9 +92,9 @@ class Fused(NamedTuple):
     work: int
     """Where in the data buffer the room for messages begins."""
     room: int
-    """Messages that fit a half of it."""
-    row_room: int
-    """Rows of contributions that fit a half of the room behind the tables of combine."""
+    """Messages that fit a half of it behind the counts of all sources."""
+    list_room: int
+    """Rows whose routes and numbers fit the data buffer of combine, behind the rows that are on their way."""
     wire: int
     """Bytes of a payload on its way."""
     exchange: int

@@ -38,6 +38,13 @@ def as_arrays(name: str, given: Sequence[Any]) -> list[NDArray[Any]]:
     return arrays
 
 
+def whole_rows(choices: NDArray[Any]) -> NDArray[np.int32]:
+    """[T, columns] rows of a table of choices [T, top_k]: -1, as for a masked choice, behind those that there are."""
+    rows = np.full((len(choices), _INDEX_COLUMNS), -1, np.int32)
+    rows[:, : choices.shape[1]] = choices
+    return rows
+
+
 @dataclass(frozen=True, eq=False)
 class Received:
     """What dispatch brought to one rank; views into its app data area, valid until the next dispatch.
@@ -205,7 +212,7 @@ class ExpertGroup(ABC, Generic[C]):
         self.pod.view(buffers.batches, np.int32)[0] = len(x)
         states = self.pod.view(buffers.x, self.config.numpy_dtype(), (-1, self.config.hidden))
         self.pod.fill_payload(states[: len(x)], x)
-        self._table(buffers.topk, np.int32)[: len(x)] = choices
+        self.pod.view(buffers.topk, np.int32, (-1, _INDEX_COLUMNS))[: len(x)] = whole_rows(choices)
 
     def _commit_rows(self, topk: Sequence[NDArray[Any]]) -> None:
         """Commit what the rows of this round will fill; the buffers are sized for the worst case."""

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from xccl_emu.kernels import fused as dispatch_kernel
 from xccl_emu.kernels import fused_combine as combine_kernel
-from xccl_emu.kernels.dispatch import ROUTE_BYTES, work_at
+from xccl_emu.kernels.dispatch import FIELD_BYTES
+from xccl_emu.kernels.fused_combine import BUFFERS, LISTED_BYTES, buffer_at
 from xccl_emu.kernels.fused_layers import fused_layers
 from xccl_emu.kernels.parameters import Fused
 from xccl_emu.lang import Kernel
@@ -65,8 +66,8 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
             due=pod.meta(first, layout.due),
             staging=pod.managed(first, layout.staging),
             work=work,
-            room=(ub_bytes - work) // 2 // inbound_bytes(c),
-            row_room=(ub_bytes - work_at(c.n_slots)) // 2 // (c.row_bytes + ROUTE_BYTES),
+            room=(ub_bytes - work - c.n_slots * FIELD_BYTES) // 2 // inbound_bytes(c),
+            list_room=(ub_bytes - buffer_at(BUFFERS, c.hidden, c.n_slots)) // LISTED_BYTES,
             wire=c.wire_bytes,
             exchange=0 if c.preallocated else pod.meta(first, layout.exchange),
             sdma=int(c.path == "sdma"),

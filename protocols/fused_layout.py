@@ -7,8 +7,7 @@ from typing import ClassVar
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, work_at
 from xccl_emu.kernels.fused import choice_at
-from xccl_emu.kernels.fused_combine import ROUTES
-from xccl_emu.kernels.group import align
+from xccl_emu.kernels.fused_combine import BUFFERS, LISTED_BYTES, buffer_at
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
@@ -133,8 +132,8 @@ def fused_buffer_bytes(config: FusedConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
     c = config
     send = 2 * c.message_bytes + (4 * c.hidden if c.quantized and c.early_quantization else 0)
-    dispatch = messages_at(c) + max(send, 2 * inbound_bytes(c), align(4 * c.n_slots))
-    combine = work_at(c.n_slots) + max(sum_bytes(c.hidden), 2 * (c.row_bytes + ROUTE_BYTES), ROUTES * ROUTE_BYTES)
+    dispatch = messages_at(c) + max(send, c.n_slots * FIELD_BYTES + 2 * inbound_bytes(c))
+    combine = max(work_at(c.n_slots) + sum_bytes(c.hidden), buffer_at(BUFFERS, c.hidden, c.n_slots) + LISTED_BYTES)
     return max(dispatch, combine, 12 * c.hidden + 2 * ROUTE_BYTES)
 
 

@@ -27,7 +27,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.stats import RunStats
-from xccl_emu.protocols.expert_group import Args, ExpertGroup, Received, allocate, as_arrays
+from xccl_emu.protocols.expert_group import Args, ExpertGroup, Received, allocate, as_arrays, whole_rows
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.grants import COMBINE_RIGHTS, DISPATCH_RIGHTS, EXPERT_RIGHTS
 from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
@@ -151,7 +151,7 @@ class GroupRounds(ABC):
         n, b, k = len(x), self.buffers[rank], self.config.top_k
         self.pod.view(b.batches, np.int32)[i] = n
         self.pod.fill_payload(self._view(i, b.x, self.config.numpy_dtype(), self.config.hidden)[:n], x)
-        self._view(i, b.topk, np.int32, INDEX_BYTES // 4)[:n, :k] = choices
+        self._view(i, b.topk, np.int32, INDEX_BYTES // 4)[:n] = whole_rows(choices)
         self._view(i, b.weights, np.float32, INDEX_BYTES // 4)[:n, :k] = weights
 
     def _view(self, i: int, buffer: Buffer, dtype: Any, columns: int) -> NDArray[Any]:

@@ -1,5 +1,7 @@
 """The published numbers and how far results are from them."""
 
+from dataclasses import replace
+
 import pytest
 
 from xccl_emu.bench import published
@@ -99,3 +101,12 @@ def test_fit_rows_and_check_rows_are_scored_apart() -> None:
     assert (fit.role, fit.n_rows, fit.mape_percent) == ("fit", 2, pytest.approx(3))
     assert (fit.max_percent, fit.worst) == (pytest.approx(-4), "m: 100 =")
     assert (check.role, check.n_rows, check.mape_percent) == ("check", 1, pytest.approx(10))
+
+
+def test_baselines_are_scored_by_themselves() -> None:
+    """What a baseline says of a row counts for the baseline, not for the emulator."""
+    rows = [result(110), replace(result(101), bench="m, a line")]
+    assert [(s.of, s.mape_percent) for s in scores(rows)] == [
+        ("emulated", pytest.approx(10)),
+        ("a line", pytest.approx(1)),
+    ]

@@ -6,10 +6,10 @@ from xccl_emu.bench import a2e, published, sendrecv, tpot
 from xccl_emu.bench.ablation import SWITCHES, ablation
 from xccl_emu.bench.dispatch import dispatch
 from xccl_emu.bench.iteration import iteration
-from xccl_emu.bench.layers import Layer, fused, time_layer
+from xccl_emu.bench.layers import Layer, fused_group, time_layer
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.sendrecv import Sweep
-from xccl_emu.bench.setting import DEFAULT
+from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.errors import ConfigError
 
 SMALL = Layer(ranks=4, tokens=2, hidden=64, experts=8, top_k=2, cores=2)
@@ -51,7 +51,7 @@ def test_a_sweep_that_cannot_be(wrong: dict[str, object], message: str) -> None:
 @pytest.mark.parametrize("make", ["pull", "fused"])
 def test_a_layer_is_held_against_the_oracle(make: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer that is right has no wrong elements; one whose output was changed behind its back has."""
-    of = {"fused": fused}.get(make)
+    of = {"fused": fused_group}.get(make)
     more = {} if of is None else {"make": of}
     assert time_layer(DEFAULT, SMALL, **more).wrong == 0  # type: ignore[arg-type]
     from xccl_emu.protocols.expert_group import ExpertGroup
@@ -121,3 +121,11 @@ def test_what_is_not_hidden_behind_attention_counts_in_every_layer() -> None:
 def test_the_budget_carries_what_was_wrong() -> None:
     """Wrong data in the call makes the budget's command fail, too."""
     assert Result("tpot", "A2E", 1.0, "ms", wrong=1).failed
+
+
+def test_no_data_has_the_same_times() -> None:
+    """Without payload nothing is compared, and no time is another one."""
+    without = Setting(data=False)
+    sweep = Sweep(sizes=(1 << 16,), cores=(2,))
+    assert sendrecv.measure(sweep, without)[0].emulated == sendrecv.measure(sweep)[0].emulated
+    assert [row.emulated for row in iteration(without, SMALL)] == [row.emulated for row in iteration(DEFAULT, SMALL)]

@@ -27,6 +27,7 @@ THREE = FusedCheck(ranks=3, tokens=1, rounds=3)
 IDLE = replace(PAIR, tokens="2,0")
 CHOICES = replace(PAIR, top_k=2, experts=2, rounds=1)
 LONG = replace(PAIR, tokens=3, rounds=1)
+SHARED = replace(PAIR, cores=3, rounds=1)
 
 
 def of_dispatch(old: str, new: str) -> Edit:
@@ -71,16 +72,19 @@ RESETTING = permitted(replace(PAIR, tokens=1, rounds=3))
 
 # ---- what stands in dispatch
 
-COUNTS = '                yield put(field, event, n, step=2, sync="counts")\n'
-POLL_COUNTS = '                yield poll_eq(field, event, step=3, sync="counts in")\n'
-LOAD_COUNT = "            n = yield load(field_at(own, event, c.n_ranks, c.n_local, s, e) + 8, step=3)\n"
+COUNTS = '        yield put(field, event, n, begin + before, step=2, sync="counts")\n'
+POLL_COUNTS = '        yield poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")\n'
+SUM_COUNTS = "        n = yield ub_load(f.work + i * FIELD_BYTES + 8, step=3)\n"
 COUNTS_IN = '    yield from barrier(3, "all counts are in")\n'
-VISIBLE = '    yield fence(step=1, sync="messages visible")  # it also frees the data buffer\n'
+VISIBLE = '    yield fence(step=1, sync="messages visible")  # and counted\n'
 ALL_SENT = '    yield from barrier(2, "all cores have sent")\n'
-PUBLISH = "    yield from publish(rank, core, tokens, event, c, f)\n"
+PUBLISH = "    yield from publish(rank, first, last, event, c, f)\n"
 FIELD = "table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES"
-FIRST = "    for t in range(first):\n"
-FULL = '        yield wait_flag(MTU_IN, SCALAR, half, sync="half full")\n'
+ROW = "choice_at(t, 0, c.n_ranks * c.n_local)"
+NUMBER = "yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)\n"
+BEFORE = "yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)\n"
+FULL = '            yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")\n'
+COUNTS_LOADED = '    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")\n'
 MESSAGE_LEFT = """\
             yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
             yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
@@ -89,7 +93,7 @@ HALF_FREE = """\
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
 """
-SET_HALF_FREE = '        yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")\n        done'
+SET_HALF_FREE = '        yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")\n        row'
 DRAIN_HALVES = '    yield from drain_halves(MTU_OUT, MTU_IN, turn, "half free")\n'
 QUANTIZED = """\
     yield set_flag(VECTOR, MTU_OUT, half, sync="rows quantized")
@@ -98,43 +102,46 @@ QUANTIZED = """\
 STAGED = '    yield fence(step=1, sync="messages staged")\n'
 WRITTEN = '            yield wait_flag(DMA, SCALAR, k, step=1, sync="message written")\n'
 ASKED_IN = '        yield poll_eq(asked, event, step=1, sync="asked in")\n'
-MADE = '                yield wait_flag(VECTOR, SCALAR, half, sync="message made")\n'
-CURSOR = "    yield ub_store(cell, row + 1, step=3)\n"
+MADE = '                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too\n'
+PLACES_FOUND = '                yield wait_flag(VECTOR, SCALAR, half, sync="places found")\n'
+SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
 
 # ---- what stands in combine
 
-SEND_BACK = "    yield from send_back(core, c, b, f)\n"
-ROWS_VISIBLE = '    yield fence(step=1, sync="contributions visible")  # it also frees the data buffer\n'
-ANNOUNCE = "    yield from announce(core, c, b, f)\n"
-ARRIVAL = (
-    '            yield add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")\n'
-)
+ROWS_VISIBLE = '        yield fence(step=1, sync="contributions visible")\n'
+ANNOUNCE = "        yield from announce(listed, c, f)\n"
+ARRIVAL = '        yield add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")\n'
 READ_MODIFY_WRITE = """\
-            seen = yield load(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, step=2)
-            yield store(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, seen + 1, step=2, sync="arrival")
+        seen = yield load(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, step=2)
+        yield store(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, seen + 1, step=2, sync="arrival")
 """
 ALL_ARRIVED = '    yield poll_ge(f.arrivals + own, due, step=3, sync="all arrived")\n'
 DUE = "    yield store(f.due + own, due, step=3)\n"
 NOT_MASKED = "        if slot >= 0:\n            due = due + 1\n"
-TARGET = "            target = f.combine + home * c.die_bytes + (token * c.top_k + choice) * row_bytes\n"
-ROW_HALF_FULL = '        yield wait_flag(MTU_IN, SCALAR, half, sync="row half full")\n'
+TARGET = "    return f.combine + home * c.die_bytes + (token * c.top_k + choice) * 2 * c.hidden\n"
+ROWS_LISTED = '        yield wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")\n'
+ROW_IN = """\
+            yield set_flag(MTU_IN, MTU_OUT, i % BUFFERS, sync="row in")
+            yield wait_flag(MTU_IN, MTU_OUT, i % BUFFERS, sync="row in")
+"""
+PARTS = "    if end - begin < c.cores:\n"
 CONTRIBUTION_IN = """\
-    yield set_flag(MTU_IN, VECTOR, half, sync="contribution in")
-    yield wait_flag(MTU_IN, VECTOR, half, sync="contribution in")
+    yield set_flag(MTU_IN, VECTOR, place, sync="contribution in")
+    yield wait_flag(MTU_IN, VECTOR, place, sync="contribution in")
 """
 COMBINED = '    yield fence(sync="outputs visible")\n    yield from barrier(0, "all cores have combined")\n'
 ASSEMBLED = '    yield from barrier(0, "all cores have assembled")\n'
 
-CLEAR = '            yield put(field_at(own, {}, c.n_ranks, c.n_local, s, e), 0, sync="clear counts")\n'
+CLEAR = '        yield put(own + i * FIELD_BYTES, 0, sync="clear counts")\n'
 CLEARED_LATE = (
-    "                before = field_at(f.fields + rank * c.die_bytes, event - 1, c.n_ranks, c.n_local, d, e)\n"
-    '                yield put(before, 0, sync="clear counts")\n'
+    "        mine = field_at(f.fields + rank * c.die_bytes, event - 1, c.n_ranks, c.n_local, 0, 0)\n"
+    '        yield put(mine + slot * FIELD_BYTES, 0, sync="clear counts")\n'
 )
 BOOLEAN = (
     of_dispatch(COUNTS, COUNTS.replace("event", "1")),
     of_dispatch(POLL_COUNTS, POLL_COUNTS.replace("event", "1")),
 )
-RESET = (*BOOLEAN, of_dispatch(LOAD_COUNT, LOAD_COUNT + CLEAR.format("event")))
+RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + CLEAR))
 """Flags that are 0 or 1, and 0 again when the count was read: right on one core, with a table for each parity."""
 
 KNOWN = (
@@ -159,12 +166,12 @@ KNOWN = (
     ),
     Mutant(
         "fused: flags cleared when peers may have set them for the round after next", RESETTING,
-        (of_dispatch(CLEAR.format("event"), ""), of_dispatch(BOOLEAN[0].new, BOOLEAN[0].new + CLEARED_LATE)),
+        (of_dispatch(CLEAR, ""), of_dispatch(BOOLEAN[0].new, BOOLEAN[0].new + CLEARED_LATE)),
         (DEADLOCK, TORN_METADATA), base=RESET,
     ),
     Mutant(
         "fused: a rank with zero tokens skips its counts", IDLE,
-        (of_dispatch(COUNTS, "                if n > 0:\n    " + COUNTS),), (DEADLOCK,),
+        (of_dispatch(COUNTS, "        if n > 0:\n    " + COUNTS),), (DEADLOCK,),
     ),
     Mutant(
         "fused: arrivals counted by read, modify and write", permitted(replace(PAIR, tokens=1, top_k=2)),
@@ -180,7 +187,21 @@ KNOWN = (
 OWN = (
     Mutant(
         "fused: places that leave out the tokens of other cores", PAIRS,
-        (of_dispatch(FIRST, "    for t in range(0 * first):\n"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+        (of_dispatch(NUMBER, NUMBER.replace("choices, at, t * COLUMNS + k", f"{ROW}, at, k")),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "fused: places that leave out the experts before", CHOICES,
+        (of_dispatch(BEFORE, BEFORE.replace("slot - slot % c.n_local", "slot")),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "fused: places used before they are found", replace(PAIR, quantized=False, pieces=2, rounds=1),
+        (of_dispatch(PLACES_FOUND, ""),), (DATA_RACE, UNWRITTEN_READ, AREA_VIOLATION, LEFTOVER, BAD_INSTRUCTION),
+    ),
+    Mutant(
+        "fused: counts used before they are loaded", PAIR,
+        (of_dispatch(COUNTS_LOADED, ""),), (DATA_RACE, UNWRITTEN_READ, AREA_VIOLATION, LEFTOVER, BAD_INSTRUCTION),
     ),
     Mutant(
         "fused: counts told when this core has sent, not when all have", PAIRS,
@@ -200,8 +221,8 @@ OWN = (
         (DATA_RACE,),
     ),
     Mutant(
-        "fused: all messages of a source in one row", LONG,
-        (of_dispatch(CURSOR, ""),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
+        "fused: a core begins with a source's first message, and not where its rows begin", SHARED,
+        (of_dispatch(SKIPPED, SKIPPED.replace(" + begin - row", "")),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: the message awaited in the wrong half", LONG,
@@ -237,7 +258,15 @@ OWN = (
     ),
     Mutant(
         "fused: a route used before it is loaded", PAIR,
-        (of_combine(ROW_HALF_FULL, ""),), (DATA_RACE, AREA_VIOLATION, UNWRITTEN_READ, LEFTOVER, BAD_INSTRUCTION),
+        (of_combine(ROWS_LISTED, ""),), (DATA_RACE, AREA_VIOLATION, UNWRITTEN_READ, LEFTOVER, BAD_INSTRUCTION),
+    ),
+    Mutant(
+        "fused: a contribution sent before it is loaded", PAIR,
+        (of_combine(ROW_IN, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: cores that share a peer send all of its rows", SHARED,
+        (of_combine(PARTS, "    if False:\n"),), (DATA_RACE, WRONG_BITS, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: arrivals not awaited", PAIR,

@@ -21,6 +21,7 @@ from xccl_emu.lang import (
     v_add,
     v_axpy,
     v_copy,
+    v_count,
     v_dequantize,
     v_fill,
     v_narrow,
@@ -47,6 +48,7 @@ from xccl_emu.lang.requests import (
     OP_V_ADD,
     OP_V_AXPY,
     OP_V_COPY,
+    OP_V_COUNT,
     OP_V_DEQUANTIZE,
     OP_V_FILL,
     OP_V_NARROW,
@@ -81,6 +83,8 @@ def vector_operation(op, a, b, c, d, e):
         yield v_scale(a, b, c)
     elif op == OP_V_NARROW:
         yield v_narrow(a, b, c, d)
+    elif op == OP_V_COUNT:
+        yield v_count(a, b, c, d, e)
 
 
 @kernel

@@ -82,6 +82,7 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "v_add": lambda: half and _buffer(a, 2 * c, 4) and _buffer(b, 4 * c, 4),
         "v_scale": lambda: _buffer(a, 4 * b, 4),
         "v_narrow": lambda: half and _buffer(a, 4 * c, 4) and _buffer(b, 2 * c, 4),
+        "v_count": lambda: _buffer(a, 4 * c, 4) and _buffer(b, 4, 4),
     }
     return bool(rules[OPERATIONS[op]]())
 

@@ -25,6 +25,7 @@ from xccl_emu.lang.requests import (
     OP_V_ADD,
     OP_V_AXPY,
     OP_V_COPY,
+    OP_V_COUNT,
     OP_V_DEQUANTIZE,
     OP_V_FILL,
     OP_V_NARROW,
@@ -254,6 +255,20 @@ def test_copy_and_fill_touch_only_their_bytes(nbytes: int, start: int, gap: int,
     filled[start : start + nbytes] = byte & 0xFF
     assert (after(OP_V_COPY, image, start, target, nbytes) == copied).all()
     assert (after(OP_V_FILL, image, start, nbytes, byte) == filled).all()
+
+
+@pytest.mark.nojit
+@pytest.mark.boundscheck
+@given(st.lists(st.integers(-(1 << 31), (1 << 31) - 1) | st.integers(-2, 5), min_size=1, max_size=80), st.data())
+def test_counting_takes_the_low_end_and_not_the_high_one(numbers: list[int], data: st.DataObject) -> None:
+    """What is counted is what NumPy counts, and nothing but the count is written; an empty range has none."""
+    x = np.array(numbers, np.int32)
+    ends = st.integers(-3, 6) | st.sampled_from(numbers) | st.sampled_from([-(1 << 63), (1 << 63) - 1])
+    low, high = data.draw(ends), data.draw(ends)
+    image = image_of(x, np.full(3, -1, np.int32))
+    found = after(OP_V_COUNT, image, 0, 4 * x.size + 4, x.size, low, high)
+    image[4 * x.size + 4 : 4 * x.size + 8].view(np.int32)[0] = sum(low <= number < high for number in numbers)
+    assert (found == image).all()
 
 
 @pytest.mark.nojit

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.check.trial import Trial
-from xccl_emu.machine import words
+from xccl_emu.machine import sparse
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import MIB, small_pod
 from xccl_emu.protocols.expert_parallel import ExpertParallel
@@ -113,10 +113,10 @@ def test_copies_that_leave_out_what_is_there(nbytes: int) -> None:
     memory[100 : 100 + nbytes] = rng.integers(0, 2, nbytes)
     memory[4000:7000] = 9
     memory[4005 : 4005 + nbytes // 2] = memory[100 : 100 + nbytes // 2]
-    words.copy_changed(memory, 4005, 100, nbytes)
+    sparse.copy_changed(memory, 4005, 100, nbytes)
     assert (memory[4005 : 4005 + nbytes] == memory[100 : 100 + nbytes]).all()
     assert (memory[4000:4005] == 9).all()
     assert (memory[4005 + nbytes : 7000] == 9).all()
-    assert words.all_zero(memory, 7500, nbytes if nbytes < 600 else 600)
+    assert sparse.all_zero(memory, 7500, nbytes if nbytes < 600 else 600)
     memory[7500 + min(nbytes, 600) - 1] = 1
-    assert not words.all_zero(memory, 7500, min(nbytes, 600))
+    assert not sparse.all_zero(memory, 7500, min(nbytes, 600))

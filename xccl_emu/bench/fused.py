@@ -91,8 +91,9 @@ class FusedLayer:
 
     def _mean_us(self, run: Callable[[], object], starts: NDArray[np.float64]) -> float:
         """Over ranks, from the own start to the own end."""
-        cores = CLOUDMATRIX384.cores_per_die
-        self._policy.start_us = {rank * cores + core: t for rank, t in enumerate(starts) for core in range(cores)}
+        per_die, cores = CLOUDMATRIX384.cores_per_die, range(self._layer.cores)
+        begun = enumerate(starts.tolist())
+        self._policy.start_us = {rank * per_die + core: start for rank, start in begun for core in cores}
         run()
         ends = self._policy.timing.by_die_us
         return fmean(ends[rank] - start for rank, start in enumerate(starts))

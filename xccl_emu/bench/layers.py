@@ -27,6 +27,8 @@ CORES = 48
 """Of a die."""
 
 Shape = dict[str, int | float | str | bool]
+MakeGroup = Callable[[Pod, dict[str, Any]], ExpertGroup[Any]]
+"""Makes a group of a shape on a pod."""
 
 
 @dataclass(frozen=True)

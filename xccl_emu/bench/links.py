@@ -1,11 +1,12 @@
 """Latency and bandwidth of every class of paths, measured by kernels that read and write in virtual time (Table 1)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from xccl_emu.bench import published
+from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.kernels.transfers import read_blocks, write_blocks
@@ -13,14 +14,18 @@ from xccl_emu.lang.requests import MTU_IN, MTU_OUT
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.device import layout as tl
-from xccl_emu.timing.fabric import PATHS
+from xccl_emu.timing.fabric import OTHER_NODE, PATHS, SAME_DIE, SAME_NODE, SIBLING_DIE
 from xccl_emu.timing.run import Timing
+from xccl_emu.timing.topologies import CLOUDMATRIX384_CPU, CLOUDMATRIX384_RDMA, CLOUDMATRIX384_VPC
 
 LATENCY_BYTES = 512
 """The transfer whose latency is measured, as in the published table."""
 
 BLOCK_BYTES, BLOCKS = 64 * KIB, 16
 """What each core moves, one block after the other, when bandwidth is measured."""
+
+OPS = ("read", "write")
+ASSUMED_LATENCY = "an assumption of the topology, measured back"
 
 TARGETS = (0, 1, 2, 16)
 """A die on each class of paths from die 0 of the pod, as `PATHS` names them."""
@@ -66,8 +71,8 @@ def _run(path: int, op: str, setting: Setting, cores: int, nbytes: int, times: i
     }  # fmt: skip
     pod.launch(kernel, 0, range(cores), args, [pod.grant(source, "r"), pod.grant(target, "w")])
     pod.run()
-    wrong = int(np.count_nonzero(pod.view(target) != expected.ravel()))
-    return cores * each, _span_us(policy.timing, MTU_IN if op == "read" else MTU_OUT), wrong
+    wrong = setting.data and np.count_nonzero(pod.view(target) != expected.ravel())
+    return cores * each, _span_us(policy.timing, MTU_IN if op == "read" else MTU_OUT), int(wrong)
 
 
 def _span_us(timing: Timing, engine: int) -> float:
@@ -78,26 +83,44 @@ def _span_us(timing: Timing, engine: int) -> float:
 
 
 def links(setting: Setting = DEFAULT) -> list[Result]:
-    """Table 1: bandwidth and latency of reads and writes, to the same node and to another; then the paths on a chip."""
+    """Table 1: bandwidth and latency of reads and writes, within the node and beyond; then the other paths and planes.
+
+    The far end of a path to a CPU is another chip's memory, on a fabric with the rates of that path.
+    """
     with setting.stage("links"):
-        return [*_table(setting), *_on_chip(setting)]
+        return [*_table(setting), *_on_chip(setting), *_planes(setting)]
 
 
 def _table(setting: Setting) -> Iterator[Result]:
-    measured = {(path, op): measure(path, op, setting) for path in (2, 3) for op in ("read", "write")}
+    fabrics = {"NPU-NPU": setting, "NPU-CPU": replace(setting, fabric=CLOUDMATRIX384_CPU)}
+    paths = {"same": SAME_NODE, "other": OTHER_NODE}
+    measured = {
+        (ends, where, op): measure(path, op, of)
+        for ends, of in fabrics.items() for where, path in paths.items() for op in OPS
+    }  # fmt: skip
     for row in published.rows("links"):
         ends, op, figure, where, _ = row.what.replace(",", "").split()
-        if ends == "NPU-CPU":
-            yield Result.of(row, None, note="CPU memory is not modelled as a target")
-            continue
-        one = measured[2 if where == "same" else 3, op]
-        yield Result.of(row, one.gb_s if figure == "bandwidth" else one.latency_us, wrong=one.wrong)
+        yield _figure(row, measured[ends, where, op], figure)
+
+
+def _figure(row: Published, one: Measured, figure: str) -> Result:
+    """Bandwidth carries what was wrong in both transfers, so that it counts once."""
+    return Result.of(row, one.latency_us) if figure == "latency" else Result.of(row, one.gb_s, wrong=one.wrong)
 
 
 def _on_chip(setting: Setting) -> Iterator[Result]:
-    for path in (0, 1):
-        for op in ("read", "write"):
+    for path in (SAME_DIE, SIBLING_DIE):
+        for op in OPS:
             one = measure(path, op, setting)
             what = f"{PATHS[path]} {op}"
             yield Result("links", f"{what} bandwidth", one.gb_s, "GB/s", wrong=one.wrong)
-            yield Result("links", f"{what} latency", one.latency_us, "us", wrong=one.wrong)
+            yield Result("links", f"{what} latency", one.latency_us, "us")
+
+
+def _planes(setting: Setting) -> Iterator[Result]:
+    """Writes over the planes for other supernodes and for the datacenter; their latencies were not published."""
+    planes = {"RDMA plane a die, a direction": CLOUDMATRIX384_RDMA, "VPC plane a node": CLOUDMATRIX384_VPC}
+    for what, fabric in planes.items():
+        one = measure(OTHER_NODE, "write", replace(setting, fabric=fabric))
+        yield Result.of(published.row("topology", what), 8 * one.gb_s, bench="links", wrong=one.wrong)
+        yield Result("links", f"{what.split()[0]} write latency", one.latency_us, "us", note=ASSUMED_LATENCY)

@@ -7,6 +7,8 @@ from typing import Any
 
 from xccl_emu.bench.published import Published
 
+EMULATED = "emulated"
+
 Configuration = Mapping[str, int | float | str | bool]
 
 
@@ -30,12 +32,19 @@ class Result:
     wrong: int = 0
     """Elements that differ from what had to come out."""
     note: str = ""
+    beside: Mapping[str, float] = field(default_factory=dict)
+    """What others measured, by name: shown beside, never compared."""
 
     @classmethod
     def of(cls, row: Published, emulated: float | None, *, bench: str = "", **more: Any) -> "Result":
         """What was emulated for a published row."""
         bench = bench or row.measurement
         return cls(bench, row.what, emulated, row.unit, row.value, row.role, row.relation, row.source, **more)
+
+    @property
+    def baseline(self) -> str:
+        """The name of what was computed in place of emulating it: its bench is called ``"bench, baseline"``."""
+        return self.bench.partition(", ")[2]
 
     @property
     def error_percent(self) -> float | None:
@@ -66,7 +75,7 @@ class Result:
             "bench": self.bench, "what": self.what, "published": self.published, "emulated": self.emulated,
             "unit": self.unit, "role": self.role, "relation": self.relation, "error_percent": self.error_percent,
             "met": self.met, "wrong": self.wrong, "configuration": dict(self.configuration), "source": self.source,
-            "note": self.note,
+            "note": self.note, "beside": dict(self.beside),
         }  # fmt: skip
 
 
@@ -74,6 +83,8 @@ class Result:
 class Score:
     """How far the rows of a role are off: mean absolute percentage error, and the largest, signed."""
 
+    of: str
+    """``"emulated"``, or the name of the baseline."""
     role: str
     n_rows: int
     mape_percent: float
@@ -82,16 +93,19 @@ class Score:
     """The row with the largest error."""
 
 
-def score(results: Iterable[Result], role: str) -> Score | None:
+def score(results: Iterable[Result], role: str, of: str = EMULATED) -> Score | None:
     """Of the rows of a role that have an error; None if there are none."""
     errors = [(r.error_percent, f"{r.bench}: {r.what}") for r in results if r.role == role]
     known = [(error, what) for error, what in errors if error is not None]
     if not known:
         return None
     largest, worst = max(known, key=lambda one: abs(one[0]))
-    return Score(role, len(known), math.fsum(abs(error) for error, _ in known) / len(known), largest, worst)
+    return Score(of, role, len(known), math.fsum(abs(error) for error, _ in known) / len(known), largest, worst)
 
 
 def scores(results: Sequence[Result]) -> list[Score]:
-    """Of fit rows and of check rows, apart."""
-    return [s for role in ("fit", "check") if (s := score(results, role)) is not None]
+    """Of fit rows and of check rows, apart; then the same of each baseline."""
+    by: dict[str, list[Result]] = {}
+    for result in results:
+        by.setdefault(result.baseline or EMULATED, []).append(result)
+    return [s for of, rows in by.items() for role in ("fit", "check") if (s := score(rows, role, of)) is not None]

@@ -67,8 +67,9 @@ class _Pair:
         self._pod, self._policy = setting.pod()
         self._comm = SendRecv(self._pod, slots=sweep.slots)
         most = max(sweep.sizes)
-        payload = np.random.default_rng(setting.seed).integers(0, 256, most, np.uint8)
-        self._source, self._target = self._pod.put(0, payload), self._pod.alloc(TARGETS[to], most)
+        self._source, self._target = self._pod.alloc(0, most), self._pod.alloc(TARGETS[to], most)
+        if setting.data:
+            self._view(self._source)[:] = np.random.default_rng(setting.seed).integers(0, 256, most, np.uint8)
         self._event = 0
 
     def measure(self, nbytes: int, cores: int) -> Result:
@@ -87,11 +88,12 @@ class _Pair:
         """Microseconds and wrong bytes of one transfer."""
         self._event += 1
         source, target = (Buffer(b.die, b.address, nbytes) for b in (self._source, self._target))
-        self._view(target)[:] = 0
+        if self._setting.data:
+            self._view(target)[:] = 0
         self._comm.transfer(source, target, event_id=self._event, cores=cores, path=self._sweep.path)
         self._comm.run()
-        wrong = int(np.count_nonzero(self._view(source) != self._view(target)))
-        return self._policy.timing.latency_us, wrong
+        differ = self._setting.data and np.count_nonzero(self._view(source) != self._view(target))
+        return self._policy.timing.latency_us, int(differ)
 
     def _view(self, buffer: Buffer) -> NDArray[np.uint8]:
         return self._pod.view(buffer)

@@ -25,6 +25,7 @@ from xccl_emu.lang.requests import (
     OP_V_ADD,
     OP_V_AXPY,
     OP_V_COPY,
+    OP_V_COUNT,
     OP_V_DEQUANTIZE,
     OP_V_FILL,
     OP_V_NARROW,
@@ -183,6 +184,9 @@ def _of_vector(st, entry, op, ub, site, out):
     if op == OP_V_COPY:
         n = _row(out, n, ub + a, c, 0, VECTOR, site)
         return _row(out, n, ub + b, c, WRITE, VECTOR, site)
+    if op == OP_V_COUNT:
+        n = _row(out, n, ub + a, 4 * c, 0, VECTOR, site)
+        return _row(out, n, ub + b, 4, WRITE, VECTOR, site)
     if op == OP_V_QUANTIZE:
         n = _row(out, n, ub + a, 2 * c, 0, VECTOR, site)
         return _row(out, n, ub + b, c + 4, WRITE, VECTOR, site)

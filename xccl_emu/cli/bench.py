@@ -18,6 +18,13 @@ app = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON and nothing else.")]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows to a CSV file as well.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw them to a PNG, SVG or PDF file.")]
+NoData = Annotated[bool, typer.Option("--no-data", help="Move no payload and check nothing: the same times, faster.")]
+Sweep = Annotated[
+    list[str] | None, typer.Option("--sweep", metavar="AXIS=FROM:TO", help="Run every point: ep=8:768 batch=1:128")
+]
+MoreAxes = Annotated[list[str] | None, typer.Argument(metavar="[AXIS=FROM:TO]...", help="More axes of --sweep.")]
+Dask = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Sweep on this Dask scheduler's cluster, or: local")]
+Cores = Annotated[int, typer.Option(min=1, max=48, help="Cores used on each die.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of payloads and routings.")]
 
 
@@ -37,6 +44,7 @@ def _bench(
     csv: Path | None,
     plot: Path | None = None,
     seed: int = 0,
+    no_data: bool = False,
 ) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed."""
     from xccl_emu.bench.setting import Setting
@@ -47,7 +55,7 @@ def _bench(
         from xccl_emu.cli.bench_plot import check_plot
 
         check_plot(plot)
-    setting = Setting(stage=Stages(quiet=as_json), seed=seed)
+    setting = Setting(stage=Stages(quiet=as_json), seed=seed, data=not no_data)
     results = make(setting)
     if csv is not None:
         write_csv(results, csv)
@@ -60,12 +68,21 @@ def _bench(
         raise typer.Exit(1)
 
 
+def _sweep(
+    bench: str, axes: list[str], cores: int, dask: str | None, as_json: bool, csv: Path | None, plot: Path | None,
+    seed: int, no_data: bool,
+) -> None:  # fmt: skip
+    from xccl_emu.cli.bench_sweep import sweep
+
+    _bench(lambda setting: sweep(bench, axes, cores, dask, setting, as_json), as_json, csv, plot, seed, no_data)
+
+
 @app.command()
-def links(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+def links(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
     """Latency of 512 bytes and bandwidth of each path and direction, by kernels that read and write (Table 1)."""
     from xccl_emu.bench.links import links as make
 
-    _bench(make, as_json, csv, seed=seed)
+    _bench(make, as_json, csv, seed=seed, no_data=no_data)
 
 
 @app.command()
@@ -83,6 +100,7 @@ def sendrecv(
     csv: Csv = None,
     plot: Plot = None,
     seed: Seed = 0,
+    no_data: NoData = False,
 ) -> None:
     """Send and receive between two dies, as nccl-tests do: each size on each number of cores (Figure 5).
 
@@ -97,57 +115,91 @@ def sendrecv(
         sizes=sizes_from(parse_size("-b", begin), parse_size("-e", end), factor), cores=parse_whole("--cores", cores),
         to=to.split(","), iterations=iterations, warmup=warmup, path=path, slots=slots,
     )  # fmt: skip
-    _bench(lambda setting: make(setting, sweep), as_json, csv, plot, seed)
+    _bench(lambda setting: make(setting, sweep), as_json, csv, plot, seed, no_data)
 
 
 @app.command()
 def dispatch(
     ranks: Annotated[int, typer.Option(min=2, max=768, help="Ranks, one a die.")] = 128,
     batches: Annotated[str, typer.Option(help="Tokens of each rank.")] = "1,2,4,8,16,32,48,64,96,128",
-    cores: Annotated[int, typer.Option(min=1, max=48, help="Cores used on each die.")] = 48,
+    cores: Cores = 48,
+    sweep: Sweep = None,
+    axes: MoreAxes = None,
+    dask: Dask = None,
     as_json: AsJson = False,
     csv: Csv = None,
     plot: Plot = None,
     seed: Seed = 0,
+    no_data: NoData = False,
 ) -> None:
-    """Pull dispatch and combine by batch, and which of them is faster (Figure 6)."""
+    """Pull dispatch and combine by batch, and which of them is faster (Figure 6).
+
+    With --sweep, every EP degree with every batch instead, on all cores: bench dispatch --sweep ep=8:768 batch=1:128.
+    A range doubles from its beginning, and has its end.
+    """
+    if sweep or axes:
+        return _sweep("dispatch", [*(sweep or []), *(axes or [])], cores, dask, as_json, csv, plot, seed, no_data)
     from xccl_emu.bench.dispatch import dispatch as make
     from xccl_emu.bench.sizes import parse_whole
 
     numbers = parse_whole("--batches", batches)
-    _bench(lambda setting: make(setting, ranks, numbers, cores), as_json, csv, plot, seed)
+    _bench(lambda setting: make(setting, ranks, numbers, cores), as_json, csv, plot, seed, no_data)
 
 
 @app.command()
-def a2e(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+def fused(
+    sweep: Sweep = None,
+    axes: MoreAxes = None,
+    dask: Dask = None,
+    as_json: AsJson = False,
+    csv: Csv = None,
+    plot: Plot = None,
+    seed: Seed = 0,
+    no_data: NoData = False,
+) -> None:
+    """FusedDispatch and FusedCombine with 128 tokens on 8 to 256 ranks (Table 7), beside DeepEP on H800 and baselines.
+
+    The baselines are no emulation: a line through the fit rows over the bytes that leave a die, and between them.
+
+    With --sweep, every EP degree with every batch instead, on all cores, with uniform choices and no skew of starts.
+    """
+    if sweep or axes:
+        return _sweep("fused", [*(sweep or []), *(axes or [])], 48, dask, as_json, csv, plot, seed, no_data)
+    from xccl_emu.bench.suite import table7 as make
+
+    _bench(make, as_json, csv, plot, seed, no_data)
+
+
+@app.command()
+def a2e(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
     """A2E and E2A: one call of one of the domains, 160 attention dies of 96 tokens and 288 expert dies."""
     from xccl_emu.bench.a2e import a2e as make
 
-    _bench(make, as_json, csv, seed=seed)
+    _bench(make, as_json, csv, seed=seed, no_data=no_data)
 
 
 @app.command()
-def iteration(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+def iteration(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
     """Dispatch and combine in an iteration of decode: 288 dies, 60 tokens each (Figure 20)."""
     from xccl_emu.bench.iteration import iteration as make
 
-    _bench(make, as_json, csv, seed=seed)
+    _bench(make, as_json, csv, seed=seed, no_data=no_data)
 
 
 @app.command()
-def tpot(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+def tpot(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
     """The decode budget of disaggregated attention and experts, with emulated A2E and E2A put in."""
     from xccl_emu.bench.tpot import tpot as make
 
-    _bench(make, as_json, csv, seed=seed)
+    _bench(make, as_json, csv, seed=seed, no_data=no_data)
 
 
 @app.command()
-def ablation(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+def ablation(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
     """The fused operators on 64 dies with each optimization switched off alone, and the ratio to the whole."""
     from xccl_emu.bench.ablation import ablation as make
 
-    _bench(make, as_json, csv, seed=seed)
+    _bench(make, as_json, csv, seed=seed, no_data=no_data)
 
 
 @app.command()
@@ -159,8 +211,8 @@ def buffers(as_json: AsJson = False, csv: Csv = None) -> None:
 
 
 @app.command("all")
-def every(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+def every(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
     """Everything, with the defaults of each; a bench that was cut short says so on its rows."""
     from xccl_emu.bench.suite import everything
 
-    _bench(everything, as_json, csv, seed=seed)
+    _bench(everything, as_json, csv, seed=seed, no_data=no_data)

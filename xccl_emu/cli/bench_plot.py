@@ -105,9 +105,15 @@ def _size_ticks(panel: Any, sizes: Sequence[int]) -> None:
 
 def _of_batches(results: Sequence[Result]) -> Any:
     figure, (panel,) = _figure(1)
-    of = results[0].configuration
-    _add(panel, _by(results, lambda result: result.what.split(",")[0], "tokens", lambda r: float(r.emulated or 0)))
-    title = f"{results[0].bench}: {of['ranks']} ranks, {of['cores']} cores each"
+    degrees = {int(result.configuration["ranks"]) for result in results}
+
+    def label(result: Result) -> str:
+        operator = result.what.split(",")[0]
+        return operator if len(degrees) == 1 else f"{operator}, EP{result.configuration['ranks']}"
+
+    _add(panel, _by(results, label, "tokens", lambda result: float(result.emulated or 0)))
+    ranks = f": EP{degrees.pop()}" if len(degrees) == 1 else ""
+    title = f"{results[0].bench}{ranks}, {results[0].configuration['cores']} cores a die"
     panel.set(xscale="log", yscale="log", xlabel="tokens of a die", ylabel="latency, us", title=title)
     batches = sorted({int(result.configuration["tokens"]) for result in results})
     panel.set_xticks(batches, [str(batch) for batch in batches])
@@ -115,5 +121,5 @@ def _of_batches(results: Sequence[Result]) -> Any:
     ticks = [tick for power in range(7) for tick in (10**power, 2 * 10**power, 5 * 10**power) if low <= tick <= high]
     panel.set_yticks(ticks, [str(tick) for tick in ticks])
     panel.minorticks_off()
-    panel.legend(frameon=False)
+    panel.legend(frameon=False, fontsize="small")
     return figure

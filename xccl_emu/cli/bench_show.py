@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from xccl_emu.bench.result import Result, Score, scores
+from xccl_emu.bench.result import EMULATED, Result, Score, scores
 from xccl_emu.bench.sendrecv import payload_gb_s
 from xccl_emu.errors import ConfigError
 
@@ -45,10 +45,16 @@ def as_plain(results: Sequence[Result]) -> dict[str, object]:
 
 
 def write_csv(results: Sequence[Result], path: Path) -> None:
-    """One line for each row, its configuration as ``name=value`` words; ConfigError if the file cannot be written."""
+    """One line for each row, its configuration as ``name=value`` words; or Parquet, by the name of the file.
+
+    Raises ConfigError if the file cannot be written.
+    """
+    if path.suffix == ".parquet":
+        return _write_parquet(results, path)
     lines = [result.plain() for result in results]
     for line, result in zip(lines, results, strict=True):
-        line["configuration"] = configuration_text(result)
+        line["configuration"] = words(result.configuration)
+        line["beside"] = words(result.beside)
     names = list(Result("", "", None, "").plain())
     try:
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -59,9 +65,25 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
         raise ConfigError(f"--csv {path}: cannot be written ({error.strerror})") from error
 
 
-def configuration_text(result: Result) -> str:
+def _write_parquet(results: Sequence[Result], path: Path) -> None:
+    """The same as Parquet."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ConfigError(
+            f"--csv {path}: Parquet needs pyarrow; install xccl_emu[parquet], or end with .csv"
+        ) from error
+    lines = [r.plain() | {"configuration": words(r.configuration), "beside": words(r.beside)} for r in results]
+    try:
+        parquet.write_table(pyarrow.Table.from_pylist(lines), path)
+    except OSError as error:
+        raise ConfigError(f"--csv {path}: cannot be written ({error})") from error
+
+
+def words(named: Mapping[str, object]) -> str:
     """Such as ``ranks=8 cores=48``."""
-    return " ".join(f"{name}={value}" for name, value in result.configuration.items())
+    return " ".join(f"{name}={value}" for name, value in named.items())
 
 
 def _table(results: Sequence[Result]) -> Table:
@@ -74,9 +96,13 @@ def _table(results: Sequence[Result]) -> Table:
     table.add_column("unit")
     table.add_column("error", justify="right")
     table.add_column("role")
+    beside = list(dict.fromkeys(name for result in results for name in result.beside))
+    for name in beside:
+        table.add_column(name, justify="right")
     notes = list(dict.fromkeys(result.note for result in results if result.note))
     for result in results:
-        table.add_row(*_cells(result, notes))
+        others = (number(result.beside[name]) if name in result.beside else "" for name in beside)
+        table.add_row(*_cells(result, notes), *others)
     table.caption = "\n".join(f"({number}) {note}" for number, note in enumerate(notes, start=1)) or None
     table.caption_justify = "left"
     return table
@@ -131,5 +157,5 @@ def _closing(results: Sequence[Result]) -> Iterator[str]:
 
 def score_text(one: Score) -> str:
     """Such as ``check rows: MAPE 3.1 % of 6, worst +5.0 % (fused: ...)``."""
-    kind = f"{one.role} rows"
+    kind = f"{one.role} rows" if one.of == EMULATED else f"{one.role} rows, {one.of}"
     return f"{kind}: MAPE {one.mape_percent:.1f} % of {one.n_rows}, worst {one.max_percent:+.1f} % ({one.worst})"

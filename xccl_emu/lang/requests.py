@@ -30,7 +30,7 @@ RULE_XCCL, RULE_CANN = range(2)
 OPERATIONS = (
     "return", "load", "store", "atomic_add", "poll", "fence", "arrive", "await_group", "ub_load", "ub_store",
     "set_flag", "wait_flag", "fail", "dma", "mtu_in", "mtu_out", "put", "add", "v_quantize", "v_dequantize",
-    "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow",
+    "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow", "v_count",
 )  # fmt: skip
 """Name of each operation, indexed by its code."""
 
@@ -38,6 +38,7 @@ OPERATIONS = (
     OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_POLL, OP_FENCE, OP_ARRIVE, OP_AWAIT_GROUP, OP_UB_LOAD, OP_UB_STORE,
     OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DMA, OP_MTU_IN, OP_MTU_OUT, OP_PUT, OP_ADD, OP_V_QUANTIZE, OP_V_DEQUANTIZE,
     OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW,
+    OP_V_COUNT,
 ) = range(len(OPERATIONS))  # fmt: skip
 
 # ---- scalar: memory
@@ -197,3 +198,8 @@ def v_scale(acc_ub: int, count: int, factor: int, step: int = 0, sync: str = "")
 def v_narrow(acc_ub: int, target_ub: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
     """Round ``count`` FP32 values to ``dtype``, half to even."""
     return (OP_V_NARROW, acc_ub, target_ub, count, dtype, 0, 0)
+
+
+def v_count(ub: int, target_ub: int, count: int, low: int, high: int, step: int = 0, sync: str = "") -> Request:
+    """Count those of ``count`` signed 4-byte integers that are at least ``low`` and below ``high``, into one more."""
+    return (OP_V_COUNT, ub, target_ub, count, low, high, 0)

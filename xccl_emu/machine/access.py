@@ -21,6 +21,7 @@ from xccl_emu.lang.requests import (
     OP_V_ADD,
     OP_V_AXPY,
     OP_V_COPY,
+    OP_V_COUNT,
     OP_V_DEQUANTIZE,
     OP_V_FILL,
     OP_V_NARROW,
@@ -207,6 +208,8 @@ def check_vector(st, core, base, op, a, b, c, d, e):
     if op == OP_V_COPY:
         inside = _buffer(st, core, base, a, c, 1) and _buffer(st, core, base, b, c, 1)
         return inside and _disjoint(st, core, base, a, b, c)
+    if op == OP_V_COUNT:
+        return _buffer(st, core, base, a, 4 * c, 4) and _buffer(st, core, base, b, 4, 4)
     if op == OP_V_QUANTIZE:
         return (
             _dtype(st, core, base, d)

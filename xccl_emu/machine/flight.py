@@ -49,15 +49,13 @@ from xccl_emu.machine.layout import (
     ORDER_FIFO,
     ORDER_SC,
     PIECE_BYTES,
-    SPARSE,
     WRITER_BASE,
     WRITER_SLOTS,
     WRITER_WORDS,
 )
+from xccl_emu.machine.sparse import move
 from xccl_emu.machine.words import (
     bytes_to_words,
-    copy_bytes,
-    copy_changed,
     jit,
     load_i32,
     load_i64,
@@ -154,15 +152,6 @@ def _take_off(st, core, base, kind, address, nbytes, site):
         put(st, entry + FLIGHT_DATA + i, 0)
     put(st, base + IN_FLIGHT, st[base + IN_FLIGHT] + 1)
     return entry + FLIGHT_DATA
-
-
-@jit
-def move(mem, st, target, source, nbytes):
-    """Copy within memory; where it is sparse, only what changes something."""
-    if st[SPARSE]:
-        copy_changed(mem, target, source, nbytes)
-    else:
-        copy_bytes(mem, target, source, nbytes)
 
 
 @jit

@@ -176,3 +176,13 @@ def narrow_row(mem, source, target, count, dtype):
 def fill(mem, target, nbytes, byte):
     """Set bytes."""
     mem[target : target + nbytes] = byte
+
+
+@jit_arrays
+def count_between(mem, source, target, count, low, high):
+    """How many of ``count`` signed 4-byte integers are at least ``low`` and below ``high``, as one more."""
+    x = mem[source : source + 4 * count].view(np.int32)
+    found = 0
+    for i in range(x.size):
+        found += low <= x[i] < high
+    mem[target : target + 4].view(np.int32)[0] = found

@@ -19,6 +19,7 @@ from xccl_emu.lang.requests import (
     OP_V_ADD,
     OP_V_AXPY,
     OP_V_COPY,
+    OP_V_COUNT,
     OP_V_DEQUANTIZE,
     OP_V_FILL,
     OP_V_NARROW,
@@ -32,7 +33,6 @@ from xccl_emu.machine import numerics
 from xccl_emu.machine.flight import (
     DMA_READ_DONE,
     finish_dma,
-    move,
     room_for_writes,
     set_event,
     write_bytes,
@@ -66,7 +66,8 @@ from xccl_emu.machine.layout import (
     SPARSE,
     UB_BASE,
 )
-from xccl_emu.machine.words import all_zero, copy_bytes, jit, load_i32, put, same_bytes
+from xccl_emu.machine.sparse import leaves_zeros, move
+from xccl_emu.machine.words import copy_bytes, jit, put
 
 _READ_DONE = -1
 """Progress of an mtu-in transfer that is complete but not yet at the head of its queue."""
@@ -259,7 +260,7 @@ def step_vector(mem, st, core, base, choice):
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
     ub, a, b, c, d = st[base + UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
-    if not st[SPARSE] or not _leaves_zeros(mem, ub, op, a, b, c, d):
+    if not st[SPARSE] or not leaves_zeros(mem, ub, op, a, b, c, d):
         _compute(mem, ub, op, a, b, c, d, st[entry + 5])
     st[BYTES_BY_PIPE + VECTOR] += elements(st, entry, op)
     _pop(st, queue)
@@ -272,32 +273,6 @@ def elements(st, entry, op):
     if op == OP_V_AXPY:
         return st[entry + 4]
     return st[entry + 2] if op == OP_V_FILL or op == OP_V_SCALE else st[entry + 3]
-
-
-@jit
-def _leaves_zeros(mem, ub, op, a, b, c, d):
-    """Would a vector instruction make zeros of zeros, where zeros are already?  (Not all that would are found.)"""
-    if op == OP_V_FILL:
-        return c & 0xFF == 0 and all_zero(mem, ub + a, b)
-    if op == OP_V_SCALE:
-        return _harmless(c) and all_zero(mem, ub + a, 4 * b)
-    if op == OP_V_AXPY:
-        return _harmless(c) and all_zero(mem, ub + a, 2 * d) and all_zero(mem, ub + b, 4 * d)
-    if op == OP_V_ADD or op == OP_V_WIDEN:
-        return all_zero(mem, ub + a, 2 * c) and all_zero(mem, ub + b, 4 * c)
-    if op == OP_V_NARROW:
-        return all_zero(mem, ub + a, 4 * c) and all_zero(mem, ub + b, 2 * c)
-    if op == OP_V_QUANTIZE:  # its scale, behind it, is zero then, too
-        return all_zero(mem, ub + a, 2 * c) and all_zero(mem, ub + b, c + 4)
-    if op == OP_V_DEQUANTIZE:
-        return _harmless(load_i32(mem, ub + d)) and all_zero(mem, ub + a, c) and all_zero(mem, ub + b, 4 * c)
-    return same_bytes(mem, ub + b, ub + a, c)
-
-
-@jit
-def _harmless(bits):
-    """Is zero times the FP32 value with these bits a positive zero?"""
-    return bits & 0x80000000 == 0 and bits & 0x7F800000 != 0x7F800000
 
 
 @jit
@@ -320,6 +295,8 @@ def _compute(mem, ub, op, a, b, c, d, e):
         copy_bytes(mem, ub + b, ub + a, c)
     elif op == OP_V_FILL:
         numerics.fill(mem, ub + a, b, c & 0xFF)
+    elif op == OP_V_COUNT:
+        numerics.count_between(mem, ub + a, ub + b, c, d, e)
 
 
 @jit

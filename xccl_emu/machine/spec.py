@@ -45,7 +45,7 @@ class PodSpec:
     """Data buffer of one core."""
     flight_pieces: int = 256
     """Writes in flight that a die holds at most, in pieces of 32 bytes; unused under `sc`."""
-    registers: int = 192
+    registers: int = 224
     """Registers a kernel may have on a core."""
 
     def __post_init__(self) -> None:
@@ -139,3 +139,15 @@ CLOUDMATRIX384 = PodSpec(
     managed_bytes=24 * GIB,
 )
 """Huawei CloudMatrix384 (CloudMatrix384 3.2, xDeepServe 3.1): 384 chips of two dies, up to 48 vector cores a die."""
+
+ATLAS_800T_A2 = PodSpec(
+    name="Atlas 800T A2",
+    nodes=4,
+    chips_per_node=8,
+    dies_per_chip=1,
+    cores_per_die=48,
+    die_bytes=64 * GIB,
+    meta_bytes=4 * MIB,
+    managed_bytes=24 * GIB,
+)
+"""The cluster of MixServe: four servers of eight NPUs of one die each; its areas are those of CloudMatrix384."""

@@ -222,25 +222,3 @@ else:
     def bits_of(value):
         """The 32 bits of an FP32 value."""
         return _bits_of(np.float32(value))
-
-
-_CHUNK = 512  # of a copy that leaves out what is there already; a message's slot is one
-
-
-@jit
-def copy_changed(mem, target, source, nbytes):
-    """`copy_bytes`, but without the chunks that are there already."""
-    if same_bytes(mem, target, source, nbytes):
-        return
-    done = 0
-    while done < nbytes:
-        size = min(_CHUNK, nbytes - done)
-        if not same_bytes(mem, target + done, source + done, size):
-            copy_bytes(mem, target + done, source + done, size)
-        done += size
-
-
-@jit
-def all_zero(mem, start, nbytes):
-    """Is there nothing but zeros in a range of at least one byte?"""
-    return mem[start] == 0 and same_bytes(mem, start, start + 1, nbytes - 1)

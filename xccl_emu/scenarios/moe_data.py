@@ -12,6 +12,7 @@ from xccl_emu import oracle
 from xccl_emu.kernels.dispatch import INDEX_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Buffer
+from xccl_emu.protocols.expert_group import whole_rows
 from xccl_emu.protocols.layout import ROUTE, EpConfig
 
 Rows = list[NDArray[Any]]
@@ -104,7 +105,7 @@ def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]
     return {
         "batches": np.array([[len(batch.tokens[rank])]], np.int32),
         "x": batch.tokens[rank],
-        "topk": batch.topk[rank],
+        "topk": whole_rows(batch.topk[rank]),
         "weights": batch.weights[rank],
         "recv_x": got.x,
         "route": route[:, None],

@@ -99,6 +99,7 @@ class Times:
             tm[first + tl.WRITE_LATENCY] = round(path.write.latency_us * PS_PER_US)
             tm[first + tl.READ_RATE] = _femtoseconds(path.read.gb_s * share)
             tm[first + tl.WRITE_RATE] = _femtoseconds(path.write.gb_s * share)
+            tm[first + tl.LINKS] = path.links
         tm[tl.C_UPLINK] = _femtoseconds(fabric.node_uplink_gb_s) if fabric.node_uplink_gb_s else 0
 
     def _begin(self, pod: "Pod", start_us: Mapping[int, float]) -> None:

@@ -16,10 +16,10 @@ INPUT, FITTED, ASSUMED = "input", "fitted", "assumed"
 
 PASSES = {
     "v_quantize": 4.0, "v_dequantize": 2.0, "v_copy": 0.5, "v_fill": 0.25, "v_widen": 1.5, "v_axpy": 3.0, "v_add": 2.5,
-    "v_scale": 2.0, "v_narrow": 1.5,
+    "v_scale": 2.0, "v_narrow": 1.5, "v_count": 6.0,
 }  # fmt: skip
 """How often an operation goes through the vector pipe: its instructions, those on FP32 counted double (an assumption:
-amax, multiply and three casts for quantization)."""
+amax, multiply and three casts for quantization; two comparisons and a sum for counting)."""
 
 
 def _constant(default: float, kind: str, source: str, low: float | None = None, high: float | None = None) -> Any:

@@ -39,6 +39,12 @@ class Path:
     medium: str
     read: Rate
     write: Rate
+    links: int = 1
+    """Equal links, each to another die, that have the bandwidth together: a transfer takes one of them."""
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.links, int) and self.links >= 1):
+            raise ConfigError(f"links={self.links!r}: must be at least 1")
 
 
 @dataclass(frozen=True)

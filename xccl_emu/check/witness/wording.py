@@ -23,6 +23,7 @@ from xccl_emu.lang.requests import (
     OP_UB_STORE,
     OP_V_AXPY,
     OP_V_COPY,
+    OP_V_COUNT,
     OP_V_FILL,
     OP_V_SCALE,
     OP_WAIT_FLAG,
@@ -116,6 +117,8 @@ def _vector(ub: int, op: int, operands: Sequence[int]) -> Wording:
         return Wording(f"{name} {b} B", ub + a, b, f"ub+{a:#x}", number(c))
     if op == OP_V_SCALE:
         return Wording(f"{name} {b}", ub + a, 4 * b, f"ub+{a:#x}")
+    if op == OP_V_COUNT:
+        return Wording(f"{name} {c}", ub + b, 4, f"ub+{b:#x}", f"from ub+{a:#x} in [{d}, {operands[4]})")
     count = d if op == OP_V_AXPY else c
     unit = " B" if op == OP_V_COPY else ""
     return Wording(f"{name} {count}{unit}", ub + b, count, f"ub+{b:#x}", f"from ub+{a:#x}")

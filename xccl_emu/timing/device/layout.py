@@ -20,8 +20,8 @@ COSTS = 24
 ) = range(COSTS, COSTS + 13)  # fmt: skip
 PASSES = 48  # of the vector pipe, in sixteenths, by operation
 PATHS = PASSES + len(OPERATIONS) + 1
-PATH_WORDS = 4
-READ_LATENCY, READ_RATE, WRITE_LATENCY, WRITE_RATE = range(PATH_WORDS)  # rates in femtoseconds a byte
+PATH_WORDS = 5
+READ_LATENCY, READ_RATE, WRITE_LATENCY, WRITE_RATE, LINKS = range(PATH_WORDS)  # rates in femtoseconds a byte
 HEADER_WORDS = 128
 
 # ---- a core's block

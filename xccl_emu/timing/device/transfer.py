@@ -16,6 +16,7 @@ from xccl_emu.timing.device.layout import (
     EGRESS,
     INGRESS,
     LINK,
+    LINKS,
     MEMORY,
     NODE_BASE,
     NODE_IN,
@@ -72,8 +73,8 @@ def pass_fabric(tm, source, target, nbytes, write, time):
     """Send ``nbytes`` from die to die from ``time`` on; returns when the last byte is through all queues on the way.
 
     Transfers of all cores are striped into each other, so one that waits in a queue leaves none behind it idle: it
-    takes its turn in each of them from the start.  A short one takes fewer planes, each at its share of the rate, so
-    it takes longer than it occupies the queues.
+    takes its turn in each of them from the start.  A short one takes fewer planes, and one over a path of several links
+    takes one of them, each at its share of the rate, so it takes longer than it occupies the queues.
     """
     path = path_between(tm, source, target)
     busy = nbytes * rate_of(tm, path, write) // 1000
@@ -88,4 +89,5 @@ def pass_fabric(tm, source, target, nbytes, write, time):
         end = max(end, _through(tm, tm[NODE_BASE] + into * NODE_WORDS + NODE_IN, time, shared))
     end = max(end, _through(tm, tm[DIE_BASE] + target * DIE_WORDS + INGRESS, time, busy))
     used = min(tm[PLANES], (nbytes + tm[STRIPE_BYTES] - 1) // tm[STRIPE_BYTES])
-    return end - busy + busy * tm[PLANES] // used
+    own = max(busy * tm[PLANES] // used, busy * tm[PATHS + path * PATH_WORDS + LINKS])
+    return end - busy + own

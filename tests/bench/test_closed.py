@@ -1,0 +1,60 @@
+"""The closed forms against timed runs of the same thing, under the same costs."""
+
+from dataclasses import replace
+
+import pytest
+
+from xccl_emu.bench.fused import FusedLayer
+from xccl_emu.bench.layers import Layer
+from xccl_emu.bench.sendrecv import Sweep, measure
+from xccl_emu.bench.setting import Setting
+from xccl_emu.errors import ConfigError
+from xccl_emu.timing import closed
+from xccl_emu.timing.costs import Costs
+from xccl_emu.timing.topologies import CLOUDMATRIX384
+
+TOGETHER = replace(Costs(), skew_us=0.0, launch_us=0.0)
+PRICES = closed.Prices(CLOUDMATRIX384, TOGETHER)
+
+
+def percent(stages: closed.Stages, run_us: float) -> float:
+    """How far the closed form is from the run."""
+    return 100.0 * abs(sum(stages.values()) / run_us - 1.0)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "tokens"), [(8, 16), (8, 128), (16, 48), pytest.param(64, 128, marks=pytest.mark.slow)]
+)
+def test_fused_operators_take_what_the_closed_forms_say(ranks: int, tokens: int) -> None:
+    """Sums of stages come as close to the timed run as they claim, for small and for large batches."""
+    run = FusedLayer(Setting(data=False), Layer(ranks, tokens)).run(TOGETHER)
+    shape = closed.Shape(ranks, tokens, local_experts=-(-256 // ranks) + 1)
+    assert percent(closed.fused_dispatch(shape, PRICES), run.dispatch_us) < closed.CLAIMED_PERCENT
+    assert percent(closed.fused_combine(shape, PRICES), run.combine_us) < closed.CLAIMED_PERCENT
+
+
+def test_send_and_receive_take_what_the_closed_form_says() -> None:
+    """From a few kilobytes to megabytes, on few cores and on all, within a node and between nodes."""
+    sweep = Sweep(sizes=(4 << 10, 64 << 10, 512 << 10, 4 << 20), cores=(2, 48), to=("node", "pod"))
+    for result in measure(sweep, Setting(data=False)):
+        c = result.configuration
+        path = {"node": 2, "pod": 3}[str(c["to"])]
+        stages = closed.send_receive(int(c["bytes"]), int(c["cores"]), path, PRICES)
+        assert percent(stages, float(result.emulated or 0)) < closed.CLAIMED_PERCENT, result.what
+
+
+def test_costs_reach_the_closed_forms() -> None:
+    """A slower fabric makes the wire longer by as much, and only the wire."""
+    shape = closed.Shape(64, 128)
+    slow = closed.Prices(CLOUDMATRIX384, replace(TOGETHER, fabric_efficiency=0.8))
+    fast, slower = (closed.fused_combine(shape, prices) for prices in (PRICES, slow))
+    assert slower["send"] == pytest.approx(fast["send"] / 0.8)
+    assert {name: us for name, us in slower.items() if name != "send"} == {
+        name: us for name, us in fast.items() if name != "send"
+    }
+
+
+def test_sizes_below_one_are_refused() -> None:
+    """The error names the argument and its value."""
+    with pytest.raises(ConfigError, match="tokens=0"):
+        closed.Shape(8, 0)

@@ -1,0 +1,64 @@
+"""Table 7's workload: balanced routing, skewed starts, the latency that is reported, and the baselines."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xccl_emu.bench import published
+from xccl_emu.bench.fused import FusedLayer, balanced_choices, baselines, degree_of, skewed_starts
+from xccl_emu.bench.layers import Layer
+from xccl_emu.bench.setting import Setting
+from xccl_emu.timing.costs import Costs
+
+SMALL = Layer(ranks=8, tokens=8, hidden=256, experts=64, cores=8)
+
+
+@given(st.sampled_from([2, 8, 16, 64]), st.integers(1, 40), st.integers(0, 3))
+def test_choices_are_balanced(ranks: int, tokens: int, seed: int) -> None:
+    """No expert gets more than one token of a rank more than another, none twice in a row, and a shared one each."""
+    experts, local = 64, -(-64 // ranks) + 1
+    for rank, table in enumerate(balanced_choices(ranks, tokens, experts, 8, seed)):
+        routed = table[:, :8] // local * (local - 1) + table[:, :8] % local
+        counts = np.bincount(routed.ravel(), minlength=experts)
+        assert counts.max() - counts.min() <= 1
+        assert (table[:, 8] % local == local - 1).all()
+        assert table[0, 8] // local == rank
+
+
+def test_starts_are_spread_as_a_normal_distribution() -> None:
+    """From zero on, with about the asked for deviation, and the last one later the more ranks there are."""
+    few, many = skewed_starts(8, 10.0, 0), skewed_starts(256, 10.0, 0)
+    assert few.min() == many.min() == 0.0
+    assert many.std() == pytest.approx(10.0, rel=0.05)
+    assert many.max() - many.mean() > few.max() - few.mean()
+
+
+def test_dispatch_absorbs_the_skew_and_combine_does_not() -> None:
+    """Skew makes the mean dispatch longer by about what the last rank is late by, and leaves combine as it was."""
+    layer = FusedLayer(Setting(), SMALL)
+    together, apart = (layer.run(replace(Costs(), skew_us=skew)) for skew in (0.0, 100.0))
+    starts = skewed_starts(SMALL.ranks, 100.0, 0)
+    assert apart.dispatch_us - together.dispatch_us == pytest.approx(starts.max() - starts.mean(), rel=0.1)
+    assert apart.combine_us == pytest.approx(together.combine_us)
+    assert layer.count_wrong() == 0
+
+
+def test_without_data_times_are_the_same() -> None:
+    """What the fit runs without payload takes as long as with it."""
+    with_data, without = (FusedLayer(Setting(data=data), SMALL).run(Costs()) for data in (True, False))
+    assert with_data == without
+
+
+def test_baselines_pass_through_what_they_were_given() -> None:
+    """Interpolation is exact at the fit rows; neither baseline is taken for the emulator's."""
+    rows = [row for row in published.rows("fused") if row.unit == "us"]
+    made = baselines(rows)
+    assert len(made) == 2 * len(rows)
+    for result in made:
+        assert result.bench != "fused"
+        if result.bench.endswith("interpolated") and result.role == "fit":
+            assert result.error_percent == pytest.approx(0.0)
+    assert {degree_of(row) for row in rows} == {8, 16, 32, 64, 128, 256}

@@ -1,0 +1,53 @@
+"""Plots: what can be drawn is drawn, and what cannot is refused before anything runs."""
+
+from pathlib import Path
+
+import pytest
+
+from xccl_emu.bench.result import Result
+from xccl_emu.cli.bench_plot import check_plot, draw
+from xccl_emu.cli.bench_show import write_csv
+from xccl_emu.errors import ConfigError
+from xccl_emu.timing.topologies import CLOUDMATRIX384
+
+TRANSFERS = [
+    Result("sendrecv", f"{n} on 2 cores", 8.0 + n / 1e5, "us", configuration={"bytes": n, "cores": 2, "to": "pod"})
+    for n in (1024, 65536, 1 << 20)
+]
+LAYERS = [
+    Result("dispatch", f"{op}, batch {n}", 30.0 + n, "us", configuration={"ranks": 8, "tokens": n, "cores": 48})
+    for op in ("dispatch", "combine") for n in (1, 8, 64)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("results", [TRANSFERS, LAYERS], ids=["by size", "by batch"])
+def test_a_plot_is_written(results: list[Result], tmp_path: Path) -> None:
+    """As a PNG with something in it."""
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "plot.png"
+    check_plot(file)
+    draw(results, file, CLOUDMATRIX384)
+    assert file.read_bytes().startswith(b"\x89PNG")
+    assert file.stat().st_size > 10_000
+
+
+def test_a_bench_without_sizes_has_no_plot(tmp_path: Path) -> None:
+    """Rows that have neither a size nor a batch are refused."""
+    with pytest.raises(ConfigError, match="nothing in it has a size or a batch"):
+        draw([Result("links", "latency", 1.0, "us")], tmp_path / "plot.png", CLOUDMATRIX384)
+
+
+def test_an_unknown_format_is_refused() -> None:
+    """By the name of the file, before anything runs."""
+    with pytest.raises(ConfigError, match=r"--plot a.gif: must end with .png, .svg, .pdf"):
+        check_plot(Path("a.gif"))
+
+
+def test_parquet(tmp_path: Path) -> None:
+    """The name of the file asks for Parquet; its rows are those of the CSV."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "rows.parquet"
+    write_csv(TRANSFERS, file)
+    rows = parquet.read_table(file).to_pylist()
+    assert [row["emulated"] for row in rows] == [result.emulated for result in TRANSFERS]
+    assert rows[0]["configuration"] == "bytes=1024 cores=2 to=pod"

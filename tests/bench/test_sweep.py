@@ -1,0 +1,86 @@
+"""Sweeps: which points, on processes and on a Dask cluster, and what is refused."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from xccl_emu.bench.setting import Setting
+from xccl_emu.bench.sweep import LOCAL, Point, in_order, on_dask, on_processes, parse_axes, points, run_point
+from xccl_emu.cli.main import app
+from xccl_emu.errors import ConfigError
+
+NO_DATA = Setting(data=False)
+
+
+def test_ranges_double_and_have_their_end() -> None:
+    """A range is its beginning, doubled, and its end; values with commas are as they are."""
+    axes = parse_axes(["ep=8:48", "batch=60,1"])
+    assert axes == {"ep": [8, 16, 32, 48], "batch": [1, 60]}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["dies=8"], "--sweep dies=8: must be ep=FROM:TO and batch=FROM:TO, each once"),
+        (["ep=8", "ep=16"], "--sweep ep=16: must be ep=FROM:TO and batch=FROM:TO, each once"),
+        (["ep=8:x"], "--sweep ep=8:x: must be FROM:TO, or values with commas"),
+        (["batch=0"], "--sweep batch=0: must be FROM:TO, or values with commas"),
+        (["ep=16:8"], "--sweep ep=16:8: ends before it begins"),
+        (["ep"], "--sweep ep: must be FROM:TO"),
+    ],
+)
+def test_what_is_no_grid(words: list[str], message: str) -> None:
+    """Unknown and repeated axes, and values that are no range, are refused by their word."""
+    with pytest.raises(ConfigError, match=message):
+        parse_axes(words)
+
+
+def test_points_are_all_pairs() -> None:
+    """Every EP degree with every batch, the largest first; one that the pod has no dies for is refused."""
+    made = points("fused", {"ep": [8, 16], "batch": [1, 4]}, 48, NO_DATA)
+    assert [(point.ranks, point.tokens) for point in made] == [(16, 4), (8, 4), (16, 1), (8, 1)]
+    with pytest.raises(ConfigError, match="--sweep ep=8:800: must be 2 to 768"):
+        points("fused", {"ep": [8, 800]}, 48, NO_DATA)
+
+
+def test_a_point_that_does_not_fit_is_refused() -> None:
+    """Before anything runs; without payload it may fit."""
+    large = Point("fused", 768, 128)
+    assert Point("fused", 768, 128, data=False).bytes_needed < large.bytes_needed / 20
+    with pytest.raises(ConfigError, match="take --no-data"):
+        list(on_processes([large], 8 << 30))
+
+
+def test_results_come_in_order() -> None:
+    """Whoever is done first, results are by EP degree and batch, and the same in any process."""
+    small = [Point("dispatch", 2, tokens, cores=2, data=False) for tokens in (2, 1)]
+    rows = in_order([run_point(point) for point in small])
+    assert [row.what for row in rows] == [f"{op}, EP2, batch {n}" for n in (1, 2) for op in ("dispatch", "combine")]
+
+
+@pytest.mark.slow
+def test_the_command_sweeps_on_processes() -> None:
+    """Both axes behind one `--sweep`, all four operators of two points, with data and none of it wrong."""
+    words = ["bench", "dispatch", "--json", "--cores", "2", "--sweep", "ep=2", "batch=1:2"]
+    done = CliRunner().invoke(app, words)
+    rows = json.loads(done.stdout)["results"]
+    assert done.exit_code == 0
+    assert [row["configuration"]["tokens"] for row in rows] == [1, 1, 2, 2]
+    assert all(row["emulated"] > 0 and not row["wrong"] for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # what Dask's own threads do while they end is not ours
+def test_a_dask_cluster_gives_the_same() -> None:
+    """A local cluster gives what this process does, to the last digit."""
+    pytest.importorskip("distributed")
+    small = [Point("dispatch", 2, 1, cores=2)]
+    assert in_order(on_dask(small, LOCAL)) == run_point(small[0])
+
+
+def test_without_dask_or_without_a_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing extra is named with what installs it."""
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(ConfigError, match=r"--dask tcp://nowhere:1: needs Dask; install xccl_emu\[dask\]"):
+        list(on_dask([], "tcp://nowhere:1"))

@@ -1,0 +1,135 @@
+"""Sweeps over EP degree and batch: every point a layer on a pod of its own, in processes or on a Dask cluster."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from itertools import product
+from multiprocessing import get_context
+
+from xccl_emu.bench.layers import CORES, Layer, fused_group, pull_group, time_layer
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.setting import Setting
+from xccl_emu.errors import ConfigError
+
+GROUPS = {"dispatch": pull_group, "fused": fused_group}
+"""By the name of the bench."""
+
+AXES = ("ep", "batch")
+LOCAL = "local"
+"""In place of a scheduler's address: a cluster of this machine, for as long as the sweep lasts."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One layer of a sweep."""
+
+    bench: str
+    ranks: int
+    tokens: int
+    cores: int = CORES
+    seed: int = 0
+    data: bool = True
+
+    @property
+    def layer(self) -> Layer:
+        """What is run."""
+        return Layer(self.ranks, self.tokens, cores=self.cores)
+
+    @property
+    def bytes_needed(self) -> int:
+        """Memory that it touches, estimated: interpreter, arrays of times, and payload in all its places."""
+        rows = self.ranks * self.tokens * (self.layer.top_k + 1)
+        times = self.ranks * self.cores * 20_000
+        payload = rows * (2 * self.layer.hidden + 3 * 2 * self.layer.hidden) if self.data else 0
+        return (700 << 20) + times + rows * 200 + payload
+
+
+def parse_axes(words: Sequence[str]) -> dict[str, list[int]]:
+    """Values of each axis from such as ``ep=8:768`` (doubling, and the end) or ``batch=1,60,128``.
+
+    Raises ConfigError, naming the word, for an unknown axis, one that comes twice, and values that are no numbers.
+    """
+    axes: dict[str, list[int]] = {}
+    for word in words:
+        name, _, values = word.partition("=")
+        if name not in AXES or name in axes:
+            must = f"must be {' and '.join(f'{axis}=FROM:TO' for axis in AXES)}, each once"
+            raise ConfigError(f"--sweep {word}: {must}")
+        axes[name] = _values(word, values)
+    return axes
+
+
+def _values(word: str, values: str) -> list[int]:
+    ends = values.split(":")
+    numbers = ends if len(ends) == 2 else values.split(",")
+    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        raise ConfigError(f"--sweep {word}: must be FROM:TO, or values with commas between them, whole and above 0")
+    if len(ends) != 2:
+        return sorted({int(number) for number in numbers})
+    first, last = int(ends[0]), int(ends[1])
+    if last < first:
+        raise ConfigError(f"--sweep {word}: ends before it begins")
+    return sorted({last, *(first << i for i in range(64) if first << i <= last)})
+
+
+def points(bench: str, axes: dict[str, list[int]], cores: int, setting: Setting) -> list[Point]:
+    """Every EP degree with every batch, the long ones first, so that no process works alone at the end."""
+    degrees, batches = axes.get("ep", [128]), axes.get("batch", [128])
+    if not 2 <= degrees[0] <= degrees[-1] <= 768:
+        raise ConfigError(f"--sweep ep={degrees[0]}:{degrees[-1]}: must be 2 to 768, the dies of a pod")
+    made = [Point(bench, ep, batch, cores, setting.seed, setting.data) for ep, batch in product(degrees, batches)]
+    return sorted(made, key=lambda point: -point.ranks * point.tokens)
+
+
+def run_point(point: Point) -> list[Result]:
+    """Run one point, in any process: latency of dispatch and of combine."""
+    setting = Setting(seed=point.seed, data=point.data)
+    layer, timed = point.layer, time_layer(setting, point.layer, GROUPS[point.bench])
+    what = f"EP{point.ranks}, batch {point.tokens}"
+    return [
+        Result(
+            point.bench, f"{name}, {what}", setting.operator_us(timing), "us", configuration=layer.shape, wrong=wrong
+        )
+        for name, timing, wrong in (("dispatch", timed.dispatch, timed.wrong), ("combine", timed.combine, 0))
+    ]  # fmt: skip
+
+
+def on_processes(made: Iterable[Point], free_bytes: int) -> Iterator[list[Result]]:
+    """Results of each point as it is done, on all cores of this machine as far as its memory goes.
+
+    Raises ConfigError if the largest point does not fit ``free_bytes``.
+    """
+    waiting = list(made)
+    largest = max((point.bytes_needed for point in waiting), default=1)
+    if largest > free_bytes:
+        need = f"a point needs about {largest / 1e9:.1f} GB, {free_bytes / 1e9:.1f} GB are free"
+        raise ConfigError(f"--sweep: {need}; take --no-data, or smaller ends")
+    workers = max(1, min(len(os.sched_getaffinity(0)), free_bytes // largest, len(waiting)))
+    # Spawned: a fork of a process that has compiled code and mapped a pod is no clean start.
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        yield from (done.result() for done in as_completed([pool.submit(run_point, point) for point in waiting]))
+
+
+def on_dask(made: Iterable[Point], address: str) -> Iterator[list[Result]]:
+    """The same on the cluster of a Dask scheduler, whose workers have this package; or on one of this machine.
+
+    Raises ConfigError if Dask is not installed or nobody answers there.
+    """
+    try:
+        from distributed import Client, as_completed
+    except ImportError as error:
+        raise ConfigError(f"--dask {address}: needs Dask; install xccl_emu[dask]") from error
+    local = {"processes": True, "threads_per_worker": 1, "dashboard_address": None}
+    try:
+        client = Client(**local) if address == LOCAL else Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--dask {address}: no scheduler answers there ({error})") from error
+    with client:
+        yield from (done.result() for done in as_completed(client.map(run_point, list(made), pure=False)))
+
+
+def in_order(results: Iterable[list[Result]]) -> list[Result]:
+    """By EP degree and batch."""
+    done = sorted(results, key=lambda pair: (int(pair[0].configuration["ranks"]), int(pair[0].configuration["tokens"])))
+    return [result for pair in done for result in pair]

@@ -1,0 +1,163 @@
+"""Closed forms: what an operator takes, as a sum of stages, in microseconds of arithmetic and without running anything.
+
+They say the same as the timed run where nothing but the stages counts: loads that are balanced, ranks that start
+together, batches that fill the cores.  There they claim to be within `CLAIMED_PERCENT`; tests hold them to it.  What
+queues do when loads are uneven, only the run tells.
+
+Each function returns its stages by name, in order; their sum is the latency of the kernels, without launch and skew.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.timing.costs import PASSES, Costs
+from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE, SIBLING_DIE, Fabric, Rate
+
+CLAIMED_PERCENT = 15.0
+"""How far from the timed run a closed form may be where it claims to hold."""
+
+SLOT_BYTES, FIELD_BYTES, COLUMNS = 512, 32, 16
+"""Behind a message; of a metadata field; entries of a token in the table of choices."""
+
+Stages = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A balanced layer: ranks on consecutive dies from 0 on, and as many tokens on each.
+
+    Raises ConfigError for sizes below 1.
+    """
+
+    ranks: int
+    tokens: int
+    """Of each rank."""
+    hidden: int = 7168
+    choices: int = 9
+    """Of a token, the shared expert's among them."""
+    local_experts: int = 2
+    cores: int = 48
+
+    def __post_init__(self) -> None:
+        for name in ("ranks", "tokens", "hidden", "choices", "local_experts", "cores"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+
+    @property
+    def rows(self) -> int:
+        """Messages that a rank sends, and rows that it receives."""
+        return self.tokens * self.choices
+
+    @property
+    def counts(self) -> int:
+        """Expert slots of all ranks."""
+        return self.ranks * self.local_experts
+
+    @property
+    def busiest_tokens(self) -> int:
+        """Tokens of the core that has most."""
+        return -(-self.tokens // self.cores)
+
+
+class Prices:
+    """What single steps take on a fabric under some costs; microseconds."""
+
+    def __init__(self, fabric: Fabric, costs: Costs) -> None:
+        self.fabric, self.costs = fabric, costs
+
+    def scalar(self, requests: float) -> float:
+        """So many requests of the scalar unit."""
+        return requests * self.costs.issue_cycles * self.costs.clock_ns * 1e-3
+
+    def vector(self, operation: str, elements: float, times: float = 1) -> float:
+        """An operation of the vector pipe, some times."""
+        passes = elements * PASSES[operation] / self.costs.vector_gelem_s
+        return times * (self.costs.vector_start_ns + passes) * 1e-3
+
+    def core(self, nbytes: float, transfers: float = 1) -> float:
+        """Bytes through a core's transfer unit."""
+        return (transfers * self.costs.mtu_start_ns + nbytes / self.costs.core_gb_s) * 1e-3
+
+    def latency(self, path: int, write: bool) -> float:
+        """One way, by class of path."""
+        return self._rate(path, write).latency_us
+
+    def far(self, ranks: int, write: bool) -> float:
+        """Latency of the longest path between dies 0 to ``ranks`` - 1."""
+        return self.latency(max(self.fabric.path_of(0, ranks - 1), SAME_DIE), write)
+
+    def wire(self, nbytes: float, ranks: int, write: bool) -> float:
+        """Bytes that a die spreads evenly over ``ranks`` dies: those that leave the chip, through its egress."""
+        times = 0.0
+        for peer in range(ranks):
+            path = self.fabric.path_of(0, peer)
+            if path not in (SAME_DIE, SIBLING_DIE):
+                times += nbytes / ranks / (self._rate(path, write).gb_s * self.costs.fabric_efficiency)
+        return times * 1e-3
+
+    def barrier(self) -> float:
+        """Of the cores of a die."""
+        return self.costs.barrier_ns * 1e-3
+
+    def _rate(self, path: int, write: bool) -> Rate:
+        chosen = self.fabric.paths[min(path, OTHER_NODE)]
+        return chosen.write if write else chosen.read
+
+
+def fused_dispatch(shape: Shape, prices: Prices) -> Stages:
+    """FusedDispatch, quantized early, its buffers allocated in advance, pipelined (CloudMatrix384 4.2.1)."""
+    s, p = shape, prices
+    message, local = s.hidden + SLOT_BYTES, p.latency(SAME_DIE, write=False)
+    entries = s.tokens * COLUMNS
+    places = p.vector("v_count", entries / 2, s.choices) + p.vector("v_count", entries, s.choices)
+    quantize = places + p.vector("v_quantize", s.hidden)
+    sent = p.core(message, 1) + p.scalar(13)
+    share = -(-s.counts // s.cores)
+    rows = -(-s.rows // s.cores)
+    return {
+        "choices": p.core(4 * entries) + local,
+        "first token": p.core(2 * s.hidden) + local + quantize + p.scalar(5 * s.choices),
+        "send": max(p.wire(s.rows * message, s.ranks, write=True), s.busiest_tokens * s.choices * sent),
+        "visible": p.far(s.ranks, write=True) + p.vector("v_count", entries, 2 * share) + p.barrier(),
+        "counts": p.scalar(6 * share) + p.far(s.ranks, write=True) + p.scalar(2 * share) + p.barrier(),
+        "table": p.core(s.counts * FIELD_BYTES) + local + p.scalar(2 * s.counts),
+        "assemble": local + p.core(rows * (s.hidden + FIELD_BYTES), 2 * rows) + p.core(message),
+        "end": p.latency(SAME_DIE, write=True),
+    }
+
+
+def fused_combine(shape: Shape, prices: Prices) -> Stages:
+    """FusedCombine (CloudMatrix384 4.2.1): rows to their homes, arrivals, and the sums."""
+    s, p = shape, prices
+    row, local = 2 * s.hidden, p.latency(SAME_DIE, write=False)
+    rows = -(-s.rows // s.cores)
+    contributions = s.busiest_tokens * s.choices
+    return {
+        "counts": p.core(4 * s.counts) + local + p.scalar(s.counts),
+        "first row": local + p.core(row) + p.scalar(10),
+        "send": max(p.wire(s.rows * row, s.ranks, write=True), rows * (p.core(row) + p.scalar(9))),
+        "visible": p.far(s.ranks, write=True),
+        "arrivals": p.scalar(3 * rows) + p.far(s.ranks, write=True) + p.costs.poll_ns * 1e-3,
+        "sums": local + contributions * p.core(row) + p.vector("v_axpy", s.hidden) + p.vector("v_narrow", s.hidden),
+        "end": p.core(row) + p.latency(SAME_DIE, write=True),
+    }
+
+
+def send_receive(nbytes: int, cores: int, path: int, prices: Prices, slot_bytes: int = 65536) -> Stages:
+    """Send and receive through rings, lane by lane (xDeepServe 3.1): copy into the slots, flag, copy out.
+
+    path: class of the path between the two dies (`fabric.PATHS`).
+    """
+    p, lane = prices, nbytes / cores
+    chunk, chunks = min(lane, slot_bytes), max(1, -(-int(lane) // slot_bytes))
+    wire = nbytes / (p.fabric.paths[path].write.gb_s * p.costs.fabric_efficiency) * 1e-3
+    far, local, poll = p.latency(path, write=True), p.latency(SAME_DIE, write=False), p.costs.poll_ns * 1e-3
+    last = min(chunk, lane - (chunks - 1) * slot_bytes)
+    return {
+        "load": p.scalar(10) + local + p.core(chunk),
+        "send": max(wire + far, p.core(lane, chunks) + chunks * far),
+        "tail": far + poll + p.scalar(10),
+        "copy out": local + 2 * p.core(last),
+        "ack": far + poll + p.scalar(4),
+    }
