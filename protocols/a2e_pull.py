@@ -15,6 +15,7 @@ from xccl_emu.kernels.dispatch import FIELD_BYTES, ROUTE_BYTES, work_at
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Areas, Group
 from xccl_emu.kernels.parameters import Buffers as Addresses
+from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec
@@ -108,7 +109,7 @@ def buffer_bytes(c: A2EConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
     sender, receiver = work_at(c.n_slots), work_at(c.n_attention * c.local_experts)
     send = 2 * c.message_bytes + (4 * c.hidden if c.quantized else 0)
-    attention = sender + max(send, align(4 * c.n_slots), 12 * c.hidden)
+    attention = sender + max(send, align(4 * c.n_slots), sum_bytes(c.hidden))
     return max(attention, receiver + 2 * max(c.message_bytes, c.row_bytes), 12 * c.hidden + 2 * ROUTE_BYTES)
 
 

@@ -51,7 +51,10 @@ def move(mem, st, target, source, nbytes):
 
 @jit
 def leaves_zeros(mem, ub, op, a, b, c, d):
-    """Would a vector instruction make zeros of zeros, where zeros are already?  (Not all that would are found.)"""
+    """Would a vector instruction change nothing: make zeros of zeros where zeros are, or copy what is there already?
+
+    Not all that would are found; a count, for one, decides where things go, and is always made.
+    """
     if op == OP_V_FILL:
         return c & 0xFF == 0 and all_zero(mem, ub + a, b)
     if op == OP_V_SCALE:
