@@ -112,9 +112,14 @@ def measure(setting: Setting, rows: Sequence[Published]) -> Callable[[Costs], di
     """What gives the emulated latency of each of these rows by its name; pods and routings are made once."""
     layers = {ranks: FusedLayer(setting, Layer(ranks, TOKENS)) for ranks in sorted({degree_of(row) for row in rows})}
 
+    seen: dict[Costs, dict[int, Operators]] = {}
+
     def run(costs: Costs) -> dict[str, float]:
-        times = {ranks: layer.run(costs) for ranks, layer in layers.items()}
-        return {row.what: getattr(times[degree_of(row)], f"{row.what.split()[0]}_us") for row in rows}
+        bare = replace(costs, launch_us=0.0)  # it comes on top, so it needs no run of its own
+        if bare not in seen:
+            seen[bare] = {ranks: layer.run(bare) for ranks, layer in layers.items()}
+        times = seen[bare]
+        return {row.what: costs.launch_us + getattr(times[degree_of(row)], f"{row.what.split()[0]}_us") for row in rows}
 
     return run
 
