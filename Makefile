@@ -25,7 +25,7 @@ help:
 	@echo "make test-nightly      the tests that take minutes"
 	@echo "make lint types layers ruff, mypy, import-linter"
 	@echo "make bench             the benchmarks"
-	@echo "make docs              the pages with numbers: synchronizations and protocols, made anew"
+	@echo "make docs              the pages with numbers, made anew: synchronizations, protocols, benchmarks"
 	@echo "make lock              write $(PINS) anew"
 	@echo "make clean             remove the environment and the caches of the tools"
 
@@ -52,6 +52,7 @@ test-nightly: $(DEV_ENV)
 docs: $(DEV_ENV)
 	$(PY) tools/synchronizations.py
 	$(PY) tools/protocols.py
+	$(PY) tools/benchmarks.py
 
 lint: $(DEV_ENV)
 	$(PY) -m ruff check .

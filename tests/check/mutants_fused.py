@@ -28,6 +28,7 @@ IDLE = replace(PAIR, tokens="2,0")
 CHOICES = replace(PAIR, top_k=2, experts=2, rounds=1)
 LONG = replace(PAIR, tokens=3, rounds=1)
 SHARED = replace(PAIR, cores=3, rounds=1)
+SINGLE = replace(PAIR, tokens=1)
 
 
 def of_dispatch(old: str, new: str) -> Edit:
@@ -146,7 +147,7 @@ RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + CLEAR))
 
 KNOWN = (
     Mutant(
-        "fused: event e set, event e + 1 awaited", PAIR,
+        "fused: event e set, event e + 1 awaited", SINGLE,
         (of_dispatch(FULL, FULL.replace("half,", "(half + 1) % 2,")),), (DEADLOCK, BAD_INSTRUCTION), quick=True,
     ),
     Mutant(
