@@ -66,19 +66,37 @@ def send_rows_dma(row, n, t, parity, c: Group, b: Buffers, m: Domains, at: Place
     return turn
 
 
-def send_back(core, parity, c: Group, b: Buffers, m: Domains, at: Places, table, work, room):
-    """Step 5: the rows of the trampolines of this core's share."""
-    row = parity * m.rows_max
-    turn = 0
+def rows_of_call(c: Group, m: Domains, table):
+    """How many rows of a call are here."""
+    rows = 0
+    for i in range(c.n_local * m.n_attention):
+        n = yield ub_load(table + 4 * i, step=5)
+        rows = rows + n
+    return rows
+
+
+def send_part(begin, end, parity, c: Group, b: Buffers, m: Domains, at: Places, table, work, room, turn):
+    """Step 5 for the rows of a call from ``begin`` to before ``end``."""
+    row = 0
     for e in range(c.n_local):
         for t in range(m.n_attention):
             n = yield ub_load(table + 4 * (e * m.n_attention + t), step=5)
-            if t % c.cores == core and n > 0:
+            first = max(row, begin)
+            some = min(row + n, end) - first
+            if some > 0:
+                first = first + parity * m.rows_max
                 if c.by_dma:
-                    turn = yield from send_rows_dma(row, n, t, parity, c, b, m, at, turn)
+                    turn = yield from send_rows_dma(first, some, t, parity, c, b, m, at, turn)
                 else:
-                    turn = yield from send_rows(row, n, t, parity, c, b, m, at, work, room, turn)
+                    turn = yield from send_rows(first, some, t, parity, c, b, m, at, work, room, turn)
             row = row + n
+    return turn
+
+
+def send_back(begin, end, rows, parity, c: Group, b: Buffers, m: Domains, at: Places, table, work, room):
+    """Step 5: this core's share of the rows; behind the last of them come the first ones."""
+    turn = yield from send_part(begin, min(end, rows), parity, c, b, m, at, table, work, room, 0)
+    turn = yield from send_part(max(0, begin - rows), end - rows, parity, c, b, m, at, table, work, room, turn)
     if c.by_dma:
         yield from drain_rings(turn)
     else:
@@ -86,16 +104,22 @@ def send_back(core, parity, c: Group, b: Buffers, m: Domains, at: Places, table,
         yield fence(step=5, sync="rows in staging")
 
 
-def announce(core, parity, c: Group, m: Domains, at: Places, table):
-    """Tell the trampolines of this core's share how many rows have arrived; all are its own, so its fence is enough."""
-    for t in range(m.n_attention):
-        if t % c.cores == core:
-            total = 0
-            for e in range(c.n_local):
-                n = yield ub_load(table + 4 * (e * m.n_attention + t), step=5)
-                total = total + n
+def announce_part(begin, end, parity, c: Group, m: Domains, at: Places, table):
+    """Tell each trampoline how many rows from ``begin`` to before ``end`` have arrived there."""
+    row = 0
+    for e in range(c.n_local):
+        for t in range(m.n_attention):
+            n = yield ub_load(table + 4 * (e * m.n_attention + t), step=5)
+            total = min(row + n, end) - max(row, begin)
             if total > 0:
                 yield add(at.arrivals + t * c.die_bytes + parity * FIELD_BYTES, total, step=5, sync="arrivals")
+            row = row + n
+
+
+def announce(begin, end, rows, parity, c: Group, m: Domains, at: Places, table):
+    """Tell the trampolines what this core has sent; all rows are its own, so its fence is enough."""
+    yield from announce_part(begin, min(end, rows), parity, c, m, at, table)
+    yield from announce_part(max(0, begin - rows), end - rows, parity, c, m, at, table)
 
 
 # ---- step 6: what trampolines do for E2A
@@ -179,7 +203,11 @@ def load_counts_of(call, c: Group, b: Buffers, m: Domains, table):
 
 @kernel
 def e2a_stream(core, die, room, c: Group, b: Buffers, m: Domains, at: Places):
-    """Steps 5 and 6, call after call; ``room`` rows fit half of the data buffer behind the tables."""
+    """Steps 5 and 6, call after call; ``room`` rows fit half of the data buffer behind the tables.
+
+    The rows of a call are shared evenly by the cores, and every expert die begins with other ones: if all began with
+    the same trampolines, these could not take in rows as fast as they would come.
+    """
     here = die * c.die_bytes
     table = align(4 * m.depth)
     lists = table + counts_bytes(m.n_attention, c.n_local)
@@ -193,8 +221,11 @@ def e2a_stream(core, die, room, c: Group, b: Buffers, m: Domains, at: Places):
         yield poll_ge(at.computed + here, call + 1, step=5, sync="rows to send back")
         n = yield from load_counts_of(call, c, b, m, table)
         if n >= 0:
-            yield from send_back(core, call % m.depth, c, b, m, at, table, work, room)
-            yield from announce(core, call % m.depth, c, m, at, table)
+            rows = yield from rows_of_call(c, m, table)
+            begin = rows * die // c.n_ranks + rows * core // c.cores
+            end = rows * die // c.n_ranks + rows * (core + 1) // c.cores
+            yield from send_back(begin, end, rows, call % m.depth, c, b, m, at, table, work, room)
+            yield from announce(begin, end, rows, call % m.depth, c, m, at, table)
             yield from barrier(5, "all cores have sent back")
             if core == 0:
                 yield put(at.sent + here, call + 1, step=5, sync="rows sent back")

@@ -18,9 +18,13 @@ LAYERS = [
     Result("dispatch", f"{op}, batch {n}", 30.0 + n, "us", configuration={"ranks": 8, "tokens": n, "cores": 48})
     for op in ("dispatch", "combine") for n in (1, 8, 64)
 ]  # fmt: skip
+DEGREES = [
+    Result("fused", f"{op} EP{n} latency", 110.0 + n, "us", 120.0 + n, configuration={"ranks": n, "tokens": 128})
+    for op in ("dispatch", "combine") for n in (8, 64, 256)
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("results", [TRANSFERS, LAYERS], ids=["by size", "by batch"])
+@pytest.mark.parametrize("results", [TRANSFERS, LAYERS, DEGREES], ids=["by size", "by batch", "by EP degree"])
 def test_a_plot_is_written(results: list[Result], tmp_path: Path) -> None:
     """As a PNG with something in it."""
     pytest.importorskip("matplotlib")
@@ -32,7 +36,7 @@ def test_a_plot_is_written(results: list[Result], tmp_path: Path) -> None:
 
 
 def test_a_bench_without_sizes_has_no_plot(tmp_path: Path) -> None:
-    """Rows that have neither a size nor a batch are refused."""
+    """Rows that have no size, batch or EP degree are refused."""
     with pytest.raises(ConfigError, match="nothing in it has a size or a batch"):
         draw([Result("links", "latency", 1.0, "us")], tmp_path / "plot.png", CLOUDMATRIX384)
 

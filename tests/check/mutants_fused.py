@@ -29,6 +29,7 @@ CHOICES = replace(PAIR, top_k=2, experts=2, rounds=1)
 LONG = replace(PAIR, tokens=3, rounds=1)
 SHARED = replace(PAIR, cores=3, rounds=1)
 SINGLE = replace(PAIR, tokens=1)
+SPLIT = replace(LONG, cores=2)
 
 
 def of_dispatch(old: str, new: str) -> Edit:
@@ -222,7 +223,7 @@ OWN = (
         (DATA_RACE,),
     ),
     Mutant(
-        "fused: a core begins with a source's first message, and not where its rows begin", SHARED,
+        "fused: a core begins with a source's first message, and not where its rows begin", SPLIT,
         (of_dispatch(SKIPPED, SKIPPED.replace(" + begin - row", "")),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(

@@ -194,10 +194,10 @@ ROWS_IN = (
     '        yield poll_eq(a.fields + rank * c.die_bytes + d * FIELD_BYTES, event, step=5, sync="rows in")\n'
 )
 CONTRIBUTION_IN = """\
-    yield set_flag(MTU_IN, VECTOR, half, sync="contribution in")
-    yield wait_flag(MTU_IN, VECTOR, half, sync="contribution in")
+    yield set_flag(MTU_IN, VECTOR, place, sync="contribution in")
+    yield wait_flag(MTU_IN, VECTOR, place, sync="contribution in")
 """
-AWAIT_CONTRIBUTION = 'yield wait_flag(MTU_IN, VECTOR, half, sync="contribution in")\n'
+AWAIT_CONTRIBUTION = 'yield wait_flag(MTU_IN, VECTOR, place, sync="contribution in")\n'
 PULLED = """\
     yield set_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
     yield wait_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
@@ -205,9 +205,9 @@ PULLED = """\
 ALL_PULLED = '    yield from barrier(7, "all cores have pulled")\n'
 SUM = "    yield from sum_tokens(rank, core, first, last, c, b, a, work)\n"
 ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, event, a.done, c)\n"
-USED = '    if turn >= 2:\n        yield wait_flag(VECTOR, MTU_IN, half, sync="contribution used")\n'
-SET_USED = '    yield set_flag(VECTOR, MTU_IN, half, sync="contribution used")\n'
-DRAIN_USED = '    yield from drain_halves(VECTOR, MTU_IN, contributions, "contribution used")\n'
+USED = '    if turn >= LOADS:\n        yield wait_flag(VECTOR, MTU_IN, place, sync="contribution used")\n'
+SET_USED = '    yield set_flag(VECTOR, MTU_IN, place, sync="contribution used")\n'
+DRAIN_USED = '    yield from drain(VECTOR, MTU_IN, contributions, LOADS, "contribution used")\n'
 AXPY = "        yield v_axpy(at, acc, weight, c.hidden, c.dtype, step=step)\n"
 SUM_MADE = """\
     yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
@@ -247,7 +247,7 @@ OWN_COMBINE = (
     ),
     Mutant(
         "combine: event e set, event e + 1 awaited", CHOICES,
-        (of_sums(AWAIT_CONTRIBUTION, AWAIT_CONTRIBUTION.replace("half", "(half + 1) % 2")),),
+        (of_sums(AWAIT_CONTRIBUTION, AWAIT_CONTRIBUTION.replace("place", "(place + 1) % LOADS")),),
         (BAD_INSTRUCTION, DEADLOCK),
     ),
     Mutant(

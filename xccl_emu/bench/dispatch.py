@@ -8,7 +8,7 @@ from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 
 RANKS = 128
-BATCHES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 """Tokens of a die."""
 
 SMALL = 16
@@ -29,7 +29,7 @@ def dispatch(
     small, large = published.rows("dispatch")
     below = {tokens: r for tokens, r in ratio.items() if tokens <= SMALL}
     above = {tokens: r for tokens, r in ratio.items() if tokens > 32}
-    claims = [Result.of(row, of(over.values()), configuration={"batches": _batches(over)})
+    claims = [Result.of(row, of(over.values()), configuration={"batches": _batches(over)}, note=_spread(over))
               for row, over, of in ((small, below, min), (large, above, max)) if over]  # fmt: skip
     return [*claims, *rows]
 
@@ -44,3 +44,8 @@ def _rows(setting: Setting, layer: Layer, timed: Timed) -> list[Result]:
 
 def _batches(ratio: dict[int, float]) -> str:
     return f"{min(ratio)}-{max(ratio)}"
+
+
+def _spread(ratio: dict[int, float]) -> str:
+    """How far the ratio goes, since a bound says only one side of it."""
+    return f"{min(ratio.values()):.2f} to {max(ratio.values()):.2f} at batches {_batches(ratio)}"

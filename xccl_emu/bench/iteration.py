@@ -5,6 +5,10 @@ maxima are mostly waiting for dies that are late; they come from the model of `t
 assumptions, over iterations in which each operator ends on all dies its timed latency after the last one has come.
 """
 
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu import routing
 from xccl_emu.bench import published
 from xccl_emu.bench.layers import Layer, time_layer
 from xccl_emu.bench.result import Result
@@ -12,19 +16,35 @@ from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.timing.skew import COMBINE, DISPATCH, SkewModel, iterations, synchronized
 
 LAYER = Layer(ranks=288, tokens=60)
-ITERATIONS = 20
-"""Of 58 layers each."""
+ITERATIONS, LAYERS, DIFFERENT = 10, 58, 6
+"""Iterations, layers of each, and how many of the layers have loads of their own."""
+
+REPLICAS = 128
+"""Of the hottest experts, where that many dies have room for one: experts are balanced, but not evenly loaded."""
 
 SKEWED = "with the assumed skew of `timing.skew`"
+
+
+def rows_of_layers(layer: Layer, seed: int) -> NDArray[np.int64]:
+    """[LAYERS, ranks] rows that the experts of each die get, by Zipf-like loads with replicas of the hottest."""
+    replicas, table = min(REPLICAS, layer.ranks // 2), []
+    for number in range(DIFFERENT):
+        loads = routing.skewed_loads(layer.experts, number)
+        redundancy = routing.Redundancy(replicas, loads, slots_per_rank=1, top_k=layer.top_k)
+        placement = routing.place_experts(layer.ranks, layer.experts, redundancy=redundancy)
+        rng = np.random.default_rng((seed, 5, number))
+        drawn = routing.draw_routing(loads, layer.ranks, layer.tokens, layer.top_k, rng, "Zipf-like")
+        table.append(placement.rank_loads(routing.place_choices(drawn, placement)))
+    return np.resize(np.array(table), (LAYERS, layer.ranks))
 
 
 def iteration(setting: Setting = DEFAULT, layer: Layer = LAYER, model: SkewModel = SkewModel()) -> list[Result]:  # noqa: B008
     """Minimum, mean and maximum of dispatch and combine over iterations, layers and dies."""
     timed = time_layer(setting, layer)
     latency = {DISPATCH: setting.operator_us(timed.dispatch), COMBINE: setting.operator_us(timed.combine)}
-    placement, routed = layer.placed(setting.seed)
     with setting.stage(f"{ITERATIONS} iterations"):
-        drawn = iterations(synchronized(latency), model, ITERATIONS, setting.seed, rows=placement.rank_loads(routed))
+        rows = rows_of_layers(layer, setting.seed)
+        drawn = iterations(synchronized(latency), model, ITERATIONS, setting.seed, rows=rows, layers=LAYERS)
     emulated = {f"{name} min": us for name, us in latency.items()}
     for name in (DISPATCH, COMBINE):
         _, emulated[f"{name} avg"], emulated[f"{name} max"] = drawn.of(name)

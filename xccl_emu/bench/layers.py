@@ -97,8 +97,9 @@ def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group) -> 
     with setting.stage(name + "dispatch") as progress:
         group.dispatch(list(tokens), routed.topk, progress)
     dispatch = policy.timing
-    with setting.stage(name + "expert") as progress:
-        group.run_stand_in(progress)
+    if setting.data:
+        with setting.stage(name + "expert") as progress:
+            group.run_stand_in(progress)
     with setting.stage(name + "combine") as progress:
         group.combine(routed.weights, progress)
     with setting.stage(name + "comparison"):

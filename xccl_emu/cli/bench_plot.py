@@ -28,13 +28,18 @@ def check_plot(path: Path) -> None:
 
 
 def draw(results: Sequence[Result], path: Path, fabric: Fabric) -> None:
-    """Draw transfers by size, or operators by batch; ConfigError if there are none or the file cannot be written."""
+    """Draw transfers by size, or operators by batch or EP degree.
+
+    Raises ConfigError if there are none, or the file cannot be written.
+    """
     transfers = [result for result in results if "bytes" in result.configuration]
     batches = [result for result in results if "," in result.what and "tokens" in result.configuration]
     if transfers:
         figure = _of_transfers(transfers, fabric)
     elif batches:
         figure = _of_batches(batches)
+    elif degrees := [r for r in results if r.unit == "us" and "ranks" in r.configuration and not r.baseline]:
+        figure = _of_degrees(degrees)
     else:
         raise ConfigError(f"--plot {path}: nothing in it has a size or a batch")
     try:
@@ -123,3 +128,25 @@ def _of_batches(results: Sequence[Result]) -> Any:
     panel.minorticks_off()
     panel.legend(frameon=False, fontsize="small")
     return figure
+
+
+def _of_degrees(results: Sequence[Result]) -> Any:
+    """Emulated latencies as lines, published ones as crosses of the same colour."""
+    figure, (panel,) = _figure(1)
+    emulated = _by(results, _operator, "ranks", lambda result: float(result.emulated or 0))
+    _add(panel, emulated)
+    published = _by(results, _operator, "ranks", lambda result: float(result.published or 0))
+    for points, colour in zip(published.values(), _COLOURS, strict=False):
+        panel.plot(*zip(*sorted(points), strict=True), "x", color=colour, markersize=7, label="published")
+    degrees = sorted({int(result.configuration["ranks"]) for result in results})
+    title = f"{results[0].bench}: {results[0].configuration['tokens']} tokens a die"
+    panel.set(xscale="log", xlabel="ranks", ylabel="latency, us", title=title)
+    panel.set_xticks(degrees, [str(degree) for degree in degrees])
+    panel.minorticks_off()
+    panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
+    panel.legend(frameon=False, fontsize="small", loc="lower right")
+    return figure
+
+
+def _operator(result: Result) -> str:
+    return result.what.split()[0]

@@ -1,6 +1,6 @@
 """Names for ranges of a pod's memory, so that reports can say ``die1.meta.tail[0→1]+0x10``."""
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Iterable
 
 
@@ -13,10 +13,9 @@ class Labels:
 
     def add(self, ranges: Iterable[tuple[str, int, int]]) -> None:
         """Add ranges, each as name, first address, bytes; one that is there already is not added again."""
-        for name, address, nbytes in ranges:
-            if (address, address + nbytes, name) not in self._ranges:
-                insort(self._ranges, (address, address + nbytes, name))
-                self._longest = max(self._longest, nbytes)
+        added = {(address, address + nbytes, name) for name, address, nbytes in ranges}
+        self._ranges = sorted(added.union(self._ranges))
+        self._longest = max((end - start for start, end, _ in self._ranges), default=0)
 
     def name(self, address: int) -> str:
         """The name of the byte at an address with its offset; empty if no range holds it."""

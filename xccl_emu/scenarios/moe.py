@@ -24,7 +24,7 @@ from xccl_emu.scenarios.moe_labels import labels_of
 
 KINDS = {"dispatch": DISPATCH, "combine": COMBINE, "moe": DISPATCH | EXPERT | COMBINE}
 _WRITTEN = {"dispatch": ("recv_x", "route", "counts", "pos"), "combine": ("out",)}
-ROOMY = {"app": 2 * MIB, "meta": MIB, "managed": GIB, "ub": MIB}
+ROOMY = {"app": GIB, "meta": MIB, "managed": GIB, "ub": MIB}
 """Sizes of a pod on which every small group fits."""
 
 
