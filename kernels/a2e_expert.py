@@ -253,17 +253,27 @@ def take_rows(source, n, row, slot, c: Group, b: Buffers, work, room, turn):
 
 
 def gather(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, room):
-    """Step 3: the rows of each expert from the trampolines of this core's share, into their order."""
+    """Step 3: this core's share of the rows, from the trampolines' messages into the order of the experts."""
     message = c.payload + SLOT_BYTES
-    row = call % m.depth * m.rows_max
+    work = counts_bytes(m.n_attention, c.n_local)
+    rows = 0
+    for i in range(c.n_local * m.n_attention):
+        n = yield ub_load(4 * i, step=3)
+        rows = rows + n
+    begin = rows * core // c.cores
+    end = rows * (core + 1) // c.cores
+    row = 0
     turn = 0
     for e in range(c.n_local):
         for t in range(m.n_attention):
             n = yield ub_load(4 * (e * m.n_attention + t), step=3)
-            if t % c.cores == core and n > 0:
-                source = at.inbox + die * c.die_bytes + inbox_of(t, e, 0, c.n_local, m.tokens_max, message)
-                work = counts_bytes(m.n_attention, c.n_local)
-                turn = yield from take_rows(source, n, row, die * c.n_local + e, c, b, work, room, turn)
+            first = max(row, begin)
+            some = min(row + n, end) - first
+            if some > 0:
+                source = at.inbox + die * c.die_bytes
+                source = source + inbox_of(t, e, first - row, c.n_local, m.tokens_max, message)
+                first = first + call % m.depth * m.rows_max
+                turn = yield from take_rows(source, some, first, die * c.n_local + e, c, b, work, room, turn)
             row = row + n
     yield from drain_halves(MTU_OUT, MTU_IN, turn, "gather half free")
 

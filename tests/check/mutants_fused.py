@@ -219,7 +219,7 @@ OWN = (
     ),
     Mutant(
         "fused: a half filled again before it was copied out", LONG,
-        (of_dispatch(HALF_FREE, ""), of_dispatch(SET_HALF_FREE, "        done"), of_dispatch(DRAIN_HALVES, "")),
+        (of_dispatch(HALF_FREE, ""), of_dispatch(SET_HALF_FREE, "        row"), of_dispatch(DRAIN_HALVES, "")),
         (DATA_RACE,),
     ),
     Mutant(

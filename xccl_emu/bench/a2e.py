@@ -81,8 +81,7 @@ def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
     rng = np.random.default_rng((setting.seed, 1))
     drawn = routing.draw_routing(np.ones(EXPERTS), d.attention, d.tokens, TOP_K, rng, "uniform")
     routed = routing.place_choices(drawn, placement)
-    busiest = np.argsort(-placement.rank_loads(routed), kind="stable")[:WATCHED]
-    pod, policy = setting.pod(log=busiest.tolist())
+    pod, policy = setting.pod(log=watched(placement, routed))
     tokens = draw_tokens(d.attention, d.tokens, d.hidden, "bf16", setting.seed)
     group = A2E(pod, d.config(placement))
     calls = Calls(group, [Call(list(tokens), routed.topk, routed.weights)])
@@ -93,6 +92,13 @@ def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
         wrong = count_wrong(calls, tokens, routed) if setting.data else 0
     assembled, computed, returned = moments(policy.timing)
     return Call1(assembled, returned - computed, computed - assembled, wrong)
+
+
+def watched(placement: routing.Placement, routed: routing.Routing) -> list[int]:
+    """The expert dies with most rows, and dies with the shared expert, whose rows come from few trampolines."""
+    busiest = np.argsort(-placement.rank_loads(routed), kind="stable")[:WATCHED].tolist()
+    shared = range(placement.routed_ranks, placement.n_ranks)
+    return sorted({*busiest, *shared[:WATCHED]})
 
 
 def moments(timing: Timing) -> tuple[float, float, float]:
