@@ -14,7 +14,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from check import mutants_fused, mutants_moe, mutants_own, mutants_ring
+from check import mutants_a2e, mutants_fused, mutants_moe, mutants_own, mutants_ring
 from check.mutants import Mutant
 
 from xccl_emu.check.check import check
@@ -24,6 +24,7 @@ MODULES = {
     "send and receive": mutants_ring,
     "dispatch and combine": mutants_moe,
     "fused dispatch and combine": mutants_fused,
+    "A2E and E2A": mutants_a2e,
     "small protocols": mutants_own,
 }
 COLUMNS = ("bug", "configuration", "found by search", "states", "found by portfolio", "schedules", "policy", "seconds")

@@ -18,8 +18,8 @@ from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
 from xccl_emu.timing.costs import FITTED, Costs
 
-_SEARCH: dict[str, Any] = {"diff_step": 0.03, "xtol": 1e-2, "max_nfev": 6}
-"""Steps wide enough to move a time by more than one transfer; a constant is found to about a percent."""
+_SEARCH: dict[str, Any] = {"diff_step": 0.03, "xtol": 1e-2, "ftol": 5e-2, "max_nfev": 6}
+"""Steps wide enough to move a time by more than one transfer; it ends when a step gains less than 5% of the squares."""
 
 Measure = Callable[[Costs], Mapping[str, float]]
 """Microseconds of each row, by its name, under some costs."""
