@@ -43,7 +43,7 @@ from xccl_emu.machine.layout import (
     STATUS,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.pipes import entry_of, pipe_of
+from xccl_emu.machine.pipes import entry_of, free_descriptor, pipe_of
 from xccl_emu.machine.words import jit
 
 
@@ -94,10 +94,7 @@ def _before_scalar(space, i, base):
         queue = pipe_of(base, pipe)
         m[X_ROW] = queue_row(m, i, pipe, (st[queue + PIPE_HEAD] + st[queue + PIPE_COUNT]) % QUEUE_DEPTH)
     elif op == OP_DMA:
-        k = 0
-        while k < N_DMA_SLOTS - 1 and st[base + DMA_SLOTS + k * ENTRY_WORDS] != 0:
-            k += 1
-        m[X_DMA] = k
+        m[X_DMA] = max(0, free_descriptor(st, base))  # if none is free the core does not get that far
     elif op == OP_ARRIVE:
         group = st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
         m[X_B] = st[group + GROUP_PHASE]
