@@ -92,12 +92,12 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def summary(text: str) -> str:
-    """README's part: the rows of the page that are fitted or checked."""
-    lines = text.splitlines()
-    kept = [line for line in lines if line.startswith("|") and line.split("|")[5:6] in ([" fit "], [" check "])]
-    baselines = [i for i, line in enumerate(lines) if line.startswith("## fused, ")]
-    beside = {line for i in baselines for line in lines[i : i + 20]}
-    chosen = [line for line in kept if line not in beside]
+    """README's part: the rows of the page that are fitted or checked, without the baselines."""
+    chosen: list[str] = []
+    for part in text.split("\n## ")[1:]:
+        if not part.startswith("fused, "):
+            rows = [line for line in part.splitlines() if line.startswith("|")]
+            chosen += [line for line in rows if line.split("|")[5] in (" fit ", " check ")]
     return "\n".join([BEGIN, "", *table([]).splitlines(), *chosen, "", END])
 
 
