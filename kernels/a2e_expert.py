@@ -9,7 +9,7 @@ routes and the experts' outputs of a call lie at ``call % depth`` of their buffe
 from xccl_emu.kernels.a2e_parameters import DMA_TURNS, LIST, WRONG_CALL, Domains, Places, attention_die
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, field_of
 from xccl_emu.kernels.expert import stand_in_expert
-from xccl_emu.kernels.group import align, barrier, drain_halves
+from xccl_emu.kernels.group import align, barrier, drain, drain_halves
 from xccl_emu.kernels.moe import count_rows
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import (
@@ -63,8 +63,7 @@ def ring(source, target, nbytes, turn):
 
 def drain_rings(turn):
     """Wait for the transfers that are under way."""
-    for i in range(min(turn, DMA_TURNS)):
-        yield wait_flag(DMA, SCALAR, i, sync="copied by DMA")
+    yield from drain(DMA, SCALAR, turn, DMA_TURNS, "copied by DMA")
 
 
 def await_call(field, calls, step, sync):
@@ -252,14 +251,20 @@ def take_rows(source, n, row, slot, c: Group, b: Buffers, work, room, turn):
     return turn
 
 
+def rows_of_call(table, step, c: Group, m: Domains):
+    """How many rows of a call are here, by the table of counts."""
+    rows = 0
+    for i in range(c.n_local * m.n_attention):
+        n = yield ub_load(table + 4 * i, step=step)
+        rows = rows + n
+    return rows
+
+
 def gather(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, room):
     """Step 3: this core's share of the rows, from the trampolines' messages into the order of the experts."""
     message = c.payload + SLOT_BYTES
     work = counts_bytes(m.n_attention, c.n_local)
-    rows = 0
-    for i in range(c.n_local * m.n_attention):
-        n = yield ub_load(4 * i, step=3)
-        rows = rows + n
+    rows = yield from rows_of_call(0, 3, c, m)
     begin = rows * core // c.cores
     end = rows * (core + 1) // c.cores
     row = 0

@@ -1,6 +1,6 @@
 """The third stream of an expert die (xDeepServe 5.2): E2A, a persistent kernel; the others are in `a2e_expert`."""
 
-from xccl_emu.kernels.a2e_expert import HEADER_BYTES, counts_bytes, drain_rings, lists_bytes, ring
+from xccl_emu.kernels.a2e_expert import HEADER_BYTES, counts_bytes, drain_rings, lists_bytes, ring, rows_of_call
 from xccl_emu.kernels.a2e_parameters import Domains, Places, attention_die
 from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES
 from xccl_emu.kernels.group import align, barrier, drain_halves
@@ -64,15 +64,6 @@ def send_rows_dma(row, n, t, parity, c: Group, b: Buffers, m: Domains, at: Place
         yield from ring(b.y + r * 2 * c.hidden, target, 2 * c.hidden, turn)
         turn = turn + 1
     return turn
-
-
-def rows_of_call(c: Group, m: Domains, table):
-    """How many rows of a call are here."""
-    rows = 0
-    for i in range(c.n_local * m.n_attention):
-        n = yield ub_load(table + 4 * i, step=5)
-        rows = rows + n
-    return rows
 
 
 def send_part(begin, end, parity, c: Group, b: Buffers, m: Domains, at: Places, table, work, room, turn):
@@ -221,7 +212,7 @@ def e2a_stream(core, die, room, c: Group, b: Buffers, m: Domains, at: Places):
         yield poll_ge(at.computed + here, call + 1, step=5, sync="rows to send back")
         n = yield from load_counts_of(call, c, b, m, table)
         if n >= 0:
-            rows = yield from rows_of_call(c, m, table)
+            rows = yield from rows_of_call(table, 5, c, m)
             begin = rows * die // c.n_ranks + rows * core // c.cores
             end = rows * die // c.n_ranks + rows * (core + 1) // c.cores
             yield from send_back(begin, end, rows, call % m.depth, c, b, m, at, table, work, room)

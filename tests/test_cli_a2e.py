@@ -6,29 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli_support import as_json, invoke
 from xccl_emu.cli.a2e_job import A2EOptions, bytes_needed
-from xccl_emu.cli.main import app
 from xccl_emu.protocols.a2e import A2EConfig, Calls
 
 SMALL = (
     "run", "a2e", "--domains", "2", "--attention", "2", "--experts", "9", "--tokens", "3", "--hidden", "64",
 )  # fmt: skip
-
-
-def invoke(*arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command in this process."""
-    result = CliRunner().invoke(app, list(arguments))
-    return result.exit_code, result.stdout, result.stderr
-
-
-def as_json(*arguments: str) -> dict[str, Any]:
-    """The JSON of a command that must succeed."""
-    code, out, err = invoke(*arguments, "--json")
-    assert code == 0, err
-    result: dict[str, Any] = json.loads(out)
-    return result
 
 
 @pytest.mark.parametrize("order", ["sc", "fifo", "relaxed"])

@@ -9,21 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli_support import invoke
 from xccl_emu.cli.check import PROTOCOLS
-from xccl_emu.cli.main import app
 from xccl_emu.scenarios import NAMES
 
 TINY = ("check", "sendrecv", "--slots", "2", "--chunks", "3", "--pieces", "1")
 FENCE = "data before tail"
-
-
-def invoke(*arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command in this process."""
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result.exit_code, result.stdout, result.stderr
 
 
 def as_json(*arguments: str) -> tuple[int, dict[str, Any]]:

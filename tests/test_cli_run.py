@@ -6,26 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli_support import as_json, invoke
 from xccl_emu.cli import moe_job, sendrecv_job
-from xccl_emu.cli.main import app
 
 SMALL = ("run", "dispatch", "--ranks", "4", "--tokens", "5", "--hidden", "64", "--cores", "2")
-
-
-def invoke(*arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command in this process."""
-    result = CliRunner().invoke(app, list(arguments))
-    return result.exit_code, result.stdout, result.stderr
-
-
-def as_json(*arguments: str) -> dict[str, Any]:
-    """The JSON of a command that must succeed."""
-    code, out, err = invoke(*arguments, "--json")
-    assert code == 0, err
-    result: dict[str, Any] = json.loads(out)
-    return result
 
 
 @pytest.mark.parametrize("order", ["sc", "fifo", "relaxed"])

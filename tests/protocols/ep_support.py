@@ -16,6 +16,7 @@ from xccl_emu.protocols.expert_parallel import ExpertParallel, Received
 from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes
 
 POISON = 0xA5
+WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
 ROUND_REGISTERS = 192
 """Enough for the kernel that runs whole rounds."""
 
@@ -146,6 +147,18 @@ def run_round(group: ExpertParallel, batch: Batch) -> tuple[list[Received], list
     received = group.dispatch(batch.tokens, batch.topk)
     group.run_stand_in()
     return received, group.combine(batch.weights)
+
+
+def digests_of(case: Case, ways: Sequence[tuple[str, str]]) -> set[str]:
+    """Digests of all memory after the case's rounds, for each (order, policy) of ``ways`` and two seeds."""
+    digests = set()
+    for order, policy in ways:
+        for seed in (case.seed, case.seed + 1):
+            group = case.group_in(order, policy, seed)
+            for batch in case.batches():
+                run_round(group, batch)
+            digests.add(group.pod.digest())
+    return digests
 
 
 # ---- comparison

@@ -5,20 +5,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.machine.pod import ORDERS, POLICIES
+from xccl_emu.machine.pod import ORDERS
 from xccl_emu.protocols.layout import EpConfig
 
 from .ep_support import (
     SPECIAL_BITS,
+    WAYS,
     Batch,
     Case,
     Touched,
     cases,
     check_round,
+    digests_of,
     run_round,
 )
 
-WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
 SMALL = EpConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
 
 
@@ -67,14 +68,7 @@ def test_a_small_round_without_the_jit(path: str, quantized: bool) -> None:
 @given(case=cases(ranks=st.integers(2, 4), rounds=st.integers(1, 2)))
 def test_memory_is_the_same_in_every_order_under_every_policy(case: Case) -> None:
     """One digest of all memory, managed and metadata areas included, for all orders, policies and two seeds."""
-    digests = set()
-    for order, policy in WAYS:
-        for seed in (case.seed, case.seed + 1):
-            group = case.group_in(order, policy, seed)
-            for batch in case.batches():
-                run_round(group, batch)
-            digests.add(group.pod.digest())
-    assert len(digests) == 1
+    assert len(digests_of(case, WAYS)) == 1
 
 
 @pytest.mark.parametrize(("order", "policy"), WAYS)

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.machine.pod import ORDERS, POLICIES
+from xccl_emu.machine.pod import POLICIES
 from xccl_emu.protocols.fused import run_fused_rounds
 from xccl_emu.protocols.fused_layout import FusedConfig
 
-from .ep_support import Batch, check_outputs, check_received, check_round, run_round
+from .ep_support import WAYS, Batch, check_outputs, check_received, check_round, digests_of, run_round
 from .fused_support import SWITCHES, FusedCase, FusedTouched, fused_cases, fused_rounds_of
 
-WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
 SMALL = FusedConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
 CASE = FusedCase(SMALL, "relaxed", "random", seed=4, lengths=((4, 1, 3), (0, 3, 2), (2, 2, 4)))
 
@@ -97,14 +96,7 @@ def test_many_schedules(n_ranks: int) -> None:
 @given(case=fused_cases(ranks=st.integers(2, 4), rounds=st.integers(1, 2)))
 def test_memory_is_the_same_in_every_order_under_every_policy(case: FusedCase) -> None:
     """One digest of all memory for all orders, policies and two seeds."""
-    digests = set()
-    for order, policy in WAYS:
-        for seed in (case.seed, case.seed + 1):
-            group = case.group_in(order, policy, seed)
-            for batch in case.batches():
-                run_round(group, batch)
-            digests.add(group.pod.digest())
-    assert len(digests) == 1
+    assert len(digests_of(case, WAYS)) == 1
 
 
 @pytest.mark.parametrize("routing", ["one expert", "own rank"])
