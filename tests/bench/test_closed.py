@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from xccl_emu.bench import closed
 from xccl_emu.bench.fused import FusedLayer
 from xccl_emu.bench.layers import Layer
 from xccl_emu.bench.sendrecv import Sweep, measure
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
-from xccl_emu.timing import closed
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
 from xccl_emu.bench import published
-from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.bench.compare import wrong_rows, wrong_sums
 from xccl_emu.bench.layers import EXPERTS, HIDDEN, TOP_K, Shape
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
@@ -82,7 +82,7 @@ def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
     drawn = routing.draw_routing(np.ones(EXPERTS), d.attention, d.tokens, TOP_K, rng, "uniform")
     routed = routing.place_choices(drawn, placement)
     pod, policy = setting.pod(log=watched(placement, routed))
-    tokens = draw_tokens(d.attention, d.tokens, d.hidden, "bf16", setting.seed)
+    tokens = setting.tokens(d.attention, d.tokens, d.hidden)
     group = A2E(pod, d.config(placement))
     calls = Calls(group, [Call(list(tokens), routed.topk, routed.weights)])
     calls.launch()

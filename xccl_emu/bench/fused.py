@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.bench import published
-from xccl_emu.bench.layers import Layer, count_wrong, draw_tokens, fused_group
+from xccl_emu.bench.layers import Layer, count_wrong, fused_group
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.timing.costs import Costs
+from xccl_emu.timing.skew import on_cores
 
 TOKENS = 128
 """Of each rank."""
@@ -72,7 +73,7 @@ class FusedLayer:
         self._setting, self._layer = setting, layer
         local = -(-layer.experts // layer.ranks) + 1
         self._group = fused_group(pod, layer.config(local))
-        self._tokens = draw_tokens(layer.ranks, layer.tokens, layer.hidden, "bf16", setting.seed)
+        self._tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
         self._topk = balanced_choices(layer.ranks, layer.tokens, layer.experts, layer.top_k, setting.seed)
         weights = np.random.default_rng((setting.seed, 4)).random((layer.tokens, layer.top_k + 1), np.float32)
         self._weights = [weights] * layer.ranks
@@ -85,15 +86,14 @@ class FusedLayer:
         with self._setting.stage(name + "dispatch") as progress:
             dispatch = self._mean_us(lambda: self._group.dispatch(list(self._tokens), self._topk, progress), starts)
         with self._setting.stage(name + "combine") as progress:
-            self._mean_us(self._group.run_stand_in, 0 * starts)
+            if self._setting.data:
+                self._mean_us(self._group.run_stand_in, 0 * starts)
             combine = self._mean_us(lambda: self._group.combine(self._weights, progress), 0 * starts)
         return Operators(dispatch + costs.launch_us, combine + costs.launch_us)
 
     def _mean_us(self, run: Callable[[], object], starts: NDArray[np.float64]) -> float:
         """Over ranks, from the own start to the own end."""
-        per_die, cores = CLOUDMATRIX384.cores_per_die, range(self._layer.cores)
-        begun = enumerate(starts.tolist())
-        self._policy.start_us = {rank * per_die + core: start for rank, start in begun for core in cores}
+        self._policy.start_us = on_cores(starts, range(self._layer.cores), CLOUDMATRIX384.cores_per_die)
         run()
         ends = self._policy.timing.by_die_us
         return fmean(ends[rank] - start for rank, start in enumerate(starts))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
-from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.bench.compare import wrong_rows, wrong_sums
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.expert_group import ExpertGroup
@@ -18,7 +18,7 @@ from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.timing.run import Timing
 
-__all__ = ["Layer", "Timed", "count_wrong", "draw_tokens", "fused_group", "pull_group", "time_layer"]
+__all__ = ["Layer", "Timed", "count_wrong", "fused_group", "pull_group", "time_layer"]
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 """Routed experts, routed choices of a token, and elements of a hidden state, of DeepSeek-V3."""
@@ -92,7 +92,7 @@ def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group) -> 
     placement, routed = layer.placed(setting.seed)
     pod, policy = setting.pod()
     group = make(pod, layer.config(placement.local_experts))
-    tokens = draw_tokens(layer.ranks, layer.tokens, layer.hidden, "bf16", setting.seed)
+    tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
     name = f"{layer.ranks} ranks, {layer.tokens} tokens: "
     with setting.stage(name + "dispatch") as progress:
         group.dispatch(list(tokens), routed.topk, progress)

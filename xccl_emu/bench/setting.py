@@ -3,7 +3,13 @@
 import gc
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.bench.compare import draw_tokens
 from xccl_emu.bench.stage import Stage, silent
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
@@ -33,6 +39,12 @@ class Setting:
         gc.collect()
         policy = VirtualTime(self.fabric, self.costs, log=log, data=self.data)
         return Pod(spec, policy=policy), policy
+
+    def tokens(self, ranks: int, tokens: int, hidden: int) -> NDArray[Any]:
+        """[ranks, tokens, hidden] hidden states in BF16, normally distributed; zeros without data."""
+        if not self.data:
+            return np.zeros((ranks, tokens, hidden), ml_dtypes.bfloat16)
+        return draw_tokens(ranks, tokens, hidden, "bf16", self.seed)
 
     def operator_us(self, timing: Timing) -> float:
         """Latency of an operator that is launched for one call: of its kernels, and of its launch."""

@@ -21,7 +21,7 @@ PS_PER_US, PS_PER_NS, FS_PER_NS = 1_000_000, 1_000, 1_000_000
 LIMIT_NS = 50
 """How far a core may get ahead of the others before it takes a queue that they share."""
 
-_LOG_RECORDS, _LOG_RECORDS_MAX = 1 << 20, 1 << 25
+_LOG_RECORDS = 1 << 25
 _SMALL_CORES = 64
 _NOTHING = np.zeros(0, np.int64)
 
@@ -42,7 +42,8 @@ class Times:
         words = self._place(pod)
         self.tm = map_bytes(8 * words, "array of times", dense=True).view(np.int64)
         self.who = map_bytes(8 * words, "array of causes", dense=True).view(np.int64) if kept else _NOTHING
-        self.records = np.zeros(_LOG_RECORDS * tl.RECORD_WORDS, np.int64) if kept else _NOTHING
+        log_bytes = 8 * _LOG_RECORDS * tl.RECORD_WORDS
+        self.records = map_bytes(log_bytes, "log", dense=True).view(np.int64) if kept else _NOTHING
         self._write_header(pod, fabric, costs)
         self._write_paths(fabric, costs)
         self._begin(pod, start_us)
@@ -135,16 +136,12 @@ class Times:
         """Index of a core's first word."""
         return int(self._starts[tl.CORE_BASE]) + core * tl.CORE_WORDS
 
-    def make_room(self) -> None:
-        """A longer log, if there is one and it is nearly full; CapacityError if it, or the table of polled words, is as
-        long as may be."""
-        if 2 * self.tm[tl.PIECES_USED] >= self._pieces:
+    def check_room(self, ended: int) -> None:
+        """CapacityError for a run that ended because the log, or the table of polled words, is full."""
+        if ended == at.ENDED_LOG_FULL:
+            raise CapacityError(f"timing: more than {_LOG_RECORDS:,} actions in the log: log fewer dies")
+        if ended == tl.ENDED_PIECES_FULL:
             raise CapacityError(f"timing: more than {self._pieces // 2} words are polled or written by themselves")
-        if len(self.records) and self.tm[tl.N_RECORDS] * 2 > self.tm[tl.RECORD_CAPACITY]:
-            if self.tm[tl.RECORD_CAPACITY] >= _LOG_RECORDS_MAX:
-                raise CapacityError(f"timing: more than {_LOG_RECORDS_MAX // 2:,} actions in the log: log fewer dies")
-            self.records = np.concatenate([self.records, np.zeros_like(self.records)])
-            self.tm[tl.RECORD_CAPACITY] *= 2
 
     def finished_us(self) -> dict[int, float]:
         """When each core returned."""

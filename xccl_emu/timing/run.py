@@ -150,15 +150,15 @@ class VirtualTime:
 
 
 def _run(pod: "Pod", times: Times, progress: Progress | None) -> int:
-    """Slice by slice, with more room in the tables where it is needed; how it ended."""
+    """Slice by slice; how it ended.  CapacityError if a table is full."""
     from xccl_emu.machine import compiled
-    from xccl_emu.timing.device.policy import ENDED_PIECES_FULL, virtual_time
+    from xccl_emu.timing.device.policy import virtual_time
 
     ended = at.ENDED_PAUSED
-    while ended in (at.ENDED_PAUSED, at.ENDED_LOG_FULL, ENDED_PIECES_FULL):
+    while ended == at.ENDED_PAUSED:
         with compiled.arithmetic_of(pod.kernels):
             ended = virtual_time(pod.memory, pod.state, times.tm, times.who, times.records, _SLICE_ACTIONS)
-        times.make_room()
         if progress is not None:
             progress(int(pod.state[at.ACTIONS]))
+    times.check_room(int(ended))
     return int(ended)

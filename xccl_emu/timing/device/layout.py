@@ -24,6 +24,8 @@ PATH_WORDS = 5
 READ_LATENCY, READ_RATE, WRITE_LATENCY, WRITE_RATE, LINKS = range(PATH_WORDS)  # rates in femtoseconds a byte
 HEADER_WORDS = 128
 
+ENDED_PIECES_FULL = 100  # the table of polled words is; the machine has the other ways to end
+
 # ---- a core's block
 SCALAR_AT, READS_DONE, ALL_VISIBLE, NEXT_WAITER, WAITS_AT, HEAP_AT, FINISHED, CORE_DIE = range(8)
 FREE = 8  # by pipe

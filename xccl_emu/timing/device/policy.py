@@ -27,6 +27,7 @@ from xccl_emu.timing.device.heap import come_back, pop
 from xccl_emu.timing.device.layout import (
     CORE_BASE,
     CORE_WORDS,
+    ENDED_PIECES_FULL,
     HEAP_AT,
     HEAP_BASE,
     HEAP_COUNT,
@@ -43,9 +44,6 @@ QUANTUM = 512
 """Actions of one core before the others have a look: a scalar unit alone could go on for long."""
 
 _LINE = 8  # words of a line of the cache
-
-ENDED_PIECES_FULL = 100
-"""The table of polled words has to grow; the others are the machine's."""
 
 
 @jit

@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.dispatch import FIELD_BYTES, SLOT_BYTES
+from xccl_emu.kernels.fused import COLUMNS
 from xccl_emu.timing.costs import PASSES, Costs
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE, SIBLING_DIE, Fabric, Rate
 
 CLAIMED_PERCENT = 15.0
 """How far from the timed run a closed form may be where it claims to hold."""
-
-SLOT_BYTES, FIELD_BYTES, COLUMNS = 512, 32, 16
-"""Behind a message; of a metadata field; entries of a token in the table of choices."""
 
 Stages = Mapping[str, float]
 
