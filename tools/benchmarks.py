@@ -1,7 +1,7 @@
 """Write docs/benchmarks.md, and the table in README.md: what the benches emulate beside what was published.
 
-    python tools/benchmarks.py                 run `xccl-emu bench all --no-data --json` and write both
-    python tools/benchmarks.py --from FILE     take the results from FILE instead, as that command printed them
+    python tools/benchmarks.py                 run `xccl-emu bench` and write both: all without data, and sensitivity
+    python tools/benchmarks.py --from FILE...  take results from files instead, as the command printed them (--json)
     python tools/benchmarks.py --check         end with 1 if README's table is not that of docs/benchmarks.md
 """
 
@@ -10,12 +10,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from xccl_emu.bench.result import Result, score
 
 ROOT = Path(__file__).parent.parent
 PAGE, README = ROOT / "docs" / "benchmarks.md", ROOT / "README.md"
 BEGIN, END = "<!-- benchmarks: written by tools/benchmarks.py -->", "<!-- benchmarks end -->"
+COMMANDS = (["all", "--no-data"], ["sensitivity"])
 
 HEAD = """# What was published, and what the emulator says
 
@@ -26,18 +30,28 @@ not scored, `exact` ones must come out exactly. Errors are signed: above 0 if th
 Written by `make docs`; `xccl-emu bench NAME` shows each part.
 """
 
-Row = Mapping[str, Any]
+SENSITIVITY = """## sensitivity
+
+How many percent a result moves when one constant that no published row determines is set to the ends of its plausible
+range, and all others are left alone. The default is between the two; a dash says that it is the end itself.
+"""
 
 
-def results(path: Path | None) -> Sequence[Row]:
-    """Rows of all benches: out of a file, or by running them."""
-    if path is not None:
-        text = path.read_text(encoding="utf-8")
-    else:
-        command = [sys.executable, "-m", "xccl_emu", "bench", "all", "--no-data", "--json"]
-        text = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    rows: Sequence[Row] = json.loads(text)["results"]
-    return rows
+def results(paths: Sequence[Path]) -> list[Result]:
+    """Rows of all benches: out of files, or by running them."""
+    texts = [path.read_text(encoding="utf-8") for path in paths] or [run(command) for command in COMMANDS]
+    return [result_of(row) for text in texts for row in json.loads(text)["results"]]
+
+
+def run(arguments: Sequence[str]) -> str:
+    """What a bench prints as JSON."""
+    command = [sys.executable, "-m", "xccl_emu", "bench", *arguments, "--json"]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+
+
+def result_of(row: Mapping[str, Any]) -> Result:
+    """A row of that JSON; what follows from the others is left out."""
+    return Result(**{field.name: row[field.name] for field in fields(Result)})
 
 
 def number(value: float | None) -> str:
@@ -47,47 +61,71 @@ def number(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def error(row: Row) -> str:
+def error(row: Result) -> str:
     """Signed percent; or whether a bound or an exact value holds."""
-    if row["error_percent"] is not None and row["role"] != "exact":
-        return f"{row['error_percent']:+.1f}%"
-    return {True: "holds", False: "MISSED", None: ""}[row["met"]]
+    if row.error_percent is not None and row.role != "exact":
+        return f"{row.error_percent:+.1f}%"
+    return {True: "holds", False: "MISSED", None: ""}[row.met]
 
 
-def line(row: Row) -> str:
+def line(row: Result) -> str:
     """A row of a table."""
-    relation = "" if row["relation"] == "=" else f"{row['relation']} "
-    published = relation + number(row["published"]) if row["published"] is not None else ""
-    cells = (row["what"], published, number(row["emulated"]), row["unit"], row["role"], error(row))
+    relation = "" if row.relation == "=" else f"{row.relation} "
+    published = relation + number(row.published) if row.published is not None else ""
+    cells = (row.what, published, number(row.emulated), row.unit, row.role, error(row))
     return f"| {' | '.join(cells)} |"
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Result]) -> str:
     """A table of rows."""
     head = ["| | published | emulated | unit | role | error |", "|---|---|---|---|---|---|"]
     return "\n".join([*head, *map(line, rows)])
 
 
-def scored(rows: Sequence[Row]) -> Iterator[str]:
+def scored(rows: Sequence[Result]) -> Iterator[str]:
     """Mean and largest error of fit rows and of check rows, apart."""
     for role in ("fit", "check"):
-        errors = {row["what"]: row["error_percent"] for row in rows if row["role"] == role}
-        known = {what: percent for what, percent in errors.items() if percent is not None}
-        if known:
-            worst = max(known, key=lambda what: abs(known[what]))
-            mape = sum(map(abs, known.values())) / len(known)
-            yield f"{len(known)} {role} rows: MAPE {mape:.1f}%, largest {known[worst]:+.1f}% ({worst})."
+        if one := score(rows, role):
+            worst = f"{one.max_percent:+.1f}% ({one.worst.partition(': ')[2]})"
+            yield f"{one.n_rows} {role} rows: MAPE {one.mape_percent:.1f}%, largest {worst}."
 
 
-def section(name: str, rows: Sequence[Row]) -> str:
+def section(name: str, rows: Sequence[Result]) -> str:
     """One bench."""
-    told = [row for row in rows if row["bench"] == name]
+    told = [row for row in rows if row.bench == name]
+    if name == "sensitivity":
+        return "\n".join([SENSITIVITY, *sensitivity(told)])
     return "\n".join([f"## {name}", "", table(told), "", *scored(told), ""])
 
 
-def page(rows: Sequence[Row]) -> str:
+def sensitivity(rows: Sequence[Result]) -> Iterator[str]:
+    """A table of constants and results for each group of results: those of the costs, and those of the skew model."""
+    by: dict[str, list[Result]] = {}
+    for row in rows:
+        by.setdefault(str(row.configuration["constant"]), []).append(row)
+    groups: dict[tuple[str, ...], dict[str, list[Result]]] = {}
+    for constant, moved in by.items():
+        names = tuple(dict.fromkeys(str(row.configuration["result"]) for row in moved))
+        groups.setdefault(names, {})[constant] = moved
+    for names, constants in groups.items():
+        yield f"| constant | from | to | {' | '.join(names)} |"
+        yield f"|---|---|---|{'---|' * len(names)}"
+        yield from (_moves(constant, names, moved) for constant, moved in constants.items())
+        yield ""
+
+
+def _moves(constant: str, names: Sequence[str], rows: Sequence[Result]) -> str:
+    """A constant's line: the two ends, and what each does to each result."""
+    ends = sorted({float(row.configuration["value"]) for row in rows})
+    low_high = [number(end) for end in ends] if len(ends) == 2 else [number(ends[0]), "-"]
+    found = {(row.configuration["result"], row.configuration["value"]): float(row.emulated or 0) for row in rows}
+    cells = (" / ".join(f"{found[name, end]:+.1f}" for end in ends) for name in names)
+    return f"| `{constant}` | {' | '.join([*low_high, *cells])} |"
+
+
+def page(rows: Sequence[Result]) -> str:
     """The whole page."""
-    names = list(dict.fromkeys(row["bench"] for row in rows))
+    names = list(dict.fromkeys(row.bench for row in rows))
     return "\n".join([HEAD, *(section(name, rows) for name in names)])
 
 
@@ -110,13 +148,13 @@ def with_summary(readme: str, text: str) -> str:
 def main() -> int:
     """Write or check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", dest="path", type=Path, metavar="FILE", help="results instead of a run")
+    parser.add_argument("--from", dest="paths", type=Path, nargs="+", default=[], metavar="FILE", help="their results")
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     options = parser.parse_args()
     readme = README.read_text(encoding="utf-8")
     if options.check:
         return 0 if with_summary(readme, PAGE.read_text(encoding="utf-8")) == readme else 1
-    text = page(results(options.path))
+    text = page(results(options.paths))
     PAGE.write_text(text, encoding="utf-8")
     README.write_text(with_summary(readme, text), encoding="utf-8")
     return 0

@@ -27,7 +27,7 @@ def rows_of(tool: ModuleType, *arguments: str) -> list[str]:
     """Lines of the page for what a bench prints as JSON."""
     result = CliRunner().invoke(app, ["bench", *arguments, "--json"])
     assert result.exit_code == 0
-    return [tool.line(row) for row in json.loads(result.stdout)["results"]]
+    return [tool.line(tool.result_of(row)) for row in json.loads(result.stdout)["results"]]
 
 
 def test_the_readme_has_the_fitted_and_checked_rows_of_the_page(tool: ModuleType) -> None:

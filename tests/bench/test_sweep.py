@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from xccl_emu.bench.setting import Setting
-from xccl_emu.bench.sweep import LOCAL, Point, in_order, on_dask, on_processes, parse_axes, points, run_point
+from xccl_emu.bench.sweep import LOCAL, Point, in_order, on_dask, on_this_machine, parse_axes, points, run_point
 from xccl_emu.cli.main import app
 from xccl_emu.errors import ConfigError
 
@@ -49,7 +49,7 @@ def test_a_point_that_does_not_fit_is_refused() -> None:
     large = Point("fused", 768, 128)
     assert Point("fused", 768, 128, data=False).bytes_needed < large.bytes_needed / 20
     with pytest.raises(ConfigError, match="take --no-data"):
-        list(on_processes([large], 8 << 30))
+        list(on_this_machine([large], 8 << 30))
 
 
 def test_results_come_in_order() -> None:

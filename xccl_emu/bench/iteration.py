@@ -5,6 +5,8 @@ maxima are mostly waiting for dies that are late; they come from the model of `t
 assumptions, over iterations in which each operator ends on all dies its timed latency after the last one has come.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,16 +40,24 @@ def rows_of_layers(layer: Layer, seed: int) -> NDArray[np.int64]:
     return np.resize(np.array(table), (LAYERS, layer.ranks))
 
 
+def statistics(
+    latency_us: Mapping[str, float], model: SkewModel, seed: int, layer: Layer = LAYER
+) -> dict[str, float]:
+    """By operator ``min``, the latency itself, and ``avg`` and ``max`` of drawn iterations, in microseconds."""
+    rows = rows_of_layers(layer, seed)
+    drawn = iterations(synchronized(latency_us), model, ITERATIONS, seed, rows=rows, layers=LAYERS)
+    emulated = {f"{name} min": us for name, us in latency_us.items()}
+    for name in (DISPATCH, COMBINE):
+        _, emulated[f"{name} avg"], emulated[f"{name} max"] = drawn.of(name)
+    return emulated
+
+
 def iteration(setting: Setting = DEFAULT, layer: Layer = LAYER, model: SkewModel = SkewModel()) -> list[Result]:  # noqa: B008
     """Minimum, mean and maximum of dispatch and combine over iterations, layers and dies."""
     timed = time_layer(setting, layer)
     latency = {DISPATCH: setting.operator_us(timed.dispatch), COMBINE: setting.operator_us(timed.combine)}
     with setting.stage(f"{ITERATIONS} iterations"):
-        rows = rows_of_layers(layer, setting.seed)
-        drawn = iterations(synchronized(latency), model, ITERATIONS, setting.seed, rows=rows, layers=LAYERS)
-    emulated = {f"{name} min": us for name, us in latency.items()}
-    for name in (DISPATCH, COMBINE):
-        _, emulated[f"{name} avg"], emulated[f"{name} max"] = drawn.of(name)
+        emulated = statistics(latency, model, setting.seed, layer)
     wrong = {f"{DISPATCH} min": timed.wrong}
     return [
         Result.of(row, emulated[row.what], configuration=layer.shape, wrong=wrong.get(row.what, 0),

@@ -1,13 +1,12 @@
 """Sweeps over EP degree and batch: every point a layer on a pod of its own, in processes or on a Dask cluster."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from multiprocessing import get_context
 
 from xccl_emu.bench.layers import CORES, Layer, fused_group, pull_group, time_layer
+from xccl_emu.bench.processes import Job, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
@@ -35,6 +34,11 @@ class Point:
     def layer(self) -> Layer:
         """What is run."""
         return Layer(self.ranks, self.tokens, cores=self.cores)
+
+    @property
+    def what(self) -> str:
+        """Its name."""
+        return f"EP{self.ranks}, batch {self.tokens}"
 
     @property
     def bytes_needed(self) -> int:
@@ -86,29 +90,22 @@ def run_point(point: Point) -> list[Result]:
     """Run one point, in any process: latency of dispatch and of combine."""
     setting = Setting(seed=point.seed, data=point.data)
     layer, timed = point.layer, time_layer(setting, point.layer, GROUPS[point.bench])
-    what = f"EP{point.ranks}, batch {point.tokens}"
     return [
         Result(
-            point.bench, f"{name}, {what}", setting.operator_us(timing), "us", configuration=layer.shape, wrong=wrong
+            point.bench, f"{name}, {point.what}", setting.operator_us(timing), "us",
+            configuration=layer.shape, wrong=wrong,
         )
         for name, timing, wrong in (("dispatch", timed.dispatch, timed.wrong), ("combine", timed.combine, 0))
     ]  # fmt: skip
 
 
-def on_processes(made: Iterable[Point], free_bytes: int) -> Iterator[list[Result]]:
+def on_this_machine(made: Iterable[Point], free_bytes: int) -> Iterator[list[Result]]:
     """Results of each point as it is done, on all cores of this machine as far as its memory goes.
 
-    Raises ConfigError if the largest point does not fit ``free_bytes``.
+    Raises ConfigError if a point does not fit ``free_bytes``.
     """
-    waiting = list(made)
-    largest = max((point.bytes_needed for point in waiting), default=1)
-    if largest > free_bytes:
-        need = f"a point needs about {largest / 1e9:.1f} GB, {free_bytes / 1e9:.1f} GB are free"
-        raise ConfigError(f"--sweep: {need}; take --no-data, or smaller ends")
-    workers = max(1, min(len(os.sched_getaffinity(0)), free_bytes // largest, len(waiting)))
-    # Spawned: a fork of a process that has compiled code and mapped a pod is no clean start.
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        yield from (done.result() for done in as_completed([pool.submit(run_point, point) for point in waiting]))
+    jobs = [Job(f"--sweep, {point.what}", partial(run_point, point), point.bytes_needed) for point in made]
+    yield from (result for _, result in on_processes(jobs, free_bytes))
 
 
 def on_dask(made: Iterable[Point], address: str) -> Iterator[list[Result]]:

@@ -210,9 +210,20 @@ def buffers(as_json: AsJson = False, csv: Csv = None) -> None:
     _bench(make, as_json, csv)
 
 
+@app.command()
+def sensitivity(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+    """How far results move when a constant that no published row determines is at an end of its plausible range.
+
+    Every constant of the model that is neither published nor fitted, one at a time; takes some minutes.
+    """
+    from xccl_emu.cli.bench_sweep import sensitivities
+
+    _bench(lambda setting: sensitivities(setting, as_json), as_json, csv, seed=seed)
+
+
 @app.command("all")
 def every(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
-    """Everything, with the defaults of each; A2E is run once for its own rows and for the budget."""
-    from xccl_emu.bench.suite import everything
+    """Everything, on all cores as far as the memory goes; A2E is run once for its own rows and for the budget."""
+    from xccl_emu.cli.bench_sweep import every_bench
 
-    _bench(everything, as_json, csv, seed=seed, no_data=no_data)
+    _bench(lambda setting: every_bench(setting, as_json), as_json, csv, seed=seed, no_data=no_data)

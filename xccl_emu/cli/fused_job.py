@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xccl_emu import oracle
-from xccl_emu.cli.layer import Stage, ranks_that_fit
+from xccl_emu.bench.stage import Stage
+from xccl_emu.cli.layer import ranks_that_fit
 from xccl_emu.cli.memory import available_bytes
 from xccl_emu.cli.moe_job import INTERPRETER_BYTES, REMEDY, JobOptions, MoeJob
 from xccl_emu.machine.pod import Pod

@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import routing
+from xccl_emu.bench.stage import Progress, Stage
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.spec import GIB
-
-Stage = Callable[[str], Any]
-"""Makes a context manager for a stage of that name; it gives a function to call with the number of actions so far."""
 
 EXPERTS = 256
 """Routed experts where no file says how many."""
@@ -128,7 +126,7 @@ class Timed:
         self._stage, self._seconds, self._started = stage, seconds, time.perf_counter()
 
     @contextmanager
-    def __call__(self, name: str) -> Iterator[Any]:
+    def __call__(self, name: str) -> Iterator[Progress]:
         """Times what is done inside; gives the stage's function for progress."""
         started = time.perf_counter()
         with self._stage(name) as progress:

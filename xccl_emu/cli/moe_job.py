@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
 from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.bench.stage import Stage
 from xccl_emu.cli.layer import (
     Choices,
-    Stage,
     Timed,
     as_plain,
     hottest_die,

@@ -1,0 +1,42 @@
+"""Sensitivity: which constants are moved, where to, and what becomes of the results."""
+
+from dataclasses import fields
+
+import pytest
+
+from xccl_emu.bench import sensitivity
+from xccl_emu.bench.a2e import Deployment
+from xccl_emu.bench.layers import Layer
+from xccl_emu.bench.sensitivity import End, ends, jobs, results_of
+from xccl_emu.timing.costs import ASSUMED, Costs
+from xccl_emu.timing.skew import SkewModel
+
+
+def test_every_assumed_constant_is_moved_to_both_ends() -> None:
+    """No fitted or published one is, and none to where it is already."""
+    moved = ends(Costs)
+    assumed = {f.name: f.metadata["range"] for f in fields(Costs) if f.metadata["kind"] == ASSUMED}
+    assert {end.constant for end in moved} == set(assumed)
+    assert all(end.value in assumed[end.constant] for end in moved)
+    assert all(end.value != getattr(Costs(), end.constant) for end in moved)
+    assert len({end.constant for end in ends(SkewModel)}) == len(fields(SkewModel))
+
+
+def test_results_are_percent_of_what_they_are() -> None:
+    """From the runs of all jobs, in whatever order they come, and for each constant by its own run."""
+    n = len(jobs(0))
+    done = [(0, []), (1, {"A2E": 100.0}), *((i, {"A2E": 100.0 + i}) for i in range(2, n))]
+    rows = results_of(reversed(done))
+    assert [row.emulated for row in rows] == pytest.approx([float(i) for i in range(2, n)])
+    assert [row.configuration["constant"] for row in rows] == [end.constant for end in ends(Costs)]
+
+
+def test_a_constant_moves_what_depends_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slower core makes a send take longer than it does with the constants as they are."""
+    monkeypatch.setattr(sensitivity, "FUSED", Layer(2, 1, 64, 2, 1, 2))
+    monkeypatch.setattr(sensitivity, "PULL", Layer(2, 1, 64, 2, 1, 2))
+    small = Deployment(2, 3, 1, 64, 2, 1)
+    monkeypatch.setattr(sensitivity, "ONE_DOMAIN", small)
+    slow, base = (sensitivity.latencies(end, 0) for end in (End("core_gb_s", 20.0), End()))
+    assert slow["send/recv 512 KB on 2 cores"] > 1.1 * base["send/recv 512 KB on 2 cores"]
+    assert slow.keys() == base.keys()

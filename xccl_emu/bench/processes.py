@@ -1,0 +1,46 @@
+"""Jobs on all cores of this machine, each in a process of its own, as far as the memory goes."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Generic, TypeVar
+
+from xccl_emu.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Job(Generic[T]):
+    """What a process is to run."""
+
+    name: str
+    run: Callable[[], T]
+    """A function of a module, or a `functools.partial` of one: it is sent to the process."""
+    bytes_needed: int
+    """Memory that it touches, estimated."""
+
+
+def on_processes(jobs: Sequence[Job[T]], free_bytes: int) -> Iterator[tuple[int, T]]:
+    """The number of each job and its result, as it is done; jobs begin in order, as many at once as fit.
+
+    Raises ConfigError, before any has begun, for a job that does not fit ``free_bytes`` by itself.
+    """
+    if too_large := [job for job in jobs if job.bytes_needed > free_bytes]:
+        job = max(too_large, key=lambda job: job.bytes_needed)
+        need = f"needs about {job.bytes_needed / 1e9:.1f} GB, {free_bytes / 1e9:.1f} GB are free"
+        raise ConfigError(f"{job.name}: {need}; take --no-data, or less")
+    cores = len(os.sched_getaffinity(0))
+    waiting, running = list(enumerate(jobs)), dict[Future[T], int]()
+    # Spawned: a fork of a process that has compiled code and mapped a pod is no clean start.
+    with ProcessPoolExecutor(min(cores, len(jobs)), get_context("spawn")) as pool:
+        while waiting or running:
+            free = free_bytes - sum(jobs[number].bytes_needed for number in running.values())
+            while waiting and len(running) < cores and waiting[0][1].bytes_needed <= free:
+                number, job = waiting.pop(0)
+                running[pool.submit(job.run)] = number
+                free -= job.bytes_needed
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(done), done.result()
