@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from xccl_emu.bench import closed
+from xccl_emu.bench.a2e import Deployment, time_call
 from xccl_emu.bench.fused import FusedLayer
-from xccl_emu.bench.layers import Layer
+from xccl_emu.bench.layers import EXPERTS, Layer
 from xccl_emu.bench.sendrecv import Sweep, measure
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
+from xccl_emu.routing import place_experts
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
@@ -31,6 +33,25 @@ def test_fused_operators_take_what_the_closed_forms_say(ranks: int, tokens: int)
     shape = closed.Shape(ranks, tokens, local_experts=-(-256 // ranks) + 1)
     assert percent(closed.fused_dispatch(shape, PRICES), run.dispatch_us) < closed.CLAIMED_PERCENT
     assert percent(closed.fused_combine(shape, PRICES), run.combine_us) < closed.CLAIMED_PERCENT
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (8, 16, 24),
+        pytest.param((40, 72, 96), marks=pytest.mark.slow),
+        pytest.param((160, 288, 96), marks=pytest.mark.slow),
+    ],
+)
+def test_a2e_and_e2a_take_what_the_closed_forms_say(sizes: tuple[int, int, int]) -> None:
+    """Attention dies, expert dies and tokens up to the published deployment; 256 experts and the shared one."""
+    attention, experts, tokens = sizes
+    call = time_call(Setting(costs=TOGETHER, data=False), Deployment(attention, experts, tokens))
+    shape = closed.Disaggregated(
+        attention, experts, tokens, local_experts=place_experts(experts, EXPERTS).local_experts
+    )
+    assert percent(closed.a2e(shape, PRICES), call.a2e_us) < closed.CLAIMED_PERCENT
+    assert percent(closed.e2a(shape, PRICES), call.e2a_us) < closed.CLAIMED_PERCENT
 
 
 def test_send_and_receive_take_what_the_closed_form_says() -> None:

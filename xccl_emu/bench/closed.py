@@ -8,7 +8,7 @@ Each function returns its stages by name, in order; their sum is the latency of 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.dispatch import FIELD_BYTES, SLOT_BYTES
@@ -39,9 +39,7 @@ class Shape:
     cores: int = 48
 
     def __post_init__(self) -> None:
-        for name in ("ranks", "tokens", "hidden", "choices", "local_experts", "cores"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+        _check_sizes(self)
 
     @property
     def rows(self) -> int:
@@ -57,6 +55,12 @@ class Shape:
     def busiest_tokens(self) -> int:
         """Tokens of the core that has most."""
         return -(-self.tokens // self.cores)
+
+
+def _check_sizes(shape: "Shape | Disaggregated") -> None:
+    for name, size in asdict(shape).items():
+        if size < 1:
+            raise ConfigError(f"{name}={size}: must be at least 1")
 
 
 class Prices:
@@ -94,6 +98,18 @@ class Prices:
             if path not in (SAME_DIE, SIBLING_DIE):
                 times += nbytes / ranks / (self._rate(path, write).gb_s * self.costs.fabric_efficiency)
         return times * 1e-3
+
+    def stream(self, nbytes: float, path: int, write: bool) -> float:
+        """Bytes between two dies, or between one and many on the same class of path."""
+        return nbytes / (self._rate(path, write).gb_s * self.costs.fabric_efficiency) * 1e-3
+
+    def poll(self) -> float:
+        """From the moment that a flag is visible."""
+        return self.costs.poll_ns * 1e-3
+
+    def loads(self, times: float) -> float:
+        """So many loads and polls of flags that are there already."""
+        return times * (self.costs.load_ns + self.costs.issue_cycles * self.costs.clock_ns) * 1e-3
 
     def barrier(self) -> float:
         """Of the cores of a die."""
@@ -137,7 +153,88 @@ def fused_combine(shape: Shape, prices: Prices) -> Stages:
         "first row": local + p.core(row) + p.scalar(10),
         "send": max(p.wire(s.rows * row, s.ranks, write=True), rows * (p.core(row) + p.scalar(9))),
         "visible": p.far(s.ranks, write=True),
-        "arrivals": p.scalar(3 * rows) + p.far(s.ranks, write=True) + p.costs.poll_ns * 1e-3,
+        "arrivals": p.scalar(3 * rows) + p.far(s.ranks, write=True) + p.poll(),
+        "sums": local + contributions * p.core(row) + p.vector("v_axpy", s.hidden) + p.vector("v_narrow", s.hidden),
+        "end": p.core(row) + p.latency(SAME_DIE, write=True),
+    }
+
+
+@dataclass(frozen=True)
+class Disaggregated:
+    """A domain of attention dies and the expert dies behind it; every expert die receives as many rows.
+
+    Raises ConfigError for sizes below 1.
+    """
+
+    attention: int = 160
+    experts: int = 288
+    """Expert dies."""
+    tokens: int = 96
+    """Of an attention die."""
+    hidden: int = 7168
+    choices: int = 9
+    local_experts: int = 1
+    cores: int = 48
+    """Of an attention die."""
+    stream_cores: int = 16
+    """Of each stream of an expert die."""
+
+    def __post_init__(self) -> None:
+        _check_sizes(self)
+
+    @property
+    def messages(self) -> int:
+        """That pass a trampoline."""
+        return self.tokens * self.choices
+
+    @property
+    def core_rows(self) -> int:
+        """Rows of a core of an expert die's stream."""
+        return -(-self.attention * self.messages // (self.experts * self.stream_cores))
+
+    @property
+    def fields(self) -> int:
+        """Counts that an expert die waits for."""
+        return self.attention * self.local_experts
+
+
+def a2e(shape: Disaggregated, prices: Prices) -> Stages:
+    """A2E through trampolines, until every expert die has its rows in order (xDeepServe 3.3)."""
+    s, p = shape, prices
+    message, local = s.hidden + SLOT_BYTES, p.latency(SAME_DIE, write=False)
+    far = p.latency(OTHER_NODE, write=True)
+    to_expert = -(-s.tokens // s.stream_cores) * s.choices * p.core(message)
+    parts = min(s.core_rows, -(-s.fields // s.stream_cores))  # a core's rows come from so many trampolines
+    row = p.core(s.hidden + FIELD_BYTES, 2) + p.scalar(2 + s.choices)
+    turn = (local + s.core_rows / parts * (p.core(message) + row)) / 2  # two halves share the way in and out
+    return {
+        "first token": p.core(2 * s.hidden) + local + p.vector("v_quantize", s.hidden),
+        "send": max(p.stream(s.tokens * message, OTHER_NODE, write=True), -(-s.tokens // s.cores) * p.core(message)),
+        "tokens in": 2 * far + p.barrier() + p.poll(),
+        "lists": p.core(64 * s.tokens, s.tokens) + local + p.scalar(3.5 * s.messages),
+        "forward": local + p.core(message) + max(p.wire(s.messages * message, s.experts, write=True), to_expert),
+        "visible": far + 2 * p.barrier(),
+        "counts": p.scalar(2 * s.experts * s.local_experts / s.stream_cores) + far + p.poll(),
+        "counts in": 3 * p.loads(s.fields) + p.scalar(2 * s.fields),
+        "gather": p.scalar(2 * s.fields) + parts * max(turn, s.core_rows / parts * row),
+        "end": p.latency(SAME_DIE, write=True) + p.barrier(),
+    }
+
+
+def e2a(shape: Disaggregated, prices: Prices) -> Stages:
+    """E2A back through the trampolines, until every attention die has its sums (xDeepServe 3.3)."""
+    s, p = shape, prices
+    row, local = 2 * s.hidden, p.latency(SAME_DIE, write=False)
+    far, wire = p.latency(OTHER_NODE, write=True), p.stream(s.messages * 2 * s.hidden, OTHER_NODE, write=True)
+    contributions = -(-s.tokens // s.cores) * s.choices
+    returned = -(-s.messages // s.stream_cores)
+    return {
+        "counts": p.poll() + 2 * local + p.scalar(2 * s.fields),
+        "send back": local + p.core(row) + max(wire, s.core_rows * (p.core(row) + 2 * p.loads(1))),
+        "arrivals": 2 * far + p.scalar(2 * s.fields) + p.barrier(),
+        "lists": local + p.scalar(2 * s.messages) + p.poll(),
+        "return": local + p.core(row) + max(wire, returned * p.core(row)),
+        "call returned": 2 * far + p.barrier() + p.poll(),
         "sums": local + contributions * p.core(row) + p.vector("v_axpy", s.hidden) + p.vector("v_narrow", s.hidden),
         "end": p.core(row) + p.latency(SAME_DIE, write=True),
     }
@@ -150,8 +247,8 @@ def send_receive(nbytes: int, cores: int, path: int, prices: Prices, slot_bytes:
     """
     p, lane = prices, nbytes / cores
     chunk, chunks = min(lane, slot_bytes), max(1, -(-int(lane) // slot_bytes))
-    wire = nbytes / (p.fabric.paths[path].write.gb_s * p.costs.fabric_efficiency) * 1e-3
-    far, local, poll = p.latency(path, write=True), p.latency(SAME_DIE, write=False), p.costs.poll_ns * 1e-3
+    wire = p.stream(nbytes, path, write=True)
+    far, local, poll = p.latency(path, write=True), p.latency(SAME_DIE, write=False), p.poll()
     last = min(chunk, lane - (chunks - 1) * slot_bytes)
     return {
         "load": p.scalar(10) + local + p.core(chunk),
