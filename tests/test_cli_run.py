@@ -1,6 +1,8 @@
 """``xccl-emu run``: results, exit codes, JSON, and what it says to bad input."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +174,13 @@ def test_a_payload_larger_than_any_memory_is_refused() -> None:
     code, _, err = invoke("run", "sendrecv", "--nbytes", str(10**23))
     assert code == 2
     assert "GiB" in err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written() -> None:
+    """A full disk behind stdout is told in one line, with exit code 1."""
+    command = [sys.executable, "-m", "xccl_emu", "bench", "buffers", "--json"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "xccl-emu: error: output: No space left on device\n"

@@ -59,7 +59,43 @@ def test_a_file_that_cannot_be_written() -> None:
     """It is named, with the reason, and the exit code is that of a wrong command line."""
     done = CliRunner().invoke(app, ["bench", "buffers", "--csv", "/nowhere/at/all.csv"])
     assert done.exit_code == 2
-    assert "--csv /nowhere/at/all.csv: cannot be written (No such file" in done.stderr
+    assert "--csv /nowhere/at/all.csv: must be a file in a folder that exists" in done.stderr
+    assert not done.stdout
+
+
+def test_without_data_nothing_is_called_right() -> None:
+    """Where nothing was compared the table says N/A and JSON null, and JSON tells of the run."""
+    words = ("sendrecv", "-b", "1K", "-e", "1K", "--cores", "2", "--slots", "2", "--no-data")
+    code, text = bench(*words)
+    assert code == 0
+    assert text.endswith("#wrong N/A\n")
+    told = json.loads(bench(*words, "--json")[1])
+    assert (told["wrong"], told["data"], told["seed"]) == (None, False, 0)
+
+
+def test_claims_are_of_the_published_setting_only() -> None:
+    """Figure 5's rows are not made of rings of another size; their own setting is in their configuration."""
+    code, text = bench("sendrecv", "-b", "1K", "-e", "1K", "--cores", "2", "--slots", "2", "--no-data", "--json")
+    assert code == 0
+    assert {row["role"] for row in json.loads(text)["results"]} == {"emulated"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("fused", "batch=1"), "batch=1: goes with --sweep"),
+        (("fused", "--dask", "local"), "--dask local: goes with --sweep"),
+        (("dispatch", "--sweep", "ep=4", "--ranks", "8"), "--ranks 8: does not go with --sweep"),
+        (("links", "--plot", "x.foo"), "No such option"),
+        (("fused", "--plot", "x.foo"), "--plot x.foo: must end with .png"),
+        (("fused", "--plot", "/nowhere/x.png"), "--plot /nowhere/x.png: must be a file in a folder"),
+    ],
+)
+def test_what_goes_with_what(words: tuple[str, ...], message: str) -> None:
+    """Options that another one makes meaningless are refused before anything runs."""
+    done = CliRunner().invoke(app, ["bench", *words])
+    assert done.exit_code == 2
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What single instructions take, worked out by hand."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,6 +88,14 @@ def test_barrier() -> None:
     assert policy.timing.finished_us == {core: pytest.approx(5.0 + 2 * once, abs=1e-5) for core in range(3)}
 
 
+def test_a_core_alone_has_nobody_to_wait_for() -> None:
+    """A barrier of one core takes no more than its instructions."""
+    pod, policy = timed_pod(1, 1)
+    pod.launch(meet, 0, [0], {}, [])
+    pod.run()
+    assert policy.timing.latency_us == pytest.approx(2 * 0.002, abs=1e-5)
+
+
 def test_critical_path_adds_up() -> None:
     """The parts of the critical path follow each other without a gap from 0 to the end, and name what they wait for."""
     pod, policy = timed_pod(6, start_us={0: 2.0})
@@ -135,6 +144,17 @@ def test_what_cannot_be_timed(options: dict[str, object], reason: str) -> None:
     args = {"target": block.address, "nbytes": 32, "times": 1}
     pod.launch(write_often, 0, [0], args, [pod.grant(block, "w")])
     with pytest.raises(ConfigError, match=reason):
+        pod.run()
+
+
+def test_a_fabric_has_so_many_dies() -> None:
+    """A die beyond the fabric's last node cannot be timed: nothing is known of its links."""
+    policy = VirtualTime(replace(ROUND, nodes=1), COSTS)
+    pod = Pod(small_pod(64), policy=policy)
+    block = pod.alloc(63, 32)
+    args = {"target": block.address, "nbytes": 32, "times": 1}
+    pod.launch(write_often, 63, [0], args, [pod.grant(block, "w")])
+    with pytest.raises(ConfigError, match="die 63 takes part"):
         pod.run()
 
 

@@ -87,7 +87,8 @@ def test_people_are_told_what_is_left_out(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["sendrecv", "--dies", "0,x"], "--dies 0,x"),
-        (["sendrecv", "--dies", "5"], "die 5"),
+        (["sendrecv", "--dies", "5"], "--dies 5: die 5: the run has dies 0 to 1"),
+        (["sendrecv", "--dies", "0-99999999999"], "die 99999999999"),
         (["sendrecv", "--dies", "3-1"], "--dies 3-1"),
         (["sendrecv", "--fabric", "ethernet"], "--fabric ethernet: must be one of cloudmatrix384"),
         (["sendrecv", "--place", "moon"], "--place moon"),

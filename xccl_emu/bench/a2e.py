@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from xccl_emu import oracle, routing
 from xccl_emu.bench import published
 from xccl_emu.bench.compare import wrong_rows, wrong_sums
-from xccl_emu.bench.layers import EXPERTS, HIDDEN, TOP_K, Shape
+from xccl_emu.bench.layers import EXPERTS, HIDDEN, TOP_K, Shape, bytes_needed
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.lang.requests import MTU_OUT
@@ -68,7 +68,10 @@ class Call1:
     """From when the last expert die has computed until the last attention die has its outputs."""
     compute_us: float
     """Between the two."""
-    wrong: int
+    wrong_rows: int | None
+    """Elements that the expert dies received wrong; None if nothing was compared."""
+    wrong_sums: int | None
+    """The same of outputs."""
 
 
 def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
@@ -77,6 +80,9 @@ def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
     In the log the moments between the operators are found; one of all dies would take more memory than there is.
     """
     d = deployment
+    rows, cores = d.attention * d.tokens * (TOP_K + 1), d.attention * d.cores + 3 * d.experts * d.stream_cores
+    what = f"{d.attention} attention dies, {d.experts} expert dies"
+    setting.check_memory(f"{what}:", bytes_needed(rows, cores, d.hidden, setting.data))
     placement = routing.place_experts(d.experts, EXPERTS)
     rng = np.random.default_rng((setting.seed, 1))
     drawn = routing.draw_routing(np.ones(EXPERTS), d.attention, d.tokens, TOP_K, rng, "uniform")
@@ -86,12 +92,12 @@ def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
     group = A2E(pod, d.config(placement))
     calls = Calls(group, [Call(list(tokens), routed.topk, routed.weights)])
     calls.launch()
-    with setting.stage(f"{d.attention} attention dies, {d.experts} expert dies") as progress:
+    with setting.stage(what) as progress:
         group.run_launched(progress)
     with setting.stage("comparison"):
-        wrong = count_wrong(calls, tokens, routed) if setting.data else 0
+        wrong = count_wrong(calls, tokens, routed) if setting.data else (None, None)
     assembled, computed, returned = moments(policy.timing)
-    return Call1(assembled, returned - computed, computed - assembled, wrong)
+    return Call1(assembled, returned - computed, computed - assembled, *wrong)
 
 
 def watched(placement: routing.Placement, routed: routing.Routing) -> list[int]:
@@ -132,7 +138,7 @@ def _first(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
     return np.asarray(writes[first, tl.RECORD_VISIBLE])
 
 
-def count_wrong(calls: Calls, tokens: NDArray[Any], routed: routing.Routing) -> int:
+def count_wrong(calls: Calls, tokens: NDArray[Any], routed: routing.Routing) -> tuple[int, int]:
     """Elements of the first call's rows and outputs that are not the oracle's."""
     c = calls.config
     expected = oracle.dispatch(
@@ -140,7 +146,7 @@ def count_wrong(calls: Calls, tokens: NDArray[Any], routed: routing.Routing) -> 
     )
     rows = sum(wrong_rows(expected, die, calls.received(0, die)) for die in range(c.n_experts))
     sums = [wrong_sums(expected, i, routed.weights[i], calls.output(0, i)) for i in range(c.n_attention)]
-    return rows + sum(sums)
+    return rows, sum(sums)
 
 
 def rows_of(one: Call1, deployment: Deployment) -> list[Result]:
@@ -148,8 +154,8 @@ def rows_of(one: Call1, deployment: Deployment) -> list[Result]:
     there, back = published.rows("a2e")
     shape = deployment.shape
     return [
-        Result.of(there, one.a2e_us, configuration=shape, wrong=one.wrong),
-        Result.of(back, one.e2a_us, configuration=shape),
+        Result.of(there, one.a2e_us, configuration=shape, wrong=one.wrong_rows),
+        Result.of(back, one.e2a_us, configuration=shape, wrong=one.wrong_sums),
         Result("a2e", "stand-in expert between them", one.compute_us, "us", configuration=shape),
     ]
 

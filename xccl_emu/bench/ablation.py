@@ -36,12 +36,12 @@ def ablation(setting: Setting = DEFAULT, layer: Layer = LAYER) -> list[Result]:
         shape = layer.shape | switches
         told = replace(setting, stage=lambda stage, name=name: setting.stage(f"{name}: {stage}"))  # type: ignore[misc]
         timed = time_layer(told, layer, partial(fused_with, switches=switches))
-        for op, timing, wrong in (("dispatch", timed.dispatch, timed.wrong), ("combine", timed.combine, 0)):
+        for op, timing, wrong in timed.operators:
             us = setting.operator_us(timing)
             times.append(Result("ablation", f"{op}, {name}", us, "us", configuration=shape, wrong=wrong))
     whole = {op: float(row.emulated or 1) for op, row in zip(("dispatch", "combine"), times, strict=False)}
     ratios = [
-        replace(row, what=f"{row.what}, over all on", unit="x", wrong=0,
+        replace(row, what=f"{row.what}, over all on", unit="x", wrong=None,
                 emulated=float(row.emulated or 0) / whole[row.what.split(",")[0]])
         for row in times[2:]
     ]  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.bench import published
-from xccl_emu.bench.layers import Layer, count_wrong, fused_group
+from xccl_emu.bench.layers import Layer, Shape, count_wrong, fused_group
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
@@ -67,6 +67,7 @@ class FusedLayer:
     """A layer with balanced routing on a pod of its own, to be timed again and again, under other costs too."""
 
     def __init__(self, setting: Setting, layer: Layer) -> None:
+        setting.check_memory(f"fused EP{layer.ranks}:", layer.bytes_needed(setting.data))
         per_node = CLOUDMATRIX384.chips_per_node * CLOUDMATRIX384.dies_per_chip
         spec = replace(CLOUDMATRIX384, nodes=-(-layer.ranks // per_node))  # several fit an address space then
         pod, self._policy = setting.pod(spec)
@@ -98,8 +99,10 @@ class FusedLayer:
         ends = self._policy.timing.by_die_us
         return fmean(ends[rank] - start for rank, start in enumerate(starts))
 
-    def count_wrong(self) -> int:
-        """Elements of the last run that are not the oracle's."""
+    def count_wrong(self) -> tuple[int | None, int | None]:
+        """Elements that dispatch and combine of the last run left other than the oracle's; None without data."""
+        if not self._setting.data:
+            return None, None
         return count_wrong(self._group, self._tokens, self._topk, self._weights)
 
 
@@ -130,17 +133,19 @@ def fused(setting: Setting) -> list[Result]:
     results: list[Result] = []
     for ranks in sorted({degree_of(row) for row in latencies}):
         layer = FusedLayer(setting, Layer(ranks, TOKENS))
-        times, wrong = layer.run(setting.costs), layer.count_wrong() if setting.data else 0
+        times = layer.run(setting.costs)
+        dispatch, combine = layer.count_wrong()
         shape = {**Layer(ranks, TOKENS).shape, "routing": "balanced"}
         for row in latencies:
             if degree_of(row) == ranks:
-                emulated = times.combine_us if row.what.startswith("combine") else times.dispatch_us
-                results += _both(row, emulated, shape, wrong)
+                combines = row.what.startswith("combine")
+                emulated = times.combine_us if combines else times.dispatch_us
+                results += _both(row, emulated, shape, combine if combines else dispatch)
         del layer
     return results + baselines(latencies)
 
 
-def _both(row: Published, latency_us: float, shape: dict[str, int | float | str | bool], wrong: int) -> list[Result]:
+def _both(row: Published, latency_us: float, shape: Shape, wrong: int | None) -> list[Result]:
     """Latency and the bandwidth that follows from it."""
     operator = row.what.split()[0]
     nbytes = TOKENS * 9 * MESSAGE_BYTES[operator]

@@ -58,9 +58,9 @@ def iteration(setting: Setting = DEFAULT, layer: Layer = LAYER, model: SkewModel
     latency = {DISPATCH: setting.operator_us(timed.dispatch), COMBINE: setting.operator_us(timed.combine)}
     with setting.stage(f"{ITERATIONS} iterations"):
         emulated = statistics(latency, model, setting.seed, layer)
-    wrong = {f"{DISPATCH} min": timed.wrong}
+    wrong = {f"{name} min": wrong for name, _, wrong in timed.operators}
     return [
-        Result.of(row, emulated[row.what], configuration=layer.shape, wrong=wrong.get(row.what, 0),
+        Result.of(row, emulated[row.what], configuration=layer.shape, wrong=wrong.get(row.what),
                   note="" if row.what.endswith("min") else SKEWED)
         for row in published.rows("iteration")
     ]  # fmt: skip

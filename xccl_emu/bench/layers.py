@@ -31,6 +31,12 @@ MakeGroup = Callable[[Pod, dict[str, Any]], ExpertGroup[Any]]
 """Makes a group of a shape on a pod."""
 
 
+def bytes_needed(rows: int, cores: int, hidden: int, data: bool) -> int:
+    """Memory that a timed run touches, estimated: interpreter, arrays of times, and rows in all their places."""
+    payload = rows * 8 * hidden if data else 0
+    return (700 << 20) + cores * 20_000 + rows * 200 + payload
+
+
 @dataclass(frozen=True)
 class Layer:
     """A batch of tokens on every rank, and where its experts are."""
@@ -43,6 +49,10 @@ class Layer:
     top_k: int = TOP_K
     cores: int = CORES
     """Of each die."""
+
+    def bytes_needed(self, data: bool) -> int:
+        """Memory that a run touches, estimated."""
+        return bytes_needed(self.ranks * self.tokens * (self.top_k + 1), self.ranks * self.cores, self.hidden, data)
 
     def placed(self, seed: int) -> tuple[routing.Placement, routing.Routing]:
         """Experts in order, the shared one on its own ranks, and uniform choices as expert slots, the shared last."""
@@ -73,8 +83,15 @@ class Timed:
 
     dispatch: Timing
     combine: Timing
-    wrong: int
-    """Elements of rows, routes, counts or outputs that differ from the oracle's."""
+    wrong_rows: int | None
+    """Elements of rows, routes and counts that differ from the oracle's; None if nothing was compared."""
+    wrong_sums: int | None
+    """The same of outputs."""
+
+    @property
+    def operators(self) -> tuple[tuple[str, Timing, int | None], ...]:
+        """Name, timing and wrong elements of both."""
+        return ("dispatch", self.dispatch, self.wrong_rows), ("combine", self.combine, self.wrong_sums)
 
 
 def pull_group(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
@@ -89,11 +106,12 @@ def fused_group(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
 
 def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group) -> Timed:
     """Run a layer once on a pod of its own; ``make`` makes the group."""
+    name = f"{layer.ranks} ranks, {layer.tokens} tokens: "
+    setting.check_memory(name.strip(), layer.bytes_needed(setting.data))
     placement, routed = layer.placed(setting.seed)
     pod, policy = setting.pod()
     group = make(pod, layer.config(placement.local_experts))
     tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
-    name = f"{layer.ranks} ranks, {layer.tokens} tokens: "
     with setting.stage(name + "dispatch") as progress:
         group.dispatch(list(tokens), routed.topk, progress)
     dispatch = policy.timing
@@ -103,8 +121,8 @@ def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group) -> 
     with setting.stage(name + "combine") as progress:
         group.combine(routed.weights, progress)
     with setting.stage(name + "comparison"):
-        wrong = count_wrong(group, tokens, routed.topk, routed.weights) if setting.data else 0
-    return Timed(dispatch, policy.timing, wrong)
+        wrong = count_wrong(group, tokens, routed.topk, routed.weights) if setting.data else (None, None)
+    return Timed(dispatch, policy.timing, *wrong)
 
 
 def count_wrong(
@@ -112,9 +130,9 @@ def count_wrong(
     tokens: NDArray[Any],
     topk: Sequence[NDArray[np.int32]],
     weights: Sequence[NDArray[np.float32]],
-) -> int:
+) -> tuple[int, int]:
     """Elements of all that the group's ranks received, and of their outputs, that are not the oracle's."""
     c = group.config
     expected = oracle.dispatch(list(tokens), topk, c.n_ranks, c.local_experts, c.quantized, quantizer=c.quantizer)
     rows = sum(wrong_rows(expected, rank, group.received(rank)) for rank in range(c.n_ranks))
-    return rows + sum(wrong_sums(expected, rank, weights[rank], group.output(rank)) for rank in range(c.n_ranks))
+    return rows, sum(wrong_sums(expected, rank, weights[rank], group.output(rank)) for rank in range(c.n_ranks))

@@ -7,7 +7,7 @@ import numpy as np
 
 from xccl_emu.bench import published
 from xccl_emu.bench.published import Published
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.result import Result, total_wrong
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.kernels.transfers import read_blocks, write_blocks
 from xccl_emu.lang.requests import MTU_IN, MTU_OUT
@@ -37,7 +37,7 @@ class Measured:
 
     latency_us: float
     gb_s: float
-    wrong: int
+    wrong: int | None
     """Bytes that are not where they should be, or not what they should be."""
 
 
@@ -48,10 +48,10 @@ def measure(path: int, op: str, setting: Setting = DEFAULT) -> Measured:
     """
     _, latency_us, wrong = _run(path, op, setting, 1, LATENCY_BYTES, 1)
     moved, took_us, wrong_too = _run(path, op, setting, CLOUDMATRIX384.cores_per_die, BLOCK_BYTES, BLOCKS)
-    return Measured(latency_us, moved / took_us / 1000, wrong + wrong_too)
+    return Measured(latency_us, moved / took_us / 1000, total_wrong((wrong, wrong_too)))
 
 
-def _run(path: int, op: str, setting: Setting, cores: int, nbytes: int, times: int) -> tuple[int, float, int]:
+def _run(path: int, op: str, setting: Setting, cores: int, nbytes: int, times: int) -> tuple[int, float, int | None]:
     """Bytes that went over the path, microseconds from the first one's start to the last one's end, wrong bytes."""
     pod, policy = setting.pod(log=[0])
     far, each = TARGETS[path], nbytes * times
@@ -71,8 +71,8 @@ def _run(path: int, op: str, setting: Setting, cores: int, nbytes: int, times: i
     }  # fmt: skip
     pod.launch(kernel, 0, range(cores), args, [pod.grant(source, "r"), pod.grant(target, "w")])
     pod.run()
-    wrong = setting.data and np.count_nonzero(pod.view(target) != expected.ravel())
-    return cores * each, _span_us(policy.timing, MTU_IN if op == "read" else MTU_OUT), int(wrong)
+    wrong = int(np.count_nonzero(pod.view(target) != expected.ravel())) if setting.data else None
+    return cores * each, _span_us(policy.timing, MTU_IN if op == "read" else MTU_OUT), wrong
 
 
 def _span_us(timing: Timing, engine: int) -> float:

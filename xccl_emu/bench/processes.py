@@ -3,11 +3,12 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Generic, TypeVar
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.errors import CapacityError, ConfigError
 
 T = TypeVar("T")
 
@@ -26,7 +27,8 @@ class Job(Generic[T]):
 def on_processes(jobs: Sequence[Job[T]], free_bytes: int) -> Iterator[tuple[int, T]]:
     """The number of each job and its result, as it is done; jobs begin in order, as many at once as fit.
 
-    Raises ConfigError, before any has begun, for a job that does not fit ``free_bytes`` by itself.
+    Raises ConfigError, before any has begun, for a job that does not fit ``free_bytes`` by itself, and CapacityError if
+    the system kills a process.  Whoever stops to take results ends all processes.
     """
     if too_large := [job for job in jobs if job.bytes_needed > free_bytes]:
         job = max(too_large, key=lambda job: job.bytes_needed)
@@ -35,7 +37,8 @@ def on_processes(jobs: Sequence[Job[T]], free_bytes: int) -> Iterator[tuple[int,
     cores = len(os.sched_getaffinity(0))
     waiting, running = list(enumerate(jobs)), dict[Future[T], int]()
     # Spawned: a fork of a process that has compiled code and mapped a pod is no clean start.
-    with ProcessPoolExecutor(min(cores, len(jobs)), get_context("spawn")) as pool:
+    pool = ProcessPoolExecutor(max(1, min(cores, len(jobs))), get_context("spawn"))
+    try:
         while waiting or running:
             free = free_bytes - sum(jobs[number].bytes_needed for number in running.values())
             while waiting and len(running) < cores and waiting[0][1].bytes_needed <= free:
@@ -43,4 +46,21 @@ def on_processes(jobs: Sequence[Job[T]], free_bytes: int) -> Iterator[tuple[int,
                 running[pool.submit(job.run)] = number
                 free -= job.bytes_needed
             for done in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(done), done.result()
+                result = done.result()
+                yield running.pop(done), result
+    except BrokenProcessPool as error:
+        what = "; ".join(jobs[number].name for number in running.values())
+        why = "one of these processes was killed, perhaps for lack of memory"
+        raise CapacityError(f"{what}: {why}; take --no-data, or less") from error
+    finally:
+        _end(pool)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Without waiting for what still runs: after Ctrl-C or an error nobody wants it."""
+    processes = list((pool._processes or {}).values())  # the executor has no public way to end them
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join()

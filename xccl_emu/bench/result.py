@@ -29,8 +29,8 @@ class Result:
     source: str = ""
     configuration: Configuration = field(default_factory=dict)
     """What was run, by name."""
-    wrong: int = 0
-    """Elements that differ from what had to come out."""
+    wrong: int | None = None
+    """Elements that differ from what had to come out; None if nothing was compared for this row."""
     note: str = ""
     beside: Mapping[str, float] = field(default_factory=dict)
     """What others measured, by name: shown beside, never compared."""
@@ -67,7 +67,7 @@ class Result:
     @property
     def failed(self) -> bool:
         """Whether the command must end with exit code 1: wrong data, or an exact row that differs."""
-        return self.wrong > 0 or (self.role == "exact" and not self.met)
+        return bool(self.wrong) or (self.role == "exact" and not self.met)
 
     def plain(self) -> dict[str, Any]:
         """As JSON and CSV have it."""
@@ -77,6 +77,12 @@ class Result:
             "met": self.met, "wrong": self.wrong, "configuration": dict(self.configuration), "source": self.source,
             "note": self.note, "beside": dict(self.beside),
         }  # fmt: skip
+
+
+def total_wrong(counts: Iterable[int | None]) -> int | None:
+    """All wrong elements; None if nothing was compared."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.bench import published
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.result import Result, total_wrong
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.bench.sizes import size_text
 from xccl_emu.errors import ConfigError
@@ -67,6 +67,7 @@ class _Pair:
         self._pod, self._policy = setting.pod()
         self._comm = SendRecv(self._pod, slots=sweep.slots)
         most = max(sweep.sizes)
+        setting.check_memory(f"a payload of {size_text(most)}:", 3 * most if setting.data else 0)
         self._source, self._target = self._pod.alloc(0, most), self._pod.alloc(TARGETS[to], most)
         if setting.data:
             self._view(self._source)[:] = np.random.default_rng(setting.seed).integers(0, 256, most, np.uint8)
@@ -81,19 +82,21 @@ class _Pair:
             "bytes": nbytes, "cores": cores, "to": self._to, "path": self._sweep.path, "slots": self._sweep.slots,
         }  # fmt: skip
         what = f"{size_text(nbytes)} on {cores} cores, {self._to}"
-        wrong = sum(bad for _, bad in runs)
+        wrong = total_wrong(bad for _, bad in runs)
         return Result("sendrecv", what, sum(counted) / len(counted), "us", configuration=shape, wrong=wrong)
 
-    def _once(self, nbytes: int, cores: int) -> tuple[float, int]:
-        """Microseconds and wrong bytes of one transfer."""
+    def _once(self, nbytes: int, cores: int) -> tuple[float, int | None]:
+        """Microseconds and wrong bytes of one transfer; None without data."""
         self._event += 1
         source, target = (Buffer(b.die, b.address, nbytes) for b in (self._source, self._target))
         if self._setting.data:
             self._view(target)[:] = 0
         self._comm.transfer(source, target, event_id=self._event, cores=cores, path=self._sweep.path)
         self._comm.run()
-        differ = self._setting.data and np.count_nonzero(self._view(source) != self._view(target))
-        return self._policy.timing.latency_us, int(differ)
+        latency_us = self._policy.timing.latency_us
+        if not self._setting.data:
+            return latency_us, None
+        return latency_us, int(np.count_nonzero(self._view(source) != self._view(target)))
 
     def _view(self, buffer: Buffer) -> NDArray[np.uint8]:
         return self._pod.view(buffer)
@@ -114,18 +117,18 @@ def measure(sweep: Sweep, setting: Setting = DEFAULT) -> list[Result]:
     return results
 
 
-def claims(sweep: Sweep = DEFAULT_SWEEP, setting: Setting = DEFAULT) -> Iterator[Result]:
+def claims(setting: Setting = DEFAULT) -> Iterator[Result]:
     """What the paper's text says of Figure 5, within a node and between nodes."""
     sizes, cores = (512 * KIB, 9 * MIB), (2, CLOUDMATRIX384.cores_per_die)
-    runs = measure(replace(sweep, sizes=sizes, cores=cores, to=("node", "pod")), setting)
+    runs = measure(replace(DEFAULT_SWEEP, sizes=sizes, cores=cores, to=("node", "pod")), setting)
     by = {(r.configuration["to"], r.configuration["bytes"], r.configuration["cores"]): r for r in runs}
     small, large = published.rows("sendrecv")
     for to in ("node", "pod"):
         one, two, many = by[to, sizes[0], 2], by[to, sizes[1], 2], by[to, sizes[1], cores[1]]
-        where = {"to": to}
+        where = {"to": to, "path": DEFAULT_SWEEP.path, "slots": DEFAULT_SWEEP.slots}
         yield _named(Result.of(small, one.emulated, wrong=one.wrong, configuration=where))
         faster = float(two.emulated or 0) / float(many.emulated or 1)
-        yield _named(Result.of(large, faster, wrong=two.wrong + many.wrong, configuration=where))
+        yield _named(Result.of(large, faster, wrong=total_wrong((two.wrong, many.wrong)), configuration=where))
 
 
 def _named(result: Result) -> Result:
@@ -133,5 +136,6 @@ def _named(result: Result) -> Result:
 
 
 def sendrecv(setting: Setting = DEFAULT, sweep: Sweep = DEFAULT_SWEEP) -> list[Result]:
-    """The paper's claims, and then every size on every number of cores."""
-    return [*claims(sweep, setting), *measure(sweep, setting)]
+    """The paper's claims, if rings are as they take them, and then every size on every number of cores."""
+    as_published = (sweep.path, sweep.slots) == (DEFAULT_SWEEP.path, DEFAULT_SWEEP.slots)
+    return [*(claims(setting) if as_published else ()), *measure(sweep, setting)]

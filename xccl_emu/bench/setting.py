@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.bench.compare import draw_tokens
 from xccl_emu.bench.stage import Stage, silent
+from xccl_emu.errors import CapacityError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
 from xccl_emu.timing.costs import Costs
@@ -30,6 +31,15 @@ class Setting:
     """Of payloads and routings."""
     data: bool = True
     """Does payload move, to be held against the oracle?  Times are the same without."""
+
+    free_bytes: int = 1 << 62
+    """Memory that a run may plan with."""
+
+    def check_memory(self, what: str, nbytes: int) -> None:
+        """Raises CapacityError for a run that would touch more memory than is free."""
+        if nbytes > self.free_bytes:
+            need = f"needs about {nbytes / 1e9:.1f} GB, {self.free_bytes / 1e9:.1f} GB are free"
+            raise CapacityError(f"{what} {need}; take --no-data, or less")
 
     def pod(self, spec: PodSpec = CLOUDMATRIX384, *, log: bool | Collection[int] = False) -> tuple[Pod, VirtualTime]:
         """A pod in virtual time, and its policy, which has the timing of each run.

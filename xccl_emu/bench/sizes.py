@@ -42,8 +42,8 @@ def size_text(nbytes: int) -> str:
 
 
 def parse_whole(name: str, text: str) -> list[int]:
-    """Whole numbers above 0, separated by commas; ConfigError, naming the option, for anything else."""
+    """Whole numbers above 0, separated by commas, each once; ConfigError, naming the option, for anything else."""
     words = text.split(",")
     if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise ConfigError(f"{name} {text}: must be whole numbers above 0, separated by commas")
-    return [int(word) for word in words]
+    return list(dict.fromkeys(int(word) for word in words))

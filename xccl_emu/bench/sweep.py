@@ -42,11 +42,8 @@ class Point:
 
     @property
     def bytes_needed(self) -> int:
-        """Memory that it touches, estimated: interpreter, arrays of times, and payload in all its places."""
-        rows = self.ranks * self.tokens * (self.layer.top_k + 1)
-        times = self.ranks * self.cores * 20_000
-        payload = rows * (2 * self.layer.hidden + 3 * 2 * self.layer.hidden) if self.data else 0
-        return (700 << 20) + times + rows * 200 + payload
+        """Memory that it touches, estimated."""
+        return self.layer.bytes_needed(self.data)
 
 
 def parse_axes(words: Sequence[str]) -> dict[str, list[int]]:
@@ -95,7 +92,7 @@ def run_point(point: Point) -> list[Result]:
             point.bench, f"{name}, {point.what}", setting.operator_us(timing), "us",
             configuration=layer.shape, wrong=wrong,
         )
-        for name, timing, wrong in (("dispatch", timed.dispatch, timed.wrong), ("combine", timed.combine, 0))
+        for name, timing, wrong in timed.operators
     ]  # fmt: skip
 
 

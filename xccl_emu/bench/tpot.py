@@ -51,8 +51,8 @@ def rows_of(one: Call1, deployment: Deployment) -> list[Result]:
 def tpot(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
     """Time one call, and put it into the budget."""
     one = time_call(setting, deployment)
-    first, *others = rows_of(one, deployment)
-    return [replace(first, wrong=one.wrong), *others]
+    wrong = {"A2E": one.wrong_rows, "E2A": one.wrong_sums}
+    return [replace(row, wrong=wrong.get(row.what)) for row in rows_of(one, deployment)]
 
 
 def tpot_and_a2e(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:

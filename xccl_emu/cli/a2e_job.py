@@ -19,7 +19,7 @@ from xccl_emu.cli.layer import (
     resident_gb,
 )
 from xccl_emu.cli.memory import available_bytes
-from xccl_emu.errors import CapacityError
+from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, GIB, small_pod
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
@@ -105,9 +105,11 @@ class A2EJob:
         self.result = A2EResult(options=as_plain(asdict(options)))
         self._timed = Timed(stage, self.result.stages)
         self._choices = Choices(options.routing, options.layer, options.top_k, options.seed)
+        self._check_dies()
         self.placement = routing.place_experts(options.experts, self._choices.n_experts)
         self.config = self._config()
         self._check_memory()
+        self.result.options |= {"calls": options.n_calls, "top_k": self._choices.top_k}
 
     def _config(self) -> A2EConfig:
         o = self.options
@@ -117,6 +119,13 @@ class A2EJob:
             quantizer=o.quantizer, shared=True, path=o.path, depth=o.depth, cores=o.cores, a2e_cores=o.cores,
             compute_cores=o.cores, e2a_cores=o.cores,
         )  # fmt: skip
+
+    def _check_dies(self) -> None:
+        o, most = self.options, CLOUDMATRIX384.n_dies
+        if o.domains * o.attention + o.experts > most:
+            what = f"--domains {o.domains}, --attention {o.attention}, --experts {o.experts}"
+            sum_ = f"{o.domains} x {o.attention} + {o.experts} = {o.domains * o.attention + o.experts}"
+            raise ConfigError(f"{what}: that is {sum_} dies; the pod has {most}")
 
     def _check_memory(self) -> None:
         need, free = bytes_needed(self.config, self.options.n_calls), available_bytes()

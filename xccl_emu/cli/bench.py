@@ -1,10 +1,12 @@
 """`xccl-emu bench NAME`: the published measurements, made again, with what was published beside."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from xccl_emu.errors import ConfigError
 
 if TYPE_CHECKING:
     from xccl_emu.bench.result import Result
@@ -20,11 +22,13 @@ Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write t
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw them to a PNG, SVG or PDF file.")]
 NoData = Annotated[bool, typer.Option("--no-data", help="Move no payload and check nothing: the same times, faster.")]
 Sweep = Annotated[
-    list[str] | None, typer.Option("--sweep", metavar="AXIS=FROM:TO", help="Run every point: ep=8:768 batch=1:128")
+    list[str] | None,
+    typer.Option("--sweep", metavar="AXIS=FROM:TO", help="Every point of ep=8:768 batch=1:128 (default: 128)."),
 ]
 MoreAxes = Annotated[list[str] | None, typer.Argument(metavar="[AXIS=FROM:TO]...", help="More axes of --sweep.")]
 Dask = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Sweep on this Dask scheduler's cluster, or: local")]
 Cores = Annotated[int, typer.Option(min=1, max=48, help="Cores used on each die.")]
+BATCHES = "1,2,4,8,16,32,64,128"
 Seed = Annotated[int, typer.Option(min=0, help="Seed of payloads and routings.")]
 
 
@@ -48,24 +52,39 @@ def _bench(
 ) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed."""
     from xccl_emu.bench.setting import Setting
-    from xccl_emu.cli.bench_show import show, write_csv
+    from xccl_emu.cli.bench_show import check_csv, show, write_csv
+    from xccl_emu.cli.memory import available_bytes
     from xccl_emu.cli.show import Stages
 
+    check_csv(csv)
     if plot is not None:
         from xccl_emu.cli.bench_plot import check_plot
 
         check_plot(plot)
-    setting = Setting(stage=Stages(quiet=as_json), seed=seed, data=not no_data)
+    setting = Setting(stage=Stages(quiet=as_json), seed=seed, data=not no_data, free_bytes=available_bytes())
     results = make(setting)
+    show(results, as_json, {"seed": seed, "data": setting.data})
     if csv is not None:
         write_csv(results, csv)
     if plot is not None:
         from xccl_emu.cli.bench_plot import draw
 
         draw(results, plot, setting.fabric)
-    show(results, as_json)
     if any(result.failed for result in results):
         raise typer.Exit(1)
+
+
+def _axes(
+    sweep: list[str] | None, axes: list[str] | None, dask: str | None, fixed: Mapping[str, tuple[object, object]] = {}
+) -> list[str]:
+    """The axes of a sweep, none if it is none; ``fixed`` has value and default of options that go without one."""
+    if not sweep:
+        if axes or dask:
+            raise ConfigError(f"{axes[0] if axes else f'--dask {dask}'}: goes with --sweep")
+        return []
+    if given := [f"{name} {value}" for name, (value, default) in fixed.items() if value != default]:
+        raise ConfigError(f"{given[0]}: does not go with --sweep, whose axes are ep and batch")
+    return [*sweep, *(axes or [])]
 
 
 def _sweep(
@@ -90,8 +109,8 @@ def sendrecv(
     begin: Annotated[str, typer.Option("-b", help="Least size; K, M and G are powers of 1024.")] = "1K",
     end: Annotated[str, typer.Option("-e", help="Largest size.")] = "64M",
     factor: Annotated[int, typer.Option("-f", help="From a size to the next.")] = 2,
-    iterations: Annotated[int, typer.Option("-n", help="Transfers that the time is the mean of.")] = 1,
-    warmup: Annotated[int, typer.Option("-w", help="Transfers before them.")] = 1,
+    iterations: Annotated[int, typer.Option("-n", min=1, help="Transfers that the time is the mean of.")] = 1,
+    warmup: Annotated[int, typer.Option("-w", min=0, help="Transfers before them.")] = 1,
     cores: Annotated[str, typer.Option(help="Numbers of cores on each side.")] = "2,4,8,16,32,48",
     to: Annotated[str, typer.Option(help="Where the receiver is: sibling, node, pod, or several.")] = "pod",
     path: Annotated[str, typer.Option(help="mtu, dma or zero-copy.")] = "mtu",
@@ -113,7 +132,7 @@ def sendrecv(
 
     sweep = Sweep(
         sizes=sizes_from(parse_size("-b", begin), parse_size("-e", end), factor), cores=parse_whole("--cores", cores),
-        to=to.split(","), iterations=iterations, warmup=warmup, path=path, slots=slots,
+        to=list(dict.fromkeys(to.split(","))), iterations=iterations, warmup=warmup, path=path, slots=slots,
     )  # fmt: skip
     _bench(lambda setting: make(setting, sweep), as_json, csv, plot, seed, no_data)
 
@@ -121,7 +140,7 @@ def sendrecv(
 @app.command()
 def dispatch(
     ranks: Annotated[int, typer.Option(min=2, max=768, help="Ranks, one a die.")] = 128,
-    batches: Annotated[str, typer.Option(help="Tokens of each rank.")] = "1,2,4,8,16,32,64,128",
+    batches: Annotated[str, typer.Option(help="Tokens of each rank.")] = BATCHES,
     cores: Cores = 48,
     sweep: Sweep = None,
     axes: MoreAxes = None,
@@ -137,8 +156,8 @@ def dispatch(
     With --sweep, every EP degree with every batch instead, on all cores: bench dispatch --sweep ep=8:768 batch=1:128.
     A range doubles from its beginning, and has its end.
     """
-    if sweep or axes:
-        return _sweep("dispatch", [*(sweep or []), *(axes or [])], cores, dask, as_json, csv, plot, seed, no_data)
+    if words := _axes(sweep, axes, dask, {"--ranks": (ranks, 128), "--batches": (batches, BATCHES)}):
+        return _sweep("dispatch", words, cores, dask, as_json, csv, plot, seed, no_data)
     from xccl_emu.bench.dispatch import dispatch as make
     from xccl_emu.bench.sizes import parse_whole
 
@@ -163,8 +182,8 @@ def fused(
 
     With --sweep, every EP degree with every batch instead, on all cores, with uniform choices and no skew of starts.
     """
-    if sweep or axes:
-        return _sweep("fused", [*(sweep or []), *(axes or [])], 48, dask, as_json, csv, plot, seed, no_data)
+    if words := _axes(sweep, axes, dask):
+        return _sweep("fused", words, 48, dask, as_json, csv, plot, seed, no_data)
     from xccl_emu.bench.suite import table7 as make
 
     _bench(make, as_json, csv, plot, seed, no_data)
@@ -203,11 +222,11 @@ def ablation(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: 
 
 
 @app.command()
-def buffers(as_json: AsJson = False, csv: Csv = None) -> None:
+def buffers(as_json: AsJson = False, csv: Csv = None, no_data: NoData = False) -> None:
     """Sizes that must come out exactly: messages, buffers and metadata, as the protocols lay them out on the pod."""
     from xccl_emu.bench.buffers import buffers as make
 
-    _bench(make, as_json, csv)
+    _bench(make, as_json, csv, no_data=no_data)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import Any
 
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.sendrecv import TARGETS, payload_gb_s
+from xccl_emu.cli.files import check_file
 from xccl_emu.errors import ConfigError
 from xccl_emu.timing.fabric import Fabric
 
@@ -18,8 +19,10 @@ Lines = Mapping[str, list[tuple[float, float]]]
 
 
 def check_plot(path: Path) -> None:
-    """Raises ConfigError, before anything runs, if matplotlib is missing or the file has no known format."""
-    if path.suffix not in FORMATS:
+    """Raises ConfigError, before anything runs, if matplotlib is missing, or the file has no known format or cannot be
+    written."""
+    check_file("--plot", path)
+    if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"--plot {path}: must end with {', '.join(FORMATS)}")
     try:
         import matplotlib  # noqa: F401
@@ -116,16 +119,19 @@ def _of_batches(results: Sequence[Result]) -> Any:
         operator = result.what.split(",")[0]
         return operator if len(degrees) == 1 else f"{operator}, EP{result.configuration['ranks']}"
 
+    batches = sorted({int(result.configuration["tokens"]) for result in results})
+    if len(batches) == 1 and len(degrees) > 1:
+        return _of_degrees(results)
     _add(panel, _by(results, label, "tokens", lambda result: float(result.emulated or 0)))
     ranks = f": EP{degrees.pop()}" if len(degrees) == 1 else ""
     title = f"{results[0].bench}{ranks}, {results[0].configuration['cores']} cores a die"
     panel.set(xscale="log", yscale="log", xlabel="tokens of a die", ylabel="latency, us", title=title)
-    batches = sorted({int(result.configuration["tokens"]) for result in results})
     panel.set_xticks(batches, [str(batch) for batch in batches])
     low, high = panel.get_ylim()
     ticks = [tick for power in range(7) for tick in (10**power, 2 * 10**power, 5 * 10**power) if low <= tick <= high]
-    panel.set_yticks(ticks, [str(tick) for tick in ticks])
-    panel.minorticks_off()
+    if len(ticks) > 2:
+        panel.set_yticks(ticks, [str(tick) for tick in ticks])
+        panel.minorticks_off()
     panel.legend(frameon=False, fontsize="small")
     return figure
 
@@ -135,7 +141,8 @@ def _of_degrees(results: Sequence[Result]) -> Any:
     figure, (panel,) = _figure(1)
     emulated = _by(results, _operator, "ranks", lambda result: float(result.emulated or 0))
     _add(panel, emulated)
-    published = _by(results, _operator, "ranks", lambda result: float(result.published or 0))
+    known = [result for result in results if result.published is not None]
+    published = _by(known, _operator, "ranks", lambda result: float(result.published or 0))
     for points, colour in zip(published.values(), _COLOURS, strict=False):
         panel.plot(*zip(*sorted(points), strict=True), "x", color=colour, markersize=7, label="published")
     degrees = sorted({int(result.configuration["ranks"]) for result in results})
@@ -149,4 +156,4 @@ def _of_degrees(results: Sequence[Result]) -> Any:
 
 
 def _operator(result: Result) -> str:
-    return result.what.split()[0]
+    return result.what.split()[0].rstrip(",")

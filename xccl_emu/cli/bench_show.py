@@ -5,21 +5,24 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from xccl_emu.bench.result import EMULATED, Result, Score, scores
+from xccl_emu import __version__
+from xccl_emu.bench.result import EMULATED, Result, Score, scores, total_wrong
 from xccl_emu.bench.sendrecv import payload_gb_s
+from xccl_emu.cli.files import check_file
 from xccl_emu.errors import ConfigError
 
 
-def show(results: Sequence[Result], as_json: bool) -> None:
-    """Print results to stdout."""
+def show(results: Sequence[Result], as_json: bool, told: Mapping[str, object]) -> None:
+    """Print results to stdout; JSON with what is told about the run."""
     if as_json:
-        print(json.dumps(as_plain(results)))
+        print(json.dumps({"version": __version__, **told, **as_plain(results)}))
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
     for _, group in groupby(results, lambda result: result.bench):
@@ -39,9 +42,16 @@ def as_plain(results: Sequence[Result]) -> dict[str, object]:
     return {
         "results": [result.plain() for result in results],
         "scores": [asdict(score) for score in scores(results)],
-        "wrong": sum(result.wrong for result in results),
+        "wrong": total_wrong(result.wrong for result in results),
         "failed": any(result.failed for result in results),
     }
+
+
+def check_csv(path: Path | None) -> None:
+    """Raises ConfigError, before anything runs, if the file cannot be written or would need what is not installed."""
+    check_file("--csv", path)
+    if path is not None and path.suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise ConfigError(f"--csv {path}: Parquet needs pyarrow; install xccl_emu[parquet], or end with .csv")
 
 
 def write_csv(results: Sequence[Result], path: Path) -> None:
@@ -67,13 +77,9 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
 
 def _write_parquet(results: Sequence[Result], path: Path) -> None:
     """The same as Parquet."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ConfigError(
-            f"--csv {path}: Parquet needs pyarrow; install xccl_emu[parquet], or end with .csv"
-        ) from error
+    import pyarrow
+    from pyarrow import parquet
+
     lines = [r.plain() | {"configuration": words(r.configuration), "beside": words(r.beside)} for r in results]
     try:
         parquet.write_table(pyarrow.Table.from_pylist(lines), path)
@@ -116,7 +122,7 @@ def _transfers(results: Sequence[Result]) -> Table:
     for result in results:
         of, gb_s = result.configuration, f"{payload_gb_s(result):.2f}"
         size, time = f"{of['bytes']}", f"{result.emulated or 0:.2f}"
-        table.add_row(size, size, "uint8", f"{of['cores']}", f"{of['to']}", time, gb_s, gb_s, f"{result.wrong}")
+        table.add_row(size, size, "uint8", f"{of['cores']}", f"{of['to']}", time, gb_s, gb_s, _count(result.wrong))
     return table
 
 
@@ -152,7 +158,12 @@ def _closing(results: Sequence[Result]) -> Iterator[str]:
     bounds = [result.met for result in results if result.relation != "="]
     if bounds:
         yield f"bounds: {sum(map(bool, bounds))} of {len(bounds)} hold"
-    yield f"#wrong {sum(result.wrong for result in results)}"
+    yield f"#wrong {_count(total_wrong(result.wrong for result in results))}"
+
+
+def _count(wrong: int | None) -> str:
+    """Wrong elements, as nccl-tests have it."""
+    return "N/A" if wrong is None else str(wrong)
 
 
 def score_text(one: Score) -> str:

@@ -26,13 +26,15 @@ def fit(out: Out = None, as_json: AsJson = False) -> None:
     """
     from xccl_emu.bench.fit import fit_table7
     from xccl_emu.bench.setting import Setting
+    from xccl_emu.cli.files import check_file
 
+    check_file("--out", out)
     found = fit_table7(Setting(data=False), lambda step: typer.echo(step, err=True))
+    _print(found, as_json)
     if out is not None:
         from xccl_emu.bench.fit import as_toml
 
         out.write_text(as_toml(found), encoding="utf-8")
-    _print(found, as_json)
 
 
 def _print(found: "Fit", as_json: bool) -> None:

@@ -54,6 +54,7 @@ class FusedJob(MoeJob):
         super().__init__(options, stage)
         if options.redundant < 0:
             self.options = replace(options, redundant=REPLICAS if self.ranks == DEFAULT_RANKS else 0)
+            self.result.options["redundant"] = self.options.redundant
 
     def _choose_ranks(self, choices: int) -> tuple[int, str]:
         o = self.options

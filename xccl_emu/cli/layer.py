@@ -41,7 +41,11 @@ class Choices:
 
     def _choices_per_token(self, top_k: int | None) -> int:
         if not isinstance(self._source, routing.RecordedChoices):
-            return _TOP_K if top_k is None else top_k
+            wanted = _TOP_K if top_k is None else top_k
+            if wanted > self.n_experts:
+                where = f"--routing {self._path} has" if self._path else "there are"
+                raise ConfigError(f"--top-k {wanted}: {where} {self.n_experts} experts")
+            return wanted
         recorded = self._source.topk.shape[1]
         if top_k not in (None, recorded):
             raise ConfigError(f"--top-k {top_k}: {self._source.source} has {recorded} choices a token")

@@ -1,5 +1,8 @@
 """The command's root: its subcommands, ``--version``, and how it ends when something goes wrong."""
 
+import errno
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -22,19 +25,27 @@ EXIT_INTERRUPTED = 130
 class ReportingGroup(typer.core.TyperGroup):
     """A root group whose commands end with one message on stderr and an exit code instead of a traceback.
 
-    Only errors that the emulator raises on purpose are reported so; anything else is a bug and keeps its traceback.
+    Only errors that the emulator raises on purpose are reported so, and files and streams that cannot be written;
+    anything else is a bug and keeps its traceback.
     """
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; raises `typer.Exit` with the code that fits a `XcclEmuError` or Ctrl-C."""
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except ConfigError as error:
             raise _ended(f"error: {error}", EXIT_USAGE) from error
         except XcclEmuError as error:
             raise _ended(f"error: {error}", EXIT_FAILED) from error
         except KeyboardInterrupt as error:
             raise _ended("interrupted", EXIT_INTERRUPTED) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # who read stdout has gone: the library ends quietly then
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter fails once more when it ends
+            raise _ended(f"error: {error.filename or 'output'}: {error.strerror}", EXIT_FAILED) from error
 
 
 def _ended(message: str, code: int) -> typer.Exit:

@@ -72,6 +72,7 @@ class JobResult:
     """Rows that the die with the most receives, in the last round."""
     hottest_die_rows_without_replicas: int = 0
     options: dict[str, Any] = field(default_factory=dict)
+    """What was asked for, or taken where nothing was."""
     rounds: list[dict[str, dict[str, Any]]] = field(default_factory=list)
     """For each round and protocol: seconds, actions, instructions, bytes by engine."""
     stages: dict[str, float] = field(default_factory=dict)
@@ -108,6 +109,7 @@ class MoeJob:
         self._timed = Timed(stage, self.result.stages)
         self._choices = Choices(options.routing, options.layer, options.top_k, options.seed)
         self.ranks, self.note = self._choose_ranks(self._choices.top_k + 1)
+        self.result.options |= {"ranks": self.ranks, "top_k": self._choices.top_k}
 
     def run(self) -> JobResult:
         """Do it all; the result says how many elements were wrong."""

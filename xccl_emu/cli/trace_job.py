@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from xccl_emu.check.trial import Trial
+from xccl_emu.cli.files import check_file
 from xccl_emu.errors import ConfigError
 from xccl_emu.scenarios import make
 from xccl_emu.timing.critical import breakdown
@@ -68,10 +69,11 @@ class Result:
 
 def run(options: Options) -> Result:
     """Do it; ConfigError for options that make no sense, before anything runs."""
-    fabric, dies = _fabric(options), _dies(options.dies)
-    _check_file(options.out)
+    fabric = _fabric(options)
+    check_file("--out", options.out)
     scenario = make(options.protocol, **options.sizes)
     trial = scenario.build("sc")
+    dies = _dies(options.dies, trial.pod.spec.n_dies)
     policy = VirtualTime(fabric, log=dies or True)
     trial.pod.policy = policy
     trial.pod.run()
@@ -103,8 +105,8 @@ def _fabric(options: Options) -> Fabric:
     return replace(fabric, dies_per_chip=1, chips_per_node=fabric.chips_per_node if options.place == "chips" else 1)
 
 
-def _dies(text: str | None) -> list[int] | None:
-    """The dies of ``"0-3,8"``."""
+def _dies(text: str | None, n_dies: int) -> list[int] | None:
+    """The dies of ``"0-3,8"``, of a pod that has so many."""
     if text is None:
         return None
     dies: set[int] = set()
@@ -112,14 +114,10 @@ def _dies(text: str | None) -> list[int] | None:
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
             raise ConfigError(f"--dies {text}: must be numbers and ranges of them, for example 0,1 or 0-3,8")
+        if int(last or first) >= n_dies:
+            raise ConfigError(f"--dies {text}: die {last or first}: the run has dies 0 to {n_dies - 1}")
         dies.update(range(int(first), int(last or first) + 1))
     return sorted(dies)
-
-
-def _check_file(path: Path) -> None:
-    """ConfigError now rather than after the run."""
-    if path.is_dir() or not path.resolve().parent.is_dir():
-        raise ConfigError(f"--out {path}: must be a file in a folder that exists")
 
 
 def _wrong(trial: Trial) -> tuple[str, ...]:

@@ -66,6 +66,9 @@ class Fabric:
     node_uplink_gb_s: float = 0.0
     """What the dies of a node share towards other nodes, each direction; 0 if that never limits."""
 
+    nodes: int = 0
+    """How many there are; 0 for as many as a pod has."""
+
     def node_of(self, die: Any) -> Any:
         """Number of a die's node; of each, for an array of dies."""
         return die // (self.dies_per_chip * self.chips_per_node)

@@ -89,8 +89,8 @@ class VirtualTime:
     less memory, the same times, and results that mean nothing. start_us: when each core begins, by its global number
     (0 for those not named).
 
-    Raises ConfigError, when a run begins, for a pod that is not under `sc` or has something switched off: in time, a
-    write is visible when it has arrived, and not when a schedule says so.
+    Raises ConfigError, when a run begins, for a pod that is not under `sc` or has something switched off (in time, a
+    write is visible when it has arrived, and not when a schedule says so), and for dies that the fabric does not have.
     """
 
     name = "virtual time"
@@ -145,6 +145,10 @@ class VirtualTime:
             raise ConfigError(f"order={pod.order!r}: virtual time decides when writes are visible; it takes order='sc'")
         if pod.without:
             raise ConfigError(f"without={sorted(pod.without)}: what is switched off cannot be timed")
+        last = max(pod.active_cores(), default=0) // pod.spec.cores_per_die
+        if self.fabric.nodes and self.fabric.node_of(last) >= self.fabric.nodes:
+            dies = self.fabric.nodes * self.fabric.chips_per_node * self.fabric.dies_per_chip
+            raise ConfigError(f"fabric: {self.fabric.name} has {dies} dies; die {last} takes part in this run")
         if pod.record:
             raise ConfigError("record=True: a timed run is repeated by running it again; it has no schedule")
 

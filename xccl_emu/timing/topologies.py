@@ -13,6 +13,7 @@ CLOUDMATRIX384 = Fabric(
     name="CloudMatrix384",
     dies_per_chip=2,
     chips_per_node=8,
+    nodes=48,
     paths=(
         _HBM,
         _PACKAGE,
@@ -61,6 +62,7 @@ ATLAS_800T_A2 = Fabric(
     name="Atlas 800T A2, 4 nodes",
     dies_per_chip=1,
     chips_per_node=8,
+    nodes=4,
     paths=(
         _HBM,
         Path("none: one die a chip", read=Rate(0.9, 270.0), write=Rate(0.9, 270.0)),

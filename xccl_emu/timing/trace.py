@@ -81,7 +81,12 @@ def save_trace(
     parts = made.to_json(told or {})
     lines = ",\n".join(json.dumps(event, ensure_ascii=False) for event in parts.pop("traceEvents"))
     head = json.dumps(parts, ensure_ascii=False, indent=1)[:-2]
-    Path(path).write_text(f'{head},\n "traceEvents": [\n{lines}\n]}}\n', "utf-8")
+    half_made = Path(f"{path}.part")
+    try:
+        half_made.write_text(f'{head},\n "traceEvents": [\n{lines}\n]}}\n', "utf-8")
+        half_made.replace(path)
+    finally:
+        half_made.unlink(missing_ok=True)
     return made
 
 

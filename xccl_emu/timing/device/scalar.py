@@ -37,6 +37,7 @@ from xccl_emu.machine.layout import (
 )
 from xccl_emu.machine.layout import GROUP_BASE as MACHINE_GROUPS
 from xccl_emu.machine.layout import GROUP_PHASE as MACHINE_PHASE
+from xccl_emu.machine.layout import GROUP_SIZE as MACHINE_SIZE
 from xccl_emu.machine.layout import GROUP_WORDS as MACHINE_GROUP_WORDS
 from xccl_emu.machine.pipes import free_descriptor
 from xccl_emu.machine.words import jit
@@ -230,6 +231,7 @@ def _arrived(st, tm, who, group, phase, end, number):
     machine = st[MACHINE_GROUPS] + (group - tm[GROUP_BASE]) // GROUP_WORDS * MACHINE_GROUP_WORDS
     if st[machine + MACHINE_PHASE] != phase:
         released = group + RELEASED_AT + b_phase(phase)
-        set_time(tm, who, released, tm[arrived] + tm[C_BARRIER], who[arrived] if who.size else 0)
+        takes = tm[C_BARRIER] if st[machine + MACHINE_SIZE] > 1 else 0  # a core alone has nobody to wait for
+        set_time(tm, who, released, tm[arrived] + takes, who[arrived] if who.size else 0)
         tm[arrived] = 0
         wake(tm, group + GROUP_WAITER, tm[released])
