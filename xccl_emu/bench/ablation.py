@@ -1,5 +1,6 @@
 """What each optimization of the fused operators is worth: switched off alone, its time over that of the whole."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,8 +15,10 @@ from xccl_emu.protocols.fused_layout import FusedConfig
 
 LAYER = Layer(ranks=64, tokens=128)
 
+WHOLE = "all on"
+
 SWITCHES: dict[str, dict[str, Any]] = {
-    "all on": {},
+    WHOLE: {},
     "SDMA in place of the cores' writes": {"path": "sdma"},
     "quantized by the receiver": {"early_quantization": False},
     "counts exchanged first": {"preallocated": False},
@@ -30,15 +33,17 @@ def fused_with(pod: Pod, shape: dict[str, Any], *, switches: dict[str, Any]) -> 
 
 
 def ablation(setting: Setting = DEFAULT, layer: Layer = LAYER) -> list[Result]:
-    """Times of dispatch and combine with each optimization off, then the ratios to the whole."""
-    times: list[Result] = []
-    for name, switches in SWITCHES.items():
-        shape = layer.shape | switches
-        told = replace(setting, stage=lambda stage, name=name: setting.stage(f"{name}: {stage}"))  # type: ignore[misc]
-        timed = time_layer(told, layer, partial(fused_with, switches=switches))
-        for op, timing, wrong in timed.operators:
-            us = setting.operator_us(timing)
-            times.append(Result("ablation", f"{op}, {name}", us, "us", configuration=shape, wrong=wrong))
+    """Times of dispatch and combine with each optimization off, and the ratios to the whole; the pipeline on few cores.
+
+    What the pipeline hides is time of a core.  Where all cores of a die wait for the wire it hides nothing.
+    """
+    pipeline = {name: SWITCHES[name] for name in (WHOLE, "no pipeline")}
+    few = replace(layer, cores=max(1, layer.cores // 6))
+    return [*_switched(setting, layer, SWITCHES, ""), *_switched(setting, few, pipeline, f" on {few.cores} cores")]
+
+
+def _switched(setting: Setting, layer: Layer, switches: Mapping[str, dict[str, Any]], where: str) -> list[Result]:
+    times = [time for name, off in switches.items() for time in _times(setting, layer, name, off, where)]
     whole = {op: float(row.emulated or 1) for op, row in zip(("dispatch", "combine"), times, strict=False)}
     ratios = [
         replace(row, what=f"{row.what}, over all on", unit="x", wrong=None,
@@ -46,3 +51,14 @@ def ablation(setting: Setting = DEFAULT, layer: Layer = LAYER) -> list[Result]:
         for row in times[2:]
     ]  # fmt: skip
     return [*times, *ratios]
+
+
+def _times(setting: Setting, layer: Layer, name: str, off: dict[str, Any], where: str) -> list[Result]:
+    """Of both operators with some optimizations off."""
+    told = replace(setting, stage=lambda stage: setting.stage(f"{name}{where}: {stage}"))
+    timed = time_layer(told, layer, partial(fused_with, switches=off))
+    return [
+        Result("ablation", f"{op}, {name}{where}", setting.operator_us(timing), "us",
+               configuration=layer.shape | off, wrong=wrong)
+        for op, timing, wrong in timed.operators
+    ]  # fmt: skip
