@@ -34,7 +34,8 @@ on as the count of every expert, and each stream passes it to the next and retur
 """
 
 from xccl_emu.kernels.a2e_parameters import LIST, STOP, Domains, Places
-from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, SLOT_BYTES, clear_slots, message_at, prepare
+from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
+from xccl_emu.kernels.dispatch import SLOT_BYTES, clear_slots, message_at, prepare
 from xccl_emu.kernels.group import barrier
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum

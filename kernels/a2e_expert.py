@@ -7,7 +7,8 @@ routes and the experts' outputs of a call lie at ``call % depth`` of their buffe
 """
 
 from xccl_emu.kernels.a2e_parameters import DMA_TURNS, LIST, WRONG_CALL, Domains, Places, attention_die
-from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, field_of
+from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
+from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES, field_of
 from xccl_emu.kernels.expert import stand_in_expert
 from xccl_emu.kernels.group import align, barrier, drain, drain_halves
 from xccl_emu.kernels.moe import count_rows

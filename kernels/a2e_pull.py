@@ -6,41 +6,24 @@ there is for it, and the other way round; nothing goes through a third one.
 
 There is one domain: `dispatch` takes a field for free when its own messages were pulled, and says nothing of others'.
 In the `Areas` that the kernels take, every address is that of the first die of the kind that has it: ``blocks`` and
-``done`` of a dispatch, ``fields`` and ``scratch`` of a combine are attention dies', the rest expert dies'.
+``done`` of a dispatch, ``fields`` and ``staging`` of a combine are attention dies', the rest expert dies'.
 """
 
-from xccl_emu.kernels.combine import acknowledge_all, await_offers, load_counts, offer, sum_tokens
-from xccl_emu.kernels.dispatch import (
-    INDEX_BYTES,
-    acknowledge,
-    await_acknowledged,
-    await_counts,
-    count_choices,
-    publish,
-    pull,
-    send_tokens,
-    share_counts,
-    work_at,
-)
+from xccl_emu.kernels.combine import acknowledge_all, load_counts, offer, sum_tokens
+from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.dispatch import offer_tokens, take_tokens
 from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.moe import expert_round
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
-from xccl_emu.lang import fence, kernel, load, mtu_out
+from xccl_emu.lang import fence, kernel, load
 
 
-def there_and_back(index, core, first, last, event, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
-    """An attention die's part of a call for the tokens ``first`` to ``last``."""
-    work = work_at(c.n_ranks * c.n_local)
-    yield from count_choices(first, last, b.topk, c)
-    yield from share_counts(core, dispatches.scratch + index * c.die_bytes, c)
-    yield from await_acknowledged(index, event - 1, dispatches.done, c)
-    yield from send_tokens(index, first, last, c, b, dispatches, work)
-    yield fence(step=3, sync="tokens visible")
-    yield from barrier(4, "all cores have written")
-    yield from publish(index, core, event, c, dispatches)
-    yield from await_offers(index, event, c, combines)
-    yield from sum_tokens(index, core, first, last, c, b, combines, work)
+def there_and_back(index, core, tokens, event, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
+    """An attention die's part of a call with so many tokens."""
+    yield from offer_tokens(index, core, tokens, event, c, b, dispatches)
+    yield from sum_tokens(index, core, tokens, event, c, b, combines)
     yield from acknowledge_all(index, core, event, combines.done, c)
+    yield fence(sync="outputs visible")  # and out of the data buffer, for the next call
 
 
 @kernel
@@ -55,7 +38,7 @@ def pull_attention(index, core, calls, tokens_max, batches, c: Group, b: Buffers
         table = r * tokens_max * INDEX_BYTES
         states = r * tokens_max * 2 * c.hidden
         yield from there_and_back(
-            index, core, n * core // c.cores, n * (core + 1) // c.cores, r + 1, c,
+            index, core, n, r + 1, c,
             Buffers(
                 x=b.x + states, topk=b.topk + table, pos=b.pos + table, weights=b.weights + table, out=b.out + states
             ), dispatches, combines,
@@ -64,20 +47,14 @@ def pull_attention(index, core, calls, tokens_max, batches, c: Group, b: Buffers
 
 def answer(die, core, event, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
     """An expert die's part of a call."""
-    work = work_at(c.n_ranks * c.n_local)
-    yield from await_counts(die, event, c, dispatches)
-    yield from barrier(5, "all cores have the counts")
-    yield from pull(die, core, c, b, dispatches, work)
-    if core == 0:
-        yield mtu_out(0, b.counts, 4 * c.n_ranks * c.n_local, step=7)
-    yield from acknowledge(die, core, event, dispatches.done, c)
+    yield from take_tokens(die, core, event, c, b, dispatches)
     yield fence(sync="received rows visible")
     yield from barrier(0, "all cores have received")
     yield from expert_round(core, c, b)
     yield fence(sync="expert outputs visible")
     yield from barrier(0, "all cores have computed")
     yield from load_counts(b.counts, c)
-    yield from offer(die, core, event, b.y, c, combines, work)
+    yield from offer(die, core, event, b.y, c, combines)
 
 
 @kernel

@@ -2,7 +2,8 @@
 
 from xccl_emu.kernels.a2e_expert import HEADER_BYTES, counts_bytes, drain_rings, lists_bytes, ring, rows_of_call
 from xccl_emu.kernels.a2e_parameters import Domains, Places, attention_die
-from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES
+from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align, barrier, drain_halves
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import (

@@ -1,12 +1,15 @@
 """Pull combine (xDeepServe 3.2, "combine follows a similar pattern"): the experts' outputs go back to the tokens.
 
 Steps: 1 load the rows of an expert, 3 write them into the own managed area, partitioned by the rank that their tokens
-came from, 4 tell each of these ranks, 5 wait for all ranks, 6 pull each token's contributions, 7 weigh and add them and
-copy the sum out.  A contribution stands at the position that dispatch gave the message, so the table of positions is
-all that a token's rank needs to find it.  No step 2: nothing is quantized on the way back.
+came from, 4 tell each of these ranks, 5 wait, token by token, for the ranks of its experts, 6 pull its contributions,
+7 weigh and add them and copy the sum out.  A contribution stands at the position that dispatch gave the message, so the
+table of positions is all that a token's rank needs to find it.  No step 2: nothing is quantized on the way back.
+
+A rank acknowledges to every other one, also to those that it needed nothing from and has not waited for: nobody reads
+what they offer it, so that may be overwritten at any time.
 """
 
-from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, work_at
+from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.group import align, barrier, drain_halves
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
 from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
@@ -50,13 +53,13 @@ def load_counts(counts, c: Group):
             row = row + n
 
 
-def copy_rows(source, target, n, row_bytes, work, room, turn):
+def copy_rows(source, target, n, row_bytes, turn, a: Areas):
     """Steps 1 and 3: copy whole rows from memory to memory through the data buffer, the halves in turn."""
     done = 0
     while done < n:
         half = turn % 2
-        some = min(room, n - done)
-        at = work + half * room * row_bytes
+        some = min(a.room, n - done)
+        at = a.work + half * a.room * row_bytes
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="copy half free")
         yield mtu_in(source + done * row_bytes, at, some * row_bytes, step=1)
@@ -69,7 +72,7 @@ def copy_rows(source, target, n, row_bytes, work, room, turn):
     return turn
 
 
-def offer(rank, core, event, y, c: Group, a: Areas, work):
+def offer(rank, core, event, y, c: Group, a: Areas):
     """Steps 1-4: for each source rank of this core's share, lay out its rows and tell it.
 
     One core does all for one source, so its own fence is enough before the field goes out.
@@ -89,7 +92,7 @@ def offer(rank, core, event, y, c: Group, a: Areas, work):
             yield ub_store(cursor + 4 * e, row + n, step=1)
             if s % c.cores == core and n > 0:
                 target = own + s * a.block_bytes + place * row_bytes
-                turn = yield from copy_rows(y + row * row_bytes, target, n, row_bytes, work, a.room, turn)
+                turn = yield from copy_rows(y + row * row_bytes, target, n, row_bytes, turn, a)
             place = place + n
     yield from drain_halves(MTU_OUT, MTU_IN, turn, "copy half free")
     yield fence(step=3, sync="rows visible")  # it also frees the data buffer for the sums
@@ -97,12 +100,6 @@ def offer(rank, core, event, y, c: Group, a: Areas, work):
         if s % c.cores == core:
             field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
             yield put(field, event, s * a.block_bytes, step=4, sync="rows offered")
-
-
-def await_offers(rank, event, c: Group, a: Areas):
-    """Step 5: wait for the field of every rank."""
-    for d in range(c.n_ranks):
-        yield poll_eq(a.fields + rank * c.die_bytes + d * FIELD_BYTES, event, step=5, sync="rows in")
 
 
 def stage(source, at, nbytes, half, turn):
@@ -113,8 +110,11 @@ def stage(source, at, nbytes, half, turn):
     yield wait_flag(DMA, SCALAR, half, sync="contribution staged")
 
 
-def sum_token(t, rank, turn, staging, acc, c: Group, b: Buffers, a: Areas):
-    """Steps 6-7 for one token: contributions are weighed and added in order of the choices, the shared one as it is."""
+def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas):
+    """Steps 5-7 for one token: contributions are weighed and added in order of the choices, the shared one as it is.
+
+    Each waits for the rank that it comes from, and for no other.
+    """
     yield v_fill(acc, 4 * c.hidden, step=7)
     for k in range(c.top_k):
         slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=6)
@@ -122,7 +122,9 @@ def sum_token(t, rank, turn, staging, acc, c: Group, b: Buffers, a: Areas):
             place = yield load(b.pos + t * INDEX_BYTES + 4 * k, 4, step=6)
             weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
             expert_rank = slot // c.n_local
-            offset = yield load(a.fields + rank * c.die_bytes + expert_rank * FIELD_BYTES + 8, step=6)
+            field = a.fields + rank * c.die_bytes + expert_rank * FIELD_BYTES
+            yield poll_eq(field, event, step=5, sync="rows in")
+            offset = yield load(field + 8, step=6)
             source = a.blocks + expert_rank * c.die_bytes + offset + place * 2 * c.hidden
             if c.by_dma:
                 yield from stage(source, staging + turn % 2 * 2 * c.hidden, 2 * c.hidden, turn % 2, turn)
@@ -134,13 +136,15 @@ def sum_token(t, rank, turn, staging, acc, c: Group, b: Buffers, a: Areas):
     return turn
 
 
-def sum_tokens(rank, core, first, last, c: Group, b: Buffers, a: Areas, work):
-    """Steps 6-7 for this core's tokens."""
-    staging = a.scratch + rank * c.die_bytes + core * 4 * c.hidden
+def sum_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
+    """Steps 5-7 for this core's tokens."""
+    first = tokens * core // c.cores
+    last = tokens * (core + 1) // c.cores
+    staging = a.staging + rank * c.die_bytes + core * 4 * c.hidden
     turn = 0
     for t in range(first, last):
-        turn = yield from sum_token(t, rank, turn, staging, work, c, b, a)
-        yield from write_sum(t, first, work, c, b, 7)
+        turn = yield from sum_token(t, rank, event, turn, staging, a.work, c, b, a)
+        yield from write_sum(t, first, a.work, c, b, 7)
     yield from drain_sums(turn, last - first)
     if c.by_dma:
         yield from drain_halves(MTU_IN, SCALAR, turn, "staging free")
@@ -157,11 +161,9 @@ def acknowledge_all(rank, core, event, done, c: Group):
 
 
 @kernel
-def combine(rank, core, first, last, event, c: Group, b: Buffers, a: Areas):
-    """One combine on one core: for its rank's tokens, ``first`` to ``last``."""
-    work = work_at(c.n_ranks * c.n_local)
+def combine(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
+    """One combine on one core of a rank with so many tokens, in the round with that event ID."""
     yield from load_counts(b.counts, c)
-    yield from offer(rank, core, event, b.y, c, a, work)
-    yield from await_offers(rank, event, c, a)
-    yield from sum_tokens(rank, core, first, last, c, b, a, work)
+    yield from offer(rank, core, event, b.y, c, a)
+    yield from sum_tokens(rank, core, tokens, event, c, b, a)
     yield from acknowledge_all(rank, core, event, a.done, c)

@@ -1,17 +1,29 @@
 """Pull dispatch (xDeepServe 3.2): every rank lays its tokens out by destination, tells each destination where and how
 many, and pulls what others have for it.
 
-Steps: 1 load a token, 2 quantize it, 3 write it into the own managed area, partitioned by destination rank, 4 tell
-every rank its count, 5 wait for the counts of all, 6 pull, 7 copy out.  The paper leaves open when a source may reuse
-its blocks: here every rank acknowledges to each source that it has pulled, and a source waits for the acknowledgements
-of the round before (sync "dispatch blocks free").
+Steps: 1 load a token and find the places of its messages, 2 quantize it, 3 write it into the own managed area,
+partitioned by destination rank, 4 tell every rank its count, 5 wait for the counts of all, 6 pull, 7 copy out.
 
-Experts are numbered by slot: ``rank * local_experts + local``.  A block holds, for one destination, the messages of
-its local experts one after the other, each in token order.  Cores take contiguous parts of the tokens, so the order
-does not depend on how many there are.
+A block holds, for one destination, the messages of its local experts one after the other, each in token order; so a
+place is a count of choices (`counts.py`) and does not depend on how many cores there are.  Experts are numbered by
+slot: ``rank * local_experts + local``.
+
+The paper leaves open when a source may reuse its blocks: here every rank acknowledges to each source when all of its
+cores have pulled, and a source writes into the block of a destination, and into its own fields there, only when that
+one has acknowledged the round before (sync "dispatch blocks free").
 """
 
-from xccl_emu.kernels.group import align, barrier, drain_halves
+from xccl_emu.kernels.counts import (
+    FIELD_BYTES,
+    INDEX_BYTES,
+    choice_at,
+    count_share,
+    find_places,
+    load_choices,
+    place_of,
+    slot_of,
+)
+from xccl_emu.kernels.group import barrier, drain_halves
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
 from xccl_emu.lang import (
     DMA,
@@ -43,17 +55,6 @@ SLOT_BYTES = 512
 ROUTE_BYTES = 32
 """What of the slot is kept with a received row."""
 
-FIELD_BYTES = 32
-"""A metadata field: event ID, offset in the source's blocks, count."""
-
-INDEX_BYTES = 64
-"""Row of a table with one 4-byte entry for each choice of a token (at most 16)."""
-
-
-def work_at(n_slots: int) -> int:
-    """Where in the data buffer the room behind the two tables of counts begins."""
-    return 2 * align(4 * n_slots)
-
 
 def message_at(half: int, hidden: int, payload: int, quantized: int, work: int) -> int:
     """Where in the data buffer a half's message is made; the inputs of quantization stand before."""
@@ -63,59 +64,6 @@ def message_at(half: int, hidden: int, payload: int, quantized: int, work: int) 
 def field_of(fields: int, rank: int, n_local: int, local: int) -> int:
     """Offset of the field of a source rank and local expert."""
     return fields + (rank * n_local + local) * FIELD_BYTES
-
-
-def count_choices(first, last, topk, c: Group):
-    """Count this core's choices of each expert slot into the data buffer."""
-    yield v_fill(0, 4 * c.n_ranks * c.n_local, step=1)
-    yield set_flag(VECTOR, SCALAR, 0, sync="table cleared")
-    yield wait_flag(VECTOR, SCALAR, 0, sync="table cleared")
-    for t in range(first, last):
-        for k in range(c.top_k):
-            slot = yield load(topk + t * INDEX_BYTES + 4 * k, 4, step=1)
-            if slot >= 0:
-                n = yield ub_load(4 * slot, step=1)
-                yield ub_store(4 * slot, n + 1, step=1)
-
-
-def share_counts(core, scratch, c: Group):
-    """Turn the counts of all cores into this core's first position in each expert's part, and the totals.
-
-    Afterwards the first table holds the next position in the destination's block, the second one the totals.
-    """
-    n_slots = c.n_ranks * c.n_local
-    total, row = align(4 * n_slots), 2 * align(4 * n_slots)
-    yield mtu_out(0, scratch + core * total, 4 * n_slots, step=3)
-    yield fence(step=3, sync="counts visible")
-    yield from barrier(3, "counts shared")
-    yield v_fill(0, 2 * total, step=3)
-    yield set_flag(VECTOR, SCALAR, 0, sync="tables cleared")
-    yield wait_flag(VECTOR, SCALAR, 0, sync="tables cleared")
-    for other in range(c.cores):
-        yield mtu_in(scratch + other * total, row, 4 * n_slots, step=3)
-        yield set_flag(MTU_IN, SCALAR, 0, sync="row of counts in")
-        yield wait_flag(MTU_IN, SCALAR, 0, sync="row of counts in")
-        for s in range(n_slots):
-            n = yield ub_load(row + 4 * s, step=3)
-            if n > 0:
-                sum_ = yield ub_load(total + 4 * s, step=3)
-                yield ub_store(total + 4 * s, sum_ + n, step=3)
-                if other < core:
-                    yield ub_store(4 * s, sum_ + n, step=3)
-    if c.n_local > 1:
-        yield from add_experts_before(total, c)
-
-
-def add_experts_before(total, c: Group):
-    """Add to each position what the experts before it on the same rank have in the block."""
-    before = 0
-    for s in range(c.n_ranks * c.n_local):
-        if s % c.n_local == 0:
-            before = 0
-        mine = yield ub_load(4 * s, step=3)
-        yield ub_store(4 * s, before + mine, step=3)
-        n = yield ub_load(total + 4 * s, step=3)
-        before = before + n
 
 
 def prepare(half, source, c: Group, work):
@@ -132,20 +80,27 @@ def prepare(half, source, c: Group, work):
         yield set_flag(MTU_IN, SCALAR, half, sync="message made")
 
 
-def send_token(half, t, rank, at, own, c: Group, b: Buffers, a: Areas):
+def await_free(d, rank, event, c: Group, a: Areas):
+    """Wait until a rank has pulled what this one offered it in the round before."""
+    yield poll_ge(a.done + rank * c.die_bytes + d * FIELD_BYTES, event - 1, step=3, sync="dispatch blocks free")
+
+
+def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas):
     """Step 3: write a prepared message into the block of each destination, with its routing in the slot."""
     message = c.payload + SLOT_BYTES
     for k in range(c.top_k):
-        slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=3)
+        slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=3)
         if slot >= 0:
-            place = yield ub_load(4 * slot, step=3)
-            yield ub_store(4 * slot, place + 1, step=3)
+            d = slot // c.n_local
+            place = yield from place_of(half, k, c)
             yield store(b.pos + t * INDEX_BYTES + 4 * k, place, 4, step=3)
             yield ub_store(at + c.payload + 4, rank, step=3)
             yield ub_store(at + c.payload + 8, t, step=3)
             yield ub_store(at + c.payload + 12, k, step=3)
             yield ub_store(at + c.payload + 16, slot, step=3)
-            yield mtu_out(at, own + slot // c.n_local * a.block_bytes + place * message, message, step=3)
+            yield from await_free(d, rank, event, c, a)
+            block = a.blocks + rank * c.die_bytes + d * a.block_bytes
+            yield mtu_out(at, block + place * message, message, step=3)
             yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
             yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
 
@@ -158,57 +113,46 @@ def clear_slots(at, payload, message):
     yield wait_flag(VECTOR, SCALAR, 1, sync="slots cleared")
 
 
-def send_tokens(rank, first, last, c: Group, b: Buffers, a: Areas, work):
+def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     """Steps 1-3 for this core's tokens; the next token is loaded and quantized while one is written."""
+    first = tokens * core // c.cores
+    last = tokens * (core + 1) // c.cores
+    at = message_at(0, c.hidden, c.payload, c.quantized, a.work)
+    yield from clear_slots(at, c.payload, c.payload + SLOT_BYTES)
+    for t in range(first, last + 1):
+        if t < last:
+            yield from find_places((t - first) % 2, t, tokens, c)
+            yield from prepare((t - first) % 2, b.x + t * 2 * c.hidden, c, a.work)
+        if t > first:
+            half = (t - 1 - first) % 2
+            if c.quantized:
+                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too
+            else:
+                yield wait_flag(VECTOR, SCALAR, half, sync="places found")
+                yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
+            yield from send_message(half, t - 1, rank, event, at + half * (c.payload + SLOT_BYTES), c, b, a)
+
+
+def publish(rank, first, last, event, c: Group, a: Areas):
+    """Step 4: tell the rank of each expert of this core's share how many messages there are, and where; zero too."""
     message = c.payload + SLOT_BYTES
-    at = message_at(0, c.hidden, c.payload, c.quantized, work)
-    own = a.blocks + rank * c.die_bytes
-    yield from clear_slots(at, c.payload, message)
-    if first < last:
-        yield from prepare(0, b.x + first * 2 * c.hidden, c, work)
-    for t in range(first, last):
-        half = (t - first) % 2
-        if t + 1 < last:
-            yield from prepare(1 - half, b.x + (t + 1) * 2 * c.hidden, c, work)
-        if c.quantized:
-            yield wait_flag(VECTOR, SCALAR, half, sync="message made")
-        else:
-            yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
-        yield from send_token(half, t, rank, at + half * message, own, c, b, a)
+    for i in range(first, last):
+        slot = slot_of(i, rank, c.n_ranks, c.n_local)
+        d = slot // c.n_local
+        n = yield ub_load(a.work + 8 * i, step=4)
+        before = yield ub_load(a.work + 8 * i + 4, step=4)
+        field = field_of(a.fields + d * c.die_bytes, rank, c.n_local, slot % c.n_local)
+        yield put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")
 
 
-def publish(rank, core, event, c: Group, a: Areas):
-    """Step 4: tell every rank, for each of its experts, where its messages are and how many; zero counts too."""
-    message = c.payload + SLOT_BYTES
-    total = align(4 * c.n_ranks * c.n_local)
-    for d in range(c.n_ranks):
-        if d % c.cores == core:
-            before = 0
-            for e in range(c.n_local):
-                n = yield ub_load(total + 4 * (d * c.n_local + e), step=4)
-                field = field_of(a.fields + d * c.die_bytes, rank, c.n_local, e)
-                yield put(field, event, d * a.block_bytes + before * message, n, step=4, sync="counts")
-                before = before + n
-
-
-def await_counts(rank, event, c: Group, a: Areas):
-    """Step 5: wait for the field of every rank and expert, and keep the counts, by expert and then source."""
-    for s in range(c.n_ranks):
-        for e in range(c.n_local):
-            field = field_of(a.fields + rank * c.die_bytes, s, c.n_local, e)
-            yield poll_eq(field, event, step=5, sync="counts in")
-            n = yield load(field + 16, step=5)
-            yield ub_store(4 * (e * c.n_ranks + s), n, step=5)
-
-
-def pull_rows(source, n, row, payload, b: Buffers, work, room, turn):
+def pull_rows(source, n, row, turn, payload, b: Buffers, a: Areas):
     """Steps 6-7 through the data buffer: some messages in, payloads and routes out, the halves in turn."""
     message = payload + SLOT_BYTES
     done = 0
     while done < n:
         half = turn % 2
-        some = min(room, n - done)
-        at = work + half * room * message
+        some = min(a.room, n - done)
+        at = a.work + half * a.room * message
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
         yield mtu_in(source + done * message, at, some * message, step=6)
@@ -233,54 +177,93 @@ def pull_rows_dma(source, n, row, payload, b: Buffers):
         yield wait_flag(DMA, SCALAR, 1, sync="row in")
 
 
-def pull(rank, core, c: Group, b: Buffers, a: Areas, work):
-    """Steps 6-7: from every source of this core's share, the rows of each expert, into the receiver's order."""
-    row = 0
+def await_counts(rank, core, event, c: Group, b: Buffers, a: Areas):
+    """Step 5: wait, each core for its share of the fields, and note the counts, by expert and then source.
+
+    When all have, each core brings the whole table into its data buffer; returns the number of rows.
+    """
+    for i in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
+        field = a.fields + rank * c.die_bytes + i * FIELD_BYTES
+        yield poll_eq(field, event, step=5, sync="counts in")
+        n = yield load(field + 8, step=5)
+        yield store(b.counts + 4 * (i % c.n_local * c.n_ranks + i // c.n_local), n, 4, step=5)
+    yield fence(step=5, sync="counts noted")
+    yield from barrier(5, "all counts are in")
+    yield mtu_in(b.counts, 0, 4 * c.n_ranks * c.n_local, step=5)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
+    rows = 0
+    for i in range(c.n_ranks * c.n_local):
+        n = yield ub_load(4 * i, step=5)
+        rows = rows + n
+    return rows
+
+
+def pull(rank, core, rows, c: Group, b: Buffers, a: Areas):
+    """Steps 6-7: payloads and routes into the outputs, each core its part of the rows.
+
+    The parts begin about as far behind the first row as the rank is behind the first one, and go on from the last row
+    to the first one: else all ranks would read from the same few sources at the same time.
+    """
+    shift = rows * (rank % c.n_ranks) // (c.n_ranks * c.n_local)  # in A2E there may be more ranks than sources
+    first = rows * core // c.cores + shift
+    last = rows * (core + 1) // c.cores + shift
     turn = 0
-    for e in range(c.n_local):
-        for s in range(c.n_ranks):
-            n = yield ub_load(4 * (e * c.n_ranks + s), step=6)
-            if s % c.cores == core and n > 0:
-                offset = yield load(field_of(a.fields + rank * c.die_bytes, s, c.n_local, e) + 8, step=6)
-                source = a.blocks + s * c.die_bytes + offset
-                if c.by_dma:
-                    yield from pull_rows_dma(source, n, row, c.payload, b)
-                else:
-                    turn = yield from pull_rows(source, n, row, c.payload, b, work, a.room, turn)
-            row = row + n
+    for lap in range(2):
+        row = lap * rows
+        if row < last and first < row + rows:
+            for i in range(c.n_ranks * c.n_local):
+                if row < last:
+                    n = yield ub_load(4 * i, step=6)
+                    begin = max(row, first)
+                    end = min(row + n, last)
+                    if begin < end:
+                        s = i % c.n_ranks
+                        field = field_of(a.fields + rank * c.die_bytes, s, c.n_local, i // c.n_ranks)
+                        offset = yield load(field + 16, step=6)
+                        source = a.blocks + s * c.die_bytes + offset + (begin - row) * (c.payload + SLOT_BYTES)
+                        into = begin - lap * rows
+                        if c.by_dma:
+                            yield from pull_rows_dma(source, end - begin, into, c.payload, b)
+                        else:
+                            turn = yield from pull_rows(source, end - begin, into, turn, c.payload, b, a)
+                    row = row + n
+    yield set_flag(MTU_IN, SCALAR, 2, sync="rows pulled")
     yield from drain_halves(MTU_OUT, MTU_IN, turn, "pull half free")
+    yield wait_flag(MTU_IN, SCALAR, 2, sync="rows pulled")
 
 
 def acknowledge(rank, core, event, done, c: Group):
-    """Tell each source of this core's share that all of its messages are pulled.
-
-    They are: the puts queue on mtu-out behind waits for all that was pulled; by DMA, the core has waited itself.
-    """
-    for s in range(c.n_ranks):
-        if s % c.cores == core:
-            yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")
+    """Tell each source of this core's share that all cores have pulled what it had."""
+    yield from barrier(7, "all rows pulled")
+    for i in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
+        s = (i + rank) % c.n_ranks
+        yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")
 
 
-def await_acknowledged(rank, event, done, c: Group):
-    """Wait until every rank has pulled what this one offered in the round of ``event``."""
-    for d in range(c.n_ranks):
-        yield poll_ge(done + rank * c.die_bytes + d * FIELD_BYTES, event, step=3, sync="dispatch blocks free")
+def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
+    """Steps 1-4."""
+    first = c.n_ranks * c.n_local * core // c.cores
+    last = c.n_ranks * c.n_local * (core + 1) // c.cores
+    yield from load_choices(tokens, b.topk, c)
+    yield from send_tokens(rank, core, tokens, event, c, b, a)
+    for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
+        yield from await_free(d, rank, event, c, a)
+    yield from count_share(rank, first, last, tokens, a.work, 4, c)
+    yield fence(step=3, sync="tokens visible")  # and counted
+    yield from barrier(4, "all cores have written")
+    yield from publish(rank, first, last, event, c, a)
+
+
+def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas):
+    """Steps 5-7."""
+    rows = yield from await_counts(rank, core, event, c, b, a)
+    yield from pull(rank, core, rows, c, b, a)
+    yield from acknowledge(rank, core, event, a.done, c)
 
 
 @kernel
-def dispatch(rank, core, first, last, event, c: Group, b: Buffers, a: Areas):
-    """One dispatch on one core: of its rank's tokens, ``first`` to ``last``."""
-    work = work_at(c.n_ranks * c.n_local)
-    yield from count_choices(first, last, b.topk, c)
-    yield from share_counts(core, a.scratch + rank * c.die_bytes, c)
-    yield from await_acknowledged(rank, event - 1, a.done, c)
-    yield from send_tokens(rank, first, last, c, b, a, work)
-    yield fence(step=3, sync="tokens visible")  # it also frees the data buffer: the messages have left
-    yield from barrier(4, "all cores have written")
-    yield from publish(rank, core, event, c, a)
-    yield from await_counts(rank, event, c, a)
-    yield from barrier(5, "all cores have the counts")
-    yield from pull(rank, core, c, b, a, work)
-    if core == 0:
-        yield mtu_out(0, b.counts, 4 * c.n_ranks * c.n_local, step=7)
-    yield from acknowledge(rank, core, event, a.done, c)
+def dispatch(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
+    """One dispatch on one core of a rank with so many tokens, in the round with that event ID."""
+    yield from offer_tokens(rank, core, tokens, event, c, b, a)
+    yield from take_tokens(rank, core, event, c, b, a)

@@ -24,8 +24,20 @@ Without allocation in advance (``exchange``) a rank first tells each peer how ma
 from where the peer says; these fields are double for the same reason.
 """
 
-from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, clear_slots, prepare
-from xccl_emu.kernels.group import align, barrier, drain_halves
+from xccl_emu.kernels.counts import (
+    FIELD_BYTES,
+    choice_at,
+    count_share,
+    entries,
+    find_places,
+    load_choices,
+    place_of,
+    second_table,
+    slot_of,
+    targets_at,
+)
+from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES, clear_slots, prepare
+from xccl_emu.kernels.group import barrier, drain_halves
 from xccl_emu.kernels.parameters import Buffers, Fused, Group
 from xccl_emu.lang import (
     DMA,
@@ -46,60 +58,14 @@ from xccl_emu.lang import (
     ub_store,
     v_copy,
     v_count,
-    v_fill,
     v_quantize,
     wait_flag,
 )
-
-COLUMNS = INDEX_BYTES // 4
-"""Entries of a row of the table of choices; those behind the choices are -1."""
-
-TARGETS_BYTES = 128
-"""Room for an address for each choice of a token."""
-
-PLACES_BYTES = 128
-"""Room for two counts for each choice of a token."""
-
-
-def second_table(n_slots: int) -> int:
-    """Where in the data buffer the second table with an entry for each expert slot is."""
-    return align(4 * n_slots)
-
-
-def targets_at(n_slots: int) -> int:
-    """Where in the data buffer the addresses of a token's messages are, behind two tables."""
-    return 2 * align(4 * n_slots)
-
-
-def counted_at(half: int, choice: int, n_slots: int) -> int:
-    """Where in the data buffer the two counts are that say where the message of a choice goes, for each half."""
-    return targets_at(n_slots) + TARGETS_BYTES + half * PLACES_BYTES + 8 * choice
-
-
-def choice_at(token: int, choice: int, n_slots: int) -> int:
-    """Where in the data buffer a choice of a token is: in a table behind all these."""
-    return targets_at(n_slots) + TARGETS_BYTES + 2 * PLACES_BYTES + token * INDEX_BYTES + 4 * choice
 
 
 def field_at(table: int, event: int, n_ranks: int, n_local: int, rank: int, local: int) -> int:
     """Address of the field of a rank and local expert in the table of a round."""
     return table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES
-
-
-def entries(tokens: int) -> int:
-    """How many entries the table of choices has."""
-    return max(1, tokens * COLUMNS)
-
-
-def load_choices(tokens, topk, c: Group):
-    """Bring the choices of all tokens of the rank into the data buffer: places depend on those before."""
-    choices = choice_at(0, 0, c.n_ranks * c.n_local)
-    if tokens > 0:
-        yield mtu_in(topk, choices, tokens * INDEX_BYTES, step=1)
-    else:
-        yield v_fill(choices, 4, 0xFF, step=1)  # one entry that is no choice, as there has to be something to count
-    yield set_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
 
 
 def ask_for_room(rank, core, tokens, event, c: Group, f: Fused):
@@ -142,27 +108,12 @@ def room_at(d, rank, c: Group, f: Fused):
     return place
 
 
-def find_places(half, t, tokens, c: Group):
-    """Offset stage: for each choice of a token count those before it, itself too, and those of the experts before."""
-    choices = choice_at(0, 0, c.n_ranks * c.n_local)
-    for k in range(c.top_k):
-        slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
-        if slot >= 0:
-            at = counted_at(half, k, c.n_ranks * c.n_local)
-            yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)
-            yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)
-    if not c.quantized:
-        yield set_flag(VECTOR, SCALAR, half, sync="places found")
-
-
 def target_of(slot, k, half, rank, c: Group, f: Fused):
     """The address of a message, at the rank of its expert slot."""
     d = slot // c.n_local
-    counted = counted_at(half, k, c.n_ranks * c.n_local)
-    number = yield ub_load(counted, step=1)
-    before = yield ub_load(counted + 4, step=1)
+    place = yield from place_of(half, k, c)
     first = yield from room_at(d, rank, c, f)
-    return f.dispatch + d * c.die_bytes + (first + before + number - 1) * (f.wire + SLOT_BYTES)
+    return f.dispatch + d * c.die_bytes + (first + place) * (f.wire + SLOT_BYTES)
 
 
 def send_message(half, t, rank, staging, at, c: Group, f: Fused):
@@ -225,22 +176,13 @@ def send_tokens(rank, core, tokens, x, c: Group, f: Fused):
                 yield from ring_sdma(sent, staging, c, f)
 
 
-def count_share(rank, first, last, tokens, c: Group, f: Fused):
-    """Step 2: count the messages for each expert of this core's share, and for the experts before it on its rank."""
-    choices = choice_at(0, 0, c.n_ranks * c.n_local)
-    for i in range(first, last):
-        slot = (i + rank * c.n_local) % (c.n_ranks * c.n_local)
-        yield v_count(choices, f.work + 8 * i, entries(tokens), slot, slot + 1, step=2)
-        yield v_count(choices, f.work + 8 * i + 4, entries(tokens), slot - slot % c.n_local, slot, step=2)
-
-
 def publish(rank, first, last, event, c: Group, f: Fused):
     """Step 2: tell the rank of each expert of this core's share how many messages there are, and where they begin.
 
     The experts are dealt out from the own rank on, so that no two ranks begin with the same one.
     """
     for i in range(first, last):
-        slot = (i + rank * c.n_local) % (c.n_ranks * c.n_local)
+        slot = slot_of(i, rank, c.n_ranks, c.n_local)
         n = yield ub_load(f.work + 8 * i, step=2)
         before = yield ub_load(f.work + 8 * i + 4, step=2)
         begin = yield from room_at(slot // c.n_local, rank, c, f)
@@ -346,7 +288,7 @@ def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
     yield from send_tokens(rank, core, tokens, b.x, c._replace(payload=f.wire, quantized=early), f)
     first = c.n_ranks * c.n_local * core // c.cores
     last = c.n_ranks * c.n_local * (core + 1) // c.cores
-    yield from count_share(rank, first, last, tokens, c, f)
+    yield from count_share(rank, first, last, tokens, f.work, 2, c)
     yield fence(step=1, sync="messages visible")  # and counted
     yield from barrier(2, "all cores have sent")
     yield from publish(rank, first, last, event, c, f)

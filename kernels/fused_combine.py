@@ -10,8 +10,8 @@ core may have a part of a peer, and then of the rows that came from it.
 Nothing ever resets arrivals: a token's home remembers how many it has waited for.  Choices that are masked bring none.
 """
 
-from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, work_at
-from xccl_emu.kernels.fused import second_table
+from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, second_table, work_at
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import drain
 from xccl_emu.kernels.parameters import Buffers, Fused, Group
 from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum

@@ -5,7 +5,8 @@ Between two phases the cores of a rank meet, each with all that it issued done: 
 phase, and a rank may go on to the next round only when all of its cores have their contributions.
 """
 
-from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
+from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.fused import fused_dispatch
 from xccl_emu.kernels.fused_combine import fused_combine
 from xccl_emu.kernels.group import align, barrier

@@ -9,7 +9,8 @@ Each buffer of the app data area holds its rounds one behind the other; see `par
 """
 
 from xccl_emu.kernels.combine import combine
-from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES, dispatch
+from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.dispatch import ROUTE_BYTES, dispatch
 from xccl_emu.kernels.expert import stand_in_expert
 from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.parameters import Areas, Buffers, Group, Rounds
@@ -38,10 +39,10 @@ def expert_round(core, c: Group, b: Buffers):
     yield from stand_in_expert(rows * core // c.cores, rows * (core + 1) // c.cores, c, b)
 
 
-def one_round(rank, core, r, first, last, rounds: Rounds, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
-    """The phases of round ``r`` for the tokens ``first`` to ``last``; the buffers are those of the round."""
+def one_round(rank, core, r, tokens, rounds: Rounds, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
+    """The phases of round ``r`` on a rank with so many tokens; the buffers are those of the round."""
     if rounds.parts & DISPATCH:
-        yield from dispatch(rank, core, first, last, rounds.dispatch_event + r, c, b, dispatches)
+        yield from dispatch(rank, core, tokens, rounds.dispatch_event + r, c, b, dispatches)
         yield fence(sync="received rows visible")
         yield from barrier(0, "all cores have received")
     if rounds.parts & EXPERT:
@@ -49,7 +50,7 @@ def one_round(rank, core, r, first, last, rounds: Rounds, c: Group, b: Buffers, 
         yield fence(sync="expert outputs visible")
         yield from barrier(0, "all cores have computed")
     if rounds.parts & COMBINE:
-        yield from combine(rank, core, first, last, rounds.combine_event + r, c, b, combines)
+        yield from combine(rank, core, tokens, rounds.combine_event + r, c, b, combines)
         yield fence(sync="outputs visible")
         yield from barrier(0, "all cores have combined")
 
@@ -62,7 +63,7 @@ def moe_layers(rank, core, rounds: Rounds, c: Group, b: Buffers, dispatches: Are
         token = r * rounds.tokens_max
         row = r * rounds.rows_max
         yield from one_round(
-            rank, core, r, tokens * core // c.cores, tokens * (core + 1) // c.cores, rounds, c,
+            rank, core, r, tokens, rounds, c,
             Buffers(
                 x=b.x + token * 2 * c.hidden,
                 topk=b.topk + token * INDEX_BYTES,

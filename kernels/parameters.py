@@ -51,10 +51,12 @@ class Areas(NamedTuple):
     """What other ranks tell."""
     done: int
     """Acknowledgements."""
-    scratch: int
-    """What the cores of a die need for themselves."""
+    staging: int
+    """Two rows for each core of a die, where combine pulls by DMA; else 0."""
+    work: int
+    """Where in the data buffer the room for messages begins."""
     room: int
-    """Messages that fit a half of the data buffer."""
+    """Messages that fit a half of it."""
 
 
 class Rounds(NamedTuple):

@@ -26,7 +26,7 @@ from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocols.a2e_calls import AttentionExperts, Buffers, Call, Calls
 from xccl_emu.protocols.a2e_grants import A2E_RIGHTS, ATTENTION_RIGHTS, COMPUTE_RIGHTS, E2A_RIGHTS, A2EGrants
-from xccl_emu.protocols.a2e_layout import A2EConfig, lay_out, return_work
+from xccl_emu.protocols.a2e_layout import A2EConfig, check_place, lay_out, return_work
 
 __all__ = ["A2E", "A2EConfig", "Call", "Calls"]
 
@@ -45,13 +45,17 @@ class A2E(AttentionExperts):
     """
 
     name = "a2e"
+    kernels = (
+        attention_kernel.attention, expert_kernels.a2e_stream, expert_kernels.compute_stream, return_kernel.e2a_stream,
+    )  # fmt: skip
 
     def __init__(
         self, pod: Pod, config: A2EConfig, *, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
     ) -> None:
-        self.layout = lay_out(config, pod.spec, first_die, managed_offset, field_offset)
+        first_die, *offsets = check_place(config, pod.spec, first_die, managed_offset, field_offset)
+        self.layout = lay_out(config, pod.spec, *offsets)
         self.grants = A2EGrants(pod.spec, config, self.layout, first_die)
-        managed, meta = (managed_offset, self.layout.managed_end), (field_offset, self.layout.meta_end)
+        managed, meta = (offsets[0], self.layout.managed_end), (offsets[1], self.layout.meta_end)
         super().__init__(pod, config, first_die, managed, meta)
 
     def regions(self) -> Mapping[str, tuple[int, int]]:

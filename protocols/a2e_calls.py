@@ -4,19 +4,24 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
+from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
+from xccl_emu.lang import Kernel
 from xccl_emu.machine.claims import Region
+from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import whole
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.a2e_layout import A2EConfig
-from xccl_emu.protocols.expert_group import Received, as_arrays
+from xccl_emu.protocols.arguments import index_of, listed, one_for_each
+from xccl_emu.protocols.expert_group import Received, as_arrays, whole_rows
 from xccl_emu.protocols.layout import ROUTE, EpConfig, check_tokens, check_weights
 
 Progress = Callable[[int], None]
@@ -49,6 +54,8 @@ class AttentionExperts(ABC):
 
     name: str
     """Of the protocol, in `stats`."""
+    kernels: ClassVar[tuple[Kernel, ...]]
+    """What `launch` launches."""
 
     def __init__(
         self, pod: Pod, config: A2EConfig, first_die: int, managed: tuple[int, int], meta: tuple[int, int]
@@ -75,40 +82,54 @@ class AttentionExperts(ABC):
     def commit(self, calls: "Calls", call: int, topk: Sequence[NDArray[Any]]) -> None:
         """Commit memory that a call is about to fill, beside its app buffers; a hint that only saves time."""
 
-    def run(self, calls: Sequence[Call], progress: Progress | None = None) -> list[list[NDArray[Any]]]:
+    def run(self, calls: Iterable[Call], progress: Progress | None = None) -> list[list[NDArray[Any]]]:
         """Start all kernels, let the calls through, stop them; returns [call][attention die] outputs [T, hidden].
 
         No calls at all are possible: the kernels start and stop.
 
         Raises ConfigError, before anything moves, for wrong shapes, types, slots, or (quantized) a NaN or infinity.
         """
+        self.check_ready(*self.kernels)
         mark = self.pod.mark_app()
         try:
             made = Calls(self, calls)
             made.launch()
             self.run_launched(progress)
-            return [[made.output(c, i).copy() for i in range(self.config.n_attention)] for c in range(len(calls))]
+            return [[made.output(c, i).copy() for i in range(self.config.n_attention)] for c in range(made.n_calls)]
         finally:
             self.pod.release_app(mark)
 
     def run_launched(self, progress: Progress | None = None) -> None:
-        """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`."""
+        """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`.
+
+        Raises ConfigError, and the group needs none, if something is switched off that no kernel has.
+        """
+        self.pod.check_runnable()
         self._broken = True  # until the run is over
         self.stats[self.name] = self.pod.run(progress)
         self._broken = False
 
-    def check_ready(self) -> None:
-        """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken."""
+    def check_ready(self, *kernels: Kernel) -> None:
+        """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken.
+
+        ``kernels`` are to be launched and run at once: ConfigError too if the pod cannot run them.
+        """
         if self._broken:
             raise ConfigError("the group's last run failed or was interrupted: call reset() first")
         self.pod.claims.check(self)
+        if kernels:
+            self.pod.check_runnable(kernels)
         self.pod.check_ready()
+        for die, launches in self.on_cores():
+            if any(launches):
+                raise ConfigError(f"cores={len(launches)}: on die {die} one is taken by another launch")
+
+    def on_cores(self) -> Iterator[tuple[int, list[Launch | None]]]:
+        """Each die, and what is launched on those of its cores that take part."""
         c, per_die = self.config, self.pod.spec.cores_per_die
-        for die in range(c.n_dies):
-            cores = c.expert_cores if die < c.n_experts else c.cores
-            first = (self.first_die + die) * per_die
-            if any(self.pod.launch_of(first + core) for core in range(cores)):
-                raise ConfigError(f"cores={cores}: on die {self.first_die + die} one is taken by another launch")
+        for die in range(self.first_die, self.first_die + c.n_dies):
+            cores = c.expert_cores if die < self.first_die + c.n_experts else c.cores
+            yield die, [self.pod.launch_of(die * per_die + core) for core in range(cores)]
 
     def reset(self) -> None:
         """After a failed run: stop all cores of the pod; what others have launched and not run is dropped too."""
@@ -156,9 +177,11 @@ class Calls:
     not fit.
     """
 
-    def __init__(self, owner: AttentionExperts, calls: Sequence[Call]) -> None:
+    def __init__(self, owner: AttentionExperts, calls: Iterable[Call]) -> None:
         self.owner, self.pod, self.config = owner, owner.pod, owner.config
-        given = [_as_arrays(c, call) for c, call in enumerate(calls)]
+        self._launches: list[Launch] = []
+        calls = listed("calls", calls, "a list of calls, each (tokens, topk, weights)")
+        given = [_as_arrays(self.config, c, call) for c, call in enumerate(calls)]
         for c, call in enumerate(given):
             _check_call(self.config, c, call)
         self.lengths = [[len(x) for x in call.tokens] for call in given]
@@ -198,7 +221,7 @@ class Calls:
             n, buffers = self.lengths[call][i], self.batches[call % c.n_domains][i]
             self.pod.view(buffers["batches"], np.int32)[call // c.n_domains] = n
             self.pod.fill_payload(self._view(call, buffers["x"], c.numpy_dtype(), c.hidden)[:n], given.tokens[i])
-            self._view(call, buffers["topk"], np.int32, _COLUMNS)[:n, :k] = given.topk[i]
+            self._view(call, buffers["topk"], np.int32, _COLUMNS)[:n] = whole_rows(given.topk[i])
             self._view(call, buffers["weights"], np.float32, _COLUMNS)[:n, :k] = given.weights[i]
 
     def _view(self, call: int, buffer: Buffer, dtype: Any, columns: int) -> NDArray[Any]:
@@ -227,11 +250,18 @@ class Calls:
         self.owner.check_ready()
         self.owner.zero_fields()
         self.owner.launch(self)
+        self._launches = [launch for _, launches in self.owner.on_cores() for launch in launches if launch]
 
-    # ---- after the run
+    # ---- after the run; ConfigError for a call or die that there is not, and as long as the calls have not run
+
+    def _check_run(self, call: int) -> None:
+        if not self._launches or not all(launch.results for launch in self._launches):
+            raise ConfigError(f"call={call}: the calls have not run to their end")
 
     def output(self, call: int, i: int) -> NDArray[Any]:
         """What a call gave its i-th attention die: a view [T, hidden], valid until the next launch."""
+        call, i = index_of("call", call, self.n_calls), index_of("i", i, self.config.n_attention)
+        self._check_run(call)
         buffer = self.batches[call % self.config.n_domains][i]["out"]
         return self._view(call, buffer, self.config.numpy_dtype(), self.config.hidden)[: self.lengths[call][i]]
 
@@ -241,9 +271,11 @@ class Calls:
         "Source ranks" are the attention dies of the domain.  Raises ConfigError for a call whose memory has been used
         again: the last ``depth`` ones are kept.
         """
-        c, buffers = self.config, self.owner.experts[die]
+        c, call = self.config, whole("call", call)
+        buffers = self.owner.experts[index_of("die", die, c.n_experts)]
         if not self.n_calls - c.depth <= call < self.n_calls or call < 0:
             raise ConfigError(f"call={call}: of {self.n_calls} calls the last {c.depth} are kept")
+        self._check_run(call)
         table = self.pod.view(buffers["counts"], np.int32, (c.depth + 1, -1))[call % (c.depth + 1)]
         counts = table[: c.local_experts * c.n_attention].reshape(c.local_experts, c.n_attention)
         rows, first = int(counts.sum()), call % c.depth * c.rows_max
@@ -252,20 +284,19 @@ class Calls:
         return Received.of(x, self.pod.view(buffers["route"], ROUTE)[first : first + rows], counts)
 
 
-def _as_arrays(c: int, call: Call) -> Call:
-    """The same with arrays; ConfigError for what is none."""
+def _as_arrays(config: A2EConfig, c: int, call: Call) -> Call:
+    """The same with an array for each attention die; ConfigError for what is something else."""
     try:
         tokens, topk, weights = call
     except (TypeError, ValueError) as error:
         raise ConfigError(f"call {c}: must be (tokens, topk, weights)") from error
-    return Call(*(as_arrays(f"call {c}", given) for given in (tokens, topk, weights)))
+    named = [(f"call {c}: {name}", given) for name, given in zip(Call._fields, (tokens, topk, weights), strict=True)]
+    dies = config.n_attention, "attention dies"
+    return Call(*(as_arrays(name, one_for_each(name, given, *dies)) for name, given in named))
 
 
 def _check_call(config: A2EConfig, c: int, call: Call) -> None:
     """Raises ConfigError, naming call, attention die ("rank"), token and value, for what cannot be sent."""
-    for name, given in zip(Call._fields, call, strict=True):
-        if len(given) != config.n_attention:
-            raise ConfigError(f"call {c}: {name} has {len(given)} arrays for {config.n_attention} attention dies")
     same = cast(EpConfig, config)  # has all that these checks ask for
     for i, (x, choices, weights) in enumerate(zip(*call, strict=True)):
         try:
@@ -273,4 +304,3 @@ def _check_call(config: A2EConfig, c: int, call: Call) -> None:
             check_weights(same, f"weights of rank {i}", weights, len(x))
         except ConfigError as error:
             raise ConfigError(f"call {c}: {error}") from error
-

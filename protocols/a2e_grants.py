@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xccl_emu.kernels.a2e_parameters import Places
-from xccl_emu.kernels.dispatch import FIELD_BYTES
+from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocols.a2e_layout import MANAGED, A2EConfig, A2ELayout

@@ -1,17 +1,18 @@
 """What A2E and E2A are made of, and where they keep what in the areas of each die (xDeepServe 3.3, 5.2)."""
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at, lists_bytes
 from xccl_emu.kernels.a2e_parameters import Domains, Places
-from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES
+from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
+from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Group
 from xccl_emu.kernels.sums import sum_bytes
-from xccl_emu.machine.spec import PodSpec
+from xccl_emu.machine.spec import PodSpec, whole
+from xccl_emu.protocols.arguments import number_in, offset_in_area
 from xccl_emu.protocols.layout import DTYPES, QUANTIZERS
 
 PATHS = ("mtu", "urma")
@@ -75,15 +76,14 @@ class A2EConfig:
             raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
         if self.n_attention > self.n_experts:
             raise ConfigError(f"n_attention={self.n_attention}: must be at most n_experts={self.n_experts}")
+        if self.top_k > self.n_slots:
+            raise ConfigError(f"top_k={self.top_k}: there are {self.n_slots} expert slots")
         for name, known in (("dtype", DTYPES), ("path", PATHS), ("quantizer", QUANTIZERS)):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}={getattr(self, name)!r}: must be one of {', '.join(known)}")
 
     def _range(self, name: str, low: int, high: int) -> None:
-        value = getattr(self, name)
-        if not hasattr(value, "__index__") or not low <= value <= high:
-            raise ConfigError(f"{name}={value!r}: must be a whole number, {low} to {high}")
-        object.__setattr__(self, name, operator.index(value))  # a NumPy integer would overflow later
+        object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))
 
     @property
     def n_dies(self) -> int:
@@ -201,24 +201,24 @@ def region_sizes(c: A2EConfig) -> Places:
     )
 
 
-def check_place(c: A2EConfig, spec: PodSpec, first_die: int, managed_offset: int, field_offset: int) -> None:
-    """Raises ConfigError if the pod has too few dies or cores, or an offset is no place for a region."""
+def check_place(
+    c: A2EConfig, spec: PodSpec, first_die: int, managed_offset: int, field_offset: int
+) -> tuple[int, int, int]:
+    """First die and offsets; ConfigError if the pod has too few dies or cores, or one of them is no such place."""
+    first_die = whole("first_die", first_die)
     if first_die < 0 or first_die + c.n_dies > spec.n_dies:
         raise ConfigError(f"{c.n_dies} dies from die {first_die}: the pod has {spec.n_dies} dies")
     if max(c.cores, c.expert_cores) > spec.cores_per_die:
         most = f"cores={c.cores}, {c.expert_cores} of an expert die"
         raise ConfigError(f"{most}: a die has {spec.cores_per_die}")
-    for name, offset in (("managed_offset", managed_offset), ("field_offset", field_offset)):
-        if offset < 0 or offset % FIELD_BYTES:
-            raise ConfigError(f"{name}={offset}: must be a multiple of {FIELD_BYTES} and not negative")
+    return first_die, offset_in_area("managed_offset", managed_offset), offset_in_area("field_offset", field_offset)
 
 
-def lay_out(c: A2EConfig, spec: PodSpec, first_die: int, managed_offset: int, field_offset: int) -> A2ELayout:
-    """Place everything behind what other communicators use; offsets are bytes in the areas.
+def lay_out(c: A2EConfig, spec: PodSpec, managed_offset: int, field_offset: int) -> A2ELayout:
+    """Place everything behind what other communicators use; offsets are bytes in the areas (`check_place`).
 
-    Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
+    Raises CapacityError if an area or the data buffer is too small.
     """
-    check_place(c, spec, first_die, managed_offset, field_offset)
     sizes, ends, offsets = region_sizes(c), {True: managed_offset, False: field_offset}, []
     for name, size in zip(Places._fields, sizes, strict=True):
         offsets.append(ends[name in MANAGED])

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import a2e_pull as device
-from xccl_emu.kernels.dispatch import FIELD_BYTES, ROUTE_BYTES, work_at
+from xccl_emu.kernels.counts import FIELD_BYTES, choice_at, work_at
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Areas, Group
 from xccl_emu.kernels.parameters import Buffers as Addresses
@@ -27,7 +28,7 @@ EXPERT_RIGHTS = {"recv_x": "rw", "route": "rw", "counts": "rw", "y": "rw"}
 """What each kernel may do with the app buffers of its die."""
 
 
-_MANAGED = ("scratch", "staging", "blocks", "offered")
+_MANAGED = ("staging", "blocks", "offered")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,6 @@ class PullRegion:
 class PullLayout:
     """Where what is: the same offsets on every die, though either kind of die uses its own regions only."""
 
-    scratch: PullRegion
-    """On attention dies, for each core: its counts."""
     staging: PullRegion
     """On attention dies, for each core: two rows, for DMA."""
     blocks: PullRegion
@@ -83,12 +82,11 @@ def rows_per_block(c: A2EConfig) -> int:
     return c.tokens_max * min(c.top_k, c.local_experts)
 
 
-def lay_out(c: A2EConfig, spec: PodSpec, first_die: int, managed_offset: int, field_offset: int) -> PullLayout:
+def lay_out(c: A2EConfig, spec: PodSpec, managed_offset: int, field_offset: int) -> PullLayout:
     """Place everything; raises what `a2e_layout.lay_out` does."""
-    check_place(c, spec, first_die, managed_offset, field_offset)
     rows, e, n = rows_per_block(c), c.n_experts, c.n_attention
     sizes = {
-        "scratch": (align(4 * c.n_slots), c.cores), "staging": (2 * c.row_bytes, c.cores),
+        "staging": (2 * c.row_bytes, c.cores),
         "blocks": (rows * c.message_bytes, e), "offered": (rows * c.row_bytes, n),
         "counts": (c.local_experts * FIELD_BYTES, n), "rows_pulled": (FIELD_BYTES, n),
         "messages_pulled": (FIELD_BYTES, e), "rows_offered": (FIELD_BYTES, e),
@@ -107,10 +105,15 @@ def lay_out(c: A2EConfig, spec: PodSpec, first_die: int, managed_offset: int, fi
 
 def buffer_bytes(c: A2EConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
-    sender, receiver = work_at(c.n_slots), work_at(c.n_attention * c.local_experts)
-    send = 2 * c.message_bytes + (4 * c.hidden if c.quantized else 0)
-    attention = sender + max(send, align(4 * c.n_slots), sum_bytes(c.hidden))
-    return max(attention, receiver + 2 * max(c.message_bytes, c.row_bytes), 12 * c.hidden + 2 * ROUTE_BYTES)
+    send = max(2 * c.message_bytes + (4 * c.hidden if c.quantized else 0), 8 * c.n_slots)
+    attention = max(messages_at(c) + send, work_at(c.n_slots) + sum_bytes(c.hidden))
+    expert = work_at(c.n_attention * c.local_experts) + 2 * max(c.message_bytes, c.row_bytes)
+    return max(attention, expert, 12 * c.hidden + 2 * ROUTE_BYTES)
+
+
+def messages_at(c: A2EConfig) -> int:
+    """Where in the data buffer of an attention die the room for messages begins, behind the table of choices."""
+    return choice_at(c.tokens_max, 0, c.n_slots)
 
 
 class A2EPull(AttentionExperts):
@@ -122,14 +125,16 @@ class A2EPull(AttentionExperts):
     """
 
     name = "a2e-pull"
+    kernels = device.pull_attention, device.pull_expert
 
     def __init__(
         self, pod: Pod, config: A2EConfig, *, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
     ) -> None:
         if config.n_domains != 1 or config.depth != 1:
             raise ConfigError(f"n_domains={config.n_domains}, depth={config.depth}: pulling, both must be 1")
-        self.layout = lay_out(config, pod.spec, first_die, managed_offset, field_offset)
-        managed, meta = (managed_offset, self.layout.managed_end), (field_offset, self.layout.meta_end)
+        first_die, *offsets = check_place(config, pod.spec, first_die, managed_offset, field_offset)
+        self.layout = lay_out(config, pod.spec, *offsets)
+        managed, meta = (offsets[0], self.layout.managed_end), (offsets[1], self.layout.meta_end)
         super().__init__(pod, config, first_die, managed, meta)
 
     def regions(self) -> Mapping[str, tuple[int, int]]:
@@ -145,7 +150,7 @@ class A2EPull(AttentionExperts):
         c, die_bytes = self.config, self.pod.spec.die_bytes
         for i, buffers in enumerate(calls.batches[0]):
             app = {name: buffers[name].address for name in ("x", "topk", "pos", "weights", "out")}
-            args = self._args(calls, c.group(c.cores, die_bytes)) | {
+            args = self._args(calls, c.group(c.cores, die_bytes), messages_at(c)) | {
                 "core": range(c.cores), "index": i, "tokens_max": c.tokens_max, "batches": buffers["batches"].address,
                 "b": Addresses(**app),
             }  # fmt: skip
@@ -155,25 +160,27 @@ class A2EPull(AttentionExperts):
         shape = c.group(c.a2e_cores, die_bytes)._replace(n_ranks=c.n_attention)
         for die, buffers in enumerate(self.experts):
             rows = Addresses(**{name: buffer.address for name, buffer in buffers.items()})
-            args = self._args(calls, shape) | {"core": range(c.a2e_cores), "die": die, "b": rows}
+            args = self._args(calls, shape, work_at(c.n_attention * c.local_experts)) | {
+                "core": range(c.a2e_cores), "die": die, "b": rows,
+            }  # fmt: skip
             grants = [self.pod.grant(buffers[name], rights) for name, rights in EXPERT_RIGHTS.items()]
             grants += self._expert_grants(die)
             self.pod.launch(device.pull_expert, self.first_die + die, range(c.a2e_cores), args, grants)
 
-    def _args(self, calls: Calls, shape: Group) -> dict[str, Any]:
-        """What both kernels are told."""
+    def _args(self, calls: Calls, shape: Group, work: int) -> dict[str, Any]:
+        """What both kernels are told; ``work`` is where a die of that kind has room for messages in its data buffer."""
         c, one = self.config, self.layout
         tables = work_at(shape.n_ranks * shape.n_local)
-        half = (self.pod.spec.ub_bytes - tables) // 2
+        ub_bytes = self.pod.spec.ub_bytes
         dispatches = Areas(
             blocks=self._on_attention(one.blocks), block_bytes=one.blocks.each, fields=self._on_experts(one.counts),
-            done=self._on_attention(one.messages_pulled), scratch=self._on_attention(one.scratch),
-            room=max(1, half // c.message_bytes),
+            done=self._on_attention(one.messages_pulled), staging=0, work=work,
+            room=(ub_bytes - work) // 2 // c.message_bytes,
         )  # fmt: skip
         combines = Areas(
             blocks=self._on_experts(one.offered), block_bytes=one.offered.each,
             fields=self._on_attention(one.rows_offered), done=self._on_experts(one.rows_pulled),
-            scratch=self._on_attention(one.staging), room=max(1, half // c.row_bytes),
+            staging=self._on_attention(one.staging), work=tables, room=(ub_bytes - tables) // 2 // c.row_bytes,
         )  # fmt: skip
         return {"calls": calls.n_calls, "c": shape, "dispatches": dispatches, "combines": combines}
 
@@ -192,7 +199,7 @@ class A2EPull(AttentionExperts):
     def _attention_grants(self, i: int) -> list[Grant]:
         one, die = self.layout, self.first_die + self.config.attention_die(0, i)
         return [
-            self._own(die, one.scratch, "rw"), self._own(die, one.staging, "rw"), self._own(die, one.blocks, "w"),
+            self._own(die, one.staging, "rw"), self._own(die, one.blocks, "w"),
             self._own(die, one.messages_pulled, "r"), self._own(die, one.rows_offered, "r"),
             self._mine(i, one.offered, "r"), self._mine(i, one.counts, "w"), self._mine(i, one.rows_pulled, "w"),
         ]  # fmt: skip

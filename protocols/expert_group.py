@@ -3,14 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels import expert as expert_kernel
-from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
+from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import Kernel
@@ -18,6 +19,7 @@ from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocols.arguments import index_of, one_for_each
 from xccl_emu.protocols.grants import EXPERT_RIGHTS
 from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_tokens, check_weights
 
@@ -33,7 +35,7 @@ def as_arrays(name: str, given: Sequence[Any]) -> list[NDArray[Any]]:
     for rank, item in enumerate(given):
         try:
             arrays.append(np.asarray(item))
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise ConfigError(f"{name} of rank {rank}: is no array ({error})") from error
     return arrays
 
@@ -133,6 +135,16 @@ class Layout(Protocol):
         """Behind the last field."""
 
 
+class Phases(NamedTuple):
+    """The kernels of a group's calls."""
+
+    dispatch: Kernel
+    combine: Kernel
+
+
+_NOTHING, _DISPATCHED, _COMBINED = range(3)
+"""Which results a group has."""
+
 C = TypeVar("C", bound=EpConfig)
 
 
@@ -145,6 +157,9 @@ class ExpertGroup(ABC, Generic[C]):
 
     All that it knows from round to round stands in the pod's memory, so it goes along with snapshots.
     """
+
+    phases: ClassVar[Phases]
+    """What `dispatch` and `combine` launch."""
 
     def __init__(self, pod: Pod, config: C, layout: Layout, managed_offset: int) -> None:
         """``layout`` is where everything is, from ``managed_offset`` on in the managed areas."""
@@ -174,12 +189,12 @@ class ExpertGroup(ABC, Generic[C]):
         """Put combine on the cores of a rank."""
 
     def die_of(self, rank: int) -> int:
-        """The die that a rank is on."""
-        return self.config.first_die + rank
+        """The die that a rank is on; here and below ConfigError for a rank that there is not."""
+        return self.config.first_die + self._check_rank(rank)
 
     def n_tokens(self, rank: int) -> int:
         """Tokens of a rank in the last dispatch."""
-        return int(self.pod.view(self._ranks[rank].batches, np.int32)[0])
+        return int(self.pod.view(self._ranks[self._check_rank(rank)].batches, np.int32)[0]) & 0xFFFFFF  # see _stage
 
     # ---- dispatch
 
@@ -193,18 +208,18 @@ class ExpertGroup(ABC, Generic[C]):
 
         Raises ConfigError, before anything moves, for wrong shapes, types, slots, or (quantized) a NaN or infinity.
         """
-        self.check_ready()
-        self._check_per_rank("tokens", tokens)
-        self._check_per_rank("topk", topk)
-        tokens, topk = as_arrays("tokens", tokens), as_arrays("topk", topk)
+        self.check_ready(self.phases.dispatch)
+        tokens, topk = self._per_rank("tokens", tokens), self._per_rank("topk", topk)
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
             check_tokens(self.config, rank, x, choices)
+        self._stage[0] = _NOTHING  # until the run is over
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
             self._load(rank, x, choices)
         self._commit_rows(topk)
         for rank in range(self.config.n_ranks):
             self._launch_dispatch(rank)
         self.run("dispatch", progress)
+        self._stage[0] = _DISPATCHED
         return [self.received(rank) for rank in range(self.config.n_ranks)]
 
     def _load(self, rank: int, x: NDArray[Any], choices: NDArray[Any]) -> None:
@@ -254,8 +269,9 @@ class ExpertGroup(ABC, Generic[C]):
         }
 
     def received(self, rank: int) -> Received:
-        """What the last dispatch brought to a rank."""
-        c, buffers = self.config, self._ranks[rank]
+        """What the last dispatch brought to a rank; ConfigError if nothing was dispatched."""
+        c, buffers = self.config, self._ranks[self._check_rank(rank)]
+        self._check_stage("received", _DISPATCHED)
         counts = self.pod.view(buffers.counts, np.int32)[: c.n_slots].reshape(c.local_experts, c.n_ranks)
         rows = int(counts.sum())
         dtype = np.int8 if c.quantized else c.numpy_dtype()
@@ -265,8 +281,12 @@ class ExpertGroup(ABC, Generic[C]):
     # ---- experts
 
     def run_stand_in(self, progress: Progress | None = None) -> None:
-        """Compute, on each rank, the stand-in expert on what was received (`kernels/expert.py`)."""
-        self.check_ready()
+        """Compute, on each rank, the stand-in expert on what was received (`kernels/expert.py`).
+
+        Raises ConfigError, before anything moves, if nothing was dispatched.
+        """
+        self.check_ready(expert_kernel.stand_in_expert)
+        self._check_stage("run_stand_in", _DISPATCHED)
         c = self.config
         for rank in range(c.n_ranks):
             rows = len(self.received(rank).x)
@@ -276,8 +296,12 @@ class ExpertGroup(ABC, Generic[C]):
         self.run("expert", progress)
 
     def expert_output(self, rank: int) -> NDArray[Any]:
-        """[rows, hidden] view to write a rank's expert outputs into, in the order of the received rows."""
-        flat = self.pod.view(self._ranks[rank].y, self.config.numpy_dtype(), (-1, self.config.hidden))
+        """[rows, hidden] view to write a rank's expert outputs into, in the order of the received rows.
+
+        Raises ConfigError if nothing was dispatched.
+        """
+        self._check_stage("expert_output", _DISPATCHED)
+        flat = self.pod.view(self._ranks[self._check_rank(rank)].y, self.config.numpy_dtype(), (-1, self.config.hidden))
         return flat[: len(self.received(rank).x)]
 
     # ---- combine
@@ -290,24 +314,26 @@ class ExpertGroup(ABC, Generic[C]):
 
         Raises ConfigError, before anything moves, for wrong shapes or types, or if nothing was dispatched.
         """
-        self.check_ready()
-        if self.next_dispatch() == 1:
-            raise ConfigError("combine: nothing was dispatched")
-        self._check_per_rank("weights", weights)
-        weights = as_arrays("weights", weights)
+        self.check_ready(self.phases.combine)
+        self._check_stage("combine", _DISPATCHED)
+        weights = self._per_rank("weights", weights)
         for rank, table in enumerate(weights):
             check_weights(self.config, f"weights of rank {rank}", table, self.n_tokens(rank))
+        self._stage[0] = _DISPATCHED  # until the run is over
         for rank, table in enumerate(weights):
             self._table(self._ranks[rank].weights, np.float32)[: len(table)] = table
         for rank in range(self.config.n_ranks):
             self._launch_combine(rank)
         self.run("combine", progress)
+        self._stage[0] = _COMBINED
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
     def output(self, rank: int) -> NDArray[Any]:
-        """What the last combine gave a rank: [T, hidden]."""
+        """What combine gave a rank: [T, hidden]; ConfigError if nothing was combined since the last dispatch."""
+        n_tokens = self.n_tokens(rank)
+        self._check_stage("output", _COMBINED)
         flat = self.pod.view(self._ranks[rank].out, self.config.numpy_dtype(), (-1, self.config.hidden))
-        return flat[: self.n_tokens(rank)]
+        return flat[:n_tokens]
 
     # ---- both
 
@@ -323,25 +349,51 @@ class ExpertGroup(ABC, Generic[C]):
         )
 
     def run(self, name: str, progress: Progress | None) -> None:
-        """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`."""
+        """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`.
+
+        Raises ConfigError, and the group needs none, if something is switched off that no kernel has.
+        """
+        self.pod.check_runnable()
         self._broken = True  # until the run is over
         self.stats[name] = self.pod.run(progress)
         self._broken = False
 
-    def check_ready(self) -> None:
-        """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken."""
-        if self._broken:
-            raise ConfigError("the group's last run failed or was interrupted: call reset() first")
+    def check_ready(self, *kernels: Kernel) -> None:
+        """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken.
+
+        ``kernels`` are to be launched and run at once: ConfigError too if the pod cannot run them.
+        """
+        self._check_whole()
         self.pod.claims.check(self)
+        if kernels:
+            self.pod.check_runnable(kernels)
         self.pod.check_ready()
         per_die = self.pod.spec.cores_per_die
         for die in map(self.die_of, range(self.config.n_ranks)):
             if any(self.pod.launch_of(die * per_die + core) for core in range(self.config.cores)):
                 raise ConfigError(f"cores={self.config.cores}: on die {die} one of them is taken by another launch")
 
-    def _check_per_rank(self, name: str, arrays: Sequence[object]) -> None:
-        if len(arrays) != self.config.n_ranks:
-            raise ConfigError(f"{name}: {len(arrays)} arrays for {self.config.n_ranks} ranks")
+    def _check_whole(self) -> None:
+        if self._broken:
+            raise ConfigError("the group's last run failed or was interrupted: call reset() first")
+
+    @property
+    def _stage(self) -> NDArray[np.uint8]:
+        """[1] view of which results there are: the highest byte of rank 0's number of tokens, which needs three."""
+        return self.pod.view(self._ranks[0].batches)[3:]
+
+    def _check_stage(self, what: str, least: int) -> None:
+        """Raises ConfigError for what needs results that there are not, or not yet, or no more."""
+        if self._stage[0] < least:
+            self._check_whole()
+            raise ConfigError(f"{what}: nothing was {'dispatched' if self._stage[0] == _NOTHING else 'combined'}")
+
+    def _check_rank(self, rank: int) -> int:
+        return index_of("rank", rank, self.config.n_ranks)
+
+    def _per_rank(self, name: str, given: Sequence[Any]) -> list[NDArray[Any]]:
+        """An array for each rank; ConfigError for anything else."""
+        return as_arrays(name, one_for_each(name, given, self.config.n_ranks, "ranks"))
 
     def reset(self) -> None:
         """After a failed run: stop all cores of the pod, zero the group's metadata fields, count rounds from the start.
@@ -355,6 +407,7 @@ class ExpertGroup(ABC, Generic[C]):
 
     def _zero_fields(self) -> None:
         """Rounds count from the start; what an earlier group left there would be taken for this one's."""
+        self._stage[0] = _NOTHING
         start, end = self._layout.meta_start, self._layout.meta_end
         for rank in range(self.config.n_ranks):
             first = self.pod.meta(self.die_of(rank), start)

@@ -16,21 +16,15 @@ from numpy.typing import NDArray
 
 from xccl_emu.kernels import fused as dispatch_kernel
 from xccl_emu.kernels import fused_combine as combine_kernel
-from xccl_emu.kernels.dispatch import FIELD_BYTES
+from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.kernels.fused_combine import BUFFERS, LISTED_BYTES, buffer_at
 from xccl_emu.kernels.fused_layers import fused_layers
 from xccl_emu.kernels.parameters import Fused
-from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.protocols.expert_group import Args, ExpertGroup
-from xccl_emu.protocols.fused_layout import (
-    FusedConfig,
-    FusedGrants,
-    inbound_bytes,
-    lay_out_fused,
-    messages_at,
-)
+from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phases
+from xccl_emu.protocols.fused_layout import FusedConfig, FusedGrants, inbound_bytes, lay_out_fused
+from xccl_emu.protocols.layout import messages_at
 from xccl_emu.protocols.rounds import OF_EXPERT, GroupRounds, PerRank, Progress, joined, outputs_of
 
 DISPATCH_RIGHTS = {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "w"}
@@ -40,6 +34,8 @@ COMBINE_RIGHTS = {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights":
 
 class FusedExpertParallel(ExpertGroup[FusedConfig]):
     """An expert-parallel group: FusedDispatch, a stand-in expert, FusedCombine (CloudMatrix384 4.2.1)."""
+
+    phases = Phases(dispatch=dispatch_kernel.fused_dispatch, combine=combine_kernel.fused_combine)
 
     def __init__(self, pod: Pod, config: FusedConfig, *, managed_offset: int = 0, field_offset: int = 0) -> None:
         self.layout = lay_out_fused(config, pod, managed_offset, field_offset)
@@ -103,14 +99,10 @@ class FusedRounds(GroupRounds):
     """
 
     group: FusedExpertParallel
+    kernel = fused_layers
 
     def __init__(self, group: FusedExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank) -> None:
         super().__init__(group, tokens, topk, weights)
-
-    @property
-    def kernel(self) -> Kernel:
-        """`fused_layers`."""
-        return fused_layers
 
     def _areas(self) -> Args:
         return {"f": self.group.areas()}
@@ -132,4 +124,4 @@ def run_fused_rounds(
 
     Returns [round][rank] outputs, each [T, hidden] of the group's type.
     """
-    return outputs_of(lambda: FusedRounds(group, tokens, topk, weights), group, progress)
+    return outputs_of(lambda: FusedRounds(group, tokens, topk, weights), fused_layers, group, progress)

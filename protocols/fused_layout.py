@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, work_at
-from xccl_emu.kernels.fused import choice_at
+from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, work_at
+from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.fused_combine import BUFFERS, LISTED_BYTES, buffer_at
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec
-from xccl_emu.protocols.layout import EpConfig, check_fits, check_pod, stack
+from xccl_emu.protocols.layout import EpConfig, check_fits, check_pod, messages_at, stack
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def lay_out_fused(config: FusedConfig, pod: Pod, managed_offset: int = 0, field_
 
     Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
     """
-    check_pod(config, pod, managed_offset, field_offset)
+    managed_offset, field_offset = check_pod(config, pod, managed_offset, field_offset)
     c = config
     staging = c.cores * c.top_k * c.message_bytes if c.path == "sdma" else 0
     if c.double_buffered:
@@ -115,11 +115,6 @@ def lay_out_fused(config: FusedConfig, pod: Pod, managed_offset: int = 0, field_
     check_fits("metadata area", layout.meta_end, pod.spec.meta_bytes)
     check_fits("data buffer (ub_bytes)", fused_buffer_bytes(c), pod.spec.ub_bytes)
     return layout
-
-
-def messages_at(config: FusedConfig) -> int:
-    """Where in the data buffer the room for messages begins, behind the table of choices."""
-    return choice_at(config.tokens_max, 0, config.n_slots)
 
 
 def inbound_bytes(config: FusedConfig) -> int:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from xccl_emu.kernels.dispatch import FIELD_BYTES
+from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocols.layout import EpConfig, EpLayout
 
-DISPATCH_RIGHTS = {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "w"}
+DISPATCH_RIGHTS = {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "rw"}
 EXPERT_RIGHTS = {"recv_x": "r", "route": "r", "y": "w"}
 COMBINE_RIGHTS = {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"}
 """What each kernel may do with the app buffers of its rank."""
@@ -29,7 +29,6 @@ class Grants:
             *self._fields(rank, layout.dispatch_done),
             self._block(rank, layout.dispatch_blocks, layout.dispatch_block_bytes),
             self._managed(rank, layout.dispatch_blocks, layout.combine_blocks, "w"),
-            self._managed(rank, layout.scratch, layout.dispatch_blocks, "rw"),
         ]
 
     def combine(self, rank: int) -> list[Grant]:

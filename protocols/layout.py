@@ -1,6 +1,5 @@
 """Where dispatch and combine keep what in the areas of each die; the same on every rank."""
 
-import operator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.kernels.dispatch import FIELD_BYTES, INDEX_BYTES, ROUTE_BYTES, SLOT_BYTES, work_at
+from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, choice_at, work_at
+from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.lang import BF16, FP16, RULE_CANN, RULE_XCCL
 from xccl_emu.machine.pod import Pod
+from xccl_emu.protocols.arguments import number_in, offset_in_area
 
 DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
 QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN}
@@ -79,10 +80,7 @@ class EpConfig:
             raise ConfigError(f"path={self.path!r}: must be {' or '.join(map(repr, self.PATHS))}")
 
     def _range(self, name: str, low: int, high: int) -> None:
-        value = getattr(self, name)
-        if not hasattr(value, "__index__") or not low <= value <= high:
-            raise ConfigError(f"{name}={value!r}: must be a whole number, {low} to {high}")
-        object.__setattr__(self, name, operator.index(value))  # a NumPy integer would overflow later
+        object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))
 
     @property
     def n_slots(self) -> int:
@@ -133,7 +131,6 @@ class EpConfig:
 class EpLayout:
     """Offsets of the group's regions in each die, and their sizes; made by `lay_out`."""
 
-    scratch: int
     dispatch_blocks: int
     combine_blocks: int
     staging: int
@@ -157,13 +154,12 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
 
     Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
     """
-    check_pod(config, pod, managed_offset, field_offset)
+    managed_offset, field_offset = check_pod(config, pod, managed_offset, field_offset)
     spec = pod.spec
     dispatch_block = config.rows_per_block * config.message_bytes
     combine_block = config.rows_per_block * config.row_bytes
     managed = stack(
         managed_offset,
-        config.cores * align(4 * config.n_slots),
         config.n_ranks * dispatch_block,
         config.n_ranks * combine_block,
         config.cores * 2 * config.row_bytes,
@@ -171,11 +167,10 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
     fields = [config.n_slots, config.n_ranks, config.n_ranks, config.n_ranks]
     meta = stack(field_offset, *(n * FIELD_BYTES for n in fields))
     layout = EpLayout(
-        scratch=managed[0],
-        dispatch_blocks=managed[1],
-        combine_blocks=managed[2],
-        staging=managed[3],
-        managed_end=managed[4],
+        dispatch_blocks=managed[0],
+        combine_blocks=managed[1],
+        staging=managed[2],
+        managed_end=managed[3],
         dispatch_fields=meta[0],
         dispatch_done=meta[1],
         combine_fields=meta[2],
@@ -190,16 +185,14 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
     return layout
 
 
-def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int) -> None:
-    """Raises ConfigError if the pod has too few dies or cores, or an offset is no place for a region."""
+def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int) -> tuple[int, int]:
+    """The offsets; ConfigError if the pod has too few dies or cores, or one of them is no place for a region."""
     spec = pod.spec
     if config.first_die < 0 or config.first_die + config.n_ranks > spec.n_dies:
         raise ConfigError(f"n_ranks={config.n_ranks} from die {config.first_die}: the pod has {spec.n_dies} dies")
     if config.cores > spec.cores_per_die:
         raise ConfigError(f"cores={config.cores}: a die has {spec.cores_per_die}")
-    for name, offset in (("managed_offset", managed_offset), ("field_offset", field_offset)):
-        if offset < 0 or offset % FIELD_BYTES:
-            raise ConfigError(f"{name}={offset}: must be a multiple of {FIELD_BYTES} and not negative")
+    return offset_in_area("managed_offset", managed_offset), offset_in_area("field_offset", field_offset)
 
 
 def stack(start: int, *sizes: int) -> list[int]:
@@ -218,12 +211,17 @@ def check_fits(what: str, need: int, have: int) -> None:
         )
 
 
+def messages_at(config: EpConfig) -> int:
+    """Where in the data buffer of dispatch the room for messages begins, behind the table of choices."""
+    return choice_at(config.tokens_max, 0, config.n_slots)
+
+
 def buffer_bytes(config: EpConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
-    work = work_at(config.n_slots)
     send = 2 * config.message_bytes + (4 * config.hidden if config.quantized else 0)
-    expert = 12 * config.hidden + 2 * ROUTE_BYTES
-    return max(work + max(send, align(4 * config.n_slots), sum_bytes(config.hidden)), expert)
+    dispatch = messages_at(config) + max(send, 8 * config.n_slots)
+    combine = work_at(config.n_slots) + max(2 * config.row_bytes, sum_bytes(config.hidden))
+    return max(dispatch, combine, 12 * config.hidden + 2 * ROUTE_BYTES)
 
 
 def check_tokens(config: EpConfig, rank: int, x: NDArray[Any], topk: NDArray[np.int32]) -> None:

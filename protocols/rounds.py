@@ -12,21 +12,23 @@ or, to look at what every phase left, or to launch without running:
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.dispatch import INDEX_BYTES
+from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
 from xccl_emu.kernels.parameters import Buffers as Addresses
 from xccl_emu.kernels.parameters import Rounds as RoundsArgument
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.launch import Grant
+from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Buffer
+from xccl_emu.machine.spec import whole
 from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocols.arguments import index_of, listed, one_for_each
 from xccl_emu.protocols.expert_group import Args, ExpertGroup, Received, allocate, as_arrays, whole_rows
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.grants import COMBINE_RIGHTS, DISPATCH_RIGHTS, EXPERT_RIGHTS
@@ -46,13 +48,14 @@ def run_rounds(
 
     Returns [round][rank] outputs, each [T, hidden] of the group's type.
     """
-    return outputs_of(lambda: Rounds(group, tokens, topk, weights), group, progress)
+    return outputs_of(lambda: Rounds(group, tokens, topk, weights), moe_layers, group, progress)
 
 
 def outputs_of(
-    make: Callable[[], "GroupRounds"], group: ExpertGroup[Any], progress: Progress | None
+    make: Callable[[], "GroupRounds"], kernel: Kernel, group: ExpertGroup[Any], progress: Progress | None
 ) -> list[list[NDArray[Any]]]:
     """Make rounds, run them, copy their outputs [round][rank], and give their app memory back."""
+    group.check_ready(kernel)
     mark = group.pod.mark_app()
     try:
         rounds = make()
@@ -62,8 +65,11 @@ def outputs_of(
         group.pod.release_app(mark)
 
 
-def _arrays(given: PerRank) -> list[list[NDArray[Any]]]:
-    return [as_arrays(f"round {i}", batch) for i, batch in enumerate(given)]
+def _arrays(name: str, given: PerRank, n_ranks: int) -> list[list[NDArray[Any]]]:
+    """[round][rank] arrays; ConfigError for what is something else."""
+    rounds = enumerate(listed(name, given, "a list of rounds, each with an array for each rank"))
+    named = ((f"{name} of round {i}", batch) for i, batch in rounds)
+    return [as_arrays(what, one_for_each(what, batch, n_ranks, "ranks")) for what, batch in named]
 
 
 def joined(rights: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -90,24 +96,25 @@ class GroupRounds(ABC):
     too few registers for the kernel; CapacityError if the buffers do not fit.
     """
 
+    kernel: ClassVar[Kernel]
+    """The kernel that runs all rounds."""
+
     def __init__(
         self, group: ExpertGroup[Any], tokens: PerRank, topk: PerRank, weights: PerRank, parts: int = ALL
     ) -> None:
         self.group, self.pod, self.config, self.parts = group, group.pod, group.config, parts
+        n_ranks = self.config.n_ranks
+        tokens, topk = _arrays("tokens", tokens, n_ranks), _arrays("topk", topk, n_ranks)
+        weights = _arrays("weights", weights, n_ranks)
         self.n_rounds = len(tokens)
-        tokens, topk, weights = (_arrays(given) for given in (tokens, topk, weights))
         self._check(tokens, topk, weights)
         self._lengths = [[len(x) for x in batch] for batch in tokens]
         self.buffers = allocate(self.pod, self.config, self.n_rounds)
         """The app buffers of each rank."""
+        self._launches: list[Launch] = []
         for i in range(self.n_rounds):
             for rank in range(self.config.n_ranks):
                 self._fill(i, rank, tokens[i][rank], topk[i][rank], weights[i][rank])
-
-    @property
-    @abstractmethod
-    def kernel(self) -> Kernel:
-        """The kernel that runs all rounds."""
 
     @abstractmethod
     def _areas(self) -> Args:
@@ -128,7 +135,7 @@ class GroupRounds(ABC):
     # ---- before the run
 
     def _check(self, tokens: PerRank, topk: PerRank, weights: PerRank) -> None:
-        if not 1 <= self.parts <= ALL:
+        if not 1 <= whole("parts", self.parts) <= ALL:
             raise ConfigError(f"parts={self.parts}: must be a sum of DISPATCH (1), EXPERT (2) and COMBINE (4)")
         need = self.kernel.n_registers
         if need > self.pod.spec.registers:
@@ -138,9 +145,6 @@ class GroupRounds(ABC):
         for name, given in (("tokens", tokens), ("topk", topk), ("weights", weights)):
             if len(given) != self.n_rounds:
                 raise ConfigError(f"{name}: {len(given)} rounds, tokens has {self.n_rounds}")
-            for i, arrays in enumerate(given):
-                if len(arrays) != self.config.n_ranks:
-                    raise ConfigError(f"{name} of round {i}: {len(arrays)} arrays for {self.config.n_ranks} ranks")
         for i in range(self.n_rounds):
             for rank in range(self.config.n_ranks):
                 check_tokens(self.config, rank, tokens[i][rank], topk[i][rank])
@@ -163,8 +167,10 @@ class GroupRounds(ABC):
         """Put the kernel on the group's cores; it runs with the pod's next run."""
         c = self.config
         self.group.check_ready()
-        for rank in range(c.n_ranks):
+        self._launches = [
             self.pod.launch(self.kernel, c.first_die + rank, range(c.cores), self._args(rank), self._grants(rank))
+            for rank in range(c.n_ranks)
+        ]
 
     def _args(self, rank: int) -> dict[str, int | Sequence[int]]:
         group, buffers = self.group, {name: buffer.address for name, buffer in vars(self.buffers[rank]).items()}
@@ -186,14 +192,22 @@ class GroupRounds(ABC):
 
     def run(self, progress: Progress | None = None) -> RunStats:
         """Launch and run."""
+        self.group.check_ready(self.kernel)
         self.launch()
         self.group.run("rounds", progress)
         return self.group.stats["rounds"]
 
-    # ---- after the run: views
+    # ---- after the run: views; ConfigError for a round or rank that there is not, and as long as nothing has run
+
+    def _check_result(self, i: int, rank: int) -> None:
+        index_of("round", i, self.n_rounds)
+        index_of("rank", rank, self.config.n_ranks)
+        if not self._launches or not all(launch.results for launch in self._launches):
+            raise ConfigError(f"round={i}: the rounds have not run to their end")
 
     def received(self, i: int, rank: int) -> Received:
         """What dispatch brought to a rank in round ``i``."""
+        self._check_result(i, rank)
         c, b = self.config, self.buffers[rank]
         counts = self._view(i, b.counts, np.int32, align(4 * c.n_slots) // 4)[0, : c.n_slots]
         rows = int(counts.sum())
@@ -208,6 +222,7 @@ class GroupRounds(ABC):
 
     def output(self, i: int, rank: int) -> NDArray[Any]:
         """[T, hidden] sums that combine gave a rank in round ``i``."""
+        self._check_result(i, rank)
         flat = self._view(i, self.buffers[rank].out, self.config.numpy_dtype(), self.config.hidden)
         return flat[: self._lengths[i][rank]]
 
@@ -216,11 +231,7 @@ class Rounds(GroupRounds):
     """Rounds of pull dispatch, stand-in expert and pull combine (xDeepServe 3.2); see `GroupRounds`."""
 
     group: ExpertParallel
-
-    @property
-    def kernel(self) -> Kernel:
-        """`moe_layers`."""
-        return moe_layers
+    kernel = moe_layers
 
     def _areas(self) -> Args:
         return {"dispatches": self.group.dispatch_areas(), "combines": self.group.combine_areas()}

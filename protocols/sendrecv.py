@@ -202,6 +202,7 @@ class SendRecv:
         """
         self._check_ready()
         calls = self._open.queued()
+        self._check_runnable(calls)
         stats = self._run([(call, self._begin(call), None) for call in calls], progress)
         for call in calls:
             self._open.remove(call)
@@ -258,9 +259,14 @@ class SendRecv:
         if self._broken:
             raise ConfigError("the last run failed or was interrupted: call reset() first")
 
+    def _check_runnable(self, calls: Sequence[Call]) -> None:
+        """Raises ConfigError, before anything changes, if the pod cannot run the kernels of the calls."""
+        self.pod.check_runnable([call.kernel for call in calls if call.own_cores])
+
     def _pass(self, handles: Sequence[Handle]) -> bool:
         """Run one pass of each handle, all at once, and close those that are done; False if it changed nothing."""
         self._check_ready()
+        self._check_runnable([handle.call for handle in handles])
         before = [self._progress(handle) for handle in handles]
         self._run([(h.call, h.base, done) for h, done in zip(handles, before, strict=True)], None)
         moved = False

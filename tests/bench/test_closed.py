@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from xccl_emu.bench import closed
 from xccl_emu.bench.a2e import Deployment, time_call
-from xccl_emu.bench.fused import FusedLayer
-from xccl_emu.bench.layers import EXPERTS, Layer
+from xccl_emu.bench.fused import FusedLayer, balanced_choices
+from xccl_emu.bench.layers import EXPERTS, Layer, pull_group
 from xccl_emu.bench.sendrecv import Sweep, measure
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
@@ -33,6 +34,24 @@ def test_fused_operators_take_what_the_closed_forms_say(ranks: int, tokens: int)
     shape = closed.Shape(ranks, tokens, local_experts=-(-256 // ranks) + 1)
     assert percent(closed.fused_dispatch(shape, PRICES), run.dispatch_us) < closed.CLAIMED_PERCENT
     assert percent(closed.fused_combine(shape, PRICES), run.combine_us) < closed.CLAIMED_PERCENT
+
+
+@pytest.mark.parametrize(
+    ("ranks", "tokens"),
+    [(8, 16), (16, 48), pytest.param(64, 48, marks=pytest.mark.slow), pytest.param(64, 128, marks=pytest.mark.slow)],
+)
+def test_pull_operators_take_what_the_closed_forms_say(ranks: int, tokens: int) -> None:
+    """From EP8 to EP64, with balanced choices, as far as the forms claim to hold."""
+    setting = Setting(costs=TOGETHER, data=False)
+    pod, policy = setting.pod()
+    local = -(-EXPERTS // ranks) + 1
+    group = pull_group(pod, Layer(ranks, tokens).config(local))
+    topk = balanced_choices(ranks, tokens, EXPERTS, 8, 0)
+    group.dispatch(list(setting.tokens(ranks, tokens, 7168)), topk)
+    shape = closed.Shape(ranks, tokens, local_experts=local)
+    assert percent(closed.pull_dispatch(shape, PRICES), policy.timing.latency_us) < closed.CLAIMED_PERCENT
+    group.combine([np.ones((tokens, 9), np.float32)] * ranks)
+    assert percent(closed.pull_combine(shape, PRICES), policy.timing.latency_us) < closed.CLAIMED_PERCENT
 
 
 @pytest.mark.parametrize(

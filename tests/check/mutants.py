@@ -24,9 +24,10 @@ from xccl_emu.scenarios import Scenario
 _PACKAGE = "xccl_emu.kernels"
 _USERS = {
     "common": ("sendrecv",),
-    "group": ("dispatch", "sums", "combine", "moe", "fused", "fused_combine", "fused_layers"),
-    "parameters": ("dispatch", "sums", "combine", "expert", "moe", "fused", "fused_combine", "fused_layers"),
-    "dispatch": ("combine", "moe", "fused", "fused_combine", "fused_layers"),
+    "group": ("counts", "dispatch", "sums", "combine", "moe", "fused", "fused_combine", "fused_layers"),
+    "parameters": ("counts", "dispatch", "sums", "combine", "expert", "moe", "fused", "fused_combine", "fused_layers"),
+    "counts": ("dispatch", "combine", "moe", "fused", "fused_combine", "fused_layers"),
+    "dispatch": ("moe", "fused", "fused_combine", "fused_layers"),
     "sums": ("combine", "fused_combine"),
     "expert": ("moe",),
     "combine": ("moe", "fused_combine"),

@@ -37,6 +37,11 @@ def of_dispatch(old: str, new: str) -> Edit:
     return Edit("fused", old, new)
 
 
+def of_counts(old: str, new: str) -> Edit:
+    """A change of what every dispatch counts."""
+    return Edit("counts", old, new)
+
+
 def of_combine(old: str, new: str) -> Edit:
     """A change of the kernels of FusedCombine."""
     return Edit("fused_combine", old, new)
@@ -189,12 +194,12 @@ KNOWN = (
 OWN = (
     Mutant(
         "fused: places that leave out the tokens of other cores", PAIRS,
-        (of_dispatch(NUMBER, NUMBER.replace("choices, at, t * COLUMNS + k", f"{ROW}, at, k")),),
+        (of_counts(NUMBER, NUMBER.replace("choices, at, t * COLUMNS + k", f"{ROW}, at, k")),),
         (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant(
         "fused: places that leave out the experts before", CHOICES,
-        (of_dispatch(BEFORE, BEFORE.replace("slot - slot % c.n_local", "slot")),),
+        (of_counts(BEFORE, BEFORE.replace("slot - slot % c.n_local", "slot")),),
         (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant(

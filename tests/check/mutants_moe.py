@@ -26,6 +26,8 @@ LONGER = replace(DISPATCH, rounds=3)
 THREE = MoeCheck("dispatch", ranks=2, tokens=3, pieces=2, rounds=1)
 IDLE = MoeCheck("dispatch", ranks=2, tokens=(2, 0), pieces=2, rounds=1)
 PAIRS = MoeCheck("dispatch", ranks=2, cores=2, tokens=2, pieces=2, rounds=2)
+UNEVEN = replace(PAIRS, tokens=3)
+"""A core acknowledges to a source that the other one pulls from, too."""
 COMBINE = MoeCheck("combine", ranks=2, tokens=2, pieces=2, rounds=2, quantized=False)
 COMBINE_PAIRS = replace(COMBINE, cores=2)
 CHOICES = replace(COMBINE, top_k=2, tokens=3, rounds=1)
@@ -34,6 +36,11 @@ CHOICES = replace(COMBINE, top_k=2, tokens=3, rounds=1)
 def of_dispatch(old: str, new: str) -> Edit:
     """A change of the kernels of dispatch."""
     return Edit("dispatch", old, new)
+
+
+def of_counts(old: str, new: str) -> Edit:
+    """A change of what every dispatch counts."""
+    return Edit("counts", old, new)
 
 
 def of_combine(old: str, new: str) -> Edit:
@@ -57,21 +64,22 @@ ONLY_DISPATCH, ONLY_COMBINE = only("DISPATCH"), only("COMBINE")
 
 # ---- what stands in dispatch
 
-COUNTS = 'yield put(field, event, d * a.block_bytes + before * message, n, step=4, sync="counts")\n'
-POLL_COUNTS = '            yield poll_eq(field, event, step=5, sync="counts in")\n'
-LOAD_COUNT = "            n = yield load(field + 16, step=5)\n"
-BLOCKS_FREE = "    yield from await_acknowledged(rank, event - 1, a.done, c)\n"
-TOKENS_VISIBLE = (
-    '    yield fence(step=3, sync="tokens visible")  # it also frees the data buffer: the messages have left\n'
-)
+COUNTS = '        yield put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")\n'
+POLL_COUNTS = '        yield poll_eq(field, event, step=5, sync="counts in")\n'
+LOAD_COUNT = "        n = yield load(field + 8, step=5)\n"
+NOTED = '    yield fence(step=5, sync="counts noted")\n'
+COUNTS_IN = '    yield from barrier(5, "all counts are in")\n'
+NUMBER = "yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)\n"
+ROW = "choice_at(t, 0, c.n_ranks * c.n_local)"
+FREE = 'FIELD_BYTES, event - 1, step=3, sync="dispatch blocks free")\n'
+TOKENS_VISIBLE = '    yield fence(step=3, sync="tokens visible")  # and counted\n'
 ALL_WRITTEN = '    yield from barrier(4, "all cores have written")\n'
-PUBLISH = "    yield from publish(rank, core, event, c, a)\n"
-HAVE_COUNTS = '    yield from barrier(5, "all cores have the counts")\n'
-PULL = "    yield from pull(rank, core, c, b, a, work)\n"
-COPY_COUNTS = "    if core == 0:\n        yield mtu_out(0, b.counts, 4 * c.n_ranks * c.n_local, step=7)\n"
+PUBLISH = "    yield from publish(rank, first, last, event, c, a)\n"
+PULL = "    yield from pull(rank, core, rows, c, b, a)\n"
+ALL_ROWS_PULLED = '    yield from barrier(7, "all rows pulled")\n'
+SKIPPED = "offset + (begin - row) * (c.payload + SLOT_BYTES)\n"
 ACKNOWLEDGE = "    yield from acknowledge(rank, core, event, a.done, c)\n"
-PUT_ACK = '            yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
-MY_SOURCE = "        if s % c.cores == core:\n"
+PUT_ACK = '        yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
 PULL_HALF_FREE = """\
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
@@ -83,34 +91,32 @@ PULL_FULL = """\
 SET_PULL_FREE = '        yield set_flag(MTU_OUT, MTU_IN, half, sync="pull half free")\n        done'
 DRAIN_PULL = '    yield from drain_halves(MTU_OUT, MTU_IN, turn, "pull half free")\n'
 LOADED = 'yield wait_flag(MTU_IN, VECTOR, half, sync="token loaded")\n'
-MADE = '            yield wait_flag(VECTOR, SCALAR, half, sync="message made")\n'
+MADE = '                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too\n'
 MESSAGE_LEFT = """\
             yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
             yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
 """
-SHARED = '    yield from barrier(3, "counts shared")\n'
 PREPARED = '        yield set_flag(VECTOR, SCALAR, half, sync="message made")\n'
 
 KNOWN = (
     Mutant(
         "dispatch: single buffer, a fast rank overwrites the round before", DISPATCH,
-        (of_dispatch(BLOCKS_FREE, ""),), (DEADLOCK, DATA_RACE),
+        (of_dispatch(FREE, FREE.replace("event - 1", "event - 2")),), (DEADLOCK, DATA_RACE),
     ),
     Mutant(
         "dispatch: boolean flags that are never reset", DISPATCH,
         (
-            of_dispatch(COUNTS, COUNTS.replace("field, event", "field, 1")),
-            of_dispatch(POLL_COUNTS, POLL_COUNTS.replace("field, event", "field, 1")),
+            of_dispatch(COUNTS, COUNTS.replace("event", "1")),
+            of_dispatch(POLL_COUNTS, POLL_COUNTS.replace("event", "1")),
         ), (TORN_METADATA,),
     ),
     Mutant(
         "dispatch: a rank with zero tokens skips its flag", IDLE,
-        (of_dispatch("                " + COUNTS, "                if n > 0:\n                    " + COUNTS),),
-        (DEADLOCK,),
+        (of_dispatch(COUNTS, "        if n > 0:\n    " + COUNTS),), (DEADLOCK,),
     ),
     Mutant(
         "dispatch: source told that its blocks are free when its counts were read", DISPATCH,
-        (of_dispatch(PULL + COPY_COUNTS + ACKNOWLEDGE, ACKNOWLEDGE + PULL + COPY_COUNTS),), (DATA_RACE,),
+        (of_dispatch(PULL + ACKNOWLEDGE, ACKNOWLEDGE + PULL),), (DATA_RACE,),
     ),
     Mutant(
         "dispatch: fence by core 0 for what core 1 wrote", PAIRS,
@@ -130,15 +136,19 @@ OWN_DISPATCH = (
     ),
     Mutant(
         "dispatch: no barrier between writing and reading the table of counts", PAIRS,
-        (of_dispatch(SHARED, ""),), (UNWRITTEN_READ, DATA_RACE),
+        (of_dispatch(COUNTS_IN, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "dispatch: the table of counts read before what the other core noted is visible", PAIRS,
+        (of_dispatch(NOTED, ""),), (UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
         "dispatch: stale counts, read before the flag is in", DISPATCH,
         (of_dispatch(POLL_COUNTS + LOAD_COUNT, LOAD_COUNT + POLL_COUNTS),), (TORN_METADATA,),
     ),
     Mutant(
-        "dispatch: core 0 acknowledges for its neighbour", PAIRS,
-        (of_dispatch(MY_SOURCE + PUT_ACK, "        if core == 0:\n" + PUT_ACK),), (DATA_RACE,),
+        "dispatch: a core acknowledges for its neighbour", UNEVEN,
+        (of_dispatch(ALL_ROWS_PULLED, ""),), (DATA_RACE, TORN_METADATA),
     ),
     Mutant(
         "dispatch: acknowledgment of a round that has not begun", LONGER,
@@ -149,7 +159,7 @@ OWN_DISPATCH = (
         (
             of_dispatch(PREPARED, ""),
             of_dispatch(
-                "        if c.quantized:\n" + MADE + "        else:\n    ", "        if not c.quantized:\n    "
+                "            if c.quantized:\n" + MADE + "            else:\n", "            if not c.quantized:\n"
             ),
         ), (DATA_RACE, UNWRITTEN_READ),
     ),
@@ -175,6 +185,15 @@ OWN_DISPATCH = (
         "dispatch: rows copied out before they are in", DISPATCH,
         (of_dispatch(PULL_FULL, ""),), (DATA_RACE,),
     ),
+    Mutant(
+        "dispatch: places that leave out the tokens of other cores", PAIRS,
+        (of_counts(NUMBER, NUMBER.replace("choices, at, t * COLUMNS + k", f"{ROW}, at, k")),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "dispatch: a part pulled from where its source begins", PAIRS,
+        (of_dispatch(SKIPPED, "offset\n"),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
+    ),
 )  # fmt: skip
 
 # ---- what stands in combine
@@ -190,9 +209,7 @@ OFFERED = """\
             field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
             yield put(field, event, s * a.block_bytes, step=4, sync="rows offered")
 """
-ROWS_IN = (
-    '        yield poll_eq(a.fields + rank * c.die_bytes + d * FIELD_BYTES, event, step=5, sync="rows in")\n'
-)
+ROWS_IN = '            yield poll_eq(field, event, step=5, sync="rows in")\n'
 CONTRIBUTION_IN = """\
     yield set_flag(MTU_IN, VECTOR, place, sync="contribution in")
     yield wait_flag(MTU_IN, VECTOR, place, sync="contribution in")
@@ -203,7 +220,7 @@ PULLED = """\
     yield wait_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
 """
 ALL_PULLED = '    yield from barrier(7, "all cores have pulled")\n'
-SUM = "    yield from sum_tokens(rank, core, first, last, c, b, a, work)\n"
+SUM = "    yield from sum_tokens(rank, core, tokens, event, c, b, a)\n"
 ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, event, a.done, c)\n"
 USED = '    if turn >= LOADS:\n        yield wait_flag(VECTOR, MTU_IN, place, sync="contribution used")\n'
 SET_USED = '    yield set_flag(VECTOR, MTU_IN, place, sync="contribution used")\n'
@@ -238,7 +255,7 @@ OWN_COMBINE = (
     ),
     Mutant(
         "combine: does not wait for the last rank's rows", COMBINE,
-        (of_combine("    for d in range(c.n_ranks):\n" + ROWS_IN, "    for d in range(c.n_ranks - 1):\n" + ROWS_IN),),
+        (of_combine(ROWS_IN, "            if expert_rank < c.n_ranks - 1:\n    " + ROWS_IN),),
         (TORN_METADATA, UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(

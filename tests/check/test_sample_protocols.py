@@ -54,8 +54,8 @@ SENDRECV = [
     ("slot read", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
 ]
 DISPATCH = [
-    ("table cleared", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
-    ("counts visible", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+    ("choices loaded", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
+    ("counts loaded", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
     ("dispatch blocks free", {verdict.DATA_RACE}),
     ("message made", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),
     ("tokens visible", {verdict.DATA_RACE, verdict.UNWRITTEN_READ}),

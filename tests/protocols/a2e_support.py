@@ -64,7 +64,7 @@ class Case:
         """On a new, poisoned pod with room for nothing but data areas."""
         kind, layout = (A2EPull, a2e_pull) if self.pull else (A2E, a2e_layout)
         c = self.config
-        placed = layout.lay_out(c, roomy(c, self.first_die), self.first_die, 0, 0)
+        placed = layout.lay_out(c, roomy(c, self.first_die), 0, 0)
         spec = small_pod(
             self.first_die + c.n_dies,
             max(c.cores, c.expert_cores),

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from xccl_emu import oracle
-from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
+from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Buffer, Pod
 from xccl_emu.machine.spec import small_pod
@@ -17,7 +18,7 @@ from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes
 
 POISON = 0xA5
 WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
-ROUND_REGISTERS = 192
+ROUND_REGISTERS = 224
 """Enough for the kernel that runs whole rounds."""
 
 SPECIAL_BITS = {
@@ -114,7 +115,7 @@ def pod_for(
     rows = c.rows_max * (c.payload_bytes + ROUTE_BYTES + c.row_bytes)
     app = (rounds + 1) * (tokens + rows + align(4 * c.n_slots) + 128)
     blocks = c.rows_max * (c.message_bytes + c.row_bytes)
-    managed = c.cores * (align(4 * c.n_slots) + 2 * c.row_bytes) + blocks + spare
+    managed = c.cores * 2 * c.row_bytes + blocks + spare
     spec = small_pod(
         c.first_die + c.n_ranks,
         c.cores,
@@ -225,7 +226,6 @@ class Touched:
             self._app(rank, len(batch.tokens[rank]), int(rows_of[:, rank].sum()))
             die[spec.meta_start + layout.dispatch_fields : spec.meta_start + layout.meta_end] = True
             managed = die[spec.managed_start :]
-            managed[layout.scratch : layout.dispatch_blocks] = True
             managed[layout.staging : layout.managed_end] = True
             for other in range(c.n_ranks):
                 start = layout.dispatch_blocks + other * layout.dispatch_block_bytes

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from xccl_emu.kernels.dispatch import INDEX_BYTES, ROUTE_BYTES
+from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import MIB, small_pod

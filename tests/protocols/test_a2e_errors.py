@@ -136,7 +136,7 @@ def test_calls_of_the_wrong_form_are_refused() -> None:
     group, call = CASE.group(), CASE.calls()[0]
     with pytest.raises(ConfigError, match=r"^call 0: must be \(tokens, topk, weights\)"):
         group.run([call[:2]])  # type: ignore[list-item]
-    with pytest.raises(ConfigError, match=r"^call 0: topk has 1 arrays for 2 attention dies"):
+    with pytest.raises(ConfigError, match=r"^call 0: topk: 1 arrays for 2 attention dies"):
         group.run([call._replace(topk=call.topk[:1])])
 
 

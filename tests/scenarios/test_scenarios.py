@@ -152,8 +152,8 @@ def test_reached_syncs_leave_out_other_paths() -> None:
 
 def test_a_synchronization_can_be_left_out() -> None:
     """`without` reaches the pod, which knows the names of all its kernels and refuses others when it runs."""
-    trial = make("moe").build("sc", ["tokens visible"])
-    assert trial.pod.without == {"tokens visible"}
+    trial = make("moe").build("sc", ["slots cleared"])
+    assert trial.pod.without == {"slots cleared"}
     trial.pod.run()
     with pytest.raises(ConfigError, match="without="):
         make("moe").build("sc", ["tail"]).pod.run()

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.dispatch import FIELD_BYTES, SLOT_BYTES
-from xccl_emu.kernels.fused import COLUMNS
+from xccl_emu.kernels.counts import COLUMNS, FIELD_BYTES
+from xccl_emu.kernels.dispatch import SLOT_BYTES
+from xccl_emu.kernels.sums import LOADS
 from xccl_emu.timing.costs import PASSES, Costs
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE, SIBLING_DIE, Fabric, Rate
 
@@ -156,6 +157,48 @@ def fused_combine(shape: Shape, prices: Prices) -> Stages:
         "arrivals": p.scalar(3 * rows) + p.far(s.ranks, write=True) + p.poll(),
         "sums": local + contributions * p.core(row) + p.vector("v_axpy", s.hidden) + p.vector("v_narrow", s.hidden),
         "end": p.core(row) + p.latency(SAME_DIE, write=True),
+    }
+
+
+def pull_dispatch(shape: Shape, prices: Prices) -> Stages:
+    """Pull dispatch through the data buffer, quantized (xDeepServe 3.2).
+
+    It claims to hold up to 64 ranks: with more, ranks often meet at the same source, and wait for each other.
+    """
+    s, p = shape, prices
+    message, local = s.hidden + SLOT_BYTES, p.latency(SAME_DIE, write=False)
+    entries, share, rows = s.tokens * COLUMNS, -(-s.counts // s.cores), -(-s.rows // s.cores)
+    places = p.vector("v_count", entries / 2, s.choices) + p.vector("v_count", entries, s.choices)
+    made = places + p.vector("v_quantize", s.hidden)
+    sent = p.core(message) + p.scalar(12) + p.loads(2)
+    out = p.core(s.hidden + FIELD_BYTES, 2)
+    turn = max(p.core(message), out, (p.far(s.ranks, write=False) + p.core(message) + out) / 2)  # two halves
+    return {
+        "choices": p.core(4 * entries) + local,
+        "first token": p.core(2 * s.hidden) + local + p.scalar(5 * s.choices) + made,
+        "write": s.busiest_tokens * s.choices * sent,
+        "visible": p.latency(SAME_DIE, write=True) + p.vector("v_count", entries, 2 * share) + p.barrier(),
+        "counts": p.scalar(6 * share) + p.far(s.ranks, write=True) + p.poll() + 3 * p.loads(share) + p.barrier(),
+        "table": p.core(4 * s.counts) + local + p.latency(SAME_DIE, write=True) + p.scalar(2 * s.counts),
+        "pull": max(p.wire(s.rows * message, s.ranks, write=False), rows * (turn + p.loads(1))),
+        "end": p.latency(SAME_DIE, write=True) + p.barrier() + p.scalar(2 * s.ranks / s.cores),
+    }
+
+
+def pull_combine(shape: Shape, prices: Prices) -> Stages:
+    """Pull combine through the data buffer (xDeepServe 3.2)."""
+    s, p = shape, prices
+    row, local, far = 2 * s.hidden, p.latency(SAME_DIE, write=False), p.far(s.ranks, write=False)
+    rows = -(-s.ranks // s.cores) * s.rows / s.ranks  # a core lays out all rows of a source
+    contributions, wire = s.busiest_tokens * s.choices, p.wire(s.rows * row, s.ranks, write=False)
+    arrive = max(p.core(row), (far + p.core(row)) / LOADS, p.scalar(15) + p.loads(4))
+    return {
+        "counts": p.core(4 * s.counts) + local + p.scalar(4 * s.counts),
+        "lay out": local + rows * max(p.core(row), (local + 2 * p.core(row)) / 2),
+        "visible": p.latency(SAME_DIE, write=True) + p.core(row),
+        "offers": p.scalar(2 * s.ranks / s.cores) + p.far(s.ranks, write=True) + p.poll(),
+        "sums": far + max(wire, contributions * arrive) + p.vector("v_axpy", s.hidden) + p.vector("v_narrow", s.hidden),
+        "end": p.core(row) + p.latency(SAME_DIE, write=True) + p.barrier() + p.scalar(2 * s.ranks / s.cores),
     }
 
 

@@ -113,5 +113,6 @@ def sizes_of(given: Iterable[str]) -> dict[str, int | str]:
         name, equals, value = text.partition("=")
         if not name or not equals or not value:
             raise ConfigError(f"--set {text}: must be NAME=VALUE, for example experts=2")
-        sizes[name] = int(value) if value.removeprefix("-").isdecimal() else value
+        number = value.removeprefix("-").isdecimal() and len(value) <= 1000  # Python converts no longer ones
+        sizes[name] = int(value) if number else value
     return sizes

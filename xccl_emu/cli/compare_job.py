@@ -168,7 +168,7 @@ def _fused(o: CompareOptions) -> Found:
 _ON_ATTENTION = ("returned", "outbox", "credit", "returned_in")
 _ON_TRAMPOLINES = ("slots", "lists", "staging", "tokens_in", "acks", "arrivals")
 _ON_EXPERTS = ("inbox", "counts", "assembled", "computed", "sent", "relayed")
-_PULL_ON_ATTENTION = ("scratch", "staging", "blocks", "messages_pulled", "rows_offered")
+_PULL_ON_ATTENTION = ("staging", "blocks", "messages_pulled", "rows_offered")
 _PULL_ON_EXPERTS = ("offered", "counts", "rows_pulled")
 """Regions and fields that dies of each role use."""
 

@@ -215,8 +215,7 @@ class Pod:
         die, cores = self._check_die(die), [whole("cores", core) for core in cores]
         numbers = self._check_cores(die, cores)
         check_grants(grants, self.spec.n_dies, self.spec.die_bytes)
-        if kernel.n_registers > self.spec.registers:
-            raise ConfigError(f"kernel {kernel.name}: {kernel.n_registers} registers, a core has {self.spec.registers}")
+        self._check_registers(kernel)
         launch = Launch(kernel, die, tuple(cores), bind_arguments(kernel, len(cores), args), tuple(grants))
         self._register(kernel)
         group = len(self._launches)
@@ -269,10 +268,11 @@ class Pod:
             raise ConfigError(f"without={names!r}: must be a list of names, not one name")
         self._without = frozenset(names)
 
-    def _check_switches(self) -> None:
-        unknown, known = sorted(self._without - self._known_syncs), sorted(self._known_syncs)
-        if unknown and self._launches:
-            raise ConfigError(f"without={unknown}: no kernel launched so far has it; they have {known}")
+    def _check_switches(self, kernels: Sequence[Kernel]) -> None:
+        known = self._known_syncs | {site.sync for kernel in kernels for site in kernel.sites if site.sync}
+        unknown = sorted(self._without - known)
+        if unknown and (self._launches or kernels):
+            raise ConfigError(f"without={unknown}: no kernel launched so far has it; they have {sorted(known)}")
 
     # ---- runs
 
@@ -433,10 +433,19 @@ class Pod:
         if self._failed:
             raise ConfigError("the last run failed or was interrupted: call clear() before the next launch")
 
-    def check_runnable(self) -> None:
-        """Raises ConfigError where `check_ready` does, or if something is switched off that no kernel has."""
+    def check_runnable(self, kernels: Sequence[Kernel] = ()) -> None:
+        """Raises ConfigError where `check_ready` does, or if something is switched off that no kernel has.
+
+        ``kernels`` are about to be launched: what they have counts too, and a core must have registers for them.
+        """
         self.check_ready()
-        self._check_switches()
+        for kernel in kernels:
+            self._check_registers(kernel)
+        self._check_switches(kernels)
+
+    def _check_registers(self, kernel: Kernel) -> None:
+        if kernel.n_registers > self.spec.registers:
+            raise ConfigError(f"kernel {kernel.name}: {kernel.n_registers} registers, a core has {self.spec.registers}")
 
     def _check_small(self, what: str) -> None:
         size = self.memory.nbytes + self.state.nbytes

@@ -13,7 +13,7 @@ from xccl_emu.kernels.a2e_expert import a2e_stream, compute_stream
 from xccl_emu.kernels.a2e_parameters import WRONG_CALL
 from xccl_emu.kernels.a2e_pull import pull_attention, pull_expert
 from xccl_emu.kernels.a2e_return import e2a_stream
-from xccl_emu.kernels.dispatch import INDEX_BYTES
+from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
@@ -24,7 +24,17 @@ from xccl_emu.protocols.a2e_calls import Call, Calls
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.scenarios.a2e_data import Image, make_calls
-from xccl_emu.scenarios.common import PROMISES, at_least, cores_on, must_hold, names_of_syncs, of_buffer, tight_pod
+from xccl_emu.scenarios.common import (
+    PROMISES,
+    at_least,
+    check_seed,
+    cores_on,
+    must_hold,
+    names_of_syncs,
+    of_buffer,
+    set_switches,
+    tight_pod,
+)
 from xccl_emu.scenarios.moe import ROOMY, tokens_of
 
 _KERNELS = {False: (attention, a2e_stream, compute_stream, e2a_stream), True: (pull_attention, pull_expert)}
@@ -65,10 +75,11 @@ class A2ECheck:
     """Of hidden states and weights."""
 
     def __post_init__(self) -> None:
-        at_least(1, cores=self.cores, pieces=self.pieces, top_k=self.top_k, attention=self.attention)
+        at_least(1, domains=self.domains, attention=self.attention, experts=self.experts, local=self.local)
+        at_least(1, cores=self.cores, pieces=self.pieces, top_k=self.top_k, depth=self.depth)
         at_least(0, rounds=self.rounds)
-        for name in ("masked", "pull"):
-            object.__setattr__(self, name, bool(getattr(self, name)))
+        check_seed(self.seed)
+        set_switches(self, "masked", "pull")
         object.__setattr__(self, "tokens", tokens_of(self.tokens, self.attention))
         if self.top_k > self.experts * self.local:
             raise ConfigError(f"top_k={self.top_k}: there are {self.experts * self.local} experts")
@@ -130,12 +141,12 @@ class A2ECheck:
     def _filled(self, calls: Calls) -> Iterator[Buffer]:
         """The parts of the buffers that hold something when the run begins."""
         c = calls.config
-        strides = {"x": (c.row_bytes, c.row_bytes), "topk": (INDEX_BYTES, 4 * c.top_k)}
+        strides = {"x": (c.row_bytes, c.row_bytes), "topk": (INDEX_BYTES, INDEX_BYTES)}
         for call, lengths in enumerate(calls.lengths):
             for i, n in enumerate(lengths):
                 buffers, r = calls.batches[call % c.n_domains][i], call // c.n_domains
                 yield Buffer(buffers["batches"].die, buffers["batches"].address + 4 * r, 4)
-                for name, (stride, nbytes) in (strides | {"weights": strides["topk"]}).items():
+                for name, (stride, nbytes) in (strides | {"weights": (INDEX_BYTES, 4 * c.top_k)}).items():
                     for t in range(n):
                         row = buffers[name].address + (r * c.tokens_max + t) * stride
                         yield Buffer(buffers[name].die, row, nbytes)

@@ -13,6 +13,8 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod, whole
 
+SIZE_MAX = 1 << 16
+"""Of any one size: what is larger is a mistake, and would take the memory of this machine before it is found out."""
 FLIGHT_PIECES = 64
 """Writes in flight that a die holds at most."""
 
@@ -37,10 +39,33 @@ class Scenario(Protocol):
 
 
 def at_least(least: int, **sizes: int) -> None:
-    """ConfigError for a size that is no whole number or below ``least``."""
+    """ConfigError for a size that is no whole number, below ``least`` or above `SIZE_MAX`."""
     for name, size in sizes.items():
+        if isinstance(size, bool):
+            raise ConfigError(f"{name}={size!r}: must be a whole number")
         if whole(name, size) < least:
             raise ConfigError(f"{name}={size}: must be at least {least}")
+        if size > SIZE_MAX:
+            raise ConfigError(f"{name}={size}: must be at most {SIZE_MAX}")
+
+
+def switch(name: str, value: Any) -> bool:
+    """True or False of what may also be 1 or 0; ConfigError for everything else, of which Python knows a truth too."""
+    if isinstance(value, (bool, int)) and value in (0, 1):
+        return bool(value)
+    raise ConfigError(f"{name}={value!r}: must be 0 or 1")
+
+
+def set_switches(scenario: object, *names: str) -> None:
+    """Make True or False of some fields of a frozen scenario."""
+    for name in names:
+        object.__setattr__(scenario, name, switch(name, getattr(scenario, name)))
+
+
+def check_seed(seed: int) -> None:
+    """ConfigError for a seed that no generator takes."""
+    if isinstance(seed, bool) or whole("seed", seed) < 0:
+        raise ConfigError(f"seed={seed!r}: must be a whole number, at least 0")
 
 
 def tight_pod(dies: int, cores: int, *, app: int, meta: int, managed: int, ub: int) -> PodSpec:

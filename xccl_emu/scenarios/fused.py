@@ -11,14 +11,24 @@ from numpy.typing import NDArray
 
 from xccl_emu.check.trial import Label, Trial
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.dispatch import FIELD_BYTES
+from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.kernels.fused_layers import fused_layers
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
-from xccl_emu.scenarios.common import PROMISES, at_least, cores_on, must_hold, names_of_syncs, of_buffer, tight_pod
+from xccl_emu.scenarios.common import (
+    PROMISES,
+    at_least,
+    check_seed,
+    cores_on,
+    must_hold,
+    names_of_syncs,
+    of_buffer,
+    set_switches,
+    tight_pod,
+)
 from xccl_emu.scenarios.moe import ROOMY, tokens_of
 from xccl_emu.scenarios.moe_data import Batch, Image, make_batches
 
@@ -55,10 +65,10 @@ class FusedCheck:
     """Of hidden states and weights."""
 
     def __post_init__(self) -> None:
-        at_least(1, cores=self.cores, pieces=self.pieces, rounds=self.rounds, top_k=self.top_k)
+        at_least(1, cores=self.cores, pieces=self.pieces, rounds=self.rounds, top_k=self.top_k, experts=self.experts)
         at_least(2, ranks=self.ranks)
-        for name in ("quantized", "masked", *_SWITCHES):
-            object.__setattr__(self, name, bool(getattr(self, name)))
+        check_seed(self.seed)
+        set_switches(self, "quantized", "masked", *_SWITCHES)
         object.__setattr__(self, "tokens", tokens_of(self.tokens, self.ranks))
         if not self.quantized and self.pieces % 2:
             raise ConfigError(f"pieces={self.pieces}: must be even where nothing is quantized")

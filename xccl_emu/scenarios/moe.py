@@ -3,7 +3,8 @@
 Everything runs in one launch for all rounds, so that a fast rank may be a round ahead of a slow one.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import operator
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,16 @@ from xccl_emu.machine.spec import GIB, MIB, PodSpec
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes
 from xccl_emu.protocols.rounds import Rounds
-from xccl_emu.scenarios.common import PROMISES, at_least, cores_on, must_hold, names_of_syncs, tight_pod
+from xccl_emu.scenarios.common import (
+    PROMISES,
+    at_least,
+    check_seed,
+    cores_on,
+    must_hold,
+    names_of_syncs,
+    set_switches,
+    tight_pod,
+)
 from xccl_emu.scenarios.moe_data import Batch, Image, make_batches
 from xccl_emu.scenarios.moe_labels import labels_of
 
@@ -57,9 +67,10 @@ class MoeCheck:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ConfigError(f"kind={self.kind!r}: must be one of {', '.join(KINDS)}")
-        at_least(1, cores=self.cores, pieces=self.pieces, rounds=self.rounds, top_k=self.top_k)
+        at_least(1, cores=self.cores, pieces=self.pieces, rounds=self.rounds, top_k=self.top_k, experts=self.experts)
         at_least(2, ranks=self.ranks)
-        object.__setattr__(self, "quantized", bool(self.quantized))
+        check_seed(self.seed)
+        set_switches(self, "quantized")
         object.__setattr__(self, "tokens", tokens_of(self.tokens, self.ranks))
         if not self.quantized and self.pieces % 2:
             raise ConfigError(f"pieces={self.pieces}: must be even where nothing is quantized")
@@ -160,12 +171,13 @@ def _fill(pod: Pod, buffers: Mapping[str, Buffer], image: Image) -> None:
 def tokens_of(given: Any, ranks: int) -> tuple[int, ...]:
     """Tokens of each rank; ConfigError for what says something else."""
     try:
-        parts = given.split(",") if isinstance(given, str) else [given] if isinstance(given, int) else list(given)
-        counts = tuple(int(part) for part in parts)
+        parts = given.split(",") if isinstance(given, str) else given if isinstance(given, Iterable) else [given]
+        counts = tuple(int(part) if isinstance(part, str) else operator.index(part) for part in parts)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"tokens={given!r}: must be a whole number, or one for each rank") from error
     if len(counts) == 1:
         counts *= ranks
     if len(counts) != ranks or min(counts) < 0 or max(counts) == 0:
         raise ConfigError(f"tokens={given!r}: must be one number or {ranks}, none negative and one above 0")
+    at_least(0, tokens=max(counts))
     return counts

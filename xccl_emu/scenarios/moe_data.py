@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle
-from xccl_emu.kernels.dispatch import INDEX_BYTES
+from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.protocols.expert_group import whole_rows

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from xccl_emu.check.trial import Label
-from xccl_emu.kernels.dispatch import FIELD_BYTES
-from xccl_emu.kernels.group import align
+from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.rounds import Rounds
 from xccl_emu.scenarios.common import of_buffer
@@ -53,7 +52,6 @@ def _blocks(group: ExpertParallel, rank: int, other: int) -> Iterator[Label]:
 def _own(group: ExpertParallel, rank: int) -> Iterator[Label]:
     """What the cores of a rank keep for themselves in its managed area."""
     c, layout, die = group.config, group.layout, group.die_of(rank)
-    sizes = {"scratch": (layout.scratch, align(4 * c.n_slots)), "staging": (layout.staging, 2 * c.row_bytes)}
-    for name, (start, nbytes) in sizes.items():
-        for core in range(c.cores):
-            yield Label(f"die{die}.{name}.core{core}", group.pod.managed(die, start + core * nbytes), nbytes)
+    nbytes = 2 * c.row_bytes
+    for core in range(c.cores):
+        yield Label(f"die{die}.staging.core{core}", group.pod.managed(die, layout.staging + core * nbytes), nbytes)

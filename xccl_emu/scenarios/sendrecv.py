@@ -24,6 +24,7 @@ from xccl_emu.scenarios.common import (
     names_of_syncs,
     of_buffer,
     payload,
+    set_switches,
     tight_pod,
 )
 
@@ -61,6 +62,7 @@ class SendRecvCheck:
     def __post_init__(self) -> None:
         at_least(2, ranks=self.ranks)
         at_least(1, cores=self.cores, slots=self.slots, chunks=self.chunks, pieces=self.pieces, rounds=self.rounds)
+        set_switches(self, "both_ways", "asynchronous")
         if self.path not in PATHS:
             raise ConfigError(f"path={self.path!r}: must be one of {', '.join(PATHS)}")
         special = [self.rounds > 1, self.both_ways, self.asynchronous, self.path == "zero-copy"]

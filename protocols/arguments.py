@@ -1,0 +1,53 @@
+"""What calls are given, checked before anything changes: numbers, offsets, and one item for each of something."""
+
+import operator
+from typing import Any
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.counts import FIELD_BYTES
+from xccl_emu.machine.spec import whole
+
+
+def number_in(name: str, value: Any, low: int, high: int) -> int:
+    """The value as a Python integer (a NumPy one would overflow later).
+
+    Raises ConfigError for what is no whole number from ``low`` to ``high``, and for True and False.
+    """
+    if not isinstance(value, bool):
+        try:
+            number = operator.index(value)
+        except TypeError:
+            number = low - 1
+        if low <= number <= high:
+            return number
+    must = f"a whole number, {low} to {high}" if low <= high else "one of those that there are, and there are none"
+    raise ConfigError(f"{name}={value!r}: must be {must}")
+
+
+def index_of(name: str, value: Any, count: int) -> int:
+    """Which of so many; ConfigError for none of them, also for a negative one."""
+    return number_in(name, value, 0, count - 1)
+
+
+def offset_in_area(name: str, value: Any) -> int:
+    """Where in an area regions or fields begin; ConfigError for what is no place for one."""
+    offset = whole(name, value)
+    if offset < 0 or offset % FIELD_BYTES:
+        raise ConfigError(f"{name}={offset}: must be a multiple of {FIELD_BYTES} and not negative")
+    return offset
+
+
+def listed(name: str, given: Any, must: str) -> list[Any]:
+    """The items of anything that can be gone through, a generator too; ConfigError, saying what it must be."""
+    try:
+        return list(given)
+    except TypeError as error:
+        raise ConfigError(f"{name}={given!r}: must be {must}") from error
+
+
+def one_for_each(name: str, given: Any, count: int, owners: str) -> list[Any]:
+    """One array for each of so many ``owners`` ("ranks"); ConfigError for another number of them, or no list at all."""
+    items = listed(name, given, f"{count} arrays, for {count} {owners}")
+    if len(items) != count:
+        raise ConfigError(f"{name}: {len(items)} arrays for {count} {owners}")
+    return items

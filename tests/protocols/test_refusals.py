@@ -1,0 +1,286 @@
+"""Arguments and calls that make no sense, in every group: a ConfigError, memory as it was, and a group that goes on."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xccl_emu.errors import ConfigError, DeadlockError
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import small_pod
+from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
+from xccl_emu.protocols.a2e_pull import A2EPull
+from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.protocols.fused import FusedExpertParallel, run_fused_rounds
+from xccl_emu.protocols.fused_layout import FusedConfig
+from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.protocols.rounds import run_rounds
+from xccl_emu.protocols.sendrecv import SendRecv
+
+from .a2e_support import Case as A2ECase
+from .a2e_support import check
+from .ep_support import Case, check_round
+from .fused_support import FusedCase, fused_rounds_of
+from .test_rounds import rounds_of
+
+SIZES: dict[str, Any] = {"n_ranks": 2, "local_experts": 2, "hidden": 32, "top_k": 2, "tokens_max": 2}
+LENGTHS = ((2, 1), (1, 2))
+GROUPS: dict[str, Case] = {
+    "pull": Case(EpConfig(**SIZES), "relaxed", "random", seed=3, lengths=LENGTHS),
+    "fused": FusedCase(FusedConfig(**SIZES), "relaxed", "random", seed=3, lengths=LENGTHS),
+}
+CALLS = A2ECase(
+    A2EConfig(1, 2, 3, hidden=32, top_k=2, tokens_max=2, depth=1), "relaxed", "random", seed=3, lengths=((2, 0), (1, 2))
+)
+EITHER_A2E = pytest.mark.parametrize("case", [CALLS, replace(CALLS, pull=True)], ids=["a2e", "a2e-pull"])
+EITHER = pytest.mark.parametrize("kind", GROUPS)
+
+
+def refused(pod: Pod, call: Callable[[], Any], message: str) -> None:
+    """The call raises ConfigError with this message, leaves nothing launched and changes no byte of the dies."""
+    before, used = pod.digest(), pod.mark_app()
+    with pytest.raises(ConfigError, match=message):
+        call()
+    assert (pod.digest(), pod.mark_app(), pod.active_cores()) == (before, used, [])
+
+
+def lists(batches: Iterable[Any]) -> tuple[list[Any], ...]:
+    """Tokens, choices and weights of rounds."""
+    return tuple([getattr(batch, name) for batch in batches] for name in ("tokens", "topk", "weights"))
+
+
+# ---- a misspelt synchronization
+
+
+@EITHER
+def test_a_misspelt_synchronization_breaks_no_group(kind: str) -> None:
+    """Every call refuses it before anything changes, and goes on once it is gone."""
+    group, (batch, other) = GROUPS[kind].group(without=["nonsense"]), GROUPS[kind].batches()
+    run: Any = run_rounds if kind == "pull" else run_fused_rounds
+    message = r"without=\['nonsense'\]: no kernel launched so far has it"
+    refused(group.pod, lambda: group.dispatch(batch.tokens, batch.topk), message)
+    refused(group.pod, lambda: run(group, *lists([batch])), message)
+    group.pod.without = []
+    group.dispatch(batch.tokens, batch.topk)
+    group.pod.without = ["nonsense"]
+    refused(group.pod, group.run_stand_in, message)
+    refused(group.pod, lambda: group.combine(batch.weights), message)
+    group.pod.without = []
+    check_round(group, batch)
+    check_round(group, other)
+
+
+@EITHER_A2E
+def test_a_misspelt_synchronization_breaks_no_calls(case: A2ECase) -> None:
+    """`run` refuses it before anything changes; what is launched already runs once it is gone."""
+    group = case.group(without=["nonsense"])
+    refused(group.pod, lambda: group.run(case.calls()), "without=")
+    calls = Calls(group, case.calls())
+    calls.launch()
+    with pytest.raises(ConfigError, match="without="):
+        group.run_launched()
+    group.pod.without = []
+    group.run_launched()
+    check(case, calls, case.calls())
+
+
+def test_a_misspelt_synchronization_breaks_no_communicator() -> None:
+    """Send and receive refuse it and keep what is queued; an asynchronous pass too."""
+    pod = Pod(small_pod(2), without=["nonsense"])
+    comm = SendRecv(pod, slots=2, slot_bytes=32, lanes_max=1)
+    sources = [pod.put(0, np.full(64, value, np.uint8)) for value in (5, 6)]
+    targets = [pod.alloc(1, 64) for _ in sources]
+    comm.transfer(sources[0], targets[0], event_id=1, cores=1)
+    refused(pod, comm.run, "without=")
+    pod.without = []
+    comm.run()
+    send = comm.isend(sources[1], 1, event_id=2, cores=1)
+    receive = comm.irecv(targets[1], 0, event_id=2, cores=1)
+    pod.without = ["nonsense"]
+    refused(pod, send.test, "without=")
+    pod.without = []
+    while not all([send.test(), receive.test()]):
+        pass
+    assert [int(pod.view(target).min()) for target in targets] == [5, 6]
+
+
+@pytest.mark.nojit
+def test_a_kernel_with_too_many_registers_is_refused_before_tokens_are_loaded() -> None:
+    """On a pod with few registers dispatch changes no byte."""
+    case = GROUPS["pull"]
+    group = ExpertParallel(Pod(case.group().pod.spec.with_(registers=8)), case.config)
+    batch = case.batches()[0]
+    refused(group.pod, lambda: group.dispatch(batch.tokens, batch.topk), "registers, a core has 8")
+
+
+# ---- arguments of the wrong kind
+
+
+@EITHER
+def test_what_is_no_list_is_refused(kind: str) -> None:
+    """None or a number in place of arrays, or of rounds, is named, and the rank that has none."""
+    group, batch = GROUPS[kind].group(), GROUPS[kind].batches()[0]
+    group.dispatch(batch.tokens, batch.topk)
+    run: Any = run_rounds if kind == "pull" else run_fused_rounds
+    refused(group.pod, lambda: group.dispatch(None, batch.topk), "tokens=None: must be 2 arrays, for 2 ranks")  # type: ignore[arg-type]
+    refused(group.pod, lambda: group.dispatch(batch.tokens, 3), "topk=3: must be 2 arrays")  # type: ignore[arg-type]
+    refused(group.pod, lambda: group.dispatch([None, None], batch.topk), "tokens of rank 0:")  # type: ignore[list-item]
+    refused(group.pod, lambda: group.combine(None), "weights=None: must be 2 arrays")  # type: ignore[arg-type]
+    refused(group.pod, lambda: run(group, 3, 3, 3), "tokens=3: must be a list of rounds")
+    refused(group.pod, lambda: run(group, *lists([batch])[:2], [None]), "weights of round 0=None: must be 2 arrays")
+    check_round(group, batch)
+
+
+@EITHER_A2E
+def test_calls_that_are_none_are_refused(case: A2ECase) -> None:
+    """None in place of calls, of a call, or of a call's arrays is named."""
+    group, call = case.group(), case.calls()[0]
+    run: Callable[[Any], Any] = group.run
+    refused(group.pod, lambda: run(None), r"calls=None: must be a list of calls, each \(tokens, topk, weights\)")
+    refused(group.pod, lambda: run([None]), r"call 0: must be \(tokens, topk, weights\)")
+    refused(group.pod, lambda: run([call._replace(tokens=None)]), "call 0: tokens=None: must be 2 arrays, for 2 att")
+
+
+@EITHER_A2E
+def test_calls_may_come_one_by_one(case: A2ECase) -> None:
+    """A generator of calls gives what their list gives."""
+    given = case.calls()
+    one, other = case.group().run(call for call in given), case.group().run(given)
+    assert len(one) == len(given)
+    for mine, theirs in zip(one, other, strict=True):
+        assert [x.tobytes() for x in mine] == [x.tobytes() for x in theirs]
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"field_offset": "a"}, "field_offset='a': must be a whole number"),
+        ({"managed_offset": 1.5}, "managed_offset=1.5: must be a whole number"),
+        ({"field_offset": 16}, "field_offset=16: must be a multiple of 32 and not negative"),
+        ({"first_die": "x"}, "first_die='x': must be a whole number"),
+    ],
+)
+@pytest.mark.parametrize("kind", [ExpertParallel, FusedExpertParallel, A2E, A2EPull])
+def test_places_are_numbers(kind: Any, options: dict[str, Any], message: str) -> None:
+    """An offset or a die that is none is refused by name, and nothing is allocated."""
+    config = CALLS.config
+    if kind not in (A2E, A2EPull):
+        if "first_die" in options:
+            return  # a field of the configuration there
+        config = GROUPS["fused" if kind is FusedExpertParallel else "pull"].config
+    pod = Pod(small_pod(5, 3, managed_bytes=1 << 20))
+    refused(pod, lambda: kind(pod, config, **options), message)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: A2EConfig(1, 1, 3, local_experts=2, top_k=7), "top_k=7: there are 6 expert slots"),
+        (lambda: A2EConfig(True, 1, 3, top_k=1), "n_domains=True: must be a whole number, 1 to 65536"),
+        (lambda: EpConfig(2, local_experts=True), "local_experts=True: must be a whole number, 1 to 4096"),
+        (lambda: EpConfig(2, first_die=False), "first_die=False: must be a whole number, 0 to 1048576"),
+    ],
+)
+def test_configurations_have_one_set_of_checks(make: Callable[[], Any], message: str) -> None:
+    """No choice of more experts than there are, and no truth in place of a number, in any kind of group."""
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert str(caught.value) == message
+
+
+# ---- results that there are not
+
+
+@EITHER
+def test_results_are_those_of_the_last_calls(kind: str) -> None:
+    """Before dispatch there is nothing to read or compute, before combine no output, and neither after `reset`."""
+    group, (batch, other) = GROUPS[kind].group(), GROUPS[kind].batches()
+    nothing = {
+        "received": lambda: group.received(0), "expert_output": lambda: group.expert_output(0),
+        "run_stand_in": group.run_stand_in, "output": lambda: group.output(0),
+    }  # fmt: skip
+    for name, call in nothing.items():
+        refused(group.pod, call, f"{name}: nothing was dispatched")
+    group.dispatch(batch.tokens, batch.topk)
+    refused(group.pod, lambda: group.output(0), "output: nothing was combined")
+    check_round(group, other)
+    group.output(0)
+    group.dispatch(batch.tokens, batch.topk)
+    refused(group.pod, lambda: group.output(0), "output: nothing was combined")
+    group.reset()
+    refused(group.pod, lambda: group.received(0), "received: nothing was dispatched")
+
+
+@EITHER
+def test_a_dispatch_that_was_interrupted_leaves_no_rows(kind: str) -> None:
+    """What has arrived of a failed dispatch cannot be taken for a result, though an earlier one had one."""
+    group, (batch, other) = GROUPS[kind].group(), GROUPS[kind].batches()
+    check_round(group, batch)
+    launch = group._launch
+    group._launch = lambda kernel, rank, *rest: None if rank == 1 else launch(kernel, rank, *rest)  # type: ignore[method-assign]
+    with pytest.raises(DeadlockError):
+        group.dispatch(other.tokens, other.topk)
+    del group._launch
+    for call in (group.received, group.expert_output, group.output):
+        with pytest.raises(ConfigError, match=r"failed or was interrupted: call reset\(\) first"):
+            call(0)
+    group.reset()
+    check_round(group, other)
+
+
+@EITHER
+def test_ranks_and_rounds_that_there_are_not(kind: str) -> None:
+    """Too large, negative, or no number: refused by name, with what would be right."""
+    group, batches = GROUPS[kind].group(), GROUPS[kind].batches()
+    check_round(group, batches[0])
+    for call in (group.received, group.output, group.expert_output, group.n_tokens, group.die_of):
+        for rank in (2, -1, "x", None, True):
+            with pytest.raises(ConfigError, match=rf"^rank={rank!r}: must be a whole number, 0 to 1$"):
+                call(rank)  # type: ignore[arg-type]
+    rounds: Any = rounds_of(group, batches) if kind == "pull" else fused_rounds_of(group, batches)  # type: ignore[arg-type]
+    for result in (rounds.received, rounds.output, rounds.expert_output):
+        with pytest.raises(ConfigError, match="round=0: the rounds have not run to their end"):
+            result(0, 0)
+    rounds.run()
+    for result in (rounds.received, rounds.output, rounds.expert_output):
+        result(1, 1)
+        with pytest.raises(ConfigError, match=r"^round=-1: must be a whole number, 0 to 1$"):
+            result(-1, 0)
+        with pytest.raises(ConfigError, match=r"^rank=2: must be a whole number, 0 to 1$"):
+            result(0, 2)
+
+
+@EITHER_A2E
+def test_calls_and_dies_that_there_are_not(case: A2ECase) -> None:
+    """Results of calls are there when they have run, for calls and dies that there are."""
+    group = case.group()
+    calls = Calls(group, case.calls())
+    for call in (lambda: calls.output(0, 0), lambda: calls.received(1, 0)):
+        refused(group.pod, call, r"call=\d: the calls have not run to their end")
+    calls.launch()
+    with pytest.raises(ConfigError, match="call=1: the calls have not run to their end"):
+        calls.received(1, 0)
+    group.run_launched()
+    check(case, calls, case.calls())
+    with pytest.raises(ConfigError, match=r"^call=9: must be a whole number, 0 to 1$"):
+        calls.output(9, 0)
+    with pytest.raises(ConfigError, match=r"^i=-1: must be a whole number, 0 to 1$"):
+        calls.output(0, -1)
+    with pytest.raises(ConfigError, match=r"^die=7: must be a whole number, 0 to 2$"):
+        calls.received(1, 7)
+    with pytest.raises(ConfigError, match=r"^call='x': must be a whole number$"):
+        calls.received("x", 0)  # type: ignore[arg-type]
+    none = Calls(group, [])
+    with pytest.raises(ConfigError, match=r"^call=0: must be one of those that there are, and there are none$"):
+        none.output(0, 0)
+
+
+def test_a_call_is_a_triple_of_lists_for_the_dies() -> None:
+    """An array of another number of dies is refused by the name of its call."""
+    group, call = CALLS.group(), CALLS.calls()[0]
+    short = Call(call.tokens, call.topk, call.weights[:1])
+    refused(group.pod, lambda: group.run([short]), "call 0: weights: 1 arrays for 2 attention dies")

@@ -1,0 +1,72 @@
+"""Sizes of scenarios that are none: an error that names them, whatever was given, and no truth of what is no switch."""
+
+import contextlib
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from xccl_emu.cli.check import sizes_of
+from xccl_emu.errors import ConfigError
+from xccl_emu.scenarios import NAMES, make
+from xccl_emu.scenarios.common import switch
+
+VALUES = ["x", "", " ", "1,0", -1, 0, 1.5, 10**30, True]
+SWITCHES = [
+    ("sendrecv", "both_ways"), ("sendrecv", "asynchronous"), ("moe", "quantized"), ("a2e", "pull"), ("a2e", "masked"),
+    ("fused", "quantized"), ("fused", "masked"), ("fused", "early_quantization"), ("fused", "preallocated"),
+    ("fused", "pipelined"), ("fused", "double_buffered"),
+]  # fmt: skip
+EVEN = {("fused", "quantized"): {"pieces": 2}}
+"""What goes with a switch."""
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:9])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_value_of_a_size_is_a_traceback(name: str, value: Any) -> None:
+    """Whatever a size is set to, the scenario is built or refused by a ConfigError: nothing else comes out of it."""
+    built, sizes = 0, [field.name for field in fields(make(name))]  # type: ignore[arg-type]
+    for size in sizes:
+        with contextlib.suppress(ConfigError):
+            make(name, **{size: value}).build("relaxed")
+            built += 1
+    assert built < len(sizes)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("value", ["false", "off", "no", "maybe", "", " ", "0", 2, -3, 1.0, None])
+@pytest.mark.parametrize(("name", "which"), SWITCHES)
+def test_a_switch_is_0_or_1(name: str, which: str, value: Any) -> None:
+    """What is neither is refused by name and value, and not taken for True because it is something."""
+    with pytest.raises(ConfigError) as caught:
+        make(name, **{which: value})
+    assert str(caught.value) == f"{which}={value!r}: must be 0 or 1"
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(("name", "which"), SWITCHES)
+def test_0_and_1_are_the_same_as_false_and_true(name: str, which: str) -> None:
+    """Numbers, as the command line gives them, make the same scenario as truths, with truths in it."""
+    for given in (0, 1):
+        scenario = make(name, **{which: given} | EVEN.get((name, which), {}))
+        assert scenario == make(name, **{which: bool(given)} | EVEN.get((name, which), {}))
+        assert getattr(scenario, which) is bool(given)
+    assert [switch("x", value) for value in (0, 1, False, True)] == [False, True, False, True]
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("sendrecv")])
+def test_seeds_are_whole_numbers_from_0_on(name: str) -> None:
+    """A negative seed, a text or a fraction is refused; a seed may be as large as it likes."""
+    for seed in (-1, "x", 1.5, True):
+        with pytest.raises(ConfigError, match=r"^seed=.*: must be a whole number"):
+            make(name, seed=seed)
+    make(name, seed=10**30).build("relaxed")
+
+
+@pytest.mark.nojit
+def test_the_command_takes_numbers_for_numbers() -> None:
+    """``--set`` gives whole numbers as such and all else as text, also digits that Python will not convert."""
+    assert sizes_of(["a=0", "b=-12", "c=off", "d=1.5"]) == {"a": 0, "b": -12, "c": "off", "d": "1.5"}
+    assert sizes_of(["seed=" + "9" * 5000]) == {"seed": "9" * 5000}
