@@ -34,12 +34,13 @@ MISSES = """## What misses, and why, as far as it is understood
 
 - **512 KB on 2 cores** (Figure 5). Each lane sends four chunks of 64 KB, and behind each stands a fence that waits
   until the chunk is visible, before the flag may go out. The latency of a write is paid four times; nothing in the
-  published steps says how flag and data are ordered otherwise. The bound would hold if a core moved bytes nearly
-  twice as fast as assumed.
+  published steps says how flag and data are ordered otherwise. With cores at the fast end of what is plausible it
+  holds within a node, and nearly so between nodes.
 - **E2A** is two ways of the same bytes, one after the other, through one port of each trampoline, and three
   barriers. The fitted barrier is at the end of its range: it stands for more than a barrier, and weighs most where
   barriers are many.
-- **A2E** is faster than published by less than one wait for a straggler; nothing was found that would be missing.
+- **A2E** depends most on what a scalar load costs, which is assumed: an expert die polls and loads the counts of
+  all trampolines, one after the other, and over the plausible range that moves it by far more than it is off.
 - **Least dispatch of Figure 20.** Dispatch moves half of the bytes of combine, and yet it was published as the
   slower one at 60 tokens, while Figure 6 has it as the faster one above 32. Here it is bound by the wire and three
   barriers, and faster. The measurement must have something in it that is not in the protocol's steps, for example
