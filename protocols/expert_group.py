@@ -86,7 +86,7 @@ class RankBuffers:
     """The app buffers of one rank, named as the kernels' parameters."""
 
     batches: Buffer
-    """4-byte numbers of tokens: of the last dispatch, or of each round."""
+    """4-byte numbers of tokens: of each round; or of the last dispatch, and behind it which results there are."""
     x: Buffer
     topk: Buffer
     pos: Buffer
@@ -106,7 +106,7 @@ def allocate(pod: Pod, config: EpConfig, rounds: int = 1) -> list[RankBuffers]:
     table, states = config.tokens_max * INDEX_BYTES, config.tokens_max * config.row_bytes
     rows = config.rows_max
     sizes = {
-        "batches": 4, "x": states, "topk": table, "pos": config.tokens_max * config.position_bytes, "weights": table,
+        "batches": 8, "x": states, "topk": table, "pos": config.tokens_max * config.position_bytes, "weights": table,
         "recv_x": rows * config.payload_bytes, "route": rows * ROUTE_BYTES, "counts": align(4 * config.n_slots),
         "y": rows * config.row_bytes, "out": states,
     }  # fmt: skip
@@ -194,7 +194,7 @@ class ExpertGroup(ABC, Generic[C]):
 
     def n_tokens(self, rank: int) -> int:
         """Tokens of a rank in the last dispatch."""
-        return int(self.pod.view(self._ranks[self._check_rank(rank)].batches, np.int32)[0]) & 0xFFFFFF  # see _stage
+        return int(self.pod.view(self._ranks[self._check_rank(rank)].batches, np.int32)[0])
 
     # ---- dispatch
 
@@ -378,9 +378,9 @@ class ExpertGroup(ABC, Generic[C]):
             raise ConfigError("the group's last run failed or was interrupted: call reset() first")
 
     @property
-    def _stage(self) -> NDArray[np.uint8]:
-        """[1] view of which results there are: the highest byte of rank 0's number of tokens, which needs three."""
-        return self.pod.view(self._ranks[0].batches)[3:]
+    def _stage(self) -> NDArray[np.int32]:
+        """[1] view of which results there are: a word in the pod's memory, so that it goes along with snapshots."""
+        return self.pod.view(self._ranks[0].batches, np.int32)[1:]
 
     def _check_stage(self, what: str, least: int) -> None:
         """Raises ConfigError for what needs results that there are not, or not yet, or no more."""

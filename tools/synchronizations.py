@@ -30,7 +30,7 @@ CONFIGURATIONS = (
     ("fused", {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3}),
     ("a2e", {"domains": 2, "attention": 1, "experts": 2, "tokens": 3, "top_k": 2, "rounds": 4}),
     ("a2e-urma", {"domains": 2, "attention": 1, "experts": 2, "tokens": 2, "top_k": 1, "rounds": 3}),
-    ("a2e-pull", {"attention": 1, "experts": 2, "cores": 2, "tokens": 5, "top_k": 2, "rounds": 3}),
+    ("a2e-pull", {"attention": 1, "experts": 2, "cores": 2, "tokens": 5, "top_k": 2, "rounds": 2}),
 )
 """Protocols and sizes: more than one core and round wherever that may make a difference."""
 

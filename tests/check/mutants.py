@@ -134,9 +134,9 @@ def in_place(changed: Mapping[str, ModuleType]) -> Iterator[None]:
             own = sys.modules[f"{__package__}.mutants_own"]
             stack.enter_context(mock.patch.object(own, "device", changed["mutants_kernels"]))
         if "moe" in changed:
-            stack.enter_context(mock.patch.object(rounds, "moe_layers", changed["moe"].moe_layers))
+            stack.enter_context(mock.patch.object(rounds.Rounds, "kernel", changed["moe"].moe_layers))
         if "fused_layers" in changed:
-            stack.enter_context(mock.patch.object(fused, "fused_layers", changed["fused_layers"].fused_layers))
+            stack.enter_context(mock.patch.object(fused.FusedRounds, "kernel", changed["fused_layers"].fused_layers))
         for module, host, name in _A2E:
             if module in changed:
                 stack.enter_context(mock.patch.object(host, name, changed[module]))

@@ -249,7 +249,7 @@ def test_a_die_may_stop_after_each_of_its_actions(scenario: Checkable, die: int)
 @pytest.mark.parametrize("scenario", [SENDRECV, DISPATCH], ids=["sendrecv", "dispatch"])
 def test_a_flipped_bit_is_taken_for_right(scenario: Checkable) -> None:
     """Nothing checks payloads, nor says so: the verdict is a violation, and that nothing was promised."""
-    found = check(scenario, fault="corrupt:0-1", schedules=300)
+    found = check(scenario, fault="corrupt:0-1", schedules=1000)
     assert found.violation is not None
     assert found.violation.kind == verdict.WRONG_BITS
     assert "promises nothing under corrupt" in found.reason

@@ -243,7 +243,7 @@ class Touched:
         c, b = self.config, self.group._ranks[rank]
         table = tokens * INDEX_BYTES
         sizes: list[tuple[Buffer, int]] = [
-            (b.batches, 4), (b.x, tokens * c.row_bytes), (b.topk, table), (b.pos, table), (b.weights, table),
+            (b.batches, 8), (b.x, tokens * c.row_bytes), (b.topk, table), (b.pos, table), (b.weights, table),
             (b.recv_x, rows * c.payload_bytes), (b.route, rows * ROUTE_BYTES), (b.counts, 4 * c.n_slots),
             (b.y, rows * c.row_bytes), (b.out, tokens * c.row_bytes),
         ]  # fmt: skip

@@ -113,7 +113,7 @@ class FusedTouched:
         c, b = self.config, self.group._ranks[rank]
         states, table = tokens * c.row_bytes, tokens * INDEX_BYTES
         sizes = {
-            "batches": 4, "x": states, "topk": table, "weights": table, "recv_x": rows * c.payload_bytes,
+            "batches": 8, "x": states, "topk": table, "weights": table, "recv_x": rows * c.payload_bytes,
             "route": rows * ROUTE_BYTES, "counts": 4 * c.n_slots, "y": rows * c.row_bytes, "out": states,
         }  # fmt: skip
         for name, size in sizes.items():
