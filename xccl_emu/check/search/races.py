@@ -227,13 +227,18 @@ def _has_flags(ck, p):
 
 
 @jit
+def _meet(rows, a, b):
+    """Do two accesses share a byte, and does one of them write?"""
+    overlap = rows[a, START] < rows[b, START] + rows[b, NBYTES] and rows[b, START] < rows[a, START] + rows[a, NBYTES]
+    return overlap and (rows[a, FLAGS] | rows[b, FLAGS]) & WRITE != 0
+
+
+@jit
 def _conflict(ck, rows, a, b):
-    """Is there a piece in which two accesses conflict, and not both of them synchronize?"""
+    """Is there a piece in which two accesses that meet are no race only if both synchronize, and they do not?"""
     first = max(rows[a, START], rows[b, START])
     end = min(rows[a, START] + rows[a, NBYTES], rows[b, START] + rows[b, NBYTES])
     either = rows[a, FLAGS] | rows[b, FLAGS]
-    if first >= end or not either & WRITE:
-        return False
     both = _synchronizes(rows, a) and _synchronizes(rows, b)
     two_writes = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and not either & SYNC
     for p in range(first >> 5, (end - 1 >> 5) + 1):
@@ -247,10 +252,10 @@ def _conflict(ck, rows, a, b):
 @jit
 def _conflict_inside(ck, rows, a, b):
     """Do two open accesses of one core conflict?  Its writes to a piece keep the order in which they take off."""
-    early = (rows[a, FLAGS] | rows[b, FLAGS]) & EARLY != 0
-    if early or rows[a, AGENT] == rows[b, AGENT] or worst_class(ck, rows[a, START], rows[a, NBYTES]) <= DATA:
+    either = rows[a, FLAGS] | rows[b, FLAGS]
+    if either & EARLY or rows[a, AGENT] == rows[b, AGENT] or worst_class(ck, rows[a, START], rows[a, NBYTES]) <= DATA:
         return False
-    kept = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and (rows[a, FLAGS] | rows[b, FLAGS]) & FLYING != 0
+    kept = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and either & FLYING != 0
     if kept and rows[a, AGENT] < AGENT_DMA and rows[b, AGENT] < AGENT_DMA:
         return False
     return _conflict(ck, rows, a, b)
@@ -276,7 +281,7 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
         mine = open_accesses(st, ck, rows, named, i, OPEN)
         for a in range(OPEN, OPEN + mine):
             for b in range(OPEN, a):
-                if ck[VIOLATION] == 0 and _conflict_inside(ck, rows, a, b):
+                if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict_inside(ck, rows, a, b):
                     _report(ck, rows, i, a, i, b)
         for k in range(ck[N] if mine else 0):
             j = ck[ck[MEMBERS] + k]
@@ -285,7 +290,7 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
             theirs = open_accesses(st, ck, rows, named, j, OPEN + OPEN_MAX)
             for a in range(OPEN, OPEN + mine):
                 for b in range(OPEN + OPEN_MAX, OPEN + OPEN_MAX + theirs):
-                    if ck[VIOLATION] == 0 and _conflict(ck, rows, a, b):
+                    if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict(ck, rows, a, b):
                         _report(ck, rows, i, a, j, b)
     return ck[VIOLATION]
 
