@@ -9,7 +9,7 @@ from xccl_emu.machine.pod import Buffer, Pod
 
 @dataclass(frozen=True)
 class Expected:
-    """Bytes that must be in memory when all kernels have returned."""
+    """Bytes that must be in memory when their owners have returned."""
 
     name: str
     """For reports, for example ``"output of rank 1"``."""
@@ -17,8 +17,8 @@ class Expected:
     """Global address of the first byte."""
     data: bytes
     cores: tuple[int, ...] = ()
-    """Global numbers of the cores that answer for them: once these have returned the bytes must be there, whatever goes
-    on elsewhere.  None listed: the cores of the die that they are on, or all if no kernel runs there."""
+    """Global numbers of the cores that answer for them, their owners: once these have returned the bytes must be there,
+    whatever goes on elsewhere.  None listed: all cores, so the bytes are judged when all kernels are done."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)
+
+    def owners(self, expected: Expected) -> tuple[int, ...]:
+        """Global numbers of the cores that answer for bytes."""
+        return expected.cores or tuple(self.pod.active_cores())
 
 
 class Checkable(Protocol):

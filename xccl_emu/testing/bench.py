@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from xccl_emu.check.trial import Checkable, Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
+from xccl_emu.testing.owners import Owners, cores_of
 
 
 class Bench:
@@ -21,7 +22,7 @@ class Bench:
     def __init__(self, order: str, without: Collection[str]) -> None:
         self._order, self._without = order, without
         self._pod: Pod | None = None
-        self._expected: list[Expected] = []
+        self._expected: list[tuple[Expected, Owners]] = []
         self._filled: list[Buffer] = []
         self._labels: list[Label] = []
         self._stops: dict[int, str] = {}
@@ -44,16 +45,20 @@ class Bench:
         self._name(buffer, name)
         return buffer
 
-    def wanted(self, die: int, array: NDArray[Any], name: str = "") -> Buffer:
-        """An app data buffer that nobody has written yet, and that must hold ``array`` when all kernels are done."""
+    def wanted(self, die: int, array: NDArray[Any], name: str = "", owners: Owners = ()) -> Buffer:
+        """An app data buffer that nobody has written yet, and that must hold ``array`` in the end, as for `expect`."""
         buffer = self._built().alloc(die, np.asarray(array).nbytes)
         self._name(buffer, name)
-        self.expect(buffer.address, array, f"{name or 'output'} of die {die}")
+        self.expect(buffer.address, array, f"{name or 'output'} of die {die}", owners)
         return buffer
 
-    def expect(self, address: int, array: NDArray[Any], name: str) -> None:
-        """Memory at a global address that must hold ``array`` when all kernels are done."""
-        self._expected.append(Expected(name, address, np.ascontiguousarray(array).tobytes()))
+    def expect(self, address: int, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
+        """Memory at a global address that must hold ``array`` when all kernels are done.
+
+        With ``owners`` (``"die1"``, ``"die1.core0"``, a global number of a core, or several of them) already when the
+        kernels of these cores have returned, whatever goes on elsewhere.
+        """
+        self._expected.append((Expected(name, address, np.ascontiguousarray(array).tobytes()), owners))
 
     def label(self, name: str, address: int, nbytes: int) -> None:
         """A name for a range of memory, for reports, for example ``"die1.tail"``."""
@@ -64,11 +69,12 @@ class Bench:
         self._stops[code] = meaning
 
     def trial(self) -> Trial:
-        """All of it; ConfigError if nothing can go wrong because there is no pod or nothing launched on it."""
+        """All of it; ConfigError if there is no pod or nothing launched on it, and for owners that run no kernel."""
         pod = self._built()
         if not pod.active_cores():
             raise ConfigError("the protocol function has launched no kernel")
-        return Trial(pod, tuple(self._expected), tuple(self._filled), tuple(self._labels), dict(self._stops))
+        expected = tuple(replace(each, cores=cores_of(pod, owners)) for each, owners in self._expected)
+        return Trial(pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops))
 
     def _built(self) -> Pod:
         if self._pod is None:

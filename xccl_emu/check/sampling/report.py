@@ -1,6 +1,6 @@
 """What the monitor has found, in words: kind and message of a violation."""
 
-from xccl_emu.check import verdict
+from xccl_emu.check import messages, verdict
 from xccl_emu.check.monitor import layout as at
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
@@ -63,7 +63,10 @@ def _wrong_bits(monitor: Monitor) -> str:
     address = int(monitor.m[at.V_AT])
     got, want = int(pod.memory[address]), expected.data[address - expected.address]
     place = f"{report.symbolic(pod, address)}, byte {address - expected.address} of {len(expected.data)}"
-    return f"{expected.name} is wrong at {place}: {got:#04x} instead of {want:#04x}; {report.last_writer(pod, address)}"
+    return (
+        f"{expected.name} is wrong at {place}: {got:#04x} instead of {want:#04x}, judged "
+        f"{messages.moment(monitor.trial, expected)}; {report.last_writer(pod, address)}"
+    )
 
 
 def _livelock(monitor: Monitor) -> str:

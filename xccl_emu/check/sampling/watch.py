@@ -340,9 +340,5 @@ def _expected(trial: Trial) -> tuple[Words, NDArray[np.uint8]]:
 
 def _answers(trial: Trial) -> Words:
     """Which cores answer for which expectation, [n, 2]: its number, the core's."""
-    everybody, spec = trial.pod.active_cores(), trial.pod.spec
-    rows: list[tuple[int, int]] = []
-    for number, expected in enumerate(trial.expected):
-        there = [core for core in everybody if core // spec.cores_per_die == expected.address // spec.die_bytes]
-        rows += [(number, core) for core in expected.cores or there or everybody]
+    rows = [(number, core) for number, expected in enumerate(trial.expected) for core in trial.owners(expected)]
     return np.array(rows, np.int64).reshape(-1, 2)

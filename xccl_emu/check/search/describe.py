@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.accesses import AGENT_DMA
 from xccl_emu.check.search import book as at
@@ -41,11 +42,9 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
         return kinds.DEADLOCK, str(report.deadlock(pod)), actions
     if what == at.LIVELOCK:
         return kinds.LIVELOCK, _livelock(pod), nothing
-    if what == at.WRONG_BITS:
-        actions = _finish(pod)
+    if what in (at.WRONG_BITS, at.TOO_EARLY):
+        actions = _finish(pod) if what == at.WRONG_BITS else nothing
         return kinds.WRONG_BITS, wrong_bits(trial), actions
-    if what == at.TOO_EARLY:
-        return kinds.WRONG_BITS, f"its cores have returned before all is there: {wrong_bits(trial)}", nothing
     if what == at.SET_TWICE:
         return (
             kinds.BAD_INSTRUCTION,
@@ -69,15 +68,16 @@ def _livelock(pod: Pod) -> str:
 
 
 def wrong_bits(trial: Trial) -> str:
-    """Which expected bytes are not there; empty if all are."""
-    for expected in trial.expected:
+    """Which expected bytes are not there, first of those whose owners have returned; empty if all are."""
+    for expected in sorted(trial.expected, key=lambda one: not messages.is_due(trial, one)):
         there = trial.pod.memory[expected.address : expected.address + len(expected.data)]
         wrong = np.flatnonzero(there != np.frombuffer(expected.data, np.uint8))
         if len(wrong):
             first, must = expected.address + int(wrong[0]), expected.data[wrong[0]]
             return (
                 f"{expected.name}: {len(wrong)} of {len(expected.data)} bytes are wrong, the first at "
-                f"{report.symbolic_byte(trial.pod, first)}: {there[wrong[0]]:#04x}, must be {must:#04x}; "
+                f"{report.symbolic_byte(trial.pod, first)}: {there[wrong[0]]:#04x}, must be {must:#04x}, judged "
+                f"{messages.moment(trial, expected)}; "
                 f"{report.last_writer(trial.pod, first)}"
             )
     return ""
