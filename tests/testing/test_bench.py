@@ -124,3 +124,22 @@ def test_wrong_owners_are_refused(owners: Owners) -> None:
     two_tell(bench, owners)
     with pytest.raises(ConfigError, match=r"owners=.*('die1'|kernels run on die0.core1 \(number 1\)|'die1.core0')"):
         bench.trial()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda bench: bench.tolerates("melt"), "faults='melt': must be of stop, cut"),
+        (lambda bench: bench.tolerates("stop:die1"), "faults='stop:die1'.* without dies"),
+        (lambda bench: bench.tolerates("stop", may_block=2), "may_block=2: must be True or False"),
+        (lambda bench: bench.set_meta(1, 0, np.array([1])), "die=1: the pod has dies 0 to 0"),
+        (lambda bench: bench.set_meta(0, 65, np.array([1])), "offset=65: the metadata area"),
+        (lambda bench: bench.set_meta(0, 60, np.array([1])), "8 bytes at offset 60 do not fit .* has 64"),
+    ],
+)
+def test_wrong_faults_and_metadata_are_refused(call: Callable[[Bench], None], message: str) -> None:
+    """The error names the argument, its value and what would be right."""
+    bench = Bench("relaxed", ())
+    bench.pod(SPEC)
+    with pytest.raises(ConfigError, match=message):
+        call(bench)

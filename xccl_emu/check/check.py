@@ -180,6 +180,7 @@ def _sampled(
     sampled = sample(trial, policy, seed=verdict.seed, schedules=schedules, seconds=seconds, fault=fault, progress=tell)
     verdict = replace(verdict, policy=policy, schedules=sampled.schedules, actions=sampled.actions)
     if fault is not None:
+        verdict = replace(verdict, ended=sampled.ended, declared=sampled.declared)
         verdict = replace(verdict, reason=_about_fault(verdict, fault, trial, sampled.faults))
     if sampled.violation is not None:
         return replace(verdict, verdict=VIOLATION, violation=_shrunk(checkable, verdict, sampled.violation))
@@ -187,11 +188,26 @@ def _sampled(
 
 
 def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> str:
-    """How often it came to the fault, and what the protocol has promised."""
-    often = "" if fault.kind == "stall" else f"it came to the fault in {times:,} of {verdict.schedules:,} schedules; "
+    """How often it came to the fault, how runs ended then, and what the protocol has promised."""
+    came = f"it came to the fault in {times:,} of {verdict.schedules:,} schedules"
+    often = f"of {verdict.schedules:,} schedules" if fault.kind == "stall" else came
+    blocking = "" if trial.may_block else ", and that no core waits for ever"
     if fault.kind in trial.promises:
-        return f"{often}{verdict.protocol} promises never to take wrong bits for right under {fault.kind}"
-    return f"{often}{verdict.protocol} promises nothing under {fault.kind}"
+        promise = f"promises never to take wrong bits for right under {fault.kind}{blocking}"
+    else:
+        promise = f"promises nothing under {fault.kind}{blocking and f'{blocking} all the same'}"
+    return f"{often}: {_endings(verdict)}; {verdict.protocol} {promise}"
+
+
+def _endings(verdict: Verdict) -> str:
+    """How runs ended in which something broke, in words."""
+    n = {name: f"{count:,}" for name, count in verdict.ended.items()}
+    codes = ", ".join(f"{name}: {count:,}" for name, count in verdict.declared.items())
+    told = [f"{n['right']} ended right", f"{n['declared error']} in a declared error{codes and f' ({codes})'}"]
+    told.append(f"{n['blocked']} blocked")
+    if verdict.ended["refused by the machine"]:
+        told.append(f"{n['refused by the machine']} were refused by the machine")
+    return ", ".join(told)
 
 
 def _shrunk(checkable: Checkable, verdict: Verdict, violation: Violation) -> Violation:

@@ -44,6 +44,9 @@ class Trial:
     promises: frozenset[str] = frozenset()
     """Kinds of faults (`faults.KINDS`) under which it never takes wrong bits for right: it waits, or ends in one of
     ``stops``.  Under others a check runs too, and says that nothing was promised."""
+    may_block: bool = True
+    """May cores wait without end after a fault?  If not, such a run is a violation: each must return, or end in one of
+    ``stops``."""
 
     def __post_init__(self) -> None:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)

@@ -67,6 +67,11 @@ class Verdict:
     reason: str = ""
     """Why it is unfinished or unsupported, how far it came; what a verified one rests on."""
     violation: Violation | None = None
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """Of the schedules in which it came to the fault (or behind a stalled link), how many ended ``"right"``, in a
+    ``"declared error"``, ``"blocked"`` and ``"refused by the machine"``; a violation is none of them."""
+    declared: Mapping[str, int] = field(default_factory=dict)
+    """The declared errors, by code and meaning."""
 
     @property
     def ok(self) -> bool:
@@ -93,6 +98,8 @@ class Verdict:
             "bounds": dict(self.bounds),
             "collision": self.collision,
             "reason": self.reason,
+            "ended": dict(self.ended),
+            "declared": dict(self.declared),
             "violation": None
             if found is None
             else {

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check.faults import KINDS
 from xccl_emu.check.trial import Checkable, Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
@@ -26,6 +27,8 @@ class Bench:
         self._filled: list[Buffer] = []
         self._labels: list[Label] = []
         self._stops: dict[int, str] = {}
+        self._promises: set[str] = set()
+        self._may_block = True
 
     def pod(self, spec: PodSpec) -> Pod:
         """The pod, in the memory order of the check and without what it switches off; ConfigError for a second one."""
@@ -60,13 +63,41 @@ class Bench:
         """
         self._expected.append((Expected(name, address, np.ascontiguousarray(array).tobytes()), owners))
 
+    def set_meta(self, die: int, offset: int, array: NDArray[Any], name: str = "") -> int:
+        """Let metadata of a die hold ``array`` when the run begins, in place of zeros; returns its global address."""
+        pod, raw = self._built(), np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        address = pod.meta(die, offset)
+        if offset + raw.size > pod.spec.meta_bytes:
+            raise ConfigError(
+                f"array: its {raw.size} bytes at offset {offset} do not fit the metadata area of a die, which has "
+                f"{pod.spec.meta_bytes}"
+            )
+        pod.memory[address : address + raw.size] = raw
+        if name:
+            self.label(f"die{die}.{name}", address, raw.size)
+        return address
+
     def label(self, name: str, address: int, nbytes: int) -> None:
         """A name for a range of memory, for reports, for example ``"die1.tail"``."""
         self._labels.append(Label(name, address, nbytes))
 
     def stop(self, code: int, meaning: str) -> None:
-        """What a code of `fail` means."""
+        """What a code of `fail` means; under a fault it is a declared error, and no violation."""
         self._stops[code] = meaning
+
+    def tolerates(self, *faults: str, may_block: bool = True) -> None:
+        """Kinds of faults (``"stop"``, ``"cut"`` and so on) under which it never takes wrong bits for right.
+
+        After a fault cores may wait without end, unless ``may_block`` is False: then each must return, or end in a
+        declared error (`stop`), and a run in which one waits for ever is a violation.  ConfigError for other kinds.
+        """
+        for kind in faults:
+            if kind not in KINDS:
+                raise ConfigError(f"faults={kind!r}: must be of {', '.join(KINDS)}, without dies")
+        if not isinstance(may_block, bool):
+            raise ConfigError(f"may_block={may_block!r}: must be True or False")
+        self._promises |= set(faults)
+        self._may_block = may_block
 
     def trial(self) -> Trial:
         """All of it; ConfigError if there is no pod or nothing launched on it, and for owners that run no kernel."""
@@ -74,7 +105,10 @@ class Bench:
         if not pod.active_cores():
             raise ConfigError("the protocol function has launched no kernel")
         expected = tuple(replace(each, cores=cores_of(pod, owners)) for each, owners in self._expected)
-        return Trial(pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops))
+        return Trial(
+            pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops), frozenset(self._promises),
+            self._may_block,
+        )  # fmt: skip
 
     def _built(self) -> Pod:
         if self._pod is None:

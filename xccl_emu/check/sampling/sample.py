@@ -6,8 +6,8 @@ it.
 
 import functools
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,10 @@ class Sampled:
     violation: Violation | None
     faults: int = 0
     """Schedules in which something broke."""
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """Of a fault: how many of these schedules (or of those behind a stalled link) ended how (`Verdict.ended`)."""
+    declared: Mapping[str, int] = field(default_factory=dict)
+    """How many in which declared error (`Verdict.declared`)."""
 
 
 def sample(
@@ -75,7 +79,25 @@ def sample(
         job.slice(names[turn % len(names)], 1 + turn // len(names) if len(names) > 1 else 1)
         turn += 1
     total = sum(job.done.values())
-    return Sampled(policy, seed, total, job.actions, job.elapsed(), dict(job.done), job.violation, job.faults)
+    ended, declared = ({}, {}) if fault is None else _ended(trial, job.endings)
+    return Sampled(
+        policy, seed, total, job.actions, job.elapsed(), dict(job.done), job.violation, job.faults, ended, declared
+    )
+
+
+def _ended(trial: Trial, endings: NDArray[np.int64]) -> tuple[dict[str, int], dict[str, int]]:
+    """How often each end was, in words; and each declared error by code and meaning."""
+    from xccl_emu.check.sampling import breaks
+
+    by_code = [int(count) for count in endings[breaks.ENDED_DECLARED :]]
+    ended = {
+        "right": int(endings[breaks.ENDED_RIGHT]),
+        "declared error": sum(by_code),
+        "blocked": int(endings[breaks.ENDED_BLOCKED]),
+        "refused by the machine": int(endings[breaks.ENDED_REFUSED]),
+    }
+    names = [f"{code} ({meaning})" for code, meaning in trial.stops.items()]
+    return ended, {name: count for name, count in zip(names, by_code, strict=True) if count}
 
 
 def replay(trial: Trial, actions: NDArray[np.int64]) -> Violation | None:
@@ -125,6 +147,7 @@ class _Job:
         self._at_once = 1
         self.done: dict[str, int] = {}
         self.actions = self.faults = 0
+        self.endings: NDArray[np.int64] = np.zeros(1, np.int64)
         self.violation: Violation | None = None
 
     def elapsed(self) -> float:
@@ -150,6 +173,7 @@ class _Job:
         self.done[policy] = first + int(m[at.SCHEDULES])
         self.actions += int(m[at.TOTAL])
         self.faults += int(m[at.FAULTS])
+        self.endings = self.endings + self._monitor.endings
         if code != at.RUN_DONE:
             actions = self._monitor.log[: int(m[at.TAKEN])].copy()
             found_by = f"{policy}, seed {self._seed}, schedule {int(m[at.NEXT_NUMBER])}"
