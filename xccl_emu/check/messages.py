@@ -1,8 +1,14 @@
 """What messages of search and sampling say alike."""
 
+from collections.abc import Sequence
+
 from xccl_emu.check.trial import Expected, Trial
-from xccl_emu.machine.layout import STATUS, STATUS_DONE
+from xccl_emu.lang import Site
+from xccl_emu.machine.layout import AT_END, STATUS, STATUS_DONE
 from xccl_emu.machine.pod import Pod
+
+_FLAG_WRITES = ("store", "atomic_add", "put", "add")
+"""Operations that write words whole, as flags are written."""
 
 
 def core_name(pod: Pod, core: int) -> str:
@@ -22,6 +28,21 @@ def moment(trial: Trial, expected: Expected) -> str:
         return "when all kernels were done"
     owners = [core_name(trial.pod, core) for core in expected.cores]
     return f"when {'its owner' if len(owners) == 1 else 'its owners'} {', '.join(owners)} had returned"
+
+
+def hint(pod: Pod, sides: Sequence[tuple[int, int]]) -> str:
+    """A line more for a race of two instructions (core, site), if one looks like a load that waits for a flag."""
+    one, other = (_site(pod, core, site) for core, site in sides)
+    for read, write in ((one, other), (other, one)):
+        if read is not None and write is not None and read.operation == "load" and not read.sync:
+            if write.operation in _FLAG_WRITES:
+                return f"\n  if `{read.text}` waits for a flag, it wants a name: load(..., sync=\"...\")"
+    return ""
+
+
+def _site(pod: Pod, core: int, site: int) -> Site | None:
+    launch = pod.launch_of(core)
+    return None if launch is None or site == AT_END else launch.kernel.sites[site]
 
 
 def _returned(pod: Pod, cores: tuple[int, ...]) -> bool:

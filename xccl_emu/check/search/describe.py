@@ -95,7 +95,8 @@ def race_kind(pod: Pod, witness: Sequence[int]) -> str:
 def race_message(trial: Trial, witness: Sequence[int]) -> str:
     """Both accesses with their instructions."""
     one, other = (_access(trial, witness[i : i + 6]) for i in (0, 6))
-    return f"nothing orders these two accesses:\n  {one}\n  {other}"
+    hint = messages.hint(trial.pod, [(witness[0], witness[1]), (witness[6], witness[7])])
+    return f"nothing orders these two accesses:\n  {one}\n  {other}{hint}"
 
 
 def _access(trial: Trial, access: Sequence[int]) -> str:
