@@ -54,7 +54,8 @@ def _of_violation(checkable: Checkable, verdict: Verdict) -> Certificate:
 
     assert verdict.violation is not None
     started = time.perf_counter()
-    shown = replay(checkable.build(verdict.order, verdict.without), verdict.violation.actions)
+    violation = verdict.violation
+    shown = replay(checkable.build(verdict.order, verdict.without), violation.actions, violation.loop)
     why = "" if shown is not None else "the schedule of the violation shows nothing when it is replayed"
     return Certificate(replayed=not why, seconds=time.perf_counter() - started, disagreement=why)
 

@@ -171,7 +171,7 @@ def _searched(
         collision=found.states**2 / 2.0**65,
     )
     if found.violation:
-        violation = Violation(found.kind, found.message, found.actions, "exhaustive search", found.states)
+        violation = Violation(found.kind, found.message, found.actions, "exhaustive search", found.states, found.loop)
         return replace(verdict, verdict=VIOLATION, violation=violation)
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=found.reason)

@@ -14,11 +14,12 @@ def shortened(checkable: Checkable, verdict: Verdict, violation: Violation) -> V
     from xccl_emu.check.witness.shrink import shrink
 
     fresh = lambda: checkable.build(verdict.order, verdict.without)  # noqa: E731
-    shown = replay(fresh(), violation.actions)
+    shown = replay(fresh(), violation.actions, violation.loop)
     if shown is None and violation.kind != LIVELOCK:  # its path does not show it yet: look for one that does
         sampled = sample(fresh(), seed=verdict.seed, seconds=_SHRINK_SECONDS)
         if sampled.violation is not None:
             shown = violation = sampled.violation
     if shown is not None:  # where several things go wrong at once, the one that a replay meets first
-        violation = replace(violation, kind=shown.kind, message=shown.message, actions=shown.actions)
+        kind, message, actions, loop = shown.kind, shown.message, shown.actions, shown.loop
+        violation = replace(violation, kind=kind, message=message, actions=actions, loop=loop)
     return shrink(fresh(), violation, replay, seconds=_SHRINK_SECONDS)

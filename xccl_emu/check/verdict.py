@@ -39,6 +39,8 @@ class Violation:
     """The policy or search, and its seed."""
     found_after: int
     """States (exhaustive) or schedules (sampled) until it was found."""
+    loop: int = 0
+    """Of a livelock: so many actions at the end lead from a state back to that state; 0 if none are known."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ class Verdict:
                 "kind": found.kind,
                 "message": found.message,
                 "steps": len(found.actions),
+                "loop": found.loop,
                 "found_by": found.found_by,
                 "found_after": found.found_after,
             },

@@ -218,7 +218,7 @@ class Job:
 
         self._order = witness.order
         try:
-            violation = replay(witness.trial(self._scenario), witness.actions)
+            violation = replay(witness.trial(self._scenario), witness.actions, witness.loop)
         except ReplayError as error:
             raise ConfigError(f"--replay {self._options.replay}: {error}") from error
         told = "" if violation else "the schedule of the file shows no violation any more"

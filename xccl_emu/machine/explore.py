@@ -91,6 +91,9 @@ def explore(
     observed = _observed(pod, observe)
     begin(pod)
     parts = _parts(pod)
+    if parts[:, 2].sum() > _STATE_WORDS_MAX:
+        most = 8 * _STATE_WORDS_MAX
+        raise CapacityError(f"pod {pod.spec.name}: more than {most} bytes can change; take a smaller one")
     space = (pod.memory, pod.state, pod.memory.view(np.uint64), pod.state.view(np.uint64))
     stack, table = np.zeros((64, int(parts[:, 2].sum())), np.uint64), np.zeros((1 << 12, 2), np.uint64)
     n_rows = min(_ROWS, max(_ROWS_LEAST, _ROW_WORDS // max(len(observed), 1)))
@@ -132,10 +135,7 @@ def explore(
 
 
 def standing(pod: Pod) -> tuple[int, int]:
-    """Fingerprint of the state in which a run of a pod stands: alike for states from which the same runs are possible.
-
-    Raises CapacityError as `explore` does.
-    """
+    """Fingerprint of the state in which a run of a pod stands: equal for states that `explore` takes for one."""
     parts = _parts(pod)
     space = (pod.memory, pod.state, pod.memory.view(np.uint64), pod.state.view(np.uint64))
     with np.errstate(over="ignore"):
@@ -181,8 +181,6 @@ def _parts(pod: Pod) -> NDArray[np.int64]:
     parts.append((_PLAIN, int(st[at.GROUP_BASE]), len(cores) * at.GROUP_WORDS))
     for die in sorted({launch.die for launch in launches}):
         parts.append((_FLIGHTS, int(st[at.DIE_BASE]) + die * int(st[at.DIE_WORDS]), int(st[at.DIE_WORDS])))
-    if sum(words for _, _, words in parts) > _STATE_WORDS_MAX:
-        raise CapacityError(f"pod {spec.name}: more than {8 * _STATE_WORDS_MAX} bytes can change; take a smaller one")
     return np.array(parts, np.int64)
 
 

@@ -108,9 +108,10 @@ class Monitor:
             done = int(self.m[at.SCHEDULES]), int(self.m[at.TOTAL]), int(self.m[at.FAULTS])
         return code
 
-    def replay(self, actions: Words) -> int:
+    def replay(self, actions: Words, stop: bool = False) -> int:
         """Take the actions one by one, up to one that finds something; returns the code of that, or of the end.
 
+        With ``stop`` it is not asked whether the run could go on behind them.
         `m[TAKEN]` is the number of actions taken.  The pod stays as the run left it until `close`.
         """
         from xccl_emu.check.sampling.replay import replay_run
@@ -119,7 +120,7 @@ class Monitor:
         code = at.GROW
         while code == at.GROW:
             space, run = self._open()
-            code = self._call(replay_run, space, run, np.ascontiguousarray(actions, np.int64), keep=True)
+            code = self._call(replay_run, space, run, np.ascontiguousarray(actions, np.int64), stop, keep=True)
         return code
 
     def close(self) -> None:
