@@ -76,5 +76,5 @@ def ring_all_gather(bench: Bench, dies: int = 3, nbytes: int = 64, slots: int = 
         bench.label(f"die{me}.ack", pod.meta(me, ACK), PIECE)
         bench.label(f"die{me}.inbox", pod.managed(me), slots * slot_bytes)
         own = bench.filled(me, chunks[me], "chunk")
-        out = bench.wanted(me, chunks.reshape(-1), "gathered")
+        out = bench.wanted(me, chunks.reshape(-1), "gathered", owners=f"die{me}")
         launch_on(pod, me, own, out, nbytes, slots, slot_bytes)

@@ -8,9 +8,10 @@ Each is switched off alone, and the protocol checked without it: `xccl-emu check
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict
 from xccl_emu.scenarios import make
@@ -34,12 +35,19 @@ CONFIGURATIONS = (
 )
 """Protocols and sizes: more than one core and round wherever that may make a difference."""
 
+CERTIFICATE_SECONDS, CERTIFICATE_STATES = 6.0, 20_000
+"""Of each certificate: brute force ends by its states, long before its time is over, so that the page does not vary."""
+
 HEAD = """# Which synchronizations are needed
 
 Every fence, flag, wait, acknowledgement and barrier of the shipped kernels has a name. Here each is switched off alone,
 under memory order `relaxed`, and the protocol is checked without it. *Needed*: there is a schedule in which something
 goes wrong, and what. *Redundant*: every schedule of **this configuration** is right without it, which says nothing of
 larger ones.
+
+Each verdict has a certificate, reached without the search: of what is needed the schedule was replayed on the machine;
+of what is verified schedules were sampled, and where the pod is small enough for it brute force has gone through its
+states, in full or in part. For each protocol it is said which.
 
 Written by `make docs`; a test keeps it true. `xccl-emu check PROTOCOL --without "NAME"` shows the schedule.
 """
@@ -52,21 +60,36 @@ def finding(verdict: Verdict) -> str:
     return "redundant" if verdict.verdict == VERIFIED else f"{verdict.verdict}: {verdict.reason}"
 
 
-def rows(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Name and finding of each synchronization that the protocol comes to in this configuration."""
+def certified(scenario: Scenario, without: Sequence[str] = ()) -> Verdict:
+    """The verdict of a search, with its certificate."""
+    verdict = check(scenario, without=without, seconds=60)
+    return certify(scenario, verdict, seconds=CERTIFICATE_SECONDS, max_states=CERTIFICATE_STATES)
+
+
+def rows(scenario: Scenario) -> Iterator[tuple[str, Verdict]]:
+    """Name and verdict of each synchronization that the protocol comes to in this configuration."""
     reached = reached_syncs(scenario, "relaxed")
     for name in scenario.syncs:
         if name in reached:
-            yield name, finding(check(scenario, without=[name], seconds=60))
+            yield name, certified(scenario, [name])
+
+
+def certificates(verdicts: Iterable[Verdict]) -> str:
+    """What kinds of certificates the verdicts have; nothing in it varies from run to run as long as verdicts do not."""
+    each = [verdict.certificate for verdict in verdicts if verdict.certificate is not None]
+    told = sorted({certificate.covers() for certificate in each})
+    disagree = sum(not certificate.agrees for certificate in each)
+    return f"{'; '.join(told)}; {disagree or 'none'} of them {'disagrees' if disagree < 2 else 'disagree'}"
 
 
 def table(name: str, sizes: dict[str, int]) -> str:
     """The part of the page on one protocol."""
     scenario = make(name, **sizes)
-    whole = check(scenario, seconds=60)
+    whole, found = certified(scenario), dict(rows(scenario))
     sizes_told = ", ".join(f"{key} {value}" for key, value in sizes.items())
-    lines = [f"## {name}", "", f"{sizes_told}: {whole.verdict}.", "", "| synchronization | |", "|---|---|"]
-    lines += [f"| {sync} | {found} |" for sync, found in rows(scenario)]
+    lines = [f"## {name}", "", f"{sizes_told}: {whole.verdict}.", ""]
+    lines += [f"Certificates: {certificates([whole, *found.values()])}.", "", "| synchronization | |", "|---|---|"]
+    lines += [f"| {sync} | {finding(verdict)} |" for sync, verdict in found.items()]
     return "\n".join(lines) + "\n"
 
 

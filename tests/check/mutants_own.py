@@ -55,7 +55,12 @@ def _inputs(pod: Pod, dies: int, nbytes: int) -> list[Buffer]:
 
 def _holds(pod: Pod, out: Buffer, *sources: Buffer) -> Expected:
     data = b"".join(pod.view(source).tobytes() for source in sources)
-    return Expected(f"output on die {out.die}", out.address, data)
+    return Expected(f"output on die {out.die}", out.address, data, _owners(pod, out))
+
+
+def _owners(pod: Pod, out: Buffer) -> tuple[int, ...]:
+    """The first core of the die: it writes what stands there, and returns when it has."""
+    return (out.die * pod.spec.cores_per_die,)
 
 
 def _push(pod: Pod, name: str) -> Trial:
@@ -101,7 +106,11 @@ def counter_barrier(pod: Pod) -> Trial:
         words = {"mine": pod.meta(1 - die, 32), "theirs": pod.meta(die, 32)}
         args = {"counter": pod.meta(2), "n": 2, "value": VALUE + die, "out": outs[die].address}
         pod.launch(device.meet, die, [0], words | args, _all(pod))
-    expected = [Expected(f"word of die {o.die}", o.address, (VALUE + 1 - o.die).to_bytes(8, "little")) for o in outs]
+    words = [(VALUE + 1 - out.die).to_bytes(8, "little") for out in outs]
+    expected = [
+        Expected(f"word of die {out.die}", out.address, word, _owners(pod, out))
+        for out, word in zip(outs, words, strict=True)
+    ]
     return Trial(pod, tuple(expected))
 
 

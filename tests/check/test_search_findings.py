@@ -91,7 +91,7 @@ class OneSided:
         args = {"source": source.address, "target": target.address, "flag": pod.meta(1)}
         pod.launch(put_payload, 0, [0], args, everything)
         pod.launch(take_payload, 1, [0], {"flag": pod.meta(1)}, everything)
-        return Trial(pod, (Expected("payload", target.address, pod.view(source).tobytes()),), (source,))
+        return Trial(pod, (Expected("payload", target.address, pod.view(source).tobytes(), (1,)),), (source,))
 
 
 @dataclass(frozen=True)

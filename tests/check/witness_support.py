@@ -143,7 +143,7 @@ class Relay:
             pod.launch(kernel_, die, [0], args, grants)
         data = b"".join(bytes([i + 1]) * 64 for i in range(self.rounds))
         labels = (Label("die1.meta.flag", pod.meta(1), 32), Label("die1.data", pod.managed(1), 64))
-        return Trial(pod, (Expected("target", target.address, data),), labels=labels)
+        return Trial(pod, (Expected("target", target.address, data, (1,)),), labels=labels)
 
     def _room(self, pod: Pod, target: Buffer) -> Grant:
         room = pod.grant(target, "w")

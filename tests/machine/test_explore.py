@@ -232,3 +232,13 @@ def test_what_cannot_be_explored_is_refused() -> None:
         stuck.run()
     with pytest.raises(ConfigError, match="call clear"):
         explore(stuck)
+
+
+def test_a_search_stops_at_a_limit_of_time_or_memory() -> None:
+    """It is incomplete then, and with room enough it is the same search in whatever slices."""
+    programs = (1 | 7 << 5 | 6 << 10, 2 | 7 << 5 | 4 << 10 | 9 << 15)
+    whole = explore(launched("relaxed", programs))
+    assert whole.complete
+    assert not explore(launched("relaxed", programs), seconds=0.0).complete
+    assert not explore(launched("relaxed", programs), max_bytes=1 << 16).complete
+    assert explore(launched("relaxed", programs), seconds=600.0, max_bytes=1 << 30) == whole

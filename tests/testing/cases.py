@@ -29,7 +29,7 @@ def telling(bench: Bench, value: int = 7) -> None:
     pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0, ub_bytes=32))
     word, flag = pod.meta(1, 32), pod.meta(1)
     bench.label("die1.word", word, 8)
-    out = bench.wanted(1, np.array([value]), "copy")
+    out = bench.wanted(1, np.array([value]), "copy", owners="die1")
     pod.launch(tell, 0, [0], {"word": word, "flag": flag, "value": value}, [pod.grant_meta("w", 1)])
     grants = [pod.grant_meta("r", 1), pod.grant(out, "w")]
     pod.launch(hear, 1, [0], {"word": word, "flag": flag, "out": out.address}, grants)

@@ -8,6 +8,7 @@ import pytest
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.testing import Bench, Case, protocol
+from xccl_emu.testing.owners import Owners
 
 from .cases import tell, telling
 
@@ -95,3 +96,50 @@ def test_each_build_is_a_pod_of_its_own() -> None:
     assert isinstance(one, Pod)
     assert one is not other
     assert one.fingerprint() == other.fingerprint()
+
+
+def two_tell(bench: Bench, owners: Owners) -> None:
+    """Two cores of two dies, one kernel each on core 1 of die 0 and core 0 of die 1."""
+    pod = bench.pod(small_pod(2, 2, app_bytes=64, meta_bytes=64, managed_bytes=0))
+    bench.wanted(0, np.array([1]), "word", owners=owners)
+    for die, core in ((0, 1), (1, 0)):
+        pod.launch(tell, die, [core], {"word": pod.meta(die), "flag": pod.meta(die, 32), "value": 1}, [])
+
+
+@pytest.mark.parametrize(
+    ("owners", "cores"),
+    [((), ()), ("die0", (1,)), ("die1.core0", (2,)), (2, (2,)), (["die1", 1, "die1.core0"], (2, 1))],
+)
+def test_owners_are_dies_or_cores(owners: Owners, cores: tuple[int, ...]) -> None:
+    """Dies stand for their cores that run a kernel; without owners the bytes are judged when all kernels are done."""
+    bench = Bench("relaxed", ())
+    two_tell(bench, owners)
+    assert bench.trial().expected[0].cores == cores
+
+
+@pytest.mark.parametrize("owners", ["die2", "die0.core0", 0, 7, -1, "core1", "", True, [1, None]])
+def test_wrong_owners_are_refused(owners: Owners) -> None:
+    """The error names them, and what would be right."""
+    bench = Bench("relaxed", ())
+    two_tell(bench, owners)
+    with pytest.raises(ConfigError, match=r"owners=.*('die1'|kernels run on die0.core1 \(number 1\)|'die1.core0')"):
+        bench.trial()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda bench: bench.tolerates("melt"), "faults='melt': must be of stop, cut"),
+        (lambda bench: bench.tolerates("stop:die1"), "faults='stop:die1'.* without dies"),
+        (lambda bench: bench.tolerates("stop", may_block=2), "may_block=2: must be True or False"),
+        (lambda bench: bench.set_meta(1, 0, np.array([1])), "die=1: the pod has dies 0 to 0"),
+        (lambda bench: bench.set_meta(0, 65, np.array([1])), "offset=65: the metadata area"),
+        (lambda bench: bench.set_meta(0, 60, np.array([1])), "8 bytes at offset 60 do not fit .* has 64"),
+    ],
+)
+def test_wrong_faults_and_metadata_are_refused(call: Callable[[Bench], None], message: str) -> None:
+    """The error names the argument, its value and what would be right."""
+    bench = Bench("relaxed", ())
+    bench.pod(SPEC)
+    with pytest.raises(ConfigError, match=message):
+        call(bench)

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, check_fits, parse
+from xccl_emu.check.shorten import shortened
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
-    LIVELOCK,
     NO_VIOLATION,
     UNFINISHED,
     UNSUPPORTED,
@@ -26,7 +27,6 @@ REDUCTIONS = ("full", "merged")
 ORDERS = ("sc", "fifo", "relaxed")
 WEAKEST = "relaxed"
 MAX_STATES = 50_000_000
-_SHRINK_SECONDS = 5.0
 _SECONDS_LEAST = 0.01
 
 
@@ -44,6 +44,7 @@ def check(
     progress: Progress | None = None,
     breadth_first: bool = False,
     reduction: str = "full",
+    certify: float | None = None,
 ) -> Verdict:
     """Check a protocol; every schedule with ``policy="exhaustive"``, else as many as the limits allow.
 
@@ -60,13 +61,17 @@ def check(
     progress: told now and then how far it is.
     breadth_first: search for a violation with the fewest transitions.
     reduction: ``"full"``, or ``"merged"`` to search with what is local merged and nothing else.
+    certify: spend so many seconds more on the same question by roads that share nothing with the search
+        (`xccl_emu.check.certify`).
 
     Raises ConfigError for an unknown order, policy, reduction, fault or synchronization, a limit that is not positive,
     and whatever building the pod raises.
     """
-    _check_arguments(order, policy, schedules, seconds, max_states, reduction)
+    _check_arguments(order, policy, schedules, seconds, max_states, reduction, certify)
     if fault:
         parse(fault)
+        if certify is not None:
+            raise ConfigError(f"certify={certify!r}: goes without a fault, of which no verdict is a proof")
     started = time.perf_counter()
     verdict = Verdict(
         "", checkable.name, dict(checkable.configuration), order, policy, seed, tuple(sorted(without)), fault
@@ -75,11 +80,18 @@ def check(
         verdict = _exhaustive(verdict, checkable, seconds, max_states, progress, breadth_first, reduction)
     else:
         verdict = _sampled(verdict, checkable, schedules, seconds, progress)
-    return replace(verdict, seconds=time.perf_counter() - started)
+    verdict = replace(verdict, seconds=time.perf_counter() - started)
+    return verdict if certify is None else certified(checkable, verdict, seconds=certify)
 
 
 def _check_arguments(
-    order: str, policy: str, schedules: int | None, seconds: float | None, max_states: int, reduction: str
+    order: str,
+    policy: str,
+    schedules: int | None,
+    seconds: float | None,
+    max_states: int,
+    reduction: str,
+    certify: float | None,
 ) -> None:
     for name, value, known in (
         ("order", order, ORDERS),
@@ -88,7 +100,12 @@ def _check_arguments(
     ):
         if value not in known:
             raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
-    for name, limit in (("schedules", schedules), ("seconds", seconds), ("max_states", max_states)):
+    for name, limit in (
+        ("schedules", schedules),
+        ("seconds", seconds),
+        ("max_states", max_states),
+        ("certify", certify),
+    ):
         if limit is not None and not limit > 0:
             raise ConfigError(f"{name}={limit!r}: must be positive")
 
@@ -121,7 +138,7 @@ def _exhaustive(
             reason = f"{searched.reason}; {also}" if searched.reason else also
             return replace(searched, order=verdict.order, reason=reason)
     if searched.violation is not None:
-        return replace(searched, violation=_shrunk(checkable, verdict, searched.violation))
+        return replace(searched, violation=shortened(checkable, verdict, searched.violation))
     return searched
 
 
@@ -154,7 +171,7 @@ def _searched(
         collision=found.states**2 / 2.0**65,
     )
     if found.violation:
-        violation = Violation(found.kind, found.message, found.actions, "exhaustive search", found.states)
+        violation = Violation(found.kind, found.message, found.actions, "exhaustive search", found.states, found.loop)
         return replace(verdict, verdict=VIOLATION, violation=violation)
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=found.reason)
@@ -180,31 +197,31 @@ def _sampled(
     sampled = sample(trial, policy, seed=verdict.seed, schedules=schedules, seconds=seconds, fault=fault, progress=tell)
     verdict = replace(verdict, policy=policy, schedules=sampled.schedules, actions=sampled.actions)
     if fault is not None:
+        verdict = replace(verdict, ended=sampled.ended, declared=sampled.declared)
         verdict = replace(verdict, reason=_about_fault(verdict, fault, trial, sampled.faults))
     if sampled.violation is not None:
-        return replace(verdict, verdict=VIOLATION, violation=_shrunk(checkable, verdict, sampled.violation))
+        return replace(verdict, verdict=VIOLATION, violation=shortened(checkable, verdict, sampled.violation))
     return replace(verdict, verdict=NO_VIOLATION)
 
 
 def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> str:
-    """How often it came to the fault, and what the protocol has promised."""
-    often = "" if fault.kind == "stall" else f"it came to the fault in {times:,} of {verdict.schedules:,} schedules; "
+    """How often it came to the fault, how runs ended then, and what the protocol has promised."""
+    came = f"it came to the fault in {times:,} of {verdict.schedules:,} schedules"
+    often = f"of {verdict.schedules:,} schedules" if fault.kind == "stall" else came
+    blocking = "" if trial.may_block else ", and that no core waits for ever"
     if fault.kind in trial.promises:
-        return f"{often}{verdict.protocol} promises never to take wrong bits for right under {fault.kind}"
-    return f"{often}{verdict.protocol} promises nothing under {fault.kind}"
+        promise = f"promises never to take wrong bits for right under {fault.kind}{blocking}"
+    else:
+        promise = f"promises nothing under {fault.kind}{blocking and f'{blocking} all the same'}"
+    return f"{often}: {_endings(verdict)}; {verdict.protocol} {promise}"
 
 
-def _shrunk(checkable: Checkable, verdict: Verdict, violation: Violation) -> Violation:
-    """The same violation as its replay shows it, with fewer actions."""
-    from xccl_emu.check.sampling.sample import replay, sample
-    from xccl_emu.check.witness.shrink import shrink
-
-    fresh = lambda: checkable.build(verdict.order, verdict.without)  # noqa: E731
-    shown = replay(fresh(), violation.actions)
-    if shown is None and violation.kind != LIVELOCK:  # its path does not show it yet: look for one that does
-        sampled = sample(fresh(), seed=verdict.seed, seconds=_SHRINK_SECONDS)
-        if sampled.violation is not None:
-            shown = violation = sampled.violation
-    if shown is not None:  # where several things go wrong at once, the one that a replay meets first
-        violation = replace(violation, kind=shown.kind, message=shown.message, actions=shown.actions)
-    return shrink(fresh(), violation, replay, seconds=_SHRINK_SECONDS)
+def _endings(verdict: Verdict) -> str:
+    """How runs ended in which something broke, in words."""
+    n = {name: f"{count:,}" for name, count in verdict.ended.items()}
+    codes = ", ".join(f"{name}: {count:,}" for name, count in verdict.declared.items())
+    told = [f"{n['right']} ended right", f"{n['declared error']} in a declared error{codes and f' ({codes})'}"]
+    told.append(f"{n['blocked']} blocked")
+    if verdict.ended["refused by the machine"]:
+        told.append(f"{n['refused by the machine']} were refused by the machine")
+    return ", ".join(told)

@@ -9,7 +9,7 @@ from xccl_emu.machine.pod import Buffer, Pod
 
 @dataclass(frozen=True)
 class Expected:
-    """Bytes that must be in memory when all kernels have returned."""
+    """Bytes that must be in memory when their owners have returned."""
 
     name: str
     """For reports, for example ``"output of rank 1"``."""
@@ -17,8 +17,8 @@ class Expected:
     """Global address of the first byte."""
     data: bytes
     cores: tuple[int, ...] = ()
-    """Global numbers of the cores that answer for them: once these have returned the bytes must be there, whatever goes
-    on elsewhere.  None listed: the cores of the die that they are on, or all if no kernel runs there."""
+    """Global numbers of the cores that answer for them, their owners: once these have returned the bytes must be there,
+    whatever goes on elsewhere.  None listed: all cores, so the bytes are judged when all kernels are done."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,16 @@ class Trial:
     promises: frozenset[str] = frozenset()
     """Kinds of faults (`faults.KINDS`) under which it never takes wrong bits for right: it waits, or ends in one of
     ``stops``.  Under others a check runs too, and says that nothing was promised."""
+    may_block: bool = True
+    """May cores wait without end after a fault?  If not, such a run is a violation: each must return, or end in one of
+    ``stops``."""
 
     def __post_init__(self) -> None:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)
+
+    def owners(self, expected: Expected) -> tuple[int, ...]:
+        """Global numbers of the cores that answer for bytes."""
+        return expected.cores or tuple(self.pod.active_cores())
 
 
 class Checkable(Protocol):

@@ -1,7 +1,7 @@
 """What a check returns: one of five verdicts, how it was reached, and for a violation a schedule that shows it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,59 @@ class Violation:
     """The policy or search, and its seed."""
     found_after: int
     """States (exhaustive) or schedules (sampled) until it was found."""
+    loop: int = 0
+    """Of a livelock: so many actions at the end lead from a state back to that state; 0 if none are known."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What other roads than the one that led to a verdict have found: brute force, then sampled schedules; or a replay.
+
+    Brute force (`machine.explore`) merges and reduces nothing.  It judges deadlocks, errors, and the expected bytes at
+    the end of every run; not races, reads of unwritten memory, livelocks, or bytes that come too late for their owners.
+    Sampled schedules are judged by the monitor, which judges these too.
+    """
+
+    states: int = 0
+    """That brute force has visited."""
+    complete: bool = False
+    """Has it visited all?"""
+    too_large: str = ""
+    """Why there is no brute force; empty if there is."""
+    schedules: int = 0
+    seconds: float = 0.0
+    """Of all of it."""
+    replayed: bool = False
+    """A violation shows again when its schedule is replayed on the machine; then nothing else was done."""
+    disagreement: str = ""
+    """What was found that the verdict did not say; empty if they agree."""
+
+    @property
+    def agrees(self) -> bool:
+        """Does nothing contradict the verdict?"""
+        return not self.disagreement
+
+    def covers(self) -> str:
+        """What was done, in words, without numbers that vary."""
+        if self.replayed:
+            return "the schedule of the violation replays"
+        brute = "no brute force: too large" if self.too_large else "brute force in part"
+        sampled = "sampled schedules" if self.schedules else "no schedules"
+        return f"{'brute force in full' if self.complete else brute}, {sampled}"
+
+    def words(self) -> str:
+        """What was done and whether it agrees."""
+        if self.replayed:
+            return "agrees: the schedule replays"
+        judged = "deadlocks, errors, bytes at the end; not races, unwritten memory, livelocks, early owners"
+        part = "every state" if self.complete else "a part"
+        brute = self.too_large or f"brute force {part}, {self.states:,} states ({judged})"
+        said = f"disagrees: {self.disagreement}" if self.disagreement else "agrees"
+        return f"{said}; {brute}; {self.schedules:,} sampled schedules; {self.seconds:.1f} s"
+
+    def to_json(self) -> dict[str, Any]:
+        """As the verdict's JSON has it."""
+        return asdict(self) | {"agrees": self.agrees}
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +120,13 @@ class Verdict:
     reason: str = ""
     """Why it is unfinished or unsupported, how far it came; what a verified one rests on."""
     violation: Violation | None = None
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """Of the schedules in which it came to the fault (or behind a stalled link), how many ended ``"right"``, in a
+    ``"declared error"``, ``"blocked"`` and ``"refused by the machine"``; a violation is none of them."""
+    declared: Mapping[str, int] = field(default_factory=dict)
+    """The declared errors, by code and meaning."""
+    certificate: Certificate | None = None
+    """What other roads say of it, if they were asked."""
 
     @property
     def ok(self) -> bool:
@@ -93,12 +153,16 @@ class Verdict:
             "bounds": dict(self.bounds),
             "collision": self.collision,
             "reason": self.reason,
+            "ended": dict(self.ended),
+            "declared": dict(self.declared),
+            "certificate": None if self.certificate is None else self.certificate.to_json(),
             "violation": None
             if found is None
             else {
                 "kind": found.kind,
                 "message": found.message,
                 "steps": len(found.actions),
+                "loop": found.loop,
                 "found_by": found.found_by,
                 "found_after": found.found_after,
             },

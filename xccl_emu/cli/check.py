@@ -59,6 +59,16 @@ def check(
     breadth_first: Annotated[
         bool, typer.Option("--breadth-first", help="Search for a violation with the fewest transitions.")
     ] = False,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Then ask the same by brute force and by drawn schedules, which share nothing with the search.",
+        ),
+    ] = False,
+    certify_seconds: Annotated[
+        float | None, typer.Option(help="Seconds of each such certificate, with --certify [default: 30]")
+    ] = None,
     replay: Annotated[Path | None, typer.Option(help="Show the violation of a replay file again.")] = None,
     out: Annotated[Path | None, typer.Option(help="Replay file to write [default: named by what was found]")] = None,
     chart: Annotated[Path | None, typer.Option(help="Write the violation as a Mermaid sequence chart too.")] = None,
@@ -75,6 +85,7 @@ def check(
       xccl-emu check sendrecv --slots 2 --chunks 5 --cores 2
       xccl-emu check sendrecv --without "data before tail"     what is that fence for?
       xccl-emu check --replay sendrecv-relaxed-data-race.json  show it again
+      xccl-emu check sendrecv --slots 1 --chunks 1 --certify   ask brute force too
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
       xccl-emu check sendrecv --fault stop:die1                does it ever take wrong bits for right?
       xccl-emu check fused --set double_buffered=0             one buffer for both, and what is overwritten
@@ -93,7 +104,8 @@ def check(
     options = CheckOptions(
         protocol=protocol, sizes={**given, **sizes_of(more or ())}, order=order,
         policy=policy, without=tuple(without or ()), each_sync=each_sync, fault=fault, schedules=schedules,
-        seconds=seconds, states=states, seed=seed, breadth_first=breadth_first, replay=replay, out=out, chart=chart,
+        seconds=seconds, states=states, seed=seed, breadth_first=breadth_first, certify=certify,
+        certify_seconds=certify_seconds, replay=replay, out=out, chart=chart,
         trace=trace,
     )  # fmt: skip
     with Ticker(quiet=as_json) as ticker:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
+from xccl_emu.check.certify import certify
 from xccl_emu.check.check import MAX_STATES, POLICIES, check
 from xccl_emu.check.faults import check_fits, parse
 from xccl_emu.check.trial import Trial
@@ -39,6 +41,8 @@ class CheckOptions:
     states: int | None = None
     seed: int = 0
     breadth_first: bool = False
+    certify: bool = False
+    certify_seconds: float | None = None
     replay: Path | None = None
     out: Path | None = None
     chart: Path | None = None
@@ -134,6 +138,10 @@ class Job:
             raise ConfigError(f"policy={options.policy!r}: must be one of {', '.join(POLICIES)}")
         if options.seconds is not None and not options.seconds > 0:
             raise ConfigError(f"--seconds {options.seconds}: must be positive")
+        if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):
+            raise ConfigError(f"--certify-seconds {options.certify_seconds}: must be positive, and go with --certify")
+        if options.certify and options.fault:
+            raise ConfigError(f"--certify: goes without --fault {options.fault}, of which no verdict is a proof")
         if options.fault:
             check_fits(parse(options.fault), self._scenario.build(self._order).pod.spec, self._order)
         for name in ("out", "chart", "trace"):
@@ -154,6 +162,13 @@ class Job:
     # ---- checks
 
     def _judge(self, without: Sequence[str]) -> Verdict:
+        """Check, and let the verdict be certified if that was asked for."""
+        verdict, options = self._verdict(without), self._options
+        if not options.certify:
+            return verdict
+        return certify(self._scenario, verdict, seconds=options.certify_seconds or CERTIFICATE_SECONDS)
+
+    def _verdict(self, without: Sequence[str]) -> Verdict:
         """Check by the policy that was asked for, or search and then sample."""
         options = self._options
         if options.policy is not None or options.fault:
@@ -203,7 +218,7 @@ class Job:
 
         self._order = witness.order
         try:
-            violation = replay(witness.trial(self._scenario), witness.actions)
+            violation = replay(witness.trial(self._scenario), witness.actions, witness.loop)
         except ReplayError as error:
             raise ConfigError(f"--replay {self._options.replay}: {error}") from error
         told = "" if violation else "the schedule of the file shows no violation any more"
@@ -241,6 +256,7 @@ def _load(options: CheckOptions) -> Witness:
     assert options.replay is not None
     said: dict[str, object] = {f"--{name.replace('_', '-')}": value for name, value in options.sizes.items()}
     said |= {"--order": options.order, "--policy": options.policy, "--without": options.without or None}
+    said |= {"--certify": options.certify or None}
     said |= {"--fault": options.fault or None, "--each-sync": options.each_sync or None, "--out": options.out}
     for name, value in said.items():
         if value is not None:

@@ -107,6 +107,7 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         ("seconds", f"{verdict.seconds:.2f}" if verdict.policy != "replay" else ""),
         ("machine", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in verdict.bounds.items())),
         ("a state missed", f"with a probability below {verdict.collision:.1g}" if verdict.collision else ""),
+        ("certificate", verdict.certificate.words() if verdict.certificate is not None else ""),
         ("rests on" if verdict.verdict == "verified" else "because", verdict.reason),
     ]
 

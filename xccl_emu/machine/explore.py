@@ -6,6 +6,7 @@ writers, random state and logs are left out, queues are read from their head, an
 order counts which the memory order keeps.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,10 +27,12 @@ from xccl_emu.machine.words import jit
 
 Words = tuple[int, ...]
 _STATE_WORDS_MAX = 1 << 17
-_ROWS = 1 << 12  # outcomes, or errors, that are kept until Python fetches them; more if one state can have more
+_ROWS, _ROWS_LEAST = 1 << 12, 1 << 6  # outcomes, or errors, that are kept until Python fetches them
+_ROW_WORDS = 1 << 22  # that all these rows have about; more if one state can have more
+_SLICE_FIRST, _SLICE_SECONDS = 1 << 7, 0.05  # states expanded between two looks at the clock, and how long that takes
 _ERROR_WORDS = at.ERROR_B + 1 - at.ERROR
-_STACK, _STATES, _TRANSITIONS, _DEADLOCKS, _OUTCOMES, _ERRORS = range(6)  # what is counted
-_ENDED, _STACK_FULL, _TABLE_FULL, _ROWS_FULL = range(4)  # why the search stops
+_STACK, _STATES, _TRANSITIONS, _DEADLOCKS, _OUTCOMES, _ERRORS, _SLICE = range(7)  # what is counted; what is left to do
+_ENDED, _STACK_FULL, _TABLE_FULL, _ROWS_FULL, _PAUSED = range(5)  # why the search stops
 _MEMORY, _PLAIN, _QUEUE, _FLIGHTS, _UNHASHED = range(5)  # kinds of the parts of the state that can change
 
 _SEED_1, _PRIME_1, _SHIFT_1 = np.uint64(0x243F6A8885A308D3), np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
@@ -65,25 +68,37 @@ class Explored:
     errors: frozenset[str]
     """Messages of the violations; the search does not go on behind one."""
     complete: bool
-    """False if the search met its limit of states."""
+    """False if the search met a limit: of states, seconds or bytes."""
     bounds: Bounds
     """What "every schedule" means: nothing is said of a machine with wider ones."""
 
 
-def explore(pod: Pod, observe: Sequence[tuple[int, int]] = (), max_states: int = 1_000_000) -> Explored:
+def explore(
+    pod: Pod,
+    observe: Sequence[tuple[int, int]] = (),
+    max_states: int = 1_000_000,
+    seconds: float | None = None,
+    max_bytes: int | None = None,
+) -> Explored:
     """Explore every run of what is launched on `pod`, which is afterwards as it was before its first action.
 
-    `observe` lists ranges of memory as (address, bytes), both multiples of 8.  Raises CapacityError if more than a MiB
-    of the pod can change, ConfigError for a bad range, a pod that is not ready to run or one of plain generators (their
-    locals cannot be put back), KernelError where the arithmetic of a kernel fails.
+    `observe` lists ranges of memory as (address, bytes), both multiples of 8.  It stops with more than ``max_states``
+    states, after about ``seconds`` (to compile does not count), or before states that wait and fingerprints take
+    ``max_bytes``.  Raises CapacityError if more than a MiB of the pod can change, ConfigError for a bad range, a pod
+    that is not ready to run or one of plain generators (their locals cannot be put back), KernelError where the
+    arithmetic of a kernel fails.
     """
     observed = _observed(pod, observe)
     begin(pod)
     parts = _parts(pod)
+    if parts[:, 2].sum() > _STATE_WORDS_MAX:
+        most = 8 * _STATE_WORDS_MAX
+        raise CapacityError(f"pod {pod.spec.name}: more than {most} bytes can change; take a smaller one")
     space = (pod.memory, pod.state, pod.memory.view(np.uint64), pod.state.view(np.uint64))
     stack, table = np.zeros((64, int(parts[:, 2].sum())), np.uint64), np.zeros((1 << 12, 2), np.uint64)
-    outcomes, errors = np.zeros((_ROWS, len(observed)), np.int64), np.zeros((_ROWS, _ERROR_WORDS), np.int64)
-    counted = np.zeros(6, np.int64)
+    n_rows = min(_ROWS, max(_ROWS_LEAST, _ROW_WORDS // max(len(observed), 1)))
+    outcomes, errors = np.zeros((n_rows, len(observed)), np.int64), np.zeros((n_rows, _ERROR_WORDS), np.int64)
+    counted, at_once = np.zeros(7, np.int64), _SLICE_FIRST
     ends, bad = set[Words](), set[Words]()
     root = stack[:1].copy()
     _save(space, parts, root, 0)
@@ -92,14 +107,21 @@ def explore(pod: Pod, observe: Sequence[tuple[int, int]] = (), max_states: int =
         # hashes wrap; with the JIT off NumPy would warn
         with np.errstate(over="ignore"), compiled.arithmetic_of(pod.kernels):
             _push(space, parts, stack, table, counted)
+            _search(space, parts, observed, stack, table, outcomes, errors, counted, max_states)  # nothing, but compile
+            started = time.perf_counter()
             while why != _ENDED:
+                looked, counted[_SLICE] = time.perf_counter(), at_once
                 why = _search(space, parts, observed, stack, table, outcomes, errors, counted, max_states)
                 if why == _ROWS_FULL and not counted[_OUTCOMES] and not counted[_ERRORS]:  # too few for one state
                     outcomes, errors = np.concatenate([outcomes] * 2), np.concatenate([errors] * 2)
                 ends.update(map(tuple, outcomes[: counted[_OUTCOMES]].tolist()))
                 bad.update(map(tuple, errors[: counted[_ERRORS]].tolist()))
                 counted[_OUTCOMES] = counted[_ERRORS] = 0
-                if why == _STACK_FULL:
+                if _over(started, seconds) or _too_large(why, stack, table, max_bytes):
+                    break
+                if why == _PAUSED:
+                    at_once = at_once * 2 if time.perf_counter() - looked < _SLICE_SECONDS else max(at_once // 2, 1)
+                elif why == _STACK_FULL:
                     stack = np.concatenate([stack, np.zeros_like(stack)])
                 elif why == _TABLE_FULL:
                     table = _add_all(table, np.zeros((4 * len(table), 2), np.uint64))
@@ -110,6 +132,27 @@ def explore(pod: Pod, observe: Sequence[tuple[int, int]] = (), max_states: int =
     messages = frozenset(_message(pod, error) for error in bad)
     bounds = Bounds(at.MAX_GRAINS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, int(pod.state[at.FLIGHT_CAPACITY]))
     return Explored(states, transitions, frozenset(ends), deadlocks, messages, not counted[_STACK], bounds)
+
+
+def standing(pod: Pod) -> tuple[int, int]:
+    """Fingerprint of the state in which a run of a pod stands: equal for states that `explore` takes for one."""
+    parts = _parts(pod)
+    space = (pod.memory, pod.state, pod.memory.view(np.uint64), pod.state.view(np.uint64))
+    with np.errstate(over="ignore"):
+        one, two = _fingerprint(space, parts)
+    return int(one), int(two)
+
+
+def _over(started: float, seconds: float | None) -> bool:
+    return seconds is not None and time.perf_counter() - started > seconds
+
+
+def _too_large(why: int, stack: NDArray[np.uint64], table: NDArray[np.uint64], max_bytes: int | None) -> bool:
+    """Would what has to grow now take too much memory?  (While it grows the old one is there too.)"""
+    if max_bytes is None or why not in (_STACK_FULL, _TABLE_FULL):
+        return False
+    grown = 2 * stack.nbytes if why == _STACK_FULL else 4 * table.nbytes
+    return stack.nbytes + table.nbytes + grown > max_bytes
 
 
 def _observed(pod: Pod, ranges: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
@@ -138,8 +181,6 @@ def _parts(pod: Pod) -> NDArray[np.int64]:
     parts.append((_PLAIN, int(st[at.GROUP_BASE]), len(cores) * at.GROUP_WORDS))
     for die in sorted({launch.die for launch in launches}):
         parts.append((_FLIGHTS, int(st[at.DIE_BASE]) + die * int(st[at.DIE_WORDS]), int(st[at.DIE_WORDS])))
-    if sum(words for _, _, words in parts) > _STATE_WORDS_MAX:
-        raise CapacityError(f"pod {spec.name}: more than {8 * _STATE_WORDS_MAX} bytes can change; take a smaller one")
     return np.array(parts, np.int64)
 
 
@@ -160,6 +201,9 @@ def _search(space, parts, observed, stack, table, outcomes, errors, counted, max
     mem, st, mem64, st64 = space
     actors = n_actors(st)
     while counted[_STACK] > 0 and counted[_STATES] <= max_states:
+        if counted[_SLICE] == 0:
+            return _PAUSED
+        counted[_SLICE] -= 1
         _restore(space, parts, stack, counted[_STACK])
         possible = 1
         for a in range(actors):

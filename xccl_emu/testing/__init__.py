@@ -13,17 +13,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from xccl_emu.check.certify import certify
     from xccl_emu.check.check import check
     from xccl_emu.check.trial import Checkable, Expected, Label, Trial
-    from xccl_emu.check.verdict import Verdict, Violation
+    from xccl_emu.check.verdict import Certificate, Verdict, Violation
     from xccl_emu.testing.assertions import NotVerified, ProtocolViolation, assert_no_violation, assert_verified
     from xccl_emu.testing.bench import Bench, Case, protocol, syncs
     from xccl_emu.testing.witnesses import replay, save_witness, witness_text
 
 _HOMES = {
+    "xccl_emu.check.certify": ("certify",),
     "xccl_emu.check.check": ("check",),
     "xccl_emu.check.trial": ("Checkable", "Expected", "Label", "Trial"),
-    "xccl_emu.check.verdict": ("Verdict", "Violation"),
+    "xccl_emu.check.verdict": ("Certificate", "Verdict", "Violation"),
     "xccl_emu.testing.assertions": ("NotVerified", "ProtocolViolation", "assert_no_violation", "assert_verified"),
     "xccl_emu.testing.bench": ("Bench", "Case", "protocol", "syncs"),
     "xccl_emu.testing.witnesses": ("replay", "save_witness", "witness_text"),
@@ -33,6 +35,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Bench",
     "Case",
+    "Certificate",
     "Checkable",
     "Expected",
     "Label",
@@ -43,6 +46,7 @@ __all__ = [
     "Violation",
     "assert_no_violation",
     "assert_verified",
+    "certify",
     "check",
     "protocol",
     "replay",

@@ -3,16 +3,18 @@
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check.faults import KINDS
 from xccl_emu.check.trial import Checkable, Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
+from xccl_emu.testing.owners import Owners, cores_of
 
 
 class Bench:
@@ -21,10 +23,12 @@ class Bench:
     def __init__(self, order: str, without: Collection[str]) -> None:
         self._order, self._without = order, without
         self._pod: Pod | None = None
-        self._expected: list[Expected] = []
+        self._expected: list[tuple[Expected, Owners]] = []
         self._filled: list[Buffer] = []
         self._labels: list[Label] = []
         self._stops: dict[int, str] = {}
+        self._promises: set[str] = set()
+        self._may_block = True
 
     def pod(self, spec: PodSpec) -> Pod:
         """The pod, in the memory order of the check and without what it switches off; ConfigError for a second one."""
@@ -44,31 +48,67 @@ class Bench:
         self._name(buffer, name)
         return buffer
 
-    def wanted(self, die: int, array: NDArray[Any], name: str = "") -> Buffer:
-        """An app data buffer that nobody has written yet, and that must hold ``array`` when all kernels are done."""
+    def wanted(self, die: int, array: NDArray[Any], name: str = "", owners: Owners = ()) -> Buffer:
+        """An app data buffer that nobody has written yet, and that must hold ``array`` in the end, as for `expect`."""
         buffer = self._built().alloc(die, np.asarray(array).nbytes)
         self._name(buffer, name)
-        self.expect(buffer.address, array, f"{name or 'output'} of die {die}")
+        self.expect(buffer.address, array, f"{name or 'output'} of die {die}", owners)
         return buffer
 
-    def expect(self, address: int, array: NDArray[Any], name: str) -> None:
-        """Memory at a global address that must hold ``array`` when all kernels are done."""
-        self._expected.append(Expected(name, address, np.ascontiguousarray(array).tobytes()))
+    def expect(self, address: int, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
+        """Memory at a global address that must hold ``array`` when all kernels are done.
+
+        With ``owners`` (``"die1"``, ``"die1.core0"``, a global number of a core, or several of them) already when the
+        kernels of these cores have returned, whatever goes on elsewhere.
+        """
+        self._expected.append((Expected(name, address, np.ascontiguousarray(array).tobytes()), owners))
+
+    def set_meta(self, die: int, offset: int, array: NDArray[Any], name: str = "") -> int:
+        """Let metadata of a die hold ``array`` when the run begins, in place of zeros; returns its global address."""
+        pod, raw = self._built(), np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        address = pod.meta(die, offset)
+        if offset + raw.size > pod.spec.meta_bytes:
+            raise ConfigError(
+                f"array: its {raw.size} bytes at offset {offset} do not fit the metadata area of a die, which has "
+                f"{pod.spec.meta_bytes}"
+            )
+        pod.memory[address : address + raw.size] = raw
+        if name:
+            self.label(f"die{die}.{name}", address, raw.size)
+        return address
 
     def label(self, name: str, address: int, nbytes: int) -> None:
         """A name for a range of memory, for reports, for example ``"die1.tail"``."""
         self._labels.append(Label(name, address, nbytes))
 
     def stop(self, code: int, meaning: str) -> None:
-        """What a code of `fail` means."""
+        """What a code of `fail` means; under a fault it is a declared error, and no violation."""
         self._stops[code] = meaning
 
+    def tolerates(self, *faults: str, may_block: bool = True) -> None:
+        """Kinds of faults (``"stop"``, ``"cut"`` and so on) under which it never takes wrong bits for right.
+
+        After a fault cores may wait without end, unless ``may_block`` is False: then each must return, or end in a
+        declared error (`stop`), and a run in which one waits for ever is a violation.  ConfigError for other kinds.
+        """
+        for kind in faults:
+            if kind not in KINDS:
+                raise ConfigError(f"faults={kind!r}: must be of {', '.join(KINDS)}, without dies")
+        if not isinstance(may_block, bool):
+            raise ConfigError(f"may_block={may_block!r}: must be True or False")
+        self._promises |= set(faults)
+        self._may_block = may_block
+
     def trial(self) -> Trial:
-        """All of it; ConfigError if nothing can go wrong because there is no pod or nothing launched on it."""
+        """All of it; ConfigError if there is no pod or nothing launched on it, and for owners that run no kernel."""
         pod = self._built()
         if not pod.active_cores():
             raise ConfigError("the protocol function has launched no kernel")
-        return Trial(pod, tuple(self._expected), tuple(self._filled), tuple(self._labels), dict(self._stops))
+        expected = tuple(replace(each, cores=cores_of(pod, owners)) for each, owners in self._expected)
+        return Trial(
+            pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops), frozenset(self._promises),
+            self._may_block,
+        )  # fmt: skip
 
     def _built(self) -> Pod:
         if self._pod is None:

@@ -56,7 +56,7 @@ def replay(checkable: Checkable, path: str | Path) -> Violation | None:
     from xccl_emu.check.sampling.sample import replay as judge
 
     witness = Witness.load(path)
-    return judge(witness.trial(checkable), witness.actions)
+    return judge(witness.trial(checkable), witness.actions, witness.loop)
 
 
 def _violation(verdict: Verdict) -> Violation:

@@ -36,12 +36,14 @@ from xccl_emu.check.monitor.layout import (
     FOUND_DEADLOCK,
     FOUND_ERROR,
     FOUND_LIVELOCK,
+    GROW,
     JUDGE_NOTHING,
     JUDGED,
     LATER,
     LENGTH,
     MOMENT,
     NOT_ENABLED,
+    RESTART,
     RUN_DONE,
     SEEN,
     STRUCK,
@@ -75,6 +77,10 @@ from xccl_emu.machine.layout import (
     N_CORES,
 )
 from xccl_emu.machine.words import jit
+
+ENDED_RIGHT, ENDED_BLOCKED, ENDED_REFUSED, ENDED_DECLARED = range(4)
+"""Places of the counts of how runs ended in which something broke: the cores that did not stop returned; some waited
+for ever; the machine refused what followed a wrong word; and from the last one on, a declared error each."""
 
 NEVER = 1 << 60
 LONGER = 8
@@ -159,7 +165,6 @@ def _note(space, run, n_taken):
     m, rng = space[2], run[0]
     if m[STRUCK] == 1:
         m[STRUCK] = 2
-        m[FAULTS] += 1
         if m[FAULT] == F_DUPLICATE or (m[FAULT] == F_STOP and m[CAPACITY] and draw_below(rng, 4)):
             m[LATER] = n_taken + (draw_below(rng, m[LENGTH]) >> draw_below(rng, 10))  # soon, or much later
     for a in range(run[5].size):
@@ -259,21 +264,47 @@ def let_through(m):
 
 
 @jit
-def goes_on_for_ever(space, n_taken):
-    """Something broke, and the run is far longer than others."""
-    m = space[2]
-    return m[FAULT] != 0 and m[FAULT] != F_STALL and m[STRUCK] == 2 and n_taken > LONGER * m[LENGTH] + 1000
+def goes_on_for_ever(space, run, n_taken):
+    """Something broke, and the run is far longer than others; where none may block it must show for certain."""
+    m, may_block = space[2], run[15][0]
+    broken = m[FAULT] != 0 and m[FAULT] != F_STALL and m[STRUCK] == 2
+    return may_block and broken and n_taken > LONGER * m[LENGTH] + 1000
 
 
 @jit
 def forgiven(space, run, code):
-    """What a run comes to in which something broke: a core that waits, or a promised error, is no violation."""
+    """What a run comes to in which something broke: a promised error, or a core that may wait, is no violation."""
     st = space[1]
     if st[FAULT_HAPPENED] == 0:
         return code
-    if code == FOUND_DEADLOCK or code == FOUND_LIVELOCK or (code == FOUND_ERROR and _seen_error(st, run)):
+    waits = (code == FOUND_DEADLOCK or code == FOUND_LIVELOCK) and run[15][0]
+    if waits or (code == FOUND_ERROR and _seen_error(st, run)):
         return ended(space, run)
     return code
+
+
+@jit
+def count_ending(space, run, code, result):
+    """Count how a run ended in which something broke: by what stopped it, and what that came to (`forgiven`)."""
+    st, m, stops, endings = space[1], space[2], run[14], run[16]
+    if result == RESTART or result == GROW:
+        return
+    if st[FAULT_HAPPENED]:
+        m[FAULTS] += 1
+    elif m[FAULT] != F_STALL:
+        return
+    if result != RUN_DONE:
+        return
+    if code == RUN_DONE:
+        endings[ENDED_RIGHT] += 1
+    elif code != FOUND_ERROR:
+        endings[ENDED_BLOCKED] += 1
+    elif st[ERROR] != ERR_FAIL:
+        endings[ENDED_REFUSED] += 1
+    else:
+        for i in range(stops.size):
+            if stops[i] == st[ERROR_A]:
+                endings[ENDED_DECLARED + i] += 1
 
 
 @jit

@@ -39,11 +39,11 @@ from xccl_emu.machine.words import jit
 
 
 @part
-def replay_run(space, run, actions):
+def replay_run(space, run, actions, stop):
     """Take recorded actions, up to one that finds something; `BAD_ACTION` if one is not enabled.
 
     Where they end, the run has ended too, or is stuck, or could go on (`RUN_CUT`, or livelock if it is that long);
-    to find out, an action more is taken, if there is one.
+    to find out, an action more is taken, if there is one.  With ``stop`` none is: it stands where they end.
     """
     m = space[2]
     code, forget = RESTART, True
@@ -54,6 +54,8 @@ def replay_run(space, run, actions):
         return forgiven(space, run, code)
     if space[1][N_LIVE] == 0 or not whole_so_far(space, run):
         return ended(space, run)
+    if stop:
+        return RUN_CUT
     if m[TAKEN] >= run[8].size:
         return forgiven(space, run, FOUND_LIVELOCK)
     judged, m[JUDGED] = m[JUDGED], JUDGE_NOTHING

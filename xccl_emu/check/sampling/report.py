@@ -1,12 +1,15 @@
 """What the monitor has found, in words: kind and message of a violation."""
 
-from xccl_emu.check import verdict
+from collections.abc import Callable, Sequence
+
+from xccl_emu.check import messages, verdict
 from xccl_emu.check.monitor import layout as at
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import OP_RETURN
+from xccl_emu.lang.requests import OP_RETURN, SCALAR
 from xccl_emu.machine import layout as machine
 from xccl_emu.machine import report
+from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.stats import PIPE_NAMES
 
 _KIND_OF_ERROR = {
@@ -36,16 +39,22 @@ def describe(monitor: Monitor, code: int) -> tuple[str, str]:
         return verdict.UNWRITTEN_READ, f"read of memory that was never written, at {place}: {who}"
     assert code == at.FOUND_RACE
     now, before = _who(monitor, at.V_CORE), _who(monitor, at.V_CORE_2)
-    return _kind_of_race(monitor), f"nothing orders two accesses at {place}:\n  {before}\n  {now}"
+    hint = messages.hint(pod, [_core_and_site(monitor, first) for first in (at.V_CORE, at.V_CORE_2)])
+    return _kind_of_race(monitor), f"nothing orders two accesses at {place}:\n  {before}\n  {now}{hint}"
 
 
 def _who(monitor: Monitor, first: int) -> str:
     """Which engine of which core, by which instruction; ``first`` is `V_CORE` or `V_CORE_2`."""
-    m, pod = monitor.m, monitor.trial.pod
-    i, engine, site, flags = (int(m[first + k]) for k in range(4))
-    core = int(m[int(m[at.CORE_NUMBER]) + i])
+    engine, flags = int(monitor.m[first + 1]), int(monitor.m[first + 3])
     pipe = PIPE_NAMES[min(engine, at.ENGINE_DMA)]
-    return f"{'write' if flags & 1 else 'read'} ({pipe}) by {report.where(pod, core, site)}"
+    where = report.where(monitor.trial.pod, *_core_and_site(monitor, first))
+    return f"{'write' if flags & 1 else 'read'} ({pipe}) by {where}"
+
+
+def _core_and_site(monitor: Monitor, first: int) -> tuple[int, int]:
+    """Global number of a core and its instruction; ``first`` is `V_CORE` or `V_CORE_2`."""
+    m = monitor.m
+    return int(m[int(m[at.CORE_NUMBER]) + int(m[first])]), int(m[first + 2])
 
 
 def _kind_of_race(monitor: Monitor) -> str:
@@ -63,16 +72,40 @@ def _wrong_bits(monitor: Monitor) -> str:
     address = int(monitor.m[at.V_AT])
     got, want = int(pod.memory[address]), expected.data[address - expected.address]
     place = f"{report.symbolic(pod, address)}, byte {address - expected.address} of {len(expected.data)}"
-    return f"{expected.name} is wrong at {place}: {got:#04x} instead of {want:#04x}; {report.last_writer(pod, address)}"
+    return (
+        f"{expected.name} is wrong at {place}: {got:#04x} instead of {want:#04x}, judged "
+        f"{messages.moment(monitor.trial, expected)}; {report.last_writer(pod, address)}"
+    )
 
 
 def _livelock(monitor: Monitor) -> str:
     pod = monitor.trial.pod
-    st = pod.state
     lines = [f"the run does not end: {int(monitor.m[at.TAKEN])} actions, others take {monitor.limits.typical}"]
-    for core in pod.active_cores():
-        base = pod.core_base(core)
-        if st[base + machine.STATUS] == machine.STATUS_RUNNING:
-            site = machine.AT_END if st[base + REQUEST] == OP_RETURN else int(st[base + REQUEST + REQUEST_WORDS - 1])
-            lines.append(f"  {report.where(pod, core, site)}")
+    return "\n".join([*lines, *(f"  {line}" for line in _not_done(pod))])
+
+
+def _not_done(pod: Pod) -> list[str]:
+    """Each core whose kernel has not returned, and what it asks for."""
+    running = [c for c in pod.active_cores() if pod.state[pod.core_base(c) + machine.STATUS] == machine.STATUS_RUNNING]
+    return [_request(pod, core) for core in running]
+
+
+def _request(pod: Pod, core: int) -> str:
+    """A core, and the request at which its kernel stands."""
+    request = pod.state[pod.core_base(core) + REQUEST :][:REQUEST_WORDS]
+    return report.where(pod, core, machine.AT_END if request[0] == OP_RETURN else int(request[-1]))
+
+
+def asks(code: int) -> Callable[[Pod], str]:
+    """Of an action that comes next, what its core asks for; nothing for what pipes and dies do."""
+    core, pipe = divmod(code >> machine.CHOICE_BITS, machine.ACTORS_PER_CORE)
+    return lambda pod: _request(pod, core) if core < pod.spec.n_cores and pipe == SCALAR else ""
+
+
+def describe_round(pod: Pod, loop: int, sites: Sequence[str]) -> str:
+    """The message of a livelock, the pod standing at the end of a loop in which its cores asked for ``sites``."""
+    steps = "this step leads" if loop == 1 else f"these {loop} steps lead"
+    lines = [f"livelock: {steps} back to the same state, and can go on for ever"]
+    lines += [f"  not done: {line}" for line in _not_done(pod)]
+    lines += [f"  in the loop: {site}" for site in dict.fromkeys(sites) if site]
     return "\n".join(lines)

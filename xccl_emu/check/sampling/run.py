@@ -1,8 +1,8 @@
 """Many runs of a trial, one after the other, each by a policy and under watch.
 
 `run` is (rng, candidates, candidate keys, candidate serials, actor keys, asleep, loads, changes, log, start, parts,
-expected, expected bytes, who answers for them, promised errors): scratch of the policies, the actions of the run, and
-what a run begins and ends with.
+expected, expected bytes, who answers for them, declared errors, whether it may block, how runs ended): scratch of the
+policies, the actions of the run, what a run begins and ends with, and what all came to.
 """
 
 from xccl_emu.check.monitor.calls import part
@@ -38,6 +38,7 @@ from xccl_emu.check.sampling.begin import begin, ended, returned
 from xccl_emu.check.sampling.breaks import (
     again_now,
     count,
+    count_ending,
     deliver_struck,
     draw_fault,
     forgiven,
@@ -204,7 +205,7 @@ def _one_run(space, run, policy, seed, number, forget):
                 continue
         if st[N_LIVE] == 0:
             code = ended(space, run)
-        elif taken == run[8].size or goes_on_for_ever(space, taken):
+        elif taken == run[8].size or goes_on_for_ever(space, run, taken):
             code = FOUND_LIVELOCK
         else:
             live = st[N_LIVE]
@@ -216,7 +217,9 @@ def _one_run(space, run, policy, seed, number, forget):
             elif again_now(space):
                 code = TAKEN_OK
     m[TAKEN] = taken
-    return forgiven(space, run, code)
+    result = forgiven(space, run, code)
+    count_ending(space, run, code, result)
+    return result
 
 
 @part

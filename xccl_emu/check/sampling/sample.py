@@ -6,8 +6,9 @@ it.
 
 import functools
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,9 @@ from xccl_emu.check.faults import Fault
 from xccl_emu.check.monitor import layout as at
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
-from xccl_emu.check.verdict import Violation
+from xccl_emu.check.verdict import LIVELOCK, Violation
 from xccl_emu.errors import ConfigError, ReplayError
+from xccl_emu.machine.pod import Pod
 
 POLICIES = ("portfolio", *at.POLICIES)
 PORTFOLIO = ("eager", "late", "lifo", "pct", "weights", "random")
@@ -26,6 +28,8 @@ PORTFOLIO = ("eager", "late", "lifo", "pct", "weights", "random")
 PCT_DEPTH = 3
 SCHEDULES_DEFAULT = 1000
 _SLICE_SECONDS = 0.5
+_TOLD = 200  # actions of a loop that a message looks at
+_Seen = TypeVar("_Seen")
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,10 @@ class Sampled:
     violation: Violation | None
     faults: int = 0
     """Schedules in which something broke."""
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """Of a fault: how many of these schedules (or of those behind a stalled link) ended how (`Verdict.ended`)."""
+    declared: Mapping[str, int] = field(default_factory=dict)
+    """How many in which declared error (`Verdict.declared`)."""
 
 
 def sample(
@@ -75,16 +83,37 @@ def sample(
         job.slice(names[turn % len(names)], 1 + turn // len(names) if len(names) > 1 else 1)
         turn += 1
     total = sum(job.done.values())
-    return Sampled(policy, seed, total, job.actions, job.elapsed(), dict(job.done), job.violation, job.faults)
+    ended, declared = ({}, {}) if fault is None else _ended(trial, job.endings)
+    return Sampled(
+        policy, seed, total, job.actions, job.elapsed(), dict(job.done), job.violation, job.faults, ended, declared
+    )
 
 
-def replay(trial: Trial, actions: NDArray[np.int64]) -> Violation | None:
+def _ended(trial: Trial, endings: NDArray[np.int64]) -> tuple[dict[str, int], dict[str, int]]:
+    """How often each end was, in words; and each declared error by code and meaning."""
+    from xccl_emu.check.sampling import breaks
+
+    by_code = [int(count) for count in endings[breaks.ENDED_DECLARED :]]
+    ended = {
+        "right": int(endings[breaks.ENDED_RIGHT]),
+        "declared error": sum(by_code),
+        "blocked": int(endings[breaks.ENDED_BLOCKED]),
+        "refused by the machine": int(endings[breaks.ENDED_REFUSED]),
+    }
+    names = [f"{code} ({meaning})" for code, meaning in trial.stops.items()]
+    return ended, {name: count for name, count in zip(names, by_code, strict=True) if count}
+
+
+def replay(trial: Trial, actions: NDArray[np.int64], loop: int = 0) -> Violation | None:
     """Take the actions of a schedule one by one under watch; the violation of the first that shows one, or of the end.
 
-    None if nothing is wrong: the run is over and its bytes are as expected, or could go on where the schedule ends.
-    The trial is as it was before. Raises ReplayError for an action that is not enabled.
+    If the last ``loop`` actions lead back to the state before them, that is a livelock.  None if nothing is wrong: the
+    run is over and its bytes are as expected, or could go on where the schedule ends.  The trial is as it was before.
+    Raises ReplayError for an action that is not enabled.
     """
-    return _violation(monitor_of(trial), actions, "replay", 0)
+    monitor = monitor_of(trial)
+    found = _violation(monitor, actions, "replay", 0)
+    return found if found is not None or not loop else _round(monitor, np.asarray(actions, np.int64), loop)
 
 
 def share(trial: Trial, policy: str, *, seed: int = 0, schedules: int = 1000, races: bool = True) -> float:
@@ -125,6 +154,7 @@ class _Job:
         self._at_once = 1
         self.done: dict[str, int] = {}
         self.actions = self.faults = 0
+        self.endings: NDArray[np.int64] = np.zeros(1, np.int64)
         self.violation: Violation | None = None
 
     def elapsed(self) -> float:
@@ -150,6 +180,7 @@ class _Job:
         self.done[policy] = first + int(m[at.SCHEDULES])
         self.actions += int(m[at.TOTAL])
         self.faults += int(m[at.FAULTS])
+        self.endings = self.endings + self._monitor.endings
         if code != at.RUN_DONE:
             actions = self._monitor.log[: int(m[at.TAKEN])].copy()
             found_by = f"{policy}, seed {self._seed}, schedule {int(m[at.NEXT_NUMBER])}"
@@ -159,6 +190,30 @@ class _Job:
             self._at_once = min(2 * self._at_once, 1 << 20)
         if self._progress is not None:
             self._progress(sum(self.done.values()), self.actions)
+
+
+def _round(monitor: Monitor, actions: NDArray[np.int64], loop: int) -> Violation | None:
+    """A livelock, if the last actions lead back to the state before them."""
+    from xccl_emu.check.sampling.report import asks, describe_round
+    from xccl_emu.machine.explore import standing
+
+    first = len(actions) - loop
+    before = _where(monitor, actions[:first], standing)
+    if before != _where(monitor, actions, standing):
+        return None
+    told = range(first, min(first + _TOLD, len(actions)))
+    sites = [_where(monitor, actions[:n], asks(int(actions[n]))) for n in told]
+    message = _where(monitor, actions, functools.partial(describe_round, loop=loop, sites=sites))
+    return Violation(LIVELOCK, message, actions.copy(), "replay", 0, loop)
+
+
+def _where(monitor: Monitor, actions: NDArray[np.int64], look: Callable[[Pod], _Seen]) -> _Seen:
+    """What is seen of the pod as it stands behind the actions."""
+    try:
+        monitor.replay(actions, stop=True)
+        return look(monitor.trial.pod)
+    finally:
+        monitor.close()
 
 
 def _violation(monitor: Monitor, actions: NDArray[np.int64], found_by: str, found_after: int) -> Violation | None:

@@ -67,6 +67,8 @@ class Monitor:
         """Pieces that are synchronizations in every run."""
         self.m: Words = np.zeros(0, np.int64)
         self.log: Words = np.zeros(0, np.int64)
+        self.endings: Words = np.zeros(0, np.int64)
+        """How runs ended in which something broke, by `breaks.ENDED_RIGHT` and so on; of the last `runs`."""
         self._judged = at.JUDGE_NOTHING
         self._rings = True
         self.limits = _LEARNING
@@ -92,21 +94,24 @@ class Monitor:
 
         self._judged = at.JUDGE_ALL if races else at.JUDGE_NO_RACES
         code = at.GROW
-        done = (0, 0)
+        done = (0, 0, 0)
+        self.endings = self._no_endings()
         while code == at.GROW:
             space, run = self._open()
-            self.m[[at.SCHEDULES, at.TOTAL]] = done
+            self.m[[at.SCHEDULES, at.TOTAL, at.FAULTS]] = done
             self.m[at.DEPTH] = depth
             if fault is not None:
                 when = -1 if fault.at is None else fault.at
                 self.m[at.FAULT : at.FAULT_AT + 1] = fault.number, fault.source, fault.target, when
             code = self._call(many_runs, space, run, policy, seed, first, end, True)
-            first, done = int(self.m[at.NEXT_NUMBER]), (int(self.m[at.SCHEDULES]), int(self.m[at.TOTAL]))
+            first = int(self.m[at.NEXT_NUMBER])
+            done = int(self.m[at.SCHEDULES]), int(self.m[at.TOTAL]), int(self.m[at.FAULTS])
         return code
 
-    def replay(self, actions: Words) -> int:
+    def replay(self, actions: Words, stop: bool = False) -> int:
         """Take the actions one by one, up to one that finds something; returns the code of that, or of the end.
 
+        With ``stop`` it is not asked whether the run could go on behind them.
         `m[TAKEN]` is the number of actions taken.  The pod stays as the run left it until `close`.
         """
         from xccl_emu.check.sampling.replay import replay_run
@@ -115,7 +120,7 @@ class Monitor:
         code = at.GROW
         while code == at.GROW:
             space, run = self._open()
-            code = self._call(replay_run, space, run, np.ascontiguousarray(actions, np.int64), keep=True)
+            code = self._call(replay_run, space, run, np.ascontiguousarray(actions, np.int64), stop, keep=True)
         return code
 
     def close(self) -> None:
@@ -242,8 +247,13 @@ class Monitor:
             np.zeros(1, np.uint64), np.zeros(most, np.int64), np.zeros(most, np.float64), np.zeros(most, np.int64),
             np.zeros(n_actors, np.float64), np.zeros(n_actors, np.int64), np.zeros(n_actors, np.int64),
             np.zeros(64, np.int64), self.log, _words(pod.state, self._parts), self._parts, expected, data,
-            _answers(self.trial), stops,
+            _answers(self.trial), stops, np.array([self.trial.may_block], np.int64), self.endings,
         )  # fmt: skip
+
+    def _no_endings(self) -> Words:
+        from xccl_emu.check.sampling.breaks import ENDED_DECLARED
+
+        return np.zeros(ENDED_DECLARED + len(self.trial.stops), np.int64)
 
     @property
     def _tables(self) -> slice:
@@ -340,9 +350,5 @@ def _expected(trial: Trial) -> tuple[Words, NDArray[np.uint8]]:
 
 def _answers(trial: Trial) -> Words:
     """Which cores answer for which expectation, [n, 2]: its number, the core's."""
-    everybody, spec = trial.pod.active_cores(), trial.pod.spec
-    rows: list[tuple[int, int]] = []
-    for number, expected in enumerate(trial.expected):
-        there = [core for core in everybody if core // spec.cores_per_die == expected.address // spec.die_bytes]
-        rows += [(number, core) for core in expected.cores or there or everybody]
+    rows = [(number, core) for number, expected in enumerate(trial.expected) for core in trial.owners(expected)]
     return np.array(rows, np.int64).reshape(-1, 2)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.accesses import AGENT_DMA
 from xccl_emu.check.search import book as at
@@ -41,11 +42,9 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
         return kinds.DEADLOCK, str(report.deadlock(pod)), actions
     if what == at.LIVELOCK:
         return kinds.LIVELOCK, _livelock(pod), nothing
-    if what == at.WRONG_BITS:
-        actions = _finish(pod)
+    if what in (at.WRONG_BITS, at.TOO_EARLY):
+        actions = _finish(pod) if what == at.WRONG_BITS else nothing
         return kinds.WRONG_BITS, wrong_bits(trial), actions
-    if what == at.TOO_EARLY:
-        return kinds.WRONG_BITS, f"its cores have returned before all is there: {wrong_bits(trial)}", nothing
     if what == at.SET_TWICE:
         return (
             kinds.BAD_INSTRUCTION,
@@ -76,15 +75,16 @@ def spinning(pod: Pod, ck: NDArray[np.int64]) -> str:
 
 
 def wrong_bits(trial: Trial) -> str:
-    """Which expected bytes are not there; empty if all are."""
-    for expected in trial.expected:
+    """Which expected bytes are not there, first of those whose owners have returned; empty if all are."""
+    for expected in sorted(trial.expected, key=lambda one: not messages.is_due(trial, one)):
         there = trial.pod.memory[expected.address : expected.address + len(expected.data)]
         wrong = np.flatnonzero(there != np.frombuffer(expected.data, np.uint8))
         if len(wrong):
             first, must = expected.address + int(wrong[0]), expected.data[wrong[0]]
             return (
                 f"{expected.name}: {len(wrong)} of {len(expected.data)} bytes are wrong, the first at "
-                f"{report.symbolic_byte(trial.pod, first)}: {there[wrong[0]]:#04x}, must be {must:#04x}; "
+                f"{report.symbolic_byte(trial.pod, first)}: {there[wrong[0]]:#04x}, must be {must:#04x}, judged "
+                f"{messages.moment(trial, expected)}; "
                 f"{report.last_writer(trial.pod, first)}"
             )
     return ""
@@ -102,7 +102,8 @@ def race_kind(pod: Pod, witness: Sequence[int]) -> str:
 def race_message(trial: Trial, witness: Sequence[int]) -> str:
     """Both accesses with their instructions."""
     one, other = (_access(trial, witness[i : i + 6]) for i in (0, 6))
-    return f"nothing orders these two accesses:\n  {one}\n  {other}"
+    hint = messages.hint(trial.pod, [(witness[0], witness[1]), (witness[6], witness[7])])
+    return f"nothing orders these two accesses:\n  {one}\n  {other}{hint}"
 
 
 def _access(trial: Trial, access: Sequence[int]) -> str:

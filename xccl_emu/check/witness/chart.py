@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from xccl_emu.check.witness.marks import LOOP, ROUND
 from xccl_emu.check.witness.render import Row, rows
 from xccl_emu.check.witness.steps import DELIVER, Step, Trace
 
@@ -17,7 +18,8 @@ def mermaid(trace: Trace, marked: dict[int, str] | None = None) -> str:
     """
     lines = rows(trace, marked)
     arrows = [text for line in lines for text in _marked(trace, line)]
-    last = [f"Note over {core_name(trace, core)}: blocked, {_text(why)}" for core, why in trace.waiting]
+    last = ["end"] if any(line.mark == LOOP for line in lines) else []
+    last += [f"Note over {core_name(trace, core)}: blocked, {_text(why)}" for core, why in trace.waiting]
     return "\n".join(["sequenceDiagram", *(f"    {text}" for text in (*_participants(trace), *arrows, *last)), ""])
 
 
@@ -41,8 +43,10 @@ def _participants(trace: Trace) -> Iterator[str]:
 
 
 def _marked(trace: Trace, line: Row) -> list[str]:
-    """A line's arrow or note; on red ground, and in any case there, if it is marked."""
+    """A line's arrow or note; on red ground, and in any case there, if it is marked.  A loop begins with its first."""
     texts = list(_arrows(trace, line))
+    if line.mark == LOOP:
+        return [f"loop {ROUND}", *texts]
     if not line.mark:
         return texts
     note = f"Note over {core_name(trace, line.step.core)}: {_text(f'{line.numbers} {line.mark} {line.step.words()}')}"

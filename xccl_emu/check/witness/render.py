@@ -13,7 +13,7 @@ from rich.table import Table
 import xccl_emu
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
-from xccl_emu.check.witness.marks import marks
+from xccl_emu.check.witness.marks import LOOP, ROUND, marks
 from xccl_emu.check.witness.steps import DELIVER, Part, Step, Trace, steps
 
 _FLAGS = ("set_flag", "wait_flag")
@@ -130,8 +130,10 @@ def _style(line: Row) -> str:
 
 
 def below(trace: Trace, marked: dict[int, str]) -> Iterator[str]:
-    """The two accesses of a race, with their source lines; what else is marked the message tells about."""
+    """The two accesses of a race, with their source lines, or where a loop begins; the message tells about the rest."""
     for step in trace.steps:
+        if marked.get(step.number) == LOOP:
+            yield f"{LOOP}  step {step.number}: {ROUND}, {len(trace.steps) - step.number + 1} steps"
         if (mark := marked.get(step.number, "")) in ("A", "B"):
             where = f"; {short(step.source)}" if step.source is not None else ""
             yield f"{mark}  step {step.number}: {step.who}.{step.pipe} {step.words()} {step.place}{where}"
@@ -162,7 +164,7 @@ def print_witness(console: Console, trial: Trial, violation: Violation, *, lines
     console.print(table(trace, few))
     if len(few) < len(lines):
         _print_lines(console, [f"({len(lines) - len(few)} lines are left out, of what cores do by themselves)"])
-    _print_lines(console, ["", *(below(trace, marked) if "A" in marked.values() else more)])
+    _print_lines(console, ["", *below(trace, marked), *(more[2:] if "A" in marked.values() else more)])
     return trace
 
 

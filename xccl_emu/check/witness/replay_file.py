@@ -18,7 +18,7 @@ from xccl_emu.machine.state import ORDERS
 FORMAT = "xccl_emu witness 1"
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "protocol": str, "configuration": dict, "order": str, "without": list, "fault": str, "kind": str, "message": str,
-    "fingerprint": str, "actions": list,
+    "fingerprint": str, "loop": int, "actions": list,
 }  # fmt: skip
 _ACTION_END = 1 << 63
 
@@ -38,6 +38,8 @@ class Witness:
     """Of the launched pod (`Pod.fingerprint`)."""
     actions: NDArray[np.int64]
     """[n] int64, ``actor << 16 | choice``, or negative for what breaks (`faults.encode`)."""
+    loop: int = 0
+    """Of a livelock: so many actions at the end lead back to the state before them."""
 
     @classmethod
     def of(
@@ -47,7 +49,7 @@ class Witness:
         trial = checkable.build(order, without)
         return cls(
             checkable.name, dict(checkable.configuration), order, tuple(without), fault, violation.kind,
-            violation.message, trial.pod.fingerprint(), np.asarray(violation.actions, np.int64),
+            violation.message, trial.pod.fingerprint(), np.asarray(violation.actions, np.int64), violation.loop,
         )  # fmt: skip
 
     def save(self, path: str | Path) -> None:
@@ -61,7 +63,7 @@ class Witness:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a file; ReplayError if it is missing, damaged, or something else."""
-        fields = _read(path)
+        fields = {"loop": 0} | _read(path)
         for name, kind in _TYPES.items():
             if not isinstance(fields.get(name), kind):
                 raise ReplayError(f"replay file {path}: {name}={fields.get(name)!r} is damaged")
@@ -74,7 +76,7 @@ class Witness:
 
     def violation(self) -> Violation:
         """The violation as the file tells it."""
-        return Violation(self.kind, self.message, self.actions, "replay file", 0)
+        return Violation(self.kind, self.message, self.actions, "replay file", 0, self.loop)
 
     def trial(self, checkable: Checkable) -> Trial:
         """A fresh trial to replay the actions on; ReplayError, naming what differs, if they are of another."""
@@ -133,6 +135,8 @@ def _check_items(path: str | Path, fields: Mapping[str, Any]) -> None:
     for name, value in fields["configuration"].items():
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ReplayError(f"replay file {path}: configuration {name}={value!r} is damaged")
+    if type(fields["loop"]) is not int or not 0 <= fields["loop"] <= len(fields["actions"]):
+        raise ReplayError(f"replay file {path}: loop={fields['loop']!r} is damaged, it is no number of its actions")
     for number, code in enumerate(fields["actions"]):
         if type(code) is not int or not (0 <= code < _ACTION_END or is_fault(code)):
             raise ReplayError(f"replay file {path}: action {number + 1} is damaged, it is {code!r}")

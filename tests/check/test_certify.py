@@ -1,0 +1,129 @@
+"""Certificates: a verdict reached once more by brute force and sampled schedules, or contradicted by them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.testing.cases import telling
+from xccl_emu.check.certify import certify
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import UNFINISHED, VERIFIED, VIOLATION, WRONG_BITS, Verdict
+from xccl_emu.errors import ConfigError
+from xccl_emu.lang import fence, kernel, poll_ge, store
+from xccl_emu.machine import small_pod
+from xccl_emu.testing import Bench, protocol
+
+
+@kernel
+def store_both(word, flag):
+    """Write a word, then the flag that announces it."""
+    yield store(word, 5)
+    yield fence()
+    yield store(flag, 1)
+    yield fence()
+
+
+@kernel
+def await_flag(flag, wanted):
+    """Wait for a value that the flag may never have."""
+    yield poll_ge(flag, wanted)
+
+
+@protocol
+def meeting(bench: Bench, wanted: int = 1, word: int = 5, large: int = 0) -> None:
+    """Die 0 writes a word and a flag; die 1 waits for the flag."""
+    room = 1 << 20 if large else 64
+    pod = bench.pod(small_pod(2, app_bytes=room, meta_bytes=64, managed_bytes=0, ub_bytes=32))
+    bench.expect(pod.meta(1, 32), np.array([word], np.uint8), "word", owners="die1")
+    pod.launch(store_both, 0, [0], {"word": pod.meta(1, 32), "flag": pod.meta(1)}, [pod.grant_meta("w", 1)])
+    pod.launch(await_flag, 1, [0], {"flag": pod.meta(1), "wanted": wanted}, [pod.grant_meta("r", 1)])
+
+
+FORGED = Verdict(VERIFIED, "meeting", {}, "relaxed", "exhaustive", 0)
+"""A verdict that nobody has reached."""
+
+
+def test_a_right_verdict_is_certified_in_full() -> None:
+    """Brute force visits every state of a small protocol, schedules are sampled, and both agree."""
+    verdict = check(telling(), certify=2.0)
+    assert (verdict.verdict, verdict.reason) == (VERIFIED, "")
+    certificate = verdict.certificate
+    assert certificate is not None
+    assert certificate.agrees
+    assert certificate.complete
+    assert certificate.states > verdict.states
+    assert certificate.schedules > 100
+    assert verdict.to_json()["certificate"]["agrees"] is True
+    assert certificate.covers() == "brute force in full, sampled schedules"
+    assert certificate.words().startswith("agrees; brute force every state, ")
+
+
+def test_a_violation_is_certified_by_its_replay() -> None:
+    """Its schedule shows it again; one that does not is said to disagree."""
+    verdict = check(telling(), without=["word before flag"], certify=1.0)
+    assert verdict.verdict == VIOLATION
+    assert verdict.certificate is not None
+    assert verdict.certificate.replayed
+    assert verdict.violation is not None
+    cut = replace(verdict.violation, actions=verdict.violation.actions[:1])
+    again = certify(telling(), replace(verdict, violation=cut), seconds=1.0).certificate
+    assert again is not None
+    assert not again.agrees
+
+
+@pytest.mark.parametrize(("sizes", "kind"), [({"wanted": 2}, "deadlock"), ({"word": 6}, WRONG_BITS)])
+def test_a_wrong_verdict_is_contradicted(sizes: dict[str, int], kind: str) -> None:
+    """A forged "verified" becomes the violation that sampled schedules show, and says what the search had said."""
+    case = meeting(**sizes)
+    verdict = certify(case, FORGED, seconds=1.0)
+    assert verdict.verdict == VIOLATION
+    assert verdict.violation is not None
+    assert verdict.violation.kind == kind
+    assert verdict.reason.startswith("CONTRADICTED: the exhaustive search had said verified, but brute force: ")
+    assert "please report this" in verdict.reason
+
+
+@pytest.mark.parametrize(("sizes", "told"), [({"wanted": 2}, "1 states are deadlocks"), ({"word": 6}, "word wrong at")])
+def test_what_brute_force_alone_finds_is_not_verified(
+    sizes: dict[str, int], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a schedule that shows it the verdict is "unfinished", and what was found stands in its reason."""
+    from xccl_emu.check.sampling import sample as sampling
+
+    nothing = sampling.Sampled("portfolio", 0, 7, 70, 0.1, {}, None)
+    monkeypatch.setattr(sampling, "sample", lambda *_, **__: nothing)
+    case = meeting(**sizes)
+    verdict = certify(case, FORGED, seconds=1.0)
+    assert verdict.verdict == UNFINISHED
+    assert told in verdict.reason
+    assert "no schedule of it is known" in verdict.reason
+    assert verdict.certificate is not None
+    assert not verdict.certificate.agrees
+    assert verdict.certificate.schedules == 7
+
+
+def test_limits_of_brute_force_are_said() -> None:
+    """A pod that is too large for it, and a search that was not finished."""
+    large = certify(meeting(large=1), FORGED, seconds=0.1).certificate
+    assert large is not None
+    assert "too large for brute force" in large.words()
+    assert large.covers() == "no brute force: too large, sampled schedules"
+    part = certify(meeting(), FORGED, seconds=0.1, max_states=3).certificate
+    assert part is not None
+    assert not part.complete
+    assert "brute force a part" in part.words()
+    assert part.agrees
+
+
+def test_bad_limits_are_refused() -> None:
+    """They are positive, and a verdict under a fault is no proof."""
+    for limits in ({"seconds": 0.0}, {"max_states": 0}):
+        with pytest.raises(ConfigError, match="must be positive"):
+            certify(meeting(), FORGED, **limits)
+    with pytest.raises(ConfigError, match="certify=0: must be positive"):
+        check(meeting(), certify=0)
+    with pytest.raises(ConfigError, match="goes without a fault"):
+        check(meeting(), certify=1.0, fault="stop:die1")
+    with pytest.raises(ConfigError, match="one under fault"):
+        certify(meeting(), replace(FORGED, fault="stop:die1"))

@@ -1,0 +1,65 @@
+"""What messages of races say to whoever forgot a name."""
+
+import numpy as np
+import pytest
+
+from xccl_emu.check.check import check
+from xccl_emu.lang import fence, kernel, load, store
+from xccl_emu.machine import small_pod
+from xccl_emu.testing import Bench, protocol, witness_text
+
+
+@kernel
+def set_flag_word(flag):
+    """Set a flag."""
+    yield store(flag, 1)
+    yield fence()
+
+
+@kernel
+def spin_unnamed(flag):
+    """Wait for a flag by loads that nobody can tell from plain ones."""
+    seen = 0
+    while seen != 1:
+        seen = yield load(flag)
+
+
+@kernel
+def write_twice(flag):
+    """Two writes that a reader may meet."""
+    yield store(flag, 1)
+    yield fence()
+    yield store(flag, 2)
+
+
+@protocol
+def spinning(bench: Bench) -> None:
+    """Die 1 spins on a word of die 0."""
+    pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0))
+    for die, kernel_ in enumerate((set_flag_word, spin_unnamed)):
+        pod.launch(kernel_, die, [0], {"flag": pod.meta(1)}, [pod.grant_meta("rw", 1)])
+
+
+@protocol
+def writing(bench: Bench) -> None:
+    """Two dies write a word, nobody loads."""
+    pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0))
+    bench.expect(pod.meta(1), np.array([2]), "word")
+    for die, kernel_ in enumerate((set_flag_word, write_twice)):
+        pod.launch(kernel_, die, [0], {"flag": pod.meta(1)}, [pod.grant_meta("rw", 1)])
+
+
+@pytest.mark.parametrize("policy", ["exhaustive", "portfolio"])
+def test_a_spin_on_an_unnamed_load_is_told_to_name_it(policy: str) -> None:
+    """The race of a plain load with a write of a flag says, in message and table, what a load that waits wants."""
+    verdict = check(spinning(), policy=policy, schedules=200)
+    assert verdict.violation is not None
+    assert "load(flag)` waits for a flag, it wants a name: load(..., sync=" in verdict.violation.message
+    assert "it wants a name" in witness_text(spinning(), verdict)
+
+
+def test_other_races_get_no_hint() -> None:
+    """Two writes that meet wait for nothing."""
+    verdict = check(writing(), policy="portfolio", schedules=200)
+    assert verdict.violation is not None
+    assert "wants a name" not in verdict.violation.message

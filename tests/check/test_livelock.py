@@ -1,0 +1,143 @@
+"""Livelocks as schedules that replay: actions that lead to a state, and others that lead from it back to it."""
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from rich.console import Console
+
+from xccl_emu.check.certify import certify
+from xccl_emu.check.sampling.sample import replay
+from xccl_emu.check.shorten import shortened
+from xccl_emu.check.verdict import LIVELOCK, VIOLATION, Verdict, Violation
+from xccl_emu.check.witness.chart import mermaid
+from xccl_emu.check.witness.marks import LOOP, marks
+from xccl_emu.check.witness.player import Player
+from xccl_emu.check.witness.render import print_witness
+from xccl_emu.check.witness.replay_file import Witness
+from xccl_emu.errors import ReplayError
+from xccl_emu.lang import kernel, load, store
+from xccl_emu.machine import small_pod
+from xccl_emu.machine.explore import standing
+from xccl_emu.machine.layout import ACTORS_PER_CORE, CHOICE_BITS
+from xccl_emu.testing import Bench, protocol
+
+CORES = 2
+DELIVER = CORES * ACTORS_PER_CORE << CHOICE_BITS
+"""Die 0 makes its oldest write visible."""
+SPIN = ACTORS_PER_CORE << CHOICE_BITS
+"""The scalar unit of the core on die 1."""
+
+
+@kernel
+def set_twice(word):
+    """Set a word to what the other side waits for, and then to something else."""
+    yield store(word, 1)
+    yield store(word, 2)
+
+
+@kernel
+def look_twice(word):
+    """Wait for the first value, by two loads in turn."""
+    seen = 0
+    while seen != 1:
+        seen = yield load(word, sync="a look")
+        if seen != 1:
+            seen = yield load(word, sync="another look")
+
+
+@protocol
+def spin(bench: Bench) -> None:
+    """Die 1 spins on a word of its own, which die 0 sets."""
+    pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0))
+    for die, kernel_ in enumerate((set_twice, look_twice)):
+        pod.launch(kernel_, die, [0], {"word": pod.meta(1)}, [pod.grant_meta("rw", 1)])
+
+
+def found() -> Violation:
+    """Die 0 does all that it can, then die 1 spins until it is where it was before."""
+    player, taken = Player(spin().build("relaxed").pod), []
+    while any(player.take(code) and not taken.append(code) for code in (0, DELIVER)):
+        pass
+    seen: dict[tuple[int, int], int] = {}
+    while (state := standing(player.pod)) not in seen:
+        seen[state] = len(taken)
+        assert player.take(SPIN)
+        taken.append(SPIN)
+    return Violation(LIVELOCK, "", np.array(taken, np.int64), "by hand", 1, len(taken) - seen[state])
+
+
+VIOLATION_FOUND = Verdict(VIOLATION, "spin", {}, "relaxed", "exhaustive", 0)
+
+
+def test_a_loop_that_leads_back_is_a_livelock() -> None:
+    """The replay names who is not done and what is asked for in the loop, each once; the trial is put back."""
+    by_hand, trial = found(), spin().build("relaxed")
+    assert by_hand.loop == 2
+    for _ in range(2):
+        shown = replay(trial, by_hand.actions, by_hand.loop)
+        assert shown is not None
+        assert (shown.kind, shown.loop, len(shown.actions)) == (LIVELOCK, by_hand.loop, len(by_hand.actions))
+    headline, *lines = shown.message.splitlines()
+    assert headline == "livelock: these 2 steps lead back to the same state, and can go on for ever"
+    assert [line.split(":")[0] for line in lines] == ["  not done", "  in the loop", "  in the loop"]
+    assert all("die 1 core 0" in line for line in lines)
+    assert sorted(line.split("sync ")[1].split(")")[0] for line in lines[1:]) == ["'a look'", "'another look'"]
+
+
+@pytest.mark.parametrize("change", ["no loop", "one less", "one more", "without the end"])
+def test_what_does_not_lead_back_is_none(change: str) -> None:
+    """A loop of another length, or a schedule that ends elsewhere, shows nothing."""
+    by_hand = found()
+    actions: NDArray[np.int64] = by_hand.actions[:-1] if change == "without the end" else by_hand.actions
+    loop = {"no loop": 0, "one less": by_hand.loop - 1, "one more": by_hand.loop + 1}.get(change, by_hand.loop)
+    assert replay(spin().build("relaxed"), actions, loop) is None
+
+
+def test_the_replay_file_keeps_the_loop(tmp_path: Path) -> None:
+    """It is read back and shows the livelock again; an old file has none, a damaged one is refused."""
+    by_hand, path = found(), tmp_path / "w.json"
+    Witness.of(spin(), by_hand, "relaxed").save(path)
+    witness = Witness.load(path)
+    assert witness.loop == witness.violation().loop == by_hand.loop
+    assert replay(witness.trial(spin()), witness.actions, witness.loop) is not None
+    text = path.read_text()
+    path.write_text(text.replace(f'  "loop": {by_hand.loop},\n', ""))
+    assert Witness.load(path).loop == 0
+    for bad in ("-1", "true", "100000", '"1"'):
+        path.write_text(text.replace(f'"loop": {by_hand.loop}', f'"loop": {bad}'))
+        with pytest.raises(ReplayError, match=r"loop=.* damaged"):
+            Witness.load(path)
+
+
+def test_table_and_chart_show_the_loop_once() -> None:
+    """A mark stands where it begins."""
+    by_hand = found()
+    violation = replay(spin().build("relaxed"), by_hand.actions, by_hand.loop)
+    assert violation is not None
+    out = StringIO()
+    trace = print_witness(Console(file=out, width=160), spin().build("relaxed"), violation)
+    first = len(trace.steps) - violation.loop + 1
+    assert len(trace.steps) == len(by_hand.actions)
+    assert marks(trace, violation) == {first: LOOP}
+    assert f"{LOOP}  step {first}: from here round and round, {violation.loop} steps" in out.getvalue()
+    assert "not done: die 1 core 0" in out.getvalue()
+    chart = mermaid(trace, marks(trace, violation)).splitlines()
+    assert chart.count("    loop from here round and round") == 1
+    assert chart[-1] == "    end"
+
+
+def test_a_livelock_is_shown_as_its_replay_tells_it_and_certified() -> None:
+    """What the front door makes of one that a search has found: message and loop are those of the replay."""
+    by_hand = found()
+    violation = shortened(spin(), VIOLATION_FOUND, by_hand)
+    assert (violation.kind, violation.loop, violation.found_by) == (LIVELOCK, by_hand.loop, "by hand")
+    assert violation.message.startswith(f"livelock: these {by_hand.loop} steps")
+    verdict = replace(VIOLATION_FOUND, violation=violation)
+    assert verdict.to_json()["violation"]["loop"] == by_hand.loop
+    certificate = certify(spin(), verdict, seconds=1.0).certificate
+    assert certificate is not None
+    assert certificate.replayed

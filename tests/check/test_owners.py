@@ -1,0 +1,55 @@
+"""When expected bytes are judged: when their owners have returned, or when all kernels are done."""
+
+import numpy as np
+
+from xccl_emu.check.sampling.sample import sample
+from xccl_emu.check.trial import Trial
+from xccl_emu.check.verdict import WRONG_BITS
+from xccl_emu.lang import fence, kernel, put, store
+from xccl_emu.machine import small_pod
+from xccl_emu.testing import Bench, protocol
+from xccl_emu.testing.owners import Owners
+
+
+@kernel
+def push(target, value):
+    """Write into the memory of another die."""
+    yield put(target, value)
+    yield fence()
+
+
+@kernel
+def idle(word):
+    """Do something unrelated."""
+    yield store(word, 1)
+
+
+def pushing(owners: Owners, sent: int = 7) -> Trial:
+    """Die 0 writes a word to die 1, which runs something unrelated."""
+
+    @protocol
+    def one_sided(bench: Bench) -> None:
+        pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0))
+        out = bench.wanted(1, np.array([7, 0, 0, 0]), "out", owners=owners)
+        pod.launch(push, 0, [0], {"target": out.address, "value": sent}, [pod.grant(out, "w")])
+        pod.launch(idle, 1, [0], {"word": pod.meta(1)}, [pod.grant_meta("w", 1)])
+
+    return one_sided().build("relaxed")
+
+
+def test_bytes_without_owners_are_judged_when_all_kernels_are_done() -> None:
+    """It does not matter when the die returns that they are on; the message says when they were judged."""
+    assert sample(pushing(()), schedules=100).violation is None
+    assert sample(pushing("die0"), schedules=100).violation is None
+    found = sample(pushing((), sent=8), schedules=100).violation
+    assert found is not None
+    assert found.kind == WRONG_BITS
+    assert "judged when all kernels were done" in found.message
+
+
+def test_bytes_are_judged_when_their_owners_have_returned() -> None:
+    """Whatever goes on elsewhere; the message names the owners."""
+    found = sample(pushing("die1"), schedules=100).violation
+    assert found is not None
+    assert found.kind == WRONG_BITS
+    assert "0x00 instead of 0x07, judged when its owner die1.core0 had returned" in found.message

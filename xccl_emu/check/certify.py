@@ -1,0 +1,129 @@
+"""A verdict, reached once more by roads that share nothing with the search: brute force, and sampled schedules.
+
+A search reduces, and a mistake in a reduction makes a wrong protocol "verified".  The naive search of `machine.explore`
+reduces nothing, and the monitor of sampled schedules judges actions of the machine itself.  They say less (see
+`Certificate`), and what they say stands on its own.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from xccl_emu.check.shorten import shortened
+from xccl_emu.check.trial import Checkable, Trial
+from xccl_emu.check.verdict import UNFINISHED, VERIFIED, VIOLATION, Certificate, Verdict
+from xccl_emu.errors import CapacityError, ConfigError
+
+SECONDS = 30.0
+"""That a certificate takes by default."""
+MAX_STATES = 1_000_000
+"""That brute force visits by default."""
+_SHARE_OF_BRUTE_FORCE = 0.5
+_BYTES_MAX = 1 << 29
+_SECONDS_LEAST = 0.01
+_REPORT = "please report this as a bug of xccl_emu"
+
+
+def certify(
+    checkable: Checkable, verdict: Verdict, *, seconds: float = SECONDS, max_states: int = MAX_STATES
+) -> Verdict:
+    """The verdict with a certificate; another verdict if the certificate contradicts it.
+
+    Up to half of the time goes to brute force, what is then left to sampled schedules.  If these show a violation, that
+    is the verdict; if brute force alone finds something, nothing is verified any more.  Of a violation it is seen
+    whether its schedule replays.  Raises ConfigError for limits that are not positive and for a verdict under a fault.
+    """
+    for name, limit in (("seconds", seconds), ("max_states", max_states)):
+        if not limit > 0:
+            raise ConfigError(f"{name}={limit!r}: must be positive")
+    if verdict.fault:
+        raise ConfigError(f"verdict: is one under fault {verdict.fault!r}, of which brute force knows nothing")
+    if verdict.violation is not None:
+        return replace(verdict, certificate=_of_violation(checkable, verdict))
+    started = time.perf_counter()
+    brute = _brute_force(checkable, verdict, _SHARE_OF_BRUTE_FORCE * seconds, max_states)
+    left = max(seconds - (time.perf_counter() - started), _SECONDS_LEAST)
+    return _sampled(checkable, verdict, brute, started, left)
+
+
+def _of_violation(checkable: Checkable, verdict: Verdict) -> Certificate:
+    """Does its schedule show it again?"""
+    from xccl_emu.check.sampling.sample import replay
+
+    assert verdict.violation is not None
+    started = time.perf_counter()
+    violation = verdict.violation
+    shown = replay(checkable.build(verdict.order, verdict.without), violation.actions, violation.loop)
+    why = "" if shown is not None else "the schedule of the violation shows nothing when it is replayed"
+    return Certificate(replayed=not why, seconds=time.perf_counter() - started, disagreement=why)
+
+
+def _brute_force(checkable: Checkable, verdict: Verdict, seconds: float, max_states: int) -> Certificate:
+    """What the naive search says, within its limits."""
+    from xccl_emu.machine.explore import explore
+
+    trial = checkable.build(verdict.order, verdict.without)
+    ranges = [_rounded(expected.address, len(expected.data)) for expected in trial.expected]
+    try:
+        found = explore(trial.pod, ranges, max_states, seconds, _BYTES_MAX)
+    except CapacityError as error:
+        return Certificate(too_large=f"too large for brute force ({error})")
+    wrong = [f"a run ends in an error: {message}" for message in sorted(found.errors)[:1]]
+    wrong += [f"{found.deadlocks:,} states are deadlocks"] if found.deadlocks else []
+    wrong += [text for outcome in sorted(found.outcomes) for text in _wrong_bytes(trial, ranges, outcome)][:1]
+    return Certificate(found.states, found.complete, disagreement="; ".join(f"brute force: {text}" for text in wrong))
+
+
+def _rounded(address: int, nbytes: int) -> tuple[int, int]:
+    """A range, rounded outwards to words."""
+    start = address // 8 * 8
+    return start, -(-(address + nbytes) // 8) * 8 - start
+
+
+def _wrong_bytes(trial: Trial, ranges: list[tuple[int, int]], outcome: tuple[int, ...]) -> Iterator[str]:
+    """What is not as expected where a run ended with these words."""
+    from xccl_emu.machine.report import symbolic_byte
+
+    words, at = np.array(outcome, np.int64), 0
+    for expected, (start, nbytes) in zip(trial.expected, ranges, strict=True):
+        there = words[at : at + nbytes // 8].view(np.uint8)[expected.address - start :][: len(expected.data)]
+        wrong = np.flatnonzero(there != np.frombuffer(expected.data, np.uint8))
+        if wrong.size:
+            i = int(wrong[0])
+            place = symbolic_byte(trial.pod, expected.address + i)
+            yield f"a run ends with {expected.name} wrong at {place}: {there[i]:#04x}, must be {expected.data[i]:#04x}"
+        at += nbytes // 8
+
+
+def _sampled(checkable: Checkable, verdict: Verdict, brute: Certificate, started: float, seconds: float) -> Verdict:
+    """The verdict with what brute force has found, and what a portfolio of schedules finds in so many seconds."""
+    from xccl_emu.check.sampling.sample import sample
+
+    sampled = sample(checkable.build(verdict.order, verdict.without), seed=verdict.seed, seconds=seconds)
+    certificate = replace(brute, schedules=sampled.schedules, seconds=time.perf_counter() - started)
+    if sampled.violation is None:
+        return _unless_contradicted(replace(verdict, certificate=certificate))
+    found = f"sampled schedules: {sampled.violation.kind}"
+    told = "; ".join(text for text in (brute.disagreement, found) if text)
+    certificate = replace(certificate, disagreement=told)
+    reason = _contradiction(verdict, told)
+    violation = shortened(checkable, verdict, sampled.violation)
+    return replace(verdict, verdict=VIOLATION, reason=reason, violation=violation, certificate=certificate)
+
+
+def _unless_contradicted(verdict: Verdict) -> Verdict:
+    """The verdict, if its certificate lets it stand."""
+    assert verdict.certificate is not None
+    if verdict.certificate.agrees:
+        return verdict
+    reason = _contradiction(verdict, verdict.certificate.disagreement)
+    return replace(verdict, verdict=UNFINISHED, reason=f"{reason}; no schedule of it is known")
+
+
+def _contradiction(verdict: Verdict, found: str) -> str:
+    """What is said where something was found that the verdict did not say; loudly, if it had been a proof."""
+    if verdict.verdict == VERIFIED:
+        return f"CONTRADICTED: the exhaustive search had said verified, but {found}; {_REPORT}"
+    return f"found for its certificate: {found} (before: {verdict.verdict})"

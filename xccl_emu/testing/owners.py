@@ -1,0 +1,38 @@
+"""Who answers for expected bytes, as a protocol function names them."""
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.pod import Pod
+
+Owners = int | str | Iterable[int | str]
+"""``"die1"`` for its cores that run a kernel, ``"die1.core0"``, the global number of a core; or several of these."""
+
+_TEXT = re.compile(r"die(\d{1,5})(?:\.core(\d{1,5}))?")
+
+
+def cores_of(pod: Pod, owners: Owners) -> tuple[int, ...]:
+    """Global numbers of the cores that are named, each once; ConfigError for one that runs no kernel."""
+    each = [owners] if isinstance(owners, int | str | np.integer) else list(owners)
+    return tuple(dict.fromkeys(core for owner in each for core in _cores_of_one(pod, owner)))
+
+
+def _cores_of_one(pod: Pod, owner: int | str) -> list[int]:
+    running, per_die = pod.active_cores(), pod.spec.cores_per_die
+    if isinstance(owner, str):
+        found = _TEXT.fullmatch(owner)
+        if found is None:
+            raise ConfigError(f"owners={owner!r}: must be a die, as in 'die1', or a core, as in 'die1.core0'")
+        die, on_die = int(found[1]), found[2]
+        cores = [core for core in running if core // per_die == die and on_die in (None, str(core % per_die))]
+    elif isinstance(owner, int | np.integer) and not isinstance(owner, bool):
+        cores = [core for core in running if core == owner]
+    else:
+        raise ConfigError(f"owners={owner!r}: must be the global number of a core, or a text as 'die1.core0'")
+    if not cores:
+        known = ", ".join(f"die{core // per_die}.core{core % per_die} (number {core})" for core in running)
+        raise ConfigError(f"owners={owner!r}: no kernel runs there; kernels run on {known}")
+    return cores
