@@ -60,6 +60,9 @@ class Found:
 class Search:
     """One exhaustive search; `run` returns what it found, the pod is afterwards as it was."""
 
+    walk_steps = _WALK_STEPS
+    """Transitions of a walk that learns who uses what, at most: so far goes one that spins for ever."""
+
     def __init__(
         self,
         setup: Setup,
@@ -99,7 +102,7 @@ class Search:
             before = self.setup.table()[:, pieces.CLASS].copy()
             self.setup.reset(range(len(self.setup.cores)))
             dfs.begin(*self._args)
-            dfs.walk(*self._args, _WALK_STEPS)
+            dfs.walk(*self._args, self.walk_steps)
             quiet = quiet + 1 if np.array_equal(before, self.setup.table()[:, pieces.CLASS]) else 0
             if quiet == _QUIET_WALKS:
                 return
