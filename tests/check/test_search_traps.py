@@ -4,13 +4,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from xccl_emu.campaign.judge import BRUTE_FORCE, RACES, Scene, judge_scene, verdict_of
+from xccl_emu.campaign.judge import BRUTE_FORCE, Scene, judge_scene, verdict_of
 from xccl_emu.campaign.programs import ORDERS, Small, program
 from xccl_emu.check import verdict as kinds
 
 from .search_support import LARGE, search
 
 RACE = "race"
+RACES = (kinds.DATA_RACE, kinds.TORN_METADATA)
 ANY = "a violation"
 """Which one is found first, and whether both searches find the same, is open."""
 

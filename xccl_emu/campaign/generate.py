@@ -33,7 +33,7 @@ class Case:
     @property
     def size(self) -> tuple[int, int, int]:
         """How large it is, for whoever looks for a smaller one."""
-        operands = sum(one.a % DATA + one.b + one.c for each in self.small.programs for one in each)
+        operands = sum(one.a + one.b + one.c for each in self.small.programs for one in each)
         return self.small.size + 2 * (self.expects != NOTHING), operands, self.pick
 
     def to_json(self) -> dict[str, Any]:
@@ -92,19 +92,19 @@ def _of_pattern(rng: Random) -> Small:
 def _free(rng: Random) -> Small:
     cores_per_die, n = rng.choice(((1, 2), (1, 2), (1, 3), (2, 2), (2, 3), (2, 4)))
     dies = max(-(-n // cores_per_die), rng.randrange(1, _DIES_MAX + 1))
-    programs = [[instruction(rng, dies) for _ in range(rng.randrange(1, _FREE_SIZE))] for _ in range(n)]
+    programs = [[_instruction(rng, dies) for _ in range(rng.randrange(1, _FREE_SIZE))] for _ in range(n)]
     small = Small(tuple(map(tuple, programs)), cores_per_die, dies, flight_pieces=8, together=rng.random() < 0.5)
     return _with_memory(rng, small)
 
 
 def _small(texts: tuple[str, ...], cores_per_die: int) -> Small:
     programs = tuple(program(text) for text in texts)
-    words = [word for each in programs for one in each for word in words_of(one)]
+    words = [word for each in programs for one in each for word in _words_of(one)]
     dies = max([-(-len(programs) // cores_per_die), *(1 + (word >> 3 & 3) for word in words)])
     return Small(programs, cores_per_die, dies)
 
 
-def words_of(one: Instruction) -> list[int]:
+def _words_of(one: Instruction) -> list[int]:
     """Words that an instruction names."""
     words = [one.a] if one.name in WITH_WORD else []
     return words + ([one.b] if one.name in ("dma", "dma_data") else [])
@@ -120,21 +120,21 @@ def _change(rng: Random, one: list[Instruction], dies: int) -> None:
     elif what == 1 and k + 1 < len(one):
         one[k], one[k + 1] = one[k + 1], one[k]
     elif what == 2 and one:
-        one[k] = instruction(rng, dies)
+        one[k] = _instruction(rng, dies)
     elif what == 3 and one and one[k].name in WITH_WORD:
         word = _word(rng, dies)
         one[k] = replace(one[k], a=word & ~3 if one[k].name.startswith("put") else word)
     elif what == 4 and one and len(one) < SIZE_MAX:
         one.insert(k, one[k])
     elif len(one) < SIZE_MAX:
-        one.insert(rng.randrange(len(one) + 1), instruction(rng, dies))
+        one.insert(rng.randrange(len(one) + 1), _instruction(rng, dies))
 
 
 def _make_rare(rng: Random, programs: Programs, cores_per_die: int) -> int:
     """Let an instruction depend on what a load meets that races with a counter; returns how many dies that takes."""
     one, hint = rng.choice(programs), rng.choice((6, 7))
     k = rng.randrange(len(one) + 1)
-    other = [instruction(rng, 2)] if rng.random() < 0.5 else []
+    other = [_instruction(rng, 2)] if rng.random() < 0.5 else []
     guard = [Instruction("load_named", hint), Instruction("skip_unless", 0, 1, 1), *one[k : k + 1]]
     guard += [Instruction("skip_if", 0, 1, 1), *other] if other else []
     if len(one) + len(guard) <= SIZE_MAX and len(programs) < _DIES_MAX * cores_per_die:
@@ -163,7 +163,7 @@ def _word(rng: Random, dies: int) -> int:
     return rng.randrange(dies) << 3 | rng.choice(WORDS) | (DATA if rng.random() < 0.2 else 0)
 
 
-def instruction(rng: Random, dies: int) -> Instruction:
+def _instruction(rng: Random, dies: int) -> Instruction:
     """Any instruction, with operands that often meet those of others."""
     name = rng.choice(_NAMES)
     word, value = _word(rng, dies), rng.choice((0, 1, 1, 2, 3))

@@ -23,7 +23,6 @@ from xccl_emu.machine.schedule import Schedule
 SEARCHES = ("full", "merged", "breadth first")
 BRUTE_FORCE, SAMPLING = "brute force", "sampling"
 JUDGES = (*SEARCHES, BRUTE_FORCE, SAMPLING)
-RACES = (kinds.DATA_RACE, kinds.TORN_METADATA)
 MACHINE_KINDS = (kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION)
 _WALK_STEPS = 2_000
 """Far more than a small program takes that comes to an end."""
