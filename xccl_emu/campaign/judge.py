@@ -51,7 +51,7 @@ class Contradiction:
 
     order: str
     kind: str
-    """The same for contradictions of the same nature, for example ``full verified, brute force deadlock``."""
+    """The same for contradictions of the same nature, for example ``full verified; brute force deadlock``."""
     text: str
 
 
@@ -151,7 +151,7 @@ def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUD
     judged = Judged(scene.order)
     for name in [name for name in SEARCHES if name in judges]:
         _search(judged, scene, name, thorough, thorough and SAMPLING in judges and not scene.small.spins)
-        if _violated(judged.verdicts[name]) and not thorough:
+        if name == SEARCHES[0] and _violated(judged.verdicts[name]) and not thorough:
             return judged
     judged.states += scene.naive.states
     quiet = kinds.VERIFIED if scene.naive.complete else kinds.UNFINISHED

@@ -20,7 +20,7 @@ from xccl_emu.errors import CapacityError, ConfigError
 
 CHUNK = 25
 """Programs of one task."""
-FAILED = "a judge fails"
+FAILED, INTERRUPTED = "a judge fails", "interrupted"
 _FORMAT = "xccl_emu campaign 1"
 REFUTED = "refuted"
 
@@ -104,6 +104,8 @@ class Summary:
     seconds: float = 0.0
     stopped: str = ""
     """Why it came to no end."""
+    killed: bool = False
+    """Was that because a worker was killed?"""
     findings: list[Finding] = field(default_factory=list)
     examples: list[Example] = field(default_factory=list)
 
@@ -218,9 +220,9 @@ def campaign(
                     summary.stopped = f"more than {seconds:g} seconds"
                     break
         except KeyboardInterrupt:
-            summary.stopped = "interrupted"
+            summary.stopped = INTERRUPTED
         except CapacityError as error:
-            summary.stopped = str(error)
+            summary.stopped, summary.killed = str(error), True
     summary.findings.sort(key=lambda finding: finding.number)
     return summary
 

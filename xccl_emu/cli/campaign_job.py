@@ -11,11 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from xccl_emu.campaign.judge import JUDGES
 from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.campaign.run import REFUTED, Finding, Plan, Summary, campaign, find_examples, judge_again
+from xccl_emu.campaign.run import INTERRUPTED, REFUTED, Finding, Plan, Summary, campaign, find_examples, judge_again
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED
 from xccl_emu.errors import ConfigError
-
-INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def run_campaign(options: CampaignOptions) -> tuple[Summary, int]:
                 finding.save(options.out)
         if summary.stopped != INTERRUPTED:
             find_examples(summary, options.plan.budget, options.shrink)
-    failed = bool(summary.wrong) or summary.stopped.startswith("programs from")
+    failed = bool(summary.wrong) or summary.killed
     return summary, 1 if failed else 130 if summary.stopped == INTERRUPTED else 0
 
 
@@ -85,8 +83,8 @@ def show(summary: Summary, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(summary.to_json()))
         return
-    rate = f"{summary.programs / summary.seconds:.1f} a second" if summary.seconds else "judged again"
-    typer.echo(f"{summary.programs:,} programs, {rate}, {summary.states:,} states, {summary.schedules:,} schedules")
+    rate = f", {summary.programs / summary.seconds:.1f} a second" if summary.seconds else ""
+    typer.echo(f"{summary.programs:,} programs{rate}, {summary.states:,} states, {summary.schedules:,} schedules")
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}")
     _show_verdicts(summary)
