@@ -5,8 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from xccl_emu.bench.processes import LOCAL
 from xccl_emu.bench.setting import Setting
-from xccl_emu.bench.sweep import LOCAL, Point, in_order, on_dask, on_this_machine, parse_axes, points, run_point
+from xccl_emu.bench.sweep import Point, in_order, on_cluster, on_this_machine, parse_axes, points, run_point
 from xccl_emu.cli.main import app
 from xccl_emu.errors import ConfigError
 
@@ -76,11 +77,11 @@ def test_a_dask_cluster_gives_the_same() -> None:
     """A local cluster gives what this process does, to the last digit."""
     pytest.importorskip("distributed")
     small = [Point("dispatch", 2, 1, cores=2)]
-    assert in_order(on_dask(small, LOCAL)) == run_point(small[0])
+    assert in_order(on_cluster(small, LOCAL)) == run_point(small[0])
 
 
 def test_without_dask_or_without_a_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing extra is named with what installs it."""
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"--dask tcp://nowhere:1: needs Dask; install xccl_emu\[dask\]"):
-        list(on_dask([], "tcp://nowhere:1"))
+        list(on_cluster([], "tcp://nowhere:1"))

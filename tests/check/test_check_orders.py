@@ -6,14 +6,13 @@ from typing import ClassVar
 
 import pytest
 
+from xccl_emu.campaign.programs import Small, program
 from xccl_emu.check.check import check
 from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.scenarios import SendRecvCheck
-
-from .search_support import Small, program
 
 STRONGER = ("sc", "fifo")
 LARGE = SendRecvCheck(slots=4, chunks=32, pieces=8)

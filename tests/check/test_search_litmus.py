@@ -9,9 +9,11 @@ from collections.abc import Sequence
 import pytest
 from litmus.suite import TESTS, Column, Litmus, Op
 
+from xccl_emu.campaign.judge import verdict_of
+from xccl_emu.campaign.programs import Instruction, Small
 from xccl_emu.check import verdict as kinds
 
-from .search_support import Instruction, Small, verdict_of
+from .search_support import search
 
 MACHINE: dict[Column, tuple[str, bool]] = {
     "sc": ("sc", True),
@@ -100,7 +102,7 @@ def test_what_the_order_forbids_is_verified_and_what_it_allows_is_found(column: 
             small = small_of(test, own_die)
             deserved = kinds.ASSERTION if test.allows(column) else kinds.VERIFIED
             for full in (True, False):
-                said = verdict_of(small.search(order, None, full))
+                said = verdict_of(search(small, order, full))
                 if said != deserved:
                     wrong.append(f"{test.name}, {'full' if full else 'merged'}: {said}, not {deserved}")
     assert not wrong

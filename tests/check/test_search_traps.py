@@ -4,12 +4,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from xccl_emu.campaign.judge import BRUTE_FORCE, Scene, judge_scene, verdict_of
+from xccl_emu.campaign.programs import ORDERS, Small, program
 from xccl_emu.check import verdict as kinds
 
-from .search_support import ORDERS, RACES, Small, disagreements, program, verdict_of
-from .test_search_random import ends
+from .search_support import LARGE, search
 
 RACE = "race"
+RACES = (kinds.DATA_RACE, kinds.TORN_METADATA)
 ANY = "a violation"
 """Which one is found first, and whether both searches find the same, is open."""
 
@@ -159,7 +161,7 @@ def wrong_of(trap: Trap) -> list[str]:
     wrong, small = [], trap.small()
     for order, verdict in trap.verdicts():
         for full in (True, False):
-            found = small.search(order, None, full)
+            found = search(small, order, full)
             said = verdict_of(found)
             if said != verdict and not (verdict == RACE and said in RACES):
                 wrong.append(f"{order}, {'full' if full else 'merged'}: {said}, not {verdict} {found.message}")
@@ -178,9 +180,10 @@ def test_trap_as_the_naive_search_sees_it(trap: Trap) -> None:
     """Both searches say what the naive one says, in each order and whichever end is the expected one."""
     small, wrong = trap.small(), []
     for order in ORDERS:
-        naive = small.naive(order, 200_000)
-        for outcome in ends(small, naive)[:4]:
-            wrong += [f"{order}: {text}" for text in disagreements(small, order, naive, outcome)]
+        outcomes = small.naive(order, LARGE.brute).outcomes
+        for outcome in sorted({words[: small.n_words()] for words in outcomes})[:4] or [None]:
+            scene = Scene(small, order, outcome, LARGE)
+            wrong += judge_scene(scene, judges=("full", "merged", BRUTE_FORCE)).contradictions
     assert not wrong, small
 
 

@@ -1,7 +1,8 @@
-"""Jobs on all cores of this machine, each in a process of its own, as far as the memory goes."""
+"""Jobs on all cores of this machine, each in a process of its own, as far as the memory goes; or on a Dask cluster."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -10,7 +11,10 @@ from typing import Generic, TypeVar
 
 from xccl_emu.errors import CapacityError, ConfigError
 
+S = TypeVar("S")
 T = TypeVar("T")
+LOCAL = "local"
+"""In place of a scheduler's address: a cluster of this machine, for as long as it is needed."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,12 @@ class Job(Generic[T]):
     """Memory that it touches, estimated."""
 
 
-def on_processes(jobs: Sequence[Job[T]], free_bytes: int) -> Iterator[tuple[int, T]]:
+def on_processes(
+    jobs: Sequence[Job[T]], free_bytes: int, workers: int | None = None, advice: str = "take --no-data, or less"
+) -> Iterator[tuple[int, T]]:
     """The number of each job and its result, as it is done; jobs begin in order, as many at once as fit.
+
+    There are as many ``workers`` as cores if nothing else is said; ``advice`` is for whom one of them was killed.
 
     Raises ConfigError, before any has begun, for a job that does not fit ``free_bytes`` by itself, and CapacityError if
     the system kills a process.  Whoever stops to take results ends all processes.
@@ -34,10 +42,10 @@ def on_processes(jobs: Sequence[Job[T]], free_bytes: int) -> Iterator[tuple[int,
         job = max(too_large, key=lambda job: job.bytes_needed)
         need = f"needs about {job.bytes_needed / 1e9:.1f} GB, {free_bytes / 1e9:.1f} GB are free"
         raise ConfigError(f"{job.name}: {need}; take --no-data, or less")
-    cores = len(os.sched_getaffinity(0))
+    cores = workers or len(os.sched_getaffinity(0))
     waiting, running = list(enumerate(jobs)), dict[Future[T], int]()
     # Spawned: a fork of a process that has compiled code and mapped a pod is no clean start.
-    pool = ProcessPoolExecutor(max(1, min(cores, len(jobs))), get_context("spawn"))
+    pool = ProcessPoolExecutor(max(1, min(cores, len(jobs))), get_context("spawn"), initializer=_leave_interrupts)
     try:
         while waiting or running:
             free = free_bytes - sum(jobs[number].bytes_needed for number in running.values())
@@ -51,9 +59,32 @@ def on_processes(jobs: Sequence[Job[T]], free_bytes: int) -> Iterator[tuple[int,
     except BrokenProcessPool as error:
         what = "; ".join(jobs[number].name for number in running.values())
         why = "one of these processes was killed, perhaps for lack of memory"
-        raise CapacityError(f"{what}: {why}; take --no-data, or less") from error
+        raise CapacityError(f"{what}: {why}; {advice}") from error
     finally:
         _end(pool)
+
+
+def on_dask(run: Callable[[S], T], items: Iterable[S], address: str) -> Iterator[T]:
+    """What ``run`` returns for each item, as it is done, on the cluster of a Dask scheduler, or on one of this machine.
+
+    Its workers have this package.  Raises ConfigError if Dask is not installed or nobody answers there.
+    """
+    try:
+        from distributed import Client, as_completed
+    except ImportError as error:
+        raise ConfigError(f"--dask {address}: needs Dask; install xccl_emu[dask]") from error
+    local = {"processes": True, "threads_per_worker": 1, "dashboard_address": None}
+    try:
+        client = Client(**local) if address == LOCAL else Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--dask {address}: no scheduler answers there ({error})") from error
+    with client:
+        yield from (done.result() for done in as_completed(client.map(run, list(items), pure=False)))
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches every process; the one that has started the others ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

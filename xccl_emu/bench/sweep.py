@@ -6,7 +6,7 @@ from functools import partial
 from itertools import product
 
 from xccl_emu.bench.layers import CORES, Layer, fused_group, pull_group, time_layer
-from xccl_emu.bench.processes import Job, on_processes
+from xccl_emu.bench.processes import Job, on_dask, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
@@ -15,8 +15,6 @@ GROUPS = {"dispatch": pull_group, "fused": fused_group}
 """By the name of the bench."""
 
 AXES = ("ep", "batch")
-LOCAL = "local"
-"""In place of a scheduler's address: a cluster of this machine, for as long as the sweep lasts."""
 
 
 @dataclass(frozen=True)
@@ -105,22 +103,9 @@ def on_this_machine(made: Iterable[Point], free_bytes: int) -> Iterator[list[Res
     yield from (result for _, result in on_processes(jobs, free_bytes))
 
 
-def on_dask(made: Iterable[Point], address: str) -> Iterator[list[Result]]:
-    """The same on the cluster of a Dask scheduler, whose workers have this package; or on one of this machine.
-
-    Raises ConfigError if Dask is not installed or nobody answers there.
-    """
-    try:
-        from distributed import Client, as_completed
-    except ImportError as error:
-        raise ConfigError(f"--dask {address}: needs Dask; install xccl_emu[dask]") from error
-    local = {"processes": True, "threads_per_worker": 1, "dashboard_address": None}
-    try:
-        client = Client(**local) if address == LOCAL else Client(address, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--dask {address}: no scheduler answers there ({error})") from error
-    with client:
-        yield from (done.result() for done in as_completed(client.map(run_point, list(made), pure=False)))
+def on_cluster(made: Iterable[Point], address: str) -> Iterator[list[Result]]:
+    """The same on the cluster of a Dask scheduler; raises ConfigError as `on_dask`."""
+    yield from on_dask(run_point, made, address)
 
 
 def in_order(results: Iterable[list[Result]]) -> list[Result]:

@@ -10,7 +10,7 @@ from xccl_emu.bench import sensitivity, suite
 from xccl_emu.bench.processes import on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
-from xccl_emu.bench.sweep import in_order, on_dask, on_this_machine, parse_axes, points
+from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
 from xccl_emu.cli.memory import available_bytes
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ def sweep(
 ) -> list[Result]:
     """Run a bench at every point of a grid; raises ConfigError for what is no grid or does not fit the memory."""
     made = points(bench, parse_axes(words), cores, setting)
-    done = on_dask(made, dask) if dask else on_this_machine(made, available_bytes())
+    done = on_cluster(made, dask) if dask else on_this_machine(made, available_bytes())
     return in_order(_watched("sweep", done, len(made), quiet))
 
 

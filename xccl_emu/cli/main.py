@@ -9,7 +9,7 @@ import typer
 import typer.core
 
 from xccl_emu import __version__
-from xccl_emu.cli import bench, check, compare, fit, run, trace
+from xccl_emu.cli import bench, campaign, check, compare, fit, run, trace
 from xccl_emu.errors import ConfigError, XcclEmuError
 
 EXIT_FAILED = 1
@@ -63,6 +63,7 @@ app = typer.Typer(
 )
 app.add_typer(run.app, name="run")
 app.add_typer(bench.app, name="bench")
+app.command("campaign")(campaign.campaign)
 app.command("check", no_args_is_help=True)(check.check)
 app.command("compare")(compare.compare)
 app.command("fit")(fit.fit)

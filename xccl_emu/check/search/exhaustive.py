@@ -66,8 +66,6 @@ class Found:
     message: str = ""
     witness: list[int] = field(default_factory=list)
     actions: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    loop: int = 0
-    """Of a livelock: so many of the actions, at their end, lead from a state back to that state."""
     reason: str = ""
     states: int = 0
     transitions: int = 0
@@ -87,6 +85,9 @@ class Found:
 
 class Search:
     """One exhaustive search; `run` returns what it found, the pod is afterwards as it was."""
+
+    walk_steps = _WALK_STEPS
+    """Transitions of a walk that learns who uses what, at most: so far goes one that spins for ever."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class Search:
 
     def _walk(self) -> None:
         """A random walk from here; what it shows is frozen."""
-        dfs.walk(*self._args, _WALK_STEPS)
+        dfs.walk(*self._args, self.walk_steps)
         self.setup.freeze()
 
     # ---- searching

@@ -1,0 +1,1 @@
+"""Tests of campaigns: random programs on which all judges must agree."""

@@ -1,0 +1,144 @@
+"""``xccl-emu campaign``: the summary, files, exit codes, and how it ends early."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from xccl_emu.bench.processes import LOCAL
+from xccl_emu.campaign import run
+from xccl_emu.campaign.generate import Case
+from xccl_emu.campaign.judge import Judged
+from xccl_emu.campaign.run import Finding, Plan, Summary, campaign, judge_all
+from xccl_emu.check import verdict as kinds
+from xccl_emu.cli.main import app
+from xccl_emu.errors import CapacityError, ConfigError
+
+KIND = "full verified; brute force deadlock"
+
+
+def invoke(*words: str) -> tuple[int, str]:
+    """Exit code and output of the command, in this process."""
+    done = CliRunner().invoke(app, ["campaign", "--workers", "1", "--programs", "8", *words])
+    return done.exit_code, done.output
+
+
+def agreeing(case: Case, orders: tuple[str, ...], budget: object) -> list[Judged]:
+    """A judge that verifies everything."""
+    return [Judged(order, {"full": kinds.VERIFIED}, states=10, schedules=1) for order in orders]
+
+
+def contradicting(case: Case, orders: tuple[str, ...], budget: object) -> list[Judged]:
+    """A judge that is contradicted where three cores run."""
+    judged = agreeing(case, orders, budget)
+    if len(case.small.programs) == 3:
+        judged[0].contradict(KIND, "made up")
+    return judged
+
+
+def test_nothing_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without contradictions the exit code is 0, and the summary counts programs, states and verdicts."""
+    monkeypatch.setattr(run, "judge", agreeing)
+    code, out = invoke("--orders", "sc,fifo")
+    assert code == 0
+    assert "8 programs" in out
+    assert "160 states" in out
+    assert "0 programs on which judges contradict" in out
+    code, out = invoke("--json", "--orders", "sc")
+    assert json.loads(out)["verdicts"] == {"sc, full, verified": 8}
+
+
+def test_contradictions_are_kept_and_judged_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are counted by kind, shown by a smallest program, written to files, and a file is judged again."""
+    monkeypatch.setattr(run, "judge", contradicting)
+    monkeypatch.setattr("xccl_emu.campaign.shrink.judge", contradicting)
+    code, out = invoke("--orders", "sc", "--out", str(tmp_path / "found"), "--seed", "5")
+    files = sorted((tmp_path / "found").iterdir())
+    assert code == 1
+    assert f"{len(files)}  sc: {KIND}" in out
+    assert 'program(""),\n    program(""),\n    program(""),' in out
+    code, out = invoke("--replay", str(files[0]), "--orders", "sc")
+    assert code == 1
+    assert Finding.load(files[0]).contradictions[0].kind == KIND
+    monkeypatch.setattr(run, "judge", agreeing)
+    assert invoke("--replay", str(files[0]))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--orders", "sc,tso"], "--orders sc,tso: must be of"),
+        (["--replay", "pyproject.toml"], "--replay pyproject.toml: is no file of a campaign"),
+        (["--out", "/dev/null/found"], "--out /dev/null/found"),
+        (["--programs", "0"], "--programs"),
+    ],
+)
+def test_wrong_usage(words: list[str], message: str) -> None:
+    """An unknown order, a file or folder that is none, and no programs are refused with exit code 2."""
+    code, out = invoke(*words)
+    assert (code, message in out) == (2, True), out
+
+
+def test_a_judge_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error in a judge does not end the campaign: it is counted like a contradiction."""
+
+    def failing(case: Case, orders: tuple[str, ...], budget: object) -> list[Judged]:
+        raise KeyError(7)
+
+    monkeypatch.setattr(run, "judge", failing)
+    assert judge_all(Plan(2)).wrong == {"sc: a judge fails: KeyError": 2}
+    assert "a judge fails: KeyError" in invoke()[1]
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (CapacityError("programs from 4 on: x"), 1)])
+def test_the_summary_so_far(monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
+    """After Ctrl-C, or when a worker was killed, the summary is of what was done until then."""
+
+    def stopping(plan: Plan, workers: int, dask: str | None) -> Iterator[Summary]:
+        yield Summary(programs=4)
+        raise error
+
+    monkeypatch.setattr(run, "parts", stopping)
+    assert campaign(Plan(8), 1).programs == 4
+    ended, out = invoke()
+    assert (ended, "4 programs" in out, "stopped: " in out) == (code, True, True)
+
+
+def test_the_limit_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends when its time is over, and says so."""
+    monkeypatch.setattr(run, "judge", agreeing)
+    summary = campaign(Plan(1000), 1, seconds=0)
+    assert 0 < summary.programs < 1000
+    assert summary.stopped == "more than 0 seconds"
+
+
+def test_chunks_cover_the_plan() -> None:
+    """Every program is in one chunk, however many workers there are."""
+    for workers in (1, 2, 7):
+        chunks = Plan(103, seed=3, first=11).chunks(workers)
+        numbers = [n for one in chunks for n in range(one.first, one.first + one.programs)]
+        assert numbers == list(range(11, 114))
+
+
+def test_processes_find_what_one_process_finds() -> None:
+    """Two worker processes judge the same programs with the same result."""
+    alone, together = campaign(Plan(6, seed=5), 1), campaign(Plan(6, seed=5), 2)
+    assert (alone.verdicts, alone.wrong, alone.states) == (together.verdicts, together.wrong, together.states)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # what Dask's own threads do while they end is not ours
+def test_a_dask_cluster_finds_the_same() -> None:
+    """A local cluster judges the same programs with the same result."""
+    pytest.importorskip("distributed")
+    alone, there = campaign(Plan(4, seed=5), 1), campaign(Plan(4, seed=5), 2, dask=LOCAL)
+    assert (alone.verdicts, alone.wrong, alone.states) == (there.verdicts, there.wrong, there.states)
+
+
+def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing extra is named with what installs it."""
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(ConfigError, match=r"needs Dask; install xccl_emu\[dask\]"):
+        campaign(Plan(4), 1, dask=LOCAL)

@@ -1,0 +1,72 @@
+"""What contradicts what: searches that say what is not so."""
+
+import numpy as np
+import pytest
+
+from xccl_emu.campaign import judge as judging
+from xccl_emu.campaign.generate import AN_END, SPOILED, Case
+from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, Budget, judge
+from xccl_emu.campaign.programs import Small, program
+from xccl_emu.check import verdict as kinds
+from xccl_emu.check.search import book
+from xccl_emu.check.search.exhaustive import Found
+
+RIGHT = Case(Small((program("store 1.0 5; fence; store 1.4 1"), program("ge 1.4 1; load 1.0"))), AN_END)
+LOCKED = Case(Small((program("store 1.4 1"), program("eq 1.4 2"))))
+
+
+def kinds_of(case: Case, *orders: str) -> list[str]:
+    """Kinds of the contradictions on a program."""
+    return [wrong.kind for judged in judge(case, orders) for wrong in judged.contradictions]
+
+
+def test_nobody_contradicts_on_what_is_right_or_plainly_wrong() -> None:
+    """Data behind a fence is verified by all, a poll that waits for ever refuted by all, and so is a spoiled end."""
+    (right,) = judge(RIGHT, ["relaxed"])
+    assert set(right.verdicts.values()) == {kinds.VERIFIED, kinds.NO_VIOLATION}
+    assert right.schedules == Budget().schedules
+    (locked,) = judge(LOCKED, ["relaxed"])
+    assert set(locked.verdicts.values()) == {kinds.DEADLOCK}
+    (spoiled,) = judge(Case(RIGHT.small, SPOILED, 3), ["sc"])
+    assert spoiled.verdicts[BRUTE_FORCE] == "another end"
+    assert not right.contradictions + locked.contradictions + spoiled.contradictions
+
+
+def test_verified_beside_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that verify what deadlocks are contradicted by brute force and by sampled schedules."""
+    monkeypatch.setattr(judging, "searched", lambda trial, name, budget: Found(complete=True))
+    verified = "full, merged, breadth first verified"
+    assert kinds_of(LOCKED, "sc") == [f"{verified}; {BRUTE_FORCE} deadlock", f"{verified}; {SAMPLING} deadlock"]
+
+
+def test_unfinished_contradicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that met a limit has said nothing."""
+    monkeypatch.setattr(judging, "searched", lambda trial, name, budget: Found(reason="more than 3 states"))
+    assert not kinds_of(LOCKED, "sc", "relaxed")
+
+
+def test_verified_under_relaxed_beside_a_violation_under_sc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is verified under the weakest order is right under every order."""
+    search = judging.searched
+
+    def verified_under_relaxed(trial, name, budget):
+        return Found(complete=True) if trial.pod.order == "relaxed" else search(trial, name, budget)
+
+    monkeypatch.setattr(judging, "searched", verified_under_relaxed)
+    assert "full verified under relaxed; full deadlock" in kinds_of(LOCKED, "relaxed", "sc")
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        (Found(book.DEADLOCK, kind=kinds.DEADLOCK, parts=[[0, 1]]), "brute force has no deadlock"),
+        (Found(book.WRONG_BITS, kind=kinds.WRONG_BITS, parts=[[0, 1]]), "brute force has no other end"),
+        (Found(book.RACE, kind=kinds.DATA_RACE, parts=[[0, 1]]), "the monitor sees nothing"),
+        (Found(book.RACE, kind=kinds.DATA_RACE, actions=np.array([1 << 30])), "replay ends with not enabled"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.kind,
+)
+def test_a_false_alarm(monkeypatch: pytest.MonkeyPatch, found: Found, wrong: str) -> None:
+    """A violation that brute force does not have, or whose actions do not show it, is contradicted."""
+    monkeypatch.setattr(judging, "searched", lambda trial, name, budget: found)
+    assert f"full {found.kind}: {wrong}" in kinds_of(RIGHT, "relaxed")

@@ -1,0 +1,57 @@
+"""Programs as text, as JSON, as drawn; and what they do."""
+
+import pytest
+
+from xccl_emu.campaign.generate import Case, draw
+from xccl_emu.campaign.interpreter import OPERATIONS
+from xccl_emu.campaign.programs import DATA, Instruction, Small, program
+from xccl_emu.errors import ConfigError
+
+CASES = [draw(7, number) for number in range(400)]
+
+
+def test_text_is_read_as_it_was_written() -> None:
+    """The text of each drawn program is that program again, pasted into a test or kept in a file."""
+    for case in CASES:
+        for one in case.small.programs:
+            assert program("; ".join(map(str, one))) == one
+        assert eval(str(case.small), {"Small": Small, "program": program}) == case.small
+        assert Case.of_json(case.to_json()) == case
+
+
+def test_a_program_is_told_by_seed_and_number() -> None:
+    """The same numbers draw the same program, others hardly ever, and every instruction is drawn."""
+    assert draw(7, 3) == CASES[3]
+    assert len({str(case) for case in CASES}) > 390
+    assert {one.name for case in CASES for each in case.small.programs for one in each} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("text", ["jump 1.0", "store 9.0", "store 1.x", "store 1.0 32", "store 1.0 -1"])
+def test_what_is_no_program(text: str) -> None:
+    """An unknown instruction, and an operand that is none or does not fit, are refused."""
+    with pytest.raises(ConfigError, match="of a small program"):
+        program(text)
+
+
+def test_branches_and_data() -> None:
+    """One branch is taken or the other, a put goes into one word, and words of managed memory hold data."""
+    text = "load {}; skip_unless 0 1 1; store m0.1 5; skip_if 0 1 1; store m0.1 6; put_one 0.6 4; fence"
+    text += "; load m0.1; load 0.6"
+    for word, seen in (("0.0", 1 * 64 + 5 * 8 + 4), ("0.1", 0 * 64 + 6 * 8 + 4)):
+        small = Small((program(text.format(word)),), memory={0: 1})
+        (outcome,) = small.naive("sc").outcomes
+        assert outcome[8] == seen, "what was read stands behind the shared words"
+        assert outcome[12 + 1] == seen // 8 % 8, "managed words stand behind those of metadata"
+
+
+def test_dma_reaches_data() -> None:
+    """DMA copies from any word to metadata, or to managed memory."""
+    small = Small((program("dma m0.0 1; wait 4 0 0; dma_data 0.1 2; wait 4 0 0"),), memory={DATA: 3})
+    (outcome,) = small.naive("relaxed").outcomes
+    assert (outcome[1], outcome[12 + 2]) == (3, 3)
+
+
+def test_a_word_has_its_name() -> None:
+    """Words print as die and number, with an m before managed ones."""
+    assert str(Instruction("store", DATA | 1 << 3 | 2, 3)) == "store m1.2 3"
+    assert str(Instruction("dma", 1, 1 << 3)) == "dma 0.1 1.0"

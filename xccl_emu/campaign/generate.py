@@ -1,0 +1,214 @@
+"""Programs at random: a corpus that is right or nearly so, patterns that have fooled a search, and free ones; mutated.
+
+A program depends on two numbers only, the seed of the campaign and its own, so that any one is made again alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from xccl_emu.campaign.corpus import CORPUS, PATTERNS
+from xccl_emu.campaign.interpreter import SIZE_MAX
+from xccl_emu.campaign.programs import DATA, WITH_WORD, WITHOUT_WORD, Instruction, Small, program
+
+NOTHING, AN_END, SPOILED = "nothing", "an end", "a spoiled end"
+"""What memory is to hold at the end: anything, what a run under `sc` leaves, or that with one word changed."""
+WORDS = (0, 1, 3, 4, 5)
+_FREE_SIZE = 6
+_DIES_MAX = 3
+
+Programs = list[list[Instruction]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and what is expected of it."""
+
+    small: Small
+    expects: str = NOTHING
+    pick: int = 0
+    """Which end, and which word of it is spoiled."""
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """How large it is, for whoever looks for a smaller one."""
+        operands = sum(one.a + one.b + one.c for each in self.small.programs for one in each)
+        return self.small.size + 2 * (self.expects != NOTHING), operands, self.pick
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"small": self.small.to_json(), "expects": self.expects, "pick": self.pick}
+
+    @classmethod
+    def of_json(cls, given: dict[str, Any]) -> "Case":
+        """What `to_json` wrote."""
+        return cls(Small.of_json(given["small"]), given["expects"], given["pick"])
+
+    def __str__(self) -> str:
+        expects = self.expects if self.expects == NOTHING else f"{self.expects}, number {self.pick}"
+        return f"{self.small}\nexpects {expects}"
+
+
+def draw(seed: int, number: int) -> Case:
+    """Program ``number`` of a campaign."""
+    rng = Random(f"{seed}/{number}")
+    small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
+    expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
+    return Case(small, expects, rng.randrange(1 << 16))
+
+
+def _mutated(rng: Random, small: Small, most: int) -> Small:
+    """With at most so many instructions moved, dropped, changed, added, or made to depend on a racy load."""
+    programs, dies = [list(one) for one in small.programs], small.n_dies
+    for _ in range(rng.randrange(most + 1)):
+        _change(rng, rng.choice(programs), dies)
+    if rng.random() < 0.2:
+        dies = max(dies, _make_rare(rng, programs, small.cores_per_die))
+    return replace(small, programs=tuple(map(tuple, programs)), dies=dies)
+
+
+def _with_memory(rng: Random, small: Small) -> Small:
+    """With some words that are not 0 at first."""
+    areas = (0, DATA) if rng.random() < 0.3 else (0,)
+    words = [area | die << 3 for die in range(small.n_dies) for area in areas if rng.random() < 0.4]
+    return replace(small, memory={**small.memory, **{word: rng.randrange(1, 4) for word in words}})
+
+
+def _of_corpus(rng: Random) -> Small:
+    cores_per_die, texts = rng.choice(CORPUS)
+    small = _with_memory(rng, _mutated(rng, _small(texts, cores_per_die), rng.choice((1, 2, 3))))
+    if rng.random() < 0.25:
+        small = _moved_to_data(rng, small)
+    return replace(small, together=rng.random() < 0.6, flight_pieces=8)
+
+
+def _of_pattern(rng: Random) -> Small:
+    cores_per_die, texts = rng.choice(PATTERNS)(rng)
+    small = _mutated(rng, _small(texts, cores_per_die), rng.choice((0, 1, 2)))
+    return replace(small, together=rng.random() < 0.5, flight_pieces=8)
+
+
+def _free(rng: Random) -> Small:
+    cores_per_die, n = rng.choice(((1, 2), (1, 2), (1, 3), (2, 2), (2, 3), (2, 4)))
+    dies = max(-(-n // cores_per_die), rng.randrange(1, _DIES_MAX + 1))
+    programs = [[_instruction(rng, dies) for _ in range(rng.randrange(1, _FREE_SIZE))] for _ in range(n)]
+    small = Small(tuple(map(tuple, programs)), cores_per_die, dies, flight_pieces=8, together=rng.random() < 0.5)
+    return _with_memory(rng, small)
+
+
+def _small(texts: tuple[str, ...], cores_per_die: int) -> Small:
+    programs = tuple(program(text) for text in texts)
+    words = [word for each in programs for one in each for word in _words_of(one)]
+    dies = max([-(-len(programs) // cores_per_die), *(1 + (word >> 3 & 3) for word in words)])
+    return Small(programs, cores_per_die, dies)
+
+
+def _words_of(one: Instruction) -> list[int]:
+    """Words that an instruction names."""
+    words = [one.a] if one.name in WITH_WORD else []
+    return words + ([one.b] if one.name in ("dma", "dma_data") else [])
+
+
+# ---- mutations
+
+
+def _change(rng: Random, one: list[Instruction], dies: int) -> None:
+    k, what = rng.randrange(len(one) or 1), rng.randrange(6)
+    if what == 0 and one:
+        one.pop(k)
+    elif what == 1 and k + 1 < len(one):
+        one[k], one[k + 1] = one[k + 1], one[k]
+    elif what == 2 and one:
+        one[k] = _instruction(rng, dies)
+    elif what == 3 and one and one[k].name in WITH_WORD:
+        word = _word(rng, dies)
+        one[k] = replace(one[k], a=word & ~3 if one[k].name.startswith("put") else word)
+    elif what == 4 and one and len(one) < SIZE_MAX:
+        one.insert(k, one[k])
+    elif len(one) < SIZE_MAX:
+        one.insert(rng.randrange(len(one) + 1), _instruction(rng, dies))
+
+
+def _make_rare(rng: Random, programs: Programs, cores_per_die: int) -> int:
+    """Let an instruction depend on what a load meets that races with a counter; returns how many dies that takes."""
+    one, hint = rng.choice(programs), rng.choice((6, 7))
+    k = rng.randrange(len(one) + 1)
+    other = [_instruction(rng, 2)] if rng.random() < 0.5 else []
+    guard = [Instruction("load_named", hint), Instruction("skip_unless", 0, 1, 1), *one[k : k + 1]]
+    guard += [Instruction("skip_if", 0, 1, 1), *other] if other else []
+    if len(one) + len(guard) <= SIZE_MAX and len(programs) < _DIES_MAX * cores_per_die:
+        one[k : k + 1] = guard
+        programs.append([Instruction("store", hint, value) for value in range(1, rng.randrange(2, 4))])
+    return -(-len(programs) // cores_per_die)
+
+
+def _moved_to_data(rng: Random, small: Small) -> Small:
+    """With some pieces, wherever they are named, in the managed data area."""
+    pieces = {die << 3 | piece for die in range(small.n_dies) for piece in (0, 4) if rng.random() < 0.4}
+
+    def moved(one: Instruction) -> Instruction:
+        if one.name == "dma" and one.b & ~3 in pieces:
+            one = replace(one, name="dma_data")
+        return replace(one, a=one.a | DATA) if one.name in WITH_WORD and one.a & ~3 in pieces else one
+
+    memory = {word | (DATA if word & ~3 in pieces else 0): value for word, value in small.memory.items()}
+    return replace(small, programs=tuple(tuple(map(moved, one)) for one in small.programs), memory=memory)
+
+
+# ---- instructions
+
+
+def _word(rng: Random, dies: int) -> int:
+    return rng.randrange(dies) << 3 | rng.choice(WORDS) | (DATA if rng.random() < 0.2 else 0)
+
+
+def _instruction(rng: Random, dies: int) -> Instruction:
+    """Any instruction, with operands that often meet those of others."""
+    name = rng.choice(_NAMES)
+    word, value = _word(rng, dies), rng.choice((0, 1, 1, 2, 3))
+    make = _OPERANDS.get(name, _plain)
+    return Instruction(name, *make(rng, word, value, _word(rng, dies)))
+
+
+def _plain(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
+    return word, value
+
+
+def _transfer(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
+    return word, rng.choice((0, 0, 1, 2, 4)), rng.choice((0, 0, 0, 1, 2, 4, 5, 13))
+
+
+def _dma(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
+    return word, other % DATA, rng.choice((0, 0, 0, 1, 2, 5))
+
+
+def _put(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
+    return word & ~3, value, rng.randrange(3)
+
+
+_Operands = Callable[[Random, int, int, int], tuple[int, ...]]
+_SPINS = ("spin", "spin_plain")
+_NAMES = (*(name for name in WITH_WORD if name not in _SPINS), *WITHOUT_WORD, "fence", _SPINS[0])
+_OPERANDS: dict[str, _Operands] = {
+    "in": _transfer,
+    "out": _transfer,
+    "dma": _dma,
+    "dma_data": _dma,
+    "put": _put,
+    "put_named": _put,
+    "put_one": lambda rng, word, value, other: (word, value, rng.randrange(3)),
+    "ub_load": lambda rng, word, value, other: (0, rng.choice((0, 0, 1, 2, 4))),
+    "ub_store": lambda rng, word, value, other: (value, rng.choice((0, 0, 1, 2, 4))),
+    "skip_unless": lambda rng, word, value, other: (0, value, rng.randrange(1, 3)),
+    "skip_if": lambda rng, word, value, other: (0, value, rng.randrange(1, 3)),
+    "fail_unless": lambda rng, word, value, other: (7, value),
+    "v_copy": lambda rng, word, value, other: (rng.choice((0, 4)), rng.choice((0, 4, 8)), rng.choice((0, 2))),
+    "store4": lambda rng, word, value, other: (word, value, rng.choice((0, 8))),
+    "load4": lambda rng, word, value, other: (word, 0, rng.choice((0, 8))),
+    "set": lambda rng, word, value, other: (rng.randrange(4), rng.choice((0, 0, 1, 2, 3)), rng.randrange(2)),
+    "wait": lambda rng, word, value, other: (
+        rng.choice((1, 1, 3, 4, 0, 2)), rng.choice((0, 0, 1, 3)), rng.randrange(2),
+    ),
+    **dict.fromkeys(("fence", "arrive", "await", "end"), lambda rng, word, value, other: ()),
+}  # fmt: skip

@@ -1,0 +1,182 @@
+"""The one kernel that interprets small programs, so that nothing has to be compiled for a new one.
+
+Each kind of instruction has a site of its own, so a load with a name and one without are told apart.
+"""
+
+from xccl_emu.lang import (
+    add,
+    arrive,
+    atomic_add,
+    await_group,
+    dma,
+    fail,
+    fence,
+    kernel,
+    load,
+    mtu_in,
+    mtu_out,
+    poll_eq,
+    poll_ge,
+    poll_ne,
+    put,
+    set_flag,
+    store,
+    ub_load,
+    ub_store,
+    v_copy,
+    wait_flag,
+)
+
+OPERATIONS = (
+    "end", "load", "load_named", "store", "store_seen", "atomic", "atomic_taken", "ge", "eq", "ne", "ge_taken",
+    "ne_taken", "fence", "put", "add", "in", "out", "set", "wait", "ub_load", "ub_store", "dma", "arrive", "await",
+    "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
+    "dma_data", "put_one", "eq_taken", "store_named", "put_named",
+)  # fmt: skip
+"""The instructions of a program, by their code."""
+NBYTES = (8, 16, 32, 40, 64, 4, 20, 28)
+"""Sizes of transfers, by the last operand; plus 8 in that operand they begin 4 bytes later in memory."""
+REGISTERS = 6
+IN_REGISTER = 3
+SIZE_MAX = REGISTERS * IN_REGISTER
+OPERATION_BITS, A_BITS, B_BITS, C_BITS = 6, 6, 5, 4
+BITS = 21
+"""Of an instruction: the operation and three operands."""
+
+
+@kernel
+def interpret(p0, p1, p2, p3, p4, p5, home, stride, data, result):
+    """Instructions of 21 bits, operation (6), a (6), b (5), c (4), three in a register; then store what was read."""
+    seen, last, phase = 0, 0, 0
+    program = p0
+    while program > 0:
+        op = program & 63
+        a = program >> 6 & 63
+        b = program >> 12 & 31
+        c = program >> 17 & 15
+        program = program >> 21
+        if program == 0:
+            program = p1
+            p1 = p2
+            p2 = p3
+            p3 = p4
+            p4 = p5
+            p5 = 0
+        word = home + (a >> 5) * data + (a >> 3 & 3) * stride + (a & 7) * 8
+        nbytes = 8
+        if c & 7 == 1:
+            nbytes = 16
+        elif c & 7 == 2:
+            nbytes = 32
+        elif c & 7 == 3:
+            nbytes = 40
+        elif c & 7 == 4:
+            nbytes = 64
+        elif c & 7 == 5:
+            nbytes = 4
+        elif c & 7 == 6:
+            nbytes = 20
+        elif c & 7 == 7:
+            nbytes = 28
+        if op == 1:
+            last = yield load(word)
+            seen = seen * 8 + last
+        elif op == 2:
+            last = yield load(word, sync="load")
+            seen = seen * 8 + last
+        elif op == 3:
+            yield store(word, b)
+        elif op == 4:
+            yield store(word, seen)
+        elif op == 5:
+            yield atomic_add(word, b)
+        elif op == 6:
+            last = yield atomic_add(word, b, sync="atomic")
+            seen = seen * 8 + last
+        elif op == 7:
+            yield poll_ge(word, b, sync="ge")
+        elif op == 8:
+            yield poll_eq(word, b, sync="eq")
+        elif op == 9:
+            yield poll_ne(word, b, sync="ne")
+        elif op == 10:
+            last = yield poll_ge(word, b)
+            seen = seen * 8 + last
+        elif op == 11:
+            last = yield poll_ne(word, b)
+            seen = seen * 8 + last
+        elif op == 12:
+            yield fence(sync="fence")
+        elif op == 13:
+            yield put(word & ~31, b, c, b + 1, c + 1)
+        elif op == 14:
+            yield add(word, b, sync="add")
+        elif op == 15:
+            yield mtu_in(word + (c >> 3) * 4, b * 8, nbytes)
+        elif op == 16:
+            yield mtu_out(b * 8, word + (c >> 3) * 4, nbytes)
+        elif op == 17:
+            yield set_flag(a & 3, b & 3, c)
+        elif op == 18:
+            yield wait_flag(a & 7, b & 3, c)
+        elif op == 19:
+            last = yield ub_load(b * 8, 8)
+            seen = seen * 8 + last
+        elif op == 20:
+            yield ub_store(b * 8, a, 8)
+        elif op == 21:
+            yield dma(word + (c >> 3) * 4, home + (b >> 3) * stride + (b & 7) * 8, nbytes, c & 7)
+        elif op == 22:
+            phase = yield arrive()
+        elif op == 23:
+            yield await_group(phase, sync="await")
+        elif op == 24 or op == 32:
+            if (last == b) == (op == 32):
+                for _ in range(c):
+                    program = program >> 21
+                    if program == 0:
+                        program = p1
+                        p1 = p2
+                        p2 = p3
+                        p3 = p4
+                        p4 = p5
+                        p5 = 0
+        elif op == 25:
+            last = yield load(word, sync="spin")
+            while last != b:
+                last = yield load(word, sync="spin again")
+        elif op == 26:
+            last = yield load(word)
+            while last != b:
+                last = yield load(word)
+        elif op == 27:
+            if last != b:
+                yield fail(a, last)
+        elif op == 28:
+            yield v_copy(a * 8, b * 8, nbytes)
+        elif op == 29:
+            yield store(word + (c >> 3) * 4, b, 4)
+        elif op == 30:
+            last = yield load(word + (c >> 3) * 4, 4)
+            seen = seen * 8 + last
+        elif op == 31:
+            last = yield load(word + (last & 3) * 8)
+            seen = seen * 8 + last
+        elif op == 33:
+            yield dma(word + (c >> 3) * 4, home + data + (b >> 3) * stride + (b & 7) * 8, nbytes, c & 7)
+        elif op == 34:
+            yield put(
+                word & ~31,
+                b * ((a & 3) == 0) + c * ((a & 3) == 3),
+                b * ((a & 3) == 1) + c * ((a & 3) == 0),
+                b * ((a & 3) == 2) + c * ((a & 3) == 1),
+                b * ((a & 3) == 3) + c * ((a & 3) == 2),
+            )
+        elif op == 35:
+            last = yield poll_eq(word, b)
+            seen = seen * 8 + last
+        elif op == 36:
+            yield store(word, b, sync="store")
+        elif op == 37:
+            yield put(word & ~31, b, c, b + 1, c + 1, sync="put")
+    yield store(result, seen)

@@ -1,0 +1,277 @@
+"""One program judged by every judge there is: three searches, brute force, sampled schedules, replays of witnesses.
+
+What contradicts what: ``verified`` beside any violation under the same order, or under an order that allows less; a
+violation that brute force, where it came to its end, does not have; and a violation whose actions do not show it.
+What is unfinished contradicts nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from xccl_emu.campaign.generate import NOTHING, SPOILED, Case
+from xccl_emu.campaign.programs import ORDERS, Small, Words
+from xccl_emu.check import verdict as kinds
+from xccl_emu.check.sampling import sample
+from xccl_emu.check.search.exhaustive import Found, Search
+from xccl_emu.check.search.setup import Setup
+from xccl_emu.check.trial import Trial
+from xccl_emu.errors import DeadlockError, ReplayError, RunError
+from xccl_emu.machine.explore import Explored
+from xccl_emu.machine.schedule import Schedule
+
+SEARCHES = ("full", "merged", "breadth first")
+BRUTE_FORCE, SAMPLING = "brute force", "sampling"
+JUDGES = (*SEARCHES, BRUTE_FORCE, SAMPLING)
+MACHINE_KINDS = (kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION)
+_WALK_STEPS = 2_000
+"""Far more than a small program takes that comes to an end."""
+OTHER_END = "another end"
+"""What brute force calls an end with other bytes than expected."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much each judge may do."""
+
+    states: int = 20_000
+    brute: int = 2_000
+    """States of brute force."""
+    schedules: int = 60
+    seconds: float = 2.0
+    """Of each search, and of sampling."""
+
+
+BUDGET = Budget()
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Two judges that cannot both be right, or a judge that cannot."""
+
+    order: str
+    kind: str
+    """The same for contradictions of the same nature, for example ``full verified; brute force deadlock``."""
+    text: str
+
+
+@dataclass
+class Judged:
+    """What all judges say of one program under one order."""
+
+    order: str
+    verdicts: dict[str, str] = field(default_factory=dict)
+    """By judge: `verdict.VERIFIED`, `verdict.UNFINISHED`, the kind of a violation; of brute force, all of them."""
+    states: int = 0
+    schedules: int = 0
+    contradictions: list[Contradiction] = field(default_factory=list)
+
+    def contradict(self, kind: str, text: str) -> None:
+        """Note a contradiction."""
+        self.contradictions.append(Contradiction(self.order, kind, text))
+
+
+@dataclass(eq=False)
+class Scene:
+    """A program under one order, with what is expected of it."""
+
+    small: Small
+    order: str
+    outcome: Words | None
+    budget: Budget
+
+    @cached_property
+    def trial(self) -> Trial:
+        """For all judges that leave it as it was."""
+        return self.small.trial(self.order, self.outcome)
+
+    @cached_property
+    def naive(self) -> Explored:
+        """What brute force finds."""
+        return self.small.naive(self.order, self.budget.brute)
+
+    def wrong(self) -> list[str]:
+        """Kinds of what brute force has found."""
+        wrong = [kinds.DEADLOCK] if self.naive.deadlocks else []
+        wrong += ["error"] if self.naive.errors else []
+        return wrong + ([OTHER_END] if self.has_other_end() else [])
+
+    def has_other_end(self) -> bool:
+        """Is there an end with other bytes than expected?"""
+        n = self.small.n_words()
+        return self.outcome is not None and any(words[:n] != self.outcome for words in self.naive.outcomes)
+
+
+def judge(case: Case, orders: Sequence[str] = ORDERS, budget: Budget = BUDGET) -> list[Judged]:
+    """What all judges say of a program, under each order.
+
+    Where the full search refutes it, the others are asked under one of the orders only, to save time.
+    """
+    scenes = {order: Scene(case.small, order, None, budget) for order in ("sc", *orders)}
+    outcome, judged = outcome_of(case, scenes["sc"]), dict[str, Judged]()
+    for n, order in enumerate(orders):
+        scenes[order].outcome = outcome
+        judged[order] = judge_scene(scenes[order], thorough=case.pick % len(orders) == n)
+    for order in judged:
+        if order != "relaxed" and "relaxed" in judged:
+            _compare_orders(judged["relaxed"], judged[order])
+    return list(judged.values())
+
+
+def outcome_of(case: Case, scene: Scene) -> Words | None:
+    """The words that a case expects, of the ends that brute force finds in a scene; None for nothing, or no end.
+
+    Where there are several ends most often nothing is expected, because any expectation would be refuted.
+    """
+    if case.expects == NOTHING:
+        return None
+    n = case.small.n_words()
+    ends = sorted({words[:n] for words in scene.naive.outcomes})
+    if not ends or (len(ends) > 1 and case.pick % 4):
+        return None
+    words = ends[case.pick % len(ends)]
+    if case.expects == SPOILED:
+        spoiled = case.pick % n
+        words = (*words[:spoiled], words[spoiled] ^ 1, *words[spoiled + 1 :])
+    return words
+
+
+def verdict_of(found: Found) -> str:
+    """``verified``, ``unfinished`` or the kind of the violation."""
+    if found.violation:
+        return found.kind
+    return kinds.UNFINISHED if found.reason else kinds.VERIFIED
+
+
+# ---- one order
+
+
+def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUDGES) -> Judged:
+    """What judges say of a program under one order; only the full search if that refutes it, unless ``thorough``."""
+    judged = Judged(scene.order)
+    for name in [name for name in SEARCHES if name in judges]:
+        _search(judged, scene, name, thorough, thorough and SAMPLING in judges and not scene.small.spins)
+        if name == SEARCHES[0] and _violated(judged.verdicts[name]) and not thorough:
+            return judged
+    judged.states += scene.naive.states
+    quiet = kinds.VERIFIED if scene.naive.complete else kinds.UNFINISHED
+    judged.verdicts[BRUTE_FORCE] = "; ".join(scene.wrong()) or quiet
+    if SAMPLING in judges and kinds.VERIFIED in (judged.verdicts.get("full"), judged.verdicts.get("merged")):
+        _sample(judged, scene)
+    _compare_judges(judged)
+    return judged
+
+
+def _search(judged: Judged, scene: Scene, name: str, founded: bool, monitored: bool) -> None:
+    found = searched(scene.trial, name, scene.budget)
+    judged.states += found.states
+    judged.verdicts[name] = verdict_of(found)
+    if not found.violation:
+        return
+    wrong = _unfounded(scene, found) if founded else ""
+    wrong = wrong or _not_shown(scene, found, monitored)
+    if wrong:
+        judged.contradict(f"{name} {found.kind}: {wrong}", f"{found.message}\n{found.actions.tolist()}")
+
+
+def searched(trial: Trial, name: str, budget: Budget) -> Found:
+    """What one of `SEARCHES` finds."""
+    setup, breadth_first = Setup(trial, full=name != "merged"), name == "breadth first"
+    search = Search(setup, max_states=budget.states, seconds=budget.seconds, progress=None, breadth_first=breadth_first)
+    search.walk_steps = _WALK_STEPS
+    return search.run()
+
+
+def _sample(judged: Judged, scene: Scene) -> None:
+    drawn = sample.sample(scene.trial, schedules=scene.budget.schedules, seconds=scene.budget.seconds)
+    judged.schedules += drawn.schedules
+    judged.verdicts[SAMPLING] = drawn.violation.kind if drawn.violation else kinds.NO_VIOLATION
+
+
+# ---- what contradicts what
+
+
+def _compare_judges(judged: Judged) -> None:
+    """Verified, beside what anybody else has found."""
+    verified = [name for name in SEARCHES if judged.verdicts.get(name) == kinds.VERIFIED]
+    wrong = {name: verdict for name, verdict in judged.verdicts.items() if _violated(verdict)}
+    for other, verdict in wrong.items() if verified else ():
+        judged.contradict(f"{', '.join(verified)} verified; {other} {verdict}", str(judged.verdicts))
+
+
+def _compare_orders(weakest: Judged, judged: Judged) -> None:
+    """Verified under `relaxed`, beside a violation under an order that allows less."""
+    found = judged.verdicts["full"]
+    if weakest.verdicts["full"] == kinds.VERIFIED and _violated(found):
+        judged.contradict(f"full verified under relaxed; full {found}", str(judged.verdicts))
+
+
+def _violated(verdict: str) -> bool:
+    return verdict not in (kinds.VERIFIED, kinds.UNFINISHED, kinds.NO_VIOLATION)
+
+
+def _unfounded(scene: Scene, found: Found) -> str:
+    """Why a violation cannot be, as the complete brute force knows; empty if it can, or nobody knows."""
+    naive = scene.naive
+    if not naive.complete:
+        return ""
+    if found.kind == kinds.DEADLOCK and not naive.deadlocks and (len(found.parts) == 1 or naive.outcomes):
+        return "brute force has no deadlock"  # of one part beside another that goes on for ever it knows none
+    if found.kind == kinds.WRONG_BITS and scene.small.together and not scene.has_other_end():
+        return "brute force has no other end"
+    if found.kind in MACHINE_KINDS and not _foreseen(found) and found.message not in naive.errors:
+        return "brute force has no such error"
+    return ""
+
+
+def _foreseen(found: Found) -> bool:
+    """An error that the search sees coming and does not run into."""
+    return "if its pipes go otherwise" in found.message
+
+
+def _not_shown(scene: Scene, found: Found, monitored: bool) -> str:
+    """Why the actions of a violation do not show it, on the machine alone or under the monitor."""
+    ended = replayed(scene.small.trial(scene.order, scene.outcome), found)
+    if ended == "not enabled":
+        return f"replay ends with {ended}"
+    others_go_on = ended == "open" and len(found.parts) > 1
+    if found.kind == kinds.LIVELOCK or _foreseen(found) or others_go_on:
+        return ""
+    return _ended_otherwise(found, ended) or (_not_seen(scene, found) if monitored else "")
+
+
+def _ended_otherwise(found: Found, ended: str) -> str:
+    early = found.kind == kinds.WRONG_BITS and "before all is there" in found.message
+    if found.kind in (kinds.DEADLOCK, kinds.WRONG_BITS) and ended != found.kind and not early:
+        return f"replay ends with {ended}"
+    return "replay ends with another error" if found.kind in MACHINE_KINDS and ended != found.message else ""
+
+
+def replayed(trial: Trial, found: Found) -> str:
+    """How the actions of a violation end on the machine alone: a kind, a message, ``open``, ``not enabled``, ``done``.
+
+    The trial cannot be used again.
+    """
+    try:
+        trial.pod.replay(Schedule(found.actions, trial.pod.fingerprint()))
+    except DeadlockError:
+        return kinds.DEADLOCK
+    except ReplayError as error:
+        return "not enabled" if "not enabled" in str(error) else "open"
+    except RunError as error:
+        return str(error)
+    right = all(_there(trial, expected.address, expected.data) for expected in trial.expected)
+    return "done" if right else kinds.WRONG_BITS
+
+
+def _there(trial: Trial, address: int, data: bytes) -> bool:
+    return trial.pod.memory[address : address + len(data)].tobytes() == data
+
+
+def _not_seen(scene: Scene, found: Found) -> str:
+    """Why the actions of a violation do not show it under the monitor."""
+    try:
+        shown = sample.replay(scene.trial, found.actions)
+    except ReplayError:
+        return "the monitor cannot replay it"
+    return "" if shown is not None else "the monitor sees nothing"

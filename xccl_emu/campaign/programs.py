@@ -1,0 +1,228 @@
+"""Programs as data: a list of instructions on a few shared words for each core, and the pod that runs them.
+
+A program is text (`program`), or drawn (`campaign.generate`); one kernel interprets all (`campaign.interpreter`).  At
+its end a program writes what it has read to a cell that only its core uses; so all that can come out is in memory.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from xccl_emu.campaign.interpreter import (
+    A_BITS,
+    B_BITS,
+    BITS,
+    C_BITS,
+    IN_REGISTER,
+    OPERATION_BITS,
+    OPERATIONS,
+    REGISTERS,
+    SIZE_MAX,
+    interpret,
+)
+from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.explore import Explored, explore
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import small_pod
+
+ORDERS = ("sc", "fifo", "relaxed")
+WORDS_A_DIE = 8
+"""Shared words in a die's metadata area; as many are in its managed data area."""
+UB_BYTES = 320
+DATA = 32
+"""Added to a word that lies in the managed data area."""
+WITHOUT_WORD = (
+    "fence", "ub_load", "ub_store", "arrive", "await", "skip_unless", "skip_if", "fail_unless", "v_copy", "set", "wait",
+    "end",
+)  # fmt: skip
+WITH_WORD = tuple(name for name in OPERATIONS if name not in WITHOUT_WORD)
+"""Instructions whose first operand is a word."""
+
+Words = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction; ``a`` is most often a word: die << 3 | word, with `DATA` if it is in the managed data area."""
+
+    name: str
+    a: int = 0
+    b: int = 0
+    c: int = 0
+
+    def __post_init__(self) -> None:
+        known = self.name in OPERATIONS
+        if not known or self.a >> A_BITS or self.b >> B_BITS or self.c >> C_BITS:
+            raise ConfigError(f"{self.name} {self.a} {self.b} {self.c}: is no instruction of a small program")
+
+    def code(self) -> int:
+        """As bits, the operation lowest."""
+        a, b = OPERATION_BITS, OPERATION_BITS + A_BITS
+        return OPERATIONS.index(self.name) | self.a << a | self.b << b | self.c << b + B_BITS
+
+    def __str__(self) -> str:
+        """As `program` reads it."""
+        first = word_text(self.a) if self.name in WITH_WORD else str(self.a)
+        second = word_text(self.b) if self.name == "dma" else str(self.b)
+        operands = [first, second, str(self.c)]
+        while operands and operands[-1] == "0":
+            operands.pop()
+        return " ".join([self.name, *operands])
+
+
+def program(text: str) -> tuple[Instruction, ...]:
+    """Instructions as text, for example ``"store 0.1 1; fence; put 1.0 1"``.
+
+    ``d.w`` is word w of die d's metadata area, ``md.w`` of its managed data area.  Raises ConfigError for another.
+    """
+    parts = [part.split() for part in text.split(";") if part.strip()]
+    return tuple(Instruction(name, *map(_operand, operands)) for name, *operands in parts)
+
+
+def _operand(text: str) -> int:
+    die, dot, word = text.removeprefix("m").partition(".")
+    try:
+        value = int(die) << 3 | int(word) if dot else int(text)
+    except ValueError as error:
+        raise ConfigError(f"{text}: is no operand of a small program") from error
+    return value | DATA if text.startswith("m") else value
+
+
+def word_text(word: int) -> str:
+    """A word as `program` reads it."""
+    return f"{'m' if word & DATA else ''}{word >> 3 & 3}.{word & 7}"
+
+
+@dataclass(frozen=True)
+class Small:
+    """A configuration that every judge can finish: a program for each core, one die after the other."""
+
+    programs: tuple[tuple[Instruction, ...], ...]
+    cores_per_die: int = 1
+    dies: int = 0
+    """At least as many as hold the cores."""
+    memory: Mapping[int, int] = field(default_factory=dict)
+    """Words that are not 0 at first."""
+    without: tuple[str, ...] = ()
+    flight_pieces: int = 16
+    together: bool = True
+    """Do all cores answer together for what memory is to hold at the end, or those of each die for theirs?"""
+
+    @property
+    def n_dies(self) -> int:
+        """Dies of the pod."""
+        return max(self.dies, -(-len(self.programs) // self.cores_per_die))
+
+    @property
+    def size(self) -> int:
+        """How large it is, for whoever looks for a smaller one."""
+        instructions = sum(len(one) for one in self.programs)
+        return 4 * instructions + 2 * len(self.programs) + self.n_dies + len(self.memory) + len(self.without)
+
+    @property
+    def spins(self) -> bool:
+        """May it load for ever?"""
+        return any(one.name.startswith("spin") for each in self.programs for one in each)
+
+    # ---- the pod
+
+    def pod(self, order: str) -> Pod:
+        """The pod with everything launched."""
+        spec = small_pod(
+            self.n_dies,
+            self.cores_per_die,
+            app_bytes=0,
+            meta_bytes=8 * WORDS_A_DIE + 32 * self.cores_per_die,
+            managed_bytes=8 * WORDS_A_DIE,
+            ub_bytes=UB_BYTES,
+            flight_pieces=self.flight_pieces,
+        )
+        pod = Pod(spec, order=order, without=self.without)
+        for word, value in self.memory.items():
+            address = _address(pod, word)
+            pod.memory[address : address + 8].view(np.int64)[0] = value
+        for first in range(0, len(self.programs), self.cores_per_die):
+            self._launch(pod, first // self.cores_per_die, self.programs[first : first + self.cores_per_die])
+        return pod
+
+    def _launch(self, pod: Pod, die: int, programs: Sequence[tuple[Instruction, ...]]) -> None:
+        words = [_registers(one) for one in programs]
+        args: dict[str, int | Sequence[int]] = {f"p{k}": [row[k] for row in words] for k in range(REGISTERS)}
+        args |= {"home": pod.meta(0), "stride": pod.spec.die_bytes, "data": pod.managed(0) - pod.meta(0)}
+        args["result"] = [pod.meta(die, 8 * WORDS_A_DIE + 32 * core) for core in range(len(programs))]
+        grants = [pod.grant_meta("rw"), pod.grant_managed("rw")]
+        pod.launch(interpret, die, range(len(programs)), args, grants)
+
+    # ---- what comes out
+
+    def observed(self, pod: Pod) -> list[tuple[int, int]]:
+        """All that a run leaves in memory, as (address, bytes): the shared words and the results."""
+        areas = [(pod.meta(die), pod.spec.meta_bytes) for die in range(self.n_dies)]
+        return areas + [(pod.managed(die), 8 * WORDS_A_DIE) for die in range(self.n_dies)]
+
+    def n_words(self) -> int:
+        """Words of what is observed."""
+        return self.n_dies * (2 * WORDS_A_DIE + 4 * self.cores_per_die)
+
+    def naive(self, order: str, max_states: int = 1_000_000) -> Explored:
+        """What brute force finds."""
+        pod = self.pod(order)
+        return explore(pod, self.observed(pod), max_states)
+
+    def trial(self, order: str, outcome: Sequence[int] | None) -> Trial:
+        """A trial that expects the words of an outcome in memory, or nothing."""
+        pod = self.pod(order)
+        written = [Buffer(word >> 3 & 3, _address(pod, word) & ~31, 32) for word in self.memory if word & DATA]
+        return Trial(pod, () if outcome is None else self._expected(pod, outcome), tuple(written))
+
+    def _expected(self, pod: Pod, outcome: Sequence[int]) -> tuple[Expected, ...]:
+        words, at, expected = np.array(outcome, np.int64), 0, []
+        cores = tuple(pod.active_cores()) if self.together else ()
+        for address, nbytes in self.observed(pod):
+            data = words[at : at + nbytes // 8].tobytes()
+            expected.append(Expected(f"memory at {address}", address, data, cores))
+            at += nbytes // 8
+        return tuple(expected)
+
+    # ---- as text and as data
+
+    def __str__(self) -> str:
+        """As Python, to be pasted into a test."""
+        lines = [f'    program("{"; ".join(map(str, one))}"),' for one in self.programs]
+        options = [f"{name}={value!r}" for name, value in self._options().items()]
+        return "\n".join(["Small((", *lines, f"), {', '.join(options)})"])
+
+    def _options(self) -> dict[str, Any]:
+        plain = Small(self.programs)
+        options = {name: getattr(self, name) for name in _OPTIONS if getattr(self, name) != getattr(plain, name)}
+        return options | ({"memory": dict(self.memory)} if self.memory else {})
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {**self._options(), "programs": ["; ".join(map(str, one)) for one in self.programs]}
+
+    @classmethod
+    def of_json(cls, given: Mapping[str, Any]) -> "Small":
+        """What `to_json` wrote."""
+        small = cls(**{**given, "programs": tuple(program(text) for text in given["programs"])})
+        memory = {int(word): int(value) for word, value in small.memory.items()}
+        return replace(small, memory=memory, without=tuple(small.without))
+
+
+_OPTIONS = ("cores_per_die", "dies", "without", "flight_pieces", "together")
+
+
+def _address(pod: Pod, word: int) -> int:
+    area = pod.managed if word & DATA else pod.meta
+    return area(word >> 3 & 3, 8 * (word & 7))
+
+
+def _registers(instructions: Collection[Instruction]) -> list[int]:
+    codes = [instruction.code() for instruction in instructions]
+    if len(codes) > SIZE_MAX:
+        raise ConfigError(f"a program of {len(codes)} instructions: a core takes {SIZE_MAX}")
+    triples = [codes[first : first + IN_REGISTER] for first in range(0, SIZE_MAX, IN_REGISTER)]
+    return [sum(code << BITS * k for k, code in enumerate(triple)) for triple in triples]

@@ -1,0 +1,251 @@
+"""A campaign: many programs judged, in processes or on a Dask cluster, and what it came to."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from xccl_emu.bench.processes import Job, on_dask, on_processes
+from xccl_emu.campaign.generate import Case, draw
+from xccl_emu.campaign.judge import BUDGET, Budget, Contradiction, Judged, judge
+from xccl_emu.campaign.programs import ORDERS
+from xccl_emu.campaign.shrink import contradicts_as, shrunk
+from xccl_emu.check import verdict as kinds
+from xccl_emu.errors import CapacityError, ConfigError
+
+CHUNK = 25
+"""Programs of one task."""
+FAILED, INTERRUPTED = "a judge fails", "interrupted"
+_FORMAT = "xccl_emu campaign 1"
+REFUTED = "refuted"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which programs are judged, and how."""
+
+    programs: int
+    seed: int = 0
+    first: int = 0
+    """Number of the first one."""
+    orders: tuple[str, ...] = ORDERS
+    budget: Budget = BUDGET
+
+    def __post_init__(self) -> None:
+        if not self.orders or set(self.orders) - set(ORDERS):
+            raise ConfigError(f"--orders {','.join(self.orders)}: must be of {', '.join(ORDERS)}")
+
+    def chunks(self, workers: int) -> list["Plan"]:
+        """The same in parts, small enough that all workers have something to do."""
+        size = max(1, min(CHUNK, self.programs // (4 * workers)))
+        end = self.first + self.programs
+        return [
+            Plan(min(size, end - first), self.seed, first, self.orders, self.budget)
+            for first in range(self.first, end, size)
+        ]
+
+
+@dataclass
+class Finding:
+    """A program on which judges contradict each other."""
+
+    seed: int
+    number: int
+    case: Case
+    contradictions: list[Contradiction]
+
+    def save(self, folder: Path) -> Path:
+        """Write it to a file in a folder, which `load` reads again."""
+        path = folder / f"{self.seed}-{self.number}.json"
+        wrong = [{"order": each.order, "kind": each.kind, "text": each.text} for each in self.contradictions]
+        origin = {"seed": self.seed, "number": self.number}
+        content = {"format": _FORMAT, **origin, "contradictions": wrong, "case": self.case.to_json()}
+        path.write_text(json.dumps(content, indent=1) + "\n")
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> "Finding":
+        """What `save` wrote; raises ConfigError for anything else."""
+        try:
+            content = json.loads(path.read_text())
+            wrong = [Contradiction(**each) for each in content["contradictions"]]
+            return cls(content["seed"], content["number"], Case.of_json(content["case"]), wrong)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"--replay {path}: is no file of a campaign ({error})") from error
+
+
+@dataclass(frozen=True)
+class Example:
+    """The smallest program that is known to contradict in a certain way."""
+
+    order: str
+    kind: str
+    seed: int
+    number: int
+    case: Case
+
+
+@dataclass
+class Summary:
+    """What a campaign came to."""
+
+    programs: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    """Times by ``order, judge, verdict``; a verdict is verified, refuted, unfinished, or no violation found."""
+    wrong: Counter[str] = field(default_factory=Counter)
+    """Contradictions by ``order: kind``."""
+    states: int = 0
+    schedules: int = 0
+    seconds: float = 0.0
+    stopped: str = ""
+    """Why it came to no end."""
+    killed: bool = False
+    """Was that because a worker was killed?"""
+    findings: list[Finding] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)
+
+    def add(self, other: "Summary") -> None:
+        """Count what another part came to."""
+        self.programs += other.programs
+        self.verdicts += other.verdicts
+        self.wrong += other.wrong
+        self.states += other.states
+        self.schedules += other.schedules
+        self.findings += other.findings
+
+    def note(self, judged: Iterable[Judged]) -> list[Contradiction]:
+        """Count one program; returns its contradictions."""
+        self.programs += 1
+        wrong = []
+        for one in judged:
+            self.states += one.states
+            self.schedules += one.schedules
+            self.verdicts.update(f"{one.order}, {name}, {_sort(verdict)}" for name, verdict in one.verdicts.items())
+            wrong += one.contradictions
+        self.wrong.update(f"{each.order}: {each.kind}" for each in wrong)
+        return wrong
+
+    def count(self, order: str, judge: str, verdict: str) -> int:
+        """How often a judge came to a verdict."""
+        return self.verdicts[f"{order}, {judge}, {verdict}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the command's ``--json`` prints it."""
+        return {
+            "programs": self.programs,
+            "verdicts": dict(sorted(self.verdicts.items())),
+            "contradictions": dict(self.wrong.most_common()),
+            "found": [{"seed": one.seed, "number": one.number, "program": str(one.case)} for one in self.findings],
+            "examples": [
+                {"order": one.order, "kind": one.kind, "seed": one.seed, "number": one.number, "program": str(one.case)}
+                for one in self.examples
+            ],
+            "states": self.states,
+            "schedules": self.schedules,
+            "seconds": round(self.seconds, 1),
+            "stopped": self.stopped,
+        }
+
+
+def _sort(verdict: str) -> str:
+    return verdict if verdict in (kinds.VERIFIED, kinds.UNFINISHED, kinds.NO_VIOLATION) else REFUTED
+
+
+# ---- judging
+
+
+def judge_all(plan: Plan) -> Summary:
+    """Judge the programs of a plan one after the other."""
+    summary = Summary()
+    for number in range(plan.first, plan.first + plan.programs):
+        case = draw(plan.seed, number)
+        if wrong := summary.note(_judged(case, plan)):
+            summary.findings.append(Finding(plan.seed, number, case, wrong))
+    return summary
+
+
+def judge_again(finding: Finding, plan: Plan) -> Summary:
+    """Judge a program that was kept."""
+    summary = Summary()
+    if wrong := summary.note(_judged(finding.case, plan)):
+        summary.findings.append(Finding(finding.seed, finding.number, finding.case, wrong))
+    return summary
+
+
+def _judged(case: Case, plan: Plan) -> list[Judged]:
+    try:
+        return judge(case, plan.orders, plan.budget)
+    except Exception as error:  # whatever a judge raises is a finding
+        judged = Judged(plan.orders[0])
+        judged.contradict(f"{FAILED}: {type(error).__name__}", str(error))
+        return [judged]
+
+
+# ---- many at once
+
+
+def parts(plan: Plan, workers: int, dask: str | None) -> Generator[Summary, None, None]:
+    """What each part of a plan came to, as it is done: in this process, in others, or on a cluster."""
+    if dask:
+        yield from on_dask(judge_all, plan.chunks(workers), dask)
+    elif workers == 1:
+        yield from map(judge_all, plan.chunks(1))
+    else:
+        jobs = [Job(f"programs from {one.first} on", partial(judge_all, one), 0) for one in plan.chunks(workers)]
+        yield from (result for _, result in on_processes(jobs, 0, workers, advice="judge these by themselves"))
+
+
+def campaign(
+    plan: Plan,
+    workers: int,
+    dask: str | None = None,
+    seconds: float | None = None,
+    progress: Callable[[Summary], None] | None = None,
+) -> Summary:
+    """Judge all, or as many as ``seconds`` allow; what stops it (Ctrl-C, a worker that dies) is in the summary."""
+    summary, started = Summary(), time.perf_counter()
+    with closing(parts(plan, workers, dask)) as done:
+        try:
+            for part in done:
+                summary.add(part)
+                summary.seconds = time.perf_counter() - started
+                if progress is not None:
+                    progress(summary)
+                if seconds is not None and summary.seconds > seconds and summary.programs < plan.programs:
+                    summary.stopped = f"more than {seconds:g} seconds"
+                    break
+        except KeyboardInterrupt:
+            summary.stopped = INTERRUPTED
+        except CapacityError as error:
+            summary.stopped, summary.killed = str(error), True
+    summary.findings.sort(key=lambda finding: finding.number)
+    return summary
+
+
+def find_examples(summary: Summary, budget: Budget, seconds: float) -> None:
+    """Shrink the smallest program of each kind of contradiction, the most frequent kinds first, for so long in all."""
+    until = time.perf_counter() + seconds
+    for key, _ in summary.wrong.most_common():
+        finding, wrong = _smallest(summary.findings, key)
+        still = contradicts_as(wrong, budget)
+
+        def in_time(case: Case, still: Callable[[Case], bool] = still) -> bool:
+            return time.perf_counter() < until and still(case)
+
+        case = finding.case if wrong.kind.startswith(FAILED) else shrunk(finding.case, in_time)
+        summary.examples.append(Example(wrong.order, wrong.kind, finding.seed, finding.number, case))
+
+
+def _smallest(findings: Sequence[Finding], key: str) -> tuple[Finding, Contradiction]:
+    found = [
+        (finding, wrong)
+        for finding in findings
+        for wrong in finding.contradictions
+        if f"{wrong.order}: {wrong.kind}" == key
+    ]
+    return min(found, key=lambda pair: pair[0].case.size)

@@ -1,0 +1,98 @@
+"""A contradicting program made smaller as long as it contradicts in the same way."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from xccl_emu.campaign.generate import NOTHING, Case
+from xccl_emu.campaign.judge import Budget, Contradiction, judge
+from xccl_emu.campaign.programs import DATA, Instruction, Small
+
+Still = Callable[[Case], bool]
+
+
+def contradicts_as(wrong: Contradiction, budget: Budget) -> Still:
+    """Does a case contradict in the same way?"""
+    orders = ("relaxed", wrong.order) if "under relaxed" in wrong.kind else (wrong.order,)
+
+    def still(case: Case) -> bool:
+        found = [each for judged in judge(case, orders, budget) for each in judged.contradictions]
+        return any((each.order, each.kind) == (wrong.order, wrong.kind) for each in found)
+
+    return still
+
+
+def shrunk(case: Case, still: Still) -> Case:
+    """The smallest case that is still as asked, as far as small steps lead to it; the same if no step does."""
+    while True:
+        before = case
+        for step in (_with_less, _with_fewer_cores, _with_fewer_instructions, _with_simpler_operands):
+            case = _least(case, step, still)
+        if case == before:
+            return case
+
+
+def _least(case: Case, step: Callable[[Case], Iterator[Case]], still: Still) -> Case:
+    """Take what a step offers as long as it helps; where it does, it goes on from there."""
+    helped = True
+    while helped:
+        helped = False
+        for smaller in step(case):
+            if smaller.size < case.size and still(smaller):
+                case, helped = smaller, True
+                break
+    return case
+
+
+def _with_less(case: Case) -> Iterator[Case]:
+    """Nothing expected, less memory filled, nothing switched off, fewer dies."""
+    small = case.small
+    yield replace(case, expects=NOTHING, pick=0)
+    yield replace(case, pick=0)
+    for smaller in (replace(small, memory={}), replace(small, without=()), replace(small, dies=0)):
+        yield replace(case, small=smaller)
+    for word in small.memory:
+        yield replace(case, small=replace(small, memory={w: v for w, v in small.memory.items() if w != word}))
+
+
+def _with_fewer_cores(case: Case) -> Iterator[Case]:
+    """A core with nothing to do, or without it."""
+    small = case.small
+    for k, one in enumerate(small.programs):
+        yield _of_programs(case, small.programs[:k] + small.programs[k + 1 :])
+        if one:
+            yield _of_programs(case, (*small.programs[:k], (), *small.programs[k + 1 :]))
+
+
+def _with_fewer_instructions(case: Case) -> Iterator[Case]:
+    """Half of a program, or one instruction less."""
+    for k, one in enumerate(case.small.programs):
+        for cut in (one[: len(one) // 2], one[len(one) // 2 :]):
+            yield _with_program(case, k, cut)
+        for i in range(len(one)):
+            yield _with_program(case, k, one[:i] + one[i + 1 :])
+
+
+def _with_simpler_operands(case: Case) -> Iterator[Case]:
+    """An operand nearer to 0, or a word that is no data."""
+    for k, one in enumerate(case.small.programs):
+        for i, instruction in enumerate(one):
+            for simpler in _simpler(instruction):
+                yield _with_program(case, k, (*one[:i], simpler, *one[i + 1 :]))
+
+
+def _simpler(one: Instruction) -> Iterator[Instruction]:
+    for field in ("a", "b", "c"):
+        value = getattr(one, field)
+        for less in dict.fromkeys((0, value % DATA, value // 2, value - 1)):
+            if 0 <= less < value:
+                yield replace(one, **{field: less})
+
+
+def _with_program(case: Case, k: int, one: tuple[Instruction, ...]) -> Case:
+    programs = case.small.programs
+    return _of_programs(case, (*programs[:k], one, *programs[k + 1 :]))
+
+
+def _of_programs(case: Case, programs: tuple[tuple[Instruction, ...], ...]) -> Case:
+    small: Small = replace(case.small, programs=programs)
+    return replace(case, small=small) if programs else case

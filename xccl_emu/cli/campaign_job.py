@@ -1,0 +1,114 @@
+"""What ``xccl-emu campaign`` does and prints."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from xccl_emu.campaign.judge import JUDGES
+from xccl_emu.campaign.programs import ORDERS
+from xccl_emu.campaign.run import INTERRUPTED, REFUTED, Finding, Plan, Summary, campaign, find_examples, judge_again
+from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED
+from xccl_emu.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class CampaignOptions:
+    """The command line."""
+
+    programs: int
+    seed: int
+    first: int
+    orders: tuple[str, ...]
+    workers: int | None
+    dask: str | None
+    out: Path | None
+    seconds: float | None
+    shrink: float
+    replay: Path | None
+    quiet: bool
+
+    @property
+    def plan(self) -> Plan:
+        """What is judged."""
+        return Plan(self.programs, self.seed, self.first, self.orders)
+
+
+def run_campaign(options: CampaignOptions) -> tuple[Summary, int]:
+    """Judge what the command line asks for; the summary and the exit code."""
+    if options.replay is not None:
+        summary = judge_again(Finding.load(options.replay), options.plan)
+    else:
+        _make_folder(options.out)
+        summary = _watched(options)
+        if options.out is not None:
+            for finding in summary.findings:
+                finding.save(options.out)
+        if summary.stopped != INTERRUPTED:
+            find_examples(summary, options.plan.budget, options.shrink)
+    failed = bool(summary.wrong) or summary.killed
+    return summary, 1 if failed else 130 if summary.stopped == INTERRUPTED else 0
+
+
+def _make_folder(out: Path | None) -> None:
+    try:
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror}") from error
+
+
+def _watched(options: CampaignOptions) -> Summary:
+    """The campaign, with a line on stderr that says how far it is."""
+    workers = options.workers or len(os.sched_getaffinity(0))
+    console = Console(stderr=True, quiet=options.quiet)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("campaign", total=options.programs)
+
+        def tell(summary: Summary) -> None:
+            rate = summary.programs / summary.seconds
+            text = f"{rate:.0f} a second, {len(summary.findings)} contradict"
+            bar.update(task, completed=summary.programs, description=text)
+
+        return campaign(options.plan, workers, options.dask, options.seconds, tell)
+
+
+def show(summary: Summary, as_json: bool) -> None:
+    """Print it."""
+    if as_json:
+        typer.echo(json.dumps(summary.to_json()))
+        return
+    rate = f", {summary.programs / summary.seconds:.1f} a second" if summary.seconds else ""
+    typer.echo(f"{summary.programs:,} programs{rate}, {summary.states:,} states, {summary.schedules:,} schedules")
+    if summary.stopped:
+        typer.echo(f"stopped: {summary.stopped}")
+    _show_verdicts(summary)
+    found = f"{len(summary.findings):,} programs on which judges contradict each other"
+    typer.echo(found + (":" if summary.findings else ""))
+    for key, times in summary.wrong.most_common():
+        typer.echo(f"  {times:6,}  {key}")
+    _show_programs(summary)
+
+
+def _show_verdicts(summary: Summary) -> None:
+    sorts = (VERIFIED, REFUTED, UNFINISHED, NO_VIOLATION)
+    typer.echo(f"{'':24}" + "".join(f"{name:>20}" for name in sorts))
+    for order in ORDERS:
+        for judge in JUDGES:
+            counts = [summary.count(order, judge, name) for name in sorts]
+            if any(counts):
+                typer.echo(f"{order + ', ' + judge:24}" + "".join(f"{count:20,}" for count in counts))
+
+
+def _show_programs(summary: Summary) -> None:
+    for example in summary.examples:
+        typer.echo(f"\n{example.order}: {example.kind} (--seed {example.seed} --first {example.number} --programs 1)")
+        typer.echo(str(example.case))
+    if not summary.examples:
+        for finding in summary.findings[:10]:
+            typer.echo(f"\n--seed {finding.seed} --first {finding.number} --programs 1\n{finding.case}")
