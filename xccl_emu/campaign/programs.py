@@ -109,7 +109,9 @@ class Small:
     without: tuple[str, ...] = ()
     flight_pieces: int = 16
     together: bool = True
-    """Do all cores answer together for what memory is to hold at the end, or those of each die for theirs?"""
+    """Do all cores own what memory is to hold at the end, or does nobody, so that it is judged when all are done?"""
+    fresh: bool = False
+    """Have data buffers never been written at the start, so that reading them is a violation?"""
 
     @property
     def n_dies(self) -> int:
@@ -176,6 +178,10 @@ class Small:
         """A trial that expects the words of an outcome in memory, or nothing."""
         pod = self.pod(order)
         written = [Buffer(word >> 3 & 3, _address(pod, word) & ~31, 32) for word in self.memory if word & DATA]
+        if not self.fresh:
+            buffers = pod.spec.n_dies * pod.spec.die_bytes
+            cores = [(core, buffers + core * UB_BYTES) for core in pod.active_cores()]
+            written += [Buffer(core // self.cores_per_die, address, UB_BYTES) for core, address in cores]
         return Trial(pod, () if outcome is None else self._expected(pod, outcome), tuple(written))
 
     def _expected(self, pod: Pod, outcome: Sequence[int]) -> tuple[Expected, ...]:
@@ -212,7 +218,7 @@ class Small:
         return replace(small, memory=memory, without=tuple(small.without))
 
 
-_OPTIONS = ("cores_per_die", "dies", "without", "flight_pieces", "together")
+_OPTIONS = ("cores_per_die", "dies", "without", "flight_pieces", "together", "fresh")
 
 
 def _address(pod: Pod, word: int) -> int:

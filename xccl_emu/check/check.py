@@ -122,7 +122,8 @@ def _exhaustive(
     """Search under the order that is asked for, but first under a weaker one, which has fewer states to look at.
 
     `relaxed` allows every run that `fifo` or `sc` allows, with less of it in order: what is right and without a race
-    there is so under them.  Its search is reduced most, since it need not tell when a write becomes visible.
+    there is so under them; but for livelock, of which that is only known where no state can be reached from itself.
+    Its search is reduced most, since it need not tell when a write becomes visible.
     """
     started, orders = time.perf_counter(), [verdict.order]
     if verdict.order != WEAKEST and reduction == "full":
@@ -130,10 +131,10 @@ def _exhaustive(
     for order in orders:
         left = None if seconds is None else max(seconds - (time.perf_counter() - started), _SECONDS_LEAST)
         given = left if left is None or order == orders[-1] else left / 2
-        searched = _searched(
+        searched, cycles = _searched(
             replace(verdict, order=order), checkable, given, max_states, progress, breadth_first, reduction
         )
-        if searched.verdict == VERIFIED and order != verdict.order:
+        if searched.verdict == VERIFIED and order != verdict.order and not cycles:
             also = f"verified under {order}, which allows every run that {verdict.order} allows"
             reason = f"{searched.reason}; {also}" if searched.reason else also
             return replace(searched, order=verdict.order, reason=reason)
@@ -150,8 +151,8 @@ def _searched(
     progress: Progress | None,
     breadth_first: bool,
     reduction: str,
-) -> Verdict:
-    """The verdict of one search, the schedule of a violation as it was found."""
+) -> tuple[Verdict, bool]:
+    """The verdict of one search, the schedule of a violation as it was found; whether its states have a cycle."""
     from xccl_emu.check.search.exhaustive import Search
     from xccl_emu.check.search.setup import Setup
 
@@ -159,7 +160,7 @@ def _searched(
     try:
         setup = Setup(trial, full=reduction == "full")
     except CapacityError as error:
-        return replace(verdict, verdict=UNSUPPORTED, reason=str(error))
+        return replace(verdict, verdict=UNSUPPORTED, reason=str(error)), False
     tell = None if progress is None else lambda states, transitions, s: progress("states", states, transitions, s)
     found = Search(setup, max_states=max_states, seconds=seconds, progress=tell, breadth_first=breadth_first).run()
     verdict = replace(
@@ -172,10 +173,9 @@ def _searched(
     )
     if found.violation:
         violation = Violation(found.kind, found.message, found.actions, "exhaustive search", found.states, found.loop)
-        return replace(verdict, verdict=VIOLATION, violation=violation)
-    if found.reason:
-        return replace(verdict, verdict=UNFINISHED, reason=found.reason)
-    return replace(verdict, verdict=VERIFIED, reason=found.rests_on())
+        return replace(verdict, verdict=VIOLATION, violation=violation), found.cycles
+    outcome, reason = (UNFINISHED, found.reason) if found.reason else (VERIFIED, found.rests_on())
+    return replace(verdict, verdict=outcome, reason=reason), found.cycles
 
 
 def _sampled(
