@@ -68,11 +68,16 @@ def shadow_of(space, piece):
     if shadow[s + S_GENERATION] != m[GENERATION]:
         shadow[s + S_GENERATION] = m[GENERATION]
         shadow[s + S_RECORDS] = 0
-        address = piece * PIECE_BYTES
-        offset = address & ((1 << st[DIE_SHIFT]) - 1)
-        is_meta = address < m[BUFFERS_START] and m[META_START] <= offset and offset < m[META_END]
-        shadow[s + S_WRITTEN] = ALL_BYTES if is_meta else shadow[s + S_FIXED] & ALL_BYTES
+        shadow[s + S_WRITTEN] = ALL_BYTES if _has_flags(st, m, piece) else shadow[s + S_FIXED] & ALL_BYTES
     return s
+
+
+@jit
+def _has_flags(st, m, piece):
+    """Is a piece of a metadata area?"""
+    address = piece * PIECE_BYTES
+    offset = address & ((1 << st[DIE_SHIFT]) - 1)
+    return address < m[BUFFERS_START] and m[META_START] <= offset and offset < m[META_END]
 
 
 @jit
@@ -89,8 +94,8 @@ def touch(space, i, engine, known, issued, start, nbytes, flags, site):
         first = max(start - piece * PIECE_BYTES, 0)
         end = min(start + nbytes - piece * PIECE_BYTES, PIECE_BYTES)
         if flags & WRITE:
-            whole = WHOLE if engine == MTU_OUT and end - first == PIECE_BYTES else 0
-            _write(space, i, engine, known, issued, piece, first, end, flags | whole, site)
+            at_once = WHOLE if engine == MTU_OUT else 0
+            _write(space, i, engine, known, issued, piece, first, end, flags | at_once, site)
         else:
             _read(space, i, engine, known, issued, piece, first, end, flags, site)
 
@@ -255,13 +260,13 @@ def acquired(space, piece, row):
 
 @jit
 def _race(space, i, engine, site, flags, piece, at, record):
-    """Two accesses that nothing orders: a violation unless both are synchronization."""
+    """Two accesses that nothing orders: a violation unless both synchronize (`docs/races.md`)."""
     m, records = space[2], space[5]
     what = records[record + R_WHAT]
     flags_2 = what >> _FLAGS_SHIFT & 255
     if m[JUDGED] != JUDGE_ALL or _is_sync(flags, flags_2) or _is_sync(flags_2, flags):
         return
-    if sync_number(space, piece) and flags & flags_2 & WRITE and flags & flags_2 & WHOLE:
+    if flags & flags_2 & WRITE and flags & flags_2 & WHOLE and _has_flags(space[1], m, piece):
         return
     if m[STOP] == 0:
         other = records[record + R_ENGINE]

@@ -1,6 +1,6 @@
 """One action of the machine, watched: taken, judged, and its synchronization written into the clocks."""
 
-from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WRITE, accesses
+from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses, switched_off
 from xccl_emu.check.fault_actions import is_cut
 from xccl_emu.check.monitor.before import before_core, before_delivery
 from xccl_emu.check.monitor.calls import call, part
@@ -48,6 +48,7 @@ from xccl_emu.check.monitor.layout import (
 )
 from xccl_emu.check.monitor.shadow import acquired, save, sync_number, touch
 from xccl_emu.check.monitor.writes import after_delivery, note_sync, wrote
+from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     DMA,
     MTU_OUT,
@@ -66,7 +67,7 @@ from xccl_emu.lang.requests import (
     OP_WAIT_FLAG,
     SCALAR,
 )
-from xccl_emu.machine.flight import block_of_core, block_of_die, flight
+from xccl_emu.machine.flight import block_of_core, block_of_die, flight, request_site
 from xccl_emu.machine.layout import (
     ACTORS_PER_CORE,
     DIE,
@@ -84,6 +85,8 @@ from xccl_emu.machine.layout import (
     N_CORES,
     N_DMA_SLOTS,
     PIECE_BYTES,
+    STATUS,
+    STATUS_RUNNING,
 )
 from xccl_emu.machine.single import act_at
 from xccl_emu.machine.words import jit
@@ -128,7 +131,21 @@ def watched(space, actor, choice):
     for r in range(n):
         call(m[JUDGE], space, i, r)
     _after(space, i, core, base, pipe, choice, known, issued)
+    if pipe == SCALAR:
+        poll_begins(space, i, base)
     return m[STOP] if m[STOP] else TAKEN_OK
+
+
+@jit
+def poll_begins(space, i, base):
+    """A poll reads from its issue on, again and again: whoever writes there otherwise than at once may be met."""
+    st = space[1]
+    if st[base + STATUS] != STATUS_RUNNING or st[base + REQUEST] != OP_POLL or switched_off(st, base):
+        return
+    address, own = st[base + REQUEST + 1], pipe_row(space[2], i, SCALAR)
+    if address >= 0 and address <= space[0].size - 8 and address & 7 == 0:
+        note_sync(space, address // PIECE_BYTES)
+        touch(space, i, SCALAR, own, own, address, 8, SYNC | WHOLE, request_site(st, base))
 
 
 @part

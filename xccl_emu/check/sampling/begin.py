@@ -3,6 +3,7 @@
 from xccl_emu.check.monitor.clocks import clear_row, dma_row, engine_word, group_row, pipe_row, sync_row
 from xccl_emu.check.monitor.layout import (
     CAPACITY,
+    CORE_NUMBER,
     DMA_EPOCHS,
     FOUND_WRONG,
     FREE_ROWS,
@@ -28,6 +29,7 @@ from xccl_emu.check.monitor.layout import (
     V_AT,
     V_SITE,
 )
+from xccl_emu.check.monitor.step import poll_begins
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
 from xccl_emu.machine.flight import block_of_core
 from xccl_emu.machine.layout import (
@@ -76,6 +78,8 @@ def begin(space, run, forget):
         m[stack] = m[CAPACITY]
         for k in range(m[CAPACITY]):
             m[stack + 1 + k] = k
+    for i in range(st[N_ACTIVE]):
+        poll_begins(space, i, block_of_core(st, m[m[CORE_NUMBER] + i]))
 
 
 @jit

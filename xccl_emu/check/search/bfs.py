@@ -1,4 +1,4 @@
-"""Breadth first: for a violation with the fewest transitions, and for the graph of all states where that is asked for.
+"""Breadth first: for a violation with the fewest transitions, and for the graph of all states.
 
 No state is kept, only how it was reached.  To expand a state, the search goes back to where the path to it leaves the
 present one and goes on from there; states that wait in line mostly differ from their neighbours in the last step.
@@ -41,6 +41,9 @@ from xccl_emu.machine.words import jit
 
 PARENT, MOVER, CHOICE, DEPTH_OF = range(4)
 QUEUE_WORDS = 4
+
+FROM, TO, EDGE_MOVER, EDGE_CHOICE = range(4)
+EDGE_WORDS = 4
 
 
 @jit
@@ -92,8 +95,8 @@ def _go_to(mem, st, ck, rows, named, queue, state):
 def breadth_first(mem, st, ck, rows, named, table, ids, queue, edges, budget):
     """Expand states in order; `ENDED`, `PAUSED`, or `TABLE_FULL` when what it is given must grow.
 
-    ``queue`` [states, 4] holds parent, mover, choice and depth of each state; ``edges`` [n, 2] takes the transitions as
-    (from, to), and (state, -1) for an end, unless it is empty.
+    ``queue`` [states, 4] holds parent, mover, choice and depth of each state; ``edges`` [n, 4] takes the transitions as
+    (from, to, mover, choice), and (state, -1, -1, -1) for an end.
     """
     taken = 0
     while ck[QUEUE_HEAD] < ck[QUEUE_TAIL] and not over(ck):
@@ -101,7 +104,7 @@ def breadth_first(mem, st, ck, rows, named, table, ids, queue, edges, budget):
             return PAUSED
         if 2 * (ck[QUEUE_TAIL] + 4096) > table.size or ck[QUEUE_TAIL] + 4096 > queue.shape[0]:
             return TABLE_FULL
-        if edges.shape[0] and ck[N_EDGES] + 4096 > edges.shape[0]:
+        if ck[N_EDGES] + 4096 > edges.shape[0]:
             return TABLE_FULL
         state = ck[QUEUE_HEAD]
         _go_to(mem, st, ck, rows, named, queue, state)
@@ -111,11 +114,16 @@ def breadth_first(mem, st, ck, rows, named, table, ids, queue, edges, budget):
             return ENDED
         if not moved:
             judge_end(mem, st, ck)
-            if edges.shape[0]:
-                edges[ck[N_EDGES], 0], edges[ck[N_EDGES], 1] = state, -1
-                ck[N_EDGES] += 1
+            _add_edge(ck, edges, state, -1, -1, -1)
         ck[QUEUE_HEAD] += 1
     return ENDED
+
+
+@jit
+def _add_edge(ck, edges, state, to, mover, choice):
+    n = ck[N_EDGES]
+    edges[n, FROM], edges[n, TO], edges[n, EDGE_MOVER], edges[n, EDGE_CHOICE] = state, to, mover, choice
+    ck[N_EDGES] = n + 1
 
 
 @jit
@@ -137,9 +145,7 @@ def _expand(mem, st, ck, rows, named, table, ids, queue, edges, state):
                     queue[to, DEPTH_OF] = ck[DEPTH] + 1
                     ck[QUEUE_TAIL] += 1
                     ck[STATES] += 1
-                if edges.shape[0]:
-                    edges[ck[N_EDGES], 0], edges[ck[N_EDGES], 1] = state, to
-                    ck[N_EDGES] += 1
+                _add_edge(ck, edges, state, to, mover, n)
                 step_back(mem, st, ck, ck[frame + FRAME_MARK])
                 ck[HASH] = ck[frame + FRAME_HASH]
             n += 1

@@ -1,8 +1,9 @@
 """The checker's own words beside the machine's state, the log by which both are put back, and the fingerprint.
 
-One int64 array, the book, holds: a header, a block for each core that is searched (clocks, open accesses), two words
-for each 32-byte piece of memory (who uses it, and how), and the log.  What is changed is logged first, so that a
-search can step back; the fingerprint is a sum over words, kept up to date from the logged and the present values.
+One int64 array, the book, holds: a header, a block for each core that is searched (clocks, open accesses), a few words
+for each 32-byte piece of memory (who uses it, and how; which of its bytes were written), and the log.  What is changed
+is logged first, so that a search can step back; the fingerprint is a sum over words, kept up to date from the logged
+and the present values.
 
 The fingerprint has 64 bits.  A word contributes a mix of its place and value; a write in flight contributes a mix of
 what it is and of how many older ones have to become visible before it, so their order in the ring does not matter.
@@ -39,13 +40,13 @@ entry = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
     PIECE_TABLE, LOG_BASE, LOG_END, TOUCHED, RECORDING, RECORDED, MASK, RECORD_BASE, RECORD_END, EXPECTED_BASE,
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
     CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
-    STATES_MAX,
-) = range(40)  # fmt: skip
-WITNESS = 40
+    STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
+) = range(46)  # fmt: skip
+WITNESS = 46
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
-HANDLES = 56
+HANDLES = 60
 """Addresses of functions (`linked`)."""
-HEADER = 64
+HEADER = 72
 
 # ---- what must be in memory at the end: (first byte, bytes, where the words are, who answers for it) each
 EXPECTED_WORDS = 4
@@ -78,8 +79,8 @@ BLOCK = CONSUMED + CONSUMED_WORDS * EVENTS_SET_MAX
 # ---- limits that end a search, or (in `DOUBT`) only keep it from proving anything
 (
     LIMIT_RECORDS, LIMIT_EVENTS, LIMIT_MARKS, LIMIT_CLOCK, LIMIT_FLIGHT, LIMIT_DMA, LIMIT_LOG, LIMIT_DEPTH,
-    LIMIT_BARRIER, LIMIT_SPIN,
-) = range(1, 11)  # fmt: skip
+    LIMIT_BARRIER, LIMIT_SPIN, LIMIT_OPEN,
+) = range(1, 12)  # fmt: skip
 
 # ---- violations that the machine itself does not record
 RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE, TOO_EARLY = range(1, 10)

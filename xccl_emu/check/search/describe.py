@@ -59,12 +59,19 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
 
 def _livelock(pod: Pod) -> str:
     """Who is not done, and where."""
-    lines = ["livelock: cores go on, but no run from here comes to an end"]
+    lines = ["livelock: cores go on, but no run from here comes to an end; the last actions lead round and round"]
     for core in pod.active_cores():
         base = pod.core_base(core)
         if pod.state[base + layout.STATUS] == layout.STATUS_RUNNING:
             lines.append("  " + report.where(pod, core, int(pod.state[base + REQUEST + REQUEST_WORDS - 1])))
     return "\n".join(lines)
+
+
+def spinning(pod: Pod, ck: NDArray[np.int64]) -> str:
+    """Which kernel goes round and round, and where it comes by, each place once."""
+    core, n = int(ck[at.WITNESS]), int(ck[at.WITNESS + 1])
+    sites = dict.fromkeys(ck[at.WITNESS + 2 : at.WITNESS + 2 + n].tolist())
+    return ", then ".join(report.where(pod, core, int(site)) for site in sites)
 
 
 def wrong_bits(trial: Trial) -> str:

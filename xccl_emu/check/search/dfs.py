@@ -41,7 +41,9 @@ from xccl_emu.check.search.book import (
 from xccl_emu.check.search.clocks import block_of, forget_all
 from xccl_emu.check.search.linked import find_race, settle_all, transition
 from xccl_emu.check.search.moves import touch_core
+from xccl_emu.check.search.pieces import freeze
 from xccl_emu.check.search.races import core_of, first_wrong
+from xccl_emu.check.search.record import deliver_latent
 from xccl_emu.check.search.settle import PER_CORE, n_choices
 from xccl_emu.machine.flight import block_of_core
 from xccl_emu.machine.layout import ORDER, ORDER_SC, STATUS, STATUS_DONE
@@ -209,7 +211,8 @@ def walk(mem, st, ck, rows, named, budget):
         if ck[VIOLATION] or ck[LIMIT]:
             return
         ck[LOG] = ck[LOG_BASE]
-        while ck[RESTART]:  # something was not local after all: go on with what is local now
+        while ck[RESTART]:  # something new was seen: go on with what is local now
+            freeze(st, ck)
             ck[RESTART], ck[TOUCHED] = 0, 0
             for m in range(ck[N]):
                 touch_core(mem, st, ck, ck[ck[MEMBERS] + m])
@@ -249,3 +252,17 @@ def follow(mem, st, ck, rows, named, path):
         if over(ck):
             return k + 1
     return path.shape[0]
+
+
+@entry
+def judge_here(mem, st, ck):
+    """`judge_end` of the state in which a path ends."""
+    judge_end(mem, st, ck)
+
+
+@entry
+def make_visible(mem, st, ck):
+    """While a path is recorded: make visible what the search took to be so."""
+    for m in range(ck[N]):
+        core = core_of(ck, ck[ck[MEMBERS] + m])
+        deliver_latent(mem, st, ck, core, block_of_core(st, core))

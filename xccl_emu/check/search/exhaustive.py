@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.search import bfs, dfs, pieces
+from xccl_emu.check.search import bfs, dfs, livelock
 from xccl_emu.check.search import book as at
-from xccl_emu.check.search.describe import describe
+from xccl_emu.check.search.describe import describe, spinning
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine import compiled, layout
 
@@ -29,8 +29,30 @@ LIMITS = {
     at.LIMIT_LOG: "the log of changes is full",
     at.LIMIT_DEPTH: "a run is longer than the search is deep",
     at.LIMIT_BARRIER: "a core arrives at a barrier twice, or awaits it without arriving",
+    at.LIMIT_OPEN: "a core has more accesses under way than the checker compares",
     at.LIMIT_SPIN: "a kernel does not come to an end by itself",
 }
+
+
+_OF_ALL = (at.DEADLOCK, at.WRONG_BITS, at.LIVELOCK)
+"""Violations of a part that rest on what all others do."""
+
+_Graph = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""How each state was reached, [states, `bfs.QUEUE_WORDS`], and the transitions, [n, `bfs.EDGE_WORDS`]."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Violation:
+    """What a part of the cores violates, and how it comes to that."""
+
+    what: int
+    members: Sequence[int]
+    witness: NDArray[np.int64]
+    path: NDArray[np.int64]
+    """Mover and choice of each transition, [n, 2]; behind them, of a livelock, those of its loop."""
+    loop: NDArray[np.int64]
+    hash: int
+    """Fingerprint of the state in which it was found."""
 
 
 @dataclass
@@ -50,6 +72,10 @@ class Found:
     states: int = 0
     transitions: int = 0
     actions_taken: int = 0
+    cycles: bool = False
+    """Perhaps a state can be reached from itself: then only this search has shown that its runs come to an end."""
+    loop: int = 0
+    """Of a livelock: so many actions at the end lead from a state back to it."""
     parts: list[list[int]] = field(default_factory=list)
 
     def rests_on(self) -> str:
@@ -94,54 +120,69 @@ class Search:
     # ---- who uses what
 
     def _learn(self) -> None:
+        """Take random walks until some in a row have shown nothing new; what they show is frozen as it is seen."""
         ck, quiet = self.setup.book, 0
-        ck[at.WALK_1], ck[at.WALK_2] = 1, 1
         for number in range(_WALKS):
             ck[at.WALK_1], ck[at.WALK_2] = number + 1, number + 1
-            before = self.setup.table()[:, pieces.CLASS].copy()
+            before = self.setup.table().copy()
             self.setup.reset(range(len(self.setup.cores)))
             dfs.begin(*self._args)
-            dfs.walk(*self._args, _WALK_STEPS)
-            quiet = quiet + 1 if np.array_equal(before, self.setup.table()[:, pieces.CLASS]) else 0
+            self._walk()
+            quiet = quiet + 1 if np.array_equal(before, self.setup.table()) else 0
             if quiet == _QUIET_WALKS:
                 return
+
+    def _walk(self) -> None:
+        """A random walk from here; what it shows is frozen."""
+        dfs.walk(*self._args, _WALK_STEPS)
+        self.setup.freeze()
 
     # ---- searching
 
     def _search_parts(self) -> bool:
-        """Search every part; False if the search has to begin anew."""
-        self.found.parts = self.setup.components()
-        self.found.states = self.found.transitions = self.found.actions_taken = 0
+        """Search every part by one frozen table; False if something was seen that is not in it, so all begins anew.
+
+        What a part cannot do by itself, such as going on, another one might, if they did share something after all: so
+        such a violation counts only when all parts have been searched.
+        """
+        self.found = Found(parts=self.setup.components())
+        first: _Violation | None = None
         for members in self.found.parts:
-            if not self._search(members):
+            violation = self._search(members)
+            if self.setup.book[at.RESTART]:
+                self._walk()
                 return False
-            if self.found.violation == at.RACE_INSIDE and not self.setup.book[at.JOINING]:
-                self.setup.book[at.JOINING], self.found.violation = 1, 0
+            if violation is not None and violation.what == at.RACE_INSIDE and not self.setup.book[at.JOINING]:
                 self.setup.explore_flags()
                 return False
-            if self.found.violation or self.found.reason:
-                return True
-        self.found.complete = True
+            first = first or violation
+            if first is not None and first.what not in _OF_ALL:
+                break
+        assert self.setup.all_frozen(), "what was seen is what the search went by"
+        if first is not None:
+            self._retrace(first)
+        self.found.complete = not self.found.violation and not self.found.reason
         return True
 
-    def _search(self, members: Sequence[int]) -> bool:
-        """Search one part; False if something was taken for what it is not."""
+    def _search(self, members: Sequence[int]) -> "_Violation | None":
+        """Search one part; what it violates."""
         ck = self.setup.book
         self._start(members)
         if self.breadth_first:
-            self._breadth_first(False)
+            self._judge_livelock(*self._breadth_first())
         else:
             self._depth_first()
+            self.found.cycles |= bool(ck[at.CYCLES])
             if ck[at.CYCLES] and not (ck[at.VIOLATION] or ck[at.LIMIT] or ck[at.RESTART] or self.found.reason):
                 self._find_livelock(members)
         self.found.states += int(ck[at.STATES])
         self.found.transitions += int(ck[at.TRANSITIONS])
         self.found.actions_taken += int(ck[at.ACTIONS])
         if ck[at.VIOLATION]:
-            self._keep_witness(members)
-        elif ck[at.LIMIT] or ck[at.DOUBT]:
-            self.found.reason = self.found.reason or LIMITS[int(ck[at.LIMIT] or ck[at.DOUBT])]
-        return not ck[at.RESTART] or bool(self.found.violation)
+            return self._violation(members)
+        if ck[at.LIMIT] or ck[at.DOUBT]:
+            self.found.reason = self.found.reason or self._limit(int(ck[at.LIMIT] or ck[at.DOUBT]))
+        return None
 
     def _start(self, members: Sequence[int]) -> None:
         ck = self.setup.book
@@ -164,11 +205,11 @@ class Search:
     def _hash(self) -> np.uint64:
         return np.uint64(int(self.setup.book[at.HASH]) & 0xFFFFFFFFFFFFFFFF)
 
-    def _breadth_first(self, with_edges: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Search breadth first; returns how each state was reached, and the transitions if they are asked for."""
+    def _breadth_first(self) -> "_Graph":
+        """Search breadth first; returns how each state was reached, and all transitions."""
         ck, size, why = self.setup.book, 1 << 15, dfs.PAUSED
         table, ids = np.zeros(size, np.uint64), np.zeros(size, np.int64)
-        queue, edges = np.zeros((size, bfs.QUEUE_WORDS), np.int64), np.zeros((size if with_edges else 0, 2), np.int64)
+        queue, edges = np.zeros((size, bfs.QUEUE_WORDS), np.int64), np.zeros((size, bfs.EDGE_WORDS), np.int64)
         table[int(self._hash() & np.uint64(size - 1))] = max(self._hash(), np.uint64(1))
         ck[at.QUEUE_HEAD], ck[at.QUEUE_TAIL], ck[at.N_EDGES] = 0, 1, 0
         while why != dfs.ENDED and not self.found.reason:
@@ -187,14 +228,21 @@ class Search:
         ck = self.setup.book
         kept = {word: int(ck[word]) for word in (at.STATES, at.TRANSITIONS, at.ACTIONS)}
         self._start(members)
-        queue, edges = self._breadth_first(True)
-        if not self.found.reason and not ck[at.LIMIT]:
-            ending = _reaches_end(len(queue), edges)
-            if not ending.all():
-                ck[at.VIOLATION] = at.LIVELOCK
-                self._path = _path_to(queue, int(np.flatnonzero(~ending)[0]))
+        self._judge_livelock(*self._breadth_first())
         for word, value in kept.items():
             ck[word] = value
+
+    def _judge_livelock(self, queue: NDArray[np.int64], edges: NDArray[np.int64]) -> None:
+        """If some state has no way to an end: the shortest path to such states that never leave each other again."""
+        ck, depth = self.setup.book, queue[:, bfs.DEPTH_OF]
+        self.found.cycles |= bool((depth[edges[:, bfs.TO]] <= depth[edges[:, bfs.FROM]]).any())
+        if self.found.reason or ck[at.LIMIT] or ck[at.VIOLATION] or ck[at.RESTART]:
+            return
+        ending = livelock.reaches_end(len(queue), edges)
+        if not ending.all():
+            ck[at.VIOLATION] = at.LIVELOCK
+            state, self._loop = livelock.fair_loop(edges, ending)
+            self._path = _path_to(queue, state)
 
     def _look(self, why: int) -> None:
         """Report progress, stop at a limit, and choose how much to do until the next look."""
@@ -214,23 +262,61 @@ class Search:
         elif self.seconds is not None and elapsed > self.seconds:
             self.found.reason = f"more than {self.seconds:g} seconds"
 
-    def _keep_witness(self, members: Sequence[int]) -> None:
-        """Go through the path again and write down what the machine did on it."""
+    def _limit(self, limit: int) -> str:
+        """What was met, in words."""
+        if limit == at.LIMIT_SPIN:
+            return f"{LIMITS[limit]}: {spinning(self.setup.pod, self.setup.book)}"
+        return LIMITS[limit]
+
+    # ---- a violation
+
+    def _violation(self, members: Sequence[int]) -> "_Violation":
+        """What was found, and the path that leads there."""
         ck = self.setup.book
-        self.found.violation = int(ck[at.VIOLATION])
-        self.found.witness = [int(w) for w in ck[at.WITNESS : at.WITNESS + 12]]
+        what, witness = int(ck[at.VIOLATION]), ck[at.WITNESS : at.WITNESS + 12].copy()
+        if what == at.LIVELOCK:
+            return _Violation(what, members, witness, self._path, self._loop, 0)
         start, depth = int(ck[at.FRAMES]), int(ck[at.DEPTH])
         frames = ck[start : start + (depth + 1) * dfs.FRAME_WORDS].reshape(-1, dfs.FRAME_WORDS)
         path = frames[:, [dfs.FRAME_MOVER, dfs.FRAME_N]].copy()
         path[:, 1] -= 1
-        if self.found.violation in (at.DEADLOCK, at.WRONG_BITS):
-            path = path[:-1]  # the last state is the end
-        if self.found.violation == at.LIVELOCK:
-            path = self._path
-        self.setup.reset(members)
+        path = path[path[:, 1] >= 0]  # in the last state nothing was taken, if it is the end or the beginning
+        return _Violation(what, members, witness, path, path[:0], int(ck[at.HASH]))
+
+    def _retrace(self, violation: "_Violation") -> None:
+        """Follow the path again, which must end in the same violation and state, and write down the actions on it."""
+        ck = self.setup.book
+        self._follow(violation)
+        if not self._same(violation):
+            self.found.reason = "the path to a violation, followed again, does not lead there: please report this"
+            return
         ck[at.RECORDING] = 1
+        self._follow(violation)
+        if violation.what == at.LIVELOCK:
+            dfs.make_visible(*self._args[:3])
+            before = int(ck[at.RECORDED])
+            dfs.follow(*self._args, violation.loop)
+            dfs.make_visible(*self._args[:3])
+            self.found.loop = int(ck[at.RECORDED]) - before
+        self.found.violation, self.found.reason = violation.what, ""
+        self.found.witness = [int(word) for word in violation.witness]
+
+    def _follow(self, violation: "_Violation") -> None:
+        recording = int(self.setup.book[at.RECORDING])
+        self.setup.reset(violation.members)
+        self.setup.book[at.RECORDING] = recording
         dfs.begin(*self._args)
-        dfs.follow(*self._args, path)
+        dfs.follow(*self._args, violation.path)
+
+    def _same(self, violation: "_Violation") -> bool:
+        """Has a path led to the violation again?"""
+        ck = self.setup.book
+        if violation.what == at.LIVELOCK:
+            before = int(ck[at.HASH])
+            return bool(dfs.follow(*self._args, violation.loop) == len(violation.loop) and ck[at.HASH] == before)
+        if violation.what in (at.DEADLOCK, at.WRONG_BITS):
+            dfs.judge_here(*self._args[:3])
+        return bool(ck[at.VIOLATION] == violation.what and ck[at.HASH] == violation.hash and not ck[at.RESTART])
 
     def _describe(self) -> None:
         """Put what was found into words, the pod standing where it was found."""
@@ -242,20 +328,8 @@ class Search:
         self.found.kind, self.found.message, self.found.actions = kind, message, np.concatenate([taken, more])
 
 
-def _reaches_end(n: int, edges: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """From which of ``n`` states some run comes to an end, by their transitions (from, to; to -1 for an end)."""
-    ending = np.zeros(n, bool)
-    ending[edges[edges[:, 1] < 0, 0]] = True
-    inner = edges[edges[:, 1] >= 0]
-    while True:
-        reached = inner[ending[inner[:, 1]], 0]
-        if ending[reached].all():
-            return ending
-        ending[reached] = True
-
-
 def _path_to(queue: NDArray[np.int64], state: int) -> NDArray[np.int64]:
-    """Mover and choice of each transition on the way to a state."""
+    """Mover and choice of each transition on the way to a state, [n, 2]."""
     steps = []
     while state:
         steps.append(queue[state, [bfs.MOVER, bfs.CHOICE]])

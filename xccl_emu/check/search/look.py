@@ -31,6 +31,7 @@ from xccl_emu.check.search.pieces import (
     USE_EXACT,
     USE_POLL,
     USE_READ,
+    USE_TORN,
     USE_UNSTABLE,
     USE_WRITE,
     may_write,
@@ -91,7 +92,7 @@ def look_at(mem, st, ck, rows, named, i, what):
     for r in range(n):
         if rows[r, START] < ck[MEMORY_END]:
             use = _use(st, ck, rows, named, base, pipe, r)
-            worst = max(worst, touch(st, ck, i, rows[r, START], rows[r, NBYTES], use))
+            worst = max(worst, touch(ck, i, rows[r, START], rows[r, NBYTES], use))
     rows[N_ROWS, 0] = n
     rows[ROWS_CLASS, 0] = worst
     return worst
@@ -120,18 +121,18 @@ def _use(st, ck, rows, named, base, pipe, r):
         return USE_WRITE | USE_BY_SCALAR | (USE_EXACT if flags & SYNC_ACCESS else 0)
     if pipe == MTU_OUT and flags & WHOLE:
         return USE_BY_OUT | (USE_ADD if flags & SYNC_ACCESS else USE_WRITE)
-    return USE_WRITE | USE_UNSTABLE | (USE_BY_OUT if pipe == MTU_OUT else 0)
+    return USE_WRITE | USE_UNSTABLE | (USE_BY_OUT if pipe == MTU_OUT else USE_TORN)
 
 
 @jit
-def _how_written(st, ck, i, worst, start, vector):
-    """How a write may be done as soon as it is possible, by the highest class of what it writes."""
-    order, block = st[ORDER], block_of(ck, i)
+def _how_written(st, ck, rows, i, vector):
+    """How a write, which the last row tells of, may be done as soon as it is possible."""
+    order, block, worst, r = st[ORDER], block_of(ck, i), rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
     if worst >= STABLE and (any_read(ck, block, vector) or any_released(st, ck, block, vector)):
         return NOT  # others may be ordered by it behind loads or writes that are still open
     if order == ORDER_FIFO:
         return NOT  # its place among the writes of the die matters
-    if worst >= STABLE and two_pipes_write(ck, start):
+    if worst >= STABLE and two_pipes_write(ck, rows[r, START], rows[r, NBYTES]):
         return NOT
     if order == ORDER_SC:
         return PLAINLY if worst <= OWN or (ck[FULL] and worst <= STABLE) else NOT
@@ -157,9 +158,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
     if pipe == VECTOR:
         return PLAINLY
     if pipe == MTU_OUT:
-        return _how_written(
-            st, ck, i, worst, rows[rows[N_ROWS, 0] - 1, START], vector_at(st, ck, block, base, MTU_OUT, 0)
-        )
+        return _how_written(st, ck, rows, i, vector_at(st, ck, block, base, MTU_OUT, 0))
     if worst > OWN:
         return NOT
     return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if st[ORDER] == ORDER_RELAXED else NOT
@@ -185,5 +184,5 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if op == OP_POLL:
         return PLAINLY if worst <= OWN or (worst == STABLE and st[base + REQUEST + 2] == CMP_GE) else NOT
     if op == OP_STORE and rows[N_ROWS, 0]:
-        return _how_written(st, ck, i, worst, rows[0, START], ck[block + VECTORS])
+        return _how_written(st, ck, rows, i, ck[block + VECTORS])
     return PLAINLY

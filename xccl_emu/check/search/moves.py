@@ -96,7 +96,10 @@ from xccl_emu.lang.requests import (
     OP_POLL,
     OP_RETURN,
     OP_SET_FLAG,
+    OP_V_ADD,
+    OP_V_AXPY,
     OP_V_QUANTIZE,
+    OP_V_SCALE,
     OP_WAIT_FLAG,
     SCALAR,
     VECTOR,
@@ -189,8 +192,9 @@ def take_action(mem, st, ck, rows, named, i, what):
     if flying >= 0:
         _flew(st, ck, ring, flying)
     if stable:
-        _judge_stable(mem, st, ck, rows, i)
-    _note_memory(mem, st, ck, rows, core, base, block, pipe, vector, at_once)
+        _judge_stable(mem, ck, rows, i)
+    _note_written(mem, st, ck, rows, core, op)
+    _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once)
     if pipe == SCALAR:
         if not off or op == OP_LOAD:
             _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor)
@@ -242,29 +246,37 @@ def _keep_words(mem, rows):
 
 
 @jit
-def _judge_stable(mem, st, ck, rows, i):
+def _judge_stable(mem, ck, rows, i):
     """Check what was assumed of a stable piece: the words that are polled do not fall."""
     start, nbytes, own = rows[0, START], rows[0, NBYTES], rows[ROWS_CLASS, 0] == OWN
     uses = ck[piece_of(ck, start) + USES]
     for w in range(4):
         now = load_i64(mem, (start & ~31) + 8 * w)
         if uses & USE_POLL << w and (now < rows[ROWS_WORDS, w] or (own and now == rows[ROWS_WORDS, w])):
-            touch(st, ck, i, start, nbytes, USE_UNSTABLE)
+            touch(ck, i, start, nbytes, USE_UNSTABLE)
 
 
 @jit
-def _note_memory(mem, st, ck, rows, core, base, block, pipe, vector, at_once):
+def _note_written(mem, st, ck, rows, core, op):
+    """Note what was written, and judge whether what was read had been: memory and data buffer, byte by byte."""
+    adds_up = op == OP_V_AXPY or op == OP_V_ADD or op == OP_V_SCALE  # these read what they write to
+    for r in range(rows[N_ROWS, 0]):
+        start, nbytes, flags = rows[r, START], rows[r, NBYTES], rows[r, FLAGS]
+        if not flags & (WRITE | SYNC_ACCESS) or (adds_up and flags & WRITE):
+            missing = never_written(ck, start, nbytes)
+            if missing >= 0 and ck[VIOLATION] == 0:
+                _blame(ck, UNWRITTEN, core, rows, r, missing)
+        if flags & WRITE:
+            mark_written(mem, st, ck, start, nbytes)
+
+
+@jit
+def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
     """Judge and note the accesses that were made."""
     worst = rows[ROWS_CLASS, 0]
     for r in range(rows[N_ROWS, 0]):
         start, nbytes, flags = rows[r, START], rows[r, NBYTES], rows[r, FLAGS]
         memory = start < ck[MEMORY_END]
-        if memory and flags & WRITE:
-            mark_written(mem, st, ck, start, nbytes)
-        if memory and not flags & (WRITE | SYNC_ACCESS):
-            missing = never_written(ck, start, nbytes)
-            if missing >= 0 and ck[VIOLATION] == 0:
-                _blame(ck, UNWRITTEN, core, rows, r)
         local = worst <= DATA
         if memory and worst == OWN and flags & SYNC_ACCESS:
             note_visible(ck, block, start)
@@ -285,13 +297,13 @@ def _note_memory(mem, st, ck, rows, core, base, block, pipe, vector, at_once):
 
 
 @jit
-def _blame(ck, what, core, rows, r):
+def _blame(ck, what, core, rows, r, first):
     ck[VIOLATION] = what
     w = WITNESS
     for k in range(12):
         ck[w + k] = 0
     ck[w], ck[w + 1], ck[w + 2] = core, rows[r, SITE], rows[r, AGENT]
-    ck[w + 3], ck[w + 4], ck[w + 5] = rows[r, START], rows[r, NBYTES], rows[r, FLAGS] & WRITE
+    ck[w + 3], ck[w + 4], ck[w + 5] = first, rows[r, START] + rows[r, NBYTES] - first, 0
     ck[w + 6] = -1
 
 

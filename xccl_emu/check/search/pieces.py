@@ -1,10 +1,10 @@
 """Who uses each 32-byte piece of memory, and how: what a search may treat as private, as data, or has to explore.
 
-The classes are learned from random walks and then *checked at every access of the search*.  An access that does not
-fit its class changes the class for good, and the search begins anew (`RESTART`).  So at the end of a search that was
-not restarted every access of every explored run fits.  That is enough: take any run of the whole machine and in it
-the first access that does not fit; all before it fits, so the reductions hold up to there and the search has reached
-a state in which that access was possible, and would have noticed it.
+There are two tables. *Frozen* (`USERS`, `USES`, `CLASS`) is all that a reduction may read; it does not change while a
+search goes on. *Seen* (`SEEN_USERS`, `SEEN_USES`) is what accesses write; it only grows. The moment that anything is
+seen that is not frozen, a bit of any kind, the search ends (`RESTART`), what was seen is frozen, and all is searched
+anew. So when a search has ended without that, every access of every explored run is in the table that it went by.
+`docs/soundness.md` has the argument why this is enough.
 
 - LOCAL: one core uses it, with plain accesses, or several and all only read it. Used at once: nobody can tell when.
 - OWN: one core uses it, and polls it for equality with a value larger than before, for its own write. Used at once;
@@ -14,36 +14,32 @@ a state in which that access was possible, and would have noticed it.
 - STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall. But
   for `fifo`, a full search makes it visible at once; polls for "at least" are granted at once too, others explored.
 - SYNC: whatever else. Explored: when each write becomes visible, and each read.
-
-Why STABLE may be visible at once.  Let w be a write to such a piece, in flight (under `sc`: not made yet) while a poll
-of an older value is granted. If the poll is "at least", it is granted by the new value as well, the words never
-falling; its result is not used (else the piece is SYNC).  If it is "equal", the new value, if different, makes it wait
-for ever, for the value never comes back: so where such a race is possible, the search, which has w visible at once,
-finds a deadlock, and the deadlock is a run of the machine.  In either case the verdict is the same.  A plain load of
-the piece would tell: a later write may be under way with it, which is a race, and only who explores the piece sees the
-two together.
 """
 
 from xccl_emu.check.search.book import (
     BOOK,
     FULL,
+    GREW_FIRST,
+    GREW_LAST,
     JOINING,
-    MASK,
     NOW,
     PIECE_TABLE,
     RESTART,
+    WRITTEN_TABLE,
     call,
+    entry,
     save,
 )
 from xccl_emu.machine.layout import ORDER, ORDER_FIFO, ORDER_RELAXED
 from xccl_emu.machine.words import jit
 
 LOCAL, OWN, DATA, STABLE, SYNC = range(5)
+NO_PIECE = 1 << 60
+"""Behind all pieces."""
 
-USERS, USES, WRITTEN = 0, 1, 2
-PIECE_WORDS = 4
-"""Words of a piece: a mask of the cores that use it, `USE_*`, whether it holds what somebody wrote, the class."""
-CLASS = 3
+USERS, USES, CLASS, SEEN_USERS, SEEN_USES = range(5)
+PIECE_WORDS = 5
+"""Words of a piece: frozen, a mask of the cores that use it, `USE_*` and the class; seen, the first two again."""
 
 USE_READ, USE_WRITE, USE_ADD, USE_EXACT, USE_UNSTABLE = 1, 2, 4, 8, 16
 """Plain read; write; add by mtu-out; synchronizing use whose every value counts; a polled word fell, or by DMA."""
@@ -54,7 +50,11 @@ USE_BY_SCALAR, USE_BY_OUT = 1024, 2048
 """Written by scalar stores and atomics; by mtu-out.  Which of the two takes off first is explored."""
 USE_AS_DATA, USE_AS_SYNC = 4096, 8192
 """It is part of a transfer that also touches pieces of this class: a transfer is all of one class."""
-WRITER_SHIFT = 14
+USE_TORN = 1 << 14
+"""Written by DMA, so not at once: a poll of it is an access like any other (`races`)."""
+USE_UNORDERED = 1 << 15
+"""Nothing orders two writes to it, each of which may be whole: what comes of it is explored."""
+WRITER_SHIFT = 16
 """Above: the number of the only core that stores there, plus 1, or `MANY`."""
 MANY = 255
 
@@ -66,37 +66,62 @@ def piece_of(ck, address):
 
 
 @call
-def touch(st, ck, i, start, nbytes, use):
+def touch(ck, i, start, nbytes, use):
     """Note that the core with number ``i`` uses bytes so; returns their class, which is the same for all of them.
 
-    Where a transfer touches pieces of several classes, all become of the highest one, so that it can be explored or
-    made at once as a whole.
+    Where a transfer touches pieces of several classes, all are to become of the highest one, so that it can be explored
+    or made at once as a whole.
     """
-    lowest, highest = _touch_each(st, ck, i, start, nbytes, use)
+    first, last = start >> 5, start + nbytes - 1 >> 5
+    lowest, highest = SYNC, LOCAL
+    for p in range(first, last + 1):
+        _see_core(ck, i, p, use)
+        of_piece = ck[ck[PIECE_TABLE] + p * PIECE_WORDS + CLASS]
+        lowest, highest = min(lowest, of_piece), max(highest, of_piece)
     if lowest != highest:
-        as_one = USE_AS_DATA if highest == DATA else USE_AS_SYNC
-        lowest, highest = _touch_each(st, ck, i, start, nbytes, use | as_one)
+        for p in range(first, last + 1):
+            _see_core(ck, i, p, USE_AS_DATA if highest == DATA else USE_AS_SYNC)
     return highest
 
 
 @jit
-def _touch_each(st, ck, i, start, nbytes, use):
-    lowest, highest = SYNC, LOCAL
-    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+def _see_core(ck, i, p, use):
+    """Note a use of a piece by a core."""
+    at = ck[PIECE_TABLE] + p * PIECE_WORDS
+    see(ck, p, 1 << i, _written_by(ck[at + SEEN_USES], i) | use if use & (USE_WRITE | USE_ADD) else use)
+
+
+@jit
+def see(ck, p, users, uses):
+    """Note users and uses of a piece; the search has to begin anew if one of them was not seen before."""
+    at = ck[PIECE_TABLE] + p * PIECE_WORDS
+    users, uses = ck[at + SEEN_USERS] | users, ck[at + SEEN_USES] | uses
+    if users != ck[at + SEEN_USERS] or uses != ck[at + SEEN_USES]:
+        ck[at + SEEN_USERS], ck[at + SEEN_USES] = users, uses
+        ck[GREW_FIRST], ck[GREW_LAST] = min(ck[GREW_FIRST], p), max(ck[GREW_LAST], p)
+        ck[RESTART] = 1
+
+
+@entry
+def freeze(st, ck):
+    """From now on go by all that was seen."""
+    for p in range(ck[GREW_FIRST], ck[GREW_LAST] + 1):
         at = ck[PIECE_TABLE] + p * PIECE_WORDS
-        users, uses, writer = ck[at + USERS] | 1 << i, ck[at + USES] | use, ck[at + USES] >> WRITER_SHIFT
-        if use & (USE_WRITE | USE_ADD):
-            uses = _written_by(uses, i)
-        if users != ck[at + USERS] or uses != ck[at + USES]:
-            before, fresh = ck[at + CLASS], ck[at + USERS] == 0
-            ck[at + USERS], ck[at + USES] = users, uses
-            ck[at + CLASS] = _class(st, ck, users, uses)
-            if (ck[at + CLASS] != before and not fresh) or (ck[at + CLASS] > OWN and users & ~ck[MASK]):
-                ck[RESTART] = 1  # the second: cores that are searched apart share something
-            if ck[at + CLASS] > DATA and uses & USE_READ and uses >> WRITER_SHIFT != writer:
-                ck[RESTART] = 1  # whoever reads it was taken not to write it
-        lowest, highest = min(lowest, ck[at + CLASS]), max(highest, ck[at + CLASS])
-    return lowest, highest
+        ck[at + USERS], ck[at + USES] = ck[at + SEEN_USERS], ck[at + SEEN_USES]
+        ck[at + CLASS] = _class(st, ck, ck[at + USERS], ck[at + USES])
+    ck[GREW_FIRST], ck[GREW_LAST] = NO_PIECE, -1
+
+
+@entry
+def explore_flags(st, ck, n_pieces):
+    """Take no flag for stable any more: from now on it matters when each of its writes becomes visible."""
+    ck[JOINING] = 1
+    for p in range(n_pieces):
+        at = ck[PIECE_TABLE] + p * PIECE_WORDS
+        if ck[at + CLASS] == STABLE:
+            ck[at + SEEN_USES] |= USE_UNSTABLE
+    ck[GREW_FIRST], ck[GREW_LAST] = 0, n_pieces - 1
+    freeze(st, ck)
 
 
 @jit
@@ -109,7 +134,7 @@ def _written_by(uses, i):
 
 @jit
 def _class(st, ck, users, uses):
-    if uses & USE_AS_SYNC:
+    if uses & (USE_AS_SYNC | USE_UNORDERED):
         return SYNC
     least = DATA if uses & USE_AS_DATA else LOCAL
     if not uses & (USE_WRITE | USE_ADD):
@@ -150,26 +175,40 @@ def may_write(ck, i, start, nbytes):
 
 
 @jit
-def two_pipes_write(ck, start):
-    """Do scalar stores and mtu-out both write to a piece?  Then which of them takes off first is a choice."""
-    uses = ck[ck[PIECE_TABLE] + (start >> 5) * PIECE_WORDS + USES]
-    return uses & USE_BY_SCALAR != 0 and uses & USE_BY_OUT != 0
+def two_pipes_write(ck, start, nbytes):
+    """Do scalar stores and mtu-out both write to one of the pieces?  Then which of them takes off first is a choice."""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        uses = ck[ck[PIECE_TABLE] + p * PIECE_WORDS + USES]
+        if uses & USE_BY_SCALAR and uses & USE_BY_OUT:
+            return True
+    return False
+
+
+@jit
+def _bytes_in(p, start, nbytes):
+    """A bit for each byte of a piece that is among some bytes."""
+    first, end = max(start - (p << 5), 0), min(start + nbytes - (p << 5), 32)
+    return (1 << end) - (1 << first)
 
 
 @call
 def mark_written(mem, st, ck, start, nbytes):
     """Note that bytes hold what somebody wrote; a part of the state."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        at = ck[PIECE_TABLE] + p * PIECE_WORDS + WRITTEN
-        if ck[at] == 0:
+        at, bits = ck[WRITTEN_TABLE] + p, _bytes_in(p, start, nbytes)
+        if ck[at] & bits != bits:
             save(mem, st, ck, BOOK | NOW, at, 1)
-            ck[at] = 1
+            ck[at] |= bits
 
 
 @call
 def never_written(ck, start, nbytes):
-    """The first byte of a piece among these that nobody has written, or -1."""
+    """The first of some bytes that nobody has written, or -1."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        if ck[ck[PIECE_TABLE] + p * PIECE_WORDS + WRITTEN] == 0:
-            return max(start, p << 5)
+        missing = _bytes_in(p, start, nbytes) & ~ck[ck[WRITTEN_TABLE] + p]
+        if missing:
+            b = 0
+            while not missing >> b & 1:
+                b += 1
+            return (p << 5) + b
     return -1

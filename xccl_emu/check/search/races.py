@@ -1,10 +1,13 @@
-"""Races between cores, seen in a state: two accesses to the same bytes that are possible or under way together.
+"""Races, seen in a state: two accesses to the same bytes that are possible or under way together.
 
-An access is open from the moment in which it can be made until it is complete: a read until it is made; a write until
-it is visible, and one of shared data, which a search makes visible at once, until the fence of its core.  Two open
-accesses of different cores to the same bytes, one of them a write, are a race, unless both synchronize.  A search
-reaches a state in which both are open whenever nothing orders them: fences with open writes and reads of shared
-memory are transitions of their own, taken in every order.
+`docs/races.md` defines what a race is; the monitor of sampled runs implements the same.
+
+An access is open from the moment in which it can be made until it is complete: a read until it is made; a poll, which
+reads again and again, from its issue on; a write until it is visible, and one of shared data, which a search makes
+visible at once, until the fence of its core.  Two open accesses of different cores to the same bytes, one of them a
+write, are a race, unless both synchronize.  A search reaches a state in which both are open whenever nothing orders
+them: fences with open writes and reads of shared memory are transitions of their own, taken in every order.  So are two
+accesses of one core by different pipes, if the bytes are explored; where they are not, `inside` judges them by clocks.
 
 Plain loads are made early, so that they need no transition of their own: at once when the kernel comes to them, but
 they stay open until the scalar unit's next transition, and a write to a flag (or an arrival at a barrier) that comes
@@ -16,17 +19,22 @@ comes after it in its core's own order (`clocks`), or a fence; both are transiti
 release orders what goes to the same die only: there no write is made at once.
 """
 
-from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
+from xccl_emu.check.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
 from xccl_emu.check.search.book import (
     CORE_WORDS,
     CORES,
+    DIE_BYTES,
     EXPECTED_BASE,
     EXPECTED_WORDS,
+    LIMIT,
+    LIMIT_OPEN,
     MARK_WORDS,
     MARKS,
     MASK,
     MEMBERS,
     MEMORY_END,
+    META_END,
+    META_START,
     N_EXPECTED,
     N_MARKS,
     N_READ,
@@ -41,11 +49,9 @@ from xccl_emu.check.search.book import (
 )
 from xccl_emu.check.search.clocks import block_of, lane
 from xccl_emu.check.search.linked import linked
-from xccl_emu.check.search.pieces import OWN, worst_class
-from xccl_emu.check.search.pieces import STABLE as CLASS_STABLE
-from xccl_emu.check.search.pieces import SYNC as CLASS_SYNC
+from xccl_emu.check.search.pieces import DATA, OWN, USE_TORN, USE_UNORDERED, USES, piece_of, see, worst_class
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
+from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
 from xccl_emu.machine.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.layout import (
     CHOICE_ALL,
@@ -75,6 +81,9 @@ from xccl_emu.machine.pipes import _may_overtake, entry_of, pipe_of
 from xccl_emu.machine.words import jit
 
 _MARK_SITE, _MARK_AGENT, _MARK_CLOCK = (1 << 16) - 1, 16, 20
+FLYING, EARLY = 8, 16
+"""Further flags of an open access: a write in flight; a load that was made early."""
+
 OPEN = 16
 """First row of the lists of open accesses, `OPEN_MAX` each."""
 OPEN_MAX = 64
@@ -88,13 +97,14 @@ def core_of(ck, i):
 
 
 @jit
-def _append(rows, at, n, start, nbytes, flags, agent, site):
-    if n < OPEN_MAX:
-        row = at + n
-        rows[row, START], rows[row, NBYTES], rows[row, FLAGS] = start, nbytes, flags
-        rows[row, AGENT], rows[row, SITE] = agent, site
-        return n + 1
-    return n
+def _append(ck, rows, at, n, start, nbytes, flags, agent, site):
+    if n == OPEN_MAX:
+        ck[LIMIT] = LIMIT_OPEN
+        return n
+    row = at + n
+    rows[row, START], rows[row, NBYTES], rows[row, FLAGS] = start, nbytes, flags
+    rows[row, AGENT], rows[row, SITE] = agent, site
+    return n + 1
 
 
 @jit
@@ -141,16 +151,17 @@ def open_accesses(st, ck, rows, named, i, at):
     base, block = block_of_core(st, core), block_of(ck, i)
     n = 0
     if st[base + IN_FLIGHT]:
-        n = _flying(st, rows, core, base, at, n)
+        n = _flying(st, ck, rows, core, base, at, n)
     for k in range(ck[block + N_MARKS]):
         m = block + MARKS + k * MARK_WORDS
-        n = _append(rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE, MTU_OUT, ck[m + 2] & _MARK_SITE)
+        n = _append(ck, rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE, MTU_OUT, ck[m + 2] & _MARK_SITE)
     for k in range(ck[block + N_READ]):
         r = block + READ + k * READ_WORDS
-        n = _append(rows, at, n, ck[r], ck[r + 1], 0, SCALAR, ck[r + 2])
+        n = _append(ck, rows, at, n, ck[r], ck[r + 1], EARLY, SCALAR, ck[r + 2])
     if st[base + STATUS] == STATUS_RUNNING:
         op = st[base + REQUEST]
-        if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD:
+        polls = op == OP_POLL and _torn_under(st, ck, base)
+        if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD or polls:
             n = _look(st, ck, rows, named, base, SCALAR, 0, at, n)
     queue = pipe_of(base, MTU_IN)
     for j in range(st[queue + PIPE_COUNT]):
@@ -169,15 +180,15 @@ def open_accesses(st, ck, rows, named, i, at):
 
 
 @jit
-def _flying(st, rows, core, base, at, n):
+def _flying(st, ck, rows, core, base, at, n):
     ring = block_of_die(st, st[base + DIE])
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
         if st[entry + FLIGHT_CORE] == core:
             kind, nbytes = st[entry + FLIGHT_KIND], st[entry + FLIGHT_NBYTES]
-            flags = WRITE | (WHOLE if kind == KIND_SCALAR or nbytes == 32 else 0) | (SYNC if kind == KIND_ADD else 0)
+            flags = WRITE | FLYING | (WHOLE if kind < KIND_DMA else 0) | (SYNC if kind == KIND_ADD else 0)
             agent = kind - KIND_DMA + 4 if kind >= KIND_DMA else SCALAR if kind == KIND_SCALAR else MTU_OUT
-            n = _append(rows, at, n, st[entry + FLIGHT_ADDRESS], nbytes, flags, agent, st[entry + FLIGHT_SITE])
+            n = _append(ck, rows, at, n, st[entry + FLIGHT_ADDRESS], nbytes, flags, agent, st[entry + FLIGHT_SITE])
     return n
 
 
@@ -189,27 +200,65 @@ def _look(st, ck, rows, named, base, pipe, choice, at, n):
         start, nbytes = rows[r, START], rows[r, NBYTES]
         inside = nbytes > 0 and start >= 0 and start + nbytes <= ck[MEMORY_END]
         if inside and worst_class(ck, start, nbytes) > OWN:
-            n = _append(rows, at, n, start, nbytes, rows[r, FLAGS], rows[r, AGENT], rows[r, SITE])
+            n = _append(ck, rows, at, n, start, nbytes, rows[r, FLAGS], rows[r, AGENT], rows[r, SITE])
     return n
 
 
 @jit
-def _synchronizes(ck, rows, r):
-    """Is this access, if it meets another one like it, a synchronization?  A write to a flag need not be named."""
-    flags = rows[r, FLAGS]
-    if flags & SYNC:
-        return True
-    flag = worst_class(ck, rows[r, START], rows[r, NBYTES])
-    whole = flags & WHOLE or (rows[r, START] % 32 == 0 and rows[r, NBYTES] % 32 == 0)
-    return flags & WRITE != 0 and whole and (flag == CLASS_SYNC or flag == CLASS_STABLE)
+def _torn_under(st, ck, base):
+    """Does somebody write to the word that a core polls in another way than at once?  Other writes it may meet."""
+    address = st[base + REQUEST + 1]
+    if address < 0 or address > ck[MEMORY_END] - 8:
+        return False
+    return ck[piece_of(ck, address) + USES] & USE_TORN != 0
+
+
+@jit
+def _synchronizes(rows, r):
+    """Is an access a synchronization, or may it be half of one: a write at once, which may be a flag?"""
+    return rows[r, FLAGS] & SYNC != 0 or (rows[r, FLAGS] & WRITE != 0 and rows[r, AGENT] < AGENT_DMA)
+
+
+@jit
+def _has_flags(ck, p):
+    """Is a piece of a metadata area?  Only there two writes at once may go without an order."""
+    offset = (p << 5) % ck[DIE_BYTES]
+    return ck[META_START] <= offset and offset < ck[META_END]
+
+
+@jit
+def _meet(rows, a, b):
+    """Do two accesses share a byte, and does one of them write?"""
+    overlap = rows[a, START] < rows[b, START] + rows[b, NBYTES] and rows[b, START] < rows[a, START] + rows[a, NBYTES]
+    return overlap and (rows[a, FLAGS] | rows[b, FLAGS]) & WRITE != 0
 
 
 @jit
 def _conflict(ck, rows, a, b):
-    overlap = rows[a, START] < rows[b, START] + rows[b, NBYTES] and rows[b, START] < rows[a, START] + rows[a, NBYTES]
-    if not overlap or not (rows[a, FLAGS] | rows[b, FLAGS]) & WRITE:
+    """Is there a piece in which two accesses that meet are no race only if both synchronize, and they do not?"""
+    first = max(rows[a, START], rows[b, START])
+    end = min(rows[a, START] + rows[a, NBYTES], rows[b, START] + rows[b, NBYTES])
+    either = rows[a, FLAGS] | rows[b, FLAGS]
+    both = _synchronizes(rows, a) and _synchronizes(rows, b)
+    two_writes = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and not either & SYNC
+    for p in range(first >> 5, (end - 1 >> 5) + 1):
+        if two_writes and _has_flags(ck, p) and worst_class(ck, p << 5, 32) <= DATA:
+            see(ck, p, 0, USE_UNORDERED)  # marks do not say whether they were at once: explore them
+        elif not both or (two_writes and not _has_flags(ck, p)):
+            return True
+    return False
+
+
+@jit
+def _conflict_inside(ck, rows, a, b):
+    """Do two open accesses of one core conflict?  Its writes to a piece keep the order in which they take off."""
+    either = rows[a, FLAGS] | rows[b, FLAGS]
+    if either & EARLY or rows[a, AGENT] == rows[b, AGENT] or worst_class(ck, rows[a, START], rows[a, NBYTES]) <= DATA:
         return False
-    return not (_synchronizes(ck, rows, a) and _synchronizes(ck, rows, b))
+    kept = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and either & FLYING != 0
+    if kept and rows[a, AGENT] < AGENT_DMA and rows[b, AGENT] < AGENT_DMA:
+        return False
+    return _conflict(ck, rows, a, b)
 
 
 @jit
@@ -224,12 +273,16 @@ def _report(ck, rows, i, a, j, b):
 
 @linked
 def find_race_of(mem, st, ck, rows, named, cores, _):
-    """Report a race between one of some cores (a mask) and any other one, if there is one."""
+    """Report a race of one of some cores (a mask) with itself or any other one, if there is one."""
     for m in range(ck[N]):
         i = ck[ck[MEMBERS] + m]
         if not cores >> i & 1:
             continue
         mine = open_accesses(st, ck, rows, named, i, OPEN)
+        for a in range(OPEN, OPEN + mine):
+            for b in range(OPEN, a):
+                if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict_inside(ck, rows, a, b):
+                    _report(ck, rows, i, a, i, b)
         for k in range(ck[N] if mine else 0):
             j = ck[ck[MEMBERS] + k]
             if j == i or (cores >> j & 1 and j < i):
@@ -237,14 +290,14 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
             theirs = open_accesses(st, ck, rows, named, j, OPEN + OPEN_MAX)
             for a in range(OPEN, OPEN + mine):
                 for b in range(OPEN + OPEN_MAX, OPEN + OPEN_MAX + theirs):
-                    if ck[VIOLATION] == 0 and _conflict(ck, rows, a, b):
+                    if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict(ck, rows, a, b):
                         _report(ck, rows, i, a, j, b)
     return ck[VIOLATION]
 
 
 @call
 def judge_return(mem, st, ck, rows, named, i):
-    """A core has returned: is what it and its like answer for there, and nobody's write to it under way?"""
+    """A core has returned: is what it owns, alone or with others, there, and nobody's write to it under way?"""
     for e in range(ck[N_EXPECTED]):
         at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
         cores = ck[at + 3] & ck[MASK]

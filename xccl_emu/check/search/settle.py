@@ -22,6 +22,7 @@ from xccl_emu.check.search.book import (
     TOUCHED,
     VECTORS,
     VIOLATION,
+    WITNESS,
     N,
     add_hash,
     call,
@@ -54,7 +55,7 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.flight import block_of_core, block_of_die, deliver, deliverable, flight, read_word
+from xccl_emu.machine.flight import block_of_core, block_of_die, deliver, deliverable, flight, read_word, request_site
 from xccl_emu.machine.layout import (
     ACTORS_PER_CORE,
     CHOICE_ALL,
@@ -88,6 +89,8 @@ from xccl_emu.machine.words import jit
 
 _SPIN = 1 << 16
 """Local actions in a row after which a kernel is taken to run for ever."""
+SPIN_SITES = 10
+"""So many sites of its loop are kept."""
 
 PER_CORE = 5
 """Movers of a core: its pipes and its DMA; behind all cores one mover a die, which delivers."""
@@ -111,11 +114,20 @@ def settle(mem, st, ck, rows, named, i):
                     break
                 taken += 1
                 if taken > _SPIN:
-                    ck[LIMIT] = LIMIT_SPIN
+                    _note_spin(st, ck, i, taken - _SPIN - 1)
         for k in range(N_DMA_SLOTS):
             slot = base + DMA_SLOTS + k * ENTRY_WORDS
             if st[slot] and st[slot + ENTRY_PROGRESS] >= 0 and not _over(ck):
                 taken += 1 if _local(mem, st, ck, rows, named, i, DMA, k) else 0
+
+
+@jit
+def _note_spin(st, ck, i, n):
+    """A kernel is taken to run for ever: keep where it comes by, and stop."""
+    base = block_of_core(st, core_of(ck, i))
+    ck[WITNESS], ck[WITNESS + 1], ck[WITNESS + 2 + n] = core_of(ck, i), n + 1, request_site(st, base)
+    if n + 1 == SPIN_SITES:
+        ck[LIMIT] = LIMIT_SPIN
 
 
 @call
@@ -325,7 +337,8 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
         entry = base + DMA_SLOTS + (choice & 15) * ENTRY_WORDS
         if st[entry + ENTRY_PROGRESS] < 0:
             return False
-    look(mem, st, ck, rows, named, i, pipe << 16 | choice)
+    # Whether it is local is asked of all that is left of a transfer, as `_local` asks it.
+    look(mem, st, ck, rows, named, i, pipe << 16 | (CHOICE_ALL if pipe == MTU_OUT else choice))
     if how(st, ck, rows, i, base, pipe, st[entry], off) != NOT or ck[RESTART]:
         return False  # local: it was done, or it cannot be
     worst, at_once = rows[ROWS_CLASS, 0], False
@@ -338,7 +351,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     touch_core(mem, st, ck, i)
     if pipe == SCALAR:  # what was loaded early is long complete
         close_reads(ck, block_of(ck, i), ck[block_of(ck, i) + VECTORS])
-    if pipe == MTU_OUT and choice == CHOICE_ALL:
+    if pipe == MTU_OUT and choice != CHOICE_ALL:
         look(mem, st, ck, rows, named, i, pipe << 16 | choice)
     if not take(mem, st, ck, rows, named, i, (1 << 24 if at_once else 0) | pipe << 16 | choice):
         return False

@@ -59,9 +59,9 @@ class Setup:
         self.initial = Initial(self.memory.copy(), self.state.copy())
         self.rows = np.zeros((ROWS, 5), np.int64)
         self.named = self._named()
+        self._written = self._filled()
         self.book = self._book(full)
-        self._mark_filled()
-        self._mark_answers()
+        self._mark_owners()
 
     # ---- the book
 
@@ -72,6 +72,7 @@ class Setup:
             at.DIES: self.pod.spec.n_dies,
             at.BLOCKS: len(self.cores) * at.BLOCK,
             at.PIECE_TABLE: self.n_pieces * pieces.PIECE_WORDS,
+            at.WRITTEN_TABLE: len(self._written),
             at.EXPECTED_BASE: self._expected_words(),
             at.ON_PATH: at.ON_PATH_WORDS,
             at.RECORD_BASE: _RECORD_WORDS,
@@ -86,7 +87,10 @@ class Setup:
             ck[region] = start
         ck[at.RECORD_END], ck[at.FRAMES_END], ck[at.LOG_END] = starts[at.FRAMES], starts[at.LOG_BASE], end
         ck[at.FULL] = full
-        ck[at.MEMORY_END] = self.pod.spec.n_dies * self.pod.spec.die_bytes
+        spec = self.pod.spec
+        ck[at.MEMORY_END], ck[at.DIE_BYTES] = spec.n_dies * spec.die_bytes, spec.die_bytes
+        ck[at.META_START], ck[at.META_END] = spec.meta_start, spec.managed_start
+        ck[at.GREW_FIRST], ck[at.GREW_LAST] = pieces.NO_PIECE, -1
         for number, function in _LINKED.items():
             ck[at.HANDLES + number] = linked.handle_of(function)
         ck[at.HANDLES + linked.STEP] = single.act_handle()
@@ -107,21 +111,35 @@ class Setup:
                 named[k * layout.MAX_SITES + s] = (NAMED if site.sync else 0) | (TAKEN if site.used else 0)
         return named
 
-    def _mark_filled(self) -> None:
-        spec = self.pod.spec
-        ranges = [(b.address, b.nbytes) for b in self.trial.filled]
-        ranges += [(die * spec.die_bytes + spec.meta_start, spec.meta_bytes) for die in range(spec.n_dies)]
-        self._written = np.zeros(self.n_pieces, bool)
-        for address, nbytes in ranges:
-            self._written[address // 32 : (address + nbytes + 31) // 32] = True
+    def _filled(self) -> NDArray[np.int64]:
+        """A bit for each byte that holds something at first, a word for each piece, data buffers too."""
+        spec, written = self.pod.spec, np.zeros(self.memory.size, np.uint8)
+        for buffer in self.trial.filled:
+            written[buffer.address : buffer.address + buffer.nbytes] = 1
+        for die in range(spec.n_dies):
+            start = die * spec.die_bytes + spec.meta_start
+            written[start : start + spec.meta_bytes] = 1
+        return np.packbits(written, bitorder="little").view(np.uint32).astype(np.int64)
 
-    def _mark_answers(self) -> None:
-        """Who answers for expected bytes looks at them when it returns: a use like any other."""
+    def _mark_owners(self) -> None:
+        """Who owns expected bytes looks at them when it returns: a use like any other."""
         for expected in self.trial.expected:
             first, last = expected.address // 32, (expected.address + len(expected.data) + 31) // 32
-            mask = self._mask(expected)
-            self.table()[first:last, pieces.USERS] |= mask
-            self.table()[first:last, pieces.USES] |= pieces.USE_READ if mask else 0
+            mask = self._owners(expected)
+            self.table()[first:last, pieces.SEEN_USERS] |= mask
+            self.table()[first:last, pieces.SEEN_USES] |= pieces.USE_READ if mask else 0
+        self.book[[at.GREW_FIRST, at.GREW_LAST]] = 0, self.n_pieces - 1
+        self.freeze()
+
+    def freeze(self) -> None:
+        """From now on go by all that was seen of who uses what, and how."""
+        pieces.freeze(self.state, self.book)
+
+    def all_frozen(self) -> bool:
+        """Is nothing seen that is not frozen?"""
+        table = self.table()
+        frozen, seen = (pieces.USERS, pieces.USES), (pieces.SEEN_USERS, pieces.SEEN_USES)
+        return bool(np.array_equal(table[:, frozen], table[:, seen]))
 
     def bounds(self) -> dict[str, int]:
         """Limits of the machine within which every schedule is searched."""
@@ -132,7 +150,7 @@ class Setup:
         }
 
     def table(self) -> NDArray[np.int64]:
-        """Words of the pieces, [pieces, 4]."""
+        """Words of the pieces, [pieces, `PIECE_WORDS`]."""
         start = int(self.book[at.PIECE_TABLE])
         return self.book[start : start + self.n_pieces * pieces.PIECE_WORDS].reshape(-1, pieces.PIECE_WORDS)
 
@@ -148,7 +166,7 @@ class Setup:
         ck[at.LOG] = ck[at.LOG_BASE]
         ck[ck[at.BLOCKS] : ck[at.PIECE_TABLE]] = 0
         ck[ck[at.ON_PATH] : ck[at.ON_PATH] + at.ON_PATH_WORDS] = 0
-        self.table()[:, pieces.WRITTEN] = self._written
+        ck[ck[at.WRITTEN_TABLE] : ck[at.WRITTEN_TABLE] + len(self._written)] = self._written
         ck[at.N] = len(members)
         ck[ck[at.MEMBERS] : ck[at.MEMBERS] + len(members)] = list(members)
         ck[at.MASK] = sum(1 << i for i in members)
@@ -159,14 +177,14 @@ class Setup:
         self._expect(members)
 
     def _expect(self, members: Sequence[int]) -> None:
-        """List the bytes that these cores answer for: all, or what some of them use if others are searched apart."""
+        """List what these cores have to leave in memory: bytes that one of them uses, and those that nobody does."""
         ck, mask = self.book, sum(1 << i for i in members)
         users = self.table()[:, pieces.USERS]
         row = int(ck[at.EXPECTED_BASE])
         rows: list[list[int]] = []
         for e, expected in enumerate(self.trial.expected):
             for start, end in _pieces_of(expected.address, len(expected.data)):
-                if len(members) == len(self.cores) or users[start // 32] & mask:
+                if users[start // 32] & mask or not users[start // 32]:
                     if rows and rows[-1][0] == e and rows[-1][2] == start:
                         rows[-1][2] = end
                     else:
@@ -176,29 +194,23 @@ class Setup:
             expected = self.trial.expected[e]
             data = expected.data[start - expected.address : end - expected.address]
             words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
-            ck[row : row + 4] = start, end - start, place, self._mask(expected)
+            ck[row : row + 4] = start, end - start, place, self._owners(expected)
             ck[place : place + len(words)] = words
             row, place = row + at.EXPECTED_WORDS, place + len(words)
         ck[at.N_EXPECTED] = len(rows)
 
-    def _mask(self, expected: Expected) -> int:
-        """Who answers for expected bytes."""
-        per_die, die = self.pod.spec.cores_per_die, expected.address // self.pod.spec.die_bytes
-        cores = expected.cores or tuple(core for core in self.cores if core // per_die == die)
-        return sum(1 << self.cores.index(core) for core in cores if core in self.cores)
+    def _owners(self, expected: Expected) -> int:
+        """Who owns expected bytes, as a mask; 0 if they are to be there only when all kernels are done."""
+        return sum(1 << self.cores.index(core) for core in expected.cores if core in self.cores)
 
     def explore_flags(self) -> None:
         """Take no flag for stable any more: from now on it matters when each of its writes becomes visible."""
-        table = self.table()
-        stable = table[:, pieces.CLASS] == pieces.STABLE
-        table[stable, pieces.USES] |= pieces.USE_UNSTABLE
-        table[stable, pieces.CLASS] = pieces.SYNC
+        pieces.explore_flags(self.state, self.book, self.n_pieces)
 
     def components(self) -> list[list[int]]:
         """Numbers of the cores in parts that share nothing that any of them writes, as far as is known."""
-        links = [
-            int(users) for users in np.unique(self.table()[self.table()[:, pieces.CLASS] != pieces.LOCAL, pieces.USERS])
-        ]
+        table = self.table()
+        links = [int(users) for users in np.unique(table[table[:, pieces.CLASS] != pieces.LOCAL, pieces.USERS])]
         per_die = self.pod.spec.cores_per_die
         groups: dict[object, int] = {}
         for i, core in enumerate(self.cores):

@@ -1,0 +1,77 @@
+"""Livelock in the graph of all states: states from which no run comes to an end, and a loop that shows it."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check.search.bfs import EDGE_CHOICE, EDGE_MOVER, FROM, TO
+
+Edges = NDArray[np.int64]
+"""Transitions, [n, `bfs.EDGE_WORDS`]; ``TO`` is -1 where a run ends."""
+
+
+def reaches_end(n: int, edges: Edges) -> NDArray[np.bool_]:
+    """From which of ``n`` states some run comes to an end."""
+    ending = np.zeros(n, bool)
+    ending[edges[edges[:, TO] < 0, FROM]] = True
+    inner = edges[edges[:, TO] >= 0]
+    while True:
+        reached = inner[ending[inner[:, TO]], FROM]
+        if ending[reached].all():
+            return ending
+        ending[reached] = True
+
+
+def fair_loop(edges: Edges, ending: NDArray[np.bool_]) -> tuple[int, Edges]:
+    """A state, and transitions, (mover, choice) [n, 2], that lead from it back to it without ever coming near an end.
+
+    The states of the loop can be reached from each other and nothing else can be reached from them, and whoever can
+    move in one of them moves in the loop: that it goes on for ever is not the fault of an unfair schedule.
+    """
+    lost = edges[~ending[edges[:, FROM]]]
+    state = _in_bottom(lost)
+    bottom = lost[np.isin(lost[:, FROM], list(_reached(lost[:, FROM], lost[:, TO], state)))]
+    here, loop = state, list[int]()
+    for mover in np.unique(bottom[:, EDGE_MOVER]):
+        loop += _way(bottom, here, EDGE_MOVER, mover)
+        here = int(bottom[loop[-1], TO])
+    if here != state:
+        loop += _way(bottom, here, TO, state)
+    return state, bottom[loop][:, [EDGE_MOVER, EDGE_CHOICE]]
+
+
+def _in_bottom(lost: Edges) -> int:
+    """A state that can be reached again from whatever can be reached from it."""
+    state = int(lost[0, FROM])
+    while True:
+        ahead = _reached(lost[:, FROM], lost[:, TO], state)
+        never_back = ahead - _reached(lost[:, TO], lost[:, FROM], state)
+        if not never_back:
+            return min(ahead)
+        state = min(never_back)
+
+
+def _reached(sources: NDArray[np.int64], targets: NDArray[np.int64], state: int) -> set[int]:
+    """The states that can be reached from one, with itself."""
+    after: dict[int, list[int]] = {}
+    for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+        after.setdefault(source, []).append(target)
+    seen, waiting = {state}, [state]
+    while waiting:
+        new = [target for target in after.get(waiting.pop(), ()) if target not in seen]
+        seen.update(new)
+        waiting += new
+    return seen
+
+
+def _way(edges: Edges, state: int, column: int, value: int) -> list[int]:
+    """The shortest way, as rows of ``edges``, from a state to and over a transition with a value in a column."""
+    ways: dict[int, list[int]] = {state: []}
+    for here in iter(waiting := [state]):
+        for row in np.flatnonzero(edges[:, FROM] == here).tolist():
+            if edges[row, column] == value:
+                return [*ways[here], row]
+            target = int(edges[row, TO])
+            if target not in ways:
+                ways[target] = [*ways[here], row]
+                waiting.append(target)
+    raise AssertionError("states of a bottom component reach each other")
