@@ -66,8 +66,6 @@ class Found:
     message: str = ""
     witness: list[int] = field(default_factory=list)
     actions: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    loop: int = 0
-    """Of a livelock: so many of the actions, at their end, lead from a state back to that state."""
     reason: str = ""
     states: int = 0
     transitions: int = 0
