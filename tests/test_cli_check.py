@@ -248,3 +248,41 @@ def test_a_fault_that_cannot_be_is_refused(fault: str, told: str) -> None:
     code, _, err = invoke(*TINY, "--fault", fault)
     assert code == 2
     assert told in " ".join(err.split())
+
+
+def test_a_verdict_can_be_certified() -> None:
+    """The table and the JSON have what brute force and drawn schedules covered, and that they agree."""
+    small = ("check", "sendrecv", "--slots", "1", "--chunks", "1", "--pieces", "1", "--certify")
+    code, told = as_json(*small, "--certify-seconds", "1")
+    assert (code, told["verdict"]) == (0, "verified")
+    assert told["certificate"]["agrees"] is True
+    assert told["certificate"]["states"] > told["states"]
+    assert told["certificate"]["schedules"] > 10
+    code, out, _ = invoke(*small, "--certify-seconds", "1", "--without", "slot free")
+    assert code == 0
+    assert "agrees; brute force" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--certify-seconds", "3"), "--certify-seconds 3.0: must be positive, and go with --certify"),
+        (("--certify", "--certify-seconds", "0"), "--certify-seconds 0.0: must be positive"),
+        (("--certify", "--fault", "stop:die1"), "--certify: goes without --fault stop:die1"),
+    ],
+)
+def test_what_cannot_be_certified_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    """Before anything is searched, with exit code 2."""
+    code, _, err = invoke(*TINY, *arguments)
+    assert code == 2
+    assert message in " ".join(err.split())
+
+
+def test_ends_of_a_fault_are_told() -> None:
+    """How many schedules ended right and how many blocked, in the table and as JSON."""
+    code, told = as_json(*TINY, "--fault", "stop:die1", "--schedules", "30")
+    assert (code, told["verdict"]) == (0, "no violation found")
+    assert told["ended"]["blocked"] > 0
+    assert set(told["ended"]) == {"right", "declared error", "blocked", "refused by the machine"}
+    _, out, _ = invoke(*TINY, "--fault", "stop:die1", "--schedules", "30")
+    assert f"{told['ended']['blocked']} blocked" in " ".join(out.split())

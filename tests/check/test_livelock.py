@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from xccl_emu.check.certify import certify
+from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.shorten import shortened
 from xccl_emu.check.verdict import LIVELOCK, VIOLATION, Verdict, Violation
@@ -86,6 +87,19 @@ def test_a_loop_that_leads_back_is_a_livelock() -> None:
     assert [line.split(":")[0] for line in lines] == ["  not done", "  in the loop", "  in the loop"]
     assert all("die 1 core 0" in line for line in lines)
     assert sorted(line.split("sync ")[1].split(")")[0] for line in lines[1:]) == ["'a look'", "'another look'"]
+
+
+@pytest.mark.parametrize("breadth_first", [False, True])
+def test_a_livelock_that_a_search_finds_replays(breadth_first: bool) -> None:
+    """The loop that it has found is one of the machine, and message, file and command can show it."""
+    verdict = check(spin(), breadth_first=breadth_first)
+    assert verdict.violation is not None
+    assert verdict.violation.kind == LIVELOCK
+    assert verdict.violation.loop > 0
+    shown = replay(spin().build("relaxed"), verdict.violation.actions, verdict.violation.loop)
+    assert shown is not None
+    assert shown.message == verdict.violation.message
+    assert shown.message.startswith(f"livelock: these {shown.loop} steps lead back to the same state")
 
 
 @pytest.mark.parametrize("change", ["no loop", "one less", "one more", "without the end"])

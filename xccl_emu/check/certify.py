@@ -22,7 +22,6 @@ MAX_STATES = 1_000_000
 """That brute force visits by default."""
 _SHARE_OF_BRUTE_FORCE = 0.5
 _BYTES_MAX = 1 << 29
-_SECONDS_LEAST = 0.01
 _REPORT = "please report this as a bug of xccl_emu"
 
 
@@ -31,9 +30,10 @@ def certify(
 ) -> Verdict:
     """The verdict with a certificate; another verdict if the certificate contradicts it.
 
-    Up to half of the time goes to brute force, what is then left to sampled schedules.  If these show a violation, that
-    is the verdict; if brute force alone finds something, nothing is verified any more.  Of a violation it is seen
-    whether its schedule replays.  Raises ConfigError for limits that are not positive and for a verdict under a fault.
+    Up to half of the time goes to brute force, what is then left, at least half, to sampled schedules.  If these show a
+    violation, that is the verdict; if brute force alone finds something, nothing is verified any more.  Of a violation
+    it is seen whether its schedule replays.  Raises ConfigError for limits that are not positive and for a verdict
+    under a fault.
     """
     for name, limit in (("seconds", seconds), ("max_states", max_states)):
         if not limit > 0:
@@ -44,7 +44,7 @@ def certify(
         return replace(verdict, certificate=_of_violation(checkable, verdict))
     started = time.perf_counter()
     brute = _brute_force(checkable, verdict, _SHARE_OF_BRUTE_FORCE * seconds, max_states)
-    left = max(seconds - (time.perf_counter() - started), _SECONDS_LEAST)
+    left = max(seconds - (time.perf_counter() - started), (1 - _SHARE_OF_BRUTE_FORCE) * seconds)
     return _sampled(checkable, verdict, brute, started, left)
 
 

@@ -40,7 +40,7 @@ class Trial:
     """App data that the host has filled; metadata areas count as filled (with zeros), anything else as not written."""
     labels: tuple[Label, ...] = ()
     stops: Mapping[int, str] = field(default_factory=dict)
-    """Codes of `fail` that the protocol promises under faults, with what they mean; without a fault they are bugs."""
+    """Codes of `fail` that the protocol declares for faults, with what they mean; without a fault they are bugs."""
     promises: frozenset[str] = frozenset()
     """Kinds of faults (`faults.KINDS`) under which it never takes wrong bits for right: it waits, or ends in one of
     ``stops``.  Under others a check runs too, and says that nothing was promised."""

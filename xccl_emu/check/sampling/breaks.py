@@ -273,7 +273,7 @@ def goes_on_for_ever(space, run, n_taken):
 
 @jit
 def forgiven(space, run, code):
-    """What a run comes to in which something broke: a promised error, or a core that may wait, is no violation."""
+    """What a run comes to in which something broke: a declared error, or a core that may wait, is no violation."""
     st = space[1]
     if st[FAULT_HAPPENED] == 0:
         return code
@@ -309,7 +309,7 @@ def count_ending(space, run, code, result):
 
 @jit
 def _seen_error(st, run):
-    """Is the error that ended the run one that was promised, or that the machine has seen behind a wrong word?"""
+    """Is the error that ended the run one that was declared, or that the machine has seen behind a wrong word?"""
     if st[ERROR] != ERR_FAIL:
         return st[FAULT_HAPPENED] & MISLEADING != 0
     for code in run[14]:
