@@ -2,10 +2,9 @@
 
 import pytest
 
-from .chunks import CHUNK, CHUNKS, contradictions, until_mended
+from .chunks import CHUNK, CHUNKS, contradictions
 
 
-@until_mended
 @pytest.mark.parametrize("chunk", range(1 * CHUNKS, 2 * CHUNKS))
 def test_judges_agree(chunk: int) -> None:
     """What one search verifies, no other search, brute force or schedule refutes; and every witness replays."""

@@ -13,6 +13,7 @@ from xccl_emu.campaign.generate import NOTHING, SPOILED, Case
 from xccl_emu.campaign.programs import ORDERS, Small, Words
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.sampling import sample
+from xccl_emu.check.search import book
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
@@ -235,14 +236,13 @@ def _not_shown(scene: Scene, found: Found, monitored: bool) -> str:
     if ended == "not enabled":
         return f"replay ends with {ended}"
     others_go_on = ended == "open" and len(found.parts) > 1
-    if found.kind == kinds.LIVELOCK or _foreseen(found) or others_go_on:
+    if _foreseen(found) or others_go_on:
         return ""
     return _ended_otherwise(found, ended) or (_not_seen(scene, found) if monitored else "")
 
 
 def _ended_otherwise(found: Found, ended: str) -> str:
-    early = found.kind == kinds.WRONG_BITS and "before all is there" in found.message
-    if found.kind in (kinds.DEADLOCK, kinds.WRONG_BITS) and ended != found.kind and not early:
+    if found.violation in (book.DEADLOCK, book.WRONG_BITS) and ended != found.kind:
         return f"replay ends with {ended}"
     return "replay ends with another error" if found.kind in MACHINE_KINDS and ended != found.message else ""
 
@@ -271,7 +271,7 @@ def _there(trial: Trial, address: int, data: bytes) -> bool:
 def _not_seen(scene: Scene, found: Found) -> str:
     """Why the actions of a violation do not show it under the monitor."""
     try:
-        shown = sample.replay(scene.trial, found.actions)
+        shown = sample.replay(scene.trial, found.actions, found.loop)
     except ReplayError:
         return "the monitor cannot replay it"
     return "" if shown is not None else "the monitor sees nothing"

@@ -109,7 +109,7 @@ class Small:
     without: tuple[str, ...] = ()
     flight_pieces: int = 16
     together: bool = True
-    """Do all cores own what memory is to hold at the end, or does nobody, so that it is judged when all are done?"""
+    """Does nobody own what memory is to hold at the end, or do the cores of each die what is on theirs?"""
     fresh: bool = False
     """Have data buffers never been written at the start, so that reading them is a violation?"""
 
@@ -185,10 +185,11 @@ class Small:
         return Trial(pod, () if outcome is None else self._expected(pod, outcome), tuple(written))
 
     def _expected(self, pod: Pod, outcome: Sequence[int]) -> tuple[Expected, ...]:
-        words, at, expected = np.array(outcome, np.int64), 0, []
-        cores = tuple(pod.active_cores()) if self.together else ()
+        words, at, expected, active = np.array(outcome, np.int64), 0, [], pod.active_cores()
         for address, nbytes in self.observed(pod):
             data = words[at : at + nbytes // 8].tobytes()
+            on_die = [core for core in active if core // self.cores_per_die == address // pod.spec.die_bytes]
+            cores = () if self.together else tuple(on_die)
             expected.append(Expected(f"memory at {address}", address, data, cores))
             at += nbytes // 8
         return tuple(expected)

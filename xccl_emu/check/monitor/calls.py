@@ -19,9 +19,14 @@ def _signature(space: Any) -> Any:
     return types.int64(space, types.int64, types.int64)
 
 
+_HANDLES: dict[Any, int] = {}
+
+
 def handle_of(function: Any, space: Any) -> int:
-    """By which number `call` finds a part that works on these arrays."""
-    return by_address.address_of(function, _signature(typeof(space)))
+    """By which number `call` finds a part that works on these arrays, which are of the same types for all monitors."""
+    if function not in _HANDLES:
+        _HANDLES[function] = by_address.address_of(function, _signature(typeof(space)))
+    return _HANDLES[function]
 
 
 if config.DISABLE_JIT:

@@ -122,7 +122,7 @@ def _read(space, i, engine, known, issued, piece, first, end, flags, site):
                 at += 1
             _found(m, FOUND_UNWRITTEN, piece * PIECE_BYTES + at, i, engine, site, flags)
     me, epoch = engine_word(m, i, engine), _epoch(m, clocks, i, engine, known)
-    r = shadow[s + S_RECORDS]
+    r, again = shadow[s + S_RECORDS], -1
     while r:
         record = r * RECORD_WORDS
         what = records[record + R_WHAT]
@@ -133,10 +133,14 @@ def _read(space, i, engine, known, issued, piece, first, end, flags, site):
                     _race(space, i, engine, site, flags, piece, max(first, first_2), record)
             elif records[record + R_ENGINE] == me and first <= first_2 and end_2 <= end:
                 if flags & SYNC == 0 or flags_2 & SYNC:  # a plain read is the stricter one
-                    _fill(records, record, first, end, flags, site, me, epoch)
-                    return
+                    again = record
+                if flags & SYNC == flags_2 & SYNC:
+                    break  # that read was judged against all that is behind it in the list
         r = records[record + R_NEXT]
-    _add(space, s, first, end, flags, site, me, epoch)
+    if again >= 0:
+        _fill(records, again, first, end, flags, site, me, epoch)
+    else:
+        _add(space, s, first, end, flags, site, me, epoch)
 
 
 @jit
@@ -231,6 +235,24 @@ def _awaited_by_atomic(space, i, record):
     if st[ORDER] == ORDER_FIFO:
         return m[m[CORE_DIE] + other // m[PER_CORE]] == m[m[CORE_DIE] + i]
     return other // m[PER_CORE] == i and other % m[PER_CORE] < ENGINE_DMA
+
+
+@jit
+def first_unordered(space, known, start, nbytes):
+    """The first of some bytes with a write that a clock does not know to be visible, or -1."""
+    shadow, records = space[4], space[5]
+    for piece in range(start // PIECE_BYTES, (start + nbytes - 1) // PIECE_BYTES + 1):
+        r = shadow[shadow_of(space, piece) + S_RECORDS]
+        while r:
+            record = r * RECORD_WORDS
+            what = records[record + R_WHAT]
+            first = max(start, piece * PIECE_BYTES + (what & 63))
+            end = min(start + nbytes, piece * PIECE_BYTES + (what >> 8 & 63))
+            if first < end and what >> _FLAGS_SHIFT & WRITE:
+                if not _visible_to(space, -1, -1, -1, 0, known, known, piece, record, what >> _FLAGS_SHIFT & 255):
+                    return first
+            r = records[record + R_NEXT]
+    return -1
 
 
 @jit

@@ -59,6 +59,7 @@ ON_PATH_WORDS = 1 << 14
 
 # ---- a core's block in the book
 VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS, N_READ, N_CONSUMED = 0, 4, 5, 6, 7, 8, 9, 10
+FLAG_FLIES = 11  # is the last flag that mtu-out has written, of which `SHARED_VECTOR` tells, still in flight?
 SNAPSHOTS = 12  # of the scalar's vector, for each place of the three queues
 DMA_SNAPSHOTS = 36
 EVENTS_SET = 44  # (key, vector) each

@@ -44,7 +44,7 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
         return kinds.LIVELOCK, _livelock(pod), nothing
     if what in (at.WRONG_BITS, at.TOO_EARLY):
         actions = _finish(pod) if what == at.WRONG_BITS else nothing
-        return kinds.WRONG_BITS, wrong_bits(trial), actions
+        return kinds.WRONG_BITS, wrong_bits(trial) or _not_to_stay(trial, witness), actions
     if what == at.SET_TWICE:
         return (
             kinds.BAD_INSTRUCTION,
@@ -88,6 +88,14 @@ def wrong_bits(trial: Trial) -> str:
                 f"{report.last_writer(trial.pod, first)}"
             )
     return ""
+
+
+def _not_to_stay(trial: Trial, witness: Sequence[int]) -> str:
+    """A write is under way to bytes that are right as they stand."""
+    due = [expected for expected in trial.expected if expected.cores and messages.is_due(trial, expected)]
+    address = witness[1]
+    (expected,) = [one for one in due if one.address <= address < one.address + len(one.data)][:1] or due[:1]
+    return messages.not_to_stay(trial, expected, address)
 
 
 def race_kind(pod: Pod, witness: Sequence[int]) -> str:

@@ -100,6 +100,8 @@ class Search:
     ) -> None:
         self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
         self.breadth_first = breadth_first
+        self.apart = True
+        """Are parts that share nothing searched apart?"""
         self.found = Found()
         self.started = self._looked = time.perf_counter()
         self._slice = _SLICE_FIRST
@@ -144,10 +146,11 @@ class Search:
         """Search every part by one frozen table; False if something was seen that is not in it, so all begins anew.
 
         What a part cannot do by itself, such as going on, another one might, if they did share something after all: so
-        such a violation counts only when all parts have been searched.
+        such a violation counts only if all other parts have been searched to their end; else the whole is searched.
         """
-        self.found = Found(parts=self.setup.components())
-        first: _Violation | None = None
+        everyone = list(range(len(self.setup.cores)))
+        self.found = Found(parts=self.setup.components() if self.apart else [everyone])
+        violations: list[_Violation] = []
         for members in self.found.parts:
             violation = self._search(members)
             if self.setup.book[at.RESTART]:
@@ -156,12 +159,17 @@ class Search:
             if violation is not None and violation.what == at.RACE_INSIDE and not self.setup.book[at.JOINING]:
                 self.setup.explore_flags()
                 return False
-            first = first or violation
-            if first is not None and first.what not in _OF_ALL:
+            if violation is not None and violation.what not in _OF_ALL:
+                violations = [violation]
                 break
+            violations += [] if violation is None else [violation]
         assert self.setup.all_frozen(), "what was seen is what the search went by"
-        if first is not None:
-            self._retrace(first)
+        if len(self.found.parts) > 1 and violations and violations[0].what in _OF_ALL:
+            if len(violations) > 1 or self.found.reason:
+                self.apart = False
+                return False
+        if violations:
+            self._retrace(violations[0])
         self.found.complete = not self.found.violation and not self.found.reason
         return True
 

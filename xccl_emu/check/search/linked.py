@@ -5,6 +5,8 @@ the machine, taking an action, a transition) is therefore compiled once, and cal
 keeps.  All have one signature: memory, state, book, rows, named, and two numbers.
 """
 
+import functools
+
 from numba import config, njit, types
 from numba.extending import intrinsic
 
@@ -30,6 +32,7 @@ _SIGNATURE = types.int64(
 )
 
 
+@functools.cache
 def handle_of(function):
     """By which number `call_at` finds a function."""
     return by_address.address_of(function, _SIGNATURE)

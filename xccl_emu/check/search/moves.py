@@ -17,6 +17,7 @@ from xccl_emu.check.search.book import (
     CORE_WORDS,
     CORES,
     DMA_SNAPSHOTS,
+    FLAG_FLIES,
     FULL,
     JOINING,
     LATE,
@@ -115,11 +116,14 @@ from xccl_emu.machine.layout import (
     FLIGHT_CAPACITY,
     FLIGHT_CORE,
     FLIGHT_COUNT,
+    FLIGHT_KIND,
     FLIGHT_NBYTES,
     GROUP,
     GROUP_BASE,
     GROUP_WORDS,
     IN_FLIGHT,
+    KIND_DMA,
+    KIND_SCALAR,
     ORDER,
     ORDER_FIFO,
     ORDER_SC,
@@ -293,6 +297,7 @@ def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
             _mark(ck, block, start, nbytes, mark_of(st, rows[r, AGENT], rows[r, SITE], vector))
         if memory and flags & WRITE and pipe == MTU_OUT and worst == SYNC and ck[JOINING]:
             ck[block + SHARED_VECTOR] = joined(vector, ck[block + VECTORS + MTU_OUT])
+            ck[block + FLAG_FLIES] = 1 if st[ORDER] != ORDER_SC else 0
             tick(ck, block, MTU_OUT)
 
 
@@ -354,22 +359,33 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
         if op == OP_ARRIVE:
             release_marks(st, ck, block, ck[block + VECTORS])
     elif ck[JOINING] and op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS:
-        if rows[ROWS_CLASS, 0] == SYNC and not _flag_flying(st, ck, core, base):
+        if rows[ROWS_CLASS, 0] == SYNC and ck[block + FLAG_FLIES] == 0:
             ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
             if st[ORDER] == ORDER_FIFO and st[base + IN_FLIGHT] == 0:
                 note_all_visible(ck, block)
 
 
+@call
+def flag_landed(mem, st, ck, i, die, k):
+    """The k-th write in flight of a die, by the core with number ``i``, is about to become visible."""
+    ring, at = block_of_die(st, die), block_of(ck, i) + FLAG_FLIES
+    if ck[at] == 0 or not _is_flag_by_out(st, ck, flight(st, ring, k), core_of(ck, i)):
+        return
+    for j in range(k + 1, st[ring + FLIGHT_COUNT]):
+        if _is_flag_by_out(st, ck, flight(st, ring, j), core_of(ck, i)):
+            return
+    if not ck[TOUCHED] >> i & 1:
+        save(mem, st, ck, BOOK | NOW, at, 1)
+    ck[at] = 0
+
+
 @jit
-def _flag_flying(st, ck, core, base):
-    """Is a write of the core to a flag in flight?"""
-    ring = block_of_die(st, st[base + DIE])
-    for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
-        entry = flight(st, ring, k)
-        if st[entry + FLIGHT_CORE] == core:
-            if worst_class(ck, st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES]) == SYNC:
-                return True
-    return False
+def _is_flag_by_out(st, ck, entry, core):
+    """Is a write in flight one of a core's mtu-out to a flag?"""
+    kind = st[entry + FLIGHT_KIND]
+    if st[entry + FLIGHT_CORE] != core or kind == KIND_SCALAR or kind >= KIND_DMA:
+        return False
+    return worst_class(ck, st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES]) == SYNC
 
 
 @jit

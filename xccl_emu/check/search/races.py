@@ -307,7 +307,7 @@ def judge_return(mem, st, ck, rows, named, i):
                 wrong = _written_into(st, ck, rows, named, cores, ck[at], ck[at + 1])
             if wrong >= 0:
                 ck[VIOLATION] = TOO_EARLY
-                ck[WITNESS], ck[WITNESS + 1] = e, wrong
+                ck[WITNESS], ck[WITNESS + 1] = e, ck[at] + wrong
 
 
 @jit

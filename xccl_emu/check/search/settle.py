@@ -6,6 +6,7 @@ from xccl_emu.check.search.book import (
     DIES,
     FULL,
     HASH,
+    JOINING,
     LATE,
     LIMIT,
     LIMIT_SPIN,
@@ -35,7 +36,7 @@ from xccl_emu.check.search.book import (
 from xccl_emu.check.search.clocks import block_of, close_reads, completion_of, note_set
 from xccl_emu.check.search.linked import find_race, linked, look, settle_all, take
 from xccl_emu.check.search.look import AT_ONCE, NOT, how, written_at_once
-from xccl_emu.check.search.moves import number_of, touch_core
+from xccl_emu.check.search.moves import flag_landed, number_of, touch_core
 from xccl_emu.check.search.pieces import DATA, may_write, worst_class
 from xccl_emu.check.search.races import core_of
 from xccl_emu.check.search.record import deliver_latent, in_ring, write_down
@@ -384,6 +385,8 @@ def _deliver(mem, st, ck, rows, named, die, k):
         touch_core(mem, st, ck, i)
     else:
         save(mem, st, ck, STATE | NOW, base + IN_FLIGHT, 1)
+    if ck[JOINING]:
+        flag_landed(mem, st, ck, i, die, k)
     add_hash(ck, delivered_hash(st, ring, k))
     slot = base + DMA_SLOTS + (kind - KIND_DMA) * ENTRY_WORDS
     event = st[slot + 4] if kind >= KIND_DMA else 0
