@@ -50,6 +50,7 @@ test-nightly: $(DEV_ENV)
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m "nightly"
 
 docs: $(DEV_ENV)
+	$(PY) tools/proofs.py
 	$(PY) tools/synchronizations.py
 	$(PY) tools/protocols.py
 	$(PY) tools/benchmarks.py

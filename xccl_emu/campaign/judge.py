@@ -25,8 +25,8 @@ SEARCHES = ("full", "merged", "breadth first")
 BRUTE_FORCE, SAMPLING = "brute force", "sampling"
 JUDGES = (*SEARCHES, BRUTE_FORCE, SAMPLING)
 MACHINE_KINDS = (kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION)
-_WALK_STEPS = 2_000
-"""Far more than a small program takes that comes to an end."""
+_WALK_STEPS, _QUIET_WALKS = 2_000, 1
+"""Far more than a small program takes that comes to an end; and few walks, so that facts are met in the search."""
 OTHER_END = "another end"
 """What brute force calls an end with other bytes than expected."""
 
@@ -179,7 +179,7 @@ def searched(trial: Trial, name: str, budget: Budget) -> Found:
     """What one of `SEARCHES` finds."""
     setup, breadth_first = Setup(trial, full=name != "merged"), name == "breadth first"
     search = Search(setup, max_states=budget.states, seconds=budget.seconds, progress=None, breadth_first=breadth_first)
-    search.walk_steps = _WALK_STEPS
+    search.walk_steps, search.quiet_walks = _WALK_STEPS, _QUIET_WALKS
     return search.run()
 
 

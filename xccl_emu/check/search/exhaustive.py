@@ -88,6 +88,8 @@ class Search:
 
     walk_steps = _WALK_STEPS
     """Transitions of a walk that learns who uses what, at most: so far goes one that spins for ever."""
+    quiet_walks = _QUIET_WALKS
+    """Walks in a row that show nothing new, before the search begins.  With fewer it begins anew more often."""
 
     def __init__(
         self,
@@ -132,7 +134,7 @@ class Search:
             dfs.begin(*self._args)
             self._walk()
             quiet = quiet + 1 if np.array_equal(before, self.setup.table()) else 0
-            if quiet == _QUIET_WALKS:
+            if quiet == self.quiet_walks:
                 return
 
     def _walk(self) -> None:
