@@ -16,8 +16,8 @@ HEAD = """# What is proved
 
 Each shipped protocol in small configurations, under memory order `relaxed`, every schedule: [soundness](soundness.md)
 says what that means. Beside the verdict stand the states and transitions of the search, and what its certificate
-covers, reached without the search: brute force, which reduces nothing, in full, in part (20,000 states or 3 seconds), or
-not at all where the pod is too large for it; then schedules of the portfolio under the monitor.
+covers, reached without the search: brute force, which reduces nothing, in full, in part (20,000 states or 3 seconds),
+or not at all where the pod is too large for it; then schedules of the portfolio under the monitor.
 
 Written by `make docs`; the tests make the same proofs. `xccl-emu check PROTOCOL --certify` makes any of them again.
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.lang import Site
-from xccl_emu.machine import report
 from xccl_emu.machine.layout import AT_END, STATUS, STATUS_DONE
 from xccl_emu.machine.pod import Pod
 
@@ -29,14 +28,6 @@ def moment(trial: Trial, expected: Expected) -> str:
         return "when all kernels were done"
     owners = [core_name(trial.pod, core) for core in expected.cores]
     return f"when {'its owner' if len(owners) == 1 else 'its owners'} {', '.join(owners)} had returned"
-
-
-def not_to_stay(trial: Trial, expected: Expected, address: int) -> str:
-    """Bytes that were right when they were judged, but need not have been."""
-    return (
-        f"{expected.name}: nothing orders a write at {report.symbolic_byte(trial.pod, address)} before the moment at"
-        f" which it was judged, {moment(trial, expected)}; {report.last_writer(trial.pod, address)}"
-    )
 
 
 def hint(pod: Pod, sides: Sequence[tuple[int, int]]) -> str:

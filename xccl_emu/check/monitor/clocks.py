@@ -155,14 +155,6 @@ def in_order(st, m, clocks, i, row, die):
 
 
 @jit
-def all_of(m, clocks, row, i):
-    """A clock learns all that a core knows that has returned, and that all it has done is visible."""
-    join_row(m, clocks, row, pipe_row(m, i, SCALAR))
-    for w in range(i * m[PER_CORE], (i + 1) * m[PER_CORE]):
-        clocks[row + w] = 1 << 60
-
-
-@jit
 def released(st, m, clocks, i, known, issued, address):
     """The clock that a write to this address releases: all that its instruction knows; in the scratch row."""
     row = m[SCRATCH_ROW]

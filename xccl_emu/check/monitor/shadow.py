@@ -238,24 +238,6 @@ def _awaited_by_atomic(space, i, record):
 
 
 @jit
-def first_unordered(space, known, start, nbytes):
-    """The first of some bytes with a write that a clock does not know to be visible, or -1."""
-    shadow, records = space[4], space[5]
-    for piece in range(start // PIECE_BYTES, (start + nbytes - 1) // PIECE_BYTES + 1):
-        r = shadow[shadow_of(space, piece) + S_RECORDS]
-        while r:
-            record = r * RECORD_WORDS
-            what = records[record + R_WHAT]
-            first = max(start, piece * PIECE_BYTES + (what & 63))
-            end = min(start + nbytes, piece * PIECE_BYTES + (what >> 8 & 63))
-            if first < end and what >> _FLAGS_SHIFT & WRITE:
-                if not _visible_to(space, -1, -1, -1, 0, known, known, piece, record, what >> _FLAGS_SHIFT & 255):
-                    return first
-            r = records[record + R_NEXT]
-    return -1
-
-
-@jit
 def delivered(space, piece, word, epoch):
     """A write to a synchronization piece has become visible: that of this engine and epoch."""
     shadow, records = space[4], space[5]

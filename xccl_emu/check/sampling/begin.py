@@ -1,15 +1,6 @@
 """The beginning and the end of a run: the trial put back to its start, and its bytes compared."""
 
-from xccl_emu.check.monitor.clocks import (
-    all_of,
-    clear_row,
-    dma_row,
-    engine_word,
-    group_row,
-    index_of,
-    pipe_row,
-    sync_row,
-)
+from xccl_emu.check.monitor.clocks import clear_row, dma_row, engine_word, group_row, pipe_row, sync_row
 from xccl_emu.check.monitor.layout import (
     CAPACITY,
     CORE_NUMBER,
@@ -17,7 +8,6 @@ from xccl_emu.check.monitor.layout import (
     FOUND_WRONG,
     FREE_ROWS,
     GENERATION,
-    JUDGE_ALL,
     JUDGE_NOTHING,
     JUDGED,
     N_DMA,
@@ -29,7 +19,6 @@ from xccl_emu.check.monitor.layout import (
     RECORD_TOP,
     RUN_DONE,
     S_FIXED,
-    SCRATCH_ROW,
     SERIAL,
     SHADOW_WORDS,
     STOP,
@@ -40,7 +29,6 @@ from xccl_emu.check.monitor.layout import (
     V_AT,
     V_SITE,
 )
-from xccl_emu.check.monitor.shadow import first_unordered
 from xccl_emu.check.monitor.step import poll_begins
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
 from xccl_emu.machine.flight import block_of_core
@@ -132,10 +120,7 @@ def ended(space, run):
 
 @jit
 def returned(space, run, live):
-    """After an action, before which ``live`` kernels ran: is what the returned cores own there, and to stay?
-
-    A write to it by somebody else that nothing orders before their return may as well come behind it.
-    """
+    """After an action, before which ``live`` kernels ran: is what the returned cores own there?"""
     mem, st, m, expected, data = space[0], space[1], space[2], run[11], run[12]
     if st[N_LIVE] == live or st[N_LIVE] == 0 or m[JUDGED] == JUDGE_NOTHING:
         return TAKEN_OK  # none has returned; or all have, which `ended` judges
@@ -145,25 +130,7 @@ def returned(space, run, live):
                 if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
                     m[V_AT], m[V_SITE] = expected[e, 0] + b, e
                     return FOUND_WRONG
-            late = _written_late(space, run[13], e, expected[e, 0], expected[e, 1])
-            if late >= 0:
-                m[V_AT], m[V_SITE] = late, e
-                return FOUND_WRONG
     return TAKEN_OK
-
-
-@jit
-def _written_late(space, answers, e, start, nbytes):
-    """The first byte of a range with a write that its owners do not know to be visible, or -1."""
-    m, clocks = space[2], space[3]
-    if m[JUDGED] != JUDGE_ALL or nbytes == 0:
-        return -1
-    row = m[SCRATCH_ROW]
-    clear_row(m, clocks, row)
-    for a in range(answers.shape[0]):
-        if answers[a, 0] == e:
-            all_of(m, clocks, row, index_of(m, answers[a, 1]))
-    return first_unordered(space, row, start, nbytes)
 
 
 @jit

@@ -44,7 +44,7 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
         return kinds.LIVELOCK, _livelock(pod), nothing
     if what in (at.WRONG_BITS, at.TOO_EARLY):
         actions = _finish(pod) if what == at.WRONG_BITS else nothing
-        return kinds.WRONG_BITS, wrong_bits(trial) or _not_to_stay(trial, witness), actions
+        return kinds.WRONG_BITS, wrong_bits(trial), actions
     if what == at.SET_TWICE:
         return (
             kinds.BAD_INSTRUCTION,
@@ -53,7 +53,8 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
         )
     if what == at.UNWRITTEN:
         return kinds.UNWRITTEN_READ, _unwritten(trial, witness[:6]), nothing
-    actions = np.array(_make(pod, witness[:6]) + _make(pod, witness[6:12]), np.int64)
+    sides = sorted((witness[:6], witness[6:12]), key=lambda side: not _is_atomic(pod, side))  # another may hold it up
+    actions = np.array([action for side in sides for action in _make(pod, side)], np.int64)
     return race_kind(pod, witness), race_message(trial, witness), actions
 
 
@@ -88,14 +89,6 @@ def wrong_bits(trial: Trial) -> str:
                 f"{report.last_writer(trial.pod, first)}"
             )
     return ""
-
-
-def _not_to_stay(trial: Trial, witness: Sequence[int]) -> str:
-    """A write is under way to bytes that are right as they stand."""
-    due = [expected for expected in trial.expected if expected.cores and messages.is_due(trial, expected)]
-    address = witness[1]
-    (expected,) = [one for one in due if one.address <= address < one.address + len(one.data)][:1] or due[:1]
-    return messages.not_to_stay(trial, expected, address)
 
 
 def race_kind(pod: Pod, witness: Sequence[int]) -> str:
@@ -162,6 +155,11 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
         return _grains(core, DMA, k, source, target, nbytes, done) if st[slot] else []
     return []
+
+
+def _is_atomic(pod: Pod, access: Sequence[int]) -> bool:
+    """Is an access the atomic that its core asks for?"""
+    return bool(access[2] == SCALAR and pod.state[pod.core_base(access[0]) + REQUEST] == OP_ATOMIC_ADD)
 
 
 def _before_atomic(pod: Pod, core: int, address: int) -> list[int]:

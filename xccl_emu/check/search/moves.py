@@ -203,7 +203,7 @@ def take_action(mem, st, ck, rows, named, i, what):
         if not off or op == OP_LOAD:
             _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor)
         if op == OP_RETURN and not off:
-            judge_return(mem, st, ck, rows, named, i)
+            judge_return(mem, st, ck, i)
     elif op == OP_SET_FLAG:
         ck[block + VECTORS + pipe] = vector
         note_set(ck, block, a, b, c, vector)

@@ -53,7 +53,7 @@ USE_AS_DATA, USE_AS_SYNC = 4096, 8192
 USE_TORN = 1 << 14
 """Written by DMA, so not at once: a poll of it is an access like any other (`races`)."""
 USE_UNORDERED = 1 << 15
-"""Nothing orders two writes to it, each of which may be whole: what comes of it is explored."""
+"""Nothing orders a write to it and another one, which may be at once, or its owner's return: it is explored."""
 WRITER_SHIFT = 16
 """Above: the number of the only core that stores there, plus 1, or `MANY`."""
 MANY = 255

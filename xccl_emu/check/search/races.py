@@ -296,18 +296,32 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
 
 
 @call
-def judge_return(mem, st, ck, rows, named, i):
-    """A core has returned: is what it owns, alone or with others, there, and nobody's write to it under way?"""
+def judge_return(mem, st, ck, i):
+    """A core has returned: is what it owns, alone or with others, there?
+
+    A marked write of somebody else may not be there yet, though the search has it in memory: it is explored then.
+    """
     for e in range(ck[N_EXPECTED]):
         at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
         cores = ck[at + 3] & ck[MASK]
         if cores >> i & 1 and ck[VIOLATION] == 0 and _all_done(st, ck, cores):
             wrong = first_wrong(mem, ck, at)
-            if wrong < 0:
-                wrong = _written_into(st, ck, rows, named, cores, ck[at], ck[at + 1])
             if wrong >= 0:
                 ck[VIOLATION] = TOO_EARLY
-                ck[WITNESS], ck[WITNESS + 1] = e, ck[at] + wrong
+                ck[WITNESS], ck[WITNESS + 1] = e, wrong
+            elif st[ORDER] != ORDER_SC:
+                _explore_marked(ck, ck[at], ck[at] + ck[at + 1])
+
+
+@jit
+def _explore_marked(ck, start, end):
+    """Explore those of some bytes from now on that somebody has written at once and not fenced."""
+    for m in range(ck[N]):
+        block = block_of(ck, ck[ck[MEMBERS] + m])
+        for k in range(ck[block + N_MARKS]):
+            mark = block + MARKS + k * MARK_WORDS
+            for p in range(max(start, ck[mark]) >> 5, (min(end, ck[mark + 1]) + 31 >> 5)):
+                see(ck, p, 0, USE_UNORDERED)
 
 
 @jit
@@ -326,17 +340,4 @@ def first_wrong(mem, ck, at):
     for b in range(ck[at + 1]):
         if mem[address + b] != (ck[place + (b >> 3)] >> (8 * (b & 7)) & 255):
             return b
-    return -1
-
-
-@jit
-def _written_into(st, ck, rows, named, cores, start, nbytes):
-    """The first of some bytes that a core other than these has a write to under way, or -1."""
-    for m in range(ck[N]):
-        j = ck[ck[MEMBERS] + m]
-        if not cores >> j & 1:
-            for r in range(OPEN, OPEN + open_accesses(st, ck, rows, named, j, OPEN)):
-                first = max(rows[r, START], start)
-                if rows[r, FLAGS] & WRITE and first < min(rows[r, START] + rows[r, NBYTES], start + nbytes):
-                    return first - start
     return -1
