@@ -5,6 +5,8 @@ and cannot be a part of the machine's policies (a check, a replay that looks at 
 compiled once for all of them.
 """
 
+import functools
+
 from numba import config, njit, types
 from numba.extending import intrinsic
 
@@ -21,6 +23,7 @@ def act_once(mem, st, actor, choice):
 _SIGNATURE = types.int64(types.Array(types.uint8, 1, "C"), types.Array(types.int64, 1, "C"), types.int64, types.int64)
 
 
+@functools.cache
 def act_handle() -> int:
     """For `act_at`."""
     return by_address.address_of(act_once, _SIGNATURE)

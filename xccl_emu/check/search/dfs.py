@@ -96,7 +96,7 @@ def begin(mem, st, ck, rows, named):
         if not over(ck):
             touch_core(mem, st, ck, ck[ck[MEMBERS] + m])
             settle_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
-    if not over(ck):
+    if not ck[LIMIT] and not ck[RESTART]:
         find_race(mem, st, ck, rows, named, everyone)
     ck[DEPTH] = 0
     open_frame(ck)

@@ -41,6 +41,9 @@ _Graph = tuple[NDArray[np.int64], NDArray[np.int64]]
 """How each state was reached, [states, `bfs.QUEUE_WORDS`], and the transitions, [n, `bfs.EDGE_WORDS`]."""
 
 
+NOT_AGAIN = "the path to a violation, followed again, does not lead there: please report this"
+
+
 @dataclass(frozen=True, eq=False)
 class _Violation:
     """What a part of the cores violates, and how it comes to that."""
@@ -299,7 +302,7 @@ class Search:
         ck = self.setup.book
         self._follow(violation)
         if not self._same(violation):
-            self.found.reason = "the path to a violation, followed again, does not lead there: please report this"
+            self.found.reason = NOT_AGAIN
             return
         ck[at.RECORDING] = 1
         self._follow(violation)
@@ -309,6 +312,9 @@ class Search:
             dfs.follow(*self._args, violation.loop)
             dfs.make_visible(*self._args[:3])
             self.found.loop = int(ck[at.RECORDED]) - before
+        if violation.what == at.MACHINE and not self.setup.state[layout.ERROR]:
+            self.found.reason = NOT_AGAIN
+            return
         self.found.violation, self.found.reason = violation.what, ""
         self.found.witness = [int(word) for word in violation.witness]
 

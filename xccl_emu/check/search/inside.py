@@ -25,13 +25,15 @@ from xccl_emu.check.search.book import (
     call,
 )
 from xccl_emu.check.search.clocks import DMA_SHIFT, knows, lane
+from xccl_emu.check.search.pieces import USE_UNORDERED, has_flags, see
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.layout import ORDER, ORDER_SC, PIPE_COUNT
 from xccl_emu.machine.pipes import pipe_of
 from xccl_emu.machine.words import jit
 
-_WRITES, _IN_MEMORY, _ALONE, _VISIBLE = 16, 32, 64, 128
-"""Above the agent. The third: not to be made one with its neighbours; the last: a write that is visible for certain."""
+WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS = 16, 32, 64, 128, 256
+"""Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: one that
+is a synchronization whatever it meets."""
 
 
 @jit
@@ -70,7 +72,7 @@ def _drop(ck, block, n):
 @jit
 def _known_to_all(st, ck, block, base, what, clock):
     """Is an access known to whatever can still come?  A pipe with nothing queued will learn from the scalar unit."""
-    if what & _WRITES and what & _IN_MEMORY and what & 15 < AGENT_DMA:
+    if what & WRITES and what & IN_MEMORY and what & 15 < AGENT_DMA:
         return False  # known, perhaps, but not visible
     for pipe in range(4):
         idle = pipe == SCALAR or st[pipe_of(base, pipe) + PIPE_COUNT] == 0
@@ -81,21 +83,20 @@ def _known_to_all(st, ck, block, base, what, clock):
 
 
 @call
-def note_access(st, ck, block, base, core, start, nbytes, agent, writes, in_memory, alone, vector, site):
-    """Check an access against what the core's other agents did to these bytes, and note it."""
-    end = start + nbytes
+def note_access(st, ck, block, base, core, start, nbytes, what, vector, site):
+    """Check an access (agent and flags in ``what``) against what the core's other agents did, and note it."""
+    end, agent, writes = start + nbytes, what & 15, what & WRITES != 0
     own = lane(vector, agent) if agent < AGENT_DMA else 0
-    what = agent | (_WRITES if writes else 0) | (_IN_MEMORY if in_memory else 0) | (_ALONE if alone else 0)
     n = 0
     while n < ck[block + N_RECORDS]:
         at = block + RECORDS + n * RECORD_WORDS
         first, last, other = ck[at], ck[at + 1], ck[at + 2]
         known = other & 15 == agent or knows(vector, other & 15, ck[at + 3])
-        if first < end and start < last and (writes or other & _WRITES) and other & 15 != agent:
-            late = in_memory and other & _WRITES and not writes and other & 15 < AGENT_DMA and st[ORDER] != ORDER_SC
-            late = late and not other & _VISIBLE
-            if late or not known:
-                _race_inside(ck, core, at, start, nbytes, agent, writes, site)
+        if first < end and start < last and (writes or other & WRITES) and other & 15 != agent:
+            late = what & IN_MEMORY != 0 and other & WRITES != 0 and not writes and other & 15 < AGENT_DMA
+            if not known or (late and st[ORDER] != ORDER_SC and other & VISIBLE == 0):
+                if not _are_flags(ck, max(start, first), min(end, last), what, other):
+                    _race_inside(ck, core, at, start, nbytes, agent, writes, site)
                 return
         covered = start <= first and last <= end and (writes or what == other)
         if known and (covered or _known_to_all(st, ck, block, base, other, ck[at + 3])):
@@ -106,12 +107,26 @@ def note_access(st, ck, block, base, core, start, nbytes, agent, writes, in_memo
 
 
 @jit
+def _are_flags(ck, start, end, what, other):
+    """May two writes of a core to some bytes go without an order?  Then these pieces are explored from now on."""
+    both = what & other
+    if not both & WRITES or not both & IN_MEMORY or what & 15 >= AGENT_DMA or other & 15 >= AGENT_DMA:
+        return False
+    for p in range(start >> 5, (end - 1 >> 5) + 1):
+        if not (what | other) & ADDS and not has_flags(ck, p):
+            return False
+    for p in range(start >> 5, (end - 1 >> 5) + 1):
+        see(ck, p, 0, USE_UNORDERED)
+    return True
+
+
+@jit
 def note_visible(ck, block, start):
     """A poll has seen what the core itself wrote to this piece."""
     n, piece = 0, start >> 5
     while n < ck[block + N_RECORDS]:
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] & _ALONE and ck[at] >> 5 == piece:
+        if ck[at + 2] & ALONE and ck[at] >> 5 == piece:
             _drop(ck, block, n)
         else:
             n += 1
@@ -122,15 +137,15 @@ def note_all_visible(ck, block):
     """The core learns from another one that all it has written is visible: nothing of it is in flight."""
     for n in range(ck[block + N_RECORDS]):
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] & _WRITES and ck[at + 2] & _IN_MEMORY:
-            ck[at + 2] |= _VISIBLE
+        if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY:
+            ck[at + 2] |= VISIBLE
 
 
 @jit
 def _add(ck, block, start, end, what, clock, site):
     for n in range(ck[block + N_RECORDS]):  # what one pipe does between two releases counts as one
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] == what and ck[at + 3] == clock and not what & _ALONE and start <= ck[at + 1] and ck[at] <= end:
+        if ck[at + 2] == what and ck[at + 3] == clock and not what & ALONE and start <= ck[at + 1] and ck[at] <= end:
             ck[at] = min(ck[at], start)
             ck[at + 1] = max(ck[at + 1], end)
             return
@@ -155,7 +170,7 @@ def _coalesce(ck, block):
         while m < ck[block + N_RECORDS]:
             other = block + RECORDS + m * RECORD_WORDS
             what = ck[at + 2]
-            mergeable = what == ck[other + 2] and what & _WRITES and what & _IN_MEMORY and not what & _ALONE
+            mergeable = what == ck[other + 2] and what & WRITES and what & IN_MEMORY and not what & ALONE
             if mergeable and ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]:
                 ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
                 ck[at + 3] = max(ck[at + 3], ck[other + 3])

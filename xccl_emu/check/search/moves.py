@@ -7,7 +7,7 @@ which it comes first (a persistent set of one action).  That it really is local 
 within a core, by `pieces` between cores.
 """
 
-from xccl_emu.check.accesses import AGENT, FLAGS, NBYTES, SITE, START, WRITE, switched_off
+from xccl_emu.check.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WRITE, switched_off
 from xccl_emu.check.accesses import SYNC as SYNC_ACCESS
 from xccl_emu.check.search.book import (
     ACTIONS,
@@ -64,7 +64,16 @@ from xccl_emu.check.search.clocks import (
     tick,
     vector_at,
 )
-from xccl_emu.check.search.inside import note_access, note_all_visible, note_ring, note_visible
+from xccl_emu.check.search.inside import (
+    ADDS,
+    ALONE,
+    IN_MEMORY,
+    WRITES,
+    note_access,
+    note_all_visible,
+    note_ring,
+    note_visible,
+)
 from xccl_emu.check.search.linked import linked
 from xccl_emu.check.search.pieces import (
     DATA,
@@ -285,8 +294,9 @@ def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
         if memory and worst == OWN and flags & SYNC_ACCESS:
             note_visible(ck, block, start)
         elif pipe != DMA and (not memory or local):
-            agent, writes, alone = rows[r, AGENT], flags & WRITE != 0, memory and worst == OWN
-            note_access(st, ck, block, base, core, start, nbytes, agent, writes, memory, alone, vector, rows[r, SITE])
+            what = rows[r, AGENT] | (WRITES if flags & WRITE else 0) | (IN_MEMORY if memory else 0)
+            what |= (ALONE if memory and worst == OWN else 0) | (ADDS if flags & WRITE and flags & SYNC_ACCESS else 0)
+            note_access(st, ck, block, base, core, start, nbytes, what, vector, rows[r, SITE])
         if memory and worst > OWN and ck[FULL] and pipe == SCALAR and not flags & (WRITE | SYNC_ACCESS):
             note_read(ck, block, start, nbytes, rows[r, SITE])
         if memory and flags & WRITE and worst >= STABLE:
@@ -394,6 +404,6 @@ def _after_ring(st, ck, core, base, block, source, target, nbytes, k):
     site = st[base + DMA_SLOTS + k * ENTRY_WORDS + 7]
     note_ring(ck, block, k)
     vector = ck[block + VECTORS]
-    note_access(st, ck, block, base, core, source, nbytes, 4 + k, False, True, False, vector, site)
-    note_access(st, ck, block, base, core, target, nbytes, 4 + k, True, True, False, vector, site)
+    note_access(st, ck, block, base, core, source, nbytes, AGENT_DMA + k | IN_MEMORY, vector, site)
+    note_access(st, ck, block, base, core, target, nbytes, AGENT_DMA + k | IN_MEMORY | WRITES, vector, site)
     tick(ck, block, SCALAR)

@@ -18,10 +18,13 @@ anew. So when a search has ended without that, every access of every explored ru
 
 from xccl_emu.check.search.book import (
     BOOK,
+    DIE_BYTES,
     FULL,
     GREW_FIRST,
     GREW_LAST,
     JOINING,
+    META_END,
+    META_START,
     NOW,
     PIECE_TABLE,
     RESTART,
@@ -36,6 +39,8 @@ from xccl_emu.machine.words import jit
 LOCAL, OWN, DATA, STABLE, SYNC = range(5)
 NO_PIECE = 1 << 60
 """Behind all pieces."""
+ALL_BYTES = (1 << 32) - 1
+"""Of a piece, a bit each."""
 
 USERS, USES, CLASS, SEEN_USERS, SEEN_USES = range(5)
 PIECE_WORDS = 5
@@ -175,6 +180,13 @@ def may_write(ck, i, start, nbytes):
 
 
 @jit
+def has_flags(ck, p):
+    """Is a piece of a metadata area?  Only there two writes at once may go without an order."""
+    offset = (p << 5) % ck[DIE_BYTES]
+    return ck[META_START] <= offset and offset < ck[META_END]
+
+
+@jit
 def two_pipes_write(ck, start, nbytes):
     """Do scalar stores and mtu-out both write to one of the pieces?  Then which of them takes off first is a choice."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
@@ -195,20 +207,22 @@ def _bytes_in(p, start, nbytes):
 def mark_written(mem, st, ck, start, nbytes):
     """Note that bytes hold what somebody wrote; a part of the state."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        at, bits = ck[WRITTEN_TABLE] + p, _bytes_in(p, start, nbytes)
-        if ck[at] & bits != bits:
+        at = ck[WRITTEN_TABLE] + p
+        if ck[at] != ALL_BYTES and ck[at] | _bytes_in(p, start, nbytes) != ck[at]:
             save(mem, st, ck, BOOK | NOW, at, 1)
-            ck[at] |= bits
+            ck[at] |= _bytes_in(p, start, nbytes)
 
 
 @call
 def never_written(ck, start, nbytes):
     """The first of some bytes that nobody has written, or -1."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        missing = _bytes_in(p, start, nbytes) & ~ck[ck[WRITTEN_TABLE] + p]
-        if missing:
+        written = ck[ck[WRITTEN_TABLE] + p]
+        if written != ALL_BYTES:
+            missing = _bytes_in(p, start, nbytes) & ~written
             b = 0
-            while not missing >> b & 1:
+            while missing >> b & 1 == 0 and b < 32:
                 b += 1
-            return (p << 5) + b
+            if b < 32:
+                return (p << 5) + b
     return -1

@@ -23,7 +23,6 @@ from xccl_emu.check.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START
 from xccl_emu.check.search.book import (
     CORE_WORDS,
     CORES,
-    DIE_BYTES,
     EXPECTED_BASE,
     EXPECTED_WORDS,
     LIMIT,
@@ -33,8 +32,6 @@ from xccl_emu.check.search.book import (
     MASK,
     MEMBERS,
     MEMORY_END,
-    META_END,
-    META_START,
     N_EXPECTED,
     N_MARKS,
     N_READ,
@@ -49,7 +46,7 @@ from xccl_emu.check.search.book import (
 )
 from xccl_emu.check.search.clocks import block_of, lane
 from xccl_emu.check.search.linked import linked
-from xccl_emu.check.search.pieces import DATA, OWN, USE_TORN, USE_UNORDERED, USES, piece_of, see, worst_class
+from xccl_emu.check.search.pieces import DATA, OWN, USE_TORN, USE_UNORDERED, USES, has_flags, piece_of, see, worst_class
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
 from xccl_emu.machine.flight import block_of_core, block_of_die, flight
@@ -220,13 +217,6 @@ def _synchronizes(rows, r):
 
 
 @jit
-def _has_flags(ck, p):
-    """Is a piece of a metadata area?  Only there two writes at once may go without an order."""
-    offset = (p << 5) % ck[DIE_BYTES]
-    return ck[META_START] <= offset and offset < ck[META_END]
-
-
-@jit
 def _meet(rows, a, b):
     """Do two accesses share a byte, and does one of them write?"""
     overlap = rows[a, START] < rows[b, START] + rows[b, NBYTES] and rows[b, START] < rows[a, START] + rows[a, NBYTES]
@@ -242,9 +232,9 @@ def _conflict(ck, rows, a, b):
     both = _synchronizes(rows, a) and _synchronizes(rows, b)
     two_writes = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and not either & SYNC
     for p in range(first >> 5, (end - 1 >> 5) + 1):
-        if two_writes and _has_flags(ck, p) and worst_class(ck, p << 5, 32) <= DATA:
+        if two_writes and has_flags(ck, p) and worst_class(ck, p << 5, 32) <= DATA:
             see(ck, p, 0, USE_UNORDERED)  # marks do not say whether they were at once: explore them
-        elif not both or (two_writes and not _has_flags(ck, p)):
+        elif not both or (two_writes and not has_flags(ck, p)):
             return True
     return False
 
@@ -273,7 +263,11 @@ def _report(ck, rows, i, a, j, b):
 
 @linked
 def find_race_of(mem, st, ck, rows, named, cores, _):
-    """Report a race of one of some cores (a mask) with itself or any other one, if there is one."""
+    """Report a race of one of some cores (a mask) with itself or any other one, if there is one.
+
+    It goes before any other violation that was just found: where there is a race, data may not be what they seem.
+    """
+    found, ck[VIOLATION] = ck[VIOLATION], 0
     for m in range(ck[N]):
         i = ck[ck[MEMBERS] + m]
         if not cores >> i & 1:
@@ -292,6 +286,8 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
                 for b in range(OPEN + OPEN_MAX, OPEN + OPEN_MAX + theirs):
                     if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict(ck, rows, a, b):
                         _report(ck, rows, i, a, j, b)
+    if ck[VIOLATION] == 0:
+        ck[VIOLATION] = found
     return ck[VIOLATION]
 
 
@@ -299,18 +295,18 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
 def judge_return(mem, st, ck, i):
     """A core has returned: is what it owns, alone or with others, there?
 
-    A marked write of somebody else may not be there yet, though the search has it in memory: it is explored then.
+    A marked write of somebody else may not be there yet, though the search has it in memory: then nothing is said, and
+    it is explored from now on.
     """
     for e in range(ck[N_EXPECTED]):
         at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
         cores = ck[at + 3] & ck[MASK]
         if cores >> i & 1 and ck[VIOLATION] == 0 and _all_done(st, ck, cores):
+            _explore_marked(ck, ck[at], ck[at] + ck[at + 1])
             wrong = first_wrong(mem, ck, at)
             if wrong >= 0:
                 ck[VIOLATION] = TOO_EARLY
                 ck[WITNESS], ck[WITNESS + 1] = e, wrong
-            elif st[ORDER] != ORDER_SC:
-                _explore_marked(ck, ck[at], ck[at] + ck[at + 1])
 
 
 @jit

@@ -311,7 +311,7 @@ def make_transition(mem, st, ck, rows, named, mover, n):
         ck[HASH] = before
         return 0
     hash_changes(mem, st, ck, mark, LATE)
-    if ck[TOUCHED] and not _over(ck):
+    if ck[TOUCHED] and not ck[LIMIT] and not ck[RESTART]:
         find_race(mem, st, ck, rows, named, ck[TOUCHED])
     return 1
 
