@@ -16,7 +16,8 @@ ANY = frozenset({kinds.DATA_RACE, kinds.TORN_METADATA, kinds.DEADLOCK, kinds.UNW
 RACE = frozenset({kinds.DATA_RACE, kinds.TORN_METADATA})
 LOCKED, WRONG = frozenset({kinds.DEADLOCK}), frozenset({kinds.WRONG_BITS})
 UNWRITTEN, LIVELOCK = frozenset({kinds.UNWRITTEN_READ}), frozenset({kinds.LIVELOCK})
-NOTHING = frozenset({kinds.VERIFIED})
+NOTHING, UNFINISHED = frozenset({kinds.VERIFIED}), frozenset({kinds.UNFINISHED})
+EVERYWHERE_FINE = dict.fromkeys(ORDERS, NOTHING)
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Attack:
     allowed: frozenset[str] | dict[str, frozenset[str]]
     expected: dict[int, int] | None = None
     """Words (as `Small.memory` names them) that must hold a value at the end."""
+    owned: bool = False
+    """Does the first core own them, so that they are judged when it returns?"""
     dies: int = 0
     cores_per_die: int = 1
     fresh: bool = False
@@ -39,8 +42,9 @@ class Attack:
             tuple(program(text) for text in self.programs), self.cores_per_die, self.dies, self.memory, fresh=self.fresh
         )
         trial = small.trial(order, None)
+        owners = (0,) if self.owned else ()
         expected = tuple(
-            Expected(f"word {word}", trial.pod.meta(word >> 3 & 3, 8 * (word & 7)), value.to_bytes(8, "little"))
+            Expected(f"word {word}", trial.pod.meta(word >> 3 & 3, 8 * (word & 7)), value.to_bytes(8, "little"), owners)
             for word, value in (self.expected or {}).items()
         )
         return Trial(trial.pod, expected, trial.filled)
@@ -101,6 +105,24 @@ ATTACKS = (
     Attack("a half of a data buffer", ("ub_store 1 0; out 1.0 0 1",), UNWRITTEN, dies=2, fresh=True),
     Attack("a data buffer that was filled", ("ub_store 1 0; ub_store 1 1; out 1.0 0 1",), NOTHING, dies=2, fresh=True),
     Attack("a plain read of a managed area", ("load m1.0",), UNWRITTEN, dies=2),
+    # what an attack on the argument found
+    Attack("DMA over an own write in flight", ("store 0.0 5; dma 0.4 0.0; wait 4",), {**EVERYWHERE_FINE, "relaxed": RACE}),
+    Attack("DMA over an own write that is visible", ("store 0.0 5; fence; dma 0.4 0.0; wait 4",), NOTHING),
+    Attack("a descriptor used again while mtu-out does not know",
+           ("ge 0.0 1; in m1.0 8; set 1 3; wait 1 3; out m0.0; dma_data m0.4 0.0; wait 4; dma_data m0.4 0.1; wait 4",
+            "store m1.0 7; fence; store 0.0 1"), RACE | UNFINISHED, memory={0o44: 7}),
+    Attack("an own store polled, then copied by DMA", ("store 1.0 1; eq 1.0 1; dma 1.0 1.4; wait 4",),
+           {"sc": NOTHING, "fifo": RACE, "relaxed": RACE}, dies=2),
+    Attack("an own put polled, then copied by DMA", ("put 1.0 1; eq 1.0 1; dma 1.0 1.4; wait 4",), NOTHING, dies=2),
+    Attack("an owner that returns at any moment", ("end", "store 0.1 6; fence; store 0.1 5"), WRONG, {1: 5},
+           memory={1: 5}, owned=True),
+    Attack("an owner whose bytes stay the same", ("end", "store 0.1 5"), NOTHING, {1: 5}, memory={1: 5}, owned=True),
+    Attack("two flags of one core by two pipes", ("put 1.0 1; store 1.0 2",), NOTHING, dies=2),
+    Attack("an answered flag while a later one flies",
+           ("ub_store 5; out m1.0; put 1.0 1; put 1.4 1; ge 0.0 1; ub_store 6", "ge 1.0 1; store 0.0 1; ge 1.4 1"),
+           NOTHING),
+    Attack("an event set again behind an answer",
+           ("in 0.4; set 1 3; wait 1 3; put 1.0 1; ge 0.0 1; set 1 3; wait 1 3", "ge 1.0 1; store 0.0 1"), NOTHING),
     # right all along
     Attack("pushed into a die that is done", ("ub_store 5 0; out 1.0 0 0", "store 1.4 1"), NOTHING, {0o10: 5}),
     Attack("a seqlock by named loads",

@@ -15,6 +15,8 @@ from xccl_emu.campaign.programs import DATA, WITH_WORD, WITHOUT_WORD, Instructio
 NOTHING, AN_END, SPOILED = "nothing", "an end", "a spoiled end"
 """What memory is to hold at the end: anything, what a run under `sc` leaves, or that with one word changed."""
 WORDS = (0, 1, 3, 4, 5)
+SYNCS = ("load", "atomic", "ge", "eq", "ne", "fence", "add", "await", "spin", "spin again", "store", "put")
+"""Names of synchronizations in the kernel that interprets; one is switched off in some programs."""
 _FREE_SIZE = 6
 _DIES_MAX = 3
 
@@ -54,7 +56,8 @@ def draw(seed: int, number: int) -> Case:
     """Program ``number`` of a campaign."""
     rng = Random(f"{seed}/{number}")
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
-    small = replace(small, fresh=rng.random() < 0.1)
+    without = (rng.choice(SYNCS),) if rng.random() < 0.08 else ()
+    small = replace(small, fresh=rng.random() < 0.1, without=without)
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     return Case(small, expects, rng.randrange(1 << 16))
 

@@ -220,6 +220,8 @@ def _unfounded(scene: Scene, found: Found) -> str:
         return "brute force has no deadlock"  # of one part beside another that goes on for ever it knows none
     if found.kind == kinds.WRONG_BITS and scene.small.together and not scene.has_other_end():
         return "brute force has no other end"
+    if _foreseen(found) and not any("while it is still set" in error for error in naive.errors):
+        return "brute force sets no event twice"
     if found.kind in MACHINE_KINDS and not _foreseen(found) and found.message not in naive.errors:
         return "brute force has no such error"
     return ""

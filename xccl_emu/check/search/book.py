@@ -41,10 +41,11 @@ entry = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
     CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
     STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
-) = range(46)  # fmt: skip
-WITNESS = 46
+    OWNERS,
+) = range(47)  # fmt: skip
+WITNESS = 47
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
-HANDLES = 60
+HANDLES = 62
 """Addresses of functions (`linked`)."""
 HEADER = 72
 
@@ -59,7 +60,7 @@ ON_PATH_WORDS = 1 << 14
 
 # ---- a core's block in the book
 VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS, N_READ, N_CONSUMED = 0, 4, 5, 6, 7, 8, 9, 10
-FLAG_FLIES = 11  # is the last flag that mtu-out has written, of which `SHARED_VECTOR` tells, still in flight?
+N_FLYING = 11
 SNAPSHOTS = 12  # of the scalar's vector, for each place of the three queues
 DMA_SNAPSHOTS = 36
 EVENTS_SET = 44  # (key, vector) each
@@ -75,7 +76,9 @@ READ_WORDS = 4
 READ_MAX = 8
 CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its clock) each
 CONSUMED_WORDS = 3
-BLOCK = CONSUMED + CONSUMED_WORDS * EVENTS_SET_MAX
+FLYING = CONSUMED + CONSUMED_WORDS * EVENTS_SET_MAX  # what mtu-out knew at each of its flags in flight, in their order
+FLYING_MAX = 8
+BLOCK = FLYING + FLYING_MAX
 
 # ---- limits that end a search, or (in `DOUBT`) only keep it from proving anything
 (

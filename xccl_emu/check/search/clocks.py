@@ -12,11 +12,11 @@ when it issues).  A fence makes everything known, so all starts anew; what was n
 Writes to memory are visible late: to the core's own reads, other than a scalar load of a scalar store, not before a
 fence.  The scalar unit may also learn what mtu-out has done from what others answered.  Most kernels do not rely on
 that, and knowing it would tell states apart that are alike, so a search is made without at first, and only where that
-reports a race it is made again with it (`JOINING`): then a poll or load of a flag makes known what mtu-out had done
-before its last write of a flag, if that write is visible by then.  Each delivery of a flag being explored, a race that
-is hidden so in one run is shown by another, in which the delivery comes later.  Under `fifo` an answer to a flag may
-tell that the data before it is visible, too; a search then has all writes in flight, and takes those for visible that
-are when the answer comes (elsewhere it makes some visible early, which says nothing).
+reports a race, or an event set twice, it is made again with it (`JOINING`): then a poll or load of a flag makes known
+what mtu-out had done before the latest flag of it that is visible by then.  Each delivery of a flag being explored, a
+race that is hidden so in one run is shown by another, in which the delivery comes later.  Under `fifo` an answer to a
+flag may tell that the data before it is visible, too; a search then has all writes in flight, and takes those for
+visible that are when the answer comes (elsewhere it makes some visible early, which says nothing).
 """
 
 from xccl_emu.check.accesses import AGENT_DMA
@@ -28,12 +28,14 @@ from xccl_emu.check.search.book import (
     DMA_SNAPSHOTS,
     EVENTS_SET,
     EVENTS_SET_MAX,
-    FLAG_FLIES,
+    FLYING,
+    FLYING_MAX,
     LIMIT,
     LIMIT_CLOCK,
     LIMIT_EVENTS,
     N_CONSUMED,
     N_EVENTS_SET,
+    N_FLYING,
     N_READ,
     N_RECORDS,
     READ,
@@ -83,7 +85,9 @@ def forget_all(ck, block):
     """Start anew: everything that the core did is known to all of its pipes."""
     for pipe in range(4):
         ck[block + VECTORS + pipe] = 1 << (_LANE * pipe)
-    ck[block + SHARED_VECTOR], ck[block + FLAG_FLIES] = 0, 0
+    ck[block + SHARED_VECTOR], ck[block + N_FLYING] = 0, 0
+    for n in range(FLYING_MAX):
+        ck[block + FLYING + n] = 0
     for k in range(ck[block + N_RECORDS] * RECORD_WORDS):
         ck[block + RECORDS + k] = 0
     ck[block + N_RECORDS] = 0

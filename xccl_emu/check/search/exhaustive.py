@@ -37,6 +37,9 @@ LIMITS = {
 _OF_ALL = (at.DEADLOCK, at.WRONG_BITS, at.LIVELOCK)
 """Violations of a part that rest on what all others do."""
 
+_BY_CLOCKS = (at.RACE_INSIDE, at.SET_TWICE)
+"""Violations inside of a core that what other cores answer may rule out."""
+
 _Graph = tuple[NDArray[np.int64], NDArray[np.int64]]
 """How each state was reached, [states, `bfs.QUEUE_WORDS`], and the transitions, [n, `bfs.EDGE_WORDS`]."""
 
@@ -161,7 +164,7 @@ class Search:
             if self.setup.book[at.RESTART]:
                 self._walk()
                 return False
-            if violation is not None and violation.what == at.RACE_INSIDE and not self.setup.book[at.JOINING]:
+            if violation is not None and violation.what in _BY_CLOCKS and not self.setup.book[at.JOINING]:
                 self.setup.explore_flags()
                 return False
             if violation is not None and violation.what not in _OF_ALL:

@@ -8,10 +8,12 @@ from xccl_emu.check.search.book import (
     DMA_SNAPSHOTS,
     DOUBT,
     EVENTS_SET,
+    FLYING,
     LIMIT,
     LIMIT_DMA,
     LIMIT_RECORDS,
     N_EVENTS_SET,
+    N_FLYING,
     N_RECORDS,
     RACE_INSIDE,
     RECORD_WORDS,
@@ -27,31 +29,45 @@ from xccl_emu.check.search.book import (
 from xccl_emu.check.search.clocks import DMA_SHIFT, knows, lane
 from xccl_emu.check.search.pieces import USE_UNORDERED, has_flags, see
 from xccl_emu.lang.requests import SCALAR
-from xccl_emu.machine.layout import ORDER, ORDER_SC, PIPE_COUNT
+from xccl_emu.machine.flight import block_of_die, flight
+from xccl_emu.machine.layout import (
+    DIE,
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_NBYTES,
+    IN_FLIGHT,
+    ORDER,
+    ORDER_RELAXED,
+    ORDER_SC,
+    PIPE_COUNT,
+)
 from xccl_emu.machine.pipes import pipe_of
 from xccl_emu.machine.words import jit
 
 WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS = 16, 32, 64, 128, 256
-"""Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: one that
-is a synchronization whatever it meets."""
+"""Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a
+write that synchronizes whatever it meets."""
 
 
 @jit
-def note_ring(ck, block, k):
+def note_ring(st, ck, block, base, k):
     """A DMA descriptor is used anew: nobody knows of its completion yet."""
     known = ~(1 << (DMA_SHIFT + k))
     n = 0
     while n < ck[block + N_RECORDS]:
         at = block + RECORDS + n * RECORD_WORDS
         if ck[at + 2] & 15 == AGENT_DMA + k:
-            if ck[block + VECTORS] & ~known == 0:
-                ck[DOUBT] = LIMIT_DMA  # its last completion was not waited for
+            if not _known_to_all(st, ck, block, base, ck[at + 2], ck[at + 3]):
+                ck[DOUBT] = LIMIT_DMA  # something may still come that does not know of its last completion
             _drop(ck, block, n)
         else:
             n += 1
     for pipe in range(4):
         ck[block + VECTORS + pipe] &= known
     ck[block + SHARED_VECTOR] &= known
+    for j in range(ck[block + N_FLYING]):
+        ck[block + FLYING + j] &= known
     for j in range(SNAPSHOTS, EVENTS_SET):
         ck[block + j] &= known
     for j in range(ck[block + N_EVENTS_SET]):
@@ -93,7 +109,8 @@ def note_access(st, ck, block, base, core, start, nbytes, what, vector, site):
         first, last, other = ck[at], ck[at + 1], ck[at + 2]
         known = other & 15 == agent or knows(vector, other & 15, ck[at + 3])
         if first < end and start < last and (writes or other & WRITES) and other & 15 != agent:
-            late = what & IN_MEMORY != 0 and other & WRITES != 0 and not writes and other & 15 < AGENT_DMA
+            loose = not writes or (agent >= AGENT_DMA and st[ORDER] == ORDER_RELAXED)  # it may come before the write
+            late = loose and what & IN_MEMORY != 0 and other & WRITES != 0 and other & 15 < AGENT_DMA
             if not known or (late and st[ORDER] != ORDER_SC and other & VISIBLE == 0):
                 if not _are_flags(ck, max(start, first), min(end, last), what, other):
                     _race_inside(ck, core, at, start, nbytes, agent, writes, site)
@@ -133,12 +150,24 @@ def note_visible(ck, block, start):
 
 
 @jit
-def note_all_visible(ck, block):
-    """The core learns from another one that all it has written is visible: nothing of it is in flight."""
+def note_landed(st, ck, block, core, base):
+    """The core learns from another one that what it has written and is not in flight is visible."""
     for n in range(ck[block + N_RECORDS]):
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY:
+        if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY and not _flies(st, core, base, ck[at], ck[at + 1]):
             ck[at + 2] |= VISIBLE
+
+
+@jit
+def _flies(st, core, base, start, end):
+    """Is a write of a core to some of these bytes in flight?"""
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
+        entry = flight(st, ring, k)
+        first = st[entry + FLIGHT_ADDRESS]
+        if st[entry + FLIGHT_CORE] == core and first < end and start < first + st[entry + FLIGHT_NBYTES]:
+            return True
+    return False
 
 
 @jit

@@ -1,6 +1,6 @@
 """Looking at an action before it is taken: what it reads and writes, and whether it may be done as soon as possible."""
 
-from xccl_emu.check.accesses import FLAGS, NBYTES, SITE, START, WHOLE, WRITE, accesses
+from xccl_emu.check.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, accesses
 from xccl_emu.check.accesses import SYNC as SYNC_ACCESS
 from xccl_emu.check.search.book import (
     FULL,
@@ -8,6 +8,7 @@ from xccl_emu.check.search.book import (
     N_MARKS,
     N_READ,
     N_ROWS,
+    OWNERS,
     READ_MAX,
     ROWS_CLASS,
     VECTORS,
@@ -60,6 +61,8 @@ from xccl_emu.lang.requests import (
 from xccl_emu.machine.flight import block_of_core
 from xccl_emu.machine.layout import (
     CHOICE_ALL,
+    DMA_SLOTS,
+    ENTRY_WORDS,
     KERNEL,
     MAX_SITES,
     ORDER,
@@ -146,6 +149,13 @@ def written_at_once(st, ck, worst):
 
 
 @jit
+def overlaps_itself(st, base, k):
+    """Does a DMA transfer write to what it reads?  Then the order of its grains matters."""
+    slot = base + DMA_SLOTS + k * ENTRY_WORDS
+    return abs(st[slot + 1] - st[slot + 2]) < st[slot + 3]
+
+
+@jit
 def how(st, ck, rows, i, base, pipe, op, off):
     """May the action that was looked at be done as soon as it is possible, and how?"""
     worst, block = rows[ROWS_CLASS, 0], block_of(ck, i)
@@ -159,7 +169,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
         return PLAINLY
     if pipe == MTU_OUT:
         return _how_written(st, ck, rows, i, vector_at(st, ck, block, base, MTU_OUT, 0))
-    if worst > OWN:
+    if worst > OWN or overlaps_itself(st, base, rows[0, AGENT] - AGENT_DMA):
         return NOT
     return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if st[ORDER] == ORDER_RELAXED else NOT
 
@@ -169,6 +179,8 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     worst = rows[ROWS_CLASS, 0]
     if off and op != OP_LOAD:
         return PLAINLY
+    if op == OP_RETURN and ck[OWNERS] >> i & 1:
+        return NOT  # what it owns is judged then: the moment matters
     if op == OP_RETURN or op == OP_FENCE:
         return PLAINLY if ck[block + N_MARKS] == 0 else NOT
     if op == OP_ARRIVE:

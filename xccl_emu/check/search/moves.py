@@ -17,7 +17,8 @@ from xccl_emu.check.search.book import (
     CORE_WORDS,
     CORES,
     DMA_SNAPSHOTS,
-    FLAG_FLIES,
+    FLYING,
+    FLYING_MAX,
     FULL,
     JOINING,
     LATE,
@@ -31,6 +32,7 @@ from xccl_emu.check.search.book import (
     MARKS,
     MARKS_MAX,
     MEMORY_END,
+    N_FLYING,
     N_MARKS,
     N_ROWS,
     NOW,
@@ -70,7 +72,7 @@ from xccl_emu.check.search.inside import (
     IN_MEMORY,
     WRITES,
     note_access,
-    note_all_visible,
+    note_landed,
     note_ring,
     note_visible,
 )
@@ -130,7 +132,6 @@ from xccl_emu.machine.layout import (
     GROUP,
     GROUP_BASE,
     GROUP_WORDS,
-    IN_FLIGHT,
     KIND_DMA,
     KIND_SCALAR,
     ORDER,
@@ -306,8 +307,7 @@ def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
         if memory and flags & WRITE and pipe != DMA and early and worst == DATA:
             _mark(ck, block, start, nbytes, mark_of(st, rows[r, AGENT], rows[r, SITE], vector))
         if memory and flags & WRITE and pipe == MTU_OUT and worst == SYNC and ck[JOINING]:
-            ck[block + SHARED_VECTOR] = joined(vector, ck[block + VECTORS + MTU_OUT])
-            ck[block + FLAG_FLIES] = 1 if st[ORDER] != ORDER_SC else 0
+            _note_flag(st, ck, block, start, nbytes, joined(vector, ck[block + VECTORS + MTU_OUT]))
             tick(ck, block, MTU_OUT)
 
 
@@ -369,24 +369,43 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
         if op == OP_ARRIVE:
             release_marks(st, ck, block, ck[block + VECTORS])
     elif ck[JOINING] and op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS:
-        if rows[ROWS_CLASS, 0] == SYNC and ck[block + FLAG_FLIES] == 0:
+        if rows[ROWS_CLASS, 0] == SYNC:
             ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
-            if st[ORDER] == ORDER_FIFO and st[base + IN_FLIGHT] == 0:
-                note_all_visible(ck, block)
+            if st[ORDER] == ORDER_FIFO:
+                note_landed(st, ck, block, core, base)
+
+
+@jit
+def _note_flag(st, ck, block, start, nbytes, vector):
+    """Mtu-out has written a flag: whoever sees it makes known what was known then, of each piece by itself."""
+    if st[ORDER] == ORDER_SC:
+        ck[block + SHARED_VECTOR] = joined(ck[block + SHARED_VECTOR], vector)
+        return
+    for _ in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        n = ck[block + N_FLYING]
+        if n == FLYING_MAX:
+            ck[LIMIT] = LIMIT_MARKS
+            return
+        ck[block + FLYING + n], ck[block + N_FLYING] = vector, n + 1
 
 
 @call
 def flag_landed(mem, st, ck, i, die, k):
     """The k-th write in flight of a die, by the core with number ``i``, is about to become visible."""
-    ring, at = block_of_die(st, die), block_of(ck, i) + FLAG_FLIES
-    if ck[at] == 0 or not _is_flag_by_out(st, ck, flight(st, ring, k), core_of(ck, i)):
+    ring, block = block_of_die(st, die), block_of(ck, i)
+    if not _is_flag_by_out(st, ck, flight(st, ring, k), core_of(ck, i)):
         return
-    for j in range(k + 1, st[ring + FLIGHT_COUNT]):
-        if _is_flag_by_out(st, ck, flight(st, ring, j), core_of(ck, i)):
-            return
     if not ck[TOUCHED] >> i & 1:
-        save(mem, st, ck, BOOK | NOW, at, 1)
-    ck[at] = 0
+        save(mem, st, ck, BOOK | NOW, block + SHARED_VECTOR, 1)
+        save(mem, st, ck, BOOK | NOW, block + N_FLYING, 1)
+        save(mem, st, ck, BOOK | NOW, block + FLYING, FLYING_MAX)
+    n = 0
+    for j in range(k):
+        n += 1 if _is_flag_by_out(st, ck, flight(st, ring, j), core_of(ck, i)) else 0
+    ck[block + SHARED_VECTOR] = joined(ck[block + SHARED_VECTOR], ck[block + FLYING + n])
+    for j in range(n, ck[block + N_FLYING]):
+        ck[block + FLYING + j] = ck[block + FLYING + j + 1] if j + 1 < ck[block + N_FLYING] else 0
+    ck[block + N_FLYING] -= 1
 
 
 @jit
@@ -402,7 +421,7 @@ def _is_flag_by_out(st, ck, entry, core):
 def _after_ring(st, ck, core, base, block, source, target, nbytes, k):
     """A DMA transfer may be made at any moment from now on until its completion is known."""
     site = st[base + DMA_SLOTS + k * ENTRY_WORDS + 7]
-    note_ring(ck, block, k)
+    note_ring(st, ck, block, base, k)
     vector = ck[block + VECTORS]
     note_access(st, ck, block, base, core, source, nbytes, AGENT_DMA + k | IN_MEMORY, vector, site)
     note_access(st, ck, block, base, core, target, nbytes, AGENT_DMA + k | IN_MEMORY | WRITES, vector, site)

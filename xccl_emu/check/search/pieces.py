@@ -7,8 +7,8 @@ anew. So when a search has ended without that, every access of every explored ru
 `docs/soundness.md` has the argument why this is enough.
 
 - LOCAL: one core uses it, with plain accesses, or several and all only read it. Used at once: nobody can tell when.
-- OWN: one core uses it, and polls it for equality with a value larger than before, for its own write. Used at once;
-  the poll makes the write known to be visible (`inside`).
+- OWN: one core uses it, and polls it for equality with a value larger than before, for its own write by mtu-out. Used
+  at once; the poll makes the write known to be visible (`inside`).
 - DATA: several cores use it, and none synchronizes on it. A full search writes it at once but marks it until the
   fence, or under `sc` the release (`races`), and reads transfers whole.
 - STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall. But
@@ -149,7 +149,8 @@ def _class(st, ck, users, uses):
     if users & users - 1 == 0:
         if not uses & (POLLED | USE_EXACT):
             return least
-        alone = relaxed and not both and not uses & (USE_ADD | USE_EXACT | USE_UNSTABLE | USE_AT_LEAST)
+        told = not uses & (USE_ADD | USE_EXACT | USE_UNSTABLE | USE_AT_LEAST)
+        alone = relaxed and told and not uses & USE_BY_SCALAR  # scalar loads see scalar stores that are in flight
         return OWN if alone and least == LOCAL else SYNC
     if not uses & (POLLED | USE_ADD | USE_EXACT):
         return DATA

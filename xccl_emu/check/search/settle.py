@@ -35,7 +35,7 @@ from xccl_emu.check.search.book import (
 )
 from xccl_emu.check.search.clocks import block_of, close_reads, completion_of, note_set
 from xccl_emu.check.search.linked import find_race, linked, look, settle_all, take
-from xccl_emu.check.search.look import AT_ONCE, NOT, how, written_at_once
+from xccl_emu.check.search.look import AT_ONCE, NOT, how, overlaps_itself, written_at_once
 from xccl_emu.check.search.moves import flag_landed, number_of, touch_core
 from xccl_emu.check.search.pieces import DATA, may_write, worst_class
 from xccl_emu.check.search.races import core_of
@@ -234,7 +234,7 @@ def _dma_choices(st, ck, i, base):
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot]:
-            total += 1 if _copied_whole(st, ck, i, slot) else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
+            total += 1 if _copied_whole(st, ck, i, base, k) else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
     return total
 
 
@@ -248,10 +248,13 @@ def _read_whole(ck, i, source, nbytes):
 
 
 @jit
-def _copied_whole(st, ck, i, slot):
+def _copied_whole(st, ck, i, base, k):
     """May a DMA transfer be made in one go?  Of flags the order matters in which they are copied."""
+    slot = base + DMA_SLOTS + k * ENTRY_WORDS
     source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
-    return _read_whole(ck, i, source, nbytes) and worst_class(ck, target, nbytes) <= DATA
+    if overlaps_itself(st, base, k) or worst_class(ck, target, nbytes) > DATA:
+        return False
+    return _read_whole(ck, i, source, nbytes)
 
 
 @jit
@@ -284,7 +287,7 @@ def _choice(st, ck, i, base, pipe, n):
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot]:
-            whole = _copied_whole(st, ck, i, slot)
+            whole = _copied_whole(st, ck, i, base, k)
             grains = 1 if whole else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
             if n < grains:
                 return WHOLE_TRANSFER | k if whole else k | n << 4
@@ -347,6 +350,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
         choice = CHOICE_ALL
     if pipe == DMA:
         at_once = ck[FULL] and worst <= DATA and st[ORDER] == ORDER_RELAXED
+        at_once = at_once and not overlaps_itself(st, base, choice & 15)
     elif pipe == MTU_OUT or (pipe == SCALAR and st[entry] == OP_STORE):
         at_once = written_at_once(st, ck, worst)
     touch_core(mem, st, ck, i)

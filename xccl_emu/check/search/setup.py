@@ -182,6 +182,7 @@ class Setup:
         users = self.table()[:, pieces.USERS]
         row = int(ck[at.EXPECTED_BASE])
         rows: list[list[int]] = []
+        ck[at.OWNERS] = 0
         for e, expected in enumerate(self.trial.expected):
             for start, end in _pieces_of(expected.address, len(expected.data)):
                 if users[start // 32] & mask or not users[start // 32]:
@@ -195,6 +196,8 @@ class Setup:
             data = expected.data[start - expected.address : end - expected.address]
             words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
             ck[row : row + 4] = start, end - start, place, self._owners(expected)
+            if (self.table()[start // 32 : (end + 31) // 32, pieces.CLASS] > pieces.OWN).any():
+                ck[at.OWNERS] |= self._owners(expected)
             ck[place : place + len(words)] = words
             row, place = row + at.EXPECTED_WORDS, place + len(words)
         ck[at.N_EXPECTED] = len(rows)
