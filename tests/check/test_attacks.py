@@ -106,7 +106,8 @@ ATTACKS = (
     Attack("a data buffer that was filled", ("ub_store 1 0; ub_store 1 1; out 1.0 0 1",), NOTHING, dies=2, fresh=True),
     Attack("a plain read of a managed area", ("load m1.0",), UNWRITTEN, dies=2),
     # what an attack on the argument found
-    Attack("DMA over an own write in flight", ("store 0.0 5; dma 0.4 0.0; wait 4",), {**EVERYWHERE_FINE, "relaxed": RACE}),
+    Attack("DMA over an own write in flight", ("store 0.0 5; dma 0.4 0.0; wait 4",),
+           {**EVERYWHERE_FINE, "relaxed": RACE}),
     Attack("DMA over an own write that is visible", ("store 0.0 5; fence; dma 0.4 0.0; wait 4",), NOTHING),
     Attack("a descriptor used again while mtu-out does not know",
            ("ge 0.0 1; in m1.0 8; set 1 3; wait 1 3; out m0.0; dma_data m0.4 0.0; wait 4; dma_data m0.4 0.1; wait 4",
