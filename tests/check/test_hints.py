@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from xccl_emu.check.check import check
+from xccl_emu.check.verdict import UNFINISHED
 from xccl_emu.lang import fence, kernel, load, store
 from xccl_emu.machine import small_pod
 from xccl_emu.testing import Bench, protocol, witness_text
@@ -63,3 +64,18 @@ def test_other_races_get_no_hint() -> None:
     verdict = check(writing(), policy="portfolio", schedules=200)
     assert verdict.violation is not None
     assert "wants a name" not in verdict.violation.message
+
+
+@protocol
+def alone(bench: Bench) -> None:
+    """A die spins on a word that nobody writes."""
+    pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0))
+    pod.launch(spin_unnamed, 1, [0], {"flag": pod.meta(1)}, [pod.grant_meta("rw", 1)])
+
+
+def test_a_kernel_that_does_not_end_is_told_with_its_loop() -> None:
+    """What goes round and round by itself leaves the search unfinished, which says where."""
+    verdict = check(alone())
+    assert verdict.verdict == UNFINISHED
+    assert "does not come to an end by itself" in verdict.reason
+    assert "seen = yield load(flag)" in verdict.reason

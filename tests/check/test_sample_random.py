@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.machine.support import tiny_pod
 from tests.machine.test_random_kernels import BLOCK, STEP_WORDS, Step, _row, _steps, model, mover
 from xccl_emu.check.sampling.sample import PORTFOLIO, sample
 from xccl_emu.check.trial import Expected, Trial
@@ -26,7 +25,7 @@ from xccl_emu.lang import (
     wait_flag,
 )
 from xccl_emu.machine.explore import explore
-from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
 
 from .monitor_support import ORDERS
@@ -114,12 +113,14 @@ def _encoded(ops: list[Op], thread: int) -> int:
 
 
 def _little(threads: list[list[Op]], order: str, one_die: bool) -> tuple[Trial, list[tuple[int, int]]]:
-    pod = tiny_pod(1 if one_die else len(threads), order, cores=len(threads) if one_die else 1)
-    data, flags = pod.meta(0), pod.meta(0, 64)
+    dies, cores = (1, len(threads)) if one_die else (len(threads), 1)
+    spec = small_pod(dies, cores, app_bytes=0, meta_bytes=64, managed_bytes=64, ub_bytes=64, flight_pieces=8)
+    pod = Pod(spec, order=order)
+    data, flags = pod.managed(0), pod.meta(0)  # in metadata two stores need no order
     for i, ops in enumerate(threads):
         args: dict[str, Any] = {"program": _encoded(ops, i), "data": data, "flags": flags}
-        pod.launch(little, 0 if one_die else i, [i if one_die else 0], args, [pod.grant_meta("rw")])
-    return Trial(pod, ()), [(data, 64)]
+        pod.launch(little, 0 if one_die else i, [i if one_die else 0], args, [pod.grant_meta("rw"), pod.grant_managed("rw")])
+    return Trial(pod, (), (Buffer(0, data, 64),)), [(data, 64)]
 
 
 _ops = st.lists(
