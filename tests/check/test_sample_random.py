@@ -119,7 +119,8 @@ def _little(threads: list[list[Op]], order: str, one_die: bool) -> tuple[Trial, 
     data, flags = pod.managed(0), pod.meta(0)  # in metadata two stores need no order
     for i, ops in enumerate(threads):
         args: dict[str, Any] = {"program": _encoded(ops, i), "data": data, "flags": flags}
-        pod.launch(little, 0 if one_die else i, [i if one_die else 0], args, [pod.grant_meta("rw"), pod.grant_managed("rw")])
+        grants = [pod.grant_meta("rw"), pod.grant_managed("rw")]
+        pod.launch(little, 0 if one_die else i, [i if one_die else 0], args, grants)
     return Trial(pod, (), (Buffer(0, data, 64),)), [(data, 64)]
 
 
