@@ -28,7 +28,7 @@ Written by `make docs`; the tests make the same proofs. `xccl-emu check PROTOCOL
 
 def row(name: str, scenario: Scenario) -> str:
     """A line of the table."""
-    verdict = certified(scenario)
+    verdict = certified(scenario, seconds=300)
     assert verdict.certificate is not None
     covers = verdict.certificate.covers() if verdict.certificate.agrees else verdict.certificate.disagreement
     return f"| {name} | {verdict.verdict} | {verdict.states:,} | {verdict.transitions:,} | {covers} |"
