@@ -60,7 +60,7 @@ def finding(verdict: Verdict) -> str:
     return "redundant" if verdict.verdict == VERIFIED else f"{verdict.verdict}: {verdict.reason}"
 
 
-def certified(scenario: Scenario, without: Sequence[str] = (), seconds: float = 60) -> Verdict:
+def certified(scenario: Scenario, without: Sequence[str] = (), seconds: float = 180) -> Verdict:
     """The verdict of a search of so many seconds at most, with its certificate."""
     verdict = check(scenario, without=without, seconds=seconds)
     return certify(scenario, verdict, seconds=CERTIFICATE_SECONDS, max_states=CERTIFICATE_STATES)

@@ -91,7 +91,7 @@ from xccl_emu.check.search.pieces import (
     touch,
     worst_class,
 )
-from xccl_emu.check.search.races import core_of, judge_return, mark_of, release_marks
+from xccl_emu.check.search.races import core_of, judge_return, mark_of, note_late, release_marks
 from xccl_emu.check.search.record import step_machine
 from xccl_emu.lang.abi import REGISTERS, REQUEST
 from xccl_emu.lang.requests import (
@@ -134,6 +134,8 @@ from xccl_emu.machine.layout import (
     GROUP_WORDS,
     KIND_DMA,
     KIND_SCALAR,
+    N_ACTIVE,
+    N_LIVE,
     ORDER,
     ORDER_FIFO,
     ORDER_SC,
@@ -207,7 +209,7 @@ def take_action(mem, st, ck, rows, named, i, what):
         _flew(st, ck, ring, flying)
     if stable:
         _judge_stable(mem, ck, rows, i)
-    _note_written(mem, st, ck, rows, core, op)
+    _note_written(mem, st, ck, rows, i, core, op)
     _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once)
     if pipe == SCALAR:
         if not off or op == OP_LOAD:
@@ -271,7 +273,7 @@ def _judge_stable(mem, ck, rows, i):
 
 
 @jit
-def _note_written(mem, st, ck, rows, core, op):
+def _note_written(mem, st, ck, rows, i, core, op):
     """Note what was written, and judge whether what was read had been: memory and data buffer, byte by byte."""
     adds_up = op == OP_V_AXPY or op == OP_V_ADD or op == OP_V_SCALE  # these read what they write to
     for r in range(rows[N_ROWS, 0]):
@@ -282,6 +284,8 @@ def _note_written(mem, st, ck, rows, core, op):
                 _blame(ck, UNWRITTEN, core, rows, r, missing)
         if flags & WRITE:
             mark_written(mem, st, ck, start, nbytes)
+            if st[N_LIVE] < st[N_ACTIVE]:
+                note_late(st, ck, i, start, nbytes)
 
 
 @jit

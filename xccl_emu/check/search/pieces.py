@@ -59,7 +59,9 @@ USE_TORN = 1 << 14
 """Written by DMA, so not at once: a poll of it is an access like any other (`races`)."""
 USE_UNORDERED = 1 << 15
 """Nothing orders a write to it and another one, which may be at once, or its owner's return: it is explored."""
-WRITER_SHIFT = 16
+USE_LATE = 1 << 16
+"""Written by another core when its owners have returned: so when they return matters."""
+WRITER_SHIFT = 17
 """Above: the number of the only core that stores there, plus 1, or `MANY`."""
 MANY = 255
 

@@ -46,7 +46,18 @@ from xccl_emu.check.search.book import (
 )
 from xccl_emu.check.search.clocks import block_of, lane
 from xccl_emu.check.search.linked import linked
-from xccl_emu.check.search.pieces import DATA, OWN, USE_TORN, USE_UNORDERED, USES, has_flags, piece_of, see, worst_class
+from xccl_emu.check.search.pieces import (
+    DATA,
+    OWN,
+    USE_LATE,
+    USE_TORN,
+    USE_UNORDERED,
+    USES,
+    has_flags,
+    piece_of,
+    see,
+    worst_class,
+)
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
 from xccl_emu.machine.flight import block_of_core, block_of_die, flight
@@ -318,6 +329,18 @@ def _explore_marked(ck, start, end):
             mark = block + MARKS + k * MARK_WORDS
             for p in range(max(start, ck[mark]) >> 5, (min(end, ck[mark + 1]) + 31 >> 5)):
                 see(ck, p, 0, USE_UNORDERED)
+
+
+@call
+def note_late(st, ck, i, start, nbytes):
+    """Note if a core writes to bytes whose owners, others, have returned: the write might have come before that."""
+    for e in range(ck[N_EXPECTED]):
+        at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
+        first, end = max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1])
+        cores = ck[at + 3] & ck[MASK]
+        if first < end and cores and not cores >> i & 1 and _all_done(st, ck, cores):
+            for p in range(first >> 5, (end - 1 >> 5) + 1):
+                see(ck, p, 0, USE_LATE)
 
 
 @jit

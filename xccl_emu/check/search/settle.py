@@ -38,7 +38,7 @@ from xccl_emu.check.search.linked import find_race, linked, look, settle_all, ta
 from xccl_emu.check.search.look import AT_ONCE, NOT, how, overlaps_itself, written_at_once
 from xccl_emu.check.search.moves import flag_landed, number_of, touch_core
 from xccl_emu.check.search.pieces import DATA, may_write, worst_class
-from xccl_emu.check.search.races import core_of
+from xccl_emu.check.search.races import core_of, note_late
 from xccl_emu.check.search.record import deliver_latent, in_ring, write_down
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
@@ -76,8 +76,10 @@ from xccl_emu.machine.layout import (
     GROUP_WORDS,
     IN_FLIGHT,
     KIND_DMA,
+    N_ACTIVE,
     N_CORES,
     N_DMA_SLOTS,
+    N_LIVE,
     ORDER,
     ORDER_RELAXED,
     PIPE_COUNT,
@@ -391,6 +393,8 @@ def _deliver(mem, st, ck, rows, named, die, k):
         save(mem, st, ck, STATE | NOW, base + IN_FLIGHT, 1)
     if ck[JOINING]:
         flag_landed(mem, st, ck, i, die, k)
+    if st[N_LIVE] < st[N_ACTIVE]:
+        note_late(st, ck, i, address, st[entry + FLIGHT_NBYTES])
     add_hash(ck, delivered_hash(st, ring, k))
     slot = base + DMA_SLOTS + (kind - KIND_DMA) * ENTRY_WORDS
     event = st[slot + 4] if kind >= KIND_DMA else 0

@@ -196,7 +196,7 @@ class Setup:
             data = expected.data[start - expected.address : end - expected.address]
             words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
             ck[row : row + 4] = start, end - start, place, self._owners(expected)
-            if (self.table()[start // 32 : (end + 31) // 32, pieces.CLASS] > pieces.OWN).any():
+            if (self.table()[start // 32 : (end + 31) // 32, pieces.USES] & pieces.USE_LATE).any():
                 ck[at.OWNERS] |= self._owners(expected)
             ck[place : place + len(words)] = words
             row, place = row + at.EXPECTED_WORDS, place + len(words)
