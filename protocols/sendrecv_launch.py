@@ -5,8 +5,8 @@ from itertools import islice
 from typing import TypeAlias
 
 from xccl_emu.errors import CapacityError
+from xccl_emu.machine.device.layout import PIECE_BYTES
 from xccl_emu.machine.launch import Grant, Launch
-from xccl_emu.machine.layout import PIECE_BYTES
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.sendrecv_calls import Call, OpenCalls
 from xccl_emu.protocols.sendrecv_layout import RingLayout, part

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.machine.layout import PIECE_BYTES
+from xccl_emu.machine.device.layout import PIECE_BYTES
 from xccl_emu.machine.spec import KIB, PodSpec
 
 _SLOT_BYTES_DEFAULT = 64 * KIB

@@ -8,7 +8,7 @@ from xccl_emu.campaign.generate import AN_END, SPOILED, Case
 from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, Budget, judge
 from xccl_emu.campaign.programs import Small, program
 from xccl_emu.check import verdict as kinds
-from xccl_emu.check.search import book
+from xccl_emu.check.device.search import book
 from xccl_emu.check.search.exhaustive import Found
 
 RIGHT = Case(Small((program("store 1.0 5; fence; store 1.4 1"), program("ge 1.4 1; load 1.0"))), AN_END)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from xccl_emu import scenarios
-from xccl_emu.check import faults, verdict
+from xccl_emu.check import verdict
 from xccl_emu.check.check import check
+from xccl_emu.check.device import fault_codes as faults
 from xccl_emu.check.faults import Fault, decode, encode, is_fault, parse
 from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.trial import Checkable, Expected, Trial
@@ -24,7 +25,7 @@ from xccl_emu.check.witness.render import print_witness
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.lang import Kernel, fail, fence, kernel, load, poll_eq, put, store
-from xccl_emu.machine.layout import ACTORS_PER_CORE
+from xccl_emu.machine.device.layout import ACTORS_PER_CORE
 from xccl_emu.scenarios import MoeCheck, SendRecvCheck
 
 from .monitor_support import app, launched, make_pod
@@ -356,7 +357,7 @@ def test_equal_seeds_break_the_same(fault: str) -> None:
 def test_a_stalled_link_waits_until_nothing_else_can_go_on(policy: str) -> None:
     """Writes over it become visible only where no core can act and no other write is in flight."""
     scenario = scenarios.make("sendrecv", slots=2, chunks=3, pieces=1)
-    from xccl_emu.check.monitor import layout as at
+    from xccl_emu.check.device.monitor import layout as at
     from xccl_emu.check.sampling.sample import monitor_of
 
     stalled, free = (monitor_of(scenario.build("relaxed")) for _ in range(2))

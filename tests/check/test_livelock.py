@@ -22,8 +22,8 @@ from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import kernel, load, store
 from xccl_emu.machine import small_pod
+from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_BITS
 from xccl_emu.machine.explore import standing
-from xccl_emu.machine.layout import ACTORS_PER_CORE, CHOICE_BITS
 from xccl_emu.testing import Bench, protocol
 
 CORES = 2

@@ -4,7 +4,7 @@ import pytest
 
 from xccl_emu import scenarios
 from xccl_emu.check import verdict
-from xccl_emu.check.monitor import layout as at
+from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.sampling.sample import PORTFOLIO, monitor_of, replay, sample, share
 from xccl_emu.scenarios.registry import NAMES
 

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.check import verdict
-from xccl_emu.check.monitor import layout as at
+from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.sampling.sample import POLICIES, Sampled, monitor_of, replay, sample
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import fence, kernel, load, poll_eq, store
-from xccl_emu.machine.layout import ACTORS_PER_CORE, CHOICE_ALL, CHOICE_BITS
+from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_ALL, CHOICE_BITS
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.scenarios.sendrecv import SendRecvCheck
 

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from xccl_emu.check.device import attempts
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BITS, Violation
-from xccl_emu.check.witness import attempts
 from xccl_emu.check.witness.player import Player
 from xccl_emu.check.witness.shrink import shrink, signature
-from xccl_emu.machine import layout as at
-from xccl_emu.machine import single
+from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device import single
 from xccl_emu.scenarios.registry import make
 
 from .witness_support import Everything, Relay, judge, random_actions, some_violation

@@ -35,7 +35,7 @@ from xccl_emu.lang import (
     v_fill,
     wait_flag,
 )
-from xccl_emu.machine import layout as at
+from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.schedule import Schedule

@@ -11,7 +11,7 @@ from xccl_emu.lang.abi import RESULT
 from xccl_emu.lang.requests import DMA, SCALAR
 from xccl_emu.machine import compiled
 from xccl_emu.machine import explore as explore_module
-from xccl_emu.machine import layout as at
+from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import Bounds, explore
 from xccl_emu.machine.pod import Pod

@@ -36,7 +36,7 @@ from xccl_emu.lang.requests import (
     RULE_XCCL,
     VECTOR,
 )
-from xccl_emu.machine import numerics
+from xccl_emu.machine.device import numerics
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 

@@ -26,8 +26,8 @@ from xccl_emu.lang import (
     wait_flag,
 )
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ADD, OP_DMA, OP_MTU_OUT, OP_PUT, OP_STORE, SCALAR, VECTOR
+from xccl_emu.machine.device.pipes import grain, n_grains
 from xccl_emu.machine.explore import explore
-from xccl_emu.machine.pipes import grain, n_grains
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 

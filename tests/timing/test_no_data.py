@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.check.trial import Trial
-from xccl_emu.machine import sparse
+from xccl_emu.machine.device import sparse
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import MIB, small_pod
 from xccl_emu.protocols.expert_parallel import ExpertParallel

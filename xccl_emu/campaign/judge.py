@@ -12,8 +12,8 @@ from functools import cached_property
 from xccl_emu.campaign.generate import NOTHING, SPOILED, Case
 from xccl_emu.campaign.programs import ORDERS, Small, Words
 from xccl_emu.check import verdict as kinds
+from xccl_emu.check.device.search import book
 from xccl_emu.check.sampling import sample
-from xccl_emu.check.search import book
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial

@@ -28,18 +28,11 @@ In a schedule what breaks is an action as any other.  Its code is negative, whic
 import re
 from dataclasses import dataclass
 
+from xccl_emu.check.device.fault_codes import AGAIN, ANY_TARGET, CORRUPT, CUT, DUPLICATE, STOP
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.spec import PodSpec
 
 KINDS = ("stop", "cut", "stall", "duplicate", "corrupt")
-NO_FAULT, F_STOP, F_CUT, F_STALL, F_DUPLICATE, F_CORRUPT = range(6)
-"""Kinds as the device knows them."""
-
-STOP, CUT, DUPLICATE, CORRUPT, AGAIN = range(1, 6)
-"""Actions: a die stops; a link is cut; a write becomes visible and a copy stays behind; one does so with a bit flipped;
-the copy becomes visible."""
-
-ANY_TARGET = 0xFFFF
 _GRAMMAR = "stop:dieN[@n], cut:A-B[@n], stall:A-B, duplicate:A-B[@n] or corrupt:A-B[@n]"
 _TEXT = re.compile(r"(?P<kind>[a-z]+):(?P<where>[^@]*)(?:@(?P<at>.*))?", re.DOTALL)
 _KIND_BITS, _NUMBER_BITS = 4, 16

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.lang import Site
-from xccl_emu.machine.layout import AT_END, STATUS, STATUS_DONE
+from xccl_emu.machine.device.layout import AT_END, STATUS, STATUS_DONE
 from xccl_emu.machine.pod import Pod
 
 _FLAG_WRITES = ("store", "atomic_add", "put", "add")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError, ReplayError, XcclEmuError
 from xccl_emu.machine import compiled, report
-from xccl_emu.machine import layout as at
+from xccl_emu.machine.device import layout as at
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.layout import ANY_DIE, MAX_WINDOWS, READ, WRITE
+from xccl_emu.machine.device.layout import ANY_DIE, MAX_WINDOWS, READ, WRITE
 
 if TYPE_CHECKING:
     from xccl_emu.lang import Kernel

@@ -11,9 +11,9 @@ from numpy.typing import DTypeLike, NDArray
 from xccl_emu.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
-from xccl_emu.machine import layout as at
 from xccl_emu.machine.address_space import commit, map_bytes
 from xccl_emu.machine.claims import Claims
+from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.launch import Grant, Launch, bind_arguments, check_grants
 from xccl_emu.machine.schedule import Schedule
@@ -26,7 +26,7 @@ _SNAPSHOT_BYTES_MAX = 1 << 30
 
 
 class Driver(Protocol):
-    """Runs what is launched on a pod in its own way; every action is one of the machine's (`machine/actions.py`)."""
+    """Runs what is launched on a pod in its own way; every action is the machine's (`machine/device/actions.py`)."""
 
     @property
     def name(self) -> str:

@@ -17,9 +17,9 @@ from xccl_emu.lang.requests import (
     OP_WAIT_FLAG,
     OPERATIONS,
 )
-from xccl_emu.machine import layout as at
-from xccl_emu.machine.flight import large_slot, read_word
-from xccl_emu.machine.pipes import entry_of, pipe_of
+from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device.flight import large_slot, read_word
+from xccl_emu.machine.device.pipes import entry_of, pipe_of
 from xccl_emu.machine.stats import PIPE_NAMES
 
 if TYPE_CHECKING:

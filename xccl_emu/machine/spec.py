@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.layout import CHOICE_ALL, PIECE_BYTES
+from xccl_emu.machine.device.layout import CHOICE_ALL, PIECE_BYTES
 
 
 def whole(name: str, value: Any) -> int:

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.lang.abi import REGISTERS
-from xccl_emu.machine import layout as at
 from xccl_emu.machine.address_space import map_bytes
+from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.spec import PodSpec
 
 ORDERS = ("sc", "fifo", "relaxed")

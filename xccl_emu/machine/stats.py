@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.lang.requests import OPERATIONS, VECTOR
-from xccl_emu.machine import layout as at
+from xccl_emu.machine.device import layout as at
 
 PIPE_NAMES = ("scalar", "mtu-in", "vector", "mtu-out", "dma")
 

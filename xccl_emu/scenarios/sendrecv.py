@@ -10,7 +10,7 @@ from xccl_emu.check.trial import Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.layout import PIECE_BYTES
+from xccl_emu.machine.device.layout import PIECE_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocols.sendrecv import SendRecv

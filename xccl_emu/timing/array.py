@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.lang.requests import OPERATIONS
-from xccl_emu.machine import layout as at
 from xccl_emu.machine.address_space import map_bytes
+from xccl_emu.machine.device import layout as at
 from xccl_emu.timing.costs import PASSES, Costs
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.fabric import Fabric

@@ -15,7 +15,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.kernel import Site
 from xccl_emu.lang.requests import OP_RETURN, SCALAR
-from xccl_emu.machine import layout as at
+from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.timing.array import Times

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 
 from xccl_emu.check import messages, verdict
-from xccl_emu.check.monitor import layout as at
+from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import OP_RETURN, SCALAR
-from xccl_emu.machine import layout as machine
 from xccl_emu.machine import report
+from xccl_emu.machine.device import layout as machine
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.stats import PIPE_NAMES
 

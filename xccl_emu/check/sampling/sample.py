@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.faults import Fault
-from xccl_emu.check.monitor import layout as at
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import LIVELOCK, Violation
@@ -91,7 +91,7 @@ def sample(
 
 def _ended(trial: Trial, endings: NDArray[np.int64]) -> tuple[dict[str, int], dict[str, int]]:
     """How often each end was, in words; and each declared error by code and meaning."""
-    from xccl_emu.check.sampling import breaks
+    from xccl_emu.check.device.sampling import breaks
 
     by_code = [int(count) for count in endings[breaks.ENDED_DECLARED :]]
     ended = {

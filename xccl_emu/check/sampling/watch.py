@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.faults import Fault
-from xccl_emu.check.monitor import layout as at
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang.abi import REGISTERS
-from xccl_emu.machine import layout as machine
+from xccl_emu.machine.device import layout as machine
 from xccl_emu.machine.pod import Pod
 
 Words = NDArray[np.int64]
@@ -90,7 +90,7 @@ class Monitor:
 
         `m` and `log` then tell of the last one.  With a fault something breaks in each of them, if it comes to that.
         """
-        from xccl_emu.check.sampling.run import many_runs
+        from xccl_emu.check.device.sampling.run import many_runs
 
         self._judged = at.JUDGE_ALL if races else at.JUDGE_NO_RACES
         code = at.GROW
@@ -114,7 +114,7 @@ class Monitor:
         With ``stop`` it is not asked whether the run could go on behind them.
         `m[TAKEN]` is the number of actions taken.  The pod stays as the run left it until `close`.
         """
-        from xccl_emu.check.sampling.replay import replay_run
+        from xccl_emu.check.device.sampling.replay import replay_run
 
         self._judged = at.JUDGE_ALL
         code = at.GROW
@@ -125,7 +125,7 @@ class Monitor:
 
     def close(self) -> None:
         """Put the pod back to where it was before the first run."""
-        from xccl_emu.check.sampling.begin import undo_writes
+        from xccl_emu.check.device.sampling.begin import undo_writes
 
         undo_writes(self._space)
         _restore(self.trial.pod.state, self._all, self._before)
@@ -150,7 +150,7 @@ class Monitor:
         return code
 
     def _learn(self) -> None:
-        from xccl_emu.check.sampling.run import many_runs
+        from xccl_emu.check.device.sampling.run import many_runs
 
         longest, rung, number = 200, 0, 0
         while number < _LEARNING_RUNS and longest < _ACTIONS_MAX:
@@ -169,10 +169,10 @@ class Monitor:
 
     def _open(self) -> tuple[Any, Any]:
         """The arrays, and the pod at the first requests of its kernels."""
-        from xccl_emu.check.monitor.calls import handle_of
-        from xccl_emu.check.monitor.step import judge, watched
+        from xccl_emu.check.device.monitor.calls import handle_of
+        from xccl_emu.check.device.monitor.step import judge, watched
+        from xccl_emu.machine.device.single import act_handle
         from xccl_emu.machine.driver import begin
-        from xccl_emu.machine.single import act_handle
 
         pod = self.trial.pod
         begin(pod)
@@ -251,7 +251,7 @@ class Monitor:
         )  # fmt: skip
 
     def _no_endings(self) -> Words:
-        from xccl_emu.check.sampling.breaks import ENDED_DECLARED
+        from xccl_emu.check.device.sampling.breaks import ENDED_DECLARED
 
         return np.zeros(ENDED_DECLARED + len(self.trial.stops), np.int64)
 

@@ -7,14 +7,15 @@ from numpy.typing import NDArray
 
 from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
-from xccl_emu.check.accesses import AGENT_DMA
-from xccl_emu.check.search import book as at
+from xccl_emu.check.device.accesses import AGENT_DMA
+from xccl_emu.check.device.search import book as at
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
-from xccl_emu.machine import compiled, layout, report
-from xccl_emu.machine.flight import own_write_pending
-from xccl_emu.machine.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine import compiled, report
+from xccl_emu.machine.device import layout
+from xccl_emu.machine.device.flight import own_write_pending
+from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
 from xccl_emu.machine.pod import Pod
 
 _OF_ERROR = {

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.search import bfs, dfs, livelock
-from xccl_emu.check.search import book as at
+from xccl_emu.check.device.search import bfs, dfs
+from xccl_emu.check.device.search import book as at
+from xccl_emu.check.search import livelock
 from xccl_emu.check.search.describe import describe, spinning
 from xccl_emu.check.search.setup import Setup
-from xccl_emu.machine import compiled, layout
+from xccl_emu.machine import compiled
+from xccl_emu.machine.device import layout
 
 Progress = Callable[[int, int, float], None]
 """Told now and then: states, transitions, seconds."""

@@ -7,14 +7,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.search import book as at
-from xccl_emu.check.search import linked, look, moves, pieces, races, record, settle
-from xccl_emu.check.search.dfs import FRAME_WORDS
-from xccl_emu.check.search.look import NAMED, TAKEN
-from xccl_emu.check.search.races import ROWS
+from xccl_emu.check.device.search import book as at
+from xccl_emu.check.device.search import linked, look, moves, pieces, races, record, settle
+from xccl_emu.check.device.search.dfs import FRAME_WORDS
+from xccl_emu.check.device.search.look import NAMED, TAKEN
+from xccl_emu.check.device.search.races import ROWS
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import CapacityError
-from xccl_emu.machine import layout, single
+from xccl_emu.machine.device import layout, single
 from xccl_emu.machine.driver import begin
 
 CORES_MAX = 60

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from xccl_emu.check.fault_actions import act_fault, forget_cut
+from xccl_emu.check.device.fault_actions import act_fault, forget_cut
 from xccl_emu.machine import compiled
-from xccl_emu.machine import layout as at
+from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.pod import Pod
 

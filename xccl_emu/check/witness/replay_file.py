@@ -95,7 +95,7 @@ class Witness:
         return trial
 
     def _check_actors(self, trial: Trial) -> None:
-        from xccl_emu.machine.layout import ACTORS_PER_CORE, CHOICE_BITS
+        from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_BITS
 
         actors = trial.pod.spec.n_cores * ACTORS_PER_CORE + trial.pod.spec.n_dies
         wrong = [code < 0 and not is_fault(code, trial.pod.spec.n_dies) for code in self.actions.tolist()]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import DEADLOCK, LIVELOCK, WRONG_BITS, Violation
 from xccl_emu.check.witness.marks import RACES
-from xccl_emu.machine import layout as at
+from xccl_emu.machine.device import layout as at
 
 Judge = Callable[[Trial, NDArray[np.int64]], Violation | None]
 """Replays a schedule on a fresh trial under all detectors; the violation it found, with the actions up to there."""
@@ -70,9 +70,9 @@ class Shrinker:
     def __init__(
         self, trial: Trial, violation: Violation, judge: Judge, seconds: float, progress: Progress | None
     ) -> None:
-        from xccl_emu.check.witness import attempts  # compiled code is imported only when something runs
+        from xccl_emu.check.device import attempts
         from xccl_emu.check.witness.player import Player
-        from xccl_emu.machine import single
+        from xccl_emu.machine.device import single
 
         self._device, self._trial, self._pod = attempts, trial, trial.pod
         self._machine = single.act_handle()

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check import accesses as rows
-from xccl_emu.check.faults import AGAIN, CORRUPT, DUPLICATE, decode, is_fault, words
+from xccl_emu.check.device import accesses as rows
+from xccl_emu.check.device.fault_codes import AGAIN, CORRUPT, DUPLICATE
+from xccl_emu.check.faults import decode, is_fault, words
 from xccl_emu.check.witness.player import Player
 from xccl_emu.check.witness.steps import DELIVER, Access, Part, Source, Step, Trace, Write
 from xccl_emu.check.witness.wording import Wording, number, some_bytes, wording
@@ -28,9 +29,9 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine import layout as at
-from xccl_emu.machine.flight import DMA_READ_DONE, read_word
-from xccl_emu.machine.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word
+from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import deadlock, symbolic
 from xccl_emu.machine.stats import PIPE_NAMES

@@ -29,7 +29,7 @@ from xccl_emu.lang.requests import (
     OP_WAIT_FLAG,
     OPERATIONS,
 )
-from xccl_emu.machine.layout import PIECE_BYTES
+from xccl_emu.machine.device.layout import PIECE_BYTES
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
 from xccl_emu.machine.stats import PIPE_NAMES

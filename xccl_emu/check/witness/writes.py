@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from xccl_emu.check.witness.steps import Access, Part, Step, Write
 from xccl_emu.check.witness.wording import number, numbers, some_bytes
-from xccl_emu.machine import layout as at
-from xccl_emu.machine.flight import flight
+from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device.flight import flight
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
 

@@ -13,8 +13,8 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.actions import step_core
-from xccl_emu.machine.layout import (
+from xccl_emu.machine.device.actions import step_core
+from xccl_emu.machine.device.layout import (
     CHOICE_ALL,
     DIE,
     DMA_SLOTS,
@@ -24,8 +24,8 @@ from xccl_emu.machine.layout import (
     PIECE_BYTES,
     PIPE_COUNT,
 )
-from xccl_emu.machine.pipes import elements, entry_of, pipe_of
-from xccl_emu.machine.words import jit
+from xccl_emu.machine.device.pipes import elements, entry_of, pipe_of
+from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
     C_CORE,

@@ -1,6 +1,6 @@
 """Cores by the time at which they go on: a binary heap of (time, core) in the array of times."""
 
-from xccl_emu.machine.words import jit
+from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import HEAP_AT, HEAP_BASE, HEAP_COUNT, HEAP_SLOTS
 
 

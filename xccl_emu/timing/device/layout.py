@@ -5,7 +5,7 @@ so; that is what the critical path is walked along.  Without a log it is empty.
 """
 
 from xccl_emu.lang.requests import OPERATIONS
-from xccl_emu.machine.layout import N_DMA_SLOTS, N_EVENTS, N_PIPES, QUEUE_DEPTH
+from xccl_emu.machine.device.layout import N_DMA_SLOTS, N_EVENTS, N_PIPES, QUEUE_DEPTH
 
 # ---- header
 HEAP_COUNT, NOW, N_RECORDS, RECORD_CAPACITY, LIMIT = range(5)

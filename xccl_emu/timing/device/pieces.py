@@ -1,6 +1,6 @@
 """Words that are polled: when a write of one became visible, and which cores wait for it (a hash table by piece)."""
 
-from xccl_emu.machine.words import jit
+from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.heap import come_back
 from xccl_emu.timing.device.layout import (
     CORE_BASE,

@@ -2,8 +2,8 @@
 
 from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.lang.requests import DMA, SCALAR
-from xccl_emu.machine.flight import block_of_core
-from xccl_emu.machine.layout import (
+from xccl_emu.machine.device.flight import block_of_core
+from xccl_emu.machine.device.layout import (
     ACTIVE_BASE,
     ACTORS_PER_CORE,
     DMA_SLOTS,
@@ -21,7 +21,7 @@ from xccl_emu.machine.layout import (
     STATUS_RUNNING,
     WINDOWS,
 )
-from xccl_emu.machine.words import jit, prefetch
+from xccl_emu.machine.device.words import jit, prefetch
 from xccl_emu.timing.device.engines import step_dma_timed, step_pipe_timed
 from xccl_emu.timing.device.heap import come_back, pop
 from xccl_emu.timing.device.layout import (

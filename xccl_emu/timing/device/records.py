@@ -1,6 +1,6 @@
 """The log of timed actions, kept where a trace or a critical path is asked for."""
 
-from xccl_emu.machine.words import jit
+from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
     CORE_BASE,
     CORE_DIE,

@@ -21,8 +21,8 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.actions import step_core
-from xccl_emu.machine.layout import (
+from xccl_emu.machine.device.actions import step_core
+from xccl_emu.machine.device.layout import (
     CHOICE_ALL,
     DIE,
     ERROR,
@@ -35,12 +35,12 @@ from xccl_emu.machine.layout import (
     STATUS,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.layout import GROUP_BASE as MACHINE_GROUPS
-from xccl_emu.machine.layout import GROUP_PHASE as MACHINE_PHASE
-from xccl_emu.machine.layout import GROUP_SIZE as MACHINE_SIZE
-from xccl_emu.machine.layout import GROUP_WORDS as MACHINE_GROUP_WORDS
-from xccl_emu.machine.pipes import free_descriptor
-from xccl_emu.machine.words import jit
+from xccl_emu.machine.device.layout import GROUP_BASE as MACHINE_GROUPS
+from xccl_emu.machine.device.layout import GROUP_PHASE as MACHINE_PHASE
+from xccl_emu.machine.device.layout import GROUP_SIZE as MACHINE_SIZE
+from xccl_emu.machine.device.layout import GROUP_WORDS as MACHINE_GROUP_WORDS
+from xccl_emu.machine.device.pipes import free_descriptor
+from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
     ARRIVED_AT,

@@ -5,8 +5,8 @@ the bandwidth of its path, and waits until those before it are through.  They ar
 `LIMIT` of each other.
 """
 
-from xccl_emu.machine.layout import DIE_SHIFT
-from xccl_emu.machine.words import jit
+from xccl_emu.machine.device.layout import DIE_SHIFT
+from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
     C_UPLINK,
     DIE_BASE,

@@ -1,0 +1,205 @@
+"""What an action reads and writes, told before it is taken: the ground on which races and reductions are judged.
+
+An access is a row of five words (`ACCESS_WORDS`): first byte, bytes, flags, agent, site.  Bytes are counted as in the
+pod's memory array, where the data buffers stand behind the dies.
+
+PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
+"""
+
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.requests import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    OP_ADD,
+    OP_ATOMIC_ADD,
+    OP_LOAD,
+    OP_MTU_IN,
+    OP_MTU_OUT,
+    OP_POLL,
+    OP_PUT,
+    OP_SET_FLAG,
+    OP_STORE,
+    OP_UB_LOAD,
+    OP_UB_STORE,
+    OP_V_ADD,
+    OP_V_AXPY,
+    OP_V_COPY,
+    OP_V_COUNT,
+    OP_V_DEQUANTIZE,
+    OP_V_FILL,
+    OP_V_NARROW,
+    OP_V_QUANTIZE,
+    OP_V_SCALE,
+    OP_V_WIDEN,
+    OP_WAIT_FLAG,
+    SCALAR,
+    VECTOR,
+)
+from xccl_emu.machine.device.flight import request_site
+from xccl_emu.machine.device.layout import (
+    CHOICE_ALL,
+    DMA_SLOTS,
+    ENTRY_CUT,
+    ENTRY_PROGRESS,
+    ENTRY_SITE,
+    ENTRY_WORDS,
+    KERNEL,
+    MAX_SITES,
+    PIECE_BYTES,
+    PIPE_COUNT,
+    SWITCH_BASE,
+    UB_BASE,
+)
+from xccl_emu.machine.device.pipes import entry_of, grain, pipe_of
+from xccl_emu.machine.device.words import jit
+
+START, NBYTES, FLAGS, AGENT, SITE = range(5)
+ACCESS_WORDS = 5
+ACCESSES_MAX = 4
+"""Rows that one action needs at most."""
+
+WRITE, SYNC, WHOLE = 1, 2, 4
+"""Flags: it writes; it is a synchronization (poll, atomic, add, load with a name); it is one word or piece at once.
+
+A store or put is not `SYNC` by itself: whether it is a flag depends on who else uses the piece.
+"""
+
+WHOLE_TRANSFER = 0xFFF << 4
+"""In the place of a grain in a choice: all of the transfer.  Only the checker uses it, no action of the machine."""
+
+AGENT_DMA = 4
+"""Agents are a core's pipes 0-3, then its DMA descriptors 4-11."""
+
+
+@jit
+def switched_off(st, base):
+    """Is the core's current request a synchronization that is switched off?"""
+    return st[st[SWITCH_BASE] + st[base + KERNEL] * MAX_SITES + request_site(st, base)] != 0
+
+
+@jit
+def _row(out, n, start, nbytes, flags, agent, site):
+    out[n, START] = start
+    out[n, NBYTES] = nbytes
+    out[n, FLAGS] = flags
+    out[n, AGENT] = agent
+    out[n, SITE] = site
+    return n + 1
+
+
+@jit
+def accesses(st, base, pipe, choice, named, out):
+    """List what the action (pipe of the core at ``base``, choice) would read and write; returns how many rows.
+
+    ``named`` tells for each (kernel, site) whether it has a sync name, [kernels * MAX_SITES].
+    """
+    if pipe == SCALAR:
+        return _of_scalar(st, base, named, out)
+    if pipe == DMA:
+        return _of_dma(st, base, choice, out)
+    queue = pipe_of(base, pipe)
+    j = choice & 15 if pipe == MTU_IN and choice != CHOICE_ALL else 0
+    if j >= st[queue + PIPE_COUNT]:
+        return 0
+    entry = entry_of(st, queue, j)
+    op, site, ub = st[entry], st[entry + ENTRY_SITE], st[base + UB_BASE]
+    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+        return 0
+    if op == OP_MTU_IN:
+        source, nbytes = st[entry + 1], st[entry + 3]
+        start, end = 0, nbytes
+        if choice < WHOLE_TRANSFER:
+            start, end = grain(source, source, nbytes, choice >> 4)
+        n = _row(out, 0, source + start, end - start, 0, MTU_IN, site)
+        return _row(out, n, ub + st[entry + 2] + start, end - start, WRITE, MTU_IN, site)
+    if op == OP_MTU_OUT:
+        target, nbytes, start = st[entry + 2], st[entry + 3], st[entry + ENTRY_PROGRESS]
+        end = nbytes
+        if choice != CHOICE_ALL:
+            end = min(nbytes, start + PIECE_BYTES - (target + start) % PIECE_BYTES)
+        n = _row(out, 0, ub + st[entry + 1] + start, end - start, 0, MTU_OUT, site)
+        return _row(out, n, target + start, end - start, WRITE, MTU_OUT, site)
+    if op == OP_PUT:
+        return _row(out, 0, st[entry + 1], PIECE_BYTES, WRITE | WHOLE, MTU_OUT, site)
+    if op == OP_ADD:
+        return _row(out, 0, st[entry + 1], 8, WRITE | WHOLE | SYNC, MTU_OUT, site)
+    return _of_vector(st, entry, op, ub, site, out)
+
+
+@jit
+def _of_scalar(st, base, named, out):
+    """The core's current request."""
+    op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
+    if op < OP_LOAD or op > OP_UB_STORE:
+        return 0
+    site, off = request_site(st, base), switched_off(st, base)
+    if op == OP_LOAD:
+        sync = SYNC if named[st[base + KERNEL] * MAX_SITES + site] & 1 and not off else 0
+        return _row(out, 0, a, b, WHOLE | sync, SCALAR, site)
+    if off:
+        return 0
+    if op == OP_POLL:
+        return _row(out, 0, a, 8, WHOLE | SYNC, SCALAR, site)
+    if op == OP_STORE:
+        return _row(out, 0, a, c, WRITE | WHOLE, SCALAR, site)
+    if op == OP_ATOMIC_ADD:
+        return _row(out, 0, a, 8, WRITE | WHOLE | SYNC, SCALAR, site)
+    if op == OP_UB_LOAD:
+        return _row(out, 0, st[base + UB_BASE] + a, b, WHOLE, SCALAR, site)
+    if op == OP_UB_STORE:
+        return _row(out, 0, st[base + UB_BASE] + a, c, WRITE | WHOLE, SCALAR, site)
+    return 0
+
+
+@jit
+def _of_dma(st, base, choice, out):
+    """A grain of a descriptor, or with `CHOICE_ALL` all of the first that is in use."""
+    k = choice & 15
+    if choice == CHOICE_ALL:
+        k = 0
+        while k < 8 and (st[base + DMA_SLOTS + k * ENTRY_WORDS] == 0 or st[base + DMA_SLOTS + k * ENTRY_WORDS + 7] < 0):
+            k += 1
+    slot = base + DMA_SLOTS + k * ENTRY_WORDS
+    if k >= 8 or st[slot] == 0:
+        return 0
+    source, target, nbytes, site = st[slot + 1], st[slot + 2], st[slot + 3], st[slot + ENTRY_SITE]
+    start, end = 0, nbytes
+    if choice < WHOLE_TRANSFER:
+        start, end = grain(source, target, nbytes, choice >> 4)
+        start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
+    n = _row(out, 0, source + start, end - start, 0, AGENT_DMA + k, site)
+    return _row(out, n, target + start, end - start, WRITE, AGENT_DMA + k, site)
+
+
+@jit
+def _of_vector(st, entry, op, ub, site, out):
+    """Reads and writes of a vector instruction, all in the data buffer."""
+    a, b, c, d = st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
+    n = 0
+    if op == OP_V_FILL:
+        return _row(out, 0, ub + a, b, WRITE, VECTOR, site)
+    if op == OP_V_SCALE:
+        return _row(out, 0, ub + a, 4 * b, WRITE, VECTOR, site)
+    if op == OP_V_COPY:
+        n = _row(out, n, ub + a, c, 0, VECTOR, site)
+        return _row(out, n, ub + b, c, WRITE, VECTOR, site)
+    if op == OP_V_COUNT:
+        n = _row(out, n, ub + a, 4 * c, 0, VECTOR, site)
+        return _row(out, n, ub + b, 4, WRITE, VECTOR, site)
+    if op == OP_V_QUANTIZE:
+        n = _row(out, n, ub + a, 2 * c, 0, VECTOR, site)
+        return _row(out, n, ub + b, c + 4, WRITE, VECTOR, site)
+    if op == OP_V_DEQUANTIZE:
+        n = _row(out, n, ub + a, c, 0, VECTOR, site)
+        n = _row(out, n, ub + d, 4, 0, VECTOR, site)
+        return _row(out, n, ub + b, 4 * c, WRITE, VECTOR, site)
+    if op == OP_V_NARROW:
+        n = _row(out, n, ub + a, 4 * c, 0, VECTOR, site)
+        return _row(out, n, ub + b, 2 * c, WRITE, VECTOR, site)
+    if op == OP_V_AXPY:
+        n = _row(out, n, ub + a, 2 * d, 0, VECTOR, site)
+        return _row(out, n, ub + b, 4 * d, WRITE, VECTOR, site)
+    assert op == OP_V_ADD or op == OP_V_WIDEN
+    n = _row(out, n, ub + a, 2 * c, 0, VECTOR, site)
+    return _row(out, n, ub + b, 4 * c, WRITE, VECTOR, site)

@@ -1,0 +1,42 @@
+"""Calls by address between the parts of the monitor.
+
+Each part is compiled once and by itself; called by name, Numba would compile all that it calls into it again.
+"""
+
+from typing import Any
+
+from numba import config, njit, typeof, types
+from numba.extending import intrinsic
+
+from xccl_emu.machine.device import by_address
+
+part = njit(cache=True, error_model="numpy", _nrt=False)
+"""For a part: ``part(space, a, b)``, with the arrays of the monitor and two whole numbers; returns a whole number."""
+
+
+def _signature(space: Any) -> Any:
+    """Of a part, by the type of the arrays."""
+    return types.int64(space, types.int64, types.int64)
+
+
+_HANDLES: dict[Any, int] = {}
+
+
+def handle_of(function: Any, space: Any) -> int:
+    """By which number `call` finds a part that works on these arrays, which are of the same types for all monitors."""
+    if function not in _HANDLES:
+        _HANDLES[function] = by_address.address_of(function, _signature(typeof(space)))
+    return _HANDLES[function]
+
+
+if config.DISABLE_JIT:
+
+    def call(handle, space, a, b):
+        return by_address.function_at(handle)(space, a, b)
+
+else:
+
+    @intrinsic
+    def call(typingctx, handle, space, a, b):
+        """Call a part by its handle."""
+        return by_address.calling(_signature(space))

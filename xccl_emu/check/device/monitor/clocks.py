@@ -1,0 +1,187 @@
+"""Vector clocks of the monitor: what each instruction of a core does to what is known to have happened before.
+
+Happens-before is the order that synchronization gives, not the order in which things happened to run: a queued
+instruction knows what its core's scalar unit knew when it issued it, and what its pipe has waited for since.
+"""
+
+from xccl_emu.check.device.monitor.layout import (
+    CORE_DIE,
+    CORE_INDEX,
+    DMA_EPOCHS,
+    DMA_ROWS,
+    ENGINE_DMA,
+    EVENT_ROWS,
+    GROUP_ROWS,
+    N_DMA,
+    PER_CORE,
+    PIPE_ROWS,
+    QUEUE_ROWS,
+    SCRATCH_ROW,
+    SYNC_ROWS,
+    TARGETS,
+    WORDS,
+)
+from xccl_emu.lang.requests import MTU_IN, MTU_OUT, SCALAR
+from xccl_emu.machine.device.layout import DIE_SHIFT, N_DMA_SLOTS, N_EVENTS, N_PIPES, ORDER, ORDER_FIFO, QUEUE_DEPTH
+from xccl_emu.machine.device.words import jit
+
+
+@jit
+def index_of(m, core):
+    """Number of a core among those that take part."""
+    return m[m[CORE_INDEX] + core]
+
+
+@jit
+def pipe_row(m, i, pipe):
+    """What a pipe, or the scalar unit, knows."""
+    return m[PIPE_ROWS] + (i * 4 + pipe) * m[WORDS]
+
+
+@jit
+def queue_row(m, i, pipe, place):
+    """What the scalar unit knew when it issued what stands at this place of a pipe's queue."""
+    return m[QUEUE_ROWS] + ((i * 3 + pipe - 1) * QUEUE_DEPTH + place) * m[WORDS]
+
+
+@jit
+def dma_row(m, i, k):
+    """What the scalar unit knew when it rang this descriptor."""
+    return m[DMA_ROWS] + (i * N_DMA_SLOTS + k) * m[WORDS]
+
+
+@jit
+def event_row(m, i, source, target, event):
+    """What is passed on by an event."""
+    return m[EVENT_ROWS] + (((i * N_PIPES + source) * N_PIPES + target) * N_EVENTS + event) * m[WORDS]
+
+
+@jit
+def group_row(m, group, which):
+    """Of a barrier: what those who arrived know (0), and what they knew who left phase 0 (1) or 1 (2)."""
+    return m[GROUP_ROWS] + (group * 3 + which) * m[WORDS]
+
+
+@jit
+def sync_row(m, number, address):
+    """What the writes release whose value stands in this 8-byte word of a synchronization piece."""
+    return m[SYNC_ROWS] + (number * 4 + (address >> 3 & 3)) * m[WORDS]
+
+
+@jit
+def engine_word(m, i, engine):
+    """Word of a clock for an engine of a core."""
+    return i * m[PER_CORE] + engine
+
+
+@jit
+def visible_word(m, i, engine, die):
+    """Word of a clock that says which writes of the scalar unit or mtu-out to a die are visible."""
+    return i * m[PER_CORE] + ENGINE_DMA + m[N_DMA] + (m[TARGETS] if engine == MTU_OUT else 0) + die % m[TARGETS]
+
+
+@jit
+def clear_row(m, clocks, row):
+    """Nothing is known."""
+    for w in range(m[WORDS]):
+        clocks[row + w] = 0
+
+
+@jit
+def copy_row(m, clocks, to, source):
+    """One clock becomes another."""
+    for w in range(m[WORDS]):
+        clocks[to + w] = clocks[source + w]
+
+
+@jit
+def join_row(m, clocks, to, source):
+    """One clock learns what another knows."""
+    for w in range(m[WORDS]):
+        clocks[to + w] = max(clocks[to + w], clocks[source + w])
+
+
+@jit
+def issue(m, clocks, i, row):
+    """The scalar unit hands on what it knows, and begins a new epoch."""
+    scalar = pipe_row(m, i, SCALAR)
+    copy_row(m, clocks, row, scalar)
+    clocks[scalar + engine_word(m, i, SCALAR)] += 1
+
+
+@jit
+def set_event_clock(m, clocks, i, pipe, issued, row):
+    """A pipe sets an event: all that it did before is known to whoever waits for it."""
+    own = pipe_row(m, i, pipe)
+    copy_row(m, clocks, row, own)
+    join_row(m, clocks, row, issued)
+    clocks[own + engine_word(m, i, pipe)] += 1
+
+
+@jit
+def complete_dma(m, clocks, i, k, event):
+    """A descriptor is done: reads complete, writes visible; whoever waits for its event knows."""
+    row = event_row(m, i, N_PIPES - 1, SCALAR, event)
+    copy_row(m, clocks, row, dma_row(m, i, k))
+    clocks[row + engine_word(m, i, ENGINE_DMA + k)] = m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + k]
+
+
+@jit
+def pass_fence(m, clocks, i):
+    """The scalar unit knows that all its core has issued is done and visible."""
+    scalar = pipe_row(m, i, SCALAR)
+    for pipe in range(MTU_IN, MTU_OUT + 1):
+        own = pipe_row(m, i, pipe)
+        clocks[scalar + engine_word(m, i, pipe)] = clocks[own + engine_word(m, i, pipe)]
+        clocks[own + engine_word(m, i, pipe)] += 1
+    for k in range(m[N_DMA]):
+        clocks[scalar + engine_word(m, i, ENGINE_DMA + k)] = m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + k]
+    for die in range(m[TARGETS]):
+        for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
+            clocks[scalar + visible_word(m, i, engine, die)] = clocks[scalar + engine_word(m, i, engine)]
+    clocks[scalar + engine_word(m, i, SCALAR)] += 1
+
+
+@jit
+def in_order(st, m, clocks, i, row, die):
+    """Under `fifo`, whoever sees a write to a die sees the earlier writes of its die to that die."""
+    if st[ORDER] != ORDER_FIFO:
+        return
+    for other in range(m[WORDS] // m[PER_CORE]):
+        if m[m[CORE_DIE] + other] == m[m[CORE_DIE] + i]:
+            for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
+                word = visible_word(m, other, engine, die)
+                clocks[row + word] = max(clocks[row + word], clocks[row + engine_word(m, other, engine)])
+
+
+@jit
+def released(st, m, clocks, i, known, issued, address):
+    """The clock that a write to this address releases: all that its instruction knows; in the scratch row."""
+    row = m[SCRATCH_ROW]
+    copy_row(m, clocks, row, known)
+    if issued != known:
+        join_row(m, clocks, row, issued)
+    in_order(st, m, clocks, i, row, address >> st[DIE_SHIFT])
+    return row
+
+
+@jit
+def publish(m, clocks, number, address, nbytes, row, adds):
+    """The value of a synchronization changes: a write replaces what was released there, an addition joins it."""
+    for word in range(address >> 3, (address + nbytes - 1 >> 3) + 1):
+        to = sync_row(m, number, word << 3)
+        if adds or word << 3 < address or (word << 3) + 8 > address + nbytes:
+            join_row(m, clocks, to, row)
+        else:
+            copy_row(m, clocks, to, row)
+
+
+@jit
+def arrive(m, clocks, i, group, phase, last):
+    """A core arrives at its group's barrier; the last one turns the phase."""
+    joined = group_row(m, group, 0)
+    join_row(m, clocks, joined, pipe_row(m, i, SCALAR))
+    clocks[pipe_row(m, i, SCALAR) + engine_word(m, i, SCALAR)] += 1
+    if last:
+        copy_row(m, clocks, group_row(m, group, 1 + phase), joined)
+        clear_row(m, clocks, joined)

@@ -1,0 +1,339 @@
+"""Shadow memory of the monitor: who accessed each piece, and whether the next access is ordered behind that.
+
+Accesses are kept byte by byte: each piece has a list of records, and two cores that write different bytes of a piece do
+not conflict.  A record is dropped when a write that is ordered behind it covers all of its bytes: whatever is ordered
+behind that write is ordered behind the record too.
+"""
+
+from xccl_emu.check.device.accesses import SYNC, WHOLE, WRITE
+from xccl_emu.check.device.monitor.clocks import engine_word, visible_word
+from xccl_emu.check.device.monitor.layout import (
+    ALL_BYTES,
+    BUFFERS_START,
+    CORE_DIE,
+    DELIVERED,
+    DMA_EPOCHS,
+    ENGINE_DMA,
+    FOUND_RACE,
+    FOUND_UNWRITTEN,
+    GENERATION,
+    GROW,
+    IMMEDIATE,
+    JUDGE_ALL,
+    JUDGE_NOTHING,
+    JUDGED,
+    META_END,
+    META_START,
+    N_UNDO,
+    PER_CORE,
+    R_ENGINE,
+    R_EPOCH,
+    R_NEXT,
+    R_WHAT,
+    RECORD_FREE,
+    RECORD_TOP,
+    RECORD_WORDS,
+    S_FIXED,
+    S_GENERATION,
+    S_RECORDS,
+    S_WRITTEN,
+    SAVED,
+    SHADOW_WORDS,
+    STOP,
+    SYNC_SHIFT,
+    TARGETS,
+    UNDO_WORDS,
+    V_AT,
+    V_CORE,
+    V_CORE_2,
+    V_ENGINE,
+    V_ENGINE_2,
+    V_FLAGS,
+    V_FLAGS_2,
+    V_SITE,
+    V_SITE_2,
+)
+from xccl_emu.lang.requests import MTU_OUT, SCALAR
+from xccl_emu.machine.device.layout import DIE_SHIFT, N_DMA_SLOTS, ORDER, ORDER_FIFO, PIECE_BYTES
+from xccl_emu.machine.device.words import jit, load_i64
+
+_SITE_SHIFT, _FLAGS_SHIFT = 24, 16
+
+
+@jit
+def shadow_of(space, piece):
+    """Index of the shadow of a piece, made fresh if it is of an earlier run."""
+    st, m, shadow = space[1], space[2], space[4]
+    s = piece * SHADOW_WORDS
+    if shadow[s + S_GENERATION] != m[GENERATION]:
+        shadow[s + S_GENERATION] = m[GENERATION]
+        shadow[s + S_RECORDS] = 0
+        shadow[s + S_WRITTEN] = ALL_BYTES if _has_flags(st, m, piece) else shadow[s + S_FIXED] & ALL_BYTES
+    return s
+
+
+@jit
+def _has_flags(st, m, piece):
+    """Is a piece of a metadata area?"""
+    address = piece * PIECE_BYTES
+    offset = address & ((1 << st[DIE_SHIFT]) - 1)
+    return address < m[BUFFERS_START] and m[META_START] <= offset and offset < m[META_END]
+
+
+@jit
+def sync_number(space, piece):
+    """Number of a piece as a synchronization + 1; 0 if none is known to use it so."""
+    return space[4][piece * SHADOW_WORDS + S_FIXED] >> SYNC_SHIFT
+
+
+@jit
+def touch(space, i, engine, known, issued, start, nbytes, flags, site):
+    """Judge an access of an engine of core ``i``, whose clock is the join of two rows, and remember it."""
+    last = (start + nbytes - 1) // PIECE_BYTES
+    for piece in range(start // PIECE_BYTES, last + 1):
+        first = max(start - piece * PIECE_BYTES, 0)
+        end = min(start + nbytes - piece * PIECE_BYTES, PIECE_BYTES)
+        if flags & WRITE:
+            at_once = WHOLE if engine == MTU_OUT else 0
+            _write(space, i, engine, known, issued, piece, first, end, flags | at_once, site)
+        else:
+            _read(space, i, engine, known, issued, piece, first, end, flags, site)
+
+
+@jit
+def _epoch(m, clocks, i, engine, known):
+    """The epoch of an engine now."""
+    if engine >= ENGINE_DMA:
+        return m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + engine - ENGINE_DMA]
+    return clocks[known + engine_word(m, i, engine)]
+
+
+@jit
+def _read(space, i, engine, known, issued, piece, first, end, flags, site):
+    m, clocks, shadow, records = space[2], space[3], space[4], space[5]
+    if m[JUDGED] == JUDGE_NOTHING:
+        return
+    s = shadow_of(space, piece)
+    if not flags & SYNC:
+        bits = (1 << end) - (1 << first)
+        if shadow[s + S_WRITTEN] & bits != bits:
+            at = first
+            while shadow[s + S_WRITTEN] >> at & 1:
+                at += 1
+            _found(m, FOUND_UNWRITTEN, piece * PIECE_BYTES + at, i, engine, site, flags)
+    me, epoch = engine_word(m, i, engine), _epoch(m, clocks, i, engine, known)
+    r, again = shadow[s + S_RECORDS], -1
+    while r:
+        record = r * RECORD_WORDS
+        what = records[record + R_WHAT]
+        first_2, end_2, flags_2 = what & 63, what >> 8 & 63, what >> _FLAGS_SHIFT & 255
+        if first_2 < end and first < end_2:
+            if flags_2 & WRITE:
+                if not _visible_to(space, i, engine, me, epoch, known, issued, piece, record, flags_2):
+                    _race(space, i, engine, site, flags, piece, max(first, first_2), record)
+            elif records[record + R_ENGINE] == me and first <= first_2 and end_2 <= end:
+                if flags & SYNC == 0 or flags_2 & SYNC:  # a plain read is the stricter one
+                    again = record
+                if flags & SYNC == flags_2 & SYNC:
+                    break  # that read was judged against all that is behind it in the list
+        r = records[record + R_NEXT]
+    if again >= 0:
+        _fill(records, again, first, end, flags, site, me, epoch)
+    else:
+        _add(space, s, first, end, flags, site, me, epoch)
+
+
+@jit
+def _write(space, i, engine, known, issued, piece, first, end, flags, site):
+    m, clocks, shadow, records = space[2], space[3], space[4], space[5]
+    s = shadow_of(space, piece)
+    shadow[s + S_WRITTEN] |= (1 << end) - (1 << first)
+    if m[JUDGED] == JUDGE_NOTHING:
+        return
+    me, epoch = engine_word(m, i, engine), _epoch(m, clocks, i, engine, known)
+    before = -1
+    r = shadow[s + S_RECORDS]
+    while r:
+        record = r * RECORD_WORDS
+        what = records[record + R_WHAT]
+        first_2, end_2, flags_2 = what & 63, what >> 8 & 63, what >> _FLAGS_SHIFT & 255
+        if flags & IMMEDIATE and flags_2 & WRITE and _awaited_by_atomic(space, i, record):
+            records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
+        gone = False
+        if first_2 < end and first < end_2:
+            if _behind(space, i, engine, me, epoch, known, issued, piece, record, flags_2):
+                gone = first <= first_2 and end_2 <= end
+            else:
+                _race(space, i, engine, site, flags, piece, max(first, first_2), record)
+        after = records[record + R_NEXT]
+        if gone:
+            if before < 0:
+                shadow[s + S_RECORDS] = after
+            else:
+                records[before + R_NEXT] = after
+            records[record + R_NEXT] = m[RECORD_FREE]
+            m[RECORD_FREE] = r
+        else:
+            before = record
+        r = after
+    _add(space, s, first, end, flags, site, me, epoch)
+
+
+@jit
+def _known(clocks, known, issued, word, epoch):
+    return clocks[known + word] >= epoch or clocks[issued + word] >= epoch
+
+
+@jit
+def _happened(space, i, engine, me, epoch, known, issued, record):
+    """Is what is recorded known to have happened?  A descriptor's own reads and writes go together."""
+    clocks, records = space[3], space[5]
+    other, epoch_2 = records[record + R_ENGINE], records[record + R_EPOCH]
+    return (other == me and epoch_2 == epoch) or _known(clocks, known, issued, other, epoch_2)
+
+
+@jit
+def _visible_to(space, i, engine, me, epoch, known, issued, piece, record, flags_2):
+    """Is a recorded write known to be visible to a read, or to come first where the machine keeps order by itself?"""
+    m, clocks, records = space[2], space[3], space[5]
+    other, epoch_2 = records[record + R_ENGINE], records[record + R_EPOCH]
+    in_buffer = piece * PIECE_BYTES >= m[BUFFERS_START]
+    if in_buffer or m[TARGETS] == 0 or flags_2 & IMMEDIATE or other % m[PER_CORE] >= ENGINE_DMA:
+        return _happened(space, i, engine, me, epoch, known, issued, record)
+    if other == me and engine == SCALAR:  # it sees its own stores in flight
+        return True
+    die = piece * PIECE_BYTES >> space[1][DIE_SHIFT]
+    word = visible_word(m, other // m[PER_CORE], other % m[PER_CORE], die)
+    return _known(clocks, known, issued, word, epoch_2)
+
+
+@jit
+def _behind(space, i, engine, me, epoch, known, issued, piece, record, flags_2):
+    """Does a write come behind what is recorded?
+
+    Writes of one core to one piece become visible in the order in which they happen, under `fifo` those of one die.
+    """
+    st, m = space[1], space[2]
+    if flags_2 & WRITE:
+        other = space[5][record + R_ENGINE]
+        if other // m[PER_CORE] == i:
+            kept = other % m[PER_CORE] < ENGINE_DMA and engine < ENGINE_DMA
+        else:
+            kept = False
+        if st[ORDER] == ORDER_FIFO and m[m[CORE_DIE] + other // m[PER_CORE]] == m[m[CORE_DIE] + i]:
+            kept = True
+        if not kept:
+            return _visible_to(space, i, engine, me, epoch, known, issued, piece, record, flags_2)
+    return _happened(space, i, engine, me, epoch, known, issued, record)
+
+
+@jit
+def _awaited_by_atomic(space, i, record):
+    """Is a recorded write one that an atomic of core ``i`` in the same piece had to wait for?"""
+    st, m = space[1], space[2]
+    other = space[5][record + R_ENGINE]
+    if st[ORDER] == ORDER_FIFO:
+        return m[m[CORE_DIE] + other // m[PER_CORE]] == m[m[CORE_DIE] + i]
+    return other // m[PER_CORE] == i and other % m[PER_CORE] < ENGINE_DMA
+
+
+@jit
+def delivered(space, piece, word, epoch):
+    """A write to a synchronization piece has become visible: that of this engine and epoch."""
+    shadow, records = space[4], space[5]
+    r = shadow[piece * SHADOW_WORDS + S_RECORDS]
+    while r:
+        record = r * RECORD_WORDS
+        if records[record + R_ENGINE] == word and records[record + R_EPOCH] == epoch:
+            records[record + R_WHAT] |= DELIVERED << _FLAGS_SHIFT
+        r = records[record + R_NEXT]
+
+
+@jit
+def acquired(space, piece, row):
+    """Somebody has read what the writes in this clock released: so those of them to this very piece are seen."""
+    clocks, shadow, records = space[3], space[4], space[5]
+    r = shadow[piece * SHADOW_WORDS + S_RECORDS]
+    while r:
+        record = r * RECORD_WORDS
+        what = records[record + R_WHAT]
+        if what >> _FLAGS_SHIFT & DELIVERED and clocks[row + records[record + R_ENGINE]] >= records[record + R_EPOCH]:
+            records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
+        r = records[record + R_NEXT]
+
+
+@jit
+def _race(space, i, engine, site, flags, piece, at, record):
+    """Two accesses that nothing orders: a violation unless both synchronize (`docs/races.md`)."""
+    m, records = space[2], space[5]
+    what = records[record + R_WHAT]
+    flags_2 = what >> _FLAGS_SHIFT & 255
+    if m[JUDGED] != JUDGE_ALL or _is_sync(flags, flags_2) or _is_sync(flags_2, flags):
+        return
+    if flags & flags_2 & WRITE and flags & flags_2 & WHOLE and _has_flags(space[1], m, piece):
+        return
+    if m[STOP] == 0:
+        other = records[record + R_ENGINE]
+        m[V_CORE_2], m[V_ENGINE_2] = other // m[PER_CORE], other % m[PER_CORE]
+        m[V_SITE_2], m[V_FLAGS_2] = (what >> _SITE_SHIFT) - 1, flags_2
+        _found(m, FOUND_RACE, piece * PIECE_BYTES + at, i, engine, site, flags)
+
+
+@jit
+def _is_sync(one, other):
+    """Is the first a synchronization, and the second another or a whole write, which may be a flag?"""
+    return one & SYNC != 0 and (other & SYNC != 0 or (other & WRITE != 0 and other & WHOLE != 0))
+
+
+@jit
+def _found(m, code, at, i, engine, site, flags):
+    """Take down a violation; the first one of a run stands."""
+    if m[STOP] == 0:
+        m[STOP] = code
+        m[V_AT], m[V_CORE], m[V_ENGINE], m[V_SITE], m[V_FLAGS] = at, i, engine, site, flags
+
+
+@jit
+def _fill(records, record, first, end, flags, site, me, epoch):
+    records[record + R_WHAT] = first | end << 8 | flags << _FLAGS_SHIFT | (site + 1) << _SITE_SHIFT
+    records[record + R_ENGINE] = me
+    records[record + R_EPOCH] = epoch
+
+
+@jit
+def _add(space, s, first, end, flags, site, me, epoch):
+    """Put a record in front of the piece's list."""
+    m, shadow, records = space[2], space[4], space[5]
+    r = m[RECORD_FREE]
+    if r:
+        m[RECORD_FREE] = records[r * RECORD_WORDS + R_NEXT]
+    else:
+        r = m[RECORD_TOP]
+        if (r + 1) * RECORD_WORDS > records.size:
+            m[STOP] = GROW
+            return
+        m[RECORD_TOP] = r + 1
+    _fill(records, r * RECORD_WORDS, first, end, flags, site, me, epoch)
+    records[r * RECORD_WORDS + R_NEXT] = shadow[s + S_RECORDS]
+    shadow[s + S_RECORDS] = r
+
+
+@jit
+def save(space, start, nbytes):
+    """Keep what the pieces of a range held before their first write of the run."""
+    mem, m, shadow, undo = space[0], space[2], space[4], space[6]
+    if start < 0 or nbytes <= 0 or start > mem.size - nbytes:  # the action will be refused
+        return
+    for piece in range(start // PIECE_BYTES, (start + nbytes - 1) // PIECE_BYTES + 1):
+        s = shadow_of(space, piece)
+        if shadow[s + S_WRITTEN] & SAVED:
+            continue
+        place = m[N_UNDO] * UNDO_WORDS
+        if place + UNDO_WORDS > undo.size:
+            m[STOP] = GROW
+            return
+        shadow[s + S_WRITTEN] |= SAVED
+        undo[place] = piece
+        for w in range(4):
+            undo[place + 1 + w] = load_i64(mem, piece * PIECE_BYTES + 8 * w)
+        m[N_UNDO] += 1

@@ -1,0 +1,252 @@
+"""One action of the machine, watched: taken, judged, and its synchronization written into the clocks."""
+
+from xccl_emu.check.device.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses, switched_off
+from xccl_emu.check.device.fault_actions import is_cut
+from xccl_emu.check.device.monitor.before import before_core, before_delivery
+from xccl_emu.check.device.monitor.calls import call, part
+from xccl_emu.check.device.monitor.clocks import (
+    arrive,
+    complete_dma,
+    dma_row,
+    engine_word,
+    event_row,
+    group_row,
+    in_order,
+    index_of,
+    issue,
+    join_row,
+    pass_fence,
+    pipe_row,
+    publish,
+    released,
+    set_event_clock,
+    sync_row,
+)
+from xccl_emu.check.device.monitor.layout import (
+    ACT,
+    DMA_EPOCHS,
+    FOUND_ERROR,
+    GROW,
+    IMMEDIATE,
+    JUDGE,
+    N_DMA,
+    NOT_ENABLED,
+    RUNG,
+    STOP,
+    TAKEN_OK,
+    X_A,
+    X_B,
+    X_C,
+    X_DMA,
+    X_EVENT,
+    X_ISSUED,
+    X_KNOWN,
+    X_LAST,
+    X_OFF,
+    X_OP,
+    X_ROW,
+)
+from xccl_emu.check.device.monitor.shadow import acquired, save, sync_number, touch
+from xccl_emu.check.device.monitor.writes import after_delivery, note_sync, wrote
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.requests import (
+    DMA,
+    MTU_OUT,
+    OP_ARRIVE,
+    OP_ATOMIC_ADD,
+    OP_AWAIT_GROUP,
+    OP_DMA,
+    OP_FENCE,
+    OP_LOAD,
+    OP_POLL,
+    OP_SET_FLAG,
+    OP_STORE,
+    OP_V_ADD,
+    OP_V_AXPY,
+    OP_V_SCALE,
+    OP_WAIT_FLAG,
+    SCALAR,
+)
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, request_site
+from xccl_emu.machine.device.layout import (
+    ACTORS_PER_CORE,
+    DIE,
+    DIE_SHIFT,
+    DMA_SLOTS,
+    ENTRY_WORDS,
+    ERROR,
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_KIND,
+    GROUP,
+    IN_FLIGHT,
+    KIND_SCALAR,
+    N_CORES,
+    N_DMA_SLOTS,
+    PIECE_BYTES,
+    STATUS,
+    STATUS_RUNNING,
+)
+from xccl_emu.machine.device.single import act_at
+from xccl_emu.machine.device.words import jit
+
+
+@part
+def watched(space, actor, choice):
+    """Take one action under watch: `NOT_ENABLED` (nothing changed), `TAKEN_OK`, or what stops the run.
+
+    `space` is (memory, state, m, clocks, shadow, records, undo, flights, keys, named, rows); see `layout`.
+    """
+    st, m, rows = space[1], space[2], space[10]
+    core = actor // ACTORS_PER_CORE
+    on_core = core < st[N_CORES]
+    pipe = actor % ACTORS_PER_CORE
+    base, n = 0, 0
+    if on_core:
+        base = block_of_core(st, core)
+        if not before_core(space, core, base, pipe, choice):
+            return NOT_ENABLED
+        n = accesses(st, base, pipe, choice, space[9], rows)
+        for r in range(n):
+            if rows[r, FLAGS] & WRITE:
+                save(space, rows[r, START], rows[r, NBYTES])
+    else:
+        die = actor - st[N_CORES] * ACTORS_PER_CORE
+        if not before_delivery(space, die, choice) or is_cut(st, die, m[X_A]):
+            return NOT_ENABLED
+    taken = act_at(m[ACT], space[0], st, actor, choice)
+    if st[ERROR] != 0:
+        m[STOP] = FOUND_ERROR
+        return FOUND_ERROR
+    if taken == 0:
+        return m[STOP] if m[STOP] else NOT_ENABLED
+    if not on_core:
+        after_delivery(space, actor - st[N_CORES] * ACTORS_PER_CORE, choice)
+        return m[STOP] if m[STOP] else TAKEN_OK
+    i = index_of(m, core)
+    known = pipe_row(m, i, pipe) if pipe != DMA else m[X_ROW]
+    issued = m[X_ROW] if pipe != SCALAR else known
+    m[X_KNOWN], m[X_ISSUED] = known, issued
+    for r in range(n):
+        call(m[JUDGE], space, i, r)
+    _after(space, i, core, base, pipe, choice, known, issued)
+    if pipe == SCALAR:
+        poll_begins(space, i, base)
+    return m[STOP] if m[STOP] else TAKEN_OK
+
+
+@jit
+def poll_begins(space, i, base):
+    """A poll reads from its issue on, again and again: whoever writes there otherwise than at once may be met."""
+    st = space[1]
+    if st[base + STATUS] != STATUS_RUNNING or st[base + REQUEST] != OP_POLL or switched_off(st, base):
+        return
+    address, own = st[base + REQUEST + 1], pipe_row(space[2], i, SCALAR)
+    if address >= 0 and address <= space[0].size - 8 and address & 7 == 0:
+        note_sync(space, address // PIECE_BYTES)
+        touch(space, i, SCALAR, own, own, address, 8, SYNC | WHOLE, request_site(st, base))
+
+
+@part
+def judge(space, i, r):
+    """Judge one access of the action, and make its piece known if it is used as a synchronization."""
+    st, m, rows = space[1], space[2], space[10]
+    start, nbytes, flags, engine = rows[r, START], rows[r, NBYTES], rows[r, FLAGS], rows[r, AGENT]
+    known, issued = m[X_KNOWN], m[X_ISSUED]
+    if flags & SYNC:
+        note_sync(space, start // PIECE_BYTES)
+    if m[X_OP] == OP_ATOMIC_ADD:
+        flags |= IMMEDIATE
+        in_order(st, m, space[3], i, known, start >> st[DIE_SHIFT])  # it had to wait for them
+    times = 1
+    if flags & WRITE and (m[X_OP] == OP_V_AXPY or m[X_OP] == OP_V_ADD or m[X_OP] == OP_V_SCALE):
+        times = 2  # an accumulator is read too
+    for t in range(times):
+        what = flags & ~WRITE if t + 1 < times else flags
+        touch(space, i, engine, known, issued, start, nbytes, what, rows[r, SITE])
+    return 0
+
+
+@jit
+def _after(space, i, core, base, pipe, choice, known, issued):
+    """Bring the clocks up to date."""
+    st, m, clocks = space[1], space[2], space[3]
+    op = m[X_OP]
+    if pipe == SCALAR:
+        if op == OP_LOAD or not m[X_OFF]:
+            _after_scalar(space, i, core, base, op)
+        return
+    if op == OP_SET_FLAG:
+        set_event_clock(m, clocks, i, pipe, issued, event_row(m, i, m[X_A], m[X_B], m[X_C]))
+    elif op == OP_WAIT_FLAG:
+        join_row(m, clocks, known, event_row(m, i, m[X_A], m[X_B], m[X_C]))
+    elif pipe == MTU_OUT or pipe == DMA:
+        wrote(space, i, base, known, issued)
+        if pipe == MTU_OUT:
+            clocks[known + engine_word(m, i, MTU_OUT)] += 1
+        elif st[base + DMA_SLOTS + m[X_DMA] * ENTRY_WORDS] == 0:
+            complete_dma(m, clocks, i, m[X_DMA], m[X_EVENT])
+
+
+@jit
+def _after_scalar(space, i, core, base, op):
+    st, m, clocks = space[1], space[2], space[3]
+    own = pipe_row(m, i, SCALAR)
+    if m[X_ROW] >= 0:
+        issue(m, clocks, i, m[X_ROW])
+    elif op == OP_SET_FLAG:
+        set_event_clock(m, clocks, i, SCALAR, own, event_row(m, i, m[X_A], m[X_B], m[X_C]))
+    elif op == OP_WAIT_FLAG:
+        join_row(m, clocks, own, event_row(m, i, m[X_A], m[X_B], m[X_C]))
+    elif op == OP_POLL or op == OP_LOAD:
+        _acquire(space, i, core, base)
+    elif op == OP_STORE:
+        wrote(space, i, base, own, own)
+        clocks[own + engine_word(m, i, SCALAR)] += 1
+    elif op == OP_ATOMIC_ADD:
+        _acquire(space, i, core, base)
+        number = sync_number(space, m[X_A] // PIECE_BYTES)
+        if number:
+            publish(m, clocks, number - 1, m[X_A], 8, released(st, m, clocks, i, own, own, m[X_A]), True)
+        clocks[own + engine_word(m, i, SCALAR)] += 1
+    elif op == OP_FENCE:
+        pass_fence(m, clocks, i)
+    elif op == OP_DMA:
+        if m[N_DMA] == 0:  # none was rung while the monitor learned
+            m[STOP] = GROW
+        m[RUNG] = 1
+        m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + m[X_DMA]] += 1
+        issue(m, clocks, i, dma_row(m, i, m[X_DMA]))
+    elif op == OP_ARRIVE:
+        arrive(m, clocks, i, st[base + GROUP], m[X_B], m[X_LAST])
+    elif op == OP_AWAIT_GROUP:
+        join_row(m, clocks, own, group_row(m, st[base + GROUP], 1 + (m[X_A] & 1)))
+
+
+@jit
+def _acquire(space, i, core, base):
+    """What a poll, atomic or synchronizing load has read is known, and with it what its writes released."""
+    m, clocks, rows = space[2], space[3], space[10]
+    if not rows[0, FLAGS] & SYNC:
+        return
+    number = sync_number(space, m[X_A] // PIECE_BYTES)
+    if number and not _saw_own_store(space, core, base, m[X_A]):
+        row = sync_row(m, number - 1, m[X_A])
+        join_row(m, clocks, pipe_row(m, i, SCALAR), row)
+        acquired(space, m[X_A] // PIECE_BYTES, row)
+
+
+@jit
+def _saw_own_store(space, core, base, address):
+    """Did a load see a store of its own core that is still in flight?"""
+    st = space[1]
+    if st[base + IN_FLIGHT] == 0:
+        return False
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR:
+            if st[entry + FLIGHT_ADDRESS] >> 3 == address >> 3:
+                return True
+    return False

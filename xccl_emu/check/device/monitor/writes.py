@@ -1,0 +1,134 @@
+"""What writes release: kept beside each write in flight to a synchronization, until it becomes visible."""
+
+from xccl_emu.check.device.accesses import FLAGS, NBYTES, START, WRITE
+from xccl_emu.check.device.monitor.clocks import complete_dma, engine_word, index_of, publish, released, sync_row
+from xccl_emu.check.device.monitor.layout import (
+    CAPACITY,
+    DIE_INDEX,
+    FLIGHT_ROWS,
+    FREE_ROWS,
+    GROW,
+    JUDGE_NOTHING,
+    JUDGED,
+    N_SYNC,
+    RESTART,
+    S_FIXED,
+    S_WRITTEN,
+    SAVED,
+    SERIAL,
+    STOP,
+    SYNC_MAX,
+    SYNC_PIECES,
+    SYNC_SHIFT,
+    WORDS,
+    X_A,
+    X_B,
+    X_C,
+    X_DMA,
+    X_EVENT,
+    X_FLIGHTS,
+    X_OP,
+)
+from xccl_emu.check.device.monitor.shadow import delivered, shadow_of, sync_number
+from xccl_emu.lang.requests import MTU_OUT, OP_ADD, SCALAR
+from xccl_emu.machine.device.flight import block_of_die, flight
+from xccl_emu.machine.device.layout import (
+    DIE,
+    FLIGHT_ADDRESS,
+    FLIGHT_COUNT,
+    KIND_ADD,
+    KIND_DMA,
+    KIND_SCALAR,
+    ORDER,
+    ORDER_SC,
+    PIECE_BYTES,
+)
+from xccl_emu.machine.device.words import jit
+
+
+@jit
+def note_sync(space, piece):
+    """A piece is used as a synchronization: from now on keep what writes to it release."""
+    m, clocks, shadow = space[2], space[3], space[4]
+    if sync_number(space, piece):
+        return
+    number = m[N_SYNC]
+    if number >= m[SYNC_MAX]:
+        m[STOP] = GROW
+        return
+    s = shadow_of(space, piece)
+    m[N_SYNC] += 1
+    m[m[SYNC_PIECES] + number] = piece
+    shadow[s + S_FIXED] |= number + 1 << SYNC_SHIFT
+    for word in range(4):
+        row = sync_row(m, number, word << 3)
+        for w in range(m[WORDS]):
+            clocks[row + w] = 0
+    if shadow[s + S_WRITTEN] & SAVED and m[STOP] == 0 and m[JUDGED] != JUDGE_NOTHING:
+        m[STOP] = RESTART
+
+
+@jit
+def wrote(space, i, base, known, issued):
+    """Keep what the writes of this action release, if they go to synchronizations."""
+    st, m, clocks, rows, flights = space[1], space[2], space[3], space[10], space[7]
+    if st[ORDER] == ORDER_SC:
+        r = 0 if rows[0, FLAGS] & WRITE else 1
+        _publish_now(space, i, known, issued, rows[r, START], rows[r, NBYTES])
+        return
+    die = st[base + DIE]
+    ring = block_of_die(st, die)
+    for k in range(m[X_FLIGHTS], st[ring + FLIGHT_COUNT]):
+        address = st[flight(st, ring, k) + FLIGHT_ADDRESS]
+        place = (m[m[DIE_INDEX] + die] * m[CAPACITY] + k) * 2
+        flights[place] = 0
+        flights[place + 1] = m[SERIAL]
+        m[SERIAL] += 1
+        if sync_number(space, address // PIECE_BYTES):
+            row = _take_row(m, die)
+            source = released(st, m, clocks, i, known, issued, address)
+            for w in range(m[WORDS]):
+                clocks[row + w] = clocks[source + w]
+            flights[place] = row + 1
+
+
+@jit
+def _publish_now(space, i, known, issued, start, nbytes):
+    """Under `sc`: a write is visible at once."""
+    st, m, clocks = space[1], space[2], space[3]
+    for piece in range(start // PIECE_BYTES, (start + nbytes - 1) // PIECE_BYTES + 1):
+        number = sync_number(space, piece)
+        if number:
+            first, end = max(start, piece * PIECE_BYTES), min(start + nbytes, (piece + 1) * PIECE_BYTES)
+            row = released(st, m, clocks, i, known, issued, first)
+            publish(m, clocks, number - 1, first, end - first, row, m[X_OP] == OP_ADD)
+
+
+@jit
+def _take_row(m, die):
+    """A free row for a write in flight of a die; there is one for each place of its ring."""
+    stack = m[FREE_ROWS] + m[m[DIE_INDEX] + die] * (m[CAPACITY] + 1)
+    m[stack] -= 1
+    return m[FLIGHT_ROWS] + (m[m[DIE_INDEX] + die] * m[CAPACITY] + m[stack + 1 + m[stack]]) * m[WORDS]
+
+
+@jit
+def after_delivery(space, die, k):
+    """A write has become visible: what it released can be acquired, and the places behind it move up."""
+    st, m, clocks, flights, keys = space[1], space[2], space[3], space[7], space[8]
+    first = m[m[DIE_INDEX] + die] * m[CAPACITY]
+    row = flights[(first + k) * 2] - 1
+    if row >= 0:
+        number = sync_number(space, m[X_A] // PIECE_BYTES)
+        publish(m, clocks, number - 1, m[X_A], m[X_B], row, m[X_OP] == KIND_ADD)
+        word = engine_word(m, index_of(m, m[X_C]), SCALAR if m[X_OP] == KIND_SCALAR else MTU_OUT)
+        delivered(space, m[X_A] // PIECE_BYTES, word, clocks[row + word])
+        stack = m[FREE_ROWS] + m[m[DIE_INDEX] + die] * (m[CAPACITY] + 1)
+        m[stack + 1 + m[stack]] = (row - m[FLIGHT_ROWS]) // m[WORDS] - first
+        m[stack] += 1
+    for j in range(k, st[block_of_die(st, die) + FLIGHT_COUNT]):
+        flights[(first + j) * 2] = flights[(first + j + 1) * 2]
+        flights[(first + j) * 2 + 1] = flights[(first + j + 1) * 2 + 1]
+        keys[first + j] = keys[first + j + 1]
+    if m[X_OP] >= KIND_DMA and st[m[X_DMA]] == 0:
+        complete_dma(m, clocks, index_of(m, m[X_C]), m[X_OP] - KIND_DMA, m[X_EVENT])

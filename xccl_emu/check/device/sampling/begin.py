@@ -1,0 +1,142 @@
+"""The beginning and the end of a run: the trial put back to its start, and its bytes compared."""
+
+from xccl_emu.check.device.monitor.clocks import clear_row, dma_row, engine_word, group_row, pipe_row, sync_row
+from xccl_emu.check.device.monitor.layout import (
+    CAPACITY,
+    CORE_NUMBER,
+    DMA_EPOCHS,
+    FOUND_WRONG,
+    FREE_ROWS,
+    GENERATION,
+    JUDGE_NOTHING,
+    JUDGED,
+    N_DMA,
+    N_GROUPS,
+    N_SYNC,
+    N_SYNC_KNOWN,
+    N_UNDO,
+    RECORD_FREE,
+    RECORD_TOP,
+    RUN_DONE,
+    S_FIXED,
+    SERIAL,
+    SHADOW_WORDS,
+    STOP,
+    SYNC_PIECES,
+    SYNC_SHIFT,
+    TAKEN_OK,
+    UNDO_WORDS,
+    V_AT,
+    V_SITE,
+)
+from xccl_emu.check.device.monitor.step import poll_begins
+from xccl_emu.lang.requests import MTU_OUT, SCALAR
+from xccl_emu.machine.device.flight import block_of_core
+from xccl_emu.machine.device.layout import (
+    FAULT_HAPPENED,
+    N_ACTIVE,
+    N_ACTIVE_DIES,
+    N_DMA_SLOTS,
+    N_LIVE,
+    PIECE_BYTES,
+    STATUS,
+    STATUS_DONE,
+)
+from xccl_emu.machine.device.words import jit, store_i64
+
+
+@jit
+def begin(space, run, forget):
+    """Put the trial back to its start; with ``forget``, also what an earlier run found out about synchronizations."""
+    undo_writes(space)
+    st, m, clocks = space[1], space[2], space[3]
+    start, parts = run[9], run[10]
+    source = 0
+    for p in range(parts.shape[0]):
+        for i in range(parts[p, 0], parts[p, 0] + parts[p, 1]):
+            st[i] = start[source]
+            source += 1
+    m[GENERATION] += 1
+    m[RECORD_TOP], m[RECORD_FREE], m[STOP], m[SERIAL] = 1, 0, 0, 0
+    if forget:
+        _forget_syncs(space)
+    for number in range(m[N_SYNC]):
+        for word in range(4):
+            clear_row(m, clocks, sync_row(m, number, word << 3))
+    for group in range(m[N_GROUPS]):
+        for which_row in range(3):
+            clear_row(m, clocks, group_row(m, group, which_row))
+    for i in range(st[N_ACTIVE]):
+        for pipe in range(SCALAR, MTU_OUT + 1):
+            clear_row(m, clocks, pipe_row(m, i, pipe))
+            clocks[pipe_row(m, i, pipe) + engine_word(m, i, pipe)] = 1
+        for k in range(m[N_DMA]):
+            clear_row(m, clocks, dma_row(m, i, k))
+            m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + k] = 0
+    for d in range(st[N_ACTIVE_DIES]):
+        stack = m[FREE_ROWS] + d * (m[CAPACITY] + 1)
+        m[stack] = m[CAPACITY]
+        for k in range(m[CAPACITY]):
+            m[stack + 1 + k] = k
+    for i in range(st[N_ACTIVE]):
+        poll_begins(space, i, block_of_core(st, m[m[CORE_NUMBER] + i]))
+
+
+@jit
+def undo_writes(space):
+    """Put back every piece of memory that the last run has written."""
+    mem, m, undo = space[0], space[2], space[6]
+    for u in range(m[N_UNDO]):
+        place = u * UNDO_WORDS
+        for w in range(4):
+            store_i64(mem, undo[place] * PIECE_BYTES + 8 * w, undo[place + 1 + w])
+    m[N_UNDO] = 0
+
+
+@jit
+def _forget_syncs(space):
+    m, shadow = space[2], space[4]
+    for number in range(m[N_SYNC_KNOWN], m[N_SYNC]):
+        shadow[m[m[SYNC_PIECES] + number] * SHADOW_WORDS + S_FIXED] &= (1 << SYNC_SHIFT) - 1
+    m[N_SYNC] = m[N_SYNC_KNOWN]
+
+
+@jit
+def ended(space, run):
+    """All kernels have returned: `RUN_DONE`, or `FOUND_WRONG` with the first wrong byte and which range it is of.
+
+    If something broke: of the ranges of which the answering cores have returned.
+    """
+    mem, m, expected, data = space[0], space[2], run[11], run[12]
+    for e in range(expected.shape[0]):
+        if space[1][FAULT_HAPPENED] and not _answered(space[1], run[13], e):
+            continue
+        for b in range(expected[e, 1]):
+            if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
+                m[V_AT], m[V_SITE] = expected[e, 0] + b, e
+                return FOUND_WRONG
+    return RUN_DONE
+
+
+@jit
+def returned(space, run, live):
+    """After an action, before which ``live`` kernels ran: is what the returned cores own there?"""
+    mem, st, m, expected, data = space[0], space[1], space[2], run[11], run[12]
+    if st[N_LIVE] == live or st[N_LIVE] == 0 or m[JUDGED] == JUDGE_NOTHING:
+        return TAKEN_OK  # none has returned; or all have, which `ended` judges
+    for e in range(expected.shape[0]):
+        if _answered(st, run[13], e):
+            for b in range(expected[e, 1]):
+                if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
+                    m[V_AT], m[V_SITE] = expected[e, 0] + b, e
+                    return FOUND_WRONG
+    return TAKEN_OK
+
+
+@jit
+def _answered(st, answers, e):
+    """Have all cores returned that answer for a range?"""
+    for a in range(answers.shape[0]):
+        if answers[a, 0] == e and st[block_of_core(st, answers[a, 1]) + STATUS] != STATUS_DONE:
+            return False
+    return True

@@ -1,0 +1,182 @@
+"""Who may go next in a run: each pipe with something to do that does not sleep, and each write in flight."""
+
+from xccl_emu.check.device.monitor.calls import call
+from xccl_emu.check.device.monitor.clocks import index_of
+from xccl_emu.check.device.monitor.layout import CAPACITY, CORE_NUMBER, DIE_INDEX, LOWEST, N_DMA, NOT_ENABLED, WATCHED
+from xccl_emu.check.device.sampling.breaks import atomic_held, held, holds
+from xccl_emu.check.device.sampling.policies.draw import draw_below
+from xccl_emu.lang.requests import DMA, MTU_IN, OP_MTU_IN, SCALAR
+from xccl_emu.machine.device.flight import DMA_READ_DONE, block_of_core, block_of_die
+from xccl_emu.machine.device.layout import (
+    ACTIVE_BASE,
+    ACTORS_PER_CORE,
+    CHOICE_BITS,
+    DMA_SLOTS,
+    ENTRY_PROGRESS,
+    ENTRY_WORDS,
+    FLIGHT_COUNT,
+    N_ACTIVE,
+    N_ACTIVE_DIES,
+    N_CORES,
+    N_DMA_SLOTS,
+    PIPE_COUNT,
+    STATUS,
+    STATUS_RUNNING,
+)
+from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine.device.words import jit
+
+_READ_DONE = -1
+
+
+@jit
+def gather(space, run, policy):
+    """List the candidates; returns how many, and how many of them are of cores."""
+    st, m, flights, keys = space[1], space[2], space[7], space[8]
+    candidates, keys_now, serials, actor_keys, asleep = run[1], run[2], run[3], run[4], run[5]
+    n = 0
+    broken = holds(st, m)
+    for i in range(st[N_ACTIVE]):
+        base = block_of_core(st, m[m[CORE_NUMBER] + i])
+        for pipe in range(ACTORS_PER_CORE):
+            a = i * ACTORS_PER_CORE + pipe
+            if asleep[a] or not _busy(st, m, base, pipe):
+                continue
+            if broken and pipe == SCALAR and atomic_held(st, m, base):
+                continue
+            candidates[n] = m[m[CORE_NUMBER] + i] * ACTORS_PER_CORE + pipe
+            keys_now[n] = actor_keys[a]
+            n += 1
+    n_cores = n
+    for d in range(st[N_ACTIVE_DIES] if m[CAPACITY] else 0):
+        die = st[st[ACTIVE_BASE] + st[N_ACTIVE] + d]
+        for k in range(st[block_of_die(st, die) + FLIGHT_COUNT]):
+            if broken and held(st, m, die, k):
+                continue
+            candidates[n] = (st[N_CORES] * ACTORS_PER_CORE + die) << CHOICE_BITS | k
+            keys_now[n] = keys[d * m[CAPACITY] + k]
+            serials[n] = flights[(d * m[CAPACITY] + k) * 2 + 1]
+            n += 1
+    return n, n_cores
+
+
+@jit
+def _busy(st, m, base, pipe):
+    """May a pipe have something to do?"""
+    if pipe == SCALAR:
+        return st[base + STATUS] == STATUS_RUNNING
+    if pipe == DMA:
+        for k in range(m[N_DMA]):
+            if st[base + DMA_SLOTS + k * ENTRY_WORDS]:
+                return True
+        return False
+    return st[pipe_of(base, pipe) + PIPE_COUNT] != 0
+
+
+@jit
+def try_candidate(space, run, candidate, of_core):
+    """Let a candidate act; returns the code and the choice. The grains of a transfer go in any order."""
+    st, m = space[1], space[2]
+    actor, choice, choices = candidate, 0, 1
+    base, pipe = 0, SCALAR
+    if of_core:
+        base, pipe = block_of_core(st, candidate // ACTORS_PER_CORE), candidate % ACTORS_PER_CORE
+        if pipe == MTU_IN or pipe == DMA:
+            choices = _live(st, base, pipe)
+    else:
+        actor, choice = candidate >> CHOICE_BITS, candidate & 0xFFFF
+    first = draw_below(run[0], choices) if choices > 1 else 0
+    for c in range(choices):
+        if pipe == MTU_IN or pipe == DMA:
+            choice = _nth_live(st, base, pipe, (first + c) % choices)
+        code = call(m[WATCHED], space, actor, choice)
+        if code != NOT_ENABLED:
+            return code, choice
+    if of_core:
+        run[5][index_of(m, candidate // ACTORS_PER_CORE) * ACTORS_PER_CORE + pipe] = 1
+    return NOT_ENABLED, 0
+
+
+@jit
+def _live(st, base, pipe):
+    """How many grains, or flags, of mtu-in or DMA may be taken now."""
+    total = 0
+    if pipe == DMA:
+        for k in range(N_DMA_SLOTS):
+            slot = base + DMA_SLOTS + k * ENTRY_WORDS
+            if st[slot] != 0 and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
+                total += _missing(n_grains(st[slot + 1], st[slot + 2], st[slot + 3]), st[slot + ENTRY_PROGRESS])
+        return total
+    queue = pipe_of(base, MTU_IN)
+    for j in range(st[queue + PIPE_COUNT]):
+        entry = entry_of(st, queue, j)
+        if st[entry] != OP_MTU_IN:
+            return total + (1 if j == 0 else 0)
+        if st[entry + ENTRY_PROGRESS] != _READ_DONE:
+            total += _missing(n_grains(st[entry + 1], st[entry + 1], st[entry + 3]), st[entry + ENTRY_PROGRESS])
+    return total
+
+
+@jit
+def _missing(grains, mask):
+    n = grains
+    while mask:
+        n -= mask & 1
+        mask >>= 1
+    return n
+
+
+@jit
+def _nth_missing(mask, n):
+    g = 0
+    while True:
+        if not mask >> g & 1:
+            if n == 0:
+                return g
+            n -= 1
+        g += 1
+
+
+@jit
+def _nth_live(st, base, pipe, n):
+    """The choice that is the n-th of `_live`."""
+    queue = pipe_of(base, MTU_IN)
+    for j in range(N_DMA_SLOTS if pipe == DMA else st[queue + PIPE_COUNT]):
+        entry = base + DMA_SLOTS + j * ENTRY_WORDS if pipe == DMA else entry_of(st, queue, j)
+        if pipe == MTU_IN and st[entry] != OP_MTU_IN:
+            return j
+        if st[entry] == 0 or st[entry + ENTRY_PROGRESS] == _READ_DONE:
+            continue
+        target = st[entry + 2] if pipe == DMA else st[entry + 1]
+        missing = _missing(n_grains(st[entry + 1], target, st[entry + 3]), st[entry + ENTRY_PROGRESS])
+        if n < missing:
+            return j | _nth_missing(st[entry + ENTRY_PROGRESS], n) << 4
+        n -= missing
+    return 0
+
+
+@jit
+def drop(space, run, c, n, n_cores):
+    """Strike a candidate that cannot act."""
+    candidates, keys_now, serials = run[1], run[2], run[3]
+    hole = c
+    if c < n_cores:
+        n_cores -= 1
+        candidates[c], keys_now[c] = candidates[n_cores], keys_now[n_cores]
+        hole = n_cores
+    n -= 1
+    candidates[hole], keys_now[hole], serials[hole] = candidates[n], keys_now[n], serials[n]
+    return n, n_cores
+
+
+@jit
+def lower(space, run, candidate, of_core):
+    """Give a candidate a priority below all others."""
+    st, m, keys = space[1], space[2], space[8]
+    m[LOWEST] -= 1
+    if of_core:
+        core, pipe = candidate // ACTORS_PER_CORE, candidate % ACTORS_PER_CORE
+        run[4][index_of(m, core) * ACTORS_PER_CORE + pipe] = m[LOWEST] * 1.0
+    else:
+        die = (candidate >> CHOICE_BITS) - st[N_CORES] * ACTORS_PER_CORE
+        keys[m[m[DIE_INDEX] + die] * m[CAPACITY] + (candidate & 0xFFFF)] = m[LOWEST] * 1.0

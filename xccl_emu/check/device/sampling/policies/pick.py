@@ -1,0 +1,85 @@
+"""The policies: how keys are drawn, and which candidate they choose.
+
+    =======  ===========================================================================================
+    random   every candidate alike
+    weights  a candidate with probability in proportion to its key, drawn once, 10^-U(0, 3)
+    pct      the candidate with the highest key; at some steps the highest is lowered below all others
+    eager    a write in flight, whenever there is one that may become visible; else as weights
+    late     a write in flight only when no core can go on, any of them; else as weights
+    lifo     as late, the youngest write first
+    =======  ===========================================================================================
+
+A blocked poll is no candidate, so no priority makes it spin; a scalar unit that does nothing but load is lowered by
+`pct` as if it were blocked.
+"""
+
+import math
+
+from xccl_emu.check.device.monitor.layout import P_EAGER, P_LATE, P_LIFO, P_PCT, P_RANDOM
+from xccl_emu.check.device.sampling.policies.draw import draw_below, draw_unit
+from xccl_emu.machine.device.words import jit
+
+_DECADES = 3 * 2.302585092994046
+
+
+@jit
+def draw_key(policy, rng):
+    """Key of an actor for a run, or of a write while it is in flight."""
+    if policy == P_RANDOM:
+        return 1.0
+    if policy == P_PCT:
+        return 1.0 + draw_unit(rng)
+    return math.exp(-_DECADES * draw_unit(rng))
+
+
+@jit
+def which(policy, n_cores, n):
+    """Of which candidates the policy chooses now, as (first, end): those of cores come first, then the writes."""
+    if policy == P_EAGER and n > n_cores:
+        return n_cores, n
+    if (policy == P_LATE or policy == P_LIFO) and n_cores > 0:
+        return 0, n_cores
+    return 0, n
+
+
+@jit
+def pick(policy, rng, keys, serials, first, end, n_cores):
+    """Place of the chosen candidate among those from ``first`` to ``end`` - 1."""
+    if policy == P_PCT:
+        return _highest(keys, first, end)
+    if policy == P_LIFO and first == n_cores:
+        return _youngest(serials, first, end)
+    if policy == P_RANDOM or (policy == P_LATE and first == n_cores):
+        return first + draw_below(rng, end - first)
+    return _weighted(rng, keys, first, end)
+
+
+@jit
+def _highest(keys, first, end):
+    best = first
+    for c in range(first + 1, end):
+        if keys[c] > keys[best]:
+            best = c
+    return best
+
+
+@jit
+def _youngest(serials, first, end):
+    best = first
+    for c in range(first + 1, end):
+        if serials[c] > serials[best]:
+            best = c
+    return best
+
+
+@jit
+def _weighted(rng, keys, first, end):
+    total = 0.0
+    for c in range(first, end):
+        total += keys[c]
+    left = draw_unit(rng) * total
+    for c in range(first, end - 1):
+        left -= keys[c]
+        if left < 0.0:
+            return c
+    return end - 1

@@ -1,0 +1,152 @@
+"""Breadth first: for a violation with the fewest transitions, and for the graph of all states.
+
+No state is kept, only how it was reached.  To expand a state, the search goes back to where the path to it leaves the
+present one and goes on from there; states that wait in line mostly differ from their neighbours in the last step.
+"""
+
+import numpy as np
+
+from xccl_emu.check.device.search.book import (
+    DEPTH,
+    FRAMES,
+    HASH,
+    N_EDGES,
+    QUEUE_HEAD,
+    QUEUE_TAIL,
+    STATES,
+    STATES_MAX,
+    TRANSITIONS,
+    entry,
+    step_back,
+    unsigned,
+)
+from xccl_emu.check.device.search.dfs import (
+    ENDED,
+    FRAME_HASH,
+    FRAME_ID,
+    FRAME_MARK,
+    FRAME_MOVER,
+    FRAME_N,
+    FRAME_WORDS,
+    PAUSED,
+    TABLE_FULL,
+    judge_end,
+    n_movers,
+    open_frame,
+    over,
+)
+from xccl_emu.check.device.search.linked import transition
+from xccl_emu.check.device.search.settle import n_choices
+from xccl_emu.machine.device.words import jit
+
+PARENT, MOVER, CHOICE, DEPTH_OF = range(4)
+QUEUE_WORDS = 4
+
+FROM, TO, EDGE_MOVER, EDGE_CHOICE = range(4)
+EDGE_WORDS = 4
+
+
+@jit
+def find_or_add(table, ids, hash_, new):
+    """The number of a state by its fingerprint; ``new`` if it was not known, and is now."""
+    one = hash_ if hash_ != 0 else np.uint64(1)
+    last = np.uint64(table.size - 1)
+    place = one & last
+    while table[np.int64(place)] != 0:
+        if table[np.int64(place)] == one:
+            return ids[np.int64(place)]
+        place = (place + np.uint64(1)) & last
+    table[np.int64(place)] = one
+    ids[np.int64(place)] = new
+    return new
+
+
+@entry
+def move_all(table, ids, larger, larger_ids):
+    """Copy a hash table into a larger one."""
+    for i in range(table.size):
+        if table[i] != 0:
+            find_or_add(larger, larger_ids, table[i], ids[i])
+
+
+@jit
+def _go_to(mem, st, ck, rows, named, queue, state):
+    """Bring the machine to a state: back to where its path leaves the present one, then forward."""
+    d, at = queue[state, DEPTH_OF], state
+    while d > ck[DEPTH] or ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_ID] != at:
+        at = queue[at, PARENT]
+        d -= 1
+    step_back(mem, st, ck, ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_MARK])
+    ck[HASH], ck[DEPTH] = ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_HASH], d
+    while d < queue[state, DEPTH_OF]:
+        at = state
+        while queue[at, DEPTH_OF] > d + 1:
+            at = queue[at, PARENT]
+        frame = ck[FRAMES] + d * FRAME_WORDS
+        ck[frame + FRAME_MOVER], ck[frame + FRAME_N] = queue[at, MOVER], queue[at, CHOICE] + 1
+        transition(mem, st, ck, rows, named, queue[at, MOVER], queue[at, CHOICE])
+        d += 1
+        ck[DEPTH] = d
+        open_frame(ck)
+        ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_ID] = at
+
+
+@entry
+def breadth_first(mem, st, ck, rows, named, table, ids, queue, edges, budget):
+    """Expand states in order; `ENDED`, `PAUSED`, or `TABLE_FULL` when what it is given must grow.
+
+    ``queue`` [states, 4] holds parent, mover, choice and depth of each state; ``edges`` [n, 4] takes the transitions as
+    (from, to, mover, choice), and (state, -1, -1, -1) for an end.
+    """
+    taken = 0
+    while ck[QUEUE_HEAD] < ck[QUEUE_TAIL] and not over(ck):
+        if taken >= budget or ck[STATES] > ck[STATES_MAX]:
+            return PAUSED
+        if 2 * (ck[QUEUE_TAIL] + 4096) > table.size or ck[QUEUE_TAIL] + 4096 > queue.shape[0]:
+            return TABLE_FULL
+        if ck[N_EDGES] + 4096 > edges.shape[0]:
+            return TABLE_FULL
+        state = ck[QUEUE_HEAD]
+        _go_to(mem, st, ck, rows, named, queue, state)
+        taken += 1
+        moved = _expand(mem, st, ck, rows, named, table, ids, queue, edges, state)
+        if over(ck):
+            return ENDED
+        if not moved:
+            judge_end(mem, st, ck)
+            _add_edge(ck, edges, state, -1, -1, -1)
+        ck[QUEUE_HEAD] += 1
+    return ENDED
+
+
+@jit
+def _add_edge(ck, edges, state, to, mover, choice):
+    n = ck[N_EDGES]
+    edges[n, FROM], edges[n, TO], edges[n, EDGE_MOVER], edges[n, EDGE_CHOICE] = state, to, mover, choice
+    ck[N_EDGES] = n + 1
+
+
+@jit
+def _expand(mem, st, ck, rows, named, table, ids, queue, edges, state):
+    """Try every transition of the present state; False if there is none."""
+    frame, moved = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS, False
+    for mover in range(n_movers(st, ck)):
+        n = 0
+        while n < n_choices(st, ck, mover):
+            if transition(mem, st, ck, rows, named, mover, n):
+                moved = True
+                ck[TRANSITIONS] += 1
+                ck[frame + FRAME_MOVER], ck[frame + FRAME_N] = mover, n + 1
+                if over(ck):
+                    return True
+                to = find_or_add(table, ids, unsigned(ck[HASH]), ck[QUEUE_TAIL])
+                if to == ck[QUEUE_TAIL]:
+                    queue[to, PARENT], queue[to, MOVER], queue[to, CHOICE] = state, mover, n
+                    queue[to, DEPTH_OF] = ck[DEPTH] + 1
+                    ck[QUEUE_TAIL] += 1
+                    ck[STATES] += 1
+                _add_edge(ck, edges, state, to, mover, n)
+                step_back(mem, st, ck, ck[frame + FRAME_MARK])
+                ck[HASH] = ck[frame + FRAME_HASH]
+            n += 1
+    return moved

@@ -1,0 +1,293 @@
+"""The checker's own words beside the machine's state, the log by which both are put back, and the fingerprint.
+
+One int64 array, the book, holds: a header, a block for each core that is searched (clocks, open accesses), a few words
+for each 32-byte piece of memory (who uses it, and how; which of its bytes were written), and the log.  What is changed
+is logged first, so that a search can step back; the fingerprint is a sum over words, kept up to date from the logged
+and the present values.
+
+The fingerprint has 64 bits.  A word contributes a mix of its place and value; a write in flight contributes a mix of
+what it is and of how many older ones have to become visible before it, so their order in the ring does not matter.
+Sums only: of two words that change together, neither can hide the other as with XOR of equal values.
+"""
+
+import numpy as np
+from numba import config, njit
+
+from xccl_emu.machine.device.flight import flight
+from xccl_emu.machine.device.layout import (
+    DIE_SHIFT,
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_DATA,
+    FLIGHT_KIND,
+    FLIGHT_NBYTES,
+    KIND_DMA,
+    ORDER,
+    ORDER_FIFO,
+)
+from xccl_emu.machine.device.words import jit, load_i64, store_i64
+
+call = njit(cache=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Like the machine's `jit`, but called instead of inlined."""
+
+entry = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
+"""For what Python calls."""
+
+# ---- header of the book
+(
+    N, FULL, RESTART, VIOLATION, LIMIT, TRANSITIONS, ACTIONS, LOG, HASH, MEMORY_END, CORES, MEMBERS, BLOCKS,
+    PIECE_TABLE, LOG_BASE, LOG_END, TOUCHED, RECORDING, RECORDED, MASK, RECORD_BASE, RECORD_END, EXPECTED_BASE,
+    N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
+    CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
+    STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
+    OWNERS,
+) = range(47)  # fmt: skip
+WITNESS = 47
+"""What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
+HANDLES = 62
+"""Addresses of functions (`linked`)."""
+HEADER = 72
+
+# ---- what must be in memory at the end: (first byte, bytes, where the words are, who answers for it) each
+EXPECTED_WORDS = 4
+
+# ---- the table of cores: (number of the core in the pod, its registers) each
+CORE_WORDS = 2
+
+ON_PATH_WORDS = 1 << 14
+"""How many states on the path have a fingerprint that ends so: to see quickly that a known state is not on it."""
+
+# ---- a core's block in the book
+VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS, N_READ, N_CONSUMED = 0, 4, 5, 6, 7, 8, 9, 10
+N_FLYING = 11
+SNAPSHOTS = 12  # of the scalar's vector, for each place of the three queues
+DMA_SNAPSHOTS = 36
+EVENTS_SET = 44  # (key, vector) each
+EVENTS_SET_MAX = 16
+RECORDS = EVENTS_SET + 2 * EVENTS_SET_MAX  # (first byte, last + 1, agent and flags, clock, site) each
+RECORD_WORDS = 5
+RECORDS_MAX = 32
+MARKS = RECORDS + RECORD_WORDS * RECORDS_MAX  # (first byte, last + 1, who: `races.mark_of`) each
+MARK_WORDS = 3
+MARKS_MAX = 16
+READ = MARKS + MARK_WORDS * MARKS_MAX  # (first byte, bytes, site, clock) each: loads made early (`races`)
+READ_WORDS = 4
+READ_MAX = 8
+CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its clock) each
+CONSUMED_WORDS = 3
+FLYING = CONSUMED + CONSUMED_WORDS * EVENTS_SET_MAX  # what mtu-out knew at each of its flags in flight, in their order
+FLYING_MAX = 8
+BLOCK = FLYING + FLYING_MAX
+
+# ---- limits that end a search, or (in `DOUBT`) only keep it from proving anything
+(
+    LIMIT_RECORDS, LIMIT_EVENTS, LIMIT_MARKS, LIMIT_CLOCK, LIMIT_FLIGHT, LIMIT_DMA, LIMIT_LOG, LIMIT_DEPTH,
+    LIMIT_BARRIER, LIMIT_SPIN, LIMIT_OPEN,
+) = range(1, 12)  # fmt: skip
+
+# ---- violations that the machine itself does not record
+RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE, TOO_EARLY = range(1, 10)
+
+# ---- rows behind those of the accesses: how many these are, their highest class, words of a piece
+N_ROWS, ROWS_CLASS, ROWS_WORDS = 4, 5, 6
+
+STATE, BOOK, MEMORY = range(3)
+"""What a logged range belongs to; memory is counted in words of 8 bytes."""
+
+LATE, NOW, RAW = 0, 4, 8
+"""When a logged range enters the fingerprint: at the end of a transition (it is then logged once), right after the
+action that changes it, or never (who logs it adds what it stands for)."""
+
+_C1, _C2, _C3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_C4, _C5 = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA0761D6478BD642F)
+_C6, _C7 = np.uint64(0xE7037ED1A0B428DB), np.uint64(0x8EBC6AF09C88C6E3)
+_S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+
+if config.DISABLE_JIT:
+
+    def unsigned(value):
+        """The 64 bits of a word as an unsigned number."""
+        return np.uint64(int(value) & 0xFFFFFFFFFFFFFFFF)
+
+    def signed(value):
+        """The same bits as a signed number."""
+        return np.int64(int(value) - (1 << 64) if int(value) >> 63 else int(value))
+
+else:
+
+    @jit
+    def unsigned(value):
+        """The 64 bits of a word as an unsigned number."""
+        return np.uint64(value)
+
+    @jit
+    def signed(value):
+        """The same bits as a signed number."""
+        return np.int64(value)
+
+
+@jit
+def mixed(place, value):
+    """64 bits that depend on all bits of a place and a value."""
+    z = unsigned(value) * _C1 + unsigned(place)
+    z = (z ^ (z >> _S30)) * _C2
+    z = (z ^ unsigned(place) ^ (z >> _S27)) * _C3
+    return z ^ (z >> _S31)
+
+
+@jit
+def add_hash(ck, change):
+    """Add to the fingerprint."""
+    ck[HASH] = signed(unsigned(ck[HASH]) + change)
+
+
+# ---- the log
+
+
+@jit
+def _copy(target, to, source, start, n):
+    """Copy words; with unsigned numbers, so that Numba does not ask of each whether it counts from the end."""
+    for i in range(np.uint64(n)):
+        target[np.uint64(to) + i] = source[np.uint64(start) + i]
+
+
+@call
+def save(mem, st, ck, kind, first, n):
+    """Log ``n`` words before they change; ``kind`` is what they belong to and when they are hashed."""
+    top = ck[LOG]
+    if top + n + 2 > ck[LOG_END]:
+        ck[LIMIT] = LIMIT_LOG
+        return
+    space = kind & 3
+    if space == STATE:
+        _copy(ck, top, st, first, n)
+    elif space == BOOK:
+        _copy(ck, top, ck, first, n)
+    else:
+        for i in range(n):
+            ck[top + i] = load_i64(mem, 8 * (first + i))
+    ck[top + n] = first
+    ck[top + n + 1] = n << 4 | kind
+    ck[LOG] = top + n + 2
+
+
+@jit
+def save_bytes(mem, st, ck, start, nbytes):
+    """Log bytes of memory, in whole words."""
+    save(mem, st, ck, MEMORY | NOW, start >> 3, (start + nbytes + 7 >> 3) - (start >> 3))
+
+
+@call
+def step_back(mem, st, ck, mark):
+    """Undo everything that was logged since the log ended at ``mark``."""
+    top = ck[LOG]
+    while top > mark:
+        n, space, first = ck[top - 1] >> 4, ck[top - 1] & 3, ck[top - 2]
+        top -= n + 2
+        if space == STATE:
+            _copy(st, first, ck, top, n)
+        elif space == BOOK:
+            _copy(ck, first, ck, top, n)
+        else:
+            for i in range(n):
+                store_i64(mem, 8 * (first + i), ck[top + i])
+    ck[LOG] = top
+
+
+@call
+def hash_changes(mem, st, ck, mark, when):
+    """Bring the fingerprint up to date with what was logged since ``mark`` to be hashed `LATE` or `NOW`."""
+    top = ck[LOG]
+    change = np.uint64(0)
+    while top > mark:
+        n, kind, first = ck[top - 1] >> 4, ck[top - 1] & 15, ck[top - 2]
+        top -= n + 2
+        if kind & ~3 != when:
+            continue
+        if kind & 3 == STATE:
+            change += _changed(st, ck, first, top, n, STATE)
+        elif kind & 3 == BOOK:
+            change += _changed(ck, ck, first, top, n, BOOK)
+        else:
+            for i in range(n):
+                now = load_i64(mem, 8 * (first + i))
+                if now != ck[top + i]:
+                    change += mixed(first + i << 2 | MEMORY, now) - mixed(first + i << 2 | MEMORY, ck[top + i])
+    add_hash(ck, change)
+
+
+@jit
+def _changed(now, ck, first, saved, n, space):
+    """Of a core's block few words change; look at eight at once."""
+    change = np.uint64(0)
+    a, b, i, end = np.uint64(first), np.uint64(saved), np.uint64(0), np.uint64(n)
+    one, eight = np.uint64(1), np.uint64(8)
+    while i < end:
+        stop = min(i + eight, end)
+        if i + eight <= end:
+            different = 0
+            for j in range(8):
+                different |= now[a + i + np.uint64(j)] ^ ck[b + i + np.uint64(j)]
+            if different == 0:
+                i = stop
+                continue
+        while i < stop:
+            if now[a + i] != ck[b + i]:
+                place = np.int64(a + i) << 2 | space
+                change += mixed(place, now[a + i]) - mixed(place, ck[b + i])
+            i += one
+    return change
+
+
+# ---- writes in flight
+
+
+@jit
+def _entry_hash(st, entry, rank):
+    """A mix of a sum of its words, each times an odd number of its own."""
+    data = entry + FLIGHT_DATA
+    z = unsigned(st[entry + FLIGHT_ADDRESS]) * _C1 + unsigned(st[entry + FLIGHT_NBYTES] << 8 | rank) * _C2
+    z += unsigned(st[entry + FLIGHT_CORE] << 8 | st[entry + FLIGHT_KIND]) * _C3 + unsigned(st[data]) * _C4
+    z += unsigned(st[data + 1]) * _C5 + unsigned(st[data + 2]) * _C6 + unsigned(st[data + 3]) * _C7
+    return mixed(3, signed(z))
+
+
+@jit
+def _ordered(st, older, younger):
+    """1 if the memory order keeps two writes of a die in order."""
+    one, other = st[older + FLIGHT_ADDRESS], st[younger + FLIGHT_ADDRESS]
+    if st[ORDER] == ORDER_FIFO:
+        return 1 if one >> st[DIE_SHIFT] == other >> st[DIE_SHIFT] else 0
+    if one >> 5 != other >> 5 or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
+        return 0
+    kind, kind_other = st[older + FLIGHT_KIND], st[younger + FLIGHT_KIND]
+    return 1 if kind == kind_other or (kind < KIND_DMA and kind_other < KIND_DMA) else 0
+
+
+@call
+def ring_hash(st, ring, first):
+    """What the writes in flight of a die, from the one at ``first`` on, contribute to the fingerprint."""
+    total = np.uint64(0)
+    for k in range(first, st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        rank = 0
+        for j in range(k):
+            rank += _ordered(st, flight(st, ring, j), entry)
+        total += _entry_hash(st, entry, rank)
+    return total
+
+
+@call
+def delivered_hash(st, ring, k):
+    """How the fingerprint changes when the k-th write in flight, which nothing holds back, becomes visible."""
+    entry = flight(st, ring, k)
+    change = np.uint64(0) - _entry_hash(st, entry, 0)
+    for j in range(k + 1, st[ring + FLIGHT_COUNT]):
+        younger = flight(st, ring, j)
+        if _ordered(st, entry, younger):
+            rank = 0
+            for i in range(j):
+                rank += _ordered(st, flight(st, ring, i), younger)
+            change += _entry_hash(st, younger, rank - 1) - _entry_hash(st, younger, rank)
+    return change

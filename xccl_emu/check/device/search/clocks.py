@@ -1,0 +1,251 @@
+"""Order inside a core: may two of its pipes touch the same bytes at once?
+
+A search runs what is local to a core at once, so it sees the pipes of a core in one order only.  That is sound as
+long as every two accesses of a core to the same bytes, one of them a write, are ordered by its own flags, issues and
+fences (then no other order could give anything else), and this is checked with vector clocks: whichever order was
+taken, an access that is not ordered behind an earlier, conflicting one is reported (`inside`).
+
+A vector is one word: four lanes of 13 bits, the clocks of the four pipes, and above them 8 bits that say of which DMA
+descriptors the completion is known.  A pipe's own clock ticks when it releases (sets a flag; the scalar unit also
+when it issues).  A fence makes everything known, so all starts anew; what was noted before it can be forgotten.
+
+Writes to memory are visible late: to the core's own reads, other than a scalar load of a scalar store, not before a
+fence.  The scalar unit may also learn what mtu-out has done from what others answered.  Most kernels do not rely on
+that, and knowing it would tell states apart that are alike, so a search is made without at first, and only where that
+reports a race, or an event set twice, it is made again with it (`JOINING`): then a poll or load of a flag makes known
+what mtu-out had done before the latest flag of it that is visible by then.  Each delivery of a flag being explored, a
+race that is hidden so in one run is shown by another, in which the delivery comes later.  Under `fifo` an answer to a
+flag may tell that the data before it is visible, too; a search then has all writes in flight, and takes those for
+visible that are when the answer comes (elsewhere it makes some visible early, which says nothing).
+"""
+
+from xccl_emu.check.device.accesses import AGENT_DMA
+from xccl_emu.check.device.search.book import (
+    BLOCK,
+    BLOCKS,
+    CONSUMED,
+    CONSUMED_WORDS,
+    DMA_SNAPSHOTS,
+    EVENTS_SET,
+    EVENTS_SET_MAX,
+    FLYING,
+    FLYING_MAX,
+    LIMIT,
+    LIMIT_CLOCK,
+    LIMIT_EVENTS,
+    N_CONSUMED,
+    N_EVENTS_SET,
+    N_FLYING,
+    N_READ,
+    N_RECORDS,
+    READ,
+    READ_MAX,
+    READ_WORDS,
+    RECORD_WORDS,
+    RECORDS,
+    SET_TWICE,
+    SHARED_VECTOR,
+    SNAPSHOTS,
+    VECTORS,
+    VIOLATION,
+)
+from xccl_emu.lang.requests import SCALAR
+from xccl_emu.machine.device.layout import N_PIPES, PIPE_COUNT, PIPE_HEAD, QUEUE_DEPTH
+from xccl_emu.machine.device.pipes import pipe_of
+from xccl_emu.machine.device.words import jit
+
+_LANE = 13
+_LANE_MASK = (1 << _LANE) - 1
+DMA_SHIFT = 4 * _LANE
+
+
+@jit
+def block_of(ck, i):
+    """Where the block of the core with number ``i`` begins in the book."""
+    return ck[BLOCKS] + i * BLOCK
+
+
+@jit
+def lane(vector, pipe):
+    """The clock of a pipe in a vector."""
+    return vector >> (_LANE * pipe) & _LANE_MASK
+
+
+@jit
+def joined(one, other):
+    """What is known to either of two vectors."""
+    result = (one | other) >> DMA_SHIFT << DMA_SHIFT
+    for pipe in range(4):
+        result |= max(lane(one, pipe), lane(other, pipe)) << (_LANE * pipe)
+    return result
+
+
+@jit
+def forget_all(ck, block):
+    """Start anew: everything that the core did is known to all of its pipes."""
+    for pipe in range(4):
+        ck[block + VECTORS + pipe] = 1 << (_LANE * pipe)
+    ck[block + SHARED_VECTOR], ck[block + N_FLYING] = 0, 0
+    for n in range(FLYING_MAX):
+        ck[block + FLYING + n] = 0
+    for k in range(ck[block + N_RECORDS] * RECORD_WORDS):
+        ck[block + RECORDS + k] = 0
+    ck[block + N_RECORDS] = 0
+    for k in range(ck[block + N_EVENTS_SET]):
+        ck[block + EVENTS_SET + 2 * k + 1] = 0
+    for n in range(ck[block + N_READ]):
+        ck[block + READ + n * READ_WORDS + 3] = 0
+    for n in range(ck[block + N_CONSUMED] * CONSUMED_WORDS):
+        ck[block + CONSUMED + n] = 0
+    ck[block + N_CONSUMED] = 0
+
+
+@jit
+def tick(ck, block, pipe):
+    """Let a pipe's clock go on, because it has released what it did."""
+    at = block + VECTORS + pipe
+    if lane(ck[at], pipe) == _LANE_MASK:
+        ck[LIMIT] = LIMIT_CLOCK
+        return
+    ck[at] += 1 << (_LANE * pipe)
+
+
+# ---- instructions in the queues
+
+
+@jit
+def snapshot_at(st, base, pipe, j):
+    """Where the scalar's vector at the issue of the j-th instruction in a queue is kept, from the block on."""
+    return SNAPSHOTS + (pipe - 1) * QUEUE_DEPTH + (st[pipe_of(base, pipe) + PIPE_HEAD] + j) % QUEUE_DEPTH
+
+
+@jit
+def note_issue(st, ck, block, base, pipe):
+    """The scalar unit has put an instruction at the end of a queue."""
+    ck[block + snapshot_at(st, base, pipe, st[pipe_of(base, pipe) + PIPE_COUNT] - 1)] = ck[block + VECTORS]
+    tick(ck, block, SCALAR)
+
+
+@jit
+def vector_at(st, ck, block, base, pipe, j):
+    """What the j-th instruction of a queue knows when it runs."""
+    return joined(ck[block + VECTORS + pipe], ck[block + snapshot_at(st, base, pipe, j)])
+
+
+# ---- events
+
+
+@jit
+def _event(source, target, event):
+    return (source * N_PIPES + target) << 5 | event
+
+
+@jit
+def note_set(ck, block, source, target, event, vector):
+    """An event is set, and carries what its setter knows.
+
+    Its setter must know that it was consumed since it was last set, else another order of the pipes sets it twice.
+    """
+    for k in range(ck[block + N_CONSUMED]):
+        at = block + CONSUMED + k * CONSUMED_WORDS
+        if ck[at] == _event(source, target, event):
+            if lane(vector, ck[at + 1]) < ck[at + 2] and ck[VIOLATION] == 0:
+                ck[VIOLATION] = SET_TWICE
+            _forget_consumed(ck, block, at)
+            break
+    n = ck[block + N_EVENTS_SET]
+    if n == EVENTS_SET_MAX:
+        ck[LIMIT] = LIMIT_EVENTS
+        return
+    ck[block + EVENTS_SET + 2 * n] = _event(source, target, event)
+    ck[block + EVENTS_SET + 2 * n + 1] = vector
+    ck[block + N_EVENTS_SET] = n + 1
+
+
+@jit
+def _forget_consumed(ck, block, at):
+    last = block + CONSUMED + (ck[block + N_CONSUMED] - 1) * CONSUMED_WORDS
+    for j in range(CONSUMED_WORDS):
+        ck[at + j] = ck[last + j]
+        ck[last + j] = 0
+    ck[block + N_CONSUMED] -= 1
+
+
+@jit
+def _note_consumed(ck, block, key, pipe):
+    n = ck[block + N_CONSUMED]
+    if n == EVENTS_SET_MAX:
+        ck[LIMIT] = LIMIT_EVENTS
+        return
+    at = block + CONSUMED + n * CONSUMED_WORDS
+    ck[at], ck[at + 1], ck[at + 2] = key, pipe, lane(ck[block + VECTORS + pipe], pipe)
+    ck[block + N_CONSUMED] = n + 1
+
+
+@jit
+def note_wait(ck, block, source, target, event, pipe):
+    """A pipe has consumed an event, and knows what it carried."""
+    n = ck[block + N_EVENTS_SET]
+    for k in range(n):
+        at = block + EVENTS_SET + 2 * k
+        if ck[at] == _event(source, target, event):
+            ck[block + VECTORS + pipe] = joined(ck[block + VECTORS + pipe], ck[at + 1])
+            last = block + EVENTS_SET + 2 * (n - 1)
+            ck[at], ck[at + 1] = ck[last], ck[last + 1]
+            ck[last], ck[last + 1] = 0, 0
+            ck[block + N_EVENTS_SET] = n - 1
+            _note_consumed(ck, block, _event(source, target, event), pipe)
+            return
+
+
+@jit
+def completion_of(ck, block, k):
+    """What the completion of a DMA descriptor makes known."""
+    return ck[block + DMA_SNAPSHOTS + k] | 1 << (DMA_SHIFT + k)
+
+
+# ---- loads of shared memory that were made early
+
+
+@jit
+def note_read(ck, block, start, nbytes, site):
+    """Keep a load open that was made early; False if no more can be kept."""
+    n = ck[block + N_READ]
+    if n == READ_MAX:
+        return False
+    at = block + READ + n * READ_WORDS
+    ck[at], ck[at + 1], ck[at + 2], ck[at + 3] = start, nbytes, site, lane(ck[block + VECTORS], SCALAR)
+    ck[block + N_READ] = n + 1
+    return True
+
+
+@jit
+def any_read(ck, block, vector):
+    """Is a load still open that an instruction with this vector comes after?"""
+    for n in range(ck[block + N_READ]):
+        if lane(vector, SCALAR) >= ck[block + READ + n * READ_WORDS + 3]:
+            return True
+    return False
+
+
+@jit
+def close_reads(ck, block, vector):
+    """Close the loads that an instruction with this vector comes after."""
+    n = 0
+    while n < ck[block + N_READ]:
+        at, last = block + READ + n * READ_WORDS, block + READ + (ck[block + N_READ] - 1) * READ_WORDS
+        if lane(vector, SCALAR) >= ck[at + 3]:
+            for k in range(READ_WORDS):
+                ck[at + k] = ck[last + k]
+                ck[last + k] = 0
+            ck[block + N_READ] -= 1
+        else:
+            n += 1
+
+
+@jit
+def knows(vector, agent, clock):
+    """Does a vector know of what an agent did when its clock was so?"""
+    if agent >= AGENT_DMA:
+        return vector >> (DMA_SHIFT + agent - AGENT_DMA) & 1 != 0
+    return lane(vector, agent) >= clock

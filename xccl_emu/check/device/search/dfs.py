@@ -1,0 +1,268 @@
+"""The search itself: depth first over all states, each once; and random walks of the same moves."""
+
+import numpy as np
+
+from xccl_emu.check.device.search.book import (
+    CYCLES,
+    DEADLOCK,
+    DEPTH,
+    EXPECTED_BASE,
+    EXPECTED_WORDS,
+    FRAMES,
+    FRAMES_END,
+    HASH,
+    LIMIT,
+    LIMIT_DEPTH,
+    LOG,
+    LOG_BASE,
+    MEMBERS,
+    N_DIES_HERE,
+    N_EXPECTED,
+    ON_PATH,
+    ON_PATH_WORDS,
+    RACE,
+    RACE_INSIDE,
+    RESTART,
+    STATES,
+    STATES_MAX,
+    TOUCHED,
+    TRANSITIONS,
+    VIOLATION,
+    WALK_1,
+    WALK_2,
+    WITNESS,
+    WRONG_BITS,
+    N,
+    call,
+    entry,
+    step_back,
+    unsigned,
+)
+from xccl_emu.check.device.search.clocks import block_of, forget_all
+from xccl_emu.check.device.search.linked import find_race, settle_all, transition
+from xccl_emu.check.device.search.moves import touch_core
+from xccl_emu.check.device.search.pieces import freeze
+from xccl_emu.check.device.search.races import core_of, first_wrong
+from xccl_emu.check.device.search.record import deliver_latent
+from xccl_emu.check.device.search.settle import PER_CORE, n_choices
+from xccl_emu.machine.device.flight import block_of_core
+from xccl_emu.machine.device.layout import ORDER, ORDER_SC, STATUS, STATUS_DONE
+from xccl_emu.machine.device.words import jit
+
+FRAME_MOVER, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY = range(5)
+FRAME_ID = FRAME_ANY  # breadth first: the number of the state
+FRAME_WORDS = 5
+
+ENDED, PAUSED, TABLE_FULL = range(3)
+
+
+@jit
+def over(ck):
+    return ck[VIOLATION] | ck[LIMIT] | ck[RESTART]
+
+
+@entry
+def add_to(table, hash_):
+    """Add a fingerprint to the hash set (open addressing; 0 is a free place); False if it is there already."""
+    one = hash_ if hash_ != 0 else np.uint64(1)
+    last = np.uint64(table.size - 1)
+    place = one & last
+    while table[np.int64(place)] != 0:
+        if table[np.int64(place)] == one:
+            return False
+        place = (place + np.uint64(1)) & last
+    table[np.int64(place)] = one
+    return True
+
+
+@entry
+def add_all(table, larger):
+    """Copy a hash set into a larger one."""
+    for i in range(table.size):
+        if table[i] != 0:
+            add_to(larger, table[i])
+
+
+@entry
+def begin(mem, st, ck, rows, named):
+    """Bring every core of the search to where only transitions are left."""
+    ck[TOUCHED] = 0
+    everyone = 0
+    for m in range(ck[N]):
+        i = ck[ck[MEMBERS] + m]
+        forget_all(ck, block_of(ck, i))
+        everyone |= 1 << i
+    for m in range(ck[N]):
+        if not over(ck):
+            touch_core(mem, st, ck, ck[ck[MEMBERS] + m])
+            settle_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
+    if not ck[LIMIT] and not ck[RESTART]:
+        find_race(mem, st, ck, rows, named, everyone)
+    ck[DEPTH] = 0
+    open_frame(ck)
+
+
+@jit
+def _count(ck, change):
+    ck[ck[ON_PATH] + (ck[HASH] & ON_PATH_WORDS - 1)] += change
+
+
+@jit
+def open_frame(ck):
+    frame = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS
+    if frame + 2 * FRAME_WORDS > ck[FRAMES_END]:
+        ck[LIMIT] = LIMIT_DEPTH
+        return
+    ck[frame + FRAME_MOVER], ck[frame + FRAME_N], ck[frame + FRAME_ANY] = 0, 0, 0
+    ck[frame + FRAME_MARK], ck[frame + FRAME_HASH] = ck[LOG], ck[HASH]
+    _count(ck, 1)
+
+
+@jit
+def n_movers(st, ck):
+    """Pipes of the cores that are searched, then the dies that deliver."""
+    return ck[N] * PER_CORE + (ck[N_DIES_HERE] if st[ORDER] != ORDER_SC else 0)
+
+
+@entry
+def depth_first(mem, st, ck, rows, named, table, budget):
+    """Go on with a search for some transitions; `ENDED`, `PAUSED`, or `TABLE_FULL` when the hash set must grow."""
+    taken = 0
+    while ck[DEPTH] >= 0 and not over(ck):
+        frame = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS
+        mover, n = ck[frame + FRAME_MOVER], ck[frame + FRAME_N]
+        if mover == n_movers(st, ck):
+            if not ck[frame + FRAME_ANY]:
+                judge_end(mem, st, ck)
+                if ck[VIOLATION]:
+                    return ENDED
+            _back(mem, st, ck)
+            continue
+        if n >= n_choices(st, ck, mover):
+            ck[frame + FRAME_MOVER], ck[frame + FRAME_N] = mover + 1, 0
+            continue
+        if taken >= budget or ck[STATES] > ck[STATES_MAX]:
+            return PAUSED
+        if 2 * ck[STATES] >= table.size:
+            return TABLE_FULL
+        ck[frame + FRAME_N] = n + 1
+        if not transition(mem, st, ck, rows, named, mover, n):
+            continue
+        taken += 1
+        ck[frame + FRAME_ANY] = 1
+        ck[TRANSITIONS] += 1
+        if over(ck):
+            return ENDED
+        if add_to(table, unsigned(ck[HASH])):
+            ck[STATES] += 1
+            ck[DEPTH] += 1
+            open_frame(ck)
+        else:
+            if not ck[CYCLES] and _on_path(ck):
+                ck[CYCLES] = 1
+            step_back(mem, st, ck, ck[frame + FRAME_MARK])
+            ck[HASH] = ck[frame + FRAME_HASH]
+    return ENDED
+
+
+@jit
+def _on_path(ck):
+    """Is the present state, which is known, on the path to it?  Then the states have a cycle."""
+    if ck[ck[ON_PATH] + (ck[HASH] & ON_PATH_WORDS - 1)] == 0:
+        return False
+    for d in range(ck[DEPTH] + 1):
+        if ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_HASH] == ck[HASH]:
+            return True
+    return False
+
+
+@jit
+def _back(mem, st, ck):
+    """Leave a state that is done with."""
+    _count(ck, -1)
+    ck[DEPTH] -= 1
+    if ck[DEPTH] >= 0:
+        frame = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS
+        step_back(mem, st, ck, ck[frame + FRAME_MARK])
+        ck[HASH] = ck[frame + FRAME_HASH]
+
+
+@call
+def judge_end(mem, st, ck):
+    """Nothing can go on: are all kernels done, and is what they should have left in memory there?"""
+    for m in range(ck[N]):
+        if st[block_of_core(st, core_of(ck, ck[ck[MEMBERS] + m])) + STATUS] != STATUS_DONE:
+            ck[VIOLATION] = DEADLOCK
+            return
+    for e in range(ck[N_EXPECTED]):
+        wrong = first_wrong(mem, ck, ck[EXPECTED_BASE] + EXPECTED_WORDS * e)
+        if wrong >= 0:
+            ck[VIOLATION] = WRONG_BITS
+            ck[WITNESS], ck[WITNESS + 1] = e, wrong
+            return
+
+
+@entry
+def walk(mem, st, ck, rows, named, budget):
+    """Take random transitions until nothing can go on: to learn who uses what."""
+    for _ in range(budget):
+        if ck[VIOLATION] == RACE or ck[VIOLATION] == RACE_INSIDE:
+            ck[VIOLATION], ck[RESTART] = 0, 1  # behind it, somebody may synchronize on these bytes
+        if ck[VIOLATION] or ck[LIMIT]:
+            return
+        ck[LOG] = ck[LOG_BASE]
+        while ck[RESTART]:  # something new was seen: go on with what is local now
+            freeze(st, ck)
+            ck[RESTART], ck[TOUCHED] = 0, 0
+            for m in range(ck[N]):
+                touch_core(mem, st, ck, ck[ck[MEMBERS] + m])
+                settle_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
+            ck[LOG] = ck[LOG_BASE]
+        movers = n_movers(st, ck)
+        first, moved = _draw(ck, movers), False
+        for k in range(movers):
+            mover = (first + k) % movers
+            n = n_choices(st, ck, mover)
+            start = _draw(ck, n) if n else 0
+            for c in range(n):
+                if transition(mem, st, ck, rows, named, mover, (start + c) % n):
+                    moved = True
+                    break
+            if moved:
+                break
+        if not moved and ck[RESTART] == 0:
+            return
+
+
+@jit
+def _draw(ck, n):
+    """A number from 0 to n-1 (two combined congruential generators)."""
+    ck[WALK_1] = ck[WALK_1] * 40014 % 2147483563
+    ck[WALK_2] = ck[WALK_2] * 40692 % 2147483399
+    return (ck[WALK_1] - ck[WALK_2]) % 2147483562 % n
+
+
+@entry
+def follow(mem, st, ck, rows, named, path):
+    """Take the transitions of a path, [n, 2] mover and choice; returns how many could be taken."""
+    for k in range(path.shape[0]):
+        ck[LOG] = ck[LOG_BASE]
+        if not transition(mem, st, ck, rows, named, path[k, 0], path[k, 1]):
+            return k
+        if over(ck):
+            return k + 1
+    return path.shape[0]
+
+
+@entry
+def judge_here(mem, st, ck):
+    """`judge_end` of the state in which a path ends."""
+    judge_end(mem, st, ck)
+
+
+@entry
+def make_visible(mem, st, ck):
+    """While a path is recorded: make visible what the search took to be so."""
+    for m in range(ck[N]):
+        core = core_of(ck, ck[ck[MEMBERS] + m])
+        deliver_latent(mem, st, ck, core, block_of_core(st, core))

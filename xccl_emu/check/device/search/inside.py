@@ -1,0 +1,222 @@
+"""What the agents of a core have done to bytes that not all of them know of yet, and races between them.
+
+An agent is a pipe or a DMA descriptor.  What it did is kept until whatever can still come knows of it, or a fence.
+"""
+
+from xccl_emu.check.device.accesses import AGENT_DMA
+from xccl_emu.check.device.search.book import (
+    DMA_SNAPSHOTS,
+    DOUBT,
+    EVENTS_SET,
+    FLYING,
+    LIMIT,
+    LIMIT_DMA,
+    LIMIT_RECORDS,
+    N_EVENTS_SET,
+    N_FLYING,
+    N_RECORDS,
+    RACE_INSIDE,
+    RECORD_WORDS,
+    RECORDS,
+    RECORDS_MAX,
+    SHARED_VECTOR,
+    SNAPSHOTS,
+    VECTORS,
+    VIOLATION,
+    WITNESS,
+    call,
+)
+from xccl_emu.check.device.search.clocks import DMA_SHIFT, knows, lane
+from xccl_emu.check.device.search.pieces import USE_UNORDERED, has_flags, see
+from xccl_emu.lang.requests import SCALAR
+from xccl_emu.machine.device.flight import block_of_die, flight
+from xccl_emu.machine.device.layout import (
+    DIE,
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_NBYTES,
+    IN_FLIGHT,
+    ORDER,
+    ORDER_RELAXED,
+    ORDER_SC,
+    PIPE_COUNT,
+)
+from xccl_emu.machine.device.pipes import pipe_of
+from xccl_emu.machine.device.words import jit
+
+WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS = 16, 32, 64, 128, 256
+"""Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a
+write that synchronizes whatever it meets."""
+
+
+@jit
+def note_ring(st, ck, block, base, k):
+    """A DMA descriptor is used anew: nobody knows of its completion yet."""
+    known = ~(1 << (DMA_SHIFT + k))
+    n = 0
+    while n < ck[block + N_RECORDS]:
+        at = block + RECORDS + n * RECORD_WORDS
+        if ck[at + 2] & 15 == AGENT_DMA + k:
+            if not _known_to_all(st, ck, block, base, ck[at + 2], ck[at + 3]):
+                ck[DOUBT] = LIMIT_DMA  # something may still come that does not know of its last completion
+            _drop(ck, block, n)
+        else:
+            n += 1
+    for pipe in range(4):
+        ck[block + VECTORS + pipe] &= known
+    ck[block + SHARED_VECTOR] &= known
+    for j in range(ck[block + N_FLYING]):
+        ck[block + FLYING + j] &= known
+    for j in range(SNAPSHOTS, EVENTS_SET):
+        ck[block + j] &= known
+    for j in range(ck[block + N_EVENTS_SET]):
+        ck[block + EVENTS_SET + 2 * j + 1] &= known
+    ck[block + DMA_SNAPSHOTS + k] = ck[block + VECTORS]
+
+
+@jit
+def _drop(ck, block, n):
+    last = block + RECORDS + (ck[block + N_RECORDS] - 1) * RECORD_WORDS
+    at = block + RECORDS + n * RECORD_WORDS
+    for j in range(RECORD_WORDS):
+        ck[at + j] = ck[last + j]
+        ck[last + j] = 0
+    ck[block + N_RECORDS] -= 1
+
+
+@jit
+def _known_to_all(st, ck, block, base, what, clock):
+    """Is an access known to whatever can still come?  A pipe with nothing queued will learn from the scalar unit."""
+    if what & WRITES and what & IN_MEMORY and what & 15 < AGENT_DMA:
+        return False  # known, perhaps, but not visible
+    for pipe in range(4):
+        idle = pipe == SCALAR or st[pipe_of(base, pipe) + PIPE_COUNT] == 0
+        if not knows(ck[block + VECTORS + (SCALAR if idle else pipe)], what & 15, clock):
+            if not (idle and pipe != SCALAR and knows(ck[block + VECTORS + pipe], what & 15, clock)):
+                return False
+    return True
+
+
+@call
+def note_access(st, ck, block, base, core, start, nbytes, what, vector, site):
+    """Check an access (agent and flags in ``what``) against what the core's other agents did, and note it."""
+    end, agent, writes = start + nbytes, what & 15, what & WRITES != 0
+    own = lane(vector, agent) if agent < AGENT_DMA else 0
+    n = 0
+    while n < ck[block + N_RECORDS]:
+        at = block + RECORDS + n * RECORD_WORDS
+        first, last, other = ck[at], ck[at + 1], ck[at + 2]
+        known = other & 15 == agent or knows(vector, other & 15, ck[at + 3])
+        if first < end and start < last and (writes or other & WRITES) and other & 15 != agent:
+            loose = not writes or (agent >= AGENT_DMA and st[ORDER] == ORDER_RELAXED)  # it may come before the write
+            late = loose and what & IN_MEMORY != 0 and other & WRITES != 0 and other & 15 < AGENT_DMA
+            if not known or (late and st[ORDER] != ORDER_SC and other & VISIBLE == 0):
+                if not _are_flags(ck, max(start, first), min(end, last), what, other):
+                    _race_inside(ck, core, at, start, nbytes, agent, writes, site)
+                return
+        covered = start <= first and last <= end and (writes or what == other)
+        if known and (covered or _known_to_all(st, ck, block, base, other, ck[at + 3])):
+            _drop(ck, block, n)
+        else:
+            n += 1
+    _add(ck, block, start, end, what, own, site)
+
+
+@jit
+def _are_flags(ck, start, end, what, other):
+    """May two writes of a core to some bytes go without an order?  Then these pieces are explored from now on."""
+    both = what & other
+    if not both & WRITES or not both & IN_MEMORY or what & 15 >= AGENT_DMA or other & 15 >= AGENT_DMA:
+        return False
+    for p in range(start >> 5, (end - 1 >> 5) + 1):
+        if not (what | other) & ADDS and not has_flags(ck, p):
+            return False
+    for p in range(start >> 5, (end - 1 >> 5) + 1):
+        see(ck, p, 0, USE_UNORDERED)
+    return True
+
+
+@jit
+def note_visible(ck, block, start):
+    """A poll has seen what the core itself wrote to this piece."""
+    n, piece = 0, start >> 5
+    while n < ck[block + N_RECORDS]:
+        at = block + RECORDS + n * RECORD_WORDS
+        if ck[at + 2] & ALONE and ck[at] >> 5 == piece:
+            _drop(ck, block, n)
+        else:
+            n += 1
+
+
+@jit
+def note_landed(st, ck, block, core, base):
+    """The core learns from another one that what it has written and is not in flight is visible."""
+    for n in range(ck[block + N_RECORDS]):
+        at = block + RECORDS + n * RECORD_WORDS
+        if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY and not _flies(st, core, base, ck[at], ck[at + 1]):
+            ck[at + 2] |= VISIBLE
+
+
+@jit
+def _flies(st, core, base, start, end):
+    """Is a write of a core to some of these bytes in flight?"""
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
+        entry = flight(st, ring, k)
+        first = st[entry + FLIGHT_ADDRESS]
+        if st[entry + FLIGHT_CORE] == core and first < end and start < first + st[entry + FLIGHT_NBYTES]:
+            return True
+    return False
+
+
+@jit
+def _add(ck, block, start, end, what, clock, site):
+    for n in range(ck[block + N_RECORDS]):  # what one pipe does between two releases counts as one
+        at = block + RECORDS + n * RECORD_WORDS
+        if ck[at + 2] == what and ck[at + 3] == clock and not what & ALONE and start <= ck[at + 1] and ck[at] <= end:
+            ck[at] = min(ck[at], start)
+            ck[at + 1] = max(ck[at + 1], end)
+            return
+    if ck[block + N_RECORDS] == RECORDS_MAX:
+        _coalesce(ck, block)
+    n = ck[block + N_RECORDS]
+    if n == RECORDS_MAX:
+        ck[LIMIT] = LIMIT_RECORDS
+        return
+    at = block + RECORDS + n * RECORD_WORDS
+    ck[at], ck[at + 1], ck[at + 2], ck[at + 3], ck[at + 4] = start, end, what, clock, site
+    ck[block + N_RECORDS] = n + 1
+
+
+@jit
+def _coalesce(ck, block):
+    """Make one of adjacent writes to memory that wait for the same fence, with the clock of the latest."""
+    n = 0
+    while n < ck[block + N_RECORDS]:
+        at = block + RECORDS + n * RECORD_WORDS
+        m = n + 1
+        while m < ck[block + N_RECORDS]:
+            other = block + RECORDS + m * RECORD_WORDS
+            what = ck[at + 2]
+            mergeable = what == ck[other + 2] and what & WRITES and what & IN_MEMORY and not what & ALONE
+            if mergeable and ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]:
+                ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
+                ck[at + 3] = max(ck[at + 3], ck[other + 3])
+                _drop(ck, block, m)
+                m = n + 1
+            else:
+                m += 1
+        n += 1
+
+
+@jit
+def _race_inside(ck, core, at, start, nbytes, agent, writes, site):
+    if ck[VIOLATION]:
+        return
+    ck[VIOLATION] = RACE_INSIDE
+    w = WITNESS
+    ck[w], ck[w + 1], ck[w + 2] = core, ck[at + 4], ck[at + 2] & 15
+    ck[w + 3], ck[w + 4], ck[w + 5] = ck[at], ck[at + 1] - ck[at], ck[at + 2] >> 4 & 1
+    ck[w + 6], ck[w + 7], ck[w + 8] = core, site, agent
+    ck[w + 9], ck[w + 10], ck[w + 11] = start, nbytes, 1 if writes else 0

@@ -1,0 +1,93 @@
+"""Large compiled functions, called by address.
+
+Numba compiles a callee again as a part of each of its callers.  What is large and used in several places (the step of
+the machine, taking an action, a transition) is therefore compiled once, and called by the address that the book
+keeps.  All have one signature: memory, state, book, rows, named, and two numbers.
+"""
+
+import functools
+
+from numba import config, njit, types
+from numba.extending import intrinsic
+
+from xccl_emu.check.device.search.book import HANDLES
+from xccl_emu.machine.device import by_address
+from xccl_emu.machine.device.layout import ACTORS_PER_CORE
+from xccl_emu.machine.device.single import act_at
+from xccl_emu.machine.device.words import jit
+
+linked = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
+"""For functions that are called by address."""
+
+STEP, LOOK, TAKE, SETTLE_ALL, TRANSITION, FIND_RACE, RECORDED_STEP = range(7)
+
+_SIGNATURE = types.int64(
+    types.Array(types.uint8, 1, "C"),
+    types.Array(types.int64, 1, "C"),
+    types.Array(types.int64, 1, "C"),
+    types.Array(types.int64, 2, "C"),
+    types.Array(types.int64, 1, "C"),
+    types.int64,
+    types.int64,
+)
+
+
+@functools.cache
+def handle_of(function):
+    """By which number `call_at` finds a function."""
+    return by_address.address_of(function, _SIGNATURE)
+
+
+if config.DISABLE_JIT:
+
+    def call_at(handle, mem, st, ck, rows, named, a, b):
+        return by_address.function_at(handle)(mem, st, ck, rows, named, a, b)
+
+else:
+
+    @intrinsic
+    def call_at(typingctx, handle, mem, st, ck, rows, named, a, b):
+        """Call a function by its handle."""
+        return by_address.calling(_SIGNATURE)
+
+
+@jit
+def machine_step(mem, st, ck, core, pipe, choice):
+    """One action of the machine."""
+    return act_at(ck[HANDLES + STEP], mem, st, core * ACTORS_PER_CORE + pipe, choice)
+
+
+@jit
+def look(mem, st, ck, rows, named, i, what):
+    """`look.look_at`."""
+    return call_at(ck[HANDLES + LOOK], mem, st, ck, rows, named, i, what)
+
+
+@jit
+def take(mem, st, ck, rows, named, i, what):
+    """`moves.take_action`; ``what`` is at_once << 24 | pipe << 16 | choice."""
+    return call_at(ck[HANDLES + TAKE], mem, st, ck, rows, named, i, what)
+
+
+@jit
+def settle_all(mem, st, ck, rows, named, i):
+    """`settle.settle_everyone`."""
+    return call_at(ck[HANDLES + SETTLE_ALL], mem, st, ck, rows, named, i, 0)
+
+
+@jit
+def transition(mem, st, ck, rows, named, mover, n):
+    """`settle.make_transition`."""
+    return call_at(ck[HANDLES + TRANSITION], mem, st, ck, rows, named, mover, n)
+
+
+@jit
+def find_race(mem, st, ck, rows, named, cores):
+    """`races.find_race_of`."""
+    return call_at(ck[HANDLES + FIND_RACE], mem, st, ck, rows, named, cores, 0)
+
+
+@jit
+def recorded_step(mem, st, ck, rows, named, core, what):
+    """`record.step_recorded`; ``what`` as for `take`."""
+    return call_at(ck[HANDLES + RECORDED_STEP], mem, st, ck, rows, named, core, what)

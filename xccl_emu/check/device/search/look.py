@@ -1,0 +1,200 @@
+"""Looking at an action before it is taken: what it reads and writes, and whether it may be done as soon as possible."""
+
+from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, accesses
+from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
+from xccl_emu.check.device.search.book import (
+    FULL,
+    MEMORY_END,
+    N_MARKS,
+    N_READ,
+    N_ROWS,
+    OWNERS,
+    READ_MAX,
+    ROWS_CLASS,
+    VECTORS,
+)
+from xccl_emu.check.device.search.clocks import (
+    any_read,
+    block_of,
+    vector_at,
+)
+from xccl_emu.check.device.search.linked import linked
+from xccl_emu.check.device.search.pieces import (
+    DATA,
+    LOCAL,
+    OWN,
+    STABLE,
+    SYNC,
+    USE_ADD,
+    USE_AT_LEAST,
+    USE_BY_OUT,
+    USE_BY_SCALAR,
+    USE_EXACT,
+    USE_POLL,
+    USE_READ,
+    USE_TORN,
+    USE_UNSTABLE,
+    USE_WRITE,
+    may_write,
+    touch,
+    two_pipes_write,
+)
+from xccl_emu.check.device.search.races import any_released, core_of
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.requests import (
+    CMP_GE,
+    CMP_NE,
+    MTU_IN,
+    MTU_OUT,
+    OP_ARRIVE,
+    OP_ATOMIC_ADD,
+    OP_FENCE,
+    OP_LOAD,
+    OP_POLL,
+    OP_RETURN,
+    OP_SET_FLAG,
+    OP_STORE,
+    OP_WAIT_FLAG,
+    SCALAR,
+    VECTOR,
+)
+from xccl_emu.machine.device.flight import block_of_core
+from xccl_emu.machine.device.layout import (
+    CHOICE_ALL,
+    DMA_SLOTS,
+    ENTRY_WORDS,
+    KERNEL,
+    MAX_SITES,
+    ORDER,
+    ORDER_FIFO,
+    ORDER_RELAXED,
+    ORDER_SC,
+    UB_BASE,
+    UB_BYTES,
+)
+from xccl_emu.machine.device.words import jit
+
+NAMED, TAKEN = 1, 2
+"""What a search knows of a site: it has a sync name; the kernel takes what is granted."""
+
+NOT, PLAINLY, AT_ONCE = range(3)
+"""May an action be done as soon as it is possible?  No; as it is; or so that its writes are visible at once."""
+
+
+@linked
+def look_at(mem, st, ck, rows, named, i, what):
+    """List what an action reads and writes, note who uses these pieces, and keep the highest class of them.
+
+    ``what`` is pipe << 16 | choice.
+    """
+    pipe, choice, base = what >> 16, what & CHOICE_ALL, block_of_core(st, core_of(ck, i))
+    n = accesses(st, base, pipe, choice, named, rows)
+    worst = LOCAL
+    if pipe == SCALAR and n == 1 and not _inside(st, ck, base, rows):
+        n = 0  # a bad address: let the machine find it
+    for r in range(n):
+        if rows[r, START] < ck[MEMORY_END]:
+            use = _use(st, ck, rows, named, base, pipe, r)
+            worst = max(worst, touch(ck, i, rows[r, START], rows[r, NBYTES], use))
+    rows[N_ROWS, 0] = n
+    rows[ROWS_CLASS, 0] = worst
+    return worst
+
+
+@jit
+def _inside(st, ck, base, rows):
+    start, nbytes = rows[0, START], rows[0, NBYTES]
+    if nbytes != 4 and nbytes != 8:
+        return False
+    ub = st[base + UB_BASE]
+    return (start >= 0 and start + nbytes <= ck[MEMORY_END]) or (ub <= start and start + nbytes <= ub + st[UB_BYTES])
+
+
+@jit
+def _use(st, ck, rows, named, base, pipe, r):
+    flags = rows[r, FLAGS]
+    if pipe == SCALAR and st[base + REQUEST] == OP_POLL:
+        taken = named[st[base + KERNEL] * MAX_SITES + rows[r, SITE]] & TAKEN
+        compare = st[base + REQUEST + 2]
+        kind = USE_EXACT if taken or compare == CMP_NE else USE_AT_LEAST if compare == CMP_GE else 0
+        return USE_POLL << (rows[r, START] >> 3 & 3) | kind
+    if not flags & WRITE:
+        return USE_EXACT if flags & SYNC_ACCESS else USE_READ
+    if pipe == SCALAR:
+        return USE_WRITE | USE_BY_SCALAR | (USE_EXACT if flags & SYNC_ACCESS else 0)
+    if pipe == MTU_OUT and flags & WHOLE:
+        return USE_BY_OUT | (USE_ADD if flags & SYNC_ACCESS else USE_WRITE)
+    return USE_WRITE | USE_UNSTABLE | (USE_BY_OUT if pipe == MTU_OUT else USE_TORN)
+
+
+@jit
+def _how_written(st, ck, rows, i, vector):
+    """How a write, which the last row tells of, may be done as soon as it is possible."""
+    order, block, worst, r = st[ORDER], block_of(ck, i), rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
+    if worst >= STABLE and (any_read(ck, block, vector) or any_released(st, ck, block, vector)):
+        return NOT  # others may be ordered by it behind loads or writes that are still open
+    if order == ORDER_FIFO:
+        return NOT  # its place among the writes of the die matters
+    if worst >= STABLE and two_pipes_write(ck, rows[r, START], rows[r, NBYTES]):
+        return NOT
+    if order == ORDER_SC:
+        return PLAINLY if worst <= OWN or (ck[FULL] and worst <= STABLE) else NOT
+    return AT_ONCE if written_at_once(st, ck, worst) else PLAINLY
+
+
+@jit
+def written_at_once(st, ck, worst):
+    """Does the search make writes to this class visible with the instruction that makes them?"""
+    return st[ORDER] == ORDER_RELAXED and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
+
+
+@jit
+def overlaps_itself(st, base, k):
+    """Does a DMA transfer write to what it reads?  Then the order of its grains matters."""
+    slot = base + DMA_SLOTS + k * ENTRY_WORDS
+    return abs(st[slot + 1] - st[slot + 2]) < st[slot + 3]
+
+
+@jit
+def how(st, ck, rows, i, base, pipe, op, off):
+    """May the action that was looked at be done as soon as it is possible, and how?"""
+    worst, block = rows[ROWS_CLASS, 0], block_of(ck, i)
+    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+        return PLAINLY
+    if pipe == SCALAR:
+        return _how_scalar(st, ck, rows, i, base, block, op, off)
+    if pipe == MTU_IN:
+        return PLAINLY if worst <= OWN else NOT
+    if pipe == VECTOR:
+        return PLAINLY
+    if pipe == MTU_OUT:
+        return _how_written(st, ck, rows, i, vector_at(st, ck, block, base, MTU_OUT, 0))
+    if worst > OWN or overlaps_itself(st, base, rows[0, AGENT] - AGENT_DMA):
+        return NOT
+    return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if st[ORDER] == ORDER_RELAXED else NOT
+
+
+@jit
+def _how_scalar(st, ck, rows, i, base, block, op, off):
+    worst = rows[ROWS_CLASS, 0]
+    if off and op != OP_LOAD:
+        return PLAINLY
+    if op == OP_RETURN and ck[OWNERS] >> i & 1:
+        return NOT  # what it owns is judged then: the moment matters
+    if op == OP_RETURN or op == OP_FENCE:
+        return PLAINLY if ck[block + N_MARKS] == 0 else NOT
+    if op == OP_ARRIVE:
+        return PLAINLY if ck[block + N_READ] == 0 and not any_released(st, ck, block, ck[block + VECTORS]) else NOT
+    if op == OP_LOAD:
+        # A synchronizing load that nobody answers yet is no local matter: kernels go round and round with them.
+        plain = rows[N_ROWS, 0] == 0 or not rows[0, FLAGS] & SYNC_ACCESS
+        early = worst <= OWN or (ck[FULL] and ck[block + N_READ] < READ_MAX)
+        own = worst == SYNC and may_write(ck, i, rows[0, START], rows[0, NBYTES])  # perhaps in flight
+        return PLAINLY if plain and early and not own else NOT
+    if op == OP_ATOMIC_ADD:
+        return PLAINLY if worst <= OWN else NOT
+    if op == OP_POLL:
+        return PLAINLY if worst <= OWN or (worst == STABLE and st[base + REQUEST + 2] == CMP_GE) else NOT
+    if op == OP_STORE and rows[N_ROWS, 0]:
+        return _how_written(st, ck, rows, i, ck[block + VECTORS])
+    return PLAINLY

@@ -1,0 +1,432 @@
+"""Moves of a search: an action of the machine with all that the checker keeps beside it.
+
+A *transition* is an action on memory that several cores use.  What is local to a core (its kernel between two such
+actions, its data buffer, its flags, memory that it alone uses) is done at once after it (`settle`): it commutes with
+everything that others can do meanwhile and nothing that others do can prevent it, so any run is equivalent to one in
+which it comes first (a persistent set of one action).  That it really is local is checked: by `clocks` and `inside`
+within a core, by `pieces` between cores.
+"""
+
+from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WRITE, switched_off
+from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
+from xccl_emu.check.device.search.book import (
+    ACTIONS,
+    ARRIVED,
+    BLOCK,
+    BOOK,
+    CORE_WORDS,
+    CORES,
+    DMA_SNAPSHOTS,
+    FLYING,
+    FLYING_MAX,
+    FULL,
+    JOINING,
+    LATE,
+    LIMIT,
+    LIMIT_BARRIER,
+    LIMIT_FLIGHT,
+    LIMIT_MARKS,
+    LOG,
+    MACHINE,
+    MARK_WORDS,
+    MARKS,
+    MARKS_MAX,
+    MEMORY_END,
+    N_FLYING,
+    N_MARKS,
+    N_ROWS,
+    NOW,
+    RAW,
+    ROWS_CLASS,
+    ROWS_WORDS,
+    SHARED_VECTOR,
+    STATE,
+    TOUCHED,
+    UNWRITTEN,
+    VECTORS,
+    VIOLATION,
+    WITNESS,
+    add_hash,
+    call,
+    hash_changes,
+    ring_hash,
+    save,
+    save_bytes,
+)
+from xccl_emu.check.device.search.clocks import (
+    block_of,
+    close_reads,
+    completion_of,
+    forget_all,
+    joined,
+    note_issue,
+    note_read,
+    note_set,
+    note_wait,
+    tick,
+    vector_at,
+)
+from xccl_emu.check.device.search.inside import (
+    ADDS,
+    ALONE,
+    IN_MEMORY,
+    WRITES,
+    note_access,
+    note_landed,
+    note_ring,
+    note_visible,
+)
+from xccl_emu.check.device.search.linked import linked
+from xccl_emu.check.device.search.pieces import (
+    DATA,
+    OWN,
+    STABLE,
+    SYNC,
+    USE_POLL,
+    USE_UNSTABLE,
+    USES,
+    mark_written,
+    never_written,
+    piece_of,
+    touch,
+    worst_class,
+)
+from xccl_emu.check.device.search.races import core_of, judge_return, mark_of, note_late, release_marks
+from xccl_emu.check.device.search.record import step_machine
+from xccl_emu.lang.abi import REGISTERS, REQUEST
+from xccl_emu.lang.requests import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    OP_ARRIVE,
+    OP_ATOMIC_ADD,
+    OP_AWAIT_GROUP,
+    OP_DMA,
+    OP_FENCE,
+    OP_LOAD,
+    OP_MTU_IN,
+    OP_POLL,
+    OP_RETURN,
+    OP_SET_FLAG,
+    OP_V_ADD,
+    OP_V_AXPY,
+    OP_V_QUANTIZE,
+    OP_V_SCALE,
+    OP_WAIT_FLAG,
+    SCALAR,
+    VECTOR,
+)
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
+from xccl_emu.machine.device.layout import (
+    CHOICE_ALL,
+    DIE,
+    DMA_SLOTS,
+    ENTRY_WORDS,
+    ERROR,
+    FLIGHT_ADDRESS,
+    FLIGHT_CAPACITY,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_KIND,
+    FLIGHT_NBYTES,
+    GROUP,
+    GROUP_BASE,
+    GROUP_WORDS,
+    KIND_DMA,
+    KIND_SCALAR,
+    N_ACTIVE,
+    N_LIVE,
+    ORDER,
+    ORDER_FIFO,
+    ORDER_SC,
+    PIPE_COUNT,
+    WINDOWS,
+)
+from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
+from xccl_emu.machine.device.words import jit, load_i64
+
+
+@call
+def number_of(ck, core):
+    """The number in the search of a core of the pod."""
+    i = 0
+    while core_of(ck, i) != core:
+        i += 1
+    return i
+
+
+@call
+def touch_core(mem, st, ck, i):
+    """Log all words of a core, once a transition."""
+    if ck[TOUCHED] >> i & 1:
+        return
+    ck[TOUCHED] |= 1 << i
+    base = block_of_core(st, core_of(ck, i))
+    save(mem, st, ck, STATE | LATE, base, WINDOWS)
+    save(mem, st, ck, STATE | LATE, base + REGISTERS, ck[ck[CORES] + i * CORE_WORDS + 1])
+    save(mem, st, ck, BOOK | LATE, block_of(ck, i), BLOCK)
+
+
+@linked
+def take_action(mem, st, ck, rows, named, i, what):
+    """Take an action that was just looked at, if it is possible, and keep the book; the core must be touched.
+
+    ``what`` is at_once << 24 | pipe << 16 | choice.
+    """
+    at_once, pipe, choice = what >> 24 != 0, what >> 16 & 255, what & CHOICE_ALL
+    core = core_of(ck, i)
+    base, block = block_of_core(st, core), block_of(ck, i)
+    j = choice & 15 if pipe == MTU_IN and choice != CHOICE_ALL else 0
+    entry = base + REQUEST
+    if pipe == DMA:
+        entry = base + DMA_SLOTS + (choice & 15) * ENTRY_WORDS
+    elif pipe != SCALAR:
+        if st[pipe_of(base, pipe) + PIPE_COUNT] <= j:
+            return 0
+        entry = entry_of(st, pipe_of(base, pipe), j)
+    op, a, b, c, d = st[entry], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
+    off = pipe == SCALAR and op != OP_RETURN and switched_off(st, base)
+    vector = ck[block + VECTORS]
+    if pipe == DMA:
+        vector = ck[block + DMA_SNAPSHOTS + (choice & 15)]
+    elif pipe != SCALAR:
+        vector = vector_at(st, ck, block, base, pipe, j)
+    descriptor = free_descriptor(st, base) if pipe == SCALAR and op == OP_DMA else choice & 15
+    top = ck[LOG]
+    ring, flying = _save_before(mem, st, ck, rows, base, at_once, op)
+    stable = rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN
+    stable = stable and rows[N_ROWS, 0] > 0 and rows[0, FLAGS] & WRITE != 0
+    if stable:
+        _keep_words(mem, rows)
+    if not step_machine(mem, st, ck, rows, named, core, base, pipe, choice, at_once):
+        if st[ERROR] != 0 and ck[VIOLATION] == 0:
+            ck[VIOLATION] = MACHINE
+        return 0
+    ck[ACTIONS] += 1
+    if st[ERROR] != 0 and ck[VIOLATION] == 0:
+        ck[VIOLATION] = MACHINE
+    if flying >= 0:
+        _flew(st, ck, ring, flying)
+    if stable:
+        _judge_stable(mem, ck, rows, i)
+    _note_written(mem, st, ck, rows, i, core, op)
+    _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once)
+    if pipe == SCALAR:
+        if not off or op == OP_LOAD:
+            _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor)
+        if op == OP_RETURN and not off:
+            judge_return(mem, st, ck, i)
+    elif op == OP_SET_FLAG:
+        ck[block + VECTORS + pipe] = vector
+        note_set(ck, block, a, b, c, vector)
+        tick(ck, block, pipe)
+    elif op == OP_WAIT_FLAG:
+        ck[block + VECTORS + pipe] = vector
+        note_wait(ck, block, a, b, c, pipe)
+    elif pipe == DMA and st[entry] == 0:
+        note_set(ck, block, DMA, SCALAR, d, completion_of(ck, block, descriptor))
+    hash_changes(mem, st, ck, top, NOW)
+    return 1
+
+
+@jit
+def _save_before(mem, st, ck, rows, base, at_once, op):
+    """Log what the action will change outside of its core; returns the ring and how many writes are in it, or -1."""
+    ring, flying = block_of_die(st, st[base + DIE]), -1
+    for r in range(rows[N_ROWS, 0]):
+        if rows[r, FLAGS] & WRITE:
+            in_buffer = rows[r, START] >= ck[MEMORY_END]
+            if in_buffer or at_once or st[ORDER] == ORDER_SC or op == OP_ATOMIC_ADD:
+                save_bytes(mem, st, ck, rows[r, START], rows[r, NBYTES])
+            else:
+                flying = st[ring + FLIGHT_COUNT]
+                save(mem, st, ck, STATE | RAW, ring, 2)
+    if op == OP_ARRIVE:
+        save(mem, st, ck, STATE | NOW, st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS, GROUP_WORDS)
+    return ring, flying
+
+
+@jit
+def _flew(st, ck, ring, before):
+    """New writes are in flight."""
+    add_hash(ck, ring_hash(st, ring, before))
+    if st[ring + FLIGHT_COUNT] == st[FLIGHT_CAPACITY]:
+        ck[LIMIT] = LIMIT_FLIGHT
+
+
+@jit
+def _keep_words(mem, rows):
+    """Remember what stands in a stable piece before a write."""
+    for w in range(4):
+        rows[ROWS_WORDS, w] = load_i64(mem, (rows[0, START] & ~31) + 8 * w)
+
+
+@jit
+def _judge_stable(mem, ck, rows, i):
+    """Check what was assumed of a stable piece: the words that are polled do not fall."""
+    start, nbytes, own = rows[0, START], rows[0, NBYTES], rows[ROWS_CLASS, 0] == OWN
+    uses = ck[piece_of(ck, start) + USES]
+    for w in range(4):
+        now = load_i64(mem, (start & ~31) + 8 * w)
+        if uses & USE_POLL << w and (now < rows[ROWS_WORDS, w] or (own and now == rows[ROWS_WORDS, w])):
+            touch(ck, i, start, nbytes, USE_UNSTABLE)
+
+
+@jit
+def _note_written(mem, st, ck, rows, i, core, op):
+    """Note what was written, and judge whether what was read had been: memory and data buffer, byte by byte."""
+    adds_up = op == OP_V_AXPY or op == OP_V_ADD or op == OP_V_SCALE  # these read what they write to
+    for r in range(rows[N_ROWS, 0]):
+        start, nbytes, flags = rows[r, START], rows[r, NBYTES], rows[r, FLAGS]
+        if not flags & (WRITE | SYNC_ACCESS) or (adds_up and flags & WRITE):
+            missing = never_written(ck, start, nbytes)
+            if missing >= 0 and ck[VIOLATION] == 0:
+                _blame(ck, UNWRITTEN, core, rows, r, missing)
+        if flags & WRITE:
+            mark_written(mem, st, ck, start, nbytes)
+            if st[N_LIVE] < st[N_ACTIVE]:
+                note_late(st, ck, i, start, nbytes)
+
+
+@jit
+def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
+    """Judge and note the accesses that were made."""
+    worst = rows[ROWS_CLASS, 0]
+    for r in range(rows[N_ROWS, 0]):
+        start, nbytes, flags = rows[r, START], rows[r, NBYTES], rows[r, FLAGS]
+        memory = start < ck[MEMORY_END]
+        local = worst <= DATA
+        if memory and worst == OWN and flags & SYNC_ACCESS:
+            note_visible(ck, block, start)
+        elif pipe != DMA and (not memory or local):
+            what = rows[r, AGENT] | (WRITES if flags & WRITE else 0) | (IN_MEMORY if memory else 0)
+            what |= (ALONE if memory and worst == OWN else 0) | (ADDS if flags & WRITE and flags & SYNC_ACCESS else 0)
+            note_access(st, ck, block, base, core, start, nbytes, what, vector, rows[r, SITE])
+        if memory and worst > OWN and ck[FULL] and pipe == SCALAR and not flags & (WRITE | SYNC_ACCESS):
+            note_read(ck, block, start, nbytes, rows[r, SITE])
+        if memory and flags & WRITE and worst >= STABLE:
+            close_reads(ck, block, vector)
+            release_marks(st, ck, block, vector)
+        early = at_once or (ck[FULL] and st[ORDER] == ORDER_SC)
+        if memory and flags & WRITE and pipe != DMA and early and worst == DATA:
+            _mark(ck, block, start, nbytes, mark_of(st, rows[r, AGENT], rows[r, SITE], vector))
+        if memory and flags & WRITE and pipe == MTU_OUT and worst == SYNC and ck[JOINING]:
+            _note_flag(st, ck, block, start, nbytes, joined(vector, ck[block + VECTORS + MTU_OUT]))
+            tick(ck, block, MTU_OUT)
+
+
+@jit
+def _blame(ck, what, core, rows, r, first):
+    ck[VIOLATION] = what
+    w = WITNESS
+    for k in range(12):
+        ck[w + k] = 0
+    ck[w], ck[w + 1], ck[w + 2] = core, rows[r, SITE], rows[r, AGENT]
+    ck[w + 3], ck[w + 4], ck[w + 5] = first, rows[r, START] + rows[r, NBYTES] - first, 0
+    ck[w + 6] = -1
+
+
+@jit
+def _mark(ck, block, start, nbytes, who):
+    """A write of shared data counts as under way until the fence of its core, or under `sc` until a release."""
+    for n in range(ck[block + N_MARKS]):
+        at = block + MARKS + n * MARK_WORDS
+        if ck[at + 2] == who and start <= ck[at + 1] and ck[at] <= start + nbytes:
+            ck[at], ck[at + 1] = min(ck[at], start), max(ck[at + 1], start + nbytes)
+            return
+    n = ck[block + N_MARKS]
+    if n == MARKS_MAX:
+        ck[LIMIT] = LIMIT_MARKS
+        return
+    at = block + MARKS + n * MARK_WORDS
+    ck[at], ck[at + 1], ck[at + 2] = start, start + nbytes, who
+    ck[block + N_MARKS] = n + 1
+
+
+@jit
+def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
+    """What the scalar unit's request means for the order inside of its core."""
+    if op >= OP_V_QUANTIZE:
+        note_issue(st, ck, block, base, VECTOR)
+    elif op >= OP_MTU_IN:
+        note_issue(st, ck, block, base, MTU_IN if op == OP_MTU_IN else MTU_OUT)
+    elif op == OP_DMA:
+        _after_ring(st, ck, core, base, block, a, b, c, descriptor)
+    elif op == OP_SET_FLAG and a != SCALAR:
+        note_issue(st, ck, block, base, a)
+    elif op == OP_SET_FLAG:
+        note_set(ck, block, a, b, c, ck[block + VECTORS])
+        tick(ck, block, SCALAR)
+    elif op == OP_WAIT_FLAG and b != SCALAR:
+        note_issue(st, ck, block, base, b)
+    elif op == OP_WAIT_FLAG:
+        note_wait(ck, block, a, b, c, SCALAR)
+    elif op == OP_FENCE or op == OP_RETURN:
+        forget_all(ck, block)
+        for k in range(ck[block + N_MARKS] * MARK_WORDS):
+            ck[block + MARKS + k] = 0
+        ck[block + N_MARKS] = 0
+    elif op == OP_ARRIVE or op == OP_AWAIT_GROUP:
+        if ck[block + ARRIVED] != (op == OP_AWAIT_GROUP):
+            ck[LIMIT] = LIMIT_BARRIER
+        ck[block + ARRIVED] = 1 if op == OP_ARRIVE else 0
+        if op == OP_ARRIVE:
+            release_marks(st, ck, block, ck[block + VECTORS])
+    elif ck[JOINING] and op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS:
+        if rows[ROWS_CLASS, 0] == SYNC:
+            ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
+            if st[ORDER] == ORDER_FIFO:
+                note_landed(st, ck, block, core, base)
+
+
+@jit
+def _note_flag(st, ck, block, start, nbytes, vector):
+    """Mtu-out has written a flag: whoever sees it makes known what was known then, of each piece by itself."""
+    if st[ORDER] == ORDER_SC:
+        ck[block + SHARED_VECTOR] = joined(ck[block + SHARED_VECTOR], vector)
+        return
+    for _ in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        n = ck[block + N_FLYING]
+        if n == FLYING_MAX:
+            ck[LIMIT] = LIMIT_MARKS
+            return
+        ck[block + FLYING + n], ck[block + N_FLYING] = vector, n + 1
+
+
+@call
+def flag_landed(mem, st, ck, i, die, k):
+    """The k-th write in flight of a die, by the core with number ``i``, is about to become visible."""
+    ring, block = block_of_die(st, die), block_of(ck, i)
+    if not _is_flag_by_out(st, ck, flight(st, ring, k), core_of(ck, i)):
+        return
+    if not ck[TOUCHED] >> i & 1:
+        save(mem, st, ck, BOOK | NOW, block + SHARED_VECTOR, 1)
+        save(mem, st, ck, BOOK | NOW, block + N_FLYING, 1)
+        save(mem, st, ck, BOOK | NOW, block + FLYING, FLYING_MAX)
+    n = 0
+    for j in range(k):
+        n += 1 if _is_flag_by_out(st, ck, flight(st, ring, j), core_of(ck, i)) else 0
+    ck[block + SHARED_VECTOR] = joined(ck[block + SHARED_VECTOR], ck[block + FLYING + n])
+    for j in range(n, ck[block + N_FLYING]):
+        ck[block + FLYING + j] = ck[block + FLYING + j + 1] if j + 1 < ck[block + N_FLYING] else 0
+    ck[block + N_FLYING] -= 1
+
+
+@jit
+def _is_flag_by_out(st, ck, entry, core):
+    """Is a write in flight one of a core's mtu-out to a flag?"""
+    kind = st[entry + FLIGHT_KIND]
+    if st[entry + FLIGHT_CORE] != core or kind == KIND_SCALAR or kind >= KIND_DMA:
+        return False
+    return worst_class(ck, st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES]) == SYNC
+
+
+@jit
+def _after_ring(st, ck, core, base, block, source, target, nbytes, k):
+    """A DMA transfer may be made at any moment from now on until its completion is known."""
+    site = st[base + DMA_SLOTS + k * ENTRY_WORDS + 7]
+    note_ring(st, ck, block, base, k)
+    vector = ck[block + VECTORS]
+    note_access(st, ck, block, base, core, source, nbytes, AGENT_DMA + k | IN_MEMORY, vector, site)
+    note_access(st, ck, block, base, core, target, nbytes, AGENT_DMA + k | IN_MEMORY | WRITES, vector, site)
+    tick(ck, block, SCALAR)

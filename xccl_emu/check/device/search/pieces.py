@@ -1,0 +1,231 @@
+"""Who uses each 32-byte piece of memory, and how: what a search may treat as private, as data, or has to explore.
+
+There are two tables. *Frozen* (`USERS`, `USES`, `CLASS`) is all that a reduction may read; it does not change while a
+search goes on. *Seen* (`SEEN_USERS`, `SEEN_USES`) is what accesses write; it only grows. The moment that anything is
+seen that is not frozen, a bit of any kind, the search ends (`RESTART`), what was seen is frozen, and all is searched
+anew. So when a search has ended without that, every access of every explored run is in the table that it went by.
+`docs/soundness.md` has the argument why this is enough.
+
+- LOCAL: one core uses it, with plain accesses, or several and all only read it. Used at once: nobody can tell when.
+- OWN: one core uses it, and polls it for equality with a value larger than before, for its own write by mtu-out. Used
+  at once; the poll makes the write known to be visible (`inside`).
+- DATA: several cores use it, and none synchronizes on it. A full search writes it at once but marks it until the
+  fence, or under `sc` the release (`races`), and reads transfers whole.
+- STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall. But
+  for `fifo`, a full search makes it visible at once; polls for "at least" are granted at once too, others explored.
+- SYNC: whatever else. Explored: when each write becomes visible, and each read.
+"""
+
+from xccl_emu.check.device.search.book import (
+    BOOK,
+    DIE_BYTES,
+    FULL,
+    GREW_FIRST,
+    GREW_LAST,
+    JOINING,
+    META_END,
+    META_START,
+    NOW,
+    PIECE_TABLE,
+    RESTART,
+    WRITTEN_TABLE,
+    call,
+    entry,
+    save,
+)
+from xccl_emu.machine.device.layout import ORDER, ORDER_FIFO, ORDER_RELAXED
+from xccl_emu.machine.device.words import jit
+
+LOCAL, OWN, DATA, STABLE, SYNC = range(5)
+NO_PIECE = 1 << 60
+"""Behind all pieces."""
+ALL_BYTES = (1 << 32) - 1
+"""Of a piece, a bit each."""
+
+USERS, USES, CLASS, SEEN_USERS, SEEN_USES = range(5)
+PIECE_WORDS = 5
+"""Words of a piece: frozen, a mask of the cores that use it, `USE_*` and the class; seen, the first two again."""
+
+USE_READ, USE_WRITE, USE_ADD, USE_EXACT, USE_UNSTABLE = 1, 2, 4, 8, 16
+"""Plain read; write; add by mtu-out; synchronizing use whose every value counts; a polled word fell, or by DMA."""
+USE_POLL = 32  # shifted left by the number of the polled word in the piece
+POLLED = USE_POLL * 15
+USE_AT_LEAST = 512  # some poll waits for "at least"
+USE_BY_SCALAR, USE_BY_OUT = 1024, 2048
+"""Written by scalar stores and atomics; by mtu-out.  Which of the two takes off first is explored."""
+USE_AS_DATA, USE_AS_SYNC = 4096, 8192
+"""It is part of a transfer that also touches pieces of this class: a transfer is all of one class."""
+USE_TORN = 1 << 14
+"""Written by DMA, so not at once: a poll of it is an access like any other (`races`)."""
+USE_UNORDERED = 1 << 15
+"""Nothing orders a write to it and another one, which may be at once, or its owner's return: it is explored."""
+USE_LATE = 1 << 16
+"""Written by another core when its owners have returned: so when they return matters."""
+WRITER_SHIFT = 17
+"""Above: the number of the only core that stores there, plus 1, or `MANY`."""
+MANY = 255
+
+
+@jit
+def piece_of(ck, address):
+    """Where the words of an address' piece are."""
+    return ck[PIECE_TABLE] + (address >> 5) * PIECE_WORDS
+
+
+@call
+def touch(ck, i, start, nbytes, use):
+    """Note that the core with number ``i`` uses bytes so; returns their class, which is the same for all of them.
+
+    Where a transfer touches pieces of several classes, all are to become of the highest one, so that it can be explored
+    or made at once as a whole.
+    """
+    first, last = start >> 5, start + nbytes - 1 >> 5
+    lowest, highest = SYNC, LOCAL
+    for p in range(first, last + 1):
+        _see_core(ck, i, p, use)
+        of_piece = ck[ck[PIECE_TABLE] + p * PIECE_WORDS + CLASS]
+        lowest, highest = min(lowest, of_piece), max(highest, of_piece)
+    if lowest != highest:
+        for p in range(first, last + 1):
+            _see_core(ck, i, p, USE_AS_DATA if highest == DATA else USE_AS_SYNC)
+    return highest
+
+
+@jit
+def _see_core(ck, i, p, use):
+    """Note a use of a piece by a core."""
+    at = ck[PIECE_TABLE] + p * PIECE_WORDS
+    see(ck, p, 1 << i, _written_by(ck[at + SEEN_USES], i) | use if use & (USE_WRITE | USE_ADD) else use)
+
+
+@jit
+def see(ck, p, users, uses):
+    """Note users and uses of a piece; the search has to begin anew if one of them was not seen before."""
+    at = ck[PIECE_TABLE] + p * PIECE_WORDS
+    users, uses = ck[at + SEEN_USERS] | users, ck[at + SEEN_USES] | uses
+    if users != ck[at + SEEN_USERS] or uses != ck[at + SEEN_USES]:
+        ck[at + SEEN_USERS], ck[at + SEEN_USES] = users, uses
+        ck[GREW_FIRST], ck[GREW_LAST] = min(ck[GREW_FIRST], p), max(ck[GREW_LAST], p)
+        ck[RESTART] = 1
+
+
+@entry
+def freeze(st, ck):
+    """From now on go by all that was seen."""
+    for p in range(ck[GREW_FIRST], ck[GREW_LAST] + 1):
+        at = ck[PIECE_TABLE] + p * PIECE_WORDS
+        ck[at + USERS], ck[at + USES] = ck[at + SEEN_USERS], ck[at + SEEN_USES]
+        ck[at + CLASS] = _class(st, ck, ck[at + USERS], ck[at + USES])
+    ck[GREW_FIRST], ck[GREW_LAST] = NO_PIECE, -1
+
+
+@entry
+def explore_flags(st, ck, n_pieces):
+    """Take no flag for stable any more: from now on it matters when each of its writes becomes visible."""
+    ck[JOINING] = 1
+    for p in range(n_pieces):
+        at = ck[PIECE_TABLE] + p * PIECE_WORDS
+        if ck[at + CLASS] == STABLE:
+            ck[at + SEEN_USES] |= USE_UNSTABLE
+    ck[GREW_FIRST], ck[GREW_LAST] = 0, n_pieces - 1
+    freeze(st, ck)
+
+
+@jit
+def _written_by(uses, i):
+    writer = uses >> WRITER_SHIFT
+    if writer == 0:
+        return uses | i + 1 << WRITER_SHIFT
+    return uses if writer == i + 1 else uses | MANY << WRITER_SHIFT
+
+
+@jit
+def _class(st, ck, users, uses):
+    if uses & (USE_AS_SYNC | USE_UNORDERED):
+        return SYNC
+    least = DATA if uses & USE_AS_DATA else LOCAL
+    if not uses & (USE_WRITE | USE_ADD):
+        return least
+    relaxed, early = ck[FULL] and st[ORDER] == ORDER_RELAXED, ck[FULL] and st[ORDER] != ORDER_FIFO
+    both = uses & USE_BY_SCALAR and uses & USE_BY_OUT
+    if users & users - 1 == 0:
+        if not uses & (POLLED | USE_EXACT):
+            return least
+        told = not uses & (USE_ADD | USE_EXACT | USE_UNSTABLE | USE_AT_LEAST)
+        alone = relaxed and told and not uses & USE_BY_SCALAR  # scalar loads see scalar stores that are in flight
+        return OWN if alone and least == LOCAL else SYNC
+    if not uses & (POLLED | USE_ADD | USE_EXACT):
+        return DATA
+    writer = uses >> WRITER_SHIFT
+    one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer != MANY)
+    if early and one_way and not both and not ck[JOINING] and not uses & (USE_READ | USE_EXACT | USE_UNSTABLE):
+        return STABLE
+    return SYNC
+
+
+@jit
+def worst_class(ck, start, nbytes):
+    """The highest class among the pieces of some bytes, as far as it is known."""
+    worst = LOCAL
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        worst = max(worst, ck[ck[PIECE_TABLE] + p * PIECE_WORDS + CLASS])
+    return worst
+
+
+@jit
+def may_write(ck, i, start, nbytes):
+    """Does a core itself write to some of these bytes' pieces?  Then when its writes become visible matters to it."""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        writer = ck[ck[PIECE_TABLE] + p * PIECE_WORDS + USES] >> WRITER_SHIFT
+        if writer == i + 1 or writer == MANY:
+            return True
+    return False
+
+
+@jit
+def has_flags(ck, p):
+    """Is a piece of a metadata area?  Only there two writes at once may go without an order."""
+    offset = (p << 5) % ck[DIE_BYTES]
+    return ck[META_START] <= offset and offset < ck[META_END]
+
+
+@jit
+def two_pipes_write(ck, start, nbytes):
+    """Do scalar stores and mtu-out both write to one of the pieces?  Then which of them takes off first is a choice."""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        uses = ck[ck[PIECE_TABLE] + p * PIECE_WORDS + USES]
+        if uses & USE_BY_SCALAR and uses & USE_BY_OUT:
+            return True
+    return False
+
+
+@jit
+def _bytes_in(p, start, nbytes):
+    """A bit for each byte of a piece that is among some bytes."""
+    first, end = max(start - (p << 5), 0), min(start + nbytes - (p << 5), 32)
+    return (1 << end) - (1 << first)
+
+
+@call
+def mark_written(mem, st, ck, start, nbytes):
+    """Note that bytes hold what somebody wrote; a part of the state."""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        at = ck[WRITTEN_TABLE] + p
+        if ck[at] != ALL_BYTES and ck[at] | _bytes_in(p, start, nbytes) != ck[at]:
+            save(mem, st, ck, BOOK | NOW, at, 1)
+            ck[at] |= _bytes_in(p, start, nbytes)
+
+
+@call
+def never_written(ck, start, nbytes):
+    """The first of some bytes that nobody has written, or -1."""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        written = ck[ck[WRITTEN_TABLE] + p]
+        if written != ALL_BYTES:
+            missing = _bytes_in(p, start, nbytes) & ~written
+            b = 0
+            while missing >> b & 1 == 0 and b < 32:
+                b += 1
+            if b < 32:
+                return (p << 5) + b
+    return -1

@@ -1,0 +1,362 @@
+"""Races, seen in a state: two accesses to the same bytes that are possible or under way together.
+
+`docs/races.md` defines what a race is; the monitor of sampled runs implements the same.
+
+An access is open from the moment in which it can be made until it is complete: a read until it is made; a poll, which
+reads again and again, from its issue on; a write until it is visible, and one of shared data, which a search makes
+visible at once, until the fence of its core.  Two open accesses of different cores to the same bytes, one of them a
+write, are a race, unless both synchronize.  A search reaches a state in which both are open whenever nothing orders
+them: fences with open writes and reads of shared memory are transitions of their own, taken in every order.  So are two
+accesses of one core by different pipes, if the bytes are explored; where they are not, `inside` judges them by clocks.
+
+Plain loads are made early, so that they need no transition of their own: at once when the kernel comes to them, but
+they stay open until the scalar unit's next transition, and a write to a flag (or an arrival at a barrier) that comes
+after an open load is made a transition.  Others can be ordered behind a load only by such a write; so while another
+core could make a conflicting access that is not, there is a state of the search with both open.
+
+Under `sc` writes need no fence, and one of shared data, made at once, stays open like a load: until such a release that
+comes after it in its core's own order (`clocks`), or a fence; both are transitions while it is open.  Under `fifo` a
+release orders what goes to the same die only: there no write is made at once.
+"""
+
+from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
+from xccl_emu.check.device.search.book import (
+    CORE_WORDS,
+    CORES,
+    EXPECTED_BASE,
+    EXPECTED_WORDS,
+    LIMIT,
+    LIMIT_OPEN,
+    MARK_WORDS,
+    MARKS,
+    MASK,
+    MEMBERS,
+    MEMORY_END,
+    N_EXPECTED,
+    N_MARKS,
+    N_READ,
+    RACE,
+    READ,
+    READ_WORDS,
+    TOO_EARLY,
+    VIOLATION,
+    WITNESS,
+    N,
+    call,
+)
+from xccl_emu.check.device.search.clocks import block_of, lane
+from xccl_emu.check.device.search.linked import linked
+from xccl_emu.check.device.search.pieces import (
+    DATA,
+    OWN,
+    USE_LATE,
+    USE_TORN,
+    USE_UNORDERED,
+    USES,
+    has_flags,
+    piece_of,
+    see,
+    worst_class,
+)
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
+from xccl_emu.machine.device.layout import (
+    CHOICE_ALL,
+    DIE,
+    DMA_SLOTS,
+    ENTRY_PROGRESS,
+    ENTRY_WORDS,
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_KIND,
+    FLIGHT_NBYTES,
+    FLIGHT_SITE,
+    IN_FLIGHT,
+    KIND_ADD,
+    KIND_DMA,
+    KIND_SCALAR,
+    N_DMA_SLOTS,
+    ORDER,
+    ORDER_SC,
+    PIPE_COUNT,
+    STATUS,
+    STATUS_DONE,
+    STATUS_RUNNING,
+)
+from xccl_emu.machine.device.pipes import _may_overtake, entry_of, pipe_of
+from xccl_emu.machine.device.words import jit
+
+_MARK_SITE, _MARK_AGENT, _MARK_CLOCK = (1 << 16) - 1, 16, 20
+FLYING, EARLY = 8, 16
+"""Further flags of an open access: a write in flight; a load that was made early."""
+
+OPEN = 16
+"""First row of the lists of open accesses, `OPEN_MAX` each."""
+OPEN_MAX = 64
+ROWS = OPEN + 2 * OPEN_MAX + 1
+
+
+@jit
+def core_of(ck, i):
+    """The number in the pod of the core with number ``i`` in the search."""
+    return ck[ck[CORES] + i * CORE_WORDS]
+
+
+@jit
+def _append(ck, rows, at, n, start, nbytes, flags, agent, site):
+    if n == OPEN_MAX:
+        ck[LIMIT] = LIMIT_OPEN
+        return n
+    row = at + n
+    rows[row, START], rows[row, NBYTES], rows[row, FLAGS] = start, nbytes, flags
+    rows[row, AGENT], rows[row, SITE] = agent, site
+    return n + 1
+
+
+@jit
+def mark_of(st, agent, site, vector):
+    """Who has written shared data at once; where a fence ends that (`relaxed`), the site says enough."""
+    return site if st[ORDER] != ORDER_SC else site | agent << _MARK_AGENT | lane(vector, agent) << _MARK_CLOCK
+
+
+@jit
+def _released(st, ck, at, vector):
+    """Does a release with this vector come after a marked write, so that others may be ordered behind it?"""
+    who = ck[at + 2]
+    return st[ORDER] == ORDER_SC and lane(vector, who >> _MARK_AGENT & 15) >= who >> _MARK_CLOCK
+
+
+@jit
+def any_released(st, ck, block, vector):
+    """Is a write of shared data marked that a release with this vector comes after?"""
+    for n in range(ck[block + N_MARKS]):
+        if _released(st, ck, block + MARKS + n * MARK_WORDS, vector):
+            return True
+    return False
+
+
+@jit
+def release_marks(st, ck, block, vector):
+    """Forget the marks that a release with this vector comes after."""
+    n = 0
+    while n < ck[block + N_MARKS]:
+        at, last = block + MARKS + n * MARK_WORDS, block + MARKS + (ck[block + N_MARKS] - 1) * MARK_WORDS
+        if _released(st, ck, at, vector):
+            for k in range(MARK_WORDS):
+                ck[at + k] = ck[last + k]
+                ck[last + k] = 0
+            ck[block + N_MARKS] -= 1
+        else:
+            n += 1
+
+
+@call
+def open_accesses(st, ck, rows, named, i, at):
+    """List the open accesses of a core to memory that it shares; returns how many."""
+    core = core_of(ck, i)
+    base, block = block_of_core(st, core), block_of(ck, i)
+    n = 0
+    if st[base + IN_FLIGHT]:
+        n = _flying(st, ck, rows, core, base, at, n)
+    for k in range(ck[block + N_MARKS]):
+        m = block + MARKS + k * MARK_WORDS
+        n = _append(ck, rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE, MTU_OUT, ck[m + 2] & _MARK_SITE)
+    for k in range(ck[block + N_READ]):
+        r = block + READ + k * READ_WORDS
+        n = _append(ck, rows, at, n, ck[r], ck[r + 1], EARLY, SCALAR, ck[r + 2])
+    if st[base + STATUS] == STATUS_RUNNING:
+        op = st[base + REQUEST]
+        polls = op == OP_POLL and _torn_under(st, ck, base)
+        if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD or polls:
+            n = _look(st, ck, rows, named, base, SCALAR, 0, at, n)
+    queue = pipe_of(base, MTU_IN)
+    for j in range(st[queue + PIPE_COUNT]):
+        entry = entry_of(st, queue, j)
+        if st[entry] != OP_MTU_IN:
+            break
+        if st[entry + ENTRY_PROGRESS] >= 0 and (j == 0 or _may_overtake(st, queue, j)):
+            n = _look(st, ck, rows, named, base, MTU_IN, 0xFFF << 4 | j, at, n)
+    if st[pipe_of(base, MTU_OUT) + PIPE_COUNT]:
+        n = _look(st, ck, rows, named, base, MTU_OUT, CHOICE_ALL, at, n)
+    for k in range(N_DMA_SLOTS):
+        slot = base + DMA_SLOTS + k * ENTRY_WORDS
+        if st[slot] and st[slot + ENTRY_PROGRESS] >= 0:
+            n = _look(st, ck, rows, named, base, DMA, 0xFFF << 4 | k, at, n)
+    return n
+
+
+@jit
+def _flying(st, ck, rows, core, base, at, n):
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        if st[entry + FLIGHT_CORE] == core:
+            kind, nbytes = st[entry + FLIGHT_KIND], st[entry + FLIGHT_NBYTES]
+            flags = WRITE | FLYING | (WHOLE if kind < KIND_DMA else 0) | (SYNC if kind == KIND_ADD else 0)
+            agent = kind - KIND_DMA + 4 if kind >= KIND_DMA else SCALAR if kind == KIND_SCALAR else MTU_OUT
+            n = _append(ck, rows, at, n, st[entry + FLIGHT_ADDRESS], nbytes, flags, agent, st[entry + FLIGHT_SITE])
+    return n
+
+
+@call
+def _look(st, ck, rows, named, base, pipe, choice, at, n):
+    """Append those accesses of an action that are to shared memory."""
+    m = accesses(st, base, pipe, choice, named, rows)
+    for r in range(m):
+        start, nbytes = rows[r, START], rows[r, NBYTES]
+        inside = nbytes > 0 and start >= 0 and start + nbytes <= ck[MEMORY_END]
+        if inside and worst_class(ck, start, nbytes) > OWN:
+            n = _append(ck, rows, at, n, start, nbytes, rows[r, FLAGS], rows[r, AGENT], rows[r, SITE])
+    return n
+
+
+@jit
+def _torn_under(st, ck, base):
+    """Does somebody write to the word that a core polls in another way than at once?  Other writes it may meet."""
+    address = st[base + REQUEST + 1]
+    if address < 0 or address > ck[MEMORY_END] - 8:
+        return False
+    return ck[piece_of(ck, address) + USES] & USE_TORN != 0
+
+
+@jit
+def _synchronizes(rows, r):
+    """Is an access a synchronization, or may it be half of one: a write at once, which may be a flag?"""
+    return rows[r, FLAGS] & SYNC != 0 or (rows[r, FLAGS] & WRITE != 0 and rows[r, AGENT] < AGENT_DMA)
+
+
+@jit
+def _meet(rows, a, b):
+    """Do two accesses share a byte, and does one of them write?"""
+    overlap = rows[a, START] < rows[b, START] + rows[b, NBYTES] and rows[b, START] < rows[a, START] + rows[a, NBYTES]
+    return overlap and (rows[a, FLAGS] | rows[b, FLAGS]) & WRITE != 0
+
+
+@jit
+def _conflict(ck, rows, a, b):
+    """Is there a piece in which two accesses that meet are no race only if both synchronize, and they do not?"""
+    first = max(rows[a, START], rows[b, START])
+    end = min(rows[a, START] + rows[a, NBYTES], rows[b, START] + rows[b, NBYTES])
+    either = rows[a, FLAGS] | rows[b, FLAGS]
+    both = _synchronizes(rows, a) and _synchronizes(rows, b)
+    two_writes = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and not either & SYNC
+    for p in range(first >> 5, (end - 1 >> 5) + 1):
+        if two_writes and has_flags(ck, p) and worst_class(ck, p << 5, 32) <= DATA:
+            see(ck, p, 0, USE_UNORDERED)  # marks do not say whether they were at once: explore them
+        elif not both or (two_writes and not has_flags(ck, p)):
+            return True
+    return False
+
+
+@jit
+def _conflict_inside(ck, rows, a, b):
+    """Do two open accesses of one core conflict?  Its writes to a piece keep the order in which they take off."""
+    either = rows[a, FLAGS] | rows[b, FLAGS]
+    if either & EARLY or rows[a, AGENT] == rows[b, AGENT] or worst_class(ck, rows[a, START], rows[a, NBYTES]) <= DATA:
+        return False
+    kept = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and either & FLYING != 0
+    if kept and rows[a, AGENT] < AGENT_DMA and rows[b, AGENT] < AGENT_DMA:
+        return False
+    return _conflict(ck, rows, a, b)
+
+
+@jit
+def _report(ck, rows, i, a, j, b):
+    ck[VIOLATION] = RACE
+    for side in range(2):
+        row = a if side == 0 else b
+        w = WITNESS + 6 * side
+        ck[w], ck[w + 1], ck[w + 2] = core_of(ck, i if side == 0 else j), rows[row, SITE], rows[row, AGENT]
+        ck[w + 3], ck[w + 4], ck[w + 5] = rows[row, START], rows[row, NBYTES], rows[row, FLAGS] & WRITE
+
+
+@linked
+def find_race_of(mem, st, ck, rows, named, cores, _):
+    """Report a race of one of some cores (a mask) with itself or any other one, if there is one.
+
+    It goes before any other violation that was just found: where there is a race, data may not be what they seem.
+    """
+    found, ck[VIOLATION] = ck[VIOLATION], 0
+    for m in range(ck[N]):
+        i = ck[ck[MEMBERS] + m]
+        if not cores >> i & 1:
+            continue
+        mine = open_accesses(st, ck, rows, named, i, OPEN)
+        for a in range(OPEN, OPEN + mine):
+            for b in range(OPEN, a):
+                if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict_inside(ck, rows, a, b):
+                    _report(ck, rows, i, a, i, b)
+        for k in range(ck[N] if mine else 0):
+            j = ck[ck[MEMBERS] + k]
+            if j == i or (cores >> j & 1 and j < i):
+                continue
+            theirs = open_accesses(st, ck, rows, named, j, OPEN + OPEN_MAX)
+            for a in range(OPEN, OPEN + mine):
+                for b in range(OPEN + OPEN_MAX, OPEN + OPEN_MAX + theirs):
+                    if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict(ck, rows, a, b):
+                        _report(ck, rows, i, a, j, b)
+    if ck[VIOLATION] == 0:
+        ck[VIOLATION] = found
+    return ck[VIOLATION]
+
+
+@call
+def judge_return(mem, st, ck, i):
+    """A core has returned: is what it owns, alone or with others, there?
+
+    A marked write of somebody else may not be there yet, though the search has it in memory: then nothing is said, and
+    it is explored from now on.
+    """
+    for e in range(ck[N_EXPECTED]):
+        at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
+        cores = ck[at + 3] & ck[MASK]
+        if cores >> i & 1 and ck[VIOLATION] == 0 and _all_done(st, ck, cores):
+            _explore_marked(ck, ck[at], ck[at] + ck[at + 1])
+            wrong = first_wrong(mem, ck, at)
+            if wrong >= 0:
+                ck[VIOLATION] = TOO_EARLY
+                ck[WITNESS], ck[WITNESS + 1] = e, wrong
+
+
+@jit
+def _explore_marked(ck, start, end):
+    """Explore those of some bytes from now on that somebody has written at once and not fenced."""
+    for m in range(ck[N]):
+        block = block_of(ck, ck[ck[MEMBERS] + m])
+        for k in range(ck[block + N_MARKS]):
+            mark = block + MARKS + k * MARK_WORDS
+            for p in range(max(start, ck[mark]) >> 5, (min(end, ck[mark + 1]) + 31 >> 5)):
+                see(ck, p, 0, USE_UNORDERED)
+
+
+@call
+def note_late(st, ck, i, start, nbytes):
+    """Note if a core writes to bytes whose owners, others, have returned: the write might have come before that."""
+    for e in range(ck[N_EXPECTED]):
+        at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
+        first, end = max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1])
+        cores = ck[at + 3] & ck[MASK]
+        if first < end and cores and not cores >> i & 1 and _all_done(st, ck, cores):
+            for p in range(first >> 5, (end - 1 >> 5) + 1):
+                see(ck, p, 0, USE_LATE)
+
+
+@jit
+def _all_done(st, ck, cores):
+    for m in range(ck[N]):
+        i = ck[ck[MEMBERS] + m]
+        if cores >> i & 1 and st[block_of_core(st, core_of(ck, i)) + STATUS] != STATUS_DONE:
+            return False
+    return True
+
+
+@jit
+def first_wrong(mem, ck, at):
+    """The first expected byte that is not there, or -1."""
+    address, place = ck[at], ck[at + 2]
+    for b in range(ck[at + 1]):
+        if mem[address + b] != (ck[place + (b >> 3)] >> (8 * (b & 7)) & 255):
+            return b
+    return -1

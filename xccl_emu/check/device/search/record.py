@@ -1,0 +1,169 @@
+"""From a search back to the machine: the actions that a transition stands for, as a schedule that anyone can replay.
+
+A search makes some writes visible at once that on the machine are in flight first.  When its path is gone through again
+to be recorded, such writes take off like all others: those that nobody else can see are delivered right away; those of
+shared data stay in flight, *latent*, until the fence of their core, which then delivers them first.
+"""
+
+from xccl_emu.check.device.accesses import WHOLE_TRANSFER
+from xccl_emu.check.device.search.book import (
+    LIMIT,
+    LIMIT_LOG,
+    RECORD_BASE,
+    RECORD_END,
+    RECORDED,
+    RECORDING,
+    ROWS_CLASS,
+    call,
+)
+from xccl_emu.check.device.search.linked import linked, machine_step, recorded_step
+from xccl_emu.check.device.search.pieces import DATA
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.requests import DMA, MTU_OUT, OP_FENCE, OP_RETURN, SCALAR
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliver, flight
+from xccl_emu.machine.device.layout import (
+    ACTORS_PER_CORE,
+    CHOICE_ALL,
+    CHOICE_BITS,
+    DIE,
+    DMA_SLOTS,
+    ENTRY_WORDS,
+    ERROR,
+    FLIGHT_CAPACITY,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_SITE,
+    N_CORES,
+    ORDER,
+    ORDER_SC,
+    PIPE_COUNT,
+)
+from xccl_emu.machine.device.pipes import n_grains, pipe_of
+from xccl_emu.machine.device.words import jit
+
+_LATENT = 1 << 20
+"""Added to the site of a write in flight that the search took to be visible."""
+
+
+@call
+def step_machine(mem, st, ck, rows, named, core, base, pipe, choice, at_once):
+    """One action of a core; ``at_once`` makes its writes visible with it."""
+    what = pipe << 16 | choice
+    if ck[RECORDING]:
+        return recorded_step(mem, st, ck, rows, named, core, (1 << 24 if at_once else 0) | what) != 0
+    order = st[ORDER]
+    if at_once:
+        st[ORDER] = ORDER_SC
+    if _is_whole(pipe, choice):
+        done = _whole_dma(mem, st, ck, rows, named, core, base, choice, 0)
+    else:
+        done = machine_step(mem, st, ck, core, pipe, choice) != 0
+    st[ORDER] = order
+    return done
+
+
+@jit
+def _is_whole(pipe, choice):
+    return pipe == DMA and choice >= WHOLE_TRANSFER and choice != CHOICE_ALL
+
+
+@call
+def _whole_dma(mem, st, ck, rows, named, core, base, choice, at_home):
+    """All grains of a DMA transfer."""
+    k = choice & 15
+    slot = base + DMA_SLOTS + k * ENTRY_WORDS
+    done = False
+    for g in range(n_grains(st[slot + 1], st[slot + 2], st[slot + 3])):
+        if machine_step(mem, st, ck, core, DMA, k | g << 4):
+            done = True
+            if ck[RECORDING] and not at_home:
+                write_down(st, ck, core * ACTORS_PER_CORE + DMA, k | g << 4)
+            elif ck[RECORDING]:
+                write_down(st, ck, core * ACTORS_PER_CORE + DMA, k | g << 4)
+                _deliver_own(mem, st, ck, core, base, st[block_of_die(st, st[base + DIE]) + FLIGHT_COUNT] - 1)
+    return done
+
+
+@jit
+def write_down(st, ck, actor, choice):
+    """Append an action to the record."""
+    at = ck[RECORD_BASE] + ck[RECORDED]
+    if at >= ck[RECORD_END]:
+        ck[LIMIT] = LIMIT_LOG
+        return
+    ck[at] = actor << CHOICE_BITS | choice
+    ck[RECORDED] += 1
+
+
+@linked
+def step_recorded(mem, st, ck, rows, named, core, what):
+    """`step_machine` while a path is recorded."""
+    at_once, pipe, choice = what >> 24, what >> 16 & 255, what & CHOICE_ALL
+    base = block_of_core(st, core)
+    if pipe == SCALAR and (st[base + REQUEST] == OP_FENCE or st[base + REQUEST] == OP_RETURN):
+        deliver_latent(mem, st, ck, core, base)
+    if _is_whole(pipe, choice):
+        return 1 if _whole_dma(mem, st, ck, rows, named, core, base, choice, at_once) else 0
+    if at_once:
+        return _write_at_once(mem, st, ck, rows, named, core, base, pipe)
+    done = machine_step(mem, st, ck, core, pipe, choice)
+    if done or st[ERROR]:
+        write_down(st, ck, core * ACTORS_PER_CORE + pipe, choice)
+    return done
+
+
+@jit
+def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
+    """A store, or an instruction of mtu-out piece by piece; deliver what takes off unless it stays latent."""
+    ring = block_of_die(st, st[base + DIE])
+    queued = st[pipe_of(base, MTU_OUT) + PIPE_COUNT] if pipe == MTU_OUT else 0
+    while True:
+        if st[ring + FLIGHT_COUNT] == st[FLIGHT_CAPACITY]:
+            deliver_latent(mem, st, ck, core, base)
+        done = machine_step(mem, st, ck, core, pipe, 0)
+        if done or st[ERROR]:
+            write_down(st, ck, core * ACTORS_PER_CORE + pipe, 0)
+        if not done:
+            return 0
+        last = st[ring + FLIGHT_COUNT] - 1
+        if rows[ROWS_CLASS, 0] == DATA:
+            st[flight(st, ring, last) + FLIGHT_SITE] |= _LATENT
+        else:
+            _deliver_own(mem, st, ck, core, base, last)
+        if pipe != MTU_OUT or st[pipe_of(base, MTU_OUT) + PIPE_COUNT] < queued:
+            return 1
+
+
+@call
+def _deliver_own(mem, st, ck, core, base, k):
+    """Make a write that just took off visible."""
+    die = st[base + DIE]
+    st[flight(st, block_of_die(st, die), k) + FLIGHT_SITE] &= _LATENT - 1
+    write_down(st, ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
+    deliver(mem, st, die, k)
+
+
+@call
+def deliver_latent(mem, st, ck, core, base):
+    """Make those writes of a core visible that the search took to be visible."""
+    ring = block_of_die(st, st[base + DIE])
+    k = 0
+    while k < st[ring + FLIGHT_COUNT]:
+        entry = flight(st, ring, k)
+        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_SITE] & _LATENT:
+            _deliver_own(mem, st, ck, core, base, k)
+        else:
+            k += 1
+
+
+@call
+def in_ring(st, die, k):
+    """Where in the ring the k-th write in flight that the search knows of is."""
+    ring = block_of_die(st, die)
+    j = 0
+    while True:
+        if not st[flight(st, ring, j) + FLIGHT_SITE] & _LATENT:
+            if k == 0:
+                return j
+            k -= 1
+        j += 1

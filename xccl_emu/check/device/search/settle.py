@@ -1,0 +1,420 @@
+"""Transitions of a search: one action on shared memory, and all that follows from it at once."""
+
+from xccl_emu.check.device.accesses import WHOLE_TRANSFER, switched_off
+from xccl_emu.check.device.search.book import (
+    ACTIONS,
+    DIES,
+    FULL,
+    HASH,
+    JOINING,
+    LATE,
+    LIMIT,
+    LIMIT_SPIN,
+    LOG,
+    MACHINE,
+    MEMBERS,
+    MEMORY_END,
+    NOW,
+    RAW,
+    RECORDING,
+    RESTART,
+    ROWS_CLASS,
+    STATE,
+    TOUCHED,
+    VECTORS,
+    VIOLATION,
+    WITNESS,
+    N,
+    add_hash,
+    call,
+    delivered_hash,
+    hash_changes,
+    save,
+    save_bytes,
+    step_back,
+)
+from xccl_emu.check.device.search.clocks import block_of, close_reads, completion_of, note_set
+from xccl_emu.check.device.search.linked import find_race, linked, look, settle_all, take
+from xccl_emu.check.device.search.look import AT_ONCE, NOT, how, overlaps_itself, written_at_once
+from xccl_emu.check.device.search.moves import flag_landed, number_of, touch_core
+from xccl_emu.check.device.search.pieces import DATA, may_write, worst_class
+from xccl_emu.check.device.search.races import core_of, note_late
+from xccl_emu.check.device.search.record import deliver_latent, in_ring, write_down
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.requests import (
+    CMP_EQ,
+    CMP_GE,
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    OP_AWAIT_GROUP,
+    OP_FENCE,
+    OP_MTU_IN,
+    OP_POLL,
+    OP_RETURN,
+    OP_STORE,
+    SCALAR,
+    VECTOR,
+)
+from xccl_emu.machine.device.flight import (
+    block_of_core,
+    block_of_die,
+    deliver,
+    deliverable,
+    flight,
+    read_word,
+    request_site,
+)
+from xccl_emu.machine.device.layout import (
+    ACTORS_PER_CORE,
+    CHOICE_ALL,
+    DMA_SLOTS,
+    ENTRY_PROGRESS,
+    ENTRY_WORDS,
+    ERROR,
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_KIND,
+    FLIGHT_NBYTES,
+    FLIGHT_WORDS,
+    GROUP,
+    GROUP_BASE,
+    GROUP_PHASE,
+    GROUP_WORDS,
+    IN_FLIGHT,
+    KIND_DMA,
+    N_ACTIVE,
+    N_CORES,
+    N_DMA_SLOTS,
+    N_LIVE,
+    ORDER,
+    ORDER_RELAXED,
+    PIPE_COUNT,
+    STATUS,
+    STATUS_RUNNING,
+)
+from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine.device.scalar import drained
+from xccl_emu.machine.device.words import jit
+
+_SPIN = 1 << 16
+"""Local actions in a row after which a kernel is taken to run for ever."""
+SPIN_SITES = 10
+"""So many sites of its loop are kept."""
+
+PER_CORE = 5
+"""Movers of a core: its pipes and its DMA; behind all cores one mover a die, which delivers."""
+
+
+@jit
+def _over(ck):
+    return ck[VIOLATION] | ck[LIMIT] | ck[RESTART]
+
+
+@call
+def settle(mem, st, ck, rows, named, i):
+    """Do everything of a core that is local to it, until nothing local is left."""
+    base = block_of_core(st, core_of(ck, i))
+    taken, before = 0, -1
+    while taken != before and not _over(ck):
+        before = taken
+        for pipe in range(SCALAR, DMA):
+            while not _over(ck) and st[base + STATUS] == STATUS_RUNNING:
+                if not _local(mem, st, ck, rows, named, i, pipe, 0):
+                    break
+                taken += 1
+                if taken > _SPIN:
+                    _note_spin(st, ck, i, taken - _SPIN - 1)
+        for k in range(N_DMA_SLOTS):
+            slot = base + DMA_SLOTS + k * ENTRY_WORDS
+            if st[slot] and st[slot + ENTRY_PROGRESS] >= 0 and not _over(ck):
+                taken += 1 if _local(mem, st, ck, rows, named, i, DMA, k) else 0
+
+
+@jit
+def _note_spin(st, ck, i, n):
+    """A kernel is taken to run for ever: keep where it comes by, and stop."""
+    base = block_of_core(st, core_of(ck, i))
+    ck[WITNESS], ck[WITNESS + 1], ck[WITNESS + 2 + n] = core_of(ck, i), n + 1, request_site(st, base)
+    if n + 1 == SPIN_SITES:
+        ck[LIMIT] = LIMIT_SPIN
+
+
+@call
+def _local(mem, st, ck, rows, named, i, pipe, k):
+    """Take the next action of a pipe if it is local; False if there is none that is possible."""
+    base = block_of_core(st, core_of(ck, i))
+    entry, choice, off = base + REQUEST, CHOICE_ALL, False
+    if pipe == DMA:
+        choice, entry = WHOLE_TRANSFER | k, base + DMA_SLOTS + k * ENTRY_WORDS
+    elif pipe != SCALAR:
+        queue = pipe_of(base, pipe)
+        if st[queue + PIPE_COUNT] == 0:
+            return False
+        entry = entry_of(st, queue, 0)
+    else:
+        off = st[entry] != OP_RETURN and switched_off(st, base)
+        if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base):
+            look(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
+            return False
+    op = st[entry]
+    look(mem, st, ck, rows, named, i, pipe << 16 | choice)
+    way = how(st, ck, rows, i, base, pipe, op, off)
+    if way == NOT or ck[RESTART]:
+        return False
+    return take(mem, st, ck, rows, named, i, (1 << 24 if way == AT_ONCE else 0) | pipe << 16 | choice) != 0
+
+
+@jit
+def _granted(mem, st, ck, core, base):
+    """Would the poll that the core is at be granted now?"""
+    address = st[base + REQUEST + 1]
+    if address < 0 or address > ck[MEMORY_END] - 8 or address & 7:
+        return True  # let the machine refuse it
+    value = read_word(mem, st, core, base, address, 8)
+    compare, wanted = st[base + REQUEST + 2], st[base + REQUEST + 3]
+    return (value == wanted) if compare == CMP_EQ else (value >= wanted) if compare == CMP_GE else (value != wanted)
+
+
+@linked
+def settle_everyone(mem, st, ck, rows, named, i, _):
+    """Settle a core, then all others that this lets go on: at a barrier, or at a poll that may be granted at once."""
+    settle(mem, st, ck, rows, named, i)
+    again = True
+    while again and not _over(ck):
+        again = False
+        for m in range(ck[N]):
+            j = ck[ck[MEMBERS] + m]
+            if not _over(ck) and _can_wake(mem, st, ck, rows, named, j):
+                touch_core(mem, st, ck, j)
+                settle(mem, st, ck, rows, named, j)
+                again = True
+    return 0
+
+
+@jit
+def _can_wake(mem, st, ck, rows, named, j):
+    base = block_of_core(st, core_of(ck, j))
+    if st[base + STATUS] != STATUS_RUNNING:
+        return False
+    op = st[base + REQUEST]
+    if op == OP_AWAIT_GROUP:
+        group = st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
+        return st[group + GROUP_PHASE] != st[base + REQUEST + 1] and not switched_off(st, base)
+    if op != OP_POLL or switched_off(st, base) or not _granted(mem, st, ck, core_of(ck, j), base):
+        return False
+    look(mem, st, ck, rows, named, j, SCALAR << 16 | CHOICE_ALL)
+    return how(st, ck, rows, j, base, SCALAR, op, False) != NOT and not ck[RESTART]
+
+
+# ---- what can happen in a state
+
+
+@jit
+def n_choices(st, ck, mover):
+    """How many transitions of a mover there may be: each is then tried."""
+    m = mover // PER_CORE
+    if m >= ck[N]:
+        die = ck[ck[DIES] + mover - ck[N] * PER_CORE]
+        return st[block_of_die(st, die) + FLIGHT_COUNT]
+    base, pipe = block_of_core(st, core_of(ck, ck[ck[MEMBERS] + m])), mover % PER_CORE
+    if st[base + STATUS] != STATUS_RUNNING:
+        return 0
+    if pipe == SCALAR:
+        return 1
+    if pipe == VECTOR:
+        return 0
+    i = ck[ck[MEMBERS] + m]
+    if pipe == DMA:
+        return _dma_choices(st, ck, i, base)
+    count = st[pipe_of(base, pipe) + PIPE_COUNT]
+    if pipe == MTU_OUT or count == 0 or _all_whole(st, ck, i, base):
+        return min(count, 1)
+    total = 0
+    for j in range(count):
+        entry = entry_of(st, pipe_of(base, MTU_IN), j)
+        total += n_grains(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
+    return total
+
+
+@jit
+def _dma_choices(st, ck, i, base):
+    total = 0
+    for k in range(N_DMA_SLOTS):
+        slot = base + DMA_SLOTS + k * ENTRY_WORDS
+        if st[slot]:
+            total += 1 if _copied_whole(st, ck, i, base, k) else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
+    return total
+
+
+@jit
+def _read_whole(ck, i, source, nbytes):
+    """May bytes be read in one go?  Not if a core may have own writes to flags among them in flight meanwhile."""
+    inside = source >= 0 and nbytes > 0 and source + nbytes <= ck[MEMORY_END]
+    if not ck[FULL] or not inside:
+        return ck[FULL] != 0
+    return worst_class(ck, source, nbytes) <= DATA or not may_write(ck, i, source, nbytes)
+
+
+@jit
+def _copied_whole(st, ck, i, base, k):
+    """May a DMA transfer be made in one go?  Of flags the order matters in which they are copied."""
+    slot = base + DMA_SLOTS + k * ENTRY_WORDS
+    source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
+    if overlaps_itself(st, base, k) or worst_class(ck, target, nbytes) > DATA:
+        return False
+    return _read_whole(ck, i, source, nbytes)
+
+
+@jit
+def _all_whole(st, ck, i, base):
+    """May every queued transfer of mtu-in be read in one go?"""
+    queue = pipe_of(base, MTU_IN)
+    for j in range(st[queue + PIPE_COUNT]):
+        entry = entry_of(st, queue, j)
+        if st[entry] == OP_MTU_IN and not _read_whole(ck, i, st[entry + 1], st[entry + 3]):
+            return False
+    return ck[FULL] != 0
+
+
+@jit
+def _choice(st, ck, i, base, pipe, n):
+    """The n-th choice of a pipe."""
+    if pipe == SCALAR:
+        return 0
+    if pipe == MTU_OUT:
+        return 0
+    if pipe == MTU_IN and _all_whole(st, ck, i, base):
+        return CHOICE_ALL
+    if pipe == MTU_IN:
+        for j in range(st[pipe_of(base, MTU_IN) + PIPE_COUNT]):
+            entry = entry_of(st, pipe_of(base, MTU_IN), j)
+            grains = n_grains(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
+            if n < grains:
+                return j | n << 4
+            n -= grains
+    for k in range(N_DMA_SLOTS):
+        slot = base + DMA_SLOTS + k * ENTRY_WORDS
+        if st[slot]:
+            whole = _copied_whole(st, ck, i, base, k)
+            grains = 1 if whole else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
+            if n < grains:
+                return WHOLE_TRANSFER | k if whole else k | n << 4
+            n -= grains
+    return 0
+
+
+@linked
+def make_transition(mem, st, ck, rows, named, mover, n):
+    """Make the n-th transition of a mover, with all that follows from it; False, and nothing changed, if it is not one.
+
+    What changed is logged; the fingerprint is up to date.  A violation, a limit or the wish to begin anew is in the
+    book.
+    """
+    mark, before = ck[LOG], ck[HASH]
+    ck[TOUCHED] = 0
+    m = mover // PER_CORE
+    if m >= ck[N]:
+        done = _deliver(mem, st, ck, rows, named, ck[ck[DIES] + mover - ck[N] * PER_CORE], n)
+    else:
+        done = _act(mem, st, ck, rows, named, ck[ck[MEMBERS] + m], mover % PER_CORE, n)
+    if not done and not ck[VIOLATION]:
+        step_back(mem, st, ck, mark)
+        ck[HASH] = before
+        return 0
+    hash_changes(mem, st, ck, mark, LATE)
+    if ck[TOUCHED] and not ck[LIMIT] and not ck[RESTART]:
+        find_race(mem, st, ck, rows, named, ck[TOUCHED])
+    return 1
+
+
+@jit
+def _act(mem, st, ck, rows, named, i, pipe, n):
+    base = block_of_core(st, core_of(ck, i))
+    choice = _choice(st, ck, i, base, pipe, n)
+    entry, off = base + REQUEST, False
+    if pipe == SCALAR:
+        off = st[entry] != OP_RETURN and switched_off(st, base)
+        if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base):
+            return False
+        if st[entry] == OP_FENCE or st[entry] == OP_RETURN:
+            if ck[RECORDING]:
+                deliver_latent(mem, st, ck, core_of(ck, i), base)
+            if not drained(st, base):
+                return False
+    elif pipe == MTU_OUT:
+        entry = entry_of(st, pipe_of(base, pipe), 0)
+    elif pipe == MTU_IN:
+        entry = entry_of(st, pipe_of(base, pipe), 0 if choice == CHOICE_ALL else choice & 15)
+    else:
+        entry = base + DMA_SLOTS + (choice & 15) * ENTRY_WORDS
+        if st[entry + ENTRY_PROGRESS] < 0:
+            return False
+    # Whether it is local is asked of all that is left of a transfer, as `_local` asks it.
+    look(mem, st, ck, rows, named, i, pipe << 16 | (CHOICE_ALL if pipe == MTU_OUT else choice))
+    if how(st, ck, rows, i, base, pipe, st[entry], off) != NOT or ck[RESTART]:
+        return False  # local: it was done, or it cannot be
+    worst, at_once = rows[ROWS_CLASS, 0], False
+    if ck[FULL] and worst == DATA and pipe == MTU_OUT:
+        choice = CHOICE_ALL
+    if pipe == DMA:
+        at_once = ck[FULL] and worst <= DATA and st[ORDER] == ORDER_RELAXED
+        at_once = at_once and not overlaps_itself(st, base, choice & 15)
+    elif pipe == MTU_OUT or (pipe == SCALAR and st[entry] == OP_STORE):
+        at_once = written_at_once(st, ck, worst)
+    touch_core(mem, st, ck, i)
+    if pipe == SCALAR:  # what was loaded early is long complete
+        close_reads(ck, block_of(ck, i), ck[block_of(ck, i) + VECTORS])
+    if pipe == MTU_OUT and choice != CHOICE_ALL:
+        look(mem, st, ck, rows, named, i, pipe << 16 | choice)
+    if not take(mem, st, ck, rows, named, i, (1 << 24 if at_once else 0) | pipe << 16 | choice):
+        return False
+    settle_all(mem, st, ck, rows, named, i)
+    return True
+
+
+@jit
+def _deliver(mem, st, ck, rows, named, die, k):
+    """Make a write in flight visible."""
+    if ck[RECORDING]:
+        k = in_ring(st, die, k)
+    if not deliverable(st, die, k):
+        return False
+    ring = block_of_die(st, die)
+    entry = flight(st, ring, k)
+    core, kind, address = st[entry + FLIGHT_CORE], st[entry + FLIGHT_KIND], st[entry + FLIGHT_ADDRESS]
+    i, base, mark = number_of(ck, core), block_of_core(st, core), ck[LOG]
+    first = flight(st, ring, 0)
+    if entry >= first:
+        save(mem, st, ck, STATE | RAW, first, entry - first + FLIGHT_WORDS)
+    else:
+        for j in range(k + 1):
+            save(mem, st, ck, STATE | RAW, flight(st, ring, j), FLIGHT_WORDS)
+    save(mem, st, ck, STATE | RAW, ring, 2)
+    save_bytes(mem, st, ck, address, st[entry + FLIGHT_NBYTES])
+    waits = st[base + REQUEST] == OP_FENCE or st[base + REQUEST] == OP_RETURN
+    last = kind >= KIND_DMA or (waits and st[base + IN_FLIGHT] == 1)
+    if last:
+        touch_core(mem, st, ck, i)
+    else:
+        save(mem, st, ck, STATE | NOW, base + IN_FLIGHT, 1)
+    if ck[JOINING]:
+        flag_landed(mem, st, ck, i, die, k)
+    if st[N_LIVE] < st[N_ACTIVE]:
+        note_late(st, ck, i, address, st[entry + FLIGHT_NBYTES])
+    add_hash(ck, delivered_hash(st, ring, k))
+    slot = base + DMA_SLOTS + (kind - KIND_DMA) * ENTRY_WORDS
+    event = st[slot + 4] if kind >= KIND_DMA else 0
+    if ck[RECORDING]:
+        write_down(st, ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
+    deliver(mem, st, die, k)
+    ck[ACTIONS] += 1
+    if st[ERROR] != 0:
+        ck[VIOLATION] = MACHINE
+    hash_changes(mem, st, ck, mark, NOW)
+    if kind >= KIND_DMA and st[slot] == 0:
+        note_set(ck, block_of(ck, i), DMA, SCALAR, event, completion_of(ck, block_of(ck, i), kind - KIND_DMA))
+    if last:
+        settle_all(mem, st, ck, rows, named, i)
+    return True

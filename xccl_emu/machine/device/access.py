@@ -1,0 +1,239 @@
+"""Checks before anything happens: every address, size and operand of a request, against what its core may touch."""
+
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import (
+    BF16,
+    DMA,
+    FP16,
+    MTU_OUT,
+    OP_ADD,
+    OP_ATOMIC_ADD,
+    OP_DMA,
+    OP_LOAD,
+    OP_MTU_IN,
+    OP_MTU_OUT,
+    OP_POLL,
+    OP_PUT,
+    OP_SET_FLAG,
+    OP_STORE,
+    OP_UB_LOAD,
+    OP_UB_STORE,
+    OP_V_ADD,
+    OP_V_AXPY,
+    OP_V_COPY,
+    OP_V_COUNT,
+    OP_V_DEQUANTIZE,
+    OP_V_FILL,
+    OP_V_NARROW,
+    OP_V_QUANTIZE,
+    OP_V_SCALE,
+    OP_V_WIDEN,
+    OP_WAIT_FLAG,
+    RULE_CANN,
+    RULE_XCCL,
+    SCALAR,
+)
+from xccl_emu.machine.device.layout import (
+    ANY_DIE,
+    DIE_SHIFT,
+    ERR_ACCESS,
+    ERR_ALIGN,
+    ERR_OPERAND,
+    ERR_SIZE,
+    ERR_UB,
+    ERROR,
+    ERROR_A,
+    ERROR_B,
+    ERROR_CORE,
+    ERROR_OP,
+    ERROR_SITE,
+    N_DIES,
+    N_EVENTS,
+    N_WINDOWS,
+    PIECE_BYTES,
+    READ,
+    UB_BYTES,
+    WINDOW_DIE,
+    WINDOW_END,
+    WINDOW_RIGHTS,
+    WINDOW_START,
+    WINDOW_WORDS,
+    WINDOWS,
+    WRITE,
+)
+from xccl_emu.machine.device.words import jit
+
+
+@jit
+def set_error(st, core, base, code, a, b):
+    """Record that the core's request is the violation that ends the run."""
+    return set_error_at(st, core, base, code, a, b, st[base + REQUEST + REQUEST_WORDS - 1])
+
+
+@jit
+def set_error_at(st, core, base, code, a, b, site):
+    """Record the violation that ends the run, and the site that is to blame; the first one stands."""
+    if st[ERROR] == 0:
+        st[ERROR] = code
+        st[ERROR_CORE] = core
+        st[ERROR_SITE] = site
+        st[ERROR_OP] = st[base + REQUEST]
+        st[ERROR_A] = a
+        st[ERROR_B] = b
+    return False
+
+
+@jit
+def _memory(st, core, base, address, nbytes, right):
+    """May this core touch these bytes?  A window is a range of offsets on one die, or on any."""
+    if nbytes <= 0:
+        return set_error(st, core, base, ERR_SIZE, address, nbytes)
+    if address >= 0:
+        shift = st[DIE_SHIFT]
+        die = address >> shift
+        start = address - (die << shift)
+        w = base + WINDOWS
+        for _ in range(st[base + N_WINDOWS] if die < st[N_DIES] else 0):
+            on_die = st[w + WINDOW_DIE] == die or st[w + WINDOW_DIE] == ANY_DIE
+            if on_die and st[w + WINDOW_START] <= start and nbytes <= st[w + WINDOW_END] - start:
+                if st[w + WINDOW_RIGHTS] & right:
+                    return True
+            w += WINDOW_WORDS
+    return set_error(st, core, base, ERR_ACCESS, address, nbytes)
+
+
+@jit
+def _buffer(st, core, base, ub, nbytes, alignment):
+    """Is this range inside the data buffer, and aligned?"""
+    if nbytes <= 0:
+        return set_error(st, core, base, ERR_SIZE, ub, nbytes)
+    if ub < 0 or nbytes > st[UB_BYTES] or ub > st[UB_BYTES] - nbytes:
+        return set_error(st, core, base, ERR_UB, ub, nbytes)
+    if ub & (alignment - 1):
+        return set_error(st, core, base, ERR_ALIGN, ub, alignment)
+    return True
+
+
+@jit
+def _aligned(st, core, base, address, alignment):
+    if address & (alignment - 1):
+        return set_error(st, core, base, ERR_ALIGN, address, alignment)
+    return True
+
+
+@jit
+def _disjoint(st, core, base, a, b, nbytes):
+    """Do two ranges that were checked not overlap?  What a copy leaves in an overlap would depend on its order."""
+    if a < b + nbytes and b < a + nbytes:
+        return set_error(st, core, base, ERR_OPERAND, a, b)
+    return True
+
+
+@jit
+def _word_size(st, core, base, nbytes):
+    if nbytes != 4 and nbytes != 8:
+        return set_error(st, core, base, ERR_SIZE, nbytes, 8)
+    return True
+
+
+@jit
+def check_scalar(st, core, base, op, a, b, c, d):
+    """Check a request of the scalar unit on memory or the data buffer; False and an error recorded if it is bad."""
+    if op == OP_POLL or op == OP_LOAD:
+        nbytes = 8 if op == OP_POLL else b
+        return (
+            _word_size(st, core, base, nbytes)
+            and _memory(st, core, base, a, nbytes, READ)
+            and _aligned(st, core, base, a, nbytes)
+        )
+    if op == OP_STORE:
+        return _word_size(st, core, base, c) and _memory(st, core, base, a, c, WRITE) and _aligned(st, core, base, a, c)
+    if op == OP_ATOMIC_ADD:
+        readable = _memory(st, core, base, a, 8, READ)  # it returns the old value
+        return readable and _memory(st, core, base, a, 8, WRITE) and _aligned(st, core, base, a, 8)
+    if op == OP_UB_LOAD:
+        return _word_size(st, core, base, b) and _buffer(st, core, base, a, b, b)
+    if op == OP_UB_STORE:
+        return _word_size(st, core, base, c) and _buffer(st, core, base, a, c, c)
+    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+        # DMA sets its events by itself, on completion and for the scalar unit alone, and never waits
+        last_source = DMA if op == OP_WAIT_FLAG and b == SCALAR else MTU_OUT
+        if a < SCALAR or a > last_source or b < SCALAR or b > MTU_OUT or c < 0 or c >= N_EVENTS:
+            return set_error(st, core, base, ERR_OPERAND, a, b)
+        return True
+    if op == OP_DMA:
+        if d < 0 or d >= N_EVENTS:
+            return set_error(st, core, base, ERR_OPERAND, d, N_EVENTS)
+        inside = _memory(st, core, base, a, c, READ) and _memory(st, core, base, b, c, WRITE)
+        return inside and _disjoint(st, core, base, a, b, c)
+    return True
+
+
+@jit
+def check_transfer(st, core, base, op, a, b, c):
+    """Check an instruction of mtu-in or mtu-out before it is queued."""
+    if op == OP_MTU_IN:
+        return _memory(st, core, base, a, c, READ) and _buffer(st, core, base, b, c, 1)
+    if op == OP_MTU_OUT:
+        return _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, WRITE)
+    if op == OP_PUT:
+        return _memory(st, core, base, a, PIECE_BYTES, WRITE) and _aligned(st, core, base, a, PIECE_BYTES)
+    if op == OP_ADD:
+        return _memory(st, core, base, a, 8, WRITE) and _aligned(st, core, base, a, 8)
+    return True
+
+
+@jit
+def _dtype(st, core, base, dtype):
+    if dtype != BF16 and dtype != FP16:
+        return set_error(st, core, base, ERR_OPERAND, dtype, FP16)
+    return True
+
+
+@jit
+def _rule(st, core, base, rule):
+    if rule != RULE_XCCL and rule != RULE_CANN:
+        return set_error(st, core, base, ERR_OPERAND, rule, RULE_CANN)
+    return True
+
+
+@jit
+def check_vector(st, core, base, op, a, b, c, d, e):
+    """Check an instruction of the vector pipe before it is queued; counts are checked before they are multiplied."""
+    count = d if op == OP_V_AXPY else (b if op == OP_V_FILL or op == OP_V_SCALE else c)
+    if count <= 0 or count > st[UB_BYTES]:
+        return set_error(st, core, base, ERR_SIZE, count, st[UB_BYTES])
+    if op == OP_V_FILL:
+        return _buffer(st, core, base, a, b, 1)
+    if op == OP_V_COPY:
+        inside = _buffer(st, core, base, a, c, 1) and _buffer(st, core, base, b, c, 1)
+        return inside and _disjoint(st, core, base, a, b, c)
+    if op == OP_V_COUNT:
+        return _buffer(st, core, base, a, 4 * c, 4) and _buffer(st, core, base, b, 4, 4)
+    if op == OP_V_QUANTIZE:
+        return (
+            _dtype(st, core, base, d)
+            and _rule(st, core, base, e)
+            and _aligned(st, core, base, c, 4)
+            and _buffer(st, core, base, a, 2 * c, 4)
+            and _buffer(st, core, base, b, c + 4, 4)
+        )
+    if op == OP_V_DEQUANTIZE:
+        return (
+            _buffer(st, core, base, a, c, 4)
+            and _buffer(st, core, base, b, 4 * c, 4)
+            and _buffer(st, core, base, d, 4, 4)
+        )
+    if op == OP_V_SCALE:
+        return _buffer(st, core, base, a, 4 * b, 4)
+    if op == OP_V_AXPY:
+        return (
+            _dtype(st, core, base, e) and _buffer(st, core, base, a, 2 * d, 4) and _buffer(st, core, base, b, 4 * d, 4)
+        )
+    if not _dtype(st, core, base, d):
+        return False
+    if op == OP_V_NARROW:
+        return _buffer(st, core, base, a, 4 * c, 4) and _buffer(st, core, base, b, 2 * c, 4)
+    if op == OP_V_WIDEN or op == OP_V_ADD:
+        return _buffer(st, core, base, a, 2 * c, 4) and _buffer(st, core, base, b, 4 * c, 4)
+    return set_error(st, core, base, ERR_OPERAND, op, 0)

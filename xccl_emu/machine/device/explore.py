@@ -1,0 +1,190 @@
+"""The compiled half of `machine.explore`: states expanded, told apart by fingerprints, put aside and put back."""
+
+import numpy as np
+
+from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device.actions import act, choices, nth_choice
+from xccl_emu.machine.device.flight import flight
+from xccl_emu.machine.device.pipes import entry_of
+from xccl_emu.machine.device.policies.common import n_actors, nth_actor
+from xccl_emu.machine.device.words import jit
+
+ERROR_WORDS = at.ERROR_B + 1 - at.ERROR
+STACK, STATES, TRANSITIONS, DEADLOCKS, OUTCOMES, ERRORS, SLICE = range(7)
+"""What is counted; `SLICE`: what is left to do."""
+
+ENDED, STACK_FULL, TABLE_FULL, ROWS_FULL, PAUSED = range(5)
+"""Why the search stops."""
+
+MEMORY, PLAIN, QUEUE, FLIGHTS, UNHASHED = range(5)
+"""Kinds of the parts of the state that can change."""
+
+_SEED_1, _PRIME_1, _SHIFT_1 = np.uint64(0x243F6A8885A308D3), np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
+_SEED_2, _PRIME_2, _SHIFT_2 = np.uint64(0x13198A2E03707344), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(32)
+
+
+@jit
+def search(space, parts, observed, stack, table, outcomes, errors, counted, max_states):
+    """Expand states from the stack until none is left, the limit is met, or something is full.
+
+    Row 0 of the stack is the state that is being expanded; the rows behind it wait.
+    """
+    mem, st, mem64, st64 = space
+    actors = n_actors(st)
+    while counted[STACK] > 0 and counted[STATES] <= max_states:
+        if counted[SLICE] == 0:
+            return PAUSED
+        counted[SLICE] -= 1
+        restore(space, parts, stack, counted[STACK])
+        possible = 1
+        for a in range(actors):
+            possible += choices(st, nth_actor(st, a))
+        if counted[STACK] + possible >= stack.shape[0]:
+            return STACK_FULL
+        if 2 * (counted[STATES] + possible) >= table.shape[0]:
+            return TABLE_FULL
+        if max(counted[OUTCOMES], counted[ERRORS]) + possible >= outcomes.shape[0]:
+            return ROWS_FULL
+        counted[STACK] -= 1
+        if st[at.N_LIVE] == 0:
+            for i in range(observed.shape[0]):
+                word = observed[i, 1]
+                outcomes[counted[OUTCOMES], i] = np.int64(mem64[word] if observed[i, 0] else st64[word])
+            counted[OUTCOMES] += 1
+            continue
+        save(space, parts, stack, 0)
+        before = counted[TRANSITIONS]
+        for a in range(actors):
+            actor = nth_actor(st, a)
+            for n in range(choices(st, actor)):
+                if act(mem, st, actor, nth_choice(st, actor, n)) or st[at.ERROR] != 0:
+                    counted[TRANSITIONS] += 1
+                    if st[at.ERROR] == 0:
+                        push(space, parts, stack, table, counted)
+                    else:
+                        for i in range(ERROR_WORDS):
+                            errors[counted[ERRORS], i] = st[at.ERROR + i]
+                        counted[ERRORS] += 1
+                    restore(space, parts, stack, 0)
+        if counted[TRANSITIONS] == before:
+            counted[DEADLOCKS] += 1
+    return ENDED
+
+
+@jit
+def push(space, parts, stack, table, counted):
+    """Put the present state on the stack if it is new."""
+    one, two = fingerprint(space, parts)
+    if _add(table, one, two):
+        counted[STATES] += 1
+        counted[STACK] += 1
+        save(space, parts, stack, counted[STACK])
+
+
+@jit
+def save(space, parts, rows, row):
+    _, _, mem64, st64 = space
+    to = 0
+    for p in range(parts.shape[0]):
+        for i in range(parts[p, 1], parts[p, 1] + parts[p, 2]):
+            rows[row, to] = mem64[i] if parts[p, 0] == MEMORY else st64[i]
+            to += 1
+
+
+@jit
+def restore(space, parts, rows, row):
+    _, _, mem64, st64 = space
+    source = 0
+    for p in range(parts.shape[0]):
+        for i in range(parts[p, 1], parts[p, 1] + parts[p, 2]):
+            if parts[p, 0] == MEMORY:
+                mem64[i] = rows[row, source]
+            else:
+                st64[i] = rows[row, source]
+            source += 1
+
+
+@jit
+def _add(table, one, two):
+    """Add a fingerprint to the hash set (open addressing; zeros are free places); False if it is there already."""
+    last = table.shape[0] - 1
+    place = np.int64(one & np.uint64(last))
+    while table[place, 0] != 0 or table[place, 1] != 0:
+        if table[place, 0] == one and table[place, 1] == two:
+            return False
+        place = (place + 1) & last
+    table[place, 0] = one
+    table[place, 1] = two
+    return True
+
+
+@jit
+def add_all(table, larger):
+    """The larger hash set, with all that was in the smaller one."""
+    for i in range(table.shape[0]):
+        if table[i, 0] != 0 or table[i, 1] != 0:
+            _add(larger, table[i, 0], table[i, 1])
+    return larger
+
+
+@jit
+def _mix(one, two, word):
+    """Append a word to both halves of a fingerprint."""
+    one = (one ^ word) * _PRIME_1
+    two = (two + word) * _PRIME_2
+    return one ^ (one >> _SHIFT_1), two ^ (two >> _SHIFT_2)
+
+
+@jit
+def fingerprint(space, parts):
+    """128 bits of everything that the rest of the run, or its outcome, can depend on."""
+    _, st, mem64, st64 = space
+    one, two = _SEED_1, _SEED_2
+    for p in range(parts.shape[0]):
+        kind, first = parts[p, 0], parts[p, 1]
+        if kind == MEMORY:
+            for i in range(first, first + parts[p, 2]):
+                one, two = _mix(one, two, mem64[i])
+        elif kind == PLAIN:
+            for i in range(first, first + parts[p, 2]):
+                one, two = _mix(one, two, st64[i])
+        elif kind == QUEUE:
+            one, two = _mix(one, two, st64[first + at.PIPE_COUNT])
+            for j in range(st[first + at.PIPE_COUNT]):
+                for i in range(at.ENTRY_WORDS):
+                    one, two = _mix(one, two, st64[entry_of(st, first, j) + i])
+        elif kind == FLIGHTS:
+            sum_1, sum_2 = _flights(st, st64, first)
+            one, two = _mix(one, two, sum_1)
+            one, two = _mix(one, two, sum_2)
+    return one, two
+
+
+@jit
+def _flights(st, st64, ring):
+    """Sum over a die's writes in flight: each with how many older ones have to become visible before it."""
+    sum_1, sum_2 = np.uint64(0), np.uint64(0)
+    for k in range(st[ring + at.FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        rank = 0
+        for j in range(k):
+            rank += _ordered(st, flight(st, ring, j), entry)
+        one, two = _mix(_SEED_2, _SEED_1, np.uint64(rank))
+        for i in range(at.FLIGHT_WORDS):
+            if i != at.FLIGHT_SITE:
+                one, two = _mix(one, two, st64[entry + i])
+        sum_1 += one
+        sum_2 += two
+    return sum_1, sum_2
+
+
+@jit
+def _ordered(st, older, younger):
+    """1 if the memory order keeps two writes of a die in order (written anew here, not taken from `flight`)."""
+    one, other = st[older + at.FLIGHT_ADDRESS], st[younger + at.FLIGHT_ADDRESS]
+    if st[at.ORDER] == at.ORDER_FIFO:
+        return 1 if one >> st[at.DIE_SHIFT] == other >> st[at.DIE_SHIFT] else 0
+    if one // at.PIECE_BYTES != other // at.PIECE_BYTES or st[older + at.FLIGHT_CORE] != st[younger + at.FLIGHT_CORE]:
+        return 0
+    kind, kind_other = st[older + at.FLIGHT_KIND], st[younger + at.FLIGHT_KIND]
+    return 1 if max(kind, at.KIND_ADD) == max(kind_other, at.KIND_ADD) else 0

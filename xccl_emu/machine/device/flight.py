@@ -1,0 +1,325 @@
+"""Memory and the writes in flight: what a write becomes under each memory order, and how it becomes visible.
+
+A die holds its cores' writes in flight in a ring, in issue order, each at most one 32-byte piece.  Under `sc` there are
+none: a write is visible at once.
+"""
+
+import numpy as np
+
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import DMA, SCALAR
+from xccl_emu.machine.device.access import set_error_at
+from xccl_emu.machine.device.layout import (
+    ACTIONS,
+    BYTES_BY_PIPE,
+    CORE_BASE,
+    CORE_WORDS,
+    DIE,
+    DIE_BASE,
+    DIE_SHIFT,
+    DIE_WORDS,
+    DMA_SLOTS,
+    ENTRY_IN_FLIGHT,
+    ENTRY_PROGRESS,
+    ENTRY_SITE,
+    ENTRY_WORDS,
+    ERR_DOUBLE_SET,
+    EVENTS,
+    FLIGHT_ADDRESS,
+    FLIGHT_CAPACITY,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_DATA,
+    FLIGHT_ENTRIES,
+    FLIGHT_HEAD,
+    FLIGHT_KIND,
+    FLIGHT_NBYTES,
+    FLIGHT_SITE,
+    FLIGHT_WORDS,
+    IN_FLIGHT,
+    KIND_ADD,
+    KIND_DMA,
+    KIND_SCALAR,
+    LARGE_BASE,
+    LARGE_SHIFT,
+    LARGE_SLOTS,
+    N_PIPES,
+    NOTED_BYTES_MAX,
+    ORDER,
+    ORDER_FIFO,
+    ORDER_SC,
+    PIECE_BYTES,
+    WRITER_BASE,
+    WRITER_SLOTS,
+    WRITER_WORDS,
+)
+from xccl_emu.machine.device.sparse import move
+from xccl_emu.machine.device.words import (
+    bytes_to_words,
+    jit,
+    load_i32,
+    load_i64,
+    put,
+    store_i64,
+    store_u32,
+    words_to_bytes,
+)
+
+_PIECE_SHIFT = 5
+_SPREAD = 7919  # so that equal offsets on different dies rarely share a place
+DMA_READ_DONE = -1
+"""Progress of a DMA descriptor that has read everything and waits for its writes to become visible."""
+
+
+@jit
+def block_of_core(st, core):
+    """Index of the core's first word."""
+    return st[CORE_BASE] + core * st[CORE_WORDS]
+
+
+@jit
+def block_of_die(st, die):
+    """Index of the die's first word."""
+    return st[DIE_BASE] + die * st[DIE_WORDS]
+
+
+@jit
+def flight(st, ring, k):
+    """Index of the k-th oldest write in flight of a die."""
+    at = st[ring + FLIGHT_HEAD] + k
+    if at >= st[FLIGHT_CAPACITY]:  # a division would cost more than all else here
+        at -= st[FLIGHT_CAPACITY]
+    return ring + FLIGHT_ENTRIES + at * FLIGHT_WORDS
+
+
+@jit
+def set_event(st, core, base, source, target, event, site):
+    """Set a binary event; setting one that is still set is a violation."""
+    word = base + EVENTS + source * N_PIPES + target
+    if st[word] >> event & 1:
+        set_error_at(st, core, base, ERR_DOUBLE_SET, source * 8 + target, event, site)  # a pipe is behind the request
+    put(st, word, st[word] | (1 << event))
+
+
+@jit
+def note_writer(st, address, core, site):
+    """Remember who last wrote a piece, for reports; a direct-mapped table, so an old entry may have been evicted."""
+    piece = address >> _PIECE_SHIFT
+    slot = st[WRITER_BASE] + piece % st[WRITER_SLOTS] * WRITER_WORDS
+    st[slot] = piece + 1
+    st[slot + 1] = core
+    st[slot + 2] = site
+    st[slot + 3] = st[ACTIONS] + 1
+
+
+@jit
+def large_slot(st, block):
+    """Where it is noted when a block of 4 KiB was last touched by a large write; other blocks may share the place."""
+    return st[LARGE_BASE] + (block + (block << LARGE_SHIFT >> st[DIE_SHIFT]) * _SPREAD) % st[LARGE_SLOTS]
+
+
+@jit
+def _note_writers(st, address, nbytes, core, site):
+    """Note every piece of a write, or of a large one only when it was, so that no older write is blamed for it."""
+    if nbytes <= NOTED_BYTES_MAX:
+        for piece in range(address >> _PIECE_SHIFT, (address + nbytes - 1 >> _PIECE_SHIFT) + 1):
+            note_writer(st, piece << _PIECE_SHIFT, core, site)
+        return
+    for block in range(address >> LARGE_SHIFT, (address + nbytes - 1 >> LARGE_SHIFT) + 1):
+        st[large_slot(st, block)] = st[ACTIONS] + 1
+
+
+@jit
+def room_for_writes(st, base, n_pieces):
+    """Can so many more pieces go into flight?"""
+    if st[ORDER] == ORDER_SC:
+        return True
+    return st[block_of_die(st, st[base + DIE]) + FLIGHT_COUNT] + n_pieces <= st[FLIGHT_CAPACITY]
+
+
+@jit
+def _take_off(st, core, base, kind, address, nbytes, site):
+    """Append an entry to the die's ring; returns where its data goes, zeroed."""
+    ring = block_of_die(st, st[base + DIE])
+    entry = flight(st, ring, st[ring + FLIGHT_COUNT])
+    put(st, ring + FLIGHT_COUNT, st[ring + FLIGHT_COUNT] + 1)
+    put(st, entry + FLIGHT_CORE, core)
+    put(st, entry + FLIGHT_KIND, kind)
+    put(st, entry + FLIGHT_ADDRESS, address)
+    put(st, entry + FLIGHT_NBYTES, nbytes)
+    put(st, entry + FLIGHT_SITE, site)
+    for i in range(4):
+        put(st, entry + FLIGHT_DATA + i, 0)
+    put(st, base + IN_FLIGHT, st[base + IN_FLIGHT] + 1)
+    return entry + FLIGHT_DATA
+
+
+@jit
+def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
+    """Write bytes that stand at ``source``: at once under `sc`, else one piece into flight (there must be room)."""
+    if st[ORDER] == ORDER_SC:
+        move(mem, st, address, source, nbytes)
+        _note_writers(st, address, nbytes, core, site)
+        return
+    bytes_to_words(st, _take_off(st, core, base, kind, address, nbytes, site), mem, source, nbytes)
+
+
+@jit
+def write_words(mem, st, core, base, kind, address, nbytes, w0, w1, w2, w3, site):
+    """Write up to four words: at once under `sc`, else into flight (there must be room)."""
+    if st[ORDER] == ORDER_SC:
+        _store(mem, st, kind, address, nbytes, w0, w1, w2, w3)
+        note_writer(st, address, core, site)
+        return
+    data = _take_off(st, core, base, kind, address, nbytes, site)
+    put(st, data, w0)
+    put(st, data + 1, w1)
+    put(st, data + 2, w2)
+    put(st, data + 3, w3)
+
+
+@jit
+def _store(mem, st, kind, address, nbytes, w0, w1, w2, w3):
+    if nbytes == 4:
+        store_u32(mem, address, w0)
+        return
+    store_i64(mem, address, w0 + load_i64(mem, address) if kind == KIND_ADD else w0)
+    if nbytes == PIECE_BYTES:
+        store_i64(mem, address + 8, w1)
+        store_i64(mem, address + 16, w2)
+        store_i64(mem, address + 24, w3)
+
+
+@jit
+def deliverable(st, die, k):
+    """May the k-th oldest write of this die become visible now?
+
+    `fifo`: nothing older goes to the same die.  `relaxed`: nothing older of the same core, or the same DMA
+    descriptor, goes to the same piece.
+    """
+    ring = block_of_die(st, die)
+    if k < 0 or k >= st[ring + FLIGHT_COUNT]:
+        return False
+    entry = flight(st, ring, k)
+    fifo = st[ORDER] == ORDER_FIFO
+    shift = st[DIE_SHIFT] if fifo else _PIECE_SHIFT
+    target = st[entry + FLIGHT_ADDRESS] >> shift
+    for j in range(k):
+        older = flight(st, ring, j)
+        if st[older + FLIGHT_ADDRESS] >> shift == target and (fifo or _same_agent(st, older, entry)):
+            return False
+    return True
+
+
+@jit
+def _same_agent(st, one, other):
+    """Do two writes come from the same core, or the same DMA descriptor of it?"""
+    if st[one + FLIGHT_CORE] != st[other + FLIGHT_CORE]:
+        return False
+    kind, kind_other = st[one + FLIGHT_KIND], st[other + FLIGHT_KIND]
+    return kind == kind_other or (kind < KIND_DMA and kind_other < KIND_DMA)
+
+
+@jit
+def deliver(mem, st, die, k):
+    """Make the k-th oldest write of a die visible, if the memory order allows it."""
+    if not deliverable(st, die, k):
+        return False
+    ring = block_of_die(st, die)
+    entry = flight(st, ring, k)
+    core, kind, address = st[entry + FLIGHT_CORE], st[entry + FLIGHT_KIND], st[entry + FLIGHT_ADDRESS]
+    if kind == KIND_ADD:
+        store_i64(mem, address, load_i64(mem, address) + st[entry + FLIGHT_DATA])
+    else:
+        words_to_bytes(mem, address, st, entry + FLIGHT_DATA, st[entry + FLIGHT_NBYTES])
+    note_writer(st, address, core, st[entry + FLIGHT_SITE])
+    _remove(st, ring, k)
+    base = block_of_core(st, core)
+    put(st, base + IN_FLIGHT, st[base + IN_FLIGHT] - 1)
+    if kind >= KIND_DMA:
+        slot = base + DMA_SLOTS + (kind - KIND_DMA) * ENTRY_WORDS
+        put(st, slot + ENTRY_IN_FLIGHT, st[slot + ENTRY_IN_FLIGHT] - 1)
+        finish_dma(st, core, base, slot)
+    return True
+
+
+@jit
+def _remove(st, ring, k):
+    """Close the gap from the old end, so that the ring stays in issue order."""
+    for j in range(k, 0, -1):
+        older, newer = flight(st, ring, j - 1), flight(st, ring, j)
+        for i in range(FLIGHT_WORDS):
+            put(st, newer + i, st[older + i])
+    first = flight(st, ring, 0)
+    for i in range(FLIGHT_WORDS):
+        put(st, first + i, 0)
+    head = st[ring + FLIGHT_HEAD] + 1
+    put(st, ring + FLIGHT_HEAD, head if head < st[FLIGHT_CAPACITY] else 0)
+    put(st, ring + FLIGHT_COUNT, st[ring + FLIGHT_COUNT] - 1)
+
+
+@jit
+def finish_dma(st, core, base, slot):
+    """Complete a DMA descriptor once all is read and visible: free it and set its event."""
+    if st[slot + ENTRY_PROGRESS] != DMA_READ_DONE or st[slot + ENTRY_IN_FLIGHT] > 0:
+        return
+    st[BYTES_BY_PIPE + DMA] += st[slot + 3]
+    set_event(st, core, base, DMA, SCALAR, st[slot + 4], st[slot + ENTRY_SITE])
+    for i in range(ENTRY_WORDS):
+        put(st, slot + i, 0)
+
+
+@jit
+def sign_extend_32(value):
+    """The low 32 bits as a signed integer."""
+    return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+
+
+@jit
+def read_word(mem, st, core, base, address, nbytes):
+    """What a scalar load sees: memory, and over it the core's own scalar stores in flight, oldest first."""
+    value = load_i32(mem, address) if nbytes == 4 else load_i64(mem, address)
+    if st[base + IN_FLIGHT] == 0:
+        return value
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        start = st[entry + FLIGHT_ADDRESS]
+        mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR
+        if mine and start < address + nbytes and address < start + st[entry + FLIGHT_NBYTES]:
+            value = _overlay(value, address, nbytes, st[entry + FLIGHT_DATA], start, st[entry + FLIGHT_NBYTES])
+    return value
+
+
+@jit
+def _overlay(value, address, nbytes, data, start, size):
+    """Lay a stored word of 4 or 8 bytes over a loaded one; both are aligned, so they nest."""
+    if nbytes == size:
+        return data
+    if nbytes == 4:  # the half of an 8-byte store that was asked for
+        return sign_extend_32(data >> (8 * (address - start)))
+    shift = 8 * (start - address)
+    mask = np.int64(0xFFFFFFFF) << shift
+    return (value & ~mask) | (data << shift & mask)
+
+
+@jit
+def own_write_pending(st, core, base, address):
+    """Must an atomic here wait for own writes to its piece, or under `fifo` for any of the die's to that die?"""
+    if st[ORDER] == ORDER_SC:
+        return False
+    ring = block_of_die(st, st[base + DIE])
+    fifo = st[ORDER] == ORDER_FIFO
+    shift = st[DIE_SHIFT] if fifo else _PIECE_SHIFT
+    for k in range(st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA
+        if (fifo or mine) and st[entry + FLIGHT_ADDRESS] >> shift == address >> shift:
+            return True
+    return False
+
+
+@jit
+def request_site(st, base):
+    """Site of the core's current request."""
+    return st[base + REQUEST + REQUEST_WORDS - 1]

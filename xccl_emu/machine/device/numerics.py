@@ -1,0 +1,188 @@
+"""What the vector pipe computes: casts, INT8 quantization and FP32 accumulation on the data buffer.
+
+Bits are those of IEEE arithmetic in the order written: every product and every sum is rounded by itself (no FMA, no
+fastmath), and rounding to BF16 or FP16 is half to even.  All offsets are bytes into memory, multiples of the element
+size; ``count`` is in elements.  Loops run over slices from zero: with an offset in the index, Numba's check for
+negative indices keeps LLVM from vectorizing (measured: six times slower).
+"""
+
+import numpy as np
+
+from xccl_emu.lang.requests import BF16, RULE_CANN
+from xccl_emu.machine.device.words import bits_of, float_of, jit, jit_arrays
+
+_ONE = np.float32(1.0)
+_ONE_TWENTY_SEVEN = np.float32(127.0)
+_INFINITY = np.float32(np.inf)
+_TWO_TO_112 = np.float32(2.0**112)
+_FP16_SUBNORMAL_MAGIC = np.float32(0.5)  # its last bit is the smallest FP16 subnormal, so adding it rounds to FP16
+
+
+@jit
+def widen(bits, dtype):
+    """FP32 value of 16 bits of BF16 or FP16; exact."""
+    wide = np.uint32(bits)
+    if dtype == BF16:
+        return float_of(wide << np.uint32(16))
+    magnitude = float_of((wide & np.uint32(0x7FFF)) << np.uint32(13)) * _TWO_TO_112
+    special = np.uint32(0x7F800000) if (wide & np.uint32(0x7C00)) == np.uint32(0x7C00) else np.uint32(0)
+    return float_of(bits_of(magnitude) | special | ((wide & np.uint32(0x8000)) << np.uint32(16)))
+
+
+@jit
+def narrow_bf16(value):
+    """BF16 bits of an FP32 value, half to even."""
+    bits = bits_of(value)
+    if (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
+        return np.uint16((bits >> np.uint32(16)) & np.uint32(0x8000) | np.uint32(0x7FC0))
+    return np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
+
+
+@jit
+def narrow_fp16(value):
+    """FP16 bits of an FP32 value, half to even."""
+    bits = bits_of(value)
+    sign = (bits >> np.uint32(16)) & np.uint32(0x8000)
+    bits &= np.uint32(0x7FFFFFFF)
+    if bits > np.uint32(0x7F800000):
+        return np.uint16(sign | np.uint32(0x7E00))
+    if bits >= np.uint32(0x47800000):
+        return np.uint16(sign | np.uint32(0x7C00))
+    if bits < np.uint32(0x38800000):
+        rounded = bits_of(float_of(bits) + _FP16_SUBNORMAL_MAGIC) - bits_of(_FP16_SUBNORMAL_MAGIC)
+        return np.uint16(sign | rounded)
+    odd = (bits >> np.uint32(13)) & np.uint32(1)
+    return np.uint16(sign | ((bits - np.uint32(0x38000000) + np.uint32(0xFFF) + odd) >> np.uint32(13)))
+
+
+@jit_arrays
+def _halves(mem, at, count):
+    return mem[at : at + 2 * count].view(np.uint16)
+
+
+@jit_arrays
+def _floats(mem, at, count):
+    return mem[at : at + 4 * count].view(np.float32)
+
+
+@jit_arrays
+def quantize_int8(mem, source, target, count, dtype, rule):
+    """INT8 of a row at ``target`` and its FP32 scale behind it: q = rint(x * (127 / amax)).
+
+    The scale is amax / 127 by XCCL's rule, 1 / (127 / amax) by CANN's, each quotient rounded by itself. Where
+    127 / amax is not finite, in a row of zeros or one too small, the scale is 0; XCCL's q are zeros then, CANN's what
+    saturating casts make of infinities.
+    """
+    x = _halves(mem, source, count)
+    q = mem[target : target + count].view(np.int8)
+    top = np.uint16(0)
+    for i in range(x.size):
+        top = max(top, x[i] & np.uint16(0x7FFF))  # magnitudes order as integers
+    amax = widen(top, dtype)
+    factor = _ONE_TWENTY_SEVEN / amax if top > 0 else _INFINITY
+    scale = np.float32(0.0)
+    if np.isfinite(factor):
+        _multiply_and_round(x, q, factor, dtype)
+        scale = _ONE / factor if rule == RULE_CANN else amax / _ONE_TWENTY_SEVEN
+    elif rule == RULE_CANN:
+        _saturate(x, q)
+    else:
+        q[:] = 0
+    _floats(mem, target + count, 1)[0] = scale
+
+
+@jit_arrays
+def _multiply_and_round(x, q, factor, dtype):
+    """To the nearest integer, half to even. None exceeds 127, so CANN's way through INT32 and FP16 changes nothing."""
+    if dtype == BF16:  # two loops, so that each is vectorized
+        for i in range(x.size):
+            q[i] = np.int8(np.int32(np.rint(widen(x[i], 0) * factor)))
+    else:
+        for i in range(x.size):
+            q[i] = np.int8(np.int32(np.rint(widen(x[i], 1) * factor)))
+
+
+@jit_arrays
+def _saturate(x, q):
+    """What casts make of x times infinity: the limits of INT8, and 0 of the NaN that a zero gives."""
+    for i in range(x.size):
+        if x[i] & np.uint16(0x7FFF) == 0:
+            q[i] = 0
+        else:
+            q[i] = -128 if x[i] & np.uint16(0x8000) else 127
+
+
+@jit_arrays
+def dequantize(mem, source, target, count, scale_at):
+    """FP32 value of each INT8, times the FP32 at ``scale_at``."""
+    scale = _floats(mem, scale_at, 1)[0]
+    q = mem[source : source + count].view(np.int8)
+    acc = _floats(mem, target, count)
+    for i in range(q.size):
+        acc[i] = np.float32(q[i]) * scale
+
+
+@jit_arrays
+def widen_row(mem, source, target, count, dtype):
+    """FP32 value of each element."""
+    x, acc = _halves(mem, source, count), _floats(mem, target, count)
+    for i in range(x.size):
+        acc[i] = widen(x[i], dtype)
+
+
+@jit_arrays
+def axpy(mem, source, target, weight_bits, count, dtype):
+    """Accumulator += weight * element: the product is rounded, then the sum."""
+    weight = float_of(weight_bits & 0xFFFFFFFF)
+    x, acc = _halves(mem, source, count), _floats(mem, target, count)
+    if dtype == BF16:
+        for i in range(x.size):
+            acc[i] += weight * widen(x[i], 0)
+    else:
+        for i in range(x.size):
+            acc[i] += weight * widen(x[i], 1)
+
+
+@jit_arrays
+def accumulate(mem, source, target, count, dtype):
+    """Accumulator += element."""
+    x, acc = _halves(mem, source, count), _floats(mem, target, count)
+    for i in range(x.size):
+        acc[i] += widen(x[i], dtype)
+
+
+@jit_arrays
+def scale_row(mem, target, count, factor_bits):
+    """Accumulator *= factor."""
+    factor = float_of(factor_bits & 0xFFFFFFFF)
+    acc = _floats(mem, target, count)
+    for i in range(acc.size):
+        acc[i] *= factor
+
+
+@jit_arrays
+def narrow_row(mem, source, target, count, dtype):
+    """Round FP32 values to BF16 or FP16."""
+    acc, y = _floats(mem, source, count), _halves(mem, target, count)
+    if dtype == BF16:
+        for i in range(y.size):
+            y[i] = narrow_bf16(acc[i])
+    else:
+        for i in range(y.size):
+            y[i] = narrow_fp16(acc[i])
+
+
+@jit_arrays
+def fill(mem, target, nbytes, byte):
+    """Set bytes."""
+    mem[target : target + nbytes] = byte
+
+
+@jit_arrays
+def count_between(mem, source, target, count, low, high):
+    """How many of ``count`` signed 4-byte integers are at least ``low`` and below ``high``, as one more."""
+    x = mem[source : source + 4 * count].view(np.int32)
+    found = 0
+    for i in range(x.size):
+        found += low <= x[i] < high
+    mem[target : target + 4].view(np.int32)[0] = found

@@ -1,0 +1,435 @@
+"""What the pipes of a core do with the instructions queued on them, and the DMA engine with its descriptors.
+
+mtu-in starts its transfers in order but memory answers in any order: transfers between two flags may overtake each
+other unless they touch the same piece or the same part of the data buffer.  The vector pipe and mtu-out work in order,
+mtu-out piece by piece.  DMA descriptors are independent of each other.
+
+PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
+"""
+
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import (
+    MTU_IN,
+    MTU_OUT,
+    OP_ADD,
+    OP_MTU_IN,
+    OP_MTU_OUT,
+    OP_PUT,
+    OP_SET_FLAG,
+    OP_V_ADD,
+    OP_V_AXPY,
+    OP_V_COPY,
+    OP_V_COUNT,
+    OP_V_DEQUANTIZE,
+    OP_V_FILL,
+    OP_V_NARROW,
+    OP_V_QUANTIZE,
+    OP_V_SCALE,
+    OP_V_WIDEN,
+    OP_WAIT_FLAG,
+    VECTOR,
+)
+from xccl_emu.machine.device import numerics
+from xccl_emu.machine.device.flight import (
+    DMA_READ_DONE,
+    finish_dma,
+    room_for_writes,
+    set_event,
+    write_bytes,
+    write_words,
+)
+from xccl_emu.machine.device.layout import (
+    BYTES_BY_PIPE,
+    CHOICE_ALL,
+    DMA_SLOTS,
+    ENTRY_CUT,
+    ENTRY_IN_FLIGHT,
+    ENTRY_PROGRESS,
+    ENTRY_SITE,
+    ENTRY_WORDS,
+    EVENTS,
+    KIND_ADD,
+    KIND_DMA,
+    KIND_MTU,
+    MAX_GRAINS,
+    N_DMA_SLOTS,
+    N_PIPES,
+    ORDER,
+    ORDER_SC,
+    PIECE_BYTES,
+    PIPE_COUNT,
+    PIPE_ENTRIES,
+    PIPE_HEAD,
+    PIPE_WORDS,
+    PIPES,
+    QUEUE_DEPTH,
+    SPARSE,
+    UB_BASE,
+)
+from xccl_emu.machine.device.sparse import leaves_zeros, move
+from xccl_emu.machine.device.words import copy_bytes, jit, put
+
+_READ_DONE = -1
+"""Progress of an mtu-in transfer that is complete but not yet at the head of its queue."""
+
+
+@jit
+def pipe_of(base, pipe):
+    """Index of the first word of a pipe's queue."""
+    return base + PIPES + (pipe - 1) * PIPE_WORDS
+
+
+@jit
+def entry_of(st, queue, j):
+    """Index of the j-th instruction in a queue."""
+    return queue + PIPE_ENTRIES + (st[queue + PIPE_HEAD] + j) % QUEUE_DEPTH * ENTRY_WORDS
+
+
+@jit
+def enqueue(st, base, pipe):
+    """Move the core's request to the end of a pipe's queue; False if the queue is full."""
+    queue = pipe_of(base, pipe)
+    count = st[queue + PIPE_COUNT]
+    if count >= QUEUE_DEPTH:
+        return False
+    entry = entry_of(st, queue, count)
+    for i in range(REQUEST_WORDS):
+        put(st, entry + i, st[base + REQUEST + i])
+    put(st, entry + ENTRY_PROGRESS, 0)
+    put(st, queue + PIPE_COUNT, count + 1)
+    return True
+
+
+@jit
+def _pop(st, queue):
+    """Drop the head of a queue and every transfer behind it that is already complete."""
+    while True:
+        entry = entry_of(st, queue, 0)
+        for i in range(ENTRY_WORDS):
+            put(st, entry + i, 0)
+        put(st, queue + PIPE_HEAD, (st[queue + PIPE_HEAD] + 1) % QUEUE_DEPTH)
+        put(st, queue + PIPE_COUNT, st[queue + PIPE_COUNT] - 1)
+        if st[queue + PIPE_COUNT] == 0:
+            put(st, queue + PIPE_HEAD, 0)  # an empty queue looks the same wherever it was
+            return
+        if st[entry_of(st, queue, 0) + ENTRY_PROGRESS] != _READ_DONE:
+            return
+
+
+@jit
+def _flag(st, core, base, queue, entry):
+    """Execute set_flag or wait_flag at the head of a queue; False if it has to wait."""
+    source, target, event = st[entry + 1], st[entry + 2], st[entry + 3]
+    if st[entry] == OP_SET_FLAG:
+        set_event(st, core, base, source, target, event, st[entry + ENTRY_SITE])
+    elif not take_event(st, base, source, target, event):
+        return False
+    _pop(st, queue)
+    return True
+
+
+@jit
+def take_event(st, base, source, target, event):
+    """Consume an event if it is set."""
+    word = base + EVENTS + source * N_PIPES + target
+    if not st[word] >> event & 1:
+        return False
+    put(st, word, st[word] & ~(1 << event))
+    return True
+
+
+@jit
+def _cut(source, target, i):
+    """The i-th place, from the first byte on, where a transfer is cut: wherever its source or target begins a piece."""
+    if i == 0:
+        return 0
+    a, b = PIECE_BYTES - source % PIECE_BYTES, PIECE_BYTES - target % PIECE_BYTES
+    if a == b:
+        return a + (i - 1) * PIECE_BYTES
+    return (i - 1) // 2 * PIECE_BYTES + (min(a, b) if i % 2 else max(a, b))
+
+
+@jit
+def _parts(source, target, nbytes):
+    """In how many parts the cuts divide a transfer; no part lies in two pieces of its source or target."""
+    parts = (source + nbytes - 1) // PIECE_BYTES - source // PIECE_BYTES + 1
+    if source % PIECE_BYTES == target % PIECE_BYTES:
+        return parts
+    return parts + (target + nbytes - 1) // PIECE_BYTES - target // PIECE_BYTES
+
+
+@jit
+def _parts_of_grain(parts):
+    """Parts that are copied together, so that a mask of `MAX_GRAINS` bits says what of a transfer is done."""
+    return (parts + MAX_GRAINS - 1) // MAX_GRAINS
+
+
+@jit
+def n_grains(source, target, nbytes):
+    """In how many grains a transfer is copied; give the source twice where the target is a data buffer."""
+    parts = _parts(source, target, nbytes)
+    size = _parts_of_grain(parts)
+    return (parts + size - 1) // size
+
+
+@jit
+def grain(source, target, nbytes, g):
+    """First and last+1 byte, counted from the first of the transfer, of grain ``g``."""
+    size = _parts_of_grain(_parts(source, target, nbytes))
+    return _cut(source, target, g * size), min(_cut(source, target, (g + 1) * size), nbytes)
+
+
+@jit
+def step_mtu_in(mem, st, core, base, choice):
+    """One action of mtu-in: the whole of the head, or the entry and the grain that the choice names."""
+    queue = pipe_of(base, MTU_IN)
+    if st[queue + PIPE_COUNT] == 0:
+        return False
+    j = 0 if choice == CHOICE_ALL else choice & 15
+    if j >= st[queue + PIPE_COUNT]:
+        return False
+    entry = entry_of(st, queue, j)
+    if st[entry] != OP_MTU_IN:
+        return (j == 0) and (choice == CHOICE_ALL or choice == 0) and _flag(st, core, base, queue, entry)
+    if st[entry + ENTRY_PROGRESS] == _READ_DONE or not _may_overtake(st, queue, j):
+        return False
+    if not _read_grain(mem, st, base, entry, choice):
+        return False
+    if st[entry + ENTRY_PROGRESS] == _READ_DONE:
+        st[BYTES_BY_PIPE + MTU_IN] += st[entry + 3]
+        if j == 0:
+            _pop(st, queue)
+    return True
+
+
+@jit
+def _may_overtake(st, queue, j):
+    """May entry ``j`` run before the unfinished ones ahead of it?"""
+    entry = entry_of(st, queue, j)
+    source, ub, nbytes = st[entry + 1], st[entry + 2], st[entry + 3]
+    for i in range(j):
+        ahead = entry_of(st, queue, i)
+        if st[ahead] != OP_MTU_IN:
+            return False
+        if st[ahead + ENTRY_PROGRESS] == _READ_DONE:
+            continue
+        other, ub_other, size = st[ahead + 1], st[ahead + 2], st[ahead + 3]
+        if ub < ub_other + size and ub_other < ub + nbytes:
+            return False
+        first, last = source // PIECE_BYTES, (source + nbytes - 1) // PIECE_BYTES
+        if first <= (other + size - 1) // PIECE_BYTES and other // PIECE_BYTES <= last:
+            return False
+    return True
+
+
+@jit
+def _read_grain(mem, st, base, entry, choice):
+    """Copy a grain, or all that is left, to the data buffer; False if the grain is done or does not exist."""
+    source, nbytes = st[entry + 1], st[entry + 3]
+    ub = st[base + UB_BASE] + st[entry + 2]
+    mask = st[entry + ENTRY_PROGRESS]
+    grains = n_grains(source, source, nbytes)
+    if choice == CHOICE_ALL:
+        if mask == 0:
+            move(mem, st, ub, source, nbytes)
+        else:
+            for g in range(grains):
+                if not mask >> g & 1:
+                    start, end = grain(source, source, nbytes, g)
+                    move(mem, st, ub + start, source + start, end - start)
+        put(st, entry + ENTRY_PROGRESS, _READ_DONE)
+        return True
+    g = choice >> 4
+    if g >= grains or mask >> g & 1:
+        return False
+    start, end = grain(source, source, nbytes, g)
+    move(mem, st, ub + start, source + start, end - start)
+    mask |= 1 << g
+    put(st, entry + ENTRY_PROGRESS, _READ_DONE if mask == (1 << grains) - 1 else mask)
+    return True
+
+
+@jit
+def step_vector(mem, st, core, base, choice):
+    """One action of the vector pipe: its next instruction, whole."""
+    queue = pipe_of(base, VECTOR)
+    if st[queue + PIPE_COUNT] == 0 or (choice != CHOICE_ALL and choice != 0):
+        return False
+    entry = entry_of(st, queue, 0)
+    op = st[entry]
+    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+        return _flag(st, core, base, queue, entry)
+    ub, a, b, c, d = st[base + UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
+    if not st[SPARSE] or not leaves_zeros(mem, ub, op, a, b, c, d):
+        _compute(mem, ub, op, a, b, c, d, st[entry + 5])
+    st[BYTES_BY_PIPE + VECTOR] += elements(st, entry, op)
+    _pop(st, queue)
+    return True
+
+
+@jit
+def elements(st, entry, op):
+    """How many elements a vector instruction works on."""
+    if op == OP_V_AXPY:
+        return st[entry + 4]
+    return st[entry + 2] if op == OP_V_FILL or op == OP_V_SCALE else st[entry + 3]
+
+
+@jit
+def _compute(mem, ub, op, a, b, c, d, e):
+    if op == OP_V_QUANTIZE:
+        numerics.quantize_int8(mem, ub + a, ub + b, c, d, e)
+    elif op == OP_V_AXPY:
+        numerics.axpy(mem, ub + a, ub + b, c, d, e)
+    elif op == OP_V_ADD:
+        numerics.accumulate(mem, ub + a, ub + b, c, d)
+    elif op == OP_V_NARROW:
+        numerics.narrow_row(mem, ub + a, ub + b, c, d)
+    elif op == OP_V_WIDEN:
+        numerics.widen_row(mem, ub + a, ub + b, c, d)
+    elif op == OP_V_DEQUANTIZE:
+        numerics.dequantize(mem, ub + a, ub + b, c, ub + d)
+    elif op == OP_V_SCALE:
+        numerics.scale_row(mem, ub + a, b, c)
+    elif op == OP_V_COPY:
+        copy_bytes(mem, ub + b, ub + a, c)
+    elif op == OP_V_FILL:
+        numerics.fill(mem, ub + a, b, c & 0xFF)
+    elif op == OP_V_COUNT:
+        numerics.count_between(mem, ub + a, ub + b, c, d, e)
+
+
+@jit
+def step_mtu_out(mem, st, core, base, choice):
+    """One action of mtu-out: a piece of its next instruction, or with `CHOICE_ALL` all that there is room for."""
+    queue = pipe_of(base, MTU_OUT)
+    if st[queue + PIPE_COUNT] == 0 or (choice != CHOICE_ALL and choice != 0):
+        return False
+    entry = entry_of(st, queue, 0)
+    op = st[entry]
+    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+        return _flag(st, core, base, queue, entry)
+    if not room_for_writes(st, base, 1):
+        return False
+    site = st[entry + ENTRY_SITE]
+    if op == OP_PUT:
+        w0, w1, w2, w3 = st[entry + 2], st[entry + 3], st[entry + 4], st[entry + 5]
+        write_words(mem, st, core, base, KIND_MTU, st[entry + 1], PIECE_BYTES, w0, w1, w2, w3, site)
+        st[BYTES_BY_PIPE + MTU_OUT] += PIECE_BYTES
+        _pop(st, queue)
+    elif op == OP_ADD:
+        write_words(mem, st, core, base, KIND_ADD, st[entry + 1], 8, st[entry + 2], 0, 0, 0, site)
+        st[BYTES_BY_PIPE + MTU_OUT] += 8
+        _pop(st, queue)
+    else:
+        assert op == OP_MTU_OUT
+        _write_out(mem, st, core, base, entry, choice)
+        if st[entry + ENTRY_PROGRESS] == st[entry + 3]:
+            st[BYTES_BY_PIPE + MTU_OUT] += st[entry + 3]
+            _pop(st, queue)
+    return True
+
+
+@jit
+def _write_out(mem, st, core, base, entry, choice):
+    """Take the next piece, or all pieces that there is room for, from the data buffer."""
+    target, nbytes, done = st[entry + 2], st[entry + 3], st[entry + ENTRY_PROGRESS]
+    ub = st[base + UB_BASE] + st[entry + 1]
+    site = st[entry + ENTRY_SITE]
+    if choice == CHOICE_ALL and st[ORDER] == ORDER_SC:
+        write_bytes(mem, st, core, base, KIND_MTU, target + done, ub + done, nbytes - done, site)
+        put(st, entry + ENTRY_PROGRESS, nbytes)
+        return
+    while True:
+        size = min(PIECE_BYTES - (target + done) % PIECE_BYTES, nbytes - done)
+        write_bytes(mem, st, core, base, KIND_MTU, target + done, ub + done, size, site)
+        done += size
+        if choice != CHOICE_ALL or done == nbytes or not room_for_writes(st, base, 1):
+            break
+    put(st, entry + ENTRY_PROGRESS, done)
+
+
+@jit
+def free_descriptor(st, base):
+    """The DMA descriptor that the core's request would take, -1 if none is free; the one of its event ID comes first.
+
+    So a core that waits for an event before it uses it again also knows what the descriptor did before.
+    """
+    for i in range(N_DMA_SLOTS):
+        k = (st[base + REQUEST + 4] + i) % N_DMA_SLOTS
+        if st[base + DMA_SLOTS + k * ENTRY_WORDS] == 0:
+            return k
+    return -1
+
+
+@jit
+def ring_dma(st, base):
+    """Hand the core's request to a free DMA descriptor; False if there is none."""
+    k = free_descriptor(st, base)
+    if k < 0:
+        return False
+    slot = base + DMA_SLOTS + k * ENTRY_WORDS
+    for i in range(REQUEST_WORDS):
+        put(st, slot + i, st[base + REQUEST + i])
+    return True
+
+
+@jit
+def step_dma(mem, st, core, base, choice):
+    """One action of a core's DMA: a grain of the chosen descriptor, or all that there is room for of the first."""
+    for k in range(N_DMA_SLOTS):
+        slot = base + DMA_SLOTS + k * ENTRY_WORDS
+        chosen = choice == CHOICE_ALL or k == (choice & 15)
+        if chosen and st[slot] != 0 and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
+            if _copy_grain(mem, st, core, base, slot, k, choice):
+                finish_dma(st, core, base, slot)
+                return True
+    return False
+
+
+@jit
+def _copy_grain(mem, st, core, base, slot, k, choice):
+    """Read and write a grain of a DMA transfer; grains are cut at the pieces of the source and of the target."""
+    source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
+    mask = st[slot + ENTRY_PROGRESS]
+    grains = n_grains(source, target, nbytes)
+    if choice == CHOICE_ALL and st[ORDER] == ORDER_SC and mask == 0:
+        write_bytes(mem, st, core, base, KIND_DMA + k, target, source, nbytes, st[slot + ENTRY_SITE])
+        put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE)
+        return True
+    moved = False
+    first, last = (0, grains) if choice == CHOICE_ALL else (choice >> 4, (choice >> 4) + 1)
+    for g in range(first, min(last, grains)):
+        if mask >> g & 1 or not _may_copy(st, base, slot, g):
+            continue
+        moved = True
+        if _copy_pieces(mem, st, core, base, slot, k, g):
+            mask |= 1 << g
+    put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE if mask == (1 << grains) - 1 else mask)
+    return moved
+
+
+@jit
+def _may_copy(st, base, slot, g):
+    """Is there room for a piece, and no other grain half copied?"""
+    cut = st[slot + ENTRY_CUT]
+    return (cut == 0 or cut >> 32 == g + 1) and room_for_writes(st, base, 1)
+
+
+@jit
+def _copy_pieces(mem, st, core, base, slot, k, g):
+    """Copy a grain from where it was cut off, until it is done (True) or there is no more room."""
+    source, target, site = st[slot + 1], st[slot + 2], st[slot + ENTRY_SITE]
+    start, end = grain(source, target, st[slot + 3], g)
+    start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
+    begin = start
+    while start < end and room_for_writes(st, base, 1):
+        size = min(PIECE_BYTES - (source + start) % PIECE_BYTES, PIECE_BYTES - (target + start) % PIECE_BYTES)
+        size = min(size, end - start)
+        write_bytes(mem, st, core, base, KIND_DMA + k, target + start, source + start, size, site)
+        if st[ORDER] != ORDER_SC:
+            put(st, slot + ENTRY_IN_FLIGHT, st[slot + ENTRY_IN_FLIGHT] + 1)
+        start += size
+    done = start == end
+    put(st, slot + ENTRY_CUT, 0 if done else (g + 1 << 32) | (st[slot + ENTRY_CUT] & 0xFFFFFFFF) + start - begin)
+    return done

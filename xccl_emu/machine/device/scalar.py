@@ -1,0 +1,236 @@
+"""The scalar unit of a core: grants the kernel's next request, if it can be granted, and lets the kernel go on.
+
+PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
+"""
+
+from xccl_emu.lang.abi import REQUEST, RESULT
+from xccl_emu.lang.requests import (
+    CMP_EQ,
+    CMP_GE,
+    CMP_NE,
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    OP_ADD,
+    OP_ARRIVE,
+    OP_ATOMIC_ADD,
+    OP_AWAIT_GROUP,
+    OP_DMA,
+    OP_FAIL,
+    OP_FENCE,
+    OP_LOAD,
+    OP_MTU_IN,
+    OP_POLL,
+    OP_RETURN,
+    OP_SET_FLAG,
+    OP_STORE,
+    OP_UB_LOAD,
+    OP_UB_STORE,
+    OP_V_QUANTIZE,
+    OP_WAIT_FLAG,
+    SCALAR,
+    VECTOR,
+)
+from xccl_emu.machine.device.access import check_scalar, check_transfer, check_vector, set_error, set_error_at
+from xccl_emu.machine.device.flight import (
+    note_writer,
+    own_write_pending,
+    read_word,
+    request_site,
+    room_for_writes,
+    set_event,
+    sign_extend_32,
+    write_words,
+)
+from xccl_emu.machine.device.layout import (
+    AT_END,
+    BYTES_BY_PIPE,
+    CHOICE_ALL,
+    COUNT_BY_OP,
+    DMA_SLOTS,
+    ENTRY_WORDS,
+    ERR_FAIL,
+    ERR_LEFT_SET,
+    ERROR,
+    EVENTS,
+    GROUP,
+    GROUP_ARRIVED,
+    GROUP_BASE,
+    GROUP_PHASE,
+    GROUP_SIZE,
+    GROUP_WORDS,
+    IN_FLIGHT,
+    KERNEL,
+    KIND_SCALAR,
+    MAX_SITES,
+    N_DMA_SLOTS,
+    N_LIVE,
+    N_PIPES,
+    PIPE_COUNT,
+    STATUS,
+    STATUS_DONE,
+    STATUS_RUNNING,
+    STEP_TABLE,
+    SWITCH_BASE,
+    UB_BASE,
+)
+from xccl_emu.machine.device.pipes import enqueue, pipe_of, ring_dma, take_event
+from xccl_emu.machine.device.traffic import note_traffic
+from xccl_emu.machine.device.words import call_step, jit, load_i32, load_i64, put, store_i64, store_u32
+
+
+@jit
+def step_scalar(mem, st, core, base, choice):
+    """Grant the core's request and run its kernel to the next one; False, and nothing changed, if it has to wait."""
+    if st[base + STATUS] != STATUS_RUNNING or (choice != CHOICE_ALL and choice != 0):
+        return False
+    op = st[base + REQUEST]
+    # A return has no site of its own; a load that is switched off still loads, it only orders nothing.
+    if op == OP_RETURN or op == OP_LOAD or not _switched_off(st, base):
+        if not _grant(mem, st, core, base, op):
+            return False
+        if op != OP_RETURN and (op <= OP_ATOMIC_ADD or OP_DMA <= op <= OP_ADD):
+            note_traffic(st, base, op)
+    elif op == OP_POLL:  # as if it had seen what it waits for
+        put(st, base + RESULT, st[base + REQUEST + 3] + (1 if st[base + REQUEST + 2] == CMP_NE else 0))
+    st[COUNT_BY_OP + op] += 1
+    if op == OP_RETURN:
+        put(st, base + RESULT, st[base + REQUEST + 1])
+        put(st, base + STATUS, STATUS_DONE)
+        st[N_LIVE] -= 1
+        return True
+    call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)
+    return True
+
+
+@jit
+def _switched_off(st, base):
+    """Is this request's synchronization switched off by name?"""
+    return st[st[SWITCH_BASE] + st[base + KERNEL] * MAX_SITES + request_site(st, base)] != 0
+
+
+@jit
+def _grant(mem, st, core, base, op):
+    """Carry out one request; False if it cannot be granted now, or if it is bad (then the error is recorded)."""
+    a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
+    if op >= OP_V_QUANTIZE:
+        d, e = st[base + REQUEST + 4], st[base + REQUEST + 5]
+        return check_vector(st, core, base, op, a, b, c, d, e) and enqueue(st, base, VECTOR)
+    if op >= OP_MTU_IN:
+        pipe = MTU_IN if op == OP_MTU_IN else MTU_OUT
+        return check_transfer(st, core, base, op, a, b, c) and enqueue(st, base, pipe)
+    if not check_scalar(st, core, base, op, a, b, c, st[base + REQUEST + 4]):
+        return False
+    if op <= OP_POLL:
+        return _grant_memory(mem, st, core, base, op, a, b, c)
+    if op == OP_UB_LOAD or op == OP_UB_STORE:
+        return _grant_buffer(mem, st, base, op, a, b, c)
+    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+        return _grant_flag(st, core, base, op, a, b, c)
+    if op == OP_FENCE:
+        return drained(st, base)
+    if op == OP_DMA:
+        return ring_dma(st, base)
+    if op == OP_FAIL:
+        return set_error(st, core, base, ERR_FAIL, a, b)
+    return _grant_group(st, base, op, a)
+
+
+@jit
+def _grant_memory(mem, st, core, base, op, a, b, c):
+    """Return, load, store, atomic add, poll."""
+    if op == OP_RETURN:
+        return drained(st, base) and _no_event_left(st, core, base)
+    if op == OP_POLL:
+        value = read_word(mem, st, core, base, a, 8)
+        if (value == c) if b == CMP_EQ else (value >= c) if b == CMP_GE else (value != c):
+            put(st, base + RESULT, value)
+            return True
+        return False
+    if op == OP_LOAD:
+        put(st, base + RESULT, read_word(mem, st, core, base, a, b))
+        st[BYTES_BY_PIPE + SCALAR] += b
+        return True
+    if op == OP_STORE:
+        if not room_for_writes(st, base, 1):
+            return False
+        value = sign_extend_32(b) if c == 4 else b
+        write_words(mem, st, core, base, KIND_SCALAR, a, c, value, 0, 0, 0, request_site(st, base))
+        st[BYTES_BY_PIPE + SCALAR] += c
+        return True
+    if own_write_pending(st, core, base, a):
+        return False
+    old = load_i64(mem, a)
+    put(st, base + RESULT, old)
+    store_i64(mem, a, old + b)
+    note_writer(st, a, core, request_site(st, base))
+    st[BYTES_BY_PIPE + SCALAR] += 8
+    return True
+
+
+@jit
+def _no_event_left(st, core, base):
+    """Was every event that was set consumed?  One that is left is a violation: its wait is missing."""
+    for flags in range(N_PIPES * N_PIPES):
+        if st[base + EVENTS + flags]:
+            event = 0
+            while not st[base + EVENTS + flags] >> event & 1:
+                event += 1
+            source, target = flags // N_PIPES, flags % N_PIPES
+            return set_error_at(st, core, base, ERR_LEFT_SET, source * 8 + target, event, AT_END)
+    return True
+
+
+@jit
+def _grant_buffer(mem, st, base, op, a, b, c):
+    """Scalar access to the data buffer: immediate, in program order with what the scalar unit issues."""
+    at = st[base + UB_BASE] + a
+    if op == OP_UB_LOAD:
+        put(st, base + RESULT, load_i32(mem, at) if b == 4 else load_i64(mem, at))
+    elif c == 4:
+        store_u32(mem, at, b)
+    else:
+        store_i64(mem, at, b)
+    return True
+
+
+@jit
+def _grant_flag(st, core, base, op, source, target, event):
+    """set_flag waits its turn on the source pipe, wait_flag on the target; the scalar unit is a pipe of its own."""
+    pipe = source if op == OP_SET_FLAG else target
+    if pipe != SCALAR:
+        return enqueue(st, base, pipe)
+    if op == OP_SET_FLAG:
+        set_event(st, core, base, source, target, event, request_site(st, base))
+        return st[ERROR] == 0
+    return take_event(st, base, source, target, event)
+
+
+@jit
+def _grant_group(st, base, op, phase):
+    """The barrier of a core group: the last to arrive turns the phase, and whoever waits in the old one goes on."""
+    group = st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
+    if op == OP_AWAIT_GROUP:
+        return st[group + GROUP_PHASE] != phase
+    assert op == OP_ARRIVE
+    put(st, base + RESULT, st[group + GROUP_PHASE])
+    if st[group + GROUP_ARRIVED] + 1 == st[group + GROUP_SIZE]:
+        put(st, group + GROUP_ARRIVED, 0)
+        put(st, group + GROUP_PHASE, 1 - st[group + GROUP_PHASE])
+    else:
+        put(st, group + GROUP_ARRIVED, st[group + GROUP_ARRIVED] + 1)
+    return True
+
+
+@jit
+def drained(st, base):
+    """Is everything that this core issued done and visible?"""
+    if st[base + IN_FLIGHT]:
+        return False
+    for pipe in range(MTU_IN, DMA):
+        if st[pipe_of(base, pipe) + PIPE_COUNT]:
+            return False
+    for k in range(N_DMA_SLOTS):
+        if st[base + DMA_SLOTS + k * ENTRY_WORDS]:
+            return False
+    return True

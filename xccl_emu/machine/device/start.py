@@ -1,0 +1,23 @@
+"""The compiled entry points that the host side calls besides the policies."""
+
+from xccl_emu.machine.device.flight import block_of_core
+from xccl_emu.machine.device.layout import (
+    ACTIVE_BASE,
+    KERNEL,
+    N_ACTIVE,
+    STATUS,
+    STATUS_IDLE,
+    STATUS_RUNNING,
+    STEP_TABLE,
+)
+from xccl_emu.machine.device.words import call_step, jit, put
+
+
+@jit
+def start(st):
+    """Run every newly launched kernel up to its first request."""
+    for i in range(st[N_ACTIVE]):
+        base = block_of_core(st, st[st[ACTIVE_BASE] + i])
+        if st[base + STATUS] == STATUS_IDLE:
+            put(st, base + STATUS, STATUS_RUNNING)
+            call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)

@@ -1,0 +1,224 @@
+"""The few primitives under the machine: moving bytes, reinterpreting bits, writing state.
+
+Each stands twice: for Numba as an intrinsic, and as plain NumPy for runs with the JIT off.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from xccl_emu.machine.device import by_address
+
+jit = njit(cache=True, error_model="numpy", forceinline=True, _nrt=False, no_cfunc_wrapper=True)
+"""How the machine is compiled: cached, and with no fastmath, so that bits are the same everywhere.
+
+Without Numba's reference counts (no function here makes an array) and inlined: else a step takes five times as long.
+"""
+
+jit_arrays = njit(cache=True, error_model="numpy", _nrt=True)
+"""For functions that make views of arrays: these need the reference counts."""
+
+
+@jit
+def put(st, index, value):
+    """Write one word of state.
+
+    All that a run can depend on goes through here, but for these: words of the header (who is alive, errors, counters,
+    the policy's cursor and random numbers), the tables of writers (reports alone read them), the bytes of writes in
+    flight (`bytes_to_words`), and what a step function writes of its own core during `call_step`.
+    """
+    st[index] = value
+
+
+_STEP = types.int64(types.Array(types.int64, 1, "C"), types.int64)
+
+
+def handle_of(step):
+    """By which number `call_step` finds a step function."""
+    return by_address.address_of(step, _STEP)
+
+
+if config.DISABLE_JIT:
+
+    def call_step(handle, st, base):
+        return by_address.function_at(handle)(st, base)
+
+    def load_i64(mem, address):
+        return int(mem[address : address + 8].view(np.int64)[0])
+
+    def load_i32(mem, address):
+        return int(mem[address : address + 4].view(np.int32)[0])
+
+    def store_i64(mem, address, value):
+        mem[address : address + 8].view(np.int64)[0] = value
+
+    def store_u32(mem, address, value):
+        mem[address : address + 4].view(np.uint32)[0] = value & 0xFFFFFFFF
+
+    def copy_bytes(mem, target, source, nbytes):
+        mem[target : target + nbytes] = mem[source : source + nbytes]
+
+    def same_bytes(mem, one, other, nbytes):
+        return bool((mem[one : one + nbytes] == mem[other : other + nbytes]).all())
+
+    def prefetch(st, index):
+        pass
+
+    def bytes_to_words(st, word, mem, source, nbytes):
+        st.view(np.uint8)[8 * word : 8 * word + nbytes] = mem[source : source + nbytes]
+
+    def words_to_bytes(mem, target, st, word, nbytes):
+        mem[target : target + nbytes] = st.view(np.uint8)[8 * word : 8 * word + nbytes]
+
+    def float_of(bits):
+        return np.uint32(bits).view(np.float32)
+
+    def bits_of(value):
+        return np.float32(value).view(np.uint32)
+
+else:
+
+    def _memcpy(context, builder, target_type, source_type, target, source, target_byte, source_byte, nbytes):
+        def byte_pointer(array_type, array, byte):
+            data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
+            return builder.gep(builder.bitcast(data, cgutils.voidptr_t), [byte])
+
+        to = byte_pointer(target_type, target, target_byte)
+        cgutils.raw_memcpy(builder, to, byte_pointer(source_type, source, source_byte), nbytes, 1)
+        return context.get_dummy_value()
+
+    @intrinsic
+    def _copy(typingctx, target, target_byte, source, source_byte, nbytes):
+        signature = types.void(target, types.int64, source, types.int64, types.int64)
+
+        def codegen(context, builder, sig, args):
+            return _memcpy(context, builder, sig.args[0], sig.args[2], args[0], args[2], args[1], args[3], args[4])
+
+        return signature, codegen
+
+    @intrinsic
+    def _compare(typingctx, mem, one, other, nbytes):
+        """libc's memcmp of two ranges."""
+        signature = types.int32(mem, types.int64, types.int64, types.int64)
+
+        def codegen(context, builder, sig, args):
+            data = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0]).data
+            at = [builder.gep(builder.bitcast(data, cgutils.voidptr_t), [byte]) for byte in args[1:3]]
+            kind = ir.FunctionType(ir.IntType(32), [cgutils.voidptr_t, cgutils.voidptr_t, ir.IntType(64)])
+            return builder.call(cgutils.get_or_insert_function(builder.module, kind, "memcmp"), [*at, args[3]])
+
+        return signature, codegen
+
+    @intrinsic
+    def prefetch(typingctx, st, index):
+        """Have the line of a word brought into the cache, for what comes soon."""
+        signature = types.void(st, types.int64)
+
+        def codegen(context, builder, sig, args):
+            byte = builder.mul(args[1], ir.Constant(ir.IntType(64), 8))
+            at = _pointer(context, builder, sig.args[0], args[0], byte, types.int8)
+            numbers = [ir.IntType(32)] * 3
+            kind = ir.FunctionType(ir.VoidType(), [at.type, *numbers])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            builder.call(function, [at, *(ir.Constant(ir.IntType(32), n) for n in (0, 3, 1))])
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    def _bitcast(to, of):
+        def cast(typingctx, value):
+            def codegen(context, builder, sig, args):
+                return builder.bitcast(args[0], context.get_value_type(to))
+
+            return to(of), codegen
+
+        return intrinsic(cast)
+
+    _float_of = _bitcast(types.float32, types.uint32)
+    _bits_of = _bitcast(types.uint32, types.float32)
+
+    @intrinsic
+    def call_step(typingctx, handle, st, base):
+        """Call a step function by its handle: a new kernel does not recompile the machine."""
+        return by_address.calling(_STEP)
+
+    def _pointer(context, builder, array_type, array, byte, kind):
+        data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
+        at = builder.gep(builder.bitcast(data, cgutils.voidptr_t), [byte])
+        return builder.bitcast(at, context.get_value_type(kind).as_pointer())
+
+    def _loader(kind):
+        def load(typingctx, mem, address):
+            def codegen(context, builder, sig, args):
+                value = builder.load(_pointer(context, builder, sig.args[0], args[0], args[1], kind))
+                return context.cast(builder, value, kind, types.int64)
+
+            return types.int64(mem, types.int64), codegen
+
+        return intrinsic(load)
+
+    def _storer(kind):
+        def store(typingctx, mem, address, value):
+            def codegen(context, builder, sig, args):
+                value = context.cast(builder, args[2], types.int64, kind)
+                builder.store(value, _pointer(context, builder, sig.args[0], args[0], args[1], kind))
+                return context.get_dummy_value()
+
+            return types.void(mem, types.int64, types.int64), codegen
+
+        return intrinsic(store)
+
+    _load_i64, _load_i32 = _loader(types.int64), _loader(types.int32)
+    _store_i64, _store_u32 = _storer(types.int64), _storer(types.uint32)
+
+    @jit
+    def load_i64(mem, address):
+        """The aligned 8-byte word at an address that was checked; a view would cost ten times as much."""
+        return _load_i64(mem, address)
+
+    @jit
+    def load_i32(mem, address):
+        """The aligned 4-byte word at an address that was checked, sign-extended."""
+        return _load_i32(mem, address)
+
+    @jit
+    def store_i64(mem, address, value):
+        """Store 8 bytes at an address that was checked."""
+        _store_i64(mem, address, value)
+
+    @jit
+    def store_u32(mem, address, value):
+        """Store the low 4 bytes at an address that was checked."""
+        _store_u32(mem, address, value)
+
+    @jit
+    def copy_bytes(mem, target, source, nbytes):
+        """Copy within memory (ranges must not overlap); one memcpy, not Numba's slower slice copy."""
+        _copy(mem, target, mem, source, nbytes)
+
+    @jit
+    def same_bytes(mem, one, other, nbytes):
+        """Are two ranges of memory alike?"""
+        return _compare(mem, one, other, nbytes) == 0
+
+    @jit
+    def bytes_to_words(st, word, mem, source, nbytes):
+        """Copy bytes of memory into words of state."""
+        _copy(st, 8 * word, mem, source, nbytes)
+
+    @jit
+    def words_to_bytes(mem, target, st, word, nbytes):
+        """Copy words of state into bytes of memory."""
+        _copy(mem, target, st, 8 * word, nbytes)
+
+    @jit
+    def float_of(bits):
+        """The FP32 value with these 32 bits."""
+        return _float_of(np.uint32(bits))
+
+    @jit
+    def bits_of(value):
+        """The 32 bits of an FP32 value."""
+        return _bits_of(np.float32(value))
