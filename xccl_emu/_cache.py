@@ -1,11 +1,15 @@
-"""Machine code that is never stale: Numba's cache in a folder named by a digest of everything that shapes it.
+"""Machine code that is never stale: it is kept in folders named by a digest of everything that shapes it.
 
 Numba keys a cached function on the file that holds it, the signature, the CPU and its own version. It notices
 neither an edit of a helper in another file nor ``NUMBA_BOUNDSCHECK``. So the package gives every such state a folder
-of its own, ``<base>/xccl_emu/<digest>``, before Numba can be imported, and removes the oldest ones.
+of its own, ``<base>/xccl_emu/<digest>``, and removes the oldest ones. There is a folder for each family of functions,
+over the sources that this family depends on: an edit of the checker does not compile the machine again, and an edit
+of host code compiles nothing. Numba itself is told the folder of the kernels, before it can be imported; the package's
+own functions are in the others (`_kept.py`).
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -13,10 +17,19 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-FOLDERS_KEPT = 8
-"""How many digest folders stay; a run of the tests alone uses three (JIT, bounds checks, JIT off)."""
+FOLDERS_KEPT = 24
+"""How many digest folders stay; a run of the tests alone uses three states (JIT, bounds checks, JIT off) of each."""
+
+_MACHINE = ("machine/device", "lang/abi.py", "lang/requests.py")
+FAMILIES = {
+    "kernels": ("lang",),  # a lowered kernel is named by its text; what else shapes it is how it is lowered
+    "machine": _MACHINE,
+    "check": (*_MACHINE, "check/device"),
+    "timing": (*_MACHINE, "timing/device"),
+}
+"""What each family is compiled from, below the package."""
 
 YOUNG_SECONDS = 600
 """A folder used this recently is never removed: another process may be compiling into it."""
@@ -30,17 +43,24 @@ _WITHOUT_EFFECT = frozenset({"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_COLO
 
 
 def activate() -> str:
-    """Point Numba at this state's cache folder, also in the processes started from here, and return its path.
+    """Point Numba at the folder of the kernels, also in the processes started from here, and return its path.
 
     A Numba that is already imported is told too. Never raises for a folder that cannot be written: see `base_folder`.
     """
-    digest = state_digest(_PACKAGE, os.environ)
-    parent = os.path.join(base_folder(os.environ), _OWN_FOLDER)
-    folder = os.path.join(parent, digest)
+    folder = folder_of("kernels")
     os.environ["NUMBA_CACHE_DIR"] = folder
     numba = sys.modules.get("numba")
     if numba is not None and hasattr(numba, "config"):
         numba.config.CACHE_DIR = folder
+    return folder
+
+
+@functools.cache
+def folder_of(family: str) -> str:
+    """The folder of a family of functions in this state of their sources, marked as used."""
+    digest = state_digest(_PACKAGE, os.environ, FAMILIES[family])
+    parent = os.path.join(base_folder(os.environ), _OWN_FOLDER)
+    folder = os.path.join(parent, digest)
     if _claim(folder):
         prune(parent, digest)
     return folder
@@ -65,11 +85,11 @@ def base_folder(environ: Mapping[str, str]) -> str:
     return fallback
 
 
-def state_digest(package: str, environ: Mapping[str, str]) -> str:
-    """32 hex digits over the sources under `package`, Python, Numba, llvmlite, NumPy and Numba's settings.
+def state_digest(package: str, environ: Mapping[str, str], parts: Sequence[str] = ("",)) -> str:
+    """32 hex digits over sources under the folder `package`, Python, Numba, llvmlite, NumPy and Numba's settings.
 
-    `package` is the folder of the package; links to folders are followed. Where a package is installed does not
-    matter, Numba keys on that itself.
+    `parts` are the files and folders that count; links to folders are followed. Where a package is installed does
+    not matter, Numba keys on that itself.
     """
     digest = hashlib.blake2b(digest_size=16)
 
@@ -84,8 +104,9 @@ def state_digest(package: str, environ: Mapping[str, str]) -> str:
     for name in sorted(environ):
         if name.startswith("NUMBA_") and name not in _WITHOUT_EFFECT:
             add(name.encode(), environ[name].encode(errors="surrogateescape"))
-    for relative, content in _sources(package):
-        add(relative.encode(errors="surrogateescape"), content)
+    for part in parts:
+        for relative, content in _sources(package, part):
+            add(relative.encode(errors="surrogateescape"), content)
     return digest.hexdigest()
 
 
@@ -173,9 +194,13 @@ def _installed_versions(search_path: list[str]) -> dict[str, str]:
     return found
 
 
-def _sources(package: str) -> Iterator[tuple[str, bytes]]:
-    """Relative path and content of every source, in one fixed order."""
-    for folder, folders, files in os.walk(package, followlinks=True):
+def _sources(package: str, part: str) -> Iterator[tuple[str, bytes]]:
+    """Relative path and content of every source of a part, in one fixed order."""
+    path = os.path.join(package, part)
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            yield part, file.read()
+    for folder, folders, files in os.walk(path, followlinks=True):
         folders[:] = sorted(name for name in folders if name.isidentifier() and name != "__pycache__")
         for name in sorted(files):
             if name.endswith(".py") and not name.startswith("."):  # an editor's lock file is a dangling link

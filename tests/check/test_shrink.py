@@ -12,7 +12,6 @@ from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BI
 from xccl_emu.check.witness.player import Player
 from xccl_emu.check.witness.shrink import shrink, signature
 from xccl_emu.machine.device import layout as at
-from xccl_emu.machine.device import single
 from xccl_emu.scenarios.registry import make
 
 from .witness_support import Everything, Relay, judge, random_actions, some_violation
@@ -29,7 +28,7 @@ def taken_of(trial: Trial, names: NDArray[np.int64], finish: bool = False) -> tu
     """What an attempt takes, under which names, and how it ends."""
     Player(trial.pod)
     codes, taken = np.zeros(4096, np.int64), np.zeros((4096, attempts.NAME_WORDS), np.int64)
-    n, ended = attempts.attempt(single.act_handle(), trial.pod.memory, trial.pod.state, names, finish, codes, taken)
+    n, ended = attempts.attempt(trial.pod.memory, trial.pod.state, names, finish, codes, taken)
     return codes[:n].tolist(), taken[:n].copy(), ended
 
 

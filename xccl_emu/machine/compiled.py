@@ -10,6 +10,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.policies.random import uniform_random
 from xccl_emu.machine.device.policies.replay import replay
 from xccl_emu.machine.device.policies.round_robin import round_robin
+from xccl_emu.machine.device.single import action
 from xccl_emu.machine.device.start import start as _start
 from xccl_emu.machine.device.words import handle_of
 
@@ -19,6 +20,9 @@ _POLICIES: dict[str, Callable[..., int]] = {"round-robin": round_robin, "random"
 def policy(name: str) -> Callable[..., int]:
     """The compiled policy of that name."""
     return _POLICIES[name]
+
+
+__all__ = ["action", "arithmetic_of", "handles", "policy", "start"]
 
 
 def start() -> Callable[..., None]:

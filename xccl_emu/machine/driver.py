@@ -82,6 +82,7 @@ def begin_run(pod: "Pod") -> None:
 
 def _link(pod: "Pod", handles: list[int]) -> None:
     pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
+    pod.state[at.ACT] = compiled.action()
     pod.activate()
 
 

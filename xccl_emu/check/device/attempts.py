@@ -38,7 +38,7 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
-from xccl_emu.machine.device.single import act_at
+from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
 NAME_WORDS = 6
@@ -170,7 +170,7 @@ def _next_of(st, actor):
 
 
 @jit
-def _act(handle, mem, st, code):
+def _act(mem, st, code):
     """Take an action, if it is enabled and nothing is cut off that it needs."""
     if code < 0:
         return act_fault(mem, st, code)
@@ -179,11 +179,11 @@ def _act(handle, mem, st, code):
     if st[FAULT_CUT] and die >= 0:
         if choice >= st[block_of_die(st, die) + FLIGHT_COUNT] or not may_arrive(st, die, choice):
             return False
-    return act_at(handle, mem, st, actor, choice) != 0
+    return act_once(mem, st, actor, choice)
 
 
 @jit
-def attempt(handle, mem, st, names, finish, codes, taken_names):
+def attempt(mem, st, names, finish, codes, taken_names):
     """Take the named actions [n, NAME_WORDS] that are enabled when their turn comes, up to a violation.
 
     With ``finish`` go on behind them, each actor as far as it gets, until nothing is enabled.  Puts what it took into
@@ -206,7 +206,7 @@ def attempt(handle, mem, st, names, finish, codes, taken_names):
         done = False
         if code != NOWHERE:
             identify(st, code, taken_names[taken])
-            done = _act(handle, mem, st, code)
+            done = _act(mem, st, code)
             if done or st[ERROR] != 0:
                 codes[taken] = code
                 taken += 1

@@ -171,13 +171,11 @@ class Monitor:
         """The arrays, and the pod at the first requests of its kernels."""
         from xccl_emu.check.device.monitor.calls import handle_of
         from xccl_emu.check.device.monitor.step import judge, watched
-        from xccl_emu.machine.device.single import act_handle
         from xccl_emu.machine.driver import begin
 
         pod = self.trial.pod
         begin(pod)
         self._space = self._arrays()
-        self.m[at.ACT] = act_handle()
         self.m[at.JUDGE], self.m[at.WATCHED] = (handle_of(function, self._space) for function in (judge, watched))
         return self._space, self._run_arrays()
 

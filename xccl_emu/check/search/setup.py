@@ -14,7 +14,7 @@ from xccl_emu.check.device.search.look import NAMED, TAKEN
 from xccl_emu.check.device.search.races import ROWS
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import CapacityError
-from xccl_emu.machine.device import layout, single
+from xccl_emu.machine.device import layout
 from xccl_emu.machine.driver import begin
 
 CORES_MAX = 60
@@ -93,7 +93,6 @@ class Setup:
         ck[at.GREW_FIRST], ck[at.GREW_LAST] = pieces.NO_PIECE, -1
         for number, function in _LINKED.items():
             ck[at.HANDLES + number] = linked.handle_of(function)
-        ck[at.HANDLES + linked.STEP] = single.act_handle()
         for i, core in enumerate(self.cores):
             launch = self.pod.launch_of(core)
             assert launch is not None

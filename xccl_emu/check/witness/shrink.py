@@ -72,10 +72,8 @@ class Shrinker:
     ) -> None:
         from xccl_emu.check.device import attempts
         from xccl_emu.check.witness.player import Player
-        from xccl_emu.machine.device import single
 
         self._device, self._trial, self._pod = attempts, trial, trial.pod
-        self._machine = single.act_handle()
         self._judge, self._progress = judge, progress
         self._deadline = time.perf_counter() + seconds
         self._original, self._wanted = violation, signature(violation)
@@ -191,7 +189,7 @@ class Shrinker:
             self._progress(len(names), self.tried)
         self._pod.memory[:], self._pod.state[:] = self._started
         late = self._wanted[0] in _ENDS_LATE
-        machine = (self._machine, self._pod.memory, self._pod.state)
+        machine = (self._pod.memory, self._pod.state)
         n, ended = self._device.attempt(*machine, names, late, self._codes, self._names)
         ends = {DEADLOCK: self._device.STUCK, WRONG_BITS: self._device.DONE}
         stopped = ended == self._device.STUCK and (self._codes[:n] < 0).any()  # wrong bits show without an end then

@@ -3,10 +3,11 @@
 import numpy as np
 
 from xccl_emu.machine.device import layout as at
-from xccl_emu.machine.device.actions import act, choices, nth_choice
+from xccl_emu.machine.device.actions import choices, nth_choice
 from xccl_emu.machine.device.flight import flight
 from xccl_emu.machine.device.pipes import entry_of
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
+from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
 ERROR_WORDS = at.ERROR_B + 1 - at.ERROR
@@ -57,7 +58,7 @@ def search(space, parts, observed, stack, table, outcomes, errors, counted, max_
         for a in range(actors):
             actor = nth_actor(st, a)
             for n in range(choices(st, actor)):
-                if act(mem, st, actor, nth_choice(st, actor, n)) or st[at.ERROR] != 0:
+                if act_once(mem, st, actor, nth_choice(st, actor, n)) or st[at.ERROR] != 0:
                     counted[TRANSITIONS] += 1
                     if st[at.ERROR] == 0:
                         push(space, parts, stack, table, counted)

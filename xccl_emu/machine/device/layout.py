@@ -22,7 +22,8 @@ FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 69, 70, 79  # what a check has broken; t
 STEP_TABLE = 80  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 96, 97
 SPARSE = 98  # is what would change nothing left out, so that memory is committed only where it is not zero?
-HEADER_WORDS = 99
+ACT = 99  # where the machine's action is, for `single.act_once`
+HEADER_WORDS = 100
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED = range(3)

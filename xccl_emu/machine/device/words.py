@@ -5,19 +5,20 @@ Each stands twice: for Numba as an intrinsic, and as plain NumPy for runs with t
 
 import numpy as np
 from llvmlite import ir
-from numba import config, njit, types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from xccl_emu._kept import compiled
 from xccl_emu.machine.device import by_address
 
-jit = njit(cache=True, error_model="numpy", forceinline=True, _nrt=False, no_cfunc_wrapper=True)
-"""How the machine is compiled: cached, and with no fastmath, so that bits are the same everywhere.
+jit = compiled(forceinline=True, _nrt=False, no_cfunc_wrapper=True)
+"""How the machine is compiled: kept on disk, and with no fastmath, so that bits are the same everywhere.
 
 Without Numba's reference counts (no function here makes an array) and inlined: else a step takes five times as long.
 """
 
-jit_arrays = njit(cache=True, error_model="numpy", _nrt=True)
+jit_arrays = compiled(_nrt=True)
 """For functions that make views of arrays: these need the reference counts."""
 
 

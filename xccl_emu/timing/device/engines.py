@@ -13,8 +13,8 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.device.actions import step_core
 from xccl_emu.machine.device.layout import (
+    ACTORS_PER_CORE,
     CHOICE_ALL,
     DIE,
     DMA_SLOTS,
@@ -25,6 +25,7 @@ from xccl_emu.machine.device.layout import (
     PIPE_COUNT,
 )
 from xccl_emu.machine.device.pipes import elements, entry_of, pipe_of
+from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
@@ -63,7 +64,7 @@ def step_pipe_timed(mem, st, tm, who, log, core, base, row, pipe):
     if pipe != VECTOR and op != OP_SET_FLAG and op != OP_WAIT_FLAG and tm[since] > tm[NOW] + tm[LIMIT]:
         return -tm[since]
     count = elements(st, entry, op) if pipe == VECTOR and op >= OP_V_QUANTIZE else 0
-    if not step_core(mem, st, core, base, pipe, CHOICE_ALL):
+    if not act_once(mem, st, core * ACTORS_PER_CORE + pipe, CHOICE_ALL):
         return 0
     tm[row + RUN + pipe] = n + 1
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
@@ -151,7 +152,7 @@ def step_dma_timed(mem, st, tm, who, log, core, base, row):
             return -begin
         source, target, nbytes, event = st[slot + 1], st[slot + 2], st[slot + 3], st[slot + 4]
         site = st[slot + ENTRY_SITE]
-        if not step_core(mem, st, core, base, DMA, CHOICE_ALL):
+        if not act_once(mem, st, core * ACTORS_PER_CORE + DMA, CHOICE_ALL):
             return 0
         _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, since, begin)
         return 1

@@ -21,8 +21,8 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.device.actions import step_core
 from xccl_emu.machine.device.layout import (
+    ACTORS_PER_CORE,
     CHOICE_ALL,
     DIE,
     ERROR,
@@ -40,6 +40,7 @@ from xccl_emu.machine.device.layout import GROUP_PHASE as MACHINE_PHASE
 from xccl_emu.machine.device.layout import GROUP_SIZE as MACHINE_SIZE
 from xccl_emu.machine.device.layout import GROUP_WORDS as MACHINE_GROUP_WORDS
 from xccl_emu.machine.device.pipes import free_descriptor
+from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
@@ -103,7 +104,7 @@ def step_scalar_timed(mem, st, tm, who, log, core, base, row):
     group = tm[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
     phase = st[st[MACHINE_GROUPS] + st[base + GROUP] * MACHINE_GROUP_WORDS + MACHINE_PHASE]
     slot = free_descriptor(st, base) if op == OP_DMA else 0
-    if not step_core(mem, st, core, base, SCALAR, CHOICE_ALL):
+    if not act_once(mem, st, core * ACTORS_PER_CORE + SCALAR, CHOICE_ALL):
         if st[ERROR] == 0:
             _wait(tm, op, a, group, core)
         return 0

@@ -5,12 +5,13 @@ Each part is compiled once and by itself; called by name, Numba would compile al
 
 from typing import Any
 
-from numba import config, njit, typeof, types
+from numba import config, typeof, types
 from numba.extending import intrinsic
 
+from xccl_emu._kept import compiled
 from xccl_emu.machine.device import by_address
 
-part = njit(cache=True, error_model="numpy", _nrt=False)
+part = compiled(_nrt=False)
 """For a part: ``part(space, a, b)``, with the arrays of the monitor and two whole numbers; returns a whole number."""
 
 

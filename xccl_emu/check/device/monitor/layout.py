@@ -26,8 +26,8 @@ ENGINE_DMA = 4
     PIPE_ROWS, QUEUE_ROWS, DMA_ROWS, EVENT_ROWS, GROUP_ROWS, FLIGHT_ROWS, SYNC_ROWS, SCRATCH_ROW,
     CORE_INDEX, CORE_NUMBER, CORE_DIE, DMA_EPOCHS, DIE_INDEX, FREE_ROWS, SYNC_PIECES,
     N_SYNC, N_SYNC_KNOWN, SYNC_MAX, RECORD_TOP, RECORD_FREE, N_UNDO, CAPACITY, N_GROUPS, STOP,
-    ACT, JUDGE, WATCHED, RUNG,
-) = range(38)  # fmt: skip
+    JUDGE, WATCHED, RUNG,
+) = range(37)  # fmt: skip
 """Words of `m`: sizes, where the kinds of rows begin in `clocks`, where tables begin in `m`, what is in use, and where
 the compiled parts of the monitor are; and whether any DMA was rung."""
 

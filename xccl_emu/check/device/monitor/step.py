@@ -23,7 +23,6 @@ from xccl_emu.check.device.monitor.clocks import (
     sync_row,
 )
 from xccl_emu.check.device.monitor.layout import (
-    ACT,
     DMA_EPOCHS,
     FOUND_ERROR,
     GROW,
@@ -88,7 +87,7 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.device.single import act_at
+from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
 
@@ -115,11 +114,11 @@ def watched(space, actor, choice):
         die = actor - st[N_CORES] * ACTORS_PER_CORE
         if not before_delivery(space, die, choice) or is_cut(st, die, m[X_A]):
             return NOT_ENABLED
-    taken = act_at(m[ACT], space[0], st, actor, choice)
+    taken = act_once(space[0], st, actor, choice)
     if st[ERROR] != 0:
         m[STOP] = FOUND_ERROR
         return FOUND_ERROR
-    if taken == 0:
+    if not taken:
         return m[STOP] if m[STOP] else NOT_ENABLED
     if not on_core:
         after_delivery(space, actor - st[N_CORES] * ACTORS_PER_CORE, choice)

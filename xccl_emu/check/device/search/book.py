@@ -11,8 +11,9 @@ Sums only: of two words that change together, neither can hide the other as with
 """
 
 import numpy as np
-from numba import config, njit
+from numba import config
 
+from xccl_emu._kept import compiled
 from xccl_emu.machine.device.flight import flight
 from xccl_emu.machine.device.layout import (
     DIE_SHIFT,
@@ -28,10 +29,10 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.words import jit, load_i64, store_i64
 
-call = njit(cache=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+call = compiled(_nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Like the machine's `jit`, but called instead of inlined."""
 
-entry = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
+entry = compiled(_nrt=False, no_cfunc_wrapper=True)
 """For what Python calls."""
 
 # ---- header of the book

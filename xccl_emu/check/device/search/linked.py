@@ -7,19 +7,20 @@ keeps.  All have one signature: memory, state, book, rows, named, and two number
 
 import functools
 
-from numba import config, njit, types
+from numba import config, types
 from numba.extending import intrinsic
 
+from xccl_emu._kept import compiled
 from xccl_emu.check.device.search.book import HANDLES
 from xccl_emu.machine.device import by_address
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE
-from xccl_emu.machine.device.single import act_at
+from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
-linked = njit(cache=True, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
+linked = compiled(_nrt=False, no_cfunc_wrapper=True)
 """For functions that are called by address."""
 
-STEP, LOOK, TAKE, SETTLE_ALL, TRANSITION, FIND_RACE, RECORDED_STEP = range(7)
+LOOK, TAKE, SETTLE_ALL, TRANSITION, FIND_RACE, RECORDED_STEP = range(6)
 
 _SIGNATURE = types.int64(
     types.Array(types.uint8, 1, "C"),
@@ -54,7 +55,7 @@ else:
 @jit
 def machine_step(mem, st, ck, core, pipe, choice):
     """One action of the machine."""
-    return act_at(ck[HANDLES + STEP], mem, st, core * ACTORS_PER_CORE + pipe, choice)
+    return 1 if act_once(mem, st, core * ACTORS_PER_CORE + pipe, choice) else 0
 
 
 @jit

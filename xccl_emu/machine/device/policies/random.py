@@ -1,8 +1,9 @@
 """Seeded random: an actor and a choice drawn uniformly, among those that turn out to be enabled."""
 
-from xccl_emu.machine.device.actions import act, choices, nth_choice
+from xccl_emu.machine.device.actions import choices, nth_choice
 from xccl_emu.machine.device.layout import ERROR, RANDOM_1, RANDOM_2
 from xccl_emu.machine.device.policies.common import how_it_stands, n_actors, nth_actor, write_down
+from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
 
@@ -47,7 +48,7 @@ def _try_some(mem, st, log):
 
 @jit
 def _try(mem, st, log, actor, choice):
-    if not act(mem, st, actor, choice) and st[ERROR] == 0:
+    if not act_once(mem, st, actor, choice) and st[ERROR] == 0:
         return False  # an action that ends in a violation is written down too: the replay ends there
     write_down(st, log, actor, choice)
     return True

@@ -1,6 +1,6 @@
 """Replay: the actions of a recorded schedule, one after the other."""
 
-from xccl_emu.machine.device.actions import act, choices, nth_choice
+from xccl_emu.machine.device.actions import choices, nth_choice
 from xccl_emu.machine.device.layout import (
     CHOICE_ALL,
     CHOICE_BITS,
@@ -14,6 +14,7 @@ from xccl_emu.machine.device.layout import (
     N_LIVE,
 )
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
+from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
 
@@ -25,7 +26,7 @@ def replay(mem, st, log, budget):
         if taken >= budget:
             return ENDED_PAUSED
         code = log[st[CURSOR]]
-        if not act(mem, st, code >> CHOICE_BITS, code & CHOICE_ALL):
+        if not act_once(mem, st, code >> CHOICE_BITS, code & CHOICE_ALL):
             return ENDED_ERROR if st[ERROR] != 0 else ENDED_NOT_ENABLED
         st[CURSOR] += 1
         taken += 1
@@ -42,6 +43,6 @@ def _can_go_on(mem, st):
     for n in range(n_actors(st)):
         actor = nth_actor(st, n)
         for k in range(choices(st, actor)):
-            if act(mem, st, actor, nth_choice(st, actor, k)) or st[ERROR] != 0:
+            if act_once(mem, st, actor, nth_choice(st, actor, k)) or st[ERROR] != 0:
                 return True
     return False

@@ -1,0 +1,145 @@
+"""Device code: it stands in folders of that name, imports nothing else, and is kept by what it depends on."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+from xccl_emu import _cache
+
+PACKAGE = Path(_cache.__file__).parent
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "kernels" not in path.parts)
+DEVICE = [path for path in SOURCES if "device" in path.parts]
+OUTSIDE = ("xccl_emu._kept", "xccl_emu.lang.abi", "xccl_emu.lang.requests")
+DECORATORS = ("jit", "njit", "jit_arrays", "call", "entry", "linked", "part", "intrinsic", "compiled")
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of the package that a source imports."""
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    found = [node for node in tree if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("xccl_emu")]
+    return {str(node.module) for node in found}
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("path", DEVICE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_device_code_imports_device_code_alone(path: Path) -> None:
+    """All that shapes compiled code is in the folders over which its cache is keyed: nothing else is imported."""
+    family = path.relative_to(PACKAGE).parts[0]
+    allowed = {f"xccl_emu.{part.replace('/', '.')}" for part in _cache.FAMILIES[family] if not part.endswith(".py")}
+    for name in imported(path):
+        assert name in OUTSIDE or any(name == folder or name.startswith(folder + ".") for folder in allowed), name
+
+
+@pytest.mark.nojit
+def test_nothing_else_is_compiled() -> None:
+    """No function outside of the device folders has a decorator that compiles it."""
+    for path in set(SOURCES) - set(DEVICE):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                names = {part.id for part in map(_called, node.decorator_list) if isinstance(part, ast.Name)}
+                assert not names & set(DECORATORS), f"{path.relative_to(PACKAGE)}: {node.name}"
+
+
+def _called(decorator: ast.expr) -> ast.expr:
+    return decorator.func if isinstance(decorator, ast.Call) else decorator
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("edited", "families"),
+    [
+        ("cli/main.py", set()),
+        ("check/search/setup.py", set()),
+        ("check/device/search/book.py", {"check"}),
+        ("timing/device/heap.py", {"timing"}),
+        ("machine/device/words.py", {"machine", "check", "timing"}),
+        ("lang/requests.py", {"kernels", "machine", "check", "timing"}),
+    ],
+)
+def test_an_edit_compiles_only_what_depends_on_it(tmp_path: Path, edited: str, families: set[str]) -> None:
+    """Host code is in no digest; device code is in that of its family and of those that are built on it."""
+    for part in ("cli", "lang", "machine", "check", "timing"):
+        for path in (PACKAGE / part).rglob("*.py"):
+            copy = tmp_path / path.relative_to(PACKAGE)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(path.read_text(encoding="utf-8"))
+
+    def digests() -> dict[str, str]:
+        return {name: _cache.state_digest(str(tmp_path), {}, parts) for name, parts in _cache.FAMILIES.items()}
+
+    before = digests()
+    with (tmp_path / edited).open("a", encoding="utf-8") as file:
+        file.write("# edited\n")
+    after = digests()
+    assert {name for name in before if before[name] != after[name]} == families
+
+
+PROGRAM = """
+__name__ = "xccl_emu.machine.device.words"
+from xccl_emu import _kept
+from xccl_emu.machine.device.words import load_i64, jit
+
+@jit
+def total(a, b):
+    return a + b
+
+@jit
+def both(a):
+    return total(a, 1) + total(a, 2)
+
+names = []
+_kept.compiling.append(names.append)
+print(both(3), len(total.overloads), len([n for n in names if n.endswith(("both", "total"))]))
+"""
+
+
+def run(folder: Path) -> tuple[list[str], str]:
+    """Words that the program prints, and what it warns of."""
+    environment = os.environ | {"XCCL_EMU_CACHE_DIR": str(folder), "PYTHONWARNINGS": "default"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(), done.stderr
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_kept_code_is_found_and_heals(tmp_path: Path) -> None:
+    """A second process compiles nothing; damaged or empty files are compiled again and replaced."""
+    assert run(tmp_path)[0][::2] == ["9", "2"]
+    assert run(tmp_path)[0][::2] == ["9", "0"]
+    files = [path for path in tmp_path.rglob("machine.*") if path.is_file()]
+    for number, path in enumerate(files):
+        path.write_bytes(path.read_bytes()[: -7 if number % 2 else 0])
+    assert run(tmp_path)[0][::2] == ["9", "2"]
+    assert run(tmp_path)[0][::2] == ["9", "0"]
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_literal_makes_no_function_of_its_own(tmp_path: Path) -> None:
+    """Two calls with different numbers compile the callee once."""
+    assert run(tmp_path)[0][1] == "1"
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_full_disk_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that cannot be kept is still there to run; the warning names the folder, once."""
+    from xccl_emu import _kept
+
+    def full(path: str, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_kept, "write_whole", full)
+    monkeypatch.setattr(_kept, "_warned", False)
+
+    def twice(a):  # type: ignore[no-untyped-def]
+        return 2 * a
+
+    twice.__module__ = "xccl_emu.machine.device.words"
+    made = _kept.compiled()(twice)
+    with pytest.warns(RuntimeWarning, match=r"cannot be kept in .*No space left"):
+        assert made(4) == 8
+    assert made(4.0) == 8.0

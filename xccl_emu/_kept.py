@@ -1,0 +1,135 @@
+"""Compiled functions of the package, kept on disk by what they depend on.
+
+Numba's own cache names a function by the file that holds it and by when that file was written.  Here a folder belongs
+to a family of functions and to the state of the sources that the family depends on (`_cache.folder_of`), and each
+function and signature has one file in it.  So an edit elsewhere compiles nothing, two checkouts share what is the same
+in both, and a damaged file is compiled again.
+"""
+
+import hashlib
+import os
+import pickle
+import tempfile
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit, types
+from numba.core import compiler, serialize
+from numba.core.caching import _Cache
+from numba.core.dispatcher import Dispatcher
+
+from xccl_emu import _cache
+
+_CHECK_BYTES = 16
+_warned = False
+
+compiling: list[Callable[[str], None]] = []
+"""Who is told the name of each function that is about to be compiled because no folder has it."""
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """`numba.njit` with these options, NumPy's error model, and the cache of this module.
+
+    A function of another package is compiled, and not kept.  An argument that is a literal where it is passed is a plain number here: else each number is a function of its own.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = njit(error_model="numpy", **options)(function)
+        family = _family_of(function)
+        return _keep(made, family) if isinstance(made, Dispatcher) and family else made
+
+    return decorate
+
+
+def _family_of(function: Callable[..., Any]) -> str:
+    package, _, rest = function.__module__.partition(".")
+    family = rest.partition(".")[0]
+    return family if package == "xccl_emu" and family in _cache.FAMILIES else ""
+
+
+def _keep(made: Any, family: str) -> Any:
+    made._cache = Kept(made.py_func, family)
+    template = made.get_call_template
+    made.get_call_template = lambda args, kws: template(
+        [types.unliteral(kind) for kind in args], {name: types.unliteral(kind) for name, kind in dict(kws).items()}
+    )
+    return made
+
+
+class Kept(_Cache):  # type: ignore[misc]
+    """The cache of one function: what Numba's dispatcher asks before and tells after it compiles."""
+
+    def __init__(self, function: Callable[..., Any], family: str) -> None:
+        self._name = f"{function.__module__.removeprefix('xccl_emu.')}.{function.__qualname__}"
+        self._family = family
+
+    @property
+    def cache_path(self) -> str:
+        """The folder of the family."""
+        return _cache.folder_of(self._family)
+
+    def _file_of(self, signature: Any, codegen: Any) -> str:
+        key = hashlib.blake2b(repr((signature, codegen.magic_tuple())).encode(), digest_size=8).hexdigest()
+        return os.path.join(self.cache_path, f"{self._name}-{key}")
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """What was kept for the signature; None if there is nothing, or nothing whole."""
+        target_context.refresh()
+        try:
+            with open(self._file_of(signature, target_context.codegen()), "rb") as file:
+                check, content = file.read(_CHECK_BYTES), file.read()
+        except OSError:
+            check, content = b"", b""
+        if not content or _check_of(content) != check:
+            for listener in compiling:
+                listener(self._name)
+            return None
+        return compiler.CompileResult._rebuild(target_context, *pickle.loads(content))
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep a result for the next process, if it can be kept and the folder can be written."""
+        if result.lifted or result.library.has_dynamic_globals:
+            return
+        content = serialize.dumps(result._reduce())
+        try:
+            write_whole(self._file_of(signature, result.codegen), _check_of(content) + content)
+        except OSError as error:
+            _warn(self.cache_path, error)
+
+    def enable(self) -> None:
+        """Always on."""
+
+    def disable(self) -> None:
+        """Always on."""
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def write_whole(path: str, content: bytes) -> None:
+    """Write a file so that others see all of it or nothing; raises OSError."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _check_of(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_CHECK_BYTES).digest()
+
+
+def _warn(folder: str, error: OSError) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            f"compiled code cannot be kept in {folder} ({error}): the next process compiles it again",
+            RuntimeWarning,
+            stacklevel=2,
+        )
