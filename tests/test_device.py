@@ -94,7 +94,7 @@ def both(a):
 
 names = []
 _kept.compiling.append(names.append)
-print(both(3), len(total.overloads), len([n for n in names if n.endswith(("both", "total"))]))
+print(both(3), len(total.get_call_template.__self__._results), len([n for n in names if n.endswith(("both", "total"))]))
 """
 
 
@@ -109,12 +109,12 @@ def run(folder: Path) -> tuple[list[str], str]:
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_kept_code_is_found_and_heals(tmp_path: Path) -> None:
     """A second process compiles nothing; damaged or empty files are compiled again and replaced."""
-    assert run(tmp_path)[0][::2] == ["9", "2"]
+    assert run(tmp_path)[0][::2] == ["9", "1"]
     assert run(tmp_path)[0][::2] == ["9", "0"]
     files = [path for path in tmp_path.rglob("machine.*") if path.is_file()]
     for number, path in enumerate(files):
         path.write_bytes(path.read_bytes()[: -7 if number % 2 else 0])
-    assert run(tmp_path)[0][::2] == ["9", "2"]
+    assert run(tmp_path)[0][::2] == ["9", "1"]
     assert run(tmp_path)[0][::2] == ["9", "0"]
 
 

@@ -14,12 +14,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit, types
+from numba import njit
 from numba.core import compiler, serialize
 from numba.core.caching import _Cache
 from numba.core.dispatcher import Dispatcher
 
 from xccl_emu import _cache
+from xccl_emu._parts import Part, WholeCompiler
 
 _CHECK_BYTES = 16
 _warned = False
@@ -29,15 +30,16 @@ compiling: list[Callable[[str], None]] = []
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`numba.njit` with these options, NumPy's error model, and the cache of this module.
+    """`numba.njit` with these options and NumPy's error model: a part of what calls it, kept where the host calls it.
 
-    A function of another package is compiled, and not kept.  An argument that is a literal where it is passed is a plain number here: else each number is a function of its own.
+    A function of another package is compiled, and not kept.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         made = njit(error_model="numpy", **options)(function)
-        family = _family_of(function)
-        return _keep(made, family) if isinstance(made, Dispatcher) and family else made
+        if isinstance(made, Dispatcher):
+            _adapt(made, _family_of(function))
+        return made
 
     return decorate
 
@@ -48,13 +50,13 @@ def _family_of(function: Callable[..., Any]) -> str:
     return family if package == "xccl_emu" and family in _cache.FAMILIES else ""
 
 
-def _keep(made: Any, family: str) -> Any:
-    made._cache = Kept(made.py_func, family)
-    template = made.get_call_template
-    made.get_call_template = lambda args, kws: template(
-        [types.unliteral(kind) for kind in args], {name: types.unliteral(kind) for name, kind in dict(kws).items()}
-    )
-    return made
+def _adapt(made: Any, family: str) -> None:
+    """Compiled code that calls the function gets it as a part; the host, or who takes its address, as a whole."""
+    part = Part(made)
+    made.get_call_template, made.get_overload = part.get_call_template, part.get_overload
+    made._compiler.pipeline_class = WholeCompiler
+    if family:
+        made._cache = Kept(made.py_func, family)
 
 
 class Kept(_Cache):  # type: ignore[misc]

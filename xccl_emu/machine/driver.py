@@ -1,7 +1,5 @@
 """Driving a run: a policy called slice by slice, its log collected, its end turned into statistics or an error."""
 
-import os
-import pickle
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -9,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError, ReplayError, XcclEmuError
+from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import layout as at
 
@@ -88,12 +86,8 @@ def _link(pod: "Pod", handles: list[int]) -> None:
 
 def _prepare(pod: "Pod", policy_name: str) -> None:
     """Have everything compiled before the clock starts: a policy with no active core has nothing to do."""
-    try:
-        handles = compiled.handles(pod.kernels, pod.generators)
-        compiled.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
-    except (pickle.UnpicklingError, EOFError) as error:
-        folder = os.environ.get("NUMBA_CACHE_DIR", "")
-        raise XcclEmuError(f"the compiled code kept in {folder} is damaged ({error}): delete that folder") from error
+    handles = compiled.handles(pod.kernels, pod.generators)
+    compiled.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
     _link(pod, handles)
 
 

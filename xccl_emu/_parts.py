@@ -1,0 +1,88 @@
+"""Functions compiled as parts of what calls them.
+
+Numba makes a library of each function: it links what the function calls into it, optimises all of that, makes machine
+code of it, and begins anew in the caller.  Of a chain of calls the last function is optimised at every level.  A part
+stops before that: it is LLVM IR, which each whole (a function that the host calls, or that is called by address)
+links once, with the parts of its parts, and then optimises.
+"""
+
+from typing import Any
+
+from numba import types
+from numba.core import compiler, sigutils, typing
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler_lock import global_compiler_lock
+
+
+class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """IR as it was lowered; who links it links its callees too."""
+
+    def finalize(self) -> None:
+        """Nothing but each function by itself is optimised, and no machine code is made."""
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _WholeLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """A function with all its parts, each linked once."""
+
+    def add_linking_library(self, library: Any) -> None:
+        """Link a library; of a part also whatever it calls."""
+        if library in self._linking_libraries:
+            return
+        super().add_linking_library(library)
+        if isinstance(library, _PartLibrary):
+            for callee in library._linking_libraries:
+                self.add_linking_library(callee)
+
+
+class WholeCompiler(compiler.Compiler):  # type: ignore[misc]
+    """Numba's compiler, with a library that gathers parts."""
+
+    _library: Any = _WholeLibrary
+
+    def compile_extra(self, function: Any) -> Any:
+        """Compile a Python function."""
+        self.state.library = self._library(self.state.targetctx.codegen(), function.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(function)
+
+
+class _PartCompiler(WholeCompiler):
+    """As far as IR, without the wrappers for callers in Python and C."""
+
+    _library = _PartLibrary
+
+    def compile_extra(self, function: Any) -> Any:
+        """Lower a Python function."""
+        flags = self.state.flags
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        return super().compile_extra(function)
+
+
+class Part:
+    """What Numba asks of a function that compiled code calls: its types, and by which key its code is found."""
+
+    def __init__(self, dispatcher: Any) -> None:
+        self._target, own = dispatcher.targetdescr, dispatcher._compiler
+        self._compiler = type(own)(own.py_func, own.targetdescr, own.targetoptions, own.locals, _PartCompiler)
+        self._results: dict[tuple[Any, ...], Any] = {}
+
+    def get_call_template(self, args: Any, kws: Any) -> tuple[Any, ...]:
+        """The signatures that there are, with one for these arguments; a literal is a plain number."""
+        signature, folded = self._compiler.fold_argument_types(args, dict(kws))
+        self._compile(tuple(types.unliteral(kind) for kind in folded))
+        name = self._compiler.py_func.__name__
+        signatures = [result.signature for result in self._results.values()]
+        return typing.make_concrete_template(name, key=name, signatures=signatures), signature, folded, {}
+
+    def get_overload(self, signature: Any) -> Any:
+        """The key of the code for a signature."""
+        return self._results[tuple(sigutils.normalize_signature(signature)[0])].library
+
+    def _compile(self, args: tuple[Any, ...]) -> None:
+        with global_compiler_lock:
+            if args in self._results:
+                return
+            result = self._results[args] = self._compiler.compile(args, None)
+            self._target.target_context.insert_user_function(result.library, result.fndesc, [result.library])
