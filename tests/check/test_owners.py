@@ -7,8 +7,8 @@ from xccl_emu.check.sampling.sample import sample
 from xccl_emu.check.verdict import VERIFIED, WRONG_BITS, Violation
 from xccl_emu.lang import fence, kernel, put, store
 from xccl_emu.machine import small_pod
+from xccl_emu.protocol.owners import Owners
 from xccl_emu.testing import Bench, Case, protocol
-from xccl_emu.testing.owners import Owners
 
 
 @kernel

@@ -7,8 +7,8 @@ import pytest
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine import Pod, small_pod
+from xccl_emu.protocol.owners import Owners
 from xccl_emu.testing import Bench, Case, protocol
-from xccl_emu.testing.owners import Owners
 
 from .cases import tell, telling
 

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from xccl_emu.machine.pod import Buffer, Pod
 
 
@@ -48,12 +50,25 @@ class Trial:
     """May cores wait without end after a fault?  If not, such a run is a violation: each must return, or end in one of
     ``stops``."""
 
+    roles: Mapping[str, Collection[int]] = field(default_factory=dict)
+    """Dies by what they do in the protocol, for statistics; none named: all do the same."""
+
     def __post_init__(self) -> None:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)
 
     def owners(self, expected: Expected) -> tuple[int, ...]:
         """Global numbers of the cores that answer for bytes."""
         return expected.cores or tuple(self.pod.active_cores())
+
+    def wrong_bytes(self) -> dict[str, int]:
+        """How many bytes are not what is expected, of each expected range that has any, as memory stands now."""
+        memory, wrong = self.pod.memory, dict[str, int]()
+        for each in self.expected:
+            data = np.frombuffer(each.data, np.uint8)
+            differ = int(np.count_nonzero(memory[each.address : each.address + data.size] != data))
+            if differ:
+                wrong[each.name] = wrong.get(each.name, 0) + differ
+        return wrong
 
 
 class Checkable(Protocol):

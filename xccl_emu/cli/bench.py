@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from xccl_emu.bench.setting import Setting
 
 app = typer.Typer(
+    cls=CaseGroup,
     help="Make published measurements again in virtual time: what was published, what comes out, and the error.",
     no_args_is_help=True,
 )
@@ -38,7 +40,8 @@ def _group() -> None:
 
     A row's role says what its published number may be used for: an "input" was put in as it is, free constants are
     fitted to "fit" rows, "check" rows are compared and never fitted to, "shown" ones are not scored, "exact" ones must
-    come out exactly. Errors are signed. Exit code 1 if data that was moved is wrong, or an exact row differs.
+    come out exactly. Errors are signed. FILE.py:NAME is a protocol too. Exit code 1 if data that was moved is wrong,
+    or an exact row differs.
     """
 
 
@@ -94,6 +97,23 @@ def _sweep(
     from xccl_emu.cli.bench_sweep import sweep
 
     _bench(lambda setting: sweep(bench, axes, cores, dask, setting, as_json), as_json, csv, plot, seed, no_data)
+
+
+@app.command(hidden=True, context_settings=ANY_SIZE)
+def case(
+    ctx: typer.Context,
+    protocol: Annotated[str, typer.Argument(help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)],
+    as_json: AsJson = False,
+    csv: Csv = None,
+) -> None:
+    """Time a protocol at every combination of its sizes: --dies 2,4,8 --elements 1024,65536.
+
+    The time is virtual, from the beginning of the first core to the end of the last. algbw is the payload over the
+    time, busbw what the links would have to carry, as nccl-tests define both; a case says its payload and its factor.
+    """
+    from xccl_emu.cli.case_job import bench as bench_case
+
+    _bench(lambda setting: bench_case(protocol, sizes_from(ctx.args), setting), as_json, csv)
 
 
 @app.command()

@@ -1,13 +1,12 @@
 """``xccl-emu check``: is a protocol right under every schedule and memory order, and if not, which one breaks it?"""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.cli.cases import sizes_from, sizes_of
 
 PROTOCOLS = (
     "sendrecv", "sendrecv-dma", "sendrecv-zero-copy", "sendrecv-async", "sendrecv-both", "dispatch", "combine", "moe",
@@ -17,7 +16,10 @@ PROTOCOLS = (
 
 
 def check(
-    protocol: Annotated[str | None, typer.Argument(help=f"One of {', '.join(PROTOCOLS)}.", show_default=False)] = None,
+    ctx: typer.Context,
+    protocol: Annotated[
+        str | None, typer.Argument(help=f"One of {', '.join(PROTOCOLS)}; or FILE.py:NAME.", show_default=False)
+    ] = None,
     order: Annotated[str | None, typer.Option(help="Memory order: sc, fifo or relaxed [default: relaxed]")] = None,
     policy: Annotated[
         str | None,
@@ -37,7 +39,7 @@ def check(
     path: Annotated[str | None, typer.Option(help="mtu, or dma.")] = None,
     more: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other size of the protocol; may be given again."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other size of the protocol; also as --NAME VALUE."),
     ] = None,
     without: Annotated[
         list[str] | None, typer.Option(metavar="SYNC", help="Switch a synchronization off; may be given again.")
@@ -89,6 +91,7 @@ def check(
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
       xccl-emu check sendrecv --fault stop:die1                does it ever take wrong bits for right?
       xccl-emu check fused --set double_buffered=0             one buffer for both, and what is overwritten
+      xccl-emu check examples/ring_all_reduce/all_reduce.py:RingAllReduce --dies 2 --each-sync
       xccl-emu check moe --ranks 8 --tokens 4 --policy portfolio --seconds 60
 
     Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported.
@@ -102,7 +105,7 @@ def check(
     }  # fmt: skip
     given = {name: size for name, size in sizes.items() if size is not None}
     options = CheckOptions(
-        protocol=protocol, sizes={**given, **sizes_of(more or ())}, order=order,
+        protocol=protocol, sizes={**given, **sizes_of(more or ()), **sizes_from(ctx.args)}, order=order,
         policy=policy, without=tuple(without or ()), each_sync=each_sync, fault=fault, schedules=schedules,
         seconds=seconds, states=states, seed=seed, breadth_first=breadth_first, certify=certify,
         certify_seconds=certify_seconds, replay=replay, out=out, chart=chart,
@@ -117,14 +120,3 @@ def check(
         show(result)
     raise typer.Exit(result.exit_code)
 
-
-def sizes_of(given: Iterable[str]) -> dict[str, int | str]:
-    """What ``--set`` says; ConfigError for what is not NAME=VALUE."""
-    sizes: dict[str, int | str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name or not equals or not value:
-            raise ConfigError(f"--set {text}: must be NAME=VALUE, for example experts=2")
-        number = value.removeprefix("-").isdecimal() and len(value) <= 1000  # Python converts no longer ones
-        sizes[name] = int(value) if number else value
-    return sizes

@@ -125,7 +125,7 @@ class Job:
     def _make(self) -> Scenario:
         options, witness = self._options, self._witness
         if witness is not None:
-            return make(witness.protocol, **witness.configuration)
+            return make(options.protocol or witness.protocol, **witness.configuration)
         if options.protocol is None:
             raise ConfigError(f"PROTOCOL: must be one of {', '.join(NAMES)}")
         return make(options.protocol, **options.sizes)
@@ -265,7 +265,7 @@ def _load(options: CheckOptions) -> Witness:
         witness = Witness.load(options.replay)
     except ReplayError as error:
         raise ConfigError(f"--replay: {error}") from error
-    if options.protocol not in (None, witness.protocol):
+    if (options.protocol or witness.protocol).rpartition(":")[2] != witness.protocol:
         raise ConfigError(f"--replay {options.replay}: is of protocol {witness.protocol!r}, not {options.protocol!r}")
     return witness
 

@@ -6,8 +6,15 @@ from typing import Annotated
 
 import typer
 
+from xccl_emu.cli.cases import split_sizes
+
 
 def compare(
+    ctx: typer.Context,
+    protocols: Annotated[
+        list[str] | None,
+        typer.Argument(help="Protocols to compare [default: those of a layer of experts].", show_default=False),
+    ] = None,
     ranks: Annotated[int, typer.Option(min=2, max=768, help="Dies with experts, one each.")] = 18,
     attention: Annotated[
         int, typer.Option(min=1, max=767, help="Attention dies, where these and experts are on different ones.")
@@ -26,7 +33,13 @@ def compare(
     """
     from xccl_emu.cli.compare_job import CompareOptions, as_markdown, run
 
-    result = run(CompareOptions(ranks, attention, tokens, hidden, top_k, cores, seed))
+    named, sizes = split_sizes([*(protocols or ()), *ctx.args])
+    if named:
+        from xccl_emu.cli.case_job import compare as compare_cases
+
+        result = compare_cases(named, sizes)
+    else:
+        result = run(CompareOptions(ranks, attention, tokens, hidden, top_k, cores, seed))
     typer.echo(json.dumps(asdict(result)) if as_json else as_markdown(result))
     if result.wrong:
         typer.echo(f"xccl-emu: {result.wrong} elements are wrong", err=True)

@@ -110,7 +110,7 @@ def run(options: CompareOptions) -> Comparison:
     return Comparison(asdict(options), lines, sum(wrong for _, wrong in found))
 
 
-def _line(protocol: str, part: str, traffic: Traffic, dies: Sequence[int], reserved: tuple[int, int]) -> Line:
+def line_of(protocol: str, part: str, traffic: Traffic, dies: Sequence[int], reserved: tuple[int, int]) -> Line:
     """What these dies asked for; `reserved`: bytes of each in the managed and in the metadata area."""
 
     def of(values: NDArray[np.int64]) -> tuple[float, int]:
@@ -131,16 +131,16 @@ def _colocated(name: str, group: Group, layout: Layout, rounds: Callable[..., Gr
     pod, dies, reserved = group.pod, range(group.config.n_ranks), (layout.managed_end, layout.meta_end)
     tokens, topk, weights = [*layer.tokens], [*layer.routed.topk], [*layer.routed.weights]
     group.dispatch(tokens, topk)
-    lines = [_line(name, "dispatch", pod.traffic(), dies, reserved)]
+    lines = [line_of(name, "dispatch", pod.traffic(), dies, reserved)]
     group.run_stand_in()
     group.combine(weights)
-    lines.append(_line(name, "combine", pod.traffic(), dies, reserved))
+    lines.append(line_of(name, "combine", pod.traffic(), dies, reserved))
     expected = layer.expected()
     wrong = sum(wrong_rows(expected, rank, group.received(rank)) for rank in dies)
     wrong += sum(wrong_sums(expected, rank, weights[rank], group.output(rank)) for rank in dies)
     both = rounds(group, [tokens], [topk], [weights])
     both.run()
-    lines.append(_line(name, "both", pod.traffic(), dies, reserved))
+    lines.append(line_of(name, "both", pod.traffic(), dies, reserved))
     return lines, wrong + sum(wrong_sums(expected, rank, weights[rank], both.output(0, rank)) for rank in dies)
 
 
@@ -212,7 +212,7 @@ def _a2e(o: CompareOptions) -> Found:
     }
     sizes = {name: (nbytes, name in MANAGED) for name, nbytes in owner.layout.sizes._asdict().items()}
     return [
-        _line("a2e", role, traffic, dies, _reserved_of(sizes, names)) for role, (dies, names) in roles.items() if dies
+        line_of("a2e", role, traffic, dies, _reserved_of(sizes, names)) for role, (dies, names) in roles.items() if dies
     ], wrong + wrong_again
 
 
@@ -223,8 +223,8 @@ def _a2e_pull(o: CompareOptions) -> Found:
     sizes = {name: (region.nbytes, region.managed) for name, region in vars(owner.layout).items()}
     attention, experts = range(o.ranks, o.ranks + o.attention), range(o.ranks)
     return [
-        _line("a2e-pull", "attention die", traffic, attention, _reserved_of(sizes, _PULL_ON_ATTENTION)),
-        _line("a2e-pull", "expert die", traffic, experts, _reserved_of(sizes, _PULL_ON_EXPERTS)),
+        line_of("a2e-pull", "attention die", traffic, attention, _reserved_of(sizes, _PULL_ON_ATTENTION)),
+        line_of("a2e-pull", "expert die", traffic, experts, _reserved_of(sizes, _PULL_ON_EXPERTS)),
     ], wrong
 
 

@@ -9,7 +9,8 @@ import typer
 import typer.core
 
 from xccl_emu import __version__
-from xccl_emu.cli import bench, campaign, check, compare, fit, run, trace
+from xccl_emu.cli import bench, campaign, check, compare, fit, listing, run, trace
+from xccl_emu.cli.cases import ANY_SIZE
 from xccl_emu.errors import ConfigError, XcclEmuError
 
 EXIT_FAILED = 1
@@ -64,10 +65,11 @@ app = typer.Typer(
 app.add_typer(run.app, name="run")
 app.add_typer(bench.app, name="bench")
 app.command("campaign")(campaign.campaign)
-app.command("check", no_args_is_help=True)(check.check)
-app.command("compare")(compare.compare)
+app.command("check", no_args_is_help=True, context_settings=ANY_SIZE)(check.check)
+app.command("compare", context_settings=ANY_SIZE)(compare.compare)
 app.command("fit")(fit.fit)
-app.command("trace", no_args_is_help=True)(trace.trace)
+app.command("list")(listing.list_protocols)
+app.command("trace", no_args_is_help=True, context_settings=ANY_SIZE)(trace.trace)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
+
 if TYPE_CHECKING:
     from xccl_emu.cli.moe_job import MoeJob
 
-app = typer.Typer(help="Run a protocol and hold its result against the oracle.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CaseGroup, help="Run a protocol and hold its result against the oracle.", no_args_is_help=True
+)
 
 Order = Annotated[str, typer.Option(help="Memory order: sc, fifo or relaxed.")]
 Policy = Annotated[str, typer.Option(help="Who goes next: round-robin or random.")]
@@ -24,7 +28,28 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON a
 
 @app.callback()
 def _group() -> None:
-    """Run a protocol and hold its result against the oracle."""
+    """Run a protocol and hold its result against the oracle; FILE.py:NAME is a protocol too."""
+
+
+@app.command(hidden=True, context_settings=ANY_SIZE)
+def case(
+    ctx: typer.Context,
+    protocol: Annotated[str, typer.Argument(help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)],
+    order: Order = "sc",
+    policy: Policy = "round-robin",
+    as_json: AsJson = False,
+) -> None:
+    """Run a protocol once and compare what is in memory with what must be there; exit code 1 if a byte is wrong.
+
+    Sizes of the protocol are options too: --dies 4. xccl-emu list FILE.py:NAME shows them.
+    """
+    from xccl_emu.cli.case_job import RunOptions
+    from xccl_emu.cli.case_job import run as run_case
+
+    result = run_case(protocol, sizes_from(ctx.args), RunOptions(order, policy))
+    typer.echo(json.dumps(asdict(result)) if as_json else result.told())
+    if result.wrong:
+        raise typer.Exit(1)
 
 
 def _run_layers(kind: "type[MoeJob]", options: Any, as_json: bool) -> None:

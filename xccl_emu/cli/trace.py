@@ -6,18 +6,22 @@ from typing import Annotated
 
 import typer
 
-from xccl_emu.cli.check import PROTOCOLS, sizes_of
+from xccl_emu.cli.cases import sizes_from, sizes_of
+from xccl_emu.cli.check import PROTOCOLS
 
 
 def trace(
-    protocol: Annotated[str, typer.Argument(help=f"One of {', '.join(PROTOCOLS)}.", show_default=False)],
+    ctx: typer.Context,
+    protocol: Annotated[
+        str, typer.Argument(help=f"One of {', '.join(PROTOCOLS)}; or FILE.py:NAME.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option(help="File to write; JSON, whatever it is called.")] = Path("trace.json"),
     dies: Annotated[
         str | None, typer.Option(help='Dies to show, as in "0,1" or "0-3,8" [default: all that take part]')
     ] = None,
     sizes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A size of the protocol; may be given again."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A size of the protocol; also as --NAME VALUE."),
     ] = None,
     fabric: Annotated[str, typer.Option(help="cloudmatrix384, or atlas-800t-a2.")] = "cloudmatrix384",
     place: Annotated[
@@ -49,7 +53,7 @@ def trace(
     """
     from xccl_emu.cli.trace_job import Options, run
 
-    result = run(Options(protocol, out, dies, sizes_of(sizes or ()), fabric, place, events))
+    result = run(Options(protocol, out, dies, {**sizes_of(sizes or ()), **sizes_from(ctx.args)}, fabric, place, events))
     typer.echo(json.dumps(result.to_json()) if as_json else result.told())
     if result.wrong:
         raise typer.Exit(1)

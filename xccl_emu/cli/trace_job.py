@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from xccl_emu.check.trial import Trial
 from xccl_emu.cli.files import check_file
 from xccl_emu.errors import ConfigError
 from xccl_emu.scenarios import make
@@ -80,7 +79,7 @@ def run(options: Options) -> Result:
     told = {name: str(value) for name, value in scenario.configuration.items()}
     told |= {"protocol": options.protocol, "fabric": fabric.name}
     made = save_trace(policy.timing, options.out, dies, options.events, told)
-    return _result(options, dict(scenario.configuration), policy, _wrong(trial), made)
+    return _result(options, dict(scenario.configuration), policy, tuple(trial.wrong_bytes()), made)
 
 
 def _result(
@@ -119,9 +118,3 @@ def _dies(text: str | None, n_dies: int) -> list[int] | None:
         dies.update(range(int(first), int(last or first) + 1))
     return sorted(dies)
 
-
-def _wrong(trial: Trial) -> tuple[str, ...]:
-    memory = trial.pod.memory
-    return tuple(
-        e.name for e in trial.expected if memory[e.address : e.address + len(e.data)].tobytes() != e.data
-    )

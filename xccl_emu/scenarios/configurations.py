@@ -8,6 +8,7 @@ from xccl_emu.scenarios.a2e import A2ECheck
 from xccl_emu.scenarios.common import Scenario
 from xccl_emu.scenarios.fused import FusedCheck
 from xccl_emu.scenarios.moe import KINDS, MoeCheck
+from xccl_emu.scenarios.registry import maker_of
 from xccl_emu.scenarios.sendrecv import SendRecvCheck
 
 TRUE_PIECES = {"dispatch": 224, "combine": 448, "moe": 224, "fused": 224}
@@ -80,3 +81,12 @@ Layers = TypeVar("Layers", MoeCheck, FusedCheck)
 def true_size(scenario: Layers) -> Layers:
     """The same configuration with tokens of the true size."""
     return replace(scenario, pieces=TRUE_PIECES[scenario.name])
+
+
+def proofs_of(name: str) -> Mapping[str, Scenario]:
+    """Those of one protocol, by what is particular."""
+    maker, _ = maker_of(name)
+    if hasattr(maker, "proofs"):
+        own: Mapping[str, Scenario] = maker.proofs()
+        return own
+    return {what: scenario for what, scenario in configurations().items() if scenario.name == name}

@@ -1,47 +1,63 @@
 """The scenarios by the names that the command knows."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass
 from typing import Any
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.protocol import registry
 from xccl_emu.scenarios.a2e import A2ECheck
 from xccl_emu.scenarios.common import Scenario
 from xccl_emu.scenarios.fused import FusedCheck
 from xccl_emu.scenarios.moe import MoeCheck
 from xccl_emu.scenarios.sendrecv import SendRecvCheck
 
-_Kind = type[SendRecvCheck] | type[MoeCheck] | type[FusedCheck] | type[A2ECheck]
 
-_KINDS: dict[str, tuple[_Kind, Mapping[str, Any]]] = {
-    "sendrecv": (SendRecvCheck, {}),
-    "sendrecv-dma": (SendRecvCheck, {"path": "dma"}),
-    "sendrecv-zero-copy": (SendRecvCheck, {"path": "zero-copy"}),
-    "sendrecv-async": (SendRecvCheck, {"asynchronous": True}),
-    "sendrecv-both": (SendRecvCheck, {"both_ways": True}),
-    "dispatch": (MoeCheck, {"kind": "dispatch"}),
-    "combine": (MoeCheck, {"kind": "combine", "quantized": False}),
-    "moe": (MoeCheck, {"kind": "moe"}),
-    "fused": (FusedCheck, {"cores": 2}),
-    "a2e": (A2ECheck, {}),
-    "a2e-urma": (A2ECheck, {"path": "urma"}),
-    "a2e-pull": (A2ECheck, {"pull": True}),
+@dataclass(frozen=True)
+class Shipped:
+    """A scenario that ships: what makes it, which of its sizes are not the usual ones, and what it is."""
+
+    maker: registry.Maker
+    usual: Mapping[str, Any]
+    about: str
+
+
+SHIPPED = {
+    "sendrecv": Shipped(SendRecvCheck, {}, "Send and receive through a ring of slots"),
+    "sendrecv-dma": Shipped(SendRecvCheck, {"path": "dma"}, "The same, each chunk copied by a DMA engine"),
+    "sendrecv-zero-copy": Shipped(SendRecvCheck, {"path": "zero-copy"}, "Read from the sender's buffer, without a ring"),
+    "sendrecv-async": Shipped(SendRecvCheck, {"asynchronous": True}, "isend and irecv, in passes until both are done"),
+    "sendrecv-both": Shipped(SendRecvCheck, {"both_ways": True}, "Each core sends and receives in turn"),
+    "dispatch": Shipped(MoeCheck, {"kind": "dispatch"}, "Pull dispatch of tokens to the dies of their experts"),
+    "combine": Shipped(MoeCheck, {"kind": "combine", "quantized": False}, "Pull combine of what the experts return"),
+    "moe": Shipped(MoeCheck, {"kind": "moe"}, "Dispatch, a stand-in expert, combine, in one launch"),
+    "fused": Shipped(FusedCheck, {"cores": 2}, "CANN's FusedDispatch and FusedCombine"),
+    "a2e": Shipped(A2ECheck, {}, "Attention and experts on dies of their own, through trampolines"),
+    "a2e-urma": Shipped(A2ECheck, {"path": "urma"}, "The same by URMA: DMA descriptors"),
+    "a2e-pull": Shipped(A2ECheck, {"pull": True}, "The same by plain pull, without trampolines"),
 }
 
-NAMES = tuple(_KINDS)
+NAMES = tuple(SHIPPED)
 """Names of all scenarios."""
 
 
 def make(name: str, **sizes: Any) -> Scenario:
-    """The scenario of that name with its usual sizes, some of them changed.
+    """The scenario of that name, or of ``file.py:Name``, with its usual sizes, some of them changed.
 
     Raises ConfigError for an unknown name, a size that the scenario does not have, or one out of range.
     """
-    if name not in _KINDS:
-        raise ConfigError(f"protocol {name!r}: must be one of {', '.join(NAMES)}")
-    kind, usual = _KINDS[name]
-    known = [each.name for each in fields(kind)]
-    unknown = [size for size in sizes if size not in known]
-    if unknown:
-        raise ConfigError(f"{unknown[0]}={sizes[unknown[0]]!r}: {name} has no such size, but {', '.join(known)}")
-    return kind(**{**usual, **sizes})
+    maker, usual = maker_of(name)
+    made: Scenario = registry.make(maker, name.rpartition(":")[2], {**usual, **sizes})
+    return made
+
+
+def maker_of(name: str) -> tuple[registry.Maker, Mapping[str, Any]]:
+    """What makes the scenario of a name, and sizes that differ from its usual ones; ConfigError if there is none."""
+    if name in SHIPPED:
+        return SHIPPED[name].maker, SHIPPED[name].usual
+    if ":" in name:
+        return registry.of_file(name), {}
+    found = registry.found()
+    if name not in found:
+        raise ConfigError(f"protocol {name!r}: must be one of {', '.join((*NAMES, *found))}, or FILE.py:NAME")
+    return found[name], {}

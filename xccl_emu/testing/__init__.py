@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from xccl_emu.check.check import check
     from xccl_emu.check.trial import Checkable, Expected, Label, Trial
     from xccl_emu.check.verdict import Certificate, Verdict, Violation
+    from xccl_emu.protocol.bench import Bench
+    from xccl_emu.protocol.case import Case, protocol, syncs
     from xccl_emu.testing.assertions import NotVerified, ProtocolViolation, assert_no_violation, assert_verified
-    from xccl_emu.testing.bench import Bench, Case, protocol, syncs
     from xccl_emu.testing.witnesses import replay, save_witness, witness_text
 
 _HOMES = {
@@ -26,8 +27,9 @@ _HOMES = {
     "xccl_emu.check.check": ("check",),
     "xccl_emu.check.trial": ("Checkable", "Expected", "Label", "Trial"),
     "xccl_emu.check.verdict": ("Certificate", "Verdict", "Violation"),
+    "xccl_emu.protocol.bench": ("Bench",),
+    "xccl_emu.protocol.case": ("Case", "protocol", "syncs"),
     "xccl_emu.testing.assertions": ("NotVerified", "ProtocolViolation", "assert_no_violation", "assert_verified"),
-    "xccl_emu.testing.bench": ("Bench", "Case", "protocol", "syncs"),
     "xccl_emu.testing.witnesses": ("replay", "save_witness", "witness_text"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

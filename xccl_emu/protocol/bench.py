@@ -1,20 +1,18 @@
-"""From a function that lays out a pod and launches kernels to something that can be checked."""
+"""What a case builds on: it makes the pod and keeps what a check must know about it."""
 
-import functools
-import inspect
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check.faults import KINDS
-from xccl_emu.check.trial import Checkable, Expected, Label, Trial
+from xccl_emu.check.trial import Expected, Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
-from xccl_emu.testing.owners import Owners, cores_of
+from xccl_emu.protocol.owners import Owners, cores_of
 
 
 class Bench:
@@ -29,6 +27,7 @@ class Bench:
         self._stops: dict[int, str] = {}
         self._promises: set[str] = set()
         self._may_block = True
+        self._roles: dict[str, tuple[int, ...]] = {}
 
     def pod(self, spec: PodSpec) -> Pod:
         """The pod, in the memory order of the check and without what it switches off; ConfigError for a second one."""
@@ -99,6 +98,10 @@ class Bench:
         self._promises |= set(faults)
         self._may_block = may_block
 
+    def role(self, name: str, dies: Iterable[int]) -> None:
+        """What some dies do in the protocol, for statistics, for example ``"expert die"``."""
+        self._roles[name] = tuple(dies)
+
     def trial(self) -> Trial:
         """All of it; ConfigError if there is no pod or nothing launched on it, and for owners that run no kernel."""
         pod = self._built()
@@ -107,7 +110,7 @@ class Bench:
         expected = tuple(replace(each, cores=cores_of(pod, owners)) for each, owners in self._expected)
         return Trial(
             pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops), frozenset(self._promises),
-            self._may_block,
+            self._may_block, self._roles,
         )  # fmt: skip
 
     def _built(self) -> Pod:
@@ -118,63 +121,3 @@ class Bench:
     def _name(self, buffer: Buffer, name: str) -> None:
         if name and buffer.nbytes:
             self.label(f"die{buffer.die}.{name}", buffer.address, buffer.nbytes)
-
-
-Build = Callable[..., None]
-"""``build(bench, **sizes)``."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A protocol function with its sizes: what `check` and the assertions take."""
-
-    name: str
-    configuration: Mapping[str, int | str]
-    """Every size, those at their default too, in the order of the function's parameters."""
-    function: Build = field(repr=False)
-
-    def build(self, order: str, without: Collection[str] = ()) -> Trial:
-        """A fresh pod with the kernels launched; raises what the function raises."""
-        bench = Bench(order, without)
-        self.function(bench, **self.configuration)
-        return bench.trial()
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.configuration.items())})"
-
-
-def protocol(function: Build) -> Callable[..., Case]:
-    """Make a protocol of a function ``f(bench, size=default, ...)``; called with sizes alone it gives a `Case`.
-
-    The function makes a pod (`Bench.pod`), puts data in, says what must be there in the end, and launches kernels.  It
-    is called anew for each part of a check and must do the same each time.  Sizes are whole numbers or strings, so that
-    a replay file can keep them; ConfigError for anything else, and for a size the function does not have.
-    """
-    signature = inspect.signature(function)
-    sizes = signature.replace(parameters=list(signature.parameters.values())[1:])
-
-    @functools.wraps(function)
-    def case(*args: int | str, **named: int | str) -> Case:
-        try:
-            bound = sizes.bind(*args, **named)
-        except TypeError as error:
-            raise ConfigError(f"{function.__name__}: {error}") from error
-        bound.apply_defaults()
-        return Case(function.__name__, {k: _plain(k, v) for k, v in bound.arguments.items()}, function)
-
-    return case
-
-
-def _plain(name: str, value: Any) -> int | str:
-    """The value as a replay file keeps it."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | np.integer):
-        return int(value)
-    raise ConfigError(f"{name}={value!r}: must be a whole number or a string")
-
-
-def syncs(checkable: Checkable, order: str = "relaxed") -> tuple[str, ...]:
-    """Names of the synchronizations in the kernels that it launches, each once, in the order of their sources."""
-    kernels = checkable.build(order).pod.kernels
-    return tuple(dict.fromkeys(site.sync for kernel in kernels for site in kernel.sites if site.sync))

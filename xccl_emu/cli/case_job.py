@@ -1,0 +1,132 @@
+"""What run, bench and compare do with a case."""
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.setting import Setting
+from xccl_emu.check.trial import Trial
+from xccl_emu.cli.compare_job import Comparison, Line, line_of
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.state import ORDERS
+from xccl_emu.scenarios import Scenario, make
+from xccl_emu.timing.run import VirtualTime
+
+Sizes = Mapping[str, int | str]
+POLICIES = ("round-robin", "random")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How ``run`` runs a case."""
+
+    order: str = "sc"
+    policy: str = "round-robin"
+
+
+@dataclass
+class CaseResult:
+    """What a run did; ``wrong`` has the wrong bytes of each buffer that has any."""
+
+    protocol: str
+    configuration: dict[str, int | str]
+    options: dict[str, Any]
+    stats: dict[str, Any] = field(default_factory=dict)
+    wrong: dict[str, int] = field(default_factory=dict)
+
+    def told(self) -> str:
+        """For people."""
+        sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
+        moved = ", ".join(f"{pipe} {nbytes:,}" for pipe, nbytes in self.stats["bytes_by_pipe"].items() if nbytes)
+        count = f"{sum(self.stats['instructions'].values()):,} instructions in {self.stats['seconds']:.3f} s"
+        lines = [self.protocol, f"  {sizes}", f"  {count}; bytes by {moved or 'no pipe'}"]
+        lines += [f"  WRONG: {nbytes} bytes of {name}" for name, nbytes in self.wrong.items()]
+        return "\n".join([*lines, f"#wrong {sum(self.wrong.values())}"])
+
+
+def run(protocol: str, sizes: Sizes, options: RunOptions) -> CaseResult:
+    """Run it once, and hold memory against what must be there."""
+    if options.order not in ORDERS:
+        raise ConfigError(f"--order {options.order}: must be one of {', '.join(ORDERS)}")
+    if options.policy not in POLICIES:
+        raise ConfigError(f"--policy {options.policy}: must be one of {', '.join(POLICIES)}")
+    case = make(protocol, **sizes)
+    trial = case.build(options.order)
+    trial.pod.policy = options.policy
+    result = CaseResult(protocol, dict(case.configuration), asdict(options))
+    result.stats = asdict(trial.pod.run())
+    result.wrong = trial.wrong_bytes()
+    return result
+
+
+# ---- in virtual time
+
+
+def grid(sizes: Sizes) -> Iterator[dict[str, int | str]]:
+    """All combinations of sizes, of which each may be several with commas between them."""
+    from xccl_emu.cli.cases import number_or_text
+
+    several = [[number_or_text(part) for part in str(value).split(",")] for value in sizes.values()]
+    for values in itertools.product(*several):
+        yield dict(zip(sizes, values, strict=True))
+
+
+def bench(protocol: str, sizes: Sizes, setting: Setting) -> list[Result]:
+    """The time of each combination of sizes, from the first core's beginning to the last one's end."""
+    cases = [make(protocol, **chosen) for chosen in grid(sizes)]  # what is wrong with one is said before any runs
+    return [_timed(protocol, case, setting) for case in cases]
+
+
+def _timed(protocol: str, case: Scenario, setting: Setting) -> Result:
+    configuration = dict(case.configuration)
+    what = " ".join(f"{name}={value}" for name, value in configuration.items())
+    with setting.stage(what):
+        trial, us = in_time(case, VirtualTime(setting.fabric, setting.costs))
+    beside = _bandwidths(case, us)
+    wrong = sum(trial.wrong_bytes().values())
+    return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, beside=beside)
+
+
+def in_time(case: Scenario, policy: VirtualTime) -> tuple[Trial, float]:
+    """Run a case in virtual time; the trial as it is then, and microseconds."""
+    trial = case.build("sc")
+    trial.pod.policy = policy
+    trial.pod.run()
+    return trial, policy.timing.latency_us
+
+
+def _bandwidths(case: Scenario, us: float) -> dict[str, float]:
+    """Of the algorithm and of the bus, as nccl-tests define them; none of a case that names no payload."""
+    nbytes = getattr(case, "payload_bytes", None)
+    if not nbytes or not us:
+        return {}
+    algbw = nbytes / us / 1000
+    return {"algbw GB/s": algbw, "busbw GB/s": algbw * getattr(case, "bus_factor", 1.0)}
+
+
+# ---- side by side
+
+
+def compare(protocols: Sequence[str], sizes: Sizes) -> Comparison:
+    """What the dies of each role ask of other dies, of several protocols of the same sizes."""
+    lines, wrong = list[Line](), 0
+    for protocol in protocols:
+        trial = make(protocol, **sizes).build("sc")
+        roles = trial.roles or {"die": _taking_part(trial)}
+        trial.pod.run()
+        lines += _lines(protocol, trial, roles)
+        wrong += sum(trial.wrong_bytes().values())
+    return Comparison({"protocols": list(protocols), **sizes}, lines, wrong)
+
+
+def _taking_part(trial: Trial) -> list[int]:
+    """Dies that run a kernel, before the run."""
+    return sorted({core // trial.pod.spec.cores_per_die for core in trial.pod.active_cores()})
+
+
+def _lines(protocol: str, trial: Trial, roles: Mapping[str, Collection[int]]) -> Iterator[Line]:
+    spec, traffic = trial.pod.spec, trial.pod.traffic()
+    for role, dies in roles.items():
+        yield line_of(protocol.rpartition(":")[2], role, traffic, list(dies), (spec.managed_bytes, spec.meta_bytes))

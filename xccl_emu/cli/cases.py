@@ -1,0 +1,69 @@
+"""Protocols on the command line: their sizes as options, and commands for those that have none of their own."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import typer.core
+
+from xccl_emu.errors import ConfigError
+
+ANY_SIZE = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Settings of a command whose protocol has sizes that the command does not know: they are options as all others."""
+
+
+class CaseGroup(typer.core.TyperGroup):
+    """A group of commands by protocol, in which ``case`` stands for those that have no command of their own."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names."""
+        return super().resolve_command(ctx, ["case", *args] if args and self._is_case(args[0]) else args)
+
+    def _is_case(self, name: str) -> bool:
+        if ":" in name:
+            return True
+        if name in self.commands or name.startswith("-"):
+            return False
+        from xccl_emu.protocol.registry import found
+
+        return name in found()
+
+
+def sizes_of(given: Iterable[str]) -> dict[str, int | str]:
+    """What ``--set`` says; ConfigError for what is not NAME=VALUE."""
+    sizes: dict[str, int | str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals or not value:
+            raise ConfigError(f"--set {text}: must be NAME=VALUE, for example experts=2")
+        sizes[name] = number_or_text(value)
+    return sizes
+
+
+def sizes_from(rest: Sequence[str]) -> dict[str, int | str]:
+    """Sizes given as options, ``--dies 4`` or ``--dies=4``; ConfigError for anything else that was left over."""
+    others, sizes = split_sizes(rest)
+    if others:
+        raise ConfigError(f"{others[0]}: must be an option, as in --ranks 4")
+    return sizes
+
+
+def split_sizes(rest: Sequence[str]) -> tuple[list[str], dict[str, int | str]]:
+    """Words that are no options, and sizes given as options; ConfigError for an option without a value."""
+    others, sizes, waiting = list[str](), dict[str, int | str](), list(rest)
+    while waiting:
+        option, equals, value = waiting.pop(0).partition("=")
+        if not option.startswith("--"):
+            others.append(option)
+            continue
+        if not equals:
+            if not waiting or waiting[0].startswith("--"):
+                raise ConfigError(f"{option}: must have a value, as in {option} 4")
+            value = waiting.pop(0)
+        sizes[option[2:].replace("-", "_")] = number_or_text(value)
+    return others, sizes
+
+
+def number_or_text(value: str) -> int | str:
+    """A whole number if it is one."""
+    number = value.removeprefix("-").isdecimal() and len(value) <= 1000  # Python converts no longer ones
+    return int(value) if number else value

@@ -1,0 +1,77 @@
+"""``xccl-emu list``: which protocols there are, and what can be chosen of one."""
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+
+def list_protocols(
+    protocol: Annotated[str | None, typer.Argument(help="A name, or FILE.py:NAME [default: all names].")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+) -> None:
+    """List the protocols; or of one its sizes, its synchronizations, and the configurations that are to be proved.
+
+    \b
+      xccl-emu list
+      xccl-emu list sendrecv
+      xccl-emu list examples/ring_all_reduce/all_reduce.py:RingAllReduce
+    """
+    told = _all() if protocol is None else _one(protocol)
+    typer.echo(json.dumps(told) if as_json else "\n".join(_names(told) if protocol is None else _text(told)))
+
+
+def _all() -> dict[str, str]:
+    """A sentence on each protocol, by name."""
+    from xccl_emu.protocol.registry import found
+    from xccl_emu.scenarios.registry import SHIPPED
+
+    told = {name: shipped.about for name, shipped in SHIPPED.items()}
+    return told | {name: _sentence(maker) for name, maker in found().items()}
+
+
+def _about(name: str, maker: Any) -> str:
+    from xccl_emu.scenarios.registry import SHIPPED
+
+    return SHIPPED[name].about if name in SHIPPED else _sentence(maker)
+
+
+def _sentence(maker: Any) -> str:
+    return (maker.__doc__ or "").strip().partition("\n")[0]
+
+
+def _one(name: str) -> dict[str, Any]:
+    """Sizes, synchronizations and proofs of a protocol."""
+    from xccl_emu.protocol.case import sizes_of
+    from xccl_emu.scenarios import make
+    from xccl_emu.scenarios.configurations import proofs_of
+    from xccl_emu.scenarios.registry import maker_of
+
+    maker, usual = maker_of(name)
+    sizes = [vars(size) | {"default": usual.get(size.name, size.default)} for size in sizes_of(maker)]
+    proofs = {what: dict(case.configuration) for what, case in proofs_of(name).items()}
+    return {
+        "protocol": name, "about": _about(name, maker), "sizes": sizes, "synchronizations": list(make(name).syncs),
+        "proofs": proofs,
+    }  # fmt: skip
+
+
+def _names(told: dict[str, str]) -> Iterator[str]:
+    width = max(map(len, told))
+    for name, sentence in told.items():
+        yield f"{name:{width}}  {sentence}"
+
+
+def _text(told: dict[str, Any]) -> Iterator[str]:
+    yield f"{told['protocol']}: {told['about']}"
+    yield "sizes"
+    for size in told["sizes"]:
+        bounds = f" ({size['least']} to {size['most']})" if size["least"] is not None else ""
+        of = f" (one of {', '.join(map(str, size['choices']))})" if size["choices"] else ""
+        yield f"  --{size['name'].replace('_', '-')} {size['default']}{bounds}{of}  {size['help']}".rstrip()
+    yield "synchronizations"
+    yield from (f"  {sync}" for sync in told["synchronizations"])
+    yield "to be proved"
+    for what, configuration in told["proofs"].items():
+        yield f"  {what}: {' '.join(f'{name}={value}' for name, value in configuration.items())}"

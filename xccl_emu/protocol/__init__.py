@@ -1,0 +1,11 @@
+"""What a protocol is to the commands: a case, which has sizes, builds itself, and says what must be there in the end.
+
+A case is a frozen dataclass that derives from `Case`, or a function of a `Bench` and sizes (`protocol`).  `registry`
+finds cases: by the names that ship, by entry points of other packages, and as ``file.py:Name``.
+"""
+
+from xccl_emu.protocol.bench import Bench
+from xccl_emu.protocol.case import Case, Size, choice, protocol, size, syncs
+from xccl_emu.protocol.regions import Region, Regions
+
+__all__ = ["Bench", "Case", "Region", "Regions", "Size", "choice", "protocol", "size", "syncs"]
