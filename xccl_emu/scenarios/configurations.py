@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from xccl_emu.protocol.registry import found
 from xccl_emu.scenarios.a2e import A2ECheck
 from xccl_emu.scenarios.common import Scenario
 from xccl_emu.scenarios.fused import FusedCheck
@@ -72,7 +73,8 @@ def configurations() -> Mapping[str, Scenario]:
     """All of them, by protocol and what is particular, as in ``"dispatch: two ranks, two tokens"``."""
     named = {f"sendrecv: {what}": scenario for what, scenario in _sendrecv()}
     named |= {f"{kind}: {what}": scenario for kind in KINDS for what, scenario in _moe(kind)}
-    return named | {f"fused: {what}": scenario for what, scenario in _fused()} | dict(_a2e())
+    named |= {f"fused: {what}": scenario for what, scenario in _fused()} | dict(_a2e())
+    return named | {f"{name}: {what}": case for name in found() for what, case in proofs_of(name).items()}
 
 
 Layers = TypeVar("Layers", MoeCheck, FusedCheck)

@@ -25,7 +25,7 @@ class Shipped:
 SHIPPED = {
     "sendrecv": Shipped(SendRecvCheck, {}, "Send and receive through a ring of slots"),
     "sendrecv-dma": Shipped(SendRecvCheck, {"path": "dma"}, "The same, each chunk copied by a DMA engine"),
-    "sendrecv-zero-copy": Shipped(SendRecvCheck, {"path": "zero-copy"}, "Read from the sender's buffer, without a ring"),
+    "sendrecv-zero-copy": Shipped(SendRecvCheck, {"path": "zero-copy"}, "Read from the sender's buffer, no ring"),
     "sendrecv-async": Shipped(SendRecvCheck, {"asynchronous": True}, "isend and irecv, in passes until both are done"),
     "sendrecv-both": Shipped(SendRecvCheck, {"both_ways": True}, "Each core sends and receives in turn"),
     "dispatch": Shipped(MoeCheck, {"kind": "dispatch"}, "Pull dispatch of tokens to the dies of their experts"),

@@ -1,0 +1,245 @@
+"""Protocols of other people: a case in a file of its own is a protocol in every command."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_support import as_json, invoke
+
+from xccl_emu.check.check import check
+from xccl_emu.errors import ConfigError
+from xccl_emu.lang import fence, kernel, mtu_in, mtu_out, poll_ge, put
+from xccl_emu.protocol import Bench, Case, Regions, choice, registry, size
+from xccl_emu.scenarios import make
+from xccl_emu.testing import assert_verified
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "ring_all_reduce"
+RING = f"{EXAMPLE / 'all_reduce.py'}:RingAllReduce"
+
+
+@kernel
+def push(source, target, flag):
+    """Copy 32 bytes to another die, and then say so."""
+    yield mtu_in(source, 0, 32)
+    yield fence(sync="read")
+    yield mtu_out(0, target, 32)
+    yield fence(sync="data before flag")
+    yield put(flag, 1, sync="flag")
+
+
+@kernel
+def take(slot, target, flag):
+    """Wait for the flag and copy what came."""
+    yield poll_ge(flag, 1, sync="arrived")
+    yield mtu_in(slot, 0, 32)
+    yield fence(sync="read")
+    yield mtu_out(0, target, 32)
+
+
+@dataclass(frozen=True)
+class Push(Case):
+    """One payload from die 0 to die 1."""
+
+    seed: int = size(1, "Of the payload.", least=0)
+    kind: str = choice("plain", "Nothing, yet.", of=("plain", "other"))
+
+    def lay_out(self, bench: Bench) -> None:
+        """A slot and a flag on die 1."""
+        regions = Regions(2)
+        slot, flag = regions.managed("slot", 32), regions.meta("flag")
+        pod = bench.pod(regions.tight_pod(app_bytes=64, ub_bytes=32))
+        regions.place(bench, pod)
+        data = np.random.default_rng(self.seed).integers(1, 256, 32, np.uint8)
+        own, out = bench.filled(0, data, "own"), bench.wanted(1, data, "out", owners="die1")
+        bench.role("sender", [0])
+        bench.role("receiver", [1])
+        sent = {"source": own.address, "target": slot.at(1), "flag": flag.at(1)}
+        pod.launch(push, 0, [0], sent, [pod.grant(own, "r"), slot.grant(1, "w"), flag.grant(1, "w", 0)])
+        taken = {"slot": slot.at(1), "target": out.address, "flag": flag.at(1)}
+        pod.launch(take, 1, [0], taken, [slot.grant(1, "r"), flag.grant(1, "r"), pod.grant(out, "w")])
+
+
+def test_a_case_is_verified_and_each_of_its_orderings_is_needed() -> None:
+    """What derives from `Case` is checked as shipped protocols are, and without its fence it is refuted."""
+    assert_verified(Push())
+    assert check(Push(), without=["data before flag"]).violation is not None
+    assert Push().syncs == ("read", "data before flag", "flag", "arrived")
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"seed": -1}, "seed=-1: must be at least 0"),
+        ({"seed": 1 << 20}, "seed=1048576: must be at most 65536"),
+        ({"seed": "x"}, "seed='x': must be a whole number"),
+        ({"seed": True}, "seed=True: must be a whole number"),
+        ({"kind": "green"}, "kind='green': must be one of plain, other"),
+    ],
+)
+def test_sizes_are_checked_when_a_case_is_made(wrong: dict[str, object], what: str) -> None:
+    """Each field is held against its range, by name, before anything is built."""
+    with pytest.raises(ConfigError, match=what):
+        Push(**wrong)
+
+
+@pytest.mark.nojit
+def test_regions_do_not_overlap_and_have_names() -> None:
+    """Elements are on pieces of their own, one behind the other, labelled on each die, and out of range is an error."""
+    trial = Push().build("sc")
+    names = {label.name: label for label in trial.labels}
+    assert {"die0.slot", "die1.slot", "die0.flag", "die1.flag"} <= names.keys()
+    spans = sorted((label.address, label.address + label.nbytes) for label in trial.labels)
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+    regions = Regions(2)
+    ring = regions.managed("ring", 40, count=3)
+    with pytest.raises(ConfigError, match="has no addresses yet"):
+        ring.at(0)
+    with pytest.raises(ConfigError, match=r"ring\[3\]: there are elements 0 to 2"):
+        ring.at(0, 3)
+    with pytest.raises(ConfigError, match="at least one of each"):
+        regions.meta("none", 8, 0)
+    assert regions.bytes_of("managed") == 3 * 64
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("nowhere.py:Name", "there is no file 'nowhere.py'"),
+        (f"{EXAMPLE / 'all_reduce.py'}:Wrong", "has no protocol 'Wrong', but RingAllReduce"),
+        (f"{EXAMPLE}:RingAllReduce", "there is no file"),
+        ("nothing", r"must be one of sendrecv, .*, or FILE.py:NAME"),
+    ],
+)
+def test_a_name_that_is_none(name: str, what: str) -> None:
+    """The error names the file or the name, and what there is."""
+    with pytest.raises(ConfigError, match=what):
+        make(name)
+
+
+@pytest.mark.nojit
+def test_a_file_that_fails_is_named(tmp_path: Path) -> None:
+    """An error of the module comes as a typed one; two files of one name do not get in each other's way."""
+    for folder, text in (("a", "1 / 0\n"), ("b", "from xccl_emu.protocol import protocol\n@protocol\ndef p(b): ...\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same_name.py").write_text(text)
+    with pytest.raises(ConfigError, match=r"cannot be imported \(ZeroDivisionError"):
+        registry.of_file(f"{tmp_path}/a/same_name.py:P")
+    assert registry.of_file(f"{tmp_path}/b/same_name.py:p").__name__ == "p"
+
+
+def test_the_sum_is_the_oracles() -> None:
+    """The ring's result equals an independent sum, for both types and several sizes, and a wrong byte would be seen."""
+    for sizes in ("--dies 2", "--dies 5 --elements 40 --slots 3 --dtype bf16", "--dies 4 --elements 7"):
+        assert as_json("run", RING, *sizes.split())["wrong"] == {}
+    trial = make(RING).build("sc")
+    trial.pod.run()
+    trial.pod.memory[trial.expected[0].address] ^= 1
+    assert list(trial.wrong_bytes().values()) == [1]
+
+
+def test_check_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verified; refuted without a fence; that replays; each synchronization gets an answer; faults are drawn."""
+    monkeypatch.chdir(tmp_path)
+    assert as_json("check", RING, "--dies", "2")["verdict"] == "verified"
+    assert invoke("check", RING, "--dies=2", "--without", "chunk before tail", "--out", "w.json")[0] == 1
+    assert invoke("check", RING, "--replay", "w.json")[0] == 1
+    code, _, err = invoke("check", "--replay", "w.json")
+    assert code == 2
+    assert "FILE.py:NAME" in err
+    each = as_json("check", RING, "--dies", "2", "--each-sync")["each_sync"]
+    assert {one["sync"]: one["finding"] for one in each}["chunk before tail"] == "needed"
+    assert as_json("check", RING, "--dies", "2", "--fault", "stop:die1", "--schedules", "20")["schedules"] == 20
+
+
+def test_bench_trace_and_compare_take_a_file(tmp_path: Path) -> None:
+    """Times of each combination of sizes, a picture, and what each role asks of others."""
+    rows = as_json("bench", RING, "--dies", "2,3", "--elements", "16,64")["results"]
+    assert [row["configuration"]["dies"] for row in rows] == [2, 2, 3, 3]
+    assert all(row["emulated"] > 0 and row["wrong"] == 0 for row in rows)
+    algbw, busbw = rows[-1]["beside"].values()
+    assert busbw == pytest.approx(algbw * 4 / 3)
+    out = tmp_path / "t.json"
+    assert "as they must be" in invoke("trace", RING, "--out", str(out))[1]
+    assert json.loads(out.read_text())
+    lines = as_json("compare", RING, "--dies", "4")["lines"]
+    assert [(line["part"], line["dies"], line["dies_written"]) for line in lines] == [("die", 4, [2.0, 2])]
+
+
+def test_roles_are_compared_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case that names roles gets a line for each: the sender writes one payload and one flag, the receiver none."""
+    monkeypatch.setattr(registry, "of_file", lambda name: Push)
+    lines = as_json("compare", "here.py:Push")["lines"]
+    assert [(line["part"], line["flags"]) for line in lines] == [("sender", [1.0, 1]), ("receiver", [0.0, 0])]
+
+
+def test_list_shows_what_can_be_chosen() -> None:
+    """All names; of one its sizes with help and range, its synchronizations and what is to be proved."""
+    assert "sendrecv-async" in invoke("list")[1]
+    told = as_json("list", RING)
+    assert [each["name"] for each in told["sizes"]] == ["dies", "elements", "slots", "dtype", "seed"]
+    assert "chunk before tail" in told["synchronizations"]
+    assert len(told["proofs"]) == 3
+    assert "--slots 4" in invoke("list", "sendrecv")[1]
+    assert invoke("list", "nothing")[0] == 2
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("run", RING, "--die", "4"), "die=4: RingAllReduce has no such size, but dies, elements"),
+        (("run", RING, "--dies"), "--dies: must have a value"),
+        (("run", RING, "4"), "4: must be an option"),
+        (("bench", RING, "--dies", "4,0"), "dies=0: must be at least 2"),
+        (("run", RING, "--order", "tso"), "--order tso: must be one of sc, fifo, relaxed"),
+        (("run", RING, "--policy", "lifo"), "--policy lifo: must be one of round-robin, random"),
+    ],
+)
+def test_a_size_that_is_none_is_named(words: tuple[str, ...], what: str) -> None:
+    """An option that neither the command nor the protocol has, one without a value, one out of range: exit code 2."""
+    code, _, err = invoke(*words)
+    assert code == 2
+    assert what in err
+
+
+@pytest.mark.parametrize("proof", ["three dies", "two dies, two slots", "two dies, chunks of two pieces"])
+def test_the_example_is_verified(proof: str) -> None:
+    """Each configuration that the example names is right under every schedule."""
+    assert_verified(registry.of_file(RING).proofs()[proof])
+
+
+@pytest.mark.slow
+def test_two_files_make_a_shipped_protocol(tmp_path: Path) -> None:
+    """Moved into kernels/ and protocols/ of a copy of the tree, the example is found by every command and proof."""
+    for name in ("xccl_emu", "kernels", "protocols"):
+        shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(EXAMPLE / "all_reduce_kernel.py", tmp_path / "kernels" / "ring_all_reduce.py")
+    text = (EXAMPLE / "all_reduce.py").read_text()
+    moved = text.replace("from all_reduce_kernel import", "from xccl_emu.kernels.ring_all_reduce import")
+    (tmp_path / "protocols" / "ring_all_reduce.py").write_text(moved)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+
+    def command(*words: str) -> str:
+        line = [sys.executable, "-m", "xccl_emu", *words]
+        return subprocess.run(line, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
+
+    assert "RingAllReduce" in command("list")
+    assert "#wrong 0" in command("run", "RingAllReduce", "--dies", "2")
+    assert "verified" in command("check", "RingAllReduce", "--dies", "2")
+    assert json.loads(command("bench", "RingAllReduce", "--dies", "2", "--json"))["wrong"] == 0
+    assert "as they must be" in command("trace", "RingAllReduce", "--out", "t.json")
+    assert "RingAllReduce" in command("compare", "RingAllReduce")
+    proofs = "from xccl_emu.scenarios import configurations; print(*configurations(), sep='\\n')"
+    line = [sys.executable, "-c", proofs]
+    listed = subprocess.run(line, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
+    assert "RingAllReduce: two dies, two slots" in listed
