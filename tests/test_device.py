@@ -81,7 +81,7 @@ def test_an_edit_compiles_only_what_depends_on_it(tmp_path: Path, edited: str, f
 
 PROGRAM = """
 __name__ = "xccl_emu.machine.device.words"
-from xccl_emu import _kept
+from xccl_emu import _cache
 from xccl_emu.machine.device.words import load_i64, jit
 
 @jit
@@ -93,8 +93,8 @@ def both(a):
     return total(a, 1) + total(a, 2)
 
 names = []
-_kept.compiling.append(names.append)
-print(both(3), len(total.get_call_template.__self__._results), len([n for n in names if n.endswith(("both", "total"))]))
+_cache.listeners.append(names.append)
+print(both(3), len(total.get_call_template.__self__._results), len(names))
 """
 
 

@@ -17,7 +17,7 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 FOLDERS_KEPT = 24
 """How many digest folders stay; a run of the tests alone uses three states (JIT, bounds checks, JIT off) of each."""
@@ -30,6 +30,9 @@ FAMILIES = {
     "timing": (*_MACHINE, "timing/device"),
 }
 """What each family is compiled from, below the package."""
+
+listeners: list[Callable[[str], None]] = []
+"""Who is told the family of each function that is about to be compiled because its folder does not have it."""
 
 YOUNG_SECONDS = 600
 """A folder used this recently is never removed: another process may be compiling into it."""
@@ -64,6 +67,12 @@ def folder_of(family: str) -> str:
     if _claim(folder):
         prune(parent, digest)
     return folder
+
+
+def tell_compiling(family: str) -> None:
+    """Tell the listeners."""
+    for listener in listeners:
+        listener(family)
 
 
 def base_folder(environ: Mapping[str, str]) -> str:

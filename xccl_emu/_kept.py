@@ -25,9 +25,6 @@ from xccl_emu._parts import Part, WholeCompiler
 _CHECK_BYTES = 16
 _warned = False
 
-compiling: list[Callable[[str], None]] = []
-"""Who is told the name of each function that is about to be compiled because no folder has it."""
-
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit` with these options and NumPy's error model: a part of what calls it, kept where the host calls it.
@@ -84,8 +81,7 @@ class Kept(_Cache):  # type: ignore[misc]
         except OSError:
             check, content = b"", b""
         if not content or _check_of(content) != check:
-            for listener in compiling:
-                listener(self._name)
+            _cache.tell_compiling(self._family)
             return None
         return compiler.CompileResult._rebuild(target_context, *pickle.loads(content))
 

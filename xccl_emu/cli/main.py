@@ -3,12 +3,13 @@
 import errno
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
-from xccl_emu import __version__
+from xccl_emu import __version__, _cache
 from xccl_emu.cli import bench, campaign, check, compare, fit, listing, run, trace
 from xccl_emu.cli.cases import ANY_SIZE
 from xccl_emu.errors import ConfigError, XcclEmuError
@@ -21,6 +22,9 @@ EXIT_USAGE = 2
 
 EXIT_INTERRUPTED = 130
 """Ctrl-C: 128 + SIGINT, as shells have it."""
+
+
+_FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the checker", "timing": "virtual time"}
 
 
 class ReportingGroup(typer.core.TyperGroup):
@@ -87,6 +91,19 @@ def root(
     """Run, check and time the communication protocols of an emulated CloudMatrix384 supernode."""
 
 
+def _tell_compiling() -> Callable[[str], None]:
+    """Says once of each family of functions that it is being compiled, on stderr."""
+    told: set[str] = set()
+
+    def tell(family: str) -> None:
+        if family not in told:
+            told.add(family)
+            typer.echo(f"xccl-emu: compiling, once: {_FAMILIES[family]}", err=True)
+
+    return tell
+
+
 def main() -> None:
     """Entry point of the command; leaves through `SystemExit`."""
+    _cache.listeners.append(_tell_compiling())
     app(prog_name="xccl-emu")
