@@ -5,10 +5,10 @@ bad count of a shift) returns its status from the function.
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xccl_emu.lang import abi
-from xccl_emu.lang._ir import Code, Range, Value, integer, is_literal, kind
+from xccl_emu.lang._ir import Code, Range, Value, integer, is_literal
 
 OPERATIONS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
@@ -51,8 +51,8 @@ class Expressions(Code):
                 return self.element(self.value(sequence), integer(self.value(index)))
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 given = [self.value(a) for a in arguments]
-                builtin = getattr(self, f"builtin_{name}", None)
-                return self.call(name, given) if builtin is None else builtin(*given)  # type: ignore[no-any-return]
+                builtin: Callable[..., Value] | None = getattr(self, f"builtin_{name}", None)
+                return self.call(name, given) if builtin is None else builtin(*given)
         raise TypeError(f"{ast.unparse(node)!r} cannot be computed")
 
     # ---- arithmetic

@@ -132,7 +132,7 @@ class Functions:
         return ast.fix_missing_locations(ast.FunctionDef(text_name, parameters, body, []))
 
 
-def definition(function: FunctionType, name: str) -> ast.FunctionDef:
+def definition(function: Callable[..., Any], name: str) -> ast.FunctionDef:
     """Return the definition of a function of this package, under another name."""
     tree = ast.parse(inspect.getsource(function)).body[0]
     assert isinstance(tree, ast.FunctionDef)
@@ -140,7 +140,7 @@ def definition(function: FunctionType, name: str) -> ast.FunctionDef:
     return tree
 
 
-Given = TypeVar("Given", bound="ast.expr | Record")
+Given = TypeVar("Given")
 
 
 def bind(
@@ -157,7 +157,7 @@ def bind(
     arguments: dict[str, ast.expr | Given] = {}
     for name, value in bound.arguments.items():
         default = ast.Constant(value) if isinstance(value, str) else literal(value)
-        expression = value if isinstance(value, ast.expr | Record) else default
+        expression: Any = value if isinstance(value, ast.expr | Record) else default
         if expression is None:
             raise source.refuse(call, f"the default of {name!r}, {value!r}, is neither an integer nor a string")
         arguments[name] = expression
