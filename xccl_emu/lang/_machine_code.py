@@ -4,6 +4,7 @@ A file is named by a digest of the instructions, the version of llvmlite and the
 whatever else is edited it is still right.  It begins with a digest of the rest: a damaged file is compiled again.
 """
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -126,22 +127,25 @@ def _read(path: Path) -> bytes | None:
 
 def _write(path: Path, code: bytes) -> None:
     """Write a file whole or not at all; a folder or disk that takes none is a warning."""
-    temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Another process may write the same file: each writes its own and renames, and either one is right.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        os.replace(temporary, path)
-        _prune(path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(code).digest() + code)
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
         warnings.warn(f"cannot keep a compiled kernel in {path.parent}: {error}", RuntimeWarning, stacklevel=2)
+    else:
+        _prune(path.parent)
 
 
 def _prune(parent: Path) -> None:
     """Remove the files that were not used for longest."""
-    ages = sorted(((file.stat().st_mtime, file) for file in parent.glob("*.o")), reverse=True)
-    for _, file in ages[KEPT:]:
-        file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # another process may prune too
+        ages = sorted(((file.stat().st_mtime, file) for file in parent.glob("*.o")), reverse=True)
+        for _, file in ages[KEPT:]:
+            file.unlink()

@@ -52,17 +52,25 @@ def reads(how: Exit | None) -> frozenset[str]:
     return frozenset()
 
 
+def flow(block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names that a block reads before it assigns them, and those that it surely assigns."""
+    used, killed = reads(block.exit), frozenset[str]()
+    for s in reversed(block.body):
+        used, killed = (used - s.kills) | s.uses, killed | s.kills
+    return used, killed
+
+
 def liveness(blocks: list[Block]) -> list[frozenset[str]]:
     """Return the names that are live where each block begins."""
+    flows = [flow(block) for block in blocks]
+    following = [targets(block.exit) if block.exit is not None else () for block in blocks]
     live: list[frozenset[str]] = [frozenset()] * len(blocks)
     changed = True
     while changed:
         changed = False
         for b in range(len(blocks) - 1, -1, -1):
-            how = blocks[b].exit
-            at = reads(how).union(*(live[t] for t in targets(how))) if how is not None else frozenset[str]()
-            for s in reversed(blocks[b].body):
-                at = (at - s.kills) | s.uses
+            used, killed = flows[b]
+            at = used | (frozenset[str]().union(*(live[t] for t in following[b])) - killed)
             if at != live[b]:
                 live[b], changed = at, True
     return live
