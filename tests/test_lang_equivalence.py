@@ -46,7 +46,7 @@ def test_lowered_equals_generator(text: str, arguments: list[tuple[int, int]], s
                 assert got == expected
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(programs(), ARGUMENTS, st.integers(0, 1000))
 def test_compiled_equals_generator(text: str, arguments: list[tuple[int, int]], salt: int) -> None:
     """The compiled function makes the requests of the generator, at the same places."""
