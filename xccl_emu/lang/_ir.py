@@ -116,7 +116,8 @@ class Code:
         """Write a local; TypeError if it held a value of another kind elsewhere."""
         slots = self.locals.setdefault(name, each(lambda _: self.slot(), value))
         if kind(slots) != kind(value):
-            raise TypeError(f"{name!r} is an integer in one place and a tuple in another, or tuples that differ")
+            what = "a value" if name.startswith("%") else repr(name)
+            raise TypeError(f"{what} is an integer in one place and a tuple in another, or tuples that differ")
         for slot, operand in zip(operands(slots), operands(value), strict=True):
             self.do(f"store i64 {operand}, i64* {slot}")
 

@@ -23,7 +23,7 @@ from xccl_emu.lang import abi
 LEVEL = 2
 """How hard LLVM works."""
 
-KEPT = 200
+KEPT = 1000
 """How many files stay: those last used."""
 
 FAILURES: dict[int, Callable[[], Exception]] = {
