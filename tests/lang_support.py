@@ -25,9 +25,9 @@ _numbers = itertools.count()
 
 @contextmanager
 def cache_in(folder: Path) -> Iterator[None]:
-    """Have lowered files and Numba's cache in ``folder``, so that generated kernels leave nothing behind."""
+    """Have machine code and Numba's cache below ``folder``, so that generated kernels leave nothing behind."""
     before = os.environ["NUMBA_CACHE_DIR"], numba.config.CACHE_DIR
-    os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = str(folder)
+    os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = str(folder / "numba")
     try:
         yield
     finally:

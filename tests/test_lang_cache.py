@@ -1,15 +1,19 @@
-"""Lowered files and Numba's cache: what changed is compiled again, what did not is loaded by the next process."""
+"""Machine code on disk: what changed is compiled again, what did not is loaded by the next process."""
 
+import array
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
 
 from xccl_emu import _cache
-from xccl_emu.lang import _files
+from xccl_emu.lang import _machine_code
+from xccl_emu.lang._machine_code import MachineCode
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 KERNELS = """
@@ -43,15 +47,14 @@ from cached_kernels import k, other
 from xccl_emu.lang import abi
 assert "numba" not in sys.modules
 source = k.source, k.sites, k.lowered
-assert "numba" not in sys.modules
+assert not {"numba", "llvmlite"} & {*sys.modules}
 words = []
 for kernel in (k, other):
     state = np.zeros(600, np.int64)
     state[abi.REGISTERS] = 3
     kernel.step(state, 0)
     words.append(int(state[abi.REQUEST + 1]))
-hits = [sum(x.step.stats.cache_hits.values()) for x in (k, other)] if hasattr(k.step, "stats") else [0, 0]
-print(k.path.name, *words, *hits)
+print(k.step.path.name, *words, *(int(x.step.from_disk) for x in (k, other)))
 """
 OFFSET = 3 * 32 * 4 + 1
 NEXT = 4 * 32 * 4 + 1
@@ -79,7 +82,7 @@ class Project:
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_a_second_process_loads_and_an_edit_recompiles(tmp_path: Path) -> None:
-    """The same text is a cache hit; a changed helper of a helper or constant, in any module, is another file."""
+    """What is the same is loaded; with a changed helper of a helper or constant, in any module, it is another file."""
     project = Project(tmp_path)
     first, words, hits = project.run()
     assert (words, hits) == ([OFFSET, NEXT], [0, 0])
@@ -100,33 +103,84 @@ def test_a_second_process_loads_and_an_edit_recompiles(tmp_path: Path) -> None:
 @pytest.mark.nojit
 @pytest.mark.parametrize("name", ["NUMBA_BOUNDSCHECK", "NUMBA_FULL_TRACEBACKS", "NUMBA_LOOP_VECTORIZE"])
 def test_switches_choose_the_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A switch that changes machine code gives another folder, and so other files, for the same text."""
+    """A switch that changes the machine's code gives another folder, and the same one for kernels."""
     monkeypatch.setenv(name, "0")
     before = _cache.state_digest(str(REPOSITORY / "xccl_emu" / "lang"), os.environ)
     monkeypatch.setenv(name, "1")
     assert _cache.state_digest(str(REPOSITORY / "xccl_emu" / "lang"), os.environ) != before
-    monkeypatch.setenv("NUMBA_CACHE_DIR", before)
-    assert _files.folder() == Path(before) / "lowered"
-    assert _files.digest("text") == _files.digest("text") != _files.digest("text ")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", f"/folder/{before}")
+    assert _machine_code.folder() == Path("/folder/kernels")
 
 
-@pytest.mark.nojit
-def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is there is left alone, a damaged one is written anew, and nothing else stays in the folder."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    path = _files.write("name", "x = 1\n")
-    stamp = path.stat().st_mtime_ns
-    assert path.parent == tmp_path / "lowered"
-    assert _files.write("name", "x = 1\n") == path
-    assert path.stat().st_mtime_ns == stamp
-    path.write_text("x = 1")
-    assert _files.write("name", "x = 1\n").read_text() == "x = 1\n"
-    assert list(path.parent.iterdir()) == [path]
+MODULE = "define i64 @f(i64* %state, i64 %base) {{\n  ret i64 {}\n}}\n"
+"""A step function that returns a number."""
 
 
-@pytest.mark.nojit
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of the files, which is not there yet."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
+    return tmp_path / "kernels"
+
+
+def code(number: int) -> MachineCode:
+    """Return the step function that returns a number, and have it called."""
+    made = MachineCode("name", MODULE.format(number), "f")
+    assert made(array.array("q", [0]), 0) == number
+    return made
+
+
+def test_files(folder: Path) -> None:
+    """A file that is there is loaded, a damaged one is compiled anew, and nothing else stays in the folder."""
+    path = code(7).path
+    assert code(7).from_disk
+    good = path.read_bytes()
+    for damaged in (good[:-1], good[:20], b"", good[:40] + bytes([good[40] ^ 1]) + good[41:]):
+        path.write_bytes(damaged)
+        assert not code(7).from_disk
+        assert path.read_bytes() == good
+    assert not code(8).from_disk
+    assert len([*folder.iterdir()]) == 2
+
+
+def test_the_last_used_files_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of too many files the one goes that was not used for longest."""
+    monkeypatch.setattr(_machine_code, "KEPT", 2)
+    for age, number in ((300, 1), (100, 2), (200, 3)):
+        path = code(number).path
+        os.utime(path, (path.stat().st_mtime - age,) * 2)
+    code(4)
+    assert [code(n).from_disk for n in (2, 4)] == [True, True]
+    assert len([*folder.iterdir()]) == 2
+
+
+def full_disk(handle: int, mode: str) -> None:
+    """Stand in for `os.fdopen` where the disk is full."""
+    os.close(handle)
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_nothing_can_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the folder cannot be made or the disk is full, a warning says so, and the code runs."""
+    folder.write_text("a file")
+    with pytest.warns(RuntimeWarning, match="compiled code cannot be kept in .*kernels"):
+        assert not code(5).from_disk
+    folder.unlink()
+    monkeypatch.setattr(os, "fdopen", full_disk)
+    with pytest.warns(RuntimeWarning, match="compiled code cannot be kept"):
+        assert not code(5).from_disk
+    assert not [*folder.iterdir()]
+
+
 def test_without_a_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """With NUMBA_CACHE_DIR unset the files go to a folder of this process alone."""
     monkeypatch.delenv("NUMBA_CACHE_DIR")
-    assert _files.write("name", "x = 1\n").is_file()
-    assert _files.folder() == _files.folder()
+    assert code(6).path.is_file()
+    assert _machine_code.folder() == _machine_code.folder()
+
+
+def test_what_is_no_state_is_refused(folder: Path) -> None:
+    """A step takes an array of 64-bit integers and nothing else."""
+    for state in (array.array("i", [0, 0]), np.zeros((4, 4), np.int64)[:, 0]):
+        with pytest.raises(TypeError, match="array of 64-bit integers in one piece"):
+            code(3)(state, 0)

@@ -4,8 +4,8 @@ Numba keys a cached function on the file that holds it, the signature, the CPU a
 neither an edit of a helper in another file nor ``NUMBA_BOUNDSCHECK``. So the package gives every such state a folder
 of its own, ``<base>/xccl_emu/<digest>``, and removes the oldest ones. There is a folder for each family of functions,
 over the sources that this family depends on: an edit of the checker does not compile the machine again, and an edit
-of host code compiles nothing. Numba itself is told the folder of the kernels, before it can be imported; the package's
-own functions are in the others (`_kept.py`).
+of host code compiles nothing. The package's own functions are in these (`_kept.py`); Numba itself is told a folder for
+other people's, before it can be imported. Kernels are kept by content, beside them (`lang/_machine_code.py`).
 """
 
 import contextlib
@@ -24,7 +24,7 @@ FOLDERS_KEPT = 24
 
 _MACHINE = ("machine/device", "lang/abi.py", "lang/requests.py")
 FAMILIES = {
-    "kernels": ("lang",),  # a lowered kernel is named by its text; what else shapes it is how it is lowered
+    "numba": (),
     "machine": _MACHINE,
     "check": (*_MACHINE, "check/device"),
     "timing": (*_MACHINE, "timing/device"),
@@ -37,6 +37,7 @@ listeners: list[Callable[[str], None]] = []
 YOUNG_SECONDS = 600
 """A folder used this recently is never removed: another process may be compiling into it."""
 
+_CHECK_BYTES = 16
 _OWN_FOLDER = "xccl_emu"
 _DIGEST_NAME = re.compile(r"[0-9a-f]{32}")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
@@ -46,11 +47,11 @@ _WITHOUT_EFFECT = frozenset({"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_COLO
 
 
 def activate() -> str:
-    """Point Numba at the folder of the kernels, also in the processes started from here, and return its path.
+    """Point Numba at a folder for what it keeps itself, also in the processes started from here, and return its path.
 
     A Numba that is already imported is told too. Never raises for a folder that cannot be written: see `base_folder`.
     """
-    folder = folder_of("kernels")
+    folder = folder_of("numba")
     os.environ["NUMBA_CACHE_DIR"] = folder
     numba = sys.modules.get("numba")
     if numba is not None and hasattr(numba, "config"):
@@ -73,6 +74,43 @@ def tell_compiling(family: str) -> None:
     """Tell the listeners."""
     for listener in listeners:
         listener(family)
+
+
+def read_kept(path: str) -> bytes | None:
+    """What `keep` has written to a file, which counts as used now; None if there is nothing, or nothing whole."""
+    try:
+        with open(path, "rb") as file:
+            check, content = file.read(_CHECK_BYTES), file.read()
+        os.utime(path)
+    except OSError:
+        return None
+    return content if _check_of(content) == check else None
+
+
+def keep(path: str, content: bytes) -> None:
+    """Write a file, with a checksum, whole or not at all; a folder or a disk that takes none is a warning.
+
+    Another process may write the same file: each writes its own and renames, and either one is right.
+    """
+    import tempfile  # as much as the rest of an ordinary start
+
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_check_of(content) + content)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        warnings.warn(f"compiled code cannot be kept in {folder}: {error}", RuntimeWarning, stacklevel=2)
+
+
+def _check_of(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_CHECK_BYTES).digest()
 
 
 def base_folder(environ: Mapping[str, str]) -> str:

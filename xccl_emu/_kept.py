@@ -9,8 +9,6 @@ in both, and a damaged file is compiled again.
 import hashlib
 import os
 import pickle
-import tempfile
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +19,6 @@ from numba.core.dispatcher import Dispatcher
 
 from xccl_emu import _cache
 from xccl_emu._parts import Part, WholeCompiler
-
-_CHECK_BYTES = 16
-_warned = False
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -75,12 +70,8 @@ class Kept(_Cache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """What was kept for the signature; None if there is nothing, or nothing whole."""
         target_context.refresh()
-        try:
-            with open(self._file_of(signature, target_context.codegen()), "rb") as file:
-                check, content = file.read(_CHECK_BYTES), file.read()
-        except OSError:
-            check, content = b"", b""
-        if not content or _check_of(content) != check:
+        content = _cache.read_kept(self._file_of(signature, target_context.codegen()))
+        if content is None:
             _cache.tell_compiling(self._family)
             return None
         return compiler.CompileResult._rebuild(target_context, *pickle.loads(content))
@@ -89,11 +80,7 @@ class Kept(_Cache):  # type: ignore[misc]
         """Keep a result for the next process, if it can be kept and the folder can be written."""
         if result.lifted or result.library.has_dynamic_globals:
             return
-        content = serialize.dumps(result._reduce())
-        try:
-            write_whole(self._file_of(signature, result.codegen), _check_of(content) + content)
-        except OSError as error:
-            _warn(self.cache_path, error)
+        _cache.keep(self._file_of(signature, result.codegen), serialize.dumps(result._reduce()))
 
     def enable(self) -> None:
         """Always on."""
@@ -104,30 +91,3 @@ class Kept(_Cache):  # type: ignore[misc]
     def flush(self) -> None:
         """Nothing is held back."""
 
-
-def write_whole(path: str, content: bytes) -> None:
-    """Write a file so that others see all of it or nothing; raises OSError."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _check_of(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=_CHECK_BYTES).digest()
-
-
-def _warn(folder: str, error: OSError) -> None:
-    global _warned
-    if not _warned:
-        _warned = True
-        warnings.warn(
-            f"compiled code cannot be kept in {folder} ({error}): the next process compiles it again",
-            RuntimeWarning,
-            stacklevel=2,
-        )

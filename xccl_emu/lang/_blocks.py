@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from xccl_emu.lang import _flow
 from xccl_emu.lang._records import Record, fields_of, words_of
-from xccl_emu.lang._resolve import CONSTRUCTORS, Functions, Rewriter, is_empty, literal, plain, value_of
+from xccl_emu.lang._resolve import CONSTRUCTORS, Functions, Rewriter, bind, is_empty, plain, value_of
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, has_yield, is_range, read, yield_of
 
 RESULT_NAME = f"{RESERVED}result"
@@ -303,7 +303,7 @@ class Builder:
 
     def _request(self, constructor: FunctionType, call: ast.Call, frame: Frame) -> tuple[Words, int, str]:
         """Return the words of a request, and its step and sync."""
-        arguments: dict[str, Any] = _bind(constructor, call, frame)
+        arguments: dict[str, Any] = bind(constructor, call, frame.source, frame.rewriter.argument)
         step, sync = arguments.pop("step"), arguments.pop("sync")
         for name, given, kind in (("step", step, int), ("sync", sync, str)):
             if not isinstance(given, ast.Constant) or not isinstance(given.value, kind):
@@ -335,7 +335,8 @@ class Builder:
         self._calls += 1
         prefix = f"{RESERVED}s{self._calls}_{source.tree.name}_"
         local: dict[str, ast.expr | Record] = {n: ast.Name(prefix + n, ast.Load()) for n in source.local}
-        for number, (name, value) in enumerate(_bind(function, call, frame).items()):
+        arguments = bind(function, call, frame.source, frame.rewriter.argument)
+        for number, (name, value) in enumerate(arguments.items()):
             if isinstance(value, Record) or name in source.records:
                 local[name] = self._kept(_passed(source, name, value, node, frame), f"{prefix}{number}_")
             elif name not in source.stored and isinstance(value, ast.Constant | ast.Name):
@@ -402,26 +403,6 @@ def _passed(source: Source, name: str, value: ast.expr | Record, node: ast.AST, 
         given = value.kind.__name__ if isinstance(value, Record) else "an integer"
         raise frame.source.refuse(node, f"{source.tree.name!r} takes a {want.__name__} as {name!r}, not {given}")
     return value
-
-
-def _bind(function: FunctionType, call: ast.Call, frame: Frame) -> dict[str, ast.expr | Record]:
-    """Return the rewritten argument of each parameter, defaults included."""
-    signature = inspect.signature(function)
-    given = [frame.rewriter.argument(a) for a in call.args]
-    keywords = {k.arg: frame.rewriter.argument(k.value) for k in call.keywords if k.arg is not None}
-    try:
-        bound = signature.bind(*given, **keywords)
-    except TypeError as error:
-        raise frame.source.refuse(call, f"{ast.unparse(call.func)}(...): {error}") from None
-    bound.apply_defaults()
-    arguments: dict[str, ast.expr | Record] = {}
-    for name, value in bound.arguments.items():
-        default = ast.Constant(value) if isinstance(value, str) else literal(value)
-        expression = value if isinstance(value, ast.expr | Record) else default
-        if expression is None:
-            raise frame.source.refuse(call, f"the default of {name!r}, {value!r}, is neither an integer nor a string")
-        arguments[name] = expression
-    return arguments
 
 
 def _is_stable(stop: ast.expr, stored: set[str]) -> bool:

@@ -6,7 +6,6 @@ from typing import Any
 from xccl_emu.errors import KernelError
 from xccl_emu.lang import abi
 from xccl_emu.lang._blocks import Site
-from xccl_emu.lang._emit import DONE
 from xccl_emu.lang.requests import OP_RETURN
 
 Place = tuple[str, int, tuple[tuple[str, int], ...]]
@@ -42,7 +41,7 @@ class PlainStep:
         base = int(base)
         granted, pc = int(state[base + abi.RESULT]), int(state[base + abi.PC])
         state[base + abi.RESULT] = 0
-        if pc == DONE:
+        if pc == abi.DONE:
             return self._request(state, base, (OP_RETURN, 0, 0, 0, 0, 0, 0), 0)
         try:
             if pc == 0:
@@ -64,7 +63,7 @@ class PlainStep:
         del self._running[base]
         for i in range(len(self._kernel.words)):
             state[base + abi.REGISTERS + i] = 0
-        state[base + abi.PC] = DONE
+        state[base + abi.PC] = abi.DONE
         return self._request(state, base, (OP_RETURN, 0 if value is None else value, 0, 0, 0, 0, 0), 0)
 
     def _request(self, state: MutableSequence[int], base: int, request: Any, site: int) -> int:

@@ -8,7 +8,7 @@ import enum
 import inspect
 from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from xccl_emu.lang import requests
 from xccl_emu.lang._records import Record, is_record
@@ -100,7 +100,8 @@ class Functions:
 
     def __init__(self) -> None:
         self.names: dict[FunctionType, str] = {}
-        self.texts: list[str] = []
+        self.trees: dict[str, ast.FunctionDef] = {}
+        """What stands under each name; its parameters are plain, for every call gives all of them in order."""
         self._open: list[FunctionType] = []
 
     def name(self, function: FunctionType, source: Source, node: ast.AST) -> str:
@@ -110,10 +111,9 @@ class Functions:
         if function not in self.names:
             self._open.append(function)
             text_name = f"{RESERVED}f{len(self._open) + len(self.names)}_{function.__name__}"
-            text = self._emit(read(function), text_name)
+            self.trees[text_name] = self._emit(read(function), text_name)
             self._open.pop()
             self.names[function] = text_name
-            self.texts.append(text)
         return self.names[function]
 
     def guard(self, function: Callable[[int], int]) -> str:
@@ -122,28 +122,46 @@ class Functions:
         name = f"{RESERVED}f0_{function.__name__}"
         if function not in self.names:
             self.names[function] = name
-            self.texts.append(inspect.getsource(function).replace(f"def {function.__name__}(", f"def {name}("))
+            self.trees[name] = definition(function, name)
         return name
 
-    def _emit(self, source: Source, text_name: str) -> str:
-        arguments = source.tree.args
+    def _emit(self, source: Source, text_name: str) -> ast.FunctionDef:
         rewriter = Rewriter(source, {n: ast.Name(n, ast.Load()) for n in source.local}, self)
-
-        def names(of: list[ast.arg]) -> list[ast.arg]:
-            return [ast.arg(x.arg) for x in of]
-
-        def default(value: ast.expr | None) -> ast.expr | None:
-            return None if value is None else rewriter.default(value)
-
-        parameters = ast.arguments(
-            posonlyargs=names(arguments.posonlyargs), args=names(arguments.args),
-            kwonlyargs=names(arguments.kwonlyargs),
-            defaults=[d for d in map(default, arguments.defaults) if d is not None],
-            kw_defaults=[default(d) for d in arguments.kw_defaults],
-        )  # fmt: skip
+        parameters = ast.arguments([], [ast.arg(n) for n in source.parameters], None, [], [], None, [])
         body = [rewriter.statement(s) for s in source.tree.body if not is_empty(s)] or [ast.Pass()]
-        emitted = ast.FunctionDef(name=text_name, args=parameters, body=body, decorator_list=[], returns=None)
-        return ast.unparse(ast.fix_missing_locations(emitted))
+        return ast.fix_missing_locations(ast.FunctionDef(text_name, parameters, body, []))
+
+
+def definition(function: Callable[..., Any], name: str) -> ast.FunctionDef:
+    """Return the definition of a function of this package, under another name."""
+    tree = ast.parse(inspect.getsource(function)).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    tree.name = name
+    return tree
+
+
+Given = TypeVar("Given")
+
+
+def bind(
+    function: FunctionType, call: ast.Call, source: Source, rewritten: Callable[[ast.expr], Given]
+) -> dict[str, ast.expr | Given]:
+    """Return the rewritten argument of each parameter, defaults included."""
+    given = [rewritten(a) for a in call.args]
+    keywords = {k.arg: rewritten(k.value) for k in call.keywords if k.arg is not None}
+    try:
+        bound = inspect.signature(function).bind(*given, **keywords)
+    except TypeError as error:
+        raise source.refuse(call, f"{ast.unparse(call.func)}(...): {error}") from None
+    bound.apply_defaults()
+    arguments: dict[str, ast.expr | Given] = {}
+    for name, value in bound.arguments.items():
+        default = ast.Constant(value) if isinstance(value, str) else literal(value)
+        expression: Any = value if isinstance(value, ast.expr | Record) else default
+        if expression is None:
+            raise source.refuse(call, f"the default of {name!r}, {value!r}, is neither an integer nor a string")
+        arguments[name] = expression
+    return arguments
 
 
 def is_empty(s: ast.stmt) -> bool:
@@ -223,13 +241,6 @@ class Rewriter(ast.NodeTransformer):
             raise self.source.refuse(node, f"the default of {bad!r} in {kind.__name__} is no integer")
         return Record(kind, fields)
 
-    def default(self, node: ast.expr) -> ast.expr:
-        """Return the default of a parameter, which must be a literal or a constant."""
-        result = node if isinstance(node, ast.Constant) else literal(value_of(self.source, node))
-        if result is None or not isinstance(result, ast.Constant) or not isinstance(result.value, int | str):
-            raise self.source.refuse(node, f"the default {ast.unparse(node)!r} is neither an integer nor a string")
-        return result
-
     def stored(self, name: str) -> str:
         """Return what a local name that is assigned becomes."""
         renamed = self.local[name]
@@ -278,16 +289,16 @@ class Rewriter(ast.NodeTransformer):
             raise self.source.refuse(node, f"the request {label}(...) does nothing without yield")
         if inspect.isgeneratorfunction(function):
             raise self.source.refuse(node, f"the subroutine {label}(...) does nothing without yield from")
-        name: str
         if isinstance(function, FunctionType):
             name = self.functions.name(function, self.source, node)
-        elif getattr(value, "__module__", "") == "builtins" and getattr(value, "__name__", "") in BUILTINS:
-            name = value.__name__
-        else:
+            arguments = [*bind(function, node, self.source, self.expression).values()]
+            return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, []), node)
+        if getattr(value, "__module__", "") != "builtins" or getattr(value, "__name__", "") not in BUILTINS:
             raise self.source.refuse(node, f"{label!r} is not a plain Python function")
+        if node.keywords:
+            raise self.source.refuse(node, f"{label} takes no arguments by name here")
         arguments = [self.expression(a) for a in node.args]
-        keywords = [ast.keyword(k.arg, self.expression(k.value)) for k in node.keywords]
-        return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, keywords), node)
+        return ast.copy_location(ast.Call(ast.Name(value.__name__, ast.Load()), arguments, []), node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
         if node.value is None:

@@ -6,7 +6,9 @@ kernel up to its next ``yield``, leaves that request in ``REQUEST`` and returns.
 """
 
 PC = 1
-"""Where the kernel goes on; 0 at launch."""
+"""Where the kernel goes on; 0 at launch, `DONE` after its return."""
+
+DONE = -1
 
 RESULT = 3
 """The value that the machine granted with the last request."""
@@ -18,3 +20,6 @@ REQUEST_WORDS = 8
 
 REGISTERS = 512
 """First of the kernel's registers: its parameters in order, then its locals."""
+
+DIVISION_BY_ZERO, BAD_VALUE, BAD_INDEX, NO_VALUE = -1, -2, -3, -4
+"""What a compiled step function returns in place of an operation where the kernel's arithmetic fails."""

@@ -7,33 +7,23 @@ Written straight through, a kernel reads like the protocol it implements; lowere
 import functools
 import inspect
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeAlias
 
 from xccl_emu.errors import KernelError
-from xccl_emu.lang import _files
-from xccl_emu.lang._blocks import Site, kernel_words
-from xccl_emu.lang._emit import Emitter, build
+from xccl_emu.lang._blocks import Builder, Site, kernel_words
 from xccl_emu.lang._plain import PlainStep
 from xccl_emu.lang._records import assembled, records_of, words_of
 from xccl_emu.lang._resolve import Decorated
+from xccl_emu.lang._shape import Shape, build
 from xccl_emu.lang._source import read
+from xccl_emu.lang._text import load, text
 from xccl_emu.lang.requests import Request
 
 __all__ = ["Kernel", "Site", "Step", "kernel"]
 
 Step: TypeAlias = Callable[[Any, int], int]
 """``step(state, base)`` with ``state`` an int64 array; returns the operation of the request it left there."""
-
-
-@dataclass(frozen=True)
-class _Lowered:
-    text: str
-    helpers: tuple[str, ...]
-    registers: dict[str, int]
-    sites: tuple[Site, ...]
 
 
 class Kernel(Decorated):
@@ -75,70 +65,64 @@ class Kernel(Decorated):
         return assembled(self.params, self.records, words)
 
     @functools.cached_property
-    def _result(self) -> _Lowered:
+    def _lowered(self) -> tuple[Builder, Shape]:
         source = read(self._generator)
         a = source.tree.args
         if a.defaults or a.kwonlyargs or a.posonlyargs:
             raise source.refuse(source.tree, "a kernel's own parameters are plain: no defaults, no `*` or `/`")
         builder = build(source)
-        emitter = Emitter(builder, source)
-        parts = ["_xk_int = int", *builder.functions.texts, emitter.text(f"step_{self.name}")]
-        names = tuple(builder.functions.names.values())
-        told = kernel_words(source)
-        registers = {told.get(name, name): i for name, i in emitter.registers.items()}
-        return _Lowered("\n\n".join(parts), names, registers, tuple(builder.sites))
+        return builder, Shape(builder, source)
 
-    @property
+    @functools.cached_property
     def source(self) -> str:
         """The text of the lowered function and of every function that it calls."""
-        return self._result.text
+        builder, shape = self._lowered
+        return text(shape, builder.functions.trees.values(), f"step_{self.name}")
 
-    @property
+    @functools.cached_property
     def sites(self) -> tuple[Site, ...]:
         """The place of each request, indexed by the last word of a request."""
-        return self._result.sites
+        return tuple(self._lowered[0].sites)
 
-    @property
+    @functools.cached_property
     def registers(self) -> tuple[str, ...]:
         """The local that each register holds: the parameters, then the locals that live across a yield."""
-        return tuple(self._result.registers)
+        told = kernel_words(read(self._generator))
+        return tuple(told.get(name, name) for name in self._lowered[1].registers)
 
     @property
     def n_registers(self) -> int:
         """How many registers the kernel needs."""
-        return len(self._result.registers)
-
-    @functools.cached_property
-    def path(self) -> Path:
-        """The file that holds the lowered text; its name changes with the text."""
-        return _files.write(self.name, self.source)
-
-    def _load(self) -> dict[str, Callable[..., Any]]:
-        return _files.load(self.path, self.source, (*self._result.helpers, f"step_{self.name}"))
+        return len(self._lowered[1].registers)
 
     @functools.cached_property
     def lowered(self) -> Step:
-        """The lowered function in plain Python."""
-        return self._load()[f"step_{self.name}"]
+        """The lowered function in plain Python, with integers of 64 bits that wrap around."""
+        return load(self.source, f"step_{self.name}")
 
     @functools.cached_property
     def step(self) -> Step:
-        """The lowered function compiled, or in plain Python where NUMBA_DISABLE_JIT is set.
+        """The lowered function as machine code, or in plain Python where NUMBA_DISABLE_JIT is set.
 
         Raises:
             KernelError: if a value in the kernel is not an integer.
         """
-        from xccl_emu.lang import _jit
+        from numba import config
 
-        if _jit.is_disabled():
+        if config.DISABLE_JIT:
             return self.lowered
+        from xccl_emu.lang._llvm import STEP, instructions
+        from xccl_emu.lang._machine_code import MachineCode
+
+        builder, shape = self._lowered
         try:
-            return _jit.compile_step(self._load(), self._result.helpers, f"step_{self.name}")
+            module = instructions(shape, builder.functions.trees)
         except TypeError as error:
             code = self.generator.__code__
             where = f"{code.co_filename}:{code.co_firstlineno}"
             reason = f"{self.name!r} does not compile; every value must be an integer"
             raise KernelError(f"{where}: {reason}: {error}") from error
+        return MachineCode(self.name, module, STEP)
 
     def plain_step(self) -> Step:
         """Return a new step function that drives the undecorated generator, for a debugger (`PlainStep`)."""

@@ -10,6 +10,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xccl_emu._kept import compiled
+from xccl_emu.lang import abi
 from xccl_emu.machine.device import by_address
 
 jit = compiled(forceinline=True, _nrt=False, no_cfunc_wrapper=True)
@@ -33,15 +34,11 @@ def put(st, index, value):
     st[index] = value
 
 
-_STEP = types.int64(types.Array(types.int64, 1, "C"), types.int64)
-
-
-def handle_of(step):
-    """By which number `call_step` finds a step function."""
-    return by_address.address_of(step, _STEP)
-
-
 if config.DISABLE_JIT:
+
+    def handle_of(step):
+        """By which number `call_step` finds a step function."""
+        return by_address.address_of(step, None)
 
     def call_step(handle, st, base):
         return by_address.function_at(handle)(st, base)
@@ -140,10 +137,36 @@ else:
     _float_of = _bitcast(types.float32, types.uint32)
     _bits_of = _bitcast(types.uint32, types.float32)
 
+    def handle_of(step):
+        """By which number `call_step` finds a step function."""
+        return step.address
+
     @intrinsic
-    def call_step(typingctx, handle, st, base):
+    def _step_at(typingctx, handle, st, base):
+        """What the C function at an address returns: an operation, or the status of a kernel's arithmetic."""
+
+        def codegen(context, builder, sig, args):
+            data = cgutils.create_struct_proxy(sig.args[1])(context, builder, args[1]).data
+            kind = ir.FunctionType(ir.IntType(64), [data.type, ir.IntType(64)])
+            return builder.call(builder.inttoptr(args[0], kind.as_pointer()), [data, args[2]])
+
+        return types.int64(types.int64, st, types.int64), codegen
+
+    @compiled(_nrt=False)
+    def _raise_arithmetic(status):
+        if status == abi.DIVISION_BY_ZERO:
+            raise ZeroDivisionError("integer division or modulo by zero")
+        if status == abi.BAD_INDEX:
+            raise IndexError("tuple index out of range")
+        raise ValueError("a shift count that is negative or too large, a range with step 0, or no value")
+
+    @jit
+    def call_step(handle, st, base):
         """Call a step function by its handle: a new kernel does not recompile the machine."""
-        return by_address.calling(_STEP)
+        operation = _step_at(handle, st, base)
+        if operation < 0:
+            _raise_arithmetic(operation)
+        return operation
 
     def _pointer(context, builder, array_type, array, byte, kind):
         data = cgutils.create_struct_proxy(array_type)(context, builder, array).data

@@ -1,4 +1,4 @@
-"""From basic blocks to the text of a step function: liveness, registers, and one case for each place to go on at.
+"""The shape of a step function: liveness, registers, and the trees of blocks that are its cases.
 
 A local that is live across a yield has a register, a word of the core; any other stays a plain local of the step
 function.  Blocks with one way in are nested into the block before them, so what remains (a tree of blocks that ends
@@ -6,29 +6,13 @@ in jumps, requests and returns) loads the registers it reads when it begins and 
 """
 
 import ast
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from xccl_emu.lang import abi
-from xccl_emu.lang._blocks import (
-    RESULT_NAME,
-    Ask,
-    Block,
-    Branch,
-    Builder,
-    Done,
-    Exit,
-    Jump,
-    is_local,
-    kernel_words,
-    targets,
-)
+from xccl_emu.lang._blocks import Ask, Block, Branch, Builder, Done, Exit, Jump, is_local, kernel_words, targets
 from xccl_emu.lang._flow import names
-from xccl_emu.lang._source import RESERVED, Source
-from xccl_emu.lang.requests import OP_RETURN
+from xccl_emu.lang._source import Source
 
-STATE, BASE, PC, INT = (RESERVED + n for n in ("state", "base", "pc", "int"))
 MAX_NESTED = 12
 """Blocks nested deeper than this become cases of their own (Python's parser has a limit)."""
 
@@ -68,17 +52,25 @@ def reads(how: Exit | None) -> frozenset[str]:
     return frozenset()
 
 
+def flow(block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names that a block reads before it assigns them, and those that it surely assigns."""
+    used, killed = reads(block.exit), frozenset[str]()
+    for s in reversed(block.body):
+        used, killed = (used - s.kills) | s.uses, killed | s.kills
+    return used, killed
+
+
 def liveness(blocks: list[Block]) -> list[frozenset[str]]:
     """Return the names that are live where each block begins."""
+    flows = [flow(block) for block in blocks]
+    following = [targets(block.exit) if block.exit is not None else () for block in blocks]
     live: list[frozenset[str]] = [frozenset()] * len(blocks)
     changed = True
     while changed:
         changed = False
         for b in range(len(blocks) - 1, -1, -1):
-            how = blocks[b].exit
-            at = reads(how).union(*(live[t] for t in targets(how))) if how is not None else frozenset[str]()
-            for s in reversed(blocks[b].body):
-                at = (at - s.kills) | s.uses
+            used, killed = flows[b]
+            at = used | (frozenset[str]().union(*(live[t] for t in following[b])) - killed)
             if at != live[b]:
                 live[b], changed = at, True
     return live
@@ -92,8 +84,8 @@ def build(source: Source) -> Builder:
     return Builder(source, merged) if merged else first
 
 
-class Emitter:
-    """Writes the step function of a built kernel."""
+class Shape:
+    """The cases of a built kernel, each a tree of blocks, and what each keeps in registers."""
 
     def __init__(self, builder: Builder, source: Source) -> None:
         parameters = tuple(kernel_words(source))
@@ -110,27 +102,7 @@ class Emitter:
         self.pc = {root: i for i, root in enumerate(self.trees)}
         self.dirty = self._dirty(parameters)
 
-    def text(self, name: str) -> str:
-        """Return the source of the step function."""
-        cases = []
-        for root, tree in self.trees.items():
-            keyword = "if" if root == 0 else "elif"
-            body = "\n".join((*self._loads(tree), *self._block(tree, root, frozenset())))
-            cases.append(f"{keyword} {PC} == {self.pc[root]}:\n{textwrap.indent(body, '    ')}")
-        done = [*self._words([ast.Constant(OP_RETURN)] + [ast.Constant(0)] * 7), f"return {OP_RETURN}"]
-        cases.append("else:\n" + textwrap.indent("\n".join(done), "    "))
-        head = [
-            # Changes nothing, but shows LLVM that no index is negative: without it a fifth of a step is spent on that.
-            f"{BASE} = {BASE} & {(1 << 48) - 1}",
-            f"{PC} = {INT}({word(abi.PC)})",
-            f"{RESULT_NAME} = {INT}({word(abi.RESULT)})",
-            f"{word(abi.RESULT)} = 0",
-            "while True:",
-            textwrap.indent("\n".join(cases), "    "),
-        ]
-        return f"def {name}({STATE}, {BASE}):\n" + textwrap.indent("\n".join(head), "    ") + "\n"
-
-    # ---- shape
+    # ---- trees
 
     def _skip_empty(self) -> None:
         def final(b: int) -> int:
@@ -187,6 +159,10 @@ class Emitter:
                 found |= self._grow(tree, t, roots, depth + deeper)
         return found
 
+    def inside(self, tree: Tree, target: int) -> bool:
+        """Whether a jump to a block stays in the tree."""
+        return target in tree.members and target != tree.root
+
     def _walk(self, tree: Tree, b: int, changed: frozenset[str], sure: frozenset[str], missing: frozenset[str]) -> None:
         block = self.blocks[b]
         for s in block.body:
@@ -194,7 +170,7 @@ class Emitter:
             changed |= s.stores
             sure |= s.kills
         missing |= reads(block.exit) - sure
-        inside = [t for t in self._successors(b) if t in tree.members and t != tree.root]
+        inside = [t for t in self._successors(b) if self.inside(tree, t)]
         for t in inside:
             self._walk(tree, t, changed, sure, missing)
         for t in self._successors(b):
@@ -202,6 +178,12 @@ class Emitter:
                 tree.paths.append(Path(b, t, changed, missing | ((changed - sure) & self.live[t])))
         if isinstance(block.exit, Done):
             tree.paths.append(Path(b, None, changed, missing))
+
+    def in_order(self) -> Iterator[Tree]:
+        """Yield the trees so that each but the first comes behind one that leads to it."""
+        for b in self._reach(0):
+            if b in self.trees:
+                yield self.trees[b]
 
     # ---- registers
 
@@ -227,67 +209,17 @@ class Emitter:
     def _kept(self, target: int, changed: frozenset[str]) -> frozenset[str]:
         return changed & self.live[target] & self.registers.keys()
 
-    def _loads(self, tree: Tree) -> list[str]:
-        wanted = frozenset[str]().union(*(p.missing for p in tree.paths))
-        wanted &= self.live[tree.root]
-        return [f"{n} = {INT}({self._register(n)})" for n in self.registers if n in wanted]
+    def loads(self, tree: Tree) -> list[str]:
+        """Return the registers that a tree reads when it begins."""
+        wanted = frozenset[str]().union(*(p.missing for p in tree.paths)) & self.live[tree.root]
+        return [n for n in self.registers if n in wanted]
 
-    def _register(self, name: str) -> str:
-        return word(abi.REGISTERS + self.registers[name])
-
-    def _stores(self, target: int, changed: frozenset[str]) -> list[str]:
+    def stores(self, target: int, changed: frozenset[str]) -> list[str]:
+        """Return the registers to write on the way to a block, of the names that were changed."""
         kept = self._kept(target, changed)
-        return [f"{self._register(n)} = {n} | 0" for n in self.registers if n in kept]
+        return [n for n in self.registers if n in kept]
 
-    def _zeros(self, which: frozenset[str]) -> list[str]:
-        return [f"{self._register(n)} = 0" for n in self.registers if n in which]
-
-    # ---- text
-
-    def _block(self, tree: Tree, b: int, changed: frozenset[str]) -> list[str]:
-        block = self.blocks[b]
-        lines = [ast.unparse(s.node) for s in block.body]
-        changed = changed.union(*(s.stores for s in block.body))
-        match block.exit:
-            case Jump(target):
-                return lines + self._go(tree, target, changed)
-            case Branch(test, then, orelse):
-                for head, target in ((f"if {ast.unparse(test)}:", then), ("else:", orelse)):
-                    lines += [head, textwrap.indent("\n".join(self._go(tree, target, changed)), "    ")]
-                return lines
-            case Ask(words, site, resume):
-                lines += self._words([*words, ast.Constant(site)])
-                lines += self._stores(resume, changed) + self._zeros(self.dirty[tree.root] - self.live[resume])
-                return [*lines, f"{word(abi.PC)} = {self.pc[resume]}", f"return {ast.unparse(words[0])}"]
-            case Done(value):
-                lines += self._words([ast.Constant(OP_RETURN), value] + [ast.Constant(0)] * 6)
-                lines += self._zeros(self.dirty[tree.root])
-                return [*lines, f"{word(abi.PC)} = {DONE}", f"return {OP_RETURN}"]
-        raise AssertionError("a block without an exit was reached")
-
-    def _go(self, tree: Tree, target: int, changed: frozenset[str]) -> list[str]:
-        if target in tree.members and target != tree.root:
-            return self._block(tree, target, changed)
-        return [*self._stores(target, changed), f"{PC} = {self.pc[target]}"]
-
-    def _words(self, words: Sequence[ast.expr]) -> list[str]:
-        # All words are computed before any is written: an operand that fails (x // 0) leaves the last request whole.
-        first, then = [], []
-        for i, value in enumerate(words):
-            text = ast.unparse(value)
-            if not isinstance(value, ast.Constant):
-                if not isinstance(value, ast.Name):
-                    first.append(f"{RESERVED}w{i} = {text}")
-                    text = f"{RESERVED}w{i}"
-                text += " | 0"  # Refuses a float, in Python and in Numba alike.
-            then.append(f"{word(abi.REQUEST + i)} = {text}")
-        return first + then
-
-
-DONE = -1
-"""What `abi.PC` holds after the kernel has returned."""
-
-
-def word(offset: int) -> str:
-    """Return the text of one word of the core."""
-    return f"{STATE}[{BASE} + {offset}]"
+    def zeros(self, tree: Tree, resume: int | None) -> list[str]:
+        """Return the registers to clear at a request that goes on at ``resume``, or at the end of the kernel."""
+        dead = self.dirty[tree.root] - (frozenset() if resume is None else self.live[resume])
+        return [n for n in self.registers if n in dead]

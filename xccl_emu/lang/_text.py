@@ -1,0 +1,158 @@
+"""The step function in plain Python: one case for each tree of blocks, chosen by the program counter.
+
+Loaded, its integers wrap around at 64 bits like those of machine code; the text leaves that out.
+"""
+
+import ast
+import hashlib
+import linecache
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from xccl_emu.lang import abi
+from xccl_emu.lang._blocks import RESULT_NAME, Ask, Branch, Done, Jump
+from xccl_emu.lang._shape import Shape, Tree
+from xccl_emu.lang._source import RESERVED
+from xccl_emu.lang.requests import OP_RETURN
+
+STATE, BASE, PC, INT, WRAPPED = (RESERVED + n for n in ("state", "base", "pc", "int", "wrapped"))
+GROWING = (ast.Add, ast.Sub, ast.Mult, ast.Pow, ast.LShift, ast.FloorDiv)
+
+
+INT64_MAX = (1 << 63) - 1
+
+
+def text(shape: Shape, functions: Iterable[ast.FunctionDef], name: str) -> str:
+    """Return the source of a step function and of the plain functions that it calls."""
+    return "\n\n".join((f"{INT} = int", *map(ast.unparse, functions), _Step(shape).text(name)))
+
+
+class _Step:
+    """Writes the step function."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def text(self, name: str) -> str:
+        cases = []
+        for root, tree in self.shape.trees.items():
+            keyword = "if" if root == 0 else "elif"
+            body = "\n".join((*self._loads(tree), *self._block(tree, root, frozenset())))
+            cases.append(f"{keyword} {PC} == {self.shape.pc[root]}:\n{textwrap.indent(body, '    ')}")
+        done = [*self._words([ast.Constant(OP_RETURN)] + [ast.Constant(0)] * 7), f"return {OP_RETURN}"]
+        cases.append("else:\n" + textwrap.indent("\n".join(done), "    "))
+        head = [
+            f"{PC} = {INT}({word(abi.PC)})",
+            f"{RESULT_NAME} = {INT}({word(abi.RESULT)})",
+            f"{word(abi.RESULT)} = 0",
+            "while True:",
+            textwrap.indent("\n".join(cases), "    "),
+        ]
+        return f"def {name}({STATE}, {BASE}):\n" + textwrap.indent("\n".join(head), "    ") + "\n"
+
+    def _register(self, name: str) -> str:
+        return word(abi.REGISTERS + self.shape.registers[name])
+
+    def _loads(self, tree: Tree) -> list[str]:
+        return [f"{n} = {INT}({self._register(n)})" for n in self.shape.loads(tree)]
+
+    def _stores(self, target: int, changed: frozenset[str]) -> list[str]:
+        return [f"{self._register(n)} = {n} | 0" for n in self.shape.stores(target, changed)]
+
+    def _zeros(self, tree: Tree, resume: int | None) -> list[str]:
+        return [f"{self._register(n)} = 0" for n in self.shape.zeros(tree, resume)]
+
+    def _block(self, tree: Tree, b: int, changed: frozenset[str]) -> list[str]:
+        block = self.shape.blocks[b]
+        lines = [ast.unparse(s.node) for s in block.body]
+        changed = changed.union(*(s.stores for s in block.body))
+        match block.exit:
+            case Jump(target):
+                return lines + self._go(tree, target, changed)
+            case Branch(test, then, orelse):
+                for head, target in ((f"if {ast.unparse(test)}:", then), ("else:", orelse)):
+                    lines += [head, textwrap.indent("\n".join(self._go(tree, target, changed)), "    ")]
+                return lines
+            case Ask(words, site, resume):
+                lines += self._words([*words, ast.Constant(site)])
+                lines += self._stores(resume, changed) + self._zeros(tree, resume)
+                return [*lines, f"{word(abi.PC)} = {self.shape.pc[resume]}", f"return {ast.unparse(words[0])}"]
+            case Done(value):
+                lines += self._words([ast.Constant(OP_RETURN), value] + [ast.Constant(0)] * 6)
+                lines += self._zeros(tree, None)
+                return [*lines, f"{word(abi.PC)} = {abi.DONE}", f"return {OP_RETURN}"]
+        raise AssertionError("a block without an exit was reached")
+
+    def _go(self, tree: Tree, target: int, changed: frozenset[str]) -> list[str]:
+        if self.shape.inside(tree, target):
+            return self._block(tree, target, changed)
+        return [*self._stores(target, changed), f"{PC} = {self.shape.pc[target]}"]
+
+    def _words(self, words: Sequence[ast.expr]) -> list[str]:
+        # All words are computed before any is written: an operand that fails (x // 0) leaves the last request whole.
+        first, then = [], []
+        for i, value in enumerate(words):
+            text = ast.unparse(value)
+            if not isinstance(value, ast.Constant):
+                if not isinstance(value, ast.Name):
+                    first.append(f"{RESERVED}w{i} = {text}")
+                    text = f"{RESERVED}w{i}"
+                text += " | 0"  # Refuses a float.
+            then.append(f"{word(abi.REQUEST + i)} = {text}")
+        return first + then
+
+
+def word(offset: int) -> str:
+    """Return the text of one word of the core."""
+    return f"{STATE}[{BASE} + {offset}]"
+
+
+# ---- loading
+
+
+def load(text: str, name: str) -> Callable[[Any, int], int]:
+    """Execute the text of a step function and return the function."""
+    file = f"<{name} {hashlib.sha256(text.encode()).hexdigest()[:20]}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # for tracebacks and debuggers
+    tree = ast.fix_missing_locations(_Wrapping().visit(ast.parse(text)))
+    space: dict[str, Any] = {WRAPPED: wrapped, "abs": lambda x: wrapped(abs(x)), "divmod": _wrapped_divmod}
+    exec(compile(tree, file, "exec"), space)
+    step: Callable[[Any, int], int] = space[name]
+    return step
+
+
+def wrapped(value: Any) -> Any:
+    """Return an integer reduced to 64 bits, and anything else as it is."""
+    if isinstance(value, int) and not ~INT64_MAX <= value <= INT64_MAX:
+        return ((value + INT64_MAX + 1) & (2 * INT64_MAX + 1)) - INT64_MAX - 1
+    return value
+
+
+def _wrapped_divmod(a: int, b: int) -> tuple[int, int]:
+    return wrapped(a // b), a % b
+
+
+class _Wrapping(ast.NodeTransformer):
+    """Wraps every operation whose result may have more than 64 bits."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        of_state = isinstance(node.value, ast.Name) and node.value.id == STATE
+        return node if of_state else self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        return _wrapping(node) if isinstance(node.op, GROWING) else node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        return _wrapping(node) if isinstance(node.op, ast.USub) else node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        assert isinstance(node.target, ast.Name)
+        value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        return ast.copy_location(ast.Assign([node.target], self.visit(value)), node)
+
+
+def _wrapping(node: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Call(ast.Name(WRAPPED, ast.Load()), [node], []), node)
