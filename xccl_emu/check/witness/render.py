@@ -119,12 +119,12 @@ def table(trace: Trace, lines: Iterable[Row]) -> Table:
 
 def stacked(lines: Iterable[Row]) -> Text:
     """Lines of a run one below the other, for narrow terminals: who, then below it what, where, and the value."""
-    shown = Text()
-    for line in lines:
-        mark, numbers, who, step, *more = _cells(line)
-        head = f"{mark} {numbers} {who}{step and f', step {step}'}".lstrip()
-        shown.append("\n  ".join([head, *filter(None, more)]) + "\n", _style(line))
-    return shown
+    return Text("\n").join(Text(_stack(*_cells(line)), _style(line)) for line in lines)
+
+
+def _stack(mark: str, numbers: str, who: str, step: str, *more: str) -> str:
+    head = f"{mark} {numbers} {who}{step and f', step {step}'}".lstrip()
+    return "\n  ".join([head, *filter(None, more)])
 
 
 def _cells(line: Row) -> tuple[str, ...]:
