@@ -1,6 +1,5 @@
 """Livelocks as schedules that replay: actions that lead to a state, and others that lead from it back to it."""
 
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rich.console import Console
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
-from xccl_emu.check.shorten import shortened
+from xccl_emu.check.shorten import told
 from xccl_emu.check.verdict import LIVELOCK, VIOLATION, Verdict, Violation
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.marks import LOOP, marks
@@ -147,10 +146,11 @@ def test_table_and_chart_show_the_loop_once() -> None:
 def test_a_livelock_is_shown_as_its_replay_tells_it_and_certified() -> None:
     """What the front door makes of one that a search has found: message and loop are those of the replay."""
     by_hand = found()
-    violation = shortened(spin(), VIOLATION_FOUND, by_hand)
+    verdict = told(spin(), VIOLATION_FOUND, by_hand)
+    violation = verdict.violation
+    assert violation is not None
     assert (violation.kind, violation.loop, violation.found_by) == (LIVELOCK, by_hand.loop, "by hand")
     assert violation.message.startswith(f"livelock: these {by_hand.loop} steps")
-    verdict = replace(VIOLATION_FOUND, violation=violation)
     assert verdict.to_json()["violation"]["loop"] == by_hand.loop
     certificate = certify(spin(), verdict, seconds=1.0).certificate
     assert certificate is not None

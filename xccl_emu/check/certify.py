@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from xccl_emu.check.shorten import shortened
+from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
-from xccl_emu.check.verdict import UNFINISHED, VERIFIED, VIOLATION, Certificate, Verdict
+from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
 from xccl_emu.errors import CapacityError, ConfigError
 
 SECONDS = 30.0
@@ -106,11 +106,10 @@ def _sampled(checkable: Checkable, verdict: Verdict, brute: Certificate, started
     if sampled.violation is None:
         return _unless_contradicted(replace(verdict, certificate=certificate))
     found = f"sampled schedules: {sampled.violation.kind}"
-    told = "; ".join(text for text in (brute.disagreement, found) if text)
-    certificate = replace(certificate, disagreement=told)
-    reason = _contradiction(verdict, told)
-    violation = shortened(checkable, verdict, sampled.violation)
-    return replace(verdict, verdict=VIOLATION, reason=reason, violation=violation, certificate=certificate)
+    both = "; ".join(text for text in (brute.disagreement, found) if text)
+    certificate = replace(certificate, disagreement=both)
+    reason = _contradiction(verdict, both)
+    return replace(told(checkable, verdict, sampled.violation), reason=reason, certificate=certificate)
 
 
 def _unless_contradicted(verdict: Verdict) -> Verdict:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, check_fits, parse
-from xccl_emu.check.shorten import shortened
+from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
     NO_VIOLATION,
@@ -139,7 +139,7 @@ def _exhaustive(
             reason = f"{searched.reason}; {also}" if searched.reason else also
             return replace(searched, order=verdict.order, reason=reason)
     if searched.violation is not None:
-        return replace(searched, violation=shortened(checkable, verdict, searched.violation))
+        return told(checkable, replace(searched, order=verdict.order), searched.violation)
     return searched
 
 
@@ -200,7 +200,7 @@ def _sampled(
         verdict = replace(verdict, ended=sampled.ended, declared=sampled.declared)
         verdict = replace(verdict, reason=_about_fault(verdict, fault, trial, sampled.faults))
     if sampled.violation is not None:
-        return replace(verdict, verdict=VIOLATION, violation=shortened(checkable, verdict, sampled.violation))
+        return told(checkable, verdict, sampled.violation)
     return replace(verdict, verdict=NO_VIOLATION)
 
 

@@ -42,6 +42,17 @@ class Violation:
     loop: int = 0
     """Of a livelock: so many actions at the end lead from a state back to that state; 0 if none are known."""
 
+    def to_json(self) -> dict[str, Any]:
+        """As the verdict's JSON has it: all but the actions themselves."""
+        return {
+            "kind": self.kind,
+            "message": self.message,
+            "steps": len(self.actions),
+            "loop": self.loop,
+            "found_by": self.found_by,
+            "found_after": self.found_after,
+        }
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -120,6 +131,9 @@ class Verdict:
     reason: str = ""
     """Why it is unfinished or unsupported, how far it came; what a verified one rests on."""
     violation: Violation | None = None
+    """The most telling one that was found."""
+    others: tuple[Violation, ...] = ()
+    """Of other kinds or at other places, the most telling first; each replays, none has been made short."""
     ended: Mapping[str, int] = field(default_factory=dict)
     """Of the schedules in which it came to the fault (or behind a stalled link), how many ended ``"right"``, in a
     ``"declared error"``, ``"blocked"`` and ``"refused by the machine"``; a violation is none of them."""
@@ -135,7 +149,6 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as the command's ``--json`` prints it."""
-        found = self.violation
         return {
             "verdict": self.verdict,
             "protocol": self.protocol,
@@ -156,14 +169,6 @@ class Verdict:
             "ended": dict(self.ended),
             "declared": dict(self.declared),
             "certificate": None if self.certificate is None else self.certificate.to_json(),
-            "violation": None
-            if found is None
-            else {
-                "kind": found.kind,
-                "message": found.message,
-                "steps": len(found.actions),
-                "loop": found.loop,
-                "found_by": found.found_by,
-                "found_after": found.found_after,
-            },
+            "violation": None if self.violation is None else self.violation.to_json(),
+            "others": [other.to_json() for other in self.others],
         }

@@ -12,7 +12,7 @@ from xccl_emu.check.verdict import Verdict
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.marks import marks
 from xccl_emu.check.witness.perfetto import save_perfetto
-from xccl_emu.check.witness.render import print_witness
+from xccl_emu.check.witness.render import print_others, print_witness
 from xccl_emu.check.witness.steps import steps
 from xccl_emu.cli.check_job import Result, SyncResult
 from xccl_emu.errors import ConfigError
@@ -53,6 +53,7 @@ def show(result: Result) -> None:
     console = Console(width=None if sys.stdout.isatty() else 120)
     if result.verdict.violation is not None:
         print_witness(console, result.fresh(), result.verdict.violation)
+        print_others(console, result.verdict.others)
         console.print()
     console.print(verdict_table(result.verdict))
     if result.each is not None:

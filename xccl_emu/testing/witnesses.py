@@ -24,7 +24,8 @@ def headline(verdict: Verdict) -> str:
 
 
 def witness_text(checkable: Checkable, verdict: Verdict, *, width: int = WIDTH) -> str:
-    """The run that leads to the violation, as a plain table ``width`` columns wide, and what is wrong at its end.
+    """The run that leads to the violation, as a plain table ``width`` columns wide, what is wrong at its end, and what
+    else was found.
 
     Raises ConfigError if the verdict has no violation.
     """
@@ -32,11 +33,12 @@ def witness_text(checkable: Checkable, verdict: Verdict, *, width: int = WIDTH) 
 
     from rich.console import Console
 
-    from xccl_emu.check.witness.render import print_witness
+    from xccl_emu.check.witness.render import print_others, print_witness
 
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=False, color_system=None, emoji=False, soft_wrap=False)
     print_witness(console, checkable.build(verdict.order, verdict.without), _violation(verdict))
+    print_others(console, verdict.others)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 

@@ -6,7 +6,7 @@ it.
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from xccl_emu.check.faults import Fault
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import LIVELOCK, Violation
-from xccl_emu.errors import ConfigError, ReplayError
+from xccl_emu.errors import ConfigError, KernelError, ReplayError
 from xccl_emu.machine.pod import Pod
 
 POLICIES = ("portfolio", *at.POLICIES)
@@ -27,6 +27,8 @@ PORTFOLIO = ("eager", "late", "lifo", "pct", "weights", "random")
 
 PCT_DEPTH = 3
 SCHEDULES_DEFAULT = 1000
+_FURTHER_ROUNDS, _FURTHER_ACTIONS = 32, 1 << 18
+"""How far it is looked for further violations: rounds through the portfolio; no other one behind so many actions."""
 _SLICE_SECONDS = 0.5
 _TOLD = 200  # actions of a loop that a message looks at
 _Seen = TypeVar("_Seen")
@@ -114,6 +116,29 @@ def replay(trial: Trial, actions: NDArray[np.int64], loop: int = 0) -> Violation
     monitor = monitor_of(trial)
     found = _violation(monitor, actions, "replay", 0)
     return found if found is not None or not loop else _round(monitor, np.asarray(actions, np.int64), loop)
+
+
+def further(trial: Trial, *, seed: int = 0) -> Iterator[Violation]:
+    """What else goes wrong, once something has: every violation that the first schedules of all policies show.
+
+    Its end is counted in schedules and actions, so the same trial and seed give the same.  ``found_after`` is the
+    number of these schedules.  A kernel whose arithmetic fails ends it.
+    """
+    monitor, schedules, actions = monitor_of(trial), 0, 0
+    for number in range(_FURTHER_ROUNDS):
+        for policy in PORTFOLIO:
+            try:
+                code = monitor.runs(at.POLICIES.index(policy), seed, number, number + 1, PCT_DEPTH)
+            except KernelError:
+                return
+            schedules, actions = schedules + 1, actions + int(monitor.m[at.TAKEN])
+            if code != at.RUN_DONE:
+                taken = monitor.log[: int(monitor.m[at.TAKEN])].copy()
+                found = _violation(monitor, taken, f"{policy}, seed {seed}, schedule {number}", schedules)
+                assert found is not None, "a replay finds what the run has found"
+                yield found
+        if actions > _FURTHER_ACTIONS:
+            return
 
 
 def share(trial: Trial, policy: str, *, seed: int = 0, schedules: int = 1000, races: bool = True) -> float:

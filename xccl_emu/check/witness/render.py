@@ -1,7 +1,8 @@
 """A violation for people: the run that leads to it as a table, and below it what to look at."""
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,16 +10,21 @@ from rich.box import HORIZONTALS
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 import xccl_emu
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
-from xccl_emu.check.witness.marks import LOOP, ROUND, marks
+from xccl_emu.check.witness.marks import LOOP, RACES, ROUND, marks
+from xccl_emu.check.witness.shrink import signature
 from xccl_emu.check.witness.steps import DELIVER, Part, Step, Trace, steps
 
 _FLAGS = ("set_flag", "wait_flag")
 LINES_MAX = 80
 """Longer tables are cut down to what passes between cores."""
+NARROW = 80
+"""Columns below which a table would be letters one below the other: each line of it is then told in several."""
+_CODE = re.compile(r" `[^`]*`")
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,16 @@ def table(trace: Trace, lines: Iterable[Row]) -> Table:
     return shown
 
 
+def stacked(lines: Iterable[Row]) -> Text:
+    """Lines of a run one below the other, for narrow terminals: who, then below it what, where, and the value."""
+    return Text("\n").join(Text(_stack(*_cells(line)), _style(line)) for line in lines)
+
+
+def _stack(mark: str, numbers: str, who: str, step: str, *more: str) -> str:
+    head = f"{mark} {numbers} {who}{step and f', step {step}'}".lstrip()
+    return "\n  ".join([head, *filter(None, more)])
+
+
 def _cells(line: Row) -> tuple[str, ...]:
     step = line.step
     paper = next((str(s.source.step) for s in (step, *line.also) if s.source is not None and s.source.step), "")
@@ -161,11 +177,25 @@ def print_witness(console: Console, trial: Trial, violation: Violation, *, lines
     _print_lines(console, [headline, ""])
     lines = rows(trace, marked)
     few = lines if len(lines) <= lines_max else told(trace, lines)
-    console.print(table(trace, few))
+    console.print(table(trace, few) if console.width >= NARROW else stacked(few))
     if len(few) < len(lines):
         _print_lines(console, [f"({len(lines) - len(few)} lines are left out, of what cores do by themselves)"])
     _print_lines(console, ["", *below(trace, marked), *(more[2:] if "A" in marked.values() else more)])
     return trace
+
+
+def in_a_line(violation: Violation) -> str:
+    """A violation in a line: what, where, by which source lines, and who found it."""
+    headline, *more = short(violation.message).splitlines() or [""]
+    headline = _CODE.sub("", headline).removeprefix(f"{violation.kind}: ").removesuffix(":")
+    lines = ", ".join(sorted(signature(violation)[1])) if violation.kind in RACES and more else ""
+    return f"{violation.kind}: {headline}{lines and f' ({short(lines)})'}; by {violation.found_by}"
+
+
+def print_others(console: Console, others: Sequence[Violation]) -> None:
+    """Say in a line each what else goes wrong."""
+    if others:
+        _print_lines(console, ["", "also found:", *(f"  {in_a_line(other)}" for other in others)])
 
 
 def _print_lines(console: Console, lines: Iterable[str]) -> None:
