@@ -19,6 +19,8 @@ from xccl_emu.timing.run import VirtualTime
 TARGETS = {"sibling": 1, "node": 2, "pod": 16}
 """A die that die 0 reaches on its chip, within its node, and in another node."""
 
+TRANSFERS_MAX = 1000
+"""Of each size: virtual time has no noise, so that more would only take long."""
 SIZES = tuple(KIB << i for i in range(17))
 CORES = (2, 4, 8, 16, 32, 48)
 
@@ -44,8 +46,8 @@ class Sweep:
 
     def __post_init__(self) -> None:
         for name, least in (("iterations", 1), ("warmup", 0)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least {least}")
+            if not least <= getattr(self, name) <= TRANSFERS_MAX:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be {least} to {TRANSFERS_MAX}")
         for place in self.to:
             if place not in TARGETS:
                 raise ConfigError(f"to={place!r}: must be one of {', '.join(TARGETS)}")

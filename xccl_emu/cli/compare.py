@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from xccl_emu.cli.ending import WRONG
+
 
 def compare(
     ranks: Annotated[int, typer.Option(min=2, max=768, help="Dies with experts, one each.")] = 18,
@@ -30,4 +32,4 @@ def compare(
     typer.echo(json.dumps(asdict(result)) if as_json else as_markdown(result))
     if result.wrong:
         typer.echo(f"xccl-emu: {result.wrong} elements are wrong", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from xccl_emu.cli.app import App
+from xccl_emu.cli.ending import WRONG
+
 if TYPE_CHECKING:
     from xccl_emu.cli.moe_job import MoeJob
 
-app = typer.Typer(help="Run a protocol and hold its result against the oracle.", no_args_is_help=True)
+app = App(help="Run a protocol and hold its result against the oracle.", no_args_is_help=True)
 
 Order = Annotated[str, typer.Option(help="Memory order: sc, fifo or relaxed.")]
 Policy = Annotated[str, typer.Option(help="Who goes next: round-robin or random.")]
@@ -40,7 +43,7 @@ def _run_layers(kind: "type[MoeJob]", options: Any, as_json: bool) -> None:
     else:
         print_result(moe_table(result), told(result))
     if result.wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)
 
 
 @app.command()
@@ -175,7 +178,7 @@ def a2e(
     else:
         print_result(a2e_table(result), told(result))
     if result.wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)
 
 
 @app.command()
@@ -210,4 +213,4 @@ def sendrecv(
     else:
         print_result(sendrecv_table(result), f"#wrong {result.wrong}")
     if result.wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from xccl_emu.cli.check import PROTOCOLS, sizes_of
+from xccl_emu.cli.ending import WRONG
 
 
 def trace(
@@ -52,4 +53,4 @@ def trace(
     result = run(Options(protocol, out, dies, sizes_of(sizes or ()), fabric, place, events))
     typer.echo(json.dumps(result.to_json()) if as_json else result.told())
     if result.wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)

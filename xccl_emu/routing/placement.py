@@ -21,6 +21,9 @@ MAX_RANKS = 768
 EXPERTS_PER_SHARED_RANK = 8
 """The deployment whose proportion is kept: of 288 ranks 256 serve routed experts, 32 the shared expert."""
 
+_NUMBER_MAX = 1 << 16
+"""Of replicas, or slots on a rank: what is larger is a mistake, and tables of so many would take all memory."""
+
 
 @dataclass(frozen=True, eq=False)
 class Redundancy:
@@ -37,8 +40,8 @@ class Redundancy:
 
     def __post_init__(self) -> None:
         for name, least in (("n_replicas", 0), ("slots_per_rank", 0), ("top_k", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+            if not least <= getattr(self, name) <= _NUMBER_MAX:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be {least} to {_NUMBER_MAX}")
 
 
 @dataclass(frozen=True, eq=False)
