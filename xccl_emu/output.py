@@ -60,8 +60,8 @@ def _opened(path: str | Path) -> Iterator[IO[str]]:
     stream = _stream(path)
     if stream is not None and sys.stdout is not None:
         sys.stdout.flush()  # what was printed stands before it
-    handle = open(path, "w", encoding="utf-8") if stream is None else os.fdopen(os.dup(stream), "w", encoding="utf-8")
-    with handle as file:
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666) if stream is None else os.dup(stream)
+    with os.fdopen(number, "w", encoding="utf-8") as file:
         yield file
 
 

@@ -61,12 +61,12 @@ def on_processes(
                     running[pool.submit(job.run)] = number
                 free -= job.bytes_needed
             for done in wait(running, return_when=FIRST_COMPLETED).done:
-                error = done.exception()
-                if isinstance(error, BrokenProcessPool):
-                    raise error
+                why_not = done.exception()
+                if isinstance(why_not, BrokenProcessPool):
+                    raise why_not
                 number = running.pop(done)
-                if error is not None:
-                    failed.append((jobs[number].name, error))
+                if why_not is not None:
+                    failed.append((jobs[number].name, why_not))
                 else:
                     yield number, done.result()
     except BrokenProcessPool as error:

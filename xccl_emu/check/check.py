@@ -77,7 +77,8 @@ def check(
             raise ConfigError(f"certify={certify!r}: goes without a fault, of which no verdict is a proof")
     started = working_seconds()
     names = (without,) if isinstance(without, str) else tuple(sorted(without))
-    verdict = Verdict("", checkable.name, dict(checkable.configuration), order, policy, whole("seed", seed), names, fault)
+    seed, sizes = whole("seed", seed), dict(checkable.configuration)
+    verdict = Verdict("", checkable.name, sizes, order, policy, seed, names, fault)
     if policy == "exhaustive" and not fault:
         verdict = _exhaustive(verdict, checkable, seconds, max_states, progress, breadth_first, reduction)
     else:

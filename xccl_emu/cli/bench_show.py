@@ -28,10 +28,10 @@ def show(results: Sequence[Result], as_json: bool, told: Mapping[str, object]) -
         rows = list(group)
         transfers = [result for result in rows if "bytes" in result.configuration]
         others = [result for result in rows if "bytes" not in result.configuration]
-        if others:
-            console.print(_table(others))
         if transfers:
             console.print(_transfers(transfers))
+        if others:
+            console.print(_table(others))
     for line in _closing(results):
         console.print(line, highlight=False)
 
@@ -91,7 +91,7 @@ def _table(results: Sequence[Result]) -> Table:
     sources = dict.fromkeys(result.source for result in results if result.source)
     table = Table(title=f"{results[0].bench}: {'; '.join(sources)}" if sources else results[0].bench)
     table.add_column("what")
-    for name in ("published", "emulated"):
+    for name in ("published", "computed" if results[0].baseline else "emulated"):
         table.add_column(name, justify="right")
     table.add_column("unit")
     table.add_column("error", justify="right")
@@ -110,13 +110,13 @@ def _table(results: Sequence[Result]) -> Table:
 
 def _transfers(results: Sequence[Result]) -> Table:
     """Transfers as nccl-tests show them; between two dies the bandwidth of the bus is that of the algorithm."""
-    table = Table(title=f"{results[0].bench}: transfers of bytes, microseconds, 10^9 bytes a second")
-    for name in ("size", "count", "type", "cores", "to", "time", "algbw", "busbw", "#wrong"):
+    table = Table(title=f"{results[0].bench}: transfers")
+    for name in ("size, B", "cores", "to", "time, us", "algbw, GB/s", "busbw, GB/s", "#wrong"):
         table.add_column(name, justify="right")
     for result in results:
         of, gb_s = result.configuration, f"{payload_gb_s(result):.2f}"
-        size, time = f"{of['bytes']}", f"{result.emulated or 0:.2f}"
-        table.add_row(size, size, "uint8", f"{of['cores']}", f"{of['to']}", time, gb_s, gb_s, _count(result.wrong))
+        time = f"{result.emulated or 0:.2f}"
+        table.add_row(f"{of['bytes']}", f"{of['cores']}", f"{of['to']}", time, gb_s, gb_s, _count(result.wrong))
     return table
 
 

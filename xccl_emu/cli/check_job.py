@@ -96,7 +96,7 @@ class Result:
         code = EXIT_CODES[self.verdict.verdict]
         if self.each is None or code:
             return code
-        return max((EXIT_CODES[one.verdict.verdict] for one in self.each if one.finding in (UNFINISHED, UNSUPPORTED)), default=0)
+        return ending.UNFINISHED if any(one.finding in (UNFINISHED, UNSUPPORTED) for one in self.each) else 0
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""

@@ -1,4 +1,4 @@
-"""The console for results: stdout, as wide as the terminal or 120 columns, never narrower than tables can be read in."""
+"""The console for results: stdout, as wide as the terminal or 120 columns, but never too narrow for a table."""
 
 import errno
 import os

@@ -104,9 +104,9 @@ def _prepare_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, this one
-    sys.stdin = sys.stdin or open(0, closefd=False)
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")

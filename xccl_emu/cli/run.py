@@ -184,7 +184,9 @@ def a2e(
 @app.command()
 def sendrecv(
     file: Annotated[Path | None, typer.Option(help="File to send [default: random bytes]")] = None,
-    nbytes: Annotated[int | None, typer.Option(min=1, help="Random bytes in place of a file [default: 1 MiB]")] = None,
+    nbytes: Annotated[
+        str | None, typer.Option(help="Random bytes in place of a file; K, M and G are powers of 1024 [default: 1M]")
+    ] = None,
     source: Annotated[int | None, typer.Option(min=0, max=767, help="Die that sends [default: 0]")] = None,
     target: Annotated[int | None, typer.Option(min=0, max=767, help="Die that receives [default: 767]")] = None,
     permutation: Annotated[
@@ -200,12 +202,14 @@ def sendrecv(
     as_json: AsJson = False,
 ) -> None:
     """Send a payload from die to die and compare what arrived byte by byte; exit code 1 if a byte is wrong."""
+    from xccl_emu.bench.sizes import parse_size
     from xccl_emu.cli.sendrecv_job import SendRecvOptions, run_sendrecv
     from xccl_emu.cli.show import Stages, print_result, sendrecv_table
 
     options = SendRecvOptions(
-        file=file, nbytes=nbytes, source=source, target=target, permutation=permutation, cores=cores, slots=slots,
-        path=path, rounds=rounds, order=order, policy=policy, seed=seed,
+        file=file, nbytes=None if nbytes is None else parse_size("--nbytes", nbytes), source=source, target=target,
+        permutation=permutation, cores=cores, slots=slots, path=path, rounds=rounds, order=order, policy=policy,
+        seed=seed,
     )  # fmt: skip
     result = run_sendrecv(options, Stages(quiet=as_json))
     if as_json:

@@ -76,6 +76,15 @@ class Kernel(Decorated):
 
     @functools.cached_property
     def _result(self) -> _Lowered:
+        try:
+            return self._lower()
+        except RecursionError as error:
+            code = self._generator.__code__
+            where = f"{code.co_filename}:{code.co_firstlineno}"
+            reason = f"{self.name!r} has an expression that is nested too deeply: take it apart"
+            raise KernelError(f"{where}: {reason}") from error
+
+    def _lower(self) -> _Lowered:
         source = read(self._generator)
         a = source.tree.args
         if a.defaults or a.kwonlyargs or a.posonlyargs:

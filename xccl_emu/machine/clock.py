@@ -10,7 +10,7 @@ def _compiling() -> Any:
     """What listens to Numba's lock, and knows for how many seconds it was held."""
     from numba.core import event
 
-    class Listener(event.Listener):
+    class Listener(event.Listener):  # type: ignore[misc]  # Numba has no types
         seconds = 0.0
         _depth = 0
         _since = 0.0
