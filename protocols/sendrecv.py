@@ -113,6 +113,8 @@ class SendRecv:
         managed_offset: int = 0,
         field_offset: int = 0,
     ) -> None:
+        if not isinstance(pod, Pod):
+            raise ConfigError(f"pod={pod!r}: must be a Pod")
         self.pod = pod
         lanes = pod.spec.cores_per_die if lanes_max is None else lanes_max
         self.layout = RingLayout.fit(pod.spec, slots, slot_bytes, lanes, managed_offset, field_offset)
@@ -250,7 +252,7 @@ class SendRecv:
         for i, call in enumerate(calls):
             try:
                 self._open.add(call)
-            except ConfigError:
+            except BaseException:
                 for opened in calls[:i]:
                     self._open.remove(opened)
                 raise

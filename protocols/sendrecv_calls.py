@@ -42,7 +42,6 @@ class Call:
 
     def __post_init__(self) -> None:
         """Make Python integers of all numbers, or raise ConfigError: NumPy's would overflow in kernels and fields."""
-        object.__setattr__(self, "buffer", checked_buffer("buffer", self.buffer))
         for name in ("source", "target", "event_id", "cores", "rounds"):
             object.__setattr__(self, name, integer(_NAMES.get(name, name), getattr(self, name)))
 
@@ -166,11 +165,10 @@ class OpenCalls:
 
 
 def checked_buffer(name: str, buffer: Any) -> Buffer:
-    """The buffer with Python's integers; ConfigError for what is none, or has other things for numbers."""
+    """The buffer; ConfigError for what is none."""
     if not isinstance(buffer, Buffer):
         raise ConfigError(f"{name}={buffer!r}: must be a Buffer, as Pod.put and Pod.alloc give it")
-    die, address, nbytes = (integer(f"{name}.{part}", getattr(buffer, part)) for part in ("die", "address", "nbytes"))
-    return Buffer(die, address, nbytes)
+    return buffer
 
 
 def _check_rounds(call: Call) -> None:

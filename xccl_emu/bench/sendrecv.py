@@ -13,6 +13,7 @@ from xccl_emu.bench.sizes import size_text
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, MIB
+from xccl_emu.protocols.arguments import number_in
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.timing.run import VirtualTime
 
@@ -46,8 +47,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         for name, least in (("iterations", 1), ("warmup", 0)):
-            if not least <= getattr(self, name) <= TRANSFERS_MAX:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be {least} to {TRANSFERS_MAX}")
+            object.__setattr__(self, name, number_in(name, getattr(self, name), least, TRANSFERS_MAX))
         for place in self.to:
             if place not in TARGETS:
                 raise ConfigError(f"to={place!r}: must be one of {', '.join(TARGETS)}")

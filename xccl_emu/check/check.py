@@ -1,7 +1,7 @@
 """The front door: check a protocol in one configuration and return a verdict."""
 
 import numbers
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from xccl_emu.check.certify import certify as certified
@@ -76,7 +76,7 @@ def check(
         if certify is not None:
             raise ConfigError(f"certify={certify!r}: goes without a fault, of which no verdict is a proof")
     started = working_seconds()
-    names = (without,) if isinstance(without, str) else tuple(sorted(without))
+    names = _names(without)
     seed, sizes = whole("seed", seed), dict(checkable.configuration)
     verdict = Verdict("", checkable.name, sizes, order, policy, seed, names, fault)
     if policy == "exhaustive" and not fault:
@@ -85,6 +85,14 @@ def check(
         verdict = _sampled(verdict, checkable, schedules, seconds, progress)
     verdict = replace(verdict, seconds=working_seconds() - started)
     return verdict if certify is None else certified(checkable, verdict, seconds=certify)
+
+
+def _names(without: Collection[str] | str) -> tuple[str, ...]:
+    """Names that are switched off, in order; ConfigError for what is no name."""
+    names = [without] if isinstance(without, str) or not isinstance(without, Iterable) else list(without)
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"without={without!r}: must be names of synchronizations")
+    return tuple(sorted(names))
 
 
 def _check_arguments(

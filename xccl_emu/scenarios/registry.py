@@ -37,7 +37,7 @@ def make(name: str, **sizes: Any) -> Scenario:
 
     Raises ConfigError for an unknown name, a size that the scenario does not have, or one out of range.
     """
-    if name not in _KINDS:
+    if not isinstance(name, str) or name not in _KINDS:
         raise ConfigError(f"protocol {name!r}: must be one of {', '.join(NAMES)}")
     kind, usual = _KINDS[name]
     known = [each.name for each in fields(kind)]
