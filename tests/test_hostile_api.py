@@ -10,8 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hostile_support import NUMBERS, OTHERS, outcome
 
+from tests.hostile_support import NUMBERS, OTHERS, outcome
 from xccl_emu import routing
 from xccl_emu.bench import sizes, sweep
 from xccl_emu.bench.sendrecv import Sweep
@@ -28,7 +28,6 @@ from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.scenarios import NAMES, make
-
 
 ARGUMENTS_MAX = 2
 """Of a call that are replaced at once, most often one."""
@@ -134,6 +133,11 @@ def groups_of(world: World) -> list[Entry]:
     ]  # fmt: skip
 
 
+def place(**named: Any) -> None:
+    """Eight experts and replicas on four ranks."""
+    routing.place_experts(4, 8, redundancy=routing.Redundancy(loads=[1.0] * 8, **named))
+
+
 def numbers_and_names() -> list[Entry]:
     """What is parsed, placed and read."""
     case = make("sendrecv", slots=1, chunks=1, pieces=1)
@@ -145,8 +149,7 @@ def numbers_and_names() -> list[Entry]:
         Entry("parse_axes", lambda text: sweep.parse_axes([str(text)]), {"text": "ep=8:16"}),
         Entry("faults", lambda text: faults.parse(str(text)), {"text": "stop:die1@3"}),
         Entry("Sweep", Sweep, {"iterations": 1, "warmup": 0}),
-        Entry("place", lambda **named: routing.place_experts(4, 8, redundancy=routing.Redundancy(loads=[1.0] * 8, **named)),
-              {"n_replicas": 1, "slots_per_rank": 0}),
+        Entry("place", place, {"n_replicas": 1, "slots_per_rank": 0}),
         Entry("Witness", lambda name: Witness.load(Path(str(name).replace("\0", "0"))), {"name": "none.json"}),
         Entry("Schedule", lambda name: Schedule.load(str(name).replace("\0", "0")), {"name": "none.npz"}),
         Entry("make", lambda name, size, value: make(name, **{str(size): value}),

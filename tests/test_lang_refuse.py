@@ -254,3 +254,12 @@ def test_a_value_beyond_64_bits_is_loud_in_python(tmp_path: Path) -> None:
     for step in (kernel.lowered, kernel.plain_step()):
         with pytest.raises(OverflowError):
             step(new_state(kernel, (2**40,)), BASE)
+
+
+def test_an_expression_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    """Six hundred terms are refused with the place of the kernel, and not by the recursion of who lowers it."""
+    terms = " + ".join(["a"] * 600)
+    body = f"from xccl_emu.lang import kernel, store\n\n\n@kernel\ndef k(box, a):\n    yield store(box, {terms})\n"
+    module = module_of(tmp_path, body)
+    with pytest.raises(KernelError, match=r"\.py:4: 'k' has an expression that is nested too deeply: take it apart"):
+        _ = module.k.source
