@@ -107,11 +107,11 @@ def on_dask(run: Callable[[S], T], items: Iterable[S], address: str) -> Iterator
     with client:
         tasks = client.map(run, list(items), pure=False)
         for done in as_completed(tasks):
-            error = done.exception()
-            if error is None:
+            why_not = done.exception()
+            if why_not is None:
                 yield done.result()
             else:
-                failed.append((f"task {tasks.index(done) + 1}", error))
+                failed.append((f"task {tasks.index(done) + 1}", why_not))
     _raise_failed(failed, len(tasks))
 
 

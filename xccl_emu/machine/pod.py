@@ -274,6 +274,7 @@ class Pod:
 
     @without.setter
     def without(self, names: Iterable[str]) -> None:
+        listed: list[Any]
         try:
             listed = [] if isinstance(names, str) else list(names)
         except TypeError:
