@@ -143,6 +143,15 @@ def test_no_memory_is_no_answer() -> None:
     assert result.stderr.startswith("xccl-emu: error: not enough memory (Unable to allocate 106. GiB)")
 
 
+def test_a_library_that_does_not_load_for_lack_of_memory() -> None:
+    """Its error says something else; what has caused it counts."""
+    error = OSError("could not load libx.so")
+    error.__cause__ = OSError("libx.so: failed to map segment from shared object")
+    result = CliRunner().invoke(app_that_raises(error), ["sub", "fail"])
+    assert result.exit_code == 3
+    assert "not enough memory" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("error", "code", "last"),
     [

@@ -75,8 +75,10 @@ def run_to_end(command: Callable[[], None]) -> None:
 
 def is_lack_of_memory(error: BaseException) -> bool:
     """Does an error say that there is no memory left, whatever its type?  Libraries that do not load have others."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or any(words in text for words in _NO_MEMORY)
+    text, cause = str(error).lower(), error.__cause__ or error.__context__
+    if isinstance(error, MemoryError) or any(words in text for words in _NO_MEMORY):
+        return True
+    return cause is not None and is_lack_of_memory(cause)
 
 
 def out_of_memory(error: BaseException) -> str:

@@ -45,6 +45,10 @@ def _reported() -> Iterator[None]:
     except KeyboardInterrupt as error:
         raise _ended("interrupted", ending.INTERRUPTED) from error
     except OSError as error:
+        if ending.is_lack_of_memory(error):
+            raise _ended(ending.out_of_memory(error), ending.UNFINISHED) from error
+        if error.errno is None:  # of a library, and about no file
+            raise
         ending.drop_output()
         if error.errno == errno.EPIPE:
             raise typer.Exit(ending.READER_GONE) from error
