@@ -12,7 +12,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Group
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.spec import PodSpec, whole
-from xccl_emu.protocols.arguments import number_in, offset_in_area
+from xccl_emu.protocols.arguments import number_in, offset_in_area, one_of
 from xccl_emu.protocols.layout import DTYPES, QUANTIZERS
 
 PATHS = ("mtu", "urma")
@@ -79,8 +79,7 @@ class A2EConfig:
         if self.top_k > self.n_slots:
             raise ConfigError(f"top_k={self.top_k}: there are {self.n_slots} expert slots")
         for name, known in (("dtype", DTYPES), ("path", PATHS), ("quantizer", QUANTIZERS)):
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name}={getattr(self, name)!r}: must be one of {', '.join(known)}")
+            one_of(name, getattr(self, name), known)
 
     def _range(self, name: str, low: int, high: int) -> None:
         object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))

@@ -1,6 +1,7 @@
 """What calls are given, checked before anything changes: numbers, offsets, and one item for each of something."""
 
 import operator
+from collections.abc import Collection
 from typing import Any
 
 from xccl_emu.errors import ConfigError
@@ -22,6 +23,18 @@ def number_in(name: str, value: Any, low: int, high: int) -> int:
             return number
     must = f"a whole number, {low} to {high}" if low <= high else "one of those that there are, and there are none"
     raise ConfigError(f"{name}={value!r}: must be {must}")
+
+
+def integer(name: str, value: Any) -> int:
+    """The value as a Python integer of 64 bits; ConfigError as of `number_in`."""
+    return number_in(name, value, -(1 << 63), (1 << 63) - 1)
+
+
+def one_of(name: str, value: Any, known: Collection[str]) -> str:
+    """The value, which is one of some names; ConfigError for anything else, also for what cannot be compared."""
+    if isinstance(value, str) and value in known:
+        return value
+    raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
 
 
 def index_of(name: str, value: Any, count: int) -> int:

@@ -14,7 +14,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.lang import BF16, FP16, RULE_CANN, RULE_XCCL
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.arguments import number_in, offset_in_area
+from xccl_emu.protocols.arguments import number_in, offset_in_area, one_of
 
 DTYPES: dict[str, tuple[int, Any]] = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
 QUANTIZERS = {"xccl": RULE_XCCL, "cann": RULE_CANN}
@@ -72,12 +72,9 @@ class EpConfig:
                 raise ConfigError(f"{name}={getattr(self, name)!r}: must be True or False")
         if self.hidden % 32:
             raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
-        if self.dtype not in DTYPES:
-            raise ConfigError(f"dtype={self.dtype!r}: must be one of {', '.join(DTYPES)}")
-        if self.quantizer not in QUANTIZERS:
-            raise ConfigError(f"quantizer={self.quantizer!r}: must be one of {', '.join(QUANTIZERS)}")
-        if self.path not in self.PATHS:
-            raise ConfigError(f"path={self.path!r}: must be {' or '.join(map(repr, self.PATHS))}")
+        one_of("dtype", self.dtype, DTYPES)
+        one_of("quantizer", self.quantizer, QUANTIZERS)
+        one_of("path", self.path, self.PATHS)
 
     def _range(self, name: str, low: int, high: int) -> None:
         object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))

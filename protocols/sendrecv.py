@@ -27,7 +27,7 @@ from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
-from xccl_emu.protocols.sendrecv_calls import Call, OpenCalls
+from xccl_emu.protocols.sendrecv_calls import Call, OpenCalls, checked_buffer
 from xccl_emu.protocols.sendrecv_fields import PairFields
 from xccl_emu.protocols.sendrecv_launch import Launcher, Work
 from xccl_emu.protocols.sendrecv_layout import RingLayout, split
@@ -113,6 +113,8 @@ class SendRecv:
         managed_offset: int = 0,
         field_offset: int = 0,
     ) -> None:
+        if not isinstance(pod, Pod):
+            raise ConfigError(f"pod={pod!r}: must be a Pod")
         self.pod = pod
         lanes = pod.spec.cores_per_die if lanes_max is None else lanes_max
         self.layout = RingLayout.fit(pod.spec, slots, slot_bytes, lanes, managed_offset, field_offset)
@@ -121,7 +123,8 @@ class SendRecv:
         self._open = OpenCalls(pod.spec, self.layout.lanes)
         self._launched: list[tuple[list[Launch], Call]] = []
         self._broken = False
-        meta, managed = (field_offset, self.layout.meta_end), (managed_offset, self.layout.managed_end)
+        layout = self.layout
+        meta, managed = (layout.field_offset, layout.meta_end), (layout.managed_offset, layout.managed_end)
         pod.claims.take(self, Region((0, pod.spec.n_dies), meta, managed))
 
     # ---- what callers ask for
@@ -144,6 +147,7 @@ class SendRecv:
         Raises CapacityError if the payload does not fit the target or a die lacks the cores, ConfigError for buffers
         that overlap each other or those of another call, a busy pair, or an unknown path; then nothing is queued.
         """
+        source, target = checked_buffer("source", source), checked_buffer("target", target)
         if target.nbytes < source.nbytes:
             raise CapacityError(f"target: a payload of {source.nbytes} bytes does not fit its {target.nbytes} bytes")
         inbox = Buffer(target.die, target.address, source.nbytes)
@@ -153,18 +157,22 @@ class SendRecv:
 
     def send(self, source: Buffer, target_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> None:
         """Queue the sender's side alone; raises as `transfer` does."""
+        source = checked_buffer("source", source)
         self._admit(Call(True, source.die, target_die, source, event_id, cores, path, waits=True))
 
     def recv(self, target: Buffer, source_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> None:
         """Queue the receiver's side alone, for a payload of the very size of ``target``; raises as `transfer` does."""
+        target = checked_buffer("target", target)
         self._admit(Call(False, source_die, target.die, target, event_id, cores, path, waits=True))
 
     def isend(self, source: Buffer, target_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> Handle:
         """Start an asynchronous send; the other side must be an `irecv`. Raises as `transfer` does."""
+        source = checked_buffer("source", source)
         return self._start(Call(True, source.die, target_die, source, event_id, cores, path, waits=False))
 
     def irecv(self, target: Buffer, source_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> Handle:
         """Start an asynchronous receive; the other side must be an `isend`. Raises as `transfer` does."""
+        target = checked_buffer("target", target)
         return self._start(Call(False, source_die, target.die, target, event_id, cores, path, waits=False))
 
     def exchange(
@@ -184,6 +192,7 @@ class SendRecv:
         The two may be of any sizes and go to and come from any dies; the other sides may be exchanges too, or not.
         Raises as `transfer` does, and ConfigError for buffers on different dies or the zero-copy path.
         """
+        source, target = checked_buffer("source", source), checked_buffer("target", target)
         if source.die != target.die:
             raise ConfigError(f"target: must be on the die of the source, {source.die}, and is on die {target.die}")
         expected = event_id if recv_event_id is None else recv_event_id
@@ -243,14 +252,18 @@ class SendRecv:
         for i, call in enumerate(calls):
             try:
                 self._open.add(call)
-            except ConfigError:
+            except BaseException:
                 for opened in calls[:i]:
                     self._open.remove(opened)
                 raise
 
     def _start(self, call: Call) -> Handle:
         self._admit(call)
-        handle = Handle(self, call, self._begin(call))
+        try:
+            handle = Handle(self, call, self._begin(call))
+        except BaseException:
+            self._open.remove(call)
+            raise
         self.handles.append(handle)
         return handle
 

@@ -1,16 +1,20 @@
 """The calls of send and receive, and which of them may be open together."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.spec import PodSpec
+from xccl_emu.protocols.arguments import integer, one_of
 
 RING_PATHS = ("mtu", "dma")
 """Paths through the ring."""
 PATHS = (*RING_PATHS, "zero-copy")
+_NAMES = {"source": "source die", "target": "target die"}
+"""In errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,11 @@ class Call:
     """Of a send: the receive that its cores carry out too, chunk by chunk in turn."""
     own_cores: bool = True
     """False for such a receive."""
+
+    def __post_init__(self) -> None:
+        """Make Python integers of all numbers, or raise ConfigError: NumPy's would overflow in kernels and fields."""
+        for name in ("source", "target", "event_id", "cores", "rounds"):
+            object.__setattr__(self, name, integer(_NAMES.get(name, name), getattr(self, name)))
 
     @property
     def nbytes(self) -> int:
@@ -118,15 +127,12 @@ class OpenCalls:
 
     def _check_arguments(self, call: Call) -> None:
         spec = self._spec
-        for name, die in (("source die", call.source), ("target die", call.target)):
+        for name, die in ((_NAMES["source"], call.source), (_NAMES["target"], call.target)):
             if not 0 <= die < spec.n_dies:
                 raise ConfigError(f"{name} {die}: the pod has dies 0 to {spec.n_dies - 1}")
-        if call.path not in call.paths:
-            raise ConfigError(f"path={call.path!r}: must be one of {', '.join(call.paths)}")
+        one_of("path", call.path, call.paths)
         if not 1 <= call.cores <= self._lanes_max:
             raise CapacityError(f"cores={call.cores}: must be 1 to {self._lanes_max} (a die has {spec.cores_per_die})")
-        if not -(1 << 63) <= call.event_id < 1 << 63:
-            raise ConfigError(f"event_id={call.event_id}: must be a 64-bit integer")
         _check_rounds(call)
         start = call.buffer.address - call.buffer.die * spec.die_bytes
         if call.buffer.nbytes < 1 or start < 0 or start + call.buffer.nbytes > spec.app_bytes:
@@ -156,6 +162,13 @@ class OpenCalls:
         free = self._spec.cores_per_die - taken
         if call.cores > free:
             raise CapacityError(f"cores={call.cores}: only {free} of die {call.buffer.die} are left by its other calls")
+
+
+def checked_buffer(name: str, buffer: Any) -> Buffer:
+    """The buffer; ConfigError for what is none."""
+    if not isinstance(buffer, Buffer):
+        raise ConfigError(f"{name}={buffer!r}: must be a Buffer, as Pod.put and Pod.alloc give it")
+    return buffer
 
 
 def _check_rounds(call: Call) -> None:

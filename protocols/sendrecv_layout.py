@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.device.layout import PIECE_BYTES
 from xccl_emu.machine.spec import KIB, PodSpec
+from xccl_emu.protocols.arguments import integer
 
 _SLOT_BYTES_DEFAULT = 64 * KIB
 
@@ -50,6 +51,10 @@ class RingLayout:
         cls, spec: PodSpec, slots: int, slot_bytes: int | None, lanes: int, managed_offset: int, field_offset: int
     ) -> "RingLayout":
         """Check the sizes against the pod; ConfigError or CapacityError (a ConfigError) if they do not fit it."""
+        slots, lanes = integer("slots", slots), integer("lanes_max", lanes)
+        managed_offset = integer("managed_offset", managed_offset)
+        field_offset = integer("field_offset", field_offset)
+        slot_bytes = None if slot_bytes is None else integer("slot_bytes", slot_bytes)
         if slots < 1:
             raise ConfigError(f"slots={slots}: must be at least 1")
         if not 1 <= lanes <= spec.cores_per_die:

@@ -2,9 +2,11 @@
 
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,14 +14,18 @@ import typer
 from typer.testing import CliRunner
 
 import xccl_emu
+from xccl_emu.cli import ending
 from xccl_emu.cli.main import ReportingGroup
+from xccl_emu.cli.main import app as cli
 from xccl_emu.errors import (
     CapacityError,
     ConfigError,
     DeadlockError,
     KernelError,
+    OutputError,
     ReplayError,
     RunError,
+    UnfinishedError,
     XcclEmuError,
 )
 
@@ -105,12 +111,14 @@ def app_that_raises(error: BaseException) -> typer.Typer:
         (RunError("core 3 stopped"), 1),
         (DeadlockError("core 3 waits\nfor address 64"), 1),
         (KernelError("ring.py:7: a yield in a lambda"), 1),
-        (ReplayError("the schedule is damaged"), 1),
+        (ReplayError("the schedule is damaged"), 2),
+        (UnfinishedError("2 of 3 failed"), 3),
+        (OutputError("--out x: cannot be written"), 5),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
 def test_an_error_of_the_emulator_is_a_message_and_a_code(error: XcclEmuError, code: int) -> None:
-    """Whole message on stderr, nothing on stdout, no traceback; 2 for a wrong configuration, 1 for a failed run."""
+    """Whole message on stderr, nothing on stdout, no traceback; a code for each outcome."""
     result = CliRunner().invoke(app_that_raises(error), ["sub", "fail"])
     assert (result.exit_code, result.stdout) == (code, "")
     assert result.stderr == f"xccl-emu: error: {error}\n"
@@ -120,6 +128,132 @@ def test_a_bug_keeps_its_traceback() -> None:
     """An error that the emulator did not raise on purpose is not dressed up as a message."""
     result = CliRunner().invoke(app_that_raises(ZeroDivisionError("bug")), ["sub", "fail"])
     assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_the_end_of_a_file_is_a_bug_too() -> None:
+    """It is not taken for a user who has left, of whom all that is said is "Aborted!"."""
+    result = CliRunner().invoke(app_that_raises(EOFError("ran out of input")), ["sub", "fail"])
+    assert isinstance(result.exception, RuntimeError)
+
+
+def test_no_memory_is_no_answer() -> None:
+    """One line that says so, and the code of what could not be finished."""
+    result = CliRunner().invoke(app_that_raises(MemoryError("Unable to allocate 106. GiB")), ["sub", "fail"])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr.startswith("xccl-emu: error: not enough memory (Unable to allocate 106. GiB)")
+
+
+def test_a_library_that_does_not_load_for_lack_of_memory() -> None:
+    """Its error says something else; what has caused it counts."""
+    error = OSError("could not load libx.so")
+    error.__cause__ = OSError("libx.so: failed to map segment from shared object")
+    result = CliRunner().invoke(app_that_raises(error), ["sub", "fail"])
+    assert result.exit_code == 3
+    assert "not enough memory" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "last"),
+    [
+        ("ZeroDivisionError('x')", 4, "xccl-emu: this is a bug of xccl-emu: please report it"),
+        ("KeyboardInterrupt", 130, "xccl-emu: interrupted"),
+        ("MemoryError", 3, "xccl-emu: error: not enough memory; take less, or allow more (ulimit -v)"),
+        ("ImportError('libx.so: failed to map segment from shared object')", 3, "(ulimit -v)"),
+        ("SystemExit(143)", 143, "xccl-emu: terminated"),
+        ("SystemExit(1)", 1, ""),
+    ],
+)
+def test_every_end_has_a_code(error: str, code: int, last: str) -> None:
+    """Outside of any command too: while it is imported, or in the library that reads the command line."""
+    script = f"from xccl_emu.cli.ending import run_to_end\ndef f(): raise {error}\nrun_to_end(f)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip().endswith(last)) == (code, True), done.stderr
+    assert ("Traceback" in done.stderr) == (code == 4)
+
+
+def test_all_codes_are_told() -> None:
+    """``--help`` lists every exit code that there is."""
+    shown = " ".join(run_command("--help").stdout.split("Exit codes")[1].split())
+    named = [value for name, value in vars(ending).items() if name.isupper() and isinstance(value, int)]
+    assert len(named) == 8
+    assert all(str(code) in shown for code in named)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["check", "--help"]])
+def test_a_reader_who_has_gone(arguments: list[str]) -> None:
+    """The code of SIGPIPE and no word, wherever it is noticed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        command = [sys.executable, "-m", "xccl_emu", *arguments]
+        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_table_for_a_reader_who_has_gone() -> None:
+    """A table on a broken pipe raises the error that it is, so that the command can tell it from others."""
+    script = "import os; os.close(1); r, w = os.pipe(); os.close(r); os.dup2(w, 1)\n"
+    script += "from xccl_emu.cli.console import stdout_console as c\n"
+    script += "try: c().print('x')\nexcept BrokenPipeError: os._exit(77)"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 77
+
+
+def test_streams_that_are_closed_lead_nowhere() -> None:
+    """Without stdin, stdout and stderr the command does its work, and its code says what came of it."""
+    for arguments, code in ((["--version"], 0), (["check", "ring"], 2)):
+        command = f"{shlex.join([sys.executable, '-m', 'xccl_emu', *arguments])} <&- >&- 2>&-"
+        assert subprocess.run(["sh", "-c", command]).returncode == code
+
+
+def test_characters_that_stdout_does_not_have() -> None:
+    """They are shown as question marks, where stdout has another encoding."""
+    script = "from xccl_emu.cli.ending import run_to_end\nrun_to_end(lambda: print('0→1 \\udcff'))"
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment)
+    assert (done.returncode, done.stdout) == (0, b"0?1 ?\n")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["check", "sendrecv", "--states", "9223372036854775808"], "--states 9223372036854775808: must be a whole number"),
+    (["run", "dispatch", "--seed", str(10**30)], f"--seed {10**30}: must be a whole number, -9223372036854775808 to"),
+    (["check", "sendrecv", "--cores", "0"], "--cores 0: must be at least 1"),
+    (["check", "sendrecv", "--set", "cores=0"], "--set cores=0: must be at least 1"),
+    (["check", "sendrecv", "--path", "pigeon"], "--path pigeon: must be one of mtu, dma"),
+    (["run", "dispatch", "--ranks", "2", "--redundant-slots", "9223372036854775807"], "it must be 0 to 65536"),
+    (["bench", "sendrecv", "-n", "9000000000000000000"], "'-n'"),
+    (["run", "sendrecv", "--nbytes", "1Q"], "--nbytes 1Q: must be a size such as 512, 64K"),
+])  # fmt: skip
+def test_an_error_names_the_option(words: list[str], said: str) -> None:
+    """As the user has given it, with the value and what would be right; numbers have 64 bits."""
+    result = CliRunner().invoke(cli, words)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_interrupted_before_it_has_begun() -> None:
+    """Ctrl-C while the command still imports what it needs ends it with one line, too."""
+    seen = set()
+    for wait in (0.1, 0.2, 0.4, 0.6):
+        with subprocess.Popen(
+            [sys.executable, "-c", SLOW_START], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(wait)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        seen.add((process.returncode, errors))
+    assert seen == {(130, "xccl-emu: interrupted\n")}
+
+
+SLOW_START = """
+def command():
+    print("begun", flush=True)
+    import numba, rich.table, xccl_emu.scenarios, xccl_emu.cli.main
+    import time; time.sleep(30)
+from xccl_emu.cli.ending import run_to_end
+run_to_end(command)
+"""
 
 
 def test_interrupting_a_command_is_one_line_and_130(tmp_path: Path, repository: Path) -> None:

@@ -11,8 +11,14 @@ from typing import Any
 import pytest
 
 from tests.cli_support import invoke
+from xccl_emu.check.check import check
+from xccl_emu.check.sampling import watch
 from xccl_emu.cli.check import PROTOCOLS
-from xccl_emu.scenarios import NAMES
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.machine.clock import working_seconds
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import small_pod
+from xccl_emu.scenarios import NAMES, make
 
 TINY = ("check", "sendrecv", "--slots", "2", "--chunks", "3", "--pieces", "1")
 FENCE = "data before tail"
@@ -151,15 +157,15 @@ def test_each_sync_is_a_table_for_people() -> None:
     [
         (["check", "--json"], "PROTOCOL: must be one of sendrecv, "),
         (["check", "ring"], "protocol 'ring': must be one of sendrecv, "),
-        ([*TINY, "--order", "weak"], "order='weak': must be one of sc, fifo, relaxed"),
-        ([*TINY, "--policy", "fair"], "policy='fair': must be one of exhaustive, portfolio"),
-        ([*TINY, "--tokens", "2"], "tokens='2': sendrecv has no such size, but ranks, cores, slots"),
-        ([*TINY, "--cores", "0"], "cores=0: must be at least 1"),
-        (["check", "moe", "--tokens", "1,2,3"], "tokens='1,2,3'"),
+        ([*TINY, "--order", "weak"], "--order weak: must be one of sc, fifo, relaxed"),
+        ([*TINY, "--policy", "fair"], "--policy fair: must be one of exhaustive, portfolio"),
+        ([*TINY, "--tokens", "2"], "--tokens 2: sendrecv has no such size, but ranks, cores, slots"),
+        ([*TINY, "--cores", "0"], "--cores 0: must be at least 1"),
+        (["check", "moe", "--tokens", "1,2,3"], "--tokens 1,2,3"),
         ([*TINY, "--seconds", "0"], "--seconds 0.0: must be positive"),
         ([*TINY, "--states", "0"], "--states"),
         ([*TINY, "--without", "data befor tail"], "has no such synchronization, but 'data before tail', "),
-        ([*TINY, "--out", "no/such/folder.json"], "--out no/such/folder.json: there is no folder"),
+        ([*TINY, "--out", "no/such/folder.json"], "--out no/such/folder.json: must be a file in a folder that exists"),
         ([*TINY, "--each-sync", "--out", "x.json"], "--out x.json: goes with one check"),
         (["check", "--replay", "absent.json"], "absent.json: does not exist"),
         (["check", "--replay", "absent.json", "--slots", "3"], "--slots 3: goes without --replay"),
@@ -286,3 +292,66 @@ def test_ends_of_a_fault_are_told() -> None:
     assert set(told["ended"]) == {"right", "declared error", "blocked", "refused by the machine"}
     _, out, _ = invoke(*TINY, "--fault", "stop:die1", "--schedules", "30")
     assert f"{told['ended']['blocked']} blocked" in " ".join(out.split())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("option", ["--chart", "--trace", "--out"])
+def test_a_picture_that_cannot_be_written(option: str) -> None:
+    """The violation is shown first; then the option, its path and the reason, and a code of its own."""
+    code, out, err = invoke(*TINY, "--without", FENCE, option, "/dev/full")
+    assert "sendrecv under relaxed: violation" in out
+    assert (code, f"{option} /dev/full: cannot be written (No space left on device)" in err) == (5, True)
+
+
+def test_too_many_cores_to_watch_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no memory for the clocks of all cores the check is unsupported, and says so."""
+    pod = Pod(small_pod(1))
+
+    def none_left(*words: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(watch.np, "zeros", none_left)
+    with pytest.raises(CapacityError, match=r"0 cores: to watch them takes 8 GiB for clocks; take fewer cores"):
+        watch._clocks(pod, 1 << 30)
+
+
+@pytest.mark.parametrize("without", ["tail in", ("tail in",)])
+def test_one_name_may_be_given_as_it_is(without: str | tuple[str, ...]) -> None:
+    """A single synchronization needs no list around it."""
+    case = make("sendrecv", slots=2, chunks=3, pieces=1)
+    assert check(case, without=without, schedules=20, policy="random").without == ("tail in",)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"without": 3}, "without=3: must be names"),
+        ({"without": [None]}, r"without=\[None\]: must be names"),
+        ({"max_states": 1 << 63}, "max_states=9223372036854775808: must be a whole number, 1 to 9223372036854775807"),
+        ({"schedules": 1.5}, "schedules=1.5: must be a whole number"),
+        ({"seconds": "1"}, "seconds='1': must be a number"),
+        ({"fault": 7}, "fault=7: must be"),
+    ],
+)
+def test_limits_that_are_none(limits: dict[str, Any], said: str) -> None:
+    """They are named before anything is searched."""
+    with pytest.raises(ConfigError, match=said):
+        check(make("sendrecv"), **limits)
+
+
+def test_seconds_do_not_count_while_something_compiles() -> None:
+    """The clock by which checks are limited stands still while Numba holds the lock under which it compiles."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    before, started = working_seconds(), time.perf_counter()
+    with global_compiler_lock, global_compiler_lock:
+        time.sleep(0.2)
+    time.sleep(0.05)
+    worked, passed = working_seconds() - before, time.perf_counter() - started
+    assert 0.05 <= worked <= passed - 0.19
+
+
+def test_redundant_is_said_with_its_reach() -> None:
+    """Below the table: that it is so in this configuration, and not that nobody needs it."""
+    _, out, _ = invoke("check", "sendrecv", "--slots", "1", "--chunks", "1", "--pieces", "1", "--each-sync")
+    assert "redundant: nothing goes wrong without it in this very configuration" in out

@@ -70,9 +70,9 @@ def test_the_table_names_what_was_moved() -> None:
     [
         (["run", "dispatch", "--ranks", "768", "--tokens", "4000"], "768 ranks need about"),
         (["run", "dispatch", "--routing", "/nonexistent.json"], "/nonexistent.json"),
-        ([*SMALL[:4], "--hidden", "50"], "hidden=50"),
-        ([*SMALL, "--order", "weak"], "order='weak'"),
-        ([*SMALL, "--policy", "fair"], "policy='fair'"),
+        ([*SMALL[:4], "--hidden", "50"], "--hidden 50: must be"),
+        ([*SMALL, "--order", "weak"], "--order weak: must be one of"),
+        ([*SMALL, "--policy", "fair"], "--policy fair: must be one of"),
         (["run", "sendrecv", "--file", "/nonexistent"], "--file /nonexistent"),
         (["run", "sendrecv", "--permutation", "--file", "/etc/passwd"], "--permutation"),
         (["run", "sendrecv", "--path", "pigeon"], "pigeon"),
@@ -171,7 +171,7 @@ def test_routing_files_that_cannot_be_run_are_refused(tmp_path: Path, text: str,
 
 def test_a_payload_larger_than_any_memory_is_refused() -> None:
     """A size that no machine holds is refused by arithmetic, not by trying."""
-    code, _, err = invoke("run", "sendrecv", "--nbytes", str(10**23))
+    code, _, err = invoke("run", "sendrecv", "--nbytes", str(10**14))
     assert code == 2
     assert "GiB" in err
 

@@ -253,3 +253,12 @@ def test_a_value_beyond_64_bits_is_loud_in_the_plain_generator(tmp_path: Path) -
     kernel = module_of(tmp_path, "@kernel\ndef k(a):\n    yield store(a, a * a * a)\n").k
     with pytest.raises(OverflowError):
         kernel.plain_step()(new_state(kernel, (2**40,)), BASE)
+
+
+def test_an_expression_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    """Six hundred terms are refused with the place of the kernel, and not by the recursion of who lowers it."""
+    terms = " + ".join(["a"] * 600)
+    body = f"from xccl_emu.lang import kernel, store\n\n\n@kernel\ndef k(box, a):\n    yield store(box, {terms})\n"
+    module = module_of(tmp_path, body)
+    with pytest.raises(KernelError, match=r"\.py:\d: 'k' has an expression that is nested too deeply: take it apart"):
+        _ = module.k.source

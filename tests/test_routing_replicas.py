@@ -165,9 +165,11 @@ def test_the_hottest_die_gets_cooler(ranks: int) -> None:
 @pytest.mark.parametrize(
     ("n_ranks", "changes", "message"),
     [
-        (4, {"n_replicas": -1}, "n_replicas is -1; it must be at least 0"),
-        (4, {"slots_per_rank": -1}, "slots_per_rank is -1; it must be at least 0"),
-        (4, {"top_k": 0}, "top_k is 0; it must be at least 1"),
+        (4, {"n_replicas": -1}, "n_replicas is -1; it must be 0 to 65536"),
+        (4, {"slots_per_rank": -1}, "slots_per_rank is -1; it must be 0 to 65536"),
+        (4, {"top_k": 0}, "top_k is 0; it must be 1 to 65536"),
+        (4, {"slots_per_rank": (1 << 63) - 1}, "slots_per_rank is 9223372036854775807; it must be 0 to 65536"),
+        (4, {"n_replicas": 1.5}, "n_replicas is 1.5; it must be"),
         (4, {"loads": [1.0, 2.0]}, "loads has 2 experts; there are 3"),
         (4, {"loads": [1.0, -2.0, 3.0]}, r"loads has shape \(3,\); it must be finite, non-negative"),
         (4, {"loads": [[[1.0]]]}, r"loads has shape \(1, 1, 1\)"),

@@ -50,3 +50,11 @@ class PayloadMismatchError(ProtocolError):
 
 class ReplayError(XcclEmuError):
     """A recorded schedule is damaged, belongs to another run, or asks for an action that is not enabled."""
+
+
+class UnfinishedError(XcclEmuError):
+    """Work came to no end: a process was killed, or some of many jobs failed; the results of others are not wrong."""
+
+
+class OutputError(XcclEmuError):
+    """A result could not be written: the disk is full, or a path has become unwritable since it was looked at."""

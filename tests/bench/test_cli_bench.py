@@ -86,8 +86,9 @@ def test_claims_are_of_the_published_setting_only() -> None:
         (("fused", "batch=1"), "batch=1: goes with --sweep"),
         (("fused", "--dask", "local"), "--dask local: goes with --sweep"),
         (("dispatch", "--sweep", "ep=4", "--ranks", "8"), "--ranks 8: does not go with --sweep"),
-        (("links", "--plot", "x.foo"), "No such option"),
+        (("links", "--plot", "x.foo"), "--plot x.foo: must end with .png"),
         (("fused", "--plot", "x.foo"), "--plot x.foo: must end with .png"),
+        (("sendrecv", "-n", "1001"), "1<=x<=1000"),
         (("fused", "--plot", "/nowhere/x.png"), "--plot /nowhere/x.png: must be a file in a folder"),
     ],
 )

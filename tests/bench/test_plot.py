@@ -35,10 +35,29 @@ def test_a_plot_is_written(results: list[Result], tmp_path: Path) -> None:
     assert file.stat().st_size > 10_000
 
 
-def test_a_bench_without_sizes_has_no_plot(tmp_path: Path) -> None:
-    """Rows that have no size, batch or EP degree are refused."""
-    with pytest.raises(ConfigError, match="nothing in it has a size or a batch"):
-        draw([Result("links", "latency", 1.0, "us")], tmp_path / "plot.png", CLOUDMATRIX384)
+ROWS = [Result("links", "latency", 1.0, "us", 1.1), Result("links", "bandwidth", 300.0, "GB/s"),
+        Result("links", "nothing", None, "us")]  # fmt: skip
+
+
+@pytest.mark.parametrize("results", [ROWS, [*ROWS, *DEGREES, *TRANSFERS]], ids=["one bench", "several"])
+def test_rows_without_sizes_are_bars(results: list[Result], tmp_path: Path) -> None:
+    """Every bench can be drawn, all of them at once too."""
+    pytest.importorskip("matplotlib")
+    draw(results, tmp_path / "plot.svg", CLOUDMATRIX384)
+    text = (tmp_path / "plot.svg").read_text()
+    assert text.rstrip().endswith("</svg>")
+    assert len(text) > 10_000
+
+
+def test_every_bench_takes_a_plot() -> None:
+    """By its help."""
+    from typer.testing import CliRunner
+
+    from xccl_emu.cli import bench
+
+    for command in bench.app.registered_commands:
+        name = command.name or command.callback.__name__
+        assert "--plot" in CliRunner().invoke(bench.app, [name, "--help"]).stdout, name
 
 
 def test_an_unknown_format_is_refused() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from xccl_emu.bench.processes import Job, on_processes
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.errors import ConfigError, UnfinishedError
 
 
 def double(number: int) -> int:
@@ -38,9 +38,23 @@ def test_a_job_that_does_not_fit() -> None:
         list(on_processes(jobs, 15))
 
 
+def fail(number: int) -> int:
+    """A job that cannot be done."""
+    raise ConfigError(f"number {number}: cannot be")
+
+
+def test_others_are_done_when_a_job_fails() -> None:
+    """Their results come first; then an error names the ones that failed."""
+    named = {"first": partial(fail, 7), "second": partial(double, 4), "third": partial(fail, 8)}
+    done = on_processes([Job(name, run, 10) for name, run in named.items()], 15)
+    assert next(done) == (1, 8)
+    with pytest.raises(UnfinishedError, match=r"2 of 3 failed:\n  first: number 7: cannot be\n  third: number 8"):
+        next(done)
+
+
 def test_a_killed_process_is_named() -> None:
     """A job whose process is killed ends all with an error that says so."""
-    with pytest.raises(CapacityError, match=r"that dies.*killed, perhaps for lack of memory"):
+    with pytest.raises(UnfinishedError, match=r"that dies.*killed, perhaps for lack of memory"):
         list(on_processes([Job("that dies", partial(die, 0), 1)], 15))
 
 
@@ -66,3 +80,49 @@ def test_ctrl_c_does_not_wait(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.wait(20)
         assert time.monotonic() - started < 10
+
+
+WAITING = """
+import os, sys, time
+from functools import partial
+from xccl_emu.bench.processes import Job, on_processes
+from xccl_emu.cli.ending import run_to_end
+
+def begin(folder):
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    time.sleep(60)
+
+def command():
+    list(on_processes([Job("a", partial(begin, sys.argv[1]), 1)] * 2, 5, 2))
+
+if __name__ == "__main__":
+    run_to_end(command)
+"""
+
+
+def runs(pid: str) -> bool:
+    """Is there such a process, and not only what is left of one that nobody has asked for?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_no_process_outlives_the_command(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """Ended by a signal, even by one that it cannot hear, it leaves no process and no open pipe."""
+    script, folder = tmp_path / "waits.py", tmp_path / "workers"
+    script.write_text(WAITING)
+    folder.mkdir()
+    with subprocess.Popen([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:  # fmt: skip
+        until = time.monotonic() + 60
+        while len(os.listdir(folder)) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)  # it waits for all that have the pipes open
+    assert process.returncode == code
+    assert len(os.listdir(folder)) == 2
+    assert not [pid for pid in os.listdir(folder) if runs(pid)]
+    if number == signal.SIGTERM:
+        assert errors == "xccl-emu: terminated\n"

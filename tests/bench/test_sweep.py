@@ -1,15 +1,18 @@
 """Sweeps: which points, on processes and on a Dask cluster, and what is refused."""
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from xccl_emu.bench.processes import LOCAL
+from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import Point, in_order, on_cluster, on_this_machine, parse_axes, points, run_point
 from xccl_emu.cli.main import app
-from xccl_emu.errors import ConfigError
+from xccl_emu.errors import ConfigError, UnfinishedError
 
 NO_DATA = Setting(data=False)
 
@@ -85,3 +88,30 @@ def test_without_dask_or_without_a_scheduler(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"--dask tcp://nowhere:1: needs Dask; install xccl_emu\[dask\]"):
         list(on_cluster([], "tcp://nowhere:1"))
+
+
+def test_what_is_done_is_kept_when_a_point_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The finished points are shown as JSON and in the file; the message names the others, and the exit code is 3."""
+    def some(made: list[Point], free_bytes: int) -> Iterator[list[Result]]:
+        yield [Result("dispatch", "dispatch, EP2, batch 1", 3.0, "us", configuration=made[-1].layer.shape)]
+        raise UnfinishedError("1 of 2 failed:\n  EP4, batch 1: killed")
+
+    monkeypatch.setattr("xccl_emu.cli.bench_sweep.on_this_machine", some)
+    words = ["bench", "dispatch", "--json", "--csv", str(tmp_path / "t.csv"), "--sweep", "ep=2,4", "batch=1"]
+    done = CliRunner().invoke(app, words)
+    told = json.loads(done.stdout)
+    assert (done.exit_code, len(told["results"])) == (3, 1)
+    assert "EP4, batch 1: killed" in told["unfinished"]
+    assert "EP4, batch 1: killed" in done.stderr
+    assert (tmp_path / "t.csv").read_text().count("\n") == 2
+
+
+def test_nothing_done_is_an_error_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No table without a row: only the message, and the same code."""
+    def none(made: list[Point], free_bytes: int) -> Iterator[list[Result]]:
+        raise UnfinishedError("2 of 2 failed")
+        yield
+
+    monkeypatch.setattr("xccl_emu.cli.bench_sweep.on_this_machine", none)
+    done = CliRunner().invoke(app, ["bench", "dispatch", "--json", "--sweep", "ep=2,4", "batch=1"])
+    assert (done.exit_code, done.stdout) == (3, "")

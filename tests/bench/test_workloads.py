@@ -39,7 +39,7 @@ def test_both_claims_of_figure_5_are_measured() -> None:
         ({"cores": (2, 49)}, "cores=49: must be 1 to 48"),
         ({"to": ("moon",)}, "to='moon': must be one of sibling, node, pod"),
         ({"iterations": 0}, "iterations=0: must be at least 1"),
-        ({"warmup": -1}, "warmup=-1: must be at least 0"),
+        ({"warmup": -1}, "warmup=-1: must be a whole number, 0 to 1000"),
     ],
 )
 def test_a_sweep_that_cannot_be(wrong: dict[str, object], message: str) -> None:

@@ -14,7 +14,7 @@ from xccl_emu.campaign.judge import Judged
 from xccl_emu.campaign.run import Finding, Plan, Summary, campaign, judge_all
 from xccl_emu.check import verdict as kinds
 from xccl_emu.cli.main import app
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.errors import ConfigError, UnfinishedError
 
 KIND = "full verified; brute force deadlock"
 
@@ -92,7 +92,7 @@ def test_a_judge_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "a judge fails: KeyError" in invoke()[1]
 
 
-@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (CapacityError("programs from 4 on: x"), 1)])
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (UnfinishedError("programs from 4 on: x"), 3)])
 def test_the_summary_so_far(monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
     """After Ctrl-C, or when a worker was killed, the summary is of what was done until then."""
 
@@ -142,3 +142,14 @@ def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"needs Dask; install xccl_emu\[dask\]"):
         campaign(Plan(4), 1, dask=LOCAL)
+
+
+def test_findings_that_cannot_be_saved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are shown first; then it is said why there are no files, with a code of its own."""
+    def full(self: Finding, folder: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run, "judge", contradicting)
+    monkeypatch.setattr(Finding, "save", full)
+    code, out = invoke("--orders", "sc", "--out", str(tmp_path / "found"), "--shrink", "0")
+    assert (code, KIND in out, "cannot be written (No space left on device)" in out) == (5, True, True)

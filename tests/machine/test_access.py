@@ -1,6 +1,7 @@
 """Bad addresses, sizes and operands are errors that name their place; nothing is carried out, nothing crashes."""
 
 import functools
+import re
 
 import pytest
 from hypothesis import example, given, settings
@@ -175,3 +176,13 @@ def test_several_windows_do_not_join() -> None:
     with pytest.raises(AccessError):
         pod.run()
     pod.clear()
+
+
+@pytest.mark.parametrize(("event", "said"), [(-1, r"operand out of range \(-1, 32\)"), (32, r"\(32, 32\)")])
+def test_an_event_out_of_range_is_the_operand_that_is_told(event: int, said: str) -> None:
+    """Not the pipes, which are right."""
+    pod = the_pod("sc")
+    pod.launch(issue, 0, [0], issue_args(rq.OP_SET_FLAG, (rq.MTU_IN, rq.VECTOR, event)), WINDOWS)
+    error = _error_of(pod)
+    assert error is not None
+    assert re.search(said, str(error))

@@ -106,6 +106,39 @@ def test_bad_specifications_are_refused(changes: dict[str, int]) -> None:
         small_pod(2).with_(**changes)
 
 
+def test_a_pod_that_cannot_be_mapped_says_what_to_do() -> None:
+    """As a second one of CloudMatrix384's size in a process: how much is wanted, and that others are to go first."""
+    spec = small_pod(2).with_(die_bytes=1 << 58)
+    with pytest.raises(CapacityError, match=r"cannot map \d+ bytes of address space .* drop others first"):
+        Pod(spec)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"spec": 2}, "spec=2: must be a PodSpec"),
+        ({"policy": 3}, "policy=3: must be one of round-robin, random"),
+        ({"order": ["sc"]}, r"order=\['sc'\]: must be one of"),
+        ({"without": 5}, "without=5: must be a list of names"),
+        ({"without": [5]}, r"without=\[5\]: must be a list of names"),
+    ],
+)
+def test_arguments_of_a_pod_that_are_none(changes: dict[str, object], said: str) -> None:
+    """Things of other types are refused by name."""
+    with pytest.raises(ConfigError, match=said):
+        Pod(**{"spec": small_pod(2), **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"kernel": "k"}, {"cores": 0}, {"args": 5}, {"grants": 5}, {"grants": ["r"]}], ids=repr
+)
+def test_a_launch_of_other_things_is_refused(changes: dict[str, object]) -> None:
+    """A kernel, a list of cores, arguments by name and a list of grants are wanted."""
+    right: dict[str, object] = {"kernel": issue, "die": 0, "cores": [0], "args": issue_args(0, ()), "grants": []}
+    with pytest.raises(ConfigError, match=rf"{next(iter(changes))}="):
+        Pod(small_pod(2)).launch(**{**right, **changes})  # type: ignore[arg-type]
+
+
 def test_unknown_modes_and_full_areas_are_refused() -> None:
     """Order and policy are known names, and an app area has an end."""
     with pytest.raises(ConfigError, match="order='tso': must be one of sc, fifo, relaxed"):

@@ -34,8 +34,11 @@ CASE = Case(CONFIG, "relaxed", "random", seed=9, lengths=((3, 0, 4), (1, 4, 2)))
         ({"hidden": 0}, "hidden=0: must be a whole number, 32 to 1048576"),
         ({"hidden": -32}, "hidden=-32: must be a whole number, 32 to 1048576"),
         ({"dtype": "fp32"}, "dtype='fp32': must be one of bf16, fp16"),
-        ({"path": "urma"}, "path='urma': must be 'mtu' or 'dma'"),
+        ({"path": "urma"}, "path='urma': must be one of mtu, dma"),
         ({"quantizer": "fp8"}, "quantizer='fp8': must be one of xccl, cann"),
+        ({"quantizer": ["xccl"]}, "quantizer=['xccl']: must be one of xccl, cann"),
+        ({"dtype": {}}, "dtype={}: must be one of bf16, fp16"),
+        ({"path": None}, "path=None: must be one of mtu, dma"),
     ],
 )
 def test_a_config_out_of_range_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -54,7 +54,7 @@ def test_one_buffer_for_both_is_as_large_as_the_larger() -> None:
     [
         ({"n_ranks": 1}, "n_ranks=1: must be a whole number, 2 to 65536"),
         ({"hidden": 48}, "hidden=48: must be a multiple of 32"),
-        ({"path": "mtu"}, "path='mtu': must be 'aiv' or 'sdma'"),
+        ({"path": "mtu"}, "path='mtu': must be one of aiv, sdma"),
         ({"top_k": 7}, "top_k=7: there are 6 expert slots"),
         ({"early_quantization": 1}, "early_quantization=1: must be True or False"),
         ({"preallocated": None}, "preallocated=None: must be True or False"),

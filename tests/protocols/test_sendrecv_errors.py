@@ -216,8 +216,8 @@ REFUSED: dict[str, tuple[Queue, type[ConfigError], str]] = {
     "too many cores": (_transfer(cores=5), CapacityError, "cores=5: must be 1 to 4"),
     "no cores": (_transfer(cores=0), CapacityError, "cores=0: must be 1 to 4"),
     "unknown path": (_transfer(path="pigeon"), ConfigError, "path='pigeon': must be one of mtu, dma, zero-copy"),
-    "event ID too large": (_transfer(event_id=1 << 63), ConfigError, "event_id=9223372036854775808: must be a 64-bit"),
-    "receiver's event ID too small": (_transfer(recv_event_id=-(1 << 63) - 1), ConfigError, "must be a 64-bit"),
+    "event ID too large": (_transfer(event_id=1 << 63), ConfigError, "event_id=9223372036854775808: must be a whole"),
+    "receiver's event ID too small": (_transfer(recv_event_id=-(1 << 63) - 1), ConfigError, "must be a whole"),
     "does not fit": (
         lambda c, s: c.transfer(s.source, _part(s.target, 0, 299), event_id=1),
         CapacityError,
@@ -388,3 +388,72 @@ def test_no_two_fields_or_rings_overlap(dies: int, cores: int, slots: int) -> No
     assert all(pod.spec.managed_start <= a % pod.spec.die_bytes <= pod.spec.die_bytes - 64 for a in slot_starts)
     where = [(layout.ack(*lane) // pod.spec.die_bytes, layout.tail(*lane) // pod.spec.die_bytes) for lane in lanes]
     assert where == [(source, target) for source, target, _ in lanes]
+
+
+NO_NUMBERS = (1.0, "1", None, True, np.float64(1), [1], np.array([1, 2]), 1j)
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
+@pytest.mark.parametrize("name", ["cores", "event_id", "target_die"])
+@pytest.mark.parametrize("call", ["send", "isend", "exchange", "transfer"])
+def test_what_is_no_number_is_refused_at_once(call: str, name: str, value: object) -> None:
+    """When the call is queued, by its name; nothing stays open, so that the next run is as if it had not been."""
+    pod = make_pod()
+    comm = SendRecv(pod)
+    sent = place(pod, 0, 1, 64)
+    arguments: dict[str, object] = {"source": sent.source, "target_die": 1, "event_id": 1, "cores": 1}
+    if call == "exchange":
+        arguments |= {"target": pod.alloc(0, 8), "source_die": 1}
+    if call == "transfer":
+        del arguments["target_die"]
+        arguments["target"] = sent.target
+        name = "recv_event_id" if name == "target_die" else name
+    if name == "recv_event_id" and value is None:  # the same as the sender's
+        return
+    with pytest.raises(ConfigError, match=r"must be a whole number"):
+        getattr(comm, call)(**arguments | {name: value})
+    assert comm.handles == []
+    assert comm.run().actions == 0
+    comm.send(sent.source, 1, event_id=1, cores=1)  # the pair is free
+
+
+@pytest.mark.parametrize("of", [np.int8, np.uint8, np.int64, np.uint64])
+def test_numpy_integers_are_integers(of: Callable[[int], object]) -> None:
+    """Small and unsigned ones too, in every place; what comes of them is Python's, which does not overflow."""
+    pod = make_pod()
+    comm = SendRecv(pod, slots=of(4), slot_bytes=of(64), lanes_max=of(3))  # type: ignore[arg-type]
+    sent = place(pod, of(0), of(1), 3000)  # type: ignore[arg-type]
+    comm.transfer(sent.source, sent.target, event_id=of(127), cores=of(3), rounds=of(1))  # type: ignore[arg-type]
+    comm.run()
+    assert sent.arrived()
+    mine = comm.isend(sent.source, of(1), event_id=of(1), cores=of(2))  # type: ignore[arg-type]
+    comm.irecv(sent.target, of(0), event_id=of(1), cores=of(2)).wait()  # type: ignore[arg-type]
+    assert mine.test()
+
+
+@pytest.mark.parametrize("given", [None, 5, "target", (0, 0, 8), np.zeros(4)], ids=repr)
+def test_what_is_no_buffer_is_refused(given: object) -> None:
+    """By every call that takes one, and by the pod."""
+    pod = make_pod()
+    comm = SendRecv(pod)
+    source = pod.alloc(0, 8)
+    calls: list[Callable[[], object]] = [
+        lambda: comm.transfer(given, source, event_id=1), lambda: comm.transfer(source, given, event_id=1),
+        lambda: comm.send(given, 1, event_id=1), lambda: comm.irecv(given, 1, event_id=1), lambda: pod.view(given),
+        lambda: comm.exchange(source, 1, given, 1, event_id=1), lambda: pod.grant(given, "r"),
+    ]  # type: ignore[arg-type]  # fmt: skip
+    for call in calls:
+        with pytest.raises(ConfigError, match="must be a Buffer"):
+            call()
+
+
+def test_an_exchange_is_open_as_a_whole_or_not_at_all() -> None:
+    """One that is refused for its receiving half leaves no sending half, which a run would stumble over."""
+    pod = make_pod()
+    comm = SendRecv(pod)
+    source, target = pod.alloc(0, 64), pod.alloc(0, 64)
+    for wrong in ({"recv_event_id": "x"}, {"source_die": 9}, {"target": Buffer(0, pod.meta(0), 8)}):
+        arguments: dict[str, object] = {"source": source, "target_die": 1, "target": target, "source_die": 1}
+        with pytest.raises(ConfigError):
+            comm.exchange(**arguments | {"event_id": 1} | wrong)  # type: ignore[arg-type]
+        assert comm.run().actions == 0

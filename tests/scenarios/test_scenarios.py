@@ -178,7 +178,7 @@ def test_a_synchronization_can_be_left_out() -> None:
         ("moe", {"tokens": (1, -1)}, r"tokens=\(1, -1\): must be one number or 2"),
         ("moe", {"tokens": "1,2,3"}, "tokens='1,2,3': must be one number or 2"),
         ("moe", {"tokens": "few"}, "tokens='few': must be a whole number, or one for each rank"),
-        ("moe", {"path": "zero-copy"}, "path='zero-copy': must be 'mtu' or 'dma'"),
+        ("moe", {"path": "zero-copy"}, "path='zero-copy': must be one of mtu, dma"),
     ],
 )
 def test_refusals_name_the_size(name: str, sizes: dict[str, Any], message: str) -> None:

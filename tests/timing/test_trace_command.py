@@ -1,6 +1,8 @@
 """``xccl-emu trace``: every protocol, and what a reader finds in the file."""
 
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +95,7 @@ def test_people_are_told_what_is_left_out(tmp_path: Path) -> None:
         (["sendrecv", "--fabric", "ethernet"], "--fabric ethernet: must be one of cloudmatrix384"),
         (["sendrecv", "--place", "moon"], "--place moon"),
         (["sendrecv", "--out", "no/such/folder/t.json"], "--out no/such/folder"),
-        (["sendrecv", "--set", "size=3"], "size=3"),
+        (["sendrecv", "--set", "--set size=3: sendrecv has no such size"], "size=3"),
         (["teleport"], "protocol 'teleport'"),
     ],
 )
@@ -102,3 +104,15 @@ def test_impossible_options_are_usage_errors(arguments: list[str], said: str, tm
     result = CliRunner().invoke(app, ["trace", *arguments])
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_a_trace_goes_through_a_fifo(tmp_path: Path) -> None:
+    """What stands at --out and is no regular file stays what it is, and takes the trace."""
+    fifo, got = tmp_path / "t.json", list[str]()
+    os.mkfifo(fifo)
+    reader = threading.Thread(target=lambda: got.append(fifo.read_text("utf-8")))
+    reader.start()
+    result = CliRunner().invoke(app, ["trace", "sendrecv", "--out", str(fifo)])
+    reader.join(30)
+    assert (result.exit_code, fifo.is_fifo()) == (0, True)
+    assert json.loads(got[0])["traceEvents"]

@@ -1,5 +1,7 @@
 """Jobs on all cores of this machine, each in a process of its own, as far as the memory goes; or on a Dask cluster."""
 
+import contextlib
+import ctypes
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Generic, TypeVar
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.errors import ConfigError, UnfinishedError, XcclEmuError
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -35,8 +37,9 @@ def on_processes(
 
     There are as many ``workers`` as cores if nothing else is said; ``advice`` is for whom one of them was killed.
 
-    Raises ConfigError, before any has begun, for a job that does not fit ``free_bytes`` by itself, and CapacityError if
-    the system kills a process.  Whoever stops to take results ends all processes.
+    Raises ConfigError, before any has begun, for a job that does not fit ``free_bytes`` by itself; UnfinishedError if
+    the system kills a process, and when all others are done if jobs have failed.  Whoever stops to take results ends
+    all processes, and the end of this one, however it comes, is theirs.
     """
     if too_large := [job for job in jobs if job.bytes_needed > free_bytes]:
         job = max(too_large, key=lambda job: job.bytes_needed)
@@ -44,24 +47,46 @@ def on_processes(
         raise ConfigError(f"{job.name}: {need}; take --no-data, or less")
     cores = workers or len(os.sched_getaffinity(0))
     waiting, running = list(enumerate(jobs)), dict[Future[T], int]()
+    failed: list[tuple[str, BaseException]] = []
     # Spawned: a fork of a process that has compiled code and mapped a pod is no clean start.
-    pool = ProcessPoolExecutor(max(1, min(cores, len(jobs))), get_context("spawn"), initializer=_leave_interrupts)
+    pool = ProcessPoolExecutor(
+        max(1, min(cores, len(jobs))), get_context("spawn"), initializer=_begin_worker, initargs=(os.getpid(),)
+    )
     try:
         while waiting or running:
             free = free_bytes - sum(jobs[number].bytes_needed for number in running.values())
             while waiting and len(running) < cores and waiting[0][1].bytes_needed <= free:
                 number, job = waiting.pop(0)
-                running[pool.submit(job.run)] = number
+                with _interrupts_held():
+                    running[pool.submit(job.run)] = number
                 free -= job.bytes_needed
             for done in wait(running, return_when=FIRST_COMPLETED).done:
-                result = done.result()
-                yield running.pop(done), result
+                why_not = done.exception()
+                if isinstance(why_not, BrokenProcessPool):
+                    raise why_not
+                number = running.pop(done)
+                if why_not is not None:
+                    failed.append((jobs[number].name, why_not))
+                else:
+                    yield number, done.result()
     except BrokenProcessPool as error:
         what = "; ".join(jobs[number].name for number in running.values())
         why = "one of these processes was killed, perhaps for lack of memory"
-        raise CapacityError(f"{what}: {why}; {advice}") from error
+        raise UnfinishedError(f"{what}: {why}; {advice}") from error
     finally:
         _end(pool)
+    _raise_failed(failed, len(jobs))
+
+
+def _raise_failed(failed: Sequence[tuple[str, BaseException]], total: int) -> None:
+    """UnfinishedError that names the jobs that failed; what is no error of the emulator is raised as it is."""
+    for name, error in failed:
+        if not isinstance(error, (XcclEmuError, MemoryError)):
+            error.add_note(f"in {name}")
+            raise error
+    if failed:
+        lines = "".join(f"\n  {name}: {error or 'not enough memory'}" for name, error in failed)
+        raise UnfinishedError(f"{len(failed)} of {total} failed:{lines}") from failed[0][1]
 
 
 def on_dask(run: Callable[[S], T], items: Iterable[S], address: str) -> Iterator[T]:
@@ -78,13 +103,39 @@ def on_dask(run: Callable[[S], T], items: Iterable[S], address: str) -> Iterator
         client = Client(**local) if address == LOCAL else Client(address, timeout="10s")
     except (OSError, ValueError) as error:
         raise ConfigError(f"--dask {address}: no scheduler answers there ({error})") from error
+    failed: list[tuple[str, BaseException]] = []
     with client:
-        yield from (done.result() for done in as_completed(client.map(run, list(items), pure=False)))
+        tasks = client.map(run, list(items), pure=False)
+        for done in as_completed(tasks):
+            why_not = done.exception()
+            if why_not is None:
+                yield done.result()
+            else:
+                failed.append((f"task {tasks.index(done) + 1}", why_not))
+    _raise_failed(failed, len(tasks))
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C reaches every process; the one that has started the others ends them."""
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Who is started inside never hears Ctrl-C, not even while it begins; this process hears it afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_PR_SET_PDEATHSIG = 1  # of prctl; Linux alone has it
+
+
+def _begin_worker(parent: int) -> None:
+    """Ctrl-C reaches every process; the one that has started the others ends them, and they end when it is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has gone before
+        os._exit(1)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

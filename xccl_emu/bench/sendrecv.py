@@ -13,12 +13,15 @@ from xccl_emu.bench.sizes import size_text
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, MIB
+from xccl_emu.protocols.arguments import number_in
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.timing.run import VirtualTime
 
 TARGETS = {"sibling": 1, "node": 2, "pod": 16}
 """A die that die 0 reaches on its chip, within its node, and in another node."""
 
+TRANSFERS_MAX = 1000
+"""Of each size: virtual time has no noise, so that more would only take long."""
 SIZES = tuple(KIB << i for i in range(17))
 CORES = (2, 4, 8, 16, 32, 48)
 
@@ -44,8 +47,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         for name, least in (("iterations", 1), ("warmup", 0)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least {least}")
+            object.__setattr__(self, name, number_in(name, getattr(self, name), least, TRANSFERS_MAX))
         for place in self.to:
             if place not in TARGETS:
                 raise ConfigError(f"to={place!r}: must be one of {', '.join(TARGETS)}")

@@ -16,7 +16,7 @@ from xccl_emu.campaign.judge import BUDGET, Budget, Contradiction, Judged, judge
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.shrink import contradicts_as, shrunk
 from xccl_emu.check import verdict as kinds
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.errors import ConfigError, UnfinishedError
 
 CHUNK = 25
 """Programs of one task."""
@@ -221,7 +221,7 @@ def campaign(
                     break
         except KeyboardInterrupt:
             summary.stopped = INTERRUPTED
-        except CapacityError as error:
+        except UnfinishedError as error:
             summary.stopped, summary.killed = str(error), True
     summary.findings.sort(key=lambda finding: finding.number)
     return summary

@@ -5,7 +5,6 @@ reduces nothing, and the monitor of sampled schedules judges actions of the mach
 `Certificate`), and what they say stands on its own.
 """
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
 from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.machine.clock import working_seconds
 
 SECONDS = 30.0
 """That a certificate takes by default."""
@@ -42,9 +42,9 @@ def certify(
         raise ConfigError(f"verdict: is one under fault {verdict.fault!r}, of which brute force knows nothing")
     if verdict.violation is not None:
         return replace(verdict, certificate=_of_violation(checkable, verdict))
-    started = time.perf_counter()
+    started = working_seconds()
     brute = _brute_force(checkable, verdict, _SHARE_OF_BRUTE_FORCE * seconds, max_states)
-    left = max(seconds - (time.perf_counter() - started), (1 - _SHARE_OF_BRUTE_FORCE) * seconds)
+    left = max(seconds - (working_seconds() - started), (1 - _SHARE_OF_BRUTE_FORCE) * seconds)
     return _sampled(checkable, verdict, brute, started, left)
 
 
@@ -53,11 +53,11 @@ def _of_violation(checkable: Checkable, verdict: Verdict) -> Certificate:
     from xccl_emu.check.sampling.sample import replay
 
     assert verdict.violation is not None
-    started = time.perf_counter()
+    started = working_seconds()
     violation = verdict.violation
     shown = replay(checkable.build(verdict.order, verdict.without), violation.actions, violation.loop)
     why = "" if shown is not None else "the schedule of the violation shows nothing when it is replayed"
-    return Certificate(replayed=not why, seconds=time.perf_counter() - started, disagreement=why)
+    return Certificate(replayed=not why, seconds=working_seconds() - started, disagreement=why)
 
 
 def _brute_force(checkable: Checkable, verdict: Verdict, seconds: float, max_states: int) -> Certificate:
@@ -102,7 +102,7 @@ def _sampled(checkable: Checkable, verdict: Verdict, brute: Certificate, started
     from xccl_emu.check.sampling.sample import sample
 
     sampled = sample(checkable.build(verdict.order, verdict.without), seed=verdict.seed, seconds=seconds)
-    certificate = replace(brute, schedules=sampled.schedules, seconds=time.perf_counter() - started)
+    certificate = replace(brute, schedules=sampled.schedules, seconds=working_seconds() - started)
     if sampled.violation is None:
         return _unless_contradicted(replace(verdict, certificate=certificate))
     found = f"sampled schedules: {sampled.violation.kind}"

@@ -1,7 +1,7 @@
 """The front door: check a protocol in one configuration and return a verdict."""
 
-import time
-from collections.abc import Callable, Collection
+import numbers
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from xccl_emu.check.certify import certify as certified
@@ -18,6 +18,8 @@ from xccl_emu.check.verdict import (
     Violation,
 )
 from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.machine.clock import working_seconds
+from xccl_emu.machine.spec import whole
 
 Progress = Callable[[str, int, int, float], None]
 """Told now and then: what goes on, states or schedules, transitions or actions, seconds."""
@@ -28,6 +30,7 @@ ORDERS = ("sc", "fifo", "relaxed")
 WEAKEST = "relaxed"
 MAX_STATES = 50_000_000
 _SECONDS_LEAST = 0.01
+_MOST = (1 << 63) - 1
 
 
 def check(
@@ -38,7 +41,7 @@ def check(
     schedules: int | None = None,
     seconds: float | None = None,
     seed: int = 0,
-    without: Collection[str] = (),
+    without: Collection[str] | str = (),
     fault: str = "",
     max_states: int = MAX_STATES,
     progress: Progress | None = None,
@@ -53,9 +56,9 @@ def check(
     checkable: builds the pod to be checked, anew for each part of the check.
     order: memory order, ``"sc"``, ``"fifo"`` or ``"relaxed"``.
     policy: ``"exhaustive"``, or how schedules are drawn.
-    schedules, seconds: limits; an exhaustive search that meets one is unfinished.
+    schedules, seconds: limits; an exhaustive search that meets one is unfinished.  Seconds of compiling do not count.
     seed: of drawn schedules.
-    without: names of synchronizations to switch off.
+    without: names of synchronizations to switch off, or one name.
     fault: what breaks in the hardware (`xccl_emu.check.faults`); empty for nothing.  Schedules are drawn then.
     max_states: limit of an exhaustive search.
     progress: told now and then how far it is.
@@ -72,16 +75,24 @@ def check(
         parse(fault)
         if certify is not None:
             raise ConfigError(f"certify={certify!r}: goes without a fault, of which no verdict is a proof")
-    started = time.perf_counter()
-    verdict = Verdict(
-        "", checkable.name, dict(checkable.configuration), order, policy, seed, tuple(sorted(without)), fault
-    )
+    started = working_seconds()
+    names = _names(without)
+    seed, sizes = whole("seed", seed), dict(checkable.configuration)
+    verdict = Verdict("", checkable.name, sizes, order, policy, seed, names, fault)
     if policy == "exhaustive" and not fault:
         verdict = _exhaustive(verdict, checkable, seconds, max_states, progress, breadth_first, reduction)
     else:
         verdict = _sampled(verdict, checkable, schedules, seconds, progress)
-    verdict = replace(verdict, seconds=time.perf_counter() - started)
+    verdict = replace(verdict, seconds=working_seconds() - started)
     return verdict if certify is None else certified(checkable, verdict, seconds=certify)
+
+
+def _names(without: Collection[str] | str) -> tuple[str, ...]:
+    """Names that are switched off, in order; ConfigError for what is no name."""
+    names = [without] if isinstance(without, str) or not isinstance(without, Iterable) else list(without)
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"without={without!r}: must be names of synchronizations")
+    return tuple(sorted(names))
 
 
 def _check_arguments(
@@ -106,8 +117,12 @@ def _check_arguments(
         ("max_states", max_states),
         ("certify", certify),
     ):
-        if limit is not None and not limit > 0:
-            raise ConfigError(f"{name}={limit!r}: must be positive")
+        if limit is None:
+            continue
+        if isinstance(limit, bool) or not isinstance(limit, numbers.Real) or not limit > 0:
+            raise ConfigError(f"{name}={limit!r}: must be a number, and positive")
+        if name in ("schedules", "max_states") and whole(name, limit) > _MOST:
+            raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {_MOST}")
 
 
 def _exhaustive(
@@ -125,11 +140,11 @@ def _exhaustive(
     there is so under them; but for livelock, of which that is only known where no state can be reached from itself.
     Its search is reduced most, since it need not tell when a write becomes visible.
     """
-    started, orders = time.perf_counter(), [verdict.order]
+    started, orders = working_seconds(), [verdict.order]
     if verdict.order != WEAKEST and reduction == "full":
         orders.insert(0, WEAKEST)
     for order in orders:
-        left = None if seconds is None else max(seconds - (time.perf_counter() - started), _SECONDS_LEAST)
+        left = None if seconds is None else max(seconds - (working_seconds() - started), _SECONDS_LEAST)
         given = left if left is None or order == orders[-1] else left / 2
         searched, cycles = _searched(
             replace(verdict, order=order), checkable, given, max_states, progress, breadth_first, reduction
@@ -187,14 +202,19 @@ def _sampled(
     fault = parse(verdict.fault) if verdict.fault else None
     if fault is not None and (why := check_fits(fault, trial.pod.spec, verdict.order)):
         return replace(verdict, verdict=UNSUPPORTED, reason=why)
-    started = time.perf_counter()
+    started = working_seconds()
     tell = (
         None
         if progress is None
-        else lambda done, actions: progress("schedules", done, actions, time.perf_counter() - started)
+        else lambda done, actions: progress("schedules", done, actions, working_seconds() - started)
     )
     policy = "portfolio" if verdict.policy == "exhaustive" else verdict.policy
-    sampled = sample(trial, policy, seed=verdict.seed, schedules=schedules, seconds=seconds, fault=fault, progress=tell)
+    try:
+        sampled = sample(
+            trial, policy, seed=verdict.seed, schedules=schedules, seconds=seconds, fault=fault, progress=tell
+        )
+    except CapacityError as error:
+        return replace(verdict, policy=policy, verdict=UNSUPPORTED, reason=str(error))
     verdict = replace(verdict, policy=policy, schedules=sampled.schedules, actions=sampled.actions)
     if fault is not None:
         verdict = replace(verdict, ended=sampled.ended, declared=sampled.declared)

@@ -58,7 +58,7 @@ class Fault:
 
 def parse(text: str) -> Fault:
     """The fault that a text names; ConfigError, saying what would be right, if it names none."""
-    found = _TEXT.fullmatch(text.strip())
+    found = _TEXT.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None or found["kind"] not in KINDS:
         raise ConfigError(f"fault={text!r}: must be {_GRAMMAR}")
     kind, where, at = found["kind"], found["where"], found["at"]

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
-from xccl_emu.errors import ConfigError
+from xccl_emu.cli.ending import WRONG
+from xccl_emu.errors import ConfigError, UnfinishedError
 
 if TYPE_CHECKING:
     from xccl_emu.bench.result import Result
     from xccl_emu.bench.setting import Setting
 
-app = typer.Typer(
+app = App(
     cls=CaseGroup,
     help="Make published measurements again in virtual time: what was published, what comes out, and the error.",
     no_args_is_help=True,
@@ -30,6 +32,8 @@ Sweep = Annotated[
 MoreAxes = Annotated[list[str] | None, typer.Argument(metavar="[AXIS=FROM:TO]...", help="More axes of --sweep.")]
 Dask = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Sweep on this Dask scheduler's cluster, or: local")]
 Cores = Annotated[int, typer.Option(min=1, max=48, help="Cores used on each die.")]
+TRANSFERS_MAX = 1000
+"""As `bench.sendrecv.TRANSFERS_MAX`, which is not imported before a bench runs."""
 BATCHES = "1,2,4,8,16,32,64,128"
 Seed = Annotated[int, typer.Option(min=0, help="Seed of payloads and routings.")]
 
@@ -40,8 +44,8 @@ def _group() -> None:
 
     A row's role says what its published number may be used for: an "input" was put in as it is, free constants are
     fitted to "fit" rows, "check" rows are compared and never fitted to, "shown" ones are not scored, "exact" ones must
-    come out exactly. Errors are signed. FILE.py:NAME is a protocol too. Exit code 1 if data that was moved is wrong,
-    or an exact row differs.
+    come out exactly. FILE.py:NAME is a protocol too. Errors are signed. Exit code 1 if data that was moved is wrong,
+    or an exact row differs; 3 if some of many points or benches failed: the others are shown.
     """
 
 
@@ -53,7 +57,7 @@ def _bench(
     seed: int = 0,
     no_data: bool = False,
 ) -> None:
-    """Run a bench and show its rows; exit code 1 if one of them failed."""
+    """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import check_csv, show, write_csv
     from xccl_emu.cli.memory import available_bytes
@@ -65,16 +69,31 @@ def _bench(
 
         check_plot(plot)
     setting = Setting(stage=Stages(quiet=as_json), seed=seed, data=not no_data, free_bytes=available_bytes())
-    results = make(setting)
-    show(results, as_json, {"seed": seed, "data": setting.data})
+    results, failure = _made(make, setting)
+    told: dict[str, object] = {"seed": seed, "data": setting.data}
+    show(results, as_json, told | ({"unfinished": str(failure)} if failure else {}))
     if csv is not None:
         write_csv(results, csv)
     if plot is not None:
         from xccl_emu.cli.bench_plot import draw
 
         draw(results, plot, setting.fabric)
+    if failure is not None:
+        raise failure
     if any(result.failed for result in results):
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)
+
+
+def _made(
+    make: "Callable[[Setting], Sequence[Result]]", setting: "Setting"
+) -> "tuple[Sequence[Result], UnfinishedError | None]":
+    """The rows, and why there are not more of them."""
+    from xccl_emu.cli.bench_sweep import Partial
+
+    try:
+        return make(setting), None
+    except Partial as error:
+        return error.results, error
 
 
 def _axes(
@@ -117,11 +136,11 @@ def case(
 
 
 @app.command()
-def links(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
+def links(as_json: AsJson = False, csv: Csv = None, plot: Plot = None, seed: Seed = 0, no_data: NoData = False) -> None:
     """Latency of 512 bytes and bandwidth of each path and direction, by kernels that read and write (Table 1)."""
     from xccl_emu.bench.links import links as make
 
-    _bench(make, as_json, csv, seed=seed, no_data=no_data)
+    _bench(make, as_json, csv, plot, seed, no_data)
 
 
 @app.command()
@@ -129,8 +148,10 @@ def sendrecv(
     begin: Annotated[str, typer.Option("-b", help="Least size; K, M and G are powers of 1024.")] = "1K",
     end: Annotated[str, typer.Option("-e", help="Largest size.")] = "64M",
     factor: Annotated[int, typer.Option("-f", help="From a size to the next.")] = 2,
-    iterations: Annotated[int, typer.Option("-n", min=1, help="Transfers that the time is the mean of.")] = 1,
-    warmup: Annotated[int, typer.Option("-w", min=0, help="Transfers before them.")] = 1,
+    iterations: Annotated[
+        int, typer.Option("-n", min=1, max=TRANSFERS_MAX, help="Transfers that the time is the mean of.")
+    ] = 1,
+    warmup: Annotated[int, typer.Option("-w", min=0, max=TRANSFERS_MAX, help="Transfers before them.")] = 1,
     cores: Annotated[str, typer.Option(help="Numbers of cores on each side.")] = "2,4,8,16,32,48",
     to: Annotated[str, typer.Option(help="Where the receiver is: sibling, node, pod, or several.")] = "pod",
     path: Annotated[str, typer.Option(help="mtu, dma or zero-copy.")] = "mtu",
@@ -210,59 +231,63 @@ def fused(
 
 
 @app.command()
-def a2e(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
+def a2e(as_json: AsJson = False, csv: Csv = None, plot: Plot = None, seed: Seed = 0, no_data: NoData = False) -> None:
     """A2E and E2A: one call of one of the domains, 160 attention dies of 96 tokens and 288 expert dies."""
     from xccl_emu.bench.a2e import a2e as make
 
-    _bench(make, as_json, csv, seed=seed, no_data=no_data)
+    _bench(make, as_json, csv, plot, seed, no_data)
 
 
 @app.command()
-def iteration(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
+def iteration(
+    as_json: AsJson = False, csv: Csv = None, plot: Plot = None, seed: Seed = 0, no_data: NoData = False
+) -> None:
     """Dispatch and combine in an iteration of decode: 288 dies, 60 tokens each (Figure 20)."""
     from xccl_emu.bench.iteration import iteration as make
 
-    _bench(make, as_json, csv, seed=seed, no_data=no_data)
+    _bench(make, as_json, csv, plot, seed, no_data)
 
 
 @app.command()
-def tpot(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
+def tpot(as_json: AsJson = False, csv: Csv = None, plot: Plot = None, seed: Seed = 0, no_data: NoData = False) -> None:
     """The decode budget of disaggregated attention and experts, with emulated A2E and E2A put in."""
     from xccl_emu.bench.tpot import tpot as make
 
-    _bench(make, as_json, csv, seed=seed, no_data=no_data)
+    _bench(make, as_json, csv, plot, seed, no_data)
 
 
 @app.command()
-def ablation(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
+def ablation(
+    as_json: AsJson = False, csv: Csv = None, plot: Plot = None, seed: Seed = 0, no_data: NoData = False
+) -> None:
     """The fused operators on 64 dies with each optimization switched off alone, and the ratio to the whole."""
     from xccl_emu.bench.ablation import ablation as make
 
-    _bench(make, as_json, csv, seed=seed, no_data=no_data)
+    _bench(make, as_json, csv, plot, seed, no_data)
 
 
 @app.command()
-def buffers(as_json: AsJson = False, csv: Csv = None, no_data: NoData = False) -> None:
+def buffers(as_json: AsJson = False, csv: Csv = None, plot: Plot = None, no_data: NoData = False) -> None:
     """Sizes that must come out exactly: messages, buffers and metadata, as the protocols lay them out on the pod."""
     from xccl_emu.bench.buffers import buffers as make
 
-    _bench(make, as_json, csv, no_data=no_data)
+    _bench(make, as_json, csv, plot, no_data=no_data)
 
 
 @app.command()
-def sensitivity(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0) -> None:
+def sensitivity(as_json: AsJson = False, csv: Csv = None, plot: Plot = None, seed: Seed = 0) -> None:
     """How far results move when a constant that no published row determines is at an end of its plausible range.
 
     Every constant of the model that is neither published nor fitted, one at a time; takes some minutes.
     """
     from xccl_emu.cli.bench_sweep import sensitivities
 
-    _bench(lambda setting: sensitivities(setting, as_json), as_json, csv, seed=seed)
+    _bench(lambda setting: sensitivities(setting, as_json), as_json, csv, plot, seed)
 
 
 @app.command("all")
-def every(as_json: AsJson = False, csv: Csv = None, seed: Seed = 0, no_data: NoData = False) -> None:
+def every(as_json: AsJson = False, csv: Csv = None, plot: Plot = None, seed: Seed = 0, no_data: NoData = False) -> None:
     """Everything, on all cores as far as the memory goes; A2E is run once for its own rows and for the budget."""
     from xccl_emu.cli.bench_sweep import every_bench
 
-    _bench(lambda setting: every_bench(setting, as_json), as_json, csv, seed=seed, no_data=no_data)
+    _bench(lambda setting: every_bench(setting, as_json), as_json, csv, plot, seed, no_data)

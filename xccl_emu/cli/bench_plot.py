@@ -1,4 +1,7 @@
-"""Plots of a bench: latency over size or batch, both logarithmic, and bandwidth with the most that the path has."""
+"""Plots of a bench: latency over size or batch, both logarithmic, and bandwidth with the most that the path has.
+
+What has neither is drawn as bars, row by row.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +10,7 @@ from typing import Any
 
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.sendrecv import TARGETS, payload_gb_s
-from xccl_emu.cli.files import check_file
+from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError
 from xccl_emu.timing.fabric import Fabric
 
@@ -31,24 +34,26 @@ def check_plot(path: Path) -> None:
 
 
 def draw(results: Sequence[Result], path: Path, fabric: Fabric) -> None:
-    """Draw transfers by size, or operators by batch or EP degree.
+    """Draw transfers by size, operators by batch or EP degree, and anything else row by row.
 
-    Raises ConfigError if there are none, or the file cannot be written.
+    Raises OutputError if the file cannot be written.
     """
+    figure = _drawn([result for result in results if not result.baseline], fabric)
+    with writing("--plot", path):
+        figure.savefig(path, dpi=150)
+
+
+def _drawn(results: Sequence[Result], fabric: Fabric) -> Any:
     transfers = [result for result in results if "bytes" in result.configuration]
     batches = [result for result in results if "," in result.what and "tokens" in result.configuration]
+    degrees = [r for r in results if r.unit == "us" and "ranks" in r.configuration]
+    if len({result.bench for result in results}) > 1:
+        return _of_rows([result for result in results if "bytes" not in result.configuration])
     if transfers:
-        figure = _of_transfers(transfers, fabric)
-    elif batches:
-        figure = _of_batches(batches)
-    elif degrees := [r for r in results if r.unit == "us" and "ranks" in r.configuration and not r.baseline]:
-        figure = _of_degrees(degrees)
-    else:
-        raise ConfigError(f"--plot {path}: nothing in it has a size or a batch")
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise ConfigError(f"--plot {path}: cannot be written ({error.strerror})") from error
+        return _of_transfers(transfers, fabric)
+    if batches:
+        return _of_batches(batches)
+    return _of_degrees(degrees) if len({r.configuration["ranks"] for r in degrees}) > 1 else _of_rows(results)
 
 
 def _figure(panels: int) -> tuple[Any, list[Any]]:
@@ -152,6 +157,33 @@ def _of_degrees(results: Sequence[Result]) -> Any:
     panel.minorticks_off()
     panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
     panel.legend(frameon=False, fontsize="small", loc="lower right")
+    return figure
+
+
+def _of_rows(results: Sequence[Result]) -> Any:
+    """A panel for each unit: a bar for what was emulated, a cross for what was published."""
+    from matplotlib.figure import Figure
+
+    units = list(dict.fromkeys(result.unit for result in results))
+    figure = Figure(figsize=(9.0, 1.2 * len(units) + 0.26 * len(results)), layout="constrained")
+    heights = [1 + sum(result.unit == unit for result in results) for unit in units]
+    panels = figure.subplots(len(units), 1, squeeze=False, height_ratios=heights)[:, 0]
+    several = len({result.bench for result in results}) > 1
+    for panel, unit in zip(panels, units, strict=True):
+        rows = [result for result in results if result.unit == unit]
+        names = [f"{result.bench}: {result.what}" if several else result.what for result in rows]
+        places = range(len(rows), 0, -1)
+        panel.barh(places, [result.emulated or 0 for result in rows], color=_COLOURS[1], label="emulated")
+        known = [(r.published, y) for r, y in zip(rows, places, strict=True) if r.published is not None]
+        if known:
+            panel.plot(*zip(*known, strict=True), "x", color=_COLOURS[4], markersize=7, label="published")
+        panel.set_yticks(places, names, fontsize="small")
+        panel.set_xlabel(unit or "ratio")
+        values = [abs(value) for r in rows for value in (r.emulated, r.published) if value]
+        if values and max(values) > 100 * min(values) and min(r.emulated or 0 for r in rows) >= 0:
+            panel.set_xscale("log")
+    panels[0].set_title(results[0].bench if not several else "all benches")
+    panels[0].legend(frameon=False, fontsize="small", loc="lower right")
     return figure
 
 

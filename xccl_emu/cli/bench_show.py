@@ -2,20 +2,19 @@
 
 import csv
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from xccl_emu import __version__
 from xccl_emu.bench.result import EMULATED, Result, Score, scores, total_wrong
 from xccl_emu.bench.sendrecv import payload_gb_s
-from xccl_emu.cli.files import check_file
+from xccl_emu.cli.console import stdout_console
+from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError
 
 
@@ -24,15 +23,15 @@ def show(results: Sequence[Result], as_json: bool, told: Mapping[str, object]) -
     if as_json:
         print(json.dumps({"version": __version__, **told, **as_plain(results)}))
         return
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = stdout_console()
     for _, group in groupby(results, lambda result: result.bench):
         rows = list(group)
         transfers = [result for result in rows if "bytes" in result.configuration]
         others = [result for result in rows if "bytes" not in result.configuration]
-        if others:
-            console.print(_table(others))
         if transfers:
             console.print(_transfers(transfers))
+        if others:
+            console.print(_table(others))
     for line in _closing(results):
         console.print(line, highlight=False)
 
@@ -57,7 +56,7 @@ def check_csv(path: Path | None) -> None:
 def write_csv(results: Sequence[Result], path: Path) -> None:
     """One line for each row, its configuration as ``name=value`` words; or Parquet, by the name of the file.
 
-    Raises ConfigError if the file cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if path.suffix == ".parquet":
         return _write_parquet(results, path)
@@ -66,13 +65,10 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
         line["configuration"] = words(result.configuration)
         line["beside"] = words(result.beside)
     names = list(Result("", "", None, "").plain())
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(lines)
-    except OSError as error:
-        raise ConfigError(f"--csv {path}: cannot be written ({error.strerror})") from error
+    with writing("--csv", path), path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(lines)
 
 
 def _write_parquet(results: Sequence[Result], path: Path) -> None:
@@ -81,10 +77,8 @@ def _write_parquet(results: Sequence[Result], path: Path) -> None:
     from pyarrow import parquet
 
     lines = [r.plain() | {"configuration": words(r.configuration), "beside": words(r.beside)} for r in results]
-    try:
+    with writing("--csv", path):
         parquet.write_table(pyarrow.Table.from_pylist(lines), path)
-    except OSError as error:
-        raise ConfigError(f"--csv {path}: cannot be written ({error})") from error
 
 
 def words(named: Mapping[str, object]) -> str:
@@ -97,7 +91,7 @@ def _table(results: Sequence[Result]) -> Table:
     sources = dict.fromkeys(result.source for result in results if result.source)
     table = Table(title=f"{results[0].bench}: {'; '.join(sources)}" if sources else results[0].bench)
     table.add_column("what")
-    for name in ("published", "emulated"):
+    for name in ("published", "computed" if results[0].baseline else "emulated"):
         table.add_column(name, justify="right")
     table.add_column("unit")
     table.add_column("error", justify="right")
@@ -116,13 +110,13 @@ def _table(results: Sequence[Result]) -> Table:
 
 def _transfers(results: Sequence[Result]) -> Table:
     """Transfers as nccl-tests show them; between two dies the bandwidth of the bus is that of the algorithm."""
-    table = Table(title=f"{results[0].bench}: transfers of bytes, microseconds, 10^9 bytes a second")
-    for name in ("size", "count", "type", "cores", "to", "time", "algbw", "busbw", "#wrong"):
+    table = Table(title=f"{results[0].bench}: transfers")
+    for name in ("size, B", "cores", "to", "time, us", "algbw, GB/s", "busbw, GB/s", "#wrong"):
         table.add_column(name, justify="right")
     for result in results:
         of, gb_s = result.configuration, f"{payload_gb_s(result):.2f}"
-        size, time = f"{of['bytes']}", f"{result.emulated or 0:.2f}"
-        table.add_row(size, size, "uint8", f"{of['cores']}", f"{of['to']}", time, gb_s, gb_s, _count(result.wrong))
+        time = f"{result.emulated or 0:.2f}"
+        table.add_row(f"{of['bytes']}", f"{of['cores']}", f"{of['to']}", time, gb_s, gb_s, _count(result.wrong))
     return table
 
 

@@ -1,6 +1,6 @@
 """What a bench runs in many processes, with a bar that says how many are done: `--sweep`, and all benches."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from rich.console import Console
@@ -12,6 +12,7 @@ from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
 from xccl_emu.cli.memory import available_bytes
+from xccl_emu.errors import UnfinishedError
 
 T = TypeVar("T")
 
@@ -19,10 +20,11 @@ T = TypeVar("T")
 def sweep(
     bench: str, words: Sequence[str], cores: int, dask: str | None, setting: Setting, quiet: bool
 ) -> list[Result]:
-    """Run a bench at every point of a grid; raises ConfigError for what is no grid or does not fit the memory."""
+    """Run a bench at every point of a grid; raises ConfigError for what is no grid or does not fit the memory, and
+    `Partial` with the points that are done if others failed."""
     made = points(bench, parse_axes(words), cores, setting)
     done = on_cluster(made, dask) if dask else on_this_machine(made, available_bytes())
-    return in_order(_watched("sweep", done, len(made), quiet))
+    return _all_or_partial(_watched("sweep", done, len(made), quiet), in_order)
 
 
 def sensitivities(setting: Setting, quiet: bool) -> list[Result]:
@@ -33,10 +35,31 @@ def sensitivities(setting: Setting, quiet: bool) -> list[Result]:
 
 
 def every_bench(setting: Setting, quiet: bool) -> list[Result]:
-    """Run all benches; raises ConfigError if one does not fit the memory."""
+    """Run all benches; raises ConfigError if one does not fit the memory, and `Partial` if some failed."""
     jobs = suite.jobs(setting.seed, setting.data)
     done = on_processes(jobs, available_bytes())
-    return suite.in_order(_watched("benches", done, len(jobs), quiet))
+    return _all_or_partial(_watched("benches", done, len(jobs), quiet), suite.in_order)
+
+
+class Partial(UnfinishedError):
+    """Some results, and why there are no more."""
+
+    def __init__(self, message: str, results: list[Result]) -> None:
+        super().__init__(message)
+        self.results = results
+
+
+def _all_or_partial(done: Iterator[T], in_order: Callable[[list[T]], list[Result]]) -> list[Result]:
+    """All results in order; `Partial` if some jobs have failed and others have not."""
+    kept: list[T] = []
+    try:
+        for one in done:
+            kept.append(one)
+    except UnfinishedError as error:
+        if not kept:
+            raise
+        raise Partial(str(error), in_order(kept)) from error
+    return in_order(kept)
 
 
 def _watched(name: str, done: Iterator[T], total: int, quiet: bool) -> Iterator[T]:

@@ -37,12 +37,14 @@ def campaign(
     A program depends on the seed and its number alone.  At the end each kind of contradiction is shown by a program
     that was made as small as possible, as text that `xccl_emu.campaign.programs.program` reads.
 
-    Exit code: 0 no contradictions, 1 some (or a worker was killed), 2 wrong usage, 130 interrupted.
+    Exit code: 0 no contradictions, 1 some, 2 wrong usage, 3 a worker was killed, 130 interrupted.
     """
-    from xccl_emu.cli.campaign_job import CampaignOptions, run_campaign, show
+    from xccl_emu.cli.campaign_job import CampaignOptions, run_campaign, save, show
 
     order_names = tuple(orders.split(","))
     options = CampaignOptions(programs, seed, first, order_names, workers, dask, out, seconds, shrink, replay, as_json)
     summary, code = run_campaign(options)
     show(summary, as_json)
+    if out is not None and replay is None:
+        save(summary, out)
     raise typer.Exit(code)

@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import typer
 from rich.console import Console
@@ -13,6 +14,8 @@ from xccl_emu.campaign.judge import JUDGES
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.run import INTERRUPTED, REFUTED, Finding, Plan, Summary, campaign, find_examples, judge_again
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED
+from xccl_emu.cli import ending
+from xccl_emu.cli.files import writing
 from xccl_emu.errors import ConfigError
 
 
@@ -45,21 +48,27 @@ def run_campaign(options: CampaignOptions) -> tuple[Summary, int]:
     else:
         _make_folder(options.out)
         summary = _watched(options)
-        if options.out is not None:
-            for finding in summary.findings:
-                finding.save(options.out)
         if summary.stopped != INTERRUPTED:
             find_examples(summary, options.plan.budget, options.shrink)
-    failed = bool(summary.wrong) or summary.killed
-    return summary, 1 if failed else 130 if summary.stopped == INTERRUPTED else 0
+    stopped = ending.INTERRUPTED if summary.stopped == INTERRUPTED else ending.UNFINISHED if summary.killed else 0
+    return summary, ending.WRONG if summary.wrong else stopped
+
+
+def save(summary: Summary, folder: Path) -> None:
+    """Write each program on which judges contradict each other to a file; OutputError if one cannot be written."""
+    for finding in summary.findings:
+        with writing("--out", folder):
+            finding.save(folder)
 
 
 def _make_folder(out: Path | None) -> None:
     try:
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {out}: {error.strerror}") from error
+            with TemporaryFile(dir=out):
+                pass
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--out {out}: no file can be written there ({error})") from error
 
 
 def _watched(options: CampaignOptions) -> Summary:

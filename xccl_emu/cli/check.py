@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from xccl_emu.cli.cases import sizes_from, sizes_of
+from xccl_emu.errors import OutputError
 
 PROTOCOLS = (
     "sendrecv", "sendrecv-dma", "sendrecv-zero-copy", "sendrecv-async", "sendrecv-both", "dispatch", "combine", "moe",
@@ -55,7 +56,9 @@ def check(
         ),
     ] = "",
     schedules: Annotated[int | None, typer.Option(min=1, help="Most schedules that are drawn.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Most seconds of each check [default: 75]")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Most seconds of each check, without those of compiling [default: 75]")
+    ] = None,
     states: Annotated[int | None, typer.Option(min=1, help="Most states that are searched.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of drawn schedules.")] = 0,
     breadth_first: Annotated[
@@ -94,7 +97,8 @@ def check(
       xccl-emu check examples/ring_all_reduce/all_reduce.py:RingAllReduce --dies 2 --each-sync
       xccl-emu check moe --ranks 8 --tokens 4 --policy portfolio --seconds 60
 
-    Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported.
+    Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported; more of them:
+    xccl-emu --help.
     """
     from xccl_emu.cli.check_job import CheckOptions, Job
     from xccl_emu.cli.check_show import Ticker, draw, show
@@ -113,10 +117,12 @@ def check(
     )  # fmt: skip
     with Ticker(quiet=as_json) as ticker:
         result = Job(options, ticker).run()
-    draw(result)
     if as_json:
         typer.echo(json.dumps(result.to_json()))
     else:
         show(result)
+    if result.unsaved:
+        raise OutputError(result.unsaved)
+    draw(result)
     raise typer.Exit(result.exit_code)
 

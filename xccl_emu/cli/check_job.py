@@ -14,12 +14,17 @@ from xccl_emu.check.faults import check_fits, parse
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict, Violation
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.errors import ConfigError, ReplayError
+from xccl_emu.cli import ending
+from xccl_emu.cli.files import check_file, writing
+from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.scenarios import NAMES, Scenario, make, reached_syncs
 
 Progress = Callable[[str, int, int, float], None]
-EXIT_CODES = {VERIFIED: 0, NO_VIOLATION: 0, VIOLATION: 1, UNFINISHED: 3, UNSUPPORTED: 3}
+EXIT_CODES = {
+    VERIFIED: 0, NO_VIOLATION: 0, VIOLATION: ending.WRONG, UNFINISHED: ending.UNFINISHED,
+    UNSUPPORTED: ending.UNFINISHED,
+}  # fmt: skip
 SECONDS = 75.0
 """Of a check by default."""
 _SHARE_OF_SEARCH = 0.8
@@ -82,6 +87,8 @@ class Result:
     """Names of synchronizations that this configuration never comes to."""
     chart: Path | None = None
     trace: Path | None = None
+    unsaved: str = ""
+    """Why there is no replay file."""
 
     @property
     def exit_code(self) -> int:
@@ -89,7 +96,7 @@ class Result:
         code = EXIT_CODES[self.verdict.verdict]
         if self.each is None or code:
             return code
-        return max((3 for one in self.each if one.verdict.verdict in (UNFINISHED, UNSUPPORTED)), default=0)
+        return ending.UNFINISHED if any(one.finding in (UNFINISHED, UNSUPPORTED) for one in self.each) else 0
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -117,8 +124,7 @@ class Job:
         self._check_names(self._options.without)
         if self._options.each_sync:
             return self._each_sync()
-        verdict = self._judge(self._options.without)
-        return self._result(verdict, self._save(verdict))
+        return self._saved(self._judge(self._options.without))
 
     # ---- what is checked
 
@@ -147,7 +153,7 @@ class Job:
         for name in ("out", "chart", "trace"):
             if options.each_sync and getattr(options, name) is not None:
                 raise ConfigError(f"--{name} {getattr(options, name)}: goes with one check, not with --each-sync")
-            _check_folder(name, getattr(options, name))
+            check_file(f"--{name}", getattr(options, name))
 
     def _check_names(self, names: Collection[str]) -> None:
         known = self._scenario.syncs
@@ -199,7 +205,7 @@ class Job:
         """The protocol as it is, then without each synchronization that it comes to."""
         verdict = self._judge(self._options.without)
         if verdict.verdict == VIOLATION:
-            return self._result(verdict, self._save(verdict))
+            return self._saved(verdict)
         reached = reached_syncs(self._scenario, self._order)
         names = [name for name in self._scenario.syncs if name not in self._options.without]
         each = [self._without(name) for name in names if name in reached]
@@ -236,16 +242,18 @@ class Job:
 
         return Result(verdict, fresh, file, chart=self._options.chart, trace=self._options.trace)
 
-    def _save(self, verdict: Verdict) -> Path | None:
+    def _saved(self, verdict: Verdict) -> Result:
+        """The result, the witness of a violation as a file; if that cannot be written the result says why."""
         if verdict.violation is None:
-            return None
+            return self._result(verdict, None)
         path = self._options.out or Path(_name_of(verdict, verdict.violation))
         witness = Witness.of(self._scenario, verdict.violation, verdict.order, verdict.without, verdict.fault)
         try:
-            witness.save(path)
-        except OSError as error:
-            raise ConfigError(f"--out {path}: cannot be written ({error.strerror})") from error
-        return path
+            with writing("--out", path):
+                witness.save(path)
+        except OutputError as error:
+            return dataclasses.replace(self._result(verdict, None), unsaved=str(error))
+        return self._result(verdict, path)
 
 
 def _name_of(verdict: Verdict, violation: Violation) -> str:
@@ -268,9 +276,3 @@ def _load(options: CheckOptions) -> Witness:
     if (options.protocol or witness.protocol).rpartition(":")[2] != witness.protocol:
         raise ConfigError(f"--replay {options.replay}: is of protocol {witness.protocol!r}, not {options.protocol!r}")
     return witness
-
-
-def _check_folder(name: str, path: Path | None) -> None:
-    """ConfigError now rather than after the search."""
-    if path is not None and not path.resolve().parent.is_dir():
-        raise ConfigError(f"--{name} {path}: there is no folder {path.resolve().parent}")

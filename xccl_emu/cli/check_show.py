@@ -1,6 +1,5 @@
 """What ``xccl-emu check`` shows: progress on stderr, the verdict and a witness or a table on stdout."""
 
-import sys
 from types import TracebackType
 from typing import Self
 
@@ -15,9 +14,16 @@ from xccl_emu.check.witness.perfetto import save_perfetto
 from xccl_emu.check.witness.render import print_others, print_witness
 from xccl_emu.check.witness.steps import steps
 from xccl_emu.cli.check_job import Result, SyncResult
-from xccl_emu.errors import ConfigError
+from xccl_emu.cli.console import stdout_console
+from xccl_emu.cli.files import writing
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
+
+
+_REACH = (
+    "redundant: nothing goes wrong without it in this very configuration. With more ranks, cores or rounds it may be"
+    " needed: ask again with larger sizes before removing it"
+)
 
 
 class Ticker:
@@ -50,7 +56,7 @@ class Ticker:
 
 def show(result: Result) -> None:
     """Print a result for people."""
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = stdout_console()
     if result.verdict.violation is not None:
         print_witness(console, result.fresh(), result.verdict.violation)
         print_others(console, result.verdict.others)
@@ -58,6 +64,8 @@ def show(result: Result) -> None:
     console.print(verdict_table(result.verdict))
     if result.each is not None:
         console.print(sync_table(result.each))
+        if any(one.finding == "redundant" for one in result.each):
+            console.print(_REACH, highlight=False)
         if result.unreached:
             console.print(f"never reached here: {', '.join(result.unreached)}", highlight=False)
     if result.replay_file is not None and result.verdict.policy != "replay":
@@ -65,19 +73,18 @@ def show(result: Result) -> None:
 
 
 def draw(result: Result) -> None:
-    """Write the violation as the chart and the trace that were asked for; ConfigError if a file cannot be written."""
+    """Write the violation as the chart and the trace that were asked for; OutputError if a file cannot be written."""
     violation = result.verdict.violation
     if violation is None or (result.chart is None and result.trace is None):
         return
     trace = steps(result.fresh(), violation.actions.tolist())
     marked = marks(trace, violation)
-    try:
-        if result.chart is not None:
+    if result.chart is not None:
+        with writing("--chart", result.chart):
             result.chart.write_text(mermaid(trace, marked), "utf-8")
-        if result.trace is not None:
+    if result.trace is not None:
+        with writing("--trace", result.trace):
             save_perfetto(trace, result.trace, marked)
-    except OSError as error:
-        raise ConfigError(f"{error.filename}: cannot be written ({error.strerror})") from error
 
 
 def verdict_table(verdict: Verdict) -> Table:

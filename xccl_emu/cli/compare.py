@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from xccl_emu.cli.cases import split_sizes
+from xccl_emu.cli.ending import WRONG
 
 
 def compare(
@@ -43,4 +44,4 @@ def compare(
     typer.echo(json.dumps(asdict(result)) if as_json else as_markdown(result))
     if result.wrong:
         typer.echo(f"xccl-emu: {result.wrong} elements are wrong", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)

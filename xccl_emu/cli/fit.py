@@ -26,7 +26,8 @@ def fit(out: Out = None, as_json: AsJson = False) -> None:
     """
     from xccl_emu.bench.fit import fit_table7
     from xccl_emu.bench.setting import Setting
-    from xccl_emu.cli.files import check_file
+    from xccl_emu.cli.files import check_file, writing
+    from xccl_emu.output import write_text
 
     check_file("--out", out)
     found = fit_table7(Setting(data=False), lambda step: typer.echo(step, err=True))
@@ -34,7 +35,8 @@ def fit(out: Out = None, as_json: AsJson = False) -> None:
     if out is not None:
         from xccl_emu.bench.fit import as_toml
 
-        out.write_text(as_toml(found), encoding="utf-8")
+        with writing("--out", out):
+            write_text(out, as_toml(found))
 
 
 def _print(found: "Fit", as_json: bool) -> None:
@@ -45,7 +47,6 @@ def _print(found: "Fit", as_json: bool) -> None:
         rows = [{**asdict(row), "residual_percent": found.residual_percent(row)} for row in found.rows]
         typer.echo(json.dumps({**asdict(found), "rows": rows, "mape_percent": found.mape_percent}, indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
 
     constants = Table("constant", "value", title="Fitted constants")
@@ -56,6 +57,8 @@ def _print(found: "Fit", as_json: bool) -> None:
         moved = [f"{by_row[row.what]:+.3f}" for by_row in found.sensitivity.values()]
         residual = f"{found.residual_percent(row):+.1f}%"
         table.add_row(row.what, f"{row.value:g}", f"{found.emulated[row.what]:.1f}", residual, *moved)
-    console = Console()
+    from xccl_emu.cli.console import stdout_console
+
+    console = stdout_console()
     console.print(constants, table)
     console.print(f"{len(found.rows)} rows, {len(found.constants)} constants; MAPE {found.mape_percent:.2f}%")

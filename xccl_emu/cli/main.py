@@ -1,28 +1,19 @@
 """The command's root: its subcommands, ``--version``, and how it ends when something goes wrong."""
 
 import errno
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
 from xccl_emu import __version__, _cache
-from xccl_emu.cli import bench, campaign, check, compare, fit, listing, run, trace
+from xccl_emu.cli import bench, campaign, check, compare, ending, fit, listing, run, trace
+from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE
-from xccl_emu.errors import ConfigError, XcclEmuError
-
-EXIT_FAILED = 1
-"""A run ended early, or what it checked does not hold."""
-
-EXIT_USAGE = 2
-"""The command line or the configuration that it describes is wrong; typer uses the same code."""
-
-EXIT_INTERRUPTED = 130
-"""Ctrl-C: 128 + SIGINT, as shells have it."""
-
+from xccl_emu.errors import ConfigError, OutputError, ReplayError, UnfinishedError, XcclEmuError
 
 _FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the checker", "timing": "virtual time"}
 
@@ -30,41 +21,70 @@ _FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the check
 class ReportingGroup(typer.core.TyperGroup):
     """A root group whose commands end with one message on stderr and an exit code instead of a traceback.
 
-    Only errors that the emulator raises on purpose are reported so, and files and streams that cannot be written;
-    anything else is a bug and keeps its traceback.
+    Only errors that the emulator raises on purpose are reported so, files and streams that cannot be written, and a
+    lack of memory; anything else is a bug and keeps its traceback.
     """
 
+    def make_context(self, *words: Any, **named: Any) -> Any:
+        """Read the command line, which may print help; raises `typer.Exit` as `invoke` does."""
+        with _reported():
+            return super().make_context(*words, **named)
+
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; raises `typer.Exit` with the code that fits a `XcclEmuError` or Ctrl-C."""
+        """Run the command; raises `typer.Exit` with the code that fits an error or Ctrl-C."""
+        with _reported():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    try:
         try:
-            result = super().invoke(ctx)
+            yield
+        finally:
             sys.stdout.flush()
-            return result
-        except ConfigError as error:
-            raise _ended(f"error: {error}", EXIT_USAGE) from error
-        except XcclEmuError as error:
-            raise _ended(f"error: {error}", EXIT_FAILED) from error
-        except KeyboardInterrupt as error:
-            raise _ended("interrupted", EXIT_INTERRUPTED) from error
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # who read stdout has gone: the library ends quietly then
-                raise
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter fails once more when it ends
-            raise _ended(f"error: {error.filename or 'output'}: {error.strerror}", EXIT_FAILED) from error
+    except XcclEmuError as error:
+        raise _ended(f"error: {error}", _code_of(error)) from error
+    except KeyboardInterrupt as error:
+        raise _ended("interrupted", ending.INTERRUPTED) from error
+    except OSError as error:
+        if ending.is_lack_of_memory(error):
+            raise _ended(ending.out_of_memory(error), ending.UNFINISHED) from error
+        if error.errno is None:  # of a library, and about no file
+            raise
+        ending.drop_output()
+        if error.errno == errno.EPIPE:
+            raise typer.Exit(ending.READER_GONE) from error
+        raise _ended(f"error: {error.filename or 'output'}: {error.strerror}", ending.NOT_WRITTEN) from error
+    except EOFError as error:  # the library takes it for a user who has left
+        raise RuntimeError(f"unexpected end of a file: {error}") from error
+    except Exception as error:
+        if not ending.is_lack_of_memory(error):
+            raise
+        raise _ended(ending.out_of_memory(error), ending.UNFINISHED) from error
+
+
+def _code_of(error: XcclEmuError) -> int:
+    if isinstance(error, (ConfigError, ReplayError)):
+        return ending.USAGE
+    if isinstance(error, UnfinishedError):
+        return ending.UNFINISHED
+    return ending.NOT_WRITTEN if isinstance(error, OutputError) else ending.WRONG
 
 
 def _ended(message: str, code: int) -> typer.Exit:
-    typer.echo(f"xccl-emu: {message}", err=True)
+    ending.say(message)
     return typer.Exit(code)
 
 
-app = typer.Typer(
+app = App(
     cls=ReportingGroup,
     no_args_is_help=True,
     add_completion=False,
     # Plain help: drawing it with rich would double the time of --help.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    epilog=ending.TOLD,
 )
 app.add_typer(run.app, name="run")
 app.add_typer(bench.app, name="bench")
@@ -106,4 +126,4 @@ def _tell_compiling() -> Callable[[str], None]:
 def main() -> None:
     """Entry point of the command; leaves through `SystemExit`."""
     _cache.listeners.append(_tell_compiling())
-    app(prog_name="xccl-emu")
+    ending.run_to_end(lambda: app(prog_name="xccl-emu"))

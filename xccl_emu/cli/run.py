@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
+from xccl_emu.cli.ending import WRONG
 
 if TYPE_CHECKING:
     from xccl_emu.cli.moe_job import MoeJob
 
-app = typer.Typer(
-    cls=CaseGroup, help="Run a protocol and hold its result against the oracle.", no_args_is_help=True
-)
+app = App(cls=CaseGroup, help="Run a protocol and hold its result against the oracle.", no_args_is_help=True)
 
 Order = Annotated[str, typer.Option(help="Memory order: sc, fifo or relaxed.")]
 Policy = Annotated[str, typer.Option(help="Who goes next: round-robin or random.")]
@@ -65,7 +65,7 @@ def _run_layers(kind: "type[MoeJob]", options: Any, as_json: bool) -> None:
     else:
         print_result(moe_table(result), told(result))
     if result.wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)
 
 
 @app.command()
@@ -200,13 +200,15 @@ def a2e(
     else:
         print_result(a2e_table(result), told(result))
     if result.wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)
 
 
 @app.command()
 def sendrecv(
     file: Annotated[Path | None, typer.Option(help="File to send [default: random bytes]")] = None,
-    nbytes: Annotated[int | None, typer.Option(min=1, help="Random bytes in place of a file [default: 1 MiB]")] = None,
+    nbytes: Annotated[
+        str | None, typer.Option(help="Random bytes in place of a file; K, M and G are powers of 1024 [default: 1M]")
+    ] = None,
     source: Annotated[int | None, typer.Option(min=0, max=767, help="Die that sends [default: 0]")] = None,
     target: Annotated[int | None, typer.Option(min=0, max=767, help="Die that receives [default: 767]")] = None,
     permutation: Annotated[
@@ -222,12 +224,14 @@ def sendrecv(
     as_json: AsJson = False,
 ) -> None:
     """Send a payload from die to die and compare what arrived byte by byte; exit code 1 if a byte is wrong."""
+    from xccl_emu.bench.sizes import parse_size
     from xccl_emu.cli.sendrecv_job import SendRecvOptions, run_sendrecv
     from xccl_emu.cli.show import Stages, print_result, sendrecv_table
 
     options = SendRecvOptions(
-        file=file, nbytes=nbytes, source=source, target=target, permutation=permutation, cores=cores, slots=slots,
-        path=path, rounds=rounds, order=order, policy=policy, seed=seed,
+        file=file, nbytes=None if nbytes is None else parse_size("--nbytes", nbytes), source=source, target=target,
+        permutation=permutation, cores=cores, slots=slots, path=path, rounds=rounds, order=order, policy=policy,
+        seed=seed,
     )  # fmt: skip
     result = run_sendrecv(options, Stages(quiet=as_json))
     if as_json:
@@ -235,4 +239,4 @@ def sendrecv(
     else:
         print_result(sendrecv_table(result), f"#wrong {result.wrong}")
     if result.wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)

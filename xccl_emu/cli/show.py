@@ -1,6 +1,5 @@
 """Progress and tables on the terminal; everything but the result goes to stderr."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from xccl_emu.cli.console import stdout_console
 
 
 class Stages:
@@ -101,6 +102,6 @@ def told(result: Any) -> str:
 
 def print_result(table: Table, closing: str) -> None:
     """Print a table and a line to stdout."""
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = stdout_console()
     console.print(table)
     console.print(closing, highlight=False)

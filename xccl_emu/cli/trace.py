@@ -8,6 +8,7 @@ import typer
 
 from xccl_emu.cli.cases import sizes_from, sizes_of
 from xccl_emu.cli.check import PROTOCOLS
+from xccl_emu.cli.ending import WRONG
 
 
 def trace(
@@ -56,4 +57,4 @@ def trace(
     result = run(Options(protocol, out, dies, {**sizes_of(sizes or ()), **sizes_from(ctx.args)}, fabric, place, events))
     typer.echo(json.dumps(result.to_json()) if as_json else result.told())
     if result.wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(WRONG)

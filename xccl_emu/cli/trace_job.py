@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from xccl_emu.cli.files import check_file
+from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError
 from xccl_emu.scenarios import make
 from xccl_emu.timing.critical import breakdown
@@ -78,7 +78,8 @@ def run(options: Options) -> Result:
     trial.pod.run()
     told = {name: str(value) for name, value in scenario.configuration.items()}
     told |= {"protocol": options.protocol, "fabric": fabric.name}
-    made = save_trace(policy.timing, options.out, dies, options.events, told)
+    with writing("--out", options.out):
+        made = save_trace(policy.timing, options.out, dies, options.events, told)
     return _result(options, dict(scenario.configuration), policy, tuple(trial.wrong_bytes()), made)
 
 

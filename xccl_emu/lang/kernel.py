@@ -66,6 +66,15 @@ class Kernel(Decorated):
 
     @functools.cached_property
     def _lowered(self) -> tuple[Builder, Shape]:
+        try:
+            return self._lower()
+        except RecursionError as error:
+            code = self._generator.__code__
+            where = f"{code.co_filename}:{code.co_firstlineno}"
+            reason = f"{self.name!r} has an expression that is nested too deeply: take it apart"
+            raise KernelError(f"{where}: {reason}") from error
+
+    def _lower(self) -> tuple[Builder, Shape]:
         source = read(self._generator)
         a = source.tree.args
         if a.defaults or a.kwonlyargs or a.posonlyargs:

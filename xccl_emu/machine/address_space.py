@@ -27,7 +27,8 @@ def map_bytes(nbytes: int, what: str, *, dense: bool = False) -> NDArray[np.uint
     try:
         mapping = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
     except (OSError, ValueError, OverflowError) as error:
-        raise CapacityError(f"{what}: cannot map {nbytes} bytes of address space ({error})") from error
+        room = "a process has room for one pod of CloudMatrix384's size, drop others first; or take a smaller one"
+        raise CapacityError(f"{what}: cannot map {nbytes} bytes of address space ({error}): {room}") from error
     if hasattr(mmap, "MADV_NOHUGEPAGE"):  # huge pages under sparse windows would commit everything
         huge = dense and nbytes >= _HUGE_FROM
         with contextlib.suppress(OSError):  # a kernel without huge pages

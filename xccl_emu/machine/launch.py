@@ -35,7 +35,7 @@ class Grant:
         """As the machine keeps it: die or ANY_DIE, start, end, rights."""
         if not all(isinstance(end, int) for end in (self.start, self.end)):
             raise ConfigError(f"start={self.start!r}, end={self.end!r}: must be whole numbers")
-        if self.rights not in _RIGHTS:
+        if not isinstance(self.rights, str) or self.rights not in _RIGHTS:
             raise ConfigError(f"rights={self.rights!r}: must be 'r', 'w' or 'rw'")
         return (ANY_DIE if self.die is None else self.die, self.start, self.end, _RIGHTS[self.rights])
 
@@ -65,8 +65,10 @@ def bind_arguments(
     Raises ConfigError for a missing or unknown name, a sequence of the wrong length, or a value that is no int64 or
     not the record that is wanted.
     """
+    if not isinstance(args, Mapping):
+        raise ConfigError(f"kernel {kernel.name}: args={args!r} must be arguments by their names")
     if set(args) != set(kernel.params):
-        missing, unknown = sorted(set(kernel.params) - set(args)), sorted(set(args) - set(kernel.params))
+        missing, unknown = sorted(set(kernel.params) - set(args)), sorted(map(str, set(args) - set(kernel.params)))
         raise ConfigError(f"kernel {kernel.name}: arguments missing: {missing}, unknown: {unknown}")
     for name, kind in kernel.records.items():
         if not isinstance(args[name], kind):
@@ -100,6 +102,8 @@ def _is_int64(item: object) -> bool:
 
 def check_grants(grants: Sequence[Grant], n_dies: int, die_bytes: int) -> None:
     """Raises ConfigError for more grants than a core holds, or one that lies outside of the pod."""
+    if not isinstance(grants, Sequence) or not all(isinstance(grant, Grant) for grant in grants):
+        raise ConfigError(f"grants={grants!r}: must be a list of grants, as Pod.grant gives them")
     if len(grants) > MAX_WINDOWS:
         raise ConfigError(f"{len(grants)} grants: a core holds at most {MAX_WINDOWS}")
     for grant in grants:

@@ -49,6 +49,10 @@ class Buffer:
     """Global address of the first byte."""
     nbytes: int
 
+    def __post_init__(self) -> None:
+        for name in ("die", "address", "nbytes"):
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
+
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
@@ -89,9 +93,11 @@ class Pod:
         without: Iterable[str] = (),
         generators: bool = False,
     ) -> None:
+        if not isinstance(spec, PodSpec):
+            raise ConfigError(f"spec={spec!r}: must be a PodSpec, such as small_pod(2) or CLOUDMATRIX384")
         self.spec, self.seed, self.record = spec, whole("seed", seed), record
         self.order = _one_of("order", order, ORDERS)
-        self.policy = _one_of("policy", policy, POLICIES) if isinstance(policy, str) else policy
+        self.policy = policy if hasattr(policy, "drive") else _one_of("policy", policy, POLICIES)
         self.without = without
         self._known_syncs: set[str] = set()
         self.generators = generators
@@ -212,6 +218,10 @@ class Pod:
         with more registers than the pod has; then nothing was launched.
         """
         self.check_ready()
+        if not isinstance(kernel, Kernel):
+            raise ConfigError(f"kernel={kernel!r}: must be a kernel, made by the decorator of that name")
+        if not isinstance(cores, Iterable):
+            raise ConfigError(f"cores={cores!r}: must be a list of cores")
         die, cores = self._check_die(die), [whole("cores", core) for core in cores]
         numbers = self._check_cores(die, cores)
         check_grants(grants, self.spec.n_dies, self.spec.die_bytes)
@@ -264,9 +274,14 @@ class Pod:
 
     @without.setter
     def without(self, names: Iterable[str]) -> None:
-        if isinstance(names, str):
-            raise ConfigError(f"without={names!r}: must be a list of names, not one name")
-        self._without = frozenset(names)
+        listed: list[Any]
+        try:
+            listed = [] if isinstance(names, str) else list(names)
+        except TypeError:
+            listed = [names]
+        if isinstance(names, str) or not all(isinstance(name, str) for name in listed):
+            raise ConfigError(f"without={names!r}: must be a list of names")
+        self._without = frozenset(listed)
 
     def _check_switches(self, kernels: Sequence[Kernel]) -> None:
         known = self._known_syncs | {site.sync for kernel in kernels for site in kernel.sites if site.sync}
@@ -414,6 +429,8 @@ class Pod:
         return die
 
     def _check_buffer(self, buffer: Buffer) -> None:
+        if not isinstance(buffer, Buffer):
+            raise ConfigError(f"buffer={buffer!r}: must be a Buffer, as put and alloc give it")
         die, start = divmod(buffer.address, self.spec.die_bytes)
         if die != buffer.die or buffer.nbytes < 0 or start + buffer.nbytes > self.spec.app_bytes:
             raise ConfigError(f"{buffer}: does not lie in the app data area of that die of this pod")
@@ -455,7 +472,7 @@ class Pod:
             )
 
 
-def _one_of(name: str, value: str, known: Sequence[str]) -> str:
-    if value not in known:
-        raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
-    return value
+def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
+    if isinstance(value, str) and value in known:
+        return value
+    raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")

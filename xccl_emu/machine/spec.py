@@ -113,7 +113,8 @@ def small_pod(
     flight_pieces: int = 64,
 ) -> PodSpec:
     """A pod for tests and proofs: one die a chip, areas as large as asked; the app data area fills a power of two."""
-    need = app_bytes + meta_bytes + managed_bytes
+    app_bytes, meta_bytes = whole("app_bytes", app_bytes), whole("meta_bytes", meta_bytes)
+    need = app_bytes + meta_bytes + whole("managed_bytes", managed_bytes)
     return PodSpec(
         name=f"small-{dies}x{cores}",
         nodes=dies,

@@ -5,8 +5,10 @@ A routed expert has one slot, or several if it has replicas; its tokens take the
 batches (xDeepServe 4.5, step 4). Slots that no expert is placed in stay empty and receive no tokens.
 """
 
+import operator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +22,20 @@ MAX_RANKS = 768
 
 EXPERTS_PER_SHARED_RANK = 8
 """The deployment whose proportion is kept: of 288 ranks 256 serve routed experts, 32 the shared expert."""
+
+_NUMBER_MAX = 1 << 16
+"""Of replicas, or slots on a rank: what is larger is a mistake, and tables of so many would take all memory."""
+
+
+def _number(name: str, value: Any, least: int) -> int:
+    """The value as a Python integer; ConfigError if it is none, or out of range."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if least <= number <= _NUMBER_MAX:
+        return number
+    raise ConfigError(f"{name} is {value}; it must be {least} to {_NUMBER_MAX}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +53,7 @@ class Redundancy:
 
     def __post_init__(self) -> None:
         for name, least in (("n_replicas", 0), ("slots_per_rank", 0), ("top_k", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+            object.__setattr__(self, name, _number(name, getattr(self, name), least))
 
 
 @dataclass(frozen=True, eq=False)

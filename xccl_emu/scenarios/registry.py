@@ -53,11 +53,11 @@ def make(name: str, **sizes: Any) -> Scenario:
 
 def maker_of(name: str) -> tuple[registry.Maker, Mapping[str, Any]]:
     """What makes the scenario of a name, and sizes that differ from its usual ones; ConfigError if there is none."""
-    if name in SHIPPED:
+    if isinstance(name, str) and name in SHIPPED:
         return SHIPPED[name].maker, SHIPPED[name].usual
-    if ":" in name:
+    if isinstance(name, str) and ":" in name:
         return registry.of_file(name), {}
     found = registry.found()
-    if name not in found:
+    if not isinstance(name, str) or name not in found:
         raise ConfigError(f"protocol {name!r}: must be one of {', '.join((*NAMES, *found))}, or FILE.py:NAME")
     return found[name], {}

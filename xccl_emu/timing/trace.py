@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang.requests import DMA, OP_DMA, OPERATIONS, SCALAR
+from xccl_emu.output import write_text
 from xccl_emu.timing.array import PS_PER_NS, PS_PER_US
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
@@ -81,12 +82,7 @@ def save_trace(
     parts = made.to_json(told or {})
     lines = ",\n".join(json.dumps(event, ensure_ascii=False) for event in parts.pop("traceEvents"))
     head = json.dumps(parts, ensure_ascii=False, indent=1)[:-2]
-    half_made = Path(f"{path}.part")
-    try:
-        half_made.write_text(f'{head},\n "traceEvents": [\n{lines}\n]}}\n', "utf-8")
-        half_made.replace(path)
-    finally:
-        half_made.unlink(missing_ok=True)
+    write_text(path, f'{head},\n "traceEvents": [\n{lines}\n]}}\n')
     return made
 
 

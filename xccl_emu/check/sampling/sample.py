@@ -5,7 +5,6 @@ it.
 """
 
 import functools
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -19,6 +18,7 @@ from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import LIVELOCK, Violation
 from xccl_emu.errors import ConfigError, KernelError, ReplayError
+from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.pod import Pod
 
 POLICIES = ("portfolio", *at.POLICIES)
@@ -175,7 +175,7 @@ class _Job:
     ) -> None:
         self._monitor, self._seed, self._fault, self._progress = monitor, seed, fault, progress
         self._most, self._seconds = schedules, seconds
-        self._started = time.perf_counter()
+        self._started = working_seconds()
         self._at_once = 1
         self.done: dict[str, int] = {}
         self.actions = self.faults = 0
@@ -184,7 +184,7 @@ class _Job:
 
     def elapsed(self) -> float:
         """Seconds since the start."""
-        return time.perf_counter() - self._started
+        return working_seconds() - self._started
 
     def goes_on(self) -> bool:
         """Is there more to do?"""
@@ -198,7 +198,7 @@ class _Job:
         count = max(least, self._at_once)
         if self._most is not None:
             count = min(count, self._most - total)
-        started = time.perf_counter()
+        started = working_seconds()
         which, end = at.POLICIES.index(policy), first + count
         code = self._monitor.runs(which, self._seed, first, end, PCT_DEPTH, fault=self._fault)
         m = self._monitor.m
@@ -211,7 +211,7 @@ class _Job:
             found_by = f"{policy}, seed {self._seed}, schedule {int(m[at.NEXT_NUMBER])}"
             self.violation = _violation(self._monitor, actions, found_by, total + int(m[at.SCHEDULES]))
             assert self.violation is not None, "a replay finds what the run has found"
-        elif time.perf_counter() - started < _SLICE_SECONDS / 2:
+        elif working_seconds() - started < _SLICE_SECONDS / 2:
             self._at_once = min(2 * self._at_once, 1 << 20)
         if self._progress is not None:
             self._progress(sum(self.done.values()), self.actions)

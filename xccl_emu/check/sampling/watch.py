@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.trial import Trial
+from xccl_emu.errors import CapacityError
 from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.machine.device import layout as machine
 from xccl_emu.machine.pod import Pod
@@ -191,7 +192,7 @@ class Monitor:
         self.m = m
         places = int(m[at.CAPACITY]) * len(_dies(pod)) + 1
         return (
-            pod.memory, pod.state, m, np.zeros(clock_words, np.int64), shadow, np.zeros(self._record_words, np.int64),
+            pod.memory, pod.state, m, _clocks(pod, clock_words), shadow, np.zeros(self._record_words, np.int64),
             np.zeros(self._undo_words * at.UNDO_WORDS, np.int64), np.zeros(2 * places, np.int64),
             np.zeros(places, np.float64), _named(pod), np.zeros((4, 5), np.int64),
         )  # fmt: skip
@@ -325,6 +326,15 @@ def _fill(shadow: Words, address: int, nbytes: int) -> None:
         first = max(address - piece * machine.PIECE_BYTES, 0)
         end = min(address + nbytes - piece * machine.PIECE_BYTES, machine.PIECE_BYTES)
         shadow[piece * at.SHADOW_WORDS + at.S_FIXED] |= (1 << end) - (1 << first)
+
+
+def _clocks(pod: Pod, n_words: int) -> Words:
+    """Room for all clocks, committed as it is used; CapacityError if there is none."""
+    try:
+        return np.zeros(n_words, np.int64)
+    except (MemoryError, ValueError) as error:  # a ValueError if it is larger than any memory
+        cores, gib = len(pod.active_cores()), n_words / (1 << 27)
+        raise CapacityError(f"{cores} cores: to watch them takes {gib:.0f} GiB for clocks; take fewer cores") from error
 
 
 def _named(pod: Pod) -> Words:

@@ -1,6 +1,5 @@
 """Exhaustive search of a trial: learn who uses what, search each part, and tell what was found."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +12,7 @@ from xccl_emu.check.search import livelock
 from xccl_emu.check.search.describe import describe, spinning
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine import compiled
+from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.device import layout
 
 Progress = Callable[[int, int, float], None]
@@ -113,7 +113,7 @@ class Search:
         self.apart = True
         """Are parts that share nothing searched apart?"""
         self.found = Found()
-        self.started = self._looked = time.perf_counter()
+        self.started = self._looked = working_seconds()
         self._slice = _SLICE_FIRST
         self._args = (setup.memory, setup.state, setup.book, setup.rows, setup.named)
 
@@ -265,7 +265,7 @@ class Search:
 
     def _look(self, why: int) -> None:
         """Report progress, stop at a limit, and choose how much to do until the next look."""
-        ck, now = self.setup.book, time.perf_counter()
+        ck, now = self.setup.book, working_seconds()
         elapsed, spent, self._looked = now - self.started, now - self._looked, now
         if spent < _SLICE_SECONDS:
             self._slice = min(2 * self._slice, _SLICE_MAX)

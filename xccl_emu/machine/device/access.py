@@ -158,8 +158,10 @@ def check_scalar(st, core, base, op, a, b, c, d):
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         # DMA sets its events by itself, on completion and for the scalar unit alone, and never waits
         last_source = DMA if op == OP_WAIT_FLAG and b == SCALAR else MTU_OUT
-        if a < SCALAR or a > last_source or b < SCALAR or b > MTU_OUT or c < 0 or c >= N_EVENTS:
+        if a < SCALAR or a > last_source or b < SCALAR or b > MTU_OUT:
             return set_error(st, core, base, ERR_OPERAND, a, b)
+        if c < 0 or c >= N_EVENTS:
+            return set_error(st, core, base, ERR_OPERAND, c, N_EVENTS)
         return True
     if op == OP_DMA:
         if d < 0 or d >= N_EVENTS:

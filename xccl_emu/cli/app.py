@@ -1,0 +1,58 @@
+"""What all commands share: whole numbers have 64 bits, and an error names the option that was given."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import typer
+import typer.core
+
+from xccl_emu.errors import ConfigError
+
+_INT64 = range(-(1 << 63), 1 << 63)
+_ARGUMENT = re.compile(r"(?P<name>\w+)=(?P<value>'[^']*'|\S+): ")
+"""How the errors of the library begin."""
+_OPTION_OF = {
+    "n_ranks": "ranks", "tokens_max": "tokens", "max_states": "states", "quantized": "quantize", "n_domains": "domains",
+    "n_attention": "attention", "n_experts": "experts",
+}  # fmt: skip
+"""The option behind arguments of another name."""
+
+
+class Command(typer.core.TyperCommand):
+    """A command that checks its numbers, and puts an option in place of the argument that an error begins with."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; raises ConfigError."""
+        options = {param.name: max(param.opts, key=len) for param in self.params if param.param_type_name == "option"}
+        for name, value in ctx.params.items():
+            if isinstance(value, int) and value not in _INT64:
+                most = f"{_INT64[0]} to {_INT64[-1]}"
+                raise ConfigError(f"{options.get(name, name)} {value}: must be a whole number, {most}")
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            raise type(error)(_by_option(str(error), options, ctx.params)) from error
+
+
+class App(typer.Typer):
+    """Commands of this kind."""
+
+    def command(self, *words: Any, **named: Any) -> Callable[[Any], Any]:
+        """As `typer.Typer.command`."""
+        return super().command(*words, **{"cls": Command, **named})
+
+
+def _by_option(message: str, options: Mapping[str, str], given: Mapping[str, Any]) -> str:
+    """The message, beginning with ``--name value`` or ``--set name=value`` if that is what the user has said."""
+    found = _ARGUMENT.match(message)
+    if found is None:
+        return message
+    name, value, rest = found["name"], found["value"].strip("'"), message[found.end() :]
+    for sizes in given.values():
+        if isinstance(sizes, list) and f"{name}={value}" in sizes:
+            return f"--set {name}={value}: {rest}"
+    name = name if given.get(name) is not None else _OPTION_OF.get(name, name)
+    if name in options and str(given.get(name)) == value:
+        return f"{options[name]} {value}: {rest}"
+    return message

@@ -1,0 +1,23 @@
+"""The console for results: stdout, as wide as the terminal or 120 columns, but never too narrow for a table."""
+
+import errno
+import os
+import shutil
+import sys
+
+from rich.console import Console
+
+_LEAST_WIDTH = 72
+"""A terminal that is narrower breaks the lines of a table; narrower columns would hold a letter a line."""
+
+
+class _Stdout(Console):
+    def on_broken_pipe(self) -> None:
+        """Who read stdout has gone: the error goes on to who called, who knows the exit code for it."""
+        self.quiet = True
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def stdout_console() -> Console:
+    """A console for stdout."""
+    return _Stdout(width=max(shutil.get_terminal_size().columns, _LEAST_WIDTH) if sys.stdout.isatty() else 120)

@@ -1,0 +1,134 @@
+"""How the command ends: its exit codes, and what becomes of signals, closed streams and errors that nobody foresaw.
+
+Imports nothing that takes time, so that a Ctrl-C at once is heard too.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+WRONG = 1
+"""What was judged is wrong: a violation, wrong bits, a contradiction, a run that ended in an error."""
+USAGE = 2
+"""The command line or the configuration that it describes cannot be; typer uses the same code."""
+UNFINISHED = 3
+"""No answer: a check that is unfinished or unsupported, a killed process, points that failed, no memory left."""
+BUG = 4
+"""An error of the emulator itself, with its traceback."""
+NOT_WRITTEN = 5
+"""The answer could not be written: a full disk, a stream that takes no more."""
+INTERRUPTED = 130
+"""Ctrl-C: 128 + SIGINT, as shells have it."""
+READER_GONE = 141
+"""Who read the output has gone: 128 + SIGPIPE."""
+TERMINATED = 143
+"""128 + SIGTERM."""
+
+TOLD = """
+Exit codes of all commands: 0 what was asked for holds; 1 it does not (a violation, wrong bits, a failed run); 2 wrong
+usage, or what cannot be run here; 3 no answer (unfinished, unsupported, killed, out of memory, points of a sweep that
+failed); 4 a bug of xccl-emu; 5 the result could not be written; 130 Ctrl-C; 141 the reader of the output has gone; 143
+SIGTERM.
+"""
+"""For ``--help``."""
+
+_NO_MEMORY = ("failed to map segment", "cannot allocate memory", "out of memory", "can't start new thread")
+_heard: list[int] = []
+"""Signals that have come: Ctrl-C within an import may come out as any other error."""
+
+
+def say(message: str) -> None:
+    """A line on stderr, if somebody listens there."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"xccl-emu: {message}\n")
+        sys.stderr.flush()
+
+
+def drop_output() -> None:
+    """Write nothing more to stdout: the interpreter would fail once more when it ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def run_to_end(command: Callable[[], None]) -> None:
+    """Run the whole command, and leave through `SystemExit` with the code that fits what has become of it."""
+    try:
+        _prepare_streams()
+        _listen()
+        command()
+    except SystemExit as error:
+        if error.code == TERMINATED:
+            say("terminated")
+        raise
+    except KeyboardInterrupt:
+        _leave("interrupted", INTERRUPTED)
+    except BaseException as error:
+        if signal.SIGINT in _heard:
+            _leave("interrupted", INTERRUPTED)
+        if is_lack_of_memory(error):
+            _leave(out_of_memory(error), UNFINISHED)
+        _tell_bug()
+        sys.exit(BUG)
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Does an error say that there is no memory left, whatever its type?  Libraries that do not load have others."""
+    text, cause = str(error).lower(), error.__cause__ or error.__context__
+    if isinstance(error, MemoryError) or any(words in text for words in _NO_MEMORY):
+        return True
+    return cause is not None and is_lack_of_memory(cause)
+
+
+def out_of_memory(error: BaseException) -> str:
+    """The line that says so."""
+    return f"error: not enough memory{f' ({error})' if str(error) else ''}; take less, or allow more (ulimit -v)"
+
+
+def _leave(message: str, code: int) -> None:
+    say(message)
+    sys.exit(code)
+
+
+def _tell_bug() -> None:
+    import traceback
+
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        traceback.print_exc()
+    say("this is a bug of xccl-emu: please report it")
+
+
+def _prepare_streams() -> None:
+    """Streams that are closed lead nowhere, and a character that stdout does not have is shown as a question mark."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, this one
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")
+
+
+def _listen() -> None:
+    """Note Ctrl-C before it becomes a KeyboardInterrupt, and end by SIGTERM as by Ctrl-C: with all processes.
+
+    A signal that whoever started this command has let be ignored stays so.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _on_interrupt)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _on_termination)
+
+
+def _on_interrupt(number: int, frame: object) -> None:
+    _heard.append(number)
+    raise KeyboardInterrupt
+
+
+def _on_termination(number: int, frame: object) -> None:
+    raise SystemExit(TERMINATED)

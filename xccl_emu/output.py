@@ -1,0 +1,87 @@
+"""Files that a command writes: whole or not at all, and nothing but a regular file is ever replaced."""
+
+import contextlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write UTF-8 text to a path: a regular file is replaced when all is written, links are followed.
+
+    What is no regular file (a device, a FIFO), has further names, or stands in a folder that takes no new file is
+    written in place; so is the file behind stdout.  Raises OSError.
+    """
+    target = Path(os.path.realpath(path))
+    if _is_replaced(path, target):
+        with contextlib.suppress(PermissionError):
+            return _replace(target, text)
+    with _opened(path) as file:
+        file.write(text)
+
+
+def check_writable(path: str | Path) -> None:
+    """Raises OSError or ValueError if nothing can be written there; leaves what stands there as it is."""
+    if os.path.exists(path):
+        if os.path.isdir(path):
+            raise IsADirectoryError(0, "is a folder", str(path))
+        if not os.access(path, os.W_OK):
+            raise PermissionError(0, "no permission", str(path))
+        return
+    target = Path(os.path.realpath(path))
+    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    target.unlink()
+
+
+def _is_replaced(path: str | Path, target: Path) -> bool:
+    """Is a new file put in the place of what is there?"""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return True
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and target.exists() and _stream(path) is None
+
+
+def _stream(path: str | Path) -> int | None:
+    """Whether it is the stream stdout (1) or stderr (2) by another name, as ``/dev/stdout`` is."""
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(path), os.fstat(number)):
+                return number
+    return None
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path) -> Iterator[IO[str]]:
+    stream = _stream(path)
+    if stream is not None and sys.stdout is not None:
+        sys.stdout.flush()  # what was printed stands before it
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666) if stream is None else os.dup(stream)
+    with os.fdopen(number, "w", encoding="utf-8") as file:
+        yield file
+
+
+def _replace(target: Path, text: str) -> None:
+    """By a file of a name that nobody else has, with the rights of the one that it replaces."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, _mode(target))
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _mode(target: Path) -> int:
+    with contextlib.suppress(OSError):
+        return stat.S_IMODE(target.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
