@@ -29,7 +29,7 @@ def start() -> Callable[..., None]:
 
 @contextmanager
 def arithmetic_of(kernels: Sequence[Kernel]) -> Iterator[None]:
-    """Raises KernelError where a kernel's arithmetic fails (only a plain generator has numbers of more than 64 bits)."""
+    """Raises KernelError where a kernel's arithmetic fails (only a plain generator has more than 64 bits)."""
     try:
         yield
     except XcclEmuError:  # some are ValueErrors too
