@@ -41,14 +41,12 @@ class MachineCode:
         text = _header() + instructions
         digest = hashlib.sha256("\0".join((llvmlite.__version__, *_processor(), str(LEVEL), text)).encode())
         self.path = folder() / f"{name}-{digest.hexdigest()[:32]}.o"
-        kept = _read(self.path)
-        self.from_disk = kept is not None
-        code = _compiled(text) if kept is None else kept
-        if kept is None:
+        code = _read(self.path)
+        self.from_disk = code is not None
+        if code is None:
+            code = _compiled(text)
             _write(self.path, code)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+        self._engine = _loaded(code)  # the code is there as long as this is
         self.address: int = self._engine.get_function_address(symbol)
         self._call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(self.address)
 
@@ -98,6 +96,13 @@ def _compiled(text: str) -> bytes:
     passes.getModulePassManager().run(module, passes)
     code: bytes = machine.emit_object(module)
     return code
+
+
+def _loaded(code: bytes) -> Any:
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
 
 
 # ---- files
