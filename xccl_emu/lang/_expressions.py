@@ -204,6 +204,10 @@ class Expressions(Code):
         n = len(sequence)
         if is_literal(index) and -n <= int(index) < n:
             return sequence[int(index)]
+        return self._found(sequence, index)
+
+    def _found(self, sequence: tuple[Value, ...], index: str) -> Value:
+        n = len(sequence)
         result, bad, after, cases = self.hidden(), self.label(), self.label(), [self.label() for _ in sequence]
         table = " ".join(f"i64 {i}, label %{cases[i]}" for i in range(-n, n))
         self.end(f"switch i64 {index}, label %{bad} [ {table} ]")

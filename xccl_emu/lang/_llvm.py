@@ -66,9 +66,7 @@ class StepCode(Statements):
         self.assign(RESULT_NAME, self._load(abi.RESULT))
         self._store(abi.RESULT, "0")
         returned = self.label()
-        entries = [0, *(x.exit.resume for x in shape.blocks if isinstance(x.exit, Ask) and x.exit.resume in shape.pc)]
-        table = " ".join(f"i64 {shape.pc[b]}, label %{self._labels[b]}" for b in dict.fromkeys(entries))
-        self.end(f"switch i64 {self._load(abi.PC)}, label %{returned} [ {table} ]")
+        self._enter(returned)
         for tree in shape.in_order():
             self.begin(self._labels[tree.root])
             for name in shape.loads(tree):
@@ -76,6 +74,13 @@ class StepCode(Statements):
             self._block(tree, tree.root, frozenset())
         self.begin(returned)
         self.end(f"ret i64 {self._request([ast.Constant(OP_RETURN), *[ast.Constant(0)] * 7])}")
+
+    def _enter(self, otherwise: str) -> None:
+        """Go where the program counter says: to the beginning or behind a request."""
+        resumed = [x.exit.resume for x in self._shape.blocks if isinstance(x.exit, Ask)]
+        entries = [b for b in dict.fromkeys([0, *resumed]) if b in self._labels]
+        table = " ".join(f"i64 {self._shape.pc[b]}, label %{self._labels[b]}" for b in entries)
+        self.end(f"switch i64 {self._load(abi.PC)}, label %{otherwise} [ {table} ]")
 
     # ---- words of the core
 

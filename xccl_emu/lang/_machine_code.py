@@ -43,10 +43,7 @@ class MachineCode:
         self.path = folder() / f"{name}-{digest.hexdigest()[:32]}.o"
         kept = _cache.read_kept(str(self.path))
         self.from_disk = kept is not None
-        code = _made(self.path, text) if kept is None else kept
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+        self._engine = _loaded(_made(self.path, text) if kept is None else kept)  # the code is there as long as this is
         self.address: int = self._engine.get_function_address(symbol)
         self._call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(self.address)
 
@@ -105,6 +102,13 @@ def _compiled(text: str) -> bytes:
     passes.getModulePassManager().run(module, passes)
     code: bytes = machine.emit_object(module)
     return code
+
+
+def _loaded(code: bytes) -> Any:
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
 
 
 # ---- files

@@ -33,14 +33,14 @@ def start() -> Callable[..., None]:
 
 @contextmanager
 def arithmetic_of(kernels: Sequence[Kernel]) -> Iterator[None]:
-    """Raises KernelError where a kernel's arithmetic fails (compiled code notices only the division by zero)."""
+    """Raises KernelError where a kernel's arithmetic fails (only a plain generator has more than 64 bits)."""
     try:
         yield
     except XcclEmuError:  # some are ValueErrors too
         raise
     except (ZeroDivisionError, OverflowError, ValueError) as error:
         names = ", ".join(kernel.name for kernel in kernels)
-        what = "a division by zero, a negative shift count, or a value that is no 64-bit integer"
+        what = "a division by zero, a bad shift count, or a value that is no 64-bit integer"
         raise KernelError(f"arithmetic of a kernel failed ({error}): {what}; those that run are {names}") from error
 
 
