@@ -15,25 +15,61 @@ from numba.core.compiler_lock import global_compiler_lock
 
 
 class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """IR as it was lowered; who links it links its callees too."""
+    """IR as it was lowered, each function optimised by itself, and no machine code."""
 
     def finalize(self) -> None:
-        """Nothing but each function by itself is optimised, and no machine code is made."""
+        """Nothing is linked, and nothing compiled."""
         self._finalize_dynamic_globals()
         self._finalized = True
+
+    def alone(self) -> Any:
+        """The module for linking, without what it calls."""
+        return super()._get_module_for_linking()
+
+    def _get_module_for_linking(self) -> Any:
+        """With all that it calls: for functions that are no wholes, such as those of other people."""
+        first, *others = self.with_callees({})
+        module = first.alone().clone()
+        for library in others:
+            module.link_in(_module_of(library), preserve=True)
+        return module
+
+    def with_callees(self, known: "dict[Any, None]") -> "dict[Any, None]":
+        """This part and whatever it calls, each once, added to those that are known."""
+        if self not in known:
+            known[self] = None
+            for library in self._linking_libraries:
+                if isinstance(library, _PartLibrary):
+                    library.with_callees(known)
+                else:
+                    known[library] = None
+        return known
+
+
+def _module_of(library: Any) -> Any:
+    return library.alone() if isinstance(library, _PartLibrary) else library._get_module_for_linking()
+
+
+class _Alone:
+    """A part, as a whole links it: the whole links what it calls too."""
+
+    def __init__(self, part: _PartLibrary) -> None:
+        self._reload_init, self._get_module_for_linking = part._reload_init, part.alone
 
 
 class _WholeLibrary(JITCodeLibrary):  # type: ignore[misc]
     """A function with all its parts, each linked once."""
 
-    def add_linking_library(self, library: Any) -> None:
-        """Link a library; of a part also whatever it calls."""
-        if library in self._linking_libraries:
-            return
-        super().add_linking_library(library)
-        if isinstance(library, _PartLibrary):
-            for callee in library._linking_libraries:
-                self.add_linking_library(callee)
+    def finalize(self) -> None:
+        """Link everything, optimise it, and make machine code of it."""
+        known: dict[Any, None] = {}
+        for library in self._linking_libraries:
+            if isinstance(library, _PartLibrary):
+                library.with_callees(known)
+            else:
+                known[library] = None
+        self._linking_libraries = [_Alone(each) if isinstance(each, _PartLibrary) else each for each in known]
+        super().finalize()
 
 
 class WholeCompiler(compiler.Compiler):  # type: ignore[misc]
