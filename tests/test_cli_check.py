@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.cli_support import invoke
@@ -68,8 +69,10 @@ def test_a_missing_fence_is_a_violation_that_replays(tmp_path: Path) -> None:
     """Exit code 1, a table that names steps and addresses, and a file that shows the same violation again."""
     code, out, _ = invoke(*TINY, "--without", FENCE, "--out", "found.json", "--chart", "c.mmd", "--trace", "t.json")
     assert code == 1
-    for text in ("sendrecv under relaxed: violation", f"SWITCHED OFF: fence ({FENCE})", "die1.ring[0→1].slot0"):
+    for text in ("sendrecv under relaxed: violation", "SWITCHED OFF: fence (data", "at die1.ring[0→1].slot0:"):
         assert text in out
+    assert "also found:" in out
+    assert "bad instruction" in out
     assert "xccl-emu check --replay found.json" in out
     assert (tmp_path / "c.mmd").read_text().startswith("sequenceDiagram")
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
@@ -92,6 +95,7 @@ def test_json_of_a_violation_names_its_file(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / told["replay_file"]).read_text())["actions"]) == violation["steps"] > 0
     assert violation["message"]
     assert violation["found_by"]
+    assert all(set(other) == set(violation) for other in told["others"])
 
 
 @pytest.mark.parametrize("policy", ["portfolio", "random", "pct", "weights", "eager", "late", "lifo"])
@@ -331,6 +335,8 @@ def test_one_name_may_be_given_as_it_is(without: str | tuple[str, ...]) -> None:
         ({"schedules": 1.5}, "schedules=1.5: must be a whole number"),
         ({"seconds": "1"}, "seconds='1': must be a number"),
         ({"fault": 7}, "fault=7: must be"),
+        ({"fault": np.zeros(2)}, "fault=array.*: must be"),
+        ({"order": np.zeros(2)}, "order=array.*: must be one of sc, fifo, relaxed"),
     ],
 )
 def test_limits_that_are_none(limits: dict[str, Any], said: str) -> None:

@@ -82,11 +82,13 @@ def hostile(rng: random.Random, among: Sequence[tuple[str, ...]] = RIGHT) -> lis
 def assault(calls: int, seed: int, among: Sequence[tuple[str, ...]] = RIGHT) -> list[str]:
     """So many command lines; those that ended in a traceback, not at all, or with a code that nothing says."""
     rng, found, kinds = random.Random(seed), [], Counter[str]()
+    for words in among:  # as it is right, so that compiling is not in the time that a command may take
+        CliRunner().invoke(app, words)
     for _ in range(calls):
-        words = hostile(rng, among)
+        wrong_words = hostile(rng, among)
         try:
-            with limited(f"xccl-emu {words!r}"):
-                done = CliRunner().invoke(app, words)
+            with limited(f"xccl-emu {wrong_words!r}"):
+                done = CliRunner().invoke(app, wrong_words)
         except WithoutEnd as error:
             found.append(str(error))
             continue
@@ -97,7 +99,7 @@ def assault(calls: int, seed: int, among: Sequence[tuple[str, ...]] = RIGHT) -> 
         if not wrong and done.exit_code in (2, 3) and not done.stderr and not done.stdout:
             wrong = f"ends with {done.exit_code} and says nothing"
         if wrong and not kinds[wrong[:40]]:
-            found.append(f"xccl-emu {words!r}: {wrong}")
+            found.append(f"xccl-emu {wrong_words!r}: {wrong}")
         kinds[wrong[:40]] += 1
     return found
 

@@ -60,6 +60,8 @@ class _Alone:
 class _WholeLibrary(JITCodeLibrary):  # type: ignore[misc]
     """A function with all its parts, each linked once."""
 
+    _linking_libraries: list[Any]
+
     def finalize(self) -> None:
         """Link everything, optimise it, and make machine code of it."""
         known: dict[Any, None] = {}

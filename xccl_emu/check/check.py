@@ -71,7 +71,7 @@ def check(
     and whatever building the pod raises.
     """
     _check_arguments(order, policy, schedules, seconds, max_states, reduction, certify)
-    if fault:
+    if not isinstance(fault, str) or fault:
         parse(fault)
         if certify is not None:
             raise ConfigError(f"certify={certify!r}: goes without a fault, of which no verdict is a proof")
@@ -109,7 +109,7 @@ def _check_arguments(
         ("policy", policy, POLICIES),
         ("reduction", reduction, REDUCTIONS),
     ):
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
     for name, limit in (
         ("schedules", schedules),
