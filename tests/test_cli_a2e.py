@@ -74,9 +74,9 @@ def test_the_table_names_what_was_moved() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--path", "dma"], "path='dma': must be one of mtu, urma"),
-        (["--hidden", "50"], "hidden=50"),
-        (["--attention", "10"], "n_attention=10: must be at most n_experts=9"),
+        (["--path", "dma"], "--path dma: must be one of mtu, urma"),
+        (["--hidden", "50"], "--hidden 50: must be"),
+        (["--attention", "10"], "--attention 10: must be at most n_experts=9"),
         (["--experts", "765"], "2 x 2 + 765 = 769 dies; the pod has 768"),
         (["--tokens", "40000", "--hidden", "7168"], "GiB are free; take fewer --tokens"),
         (["--routing", "/nonexistent.json"], "/nonexistent.json"),

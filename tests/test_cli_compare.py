@@ -101,7 +101,8 @@ def test_both_tables_have_every_protocol(tool: ModuleType, small: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [(["--hidden", "33"], "hidden=33"), (["--ranks", "9"], "attention=10: must be at most")]
+    ("arguments", "said"),
+    [(["--hidden", "33"], "--hidden 33: must be"), (["--ranks", "9"], "--attention 10: must be at most")],
 )
 def test_impossible_sizes_are_usage_errors(arguments: list[str], said: str) -> None:
     """What a protocol refuses is an error that names it, with exit code 2."""

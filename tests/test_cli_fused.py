@@ -81,8 +81,8 @@ def test_the_table_names_what_was_moved() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--path", "mtu"], "path='mtu': must be one of aiv, sdma"),
-        (["--hidden", "50"], "hidden=50"),
+        (["--path", "mtu"], "--path mtu: must be one of aiv, sdma"),
+        (["--hidden", "50"], "--hidden 50: must be"),
         (["--ranks", "768", "--tokens", "1500", "--hidden", "7168"], "768 ranks need about"),
         (["--routing", "/nonexistent.json"], "/nonexistent.json"),
     ],

@@ -38,7 +38,7 @@ def test_both_claims_of_figure_5_are_measured() -> None:
     [
         ({"cores": (2, 49)}, "cores=49: must be 1 to 48"),
         ({"to": ("moon",)}, "to='moon': must be one of sibling, node, pod"),
-        ({"iterations": 0}, "iterations=0: must be at least 1"),
+        ({"iterations": 0}, "iterations=0: must be a whole number, 1 to 1000"),
         ({"warmup": -1}, "warmup=-1: must be a whole number, 0 to 1000"),
     ],
 )

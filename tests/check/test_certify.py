@@ -121,7 +121,7 @@ def test_bad_limits_are_refused() -> None:
     for limits in ({"seconds": 0.0}, {"max_states": 0}):
         with pytest.raises(ConfigError, match="must be positive"):
             certify(meeting(), FORGED, **limits)
-    with pytest.raises(ConfigError, match="certify=0: must be positive"):
+    with pytest.raises(ConfigError, match="certify=0: must be a number, and positive"):
         check(meeting(), certify=0)
     with pytest.raises(ConfigError, match="goes without a fault"):
         check(meeting(), certify=1.0, fault="stop:die1")

@@ -95,7 +95,7 @@ def test_people_are_told_what_is_left_out(tmp_path: Path) -> None:
         (["sendrecv", "--fabric", "ethernet"], "--fabric ethernet: must be one of cloudmatrix384"),
         (["sendrecv", "--place", "moon"], "--place moon"),
         (["sendrecv", "--out", "no/such/folder/t.json"], "--out no/such/folder"),
-        (["sendrecv", "--set", "--set size=3: sendrecv has no such size"], "size=3"),
+        (["sendrecv", "--set", "size=3"], "--set size=3: sendrecv has no such size"),
         (["teleport"], "protocol 'teleport'"),
     ],
 )

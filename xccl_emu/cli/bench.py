@@ -124,6 +124,7 @@ def case(
     protocol: Annotated[str, typer.Argument(help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)],
     as_json: AsJson = False,
     csv: Csv = None,
+    plot: Plot = None,
 ) -> None:
     """Time a protocol at every combination of its sizes: --dies 2,4,8 --elements 1024,65536.
 
@@ -132,7 +133,7 @@ def case(
     """
     from xccl_emu.cli.case_job import bench as bench_case
 
-    _bench(lambda setting: bench_case(protocol, sizes_from(ctx.args), setting), as_json, csv)
+    _bench(lambda setting: bench_case(protocol, sizes_from(ctx.args), setting), as_json, csv, plot)
 
 
 @app.command()

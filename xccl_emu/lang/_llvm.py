@@ -1,4 +1,4 @@
-"""The step function for LLVM: what `_emit` says in Python, said again in instructions.
+"""The step function for LLVM: what `_text` says in Python, said again in instructions.
 
 It has the signature ``int64 step(int64 *state, int64 base)`` and returns the operation of the request, or one of the
 negative numbers in `abi` where arithmetic fails.  There are no bounds checks here, not with NUMBA_BOUNDSCHECK either:

@@ -29,9 +29,11 @@ class Size:
 
     def checked(self, value: Any) -> int | str:
         """The value as reports and replay files have it; ConfigError if it is none, or out of range."""
-        if isinstance(value, np.integer):
+        if isinstance(value, np.integer) or (isinstance(value, bool) and self.least is None):
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int | str):
+        if isinstance(value, bool):
+            raise ConfigError(f"{self.name}={value!r}: must be a whole number")
+        if not isinstance(value, int | str):
             raise ConfigError(f"{self.name}={value!r}: must be a whole number or a string")
         if self.choices and value not in self.choices:
             raise ConfigError(f"{self.name}={value!r}: must be one of {', '.join(map(str, self.choices))}")
