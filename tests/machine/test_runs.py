@@ -18,7 +18,7 @@ from xccl_emu.lang.kernel import Kernel
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.schedule import Schedule
-from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
+from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec, small_pod
 
 from .kernels import BROKEN, broken, copy_far, launch_changed, launch_ring, ring_pod, wait_for
 from .support import ORDERS, tiny_pod
