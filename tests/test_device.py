@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numba
@@ -16,6 +17,7 @@ PACKAGE = Path(_cache.__file__).parent
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "kernels" not in path.parts)
 DEVICE = [path for path in SOURCES if "device" in path.parts]
 OUTSIDE = ("xccl_emu._kept", "xccl_emu.lang.abi", "xccl_emu.lang.requests")
+MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 DECORATORS = ("jit", "njit", "jit_arrays", "call", "entry", "linked", "part", "intrinsic", "compiled")
 
 
@@ -49,6 +51,28 @@ def test_nothing_else_is_compiled() -> None:
             if isinstance(node, ast.FunctionDef):
                 names = {part.id for part in map(_called, node.decorator_list) if isinstance(part, ast.Name)}
                 assert not names & set(DECORATORS), f"{path.relative_to(PACKAGE)}: {node.name}"
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("path", DEVICE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_compiled_functions_read_constants_alone(path: Path) -> None:
+    """Beside its arguments a compiled function reads functions, what is imported, and constants: nothing that changes.
+
+    Numba takes the value of a global when it compiles, and what is kept on disk would keep it.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    statements = [node for node in tree.body if isinstance(node, ast.Assign)]
+    assigned = [(name.id, node.value) for node in statements for name in _names(node.targets)]
+    names = [name for name, _ in assigned]
+    changing = {name for name, value in assigned if names.count(name) > 1 or isinstance(value, MUTABLE)}
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and set(DECORATORS) & {n.id for n in _names(function.decorator_list)}:
+            assert not changing & {name.id for name in _names([function])}, function.name
+            assert not any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(function)), function.name
+
+
+def _names(nodes: Sequence[ast.AST]) -> list[ast.Name]:
+    return [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name)]
 
 
 def _called(decorator: ast.expr) -> ast.expr:
