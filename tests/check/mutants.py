@@ -27,7 +27,7 @@ _USERS = {
     "group": ("counts", "dispatch", "sums", "combine", "moe", "fused", "fused_combine", "fused_layers"),
     "parameters": ("counts", "dispatch", "sums", "combine", "expert", "moe", "fused", "fused_combine", "fused_layers"),
     "counts": ("dispatch", "combine", "moe", "fused", "fused_combine", "fused_layers"),
-    "dispatch": ("moe", "fused", "fused_combine", "fused_layers"),
+    "dispatch": ("moe", "fused", "fused_combine", "fused_layers", "a2e_pull"),
     "sums": ("combine", "fused_combine"),
     "expert": ("moe",),
     "combine": ("moe", "fused_combine"),

@@ -124,7 +124,7 @@ E2A_WAITS = returns(
 KNOWN = (
     Mutant(
         "plain pull: payload on one die, its flag on another, and nothing but fifo order between them", PULL,
-        (Edit("a2e_pull", '    yield fence(step=3, sync="tokens visible")\n', ""),), (DATA_RACE,),
+        (Edit("dispatch", '    yield fence(step=3, sync="tokens visible")  # and counted\n', ""),), (DATA_RACE,),
     ),
     Mutant(
         "a2e: trampoline tells the origin that its slots are free when the forward is issued", TURNS,
