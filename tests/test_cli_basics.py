@@ -261,7 +261,7 @@ def test_interrupting_a_command_is_one_line_and_130(tmp_path: Path, repository: 
     script = tmp_path / "long.py"
     script.write_text(
         "import time, typer\n"
-        "from xccl_emu.cli.main import app, main, run\n"
+        "from xccl_emu.__main__ import main\nfrom xccl_emu.cli.main import run\n"
         "@run.app.command()\n"
         "def wait() -> None:\n"
         "    print('ready', flush=True)\n"
@@ -284,3 +284,16 @@ def test_interrupting_a_command_is_one_line_and_130(tmp_path: Path, repository: 
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (130, "xccl-emu: interrupted\n")
+
+
+def test_the_command_says_what_it_compiles() -> None:
+    """Whoever starts the command is told of each family that is compiled, once, on stderr."""
+    script = (
+        "import sys; from xccl_emu import __main__, _cache\n"
+        "sys.argv = ['xccl-emu', '--version']\n"
+        "try: __main__.main()\n"
+        "except SystemExit: pass\n"
+        "for family in ('machine', 'machine', 'kernels'): _cache.tell_compiling(family)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["xccl-emu: compiling, once: the machine", "xccl-emu: compiling, once: kernels"]

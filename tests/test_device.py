@@ -88,6 +88,7 @@ def _called(decorator: ast.expr) -> ast.expr:
         ("check/device/search/book.py", {"check"}),
         ("timing/device/heap.py", {"timing"}),
         ("machine/device/words.py", {"machine", "check", "timing"}),
+        ("_parts.py", {"machine", "check", "timing"}),
         ("lang/requests.py", {"machine", "check", "timing"}),
     ],
 )

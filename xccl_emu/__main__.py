@@ -4,9 +4,9 @@ from xccl_emu.cli.ending import run_to_end
 
 
 def _command() -> None:
-    from xccl_emu.cli.main import app  # takes its time, in which Ctrl-C is heard already
+    from xccl_emu.cli.main import command  # takes its time, in which Ctrl-C is heard already
 
-    app(prog_name="xccl-emu")
+    command()
 
 
 def main() -> None:

@@ -28,22 +28,22 @@ class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
 
     def _get_module_for_linking(self) -> Any:
         """With all that it calls: for functions that are no wholes, such as those of other people."""
-        first, *others = self.with_callees({})
+        first, *others = _with_callees([self])
         module = first.alone().clone()
         for library in others:
             module.link_in(_module_of(library), preserve=True)
         return module
 
-    def with_callees(self, known: "dict[Any, None]") -> "dict[Any, None]":
-        """This part and whatever it calls, each once, added to those that are known."""
-        if self not in known:
-            known[self] = None
-            for library in self._linking_libraries:
-                if isinstance(library, _PartLibrary):
-                    library.with_callees(known)
-                else:
-                    known[library] = None
-        return known
+
+def _with_callees(libraries: list[Any]) -> list[Any]:
+    """Libraries, and behind each part what it calls, each once."""
+    known, waiting = dict[Any, None](), [*libraries]
+    while waiting:
+        library = waiting.pop(0)
+        if library not in known and isinstance(library, _PartLibrary):
+            waiting = [*library._linking_libraries, *waiting]
+        known[library] = None
+    return [*known]
 
 
 def _module_of(library: Any) -> Any:
@@ -64,13 +64,8 @@ class _WholeLibrary(JITCodeLibrary):  # type: ignore[misc]
 
     def finalize(self) -> None:
         """Link everything, optimise it, and make machine code of it."""
-        known: dict[Any, None] = {}
-        for library in self._linking_libraries:
-            if isinstance(library, _PartLibrary):
-                library.with_callees(known)
-            else:
-                known[library] = None
-        self._linking_libraries = [_Alone(each) if isinstance(each, _PartLibrary) else each for each in known]
+        libraries = _with_callees(self._linking_libraries)
+        self._linking_libraries = [_Alone(each) if isinstance(each, _PartLibrary) else each for each in libraries]
         super().finalize()
 
 

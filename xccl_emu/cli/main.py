@@ -123,7 +123,7 @@ def _tell_compiling() -> Callable[[str], None]:
     return tell
 
 
-def main() -> None:
-    """Entry point of the command; leaves through `SystemExit`."""
+def command() -> None:
+    """The command, which says on stderr what it compiles; leaves through `SystemExit`."""
     _cache.listeners.append(_tell_compiling())
-    ending.run_to_end(lambda: app(prog_name="xccl-emu"))
+    app(prog_name="xccl-emu")

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.errors import ConfigError
+from xccl_emu.lang import Kernel
 from xccl_emu.protocol.bench import Bench
 
 SIZE_MAX = 1 << 16
@@ -192,5 +193,9 @@ def sizes_of(made: Any) -> tuple[Size, ...]:
 
 def syncs(checkable: Checkable, order: str = "relaxed") -> tuple[str, ...]:
     """Names of the synchronizations in the kernels that it launches, each once, in the order of their sources."""
-    kernels = checkable.build(order).pod.kernels
+    return names_of_syncs(checkable.build(order).pod.kernels)
+
+
+def names_of_syncs(kernels: Iterable[Kernel]) -> tuple[str, ...]:
+    """Names of all synchronizations in the kernels, each once, in the order of their sources."""
     return tuple(dict.fromkeys(site.sync for kernel in kernels for site in kernel.sites if site.sync))

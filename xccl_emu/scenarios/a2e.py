@@ -18,6 +18,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
+from xccl_emu.protocol.case import names_of_syncs
 from xccl_emu.protocols import a2e_layout, a2e_pull
 from xccl_emu.protocols.a2e import A2E
 from xccl_emu.protocols.a2e_calls import Call, Calls
@@ -30,7 +31,6 @@ from xccl_emu.scenarios.common import (
     check_seed,
     cores_on,
     must_hold,
-    names_of_syncs,
     of_buffer,
     set_switches,
     tight_pod,

@@ -12,9 +12,8 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod, whole
+from xccl_emu.protocol.case import SIZE_MAX
 
-SIZE_MAX = 1 << 16
-"""Of any one size: what is larger is a mistake, and would take the memory of this machine before it is found out."""
 FLIGHT_PIECES = 64
 """Writes in flight that a die holds at most."""
 
@@ -109,11 +108,6 @@ def cores_on(pod: Pod, die: int, kernels: Iterable[Kernel]) -> list[int]:
 def of_buffer(name: str, buffer: Buffer) -> Label:
     """The label of a buffer in an app data area."""
     return Label(f"die{buffer.die}.app.{name}", buffer.address, buffer.nbytes)
-
-
-def names_of_syncs(kernels: Iterable[Kernel]) -> tuple[str, ...]:
-    """Names of all synchronizations in the kernels, each once, in the order of their sources."""
-    return tuple(dict.fromkeys(site.sync for kernel in kernels for site in kernel.sites if site.sync))
 
 
 def reached_syncs(scenario: Scenario, order: str = "relaxed") -> frozenset[str]:

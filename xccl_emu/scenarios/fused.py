@@ -16,6 +16,7 @@ from xccl_emu.kernels.fused_layers import fused_layers
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec
+from xccl_emu.protocol.case import names_of_syncs
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
 from xccl_emu.scenarios.common import (
@@ -24,7 +25,6 @@ from xccl_emu.scenarios.common import (
     check_seed,
     cores_on,
     must_hold,
-    names_of_syncs,
     of_buffer,
     set_switches,
     tight_pod,

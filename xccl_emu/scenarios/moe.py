@@ -16,6 +16,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import GIB, MIB, PodSpec
+from xccl_emu.protocol.case import names_of_syncs
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes
 from xccl_emu.protocols.rounds import Rounds
@@ -25,7 +26,6 @@ from xccl_emu.scenarios.common import (
     check_seed,
     cores_on,
     must_hold,
-    names_of_syncs,
     set_switches,
     tight_pod,
 )

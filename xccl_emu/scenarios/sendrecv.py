@@ -13,6 +13,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.layout import PIECE_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
+from xccl_emu.protocol.case import names_of_syncs
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_calls import PATHS
 from xccl_emu.protocols.sendrecv_layout import RingLayout
@@ -21,7 +22,6 @@ from xccl_emu.scenarios.common import (
     at_least,
     cores_on,
     must_hold,
-    names_of_syncs,
     of_buffer,
     payload,
     set_switches,
