@@ -19,7 +19,7 @@ from harness import Report, parser, stopwatch
 
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.setup import Setup
-from xccl_emu.scenarios.sendrecv import SendRecvCheck
+from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 SIZES = ((4, 8, 4), (4, 32, 8))
 """(slots, chunks, pieces); the last one is configuration (b), the target."""
@@ -83,7 +83,7 @@ active proctype receiver() {{
 
 def search(slots: int, chunks: int, pieces: int, full: bool) -> tuple[Found, float]:
     """What the search found and its CPU seconds, without learning and set-up."""
-    trial = SendRecvCheck(slots=slots, chunks=chunks, pieces=pieces).build("relaxed")
+    trial = SendRecvCase(slots=slots, chunks=chunks, pieces=pieces).build("relaxed")
     setup = Setup(trial, full)
     with stopwatch() as taken:
         found = Search(setup, max_states=STATES_MAX, seconds=None, progress=None).run()

@@ -19,13 +19,14 @@ from check.mutants import Planted
 from check.mutants_ring import ACK, FREE, IN_BUFFER, PULL, READ, WAIT_READ, edit
 
 from xccl_emu.check.sampling.sample import PORTFOLIO, share
-from xccl_emu.scenarios import Scenario, SendRecvCheck
+from xccl_emu.protocol import Case
+from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
-RING = SendRecvCheck(slots=4, chunks=8, pieces=4)
+RING = SendRecvCase(slots=4, chunks=8, pieces=4)
 EARLY_ACK = edit(PULL + READ + WAIT_READ + ACK, ACK + PULL + READ + WAIT_READ)
 ONE_TOO_MANY = edit(FREE + IN_BUFFER, FREE.replace("+ 1 - slots", "- slots") + IN_BUFFER)
 NO_WAIT = edit(FREE + IN_BUFFER, "        pass\n" + IN_BUFFER)
-BUGS: dict[str, Scenario] = {
+BUGS: dict[str, Case] = {
     "ack before the slot is read": Planted(RING, (EARLY_ACK,)),
     "one slot more than there is": Planted(RING, (ONE_TOO_MANY,)),
     "ack not waited for": Planted(RING, (NO_WAIT,)),
@@ -35,7 +36,7 @@ GUIDED = ("pct", "weights")
 MODES = {"all detectors": True, "by what comes of it": False}
 
 
-def shares(scenario: Scenario, races: bool, schedules: int, seed: int) -> dict[str, float]:
+def shares(scenario: Case, races: bool, schedules: int, seed: int) -> dict[str, float]:
     """Percent of the schedules of each policy that find the bug."""
     trial = scenario.build("relaxed")
     share(trial, "eager", schedules=1, races=races)  # compile

@@ -17,7 +17,7 @@ from xccl_emu.check.check import check
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import fence, kernel, mtu_in, mtu_out, poll_ge, put
 from xccl_emu.protocol import Bench, Case, Regions, choice, registry, size
-from xccl_emu.scenarios import make
+from xccl_emu.protocol.registry import make
 from xccl_emu.testing import assert_verified
 
 ROOT = Path(__file__).parents[1]
@@ -117,7 +117,7 @@ def test_regions_do_not_overlap_and_have_names() -> None:
         ("nowhere.py:Name", "there is no file 'nowhere.py'"),
         (f"{EXAMPLE / 'all_reduce.py'}:Wrong", "has no protocol 'Wrong', but RingAllReduce"),
         (f"{EXAMPLE}:RingAllReduce", "there is no file"),
-        ("nothing", r"must be one of sendrecv, .*, or FILE.py:NAME"),
+        ("nothing", r"must be one of a2e, .*, or FILE.py:NAME"),
     ],
 )
 def test_a_name_that_is_none(name: str, what: str) -> None:
@@ -197,7 +197,7 @@ def test_list_shows_what_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("run", RING, "--die", "4"), "die=4: RingAllReduce has no such size, but dies, elements"),
+        (("run", RING, "--die", "4"), "--die 4: RingAllReduce has no such size, but dies, elements"),
         (("run", RING, "--dies"), "--dies: must have a value"),
         (("run", RING, "4"), "4: must be an option"),
         (("bench", RING, "--dies", "4,0"), "dies=0: must be at least 2"),
@@ -239,7 +239,7 @@ def test_two_files_make_a_shipped_protocol(tmp_path: Path) -> None:
     assert json.loads(command("bench", "RingAllReduce", "--dies", "2", "--json"))["wrong"] == 0
     assert "as they must be" in command("trace", "RingAllReduce", "--out", "t.json")
     assert "RingAllReduce" in command("compare", "RingAllReduce")
-    proofs = "from xccl_emu.scenarios import configurations; print(*configurations(), sep='\\n')"
+    proofs = "from xccl_emu.protocol.registry import proofs; print(*proofs(), sep='\\n')"
     line = [sys.executable, "-c", proofs]
     listed = subprocess.run(line, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
     assert "RingAllReduce: two dies, two slots" in listed

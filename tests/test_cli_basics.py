@@ -249,7 +249,7 @@ def test_interrupted_before_it_has_begun() -> None:
 SLOW_START = """
 def command():
     print("begun", flush=True)
-    import numba, rich.table, xccl_emu.scenarios, xccl_emu.cli.main
+    import numba, rich.table, xccl_emu.protocol.registry, xccl_emu.cli.main
     import time; time.sleep(30)
 from xccl_emu.cli.ending import run_to_end
 run_to_end(command)

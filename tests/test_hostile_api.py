@@ -24,12 +24,12 @@ from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import PodSpec, small_pod
+from xccl_emu.protocol.registry import make, names
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.protocols.sendrecv import SendRecv
-from xccl_emu.scenarios import NAMES, make
 
 ARGUMENTS_MAX = 2
 """Of a call that are replaced at once, most often one."""
@@ -155,7 +155,7 @@ def numbers_and_names() -> list[Entry]:
         Entry("Witness", lambda name: Witness.load(Path(str(name).replace("\0", "0"))), {"name": "none.json"}),
         Entry("Schedule", lambda name: Schedule.load(str(name).replace("\0", "0")), {"name": "none.npz"}),
         Entry("make", lambda name, size, value: make(name, **{str(size): value}),
-              {"name": NAMES[0], "size": "cores", "value": 1}),
+              {"name": names()[0], "size": "cores", "value": 1}),
         Entry("check", lambda **named: check(case, **named), limits),
     ]  # fmt: skip
 

@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 
 from tools.record import FILE, run_of, search_of
-from xccl_emu.scenarios import NAMES
+from xccl_emu.protocol.registry import names
 
 RECORDED: dict[str, dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def test_every_protocol_is_recorded() -> None:
     """A protocol that comes or goes is in the table too."""
-    assert set(RECORDED) == set(NAMES)
+    assert set(RECORDED) == set(names())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_bytes_and_times_are_those_recorded(name: str) -> None:
     """Not a byte of any area differs, in turn and in virtual time, and not a fraction of a microsecond."""
     assert run_of(name) == RECORDED[name]["run"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_verdicts_and_states_are_those_recorded(name: str) -> None:
     """A search comes to the same verdict over the same states."""
     assert search_of(name) == RECORDED[name]["search"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from synchronizations import certified
 
-from xccl_emu.scenarios import configurations
-from xccl_emu.scenarios.common import Scenario
+from xccl_emu.protocol import Case
+from xccl_emu.protocol.registry import proofs
 
 PAGE = Path(__file__).parent.parent / "docs" / "proofs.md"
 
@@ -26,9 +26,9 @@ Written by `make docs`; the tests make the same proofs. `xccl-emu check PROTOCOL
 """
 
 
-def row(name: str, scenario: Scenario) -> str:
+def row(name: str, case: Case) -> str:
     """A line of the table."""
-    verdict = certified(scenario, seconds=300)
+    verdict = certified(case, seconds=300)
     assert verdict.certificate is not None
     covers = verdict.certificate.covers() if verdict.certificate.agrees else verdict.certificate.disagreement
     return f"| {name} | {verdict.verdict} | {verdict.states:,} | {verdict.transitions:,} | {covers} |"
@@ -36,7 +36,7 @@ def row(name: str, scenario: Scenario) -> str:
 
 def main() -> None:
     """Write the page."""
-    rows = [row(name, scenario) for name, scenario in configurations().items()]
+    rows = [row(name, case) for name, case in proofs().items()]
     PAGE.write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
 
 

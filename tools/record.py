@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xccl_emu.check.check import check
-from xccl_emu.scenarios import NAMES, make
+from xccl_emu.protocol.registry import make, names
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
@@ -42,7 +42,7 @@ def search_of(name: str) -> dict[str, Any]:
 
 def main() -> None:
     """Write the file."""
-    table = {name: {"run": run_of(name), "search": search_of(name)} for name in NAMES}
+    table = {name: {"run": run_of(name), "search": search_of(name)} for name in names()}
     FILE.write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
 
 

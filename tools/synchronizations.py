@@ -14,8 +14,8 @@ from pathlib import Path
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict
-from xccl_emu.scenarios import make
-from xccl_emu.scenarios.common import Scenario, reached_syncs
+from xccl_emu.protocol.case import Case, reached_syncs
+from xccl_emu.protocol.registry import make
 
 PAGE = Path(__file__).parent.parent / "docs" / "synchronizations.md"
 
@@ -60,18 +60,18 @@ def finding(verdict: Verdict) -> str:
     return "redundant" if verdict.verdict == VERIFIED else f"{verdict.verdict}: {verdict.reason}"
 
 
-def certified(scenario: Scenario, without: Sequence[str] = (), seconds: float = 180) -> Verdict:
+def certified(case: Case, without: Sequence[str] = (), seconds: float = 180) -> Verdict:
     """The verdict of a search of so many seconds at most, with its certificate."""
-    verdict = check(scenario, without=without, seconds=seconds)
-    return certify(scenario, verdict, seconds=CERTIFICATE_SECONDS, max_states=CERTIFICATE_STATES)
+    verdict = check(case, without=without, seconds=seconds)
+    return certify(case, verdict, seconds=CERTIFICATE_SECONDS, max_states=CERTIFICATE_STATES)
 
 
-def rows(scenario: Scenario) -> Iterator[tuple[str, Verdict]]:
+def rows(case: Case) -> Iterator[tuple[str, Verdict]]:
     """Name and verdict of each synchronization that the protocol comes to in this configuration."""
-    reached = reached_syncs(scenario, "relaxed")
-    for name in scenario.syncs:
+    reached = reached_syncs(case, "relaxed")
+    for name in case.syncs:
         if name in reached:
-            yield name, certified(scenario, [name])
+            yield name, certified(case, [name])
 
 
 def certificates(verdicts: Iterable[Verdict]) -> str:
@@ -84,8 +84,8 @@ def certificates(verdicts: Iterable[Verdict]) -> str:
 
 def table(name: str, sizes: dict[str, int]) -> str:
     """The part of the page on one protocol."""
-    scenario = make(name, **sizes)
-    whole, found = certified(scenario), dict(rows(scenario))
+    case = make(name, **sizes)
+    whole, found = certified(case), dict(rows(case))
     sizes_told = ", ".join(f"{key} {value}" for key, value in sizes.items())
     lines = [f"## {name}", "", f"{sizes_told}: {whole.verdict}.", ""]
     lines += [f"Certificates: {certificates([whole, *found.values()])}.", "", "| synchronization | |", "|---|---|"]

@@ -18,8 +18,8 @@ from types import ModuleType
 from unittest import mock
 
 from xccl_emu.check.trial import Trial
+from xccl_emu.protocol import Case
 from xccl_emu.protocols import a2e, a2e_pull, fused, rounds, sendrecv_calls
-from xccl_emu.scenarios import Scenario
 
 _PACKAGE = "xccl_emu.kernels"
 _USERS = {
@@ -71,7 +71,7 @@ class Mutant:
     """A bug: in which configuration it is planted, how, and what finds it."""
 
     name: str
-    scenario: Scenario
+    scenario: Case
     edits: tuple[Edit, ...]
     kinds: tuple[str, ...]
     """The kinds of violations that it shows itself as; which one is met first depends on the schedule."""
@@ -86,12 +86,12 @@ class Mutant:
         return self.name
 
     @property
-    def unplanted(self) -> Scenario:
+    def unplanted(self) -> Case:
         """The same configuration without the bug."""
         return Planted(self.scenario, self.base) if self.base else self.scenario
 
     @property
-    def planted(self) -> Scenario:
+    def planted(self) -> Case:
         """The configuration with the bug."""
         return Planted(self.scenario, self.base + self.edits)
 
@@ -100,7 +100,7 @@ class Mutant:
 class Planted:
     """A scenario whose kernels are changed."""
 
-    scenario: Scenario
+    scenario: Case
     edits: tuple[Edit, ...]
 
     @property

@@ -12,23 +12,23 @@ from xccl_emu.check.verdict import (
     UNWRITTEN_READ,
     WRONG_BITS,
 )
-from xccl_emu.scenarios.a2e import A2ECheck
+from xccl_emu.protocols.a2e_case import A2ECase
 
 from .mutants import Edit, Mutant
 
-USUAL = A2ECheck()
+USUAL = A2ECase()
 """Two attention dies, three expert dies of which two are trampolines, two calls."""
-TURNS = A2ECheck(domains=2, attention=1, experts=2, rounds=3, tokens=2)
+TURNS = A2ECase(domains=2, attention=1, experts=2, rounds=3, tokens=2)
 """Two domains that take turns."""
 DEEP = replace(TURNS, depth=2, rounds=4)
-AHEAD = A2ECheck(domains=2, attention=1, experts=3, tokens=3, rounds=2, depth=2)
+AHEAD = A2ECase(domains=2, attention=1, experts=3, tokens=3, rounds=2, depth=2)
 """An expert die may be a call ahead of another one, neither being the trampoline."""
-IDLE = A2ECheck(domains=2, attention=1, experts=3, rounds=3)
+IDLE = A2ECase(domains=2, attention=1, experts=3, rounds=3)
 """In each call two of the expert dies have no rows, so that nobody waits for what they send back."""
-MASKED = A2ECheck(attention=1, experts=2, masked=True, top_k=2, rounds=1)
-PAIRS = A2ECheck(attention=1, experts=2, cores=2, tokens=2, rounds=2)
+MASKED = A2ECase(attention=1, experts=2, masked=True, top_k=2, rounds=1)
+PAIRS = A2ECase(attention=1, experts=2, cores=2, tokens=2, rounds=2)
 URMA = replace(TURNS, path="urma")
-PULL = A2ECheck(pull=True)
+PULL = A2ECase(pull=True)
 
 
 def attends(old: str, new: str) -> Edit:

@@ -16,14 +16,14 @@ from xccl_emu.check.verdict import (
     WRONG_BITS,
 )
 from xccl_emu.machine.launch import Grant
+from xccl_emu.protocols.fused_case import FusedCase
 from xccl_emu.protocols.fused_layout import FusedGrants
-from xccl_emu.scenarios.fused import FusedCheck
 
 from .mutants import Edit, Mutant
 
-PAIR = FusedCheck(ranks=2, tokens=2, rounds=2)
+PAIR = FusedCase(ranks=2, cores=1, tokens=2, rounds=2)
 PAIRS = replace(PAIR, cores=2, rounds=3)
-THREE = FusedCheck(ranks=3, tokens=1, rounds=3)
+THREE = FusedCase(ranks=3, cores=1, tokens=1, rounds=3)
 IDLE = replace(PAIR, tokens="2,0")
 CHOICES = replace(PAIR, top_k=2, experts=2, rounds=1)
 LONG = replace(PAIR, tokens=3, rounds=1)
@@ -52,12 +52,12 @@ def of_layers(old: str, new: str) -> Edit:
     return Edit("fused_layers", old, new)
 
 
-class Permitted(FusedCheck):
+class Permitted(FusedCase):
     """The same where ranks may read the arrivals of others, as one that does not count by atomics has to, and write
     the counts that they were told, as one that resets flags has to."""
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
-        """See `FusedCheck.build`."""
+        """See `FusedCase.build`."""
         given = FusedGrants.combine
 
         def with_more(grants: FusedGrants, rank: int) -> list[Grant]:
@@ -70,7 +70,7 @@ class Permitted(FusedCheck):
             return super().build(order, without)
 
 
-def permitted(scenario: FusedCheck) -> Permitted:
+def permitted(scenario: FusedCase) -> Permitted:
     """The same configuration with more permissions."""
     return Permitted(**vars(scenario))
 

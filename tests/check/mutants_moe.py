@@ -16,19 +16,19 @@ from xccl_emu.check.verdict import (
     UNWRITTEN_READ,
     WRONG_BITS,
 )
-from xccl_emu.scenarios import MoeCheck
+from xccl_emu.protocols.moe_case import CombineCase, DispatchCase
 
 from .mutants import Edit, Mutant, text_of
 
-DISPATCH = MoeCheck("dispatch", ranks=2, tokens=2, pieces=2, rounds=2)
-PLAIN = replace(DISPATCH, quantized=False)
+DISPATCH = DispatchCase(ranks=2, tokens=2, pieces=2, rounds=2)
+PLAIN = replace(DISPATCH)
 LONGER = replace(DISPATCH, rounds=3)
-THREE = MoeCheck("dispatch", ranks=2, tokens=3, pieces=2, rounds=1)
-IDLE = MoeCheck("dispatch", ranks=2, tokens=(2, 0), pieces=2, rounds=1)
-PAIRS = MoeCheck("dispatch", ranks=2, cores=2, tokens=2, pieces=2, rounds=2)
+THREE = DispatchCase(ranks=2, tokens=3, pieces=2, rounds=1)
+IDLE = DispatchCase(ranks=2, tokens=(2, 0), pieces=2, rounds=1)
+PAIRS = DispatchCase(ranks=2, cores=2, tokens=2, pieces=2, rounds=2)
 UNEVEN = replace(PAIRS, tokens=3)
 """A core acknowledges to a source that the other one pulls from, too."""
-COMBINE = MoeCheck("combine", ranks=2, tokens=2, pieces=2, rounds=2, quantized=False)
+COMBINE = CombineCase(ranks=2, tokens=2, pieces=2, rounds=2)
 COMBINE_PAIRS = replace(COMBINE, cores=2)
 CHOICES = replace(COMBINE, top_k=2, tokens=3, rounds=1)
 

@@ -8,7 +8,7 @@ from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, TORN_METADATA, UNWRITTEN
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.scenarios.common import payload
+from xccl_emu.protocol import payload
 
 from . import mutants_kernels as device
 from .mutants import Edit, Mutant

@@ -10,18 +10,18 @@ from xccl_emu.check.verdict import (
     TORN_METADATA,
     WRONG_BITS,
 )
-from xccl_emu.scenarios import SendRecvCheck
+from xccl_emu.protocols.sendrecv_case import AsyncCase, BothWaysCase, SendRecvCase
 
 from .mutants import Edit, Mutant
 
-RING = SendRecvCheck(slots=2, chunks=5, pieces=2)
-SMALL = SendRecvCheck(slots=2, chunks=3, pieces=2)
-LANES = SendRecvCheck(cores=2, slots=2, chunks=3, pieces=2)
-DMA = SendRecvCheck(slots=2, chunks=3, pieces=2, path="dma")
-ZERO_COPY = SendRecvCheck(slots=2, chunks=3, pieces=2, path="zero-copy")
-BOTH = SendRecvCheck(slots=2, chunks=3, pieces=2, both_ways=True)
-ROUNDS = SendRecvCheck(slots=2, chunks=3, pieces=2, rounds=2)
-ASYNC = SendRecvCheck(slots=2, chunks=4, pieces=2, asynchronous=True)
+RING = SendRecvCase(slots=2, chunks=5, pieces=2)
+SMALL = SendRecvCase(slots=2, chunks=3, pieces=2)
+LANES = SendRecvCase(cores=2, slots=2, chunks=3, pieces=2)
+DMA = SendRecvCase(slots=2, chunks=3, pieces=2, path="dma")
+ZERO_COPY = SendRecvCase(slots=2, chunks=3, pieces=2, path="zero-copy")
+BOTH = BothWaysCase(slots=2, chunks=3, pieces=2)
+ROUNDS = SendRecvCase(slots=2, chunks=3, pieces=2, rounds=2)
+ASYNC = AsyncCase(slots=2, chunks=4, pieces=2)
 
 
 def edit(old: str, new: str) -> Edit:

@@ -12,10 +12,10 @@ from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
-from xccl_emu.scenarios import SendRecvCheck
+from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 STRONGER = ("sc", "fifo")
-LARGE = SendRecvCheck(slots=4, chunks=32, pieces=8)
+LARGE = SendRecvCase(slots=4, chunks=32, pieces=8)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Programs:
 @pytest.mark.parametrize("order", STRONGER)
 def test_what_relaxed_verifies_is_verified_under_stronger_orders_by_the_same_search(order: str) -> None:
     """The verdict is of the order asked for, has the states of the search under relaxed, and says so."""
-    scenario = SendRecvCheck(slots=2, chunks=3, pieces=2)
+    scenario = SendRecvCase(slots=2, chunks=3, pieces=2)
     relaxed, stronger = check(scenario), check(scenario, order=order)
     assert relaxed.verdict == stronger.verdict == VERIFIED
     assert (stronger.order, stronger.states) == (order, relaxed.states)

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from xccl_emu import scenarios
 from xccl_emu.check import verdict
 from xccl_emu.check.check import check
 from xccl_emu.check.device import fault_codes as faults
@@ -26,12 +25,14 @@ from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.lang import Kernel, fail, fence, kernel, load, poll_eq, put, store
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE
-from xccl_emu.scenarios import MoeCheck, SendRecvCheck
+from xccl_emu.protocol.registry import make
+from xccl_emu.protocols.moe_case import DispatchCase
+from xccl_emu.protocols.sendrecv_case import AsyncCase, SendRecvCase
 
 from .monitor_support import app, launched, make_pod
 
-SENDRECV = SendRecvCheck(slots=2, chunks=4, pieces=2)
-DISPATCH = MoeCheck("dispatch", 2, 1, 1, 2, rounds=2)
+SENDRECV = SendRecvCase(slots=2, chunks=4, pieces=2)
+DISPATCH = DispatchCase(2, 1, 1, 2, rounds=2)
 HARMLESS = ("stop:die0", "stop:die1", "cut:0-1", "cut:1-0", "stall:0-1", "stall:1-0")
 GAVE_UP = 9
 
@@ -217,7 +218,7 @@ def test_never_wrong_bits_when_something_stops(scenario: Checkable, order: str, 
 @pytest.mark.parametrize("fault", HARMLESS)
 def test_cores_that_look_again_and_again(fault: str) -> None:
     """Passes of isend and irecv never wait: a run that something has broken is given up, a late link is waited for."""
-    scenario = SendRecvCheck(slots=2, chunks=2, pieces=1, asynchronous=True)
+    scenario = AsyncCase(slots=2, chunks=2, pieces=1)
     assert check(scenario, fault=fault, schedules=60).verdict == verdict.NO_VIOLATION
 
 
@@ -233,7 +234,7 @@ def test_under_sc_a_die_can_stop_but_no_link_can_be_cut(scenario: Checkable) -> 
 
 @pytest.mark.parametrize("die", [0, 1])
 @pytest.mark.parametrize(
-    "scenario", [SendRecvCheck(slots=1, chunks=2, pieces=1), MoeCheck("dispatch", 2, 1, 1, 1, rounds=1)],
+    "scenario", [SendRecvCase(slots=1, chunks=2, pieces=1), DispatchCase(2, 1, 1, 1, rounds=1)],
     ids=["sendrecv", "dispatch"],
 )  # fmt: skip
 def test_a_die_may_stop_after_each_of_its_actions(scenario: Checkable, die: int) -> None:
@@ -356,7 +357,7 @@ def test_equal_seeds_break_the_same(fault: str) -> None:
 @pytest.mark.parametrize("policy", ["random", "eager", "late", "lifo", "pct", "weights"])
 def test_a_stalled_link_waits_until_nothing_else_can_go_on(policy: str) -> None:
     """Writes over it become visible only where no core can act and no other write is in flight."""
-    scenario = scenarios.make("sendrecv", slots=2, chunks=3, pieces=1)
+    scenario = make("sendrecv", slots=2, chunks=3, pieces=1)
     from xccl_emu.check.device.monitor import layout as at
     from xccl_emu.check.sampling.sample import monitor_of
 

@@ -7,7 +7,8 @@ import pytest
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
-from xccl_emu.scenarios import Scenario, SendRecvCheck
+from xccl_emu.protocol import Case
+from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 from . import mutants_a2e, mutants_fused, mutants_moe, mutants_own, mutants_ring
 from .mutants import Edit, Mutant, Planted
@@ -24,7 +25,7 @@ def _parameters(mutants: tuple[Mutant, ...]) -> list[object]:
 
 
 @functools.cache
-def _verdict_without_bug(scenario: Scenario) -> str:
+def _verdict_without_bug(scenario: Case) -> str:
     return check(scenario).verdict
 
 
@@ -52,7 +53,7 @@ def test_names_tell_bugs_apart() -> None:
 
 def test_edit_that_fits_nowhere_or_twice_is_refused() -> None:
     """A change of a kernel that no longer has the place, or has it twice, does not pass for a planted bug."""
-    scenario = SendRecvCheck(slots=2, chunks=3, pieces=2)
+    scenario = SendRecvCase(slots=2, chunks=3, pieces=2)
     for old in ("no such line", "yield put("):
         with pytest.raises(AssertionError, match="times"):
             Planted(scenario, (Edit("sendrecv", old, ""),)).build("relaxed")
@@ -60,7 +61,7 @@ def test_edit_that_fits_nowhere_or_twice_is_refused() -> None:
 
 def test_planting_leaves_the_shipped_kernels_alone() -> None:
     """While a changed kernel is launched in one trial, the next trial has the shipped one again."""
-    scenario = SendRecvCheck(slots=2, chunks=3, pieces=2)
+    scenario = SendRecvCase(slots=2, chunks=3, pieces=2)
     shipped = scenario.build("relaxed").pod.fingerprint()
     assert mutants_ring.KNOWN[0].planted.build("relaxed").pod.fingerprint() != shipped
     assert scenario.build("relaxed").pod.fingerprint() == shipped

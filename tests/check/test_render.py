@@ -21,7 +21,7 @@ from xccl_emu.check.witness.perfetto import perfetto, save_perfetto
 from xccl_emu.check.witness.render import print_witness, rows, told
 from xccl_emu.check.witness.shrink import shrink
 from xccl_emu.check.witness.steps import DELIVER, Trace, steps
-from xccl_emu.scenarios.registry import make
+from xccl_emu.protocol.registry import make
 
 from .witness_support import Everything, Relay, judge, random_actions, some_violation
 

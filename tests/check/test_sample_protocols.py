@@ -2,11 +2,10 @@
 
 import pytest
 
-from xccl_emu import scenarios
 from xccl_emu.check import verdict
 from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.sampling.sample import PORTFOLIO, monitor_of, replay, sample, share
-from xccl_emu.scenarios.registry import NAMES
+from xccl_emu.protocol.registry import make, names
 
 from .monitor_support import ORDERS
 
@@ -14,10 +13,10 @@ A_FEW = 5 * len(PORTFOLIO)
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_no_false_alarm(name: str, order: str) -> None:
     """Every shipped protocol passes some schedules of every policy, in every memory order."""
-    result = sample(scenarios.make(name).build(order), schedules=A_FEW)
+    result = sample(make(name).build(order), schedules=A_FEW)
     assert result.violation is None, result.violation
     assert result.schedules == A_FEW
 
@@ -37,7 +36,7 @@ def test_no_false_alarm(name: str, order: str) -> None:
 )
 def test_no_false_alarm_where_it_is_larger(name: str, sizes: dict[str, int], order: str) -> None:
     """Several cores, DMA, more ranks than two: nothing is found in some seconds of the portfolio."""
-    result = sample(scenarios.make(name, **sizes).build(order), seconds=3)
+    result = sample(make(name, **sizes).build(order), seconds=3)
     assert result.violation is None, result.violation
 
 
@@ -79,7 +78,7 @@ NEEDED = [
 @pytest.mark.parametrize(("name", "sync", "kinds"), NEEDED, ids=[f"{row[0]}-{row[1]}" for row in NEEDED])
 def test_what_is_found_without_it(name: str, sync: str, kinds: set[str]) -> None:
     """A synchronization that is needed is found to be, at the first schedules, with a schedule that shows it again."""
-    check = scenarios.make(name)
+    check = make(name)
     result = sample(check.build("relaxed", [sync]), schedules=A_FEW)
     assert result.violation is not None
     assert result.violation.kind in kinds
@@ -92,7 +91,7 @@ def test_what_is_found_without_it(name: str, sync: str, kinds: set[str]) -> None
 def test_slots_reused_before_they_are_acknowledged() -> None:
     """With 4 slots and 8 chunks every schedule shows the race, whoever goes first; the wrong bytes alone would show in
     at least 15 of 100 schedules of `pct` or `weights`, and in hardly one of uniform random ones."""
-    trial = scenarios.make("sendrecv", slots=4, chunks=8).build("relaxed", ["slot free"])
+    trial = make("sendrecv", slots=4, chunks=8).build("relaxed", ["slot free"])
     assert [share(trial, policy, schedules=20) for policy in at.POLICIES] == [1.0] * len(at.POLICIES)
     alone = {policy: share(trial, policy, schedules=300, races=False) for policy in ("pct", "weights", "random")}
     assert alone["pct"] >= 0.15
@@ -102,7 +101,7 @@ def test_slots_reused_before_they_are_acknowledged() -> None:
 
 def test_what_several_cores_poll_is_learned() -> None:
     """Before anything is judged the monitor knows the fields of the protocol: one tail and one ack."""
-    trial = scenarios.make("sendrecv").build("relaxed")
+    trial = make("sendrecv").build("relaxed")
     labels = {label.name: label for label in trial.labels}
     fields = sorted(labels[name].address // 32 for name in ("die1.meta.tail[0→1]", "die0.meta.ack[0→1]"))
     assert sorted(monitor_of(trial).known) == fields

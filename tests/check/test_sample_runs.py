@@ -14,11 +14,11 @@ from xccl_emu.errors import ReplayError
 from xccl_emu.lang import fence, kernel, load, poll_eq, store
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_ALL, CHOICE_BITS
 from xccl_emu.machine.schedule import Schedule
-from xccl_emu.scenarios.sendrecv import SendRecvCheck
+from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 from .monitor_support import ORDERS, app, make_pod, trial_of
 
-SMALL = SendRecvCheck(slots=2, chunks=3, pieces=2)
+SMALL = SendRecvCase(slots=2, chunks=3, pieces=2)
 
 
 @kernel
@@ -96,14 +96,14 @@ def test_the_machine_takes_what_a_policy_took(policy: str, order: str) -> None:
 @settings(max_examples=25)
 @given(
     st.builds(
-        SendRecvCheck, slots=st.integers(1, 3), chunks=st.integers(1, 5), pieces=st.integers(1, 3),
+        SendRecvCase, slots=st.integers(1, 3), chunks=st.integers(1, 5), pieces=st.integers(1, 3),
         path=st.sampled_from(["mtu", "dma", "zero-copy"]),
     ),
     st.sampled_from(ORDERS),
     st.sampled_from(["round-robin", "random"]),
     st.integers(0, 1000),
 )  # fmt: skip
-def test_schedules_of_the_machine_are_replayed(check: SendRecvCheck, order: str, policy: str, seed: int) -> None:
+def test_schedules_of_the_machine_are_replayed(check: SendRecvCase, order: str, policy: str, seed: int) -> None:
     """What the machine recorded, whole transfers and deliveries included, passes under watch; so do its beginnings."""
     ran = check.build(order)
     ran.pod.record, ran.pod.policy = True, policy
@@ -179,7 +179,7 @@ def test_limits_and_progress() -> None:
 @pytest.mark.parametrize("without", [(), ("slot free",)])
 def test_what_was_not_learned_is_made_up_for(without: tuple[str, ...], path: str) -> None:
     """A monitor that begins with hardly any room, and knows of no synchronization and no DMA, comes to the same end."""
-    check = SendRecvCheck(slots=2, chunks=3, pieces=2, path=path)
+    check = SendRecvCase(slots=2, chunks=3, pieces=2, path=path)
     usual, tight = (Monitor(check.build("relaxed", without)) for _ in range(2))
     assert usual._rings == (path == "dma")
     tight._sync_max, tight._record_words, tight._undo_words, tight.known, tight._rings = 1, 8, 2, [], False

@@ -24,8 +24,8 @@ from xccl_emu.lang import (
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.scenarios import SendRecvCheck
-from xccl_emu.scenarios.common import payload
+from xccl_emu.protocol import payload
+from xccl_emu.protocols.sendrecv_case import AsyncCase
 
 
 @kernel
@@ -125,7 +125,7 @@ def test_unwritten_read_is_told() -> None:
 
 def test_asynchronous_is_verified() -> None:
     """B: both sides repeat passes until they are done."""
-    verdict = check(SendRecvCheck(slots=2, chunks=3, pieces=2, asynchronous=True))
+    verdict = check(AsyncCase(slots=2, chunks=3, pieces=2))
     assert (verdict.verdict, verdict.reason) == (VERIFIED, "")
 
 

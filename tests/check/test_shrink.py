@@ -12,7 +12,7 @@ from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BI
 from xccl_emu.check.witness.player import Player
 from xccl_emu.check.witness.shrink import shrink, signature
 from xccl_emu.machine.device import layout as at
-from xccl_emu.scenarios.registry import make
+from xccl_emu.protocol.registry import make
 
 from .witness_support import Everything, Relay, judge, random_actions, some_violation
 

@@ -20,9 +20,9 @@ from xccl_emu.check.verdict import Verdict, Violation
 from xccl_emu.check.witness.render import in_a_line, print_others, print_witness
 from xccl_emu.check.witness.telling import place, ranked
 from xccl_emu.errors import KernelError
-from xccl_emu.scenarios import SendRecvCheck
+from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
-SCENARIO = SendRecvCheck(slots=2, chunks=3, pieces=1)
+SCENARIO = SendRecvCase(slots=2, chunks=3, pieces=1)
 FENCE = "data before tail"
 
 

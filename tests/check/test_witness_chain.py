@@ -13,7 +13,7 @@ from xccl_emu.check.witness.marks import marks
 from xccl_emu.check.witness.render import print_witness
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.check.witness.shrink import shrink, signature
-from xccl_emu.scenarios.registry import make
+from xccl_emu.protocol.registry import make
 
 SIZES = {"slots": 2, "chunks": 3, "pieces": 2}
 

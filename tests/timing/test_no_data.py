@@ -14,9 +14,9 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.machine.device import sparse
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import MIB, small_pod
+from xccl_emu.protocol.registry import make, names
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig
-from xccl_emu.scenarios import NAMES, make
 from xccl_emu.timing.run import VirtualTime
 
 from .support import COSTS, ROUND
@@ -49,7 +49,7 @@ def run(trial: Trial, data: bool, payload: bool) -> tuple[Any, str]:
     return policy.timing.finished_us, trial.pod.digest()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_times_are_the_same_without_data(name: str) -> None:
     """For every protocol and drawn sizes each core returns at the same picosecond, with payload moved and without; and
     leaving out what changes nothing changes nothing: memory ends the same, whatever the payload is."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -32,7 +33,7 @@ class Command(typer.core.TyperCommand):
         try:
             return super().invoke(ctx)
         except ConfigError as error:
-            raise type(error)(_by_option(str(error), options, ctx.params)) from error
+            raise type(error)(_by_option(str(error), options, ctx.params | {"": ctx.args})) from error
 
 
 class App(typer.Typer):
@@ -44,14 +45,20 @@ class App(typer.Typer):
 
 
 def _by_option(message: str, options: Mapping[str, str], given: Mapping[str, Any]) -> str:
-    """The message, beginning with ``--name value`` or ``--set name=value`` if that is what the user has said."""
+    """The message, beginning with ``--name value`` or ``--set name=value`` if that is what the user has said.
+
+    Sizes of a protocol are options that no command declares: they are among the ``given`` words.
+    """
     found = _ARGUMENT.match(message)
     if found is None:
         return message
     name, value, rest = found["name"], found["value"].strip("'"), message[found.end() :]
-    for sizes in given.values():
-        if isinstance(sizes, list) and f"{name}={value}" in sizes:
+    size = f"--{_OPTION_OF.get(name, name).replace('_', '-')}"
+    for words in (words for words in given.values() if isinstance(words, list)):
+        if f"{name}={value}" in words:
             return f"--set {name}={value}: {rest}"
+        if f"{size}={value}" in words or (size, value) in pairwise(words):
+            return f"{size} {value}: {rest}"
     name = name if given.get(name) is not None else _OPTION_OF.get(name, name)
     if name in options and str(given.get(name)) == value:
         return f"{options[name]} {value}: {rest}"

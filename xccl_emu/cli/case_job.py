@@ -11,7 +11,8 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.cli.compare_job import Comparison, Line, line_of
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.state import ORDERS
-from xccl_emu.scenarios import Scenario, make
+from xccl_emu.protocol.case import Case
+from xccl_emu.protocol.registry import make
 from xccl_emu.timing.run import VirtualTime
 
 Sizes = Mapping[str, int | str]
@@ -79,7 +80,7 @@ def bench(protocol: str, sizes: Sizes, setting: Setting) -> list[Result]:
     return [_timed(protocol, case, setting) for case in cases]
 
 
-def _timed(protocol: str, case: Scenario, setting: Setting) -> Result:
+def _timed(protocol: str, case: Case, setting: Setting) -> Result:
     configuration = dict(case.configuration)
     what = " ".join(f"{name}={value}" for name, value in configuration.items())
     with setting.stage(what):
@@ -89,7 +90,7 @@ def _timed(protocol: str, case: Scenario, setting: Setting) -> Result:
     return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, beside=beside)
 
 
-def in_time(case: Scenario, policy: VirtualTime) -> tuple[Trial, float]:
+def in_time(case: Case, policy: VirtualTime) -> tuple[Trial, float]:
     """Run a case in virtual time; the trial as it is then, and microseconds."""
     trial = case.build("sc")
     trial.pod.policy = policy
@@ -97,13 +98,12 @@ def in_time(case: Scenario, policy: VirtualTime) -> tuple[Trial, float]:
     return trial, policy.timing.latency_us
 
 
-def _bandwidths(case: Scenario, us: float) -> dict[str, float]:
+def _bandwidths(case: Case, us: float) -> dict[str, float]:
     """Of the algorithm and of the bus, as nccl-tests define them; none of a case that names no payload."""
-    nbytes = getattr(case, "payload_bytes", None)
-    if not nbytes or not us:
+    if not case.payload_bytes or not us:
         return {}
-    algbw = nbytes / us / 1000
-    return {"algbw GB/s": algbw, "busbw GB/s": algbw * getattr(case, "bus_factor", 1.0)}
+    algbw = case.payload_bytes / us / 1000
+    return {"algbw GB/s": algbw, "busbw GB/s": algbw * case.bus_factor}
 
 
 # ---- side by side

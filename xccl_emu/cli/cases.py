@@ -47,6 +47,14 @@ def sizes_from(rest: Sequence[str]) -> dict[str, int | str]:
     return sizes
 
 
+def protocol_and_sizes(words: Sequence[str]) -> tuple[str | None, dict[str, int | str]]:
+    """The one word that is no option, if there is one, and sizes given as options; ConfigError for more words."""
+    others, sizes = split_sizes(words)
+    if len(others) > 1:
+        raise ConfigError(f"{others[1]}: must be an option, as in --ranks 4")
+    return others[0] if others else None, sizes
+
+
 def split_sizes(rest: Sequence[str]) -> tuple[list[str], dict[str, int | str]]:
     """Words that are no options, and sizes given as options; ConfigError for an option without a value."""
     others, sizes, waiting = list[str](), dict[str, int | str](), list(rest)

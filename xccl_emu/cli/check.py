@@ -6,20 +6,16 @@ from typing import Annotated
 
 import typer
 
-from xccl_emu.cli.cases import sizes_from, sizes_of
+from xccl_emu.cli.cases import protocol_and_sizes, sizes_of
 from xccl_emu.errors import OutputError
-
-PROTOCOLS = (
-    "sendrecv", "sendrecv-dma", "sendrecv-zero-copy", "sendrecv-async", "sendrecv-both", "dispatch", "combine", "moe",
-    "fused", "a2e", "a2e-urma", "a2e-pull",
-)  # fmt: skip
-"""Names that may be checked; here once more, because the command line is known before anything heavy is imported."""
 
 
 def check(
-    ctx: typer.Context,
-    protocol: Annotated[
-        str | None, typer.Argument(help=f"One of {', '.join(PROTOCOLS)}; or FILE.py:NAME.", show_default=False)
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PROTOCOL [--SIZE VALUE]...", help="A name of xccl-emu list, or FILE.py:NAME.", show_default=False
+        ),
     ] = None,
     order: Annotated[str | None, typer.Option(help="Memory order: sc, fifo or relaxed [default: relaxed]")] = None,
     policy: Annotated[
@@ -29,18 +25,9 @@ def check(
             " meets a limit the portfolio of the others behind it]"
         ),
     ] = None,
-    ranks: Annotated[int | None, typer.Option(help="Dies that take part.")] = None,
-    cores: Annotated[int | None, typer.Option(help="Cores of each side, or rank.")] = None,
-    slots: Annotated[int | None, typer.Option(help="Slots of each ring (send and receive).")] = None,
-    chunks: Annotated[int | None, typer.Option(help="Chunks of a core's payload (send and receive).")] = None,
-    pieces: Annotated[int | None, typer.Option(help="Pieces of 32 bytes of a chunk, or of a token.")] = None,
-    tokens: Annotated[str | None, typer.Option(help='Tokens of each rank: "2", or "2,0" (dispatch and so on).')] = None,
-    top_k: Annotated[int | None, typer.Option(help="Experts of each token (dispatch and so on).")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Transfers, or layers, one after the other.")] = None,
-    path: Annotated[str | None, typer.Option(help="mtu, or dma.")] = None,
     more: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other size of the protocol; also as --NAME VALUE."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A size of the protocol; also as --NAME VALUE."),
     ] = None,
     without: Annotated[
         list[str] | None, typer.Option(metavar="SYNC", help="Switch a synchronization off; may be given again.")
@@ -85,7 +72,10 @@ def check(
     The answer is one of: verified (every schedule was covered), no violation found (by so many drawn schedules),
     violation (with the run that shows it as a table, and as a file that replays), unfinished, unsupported.
 
+    Sizes of the protocol are options: --ranks 3 --tokens 2,0. xccl-emu list PROTOCOL shows them, with their ranges.
+
     \b
+      xccl-emu list sendrecv                                   what can be chosen, and switched off
       xccl-emu check sendrecv                                  four slots, eight chunks
       xccl-emu check sendrecv --slots 2 --chunks 5 --cores 2
       xccl-emu check sendrecv --without "data before tail"     what is that fence for?
@@ -93,7 +83,7 @@ def check(
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify   ask brute force too
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
       xccl-emu check sendrecv --fault stop:die1                does it ever take wrong bits for right?
-      xccl-emu check fused --set double_buffered=0             one buffer for both, and what is overwritten
+      xccl-emu check fused --double-buffered 0                 one buffer for both, and what is overwritten
       xccl-emu check examples/ring_all_reduce/all_reduce.py:RingAllReduce --dies 2 --each-sync
       xccl-emu check moe --ranks 8 --tokens 4 --policy portfolio --seconds 60
 
@@ -103,17 +93,12 @@ def check(
     from xccl_emu.cli.check_job import CheckOptions, Job
     from xccl_emu.cli.check_show import Ticker, draw, show
 
-    sizes = {
-        "ranks": ranks, "cores": cores, "slots": slots, "chunks": chunks, "pieces": pieces, "tokens": tokens,
-        "top_k": top_k, "rounds": rounds, "path": path,
-    }  # fmt: skip
-    given = {name: size for name, size in sizes.items() if size is not None}
+    protocol, sizes = protocol_and_sizes(words or ())
     options = CheckOptions(
-        protocol=protocol, sizes={**given, **sizes_of(more or ()), **sizes_from(ctx.args)}, order=order,
-        policy=policy, without=tuple(without or ()), each_sync=each_sync, fault=fault, schedules=schedules,
-        seconds=seconds, states=states, seed=seed, breadth_first=breadth_first, certify=certify,
-        certify_seconds=certify_seconds, replay=replay, out=out, chart=chart,
-        trace=trace,
+        protocol=protocol, sizes={**sizes_of(more or ()), **sizes}, order=order, policy=policy,
+        without=tuple(without or ()), each_sync=each_sync, fault=fault, schedules=schedules, seconds=seconds,
+        states=states, seed=seed, breadth_first=breadth_first, certify=certify, certify_seconds=certify_seconds,
+        replay=replay, out=out, chart=chart, trace=trace,
     )  # fmt: skip
     with Ticker(quiet=as_json) as ticker:
         result = Job(options, ticker).run()

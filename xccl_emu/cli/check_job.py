@@ -18,7 +18,8 @@ from xccl_emu.cli import ending
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.machine.state import ORDERS
-from xccl_emu.scenarios import NAMES, Scenario, make, reached_syncs
+from xccl_emu.protocol.case import Case, reached_syncs
+from xccl_emu.protocol.registry import make, names
 
 Progress = Callable[[str, int, int, float], None]
 EXIT_CODES = {
@@ -113,7 +114,7 @@ class Job:
     def __init__(self, options: CheckOptions, progress: Progress) -> None:
         self._options, self._progress = options, progress
         self._witness = None if options.replay is None else _load(options)
-        self._scenario = self._make()
+        self._case = self._make()
         self._order = options.order or "relaxed"
         self._check_options()
 
@@ -128,12 +129,12 @@ class Job:
 
     # ---- what is checked
 
-    def _make(self) -> Scenario:
+    def _make(self) -> Case:
         options, witness = self._options, self._witness
         if witness is not None:
             return make(options.protocol or witness.protocol, **witness.configuration)
         if options.protocol is None:
-            raise ConfigError(f"PROTOCOL: must be one of {', '.join(NAMES)}")
+            raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
         return make(options.protocol, **options.sizes)
 
     def _check_options(self) -> None:
@@ -149,20 +150,20 @@ class Job:
         if options.certify and options.fault:
             raise ConfigError(f"--certify: goes without --fault {options.fault}, of which no verdict is a proof")
         if options.fault:
-            check_fits(parse(options.fault), self._scenario.build(self._order).pod.spec, self._order)
+            check_fits(parse(options.fault), self._case.build(self._order).pod.spec, self._order)
         for name in ("out", "chart", "trace"):
             if options.each_sync and getattr(options, name) is not None:
                 raise ConfigError(f"--{name} {getattr(options, name)}: goes with one check, not with --each-sync")
             check_file(f"--{name}", getattr(options, name))
 
     def _check_names(self, names: Collection[str]) -> None:
-        known = self._scenario.syncs
+        known = self._case.syncs
         for name in names:
             if name not in known:
                 close = difflib.get_close_matches(name, known, len(known), 0.5)
                 listed = ", ".join(repr(n) for n in [*close, *(n for n in known if n not in close)])
                 raise ConfigError(
-                    f"--without {name!r}: {self._scenario.name} has no such synchronization, but {listed}"
+                    f"--without {name!r}: {self._case.name} has no such synchronization, but {listed}"
                 )
 
     # ---- checks
@@ -172,7 +173,7 @@ class Job:
         verdict, options = self._verdict(without), self._options
         if not options.certify:
             return verdict
-        return certify(self._scenario, verdict, seconds=options.certify_seconds or CERTIFICATE_SECONDS)
+        return certify(self._case, verdict, seconds=options.certify_seconds or CERTIFICATE_SECONDS)
 
     def _verdict(self, without: Sequence[str]) -> Verdict:
         """Check by the policy that was asked for, or search and then sample."""
@@ -196,7 +197,7 @@ class Job:
     def _check(self, policy: str, without: Sequence[str], seconds: float | None) -> Verdict:
         options = self._options
         return check(
-            self._scenario, order=self._order, policy=policy, schedules=options.schedules, seconds=seconds,
+            self._case, order=self._order, policy=policy, schedules=options.schedules, seconds=seconds,
             seed=options.seed, without=without, fault=options.fault, max_states=options.states or MAX_STATES,
             progress=self._progress, breadth_first=options.breadth_first,
         )  # fmt: skip
@@ -206,15 +207,15 @@ class Job:
         verdict = self._judge(self._options.without)
         if verdict.verdict == VIOLATION:
             return self._saved(verdict)
-        reached = reached_syncs(self._scenario, self._order)
-        names = [name for name in self._scenario.syncs if name not in self._options.without]
+        reached = reached_syncs(self._case, self._order)
+        names = [name for name in self._case.syncs if name not in self._options.without]
         each = [self._without(name) for name in names if name in reached]
         unreached = tuple(name for name in names if name not in reached)
         return dataclasses.replace(self._result(verdict, None), each=tuple(each), unreached=unreached)
 
     def _without(self, name: str) -> SyncResult:
         verdict = self._judge([*self._options.without, name])
-        kernels = self._scenario.build("sc").pod.kernels
+        kernels = self._case.build("sc").pod.kernels
         steps = {site.step for kernel in kernels for site in kernel.sites if site.sync == name}
         return SyncResult(name, tuple(sorted(steps - {0})), verdict)
 
@@ -224,7 +225,7 @@ class Job:
 
         self._order = witness.order
         try:
-            violation = replay(witness.trial(self._scenario), witness.actions, witness.loop)
+            violation = replay(witness.trial(self._case), witness.actions, witness.loop)
         except ReplayError as error:
             raise ConfigError(f"--replay {self._options.replay}: {error}") from error
         told = "" if violation else "the schedule of the file shows no violation any more"
@@ -238,7 +239,7 @@ class Job:
 
     def _result(self, verdict: Verdict, file: Path | None) -> Result:
         def fresh() -> Trial:
-            return self._scenario.build(verdict.order, verdict.without)
+            return self._case.build(verdict.order, verdict.without)
 
         return Result(verdict, fresh, file, chart=self._options.chart, trace=self._options.trace)
 
@@ -247,7 +248,7 @@ class Job:
         if verdict.violation is None:
             return self._result(verdict, None)
         path = self._options.out or Path(_name_of(verdict, verdict.violation))
-        witness = Witness.of(self._scenario, verdict.violation, verdict.order, verdict.without, verdict.fault)
+        witness = Witness.of(self._case, verdict.violation, verdict.order, verdict.without, verdict.fault)
         try:
             with writing("--out", path):
                 witness.save(path)

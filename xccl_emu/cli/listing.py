@@ -25,34 +25,20 @@ def list_protocols(
 def _all() -> dict[str, str]:
     """A sentence on each protocol, by name."""
     from xccl_emu.protocol.registry import found
-    from xccl_emu.scenarios.registry import SHIPPED
 
-    told = {name: shipped.about for name, shipped in SHIPPED.items()}
-    return told | {name: _sentence(maker) for name, maker in found().items()}
-
-
-def _about(name: str, maker: Any) -> str:
-    from xccl_emu.scenarios.registry import SHIPPED
-
-    return SHIPPED[name].about if name in SHIPPED else _sentence(maker)
-
-
-def _sentence(maker: Any) -> str:
-    return (maker.__doc__ or "").strip().partition("\n")[0]
+    return {name: known.preset.about for name, known in sorted(found().items())}
 
 
 def _one(name: str) -> dict[str, Any]:
     """Sizes, synchronizations and proofs of a protocol."""
     from xccl_emu.protocol.case import sizes_of
-    from xccl_emu.scenarios import make
-    from xccl_emu.scenarios.configurations import proofs_of
-    from xccl_emu.scenarios.registry import maker_of
+    from xccl_emu.protocol.registry import known, make, proofs_of
 
-    maker, usual = maker_of(name)
-    sizes = [vars(size) | {"default": usual.get(size.name, size.default)} for size in sizes_of(maker)]
+    it = known(name)
+    sizes = [vars(size) | {"default": it.preset.sizes.get(size.name, size.default)} for size in sizes_of(it.maker)]
     proofs = {what: dict(case.configuration) for what, case in proofs_of(name).items()}
     return {
-        "protocol": name, "about": _about(name, maker), "sizes": sizes, "synchronizations": list(make(name).syncs),
+        "protocol": name, "about": it.preset.about, "sizes": sizes, "synchronizations": list(make(name).syncs),
         "proofs": proofs,
     }  # fmt: skip
 

@@ -6,21 +6,23 @@ from typing import Annotated
 
 import typer
 
-from xccl_emu.cli.cases import sizes_from, sizes_of
-from xccl_emu.cli.check import PROTOCOLS
+from xccl_emu.cli.cases import protocol_and_sizes, sizes_of
 from xccl_emu.cli.ending import WRONG
+from xccl_emu.errors import ConfigError
 
 
 def trace(
-    ctx: typer.Context,
-    protocol: Annotated[
-        str, typer.Argument(help=f"One of {', '.join(PROTOCOLS)}; or FILE.py:NAME.", show_default=False)
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PROTOCOL [--SIZE VALUE]...", help="A name of xccl-emu list, or FILE.py:NAME.", show_default=False
+        ),
     ],
     out: Annotated[Path, typer.Option(help="File to write; JSON, whatever it is called.")] = Path("trace.json"),
     dies: Annotated[
         str | None, typer.Option(help='Dies to show, as in "0,1" or "0-3,8" [default: all that take part]')
     ] = None,
-    sizes: Annotated[
+    more: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A size of the protocol; also as --NAME VALUE."),
     ] = None,
@@ -41,20 +43,24 @@ def trace(
     slice to see its source line, its bytes, and what it reads or writes. An arrow leads from a write to who saw it:
     from a flag to the poll, from data to the transfer that read it. Counters tell what each link carries.
 
-    The sizes are those of `xccl-emu check`: small. Ask for more with --set; a name that does not exist prints all.
+    The sizes are those of `xccl-emu check`: small. Ask for more: sizes are options, and xccl-emu list PROTOCOL shows
+    them. (--dies says what is shown; a protocol that has a size of that name takes it as --set dies=3.)
 
     \b
-      xccl-emu trace sendrecv --set slots=1 --set chunks=2 --out t.json    the eight steps, one after the other
-      xccl-emu trace sendrecv --set cores=4 --set pieces=256 --place nodes
-      xccl-emu trace dispatch --set ranks=8 --set tokens=16 --set pieces=224 --dies 0,1
-      xccl-emu trace fused --set ranks=8 --set cores=8 --set tokens=16 --set top_k=4 --set pieces=224
-      xccl-emu trace a2e --set attention=4 --set experts=6 --set tokens=8
+      xccl-emu trace sendrecv --slots 1 --chunks 2 --out t.json    the eight steps, one after the other
+      xccl-emu trace sendrecv --cores 4 --pieces 256 --place nodes
+      xccl-emu trace dispatch --ranks 8 --tokens 16 --pieces 224 --dies 0,1
+      xccl-emu trace fused --ranks 8 --cores 8 --tokens 16 --top-k 4 --pieces 224
+      xccl-emu trace a2e --attention 4 --experts 6 --tokens 8
 
     Exit code: 0, 1 if the run fails or bytes are wrong, 2 wrong usage.
     """
     from xccl_emu.cli.trace_job import Options, run
 
-    result = run(Options(protocol, out, dies, {**sizes_of(sizes or ()), **sizes_from(ctx.args)}, fabric, place, events))
+    protocol, sizes = protocol_and_sizes(words)
+    if protocol is None:
+        raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
+    result = run(Options(protocol, out, dies, {**sizes_of(more or ()), **sizes}, fabric, place, events))
     typer.echo(json.dumps(result.to_json()) if as_json else result.told())
     if result.wrong:
         raise typer.Exit(WRONG)

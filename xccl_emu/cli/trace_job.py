@@ -1,4 +1,4 @@
-"""What ``xccl-emu trace`` does: one scenario in virtual time, its bytes checked, its trace written."""
+"""What ``xccl-emu trace`` does: one case in virtual time, its bytes checked, its trace written."""
 
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError
-from xccl_emu.scenarios import make
+from xccl_emu.protocol.registry import make
 from xccl_emu.timing.critical import breakdown
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.run import VirtualTime
@@ -70,17 +70,17 @@ def run(options: Options) -> Result:
     """Do it; ConfigError for options that make no sense, before anything runs."""
     fabric = _fabric(options)
     check_file("--out", options.out)
-    scenario = make(options.protocol, **options.sizes)
-    trial = scenario.build("sc")
+    case = make(options.protocol, **options.sizes)
+    trial = case.build("sc")
     dies = _dies(options.dies, trial.pod.spec.n_dies)
     policy = VirtualTime(fabric, log=dies or True)
     trial.pod.policy = policy
     trial.pod.run()
-    told = {name: str(value) for name, value in scenario.configuration.items()}
+    told = {name: str(value) for name, value in case.configuration.items()}
     told |= {"protocol": options.protocol, "fabric": fabric.name}
     with writing("--out", options.out):
         made = save_trace(policy.timing, options.out, dies, options.events, told)
-    return _result(options, dict(scenario.configuration), policy, tuple(trial.wrong_bytes()), made)
+    return _result(options, dict(case.configuration), policy, tuple(trial.wrong_bytes()), made)
 
 
 def _result(

@@ -43,14 +43,18 @@ class Bench:
         go unnoticed.
         """
         buffer = self._built().put(die, array)
-        self._filled.append(buffer)
-        self._name(buffer, name)
+        self.already_filled(buffer)
+        self.label_buffer(buffer, name)
         return buffer
+
+    def already_filled(self, *buffers: Buffer) -> None:
+        """App data that hold something when the run begins, put there by other means than `filled`."""
+        self._filled += buffers
 
     def wanted(self, die: int, array: NDArray[Any], name: str = "", owners: Owners = ()) -> Buffer:
         """An app data buffer that nobody has written yet, and that must hold ``array`` in the end, as for `expect`."""
         buffer = self._built().alloc(die, np.asarray(array).nbytes)
-        self._name(buffer, name)
+        self.label_buffer(buffer, name)
         self.expect(buffer.address, array, f"{name or 'output'} of die {die}", owners)
         return buffer
 
@@ -61,6 +65,12 @@ class Bench:
         kernels of these cores have returned, whatever goes on elsewhere.
         """
         self._expected.append((Expected(name, address, np.ascontiguousarray(array).tobytes()), owners))
+
+    def expect_whole(self, buffer: Buffer, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
+        """A buffer that must hold ``array``, and behind it the zeros of what nobody has written; as for `expect`."""
+        raw = np.zeros(buffer.nbytes, np.uint8)
+        raw[: array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
+        self.expect(buffer.address, raw, name, owners)
 
     def set_meta(self, die: int, offset: int, array: NDArray[Any], name: str = "") -> int:
         """Let metadata of a die hold ``array`` when the run begins, in place of zeros; returns its global address."""
@@ -118,6 +128,7 @@ class Bench:
             raise ConfigError("the protocol function must make its pod first: pod = bench.pod(small_pod(...))")
         return self._pod
 
-    def _name(self, buffer: Buffer, name: str) -> None:
+    def label_buffer(self, buffer: Buffer, name: str) -> None:
+        """A name for a buffer, for reports; its die stands before it.  None for an empty one, or no name."""
         if name and buffer.nbytes:
             self.label(f"die{buffer.die}.{name}", buffer.address, buffer.nbytes)

@@ -4,17 +4,19 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from xccl_emu.check.trial import Checkable, Trial
+from xccl_emu.check.witness.steps import steps
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.protocol.bench import Bench
 
 SIZE_MAX = 1 << 16
 """Of a size that says nothing else: what is larger is a mistake, and would take the memory of this machine."""
+SWITCH = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -32,34 +34,53 @@ class Size:
         """The value as reports and replay files have it; ConfigError if it is none, or out of range."""
         if isinstance(value, np.integer) or (isinstance(value, bool) and self.least is None):
             value = int(value)
-        if isinstance(value, bool):
-            raise ConfigError(f"{self.name}={value!r}: must be a whole number")
-        if not isinstance(value, int | str):
-            raise ConfigError(f"{self.name}={value!r}: must be a whole number or a string")
-        if self.choices and value not in self.choices:
-            raise ConfigError(f"{self.name}={value!r}: must be one of {', '.join(map(str, self.choices))}")
-        if self.least is not None or self.most is not None:
-            self._check_range(value)
-        return value
+        if self.choices:
+            self._must(isinstance(value, int | str) and value in self.choices, value, self._choices_told)
+        elif self.least is not None:
+            self._must(isinstance(value, int) and not isinstance(value, bool), value, "a whole number")
+            self._must(value >= self.least, value, f"at least {self.least}")
+            self._must(self.most is None or value <= self.most, value, f"at most {self.most}")
+        else:
+            self._must(isinstance(value, int | str), value, "a whole number or a string")
+        checked: int | str = value
+        return checked
 
-    def _check_range(self, value: int | str) -> None:
-        least, most = self.least, self.most
-        if isinstance(value, str):
-            raise ConfigError(f"{self.name}={value!r}: must be a whole number")
-        if least is not None and value < least:
-            raise ConfigError(f"{self.name}={value}: must be at least {least}")
-        if most is not None and value > most:
-            raise ConfigError(f"{self.name}={value}: must be at most {most}")
+    def _must(self, right: bool, value: Any, be: str) -> None:
+        if not right:
+            raise ConfigError(f"{self.name}={value!r}: must be {be}")
+
+    @property
+    def _choices_told(self) -> str:
+        return "0 or 1" if self.choices == SWITCH else f"one of {', '.join(map(str, self.choices))}"
 
 
-def size(default: int, help: str = "", *, least: int = 1, most: int = SIZE_MAX) -> Any:
+def size(default: int, help: str = "", *, least: int = 1, most: int | None = SIZE_MAX) -> Any:
     """A field of a case that is a whole number in a range."""
     return field(default=default, metadata={"help": help, "least": least, "most": most})
 
 
 def choice(default: int | str, help: str = "", *, of: Collection[int | str]) -> Any:
-    """A field of a case that is one of several values; a switch is one of 0 and 1."""
+    """A field of a case that is one of several values."""
     return field(default=default, metadata={"help": help, "choices": tuple(of)})
+
+
+def switch(default: int, help: str = "") -> Any:
+    """A field of a case that is 1 or 0, on or off; True and False are taken too."""
+    return choice(default, help, of=SWITCH)
+
+
+def text(default: int | str, help: str = "") -> Any:
+    """A field of a case that is a number or a string, which the case checks by itself."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A name by which commands know a case: what it is, and those of its sizes that are not the usual ones."""
+
+    name: str
+    about: str
+    sizes: Mapping[str, int | str] = field(default_factory=dict)
 
 
 class Case:
@@ -68,6 +89,9 @@ class Case:
     What is wrong with the values of the fields is a ConfigError as soon as the case is made; a case that has more to
     say of them does so in ``__post_init__``, after ``super().__post_init__()``.
     """
+
+    presets: ClassVar[tuple[Preset, ...]] = ()
+    """Names by which commands know it, the most general one first; if there is none, it goes by that of the class."""
 
     def __post_init__(self) -> None:
         for each in self.sizes():
@@ -90,10 +114,18 @@ class Case:
         """Configurations that are to be verified under every schedule, by what is particular; one of default sizes."""
         return {"default sizes": cls()}
 
+    @classmethod
+    def known_as(cls) -> tuple[Preset, ...]:
+        """Its names; those of a class that it derives from are not its own."""
+        own: tuple[Preset, ...] = cls.__dict__.get("presets", ())
+        return own or (Preset(cls.__name__, first_sentence(cls)),)
+
     @property
     def name(self) -> str:
-        """As reports have it."""
-        return type(self).__name__
+        """As reports have it: the last of its names whose sizes it has, else the first one."""
+        first, *others = self.known_as()
+        having = [preset for preset in others if self.configuration.items() >= preset.sizes.items()]
+        return [first, *having][-1].name
 
     @property
     def configuration(self) -> Mapping[str, int | str]:
@@ -123,6 +155,11 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.configuration.items())})"
+
+
+def first_sentence(documented: Any) -> str:
+    """The first line of a docstring."""
+    return (documented.__doc__ or "").strip().partition("\n")[0]
 
 
 Build = Callable[..., None]
@@ -194,6 +231,15 @@ def sizes_of(made: Any) -> tuple[Size, ...]:
 def syncs(checkable: Checkable, order: str = "relaxed") -> tuple[str, ...]:
     """Names of the synchronizations in the kernels that it launches, each once, in the order of their sources."""
     return names_of_syncs(checkable.build(order).pod.kernels)
+
+
+def reached_syncs(case: Case, order: str = "relaxed") -> frozenset[str]:
+    """Names of the synchronizations that a run comes to; the others belong to paths that this configuration lacks."""
+    trial = case.build(order)
+    trial.pod.record = True
+    trial.pod.run()
+    trace = steps(case.build(order), trial.pod.schedule.actions.tolist())
+    return frozenset(step.source.sync for step in trace.steps if step.source is not None and step.source.sync)
 
 
 def names_of_syncs(kernels: Iterable[Kernel]) -> tuple[str, ...]:

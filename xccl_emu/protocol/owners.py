@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
 
 Owners = int | str | Iterable[int | str]
@@ -36,3 +37,10 @@ def _cores_of_one(pod: Pod, owner: int | str) -> list[int]:
         known = ", ".join(f"die{core // per_die}.core{core % per_die} (number {core})" for core in running)
         raise ConfigError(f"owners={owner!r}: no kernel runs there; kernels run on {known}")
     return cores
+
+
+def cores_running(pod: Pod, die: int, kernels: Iterable[Kernel]) -> list[int]:
+    """Global numbers of the cores of a die on which one of the kernels is launched."""
+    names = {kernel.name for kernel in kernels}
+    launches = {core: pod.launch_of(core) for core in pod.active_cores() if core // pod.spec.cores_per_die == die}
+    return [core for core, launch in launches.items() if launch is not None and launch.kernel.name in names]

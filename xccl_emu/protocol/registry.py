@@ -8,14 +8,15 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.protocol.case import Case, FunctionCase, sizes_of
+from xccl_emu.protocol.case import Case, FunctionCase, Preset, first_sentence, sizes_of
 
 Maker = Callable[..., Any]
 """Called with sizes it makes a case."""
@@ -31,21 +32,86 @@ def is_maker(thing: Any) -> bool:
 
 
 def makers_of(module: ModuleType) -> dict[str, Maker]:
-    """What a module defines, and does not import."""
+    """What a module defines, and does not import; names with an underscore are its own."""
     return {
-        name: thing for name, thing in vars(module).items() if is_maker(thing) and thing.__module__ == module.__name__
+        name: thing
+        for name, thing in vars(module).items()
+        if not name.startswith("_") and is_maker(thing) and thing.__module__ == module.__name__
     }
 
 
-def found() -> Mapping[str, Maker]:
+@dataclass(frozen=True)
+class Known:
+    """What a name stands for: the class or function that makes the case, and what is particular."""
+
+    maker: Maker
+    preset: Preset
+
+
+def found() -> Mapping[str, Known]:
     """Cases that modules of `xccl_emu.protocols` and entry points of other packages have, by name."""
-    return dict(_of_modules()) | {entry.name: entry.load() for entry in entry_points(group=GROUP)}
+    ours = [known for maker in _of_modules() for known in _by_name(maker)]
+    others = [_known(entry.load(), entry.name) for entry in entry_points(group=GROUP)]
+    return {known.preset.name: known for known in (*ours, *others)}
 
 
-def _of_modules() -> Iterator[tuple[str, Maker]]:
+def _of_modules() -> Iterator[Maker]:
     package = import_module(GROUP)
     for each in pkgutil.iter_modules(package.__path__):
-        yield from makers_of(import_module(f"{GROUP}.{each.name}")).items()
+        yield from makers_of(import_module(f"{GROUP}.{each.name}")).values()
+
+
+def _by_name(maker: Maker) -> list[Known]:
+    if isinstance(maker, type):
+        return [Known(maker, preset) for preset in cast(type[Case], maker).known_as()]
+    return [_known(maker, maker.__name__)]
+
+
+def _known(maker: Maker, name: str) -> Known:
+    return Known(maker, Preset(name, first_sentence(maker)))
+
+
+def names() -> tuple[str, ...]:
+    """All names, in alphabetical order."""
+    return tuple(sorted(found()))
+
+
+def known(name: str) -> Known:
+    """What a name of `names`, or ``file.py:Name``, stands for; ConfigError if there is no such thing."""
+    if isinstance(name, str) and ":" in name:
+        return _known(of_file(name), name.rpartition(":")[2])
+    there = found()
+    if not isinstance(name, str) or name not in there:
+        raise ConfigError(f"protocol {name!r}: must be one of {', '.join(sorted(there))}, or FILE.py:NAME")
+    return there[name]
+
+
+def make(name: str, **sizes: Any) -> Case:
+    """The case of that name, or of ``file.py:Name``, with its usual sizes, some of them changed.
+
+    Raises ConfigError for an unknown name, a size that the case does not have, or one out of range.
+    """
+    it = known(name)
+    there = [each.name for each in sizes_of(it.maker)]
+    for given, value in sizes.items():
+        if given not in there:
+            raise ConfigError(f"{given}={value!r}: {it.preset.name} has no such size, but {', '.join(there)}")
+    made: Case = it.maker(**{**it.preset.sizes, **sizes})
+    return made
+
+
+def proofs() -> Mapping[str, Case]:
+    """What is to be verified of all protocols, by name and what is particular, as in ``"fused: one core"``."""
+    return {f"{name}: {what}": case for name in names() for what, case in proofs_of(name).items()}
+
+
+def proofs_of(name: str) -> Mapping[str, Case]:
+    """What is to be verified of one protocol, by what is particular."""
+    maker = known(name).maker
+    if not isinstance(maker, type):
+        return {"usual sizes": maker()}
+    many = len(cast(type[Case], maker).known_as()) > 1
+    return {what: case for what, case in cast(type[Case], maker).proofs().items() if not many or case.name == name}
 
 
 def of_file(text: str) -> Maker:
@@ -91,12 +157,3 @@ def _aside(path: Path) -> ModuleType:
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return sys.modules[name]
-
-
-def make(maker: Maker, title: str, sizes: Mapping[str, Any]) -> Any:
-    """The case with its usual sizes, some of them changed; ConfigError for one that it does not have."""
-    known = [each.name for each in sizes_of(maker)]
-    for name, value in sizes.items():
-        if name not in known:
-            raise ConfigError(f"{name}={value!r}: {title} has no such size, but {', '.join(known)}")
-    return maker(**sizes)

@@ -10,7 +10,7 @@ from xccl_emu import oracle
 from xccl_emu.protocols.a2e_calls import Call
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.layout import ROUTE
-from xccl_emu.scenarios.moe_data import states
+from xccl_emu.protocols.moe_data import states
 
 
 def make_calls(c: A2EConfig, lengths: Sequence[int], n_calls: int, masked: bool, seed: int) -> list[Call]:

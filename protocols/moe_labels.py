@@ -2,23 +2,26 @@
 
 from collections.abc import Iterator
 
-from xccl_emu.check.trial import Label
 from xccl_emu.kernels.counts import FIELD_BYTES
+from xccl_emu.protocol import Bench
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.rounds import Rounds
-from xccl_emu.scenarios.common import of_buffer
+
+Label = tuple[str, int, int]
+"""Name, address and bytes."""
 
 
-def labels_of(rounds: Rounds) -> Iterator[Label]:
+def label_all(bench: Bench, rounds: Rounds) -> None:
     """Metadata fields, blocks by message, the cores' own areas, and the app buffers of all rounds."""
     ranks = range(rounds.config.n_ranks)
     for rank in ranks:
-        yield from _own(rounds.group, rank)
         for name, buffer in vars(rounds.buffers[rank]).items():
-            yield of_buffer(name, buffer)
+            bench.label_buffer(buffer, f"app.{name}")
+        for label in _own(rounds.group, rank):
+            bench.label(*label)
         for other in ranks:
-            yield from _fields(rounds.group, rank, other)
-            yield from _blocks(rounds.group, rank, other)
+            for label in (*_fields(rounds.group, rank, other), *_blocks(rounds.group, rank, other)):
+                bench.label(*label)
 
 
 def _fields(group: ExpertParallel, rank: int, other: int) -> Iterator[Label]:
@@ -28,12 +31,12 @@ def _fields(group: ExpertParallel, rank: int, other: int) -> Iterator[Label]:
     for e in range(local):
         name = f"die{die}.meta.counts{pair}" + (f".expert{e}" if local > 1 else "")
         offset = layout.dispatch_fields + (other * local + e) * FIELD_BYTES
-        yield Label(name, group.pod.meta(die, offset), FIELD_BYTES)
+        yield name, group.pod.meta(die, offset), FIELD_BYTES
     fields = {
         "dispatch_ack": layout.dispatch_done, "rows": layout.combine_fields, "combine_ack": layout.combine_done,
     }  # fmt: skip
     for name, start in fields.items():
-        yield Label(f"die{die}.meta.{name}{pair}", group.pod.meta(die, start + other * FIELD_BYTES), FIELD_BYTES)
+        yield f"die{die}.meta.{name}{pair}", group.pod.meta(die, start + other * FIELD_BYTES), FIELD_BYTES
 
 
 def _blocks(group: ExpertParallel, rank: int, other: int) -> Iterator[Label]:
@@ -46,7 +49,7 @@ def _blocks(group: ExpertParallel, rank: int, other: int) -> Iterator[Label]:
     for name, (start, block_bytes, row_bytes) in kinds.items():
         for row in range(c.rows_per_block):
             label = f"die{die}.{name}[{rank}→{other}].row{row}"
-            yield Label(label, group.pod.managed(die, start + other * block_bytes + row * row_bytes), row_bytes)
+            yield label, group.pod.managed(die, start + other * block_bytes + row * row_bytes), row_bytes
 
 
 def _own(group: ExpertParallel, rank: int) -> Iterator[Label]:
@@ -54,4 +57,4 @@ def _own(group: ExpertParallel, rank: int) -> Iterator[Label]:
     c, layout, die = group.config, group.layout, group.die_of(rank)
     nbytes = 2 * c.row_bytes
     for core in range(c.cores):
-        yield Label(f"die{die}.staging.core{core}", group.pod.managed(die, layout.staging + core * nbytes), nbytes)
+        yield f"die{die}.staging.core{core}", group.pod.managed(die, layout.staging + core * nbytes), nbytes

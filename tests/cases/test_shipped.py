@@ -11,16 +11,19 @@ import pytest
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import ORDERS, POLICIES
-from xccl_emu.scenarios import NAMES, MoeCheck, Scenario, configurations, make, reached_syncs, true_size
+from xccl_emu.protocol import Case
+from xccl_emu.protocol.case import reached_syncs
+from xccl_emu.protocol.registry import make, names, proofs
+from xccl_emu.protocols.moe_case import MoeCase
 
-CONFIGURATIONS = configurations()
-OTHERS: dict[str, Scenario] = {
+CONFIGURATIONS = proofs()
+OTHERS: dict[str, Case] = {
     "sendrecv on three dies": make("sendrecv", ranks=3, cores=2, chunks=3),
     "a ring of exchanges by DMA": make("sendrecv-both", ranks=3, cores=2, chunks=5, slots=2, path="dma"),
     "asynchronous by DMA": make("sendrecv-async", path="dma", chunks=3, slots=2),
     "two experts, unquantized": make("moe", experts=2, top_k=3, quantized=False, seed=5),
     "moe by DMA": make("moe", path="dma", top_k=2, rounds=1),
-    "a true token": true_size(MoeCheck("moe", tokens=1, rounds=1)),
+    "a true token": MoeCase(tokens=1, rounds=1, pieces=224),
 }
 """More that the options allow."""
 ALL = {**CONFIGURATIONS, **OTHERS}
@@ -123,30 +126,30 @@ def test_each_lane_answers_for_its_own_part(what: str) -> None:
     assert len({e.address for e in trial.expected}) == len(trial.expected)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_configuration_makes_the_scenario_again(name: str) -> None:
+@pytest.mark.parametrize("name", names())
+def test_a_configuration_makes_the_case_again(name: str) -> None:
     """Name and configuration say all: what they make is equal, as a replay file needs it."""
-    for scenario in [make(name), *(s for s in ALL.values() if s.name == name)]:
-        assert make(scenario.name, **scenario.configuration) == scenario
-        assert all(type(value) in (int, str) for value in scenario.configuration.values())
+    for case in [make(name), *(case for case in ALL.values() if case.name == name)]:
+        assert make(case.name, **case.configuration) == case
+        assert all(type(value) in (int, str) for value in case.configuration.values())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_syncs_are_those_of_what_is_launched(name: str) -> None:
-    """The names that a scenario lists are the names in its kernels, each once."""
-    scenario = make(name)
-    kernels = scenario.build("sc").pod.kernels
-    assert set(scenario.syncs) == {site.sync for kernel in kernels for site in kernel.sites} - {""}
-    assert len(set(scenario.syncs)) == len(scenario.syncs)
+    """The names that a case lists are the names in its kernels, each once."""
+    case = make(name)
+    kernels = case.build("sc").pod.kernels
+    assert set(case.syncs) == {site.sync for kernel in kernels for site in kernel.sites} - {""}
+    assert len(set(case.syncs)) == len(case.syncs)
 
 
 def test_reached_syncs_leave_out_other_paths() -> None:
     """Of send and receive through the data buffer all names but those of DMA are reached, and the reverse."""
     dma = {"DMA before tail", "DMA before ack"}
     mtu = {"chunk in buffer", "data before tail", "half free", "slot read"}
-    scenario = make("sendrecv")
-    assert reached_syncs(scenario) == set(scenario.syncs) - dma
-    assert reached_syncs(make("sendrecv-dma")) == set(scenario.syncs) - mtu
+    case = make("sendrecv")
+    assert reached_syncs(case) == set(case.syncs) - dma
+    assert reached_syncs(make("sendrecv-dma")) == set(case.syncs) - mtu
     assert reached_syncs(make("dispatch")) < reached_syncs(make("moe")) < set(make("moe").syncs)
 
 
@@ -162,36 +165,37 @@ def test_a_synchronization_can_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("name", "sizes", "message"),
     [
-        ("sendrev", {}, "protocol 'sendrev': must be one of sendrecv, "),
+        ("sendrev", {}, "protocol 'sendrev': must be one of a2e, "),
         ("sendrecv", {"tokens": 3}, "tokens=3: sendrecv has no such size, but ranks, cores, slots"),
         ("sendrecv", {"ranks": 1}, "ranks=1: must be at least 2"),
         ("sendrecv", {"slots": 0}, "slots=0: must be at least 1"),
         ("sendrecv", {"chunks": 1.5}, "chunks=1.5: must be a whole number"),
         ("sendrecv", {"path": "pigeon"}, "path='pigeon': must be one of mtu, dma, zero-copy"),
-        ("sendrecv-both", {"rounds": 2}, "only one at a time"),
-        ("sendrecv-async", {"path": "zero-copy"}, "only one at a time"),
-        ("dispatch", {"kind": "gather"}, "kind='gather': must be one of dispatch, combine, moe"),
+        ("sendrecv-both", {"rounds": 2}, "rounds=2: must be at most 1"),
+        ("sendrecv-async", {"path": "zero-copy"}, "path='zero-copy': must be one of mtu, dma"),
+        ("sendrecv-zero-copy", {"rounds": 2}, "rounds=2: must be 1 on the zero-copy path"),
+        ("dispatch", {"kind": "gather"}, "kind='gather': dispatch has no such size, but ranks, "),
         ("dispatch", {"pieces": 0}, "pieces=0: must be at least 1"),
         ("combine", {"pieces": 3}, "pieces=3: must be even where nothing is quantized"),
         ("moe", {"top_k": 3}, "top_k=3: there are 2 experts"),
         ("moe", {"tokens": 0}, "tokens=0: must be one number or 2"),
-        ("moe", {"tokens": (1, -1)}, r"tokens=\(1, -1\): must be one number or 2"),
+        ("moe", {"tokens": (1, -1)}, "tokens='1,-1': must be one number or 2"),
         ("moe", {"tokens": "1,2,3"}, "tokens='1,2,3': must be one number or 2"),
         ("moe", {"tokens": "few"}, "tokens='few': must be a whole number, or one for each rank"),
         ("moe", {"path": "zero-copy"}, "path='zero-copy': must be one of mtu, dma"),
     ],
 )
 def test_refusals_name_the_size(name: str, sizes: dict[str, Any], message: str) -> None:
-    """What there is no scenario for is refused before anything is built."""
+    """What there is no case for is refused before anything is built."""
     with pytest.raises(ConfigError, match=message):
         make(name, **sizes)
 
 
 def test_building_compiles_nothing() -> None:
-    """Scenarios are made, built and asked for their synchronizations without Numba."""
+    """Cases are made, built and asked for their synchronizations without Numba."""
     code = (
-        "import sys\nfrom xccl_emu import scenarios\n"
-        "for name in scenarios.NAMES: scenarios.make(name).build('relaxed'); scenarios.make(name).syncs\n"
+        "import sys\nfrom xccl_emu.protocol.registry import make, names\n"
+        "for name in names(): make(name).build('relaxed'); make(name).syncs\n"
         "print('numba' in sys.modules)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -41,7 +41,7 @@ def test_the_page_says_what_slower_checks_say(tool, name: str) -> None:
 
 def test_the_page_has_every_shipped_protocol(tool) -> None:
     """No protocol that ships is missing from the page."""
-    from xccl_emu.scenarios import NAMES
+    from xccl_emu.protocol.registry import names
 
-    assert {name for name, _ in tool.CONFIGURATIONS} == set(NAMES)
-    assert set(parts(tool.PAGE.read_text(encoding="utf-8"))) == set(NAMES)
+    assert {name for name, _ in tool.CONFIGURATIONS} == set(names())
+    assert set(parts(tool.PAGE.read_text(encoding="utf-8"))) == set(names())

@@ -4,7 +4,7 @@ import pytest
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DATA_RACE, VERIFIED, VIOLATION
-from xccl_emu.scenarios import configurations, make
+from xccl_emu.protocol.registry import make, proofs
 
 SEND_RECV = {
     "a": ("sendrecv", {"slots": 4, "chunks": 8, "pieces": 4}),
@@ -102,8 +102,8 @@ def test_a_search_that_reduces_less_says_the_same(name: str) -> None:
     assert full.states < merged.states
 
 
-@pytest.mark.parametrize("what", [what for what in configurations() if what.startswith("a2e")])
+@pytest.mark.parametrize("what", [what for what in proofs() if what.startswith("a2e")])
 def test_a2e_is_verified(what: str) -> None:
     """Two attention and three expert dies, two calls, and others: right in every schedule, start and stop included."""
-    verdict = check(configurations()[what], seconds=60)
+    verdict = check(proofs()[what], seconds=60)
     assert verdict.verdict == VERIFIED, verdict.reason

@@ -1,129 +1,94 @@
-"""FusedDispatch, stand-in expert and FusedCombine as things to check (CloudMatrix384 4.2.1).
+"""FusedDispatch, stand-in expert and FusedCombine as a case (CloudMatrix384 4.2.1).
 
 All rounds are one launch, so that a fast rank may be ahead of a slow one.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.trial import Label, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.counts import FIELD_BYTES
-from xccl_emu.kernels.fused_layers import fused_layers
-from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec
-from xccl_emu.protocol.case import names_of_syncs
+from xccl_emu.protocol import Bench, Case, Preset, choice, size, switch, text, tight_pod
+from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
-from xccl_emu.scenarios.common import (
-    PROMISES,
-    at_least,
-    check_seed,
-    cores_on,
-    must_hold,
-    of_buffer,
-    set_switches,
-    tight_pod,
-)
-from xccl_emu.scenarios.moe import ROOMY, tokens_of
-from xccl_emu.scenarios.moe_data import Batch, Image, make_batches
+from xccl_emu.protocols.moe_data import Batch, Image, make_batches
+from xccl_emu.protocols.moe_labels import Label
+from xccl_emu.protocols.tokens import TOKENS_HELP, as_text, tokens_of
 
 _WRITTEN = ("recv_x", "route", "counts", "y", "out")
 _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
 
 
 @dataclass(frozen=True)
-class FusedCheck:
-    """A small group that runs ``rounds`` rounds of a layer; sizes as those of `MoeCheck`.
+class FusedCase(Case):
+    """A small group that runs ``rounds`` rounds of a layer; what a fast rank can do shows from the third on."""
 
-    Raises ConfigError for sizes below their least, and what the group would refuse.
-    """
+    presets: ClassVar[tuple[Preset, ...]] = (Preset("fused", "CANN's FusedDispatch and FusedCombine"),)
 
-    ranks: int = 2
-    cores: int = 1
-    tokens: int | str | Sequence[int] = 2
-    """Of each rank, or of all; a rank may have none.  As text: ``"2,0"``."""
-    pieces: int = 1
-    top_k: int = 1
-    rounds: int = 3
-    """What a fast rank can do shows from the third on."""
-    experts: int = 1
-    """On each rank."""
-    quantized: bool = True
-    masked: bool = False
-    """Is the first choice of each rank's last token masked?"""
-    path: str = "aiv"
-    early_quantization: bool = True
-    preallocated: bool = True
-    pipelined: bool = True
-    double_buffered: bool = True
-    seed: int = 0
-    """Of hidden states and weights."""
+    ranks: int = size(2, "Ranks, one a die.", least=2)
+    cores: int = size(2, "Cores of each rank.")
+    tokens: int | str | Sequence[int] = text(2, TOKENS_HELP)
+    pieces: int = size(1, "Pieces of 32 bytes of a token; 224 are the true size.")
+    top_k: int = size(1, "Experts of each token.")
+    rounds: int = size(3, "Layers one after the other.")
+    experts: int = size(1, "Experts on each rank.")
+    quantized: int = switch(1, "INT8 for the experts.")
+    masked: int = switch(0, "Is the first choice of each rank's last token masked?")
+    path: str = choice("aiv", "Who writes to the peers: the cores, or the SDMA engine.", of=FusedConfig.PATHS)
+    early_quantization: int = switch(1, "Quantize before sending, or when it came.")
+    preallocated: int = switch(1, "A region for each source, else counts first.")
+    pipelined: int = switch(1, "Load and quantize a token while one is sent.")
+    double_buffered: int = switch(1, "Messages and contributions in buffers of their own.")
+    seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
     def __post_init__(self) -> None:
-        at_least(1, cores=self.cores, pieces=self.pieces, rounds=self.rounds, top_k=self.top_k, experts=self.experts)
-        at_least(2, ranks=self.ranks)
-        check_seed(self.seed)
-        set_switches(self, "quantized", "masked", *_SWITCHES)
-        object.__setattr__(self, "tokens", tokens_of(self.tokens, self.ranks))
+        object.__setattr__(self, "tokens", as_text(self.tokens))
+        super().__post_init__()
+        object.__setattr__(self, "tokens", as_text(self._lengths))
         if not self.quantized and self.pieces % 2:
             raise ConfigError(f"pieces={self.pieces}: must be even where nothing is quantized")
         self._config()  # refuses the rest
 
-    @property
-    def name(self) -> str:
-        """As the command knows it."""
-        return "fused"
-
-    @property
-    def configuration(self) -> Mapping[str, int | str]:
-        """Sizes, in the order in which reports print them."""
-        values = {name: int(v) if isinstance(v, bool) else v for name, v in vars(self).items()}
-        return values | {"tokens": ",".join(map(str, self._lengths))}
-
-    @property
-    def syncs(self) -> tuple[str, ...]:
-        """Names of the synchronizations of its kernel."""
-        return names_of_syncs([fused_layers])
-
-    def build(self, order: str, without: Collection[str] = ()) -> Trial:
-        """The pod with every rank launched, and what its app buffers must hold at the end."""
+    def lay_out(self, bench: Bench) -> None:
+        """Every rank launched, and what its app buffers must hold, which its cores own."""
         batches = self._batches()
-        rounds = self._rounds(Pod(self._spec(batches), order=order, without=without), batches)
+        rounds = self._rounds(bench.pod(self._spec(batches)), batches)
         rounds.launch()
-        expected, filled = [], []
         for rank in range(self.ranks):
             image, buffers = Image(rounds.config, batches, rank), vars(rounds.buffers[rank])
-            cores = cores_on(rounds.pod, rank, [rounds.kernel])
-            expected += [
-                must_hold(f"{n} of rank {rank}", buffers[n], image.written[n], cores) for n in _WRITTEN
-            ]
-            filled += [part for name in image.given for part in image.parts(name, buffers[name])]
-        labels = tuple(_labels(rounds))
-        return Trial(rounds.pod, tuple(expected), tuple(filled), labels, promises=PROMISES)
+            cores = cores_running(rounds.pod, rank, [rounds.kernel])
+            for name in _WRITTEN:
+                bench.expect_whole(buffers[name], image.written[name], f"{name} of rank {rank}", cores)
+            for name in image.given:
+                bench.already_filled(*image.parts(name, buffers[name]))
+        _label_all(bench, rounds)
+        bench.tolerates("stop", "cut", "stall")
 
     # ---- what it is made of
 
     @property
     def _lengths(self) -> tuple[int, ...]:
-        assert isinstance(self.tokens, tuple)
-        return self.tokens
+        return tokens_of(self.tokens, self.ranks)
 
     def _config(self) -> FusedConfig:
+        switches: dict[str, Any] = {name: bool(getattr(self, name)) for name in _SWITCHES}
         return FusedConfig(
             n_ranks=self.ranks,
             local_experts=self.experts,
             hidden=self.pieces * (32 if self.quantized else 16),
             top_k=self.top_k,
             tokens_max=max(1, *self._lengths),
-            quantized=self.quantized,
+            quantized=bool(self.quantized),
             cores=self.cores,
             path=self.path,
-            **{name: getattr(self, name) for name in _SWITCHES},
+            **switches,
         )
 
     def _batches(self) -> list[Batch]:
@@ -151,30 +116,40 @@ class FusedCheck:
         return FusedRounds(group, [b.tokens for b in batches], [b.topk for b in batches], [b.weights for b in batches])
 
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:
-        """As large as everything is on a pod that is large enough."""
-        roomy = self._rounds(Pod(tight_pod(self.ranks, self.cores, **ROOMY)), batches)
-        layout = roomy.group.layout
-        return tight_pod(
-            self.ranks,
-            self.cores,
-            app=max(roomy.pod.mark_app().values()),
-            meta=layout.meta_end,
-            managed=align(layout.managed_end),
-            ub=align(fused_buffer_bytes(roomy.group.config)),
-        )
+        def lay_out(pod: Pod) -> tuple[int, int]:
+            layout = self._rounds(pod, batches).group.layout
+            return layout.meta_end, layout.managed_end
+
+        return tight_pod(self.ranks, self.cores, fused_buffer_bytes(self._config()), lay_out)
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Each option by itself."""
+        usual = cls(ranks=2, cores=2, tokens=2, rounds=3)
+        return {
+            "two ranks, two tokens": usual,
+            "three ranks, one token": replace(usual, ranks=3, tokens=1),
+            "one core": replace(usual, cores=1),
+            "two experts a die": replace(usual, experts=2, top_k=2),
+            "a masked choice": replace(usual, masked=1),
+            "a rank with no tokens": replace(usual, tokens="2,0"),
+            "SDMA": replace(usual, path="sdma"),
+            "late quantization": replace(usual, early_quantization=0),
+            "nothing quantized": replace(usual, quantized=0, pieces=2),
+            "no allocation in advance": replace(usual, preallocated=0),
+            "no pipeline": replace(usual, pipelined=0),
+        }
 
 
-def _labels(rounds: FusedRounds) -> Iterator[Label]:
+def _label_all(bench: Bench, rounds: FusedRounds) -> None:
     """Metadata fields, both buffers by what is written into them at once, staging, and the app buffers."""
     group = rounds.group
     for rank in range(group.config.n_ranks):
-        yield from _fields(group, rank)
-        yield from _messages(group, rank)
-        if group.config.double_buffered:
-            yield from _contributions(group, rank)
+        contributions = _contributions(group, rank) if group.config.double_buffered else ()
+        for label in (*_fields(group, rank), *_messages(group, rank), *contributions):
+            bench.label(*label)
         for name, buffer in vars(rounds.buffers[rank]).items():
-            if buffer.nbytes:
-                yield of_buffer(name, buffer)
+            bench.label_buffer(buffer, f"app.{name}")
 
 
 def _fields(group: FusedExpertParallel, rank: int) -> Iterator[Label]:
@@ -190,7 +165,7 @@ def _fields(group: FusedExpertParallel, rank: int) -> Iterator[Label]:
         ]  # fmt: skip
     names += [f"{kind}.token{t}" for kind in ("arrivals", "due") for t in range(c.tokens_max)]
     for i, name in enumerate(names):
-        yield Label(f"die{die}.meta.{name}", group.pod.meta(die, layout.fields + i * FIELD_BYTES), FIELD_BYTES)
+        yield f"die{die}.meta.{name}", group.pod.meta(die, layout.fields + i * FIELD_BYTES), FIELD_BYTES
 
 
 def _messages(group: FusedExpertParallel, rank: int) -> Iterator[Label]:
@@ -198,14 +173,14 @@ def _messages(group: FusedExpertParallel, rank: int) -> Iterator[Label]:
     for i in range(c.n_ranks * c.max_tokens):
         what = f"[{i // c.max_tokens}→{rank}].message{i % c.max_tokens}" if c.preallocated else f".message{i}"
         at = group.pod.managed(die, layout.dispatch + i * c.message_bytes)
-        yield Label(f"die{die}.dispatch_buffer{what}", at, c.message_bytes)
+        yield f"die{die}.dispatch_buffer{what}", at, c.message_bytes
     if not c.double_buffered and c.combine_buffer_bytes > c.dispatch_buffer_bytes:
         rest = c.combine_buffer_bytes - c.dispatch_buffer_bytes
-        yield Label(f"die{die}.dispatch_buffer.rest", group.pod.managed(die, c.dispatch_buffer_bytes), rest)
+        yield f"die{die}.dispatch_buffer.rest", group.pod.managed(die, c.dispatch_buffer_bytes), rest
     staged = (layout.managed_end - layout.staging) // c.message_bytes
     for i in range(staged):
         at = group.pod.managed(die, layout.staging + i * c.message_bytes)
-        yield Label(f"die{die}.staging.core{i // c.top_k}.choice{i % c.top_k}", at, c.message_bytes)
+        yield f"die{die}.staging.core{i // c.top_k}.choice{i % c.top_k}", at, c.message_bytes
 
 
 def _contributions(group: FusedExpertParallel, rank: int) -> Iterator[Label]:
@@ -214,7 +189,7 @@ def _contributions(group: FusedExpertParallel, rank: int) -> Iterator[Label]:
     rows = c.tokens_max * c.top_k
     for i in range(rows):
         name = f"die{die}.combine_buffer.token{i // c.top_k}.choice{i % c.top_k}"
-        yield Label(name, start + i * c.row_bytes, c.row_bytes)
+        yield name, start + i * c.row_bytes, c.row_bytes
     spare = c.combine_buffer_bytes - rows * c.row_bytes
     if spare:
-        yield Label(f"die{die}.combine_buffer.spare", start + rows * c.row_bytes, spare)
+        yield f"die{die}.combine_buffer.spare", start + rows * c.row_bytes, spare

@@ -1,0 +1,176 @@
+"""A2E and E2A, with trampolines and persistent kernels or as plain pull, as a case (xDeepServe 3.3, 5.2).
+
+Everything runs in one launch: streams start, calls pass through, the end passes through, streams return.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.a2e import attention
+from xccl_emu.kernels.a2e_expert import a2e_stream, compute_stream
+from xccl_emu.kernels.a2e_parameters import WRONG_CALL
+from xccl_emu.kernels.a2e_pull import pull_attention, pull_expert
+from xccl_emu.kernels.a2e_return import e2a_stream
+from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import PodSpec
+from xccl_emu.protocol import Bench, Case, Preset, choice, size, switch, text, tight_pod
+from xccl_emu.protocol.owners import cores_running
+from xccl_emu.protocols import a2e_layout, a2e_pull
+from xccl_emu.protocols.a2e import A2E
+from xccl_emu.protocols.a2e_calls import Call, Calls
+from xccl_emu.protocols.a2e_data import Image, make_calls
+from xccl_emu.protocols.a2e_layout import A2EConfig
+from xccl_emu.protocols.a2e_pull import A2EPull
+from xccl_emu.protocols.tokens import TOKENS_HELP, as_text, tokens_of
+
+_KERNELS = (attention, a2e_stream, compute_stream, e2a_stream), (pull_attention, pull_expert)
+"""Of trampolines, and of plain pull: first that of the attention dies."""
+
+
+@dataclass(frozen=True)
+class A2ECase(Case):
+    """A few attention dies, expert dies and trampolines; ``rounds`` calls, one domain after the other.
+
+    A token is ``pieces`` pieces of 32 bytes on its way to the experts, with a slot of 512 bytes behind it, and twice as
+    many on its way back.
+    """
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset("a2e", "Attention and experts on dies of their own, through trampolines"),
+        Preset("a2e-urma", "The same by URMA: DMA descriptors", {"path": "urma"}),
+        Preset("a2e-pull", "The same by plain pull, without trampolines", {"pull": 1}),
+    )
+
+    domains: int = size(1, "Domains of attention dies, which take turns.")
+    attention: int = size(2, "Attention dies of a domain, and trampolines.")
+    experts: int = size(3, "Expert dies, of which the first are trampolines.")
+    local: int = size(1, "Experts on each.")
+    tokens: int | str | Sequence[int] = text(1, TOKENS_HELP)
+    pieces: int = size(1, "Pieces of 32 bytes of a token.")
+    top_k: int = size(1, "Experts of each token.")
+    rounds: int = size(2, "Calls.", least=0)
+    cores: int = size(1, "Cores of an attention die, and of each stream; by plain pull of each die.")
+    depth: int = size(1, "Calls that the expert dies have memory for.")
+    pull: int = switch(0, "Without trampolines; then there is one domain, and a depth of 1.")
+    masked: int = switch(0, "Is the first choice of the first token of every call masked?")
+    path: str = choice("mtu", "How data travels.", of=a2e_layout.PATHS)
+    seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", as_text(self.tokens))
+        super().__post_init__()
+        object.__setattr__(self, "tokens", as_text(self._lengths))
+        if self.top_k > self.experts * self.local:
+            raise ConfigError(f"top_k={self.top_k}: there are {self.experts * self.local} experts")
+        if self.pull and (self.domains, self.depth) != (1, 1):
+            raise ConfigError(f"domains={self.domains}, depth={self.depth}: a2e-pull has one of each")
+        self._config()  # refuses the rest
+
+    def lay_out(self, bench: Bench) -> None:
+        """All kernels launched, and what the app buffers must hold in the end."""
+        given = make_calls(self._config(), self._lengths, self.rounds, bool(self.masked), self.seed)
+        calls = self._calls(bench.pod(self._spec(given)), given)
+        calls.launch()
+        image = Image(calls.config, given, ends=not self.pull)
+        self._expect_outputs(bench, calls, image)
+        self._expect_rows(bench, calls, image)
+        bench.already_filled(*self._filled(calls))
+        _label_all(bench, calls)
+        bench.stop(WRONG_CALL, "a field speaks of another call than the next")
+        bench.tolerates("stop", "cut", "stall")
+
+    def _expect_outputs(self, bench: Bench, calls: Calls, image: Image) -> None:
+        for domain, dies in enumerate(calls.batches):
+            for i, buffers in enumerate(dies):
+                out = buffers["out"]
+                if out.nbytes:
+                    name = f"outputs of attention die {i} of domain {domain}"
+                    cores = cores_running(calls.pod, out.die, _KERNELS[self.pull])
+                    bench.expect_whole(out, image.outputs(domain, i), name, cores)
+
+    def _expect_rows(self, bench: Bench, calls: Calls, image: Image) -> None:
+        for die, buffers in enumerate(calls.owner.experts):
+            for name, data in image.rows(die).items():
+                cores = cores_running(calls.pod, buffers[name].die, [self._writer(name)])
+                bench.expect_whole(buffers[name], data, f"{name} of expert die {die}", cores)
+
+    def _writer(self, name: str) -> Kernel:
+        """Which kernel answers for what is in a buffer of an expert die."""
+        if self.pull:
+            return pull_expert
+        return compute_stream if name == "y" else a2e_stream
+
+    def _filled(self, calls: Calls) -> Iterator[Buffer]:
+        """The parts of the buffers that hold something when the run begins."""
+        c = calls.config
+        strides = {"x": (c.row_bytes, c.row_bytes), "topk": (INDEX_BYTES, INDEX_BYTES)}
+        for call, lengths in enumerate(calls.lengths):
+            for i, n in enumerate(lengths):
+                buffers, r = calls.batches[call % c.n_domains][i], call // c.n_domains
+                yield Buffer(buffers["batches"].die, buffers["batches"].address + 4 * r, 4)
+                for name, (stride, nbytes) in (strides | {"weights": (INDEX_BYTES, 4 * c.top_k)}).items():
+                    for t in range(n):
+                        row = buffers[name].address + (r * c.tokens_max + t) * stride
+                        yield Buffer(buffers[name].die, row, nbytes)
+
+    # ---- what it is made of
+
+    @property
+    def _lengths(self) -> tuple[int, ...]:
+        return tokens_of(self.tokens, self.attention)
+
+    def _config(self) -> A2EConfig:
+        return A2EConfig(
+            self.domains, self.attention, self.experts, self.local, hidden=32 * self.pieces, top_k=self.top_k,
+            tokens_max=max(1, *self._lengths), path=self.path, depth=self.depth, cores=self.cores,
+            a2e_cores=self.cores, compute_cores=self.cores, e2a_cores=self.cores,
+        )  # fmt: skip
+
+    def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
+        return Calls((A2EPull if self.pull else A2E)(pod, self._config()), given)
+
+    def _spec(self, given: Sequence[Call]) -> PodSpec:
+        c = self._config()
+
+        def lay_out(pod: Pod) -> tuple[int, int]:
+            owner = self._calls(pod, given).owner
+            return owner.meta[1], owner.managed[1]
+
+        ub_bytes = (a2e_pull if self.pull else a2e_layout).buffer_bytes(c)
+        return tight_pod(c.n_dies, max(c.cores, c.expert_cores), ub_bytes, lay_out)
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Each size and option by itself."""
+        usual = cls()
+        return {
+            "two attention dies, three expert dies": usual,
+            "three calls, two of them at once": replace(usual, rounds=3, depth=2),
+            "no call at all": replace(usual, rounds=0),
+            "an attention die with no tokens": replace(usual, tokens="1,0"),
+            "a masked choice": replace(usual, masked=1, top_k=2, pieces=2),
+            "two domains": cls(domains=2, attention=1, experts=2, rounds=4, tokens=2),
+            "two domains, two calls at once": cls(domains=2, attention=1, experts=1, rounds=3, depth=2),
+            "two cores": cls(attention=1, experts=2, tokens=2, top_k=2, cores=2),
+            "two experts a die": cls(attention=1, experts=2, local=2, tokens=2, top_k=2),
+            "as usual, by URMA": replace(usual, path="urma"),
+            "every descriptor used again": cls(attention=1, experts=1, tokens=9, rounds=1, path="urma"),
+            "as usual, by plain pull": replace(usual, pull=1),
+        }
+
+
+def _label_all(bench: Bench, calls: Calls) -> None:
+    """Fields and regions, on every die also those that it does not use, and app buffers."""
+    pod, owner = calls.pod, calls.owner
+    for die in range(owner.first_die, owner.first_die + calls.config.n_dies):
+        for name, (start, nbytes) in owner.regions().items():
+            area = "managed" if start >= pod.spec.managed_start else "meta"
+            if nbytes:
+                bench.label(f"die{die}.{area}.{name}", pod.address(die, start), nbytes)
+    for buffers in [*owner.experts, *(buffers for dies in calls.batches for buffers in dies)]:
+        for name, buffer in buffers.items():
+            bench.label_buffer(buffer, f"app.{name}")

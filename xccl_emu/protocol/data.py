@@ -1,0 +1,17 @@
+"""Payloads in which a wrong byte shows."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def payload(nbytes: int, seed: int) -> NDArray[np.uint8]:
+    """Bytes without a zero, so that they differ from memory that was never written, and no two pieces alike.
+
+    The first two bytes of each piece count the pieces; those behind are random.
+    """
+    data = np.random.default_rng([seed, nbytes]).integers(1, 256, nbytes, dtype=np.uint8)
+    numbers = np.arange(0, nbytes, 32)
+    data[numbers] = 1 + (numbers // 32 + 7 * seed) % 255
+    behind = numbers[numbers + 1 < nbytes]
+    data[behind + 1] = 1 + (behind // 32 // 255 + seed) % 255
+    return data
