@@ -1,7 +1,7 @@
 """How fast the exhaustive search is, and the same ring in SPIN.
 
 The ring of `send` and `recv`: ``S`` slots, ``C`` chunks of ``W`` pieces.  SPIN checks a model of it that was written by
-hand: pieces become visible in any order until the fence, then the tail, then the acknowledgement.  The search runs the
+hand: pieces become visible in any order until the quiet, then the tail, then the acknowledgement.  The search runs the
 kernels on the machine; "merged" explores when each piece becomes visible, as the model does, "full" only when the
 flags do.
 
@@ -44,7 +44,7 @@ active proctype sender() {{
             :: w < W -> flying[w] = true; value[w] = i * W + w + 1; place[w] = (i % S) * W + w; n_flying++; w++
             :: else -> break
             od }};
-        (n_flying == 0 && tail == tail_issued);   /* the fence */
+        (n_flying == 0 && tail == tail_issued);   /* the quiet */
         atomic {{ tail_issued = i + 1; i++ }}
     :: else -> break
     od;

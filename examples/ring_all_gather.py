@@ -9,7 +9,7 @@ right neighbour has read.
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.lang import MTU_IN, SCALAR, fence, kernel, mtu_in, mtu_out, poll_ge, put, set_flag, wait_flag
+from xccl_emu.lang import MTU_IN, SCALAR, kernel, mtu_in, mtu_out, poll_ge, put, quiet, set_flag, wait_flag
 from xccl_emu.machine import Buffer, Pod, small_pod
 from xccl_emu.testing import Bench, protocol
 
@@ -34,7 +34,7 @@ def all_gather(own, out, nbytes, me, dies, inbox, tail, ack, right_inbox, right_
         slot = i % slots * slot_bytes
         yield poll_ge(ack, i + 1 - slots, sync="slot free")
         yield mtu_out(0, right_inbox + slot, nbytes)
-        yield fence(sync="chunk before tail")
+        yield quiet(sync="chunk before tail")
         yield put(right_tail, i + 1, sync="tail")
         yield poll_ge(tail, i + 1, sync="chunk arrived")
         yield from read(inbox + slot, nbytes)

@@ -23,7 +23,7 @@ Every field counts calls (or messages) and only rises.  What says that memory ma
     rows of an expert      it has sent back those of ``depth`` calls before            ``sent``, own
     staging, lists         those of ``depth`` calls before are forwarded               ``relayed``, own
     returned rows          the attention die sends the next call of its domain; its    ``tokens_in``
-                           fence and barrier before that cover what it has read
+                           quiet and barrier before that cover what it has read
     =====================  ==========================================================  =================================
 
 The arrivals are counted for each of the ``depth`` calls apart: a fast expert die may send back the next call's rows
@@ -46,13 +46,13 @@ from xccl_emu.lang import (
     SCALAR,
     VECTOR,
     dma,
-    fence,
     kernel,
     load,
     mtu_in,
     mtu_out,
     poll_ge,
     put,
+    quiet,
     set_flag,
     ub_store,
     v_fill,
@@ -96,13 +96,13 @@ def send_batch(first, last, index, outbox, slots, c: Group, b: Buffers):
     message = c.payload + SLOT_BYTES
     if c.by_dma:
         yield from send_tokens(first, last, index, outbox, c, b)
-        yield fence(step=1, sync="outbox visible")
+        yield quiet(step=1, sync="outbox visible")
         if first < last:
             yield dma(outbox + first * message, slots + first * message, (last - first) * message, 0, step=1)
             yield wait_flag(DMA, SCALAR, 0, step=1, sync="tokens copied")
     else:
         yield from send_tokens(first, last, index, slots, c, b)
-        yield fence(step=1, sync="tokens visible")
+        yield quiet(step=1, sync="tokens visible")
 
 
 # ---- step 7

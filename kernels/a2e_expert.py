@@ -22,13 +22,13 @@ from xccl_emu.lang import (
     add,
     dma,
     fail,
-    fence,
     kernel,
     load,
     mtu_in,
     mtu_out,
     poll_ge,
     put,
+    quiet,
     set_flag,
     ub_load,
     ub_store,
@@ -200,7 +200,7 @@ def pass_on(core, die, call, c: Group, m: Domains, at: Places):
     if n >= 0:
         yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")
         yield from relay(core, die, call, n, c, m, at)
-    yield fence(step=2, sync="messages visible")
+    yield quiet(step=2, sync="messages visible")
     yield from barrier(2, "all cores have forwarded")
     yield from publish(core, die, call, n, c, m, at)
 
@@ -295,7 +295,7 @@ def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, room)
         yield from gather(core, die, call, c, b, m, at, room)
     if core == 0:
         yield mtu_out(0, b.counts + call % (m.depth + 1) * size, 4 * m.n_attention * c.n_local, step=3)
-    yield fence(step=3, sync="rows visible")
+    yield quiet(step=3, sync="rows visible")
     yield from barrier(3, "all cores have gathered")
     if core == 0:
         yield put(at.assembled + here, call + 1, step=3, sync="rows gathered")
@@ -339,7 +339,7 @@ def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
                     recv_x=b.recv_x + base * c.payload, route=b.route + base * ROUTE_BYTES, y=b.y + base * 2 * c.hidden
                 ),
             )  # fmt: skip
-        yield fence(step=4, sync="outputs of experts visible")
+        yield quiet(step=4, sync="outputs of experts visible")
         yield from barrier(4, "all cores have computed")
         if core == 0:
             yield put(at.computed + here, call + 1, step=4, sync="rows computed")

@@ -15,7 +15,7 @@ from xccl_emu.kernels.dispatch import offer_tokens, take_tokens
 from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.moe import expert_round
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
-from xccl_emu.lang import fence, kernel, load
+from xccl_emu.lang import kernel, load, quiet
 
 
 def there_and_back(index, core, tokens, event, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
@@ -23,7 +23,7 @@ def there_and_back(index, core, tokens, event, c: Group, b: Buffers, dispatches:
     yield from offer_tokens(index, core, tokens, event, c, b, dispatches)
     yield from sum_tokens(index, core, tokens, event, c, b, combines)
     yield from acknowledge_all(index, core, event, combines.done, c)
-    yield fence(sync="outputs visible")  # and out of the data buffer, for the next call
+    yield quiet(sync="outputs visible")  # and out of the data buffer, for the next call
 
 
 @kernel
@@ -48,10 +48,10 @@ def pull_attention(index, core, calls, tokens_max, batches, c: Group, b: Buffers
 def answer(die, core, event, c: Group, b: Buffers, dispatches: Areas, combines: Areas):
     """An expert die's part of a call."""
     yield from take_tokens(die, core, event, c, b, dispatches)
-    yield fence(sync="received rows visible")
+    yield quiet(sync="received rows visible")
     yield from barrier(0, "all cores have received")
     yield from expert_round(core, c, b)
-    yield fence(sync="expert outputs visible")
+    yield quiet(sync="expert outputs visible")
     yield from barrier(0, "all cores have computed")
     yield from load_counts(b.counts, c)
     yield from offer(die, core, event, b.y, c, combines)

@@ -12,13 +12,13 @@ from xccl_emu.lang import (
     SCALAR,
     VECTOR,
     add,
-    fence,
     kernel,
     load,
     mtu_in,
     mtu_out,
     poll_ge,
     put,
+    quiet,
     set_flag,
     ub_load,
     ub_store,
@@ -93,7 +93,7 @@ def send_back(begin, end, rows, parity, c: Group, b: Buffers, m: Domains, at: Pl
         yield from drain_rings(turn)
     else:
         yield from drain_halves(MTU_OUT, MTU_IN, turn, "send half free")
-        yield fence(step=5, sync="rows in staging")
+        yield quiet(step=5, sync="rows in staging")
 
 
 def announce_part(begin, end, parity, c: Group, m: Domains, at: Places, table):
@@ -109,7 +109,7 @@ def announce_part(begin, end, parity, c: Group, m: Domains, at: Places, table):
 
 
 def announce(begin, end, rows, parity, c: Group, m: Domains, at: Places, table):
-    """Tell the trampolines what this core has sent; all rows are its own, so its fence is enough."""
+    """Tell the trampolines what this core has sent; all rows are its own, so its quiet is enough."""
     yield from announce_part(begin, min(end, rows), parity, c, m, at, table)
     yield from announce_part(max(0, begin - rows), end - rows, parity, c, m, at, table)
 
@@ -162,7 +162,7 @@ def return_rows(first, last, source, target, c: Group, lists, work):
         yield from drain_rings(turn)
     else:
         yield from drain_halves(MTU_OUT, MTU_IN, turn, "return half free")
-        yield fence(step=6, sync="rows at the attention die")
+        yield quiet(step=6, sync="rows at the attention die")
 
 
 def relay_back(core, die, call, c: Group, m: Domains, at: Places, lists, work):

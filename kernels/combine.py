@@ -19,7 +19,6 @@ from xccl_emu.lang import (
     MTU_OUT,
     SCALAR,
     dma,
-    fence,
     kernel,
     load,
     mtu_in,
@@ -27,6 +26,7 @@ from xccl_emu.lang import (
     poll_eq,
     poll_ge,
     put,
+    quiet,
     set_flag,
     ub_load,
     ub_store,
@@ -75,7 +75,7 @@ def copy_rows(source, target, n, row_bytes, turn, a: Areas):
 def offer(rank, core, event, y, c: Group, a: Areas):
     """Steps 1-4: for each source rank of this core's share, lay out its rows and tell it.
 
-    One core does all for one source, so its own fence is enough before the field goes out.
+    One core does all for one source, so its own quiet is enough before the field goes out.
     """
     cursor = align(4 * c.n_ranks * c.n_local)
     row_bytes = 2 * c.hidden
@@ -95,7 +95,7 @@ def offer(rank, core, event, y, c: Group, a: Areas):
                 turn = yield from copy_rows(y + row * row_bytes, target, n, row_bytes, turn, a)
             place = place + n
     yield from drain_halves(MTU_OUT, MTU_IN, turn, "copy half free")
-    yield fence(step=3, sync="rows visible")  # it also frees the data buffer for the sums
+    yield quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums
     for s in range(c.n_ranks):
         if s % c.cores == core:
             field = a.fields + s * c.die_bytes + rank * FIELD_BYTES

@@ -11,7 +11,7 @@ def copy_through_buffer(source, target, nbytes, half_bytes, step):
 
     ``source`` and ``target`` are global addresses, ``half_bytes`` is the size of each of the two halves at the start of
     the data buffer, ``step`` is a literal.  Uses events 0 and 1 of (MTU_IN, MTU_OUT) and (MTU_OUT, MTU_IN), and leaves
-    none set.  On return the last instructions are issued, not done: put a fence before whatever announces the copy,
+    none set.  On return the last instructions are issued, not done: put a quiet before whatever announces the copy,
     and before whatever uses the halves again, because mtu-out may still be reading them.  A second call is such a use:
     it loads its first two parts without waiting.
     """

@@ -32,7 +32,6 @@ from xccl_emu.lang import (
     SCALAR,
     VECTOR,
     dma,
-    fence,
     kernel,
     load,
     mtu_in,
@@ -40,6 +39,7 @@ from xccl_emu.lang import (
     poll_eq,
     poll_ge,
     put,
+    quiet,
     set_flag,
     store,
     ub_load,
@@ -187,7 +187,7 @@ def await_counts(rank, core, event, c: Group, b: Buffers, a: Areas):
         yield poll_eq(field, event, step=5, sync="counts in")
         n = yield load(field + 8, step=5)
         yield store(b.counts + 4 * (i % c.n_local * c.n_ranks + i // c.n_local), n, 4, step=5)
-    yield fence(step=5, sync="counts noted")
+    yield quiet(step=5, sync="counts noted")
     yield from barrier(5, "all counts are in")
     yield mtu_in(b.counts, 0, 4 * c.n_ranks * c.n_local, step=5)
     yield set_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
@@ -250,7 +250,7 @@ def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         yield from await_free(d, rank, event, c, a)
     yield from count_share(rank, first, last, tokens, a.work, 4, c)
-    yield fence(step=3, sync="tokens visible")  # and counted
+    yield quiet(step=3, sync="tokens visible")  # and counted
     yield from barrier(4, "all cores have written")
     yield from publish(rank, first, last, event, c, a)
 

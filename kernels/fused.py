@@ -46,13 +46,13 @@ from xccl_emu.lang import (
     SCALAR,
     VECTOR,
     dma,
-    fence,
     kernel,
     load,
     mtu_in,
     mtu_out,
     poll_eq,
     put,
+    quiet,
     set_flag,
     ub_load,
     ub_store,
@@ -136,7 +136,7 @@ def send_message(half, t, rank, staging, at, c: Group, f: Fused):
 
 def ring_sdma(t, staging, c: Group, f: Fused):
     """Let the DMA engine take a token's messages from staging to their ranks."""
-    yield fence(step=1, sync="messages staged")
+    yield quiet(step=1, sync="messages staged")
     for k in range(c.top_k):
         slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
         if slot >= 0:
@@ -289,7 +289,7 @@ def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
     first = c.n_ranks * c.n_local * core // c.cores
     last = c.n_ranks * c.n_local * (core + 1) // c.cores
     yield from count_share(rank, first, last, tokens, f.work, 2, c)
-    yield fence(step=1, sync="messages visible")  # and counted
+    yield quiet(step=1, sync="messages visible")  # and counted
     yield from barrier(2, "all cores have sent")
     yield from publish(rank, first, last, event, c, f)
     rows = yield from await_counts(rank, first, last, event, c, f)

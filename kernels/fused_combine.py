@@ -22,12 +22,12 @@ from xccl_emu.lang import (
     SCALAR,
     add,
     dma,
-    fence,
     kernel,
     load,
     mtu_in,
     mtu_out,
     poll_ge,
+    quiet,
     set_flag,
     store,
     ub_load,
@@ -164,7 +164,7 @@ def send_back(rank, first, last, c: Group, b: Buffers, f: Fused):
         yield set_flag(MTU_IN, SCALAR, 0, sync="rows listed")
         yield wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")
         yield from send_rows(listed, c, b, f)
-        yield fence(step=1, sync="contributions visible")
+        yield quiet(step=1, sync="contributions visible")
         yield from announce(listed, c, f)
 
 
@@ -210,5 +210,5 @@ def fused_combine(rank, core, tokens, c: Group, b: Buffers, f: Fused):
     first = c.n_ranks * core // c.cores
     last = (c.n_ranks * (core + 1) + c.cores - 1) // c.cores
     yield from find_rows(rank, core, first, last, b.counts, c)
-    yield from send_back(rank, first, last, c, b, f)  # its last fence frees the data buffer
+    yield from send_back(rank, first, last, c, b, f)  # its last quiet frees the data buffer
     yield from sum_tokens(rank, tokens * core // c.cores, tokens * (core + 1) // c.cores, c, b, f)

@@ -12,19 +12,19 @@ from xccl_emu.kernels.fused_combine import fused_combine
 from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.moe import expert_round
 from xccl_emu.kernels.parameters import Buffers, Fused, Group, Rounds
-from xccl_emu.lang import fence, kernel, load
+from xccl_emu.lang import kernel, load, quiet
 
 
 def one_round(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
     """The phases of one round; the buffers are those of the round."""
     yield from fused_dispatch(rank, core, tokens, event, c, b, f)
-    yield fence(sync="received rows visible")
+    yield quiet(sync="received rows visible")
     yield from barrier(0, "all cores have assembled")
     yield from expert_round(core, c, b)
-    yield fence(sync="expert outputs visible")
+    yield quiet(sync="expert outputs visible")
     yield from barrier(0, "all cores have computed")
     yield from fused_combine(rank, core, tokens, c, b, f)
-    yield fence(sync="outputs visible")
+    yield quiet(sync="outputs visible")
     yield from barrier(0, "all cores have combined")
 
 

@@ -4,7 +4,7 @@ from xccl_emu.lang import arrive, await_group, wait_flag
 
 
 def barrier(step, sync):
-    """Wait until every core of the group is here.  It orders the cores only: fence first what others shall see."""
+    """Wait until every core of the group is here.  It orders the cores only: quiet first what others shall see."""
     phase = yield arrive(step=step, sync=sync)
     yield await_group(phase, step=step, sync=sync)
 

@@ -14,7 +14,7 @@ from xccl_emu.kernels.dispatch import ROUTE_BYTES, dispatch
 from xccl_emu.kernels.expert import stand_in_expert
 from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.parameters import Areas, Buffers, Group, Rounds
-from xccl_emu.lang import MTU_IN, SCALAR, fence, kernel, load, mtu_in, set_flag, ub_load, wait_flag
+from xccl_emu.lang import MTU_IN, SCALAR, kernel, load, mtu_in, quiet, set_flag, ub_load, wait_flag
 
 DISPATCH, EXPERT, COMBINE = 1, 2, 4
 """Bits of ``parts``: which phases each round has."""
@@ -43,15 +43,15 @@ def one_round(rank, core, r, tokens, rounds: Rounds, c: Group, b: Buffers, dispa
     """The phases of round ``r`` on a rank with so many tokens; the buffers are those of the round."""
     if rounds.parts & DISPATCH:
         yield from dispatch(rank, core, tokens, rounds.dispatch_event + r, c, b, dispatches)
-        yield fence(sync="received rows visible")
+        yield quiet(sync="received rows visible")
         yield from barrier(0, "all cores have received")
     if rounds.parts & EXPERT:
         yield from expert_round(core, c, b)
-        yield fence(sync="expert outputs visible")
+        yield quiet(sync="expert outputs visible")
         yield from barrier(0, "all cores have computed")
     if rounds.parts & COMBINE:
         yield from combine(rank, core, tokens, rounds.combine_event + r, c, b, combines)
-        yield fence(sync="outputs visible")
+        yield quiet(sync="outputs visible")
         yield from barrier(0, "all cores have combined")
 
 

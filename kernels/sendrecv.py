@@ -20,7 +20,7 @@ copy-out of the chunk is visible, or has begun; so an acknowledgment frees a slo
 in the receiver's app data area says only the return of the receiver's kernel.  (By DMA, reading the slot is copying it
 out, and the completion that goes before the acknowledgment says that it is visible.)
 
-Every put of a field, poll, fence and flag has a name (`sync`) by which a run can switch it off; a name means one thing.
+Every put of a field, poll, quiet and flag has a name (`sync`) by which a run can switch it off; a name means one thing.
 A load with a name is a synchronizing load.  It may meet the put of the next chunk's field, which does no harm: a field
 is one piece, its count and chunk ID only grow, and its other words stay the same during a transfer.  Like a poll it
 acquires what was visible before the put that it sees.  A load without a name is a plain one: no put to its field can be
@@ -35,13 +35,13 @@ from xccl_emu.lang import (
     SCALAR,
     dma,
     fail,
-    fence,
     kernel,
     load,
     mtu_in,
     mtu_out,
     poll_ge,
     put,
+    quiet,
     set_flag,
     wait_flag,
 )
@@ -84,7 +84,7 @@ def push_chunk(i, half, nbytes, ack, tail, event, shape, base, ring, slots, slot
     yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")
     slot = ring + (base + i) % slots * slot_bytes
     yield mtu_out(half * slot_bytes, slot, min(slot_bytes, nbytes - i * slot_bytes), step=2)
-    yield fence(step=3, sync="data before tail")  # it also frees the half
+    yield quiet(step=3, sync="data before tail")  # it also frees the half
     yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")
 
 
@@ -166,7 +166,7 @@ def send_zero_copy(source, nbytes, ack, tail, event, shape, base, half_bytes):
         yield fail(WRONG_SHAPE, given, step=2)
     target = yield load(ack + WHERE, step=2)
     yield from copy_through_buffer(source, target, nbytes, half_bytes, 2)
-    yield fence(step=3, sync="data before tail")
+    yield quiet(step=3, sync="data before tail")
     yield put(tail, event, 0, base + ZERO_COPY_COUNTS, shape, step=3, sync="tail")
     yield poll_ge(ack + COUNT, base + ZERO_COPY_COUNTS, step=8, sync="all acknowledged")
     return 1
@@ -190,7 +190,7 @@ def pull_chunk(
 ):  # fmt: skip
     """Receive chunk ``i`` through a half of the data buffer, in which ``again`` another one was, and ``more`` will be.
 
-    An acknowledgment only says that a slot has been read, so it needs no fence.
+    An acknowledgment only says that a slot has been read, so it needs no quiet.
     """
     if wait:
         yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")
@@ -342,12 +342,12 @@ def send_rounds(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes
 
 @kernel
 def recv_rounds(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, by_dma, rounds, stride):
-    """Receive what `send_rounds` sends, payload by payload; between two of them the fence frees the data buffer."""
+    """Receive what `send_rounds` sends, payload by payload; between two of them the quiet frees the data buffer."""
     for r in range(rounds):
         chunks = yield from recv(
             target + r * stride, nbytes, ack, tail, event + r, shape, base, ring, slots, slot_bytes, by_dma
         )
-        yield fence(step=6, sync="payload out")
+        yield quiet(step=6, sync="payload out")
         base = base + chunks
     return base
 
@@ -363,9 +363,9 @@ def isend_all(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, 
 
 @kernel
 def irecv_all(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, by_dma):
-    """Passes of `irecv` until all is received; between two of them the fence frees the data buffer."""
+    """Passes of `irecv` until all is received; between two of them the quiet frees the data buffer."""
     chunks = count_chunks(nbytes, slot_bytes)
     while done < chunks:
         done = yield from irecv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, by_dma)
-        yield fence(step=6, sync="payload out")
+        yield quiet(step=6, sync="payload out")
     return done

@@ -40,10 +40,19 @@ class A2ECase(Case):
     """
 
     presets: ClassVar[tuple[Preset, ...]] = (
-        Preset("a2e", "Attention and experts on dies of their own, through trampolines"),
-        Preset("a2e-urma", "The same by URMA: DMA descriptors", {"path": "urma"}),
-        Preset("a2e-pull", "The same by plain pull, without trampolines", {"pull": 1}),
-    )
+        Preset(
+            "a2e", "Attention and experts on dies of their own, through trampolines", {},
+            {"domains": 2, "attention": 1, "experts": 2, "tokens": 3, "top_k": 2, "rounds": 4},
+        ),
+        Preset(
+            "a2e-urma", "The same by URMA: DMA descriptors", {"path": "urma"},
+            {"domains": 2, "attention": 1, "experts": 2, "tokens": 2, "top_k": 1, "rounds": 3},
+        ),
+        Preset(
+            "a2e-pull", "The same by plain pull, without trampolines", {"pull": 1},
+            {"attention": 1, "experts": 2, "cores": 2, "tokens": 5, "top_k": 2, "rounds": 2},
+        ),
+    )  # fmt: skip
 
     domains: int = size(1, "Domains of attention dies, which take turns.")
     attention: int = size(2, "Attention dies of a domain, and trampolines.")

@@ -30,7 +30,11 @@ _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered
 class FusedCase(Case):
     """A small group that runs ``rounds`` rounds of a layer; what a fast rank can do shows from the third on."""
 
-    presets: ClassVar[tuple[Preset, ...]] = (Preset("fused", "CANN's FusedDispatch and FusedCombine"),)
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "fused", "CANN's FusedDispatch and FusedCombine", {}, {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3}
+        ),
+    )
 
     ranks: int = size(2, "Ranks, one a die.", least=2)
     cores: int = size(2, "Cores of each rank.")

@@ -23,6 +23,7 @@ from xccl_emu.protocols.rounds import Rounds
 from xccl_emu.protocols.tokens import TOKENS_HELP, as_text, tokens_of
 
 _COMBINE_INPUTS = ("pos", "counts", "y")
+_PAIRS = {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 2}
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,9 @@ class MoeCase(Case):
     else 16; on the way back a row has two bytes an element.
     """
 
-    presets: ClassVar[tuple[Preset, ...]] = (Preset("moe", "Dispatch, a stand-in expert, combine, in one launch"),)
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset("moe", "Dispatch, a stand-in expert, combine, in one launch", {}, _PAIRS | {"pieces": 2}),
+    )
     parts: ClassVar[int] = DISPATCH | EXPERT | COMBINE
     written: ClassVar[tuple[str, ...]] = ("recv_x", "route", "counts", "pos", "y", "out")
     """Buffers that hold something new in the end."""
@@ -129,7 +132,7 @@ class MoeCase(Case):
 class DispatchCase(MoeCase):
     """Dispatch alone, ``rounds`` times; sizes as those of `MoeCase`."""
 
-    presets = (Preset("dispatch", "Pull dispatch of tokens to the dies of their experts"),)
+    presets = (Preset("dispatch", "Pull dispatch of tokens to the dies of their experts", {}, _PAIRS | {"pieces": 1}),)
     parts = DISPATCH
     written = ("recv_x", "route", "counts", "pos")
 
@@ -138,7 +141,7 @@ class DispatchCase(MoeCase):
 class CombineCase(MoeCase):
     """Combine alone, ``rounds`` times, of what dispatch and the experts would have left; sizes as of `MoeCase`."""
 
-    presets = (Preset("combine", "Pull combine of what the experts return"),)
+    presets = (Preset("combine", "Pull combine of what the experts return", {}, _PAIRS | {"pieces": 2}),)
     parts = COMBINE
     written = ("out",)
     least_pieces = 2

@@ -19,6 +19,7 @@ from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_calls import PATHS, RING_PATHS
 from xccl_emu.protocols.sendrecv_layout import RingLayout
 
+_RING = {"slots": 2, "chunks": 5, "pieces": 2}
 STOPS = {
     device.WRONG_EVENT: "the other side has another event ID",
     device.WRONG_SHAPE: "the other side has another payload size or number of cores",
@@ -35,9 +36,9 @@ class SendRecvCase(Case):
     """
 
     presets: ClassVar[tuple[Preset, ...]] = (
-        Preset("sendrecv", "Send and receive through a ring of slots"),
-        Preset("sendrecv-dma", "The same, each chunk copied by a DMA engine", {"path": "dma"}),
-        Preset("sendrecv-zero-copy", "Read from the sender's buffer, no ring", {"path": "zero-copy"}),
+        Preset("sendrecv", "Send and receive through a ring of slots", {}, _RING | {"rounds": 2}),
+        Preset("sendrecv-dma", "Each chunk copied by a DMA engine", {"path": "dma"}, _RING | {"rounds": 2}),
+        Preset("sendrecv-zero-copy", "Read from the sender's buffer, no ring", {"path": "zero-copy"}, _RING),
     )
 
     ranks: int = size(2, "Dies, each of which sends to the next.", least=2)
@@ -140,7 +141,7 @@ class _OneRound(SendRecvCase):
 class BothWaysCase(_OneRound):
     """The last die sends to die 0 too, and each core sends and receives in turn: with two ranks, both directions."""
 
-    presets = (Preset("sendrecv-both", "Each core sends and receives in turn"),)
+    presets = (Preset("sendrecv-both", "Each core sends and receives in turn", {}, _RING | {"chunks": 6}),)
 
     def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer]) -> None:
         for source, target in zip(sources, targets, strict=True):
@@ -169,7 +170,7 @@ class BothWaysCase(_OneRound):
 class AsyncCase(_OneRound):
     """Both sides repeat passes of isend and irecv until they are done."""
 
-    presets = (Preset("sendrecv-async", "isend and irecv, in passes until both are done"),)
+    presets = (Preset("sendrecv-async", "isend and irecv, in passes until both are done", {}, _RING | {"chunks": 4}),)
 
     def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer]) -> None:
         for source, target in zip(sources, targets, strict=True):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from typing import Any
 
-from xccl_emu.lang import Kernel, Request, fence, kernel, load, put, store
+from xccl_emu.lang import Kernel, Request, kernel, load, put, quiet, store
 
 Running = Generator[Request, int, Any]
 CASES: dict[str, tuple[Kernel, tuple[tuple[int, ...], ...]]] = {}
@@ -25,7 +25,7 @@ def straight(a: int) -> Running:
     """A docstring is no code."""
     yield store(a, 1)
     pass
-    yield fence()
+    yield quiet()
 
 
 @case((3,), (-9,))
@@ -195,7 +195,7 @@ def division_in_place(a: int, b: int) -> Running:
 @case((0,), (1,))
 def no_request_on_one_way(a: int) -> Running:
     if a:
-        yield fence()
+        yield quiet()
     return 5
 
 
@@ -249,10 +249,10 @@ def jumps_without_requests(n: int) -> Running:
 @case((0, 3), (1, 3))
 def assigned_on_one_way(a: int, b: int) -> Running:
     x = yield load(b)
-    yield fence()
+    yield quiet()
     if a:
         x = 1
-    yield fence()
+    yield quiet()
     return x
 
 

@@ -21,7 +21,7 @@ UNARY = ("-{}", "not {}", "abs({})", "mix({})", "({} << 2) % 509", "TABLE[{} % 3
 REQUESTS = (
     "load({}, step={s})",
     "store({}, {}, step={s})",
-    "fence(step={s})",
+    "quiet(step={s})",
     "poll_ge({}, {}, step={s}, sync='p{s}')",
 )
 
@@ -163,7 +163,7 @@ def programs(draw: st.DrawFn) -> str:
     subroutines: tuple[str, ...] = ()
     for number in range(draw(st.integers(0, 2))):
         writer = Writer(draw, subroutines)
-        writer.put(1, "yield fence(step=0, sync=sync)")
+        writer.put(1, "yield quiet(step=0, sync=sync)")
         known = writer.block(1, {"p", "q"}, 2, False)
         writer.end(known)
         text += f"def sub{number}(p, q=K, sync='none'):\n" + "\n".join(writer.lines) + "\n\n"

@@ -15,7 +15,7 @@ from cli_support import as_json, invoke
 
 from xccl_emu.check.check import check
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang import fence, kernel, mtu_in, mtu_out, poll_ge, put
+from xccl_emu.lang import kernel, mtu_in, mtu_out, poll_ge, put, quiet
 from xccl_emu.protocol import Bench, Case, Regions, choice, registry, size
 from xccl_emu.protocol.registry import make
 from xccl_emu.testing import assert_verified
@@ -29,9 +29,9 @@ RING = f"{EXAMPLE / 'all_reduce.py'}:RingAllReduce"
 def push(source, target, flag):
     """Copy 32 bytes to another die, and then say so."""
     yield mtu_in(source, 0, 32)
-    yield fence(sync="read")
+    yield quiet(sync="read")
     yield mtu_out(0, target, 32)
-    yield fence(sync="data before flag")
+    yield quiet(sync="data before flag")
     yield put(flag, 1, sync="flag")
 
 
@@ -40,7 +40,7 @@ def take(slot, target, flag):
     """Wait for the flag and copy what came."""
     yield poll_ge(flag, 1, sync="arrived")
     yield mtu_in(slot, 0, 32)
-    yield fence(sync="read")
+    yield quiet(sync="read")
     yield mtu_out(0, target, 32)
 
 
@@ -68,7 +68,7 @@ class Push(Case):
 
 
 def test_a_case_is_verified_and_each_of_its_orderings_is_needed() -> None:
-    """What derives from `Case` is checked as shipped protocols are, and without its fence it is refuted."""
+    """What derives from `Case` is checked as shipped protocols are, and without its quiet it is refuted."""
     assert_verified(Push())
     assert check(Push(), without=["data before flag"]).violation is not None
     assert Push().syncs == ("read", "data before flag", "flag", "arrived")
@@ -148,7 +148,7 @@ def test_the_sum_is_the_oracles() -> None:
 
 
 def test_check_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verified; refuted without a fence; that replays; each synchronization gets an answer; faults are drawn."""
+    """Verified; refuted without a quiet; that replays; each synchronization gets an answer; faults are drawn."""
     monkeypatch.chdir(tmp_path)
     assert as_json("check", RING, "--dies", "2")["verdict"] == "verified"
     assert invoke("check", RING, "--dies=2", "--without", "chunk before tail", "--out", "w.json")[0] == 1

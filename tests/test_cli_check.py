@@ -21,7 +21,7 @@ from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol.registry import make
 
 TINY = ("check", "sendrecv", "--slots", "2", "--chunks", "3", "--pieces", "1")
-FENCE = "data before tail"
+QUIET = "data before tail"
 
 
 def as_json(*arguments: str) -> tuple[int, dict[str, Any]]:
@@ -59,11 +59,11 @@ def test_the_verdict_is_a_table_for_people() -> None:
         assert text in out
 
 
-def test_a_missing_fence_is_a_violation_that_replays(tmp_path: Path) -> None:
+def test_a_missing_quiet_is_a_violation_that_replays(tmp_path: Path) -> None:
     """Exit code 1, a table that names steps and addresses, and a file that shows the same violation again."""
-    code, out, _ = invoke(*TINY, "--without", FENCE, "--out", "found.json", "--chart", "c.mmd", "--trace", "t.json")
+    code, out, _ = invoke(*TINY, "--without", QUIET, "--out", "found.json", "--chart", "c.mmd", "--trace", "t.json")
     assert code == 1
-    for text in ("sendrecv under relaxed: violation", "SWITCHED OFF: fence (data", "at die1.ring[0→1].slot0:"):
+    for text in ("sendrecv under relaxed: violation", "SWITCHED OFF: quiet (data", "at die1.ring[0→1].slot0:"):
         assert text in out
     assert "also found:" in out
     assert "bad instruction" in out
@@ -72,7 +72,7 @@ def test_a_missing_fence_is_a_violation_that_replays(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     found = json.loads((tmp_path / "found.json").read_text())
     code, told = as_json("check", "--replay", "found.json")
-    assert (code, told["verdict"], told["protocol"], told["without"]) == (1, "violation", "sendrecv", [FENCE])
+    assert (code, told["verdict"], told["protocol"], told["without"]) == (1, "violation", "sendrecv", [QUIET])
     assert told["violation"]["kind"] == found["kind"]
     assert told["violation"]["steps"] == len(found["actions"])
     code, again, _ = invoke("check", "sendrecv", "--replay", "found.json")
@@ -128,13 +128,13 @@ def test_each_sync_says_which_are_needed() -> None:
     assert findings["DMA before tail"] == findings["slot free"] == findings["tail in"] == "needed"
     assert "all acknowledged" not in findings
     assert {one["sync"]: one["steps"] for one in told["each_sync"]}["slot free"] == [4]
-    assert set(told["unreached"]) == {"chunk in buffer", FENCE, "half free", "slot read"}
+    assert set(told["unreached"]) == {"chunk in buffer", QUIET, "half free", "slot read"}
     assert not list(Path.cwd().iterdir())
 
 
 def test_each_sync_of_a_wrong_protocol_is_its_violation() -> None:
     """What is wrong as it is shows its own violation; nothing is asked of its synchronizations."""
-    code, out, _ = invoke(*TINY, "--without", FENCE, "--each-sync")
+    code, out, _ = invoke(*TINY, "--without", QUIET, "--each-sync")
     assert code == 1
     assert "sendrecv under relaxed: violation" in out
     assert "without each synchronization" not in out
@@ -192,7 +192,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str], said: str) -> None:
 )
 def test_a_damaged_or_foreign_replay_file(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     """Exit code 2 and what is wrong with the file, whichever part of it is."""
-    assert invoke(*TINY, "--without", FENCE, "--out", "found.json")[0] == 1
+    assert invoke(*TINY, "--without", QUIET, "--out", "found.json")[0] == 1
     file = tmp_path / "found.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     code, _, err = invoke("check", "--replay", "found.json")
@@ -204,7 +204,7 @@ def test_a_damaged_or_foreign_replay_file(change: dict[str, Any], said: str, tmp
 
 def test_a_replay_file_of_another_protocol_is_refused() -> None:
     """A protocol named beside the file must be the file's."""
-    assert invoke(*TINY, "--without", FENCE, "--out", "found.json")[0] == 1
+    assert invoke(*TINY, "--without", QUIET, "--out", "found.json")[0] == 1
     code, _, err = invoke("check", "moe", "--replay", "found.json")
     assert (code, "is of protocol 'sendrecv', not 'moe'" in err) == (2, True)
 
@@ -296,7 +296,7 @@ def test_ends_of_a_fault_are_told() -> None:
 @pytest.mark.parametrize("option", ["--chart", "--trace", "--out"])
 def test_a_picture_that_cannot_be_written(option: str) -> None:
     """The violation is shown first; then the option, its path and the reason, and a code of its own."""
-    code, out, err = invoke(*TINY, "--without", FENCE, option, "/dev/full")
+    code, out, err = invoke(*TINY, "--without", QUIET, option, "/dev/full")
     assert "sendrecv under relaxed: violation" in out
     assert (code, f"{option} /dev/full: cannot be written (No space left on device)" in err) == (5, True)
 

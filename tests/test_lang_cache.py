@@ -29,7 +29,7 @@ def sub(a):
 @kernel
 def k(a):
     yield from sub(a)
-    yield fence(step=1, sync="here")
+    yield quiet(step=1, sync="here")
 @kernel
 def other(a):
     yield from sub(a + 1)

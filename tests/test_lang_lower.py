@@ -53,15 +53,15 @@ def test_request_words_and_result(tmp_path: Path) -> None:
 def test_sites(tmp_path: Path) -> None:
     """A site holds file, line, text, operation, step, sync, and the calls on the way to a subroutine."""
     text = (
-        "def inner(a, sync, step=3):\n    yield fence(step=step, sync=sync)\n\n"
+        "def inner(a, sync, step=3):\n    yield quiet(step=step, sync=sync)\n\n"
         "def outer(a, name='tail'):\n    yield from inner(a, name)\n    yield from inner(a, sync='ack', step=STEP)\n\n"
         "STEP = 9\n\n@kernel\ndef k(a):\n    yield from outer(a)\n    yield (\n        store(a, 0, step=4)\n    )\n"
     )
     kernel = kernel_of(tmp_path, text)
     file = kernel.generator.__code__.co_filename
     assert [(s.operation, s.step, s.sync, s.line, s.text) for s in kernel.sites] == [
-        ("fence", 3, "tail", 3, "yield fence(step=step, sync=sync)"),
-        ("fence", 9, "ack", 3, "yield fence(step=step, sync=sync)"),
+        ("quiet", 3, "tail", 3, "yield quiet(step=step, sync=sync)"),
+        ("quiet", 9, "ack", 3, "yield quiet(step=step, sync=sync)"),
         ("store", 4, "", 14, "yield ("),
     ]
     assert [s.callers for s in kernel.sites] == [((file, 13), (file, 6)), ((file, 13), (file, 7)), ()]
@@ -118,7 +118,7 @@ def both(p, a):
     yield store(helper(p), helper(p, a))
     if a < 0:
         return
-    yield fence()
+    yield quiet()
 """
 
 
@@ -149,7 +149,7 @@ def test_what_is_dead_is_zero(tmp_path: Path) -> None:
     """Locals that live across no yield have no register, and a register is 0 from the last read of its value on."""
     text = (
         "@kernel\ndef k(a, b):\n    t = a * 2\n    x = yield load(t)\n    for i in range(2):\n        u = x + i\n"
-        "        yield store(u, 0)\n    b = 5\n    yield fence()\n    return b\n"
+        "        yield store(u, 0)\n    b = 5\n    yield quiet()\n    return b\n"
     )
     kernel = kernel_of(tmp_path, text)
     assert kernel.registers == ("a", "b", "x", "i")
@@ -232,7 +232,7 @@ def test_deep_nesting(tmp_path: Path) -> None:
 
 def test_plain_step_cannot_resume(tmp_path: Path) -> None:
     """The plain form says so when it is given the state of a run that it did not drive."""
-    kernel = kernel_of(tmp_path, "@kernel\ndef k(a):\n    yield store(a, 1)\n    yield fence()\n")
+    kernel = kernel_of(tmp_path, "@kernel\ndef k(a):\n    yield store(a, 1)\n    yield quiet()\n")
     state = new_state(kernel, (3,))
     kernel.plain_step()(state, BASE)
     with pytest.raises(KernelError, match="cannot go on from a snapshot"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lang_support import check_forms, module_of, own_cache
 
 from xccl_emu.errors import ConfigError, KernelError
-from xccl_emu.lang import Kernel, fence, kernel, store, ub_store
+from xccl_emu.lang import Kernel, kernel, quiet, store, ub_store
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 
@@ -29,7 +29,7 @@ def inner(i, shape: Shape, twice=2):
     got = yield load(i * shape.width, step=1)
     return helper(got, shape.rows) * twice
 def takes_integer(n):
-    yield fence()
+    yield quiet()
     return n
 """
 BODY = """
@@ -60,7 +60,7 @@ def writes(core, at: Place):
     """Writes the value of a record to its address."""
     yield ub_store(0, core)
     yield store(at.address, at.value + core)
-    yield fence()
+    yield quiet()
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +91,12 @@ REFUSED = {
     "yield from takes_integer(s)": "takes an integer as 'n', not a record",
     "yield from inner(1, 2)": "takes a Shape as 'shape', not an integer",
     "yield from inner(1, t)": "takes a Shape as 'shape', not Twin",
-    "s = yield fence()": "is a record and cannot be assigned",
+    "s = yield quiet()": "is a record and cannot be assigned",
     "yield from inner(1, s._replace(height=1))": "_replace takes fields of Shape by name: rows, width",
     "yield from inner(1, s._replace(1))": "_replace takes fields of Shape by name: rows, width",
     "yield from inner(1, Shape(1))": r"Shape\(...\): missing a required argument: 'width'",
-    "x = Shape(1, 2)\n    yield fence()": "is not a plain Python function",
-    "x = s\n    yield fence()": "is a record, not an integer: read a field of it",
+    "x = Shape(1, 2)\n    yield quiet()": "is not a plain Python function",
+    "x = s\n    yield quiet()": "is a record, not an integer: read a field of it",
 }
 
 

@@ -29,24 +29,24 @@ RATIO = 0.5
 BIG = 2 ** 63
 NUMBERS = [1, 2]
 def sub(p, sync="none"):
-    yield fence(sync=sync)
+    yield quiet(sync=sync)
 def ends(p):
     if p:
         return p
-    yield fence()
+    yield quiet()
 def bare(p):
-    yield fence()
+    yield quiet()
     return
 def again(p):
     yield from again(p - 1)
-    yield fence()
+    yield quiet()
 def around(p):
     yield from back(p)
 def back(p):
     yield from around(p)
 def renames(p, sync="none"):
     sync = "other" if p else sync
-    yield fence()
+    yield quiet()
 def reads(p, q):
     yield load(p + q)
 def counts(p, q):
@@ -59,24 +59,24 @@ def halves(p):
 def looping(p):
     return looping(p - 1) if p else 0
 def many(*p):
-    yield fence()
+    yield quiet()
 def defaults(p, q=0.5):
     yield store(p, q)
 """
 
 REFUSED = {
-    "try": Refused("try:\n    yield fence()\nfinally:\n    a = 1", 1, "try cannot be lowered"),
-    "with": Refused("with a:\n    yield fence()", 1, "with cannot be lowered"),
-    "comprehension": Refused("yield fence()\na = [i for i in range(3)][0]", 2, "a comprehension cannot"),
-    "lambda": Refused("yield fence()\na = (lambda: 1)()", 2, "lambda cannot be lowered"),
-    "nested def": Refused("yield fence()\ndef f():\n    yield fence()", 2, "a nested function cannot be lowered"),
-    "class": Refused("yield fence()\nclass C:\n    pass", 2, "a class cannot be lowered"),
-    "global": Refused("global G\nG = 1\nyield fence()", 1, "global cannot be lowered"),
-    "del": Refused("yield fence()\ndel a", 2, "del cannot be lowered"),
-    "import": Refused("yield fence()\nimport os", 2, "import cannot be lowered"),
-    "match": Refused("yield fence()\nmatch a:\n    case 1:\n        pass", 2, "match cannot be lowered"),
-    "raise": Refused("yield fence()\nraise ValueError", 2, "stops a run with `yield fail"),
-    "assert": Refused("yield fence()\nassert a", 2, "stops a run with `yield fail"),
+    "try": Refused("try:\n    yield quiet()\nfinally:\n    a = 1", 1, "try cannot be lowered"),
+    "with": Refused("with a:\n    yield quiet()", 1, "with cannot be lowered"),
+    "comprehension": Refused("yield quiet()\na = [i for i in range(3)][0]", 2, "a comprehension cannot"),
+    "lambda": Refused("yield quiet()\na = (lambda: 1)()", 2, "lambda cannot be lowered"),
+    "nested def": Refused("yield quiet()\ndef f():\n    yield quiet()", 2, "a nested function cannot be lowered"),
+    "class": Refused("yield quiet()\nclass C:\n    pass", 2, "a class cannot be lowered"),
+    "global": Refused("global G\nG = 1\nyield quiet()", 1, "global cannot be lowered"),
+    "del": Refused("yield quiet()\ndel a", 2, "del cannot be lowered"),
+    "import": Refused("yield quiet()\nimport os", 2, "import cannot be lowered"),
+    "match": Refused("yield quiet()\nmatch a:\n    case 1:\n        pass", 2, "match cannot be lowered"),
+    "raise": Refused("yield quiet()\nraise ValueError", 2, "stops a run with `yield fail"),
+    "assert": Refused("yield quiet()\nassert a", 2, "stops a run with `yield fail"),
     "yield in the middle": Refused("a = 1 + (yield load(b))", 1, "middle of an expression"),
     "yield in a condition": Refused("if (yield load(b)):\n    a = 1", 1, "middle of an expression"),
     "yield in return": Refused("return (yield load(b))", 1, "middle of an expression"),
@@ -93,8 +93,8 @@ REFUSED = {
     "yield from a function": Refused("yield from plain(a)", 1, "'plain' is not a subroutine"),
     "yield from a request": Refused("yield from load(a)", 1, "'load' is not a subroutine"),
     "yield from range": Refused("yield from range(3)", 1, "'range' is not a subroutine"),
-    "request without yield": Refused("yield fence()\nload(a)", 2, "load(...) does nothing without yield"),
-    "subroutine without yield from": Refused("yield fence()\nsub(a)", 2, "does nothing without yield from"),
+    "request without yield": Refused("yield quiet()\nload(a)", 2, "load(...) does nothing without yield"),
+    "subroutine without yield from": Refused("yield quiet()\nsub(a)", 2, "does nothing without yield from"),
     "recursion": Refused("yield from again(a)", "yield from again(p - 1)", "calls itself"),
     "mutual recursion": Refused("yield from around(a)", "yield from around(p)", "calls itself"),
     "value of a subroutine that may have none": Refused(
@@ -113,7 +113,7 @@ REFUSED = {
     "subroutine with star-arguments": Refused("yield from many(a)", "def many(*p):", "'many' takes star-arguments"),
     "for over a tuple": Refused("for i in (1, 2):\n    yield load(i)", 1, "goes over range(...) only"),
     "return in a for over a tuple": Refused(
-        "yield fence()\nfor i in (1, 2):\n    if a == i:\n        return i", 2, "goes over range(...) only"
+        "yield quiet()\nfor i in (1, 2):\n    if a == i:\n        return i", 2, "goes over range(...) only"
     ),
     "range with a variable step": Refused(
         "for i in range(a, b, a):\n    yield load(i)", 1, "the step of range must be"
@@ -132,10 +132,10 @@ REFUSED = {
     "call of a local": Refused("yield load(a(1))", 1, "'a' is a local integer"),
     "function as a value": Refused("yield load(plain)", 1, "a function, not a value"),
     "maybe unassigned": Refused("if a:\n    x = 1\nyield load(x)", 3, "'x' may be read before it is assigned"),
-    "unassigned after a loop": Refused("for i in range(a):\n    yield fence()\nyield load(i)", 3, "'i' may be read"),
+    "unassigned after a loop": Refused("for i in range(a):\n    yield quiet()\nyield load(i)", 3, "'i' may be read"),
     "unassigned in place": Refused("x += 1\nyield load(x)", 1, "'x' may be read before it is assigned"),
     "unassigned in plain code": Refused(
-        "yield fence()\nfor j in range(b):\n    if j:\n        b = x\n    x = j", 4, "'x' may be read before"
+        "yield quiet()\nfor j in range(b):\n    if j:\n        b = x\n    x = j", 4, "'x' may be read before"
     ),
     "reserved name": Refused("_xk_a = 1\nyield load(_xk_a)", 1, "'_xk_a' begins with '_xk_'"),
     "float": Refused("yield load(a + 0.5)", 1, "0.5 is not an integer"),
@@ -162,14 +162,14 @@ REFUSED = {
     "dict": Refused("a = {1: 2}[b]\nyield load(a)", 1, "a dict cannot be lowered"),
     "walrus": Refused("yield load((b := a))", 1, "an assignment inside an expression"),
     "assignment to an element": Refused("a[0] = 1\nyield load(a)", 1, "a name or a tuple of names can be assigned"),
-    "string": Refused("x = 'no'\nyield fence()", 1, "a string may only name the sync"),
+    "string": Refused("x = 'no'\nyield quiet()", 1, "a string may only name the sync"),
     "string constant": Refused("yield load(WORD)", 1, "'WORD' is no integer"),
     "string operand": Refused("yield load('a')", 1, "address must be an integer, not 'a'"),
     "string as a value": Refused("yield from reads(a, 'x')", "yield load(p + q)", "'q' is a string"),
-    "f-string": Refused("yield fence(sync=f'{a}')", 1, "a string cannot be lowered"),
-    "sync of a variable": Refused("yield fence(sync=a)", 1, "sync must be a literal, not 'a'"),
-    "step of a variable": Refused("yield fence(step=a)", 1, "step must be a literal, not 'a'"),
-    "step of a string": Refused("yield fence(step='x')", 1, "step must be a literal, not \"'x'\""),
+    "f-string": Refused("yield quiet(sync=f'{a}')", 1, "a string cannot be lowered"),
+    "sync of a variable": Refused("yield quiet(sync=a)", 1, "sync must be a literal, not 'a'"),
+    "step of a variable": Refused("yield quiet(step=a)", 1, "step must be a literal, not 'a'"),
+    "step of a string": Refused("yield quiet(step='x')", 1, "step must be a literal, not \"'x'\""),
     "matrix product": Refused("yield load(a @ b)", 1, "@ cannot be lowered"),
 }
 
@@ -208,7 +208,7 @@ def test_refused_at_once(tmp_path: Path) -> None:
 def test_parameters(tmp_path: Path) -> None:
     """A kernel's own parameters are plain, for the host writes them into registers."""
     for parameters, reason in (("a, b=1", "no defaults"), ("a, *, b", "no defaults"), ("*a", "star-arguments")):
-        text = f"@kernel\ndef k({parameters}):\n    yield fence()\n"
+        text = f"@kernel\ndef k({parameters}):\n    yield quiet()\n"
         with pytest.raises(KernelError, match=reason):
             _ = module_of(tmp_path, text).k.source
 

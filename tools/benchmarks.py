@@ -32,7 +32,7 @@ Written by `make docs`; `xccl-emu bench NAME` shows each part.
 
 MISSES = """## What misses, and why, as far as it is understood
 
-- **512 KB on 2 cores** (Figure 5). Each lane sends four chunks of 64 KB, and behind each stands a fence that waits
+- **512 KB on 2 cores** (Figure 5). Each lane sends four chunks of 64 KB, and behind each stands a quiet that waits
   until the chunk is visible, before the flag may go out. The latency of a write is paid four times; nothing in the
   published steps says how flag and data are ordered otherwise. With cores at the fast end of what is plausible it
   holds within a node, and nearly so between nodes.

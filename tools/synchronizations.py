@@ -15,32 +15,16 @@ from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict
 from xccl_emu.protocol.case import Case, reached_syncs
-from xccl_emu.protocol.registry import make
+from xccl_emu.protocol.registry import known, make, names
 
 PAGE = Path(__file__).parent.parent / "docs" / "synchronizations.md"
-
-CONFIGURATIONS = (
-    ("sendrecv", {"slots": 2, "chunks": 5, "pieces": 2, "rounds": 2}),
-    ("sendrecv-dma", {"slots": 2, "chunks": 5, "pieces": 2, "rounds": 2}),
-    ("sendrecv-zero-copy", {"slots": 2, "chunks": 5, "pieces": 2}),
-    ("sendrecv-async", {"slots": 2, "chunks": 4, "pieces": 2}),
-    ("sendrecv-both", {"slots": 2, "chunks": 6, "pieces": 2}),
-    ("dispatch", {"ranks": 2, "cores": 2, "tokens": 3, "pieces": 1, "rounds": 2}),
-    ("combine", {"ranks": 2, "cores": 2, "tokens": 3, "pieces": 2, "rounds": 2}),
-    ("moe", {"ranks": 2, "cores": 2, "tokens": 3, "pieces": 2, "rounds": 2}),
-    ("fused", {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3}),
-    ("a2e", {"domains": 2, "attention": 1, "experts": 2, "tokens": 3, "top_k": 2, "rounds": 4}),
-    ("a2e-urma", {"domains": 2, "attention": 1, "experts": 2, "tokens": 2, "top_k": 1, "rounds": 3}),
-    ("a2e-pull", {"attention": 1, "experts": 2, "cores": 2, "tokens": 5, "top_k": 2, "rounds": 2}),
-)
-"""Protocols and sizes: more than one core and round wherever that may make a difference."""
 
 CERTIFICATE_SECONDS, CERTIFICATE_STATES = 6.0, 20_000
 """Of each certificate: brute force ends by its states, long before its time is over, so that the page does not vary."""
 
 HEAD = """# Which synchronizations are needed
 
-Every fence, flag, wait, acknowledgement and barrier of the shipped kernels has a name. Here each is switched off alone,
+Every quiet, flag, wait, acknowledgement and barrier of the shipped kernels has a name. Here each is switched off alone,
 under memory order `relaxed`, and the protocol is checked without it. *Needed*: there is a schedule in which something
 goes wrong, and what. *Redundant*: every schedule of **this configuration** is right without it, which says nothing of
 larger ones.
@@ -82,11 +66,12 @@ def certificates(verdicts: Iterable[Verdict]) -> str:
     return f"{'; '.join(told)}; {disagree or 'none'} of them {'disagrees' if disagree < 2 else 'disagree'}"
 
 
-def table(name: str, sizes: dict[str, int]) -> str:
+def table(name: str) -> str:
     """The part of the page on one protocol."""
+    sizes = known(name).preset.each_sync
     case = make(name, **sizes)
     whole, found = certified(case), dict(rows(case))
-    sizes_told = ", ".join(f"{key} {value}" for key, value in sizes.items())
+    sizes_told = ", ".join(f"{key} {value}" for key, value in sizes.items()) or "usual sizes"
     lines = [f"## {name}", "", f"{sizes_told}: {whole.verdict}.", ""]
     lines += [f"Certificates: {certificates([whole, *found.values()])}.", "", "| synchronization | |", "|---|---|"]
     lines += [f"| {sync} | {finding(verdict)} |" for sync, verdict in found.items()]
@@ -98,7 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     options = parser.parse_args()
-    page = "\n".join([HEAD, *(table(name, sizes) for name, sizes in CONFIGURATIONS)])
+    page = "\n".join([HEAD, *map(table, names())])
     if not options.check:
         PAGE.write_text(page, encoding="utf-8")
         return 0

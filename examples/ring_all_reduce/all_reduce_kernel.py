@@ -4,12 +4,12 @@ from xccl_emu.lang import (
     MTU_IN,
     SCALAR,
     VECTOR,
-    fence,
     kernel,
     mtu_in,
     mtu_out,
     poll_ge,
     put,
+    quiet,
     set_flag,
     v_add,
     v_narrow,
@@ -53,7 +53,7 @@ def ring_all_reduce(
         chunk = (me + 2 * dies - 1 - i) % dies * nbytes
         yield poll_ge(ack, i + 1 - slots, sync="slot free")
         yield mtu_out(0, right_inbox + slot, nbytes)
-        yield fence(sync="chunk before tail")
+        yield quiet(sync="chunk before tail")
         yield put(right_tail, i + 1, sync="tail")
         yield poll_ge(tail, i + 1, sync="chunk arrived")
         if i < dies - 1:

@@ -35,7 +35,7 @@ def test_what_is_no_program(text: str) -> None:
 
 def test_branches_and_data() -> None:
     """One branch is taken or the other, a put goes into one word, and words of managed memory hold data."""
-    text = "load {}; skip_unless 0 1 1; store m0.1 5; skip_if 0 1 1; store m0.1 6; put_one 0.6 4; fence"
+    text = "load {}; skip_unless 0 1 1; store m0.1 5; skip_if 0 1 1; store m0.1 6; put_one 0.6 4; quiet"
     text += "; load m0.1; load 0.6"
     for word, seen in (("0.0", 1 * 64 + 5 * 8 + 4), ("0.1", 0 * 64 + 6 * 8 + 4)):
         small = Small((program(text.format(word)),), memory={0: 1})

@@ -6,9 +6,9 @@ from xccl_emu.campaign.shrink import shrunk
 
 LONG = Small(
     (
-        program("store 1.0 5; fence; put 1.4 3 2; ge 0.4 1; store 1.0 6"),
+        program("store 1.0 5; quiet; put 1.4 3 2; ge 0.4 1; store 1.0 6"),
         program("ge 1.4 3; load_named 1.0; store 0.4 1"),
-        program("fence; dma 0.0 1.1 2"),
+        program("quiet; dma 0.0 1.1 2"),
     ),
     dies=3,
     memory={0: 2, 8: 1},

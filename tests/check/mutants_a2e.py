@@ -48,7 +48,7 @@ def returns(old: str, new: str) -> Edit:
 
 # ---- attention dies
 
-TOKENS_VISIBLE = '        yield fence(step=1, sync="tokens visible")\n'
+TOKENS_VISIBLE = '        yield quiet(step=1, sync="tokens visible")\n'
 SLOTS_FREE = '    yield poll_ge(at.credit + here, call, step=1, sync="slots free")\n    yield from send_batch'
 
 # ---- trampolines on the way to the experts
@@ -61,7 +61,7 @@ CREDIT = """\
 LISTS_LOADED = "    yield from load_lists(n, slots, c, lists)\n"
 INBOXES_FREE = '    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
 STAGING_FREE = '        yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")\n'
-MESSAGES_VISIBLE = '    yield fence(step=2, sync="messages visible")\n'
+MESSAGES_VISIBLE = '    yield quiet(step=2, sync="messages visible")\n'
 PUBLISH = "    yield from publish(core, die, call, n, c, m, at)\n"
 COUNT = '                yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
 NEXT = "        yield ub_store(places + 4 * slot, place + 1, step=2)\n"
@@ -75,7 +75,7 @@ UNDRAINED = DRAIN.splitlines(keepends=True)[0]
 # ---- expert dies
 
 ROWS_FREE = '        yield poll_ge(at.sent + here, call + 1 - m.depth, step=3, sync="rows free")\n'
-ROWS_VISIBLE = '    yield fence(step=3, sync="rows visible")\n'
+ROWS_VISIBLE = '    yield quiet(step=3, sync="rows visible")\n'
 GATHERED = '    yield from barrier(3, "all cores have gathered")\n'
 ASSEMBLED = """\
     if core == 0:
@@ -93,7 +93,7 @@ EARLY_ACKS = """\
                 yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
 """
 GATHER = "        yield from gather(core, die, call, c, b, m, at, room)\n"
-COMPUTED_VISIBLE = '        yield fence(step=4, sync="outputs of experts visible")\n'
+COMPUTED_VISIBLE = '        yield quiet(step=4, sync="outputs of experts visible")\n'
 ALL_COMPUTED = '        yield from barrier(4, "all cores have computed")\n'
 COMPUTED = """\
         if core == 0:
@@ -102,13 +102,13 @@ COMPUTED = """\
 
 # ---- the way back
 
-IN_STAGING = '        yield fence(step=5, sync="rows in staging")\n'
+IN_STAGING = '        yield quiet(step=5, sync="rows in staging")\n'
 ARRIVALS = "yield add(at.arrivals + t * c.die_bytes + parity * FIELD_BYTES, total,"
 ARRIVED = "    yield poll_ge(at.arrivals + here + parity * FIELD_BYTES, total,"
 KNOWN_TOTAL = "    total = yield ub_load(4 * parity, step=6)\n"
 NEW_TOTAL = "    yield ub_store(4 * parity, total, step=6)\n"
 DUE = "            if slot >= 0:\n                total = total + 1\n"
-AT_HOME = '        yield fence(step=6, sync="rows at the attention die")\n'
+AT_HOME = '        yield quiet(step=6, sync="rows at the attention die")\n'
 TO_SEND = '        yield poll_ge(at.computed + here, call + 1, step=5, sync="rows to send back")\n'
 RETURN_ROWS = "    yield from return_rows(first, last, source, at.returned + to, c, lists, work)\n"
 RELAYED = '        yield put(at.relayed + here, call + 1, step=6, sync="staging read")\n'
@@ -124,7 +124,7 @@ E2A_WAITS = returns(
 KNOWN = (
     Mutant(
         "plain pull: payload on one die, its flag on another, and nothing but fifo order between them", PULL,
-        (Edit("dispatch", '    yield fence(step=3, sync="tokens visible")  # and counted\n', ""),), (DATA_RACE,),
+        (Edit("dispatch", '    yield quiet(step=3, sync="tokens visible")  # and counted\n', ""),), (DATA_RACE,),
     ),
     Mutant(
         "a2e: trampoline tells the origin that its slots are free when the forward is issued", TURNS,

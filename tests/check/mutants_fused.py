@@ -83,7 +83,7 @@ COUNTS = '        yield put(field, event, n, begin + before, step=2, sync="count
 POLL_COUNTS = '        yield poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")\n'
 SUM_COUNTS = "        n = yield ub_load(f.work + i * FIELD_BYTES + 8, step=3)\n"
 COUNTS_IN = '    yield from barrier(3, "all counts are in")\n'
-VISIBLE = '    yield fence(step=1, sync="messages visible")  # and counted\n'
+VISIBLE = '    yield quiet(step=1, sync="messages visible")  # and counted\n'
 ALL_SENT = '    yield from barrier(2, "all cores have sent")\n'
 PUBLISH = "    yield from publish(rank, first, last, event, c, f)\n"
 FIELD = "table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES"
@@ -106,7 +106,7 @@ QUANTIZED = """\
     yield set_flag(VECTOR, MTU_OUT, half, sync="rows quantized")
     yield wait_flag(VECTOR, MTU_OUT, half, sync="rows quantized")
 """
-STAGED = '    yield fence(step=1, sync="messages staged")\n'
+STAGED = '    yield quiet(step=1, sync="messages staged")\n'
 WRITTEN = '            yield wait_flag(DMA, SCALAR, k, step=1, sync="message written")\n'
 ASKED_IN = '        yield poll_eq(asked, event, step=1, sync="asked in")\n'
 MADE = '                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too\n'
@@ -115,7 +115,7 @@ SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
 
 # ---- what stands in combine
 
-ROWS_VISIBLE = '        yield fence(step=1, sync="contributions visible")\n'
+ROWS_VISIBLE = '        yield quiet(step=1, sync="contributions visible")\n'
 ANNOUNCE = "        yield from announce(listed, c, f)\n"
 ARRIVAL = '        yield add(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, 1, step=2, sync="arrival")\n'
 READ_MODIFY_WRITE = """\
@@ -136,7 +136,7 @@ CONTRIBUTION_IN = """\
     yield set_flag(MTU_IN, VECTOR, place, sync="contribution in")
     yield wait_flag(MTU_IN, VECTOR, place, sync="contribution in")
 """
-COMBINED = '    yield fence(sync="outputs visible")\n    yield from barrier(0, "all cores have combined")\n'
+COMBINED = '    yield quiet(sync="outputs visible")\n    yield from barrier(0, "all cores have combined")\n'
 ASSEMBLED = '    yield from barrier(0, "all cores have assembled")\n'
 
 CLEAR = '        yield put(own + i * FIELD_BYTES, 0, sync="clear counts")\n'

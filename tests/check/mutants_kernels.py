@@ -10,7 +10,6 @@ from xccl_emu.lang import (
     MTU_OUT,
     SCALAR,
     atomic_add,
-    fence,
     kernel,
     load,
     mtu_in,
@@ -18,6 +17,7 @@ from xccl_emu.lang import (
     poll_eq,
     poll_ge,
     put,
+    quiet,
     set_flag,
     store,
     wait_flag,
@@ -41,7 +41,7 @@ def push_counted(x, nbytes, inbox, outbox, flag, peer_flag, out, rounds):
     for r in range(rounds):
         half = r % 2
         yield from through_buffer(x + r * nbytes, outbox + half * nbytes, 0, nbytes, 0)
-        yield fence(sync="token visible")
+        yield quiet(sync="token visible")
         yield put(peer_flag + half * 32, r + 1, sync="flag")
         yield poll_eq(flag + half * 32, r + 1, sync="flag in")
         yield from through_buffer(inbox + half * nbytes, out + r * nbytes, nbytes, nbytes, 1)
@@ -54,7 +54,7 @@ def push_boolean(x, nbytes, inbox, outbox, flag, peer_flag, out, rounds):
     for r in range(rounds):
         half = r % 2
         yield from through_buffer(x + r * nbytes, outbox + half * nbytes, 0, nbytes, 0)
-        yield fence(sync="token visible, flag cleared")
+        yield quiet(sync="token visible, flag cleared")
         yield put(peer_flag + half * 32, 1, sync="flag")
         yield poll_eq(flag + half * 32, 1, sync="flag in")
         yield put(flag + half * 32, 0, sync="clear flag")
@@ -66,7 +66,7 @@ def push_boolean(x, nbytes, inbox, outbox, flag, peer_flag, out, rounds):
 def contribute(x, nbytes, slot, counter):
     """An expert's side: its row into its slot, then one more arrival."""
     yield from through_buffer(x, slot, 0, nbytes, 0)
-    yield fence(sync="row visible")
+    yield quiet(sync="row visible")
     yield atomic_add(counter, 1, sync="arrival")
 
 
@@ -81,7 +81,7 @@ def collect(slots, nbytes, n, counter, out):
 def meet(mine, theirs, counter, n, value, out):
     """Write a word, pass a barrier made of a counter, read what the neighbour wrote."""
     yield store(mine, value)
-    yield fence(sync="word visible")
+    yield quiet(sync="word visible")
     yield atomic_add(counter, 1, sync="arrive")
     yield poll_ge(counter, n, sync="all are here")
     seen = yield load(theirs)
@@ -92,7 +92,7 @@ def meet(mine, theirs, counter, n, value, out):
 def send_together(core, x, nbytes, slot, tail):
     """Every core writes its part of the payload, core 0 tells that all is there."""
     yield from through_buffer(x + core * nbytes, slot + core * nbytes, 0, nbytes, 0)
-    yield fence(sync="part visible")
+    yield quiet(sync="part visible")
     yield from barrier(0, "all parts written")
     if core == 0:
         yield put(tail, 1, sync="tail")
@@ -110,11 +110,11 @@ def send_cleared(x, nbytes, slot, tail, ack, rounds):
     """Two slots, one a call in turn; the sender clears its ack field between calls, so that it begins at 0 again."""
     for r in range(rounds):
         yield from through_buffer(x + r * nbytes, slot + r % 2 * nbytes, 0, nbytes, 0)
-        yield fence(sync="data before tail")
+        yield quiet(sync="data before tail")
         yield put(tail, r + 1, sync="tail")
         yield poll_eq(ack, 1, sync="acknowledged")
         yield put(ack, 0, sync="clear ack")
-        yield fence(sync="ack cleared")
+        yield quiet(sync="ack cleared")
 
 
 @kernel
@@ -127,4 +127,4 @@ def receive_cleared(slot, nbytes, tail, ack, out, rounds):
         yield wait_flag(MTU_IN, SCALAR, 0, sync="slot read")
         yield put(ack, 1, sync="ack")
         yield mtu_out(r % 2 * nbytes, out + r * nbytes, nbytes)
-        yield fence(sync="payload out")
+        yield quiet(sync="payload out")

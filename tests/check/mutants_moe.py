@@ -67,12 +67,12 @@ ONLY_DISPATCH, ONLY_COMBINE = only("DISPATCH"), only("COMBINE")
 COUNTS = '        yield put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")\n'
 POLL_COUNTS = '        yield poll_eq(field, event, step=5, sync="counts in")\n'
 LOAD_COUNT = "        n = yield load(field + 8, step=5)\n"
-NOTED = '    yield fence(step=5, sync="counts noted")\n'
+NOTED = '    yield quiet(step=5, sync="counts noted")\n'
 COUNTS_IN = '    yield from barrier(5, "all counts are in")\n'
 NUMBER = "yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)\n"
 ROW = "choice_at(t, 0, c.n_ranks * c.n_local)"
 FREE = 'FIELD_BYTES, event - 1, step=3, sync="dispatch blocks free")\n'
-TOKENS_VISIBLE = '    yield fence(step=3, sync="tokens visible")  # and counted\n'
+TOKENS_VISIBLE = '    yield quiet(step=3, sync="tokens visible")  # and counted\n'
 ALL_WRITTEN = '    yield from barrier(4, "all cores have written")\n'
 PUBLISH = "    yield from publish(rank, first, last, event, c, a)\n"
 PULL = "    yield from pull(rank, core, rows, c, b, a)\n"
@@ -119,14 +119,14 @@ KNOWN = (
         (of_dispatch(PULL + ACKNOWLEDGE, ACKNOWLEDGE + PULL),), (DATA_RACE,),
     ),
     Mutant(
-        "dispatch: fence by core 0 for what core 1 wrote", PAIRS,
+        "dispatch: quiet by core 0 for what core 1 wrote", PAIRS,
         (of_dispatch(TOKENS_VISIBLE, "    if core == 0:\n    " + TOKENS_VISIBLE),), (DATA_RACE,),
     ),
 )  # fmt: skip
 
 OWN_DISPATCH = (
     Mutant(
-        "dispatch: counts published before the fence", DISPATCH,
+        "dispatch: counts published before the quiet", DISPATCH,
         (of_dispatch(TOKENS_VISIBLE + ALL_WRITTEN + PUBLISH, PUBLISH + TOKENS_VISIBLE + ALL_WRITTEN),),
         (DATA_RACE,),
     ),
@@ -198,7 +198,7 @@ OWN_DISPATCH = (
 
 # ---- what stands in combine
 
-ROWS_VISIBLE = '    yield fence(step=3, sync="rows visible")  # it also frees the data buffer for the sums\n'
+ROWS_VISIBLE = '    yield quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums\n'
 COMBINE_FREE = (
     "            acknowledged = a.done + rank * c.die_bytes + s * FIELD_BYTES\n"
     '            yield poll_ge(acknowledged, event - 1, step=3, sync="combine blocks free")\n'
@@ -238,7 +238,7 @@ OWN_COMBINE = (
         (of_combine(COMBINE_FREE, "            pass\n"),), (DEADLOCK, DATA_RACE),
     ),
     Mutant(
-        "combine: rows offered before the fence", COMBINE,
+        "combine: rows offered before the quiet", COMBINE,
         (of_combine(ROWS_VISIBLE + OFFERED, OFFERED + ROWS_VISIBLE),), (DATA_RACE,),
     ),
     Mutant(

@@ -152,7 +152,7 @@ def edit(old: str, new: str) -> Edit:
 COUNTED_FLAG = '        yield put(peer_flag + half * 32, r + 1, sync="flag")\n'
 BOOLEAN_FLAG = '        yield put(peer_flag + half * 32, 1, sync="flag")\n'
 CLEAR = '        yield put(flag + half * 32, 0, sync="clear flag")\n'
-BUFFERS = 'outbox + half * nbytes, 0, nbytes, 0)\n        yield fence(sync="token visible")'
+BUFFERS = 'outbox + half * nbytes, 0, nbytes, 0)\n        yield quiet(sync="token visible")'
 INBOX = """\
         yield from through_buffer(inbox + half * nbytes, out + r * nbytes, nbytes, nbytes, 1)
     return rounds
@@ -166,10 +166,10 @@ ONE_FLAG_LATE_CLEAR = """\
             yield put(flag + (1 - half) * 32, 0, sync="clear flag")
 """
 ARRIVAL = '    yield atomic_add(counter, 1, sync="arrival")\n'
-MEET_FENCE = '    yield fence(sync="word visible")\n'
-PART_FENCE = '    yield fence(sync="part visible")\n'
+MEET_QUIET = '    yield quiet(sync="word visible")\n'
+PART_QUIET = '    yield quiet(sync="part visible")\n'
 PARTS_WRITTEN = '    yield from barrier(0, "all parts written")\n    if core == 0:\n'
-CLEAR_FENCE = '        yield fence(sync="token visible, flag cleared")\n'
+CLEAR_QUIET = '        yield quiet(sync="token visible, flag cleared")\n'
 TAIL_IN = '        yield poll_eq(tail, r + 1, sync="tail in")\n'
 READ_SLOT = "        yield mtu_in(slot"
 ALL_ARRIVED = 'poll_ge(counter, n, sync="all arrived")'
@@ -196,12 +196,12 @@ KNOWN = (
         (DEADLOCK,), quick=True,
     ),
     Mutant(
-        "counter barrier with fetch_add and no fence before it", BARRIER,
-        (edit(MEET_FENCE, ""),), (TORN_METADATA, DATA_RACE),
+        "counter barrier with fetch_add and no quiet before it", BARRIER,
+        (edit(MEET_QUIET, ""),), (TORN_METADATA, DATA_RACE),
     ),
     Mutant(
-        "fence issued by core 0, payload written by core 1", TWO_CORES,
-        (edit(PART_FENCE + PARTS_WRITTEN, PARTS_WRITTEN + "    " + PART_FENCE),), (DATA_RACE, UNWRITTEN_READ),
+        "quiet issued by core 0, payload written by core 1", TWO_CORES,
+        (edit(PART_QUIET + PARTS_WRITTEN, PARTS_WRITTEN + "    " + PART_QUIET),), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "ring cleared without waiting for the ack in flight", CLEARED, (
@@ -214,14 +214,14 @@ KNOWN = (
 OWN = (
     Mutant(
         "push: flag's clearing lands after the peer has set it again", PUSH_BOOLEAN,
-        (edit(CLEAR_FENCE + BOOLEAN_FLAG, BOOLEAN_FLAG + CLEAR_FENCE),),
+        (edit(CLEAR_QUIET + BOOLEAN_FLAG, BOOLEAN_FLAG + CLEAR_QUIET),),
         (DATA_RACE,),
     ),
     Mutant(
         "ring cleared by a put that nothing waits for", CLEARED,
         (
-            edit('        yield fence(sync="ack cleared")\n', ""),
-            edit('        yield fence(sync="data before tail")\n', ""),
+            edit('        yield quiet(sync="ack cleared")\n', ""),
+            edit('        yield quiet(sync="data before tail")\n', ""),
         ), (DATA_RACE,),
     ),
     Mutant(

@@ -32,7 +32,7 @@ def edit(old: str, new: str) -> Edit:
 # ---- what stands in the kernels
 
 DATA = "    yield mtu_out(half * slot_bytes, slot, min(slot_bytes, nbytes - i * slot_bytes), step=2)\n"
-FENCE = '    yield fence(step=3, sync="data before tail")  # it also frees the half\n'
+QUIET = '    yield quiet(step=3, sync="data before tail")  # it also frees the half\n'
 TAIL = '    yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")\n'
 FREE = '        yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")\n'
 IN_BUFFER = '    yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")\n'
@@ -54,7 +54,7 @@ ALL_FIRST = "    for j in range(outgoing + incoming):\n        i = j if j < outg
 OFFER_IN = '    yield poll_ge(ack + COUNT, base + 1, step=2, sync="offer in")\n'
 GIVEN = "    given = yield load(ack + EVENT, step=2)\n"
 ADDRESS = "    target = yield load(ack + WHERE, step=2)\n"
-ZERO_COPY_FENCE = '    yield fence(step=3, sync="data before tail")\n'
+ZERO_COPY_QUIET = '    yield quiet(step=3, sync="data before tail")\n'
 ZERO_COPY_TAIL = '    yield put(tail, event, 0, base + ZERO_COPY_COUNTS, shape, step=3, sync="tail")\n'
 ACKNOWLEDGED = '    yield poll_ge(ack + COUNT, base + chunks, step=8, sync="all acknowledged")\n'
 ACKNOWLEDGED_MODULO = ACKNOWLEDGED.replace("poll_ge", "poll_eq").replace("base + chunks", "(base + chunks) % slots")
@@ -62,7 +62,7 @@ ALL_PULLED = "slot_bytes, 0, chunks, 1)\n    return chunks\n\n\n@kernel\ndef ire
 ZERO_COPY_IN = '    yield poll_ge(tail + COUNT, base + ZERO_COPY_COUNTS, step=5, sync="tail in")\n'
 NEXT_BASE = "        )\n        base = base + chunks\n    return base\n\n\n@kernel\ndef recv_rounds"
 OTHER_HALF = "                    i, 1, target, received,"
-PAYLOAD_OUT = '        yield fence(step=6, sync="payload out")\n        base = base + chunks\n'
+PAYLOAD_OUT = '        yield quiet(step=6, sync="payload out")\n        base = base + chunks\n'
 LAST = "    last = min(chunks, acknowledged - base + slots)\n"
 STORES = """\
     yield store(tail + COUNT, base + i + 1, step=3, sync="tail")
@@ -81,12 +81,12 @@ WITH_STORES = edit("    put,\n    set_flag,\n", "    put,\n    set_flag,\n    st
 
 KNOWN = (
     Mutant(
-        "tail published with no fence after the data words", RING,
-        (edit(DATA + FENCE + TAIL, DATA + TAIL),), (BAD_INSTRUCTION, DATA_RACE), quick=True,
+        "tail published with no quiet after the data words", RING,
+        (edit(DATA + QUIET + TAIL, DATA + TAIL),), (BAD_INSTRUCTION, DATA_RACE), quick=True,
     ),
     Mutant(
-        "tail published before the data, fence after both", RING,
-        (edit(DATA + FENCE + TAIL, TAIL + DATA + FENCE),), (DATA_RACE,),
+        "tail published before the data, quiet after both", RING,
+        (edit(DATA + QUIET + TAIL, TAIL + DATA + QUIET),), (DATA_RACE,),
     ),
     Mutant(
         "producer's free test is i - ack < S + 1", RING,
@@ -98,7 +98,7 @@ KNOWN = (
     ),
     Mutant(
         "producer publishes tail i + 2 after writing chunk i only", RING,
-        (edit(FENCE + TAIL, FENCE + TAIL.replace("i + 1", "i + 2")),), (WRONG_BITS, DATA_RACE),
+        (edit(QUIET + TAIL, QUIET + TAIL.replace("i + 1", "i + 2")),), (WRONG_BITS, DATA_RACE),
     ),
     Mutant(
         "both dies send all chunks before receiving any", BOTH,
@@ -110,7 +110,7 @@ KNOWN = (
     Mutant(
         "tail and ack kept modulo S", RING,
         (
-            edit(FENCE + TAIL, FENCE + TAIL.replace("base + i + 1", "(base + i + 1) % slots")),
+            edit(QUIET + TAIL, QUIET + TAIL.replace("base + i + 1", "(base + i + 1) % slots")),
             edit(FREE + IN_BUFFER, "        yield poll_ge(ack + COUNT, 0, step=4)\n" + IN_BUFFER),
             edit(IN_TAIL + CHECK + "    if again", IN_TAIL_MODULO + CHECK + "    if again"),
             edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("base + i + 1", "(base + i + 1) % slots")),
@@ -169,11 +169,11 @@ OWN = (
     ),
     Mutant(
         "field of the tail written word by word, the count first", RING,
-        (WITH_STORES, edit(FENCE + TAIL, FENCE + STORES)), (ASSERTION, TORN_METADATA),
+        (WITH_STORES, edit(QUIET + TAIL, QUIET + STORES)), (ASSERTION, TORN_METADATA),
     ),
     Mutant(
         "tail put to the next lane's field", LANES,
-        (edit(FENCE + TAIL, FENCE + TAIL.replace("put(tail,", "put(tail + 32,")),), (AREA_VIOLATION,),
+        (edit(QUIET + TAIL, QUIET + TAIL.replace("put(tail,", "put(tail + 32,")),), (AREA_VIOLATION,),
     ),
     Mutant(
         "receiver returns without all chunks", SMALL,
@@ -188,12 +188,12 @@ OWN = (
         (edit(DMA_SENT, '    if i + 1 < count_chunks(nbytes, slot_bytes):\n    ' + DMA_SENT),), (LEFTOVER, DATA_RACE),
     ),
     Mutant(
-        "DMA: fence in place of the completion", DMA,
-        (edit(DMA_SENT, '    yield fence(step=3)\n'),), (BAD_INSTRUCTION,),
+        "DMA: quiet in place of the completion", DMA,
+        (edit(DMA_SENT, '    yield quiet(step=3)\n'),), (BAD_INSTRUCTION,),
     ),
     Mutant(
-        "zero-copy: tail before the fence", ZERO_COPY,
-        (edit(ZERO_COPY_FENCE + ZERO_COPY_TAIL, ZERO_COPY_TAIL + ZERO_COPY_FENCE),), (DATA_RACE, WRONG_BITS),
+        "zero-copy: tail before the quiet", ZERO_COPY,
+        (edit(ZERO_COPY_QUIET + ZERO_COPY_TAIL, ZERO_COPY_TAIL + ZERO_COPY_QUIET),), (DATA_RACE, WRONG_BITS),
     ),
     Mutant(
         "zero-copy: the offer's words read before the offer is there", ZERO_COPY,

@@ -56,13 +56,13 @@ class Attack:
 
 HINT = "store 1.7 1; store 1.7 2"
 """A word that is 1 for a moment: a branch on meeting that is rare."""
-COUNT = "store 1.7 1; fence; store 1.7 2; fence; store 1.7 3; fence; store 1.7 4"
-FIELD = "ub_store 3 0; put 1.0 1 5; put 1.0 2 3; out m1.0 0 0; fence; put 1.0 3 7"
+COUNT = "store 1.7 1; quiet; store 1.7 2; quiet; store 1.7 3; quiet; store 1.7 4"
+FIELD = "ub_store 3 0; put 1.0 1 5; put 1.0 2 3; out m1.0 0 0; quiet; put 1.0 3 7"
 PULL = "in m1.0 0 0; set 1 0 0; wait 1 0 0"
 LOOK = "load_named 1.7; skip_unless 0 1 2"
 LOOKS = "load_named 1.7; skip_unless 0 1 4; load_named 1.7; skip_unless 0 3 2"
 """What follows is: the rare instruction, a jump over the other one, and that."""
-SEQLOCK = "store 0.0 1; fence; store 0.4 5; fence; store 0.0 2; fence"
+SEQLOCK = "store 0.0 1; quiet; store 0.4 5; quiet; store 0.0 2; quiet"
 
 ATTACKS = (
     # A: facts that grew without a change of class
@@ -91,10 +91,10 @@ ATTACKS = (
     Attack("an own flag read plainly", ("put 1.0 1; set 3 0 0; wait 3 0 0; load 1.0", "ge 1.0 1"),
            {"sc": NOTHING, "fifo": RACE, "relaxed": RACE}),
     Attack("an own flag read plainly, not waited for", ("put 1.0 1; load 1.0", "ge 1.0 1"), RACE),
-    Attack("an own flag read behind a fence", ("put 1.0 1; fence; load 1.0", "ge 1.0 1"), NOTHING),
+    Attack("an own flag read behind a quiet", ("put 1.0 1; quiet; load 1.0", "ge 1.0 1"), NOTHING),
     Attack("an own flag polled, then read", ("put 1.0 1; ge 1.0 1; load 1.0", "ge 1.0 1"), NOTHING),
     Attack("data in flight read back, nobody else there",
-           ("ub_store 3 0; out m1.0 0 0; set 3 1 0; wait 3 1 0; in m1.0 4 0; fence", "fence"),
+           ("ub_store 3 0; out m1.0 0 0; set 3 1 0; wait 3 1 0; in m1.0 4 0; quiet", "quiet"),
            {"sc": NOTHING, "fifo": RACE, "relaxed": RACE}),
     Attack("two whole writes by two pipes, polled in some runs",
            ("put 1.0 1; store 1.0 2", "load_named 1.7; skip_unless 0 1 1; ge 1.0 1", HINT), NOTHING),
@@ -108,14 +108,14 @@ ATTACKS = (
     # what an attack on the argument found
     Attack("DMA over an own write in flight", ("store 0.0 5; dma 0.4 0.0; wait 4",),
            {**EVERYWHERE_FINE, "relaxed": RACE}),
-    Attack("DMA over an own write that is visible", ("store 0.0 5; fence; dma 0.4 0.0; wait 4",), NOTHING),
+    Attack("DMA over an own write that is visible", ("store 0.0 5; quiet; dma 0.4 0.0; wait 4",), NOTHING),
     Attack("a descriptor used again while mtu-out does not know",
            ("ge 0.0 1; in m1.0 8; set 1 3; wait 1 3; out m0.0; dma_data m0.4 0.0; wait 4; dma_data m0.4 0.1; wait 4",
-            "store m1.0 7; fence; store 0.0 1"), RACE | UNFINISHED, memory={0o44: 7}),
+            "store m1.0 7; quiet; store 0.0 1"), RACE | UNFINISHED, memory={0o44: 7}),
     Attack("an own store polled, then copied by DMA", ("store 1.0 1; eq 1.0 1; dma 1.0 1.4; wait 4",),
            {"sc": NOTHING, "fifo": RACE, "relaxed": RACE}, dies=2),
     Attack("an own put polled, then copied by DMA", ("put 1.0 1; eq 1.0 1; dma 1.0 1.4; wait 4",), NOTHING, dies=2),
-    Attack("an owner that returns at any moment", ("end", "store 0.1 6; fence; store 0.1 5"), WRONG, {1: 5},
+    Attack("an owner that returns at any moment", ("end", "store 0.1 6; quiet; store 0.1 5"), WRONG, {1: 5},
            memory={1: 5}, owned=True),
     Attack("an owner whose bytes stay the same", ("end", "store 0.1 5"), NOTHING, {1: 5}, memory={1: 5}, owned=True),
     Attack("two flags of one core by two pipes", ("put 1.0 1; store 1.0 2",), NOTHING, dies=2),

@@ -10,7 +10,7 @@ from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, VIOLATION, WRONG_BITS, Verdict
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang import fence, kernel, poll_ge, store
+from xccl_emu.lang import kernel, poll_ge, quiet, store
 from xccl_emu.machine import small_pod
 from xccl_emu.testing import Bench, protocol
 
@@ -19,9 +19,9 @@ from xccl_emu.testing import Bench, protocol
 def store_both(word, flag):
     """Write a word, then the flag that announces it."""
     yield store(word, 5)
-    yield fence()
+    yield quiet()
     yield store(flag, 1)
-    yield fence()
+    yield quiet()
 
 
 @kernel

@@ -42,7 +42,7 @@ def test_what_relaxed_verifies_is_verified_under_stronger_orders_by_the_same_sea
 
 
 def test_what_only_a_stronger_order_makes_right_is_searched_under_it() -> None:
-    """Data and flag on one die, no fence: a race under relaxed, right by a search of their own under the others."""
+    """Data and flag on one die, no quiet: a race under relaxed, right by a search of their own under the others."""
     data_and_flag = Programs(("store 1.0 5; store 1.4 1", "ge 1.4 1; load 1.0"))
     assert check(data_and_flag).verdict == VIOLATION
     for order in STRONGER:

@@ -9,7 +9,7 @@ from xccl_emu.check import verdict
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.lang import fail, fence, kernel, load, poll_eq, store
+from xccl_emu.lang import fail, kernel, load, poll_eq, quiet, store
 from xccl_emu.machine import small_pod
 from xccl_emu.testing import Bench, Case, protocol
 
@@ -20,7 +20,7 @@ GAVE_UP = 9
 def say(flag):
     """Set a flag."""
     yield store(flag, 1)
-    yield fence()
+    yield quiet()
 
 
 @kernel

@@ -23,7 +23,7 @@ from xccl_emu.check.witness.perfetto import perfetto
 from xccl_emu.check.witness.render import print_witness
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.errors import ConfigError, ReplayError
-from xccl_emu.lang import Kernel, fail, fence, kernel, load, poll_eq, put, store
+from xccl_emu.lang import Kernel, fail, kernel, load, poll_eq, put, quiet, store
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE
 from xccl_emu.protocol.registry import make
 from xccl_emu.protocols.moe_case import DispatchCase
@@ -46,7 +46,7 @@ def answer(target, request, n):
     for i in range(n):
         yield poll_eq(request, i + 1)
         yield put(target, 1, 100 + i, 0, 0)
-        yield fence()
+        yield quiet()
 
 
 @kernel
@@ -58,7 +58,7 @@ def ask(slot, request, out, n):
         word = yield load(slot + 8)
         yield store(out + 8 * i, word)
         yield store(slot, 0)
-        yield fence()
+        yield quiet()
 
 
 @kernel
@@ -67,7 +67,7 @@ def answer_apart(target, request, n):
     for i in range(n):
         yield poll_eq(request, i + 1)
         yield put(target + 32 * i, 1, 100 + i, 0, 0)
-        yield fence()
+        yield quiet()
 
 
 @kernel
@@ -78,14 +78,14 @@ def ask_apart(slot, request, out, n):
         yield poll_eq(slot + 32 * i, 1)
         word = yield load(slot + 32 * i + 8)
         yield store(out + 8 * i, word)
-    yield fence()
+    yield quiet()
 
 
 @kernel
 def say(flag):
     """Set a flag."""
     yield store(flag, 1)
-    yield fence()
+    yield quiet()
 
 
 @kernel

@@ -5,7 +5,7 @@ import pytest
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import UNFINISHED
-from xccl_emu.lang import fence, kernel, load, store
+from xccl_emu.lang import kernel, load, quiet, store
 from xccl_emu.machine import small_pod
 from xccl_emu.testing import Bench, protocol, witness_text
 
@@ -14,7 +14,7 @@ from xccl_emu.testing import Bench, protocol, witness_text
 def set_flag_word(flag):
     """Set a flag."""
     yield store(flag, 1)
-    yield fence()
+    yield quiet()
 
 
 @kernel
@@ -29,7 +29,7 @@ def spin_unnamed(flag):
 def write_twice(flag):
     """Two writes that a reader may meet."""
     yield store(flag, 1)
-    yield fence()
+    yield quiet()
     yield store(flag, 2)
 
 

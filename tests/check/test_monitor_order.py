@@ -20,7 +20,6 @@ from xccl_emu.lang import (
     atomic_add,
     await_group,
     dma,
-    fence,
     kernel,
     load,
     mtu_in,
@@ -28,6 +27,7 @@ from xccl_emu.lang import (
     poll_eq,
     poll_ge,
     put,
+    quiet,
     set_flag,
     store,
     ub_load,
@@ -47,7 +47,7 @@ RELAXED, WEAK = ("relaxed",), ("fifo", "relaxed")
 def tell(data, flag):
     """Write data, then a flag."""
     yield store(data, 7)
-    yield fence(sync="fence")
+    yield quiet(sync="quiet")
     yield store(flag, 1, sync="flag")
 
 
@@ -58,7 +58,7 @@ def tell_pieces(data, flag):
     yield set_flag(VECTOR, MTU_OUT, 0, sync="filled")
     yield wait_flag(VECTOR, MTU_OUT, 0, sync="filled")
     yield mtu_out(0, data, 64)
-    yield fence(sync="fence")
+    yield quiet(sync="quiet")
     yield put(flag, 1, 2, 3, 4, sync="flag")
 
 
@@ -84,7 +84,7 @@ def hear_pieces(data, flag):
 def tell_twice(data, flag, ack):
     """Write data a second time when the first is acknowledged."""
     yield store(data, 1)
-    yield fence()
+    yield quiet()
     yield store(flag, 1)
     yield poll_eq(ack, 1, sync="free")
     yield store(data, 2)
@@ -120,7 +120,7 @@ def acknowledge_pulled(data, flag, ack):
 def count_in(mine, other, counter):
     """Barrier by a counter: write, count, wait for the other, read what it wrote."""
     yield store(mine, 3)
-    yield fence(sync="fence")
+    yield quiet(sync="quiet")
     yield atomic_add(counter, 1, sync="count")
     yield poll_ge(counter, 2, sync="all in")
     yield load(other)
@@ -130,7 +130,7 @@ def count_in(mine, other, counter):
 def meet(mine, other):
     """Barrier of a group: write, meet, read what the other wrote."""
     yield store(mine, 3)
-    yield fence(sync="fence")
+    yield quiet(sync="quiet")
     phase = yield arrive(sync="meet")
     yield await_group(phase, sync="meet")
     yield load(other)
@@ -147,7 +147,7 @@ def relay(flag, next_flag):
 def tell_by_adding(data, counter):
     """Write data, then add to a counter by mtu-out."""
     yield store(data, 7)
-    yield fence(sync="fence")
+    yield quiet(sync="quiet")
     yield add(counter, 1)
 
 
@@ -175,15 +175,15 @@ def read_back(data, how):
         yield load(data)
     elif how == 1:
         yield store(data, 1)
-        yield fence(sync="fence")
+        yield quiet(sync="quiet")
         yield mtu_in(data, 0, 32)
     elif how == 2:
         yield put(data, 1)
-        yield fence(sync="fence")
+        yield quiet(sync="quiet")
         yield load(data)
     elif how == 3:
         yield put(data, 1)
-        yield fence(sync="fence")
+        yield quiet(sync="quiet")
         yield store(data, 2)
 
 
@@ -247,16 +247,16 @@ def _sides(pod: Pod, name: str) -> Sequence[Side]:
 
 
 ORDERED = [
-    ("message", "fence", RELAXED),  # flag and data on one die: fifo keeps them in order
+    ("message", "quiet", RELAXED),  # flag and data on one die: fifo keeps them in order
     ("message", "wait", ORDERS),
-    ("pieces", "fence", RELAXED),
+    ("pieces", "quiet", RELAXED),
     ("pieces", "filled", ORDERS),
     ("pieces", "pulled", ORDERS),
     ("acknowledged", "free", ORDERS),
     ("acknowledged pull", "pulled", ORDERS),
-    ("counter", "fence", RELAXED),
+    ("counter", "quiet", RELAXED),
     ("counter", "all in", ORDERS),
-    ("additions", "fence", RELAXED),
+    ("additions", "quiet", RELAXED),
     ("dma", "copied", ORDERS),
 ]
 
@@ -288,9 +288,9 @@ def test_an_acknowledgement_before_the_read_is_a_race(order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("without", "orders"), [((), ()), (("fence",), WEAK), (("meet",), ORDERS)])
-def test_a_barrier_orders_what_was_fenced(without: Sequence[str], orders: Sequence[str], order: str) -> None:
-    """A group's barrier joins its cores; what one of them wrote before is visible to the others by its fence alone."""
+@pytest.mark.parametrize(("without", "orders"), [((), ()), (("quiet",), WEAK), (("meet",), ORDERS)])
+def test_a_barrier_orders_what_is_visible(without: Sequence[str], orders: Sequence[str], order: str) -> None:
+    """A group's barrier joins its cores; what one of them wrote before is visible to the others by its quiet alone."""
     pod = make_pod(order=order, without=without)
     data = app(pod)
     pod.launch(meet, 0, [0, 1], {"mine": [data, data + 32], "other": [data + 32, data]}, anything(pod))
@@ -299,8 +299,8 @@ def test_a_barrier_orders_what_was_fenced(without: Sequence[str], orders: Sequen
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_fifo_orders_writes_to_one_die_only(order: str) -> None:
-    """Data on one die and its flag on another need a fence under `fifo` too."""
-    pod = make_pod(order=order, without=["fence"])
+    """Data on one die and its flag on another need a quiet under `fifo` too."""
+    pod = make_pod(order=order, without=["quiet"])
     arguments = {"data": app(pod, 0), "flag": pod.meta(1)}
     kind = kind_of(trial_of(pod, [(tell, 0, 0, arguments), (hear, 1, 0, arguments)]))
     assert kind == (None if order == "sc" else DATA_RACE)
@@ -309,11 +309,11 @@ def test_fifo_orders_writes_to_one_die_only(order: str) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("how", range(4))
 def test_a_core_reads_back_its_own_write(how: int, order: str) -> None:
-    """A scalar load sees own stores; mtu-in, and whatever follows mtu-out, needs the fence, under `sc` mtu-out too."""
+    """A scalar load sees own stores; mtu-in, and whatever follows mtu-out, needs the quiet, under `sc` mtu-out too."""
     pod = make_pod(order=order)
     assert kind_of(trial_of(pod, [(read_back, 0, 0, {"data": app(pod), "how": how})])) is None
     if how:
-        pod = make_pod(order=order, without=["fence"])
+        pod = make_pod(order=order, without=["quiet"])
         fine = order == "sc" and how == 1
         kind = kind_of(trial_of(pod, [(read_back, 0, 0, {"data": app(pod), "how": how})]))
         assert kind == (None if fine else DATA_RACE)

@@ -5,7 +5,7 @@ import numpy as np
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import sample
 from xccl_emu.check.verdict import VERIFIED, WRONG_BITS, Violation
-from xccl_emu.lang import fence, kernel, put, store
+from xccl_emu.lang import kernel, put, quiet, store
 from xccl_emu.machine import small_pod
 from xccl_emu.protocol.owners import Owners
 from xccl_emu.testing import Bench, Case, protocol
@@ -15,7 +15,7 @@ from xccl_emu.testing import Bench, Case, protocol
 def push(target, value):
     """Write into the memory of another die."""
     yield put(target, value)
-    yield fence()
+    yield quiet()
 
 
 @kernel

@@ -76,7 +76,7 @@ def test_long_runs_are_cut_down_to_what_passes_between_cores() -> None:
     for line in lines:
         step = line.step
         memory = step.left or step.landed or step.operation in ("poll", "load") or (step.pipe == "mtu-in" and step.part)
-        assert (line in few) == bool(line.mark or step.switched_off or memory or step.operation in ("fence", "return"))
+        assert (line in few) == bool(line.mark or step.switched_off or memory or step.operation in ("quiet", "return"))
     text = text_of(checkable.build("relaxed", ["data before tail"]), Violation("wrong bits", "told", actions, "", 0))
     assert f"({len(rows(trace)) - len(told(trace, rows(trace)))} lines are left out" in text
 

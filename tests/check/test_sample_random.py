@@ -13,12 +13,12 @@ from xccl_emu.lang import (
     MTU_IN,
     SCALAR,
     add,
-    fence,
     kernel,
     load,
     mtu_in,
     poll_ge,
     put,
+    quiet,
     set_flag,
     store,
     ub_load,
@@ -54,7 +54,7 @@ def _moving(start: np.ndarray, steps: list[Step], order: str, without: tuple[str
 @settings(max_examples=12)
 @given(st.integers(1, 3).flatmap(lambda dies: st.tuples(st.just(dies), _steps(dies))), st.integers(0, 2**32))
 def test_transfers_handed_on_by_a_flag_pass(drawn: tuple[int, list[Step]], seed: int) -> None:
-    """Any sequence of transfers, fenced and handed on, gives no alarm and the bytes of NumPy, whatever the order."""
+    """Any sequence of transfers, awaited and handed on, gives no alarm and the bytes of NumPy, whatever the order."""
     dies, steps = drawn
     start = np.random.default_rng(seed).integers(0, 100, (dies, BLOCK)).astype(np.uint8)
     for order in ORDERS:
@@ -62,7 +62,7 @@ def test_transfers_handed_on_by_a_flag_pass(drawn: tuple[int, list[Step]], seed:
         assert result.violation is None, (order, result.violation)
 
 
-PLAIN_STORE, PLAIN_LOAD, FENCE, FLAG, WAIT, PULL, PUT, COUNT = range(8)
+PLAIN_STORE, PLAIN_LOAD, QUIET, FLAG, WAIT, PULL, PUT, COUNT = range(8)
 
 
 @kernel
@@ -80,7 +80,7 @@ def little(program, data, flags):
             word = yield load(data + place)
             seen = seen * 16 + word
         elif kind == 2:
-            yield fence()
+            yield quiet()
         elif kind == 3:
             yield store(flags + place, 1)
         elif kind == 4:
@@ -126,7 +126,7 @@ def _little(threads: list[list[Op]], order: str, one_die: bool) -> tuple[Trial, 
 
 _ops = st.lists(
     st.tuples(
-        st.sampled_from([PLAIN_STORE, PLAIN_LOAD, FENCE, FENCE, FLAG, WAIT, WAIT, PULL, PUT, COUNT]), st.integers(0, 1)
+        st.sampled_from([PLAIN_STORE, PLAIN_LOAD, QUIET, QUIET, FLAG, WAIT, WAIT, PULL, PUT, COUNT]), st.integers(0, 1)
     ),
     min_size=1,
     max_size=4,
@@ -147,9 +147,9 @@ def test_what_passes_has_one_outcome(threads: list[list[Op]], order: str, one_di
 
 
 def test_such_programs_pass_and_fail() -> None:
-    """The property above is not empty: a fenced flag passes and has one outcome, one without its fence is found."""
+    """The property above is not empty: a flag behind a quiet passes with one outcome, one without is found."""
     reader = [(WAIT, 0), (PULL, 0)]
-    for writer, ok in (([(PUT, 0), (FENCE, 0), (FLAG, 0)], True), ([(PUT, 0), (FLAG, 0)], False)):
+    for writer, ok in (([(PUT, 0), (QUIET, 0), (FLAG, 0)], True), ([(PUT, 0), (FLAG, 0)], False)):
         trial, observed = _little([writer, reader], "relaxed", False)
         assert (sample(trial, schedules=60).violation is None) == ok
         assert (len(explore(trial.pod, observed).outcomes) == 1) == ok

@@ -11,7 +11,7 @@ from xccl_emu.check.sampling.sample import POLICIES, Sampled, monitor_of, replay
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import ReplayError
-from xccl_emu.lang import fence, kernel, load, poll_eq, store
+from xccl_emu.lang import kernel, load, poll_eq, quiet, store
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_ALL, CHOICE_BITS
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
@@ -23,15 +23,15 @@ SMALL = SendRecvCase(slots=2, chunks=3, pieces=2)
 
 @kernel
 def write_pieces(target, n):
-    """Write one word in each of some pieces, then fence."""
+    """Write one word in each of some pieces, then quiet."""
     for i in range(n):
         yield store(target + 32 * i, i + 1)
-    yield fence()
+    yield quiet()
 
 
 @kernel
 def seldom(flag, data, order):
-    """Publish data without a fence; or read it behind the flag, if that is seen first."""
+    """Publish data without a quiet; or read it behind the flag, if that is seen first."""
     if order == 0:
         yield store(data, 5)
         yield store(flag, 1)
@@ -140,7 +140,7 @@ def test_a_replay_stops_at_the_violation() -> None:
 
 
 def _deliveries(policy: str) -> tuple[list[int], list[int]]:
-    """For six stores and a fence: after how many stores each write becomes visible, and which place it then has."""
+    """For six stores and a quiet: after how many stores each write becomes visible, and which place it then has."""
     pod = make_pod(dies=1, cores=1)
     actions = _one(trial_of(pod, [(write_pieces, 0, 0, {"target": app(pod), "n": 6})]), policy)
     stores, when, which = 0, [], []
@@ -194,7 +194,7 @@ def test_what_was_not_learned_is_made_up_for(without: tuple[str, ...], path: str
 @pytest.mark.nojit
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_small_program_in_plain_python_too(order: str) -> None:
-    """A flag without a fence is a race, or none under the orders that keep its writes, without the JIT as well."""
+    """A flag without a quiet is a race, or none under the orders that keep its writes, without the JIT as well."""
     pod = make_pod(order=order)
     arguments = {"flag": pod.meta(1), "data": app(pod, 1)}
     sides = [(seldom, die, 0, arguments | {"order": die}) for die in range(2)]

@@ -11,13 +11,13 @@ from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
     VECTOR,
-    fence,
     kernel,
     load,
     mtu_in,
     mtu_out,
     poll_eq,
     put,
+    quiet,
     set_flag,
     wait_flag,
 )
@@ -30,13 +30,13 @@ from xccl_emu.protocols.sendrecv_case import AsyncCase
 
 @kernel
 def put_payload(source, target, flag):
-    """Write a payload into the other die's app data, and raise its flag with no fence between."""
+    """Write a payload into the other die's app data, and raise its flag with no quiet between."""
     yield mtu_in(source, 0, 64)
     yield set_flag(MTU_IN, MTU_OUT, 0)
     yield wait_flag(MTU_IN, MTU_OUT, 0)
     yield mtu_out(0, target, 64)
     yield put(flag, 1, sync="flag")
-    yield fence()
+    yield quiet()
 
 
 @kernel
@@ -108,7 +108,7 @@ class Unwritten:
         return Trial(pod, ())
 
 
-def test_flag_without_fence_into_the_receivers_app_data() -> None:
+def test_flag_without_quiet_into_the_receivers_app_data() -> None:
     """C: a receiver that returns on a flag, though the payload may still be on its way, is a violation."""
     verdict = check(OneSided())
     assert verdict.verdict == VIOLATION

@@ -51,9 +51,9 @@ def _thread(
         elif op[0] == "u":
             steps.append((Instruction("atomic_taken", words[op[1]], op[3]), test.asked.get(f"{t}:{op[2]}")))
         else:
-            steps.append((Instruction("fence"), None))
+            steps.append((Instruction("quiet"), None))
     agrees = any(value is not None for _, value in steps)
-    through = [Instruction("fence"), Instruction("atomic", DONE, 1)] if observed else []
+    through = [Instruction("quiet"), Instruction("atomic", DONE, 1)] if observed else []
     if not agrees:
         return [step for step, _ in steps] + through
     last = [Instruction("atomic", AGREED, 1)] if observed else _fail_as_last(asking)

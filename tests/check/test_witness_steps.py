@@ -86,11 +86,11 @@ def test_a_step_says_what_happened_where() -> None:
 
 
 def test_what_is_switched_off_is_told() -> None:
-    """A fence that is switched off is a step that says so."""
+    """A quiet that is switched off is a step that says so."""
     checkable = Relay()
     actions = random_actions(checkable.build("relaxed", ["data before flag"]), 0)
     trace = steps(checkable.build("relaxed", ["data before flag"]), actions.tolist())
-    assert [s.words() for s in trace.steps if s.switched_off] == ["SWITCHED OFF: fence (data before flag)"]
+    assert [s.words() for s in trace.steps if s.switched_off] == ["SWITCHED OFF: quiet (data before flag)"]
 
 
 def test_a_schedule_of_another_run_is_refused() -> None:

@@ -21,13 +21,13 @@ from xccl_emu.lang import (
     atomic_add,
     await_group,
     dma,
-    fence,
     kernel,
     load,
     mtu_in,
     mtu_out,
     poll_ge,
     put,
+    quiet,
     set_flag,
     store,
     ub_load,
@@ -49,7 +49,7 @@ def everything(own, other, me):
     yield set_flag(VECTOR, MTU_OUT, 0, sync="filled")
     yield wait_flag(VECTOR, MTU_OUT, 0, sync="filled in")
     yield mtu_out(0, other + 80, 96, step=1)
-    yield fence(sync="data before flag")
+    yield quiet(sync="data before flag")
     yield add(other, 1, step=2, sync="flag")
     yield poll_ge(own, 1, step=3, sync="flag in")
     yield mtu_in(own + 80, 96, 96, step=4)
@@ -76,7 +76,7 @@ def relay(data, flag, target, rounds):
         yield set_flag(VECTOR, MTU_OUT, 0)
         yield wait_flag(VECTOR, MTU_OUT, 0)
         yield mtu_out(0, data, 64, step=1)
-        yield fence(step=2, sync="data before flag")
+        yield quiet(step=2, sync="data before flag")
         yield put(flag, i + 1, step=2)
 
 
@@ -89,7 +89,7 @@ def follow(data, flag, target, rounds):
         yield set_flag(MTU_IN, MTU_OUT, 0)
         yield wait_flag(MTU_IN, MTU_OUT, 0)
         yield mtu_out(64 * (i % 2), target + 64 * i, 64, step=5)
-        yield fence(sync="copied")
+        yield quiet(sync="copied")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Everything:
 
 @dataclass(frozen=True)
 class Relay:
-    """`relay` and `follow`: right for one round, wrong for more, and for one without its fence."""
+    """`relay` and `follow`: right for one round, wrong for more, and for one without its quiet."""
 
     rounds: int = 1
     forbidden: bool = False

@@ -11,7 +11,7 @@ no code with `xccl_emu`, so that where the two agree, the agreement means someth
 - With pulls (asynchronous reads) a read samples memory at some later moment, in any order except that reads of one
   address stay in order; a later own write or fetch_add to that address waits for it. A pull cannot see what is in
   flight, so a read of an address that its thread has written before is a scalar read.
-- A fence waits until its thread has neither writes in flight nor pulls outstanding.
+- A quiet waits until its thread has neither writes in flight nor pulls outstanding.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,9 +20,9 @@ from typing import Literal, NamedTuple
 
 Write = tuple[Literal["w"], str, int]
 Read = tuple[Literal["r"], str, str]
-Fence = tuple[Literal["f"]]
+Quiet = tuple[Literal["f"]]
 FetchAdd = tuple[Literal["u"], str, str, int]
-Op = Write | Read | Fence | FetchAdd
+Op = Write | Read | Quiet | FetchAdd
 Program = Sequence[Sequence[Op]]
 Channel = tuple[int | str, int | str]
 Outcome = frozenset[tuple[str, int]]

@@ -5,7 +5,7 @@ operation, threads separated by `|`, all memory 0 at the start:
 
     Wx1    write 1 to x              ("w", "x", 1)
     Rax    read x into register a    ("r", "x", "a")
-    F      fence                     ("f",)
+    F      quiet                     ("f",)
     Uax1   add 1 to x, old value     ("u", "x", "a", 1)
            into register a
 
@@ -13,7 +13,7 @@ An outcome lists registers as `thread:register=value` and final memory as `addre
 letter a column: A, the outcome must be reachable; F, it must never appear. Columns, in the order of COLUMNS:
 
     sc              every operation at once, in program order
-    tso             one FIFO of writes a core, own writes forwarded, atomics fence
+    tso             one FIFO of writes a core, own writes forwarded, atomics wait for them
     c               `relaxed` with scalar reads
     d               `relaxed` with asynchronous reads
     fifo_one        `fifo`, all addresses on one die, scalar reads (each thread on a die of its own, here and below)
@@ -142,7 +142,7 @@ TESTS: tuple[Litmus, ...] = (
     _test("INC-rw", "Rax Wx1 | Rbx Wx1", "0:a=0 1:b=0 x=1", "AAAA", "AAAA"),  # lost update
     _test("INC+W", "Uax1 | Wx2", "0:a=0 x=1", "FFFF", "FFFF"),
     _test("INC-uniq", "Uax1 | Ubx1", "0:a=0 1:b=0", "FFFF", "FFFF"),
-    # fetch_add is not a fence, except for its own channel.
+    # fetch_add is not a quiet, except for its own channel.
     _test("MP+rmwflag", "Wx1 Uay1 | Ray Rbx", "1:a=1 1:b=0", "FFAA", "FAAA"),  # atomic as the flag
     _test("MP+f+rmwflag", "Wx1 F Uay1 | Ray Rbx", "1:a=1 1:b=0", "FFFA", "FFAA"),
     _test("MP+rmwdata", "Uax1 Wy1 | Ray Rbx", "1:a=1 1:b=0", "FFFA", "FFAA"),  # atomic as the data

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.lang import atomic_add, fence, kernel, load, mtu_in, store, ub_load, ub_store
+from xccl_emu.lang import atomic_add, kernel, load, mtu_in, quiet, store, ub_load, ub_store
 from xccl_emu.machine.explore import Explored, explore
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
@@ -20,7 +20,7 @@ from .model import Op, Outcome, Program, outcomes
 from .suite import TESTS, Column, Litmus
 from .test_model import ORDERS, programs
 
-WRITE, READ, FENCE, FETCH_ADD, PULL, AWAIT_PULL = range(1, 7)
+WRITE, READ, QUIET, FETCH_ADD, PULL, AWAIT_PULL = range(1, 7)
 PENDING = 255  # no value of a program; stands in the data buffer until a read has completed
 MACHINE: Mapping[Column, tuple[str, bool, bool]] = {
     "sc": ("sc", False, False),
@@ -49,8 +49,8 @@ def interpret(program, pulled, home, stride):
         elif kind == READ:
             word = yield load(address)
             seen |= word << 8 * slot
-        elif kind == FENCE:
-            yield fence()
+        elif kind == QUIET:
+            yield quiet()
         elif kind == FETCH_ADD:
             word = yield atomic_add(address, value)
             seen |= word << 8 * slot
@@ -62,7 +62,7 @@ def interpret(program, pulled, home, stride):
             while word == PENDING:
                 word = yield ub_load(8 * slot, 8)
     if pulled > 0:
-        yield fence()
+        yield quiet()
         for i in range(5):
             if pulled >> i & 1:
                 word = yield ub_load(8 * i, 8)
@@ -84,7 +84,7 @@ def encode(ops: tuple[Op, ...], asynchronous: bool, addresses: list[str]) -> tup
     for op in ops:
         if op[0] == "f":
             pending.clear()
-            steps.append((FENCE, 0, 0, 0))
+            steps.append((QUIET, 0, 0, 0))
             continue
         at = addresses.index(op[1])
         if op[0] == "r":

@@ -22,7 +22,7 @@ ORDERS: dict[Column, Order] = {
     "fifo_one_async": fifo(ONE_HOME, pulls=True),
     "fifo_two_async": fifo(OWN_HOME, pulls=True),
 }
-# fetch_add used as the flag, or as a fence, after a plain write to another address of the same die.
+# fetch_add used as the flag, or as a quiet, after a plain write to another address of the same die.
 ATOMIC_MUST_JOIN_FIFO = ("MP+rmwflag", "SB+rmwother", "BAR2")
 
 
@@ -112,10 +112,10 @@ def test_fifo_orders_only_what_goes_to_the_same_die() -> None:
 
 
 def test_late_reads_alone_break_message_passing() -> None:
-    """Even when every write is visible at once, asynchronous reads without a fence between them miss the data."""
-    fenced_writer, fenced_both = _named("MP+f+po"), _named("MP+f+f")
-    assert reachable(fenced_writer.program, sc(pulls=True), fenced_writer.asked)
-    assert not reachable(fenced_both.program, sc(pulls=True), fenced_both.asked)
+    """Even when every write is visible at once, asynchronous reads without a quiet between them miss the data."""
+    quiet_writer, quiet_both = _named("MP+f+po"), _named("MP+f+f")
+    assert reachable(quiet_writer.program, sc(pulls=True), quiet_writer.asked)
+    assert not reachable(quiet_both.program, sc(pulls=True), quiet_both.asked)
 
 
 @settings(max_examples=100, deadline=None)
@@ -130,10 +130,10 @@ def test_orders_are_nested(program: Program) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(programs(), st.sampled_from(COLUMNS))
-def test_a_fence_after_every_operation_restores_sc(program: Program, column: Column) -> None:
-    """Fully fenced, a program has its sequentially consistent outcomes and no other, in every order."""
-    fenced: Program = [[part for op in thread for part in (op, _op("f", "x", 0))] for thread in program]
-    assert outcomes(fenced, ORDERS[column]) == outcomes(program, sc())
+def test_a_quiet_after_every_operation_restores_sc(program: Program, column: Column) -> None:
+    """With a quiet behind each operation a program has its sequentially consistent outcomes alone, in every order."""
+    awaited: Program = [[part for op in thread for part in (op, _op("f", "x", 0))] for thread in program]
+    assert outcomes(awaited, ORDERS[column]) == outcomes(program, sc())
 
 
 @settings(max_examples=100, deadline=None)

@@ -12,12 +12,12 @@ from xccl_emu.lang import (
     add,
     dma,
     fail,
-    fence,
     kernel,
     mtu_in,
     mtu_out,
     poll_eq,
     poll_ge,
+    quiet,
     set_flag,
     store,
     ub_load,
@@ -39,7 +39,7 @@ def ring(mine, right, left_flag, right_flag, rounds):
         word = yield ub_load(0, 8)
         yield ub_store(0, word + 1, 8)
         yield mtu_out(0, right + 64 * (i & 1), 64)
-        yield fence(sync="publish")
+        yield quiet(sync="publish")
         yield store(right_flag, i + 1)
         yield poll_ge(left_flag, i + 1, step=3, sync="arrival")
         mine = right - right + mine
@@ -50,7 +50,7 @@ def ring(mine, right, left_flag, right_flag, rounds):
 def broken(flag, how):
     """End in a deadlock (0), a bad address (1), a protocol error (2) or an event set twice by a pipe (3)."""
     yield store(flag + 32, 7)
-    yield fence()
+    yield quiet()
     if how == 0:
         yield poll_eq(flag + 32, 8, step=4)
     elif how == 1:

@@ -19,7 +19,7 @@ from .support import issue, issue_args
 UB, DIE = 1 << 10, 1 << 12
 WINDOWS = (Grant(0, 0, 256, "rw"), Grant(0, 512, 520, "r"), Grant(1, 1024, 1152, "w"), Grant(None, 3072, 3136, "rw"))
 GRANTED = ("rw", "r", "w", "rw")
-NOT_ISSUED = ("return", "fence", "arrive", "await_group", "fail")
+NOT_ISSUED = ("return", "quiet", "arrive", "await_group", "fail")
 ISSUED = tuple(op for op, name in enumerate(OPERATIONS) if name not in NOT_ISSUED)
 
 NASTY = [-(1 << 63), -(1 << 40), -8, -1, 0, 1, 4, 7, 8, 12, 31, 32, 64, 255, 256, 512, 516, 1016, 1020, 1024, 1152]

@@ -11,13 +11,13 @@ from xccl_emu.lang import (
     add,
     atomic_add,
     dma,
-    fence,
     kernel,
     load,
     mtu_in,
     mtu_out,
     poll_ge,
     put,
+    quiet,
     set_flag,
     store,
     wait_flag,
@@ -34,7 +34,7 @@ THROUGH_BUFFER, BY_DMA, BY_WORDS, ADD_ONE = range(4)
 
 @kernel
 def mover(table, n, mine, previous):
-    """Take turns: wait for the core before, carry out one step of the table, fence, let the next one go."""
+    """Take turns: wait for the core before, carry out one step of the table, quiet, let the next one go."""
     for i in range(n):
         turn = yield load(table + 40 * i)
         source = yield load(table + 40 * i + 8)
@@ -58,7 +58,7 @@ def mover(table, n, mine, previous):
             yield add(target // 8 * 8, nbytes)
             old = yield atomic_add(source // 8 * 8, nbytes)
             yield put(target // 32 * 32, old, turn)
-        yield fence(sync="fence")
+        yield quiet(sync="quiet")
         yield store(mine, turn + 1)
 
 
@@ -147,11 +147,11 @@ def test_one_program_in_plain_python_too(order: str) -> None:
     assert (run(start, steps, order, "random", 1) == expected).all()
 
 
-def test_without_fences_some_seed_goes_wrong() -> None:
-    """The fences are what makes it right: without them a stale byte is read under `relaxed` with some seed."""
+def test_without_quiets_some_seed_goes_wrong() -> None:
+    """The quiets are what makes it right: without them a stale byte is read under `relaxed` with some seed."""
     steps = [Step(0, (0, 0), (1, 0), 190, THROUGH_BUFFER), Step(1, (1, 0), (0, 300), 190, THROUGH_BUFFER)]
     start = np.random.default_rng(2).integers(0, 100, (2, BLOCK)).astype(np.uint8)
     expected = start.copy()
     model(expected, steps)
-    wrong = [seed for seed in range(50) if (run(start, steps, "relaxed", "random", seed, ("fence",)) != expected).any()]
+    wrong = [seed for seed in range(50) if (run(start, steps, "relaxed", "random", seed, ("quiet",)) != expected).any()]
     assert wrong

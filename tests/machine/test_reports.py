@@ -13,12 +13,12 @@ from xccl_emu.lang import (
     atomic_add,
     dma,
     fail,
-    fence,
     kernel,
     load,
     mtu_in,
     poll_eq,
     poll_ne,
+    quiet,
     set_flag,
     store,
     wait_flag,
@@ -198,11 +198,11 @@ def store_then_copy(flag, source, target, nbytes):
     """Write a word and copy over it, or, if ``nbytes`` is negative, the other way round; then wait for ever."""
     if nbytes > 0:
         yield store(flag, 5)
-        yield fence()
+        yield quiet()
         yield dma(source, target, nbytes, 0)
     else:
         yield dma(source, target, -nbytes, 0)
-        yield fence()
+        yield quiet()
         yield store(flag, 5)
     yield wait_flag(DMA, SCALAR, 0)
     yield poll_eq(flag, 77)

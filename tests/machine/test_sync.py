@@ -1,4 +1,4 @@
-"""Events, fences, barriers, atomics, DMA and the order of writes, each shown over every schedule of a tiny pod."""
+"""Events, quiets, barriers, atomics, DMA and the order of writes, each shown over every schedule of a tiny pod."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ from xccl_emu.lang import (
     atomic_add,
     await_group,
     dma,
-    fence,
     kernel,
     load,
     mtu_in,
     mtu_out,
     poll_eq,
     put,
+    quiet,
     set_flag,
     store,
     ub_load,
@@ -38,7 +38,7 @@ DATA, FLAG, OTHER, RESULT = 0, 32, 64, 128
 
 @kernel
 def publish(data, flag, how, event_free):
-    """Write 1 by one of the ways to write, fence, raise a flag."""
+    """Write 1 by one of the ways to write, quiet, raise a flag."""
     if how == OP_STORE:
         yield store(data, 1)
     elif how == OP_PUT:
@@ -50,9 +50,9 @@ def publish(data, flag, how, event_free):
         yield mtu_out(0, data, 8)
     else:
         yield store(event_free, 1)
-        yield fence()
+        yield quiet()
         yield dma(event_free, data, 8, 0)
-    yield fence(sync="fence")
+    yield quiet(sync="quiet")
     yield store(flag, 1)
     if how == OP_DMA:
         yield wait_flag(DMA, SCALAR, 0)
@@ -83,23 +83,23 @@ WRITES = {"store": OP_STORE, "put": OP_PUT, "add": OP_ADD, "mtu_out": OP_MTU_OUT
 
 @pytest.mark.parametrize("how", WRITES)
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_fence_publishes_every_kind_of_write(order: str, how: str) -> None:
-    """After a fence and a flag the reader sees what was written, by whatever instruction, in every order."""
+def test_a_quiet_publishes_every_kind_of_write(order: str, how: str) -> None:
+    """After a quiet and a flag the reader sees what was written, by whatever instruction, in every order."""
     assert _publish_consume(order, WRITES[how], ()) == {1}
 
 
 @pytest.mark.parametrize("how", WRITES)
-@pytest.mark.parametrize("without", ["fence", "poll"])
-def test_without_the_fence_or_the_poll_old_data_is_seen(how: str, without: str) -> None:
+@pytest.mark.parametrize("without", ["quiet", "poll"])
+def test_without_the_quiet_or_the_poll_old_data_is_seen(how: str, without: str) -> None:
     """A named synchronization can be switched off, and under `relaxed` both are needed."""
     assert _publish_consume("relaxed", WRITES[how], (without,)) == {0, 1}
 
 
 def test_fifo_keeps_a_flag_behind_data_for_the_same_die() -> None:
     """Under `fifo` a store overtakes no store to the same die, but it can overtake what mtu-out has not begun."""
-    assert _publish_consume("fifo", OP_STORE, ("fence",)) == {1}
-    assert _publish_consume("sc", OP_STORE, ("fence",)) == {1}
-    assert _publish_consume("fifo", OP_PUT, ("fence",)) == {0, 1}  # mtu-out may start after the scalar store
+    assert _publish_consume("fifo", OP_STORE, ("quiet",)) == {1}
+    assert _publish_consume("sc", OP_STORE, ("quiet",)) == {1}
+    assert _publish_consume("fifo", OP_PUT, ("quiet",)) == {0, 1}  # mtu-out may start after the scalar store
 
 
 @kernel
@@ -217,11 +217,11 @@ def test_a_flag_of_mtu_out_says_that_the_bytes_have_left(order: str, wait: int, 
 
 @kernel
 def neighbours(mine, other, rounds, results):
-    """In each round write, fence, meet, read what the other has written, meet again."""
+    """In each round write, quiet, meet, read what the other has written, meet again."""
     total = 0
     for i in range(rounds):
         yield store(mine, i + 1)
-        yield fence(sync="fence")
+        yield quiet(sync="quiet")
         phase = yield arrive()
         yield await_group(phase, sync="barrier")
         value = yield load(other)
@@ -243,15 +243,15 @@ def _neighbours(order: str, without: tuple[str, ...]) -> set[int]:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_fence_and_barrier_make_a_die_agree(order: str) -> None:
-    """A fence on each core and a barrier: all see what the others have written, over two phases."""
+def test_quiet_and_barrier_make_a_die_agree(order: str) -> None:
+    """A quiet on each core and a barrier: all see what the others have written, over two phases."""
     assert _neighbours(order, ()) == {12}
 
 
-def test_a_barrier_without_fences_is_not_enough() -> None:
-    """A barrier alone does not drain writes, and fences alone do not wait for the others."""
-    assert _neighbours("sc", ("fence",)) == {12}
-    assert _neighbours("relaxed", ("fence",)) > {12}
+def test_a_barrier_without_quiets_is_not_enough() -> None:
+    """A barrier alone does not drain writes, and quiets alone do not wait for the others."""
+    assert _neighbours("sc", ("quiet",)) == {12}
+    assert _neighbours("relaxed", ("quiet",)) > {12}
 
 
 @kernel

@@ -205,9 +205,9 @@ def test_kernels_name_all_eight_steps() -> None:
 
 
 def test_kernels_name_every_synchronization() -> None:
-    """Each fence, flag, poll and put of a field can be switched off by name, and a name means one thing in all kernels:
+    """Each quiet, flag, poll and put of a field can be switched off by name, and a name means one thing in all kernels:
     requests of one operation on one field, or the two sides of an event between two pipes."""
-    kinds = ("fence", "set_flag", "wait_flag", "poll", "put")
+    kinds = ("quiet", "set_flag", "wait_flag", "poll", "put")
     unnamed = [site.text for k in KERNELS for site in k.sites if site.operation.startswith(kinds) and not site.sync]
     assert unnamed == []
     named = [site for k in KERNELS for site in k.sites if site.sync]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xccl_emu.lang import fence, kernel, load, poll_ge, put, store
+from xccl_emu.lang import kernel, load, poll_ge, put, quiet, store
 from xccl_emu.machine import small_pod
 from xccl_emu.testing import Bench, protocol
 
@@ -11,7 +11,7 @@ from xccl_emu.testing import Bench, protocol
 def tell(word, flag, value):
     """Write a word, then the flag that announces it."""
     yield store(word, value)
-    yield fence(sync="word before flag")
+    yield quiet(sync="word before flag")
     yield put(flag, 1, sync="flag")
 
 

@@ -38,7 +38,7 @@ def test_a_violation_is_raised_with_its_table() -> None:
     assert text.startswith("violation: ")
     assert "telling value=7; order relaxed; exhaustive; without word before flag" in text
     assert "die1.word" in text
-    assert "SWITCHED OFF: fence (word before flag)" in text
+    assert "SWITCHED OFF: quiet (word before flag)" in text
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 120
     assert verdict.violation is not None

@@ -48,7 +48,7 @@ def test_wrong(xccl_check, value):
     result.assert_outcomes(failed=2)
     text = result.stdout.str()
     assert text.count("- xccl_emu violation -") == 2
-    assert text.count("SWITCHED OFF: fence") == 2
+    assert text.count("SWITCHED OFF: quiet") == 2
     assert "E   " in text
     files = sorted((inner.path / ".xccl_emu").iterdir())
     assert [file.name for file in files] == ["test_it.py-test_wrong[7].json", "test_it.py-test_wrong[8].json"]

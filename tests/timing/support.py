@@ -10,12 +10,12 @@ from xccl_emu.lang import (
     arrive,
     await_group,
     dma,
-    fence,
     kernel,
     mtu_in,
     mtu_out,
     poll_ge,
     put,
+    quiet,
     set_flag,
     wait_flag,
 )
@@ -42,7 +42,7 @@ ROUND = Fabric(
 SPEC = small_pod(4, 3, app_bytes=1 << 20, managed_bytes=1 << 20, meta_bytes=1 << 16, ub_bytes=1 << 15)
 
 COSTS = Costs(
-    clock_ns=1.0, issue_cycles=1, load_ns=10, poll_ns=100, fence_ns=50, barrier_ns=300, event_ns=5, launch_us=0.0,
+    clock_ns=1.0, issue_cycles=1, load_ns=10, poll_ns=100, quiet_ns=50, barrier_ns=300, event_ns=5, launch_us=0.0,
     mtu_start_ns=20, core_gb_s=1000.0, vector_start_ns=10, vector_gelem_s=1.0, dma_start_us=7.0, dma_issue_ns=30,
     fabric_efficiency=1.0,
 )  # fmt: skip
@@ -52,7 +52,7 @@ COSTS = Costs(
 def write_far(target, nbytes, flag):
     """Write a block and, when it is visible, a flag."""
     yield mtu_out(0, target, nbytes, step=1, sync="data")
-    yield fence(step=2, sync="visible")
+    yield quiet(step=2, sync="visible")
     yield put(flag, 1, step=3, sync="flag")
 
 

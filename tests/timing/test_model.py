@@ -21,8 +21,8 @@ WRITE_NS_A_BYTE = (0.001, 0.02, 0.1, 0.5)
 
 @pytest.mark.nojit
 @pytest.mark.parametrize(("path", "target"), [(0, 0), (1, 1), (2, 3), (3, 5)])
-def test_a_write_and_its_fence(path: int, target: int) -> None:
-    """A write is visible after its start, its bytes at the path's rate, and the path's latency; then the fence ends."""
+def test_a_write_and_its_quiet(path: int, target: int) -> None:
+    """A write is visible after its start, its bytes at the path's rate, and the path's latency; then the quiet ends."""
     pod, policy = timed_pod(6)
     block = pod.alloc(target, 1024)
     flag = pod.meta(target)
@@ -113,7 +113,7 @@ def test_critical_path_adds_up() -> None:
     assert sum(spent.values()) == pytest.approx(policy.timing.latency_us)
     assert spent["skew"] == 2.0
     assert spent["polling"] == pytest.approx(0.1)
-    assert spent["fence"] == pytest.approx(0.05)
+    assert spent["quiet"] == pytest.approx(0.05)
     assert spent["latency"] == pytest.approx(6.0 + 6.0 + 0.1)  # data, flag, and the read in the end
 
 

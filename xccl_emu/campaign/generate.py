@@ -15,7 +15,7 @@ from xccl_emu.campaign.programs import DATA, WITH_WORD, WITHOUT_WORD, Instructio
 NOTHING, AN_END, SPOILED = "nothing", "an end", "a spoiled end"
 """What memory is to hold at the end: anything, what a run under `sc` leaves, or that with one word changed."""
 WORDS = (0, 1, 3, 4, 5)
-SYNCS = ("load", "atomic", "ge", "eq", "ne", "fence", "add", "await", "spin", "spin again", "store", "put")
+SYNCS = ("load", "atomic", "ge", "eq", "ne", "quiet", "add", "await", "spin", "spin again", "store", "put")
 """Names of synchronizations in the kernel that interprets; one is switched off in some programs."""
 _FREE_SIZE = 6
 _DIES_MAX = 3
@@ -193,7 +193,7 @@ def _put(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
 
 _Operands = Callable[[Random, int, int, int], tuple[int, ...]]
 _SPINS = ("spin", "spin_plain")
-_NAMES = (*(name for name in WITH_WORD if name not in _SPINS), *WITHOUT_WORD, "fence", _SPINS[0])
+_NAMES = (*(name for name in WITH_WORD if name not in _SPINS), *WITHOUT_WORD, "quiet", _SPINS[0])
 _OPERANDS: dict[str, _Operands] = {
     "in": _transfer,
     "out": _transfer,
@@ -214,5 +214,5 @@ _OPERANDS: dict[str, _Operands] = {
     "wait": lambda rng, word, value, other: (
         rng.choice((1, 1, 3, 4, 0, 2)), rng.choice((0, 0, 1, 3)), rng.randrange(2),
     ),
-    **dict.fromkeys(("fence", "arrive", "await", "end"), lambda rng, word, value, other: ()),
+    **dict.fromkeys(("quiet", "arrive", "await", "end"), lambda rng, word, value, other: ()),
 }  # fmt: skip

@@ -10,7 +10,6 @@ from xccl_emu.lang import (
     await_group,
     dma,
     fail,
-    fence,
     kernel,
     load,
     mtu_in,
@@ -19,6 +18,7 @@ from xccl_emu.lang import (
     poll_ge,
     poll_ne,
     put,
+    quiet,
     set_flag,
     store,
     ub_load,
@@ -29,7 +29,7 @@ from xccl_emu.lang import (
 
 OPERATIONS = (
     "end", "load", "load_named", "store", "store_seen", "atomic", "atomic_taken", "ge", "eq", "ne", "ge_taken",
-    "ne_taken", "fence", "put", "add", "in", "out", "set", "wait", "ub_load", "ub_store", "dma", "arrive", "await",
+    "ne_taken", "quiet", "put", "add", "in", "out", "set", "wait", "ub_load", "ub_store", "dma", "arrive", "await",
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
     "dma_data", "put_one", "eq_taken", "store_named", "put_named",
 )  # fmt: skip
@@ -106,7 +106,7 @@ def interpret(p0, p1, p2, p3, p4, p5, home, stride, data, result):
             last = yield poll_ne(word, b)
             seen = seen * 8 + last
         elif op == 12:
-            yield fence(sync="fence")
+            yield quiet(sync="quiet")
         elif op == 13:
             yield put(word & ~31, b, c, b + 1, c + 1)
         elif op == 14:

@@ -35,7 +35,7 @@ UB_BYTES = 320
 DATA = 32
 """Added to a word that lies in the managed data area."""
 WITHOUT_WORD = (
-    "fence", "ub_load", "ub_store", "arrive", "await", "skip_unless", "skip_if", "fail_unless", "v_copy", "set", "wait",
+    "quiet", "ub_load", "ub_store", "arrive", "await", "skip_unless", "skip_if", "fail_unless", "v_copy", "set", "wait",
     "end",
 )  # fmt: skip
 WITH_WORD = tuple(name for name in OPERATIONS if name not in WITHOUT_WORD)
@@ -74,7 +74,7 @@ class Instruction:
 
 
 def program(text: str) -> tuple[Instruction, ...]:
-    """Instructions as text, for example ``"store 0.1 1; fence; put 1.0 1"``.
+    """Instructions as text, for example ``"store 0.1 1; quiet; put 1.0 1"``.
 
     ``d.w`` is word w of die d's metadata area, ``md.w`` of its managed data area.  Raises ConfigError for another.
     """

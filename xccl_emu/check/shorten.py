@@ -11,7 +11,7 @@ _SHRINK_SECONDS = 5.0
 def told(checkable: Checkable, verdict: Verdict, violation: Violation) -> Verdict:
     """The verdict with the most telling violation, as its replay shows it and with fewer actions, and with the others.
 
-    What is found first need not say what is wrong: without a fence that also frees a buffer, an event may be set twice
+    What is found first need not say what is wrong: without a quiet that also frees a buffer, an event may be set twice
     before any data is overtaken.  So more is looked for, by schedules that are always the same.
     """
     from xccl_emu.check.sampling.sample import replay

@@ -28,14 +28,14 @@ BF16, FP16 = range(2)
 RULE_XCCL, RULE_CANN = range(2)
 
 OPERATIONS = (
-    "return", "load", "store", "atomic_add", "poll", "fence", "arrive", "await_group", "ub_load", "ub_store",
+    "return", "load", "store", "atomic_add", "poll", "quiet", "arrive", "await_group", "ub_load", "ub_store",
     "set_flag", "wait_flag", "fail", "dma", "mtu_in", "mtu_out", "put", "add", "v_quantize", "v_dequantize",
     "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow", "v_count",
 )  # fmt: skip
 """Name of each operation, indexed by its code."""
 
 (
-    OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_POLL, OP_FENCE, OP_ARRIVE, OP_AWAIT_GROUP, OP_UB_LOAD, OP_UB_STORE,
+    OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_POLL, OP_QUIET, OP_ARRIVE, OP_AWAIT_GROUP, OP_UB_LOAD, OP_UB_STORE,
     OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DMA, OP_MTU_IN, OP_MTU_OUT, OP_PUT, OP_ADD, OP_V_QUANTIZE, OP_V_DEQUANTIZE,
     OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW,
     OP_V_COUNT,
@@ -74,9 +74,9 @@ def poll_ge(address: int, value: int, step: int = 0, sync: str = "") -> Request:
     return (OP_POLL, address, CMP_GE, value, 0, 0, 0)
 
 
-def fence(step: int = 0, sync: str = "") -> Request:
+def quiet(step: int = 0, sync: str = "") -> Request:
     """Wait until all that this core issued is done and every write of it, DMA included, is visible."""
-    return (OP_FENCE, 0, 0, 0, 0, 0, 0)
+    return (OP_QUIET, 0, 0, 0, 0, 0, 0)
 
 
 # ---- scalar: data buffer, events, group

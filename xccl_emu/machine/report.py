@@ -11,8 +11,8 @@ from xccl_emu.lang.requests import (
     DMA,
     MTU_IN,
     OP_AWAIT_GROUP,
-    OP_FENCE,
     OP_POLL,
+    OP_QUIET,
     OP_RETURN,
     OP_WAIT_FLAG,
     OPERATIONS,
@@ -90,7 +90,7 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
     if op == OP_AWAIT_GROUP:
         group = int(st[at.GROUP_BASE]) + int(st[base + at.GROUP]) * at.GROUP_WORDS
         return f"waits at a barrier: {st[group + at.GROUP_ARRIVED]} of {st[group + at.GROUP_SIZE]} cores have arrived"
-    if op in (OP_FENCE, OP_RETURN):
+    if op in (OP_QUIET, OP_RETURN):
         return f"waits in {OPERATIONS[op]} for its queues to drain: " + "; ".join(_stuck_pipes(pod, base))
     return f"cannot issue {OPERATIONS[op]}: " + "; ".join(_stuck_pipes(pod, base))
 

@@ -81,6 +81,8 @@ class Preset:
     name: str
     about: str
     sizes: Mapping[str, int | str] = field(default_factory=dict)
+    each_sync: Mapping[str, int | str] = field(default_factory=dict)
+    """Sizes at which to find out what each synchronization is for: more than one core and round where that matters."""
 
 
 class Case:

@@ -81,7 +81,7 @@ class Times:
         tm[tl.PLANES], tm[tl.STRIPE_BYTES] = fabric.planes, fabric.stripe_bytes
         times = {
             tl.C_ISSUE: costs.issue_cycles * costs.clock_ns, tl.C_LOAD: costs.load_ns, tl.C_POLL: costs.poll_ns,
-            tl.C_FENCE: costs.fence_ns, tl.C_BARRIER: costs.barrier_ns, tl.C_EVENT: costs.event_ns,
+            tl.C_QUIET: costs.quiet_ns, tl.C_BARRIER: costs.barrier_ns, tl.C_EVENT: costs.event_ns,
             tl.C_MTU_START: costs.mtu_start_ns, tl.C_VECTOR_START: costs.vector_start_ns,
             tl.C_DMA_START: costs.dma_start_us * 1000, tl.C_DMA_ISSUE: costs.dma_issue_ns,
         }  # fmt: skip

@@ -47,8 +47,8 @@ class Costs:
     """Scalar load or store in the own die's memory."""
     poll_ns: float = _constant(250, ASSUMED, "half of a polling period and the read that sees the flag", 100, 800)
     """From the moment that a flag is visible to the poller's next instruction."""
-    fence_ns: float = _constant(100, ASSUMED, "draining write buffers when all is already visible", 20, 500)
-    """Of a fence, beyond what it waits for."""
+    quiet_ns: float = _constant(100, ASSUMED, "draining write buffers when all is already visible", 20, 500)
+    """Of a quiet, beyond what it waits for."""
     barrier_ns: float = _fitted("barrier_ns", "Table 7: dispatch has two barriers, combine none", 200, 8000)
     """From the last arrival at a core group's barrier to everybody's next instruction."""
     event_ns: float = _constant(15, ASSUMED, "set_flag to wait_flag between two pipes", 5, 50)

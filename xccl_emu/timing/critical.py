@@ -10,9 +10,9 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.lang.requests import (
     DMA,
     OP_AWAIT_GROUP,
-    OP_FENCE,
     OP_MTU_IN,
     OP_POLL,
+    OP_QUIET,
     OP_SET_FLAG,
     OP_WAIT_FLAG,
     SCALAR,
@@ -22,9 +22,9 @@ from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
 
-RESOURCES = ("issue", "vector", "wire", "latency", "contention", "polling", "fence", "barrier", "skew")
+RESOURCES = ("issue", "vector", "wire", "latency", "contention", "polling", "quiet", "barrier", "skew")
 """What a part of the path can be spent on: scalar work and flags between pipes; the vector pipe; bytes on the way; the
-fixed latency of a path or of a DMA engine's start; waiting for others in a queue; seeing a flag; a fence; a barrier;
+fixed latency of a path or of a DMA engine's start; waiting for others in a queue; seeing a flag; a quiet; a barrier;
 and the late start of a core."""
 
 
@@ -91,7 +91,7 @@ def _resource(row: NDArray[np.int64]) -> str:
         return "vector"
     if engine == DMA or (op >= OP_MTU_IN and engine != SCALAR):
         return "wire"
-    return {OP_POLL: "polling", OP_FENCE: "fence", OP_AWAIT_GROUP: "barrier"}.get(op, "issue")
+    return {OP_POLL: "polling", OP_QUIET: "quiet", OP_AWAIT_GROUP: "barrier"}.get(op, "issue")
 
 
 def _gap(cause: NDArray[np.int64], row: NDArray[np.int64]) -> str:

@@ -14,7 +14,7 @@ from xccl_emu.check.witness.steps import DELIVER, Step, Trace
 Event = dict[str, Any]
 
 _PIPES = ("scalar", "mtu-in", "vector", "mtu-out", "dma", DELIVER)
-_WAITS = ("poll", "fence", "wait_flag", "await_group", "return")
+_WAITS = ("poll", "quiet", "wait_flag", "await_group", "return")
 
 
 def perfetto(trace: Trace, marked: dict[int, str] | None = None) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from xccl_emu.lang.requests import (
     OP_AWAIT_GROUP,
     OP_DMA,
     OP_FAIL,
-    OP_FENCE,
     OP_LOAD,
     OP_MTU_IN,
     OP_POLL,
+    OP_QUIET,
     OP_RETURN,
     OP_SET_FLAG,
     OP_STORE,
@@ -127,7 +127,7 @@ def _grant(mem, st, core, base, op):
         return _grant_buffer(mem, st, base, op, a, b, c)
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         return _grant_flag(st, core, base, op, a, b, c)
-    if op == OP_FENCE:
+    if op == OP_QUIET:
         return drained(st, base)
     if op == OP_DMA:
         return ring_dma(st, base)

@@ -15,7 +15,7 @@ HEAP_SLOTS, PIECES_A_DIE = 17, 18  # with so many in the heap a core is not ente
 SITE_BASE = 19  # a word for each site of each kernel: is it a load that is a synchronization?
 COSTS = 24
 (
-    C_ISSUE, C_LOAD, C_POLL, C_FENCE, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,
+    C_ISSUE, C_LOAD, C_POLL, C_QUIET, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,
     C_DMA_ISSUE, C_UPLINK,
 ) = range(COSTS, COSTS + 13)  # fmt: skip
 PASSES = 48  # of the vector pipe, in sixteenths, by operation

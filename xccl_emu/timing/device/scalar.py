@@ -9,10 +9,10 @@ from xccl_emu.lang.requests import (
     OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
     OP_DMA,
-    OP_FENCE,
     OP_LOAD,
     OP_MTU_IN,
     OP_POLL,
+    OP_QUIET,
     OP_RETURN,
     OP_SET_FLAG,
     OP_STORE,
@@ -48,10 +48,10 @@ from xccl_emu.timing.device.layout import (
     C_BARRIER,
     C_DMA_ISSUE,
     C_EVENT,
-    C_FENCE,
     C_ISSUE,
     C_LOAD,
     C_POLL,
+    C_QUIET,
     EVENT_AT,
     FINISHED,
     FREE,
@@ -161,8 +161,8 @@ def _granted(mem, st, tm, row, op, a, b, c, here, group, looks):
     if op == OP_POLL:
         seen = later(tm, since, find_piece(tm, a) + PIECE_AT)
         return seen, tm[C_LOAD] if seen == since else tm[C_POLL]
-    if op == OP_FENCE or op == OP_RETURN:
-        return drained_at(tm, row), tm[C_FENCE] if op == OP_FENCE else 0
+    if op == OP_QUIET or op == OP_RETURN:
+        return drained_at(tm, row), tm[C_QUIET] if op == OP_QUIET else 0
     if op == OP_WAIT_FLAG:
         return later(tm, since, event_at(row, a, SCALAR, c)), issue + tm[C_EVENT]
     if op == OP_AWAIT_GROUP:

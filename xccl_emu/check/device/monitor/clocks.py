@@ -127,7 +127,7 @@ def complete_dma(m, clocks, i, k, event):
 
 
 @jit
-def pass_fence(m, clocks, i):
+def pass_quiet(m, clocks, i):
     """The scalar unit knows that all its core has issued is done and visible."""
     scalar = pipe_row(m, i, SCALAR)
     for pipe in range(MTU_IN, MTU_OUT + 1):

@@ -15,7 +15,7 @@ from xccl_emu.check.device.monitor.clocks import (
     index_of,
     issue,
     join_row,
-    pass_fence,
+    pass_quiet,
     pipe_row,
     publish,
     released,
@@ -55,9 +55,9 @@ from xccl_emu.lang.requests import (
     OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
     OP_DMA,
-    OP_FENCE,
     OP_LOAD,
     OP_POLL,
+    OP_QUIET,
     OP_SET_FLAG,
     OP_STORE,
     OP_V_ADD,
@@ -209,8 +209,8 @@ def _after_scalar(space, i, core, base, op):
         if number:
             publish(m, clocks, number - 1, m[X_A], 8, released(st, m, clocks, i, own, own, m[X_A]), True)
         clocks[own + engine_word(m, i, SCALAR)] += 1
-    elif op == OP_FENCE:
-        pass_fence(m, clocks, i)
+    elif op == OP_QUIET:
+        pass_quiet(m, clocks, i)
     elif op == OP_DMA:
         if m[N_DMA] == 0:  # none was rung while the monitor learned
             m[STOP] = GROW

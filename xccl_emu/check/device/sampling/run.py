@@ -158,7 +158,7 @@ def _follow(space, run, policy, candidate, of_core):
 
 @jit
 def _wake_after_delivery(space, run):
-    """A write became visible: whoever polls its piece may go on, and all on the writer's die (room, fences)."""
+    """A write became visible: whoever polls its piece may go on, and all on the writer's die (room, quiets)."""
     st, m, asleep = space[1], space[2], run[5]
     die = st[block_of_core(st, m[X_C]) + DIE]
     for i in range(st[N_ACTIVE]):

@@ -2,15 +2,15 @@
 
 A search runs what is local to a core at once, so it sees the pipes of a core in one order only.  That is sound as
 long as every two accesses of a core to the same bytes, one of them a write, are ordered by its own flags, issues and
-fences (then no other order could give anything else), and this is checked with vector clocks: whichever order was
+quiets (then no other order could give anything else), and this is checked with vector clocks: whichever order was
 taken, an access that is not ordered behind an earlier, conflicting one is reported (`inside`).
 
 A vector is one word: four lanes of 13 bits, the clocks of the four pipes, and above them 8 bits that say of which DMA
 descriptors the completion is known.  A pipe's own clock ticks when it releases (sets a flag; the scalar unit also
-when it issues).  A fence makes everything known, so all starts anew; what was noted before it can be forgotten.
+when it issues).  A quiet makes everything known, so all starts anew; what was noted before it can be forgotten.
 
 Writes to memory are visible late: to the core's own reads, other than a scalar load of a scalar store, not before a
-fence.  The scalar unit may also learn what mtu-out has done from what others answered.  Most kernels do not rely on
+quiet.  The scalar unit may also learn what mtu-out has done from what others answered.  Most kernels do not rely on
 that, and knowing it would tell states apart that are alike, so a search is made without at first, and only where that
 reports a race, or an event set twice, it is made again with it (`JOINING`): then a poll or load of a flag makes known
 what mtu-out had done before the latest flag of it that is visible by then.  Each delivery of a flag being explored, a

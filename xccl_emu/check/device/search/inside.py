@@ -1,6 +1,6 @@
 """What the agents of a core have done to bytes that not all of them know of yet, and races between them.
 
-An agent is a pipe or a DMA descriptor.  What it did is kept until whatever can still come knows of it, or a fence.
+An agent is a pipe or a DMA descriptor.  What it did is kept until whatever can still come knows of it, or a quiet.
 """
 
 from xccl_emu.check.device.accesses import AGENT_DMA
@@ -191,7 +191,7 @@ def _add(ck, block, start, end, what, clock, site):
 
 @jit
 def _coalesce(ck, block):
-    """Make one of adjacent writes to memory that wait for the same fence, with the clock of the latest."""
+    """Make one of adjacent writes to memory that wait for the same quiet, with the clock of the latest."""
     n = 0
     while n < ck[block + N_RECORDS]:
         at = block + RECORDS + n * RECORD_WORDS

@@ -48,9 +48,9 @@ from xccl_emu.lang.requests import (
     MTU_OUT,
     OP_ARRIVE,
     OP_ATOMIC_ADD,
-    OP_FENCE,
     OP_LOAD,
     OP_POLL,
+    OP_QUIET,
     OP_RETURN,
     OP_SET_FLAG,
     OP_STORE,
@@ -181,7 +181,7 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
         return PLAINLY
     if op == OP_RETURN and ck[OWNERS] >> i & 1:
         return NOT  # what it owns is judged then: the moment matters
-    if op == OP_RETURN or op == OP_FENCE:
+    if op == OP_RETURN or op == OP_QUIET:
         return PLAINLY if ck[block + N_MARKS] == 0 else NOT
     if op == OP_ARRIVE:
         return PLAINLY if ck[block + N_READ] == 0 and not any_released(st, ck, block, ck[block + VECTORS]) else NOT

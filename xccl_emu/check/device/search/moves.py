@@ -102,10 +102,10 @@ from xccl_emu.lang.requests import (
     OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
     OP_DMA,
-    OP_FENCE,
     OP_LOAD,
     OP_MTU_IN,
     OP_POLL,
+    OP_QUIET,
     OP_RETURN,
     OP_SET_FLAG,
     OP_V_ADD,
@@ -328,7 +328,7 @@ def _blame(ck, what, core, rows, r, first):
 
 @jit
 def _mark(ck, block, start, nbytes, who):
-    """A write of shared data counts as under way until the fence of its core, or under `sc` until a release."""
+    """A write of shared data counts as under way until the quiet of its core, or under `sc` until a release."""
     for n in range(ck[block + N_MARKS]):
         at = block + MARKS + n * MARK_WORDS
         if ck[at + 2] == who and start <= ck[at + 1] and ck[at] <= start + nbytes:
@@ -361,7 +361,7 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
         note_issue(st, ck, block, base, b)
     elif op == OP_WAIT_FLAG:
         note_wait(ck, block, a, b, c, SCALAR)
-    elif op == OP_FENCE or op == OP_RETURN:
+    elif op == OP_QUIET or op == OP_RETURN:
         forget_all(ck, block)
         for k in range(ck[block + N_MARKS] * MARK_WORDS):
             ck[block + MARKS + k] = 0

@@ -10,7 +10,7 @@ anew. So when a search has ended without that, every access of every explored ru
 - OWN: one core uses it, and polls it for equality with a value larger than before, for its own write by mtu-out. Used
   at once; the poll makes the write known to be visible (`inside`).
 - DATA: several cores use it, and none synchronizes on it. A full search writes it at once but marks it until the
-  fence, or under `sc` the release (`races`), and reads transfers whole.
+  quiet, or under `sc` the release (`races`), and reads transfers whole.
 - STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall. But
   for `fifo`, a full search makes it visible at once; polls for "at least" are granted at once too, others explored.
 - SYNC: whatever else. Explored: when each write becomes visible, and each read.

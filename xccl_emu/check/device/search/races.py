@@ -4,9 +4,9 @@
 
 An access is open from the moment in which it can be made until it is complete: a read until it is made; a poll, which
 reads again and again, from its issue on; a write until it is visible, and one of shared data, which a search makes
-visible at once, until the fence of its core.  Two open accesses of different cores to the same bytes, one of them a
+visible at once, until the quiet of its core.  Two open accesses of different cores to the same bytes, one of them a
 write, are a race, unless both synchronize.  A search reaches a state in which both are open whenever nothing orders
-them: fences with open writes and reads of shared memory are transitions of their own, taken in every order.  So are two
+them: quiets with open writes and reads of shared memory are transitions of their own, taken in every order.  So are two
 accesses of one core by different pipes, if the bytes are explored; where they are not, `inside` judges them by clocks.
 
 Plain loads are made early, so that they need no transition of their own: at once when the kernel comes to them, but
@@ -14,8 +14,8 @@ they stay open until the scalar unit's next transition, and a write to a flag (o
 after an open load is made a transition.  Others can be ordered behind a load only by such a write; so while another
 core could make a conflicting access that is not, there is a state of the search with both open.
 
-Under `sc` writes need no fence, and one of shared data, made at once, stays open like a load: until such a release that
-comes after it in its core's own order (`clocks`), or a fence; both are transitions while it is open.  Under `fifo` a
+Under `sc` writes need no quiet, and one of shared data, made at once, stays open like a load: until such a release that
+comes after it in its core's own order (`clocks`), or a quiet; both are transitions while it is open.  Under `fifo` a
 release orders what goes to the same die only: there no write is made at once.
 """
 
@@ -117,7 +117,7 @@ def _append(ck, rows, at, n, start, nbytes, flags, agent, site):
 
 @jit
 def mark_of(st, agent, site, vector):
-    """Who has written shared data at once; where a fence ends that (`relaxed`), the site says enough."""
+    """Who has written shared data at once; where a quiet ends that (`relaxed`), the site says enough."""
     return site if st[ORDER] != ORDER_SC else site | agent << _MARK_AGENT | lane(vector, agent) << _MARK_CLOCK
 
 
@@ -322,7 +322,7 @@ def judge_return(mem, st, ck, i):
 
 @jit
 def _explore_marked(ck, start, end):
-    """Explore those of some bytes from now on that somebody has written at once and not fenced."""
+    """Explore those of some bytes from now on that somebody has written at once and not awaited."""
     for m in range(ck[N]):
         block = block_of(ck, ck[ck[MEMBERS] + m])
         for k in range(ck[block + N_MARKS]):

@@ -2,7 +2,7 @@
 
 A search makes some writes visible at once that on the machine are in flight first.  When its path is gone through again
 to be recorded, such writes take off like all others: those that nobody else can see are delivered right away; those of
-shared data stay in flight, *latent*, until the fence of their core, which then delivers them first.
+shared data stay in flight, *latent*, until the quiet of their core, which then delivers them first.
 """
 
 from xccl_emu.check.device.accesses import WHOLE_TRANSFER
@@ -19,7 +19,7 @@ from xccl_emu.check.device.search.book import (
 from xccl_emu.check.device.search.linked import linked, machine_step, recorded_step
 from xccl_emu.check.device.search.pieces import DATA
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import DMA, MTU_OUT, OP_FENCE, OP_RETURN, SCALAR
+from xccl_emu.lang.requests import DMA, MTU_OUT, OP_QUIET, OP_RETURN, SCALAR
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliver, flight
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
@@ -100,7 +100,7 @@ def step_recorded(mem, st, ck, rows, named, core, what):
     """`step_machine` while a path is recorded."""
     at_once, pipe, choice = what >> 24, what >> 16 & 255, what & CHOICE_ALL
     base = block_of_core(st, core)
-    if pipe == SCALAR and (st[base + REQUEST] == OP_FENCE or st[base + REQUEST] == OP_RETURN):
+    if pipe == SCALAR and (st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN):
         deliver_latent(mem, st, ck, core, base)
     if _is_whole(pipe, choice):
         return 1 if _whole_dma(mem, st, ck, rows, named, core, base, choice, at_once) else 0

@@ -48,9 +48,9 @@ from xccl_emu.lang.requests import (
     MTU_IN,
     MTU_OUT,
     OP_AWAIT_GROUP,
-    OP_FENCE,
     OP_MTU_IN,
     OP_POLL,
+    OP_QUIET,
     OP_RETURN,
     OP_STORE,
     SCALAR,
@@ -338,7 +338,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
         off = st[entry] != OP_RETURN and switched_off(st, base)
         if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base):
             return False
-        if st[entry] == OP_FENCE or st[entry] == OP_RETURN:
+        if st[entry] == OP_QUIET or st[entry] == OP_RETURN:
             if ck[RECORDING]:
                 deliver_latent(mem, st, ck, core_of(ck, i), base)
             if not drained(st, base):
@@ -393,7 +393,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
             save(mem, st, ck, STATE | RAW, flight(st, ring, j), FLIGHT_WORDS)
     save(mem, st, ck, STATE | RAW, ring, 2)
     save_bytes(mem, st, ck, address, st[entry + FLIGHT_NBYTES])
-    waits = st[base + REQUEST] == OP_FENCE or st[base + REQUEST] == OP_RETURN
+    waits = st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN
     last = kind >= KIND_DMA or (waits and st[base + IN_FLIGHT] == 1)
     if last:
         touch_core(mem, st, ck, i)
