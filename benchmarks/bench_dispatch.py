@@ -9,14 +9,15 @@ import numpy as np
 from harness import Report, Yardstick, exponent, first_touch_us, parser, resident_gb, stopwatch
 
 from xccl_emu import routing
-from xccl_emu.cli.memory import available_bytes
-from xccl_emu.cli.moe_job import JobOptions, bytes_needed
+from xccl_emu.bench.memory import available_bytes
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.runs.dispatch import Dispatch
+from xccl_emu.runs.jobs.moe import bytes_needed
 
 EXPERTS, TOP_K = 256, 8
 STAGES = ("dispatch", "expert", "combine")
@@ -186,7 +187,7 @@ def main() -> None:
     """Measure, and print the table."""
     command = parser(__doc__)
     command.add_argument("--ranks", type=int, nargs="+", default=[8, 16, 32, 64, 128, 288], help="numbers of ranks")
-    command.add_argument("--cores", type=int, default=JobOptions.cores, help="cores on each die")
+    command.add_argument("--cores", type=int, default=Dispatch.cores, help="cores on each die")
     command.add_argument("--repeats", type=int, default=3, help="later rounds of which the best counts")
     options = command.parse_args()
     report = Report(f"Dispatch and combine: 60 tokens a rank, hidden 7168, {options.cores} cores a die")
@@ -194,7 +195,7 @@ def main() -> None:
     yardstick = Yardstick()
     samples = []
     for ranks in sorted(options.ranks):
-        need = bytes_needed(ranks, JobOptions(cores=options.cores), TOP_K + 1)
+        need = bytes_needed(ranks, Dispatch(cores=options.cores), TOP_K + 1)
         free = available_bytes()
         if need > free:
             report.notes.append(f"{ranks} ranks skipped: they need {need / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")

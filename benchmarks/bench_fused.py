@@ -6,12 +6,13 @@ from typing import Any
 from bench_dispatch import EXPERTS, PROTOCOLS, TOP_K, Layer, Sample, report_growth, report_largest, report_memory
 from harness import Report, Yardstick, parser
 
-from xccl_emu.cli.fused_job import FusedOptions, fused_bytes_needed
-from xccl_emu.cli.memory import available_bytes
+from xccl_emu.bench.memory import available_bytes
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
 from xccl_emu.protocols.fused import FusedExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig
+from xccl_emu.runs.fused import Fused
+from xccl_emu.runs.jobs.fused import fused_bytes_needed
 
 TOKENS, HIDDEN = 96, 7168
 SWITCHES: Mapping[str, dict[str, Any]] = {
@@ -60,7 +61,7 @@ def main() -> None:
     """Measure, and print the table."""
     command = parser(__doc__)
     command.add_argument("--ranks", type=int, nargs="+", default=[16, 64, 320], help="numbers of ranks")
-    command.add_argument("--cores", type=int, default=FusedOptions.cores, help="cores on each die")
+    command.add_argument("--cores", type=int, default=Fused.cores, help="cores on each die")
     command.add_argument("--repeats", type=int, default=3, help="later rounds of which the best counts")
     command.add_argument("--switches", type=int, default=32, help="ranks for the comparison of switches; 0: none")
     options = command.parse_args()
@@ -69,7 +70,7 @@ def main() -> None:
     yardstick = Yardstick()
     samples = []
     for ranks in sorted(options.ranks):
-        need, free = fused_bytes_needed(ranks, FusedOptions(cores=options.cores), TOP_K + 1), available_bytes()
+        need, free = fused_bytes_needed(ranks, Fused(cores=options.cores), TOP_K + 1), available_bytes()
         if need > free:
             report.notes.append(f"{ranks} ranks skipped: they need {need / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
             continue

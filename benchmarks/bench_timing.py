@@ -9,10 +9,12 @@ from bench_dispatch import EXPERTS, PROTOCOLS, TOP_K, Layer, Round, Stage
 from bench_fused import FusedLayer
 from harness import Report, parser, resident_gb
 
-from xccl_emu.cli.fused_job import FusedOptions, fused_bytes_needed
-from xccl_emu.cli.memory import available_bytes
-from xccl_emu.cli.moe_job import JobOptions, bytes_needed
+from xccl_emu.bench.memory import available_bytes
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
+from xccl_emu.runs.dispatch import Dispatch
+from xccl_emu.runs.fused import Fused
+from xccl_emu.runs.jobs.fused import fused_bytes_needed
+from xccl_emu.runs.jobs.moe import bytes_needed
 from xccl_emu.timing.run import VirtualTime
 
 HIDDEN = 7168
@@ -94,10 +96,10 @@ def main() -> None:
     warm_up()
     jobs: list[tuple[str, type[Layer], int, int, float]] = []
     if options.pull:
-        need = bytes_needed(options.pull, JobOptions(cores=options.cores), TOP_K + 1)
+        need = bytes_needed(options.pull, Dispatch(cores=options.cores), TOP_K + 1)
         jobs.append((f"EP{options.pull} x 60, pull", Layer, options.pull, 60, need))
     if options.fused:
-        fused = FusedOptions(cores=options.cores, tokens=128)
+        fused = Fused(cores=options.cores, tokens=128)
         need = fused_bytes_needed(options.fused, fused, TOP_K + 1)
         jobs.append((f"EP{options.fused} x 128, fused", FusedLayer, options.fused, 128, need))
     for data in (False, True):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.cli_support import as_json, invoke
-from xccl_emu.cli.a2e_job import A2EOptions, bytes_needed
 from xccl_emu.protocols.a2e import A2EConfig, Calls
+from xccl_emu.runs.a2e import A2ERun
+from xccl_emu.runs.jobs.a2e import bytes_needed
 
 SMALL = (
     "run", "a2e", "--domains", "2", "--attention", "2", "--experts", "9", "--tokens", "3", "--hidden", "64",
@@ -91,7 +92,7 @@ def test_impossible_requests_are_refused_with_exit_code_2(arguments: list[str], 
 
 def test_the_whole_pod_needs_less_than_20_gigabytes() -> None:
     """The estimate for the usual deployment, 46,080 tokens over 768 dies, is below the limit that it is held to."""
-    o = A2EOptions()
+    o = A2ERun()
     config = A2EConfig(
         o.domains, o.attention, o.experts, top_k=9, tokens_max=o.tokens, depth=o.depth, cores=o.cores,
         a2e_cores=o.cores, compute_cores=o.cores, e2a_cores=o.cores,

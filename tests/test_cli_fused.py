@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli_support import as_json, invoke
-from xccl_emu.cli import fused_job
 from xccl_emu.cli.main import app
+from xccl_emu.runs.fused import Fused
+from xccl_emu.runs.jobs import fused as fused_job
 
 SMALL = ("run", "fused", "--ranks", "4", "--tokens", "5", "--hidden", "64", "--cores", "2")
 SWITCHED_OFF = (
@@ -96,7 +97,7 @@ def test_impossible_requests_are_refused_with_exit_code_2(arguments: list[str], 
 
 def test_the_usual_deployment_is_taken_if_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --ranks 320 ranks with 32 replicas are run, or as many as fit with none, and a note says so."""
-    options = fused_job.FusedOptions(hidden=64)
+    options = Fused(hidden=64)
     monkeypatch.setattr(fused_job, "available_bytes", lambda: 1 << 50)
     usual = fused_job.FusedJob(options, lambda name: None)
     assert (usual.ranks, usual.options.redundant, usual.note) == (320, 32, "")

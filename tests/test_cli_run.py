@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from tests.cli_support import as_json, invoke
-from xccl_emu.cli import moe_job, sendrecv_job
+from xccl_emu.runs.dispatch import Dispatch
+from xccl_emu.runs.jobs import moe as moe_job
+from xccl_emu.runs.jobs import sendrecv as sendrecv_job
 
 SMALL = ("run", "dispatch", "--ranks", "4", "--tokens", "5", "--hidden", "64", "--cores", "2")
 
@@ -91,8 +93,8 @@ def test_impossible_requests_are_refused_with_exit_code_2(arguments: list[str], 
 
 def test_the_job_takes_fewer_ranks_than_the_default_when_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --ranks the largest number of ranks that fits is run, and the note says so."""
-    monkeypatch.setattr(moe_job, "available_bytes", lambda: moe_job.bytes_needed(3, moe_job.JobOptions(hidden=64), 9))
-    options = moe_job.JobOptions(hidden=64)
+    monkeypatch.setattr(moe_job, "available_bytes", lambda: moe_job.bytes_needed(3, Dispatch(hidden=64), 9))
+    options = Dispatch(hidden=64)
     ranks, note = moe_job.choose_ranks(options, 9)
     assert ranks == 3
     assert "running 3 ranks" in note

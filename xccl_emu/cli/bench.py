@@ -58,9 +58,9 @@ def _bench(
     no_data: bool = False,
 ) -> None:
     """Run a bench and show its rows; exit code 1 if one of them failed, 3 if some could not be made."""
+    from xccl_emu.bench.memory import available_bytes
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import check_csv, show, write_csv
-    from xccl_emu.cli.memory import available_bytes
     from xccl_emu.cli.show import Stages
 
     check_csv(csv)

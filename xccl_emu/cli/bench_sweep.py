@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from xccl_emu.bench import sensitivity, suite
+from xccl_emu.bench.memory import available_bytes
 from xccl_emu.bench.processes import on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
-from xccl_emu.cli.memory import available_bytes
 from xccl_emu.errors import UnfinishedError
 
 T = TypeVar("T")

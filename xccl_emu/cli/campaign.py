@@ -1,26 +1,16 @@
 """``xccl-emu campaign``: many small programs at random, on which the judges of this package must agree."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from xccl_emu.cli.options import JSON, command_of
+from xccl_emu.options import option
 
-def campaign(
-    programs: Annotated[int, typer.Option(min=1, help="How many programs are judged.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the campaign.")] = 0,
-    first: Annotated[int, typer.Option(min=0, help="Number of the first program.")] = 0,
-    orders: Annotated[str, typer.Option(help="Memory orders, with commas between them.")] = "relaxed,fifo,sc",
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes [default: one for each core]")] = None,
-    dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help='On the cluster of this Dask scheduler, or "local".')
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for programs on which judges contradict each other.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Begin nothing more after so long.")] = None,
-    shrink: Annotated[float, typer.Option(min=0, help="Seconds for making the smallest findings smaller.")] = 60.0,
-    replay: Annotated[Path | None, typer.Option(metavar="FILE", help="Judge a program that was kept again.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
-) -> None:
+
+@dataclass(frozen=True)
+class CampaignOptions:
     """Judge small random programs by every judge there is, and tell where two contradict each other.
 
     Each program runs on two to four cores that share a few words.  Three exhaustive searches, brute force as far as it
@@ -39,12 +29,27 @@ def campaign(
 
     Exit code: 0 no contradictions, 1 some, 2 wrong usage, 3 a worker was killed, 130 interrupted.
     """
-    from xccl_emu.cli.campaign_job import CampaignOptions, run_campaign, save, show
 
-    order_names = tuple(orders.split(","))
-    options = CampaignOptions(programs, seed, first, order_names, workers, dask, out, seconds, shrink, replay, as_json)
-    summary, code = run_campaign(options)
+    programs: int = option(1000, "How many programs are judged.", least=1)
+    seed: int = option(0, "Seed of the campaign.", least=0)
+    first: int = option(0, "Number of the first program.", least=0)
+    orders: str = option("relaxed,fifo,sc", "Memory orders, with commas between them.")
+    workers: int | None = option(None, "Processes [default: one for each core]", least=1)
+    dask: str | None = option(None, 'On the cluster of this Dask scheduler, or "local".', metavar="ADDRESS")
+    out: Path | None = option(None, "Folder for programs on which judges contradict each other.")
+    seconds: float | None = option(None, "Begin nothing more after so long.")
+    shrink: float = option(60.0, "Seconds for making the smallest findings smaller.", least=0)
+    replay: Path | None = option(None, "Judge a program that was kept again.", metavar="FILE")
+
+
+def _campaign(options: CampaignOptions, as_json: bool) -> None:
+    from xccl_emu.cli.campaign_job import run_campaign, save, show
+
+    summary, code = run_campaign(options, as_json)
     show(summary, as_json)
-    if out is not None and replay is None:
-        save(summary, out)
+    if options.out is not None and options.replay is None:
+        save(summary, options.out)
     raise typer.Exit(code)
+
+
+campaign = command_of(CampaignOptions, _campaign, JSON)

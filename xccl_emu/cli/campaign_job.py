@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -15,41 +14,26 @@ from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.run import INTERRUPTED, REFUTED, Finding, Plan, Summary, campaign, find_examples, judge_again
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED
 from xccl_emu.cli import ending
+from xccl_emu.cli.campaign import CampaignOptions
 from xccl_emu.cli.files import writing
 from xccl_emu.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class CampaignOptions:
-    """The command line."""
-
-    programs: int
-    seed: int
-    first: int
-    orders: tuple[str, ...]
-    workers: int | None
-    dask: str | None
-    out: Path | None
-    seconds: float | None
-    shrink: float
-    replay: Path | None
-    quiet: bool
-
-    @property
-    def plan(self) -> Plan:
-        """What is judged."""
-        return Plan(self.programs, self.seed, self.first, self.orders)
+def _plan(options: CampaignOptions) -> Plan:
+    """What is judged."""
+    return Plan(options.programs, options.seed, options.first, tuple(options.orders.split(",")))
 
 
-def run_campaign(options: CampaignOptions) -> tuple[Summary, int]:
+def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
     """Judge what the command line asks for; the summary and the exit code."""
+    plan = _plan(options)
     if options.replay is not None:
-        summary = judge_again(Finding.load(options.replay), options.plan)
+        summary = judge_again(Finding.load(options.replay), plan)
     else:
         _make_folder(options.out)
-        summary = _watched(options)
+        summary = _watched(options, quiet)
         if summary.stopped != INTERRUPTED:
-            find_examples(summary, options.plan.budget, options.shrink)
+            find_examples(summary, plan.budget, options.shrink)
     stopped = ending.INTERRUPTED if summary.stopped == INTERRUPTED else ending.UNFINISHED if summary.killed else 0
     return summary, ending.WRONG if summary.wrong else stopped
 
@@ -71,10 +55,10 @@ def _make_folder(out: Path | None) -> None:
         raise ConfigError(f"--out {out}: no file can be written there ({error})") from error
 
 
-def _watched(options: CampaignOptions) -> Summary:
+def _watched(options: CampaignOptions, quiet: bool) -> Summary:
     """The campaign, with a line on stderr that says how far it is."""
     workers = options.workers or len(os.sched_getaffinity(0))
-    console = Console(stderr=True, quiet=options.quiet)
+    console = Console(stderr=True, quiet=quiet)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("campaign", total=options.programs)
@@ -84,7 +68,7 @@ def _watched(options: CampaignOptions) -> Summary:
             text = f"{rate:.0f} a second, {len(summary.findings)} contradict"
             bar.update(task, completed=summary.programs, description=text)
 
-        return campaign(options.plan, workers, options.dask, options.seconds, tell)
+        return campaign(_plan(options), workers, options.dask, options.seconds, tell)
 
 
 def show(summary: Summary, as_json: bool) -> None:

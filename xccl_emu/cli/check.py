@@ -1,72 +1,19 @@
 """``xccl-emu check``: is a protocol right under every schedule and memory order, and if not, which one breaks it?"""
 
 import json
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from xccl_emu.cli.cases import protocol_and_sizes, sizes_of
+from xccl_emu.cli.options import JSON, SET, WORDS, command_of
 from xccl_emu.errors import OutputError
+from xccl_emu.options import option
 
 
-def check(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PROTOCOL [--SIZE VALUE]...", help="A name of xccl-emu list, or FILE.py:NAME.", show_default=False
-        ),
-    ] = None,
-    order: Annotated[str | None, typer.Option(help="Memory order: sc, fifo or relaxed [default: relaxed]")] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            help="exhaustive, portfolio, random, pct, weights, eager, late or lifo [default: exhaustive, and where that"
-            " meets a limit the portfolio of the others behind it]"
-        ),
-    ] = None,
-    more: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A size of the protocol; also as --NAME VALUE."),
-    ] = None,
-    without: Annotated[
-        list[str] | None, typer.Option(metavar="SYNC", help="Switch a synchronization off; may be given again.")
-    ] = None,
-    each_sync: Annotated[
-        bool, typer.Option("--each-sync", help="Switch off each synchronization by itself: which ones are needed?")
-    ] = False,
-    fault: Annotated[
-        str,
-        typer.Option(
-            help="What breaks, at a drawn moment or after n: stop:die1[@n], cut:0-1[@n], stall:0-1, duplicate:0-1[@n],"
-            " corrupt:0-1[@n]; schedules are drawn then."
-        ),
-    ] = "",
-    schedules: Annotated[int | None, typer.Option(min=1, help="Most schedules that are drawn.")] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Most seconds of each check, without those of compiling [default: 75]")
-    ] = None,
-    states: Annotated[int | None, typer.Option(min=1, help="Most states that are searched.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of drawn schedules.")] = 0,
-    breadth_first: Annotated[
-        bool, typer.Option("--breadth-first", help="Search for a violation with the fewest transitions.")
-    ] = False,
-    certify: Annotated[
-        bool,
-        typer.Option(
-            "--certify",
-            help="Then ask the same by brute force and by drawn schedules, which share nothing with the search.",
-        ),
-    ] = False,
-    certify_seconds: Annotated[
-        float | None, typer.Option(help="Seconds of each such certificate, with --certify [default: 30]")
-    ] = None,
-    replay: Annotated[Path | None, typer.Option(help="Show the violation of a replay file again.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Replay file to write [default: named by what was found]")] = None,
-    chart: Annotated[Path | None, typer.Option(help="Write the violation as a Mermaid sequence chart too.")] = None,
-    trace: Annotated[Path | None, typer.Option(help="Write it as a trace for Perfetto (ui.perfetto.dev) too.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
-) -> None:
+@dataclass(frozen=True)
+class CheckOptions:
     """Check a protocol on a small pod under every schedule and every order in which writes become visible.
 
     The answer is one of: verified (every schedule was covered), no violation found (by so many drawn schedules),
@@ -90,16 +37,50 @@ def check(
     Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported; more of them:
     xccl-emu --help.
     """
-    from xccl_emu.cli.check_job import CheckOptions, Job
+
+    protocol: str | None = None
+    sizes: dict[str, int | str] = field(default_factory=dict)
+    order: str | None = option(None, "Memory order: sc, fifo or relaxed [default: relaxed]")
+    policy: str | None = option(
+        None,
+        "exhaustive, portfolio, random, pct, weights, eager, late or lifo [default: exhaustive, and where that meets a"
+        " limit the portfolio of the others behind it]",
+    )
+    without: tuple[str, ...] = option(
+        (), "Switch a synchronization off; may be given again.", metavar="SYNC"
+    )
+    each_sync: bool = option(
+        False, "Switch off each synchronization by itself: which ones are needed?", named=("--each-sync",)
+    )
+    fault: str = option(
+        "",
+        "What breaks, at a drawn moment or after n: stop:die1[@n], cut:0-1[@n], stall:0-1, duplicate:0-1[@n],"
+        " corrupt:0-1[@n]; schedules are drawn then.",
+    )
+    schedules: int | None = option(None, "Most schedules that are drawn.", least=1)
+    seconds: float | None = option(None, "Most seconds of each check, without those of compiling [default: 75]")
+    states: int | None = option(None, "Most states that are searched.", least=1)
+    seed: int = option(0, "Seed of drawn schedules.", least=0)
+    breadth_first: bool = option(
+        False, "Search for a violation with the fewest transitions.", named=("--breadth-first",)
+    )
+    certify: bool = option(
+        False, "Then ask the same by brute force and by drawn schedules, which share nothing with the search.",
+        named=("--certify",),
+    )  # fmt: skip
+    certify_seconds: float | None = option(None, "Seconds of each such certificate, with --certify [default: 30]")
+    replay: Path | None = option(None, "Show the violation of a replay file again.")
+    out: Path | None = option(None, "Replay file to write [default: named by what was found]")
+    chart: Path | None = option(None, "Write the violation as a Mermaid sequence chart too.")
+    trace: Path | None = option(None, "Write it as a trace for Perfetto (ui.perfetto.dev) too.")
+
+
+def _check(options: CheckOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
+    from xccl_emu.cli.check_job import Job
     from xccl_emu.cli.check_show import Ticker, draw, show
 
     protocol, sizes = protocol_and_sizes(words or ())
-    options = CheckOptions(
-        protocol=protocol, sizes={**sizes_of(more or ()), **sizes}, order=order, policy=policy,
-        without=tuple(without or ()), each_sync=each_sync, fault=fault, schedules=schedules, seconds=seconds,
-        states=states, seed=seed, breadth_first=breadth_first, certify=certify, certify_seconds=certify_seconds,
-        replay=replay, out=out, chart=chart, trace=trace,
-    )  # fmt: skip
+    options = replace(options, protocol=protocol, sizes={**sizes_of(more or ()), **sizes})
     with Ticker(quiet=as_json) as ticker:
         result = Job(options, ticker).run()
     if as_json:
@@ -111,3 +92,5 @@ def check(
     draw(result)
     raise typer.Exit(result.exit_code)
 
+
+check = command_of(CheckOptions, _check, SET, JSON, first=(WORDS,))

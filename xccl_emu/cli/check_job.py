@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict, Violation
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
+from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.machine.state import ORDERS
@@ -29,30 +30,6 @@ EXIT_CODES = {
 SECONDS = 75.0
 """Of a check by default."""
 _SHARE_OF_SEARCH = 0.8
-
-
-@dataclass(frozen=True)
-class CheckOptions:
-    """What the command line asks for."""
-
-    protocol: str | None = None
-    sizes: dict[str, int | str] = field(default_factory=dict)
-    order: str | None = None
-    policy: str | None = None
-    without: tuple[str, ...] = ()
-    each_sync: bool = False
-    fault: str = ""
-    schedules: int | None = None
-    seconds: float | None = None
-    states: int | None = None
-    seed: int = 0
-    breadth_first: bool = False
-    certify: bool = False
-    certify_seconds: float | None = None
-    replay: Path | None = None
-    out: Path | None = None
-    chart: Path | None = None
-    trace: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
 from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.cli.compare import CompareOptions
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
@@ -26,22 +27,6 @@ from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.protocols.rounds import GroupRounds, Rounds
-
-
-@dataclass(frozen=True)
-class CompareOptions:
-    """The layer that all protocols run."""
-
-    ranks: int = 18
-    """Dies with experts; those with routed ones have one each."""
-    attention: int = 10
-    """Attention dies, where attention and experts are on different ones."""
-    tokens: int = 8
-    """Of each rank or attention die."""
-    hidden: int = 7168
-    top_k: int = 8
-    cores: int = 2
-    seed: int = 0
 
 
 @dataclass(frozen=True)

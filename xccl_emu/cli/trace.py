@@ -1,40 +1,20 @@
 """``xccl-emu trace``: a timed run as a picture for Perfetto."""
 
 import json
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from xccl_emu.cli.cases import protocol_and_sizes, sizes_of
 from xccl_emu.cli.ending import WRONG
+from xccl_emu.cli.options import JSON, SET, WORDS, command_of
 from xccl_emu.errors import ConfigError
+from xccl_emu.options import option
 
 
-def trace(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PROTOCOL [--SIZE VALUE]...", help="A name of xccl-emu list, or FILE.py:NAME.", show_default=False
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="File to write; JSON, whatever it is called.")] = Path("trace.json"),
-    dies: Annotated[
-        str | None, typer.Option(help='Dies to show, as in "0,1" or "0-3,8" [default: all that take part]')
-    ] = None,
-    more: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A size of the protocol; also as --NAME VALUE."),
-    ] = None,
-    fabric: Annotated[str, typer.Option(help="cloudmatrix384, or atlas-800t-a2.")] = "cloudmatrix384",
-    place: Annotated[
-        str, typer.Option(help="Where the dies are: packed (die by die on the chips), chips or nodes (one on each).")
-    ] = "packed",
-    events: Annotated[
-        int, typer.Option(min=1, help="Most slices and ends of arrows; what begins later is left out, and counted.")
-    ] = 200_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
-) -> None:
+@dataclass(frozen=True)
+class TraceOptions:
     """Run a protocol in virtual time, and write what every pipe did as a trace for Perfetto (ui.perfetto.dev).
 
     Each process is a die and each thread a pipe of a core: the scalar unit, mtu-in, vector, mtu-out, DMA. A slice is
@@ -55,12 +35,28 @@ def trace(
 
     Exit code: 0, 1 if the run fails or bytes are wrong, 2 wrong usage.
     """
-    from xccl_emu.cli.trace_job import Options, run
 
-    protocol, sizes = protocol_and_sizes(words)
+    protocol: str = ""
+    sizes: dict[str, int | str] = field(default_factory=dict)
+    out: Path = option(Path("trace.json"), "File to write; JSON, whatever it is called.")
+    dies: str | None = option(None, 'Dies to show, as in "0,1" or "0-3,8" [default: all that take part]')
+    fabric: str = option("cloudmatrix384", "cloudmatrix384, or atlas-800t-a2.")
+    place: str = option("packed", "Where the dies are: packed (die by die on the chips), chips or nodes (one on each).")
+    events: int = option(
+        200_000, "Most slices and ends of arrows; what begins later is left out, and counted.", least=1
+    )  # fmt: skip
+
+
+def _trace(options: TraceOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
+    from xccl_emu.cli.trace_job import run
+
+    protocol, sizes = protocol_and_sizes(words or ())
     if protocol is None:
         raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
-    result = run(Options(protocol, out, dies, {**sizes_of(more or ()), **sizes}, fabric, place, events))
+    result = run(replace(options, protocol=protocol, sizes={**sizes_of(more or ()), **sizes}))
     typer.echo(json.dumps(result.to_json()) if as_json else result.told())
     if result.wrong:
         raise typer.Exit(WRONG)
+
+
+trace = command_of(TraceOptions, _trace, SET, JSON, first=(WORDS,))

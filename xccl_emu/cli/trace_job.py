@@ -1,10 +1,10 @@
 """What ``xccl-emu trace`` does: one case in virtual time, its bytes checked, its trace written."""
 
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from xccl_emu.cli.files import check_file, writing
+from xccl_emu.cli.trace import TraceOptions
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import make
 from xccl_emu.timing.critical import breakdown
@@ -14,19 +14,6 @@ from xccl_emu.timing.topologies import TOPOLOGIES
 from xccl_emu.timing.trace import Trace, save_trace
 
 PLACES = ("packed", "chips", "nodes")
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the command line asks for."""
-
-    protocol: str
-    out: Path
-    dies: str | None = None
-    sizes: dict[str, int | str] = field(default_factory=dict)
-    fabric: str = "cloudmatrix384"
-    place: str = "packed"
-    events: int = 200_000
 
 
 @dataclass(frozen=True)
@@ -66,7 +53,7 @@ class Result:
         return "\n".join(lines)
 
 
-def run(options: Options) -> Result:
+def run(options: TraceOptions) -> Result:
     """Do it; ConfigError for options that make no sense, before anything runs."""
     fabric = _fabric(options)
     check_file("--out", options.out)
@@ -84,7 +71,7 @@ def run(options: Options) -> Result:
 
 
 def _result(
-    options: Options, configuration: dict[str, int | str], policy: VirtualTime, wrong: tuple[str, ...], made: Trace
+    options: TraceOptions, configuration: dict[str, int | str], policy: VirtualTime, wrong: tuple[str, ...], made: Trace
 ) -> Result:
     timing = policy.timing
     path = breakdown(timing) if timing.complete else None
@@ -94,7 +81,7 @@ def _result(
     )  # fmt: skip
 
 
-def _fabric(options: Options) -> Fabric:
+def _fabric(options: TraceOptions) -> Fabric:
     if options.fabric not in TOPOLOGIES:
         raise ConfigError(f"--fabric {options.fabric}: must be one of {', '.join(TOPOLOGIES)}")
     fabric = TOPOLOGIES[options.fabric]

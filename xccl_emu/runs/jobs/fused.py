@@ -1,18 +1,19 @@
 """One MoE layer's decode step by FusedDispatch and FusedCombine on the pod, held against the oracle bit for bit."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from xccl_emu import oracle
+from xccl_emu.bench.memory import available_bytes
 from xccl_emu.bench.stage import Stage
-from xccl_emu.cli.layer import ranks_that_fit
-from xccl_emu.cli.memory import available_bytes
-from xccl_emu.cli.moe_job import INTERPRETER_BYTES, REMEDY, JobOptions, MoeJob
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB
 from xccl_emu.protocols.fused import FusedExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import ROUTE
+from xccl_emu.runs.fused import Fused
+from xccl_emu.runs.jobs.layer import ranks_that_fit
+from xccl_emu.runs.jobs.moe import INTERPRETER_BYTES, REMEDY, MoeJob
 
 DEFAULT_RANKS = 320
 REPLICAS = 32
@@ -21,21 +22,7 @@ REPLICAS = 32
 _PAGE = 4096
 
 
-@dataclass(frozen=True)
-class FusedOptions(JobOptions):
-    """What the command line asks for."""
-
-    tokens: int = 96
-    path: str = "aiv"
-    early_quantization: bool = True
-    preallocated: bool = True
-    pipelined: bool = True
-    double_buffered: bool = True
-    redundant: int = -1
-    """-1: as many as usual with so many ranks."""
-
-
-def fused_bytes_needed(ranks: int, options: FusedOptions, choices: int) -> int:
+def fused_bytes_needed(ranks: int, options: Fused, choices: int) -> int:
     """Memory that a job of so many ranks touches, estimated: tokens, messages (in whole pages), rows, data buffers."""
     o, rows = options, ranks * options.tokens * choices
     row, payload = 2 * o.hidden, o.hidden * (1 if o.quantized else 2)
@@ -48,11 +35,11 @@ def fused_bytes_needed(ranks: int, options: FusedOptions, choices: int) -> int:
 class FusedJob(MoeJob):
     """Routing, tokens, rounds of FusedDispatch, stand-in expert and FusedCombine, and the comparison of each round."""
 
-    options: FusedOptions
+    options: Fused
 
-    def __init__(self, options: FusedOptions, stage: Stage) -> None:
+    def __init__(self, options: Fused, stage: Stage) -> None:
         super().__init__(options, stage)
-        if options.redundant < 0:
+        if options.redundant is None:
             self.options = replace(options, redundant=REPLICAS if self.ranks == DEFAULT_RANKS else 0)
             self.result.options["redundant"] = self.options.redundant
 

@@ -8,31 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.cli.memory import available_bytes
+from xccl_emu.bench.memory import available_bytes
+from xccl_emu.bench.sizes import parse_size
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, GIB
 from xccl_emu.protocols.sendrecv import SendRecv
-
-_DEFAULT_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class SendRecvOptions:
-    """What the command line asks for."""
-
-    file: Path | None = None
-    nbytes: int | None = None
-    source: int | None = None
-    target: int | None = None
-    permutation: bool = False
-    cores: int = 2
-    slots: int = 4
-    path: str = "mtu"
-    rounds: int = 1
-    order: str = "sc"
-    policy: str = "round-robin"
-    seed: int = 0
+from xccl_emu.runs.jobs import tables
+from xccl_emu.runs.sendrecv import SendRecvRun
 
 
 @dataclass
@@ -47,8 +30,14 @@ class SendRecvResult:
     """For each round: seconds, actions, instructions, bytes by engine."""
     options: dict[str, Any] = field(default_factory=dict)
 
+    table = tables.of_transfers
 
-def run_sendrecv(options: SendRecvOptions, stage: Any) -> SendRecvResult:
+    def closing(self) -> str:
+        """How many bytes were wrong."""
+        return f"#wrong {self.wrong}"
+
+
+def run_sendrecv(options: SendRecvRun, stage: Any) -> SendRecvResult:
     """Send, receive, compare; ConfigError for a file that cannot be read or dies that the pod lacks."""
     payloads, pairs = _payloads(options)
     pod = Pod(CLOUDMATRIX384, order=options.order, policy=options.policy, seed=options.seed)
@@ -66,7 +55,7 @@ def run_sendrecv(options: SendRecvOptions, stage: Any) -> SendRecvResult:
 
 
 def _round(
-    comm: SendRecv, buffers: list[tuple[Buffer, Buffer]], options: SendRecvOptions, number: int, progress: Any
+    comm: SendRecv, buffers: list[tuple[Buffer, Buffer]], options: SendRecvRun, number: int, progress: Any
 ) -> dict[str, Any]:
     started = time.perf_counter()
     for source, target in buffers:
@@ -80,10 +69,10 @@ def _wrong(pod: Pod, target: Buffer, payload: NDArray[np.uint8]) -> int:
     return int(np.count_nonzero(pod.view(target) != payload))
 
 
-def _payloads(options: SendRecvOptions) -> tuple[list[NDArray[np.uint8]], list[tuple[int, int]]]:
+def _payloads(options: SendRecvRun) -> tuple[list[NDArray[np.uint8]], list[tuple[int, int]]]:
     _check_together(options)
     rng, dies = np.random.default_rng(options.seed), CLOUDMATRIX384.n_dies
-    nbytes = _size_of(options.file) if options.file else (options.nbytes or _DEFAULT_BYTES)
+    nbytes = _size_of(options.file) if options.file else parse_size("--nbytes", options.nbytes or "1M")
     if not options.permutation:
         _check_fits(3 * nbytes)
         payload = _read(options.file) if options.file else rng.integers(0, 256, nbytes, dtype=np.uint8)
@@ -95,7 +84,7 @@ def _payloads(options: SendRecvOptions) -> tuple[list[NDArray[np.uint8]], list[t
     return [rng.integers(0, 256, nbytes, dtype=np.uint8) for _ in pairs], pairs
 
 
-def _check_together(options: SendRecvOptions) -> None:
+def _check_together(options: SendRecvRun) -> None:
     """Raises ConfigError for options that exclude each other."""
     if options.file and options.nbytes is not None:
         raise ConfigError(f"--nbytes {options.nbytes}: goes without --file, which gives the size")

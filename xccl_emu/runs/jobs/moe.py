@@ -1,8 +1,8 @@
 """The main job: one MoE layer's decode step on the pod, held against the oracle bit for bit."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import ml_dtypes
 import numpy as np
@@ -10,8 +10,16 @@ from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
 from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.bench.memory import available_bytes
 from xccl_emu.bench.stage import Stage
-from xccl_emu.cli.layer import (
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
+from xccl_emu.protocols.expert_group import ExpertGroup
+from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.protocols.layout import ROUTE, EpConfig
+from xccl_emu.runs import GroupRun
+from xccl_emu.runs.jobs import tables
+from xccl_emu.runs.jobs.layer import (
     Choices,
     Timed,
     as_plain,
@@ -20,41 +28,12 @@ from xccl_emu.cli.layer import (
     ranks_that_fit,
     resident_gb,
 )
-from xccl_emu.cli.memory import available_bytes
-from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
-from xccl_emu.protocols.expert_group import ExpertGroup
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layout import ROUTE, EpConfig
 
 DEFAULT_RANKS = 288
 INTERPRETER_BYTES = 700 << 20
 """Python, compiled code and the oracle's chunks."""
 
 REMEDY = "take fewer --tokens or a smaller --hidden"
-
-
-@dataclass(frozen=True)
-class JobOptions:
-    """What the command line asks for."""
-
-    ranks: int | None = None
-    tokens: int = 60
-    hidden: int = 7168
-    top_k: int | None = None
-    routing: Path | None = None
-    layer: int | None = None
-    rounds: int = 1
-    order: str = "sc"
-    policy: str = "round-robin"
-    seed: int = 0
-    cores: int = 4
-    path: str = "mtu"
-    dtype: str = "bf16"
-    quantized: bool = True
-    quantizer: str = "xccl"
-    redundant: int = 0
-    redundant_slots: int = 0
 
 
 @dataclass
@@ -80,8 +59,11 @@ class JobResult:
     seconds: float = 0.0
     resident_gb: float = 0.0
 
+    table = tables.of_layers
+    closing = tables.told
 
-def bytes_needed(ranks: int, options: JobOptions, choices: int) -> int:
+
+def bytes_needed(ranks: int, options: GroupRun, choices: int) -> int:
     """Memory that a job of so many ranks touches, estimated: tokens, blocks (in whole pages), rows, data buffers."""
     rows = ranks * options.tokens * choices
     row, payload = 2 * options.hidden, options.hidden * (1 if options.quantized else 2)
@@ -91,7 +73,7 @@ def bytes_needed(ranks: int, options: JobOptions, choices: int) -> int:
     return ranks * options.tokens * 3 * row + rows * per_row + ranks * options.cores * (192 << 10) + INTERPRETER_BYTES
 
 
-def choose_ranks(options: JobOptions, choices: int) -> tuple[int, str]:
+def choose_ranks(options: GroupRun, choices: int) -> tuple[int, str]:
     """Ranks to run, and a note if they are fewer than the default; CapacityError if those asked for do not fit."""
 
     def need(ranks: int) -> int:
@@ -103,7 +85,7 @@ def choose_ranks(options: JobOptions, choices: int) -> tuple[int, str]:
 class MoeJob:
     """Routing, tokens, rounds of dispatch, stand-in expert and combine, and the comparison after each round."""
 
-    def __init__(self, options: JobOptions, stage: Stage) -> None:
+    def __init__(self, options: GroupRun, stage: Stage) -> None:
         self.options = options
         self.result = JobResult(options=as_plain(asdict(options)))
         self._timed = Timed(stage, self.result.stages)
@@ -111,11 +93,17 @@ class MoeJob:
         self.ranks, self.note = self._choose_ranks(self._choices.top_k + 1)
         self.result.options |= {"ranks": self.ranks, "top_k": self._choices.top_k}
 
+    def tell(self, say: Callable[[str], None]) -> Self:
+        """Say if there are fewer ranks than usual."""
+        if self.note:
+            say(self.note)
+        return self
+
     def run(self) -> JobResult:
         """Do it all; the result says how many elements were wrong."""
         o, timed = self.options, self._timed
         with timed("routing"):
-            placement = self._choices.place(self.ranks, o.redundant, o.redundant_slots)
+            placement = self._choices.place(self.ranks, o.redundant or 0, o.redundant_slots)
             group = self._make_group(placement)  # whatever does not fit is refused before the work begins
         with timed("tokens"):
             tokens = draw_tokens(self.ranks, o.tokens, o.hidden, o.dtype, o.seed)

@@ -1,7 +1,6 @@
 """The job of ``run a2e``: calls of all domains of attention dies through the expert dies, held against the oracle."""
 
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -10,56 +9,24 @@ from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
 from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.bench.memory import available_bytes
 from xccl_emu.bench.stage import Stage
-from xccl_emu.cli.layer import (
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, GIB, small_pod
+from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
+from xccl_emu.runs.a2e import A2ERun
+from xccl_emu.runs.jobs import tables
+from xccl_emu.runs.jobs.layer import (
     Choices,
     Timed,
     as_plain,
     hottest_over_mean,
     resident_gb,
 )
-from xccl_emu.cli.memory import available_bytes
-from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import CLOUDMATRIX384, GIB, small_pod
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 
 _INTERPRETER_BYTES = 700 << 20
 """Python, compiled code and the oracle's chunks."""
-
-
-@dataclass(frozen=True)
-class A2EOptions:
-    """What the command line asks for."""
-
-    domains: int = 3
-    attention: int = 160
-    """Attention dies of each domain."""
-    experts: int = 288
-    """Expert dies."""
-    tokens: int = 96
-    """Of an attention die in a call."""
-    calls: int | None = None
-    """One of each domain if None."""
-    hidden: int = 7168
-    top_k: int | None = None
-    routing: Path | None = None
-    layer: int | None = None
-    depth: int = 1
-    order: str = "sc"
-    policy: str = "round-robin"
-    seed: int = 0
-    cores: int = 2
-    """Of an attention die, and of each stream."""
-    path: str = "mtu"
-    dtype: str = "bf16"
-    quantized: bool = True
-    quantizer: str = "xccl"
-
-    @property
-    def n_calls(self) -> int:
-        """Calls of all domains."""
-        return self.domains if self.calls is None else self.calls
 
 
 @dataclass
@@ -82,6 +49,9 @@ class A2EResult:
     seconds: float = 0.0
     resident_gb: float = 0.0
 
+    table = tables.of_calls
+    closing = tables.told
+
 
 def bytes_needed(c: A2EConfig, calls: int) -> int:
     """Memory that so many full calls touch, estimated, in whole pages: batches, buffers of all stages, data buffers."""
@@ -100,7 +70,7 @@ def bytes_needed(c: A2EConfig, calls: int) -> int:
 class A2EJob:
     """Routing, tokens, one launch of all kernels, and the comparison."""
 
-    def __init__(self, options: A2EOptions, stage: Stage) -> None:
+    def __init__(self, options: A2ERun, stage: Stage) -> None:
         self.options = options
         self.result = A2EResult(options=as_plain(asdict(options)))
         self._timed = Timed(stage, self.result.stages)

@@ -1,0 +1,76 @@
+"""Commands whose options are the fields of a dataclass (`xccl_emu.options`)."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import Field, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from xccl_emu.options import Option
+
+JSON = inspect.Parameter(
+    "as_json", inspect.Parameter.KEYWORD_ONLY, default=False,
+    annotation=Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")],
+)  # fmt: skip
+"""``--json``, as every command has it."""
+WORDS = inspect.Parameter(
+    "words", inspect.Parameter.KEYWORD_ONLY, default=None,
+    annotation=Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PROTOCOL [--SIZE VALUE]...", help="A name of xccl-emu list, or FILE.py:NAME.", show_default=False
+        ),
+    ],
+)  # fmt: skip
+"""A protocol and its sizes, which are options that no command declares."""
+SET = inspect.Parameter(
+    "more", inspect.Parameter.KEYWORD_ONLY, default=None,
+    annotation=Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A size of the protocol; also as --NAME VALUE."),
+    ],
+)  # fmt: skip
+"""The same for sizes whose names are those of options."""
+
+
+def command_of(
+    kind: type, act: Callable[..., None], *others: inspect.Parameter, first: tuple[inspect.Parameter, ...] = ()
+) -> Callable[..., None]:
+    """A function for typer that makes a ``kind`` of its options and calls ``act(made, **others)``.
+
+    The docstring of ``kind`` is its help.  ``first`` come before the fields, ``others`` behind them; ``act`` gets both
+    by name.  Fields of a base class come behind those of the class itself.
+    """
+    options = [*_options_of(kind)]
+    parameters = [*first, *options, *others]
+
+    def command(**given: Any) -> None:
+        own = {each.name: given.pop(each.name) for each in options}
+        act(kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in own.items()}), **given)
+
+    command.__doc__ = inspect.getdoc(kind)
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
+
+
+def _options_of(kind: type) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(kind)
+    depth = {name: i for i, base in reversed([*enumerate(kind.__mro__)]) for name in inspect.get_annotations(base)}
+    for each in sorted(fields(kind), key=lambda each: depth[each.name]):
+        option = Option.of(each.metadata)
+        if option is not None:
+            yield _parameter(each, hints[each.name], option)
+
+
+def _parameter(each: "Field[Any]", kind: Any, option: Option) -> inspect.Parameter:
+    default = each.default
+    if kind == tuple[str, ...]:
+        kind, default = list[str] | None, None
+    shown = typer.Option(
+        *option.named, help=option.help, min=option.least, max=option.most, metavar=option.metavar
+    )  # fmt: skip
+    return inspect.Parameter(
+        each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown]
+    )  # fmt: skip

@@ -1,0 +1,38 @@
+"""Options of commands as fields of a dataclass: each stands once, with its default, help and range."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    least: int | None = None,
+    most: int | None = None,
+    named: tuple[str, ...] = (),
+    metavar: str | None = None,
+) -> Any:
+    """A field that is an option of a command.
+
+    named: its names on the command line, where they are not that of the field; of a switch such as ``--on/--off``.
+    """
+    return field(default=default, metadata={"option": Option(help, least, most, named, metavar)})
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a field says of its option."""
+
+    help: str
+    least: int | None
+    most: int | None
+    named: tuple[str, ...]
+    metavar: str | None
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any]) -> "Option | None":
+        """That of a field; None if it is no option."""
+        found: Option | None = metadata.get("option")
+        return found

@@ -1,0 +1,1 @@
+"""What the runs do: on the pod, and held against the oracle."""
