@@ -13,12 +13,13 @@ def option(
     most: int | None = None,
     named: tuple[str, ...] = (),
     metavar: str | None = None,
+    argument: bool = False,
 ) -> Any:
-    """A field that is an option of a command.
+    """A field that is an option of a command, or one of its arguments.
 
     named: its names on the command line, where they are not that of the field; of a switch such as ``--on/--off``.
     """
-    return field(default=default, metadata={"option": Option(help, least, most, named, metavar)})
+    return field(default=default, metadata={"option": Option(help, least, most, named, metavar, argument)})
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Option:
     most: int | None
     named: tuple[str, ...]
     metavar: str | None
+    argument: bool
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> "Option | None":

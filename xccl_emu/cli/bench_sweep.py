@@ -1,14 +1,16 @@
 """What a bench runs in many processes, with a bar that says how many are done: `--sweep`, and all benches."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from xccl_emu.bench import sensitivity, suite
+from xccl_emu import measurements
+from xccl_emu.bench import sensitivity
 from xccl_emu.bench.memory import available_bytes
-from xccl_emu.bench.processes import on_processes
+from xccl_emu.bench.processes import Job, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
@@ -36,9 +38,22 @@ def sensitivities(setting: Setting, quiet: bool) -> list[Result]:
 
 def every_bench(setting: Setting, quiet: bool) -> list[Result]:
     """Run all benches; raises ConfigError if one does not fit the memory, and `Partial` if some failed."""
-    jobs = suite.jobs(setting.seed, setting.data)
-    done = on_processes(jobs, available_bytes())
-    return _all_or_partial(_watched("benches", done, len(jobs), quiet), suite.in_order)
+    kinds = [(kind, kind.suite) for kind in measurements.found().values() if kind.suite is not None]
+    kinds.sort(key=lambda one: -one[1].gb)  # the large ones first, so that no process works alone at the end
+    jobs = [
+        Job(f"bench {kind.name}", partial(_rows_of, kind, setting.seed, setting.data), suite.bytes_needed(setting.data))
+        for kind, suite in kinds
+    ]
+
+    def in_order(done: list[tuple[int, list[Result]]]) -> list[Result]:
+        return [row for _, rows in sorted(done, key=lambda one: kinds[one[0]][1].place) for row in rows]
+
+    return _all_or_partial(_watched("benches", on_processes(jobs, available_bytes()), len(jobs), quiet), in_order)
+
+
+def _rows_of(kind: type[measurements.Measurement], seed: int, data: bool) -> list[Result]:
+    """The rows of a measurement, in any process."""
+    return kind().rows_in_suite(Setting(seed=seed, data=data))
 
 
 class Partial(UnfinishedError):

@@ -68,9 +68,8 @@ def _parameter(each: "Field[Any]", kind: Any, option: Option) -> inspect.Paramet
     default = each.default
     if kind == tuple[str, ...]:
         kind, default = list[str] | None, None
-    shown = typer.Option(
-        *option.named, help=option.help, min=option.least, max=option.most, metavar=option.metavar
-    )  # fmt: skip
+    what: dict[str, Any] = {"help": option.help, "min": option.least, "max": option.most, "metavar": option.metavar}
+    shown = typer.Argument(**what) if option.argument else typer.Option(*option.named, **what)
     return inspect.Parameter(
         each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown]
     )  # fmt: skip

@@ -1,0 +1,73 @@
+"""Tables of the paper on CloudMatrix384."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from xccl_emu.measurements import Measurement, Suite, Swept
+
+if TYPE_CHECKING:
+    from xccl_emu.bench.result import Result
+    from xccl_emu.bench.setting import Setting
+
+
+@dataclass(frozen=True)
+class Links(Measurement):
+    """Latency of 512 bytes and bandwidth of each path and direction, by kernels that read and write (Table 1)."""
+
+    name = "links"
+    suite = Suite(0, 1.0, 1.0)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.links import links
+
+        return links(setting)
+
+
+@dataclass(frozen=True)
+class Buffers(Measurement):
+    """Sizes that must come out exactly: messages, buffers and metadata, as the protocols lay them out on the pod."""
+
+    name = "buffers"
+    suite = Suite(1, 0.5, 0.5)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.buffers import buffers
+
+        return buffers(setting)
+
+
+@dataclass(frozen=True)
+class Fused(Swept):
+    """FusedDispatch and FusedCombine with 128 tokens on 8 to 256 ranks (Table 7), beside DeepEP on H800 and baselines.
+
+    The baselines are no emulation: a line through the fit rows over the bytes that leave a die, and between them.
+
+    With --sweep, every EP degree with every batch instead, on all cores, with uniform choices and no skew of starts.
+    """
+
+    name = "fused"
+    suite = Suite(4, 17.0, 3.2)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench import published
+        from xccl_emu.bench.fused import fused
+
+        theirs = {row.what: {"H800": row.value} for row in published.rows("fused_h800")}
+        return [replace(row, beside=theirs.get(row.what, {})) if not row.baseline else row for row in fused(setting)]
+
+
+@dataclass(frozen=True)
+class Ablation(Measurement):
+    """The fused operators on 64 dies with each optimization switched off alone, and the ratio to the whole."""
+
+    name = "ablation"
+    suite = Suite(7, 8.0, 2.0)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.ablation import ablation
+
+        return ablation(setting)

@@ -1,0 +1,122 @@
+"""Figures and figures of the text of the paper on xDeepServe."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xccl_emu.measurements import Measurement, Suite, Swept
+from xccl_emu.options import option
+
+if TYPE_CHECKING:
+    from xccl_emu.bench.result import Result
+    from xccl_emu.bench.setting import Setting
+
+TRANSFERS_MAX = 1000
+"""As `xccl_emu.bench.sendrecv.TRANSFERS_MAX`, which is not imported before a bench runs."""
+
+
+@dataclass(frozen=True)
+class SendRecv(Measurement):
+    """Send and receive between two dies, as nccl-tests do: each size on each number of cores (Figure 5).
+
+    Random bytes are moved and compared; "#wrong" counts bytes that did not arrive as they were sent. Time is virtual:
+    it has no noise, and is that of the kernels, without their launch.
+    """
+
+    name = "sendrecv"
+    suite = Suite(2, 1.5, 1.0)
+
+    begin: str = option("1K", "Least size; K, M and G are powers of 1024.", named=("-b", "--begin"))
+    end: str = option("64M", "Largest size.", named=("-e", "--end"))
+    factor: int = option(2, "From a size to the next.", named=("-f", "--factor"))
+    iterations: int = option(
+        1, "Transfers that the time is the mean of.", least=1, most=TRANSFERS_MAX, named=("-n", "--iterations")
+    )
+    warmup: int = option(1, "Transfers before them.", least=0, most=TRANSFERS_MAX, named=("-w", "--warmup"))
+    cores: str = option("2,4,8,16,32,48", "Numbers of cores on each side.")
+    to: str = option("pod", "Where the receiver is: sibling, node, pod, or several.")
+    path: str = option("mtu", "mtu, dma or zero-copy.")
+    slots: int = option(4, "Slots of each core's ring.", least=1)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.sendrecv import Sweep, sendrecv
+        from xccl_emu.bench.sizes import parse_size, parse_whole, sizes_from
+
+        sizes = sizes_from(parse_size("-b", self.begin), parse_size("-e", self.end), self.factor)
+        to, cores = list(dict.fromkeys(self.to.split(","))), parse_whole("--cores", self.cores)
+        return sendrecv(setting, Sweep(sizes, cores, to, self.iterations, self.warmup, self.path, self.slots))
+
+
+@dataclass(frozen=True)
+class Dispatch(Swept):
+    """Pull dispatch and combine by batch, and which of them is faster (Figure 6).
+
+    With --sweep, every EP degree with every batch instead, on all cores: bench dispatch --sweep ep=8:768 batch=1:128.
+    A range doubles from its beginning, and has its end.
+    """
+
+    name = "dispatch"
+    suite = Suite(3, 9.0, 2.0)
+
+    ranks: int = option(128, "Ranks, one a die.", least=2, most=768)
+    batches: str = option("1,2,4,8,16,32,64,128", "Tokens of each rank.")
+    cores: int = option(48, "Cores used on each die.", least=1, most=48)
+
+    @property
+    def cores_used(self) -> int:
+        """As asked for."""
+        return self.cores
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.dispatch import dispatch
+        from xccl_emu.bench.sizes import parse_whole
+
+        return dispatch(setting, self.ranks, parse_whole("--batches", self.batches), self.cores)
+
+
+@dataclass(frozen=True)
+class A2E(Measurement):
+    """A2E and E2A: one call of one of the domains, 160 attention dies of 96 tokens and 288 expert dies."""
+
+    name = "a2e"
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.a2e import a2e
+
+        return a2e(setting)
+
+
+@dataclass(frozen=True)
+class Iteration(Measurement):
+    """Dispatch and combine in an iteration of decode: 288 dies, 60 tokens each (Figure 20)."""
+
+    name = "iteration"
+    suite = Suite(5, 12.0, 2.0)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.iteration import iteration
+
+        return iteration(setting)
+
+
+@dataclass(frozen=True)
+class Tpot(Measurement):
+    """The decode budget of disaggregated attention and experts, with emulated A2E and E2A put in."""
+
+    name = "tpot"
+    suite = Suite(6, 12.0, 3.2)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.tpot import tpot
+
+        return tpot(setting)
+
+    def rows_in_suite(self, setting: "Setting") -> "list[Result]":
+        """A2E is run once for its own rows and for the budget."""
+        from xccl_emu.bench.tpot import tpot_and_a2e
+
+        return tpot_and_a2e(setting)
