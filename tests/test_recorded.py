@@ -1,14 +1,11 @@
 """What shipped protocols do stays as it was recorded: memory, time, verdicts and the states of searches."""
 
-import json
-from typing import Any
-
 import pytest
 
-from tools.record import FILE, run_of, search_of
+from tools.record import recorded, run_of, search_of
 from xccl_emu.protocol.registry import names
 
-RECORDED: dict[str, dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+RECORDED = recorded()
 
 
 def test_every_protocol_is_recorded() -> None:

@@ -7,7 +7,7 @@ from xccl_emu.bench.ablation import SWITCHES, ablation
 from xccl_emu.bench.dispatch import claims, dispatch
 from xccl_emu.bench.iteration import iteration
 from xccl_emu.bench.layers import Layer, fused_group, time_layer
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.result import Result, payload_gb_s
 from xccl_emu.bench.sendrecv import Sweep
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.errors import ConfigError
@@ -22,7 +22,7 @@ def test_send_and_receive_by_size_and_cores() -> None:
     assert [result.configuration["bytes"] for result in results] == [1 << 10, 1 << 20] * 2
     assert times[0] < times[3] < times[1]
     assert [result.wrong for result in results] == [0] * 4
-    assert sendrecv.payload_gb_s(results[1]) == pytest.approx((1 << 20) / times[1] / 1000)
+    assert payload_gb_s(results[1]) == pytest.approx((1 << 20) / times[1] / 1000)
 
 
 def test_both_claims_of_figure_5_are_measured() -> None:

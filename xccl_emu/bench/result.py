@@ -115,3 +115,8 @@ def scores(results: Sequence[Result]) -> list[Score]:
     for result in results:
         by.setdefault(result.baseline or EMULATED, []).append(result)
     return [s for of, rows in by.items() for role in ("fit", "check") if (s := score(rows, role, of)) is not None]
+
+
+def payload_gb_s(result: Result) -> float:
+    """Bytes of the payload over the time; between two dies this is the bandwidth of the bus, too."""
+    return int(result.configuration["bytes"]) / float(result.emulated or 1) / 1000

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.bench import published
 from xccl_emu.bench.result import Result, total_wrong
-from xccl_emu.bench.setting import DEFAULT, Setting
+from xccl_emu.bench.setting import DEFAULT, TARGETS, Setting
 from xccl_emu.bench.sizes import size_text
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
@@ -16,9 +16,6 @@ from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, MIB
 from xccl_emu.protocols.arguments import number_in
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.timing.run import VirtualTime
-
-TARGETS = {"sibling": 1, "node": 2, "pod": 16}
-"""A die that die 0 reaches on its chip, within its node, and in another node."""
 
 TRANSFERS_MAX = 1000
 """Of each size: virtual time has no noise, so that more would only take long."""
@@ -102,11 +99,6 @@ class _Pair:
 
     def _view(self, buffer: Buffer) -> NDArray[np.uint8]:
         return self._pod.view(buffer)
-
-
-def payload_gb_s(result: Result) -> float:
-    """Bytes of the payload over the time; between two dies this is the bandwidth of the bus, too."""
-    return int(result.configuration["bytes"]) / float(result.emulated or 1) / 1000
 
 
 def measure(sweep: Sweep, setting: Setting = DEFAULT) -> list[Result]:

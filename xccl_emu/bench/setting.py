@@ -19,6 +19,9 @@ from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.run import Timing, VirtualTime
 from xccl_emu.timing.topologies import CLOUDMATRIX384 as UB
 
+TARGETS = {"sibling": 1, "node": 2, "pod": 16}
+"""A die that die 0 reaches on its chip, within its node, and in another node."""
+
 
 @dataclass(frozen=True)
 class Setting:

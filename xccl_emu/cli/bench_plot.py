@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xccl_emu.bench.result import Result
-from xccl_emu.bench.sendrecv import TARGETS, payload_gb_s
+from xccl_emu.bench.result import Result, payload_gb_s
+from xccl_emu.bench.setting import TARGETS
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError
 from xccl_emu.timing.fabric import Fabric

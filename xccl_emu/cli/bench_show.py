@@ -11,8 +11,7 @@ from pathlib import Path
 from rich.table import Table
 
 from xccl_emu import __version__
-from xccl_emu.bench.result import EMULATED, Result, Score, scores, total_wrong
-from xccl_emu.bench.sendrecv import payload_gb_s
+from xccl_emu.bench.result import EMULATED, Result, Score, payload_gb_s, scores, total_wrong
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError

@@ -7,8 +7,8 @@ from typing import Any
 
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
+from xccl_emu.bench.traffic import Comparison, Line, line_of
 from xccl_emu.check.trial import Trial
-from xccl_emu.cli.compare_job import Comparison, Line, line_of
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import Case

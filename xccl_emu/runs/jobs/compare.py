@@ -3,7 +3,7 @@
 `docs/protocols.md` holds what it prints.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
 from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
-from xccl_emu.cli.compare import CompareOptions
+from xccl_emu.bench.traffic import Comparison, Line, line_of
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
@@ -27,34 +27,7 @@ from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.protocols.rounds import GroupRounds, Rounds
-
-
-@dataclass(frozen=True)
-class Line:
-    """What the dies of one role asked of other dies: [mean, most] of a die."""
-
-    protocol: str
-    part: str
-    dies: int
-    writes: tuple[float, int]
-    flags: tuple[float, int]
-    reads: tuple[float, int]
-    write_bytes: tuple[float, int]
-    read_bytes: tuple[float, int]
-    dies_written: tuple[float, int]
-    dies_read: tuple[float, int]
-    managed_bytes: int
-    """Reserved on each die of the role."""
-    meta_bytes: int
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All lines; `wrong` counts elements of rows and outputs that are not the oracle's."""
-
-    options: dict[str, Any]
-    lines: list[Line]
-    wrong: int
+from xccl_emu.runs.compare import LayerCompared
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +39,7 @@ class Layer:
     routed: routing.Routing
 
     @classmethod
-    def drawn(cls, o: CompareOptions, sources: int) -> "Layer":
+    def drawn(cls, o: LayerCompared, sources: int) -> "Layer":
         """A layer of so many sources."""
         experts = routing.place_experts(o.ranks, 1).routed_ranks
         placement = routing.place_experts(o.ranks, experts)
@@ -86,24 +59,13 @@ Found = tuple[list[Line], int]
 """Lines of a protocol, and its wrong elements."""
 
 
-def run(options: CompareOptions) -> Comparison:
+def run(options: LayerCompared) -> Comparison:
     """Run every protocol; ConfigError for sizes that one of them refuses."""
     if options.attention > options.ranks:
         raise ConfigError(f"attention={options.attention}: must be at most ranks={options.ranks}")
     found = [protocol(options) for protocol in PROTOCOLS]
     lines = [line for lines, _ in found for line in lines]
     return Comparison(asdict(options), lines, sum(wrong for _, wrong in found))
-
-
-def line_of(protocol: str, part: str, traffic: Traffic, dies: Sequence[int], reserved: tuple[int, int]) -> Line:
-    """What these dies asked for; `reserved`: bytes of each in the managed and in the metadata area."""
-
-    def of(values: NDArray[np.int64]) -> tuple[float, int]:
-        chosen = values[list(dies)]
-        return float(chosen.mean()), int(chosen.max())
-
-    measured = {name: of(values) for name, values in vars(traffic).items()}
-    return Line(protocol, part, len(dies), **measured, managed_bytes=reserved[0], meta_bytes=reserved[1])
 
 
 # ---- where every rank has tokens and experts
@@ -129,20 +91,20 @@ def _colocated(name: str, group: Group, layout: Layout, rounds: Callable[..., Gr
     return lines, wrong + sum(wrong_sums(expected, rank, weights[rank], both.output(0, rank)) for rank in dies)
 
 
-def _ep_sizes(o: CompareOptions, layer: Layer) -> dict[str, Any]:
+def _ep_sizes(o: LayerCompared, layer: Layer) -> dict[str, Any]:
     return {
         "n_ranks": o.ranks, "local_experts": layer.placement.local_experts, "hidden": o.hidden,
         "top_k": layer.routed.k, "tokens_max": max(1, o.tokens), "shared": True, "cores": o.cores,
     }  # fmt: skip
 
 
-def _pull(o: CompareOptions) -> Found:
+def _pull(o: LayerCompared) -> Found:
     layer = Layer.drawn(o, o.ranks)
     group = ExpertParallel(Pod(CLOUDMATRIX384), EpConfig(**_ep_sizes(o, layer)))
     return _colocated("pull", group, group.layout, Rounds, layer)
 
 
-def _fused(o: CompareOptions) -> Found:
+def _fused(o: LayerCompared) -> Found:
     layer = Layer.drawn(o, o.ranks)
     group = FusedExpertParallel(Pod(CLOUDMATRIX384), FusedConfig(**_ep_sizes(o, layer)))
     return _colocated("fused", group, group.layout, FusedRounds, layer)
@@ -158,7 +120,7 @@ _PULL_ON_EXPERTS = ("offered", "counts", "rows_pulled")
 """Regions and fields that dies of each role use."""
 
 
-def _a2e_config(o: CompareOptions, layer: Layer, depth: int) -> A2EConfig:
+def _a2e_config(o: LayerCompared, layer: Layer, depth: int) -> A2EConfig:
     return A2EConfig(
         n_domains=1, n_attention=o.attention, n_experts=o.ranks, local_experts=layer.placement.local_experts,
         hidden=o.hidden, top_k=layer.routed.k, tokens_max=o.tokens, shared=True, depth=depth, cores=o.cores,
@@ -184,7 +146,7 @@ def _difference(more: Traffic, less: Traffic) -> Traffic:
     return Traffic(**counted | {"dies_written": less.dies_written, "dies_read": less.dies_read})
 
 
-def _a2e(o: CompareOptions) -> Found:
+def _a2e(o: LayerCompared) -> Found:
     """A call is what two have more than one: without the end of the streams, which follows the last one only."""
     layer = Layer.drawn(o, o.attention)
     owner = A2E(Pod(CLOUDMATRIX384), _a2e_config(o, layer, depth=2))
@@ -201,7 +163,7 @@ def _a2e(o: CompareOptions) -> Found:
     ], wrong + wrong_again
 
 
-def _a2e_pull(o: CompareOptions) -> Found:
+def _a2e_pull(o: LayerCompared) -> Found:
     layer = Layer.drawn(o, o.attention)
     owner = A2EPull(Pod(CLOUDMATRIX384), _a2e_config(o, layer, depth=1))
     traffic, wrong = _let_through(owner, layer, 1)
@@ -222,39 +184,4 @@ def _reserved_of(sizes: Mapping[str, tuple[int, bool]], names: Sequence[str]) ->
     return managed, sum(sizes[name][0] for name in names) - managed
 
 
-PROTOCOLS: tuple[Callable[[CompareOptions], Found], ...] = (_pull, _fused, _a2e, _a2e_pull)
-
-
-# ---- as text
-
-_COLUMNS = ("writes", "flags", "reads", "kB written", "kB read", "dies written", "dies read")
-
-
-def as_markdown(comparison: Comparison) -> str:
-    """A table; of what a die asks of others, the mean over the dies and, where another one differs, the most."""
-    head = ("protocol", "what", "dies", *_COLUMNS, "managed KiB", "metadata KiB")
-    rows = [head, ("---", "---", *["---:"] * (len(head) - 2)), *map(_cells, comparison.lines)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _cells(line: Line) -> tuple[str, ...]:
-    return line.protocol, line.part, str(line.dies), *_measured(line), *_reserved(line)
-
-
-def _measured(line: Line) -> Iterator[str]:
-    for mean, most in (line.writes, line.flags, line.reads):
-        yield _mean_and_most(mean, most, ".1f", "d")
-    for mean, most in (line.write_bytes, line.read_bytes):
-        yield _mean_and_most(mean / 1e3, most / 1e3, ",.1f", ",.1f")
-    for mean, most in (line.dies_written, line.dies_read):
-        yield _mean_and_most(mean, most, ".1f", "d")
-
-
-def _mean_and_most(mean: float, most: float, mean_format: str, most_format: str) -> str:
-    texts = format(mean, mean_format), format(most, most_format)
-    return texts[1] if mean == most else f"{texts[0]} ({texts[1]})"
-
-
-def _reserved(line: Line) -> Iterator[str]:
-    for nbytes in (line.managed_bytes, line.meta_bytes):
-        yield f"{nbytes / (1 << 10):,.1f}"
+PROTOCOLS: tuple[Callable[[LayerCompared], Found], ...] = (_pull, _fused, _a2e, _a2e_pull)

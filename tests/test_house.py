@@ -1,0 +1,44 @@
+"""The house is in order: what takes any protocol names none."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PLACES = ("campaign", "check", "cli", "lang", "machine", "protocol", "testing", "timing")
+NAMED = re.compile(r"send_?recv|\bmoe\b|\ba2e|\be2a|\bfused|expert_parallel|Moe[A-Z]|A2E|Fused|SendRecv|urma")
+"""Names of protocols, their modules and classes.  *Dispatch*, which is also what a command does, is not among them."""
+
+
+def words(module: Path) -> Iterator[tuple[int, str]]:
+    """Names, imports and texts of a module, with their lines; not what its docstrings say by way of example."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in said:
+                yield node.lineno, text
+            case ast.Name(id=text) | ast.Attribute(attr=text) | ast.ImportFrom(module=str(text)) | ast.arg(arg=text):
+                yield node.lineno, text
+            case ast.FunctionDef(name=text) | ast.ClassDef(name=text):
+                yield node.lineno, text
+
+
+MODULES = [path for place in PLACES for path in sorted((ROOT / "xccl_emu" / place).rglob("*.py"))]
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_protocol_is_named(module: Path) -> None:
+    """A protocol comes with its files, and none of those that are there already has to know it."""
+    assert [f"line {line}: {text}" for line, text in words(module) if NAMED.search(text)] == []
+
+
+@pytest.mark.nojit
+def test_a_name_would_be_seen() -> None:
+    """The test above can fail: the modules of a protocol name it."""
+    found = [text for _, text in words(ROOT / "protocols" / "a2e_case.py") if NAMED.search(text)]
+    assert {"A2ECase", "a2e-urma", "xccl_emu.protocols.a2e"} <= set(found)

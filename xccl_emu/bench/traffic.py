@@ -1,0 +1,82 @@
+"""What dies ask of other dies, by role: counts of a run, side by side, as `xccl-emu compare` prints them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.machine.stats import Traffic
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the dies of one role asked of other dies: [mean, most] of a die."""
+
+    protocol: str
+    part: str
+    dies: int
+    writes: tuple[float, int]
+    flags: tuple[float, int]
+    reads: tuple[float, int]
+    write_bytes: tuple[float, int]
+    read_bytes: tuple[float, int]
+    dies_written: tuple[float, int]
+    dies_read: tuple[float, int]
+    managed_bytes: int
+    """Reserved on each die of the role."""
+    meta_bytes: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All lines; `wrong` counts elements of rows and outputs that are not the oracle's."""
+
+    options: dict[str, Any]
+    lines: list[Line]
+    wrong: int
+
+
+def line_of(protocol: str, part: str, traffic: Traffic, dies: Sequence[int], reserved: tuple[int, int]) -> Line:
+    """What these dies asked for; `reserved`: bytes of each in the managed and in the metadata area."""
+
+    def of(values: NDArray[np.int64]) -> tuple[float, int]:
+        chosen = values[list(dies)]
+        return float(chosen.mean()), int(chosen.max())
+
+    measured = {name: of(values) for name, values in vars(traffic).items()}
+    return Line(protocol, part, len(dies), **measured, managed_bytes=reserved[0], meta_bytes=reserved[1])
+
+
+_COLUMNS = ("writes", "flags", "reads", "kB written", "kB read", "dies written", "dies read")
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """A table; of what a die asks of others, the mean over the dies and, where another one differs, the most."""
+    head = ("protocol", "what", "dies", *_COLUMNS, "managed KiB", "metadata KiB")
+    rows = [head, ("---", "---", *["---:"] * (len(head) - 2)), *map(_cells, comparison.lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    return line.protocol, line.part, str(line.dies), *_measured(line), *_reserved(line)
+
+
+def _measured(line: Line) -> Iterator[str]:
+    for mean, most in (line.writes, line.flags, line.reads):
+        yield _mean_and_most(mean, most, ".1f", "d")
+    for mean, most in (line.write_bytes, line.read_bytes):
+        yield _mean_and_most(mean / 1e3, most / 1e3, ",.1f", ",.1f")
+    for mean, most in (line.dies_written, line.dies_read):
+        yield _mean_and_most(mean, most, ".1f", "d")
+
+
+def _mean_and_most(mean: float, most: float, mean_format: str, most_format: str) -> str:
+    texts = format(mean, mean_format), format(most, most_format)
+    return texts[1] if mean == most else f"{texts[0]} ({texts[1]})"
+
+
+def _reserved(line: Line) -> Iterator[str]:
+    for nbytes in (line.managed_bytes, line.meta_bytes):
+        yield f"{nbytes / (1 << 10):,.1f}"
