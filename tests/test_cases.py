@@ -16,7 +16,7 @@ from cli_support import as_json, invoke
 from xccl_emu.check.check import check
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import kernel, mtu_in, mtu_out, poll_ge, put, quiet
-from xccl_emu.protocol import Bench, Case, Regions, choice, registry, size
+from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, registry, size
 from xccl_emu.protocol.registry import make
 from xccl_emu.testing import assert_verified
 
@@ -89,6 +89,31 @@ def test_sizes_are_checked_when_a_case_is_made(wrong: dict[str, object], what: s
     """Each field is held against its range, by name, before anything is built."""
     with pytest.raises(ConfigError, match=what):
         Push(**wrong)
+
+
+@dataclass(frozen=True)
+class Pull(Push):
+    """The same, known by two names."""
+
+    presets = (Preset("pull", "As usual"), Preset("pull-again", "With another seed", {"seed": 2}))
+
+
+@pytest.mark.nojit
+def test_a_case_goes_by_the_name_whose_sizes_it_has() -> None:
+    """The last one that fits, else the first; a class that says no names has its own, and inherits none."""
+    assert (Pull().name, Pull(seed=2).name, Pull(seed=3).name) == ("pull", "pull-again", "pull")
+    assert [preset.name for preset in Pull.known_as()] == ["pull", "pull-again"]
+    assert (Push().name, Push.known_as()[0].about) == ("Push", "One payload from die 0 to die 1.")
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("name", registry.names())
+def test_a_name_makes_a_case_of_that_name(name: str) -> None:
+    """Whatever is listed can be made, tells what it is, and has proofs of its own."""
+    assert make(name).name == name
+    assert registry.known(name).preset.about
+    assert all(case.name == name for case in registry.proofs_of(name).values())
+    assert registry.proofs_of(name)
 
 
 @pytest.mark.nojit

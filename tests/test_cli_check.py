@@ -37,6 +37,14 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def test_sizes_may_stand_before_the_protocol() -> None:
+    """A size is an option as all others: where it stands does not matter, and a second word is no protocol."""
+    command, name, *sizes = TINY
+    assert as_json(command, *sizes, name) == as_json(*TINY)
+    code, _, err = invoke(*TINY, "moe")
+    assert (code, "moe: must be an option" in err) == (2, True)
+
+
 @pytest.mark.parametrize("order", ["sc", "fifo", "relaxed"])
 def test_a_right_protocol_is_verified(order: str) -> None:
     """Exit code 0, states, transitions, and the bounds within which every schedule was covered."""

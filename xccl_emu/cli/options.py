@@ -44,10 +44,11 @@ def command_of(
     """
     options = [*_options_of(kind)]
     parameters = [*first, *options, *others]
+    several = {each.name for each in fields(kind) if isinstance(each.default, tuple)}
 
     def command(**given: Any) -> None:
         own = {each.name: given.pop(each.name) for each in options}
-        act(kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in own.items()}), **given)
+        act(kind(**own | {name: tuple(own[name] or ()) for name in several}), **given)
 
     command.__doc__ = inspect.getdoc(kind)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
