@@ -46,7 +46,7 @@ test-boundscheck: $(DEV_ENV)
 test-slow: $(DEV_ENV)
 	$(PYTEST) -m "slow and not nightly"
 
-test-nightly: $(DEV_ENV)
+test-nightly: test-slow
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m "nightly"
 
 docs: $(DEV_ENV)
