@@ -165,7 +165,7 @@ OWN = (
     ),
     Mutant(
         "producer waits for the event of the chunk that it has just asked for", RING,
-        (edit(IN_BUFFER, IN_BUFFER.replace("half, step", "1 - half, step")),), (BAD_INSTRUCTION, DATA_RACE),
+        (edit(IN_BUFFER, IN_BUFFER.replace("half, step", "1 - half, step")),), (BAD_INSTRUCTION, DATA_RACE, DEADLOCK),
     ),
     Mutant(
         "field of the tail written word by word, the count first", RING,
