@@ -1,6 +1,24 @@
-"""The records that the kernels of an expert-parallel group take, so that what belongs together has one name."""
+"""The records that kernels take, so that what belongs together has one name."""
 
 from typing import NamedTuple
+
+
+class Channel(NamedTuple):
+    """A lane in one transfer, as one of its sides uses it."""
+
+    ack: int
+    """Address of the field on the sender's die."""
+    tail: int
+    """Address of that on the receiver's."""
+    event: int
+    shape: int
+    base: int
+    """Chunks counted before this transfer."""
+    slots: int
+    slot_bytes: int
+    by_dma: int
+    ring: int
+    """Address of the first slot; 0 for a sender, which is told it by the ack field."""
 
 
 class Group(NamedTuple):

@@ -11,8 +11,8 @@ Lane i is the i-th core of the sender and the i-th core of the receiver; they ta
     =======  =============  ========  ========  ==============  =============================================
 
 tailPtr and acknowledged count chunks, of all transfers on this lane since its fields were empty; chunk n lies in slot
-n % slots.  ``base`` is the count before this transfer: what the field says that this side writes.  A field is written
-whole, by one put, so its words belong together.
+n % slots.  ``base`` of a channel is the count before this transfer: what the field says that this side writes.  A field
+is written whole, by one put, so its words belong together.
 
 The paper copies all of a payload out and then acknowledges, once.  Here each chunk is acknowledged as soon as its slot
 has been read: that is how a payload larger than the ring passes through it.  Through the data buffer this is before the
@@ -28,6 +28,7 @@ under way.
 """
 
 from xccl_emu.kernels.common import copy_through_buffer
+from xccl_emu.kernels.parameters import Channel
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -67,72 +68,74 @@ def count_chunks(nbytes: int, slot_bytes: int) -> int:
     return (nbytes + slot_bytes - 1) // slot_bytes
 
 
+def chunk_bytes(i, nbytes, slot_bytes):
+    """Bytes of chunk ``i``; the last one may be shorter."""
+    return min(slot_bytes, nbytes - i * slot_bytes)
+
+
+def slot_of(count, ring, slots, slot_bytes):
+    """Address of the slot of the chunk behind ``count`` others."""
+    return ring + count % slots * slot_bytes
+
+
 # ---- the sender's side
 
 
-def load_chunk(source, nbytes, i, half, slot_bytes):
+def load_chunk(i, half, source, nbytes, c: Channel):
     """Step 1: chunk ``i`` into a half of the data buffer, asynchronously."""
-    start = i * slot_bytes
-    yield mtu_in(source + start, half * slot_bytes, min(slot_bytes, nbytes - start), step=1)
+    yield mtu_in(source + i * c.slot_bytes, half * c.slot_bytes, chunk_bytes(i, nbytes, c.slot_bytes), step=1)
     yield set_flag(MTU_IN, MTU_OUT, half, step=1, sync="chunk in buffer")
 
 
-def push_chunk(i, half, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait):
+def push_chunk(i, half, nbytes, ring, c: Channel, wait):
     """Send chunk ``i``, which is on its way into a half of the data buffer; afterwards the half is free again."""
     if wait:
-        yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")
+        yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")
     yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")
-    slot = ring + (base + i) % slots * slot_bytes
-    yield mtu_out(half * slot_bytes, slot, min(slot_bytes, nbytes - i * slot_bytes), step=2)
+    slot = slot_of(c.base + i, ring, c.slots, c.slot_bytes)
+    yield mtu_out(half * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), step=2)
     yield quiet(step=3, sync="data before tail")  # it also frees the half
-    yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")
+    yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")
 
 
-def push_chunk_dma(i, source, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait):
+def push_chunk_dma(i, source, nbytes, ring, c: Channel, wait):
     """Send chunk ``i`` by the DMA engine, past the data buffer; its completion says that the chunk is visible."""
-    start = i * slot_bytes
     if wait:
-        yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")
-    slot = ring + (base + i) % slots * slot_bytes
-    yield dma(source + start, slot, min(slot_bytes, nbytes - start), 0, step=2)
+        yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")
+    slot = slot_of(c.base + i, ring, c.slots, c.slot_bytes)
+    yield dma(source + i * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), 0, step=2)
     yield wait_flag(DMA, SCALAR, 0, step=3, sync="DMA before tail")
-    yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")
+    yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")
 
 
-def push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, first, last, wait):
-    """Send chunks ``first`` to ``last - 1`` through the data buffer; with ``wait`` (a literal) poll for free slots."""
-    ring = yield load(ack + WHERE, step=2, sync="ring address")
-    if first < last:
-        yield from load_chunk(source, nbytes, first, first % 2, slot_bytes)
-    for i in range(first, last):
-        if i + 1 < last:
-            yield from load_chunk(source, nbytes, i + 1, (i + 1) % 2, slot_bytes)
-        yield from push_chunk(i, i % 2, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait)
-
-
-def push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, first, last, wait):
-    """`push` by the DMA engine."""
-    ring = yield load(ack + WHERE, step=2, sync="ring address")
-    for i in range(first, last):
-        yield from push_chunk_dma(i, source, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait)
+def push(source, nbytes, c: Channel, first, last, wait):
+    """Send chunks ``first`` to ``last - 1``; with ``wait`` (a literal) poll for free slots."""
+    ring = yield load(c.ack + WHERE, step=2, sync="ring address")
+    if c.by_dma:
+        for i in range(first, last):
+            yield from push_chunk_dma(i, source, nbytes, ring, c, wait)
+    else:
+        if first < last:
+            yield from load_chunk(first, first % 2, source, nbytes, c)
+        for i in range(first, last):
+            if i + 1 < last:
+                yield from load_chunk(i + 1, (i + 1) % 2, source, nbytes, c)
+            yield from push_chunk(i, i % 2, nbytes, ring, c, wait)
 
 
 @kernel
-def send(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, by_dma):
+def send(source, nbytes, c: Channel):
     """Send ``nbytes`` at ``source`` on one lane and return when all is acknowledged; nothing to do for no bytes."""
     if nbytes == 0:
         return 0
-    chunks = count_chunks(nbytes, slot_bytes)
-    if by_dma:
-        yield from push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, 0, chunks, 1)
-    else:
-        yield from push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, 0, chunks, 1)
-    yield poll_ge(ack + COUNT, base + chunks, step=8, sync="all acknowledged")
+    chunks = count_chunks(nbytes, c.slot_bytes)
+    yield from push(source, nbytes, c, 0, chunks, 1)
+    yield poll_ge(c.ack + COUNT, c.base + chunks, step=8, sync="all acknowledged")
     return chunks
 
 
 @kernel
-def isend(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, by_dma):
+def isend(source, nbytes, c: Channel, done):
     """One pass of an asynchronous send: fill the slots that are free now, without waiting for any.
 
     ``done`` is what the passes before have published, in chunks.  Returns what is published now, and one more when all
@@ -140,145 +143,126 @@ def isend(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done
     """
     if nbytes == 0:
         return 1
-    chunks = count_chunks(nbytes, slot_bytes)
-    acknowledged = yield load(ack + COUNT, step=4, sync="acknowledged")
-    if acknowledged == base + chunks:
+    chunks = count_chunks(nbytes, c.slot_bytes)
+    acknowledged = yield load(c.ack + COUNT, step=4, sync="acknowledged")
+    if acknowledged == c.base + chunks:
         return chunks + 1
-    last = min(chunks, acknowledged - base + slots)
-    if by_dma:
-        yield from push_dma(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, last, 0)
-    else:
-        yield from push(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, last, 0)
+    last = min(chunks, acknowledged - c.base + c.slots)
+    yield from push(source, nbytes, c, done, last, 0)
     return last
 
 
 @kernel
-def send_zero_copy(source, nbytes, ack, tail, event, shape, base, half_bytes):
+def send_zero_copy(source, nbytes, c: Channel, half_bytes):
     """Write straight into the receiver's app data area, at the address that its offer holds; one tail at the end."""
     if nbytes == 0:
         return 0
-    yield poll_ge(ack + COUNT, base + 1, step=2, sync="offer in")
-    given = yield load(ack + EVENT, step=2)
-    if given != event:
+    yield poll_ge(c.ack + COUNT, c.base + 1, step=2, sync="offer in")
+    given = yield load(c.ack + EVENT, step=2)
+    if given != c.event:
         yield fail(WRONG_EVENT, given, step=2)
-    given = yield load(ack + CHUNK, step=2)
-    if given != shape:
+    given = yield load(c.ack + CHUNK, step=2)
+    if given != c.shape:
         yield fail(WRONG_SHAPE, given, step=2)
-    target = yield load(ack + WHERE, step=2)
+    target = yield load(c.ack + WHERE, step=2)
     yield from copy_through_buffer(source, target, nbytes, half_bytes, 2)
     yield quiet(step=3, sync="data before tail")
-    yield put(tail, event, 0, base + ZERO_COPY_COUNTS, shape, step=3, sync="tail")
-    yield poll_ge(ack + COUNT, base + ZERO_COPY_COUNTS, step=8, sync="all acknowledged")
+    yield put(c.tail, c.event, 0, c.base + ZERO_COPY_COUNTS, c.shape, step=3, sync="tail")
+    yield poll_ge(c.ack + COUNT, c.base + ZERO_COPY_COUNTS, step=8, sync="all acknowledged")
     return 1
 
 
 # ---- the receiver's side
 
 
-def check(tail, event, shape):
+def check(c: Channel):
     """Stop the run if what arrives is not what this side was called for; both words stand still during a transfer."""
-    given = yield load(tail + EVENT, step=5, sync="event")
-    if given != event:
+    given = yield load(c.tail + EVENT, step=5, sync="event")
+    if given != c.event:
         yield fail(WRONG_EVENT, given, step=5)
-    given = yield load(tail + SHAPE, step=5, sync="shape")
-    if given != shape:
+    given = yield load(c.tail + SHAPE, step=5, sync="shape")
+    if given != c.shape:
         yield fail(WRONG_SHAPE, given, step=5)
 
 
-def pull_chunk(
-    i, half, target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait, first, again, more
-):  # fmt: skip
+def await_chunk(i, c: Channel, wait, first):
+    """Step 5: with ``wait`` poll for chunk ``i``; whether the sides agree is seen by the ``first``."""
+    if wait:
+        yield poll_ge(c.tail + COUNT, c.base + i + 1, step=5, sync="tail in")
+    if first:
+        yield from check(c)
+
+
+def pull_chunk(i, half, target, nbytes, c: Channel, again, more):
     """Receive chunk ``i`` through a half of the data buffer, in which ``again`` another one was, and ``more`` will be.
 
     An acknowledgment only says that a slot has been read, so it needs no quiet.
     """
-    if wait:
-        yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")
-    if first:
-        yield from check(tail, event, shape)
     if again:
         yield wait_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
-    size = min(slot_bytes, nbytes - i * slot_bytes)
-    yield mtu_in(ring + (base + i) % slots * slot_bytes, half * slot_bytes, size, step=6)
+    size = chunk_bytes(i, nbytes, c.slot_bytes)
+    yield mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)
     yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
     yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
-    yield put(ack, event, i, base + i + 1, ring, step=7, sync="ack")
-    yield mtu_out(half * slot_bytes, target + i * slot_bytes, size, step=6)
+    yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
+    yield mtu_out(half * c.slot_bytes, target + i * c.slot_bytes, size, step=6)
     if more:
         yield set_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
 
 
-def pull_chunk_dma(i, target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait, first):
+def pull_chunk_dma(i, target, nbytes, c: Channel):
     """Receive chunk ``i`` by the DMA engine, past the data buffer."""
-    start = i * slot_bytes
-    if wait:
-        yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")
-    if first:
-        yield from check(tail, event, shape)
-    slot = ring + (base + i) % slots * slot_bytes
-    yield dma(slot, target + start, min(slot_bytes, nbytes - start), 0, step=6)
+    slot = slot_of(c.base + i, c.ring, c.slots, c.slot_bytes)
+    yield dma(slot, target + i * c.slot_bytes, chunk_bytes(i, nbytes, c.slot_bytes), 0, step=6)
     yield wait_flag(DMA, SCALAR, 0, step=6, sync="DMA before ack")
-    yield put(ack, event, i, base + i + 1, ring, step=7, sync="ack")
+    yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
 
 
-def pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, first, last, wait):
-    """Receive the chunks ``first`` to ``last - 1`` through the data buffer; with ``wait`` (a literal) poll for each.
+def pull(target, nbytes, c: Channel, first, last, wait):
+    """Receive the chunks ``first`` to ``last - 1``; with ``wait`` (a literal) poll for each.
 
     While mtu-out writes a chunk to the app data area, the next one comes in on the other half.
     """
     for i in range(first, last):
-        yield from pull_chunk(
-            i, i % 2, target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait, i == first,
-            i >= first + 2, i + 2 < last,
-        )  # fmt: skip
-
-
-def pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, first, last, wait):
-    """`pull` by the DMA engine."""
-    for i in range(first, last):
-        yield from pull_chunk_dma(
-            i, target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, wait, i == first
-        )
+        yield from await_chunk(i, c, wait, i == first)
+        if c.by_dma:
+            yield from pull_chunk_dma(i, target, nbytes, c)
+        else:
+            yield from pull_chunk(i, i % 2, target, nbytes, c, i >= first + 2, i + 2 < last)
 
 
 @kernel
-def recv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, by_dma):
+def recv(target, nbytes, c: Channel):
     """Receive ``nbytes`` to ``target`` on one lane; nothing to do for no bytes."""
     if nbytes == 0:
         return 0
-    chunks = count_chunks(nbytes, slot_bytes)
-    if by_dma:
-        yield from pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, 0, chunks, 1)
-    else:
-        yield from pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, 0, chunks, 1)
+    chunks = count_chunks(nbytes, c.slot_bytes)
+    yield from pull(target, nbytes, c, 0, chunks, 1)
     return chunks
 
 
 @kernel
-def irecv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, by_dma):
+def irecv(target, nbytes, c: Channel, done):
     """One pass of an asynchronous receive: empty the slots that are full now, without waiting for any.
 
     ``done`` is what the passes before have acknowledged, in chunks; returns what is acknowledged now.
     """
     if nbytes == 0:
         return 0
-    published = yield load(tail + COUNT, step=5, sync="published")
-    last = published - base
-    if by_dma:
-        yield from pull_dma(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, last, 0)
-    else:
-        yield from pull(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, last, 0)
+    published = yield load(c.tail + COUNT, step=5, sync="published")
+    last = published - c.base
+    yield from pull(target, nbytes, c, done, last, 0)
     return last
 
 
 @kernel
-def recv_zero_copy(target, nbytes, ack, tail, event, shape, base, ring):
+def recv_zero_copy(target, nbytes, c: Channel):
     """Offer ``target`` to the sender, wait until it is full, and give the sender the address of the ring back."""
     if nbytes == 0:
         return 0
-    yield put(ack, event, shape, base + 1, target, step=5, sync="offer")
-    yield poll_ge(tail + COUNT, base + ZERO_COPY_COUNTS, step=5, sync="tail in")
-    yield put(ack, event, 0, base + ZERO_COPY_COUNTS, ring, step=7, sync="ack")
+    yield put(c.ack, c.event, c.shape, c.base + 1, target, step=5, sync="offer")
+    yield poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")
+    yield put(c.ack, c.event, 0, c.base + ZERO_COPY_COUNTS, c.ring, step=7, sync="ack")
     return 1
 
 
@@ -286,86 +270,76 @@ def recv_zero_copy(target, nbytes, ack, tail, event, shape, base, ring):
 
 
 @kernel
-def exchange(
-    source, sent, ack, tail, event, shape, base, target, received, back_ack, back_tail, back_event, back_shape,
-    back_base, ring, slots, slot_bytes, by_dma,
-):  # fmt: skip
-    """Send ``sent`` bytes on one lane and receive ``received`` on another, chunk by chunk in turn.
+def exchange(source, sent, c: Channel, target, received, back: Channel):
+    """Send ``sent`` bytes on one lane and receive ``received`` on another (``back``), chunk by chunk in turn.
 
-    Names that begin with ``back_``, and ``ring``, are of the lane that comes in.  A core that sent all its chunks
-    before it received any would wait forever if the other side did so too, as soon as there are more chunks than slots.
-    In turn, the slot that chunk i waits for is freed by the other side before its own turn i.
+    A core that sent all its chunks before it received any would wait forever if the other side did so too, as soon as
+    there are more chunks than slots.  In turn, the slot that chunk i waits for is freed by the other side before its
+    own turn i.
 
     What is sent goes through the first half of the data buffer, what is received through the second.
     """
-    outgoing = count_chunks(sent, slot_bytes)
-    incoming = count_chunks(received, slot_bytes)
+    outgoing = count_chunks(sent, c.slot_bytes)
+    incoming = count_chunks(received, back.slot_bytes)
     there = 0
     if outgoing > 0:
-        there = yield load(ack + WHERE, step=2, sync="ring address")
-        if not by_dma:
-            yield from load_chunk(source, sent, 0, 0, slot_bytes)
+        there = yield load(c.ack + WHERE, step=2, sync="ring address")
+        if not c.by_dma:
+            yield from load_chunk(0, 0, source, sent, c)
     for i in range(max(outgoing, incoming)):
         if i < outgoing:
-            if by_dma:
-                yield from push_chunk_dma(i, source, sent, ack, tail, event, shape, base, there, slots, slot_bytes, 1)
+            if c.by_dma:
+                yield from push_chunk_dma(i, source, sent, there, c, 1)
             else:
-                yield from push_chunk(i, 0, sent, ack, tail, event, shape, base, there, slots, slot_bytes, 1)
+                yield from push_chunk(i, 0, sent, there, c, 1)
                 if i + 1 < outgoing:
-                    yield from load_chunk(source, sent, i + 1, 0, slot_bytes)
+                    yield from load_chunk(i + 1, 0, source, sent, c)
         if i < incoming:
-            if by_dma:
-                yield from pull_chunk_dma(
-                    i, target, received, back_ack, back_tail, back_event, back_shape, back_base, ring, slots,
-                    slot_bytes, 1, i == 0,
-                )  # fmt: skip
+            yield from await_chunk(i, back, 1, i == 0)
+            if back.by_dma:
+                yield from pull_chunk_dma(i, target, received, back)
             else:
-                yield from pull_chunk(
-                    i, 1, target, received, back_ack, back_tail, back_event, back_shape, back_base, ring, slots,
-                    slot_bytes, 1, i == 0, i > 0, i + 1 < incoming,
-                )  # fmt: skip
+                yield from pull_chunk(i, 1, target, received, back, i > 0, i + 1 < incoming)
     if outgoing > 0:
-        yield poll_ge(ack + COUNT, base + outgoing, step=8, sync="all acknowledged")
+        yield poll_ge(c.ack + COUNT, c.base + outgoing, step=8, sync="all acknowledged")
     return outgoing
 
 
 @kernel
-def send_rounds(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, by_dma, rounds, stride):
+def send_rounds(source, nbytes, c: Channel, rounds, stride):
     """Send ``rounds`` payloads, each ``stride`` bytes behind the one before, with event IDs that count up."""
+    base = c.base
     for r in range(rounds):
-        chunks = yield from send(
-            source + r * stride, nbytes, ack, tail, event + r, shape, base, slots, slot_bytes, by_dma
-        )
+        chunks = yield from send(source + r * stride, nbytes, c._replace(event=c.event + r, base=base))
         base = base + chunks
     return base
 
 
 @kernel
-def recv_rounds(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, by_dma, rounds, stride):
+def recv_rounds(target, nbytes, c: Channel, rounds, stride):
     """Receive what `send_rounds` sends, payload by payload; between two of them the quiet frees the data buffer."""
+    base = c.base
     for r in range(rounds):
-        chunks = yield from recv(
-            target + r * stride, nbytes, ack, tail, event + r, shape, base, ring, slots, slot_bytes, by_dma
-        )
+        chunks = yield from recv(target + r * stride, nbytes, c._replace(event=c.event + r, base=base))
         yield quiet(step=6, sync="payload out")
         base = base + chunks
     return base
 
 
 @kernel
-def isend_all(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, by_dma):
+def isend_all(source, nbytes, c: Channel, done):
     """Passes of `isend` until all is acknowledged."""
-    chunks = count_chunks(nbytes, slot_bytes)
+    chunks = count_chunks(nbytes, c.slot_bytes)
     while done <= chunks:
-        done = yield from isend(source, nbytes, ack, tail, event, shape, base, slots, slot_bytes, done, by_dma)
+        done = yield from isend(source, nbytes, c, done)
     return done
 
 
 @kernel
-def irecv_all(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, by_dma):
+def irecv_all(target, nbytes, c: Channel, done):
     """Passes of `irecv` until all is received; between two of them the quiet frees the data buffer."""
-    chunks = count_chunks(nbytes, slot_bytes)
+    chunks = count_chunks(nbytes, c.slot_bytes)
     while done < chunks:
-        done = yield from irecv(target, nbytes, ack, tail, event, shape, base, ring, slots, slot_bytes, done, by_dma)
+        done = yield from irecv(target, nbytes, c, done)
         yield quiet(step=6, sync="payload out")
     return done

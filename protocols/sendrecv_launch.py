@@ -5,6 +5,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from xccl_emu.errors import CapacityError
+from xccl_emu.kernels.parameters import Channel
 from xccl_emu.machine.device.layout import PIECE_BYTES
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Pod
@@ -49,12 +50,13 @@ class Launcher:
             raise CapacityError(f"cores={call.cores}: other launches leave only {len(chosen)} free on die {die}")
         launches = []
         for lane, core in enumerate(chosen):
-            values = self._arguments(call, lane) | {"base": base[lane]}
+            values = self._arguments(call, lane, base[lane])
             grants = self._grants(call, lane)
             if done is not None:
                 values["done"] = done[lane]
             if call.back is not None and back is not None:
-                values |= self._arguments_of_back(call.back, lane) | {"back_base": back[lane]}
+                other = self._arguments(call.back, lane, back[lane])
+                values |= {"target": other["target"], "received": other["nbytes"], "back": other["c"]}
                 grants += self._grants(call.back, lane)
             launches.append(self._pod.launch(kernel, die, [core], {n: values[n] for n in kernel.params}, grants))
         return launches
@@ -66,22 +68,18 @@ class Launcher:
             self._free[die] = (core for core in range(per_die) if die * per_die + core not in taken)
         return self._free[die]
 
-    def _arguments(self, call: Call, number: int) -> dict[str, int]:
-        """Of all kernels but for a receive that a send's cores carry out."""
+    def _arguments(self, call: Call, number: int, base: int) -> dict[str, int | Channel]:
+        """Of all kernels, for a lane that had counted ``base`` before the call."""
         place, own = (call.source, call.target, number), part(call.nbytes, call.cores, number)
         layout, address = self._layout, call.buffer.address + own.start
+        channel = Channel(
+            layout.ack(*place), layout.tail(*place), call.event_id, call.shape, base, layout.slots, layout.slot_bytes,
+            int(call.path == "dma"), 0 if call.sends else layout.ring(*place),
+        )  # fmt: skip
         return {
-            "source": address, "target": address, "nbytes": own.nbytes, "sent": own.nbytes,
-            "ack": layout.ack(*place), "tail": layout.tail(*place), "ring": layout.ring(*place),
-            "event": call.event_id, "shape": call.shape, "slots": layout.slots, "slot_bytes": layout.slot_bytes,
-            "half_bytes": layout.half_bytes, "by_dma": call.path == "dma", "rounds": call.rounds, "stride": call.nbytes,
+            "source": address, "target": address, "nbytes": own.nbytes, "sent": own.nbytes, "c": channel,
+            "half_bytes": layout.half_bytes, "rounds": call.rounds, "stride": call.nbytes,
         }  # fmt: skip
-
-    def _arguments_of_back(self, call: Call, number: int) -> dict[str, int]:
-        """Of such a receive."""
-        own = self._arguments(call, number)
-        there = {"target": own["target"], "received": own["nbytes"], "ring": own["ring"]}
-        return there | {f"back_{name}": own[name] for name in ("ack", "tail", "event", "shape")}
 
     def _grants(self, call: Call, number: int) -> list[Grant]:
         """The least that a lane of one side needs: its part of the own buffer, both fields, and its slots."""

@@ -14,6 +14,8 @@ from xccl_emu.check.search.exhaustive import Found
 RIGHT = Case(Small((program("store 1.0 5; quiet; store 1.4 1"), program("ge 1.4 1; load 1.0"))), AN_END)
 LOCKED = Case(Small((program("store 1.4 1"), program("eq 1.4 2"))))
 
+CROWDED = "out 0.0 0 3; out 0.0 0 3; out 1.0 0 3; put_one 0.0; put 0.0", "ge 0.0; in 1.0"
+
 
 def kinds_of(case: Case, *orders: str) -> list[str]:
     """Kinds of the contradictions on a program."""
@@ -30,6 +32,15 @@ def test_nobody_contradicts_on_what_is_right_or_plainly_wrong() -> None:
     (spoiled,) = judge(Case(RIGHT.small, SPOILED, 3), ["sc"])
     assert spoiled.verdicts[BRUTE_FORCE] == "another end"
     assert not right.contradictions + locked.contradictions + spoiled.contradictions
+
+
+@pytest.mark.parametrize("flight_pieces", [7, 8, 9, 16])
+def test_a_witness_has_room_for_what_the_search_took_to_be_visible(flight_pieces: int) -> None:
+    """On the machine these are in flight, beside those that are explored; the run does not break off for them."""
+    small = Small(tuple(map(program, CROWDED)), dies=2, flight_pieces=flight_pieces, together=False)
+    (judged,) = judge(Case(small), ["relaxed"])
+    assert judged.verdicts["full"] == judged.verdicts["breadth first"] == kinds.TORN_METADATA
+    assert not judged.contradictions
 
 
 def test_verified_beside_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,53 +31,47 @@ def edit(old: str, new: str) -> Edit:
 
 # ---- what stands in the kernels
 
-DATA = "    yield mtu_out(half * slot_bytes, slot, min(slot_bytes, nbytes - i * slot_bytes), step=2)\n"
+DATA = "    yield mtu_out(half * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), step=2)\n"
 QUIET = '    yield quiet(step=3, sync="data before tail")  # it also frees the half\n'
-TAIL = '    yield put(tail, event, i, base + i + 1, shape, step=3, sync="tail")\n'
-FREE = '        yield poll_ge(ack + COUNT, base + i + 1 - slots, step=4, sync="slot free")\n'
+TAIL = '    yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")\n'
+FREE = '        yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")\n'
 IN_BUFFER = '    yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")\n'
-SLOT = "    slot = ring + (base + i) % slots * slot_bytes\n"
-DMA_OUT = "    yield dma(source + start, slot, min(slot_bytes, nbytes - start), 0, step=2)\n"
+SLOT = "    return ring + count % slots * slot_bytes\n"
+DMA_OUT = "    yield dma(source + i * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), 0, step=2)\n"
 DMA_SENT = '    yield wait_flag(DMA, SCALAR, 0, step=3, sync="DMA before tail")\n'
-PULL = "    yield mtu_in(ring + (base + i) % slots * slot_bytes, half * slot_bytes, size, step=6)\n"
+PULL = "    yield mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)\n"
+PULL_ROUND = PULL.replace("c.slots,", "c.slots - 1,")
 READ = '    yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
 WAIT_READ = '    yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
-ACK = '    yield put(ack, event, i, base + i + 1, ring, step=7, sync="ack")\n'
-COPY_OUT = "    yield mtu_out(half * slot_bytes, target + i * slot_bytes, size, step=6)\n"
-IN_TAIL = '        yield poll_ge(tail + COUNT, base + i + 1, step=5, sync="tail in")\n'
-IN_TAIL_MODULO = IN_TAIL.replace("poll_ge", "poll_ne").replace("base + i + 1", "(base + i) % slots")
-CHECK = "    if first:\n        yield from check(tail, event, shape)\n"
+ACK = '    yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")\n'
+IN_TAIL = '        yield poll_ge(c.tail + COUNT, c.base + i + 1, step=5, sync="tail in")\n'
+IN_TAIL_MODULO = IN_TAIL.replace("poll_ge", "poll_ne").replace("c.base + i + 1", "(c.base + i) % c.slots")
 AGAIN = '    if again:\n        yield wait_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")\n'
 MORE = '    if more:\n        yield set_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")\n'
 EACH_TURN = "    for i in range(max(outgoing, incoming)):\n"
 ALL_FIRST = "    for j in range(outgoing + incoming):\n        i = j if j < outgoing else j - outgoing\n"
-OFFER_IN = '    yield poll_ge(ack + COUNT, base + 1, step=2, sync="offer in")\n'
-GIVEN = "    given = yield load(ack + EVENT, step=2)\n"
-ADDRESS = "    target = yield load(ack + WHERE, step=2)\n"
+OFFER_IN = '    yield poll_ge(c.ack + COUNT, c.base + 1, step=2, sync="offer in")\n'
+GIVEN = "    given = yield load(c.ack + EVENT, step=2)\n"
 ZERO_COPY_QUIET = '    yield quiet(step=3, sync="data before tail")\n'
-ZERO_COPY_TAIL = '    yield put(tail, event, 0, base + ZERO_COPY_COUNTS, shape, step=3, sync="tail")\n'
-ACKNOWLEDGED = '    yield poll_ge(ack + COUNT, base + chunks, step=8, sync="all acknowledged")\n'
-ACKNOWLEDGED_MODULO = ACKNOWLEDGED.replace("poll_ge", "poll_eq").replace("base + chunks", "(base + chunks) % slots")
-ALL_PULLED = "slot_bytes, 0, chunks, 1)\n    return chunks\n\n\n@kernel\ndef irecv("
-ZERO_COPY_IN = '    yield poll_ge(tail + COUNT, base + ZERO_COPY_COUNTS, step=5, sync="tail in")\n'
-NEXT_BASE = "        )\n        base = base + chunks\n    return base\n\n\n@kernel\ndef recv_rounds"
-OTHER_HALF = "                    i, 1, target, received,"
+ZERO_COPY_TAIL = '    yield put(c.tail, c.event, 0, c.base + ZERO_COPY_COUNTS, c.shape, step=3, sync="tail")\n'
+ACKNOWLEDGED = '    yield poll_ge(c.ack + COUNT, c.base + chunks, step=8, sync="all acknowledged")\n'
+ACKNOWLEDGED_MODULO = ACKNOWLEDGED.replace("poll_ge", "poll_eq").replace(
+    "c.base + chunks", "(c.base + chunks) % c.slots"
+)
+ALL_PULLED = "    yield from pull(target, nbytes, c, 0, chunks, 1)\n"
+ZERO_COPY_IN = '    yield poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")\n'
+NEXT_BASE = "base=base))\n        base = base + chunks\n    return base\n\n\n@kernel\ndef recv_rounds"
+OTHER_HALF = "pull_chunk(i, 1, target, received,"
 PAYLOAD_OUT = '        yield quiet(step=6, sync="payload out")\n        base = base + chunks\n'
-LAST = "    last = min(chunks, acknowledged - base + slots)\n"
+LAST = "    last = min(chunks, acknowledged - c.base + c.slots)\n"
 STORES = """\
-    yield store(tail + COUNT, base + i + 1, step=3, sync="tail")
-    yield store(tail + CHUNK, i, step=3, sync="tail")
-    yield store(tail + EVENT, event, step=3, sync="tail")
-    yield store(tail + SHAPE, shape, step=3, sync="tail")
-"""
-COUNT_LAST = """\
-    yield store(tail + CHUNK, i, step=3, sync="tail")
-    yield store(tail + EVENT, event, step=3, sync="tail")
-    yield store(tail + SHAPE, shape, step=3, sync="tail")
-    yield store(tail + COUNT, base + i + 1, step=3, sync="tail")
+    yield store(c.tail + COUNT, c.base + i + 1, step=3, sync="tail")
+    yield store(c.tail + CHUNK, i, step=3, sync="tail")
+    yield store(c.tail + EVENT, c.event, step=3, sync="tail")
+    yield store(c.tail + SHAPE, c.shape, step=3, sync="tail")
 """
 
-WITH_STORES = edit("    put,\n    set_flag,\n", "    put,\n    set_flag,\n    store,\n")
+WITH_STORES = edit("    set_flag,\n    wait_flag,\n", "    set_flag,\n    store,\n    wait_flag,\n")
 
 KNOWN = (
     Mutant(
@@ -90,7 +84,7 @@ KNOWN = (
     ),
     Mutant(
         "producer's free test is i - ack < S + 1", RING,
-        (edit(FREE + IN_BUFFER, FREE.replace("+ 1 - slots", "- slots") + IN_BUFFER),), (DATA_RACE,),
+        (edit(FREE + IN_BUFFER, FREE.replace("+ 1 - c.slots", "- c.slots") + IN_BUFFER),), (DATA_RACE,),
     ),
     Mutant(
         "consumer sends the ack before it reads the slot", RING,
@@ -110,10 +104,10 @@ KNOWN = (
     Mutant(
         "tail and ack kept modulo S", RING,
         (
-            edit(QUIET + TAIL, QUIET + TAIL.replace("base + i + 1", "(base + i + 1) % slots")),
-            edit(FREE + IN_BUFFER, "        yield poll_ge(ack + COUNT, 0, step=4)\n" + IN_BUFFER),
-            edit(IN_TAIL + CHECK + "    if again", IN_TAIL_MODULO + CHECK + "    if again"),
-            edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("base + i + 1", "(base + i + 1) % slots")),
+            edit(QUIET + TAIL, QUIET + TAIL.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
+            edit(FREE + IN_BUFFER, "        yield poll_ge(c.ack + COUNT, 0, step=4)\n" + IN_BUFFER),
+            edit(IN_TAIL, IN_TAIL_MODULO),
+            edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
             edit(ACKNOWLEDGED, ACKNOWLEDGED_MODULO),
             edit("    poll_ge,\n", "    poll_eq,\n    poll_ge,\n    poll_ne,\n"),
         ), (DATA_RACE,),
@@ -132,20 +126,18 @@ OWN = (
     Mutant(
         "both sides go round one slot too few", RING,
         (
-            edit(SLOT + DATA, SLOT.replace("% slots", "% (slots - 1)") + DATA),
-            edit(PULL, PULL.replace("% slots", "% (slots - 1)")),
+            edit(SLOT, SLOT.replace("% slots", "% (slots - 1)")),
         ), (WRONG_BITS, DATA_RACE),
     ),
     Mutant(
         "both sides go round one slot too many", RING,
         (
-            edit(SLOT + DATA, SLOT.replace("% slots", "% (slots + 1)") + DATA),
-            edit(PULL, PULL.replace("% slots", "% (slots + 1)")),
+            edit(SLOT, SLOT.replace("% slots", "% (slots + 1)")),
         ), (AREA_VIOLATION,),
     ),
     Mutant(
         "consumer goes round one slot too few", RING,
-        (edit(PULL, PULL.replace("% slots", "% (slots - 1)")),), (WRONG_BITS, DATA_RACE),
+        (edit(PULL, PULL_ROUND),), (WRONG_BITS, DATA_RACE),
     ),
     Mutant(
         "ack as soon as the read is issued", RING,
@@ -173,7 +165,7 @@ OWN = (
     ),
     Mutant(
         "tail put to the next lane's field", LANES,
-        (edit(QUIET + TAIL, QUIET + TAIL.replace("put(tail,", "put(tail + 32,")),), (AREA_VIOLATION,),
+        (edit(QUIET + TAIL, QUIET + TAIL.replace("put(c.tail,", "put(c.tail + 32,")),), (AREA_VIOLATION,),
     ),
     Mutant(
         "receiver returns without all chunks", SMALL,
@@ -185,7 +177,7 @@ OWN = (
     ),
     Mutant(
         "DMA: a completion that nobody takes", DMA,
-        (edit(DMA_SENT, '    if i + 1 < count_chunks(nbytes, slot_bytes):\n    ' + DMA_SENT),), (LEFTOVER, DATA_RACE),
+        (edit(DMA_SENT, '    if i + 1 < count_chunks(nbytes, c.slot_bytes):\n    ' + DMA_SENT),), (LEFTOVER, DATA_RACE),
     ),
     Mutant(
         "DMA: quiet in place of the completion", DMA,
@@ -213,10 +205,10 @@ OWN = (
     ),
     Mutant(
         "asynchronous: one free slot too many", ASYNC,
-        (edit(LAST, LAST.replace("+ slots)", "+ slots + 1)")),), (DATA_RACE,),
+        (edit(LAST, LAST.replace("+ c.slots)", "+ c.slots + 1)")),), (DATA_RACE,),
     ),
     Mutant(
         "both ways: what is received uses the half of what is sent", BOTH,
-        (edit(OTHER_HALF, OTHER_HALF.replace("i, 1,", "i, 0,")),), (WRONG_BITS, DATA_RACE),
+        (edit(OTHER_HALF, OTHER_HALF.replace("(i, 1,", "(i, 0,")),), (WRONG_BITS, DATA_RACE),
     ),
 )  # fmt: skip

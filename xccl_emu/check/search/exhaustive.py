@@ -310,7 +310,9 @@ class Search:
             self.found.reason = NOT_AGAIN
             return
         ck[at.RECORDING] = 1
-        self._follow(violation)
+        if not self._follow(violation) or ck[at.LIMIT]:
+            self.found.reason = NOT_AGAIN
+            return
         if violation.what == at.LIVELOCK:
             dfs.make_visible(*self._args[:3])
             before = int(ck[at.RECORDED])
@@ -323,12 +325,14 @@ class Search:
         self.found.violation, self.found.reason = violation.what, ""
         self.found.witness = [int(word) for word in violation.witness]
 
-    def _follow(self, violation: "_Violation") -> None:
+    def _follow(self, violation: "_Violation") -> bool:
+        """Take the transitions of the path; could all be taken, or have they shown a violation before?"""
         recording = int(self.setup.book[at.RECORDING])
         self.setup.reset(violation.members)
         self.setup.book[at.RECORDING] = recording
         dfs.begin(*self._args)
-        dfs.follow(*self._args, violation.path)
+        taken = dfs.follow(*self._args, violation.path)
+        return bool(taken == len(violation.path) or self.setup.book[at.VIOLATION])
 
     def _same(self, violation: "_Violation") -> bool:
         """Has a path led to the violation again?"""

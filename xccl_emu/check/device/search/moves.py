@@ -37,6 +37,7 @@ from xccl_emu.check.device.search.book import (
     N_ROWS,
     NOW,
     RAW,
+    RECORDING,
     ROWS_CLASS,
     ROWS_WORDS,
     SHARED_VECTOR,
@@ -248,9 +249,9 @@ def _save_before(mem, st, ck, rows, base, at_once, op):
 
 @jit
 def _flew(st, ck, ring, before):
-    """New writes are in flight."""
+    """New writes are in flight; while a path is recorded some more are, which do not count."""
     add_hash(ck, ring_hash(st, ring, before))
-    if st[ring + FLIGHT_COUNT] == st[FLIGHT_CAPACITY]:
+    if st[ring + FLIGHT_COUNT] == st[FLIGHT_CAPACITY] and not ck[RECORDING]:
         ck[LIMIT] = LIMIT_FLIGHT
 
 

@@ -2,13 +2,16 @@
 
 A search makes some writes visible at once that on the machine are in flight first.  When its path is gone through again
 to be recorded, such writes take off like all others: those that nobody else can see are delivered right away; those of
-shared data stay in flight, *latent*, until the quiet of their core, which then delivers them first.
+shared data stay in flight, *latent*, until the quiet of their core, which then delivers them first; or until a later
+write has no room, which on the machine holds it up, and in the search did not.
 """
 
-from xccl_emu.check.device.accesses import WHOLE_TRANSFER
+from xccl_emu.check.device.accesses import FLAGS, NBYTES, START, WHOLE_TRANSFER, WRITE
 from xccl_emu.check.device.search.book import (
     LIMIT,
     LIMIT_LOG,
+    MEMORY_END,
+    N_ROWS,
     RECORD_BASE,
     RECORD_END,
     RECORDED,
@@ -102,14 +105,36 @@ def step_recorded(mem, st, ck, rows, named, core, what):
     base = block_of_core(st, core)
     if pipe == SCALAR and (st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN):
         deliver_latent(mem, st, ck, core, base)
+    if at_once and not _is_whole(pipe, choice):
+        return _write_at_once(mem, st, ck, rows, named, core, base, pipe)
+    _make_room(mem, st, ck, core, base, _pieces_written(ck, rows))
     if _is_whole(pipe, choice):
         return 1 if _whole_dma(mem, st, ck, rows, named, core, base, choice, at_once) else 0
-    if at_once:
-        return _write_at_once(mem, st, ck, rows, named, core, base, pipe)
     done = machine_step(mem, st, ck, core, pipe, choice)
     if done or st[ERROR]:
         write_down(st, ck, core * ACTORS_PER_CORE + pipe, choice)
     return done
+
+
+@jit
+def _pieces_written(ck, rows):
+    """How many pieces of memory an action writes."""
+    n = 0
+    for r in range(rows[N_ROWS, 0]):
+        if rows[r, FLAGS] & WRITE and rows[r, START] < ck[MEMORY_END] and rows[r, NBYTES] > 0:
+            n += (rows[r, START] + rows[r, NBYTES] - 1 >> 5) - (rows[r, START] >> 5) + 1
+    return n
+
+
+@call
+def _make_room(mem, st, ck, core, base, n):
+    """Deliver latent writes of a die, the oldest first, until so many pieces have room among its writes in flight."""
+    ring, k = block_of_die(st, st[base + DIE]), 0
+    while k < st[ring + FLIGHT_COUNT] and st[ring + FLIGHT_COUNT] + n > st[FLIGHT_CAPACITY]:
+        if st[flight(st, ring, k) + FLIGHT_SITE] & _LATENT:
+            _deliver_own(mem, st, ck, core, base, k)
+        else:
+            k += 1
 
 
 @jit
@@ -118,8 +143,7 @@ def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
     ring = block_of_die(st, st[base + DIE])
     queued = st[pipe_of(base, MTU_OUT) + PIPE_COUNT] if pipe == MTU_OUT else 0
     while True:
-        if st[ring + FLIGHT_COUNT] == st[FLIGHT_CAPACITY]:
-            deliver_latent(mem, st, ck, core, base)
+        _make_room(mem, st, ck, core, base, 1)
         done = machine_step(mem, st, ck, core, pipe, 0)
         if done or st[ERROR]:
             write_down(st, ck, core * ACTORS_PER_CORE + pipe, 0)
