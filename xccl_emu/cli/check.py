@@ -25,7 +25,7 @@ class CheckOptions:
       xccl-emu list sendrecv                                   what can be chosen, and switched off
       xccl-emu check sendrecv                                  four slots, eight chunks
       xccl-emu check sendrecv --slots 2 --chunks 5 --cores 2
-      xccl-emu check sendrecv --without "data before tail"     what is that quiet for?
+      xccl-emu check sendrecv --without "data before tail"     what is that for?
       xccl-emu check --replay sendrecv-relaxed-data-race.json  show it again
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify   ask brute force too
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?

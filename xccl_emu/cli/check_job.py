@@ -109,7 +109,9 @@ class Job:
     def _make(self) -> Case:
         options, witness = self._options, self._witness
         if witness is not None:
-            return make(options.protocol or witness.protocol, **witness.configuration)
+            case = make(options.protocol or witness.protocol, **witness.configuration)
+            _check_is_of(options, witness, case.name)
+            return case
         if options.protocol is None:
             raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
         return make(options.protocol, **options.sizes)
@@ -251,6 +253,11 @@ def _load(options: CheckOptions) -> Witness:
         witness = Witness.load(options.replay)
     except ReplayError as error:
         raise ConfigError(f"--replay: {error}") from error
-    if (options.protocol or witness.protocol).rpartition(":")[2] != witness.protocol:
-        raise ConfigError(f"--replay {options.replay}: is of protocol {witness.protocol!r}, not {options.protocol!r}")
+    if options.protocol is not None and ":" not in options.protocol:
+        _check_is_of(options, witness, options.protocol)
     return witness
+
+
+def _check_is_of(options: CheckOptions, witness: Witness, name: str) -> None:
+    if name != witness.protocol:
+        raise ConfigError(f"--replay {options.replay}: is of protocol {witness.protocol!r}, not {options.protocol!r}")

@@ -33,7 +33,9 @@ def _compare(options: LayerCompared, words: list[str] | None, as_json: bool) -> 
 _PROTOCOLS = WORDS.replace(
     annotation=Annotated[
         list[str] | None,
-        typer.Argument(help="Protocols to compare [default: those of a layer of experts].", show_default=False),
+        typer.Argument(
+            metavar="[PROTOCOL]...", help="To compare [default: all that run a layer of experts].", show_default=False
+        ),
     ]
 )
 compare = command_of(LayerCompared, _compare, JSON, first=(_PROTOCOLS,))

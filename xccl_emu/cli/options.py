@@ -19,7 +19,8 @@ WORDS = inspect.Parameter(
     annotation=Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PROTOCOL [--SIZE VALUE]...", help="A name of xccl-emu list, or FILE.py:NAME.", show_default=False
+            metavar="PROTOCOL", help="A name of xccl-emu list, or FILE.py:NAME; its sizes are options.",
+            show_default=False,
         ),
     ],
 )  # fmt: skip
