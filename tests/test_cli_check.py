@@ -40,7 +40,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sizes_may_stand_before_the_protocol() -> None:
     """A size is an option as all others: where it stands does not matter, and a second word is no protocol."""
     command, name, *sizes = TINY
-    assert as_json(command, *sizes, name) == as_json(*TINY)
+    before, behind = (as_json(*words)[1] for words in ((command, *sizes, name), TINY))
+    assert {key: before[key] for key in ("protocol", "configuration", "verdict", "states")} == {
+        key: behind[key] for key in ("protocol", "configuration", "verdict", "states")
+    }
     code, _, err = invoke(*TINY, "moe")
     assert (code, "moe: must be an option" in err) == (2, True)
 

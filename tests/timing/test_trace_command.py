@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from xccl_emu.cli.check import PROTOCOLS
 from xccl_emu.cli.main import app
+from xccl_emu.protocol.registry import names
 
 from .trace_format import check_events
 
@@ -27,7 +27,7 @@ def traced(tmp_path: Path, protocol: str, *options: str) -> tuple[dict[str, Any]
     return json.loads(result.stdout), json.loads(out.read_text("utf-8"))["traceEvents"]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", names())
 def test_every_protocol_has_a_trace(protocol: str, tmp_path: Path) -> None:
     """Each protocol runs in virtual time with the right bytes, and its trace is one that the format allows."""
     sizes = [word for size in SMALL.get(protocol, ()) for word in ("--set", size)]

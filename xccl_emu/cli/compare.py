@@ -34,7 +34,7 @@ _PROTOCOLS = WORDS.replace(
     annotation=Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PROTOCOL]...", help="To compare [default: all that run a layer of experts].", show_default=False
+            metavar="PROTOCOL", help="To compare [default: all that run a layer of experts].", show_default=False
         ),
     ]
 )
