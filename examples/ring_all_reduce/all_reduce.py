@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
-from all_reduce_kernel import ring_all_reduce
+from all_reduce_kernel import Ring, ring_all_reduce
 from numpy.typing import NDArray
 
 from xccl_emu.lang import BF16, FP16
@@ -60,17 +60,15 @@ class RingAllReduce(Case):
     def _launch(self, pod: Pod, me: int, buffers: tuple[Buffer, Buffer], regions: tuple) -> None:
         (own, out), (inbox, tail, ack) = buffers, regions
         left, right = (me - 1) % self.dies, (me + 1) % self.dies
-        args = {
-            "own": own.address, "out": out.address, "nbytes": 2 * self.elements, "step": inbox.step, "me": me,
-            "dies": self.dies, "inbox": inbox.at(me), "tail": tail.at(me), "ack": ack.at(me),
-            "right_inbox": inbox.at(right), "right_tail": tail.at(right), "left_ack": ack.at(left),
-            "slots": self.slots, "dtype": DTYPES[self.dtype][0],
-        }  # fmt: skip
+        ring = Ring(
+            inbox.at(me), tail.at(me), ack.at(me), inbox.at(right), tail.at(right), ack.at(left), me, self.dies,
+            nbytes=2 * self.elements, step=inbox.step, slots=self.slots, dtype=DTYPES[self.dtype][0],
+        )  # fmt: skip
         grants = [
             pod.grant(own, "r"), pod.grant(out, "w"), inbox.grant(me, "r"), inbox.grant(right, "w"),
             tail.grant(me, "r"), tail.grant(right, "w"), ack.grant(me, "r"), ack.grant(left, "w"),
         ]  # fmt: skip
-        pod.launch(ring_all_reduce, me, [0], args, grants)
+        pod.launch(ring_all_reduce, me, [0], {"own": own.address, "out": out.address, "r": ring}, grants)
 
     @property
     def payload_bytes(self) -> int:

@@ -1,5 +1,7 @@
 """The kernel of a ring all-reduce: reduce-scatter, then all-gather, over an inbox of a few slots on each die."""
 
+from typing import NamedTuple
+
 from xccl_emu.lang import (
     MTU_IN,
     SCALAR,
@@ -38,28 +40,45 @@ def add_own(partial, own, step, nbytes, dtype):
     yield wait_flag(VECTOR, SCALAR, 2, sync="sum in buffer")
 
 
-@kernel
-def ring_all_reduce(
-    own, out, nbytes, step, me, dies, inbox, tail, ack, right_inbox, right_tail, left_ack, slots, dtype
-):
-    """Leave at ``out`` the sum of the ``own`` [dies, nbytes] of all dies; ``step`` is a chunk in whole pieces.
+class Ring(NamedTuple):
+    """Of one die: addresses of its regions and of those of its neighbours, and the sizes of what goes round."""
 
-    In hop i of 2 (dies - 1) die ``me`` passes on what is at 0 of its data buffer: first sums that still grow, then
-    those that are complete.
+    inbox: int
+    tail: int
+    ack: int
+    right_inbox: int
+    right_tail: int
+    left_ack: int
+    me: int
+    dies: int
+    nbytes: int
+    """Of a chunk."""
+    step: int
+    """Of a chunk in whole pieces."""
+    slots: int
+    dtype: int
+
+
+@kernel
+def ring_all_reduce(own, out, r: Ring):
+    """Leave at ``out`` the sum of the ``own`` [dies, nbytes] of all dies.
+
+    In hop i of 2 (dies - 1) the die passes on what is at 0 of its data buffer: first sums that still grow, then those
+    that are complete.
     """
-    yield from read(own + me * nbytes, 0, nbytes)
-    for i in range(2 * (dies - 1)):
-        slot = i % slots * step
-        chunk = (me + 2 * dies - 1 - i) % dies * nbytes
-        yield poll_ge(ack, i + 1 - slots, sync="slot free")
-        yield mtu_out(0, right_inbox + slot, nbytes)
+    yield from read(own + r.me * r.nbytes, 0, r.nbytes)
+    for i in range(2 * (r.dies - 1)):
+        slot = i % r.slots * r.step
+        chunk = (r.me + 2 * r.dies - 1 - i) % r.dies * r.nbytes
+        yield poll_ge(r.ack, i + 1 - r.slots, sync="slot free")
+        yield mtu_out(0, r.right_inbox + slot, r.nbytes)
         yield quiet(sync="chunk before tail")
-        yield put(right_tail, i + 1, sync="tail")
-        yield poll_ge(tail, i + 1, sync="chunk arrived")
-        if i < dies - 1:
-            yield from add_own(inbox + slot, own + chunk, step, nbytes, dtype)
+        yield put(r.right_tail, i + 1, sync="tail")
+        yield poll_ge(r.tail, i + 1, sync="chunk arrived")
+        if i < r.dies - 1:
+            yield from add_own(r.inbox + slot, own + chunk, r.step, r.nbytes, r.dtype)
         else:
-            yield from read(inbox + slot, 0, nbytes)
-        yield put(left_ack, i + 1, sync="ack")
-        if i >= dies - 2:
-            yield mtu_out(0, out + chunk, nbytes)
+            yield from read(r.inbox + slot, 0, r.nbytes)
+        yield put(r.left_ack, i + 1, sync="ack")
+        if i >= r.dies - 2:
+            yield mtu_out(0, out + chunk, r.nbytes)
