@@ -10,24 +10,22 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import PodSpec
-from xccl_emu.protocol import Bench, Case, Preset, choice, size, switch, text, tight_pod
+from xccl_emu.protocol import Bench, Case, Preset, choice, size, switch
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
+from xccl_emu.protocols.layer_case import LayerCase, columns
 from xccl_emu.protocols.moe_data import Batch, Image, make_batches
 from xccl_emu.protocols.moe_labels import Label
-from xccl_emu.protocols.tokens import TOKENS_HELP, as_text, tokens_of
 
 _WRITTEN = ("recv_x", "route", "counts", "y", "out")
 _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
 
 
 @dataclass(frozen=True)
-class FusedCase(Case):
+class FusedCase(LayerCase):
     """A small group that runs ``rounds`` rounds of a layer; what a fast rank can do shows from the third on."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
@@ -36,14 +34,9 @@ class FusedCase(Case):
         ),
     )
 
-    ranks: int = size(2, "Ranks, one a die.", least=2)
     cores: int = size(2, "Cores of each rank.")
-    tokens: int | str | Sequence[int] = text(2, TOKENS_HELP)
     pieces: int = size(1, "Pieces of 32 bytes of a token; 224 are the true size.")
-    top_k: int = size(1, "Experts of each token.")
     rounds: int = size(3, "Layers one after the other.")
-    experts: int = size(1, "Experts on each rank.")
-    quantized: int = switch(1, "INT8 for the experts.")
     masked: int = switch(0, "Is the first choice of each rank's last token masked?")
     path: str = choice("aiv", "Who writes to the peers: the cores, or the SDMA engine.", of=FusedConfig.PATHS)
     early_quantization: int = switch(1, "Quantize before sending, or when it came.")
@@ -51,14 +44,6 @@ class FusedCase(Case):
     pipelined: int = switch(1, "Load and quantize a token while one is sent.")
     double_buffered: int = switch(1, "Messages and contributions in buffers of their own.")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", as_text(self.tokens))
-        super().__post_init__()
-        object.__setattr__(self, "tokens", as_text(self._lengths))
-        if not self.quantized and self.pieces % 2:
-            raise ConfigError(f"pieces={self.pieces}: must be even where nothing is quantized")
-        self._config()  # refuses the rest
 
     def lay_out(self, bench: Bench) -> None:
         """Every rank launched, and what its app buffers must hold, which its cores own."""
@@ -77,23 +62,9 @@ class FusedCase(Case):
 
     # ---- what it is made of
 
-    @property
-    def _lengths(self) -> tuple[int, ...]:
-        return tokens_of(self.tokens, self.ranks)
-
     def _config(self) -> FusedConfig:
         switches: dict[str, Any] = {name: bool(getattr(self, name)) for name in _SWITCHES}
-        return FusedConfig(
-            n_ranks=self.ranks,
-            local_experts=self.experts,
-            hidden=self.pieces * (32 if self.quantized else 16),
-            top_k=self.top_k,
-            tokens_max=max(1, *self._lengths),
-            quantized=bool(self.quantized),
-            cores=self.cores,
-            path=self.path,
-            **switches,
-        )
+        return FusedConfig(**self._shape, path=self.path, **switches)
 
     def _batches(self) -> list[Batch]:
         drawn = make_batches(self._config(), self._lengths, self.rounds, self.top_k, self.seed)
@@ -116,15 +87,10 @@ class FusedCase(Case):
         return topk
 
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> FusedRounds:
-        group = FusedExpertParallel(pod, self._config())
-        return FusedRounds(group, [b.tokens for b in batches], [b.topk for b in batches], [b.weights for b in batches])
+        return FusedRounds(FusedExpertParallel(pod, self._config()), *columns(batches))
 
-    def _spec(self, batches: Sequence[Batch]) -> PodSpec:
-        def lay_out(pod: Pod) -> tuple[int, int]:
-            layout = self._rounds(pod, batches).group.layout
-            return layout.meta_end, layout.managed_end
-
-        return tight_pod(self.ranks, self.cores, fused_buffer_bytes(self._config()), lay_out)
+    def _ub_bytes(self) -> int:
+        return fused_buffer_bytes(self._config())
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

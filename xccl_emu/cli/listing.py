@@ -53,8 +53,8 @@ def _text(told: dict[str, Any]) -> Iterator[str]:
     yield f"{told['protocol']}: {told['about']}"
     yield "sizes"
     for size in told["sizes"]:
-        most = f" to {size['most']}" if size["most"] is not None else " on"
-        bounds = f" ({size['least']}{most})" if size["least"] is not None else ""
+        ends = f"{size['least']} to {size['most']}" if size["most"] is not None else f"from {size['least']} on"
+        bounds = f" ({ends})" if size["least"] is not None else ""
         of = f" (one of {', '.join(map(str, size['choices']))})" if size["choices"] else ""
         yield f"  --{size['name'].replace('_', '-')} {size['default']}{bounds}{of}  {size['help']}".rstrip()
     yield "synchronizations"

@@ -17,12 +17,6 @@ class Links(Measurement):
     name = "links"
     suite = Suite(0, 1.0, 1.0)
 
-    def rows(self, setting: "Setting") -> "list[Result]":
-        """See the class."""
-        from xccl_emu.bench.links import links
-
-        return links(setting)
-
 
 @dataclass(frozen=True)
 class Buffers(Measurement):
@@ -30,12 +24,6 @@ class Buffers(Measurement):
 
     name = "buffers"
     suite = Suite(1, 0.5, 0.5)
-
-    def rows(self, setting: "Setting") -> "list[Result]":
-        """See the class."""
-        from xccl_emu.bench.buffers import buffers
-
-        return buffers(setting)
 
 
 @dataclass(frozen=True)
@@ -65,9 +53,3 @@ class Ablation(Measurement):
 
     name = "ablation"
     suite = Suite(7, 8.0, 2.0)
-
-    def rows(self, setting: "Setting") -> "list[Result]":
-        """See the class."""
-        from xccl_emu.bench.ablation import ablation
-
-        return ablation(setting)

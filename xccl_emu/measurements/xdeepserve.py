@@ -81,12 +81,6 @@ class A2E(Measurement):
 
     name = "a2e"
 
-    def rows(self, setting: "Setting") -> "list[Result]":
-        """See the class."""
-        from xccl_emu.bench.a2e import a2e
-
-        return a2e(setting)
-
 
 @dataclass(frozen=True)
 class Iteration(Measurement):
@@ -95,12 +89,6 @@ class Iteration(Measurement):
     name = "iteration"
     suite = Suite(5, 12.0, 2.0)
 
-    def rows(self, setting: "Setting") -> "list[Result]":
-        """See the class."""
-        from xccl_emu.bench.iteration import iteration
-
-        return iteration(setting)
-
 
 @dataclass(frozen=True)
 class Tpot(Measurement):
@@ -108,12 +96,6 @@ class Tpot(Measurement):
 
     name = "tpot"
     suite = Suite(6, 12.0, 3.2)
-
-    def rows(self, setting: "Setting") -> "list[Result]":
-        """See the class."""
-        from xccl_emu.bench.tpot import tpot
-
-        return tpot(setting)
 
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":
         """A2E is run once for its own rows and for the budget."""

@@ -25,9 +25,9 @@ GROUP = "xccl_emu.protocols"
 
 
 def is_maker(thing: Any) -> bool:
-    """Is it a class derived from `Case`, or a function made by `protocol`?"""
+    """Is it a class derived from `Case` that lays itself out, or a function made by `protocol`?"""
     if isinstance(thing, type):
-        return issubclass(thing, Case) and thing not in (Case, FunctionCase)
+        return issubclass(thing, Case) and thing.lay_out is not Case.lay_out and thing is not FunctionCase
     return callable(thing) and getattr(thing, "makes_case", False)
 
 

@@ -19,6 +19,7 @@ from xccl_emu.runs.a2e import A2ERun
 from xccl_emu.runs.jobs import tables
 from xccl_emu.runs.jobs.layer import (
     Choices,
+    LayerResult,
     Timed,
     as_plain,
     hottest_over_mean,
@@ -30,27 +31,14 @@ _INTERPRETER_BYTES = 700 << 20
 
 
 @dataclass
-class A2EResult:
-    """What the job measured; `wrong` counts elements that differ from the oracle's."""
+class A2EResult(LayerResult):
+    """With what is particular where attention and experts are apart."""
 
-    wrong: int = 0
     dies: int = 0
-    tokens: int = 0
-    messages: int = 0
-    routing: str = ""
-    hottest_over_mean: float = 0.0
     compared: dict[str, list[int]] = field(default_factory=dict)
     """Of which calls outputs and received rows were compared; the expert dies keep the rows of the last ones."""
-    options: dict[str, Any] = field(default_factory=dict)
-    rounds: list[dict[str, dict[str, Any]]] = field(default_factory=list)
-    """One: seconds, actions, instructions, bytes by engine."""
-    stages: dict[str, float] = field(default_factory=dict)
-    """Wall seconds of each stage of the command."""
-    seconds: float = 0.0
-    resident_gb: float = 0.0
 
     table = tables.of_calls
-    closing = tables.told
 
 
 def bytes_needed(c: A2EConfig, calls: int) -> int:

@@ -4,6 +4,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,34 @@ from xccl_emu import routing
 from xccl_emu.bench.stage import Progress, Stage
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.spec import GIB
+from xccl_emu.runs.jobs import tables
 
 EXPERTS = 256
 """Routed experts where no file says how many."""
 
 _TOP_K = 8
 _TOP_K_MAX = 15  # and the shared expert
+
+
+@dataclass
+class LayerResult:
+    """What such a job measured; `wrong` counts elements that differ from the oracle's."""
+
+    wrong: int = 0
+    tokens: int = 0
+    messages: int = 0
+    routing: str = ""
+    hottest_over_mean: float = 0.0
+    options: dict[str, Any] = field(default_factory=dict)
+    """What was asked for, or taken where nothing was."""
+    rounds: list[dict[str, dict[str, Any]]] = field(default_factory=list)
+    """For each round and protocol: seconds, actions, instructions, bytes by engine."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """Wall seconds of each stage of the command."""
+    seconds: float = 0.0
+    resident_gb: float = 0.0
+
+    closing = tables.told
 
 
 class Choices:

@@ -1,7 +1,7 @@
 """The main job: one MoE layer's decode step on the pod, held against the oracle bit for bit."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import ml_dtypes
@@ -21,6 +21,7 @@ from xccl_emu.runs import GroupRun
 from xccl_emu.runs.jobs import tables
 from xccl_emu.runs.jobs.layer import (
     Choices,
+    LayerResult,
     Timed,
     as_plain,
     hottest_die,
@@ -37,30 +38,16 @@ REMEDY = "take fewer --tokens or a smaller --hidden"
 
 
 @dataclass
-class JobResult:
-    """What the job measured; `wrong` counts elements that differ from the oracle's."""
+class JobResult(LayerResult):
+    """With what is particular where every rank has experts."""
 
-    wrong: int = 0
     ranks: int = 0
-    tokens: int = 0
-    messages: int = 0
-    routing: str = ""
-    hottest_over_mean: float = 0.0
     replicas: int = 0
     hottest_die_rows: int = 0
     """Rows that the die with the most receives, in the last round."""
     hottest_die_rows_without_replicas: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
-    """What was asked for, or taken where nothing was."""
-    rounds: list[dict[str, dict[str, Any]]] = field(default_factory=list)
-    """For each round and protocol: seconds, actions, instructions, bytes by engine."""
-    stages: dict[str, float] = field(default_factory=dict)
-    """Wall seconds of each stage of the command."""
-    seconds: float = 0.0
-    resident_gb: float = 0.0
 
     table = tables.of_layers
-    closing = tables.told
 
 
 def bytes_needed(ranks: int, options: GroupRun, choices: int) -> int:
