@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xccl_emu.check.check import check
+from xccl_emu.check.sampling.sample import replay
+from xccl_emu.check.search.exhaustive import Search
+from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.check.verdict import BAD_INSTRUCTION, DATA_RACE, UNWRITTEN_READ, VERIFIED, VIOLATION, WRONG_BITS
 from xccl_emu.lang import (
@@ -25,6 +28,7 @@ from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import payload
+from xccl_emu.protocol.registry import make
 from xccl_emu.protocols.sendrecv_case import AsyncCase
 
 
@@ -141,3 +145,12 @@ def test_event_set_again_before_it_is_taken_searched() -> None:
     verdict = check(Twice())
     assert verdict.violation is not None
     assert verdict.violation.kind == BAD_INSTRUCTION
+
+
+def test_a_witness_may_have_more_under_way_than_the_search_compares() -> None:
+    """Writes that the search took to be visible are in flight while its path is written down, and no limit is met."""
+    case = make("a2e-pull", attention=1, experts=2, cores=2, tokens=5, top_k=2, rounds=2)
+    search = Search(Setup(case.build("relaxed", ["sum left"])), max_states=1 << 20, seconds=60, progress=None)
+    found = search.run()
+    assert (found.kind, found.reason) == (DATA_RACE, "")
+    assert replay(case.build("relaxed", ["sum left"]), found.actions, found.loop) is not None

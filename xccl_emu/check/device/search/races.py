@@ -38,6 +38,7 @@ from xccl_emu.check.device.search.book import (
     RACE,
     READ,
     READ_WORDS,
+    RECORDING,
     TOO_EARLY,
     VIOLATION,
     WITNESS,
@@ -107,7 +108,8 @@ def core_of(ck, i):
 @jit
 def _append(ck, rows, at, n, start, nbytes, flags, agent, site):
     if n == OPEN_MAX:
-        ck[LIMIT] = LIMIT_OPEN
+        if not ck[RECORDING]:  # then more is in flight than the search has; what it saw it has seen
+            ck[LIMIT] = LIMIT_OPEN
         return n
     row = at + n
     rows[row, START], rows[row, NBYTES], rows[row, FLAGS] = start, nbytes, flags
