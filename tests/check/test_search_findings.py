@@ -150,7 +150,7 @@ def test_event_set_again_before_it_is_taken_searched() -> None:
 def test_a_witness_may_have_more_under_way_than_the_search_compares() -> None:
     """Writes that the search took to be visible are in flight while its path is written down, and no limit is met."""
     case = make("a2e-pull", attention=1, experts=2, cores=2, tokens=5, top_k=2, rounds=2)
-    search = Search(Setup(case.build("relaxed", ["sum left"])), max_states=1 << 20, seconds=60, progress=None)
+    search = Search(Setup(case.build("relaxed", ["sum left"]), True), max_states=1 << 20, seconds=60, progress=None)
     found = search.run()
     assert (found.kind, found.reason) == (DATA_RACE, "")
     assert replay(case.build("relaxed", ["sum left"]), found.actions, found.loop) is not None
