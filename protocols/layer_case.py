@@ -1,5 +1,6 @@
 """What cases of a layer of experts have in common, where every rank has tokens and experts."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from xccl_emu.protocols.tokens import TOKENS_HELP, as_text, tokens_of
 
 
 @dataclass(frozen=True)
-class LayerCase(Case):
+class LayerCase(Case, ABC):
     """Sizes of the group and of its layers, and a pod on which they just fit.
 
     A token is ``pieces`` pieces of 32 bytes and the slot of 512 bytes behind them, which is always there: 224 pieces
@@ -42,17 +43,17 @@ class LayerCase(Case):
             raise ConfigError(f"top_k={self.top_k}: there are {self.ranks * self.experts} experts")
         self._config()  # refuses the rest
 
+    @abstractmethod
     def _config(self) -> EpConfig:
         """That of the group."""
-        raise NotImplementedError(f"{type(self).__name__}._config")
 
+    @abstractmethod
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> GroupRounds:
         """The group on a pod, with its inputs."""
-        raise NotImplementedError(f"{type(self).__name__}._rounds")
 
+    @abstractmethod
     def _ub_bytes(self) -> int:
         """Of the data buffer, that the kernels use."""
-        raise NotImplementedError(f"{type(self).__name__}._ub_bytes")
 
     @property
     def _lengths(self) -> tuple[int, ...]:

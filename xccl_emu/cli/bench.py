@@ -12,7 +12,7 @@ from xccl_emu import measurements
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import JSON, command_of
+from xccl_emu.cli.options import JSON, AsJson, command_of
 from xccl_emu.errors import UnfinishedError
 from xccl_emu.options import option
 
@@ -101,7 +101,7 @@ def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], Unfinish
 def case(
     ctx: typer.Context,
     protocol: Annotated[str, typer.Argument(help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON and nothing else.")] = False,
+    as_json: AsJson = False,
     csv: Csv = None,
     plot: Plot = None,
 ) -> None:

@@ -39,7 +39,7 @@ def sensitivities(setting: Setting, quiet: bool) -> list[Result]:
 def every_bench(setting: Setting, quiet: bool) -> list[Result]:
     """Run all benches; raises ConfigError if one does not fit the memory, and `Partial` if some failed."""
     kinds = [(kind, kind.suite) for kind in measurements.found().values() if kind.suite is not None]
-    kinds.sort(key=lambda one: -one[1].gb)  # the large ones first, so that no process works alone at the end
+    kinds.sort(key=lambda one: one[1].turn)
     jobs = [
         Job(f"bench {kind.name}", partial(_rows_of, kind, setting.seed, setting.data), suite.bytes_needed(setting.data))
         for kind, suite in kinds

@@ -31,7 +31,7 @@ def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
         summary = judge_again(Finding.load(options.replay), plan)
     else:
         _make_folder(options.out)
-        summary = _watched(options, quiet)
+        summary = _watched(options, plan, quiet)
         if summary.stopped != INTERRUPTED:
             find_examples(summary, plan.budget, options.shrink)
     stopped = ending.INTERRUPTED if summary.stopped == INTERRUPTED else ending.UNFINISHED if summary.killed else 0
@@ -55,7 +55,7 @@ def _make_folder(out: Path | None) -> None:
         raise ConfigError(f"--out {out}: no file can be written there ({error})") from error
 
 
-def _watched(options: CampaignOptions, quiet: bool) -> Summary:
+def _watched(options: CampaignOptions, plan: Plan, quiet: bool) -> Summary:
     """The campaign, with a line on stderr that says how far it is."""
     workers = options.workers or len(os.sched_getaffinity(0))
     console = Console(stderr=True, quiet=quiet)
@@ -68,7 +68,7 @@ def _watched(options: CampaignOptions, quiet: bool) -> Summary:
             text = f"{rate:.0f} a second, {len(summary.findings)} contradict"
             bar.update(task, completed=summary.programs, description=text)
 
-        return campaign(_plan(options), workers, options.dask, options.seconds, tell)
+        return campaign(plan, workers, options.dask, options.seconds, tell)
 
 
 def show(summary: Summary, as_json: bool) -> None:

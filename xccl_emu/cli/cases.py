@@ -23,9 +23,9 @@ class CaseGroup(typer.core.TyperGroup):
             return True
         if name in self.commands or name.startswith("-"):
             return False
-        from xccl_emu.protocol.registry import found
+        from xccl_emu.protocol.registry import names
 
-        return name in found()
+        return name in names()
 
 
 def sizes_of(given: Iterable[str]) -> dict[str, int | str]:

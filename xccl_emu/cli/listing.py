@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from xccl_emu.cli.options import AsJson
+
 
 def list_protocols(
     protocol: Annotated[str | None, typer.Argument(help="A name, or FILE.py:NAME [default: all names].")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the protocols; or of one its sizes, its synchronizations, and the configurations that are to be proved.
 
@@ -24,9 +26,9 @@ def list_protocols(
 
 def _all() -> dict[str, str]:
     """A sentence on each protocol, by name."""
-    from xccl_emu.protocol.registry import found
+    from xccl_emu.protocol.registry import known, names
 
-    return {name: known.preset.about for name, known in sorted(found().items())}
+    return {name: known(name).preset.about for name in names()}
 
 
 def _one(name: str) -> dict[str, Any]:

@@ -9,10 +9,8 @@ import typer
 
 from xccl_emu.options import Option
 
-JSON = inspect.Parameter(
-    "as_json", inspect.Parameter.KEYWORD_ONLY, default=False,
-    annotation=Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")],
-)  # fmt: skip
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+JSON = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
 """``--json``, as every command has it."""
 WORDS = inspect.Parameter(
     "words", inspect.Parameter.KEYWORD_ONLY, default=None,

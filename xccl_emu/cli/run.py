@@ -10,7 +10,7 @@ from xccl_emu import runs
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import JSON, command_of
+from xccl_emu.cli.options import JSON, AsJson, command_of
 
 app = App(cls=CaseGroup, help="Run a protocol and hold its result against the oracle.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def case(
     protocol: Annotated[str, typer.Argument(help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)],
     order: Annotated[str, typer.Option(help="Memory order: sc, fifo or relaxed.")] = "sc",
     policy: Annotated[str, typer.Option(help="Which core steps next: round-robin or random.")] = "round-robin",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a protocol once and compare what is in memory with what must be there; exit code 1 if a byte is wrong.
 

@@ -23,6 +23,8 @@ class Suite:
 
     place: int
     """Among those that are shown."""
+    turn: int
+    """Among those that are begun: the long ones first, so that no process works alone at the end."""
     gb: float
     """Most memory that it was measured to take, in 10^9 bytes."""
     gb_without_data: float

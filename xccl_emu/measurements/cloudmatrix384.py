@@ -15,7 +15,7 @@ class Links(Measurement):
     """Latency of 512 bytes and bandwidth of each path and direction, by kernels that read and write (Table 1)."""
 
     name = "links"
-    suite = Suite(0, 1.0, 1.0)
+    suite = Suite(0, 5, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Buffers(Measurement):
     """Sizes that must come out exactly: messages, buffers and metadata, as the protocols lay them out on the pod."""
 
     name = "buffers"
-    suite = Suite(1, 0.5, 0.5)
+    suite = Suite(1, 7, 0.5, 0.5)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Fused(Swept):
     """
 
     name = "fused"
-    suite = Suite(4, 17.0, 3.2)
+    suite = Suite(4, 0, 17.0, 3.2)
 
     def rows(self, setting: "Setting") -> "list[Result]":
         """See the class."""
@@ -52,4 +52,4 @@ class Ablation(Measurement):
     """The fused operators on 64 dies with each optimization switched off alone, and the ratio to the whole."""
 
     name = "ablation"
-    suite = Suite(7, 8.0, 2.0)
+    suite = Suite(7, 2, 8.0, 2.0)

@@ -23,7 +23,7 @@ class SendRecv(Measurement):
     """
 
     name = "sendrecv"
-    suite = Suite(2, 1.5, 1.0)
+    suite = Suite(2, 6, 1.5, 1.0)
 
     begin: str = option("1K", "Least size; K, M and G are powers of 1024.", named=("-b", "--begin"))
     end: str = option("64M", "Largest size.", named=("-e", "--end"))
@@ -56,7 +56,7 @@ class Dispatch(Swept):
     """
 
     name = "dispatch"
-    suite = Suite(3, 9.0, 2.0)
+    suite = Suite(3, 1, 9.0, 2.0)
 
     ranks: int = option(128, "Ranks, one a die.", least=2, most=768)
     batches: str = option("1,2,4,8,16,32,64,128", "Tokens of each rank.")
@@ -87,7 +87,7 @@ class Iteration(Measurement):
     """Dispatch and combine in an iteration of decode: 288 dies, 60 tokens each (Figure 20)."""
 
     name = "iteration"
-    suite = Suite(5, 12.0, 2.0)
+    suite = Suite(5, 4, 12.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Tpot(Measurement):
     """The decode budget of disaggregated attention and experts, with emulated A2E and E2A put in."""
 
     name = "tpot"
-    suite = Suite(6, 12.0, 3.2)
+    suite = Suite(6, 3, 12.0, 3.2)
 
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":
         """A2E is run once for its own rows and for the budget."""

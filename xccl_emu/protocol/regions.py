@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.group import align
 from xccl_emu.machine.device.layout import PIECE_BYTES
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.protocol.bench import Bench
-from xccl_emu.protocol.tight import whole_pieces
 
 
 @dataclass(eq=False)
@@ -36,7 +36,7 @@ class Region:
     @property
     def step(self) -> int:
         """Bytes from one element to the next."""
-        return whole_pieces(self.nbytes)
+        return align(self.nbytes)
 
     @property
     def end(self) -> int:
@@ -92,8 +92,8 @@ class Regions:
     def tight_pod(self, *, app_bytes: int, ub_bytes: int, cores: int = 1) -> PodSpec:
         """A pod with no more room than these regions need; app data and data buffer as given, in bytes."""
         meta, managed = (max(PIECE_BYTES, self.bytes_of(area)) for area in ("meta", "managed"))
-        room = {"app_bytes": whole_pieces(app_bytes), "meta_bytes": meta, "managed_bytes": managed}
-        return small_pod(self._dies, cores, **room, ub_bytes=whole_pieces(ub_bytes))
+        room = {"app_bytes": align(app_bytes), "meta_bytes": meta, "managed_bytes": managed}
+        return small_pod(self._dies, cores, **room, ub_bytes=align(ub_bytes))
 
     def place(self, bench: Bench, pod: Pod) -> None:
         """Give the regions their addresses on a pod, and name them in reports."""

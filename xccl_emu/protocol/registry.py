@@ -48,11 +48,9 @@ class Known:
     preset: Preset
 
 
-def found() -> Mapping[str, Known]:
-    """Cases that modules of `xccl_emu.protocols` and entry points of other packages have, by name."""
-    ours = [known for maker in _of_modules() for known in _by_name(maker)]
-    others = [_known(entry.load(), entry.name) for entry in entry_points(group=GROUP)]
-    return {known.preset.name: known for known in (*ours, *others)}
+def _ours() -> Mapping[str, Known]:
+    """Cases that modules of `xccl_emu.protocols` have, by name."""
+    return {each.preset.name: each for maker in _of_modules() for each in _by_name(maker)}
 
 
 def _of_modules() -> Iterator[Maker]:
@@ -72,18 +70,20 @@ def _known(maker: Maker, name: str) -> Known:
 
 
 def names() -> tuple[str, ...]:
-    """All names, in alphabetical order."""
-    return tuple(sorted(found()))
+    """Names of the cases of `xccl_emu.protocols` and of entry points of other packages, in alphabetical order."""
+    return tuple(sorted({*_ours(), *(entry.name for entry in entry_points(group=GROUP))}))
 
 
 def known(name: str) -> Known:
     """What a name of `names`, or ``file.py:Name``, stands for; ConfigError if there is no such thing."""
     if isinstance(name, str) and ":" in name:
         return _known(of_file(name), name.rpartition(":")[2])
-    there = found()
-    if not isinstance(name, str) or name not in there:
-        raise ConfigError(f"protocol {name!r}: must be one of {', '.join(sorted(there))}, or FILE.py:NAME")
-    return there[name]
+    ours = _ours()
+    if name in ours:
+        return ours[name]
+    for entry in entry_points(group=GROUP, name=name):  # no other package is loaded for the sake of a name of ours
+        return _known(entry.load(), name)
+    raise ConfigError(f"protocol {name!r}: must be one of {', '.join(names())}, or FILE.py:NAME")
 
 
 def make(name: str, **sizes: Any) -> Case:
@@ -122,8 +122,8 @@ def of_file(text: str) -> Maker:
         raise ConfigError(f"protocol {text!r}: there is no file {file!r}; must be FILE.py:NAME, or of xccl-emu list")
     there = makers_of(_module_of(path.resolve()))
     if name not in there:
-        known = ", ".join(there) or "none: derive a frozen dataclass from xccl_emu.protocol.Case"
-        raise ConfigError(f"protocol {text!r}: {file} has no protocol {name!r}, but {known}")
+        those = ", ".join(there) or "none: derive a frozen dataclass from xccl_emu.protocol.Case"
+        raise ConfigError(f"protocol {text!r}: {file} has no protocol {name!r}, but {those}")
     return there[name]
 
 

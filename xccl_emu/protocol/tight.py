@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from xccl_emu.machine.device.layout import PIECE_BYTES
+from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB, MIB, PodSpec, small_pod
 
@@ -15,10 +15,5 @@ def tight_pod(dies: int, cores: int, ub_bytes: int, lay_out: Callable[[Pod], tup
     roomy = Pod(small_pod(dies, cores, app_bytes=GIB, meta_bytes=MIB, managed_bytes=GIB, ub_bytes=MIB))
     meta, managed = lay_out(roomy)
     app = max(roomy.mark_app().values())
-    room = {"app_bytes": app, "meta_bytes": meta, "managed_bytes": whole_pieces(managed)}
-    return small_pod(dies, cores, **room, ub_bytes=whole_pieces(ub_bytes))
-
-
-def whole_pieces(nbytes: int) -> int:
-    """So many bytes, rounded up to whole pieces."""
-    return -(-nbytes // PIECE_BYTES) * PIECE_BYTES
+    room = {"app_bytes": app, "meta_bytes": meta, "managed_bytes": align(managed)}
+    return small_pod(dies, cores, **room, ub_bytes=align(ub_bytes))

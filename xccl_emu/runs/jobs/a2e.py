@@ -18,6 +18,7 @@ from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.runs.a2e import A2ERun
 from xccl_emu.runs.jobs import tables
 from xccl_emu.runs.jobs.layer import (
+    INTERPRETER_BYTES,
     Choices,
     LayerResult,
     Timed,
@@ -25,9 +26,6 @@ from xccl_emu.runs.jobs.layer import (
     hottest_over_mean,
     resident_gb,
 )
-
-_INTERPRETER_BYTES = 700 << 20
-"""Python, compiled code and the oracle's chunks."""
 
 
 @dataclass
@@ -52,7 +50,7 @@ def bytes_needed(c: A2EConfig, calls: int) -> int:
     by_call = rows * (c.payload_bytes + 32 + 2 * (c.row_bytes + page // 4))
     cores = c.n_experts * c.expert_cores + c.n_attention * c.n_domains * c.cores
     drawn = tokens * (2 * c.row_bytes + c.payload_bytes)
-    return attention + experts + kept * by_call + cores * (192 << 10) + drawn + _INTERPRETER_BYTES
+    return attention + experts + kept * by_call + cores * (192 << 10) + drawn + INTERPRETER_BYTES
 
 
 class A2EJob:

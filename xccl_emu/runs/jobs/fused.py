@@ -12,8 +12,8 @@ from xccl_emu.protocols.fused import FusedExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import ROUTE
 from xccl_emu.runs.fused import Fused
-from xccl_emu.runs.jobs.layer import ranks_that_fit
-from xccl_emu.runs.jobs.moe import INTERPRETER_BYTES, REMEDY, MoeJob
+from xccl_emu.runs.jobs.layer import INTERPRETER_BYTES, ranks_that_fit
+from xccl_emu.runs.jobs.moe import REMEDY, MoeJob
 
 DEFAULT_RANKS = 320
 REPLICAS = 32

@@ -20,6 +20,9 @@ from xccl_emu.runs.jobs import tables
 EXPERTS = 256
 """Routed experts where no file says how many."""
 
+INTERPRETER_BYTES = 700 << 20
+"""Python, compiled code and the oracle's chunks."""
+
 _TOP_K = 8
 _TOP_K_MAX = 15  # and the shared expert
 

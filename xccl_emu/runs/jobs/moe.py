@@ -20,6 +20,7 @@ from xccl_emu.protocols.layout import ROUTE, EpConfig
 from xccl_emu.runs import GroupRun
 from xccl_emu.runs.jobs import tables
 from xccl_emu.runs.jobs.layer import (
+    INTERPRETER_BYTES,
     Choices,
     LayerResult,
     Timed,
@@ -31,9 +32,6 @@ from xccl_emu.runs.jobs.layer import (
 )
 
 DEFAULT_RANKS = 288
-INTERPRETER_BYTES = 700 << 20
-"""Python, compiled code and the oracle's chunks."""
-
 REMEDY = "take fewer --tokens or a smaller --hidden"
 
 
