@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 
 WRONG = 1
 """What was judged is wrong: a violation, wrong bits, a contradiction, a run that ended in an error."""
@@ -37,6 +38,8 @@ SIGTERM.
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "out of memory", "can't start new thread")
 _heard: list[int] = []
 """Signals that have come: Ctrl-C within an import may come out as any other error."""
+_AGAIN_S, _IMPORT_S = 0.02, 3.0
+"""Ctrl-C waits for an import by looking again so soon, but no longer than that: a user's module may take for ever."""
 
 
 def say(message: str) -> None:
@@ -125,10 +128,23 @@ def _listen() -> None:
         signal.signal(signal.SIGTERM, _on_termination)
 
 
-def _on_interrupt(number: int, frame: object) -> None:
-    _heard.append(number)
+def _on_interrupt(number: int, frame: FrameType | None) -> None:
+    """End by KeyboardInterrupt, once imports are through: a C extension prints a traceback of what meets it there."""
+    _heard.append(signal.SIGINT)
+    if len(_heard) * _AGAIN_S < _IMPORT_S and _imports(frame):
+        signal.signal(signal.SIGALRM, _on_interrupt)
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        return
     raise KeyboardInterrupt
 
 
-def _on_termination(number: int, frame: object) -> None:
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if "importlib._bootstrap" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _on_termination(number: int, frame: FrameType | None) -> None:
     raise SystemExit(TERMINATED)
