@@ -144,7 +144,7 @@ class Small:
         )
         pod = Pod(spec, order=order, without=self.without)
         for word, value in self.memory.items():
-            address = _address(pod, word)
+            address = address_of(pod, word)
             pod.memory[address : address + 8].view(np.int64)[0] = value
         for first in range(0, len(self.programs), self.cores_per_die):
             self._launch(pod, first // self.cores_per_die, self.programs[first : first + self.cores_per_die])
@@ -177,7 +177,7 @@ class Small:
     def trial(self, order: str, outcome: Sequence[int] | None) -> Trial:
         """A trial that expects the words of an outcome in memory, or nothing."""
         pod = self.pod(order)
-        written = [Buffer(word >> 3 & 3, _address(pod, word) & ~31, 32) for word in self.memory if word & DATA]
+        written = [Buffer(word >> 3 & 3, address_of(pod, word) & ~31, 32) for word in self.memory if word & DATA]
         if not self.fresh:
             buffers = pod.spec.n_dies * pod.spec.die_bytes
             cores = [(core, buffers + core * UB_BYTES) for core in pod.active_cores()]
@@ -222,7 +222,8 @@ class Small:
 _OPTIONS = ("cores_per_die", "dies", "without", "flight_pieces", "together", "fresh")
 
 
-def _address(pod: Pod, word: int) -> int:
+def address_of(pod: Pod, word: int) -> int:
+    """Where a word of an `Instruction` lies."""
     area = pod.managed if word & DATA else pod.meta
     return area(word >> 3 & 3, 8 * (word & 7))
 

@@ -1,0 +1,107 @@
+"""The programs of `traps`: every search, brute force and sampled schedules give the verdict that each deserves."""
+
+import pytest
+
+from xccl_emu.campaign.judge import BRUTE_FORCE, SEARCHES, Budget, Scene, judge_scene, searched, verdict_of
+from xccl_emu.campaign.programs import ORDERS
+from xccl_emu.check import verdict as kinds
+from xccl_emu.check.check import check
+from xccl_emu.check.sampling.sample import PORTFOLIO, replay, sample
+from xccl_emu.check.search.exhaustive import Found
+
+from .traps import OK, TRAPS, Trap
+
+BUDGET = Budget(states=1_000_000, brute=200_000, seconds=60)
+NAMED = {trap.name: trap for trap in TRAPS}
+FORESEEN = "if its pipes go otherwise"
+"""Of an error that a search sees coming and does not run into."""
+
+
+def shown(trap: Trap, order: str, found: Found) -> bool:
+    """Does what was found happen again on the machine?"""
+    return replay(trap.build(order), found.actions, found.loop) is not None
+
+
+def wrong_of(trap: Trap, orders: tuple[str, ...] = ORDERS) -> list[str]:
+    """What the searches say of a trap that they should not, and what they find that does not replay."""
+    wrong = []
+    for order in orders:
+        for name in SEARCHES:
+            found = searched(trap.build(order), name, BUDGET)
+            if verdict_of(found) not in trap.allows(order):
+                wrong.append(f"{order}, {name}: {verdict_of(found)} {found.message}")
+            elif found.violation and FORESEEN not in found.message and not shown(trap, order, found):
+                wrong.append(f"{order}, {name}: no replay of {found.message}")
+    return wrong
+
+
+@pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.name)
+def test_every_search_judges_rightly(trap: Trap) -> None:
+    """Full, merged and breadth-first searches say what is right under each order, and what they find replays."""
+    assert not wrong_of(trap), trap.small()
+
+
+@pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.name)
+def test_sampled_schedules_say_the_same(trap: Trap) -> None:
+    """Under the monitor the portfolio finds nothing where a program is right, and something where it is wrong."""
+    for order in ORDERS:
+        found = sample(trap.build(order), schedules=60 * len(PORTFOLIO)).violation
+        if trap.allows(order) == OK:
+            assert found is None, (order, found.message if found else "")
+        else:
+            assert trap.rare or (found is not None and found.kind in trap.allows(order)), order
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.name)
+def test_the_naive_search_agrees(trap: Trap) -> None:
+    """Searches say what the naive one says, in each order and whichever end is the expected one."""
+    small, wrong = trap.small(), []
+    for order in ORDERS:
+        outcomes = small.naive(order, BUDGET.brute).outcomes
+        for outcome in sorted({words[: small.n_words()] for words in outcomes})[:4] or [None]:
+            scene = Scene(small, order, outcome, BUDGET)
+            wrong += judge_scene(scene, judges=("full", "merged", BRUTE_FORCE)).contradictions
+    assert not wrong, small
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("name", ["data behind a quiet", "data without a quiet", "a pulse is missed"])
+def test_the_search_runs_as_plain_python(name: str) -> None:
+    """The verdicts are the same with compiled functions and without."""
+    assert not wrong_of(NAMED[name], ("relaxed",))
+
+
+# ---- what the front door makes of them
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("breadth_first", [False, True])
+def test_a_livelock_is_told_with_its_loop(order: str, breadth_first: bool) -> None:
+    """The last actions of its witness lead from a state back to it, and its replay says livelock."""
+    trap = NAMED["a loop of loads need not end"]
+    violation = check(trap, order=order, breadth_first=breadth_first).violation
+    assert violation.kind == kinds.LIVELOCK
+    assert 0 < violation.loop < len(violation.actions)
+    assert replay(trap.build(order), violation.actions, violation.loop).kind == kinds.LIVELOCK
+
+
+@pytest.mark.parametrize("order", ["sc", "fifo"])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("a loop of loads ends", ""), ("data without a quiet", ""), ("data behind a quiet", "verified under relaxed")],
+)
+def test_an_order_is_searched_by_itself_where_relaxed_says_nothing_of_it(name: str, told: str, order: str) -> None:
+    """A verdict under relaxed is handed on, and says so, if there is one, and no state can be reached from itself."""
+    verdict = check(NAMED[name], order=order)
+    assert (verdict.verdict, verdict.order) == (kinds.VERIFIED, order)
+    assert verdict.reason.startswith(told) if told else verdict.reason == ""
+
+
+@pytest.mark.parametrize("order", ["sc", "fifo"])
+def test_what_is_wrong_under_every_order_has_a_witness_of_the_order_asked_for(order: str) -> None:
+    """The schedule of a violation is one of the machine under that order, and replays there."""
+    trap = NAMED["a pulse is missed"]
+    verdict = check(trap, order=order)
+    assert (verdict.verdict, verdict.order) == (kinds.VIOLATION, order)
+    assert replay(trap.build(order), verdict.violation.actions).kind == verdict.violation.kind == kinds.DEADLOCK

@@ -1,0 +1,289 @@
+"""Small programs that fool a search which reduces too much, or make it cry wolf, with the verdicts they deserve."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from xccl_emu.campaign.programs import Small, address_of, program
+from xccl_emu.check import verdict as kinds
+from xccl_emu.check.trial import Expected, Trial
+
+RACE = frozenset({kinds.DATA_RACE, kinds.TORN_METADATA})
+ANY = RACE | {kinds.DEADLOCK, kinds.UNWRITTEN_READ, kinds.WRONG_BITS}
+LOCKED, WRONG = frozenset({kinds.DEADLOCK}), frozenset({kinds.WRONG_BITS})
+UNWRITTEN, LIVELOCK = frozenset({kinds.UNWRITTEN_READ}), frozenset({kinds.LIVELOCK})
+EVENTS, LEFTOVER = frozenset({kinds.BAD_INSTRUCTION}), frozenset({kinds.LEFTOVER})
+OK, UNFINISHED = frozenset({kinds.VERIFIED}), frozenset({kinds.UNFINISHED})
+WEAK = {"sc": OK, "fifo": RACE, "relaxed": RACE}
+"""Right if writes are visible at once only."""
+LATE = {"sc": OK, "fifo": OK, "relaxed": RACE}
+"""Right unless writes to one die overtake each other."""
+
+
+@dataclass(frozen=True)
+class Trap:
+    """Programs of cores, most often a die each, and what may be said of them, by order if that matters."""
+
+    name: str
+    programs: tuple[str, ...]
+    allowed: frozenset[str] | dict[str, frozenset[str]]
+    expected: dict[int, int] = field(default_factory=dict)
+    """Words (as `Small.memory` names them) that must hold a value at the end."""
+    owners: tuple[int, ...] = ()
+    """Cores that answer for them."""
+    dies: int = 0
+    cores: int = 1
+    """Of each die."""
+    fresh: bool = False
+    memory: dict[int, int] = field(default_factory=dict)
+    rare: bool = False
+    """May a few hundred schedules miss what is wrong?"""
+    configuration: ClassVar[Mapping[str, int | str]] = {}
+
+    def small(self) -> Small:
+        """The configuration."""
+        programs = tuple(program(text) for text in self.programs)
+        return Small(programs, self.cores, self.dies, self.memory, fresh=self.fresh)
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """Launched, on a fresh pod."""
+        trial = self.small().trial(order, None)
+        expected = tuple(
+            Expected(f"word {word}", address_of(trial.pod, word), value.to_bytes(8, "little"), self.owners)
+            for word, value in self.expected.items()
+        )
+        return Trial(trial.pod, expected, trial.filled)
+
+    def allows(self, order: str) -> frozenset[str]:
+        """What may be said under an order."""
+        return self.allowed[order] if isinstance(self.allowed, dict) else self.allowed
+
+
+HINT = "store 1.7 1; store 1.7 2"
+"""A word that is 1 for a moment: a branch on meeting that is rare."""
+COUNT = "store 1.7 1; quiet; store 1.7 2; quiet; store 1.7 3; quiet; store 1.7 4"
+FIELD = "ub_store 3 0; put 1.0 1 5; put 1.0 2 3; out m1.0 0 0; quiet; put 1.0 3 7"
+PULL = "in m1.0 0 0; set 1 0 0; wait 1 0 0"
+LOOK = "load_named 1.7; skip_unless 0 1 2"
+LOOKS = "load_named 1.7; skip_unless 0 1 4; load_named 1.7; skip_unless 0 3 2"
+"""What follows is: the rare instruction, a jump over the other one, and that."""
+SEQLOCK = "store 0.0 1; quiet; store 0.4 5; quiet; store 0.0 2; quiet"
+
+TICKET = "atomic_taken 0.0 1; skip_unless 1 1 1; ge 0.4 1; load 1.0; store 1.0 3; quiet; add 0.4 1"
+READ_BACK = "ge 0.4 1; in 1.0 1 0; set 1 0 1; wait 1 0 1; ub_load 0 1"
+TRAPS = (
+    # flags
+    Trap("a pulse is missed", ("store 1.4 1; store 1.4 0", "eq 1.4 1"), LOCKED),
+    Trap("a pulse is missed by unequal", ("store 1.4 1; store 1.4 0", "ne 1.4 0"), LOCKED),
+    Trap("a pulse is missed by at least", ("store 1.4 1; store 1.4 0", "ge 1.4 1"), LOCKED),
+    Trap("a counter runs past", ("store 1.4 1; store 1.4 2", "eq 1.4 1"), LOCKED),
+    Trap("a counter may run past at least", ("store 1.4 1; store 1.4 2", "ge 1.4 1"), OK),
+    Trap("a flag handed back", ("store 1.4 1; eq 1.4 0", "ne 1.4 0; store 1.4 0"), OK),
+    Trap("two write a flag", ("store 1.4 1", "store 1.4 2", "eq 1.4 1"), LOCKED),
+    Trap("two add to a counter", ("add 1.4 1", "add 1.4 1", "eq 1.4 2"), OK),
+    Trap("a counter is missed", ("add 1.4 1", "add 1.4 1", "eq 1.4 1"), LOCKED),
+    Trap("a flag by both ways", ("store 1.0 1", "put 1.0 1 2; store 1.0 2", "eq 1.0 1"), LOCKED),
+    Trap("nobody sets a flag", ("ge 0.4 1", "skip_unless 0 0"), LOCKED),
+    Trap("a loop of loads ends", ("store 1.0 1", "spin 1.0 1"), OK),
+    Trap("a loop of loads need not end", ("store 1.0 1; store 1.0 2", "spin 1.0 1"), LIVELOCK),
+    # data and a flag
+    Trap("data behind a quiet", ("store 1.0 5; quiet; store 1.4 1", "ge 1.4 1; load 1.0"), OK),
+    Trap("data without a quiet", ("store 1.0 5; store 1.4 1", "ge 1.4 1; load 1.0"), LATE),
+    Trap("data behind an atomic", ("store 1.0 5; atomic 1.4 1", "ge 1.4 1; load 1.0"), LATE),
+    Trap("data pulled early", ("store 1.0 5; quiet; store 1.4 1", "in 1.0 0 0; ge 1.4 1; quiet; ub_load 0 0"), RACE),
+    Trap("data and flag in one piece", ("ub_store 3 0; ub_store 1 3; out 1.0 0 2", "ge 1.3 1; load 1.0"), OK),
+    Trap("flag in the last of two pieces", ("ub_store 3 0; ub_store 1 7; out 1.0 0 4", "ge 1.7 1; load 1.0"), LATE),
+    Trap("fields beside a polled word", ("put 1.0 1 1", "ge 1.0 1; load 1.1"), OK),
+    Trap("fields that are overwritten", ("put 1.0 1 1; put 1.0 2 2", "ge 1.0 1; load 1.1"), RACE),
+    Trap("a flag that is also data", ("store 1.0 1; store 1.4 1", "ge 1.4 1; load 1.0", "ge 1.0 1"), LATE),
+    Trap("an index that was polled", ("store 1.1 3; quiet; store 1.4 1", "ge_taken 1.4 1; load_at 1.0"), OK),
+    Trap("acknowledged after the load", ("store 1.0 5; quiet; store 1.4 1; ge 0.4 1; store 1.0 6",
+                                         "ge 1.4 1; load 1.0; store 0.4 1"), OK),
+    Trap("acknowledged before the load", ("store 1.0 5; quiet; store 1.4 1; ge 0.4 1; store 1.0 6",
+                                          "ge 1.4 1; store 0.4 1; load 1.0"), RACE),
+    Trap("acknowledged by DMA before the load", ("dma 0.0 1.4 0; load 1.0; wait 4 0 0", "ge 1.4 1; store 1.0 6"),
+         RACE, memory={0: 1}),
+    Trap("acknowledged by DMA after the load", ("load 1.0; dma 0.0 1.4 0; wait 4 0 0", "ge 1.4 1; store 1.0 6"),
+         RACE, memory={0: 1}),
+    Trap("acknowledged when pulled", ("store 1.0 5; quiet; store 1.4 1; ge 0.4 1; store 1.0 6",
+                                      "ge 1.4 1; in 1.0 0 0; set 1 0 1; wait 1 0 1; put 0.4 1; ub_load 0 0"), OK),
+    Trap("acknowledged while it is pulled", ("store 1.0 5; quiet; store 1.4 1; ge 0.4 1; store 1.0 6",
+                                             "ge 1.4 1; in 1.0 0 0; put 0.4 1; set 1 0 1; wait 1 0 1"), RACE),
+    Trap("a lock of tickets", (TICKET, TICKET), OK),
+    Trap("a lock that nobody respects", ("atomic_taken 0.0 1; load 1.0; store 1.0 3; quiet; add 0.4 1",
+                                         "atomic_taken 0.0 1; load 1.0; store 1.0 3; quiet; add 0.4 1"), RACE),
+    # three cores
+    Trap("passed on", ("store 0.0 5; quiet; store 1.0 1", "ge 1.0 1; store 2.0 1", "ge 2.0 1; load 0.0"), OK),
+    Trap("passed on without a quiet", ("store 0.0 5; store 1.0 1", "ge 1.0 1; store 2.0 1", "ge 2.0 1; load 0.0"),
+         WEAK),
+    Trap("more is passed on", ("store 0.0 1; quiet; store 1.0 1", "ge 1.0 1; store 1.4 3; quiet; store 2.0 1",
+                               "ge 2.0 1; load 0.0; load 1.4"), OK),
+    Trap("more is passed on without a quiet", ("store 0.0 1; quiet; store 1.0 1", "ge 1.0 1; store 1.4 3; store 2.0 1",
+                                               "ge 2.0 1; load 0.0; load 1.4"), WEAK),
+    Trap("what was polled is passed on", ("store 0.0 1", "ge 0.0 1; store 1.0 1", "ge 1.0 1; load_named 0.0"), OK),
+    # groups
+    Trap("a barrier behind a quiet", ("store 0.0 5; quiet; arrive; await", "arrive; await; load 0.0"), OK, cores=2),
+    Trap("a barrier without a quiet", ("store 0.0 5; arrive; await", "arrive; await; load 0.0"), WEAK, cores=2),
+    Trap("the quiet of another core", ("store 1.0 5; arrive; await", "arrive; await; quiet; store 1.4 1",
+                                       "ge 1.4 1; load 1.0"), LATE, cores=2),
+    Trap("the quiets of both cores", ("store 1.0 5; quiet; arrive; await", "arrive; await; quiet; store 1.4 1",
+                                      "ge 1.4 1; load 1.0"), OK, cores=2),
+    Trap("a barrier behind a load", ("load 0.0; arrive; await", "arrive; await; store 0.0 5"), OK, cores=2),
+    Trap("a barrier while it is pulled", ("in 0.0 0 0; arrive; await; quiet", "arrive; await; store 0.0 5"), RACE,
+         cores=2),
+    # inside of a core
+    Trap("a half that is used again", ("ub_store 3 0; out 1.0 0 0; ub_store 4 0; quiet; store 1.4 1",
+                                       "ge 1.4 1; load 1.0"), RACE),
+    Trap("a half that is used again when it has left", (
+        "ub_store 3 0; out 1.0 0 0; set 3 0 0; wait 3 0 0; ub_store 4 0; quiet; store 1.4 1", "ge 1.4 1; load 1.0",
+    ), OK),
+    Trap("a half that is used again when another core says so", (
+        "ub_store 1 0; out 1.0 0 0; put 1.4 1; ge 0.4 1; ub_store 2 0; quiet", "ge 1.4 1; put 0.4 1"), OK),
+    Trap("another core says so without being asked", (
+        "ub_store 1 0; out 1.0 0 0; put 1.4 1; ge 0.4 1; ub_store 2 0; quiet", "put 0.4 1; ge 1.4 1"), RACE),
+    Trap("used before it is pulled", ("in 0.0 0 0; ub_load 0 0",), RACE),
+    Trap("used when it is pulled", ("in 0.0 0 0; set 1 0 0; wait 1 0 0; ub_load 0 0",), OK),
+    Trap("the event of another transfer", ("in 0.0 0 0; set 1 0 0; in 0.4 1 0; set 1 0 1; wait 1 0 0; ub_load 0 1; "
+                                           "wait 1 0 1",), RACE),
+    Trap("an event that nobody waits for", ("in 0.0 0 0; set 1 0 0",), LEFTOVER),
+    Trap("read back behind a quiet", ("ub_store 3 0; out 0.0 0 0; quiet; in 0.0 1 0; quiet; ub_load 0 1",), OK),
+    Trap("read back behind an event", ("ub_store 3 0; out 0.0 0 0; set 3 1 0; wait 3 1 0; in 0.0 1 0; quiet",), WEAK),
+    Trap("read back when polled", ("ub_store 3 0; out 0.0 0 0; eq 0.0 3; in 0.0 1 0; quiet; ub_load 0 1",), OK),
+    Trap("read back when a later one is polled", ("ub_store 3 0; out 0.0 0 0; out 0.4 0 0; eq 0.4 3; in 0.0 1 0; "
+                                                  "quiet; ub_load 0 1",), LATE),
+    Trap("polled until it is old", ("ub_store 3 0; out 0.0 0 0; eq 0.0 0",), LOCKED),
+    Trap("DMA that was waited for", ("dma 0.0 1.0 0; wait 4 0 0; store 1.4 1", "ge 1.4 1; load 1.0"), OK),
+    Trap("DMA that was not waited for", ("dma 0.0 1.0 0; store 1.4 1; wait 4 0 0", "ge 1.4 1; load 1.0"), RACE),
+    Trap("DMA of a late write", ("ub_store 3 0; out 0.0 0 0; set 3 0 0; wait 3 0 0; dma 0.0 0.4 0; wait 4 0 0",), WEAK),
+    # flags that their writer reads
+    Trap("an own flag by a plain load", ("atomic 0.4 1; put 1.0 1; load 1.0; fail_unless 1 0", "ne_taken 1.0 0"),
+         RACE),
+    Trap("an own counter by a plain load", ("ge 0.4 1; add 1.0 1; load 1.0; fail_unless 1 2",
+                                            "add 1.0 1; quiet; store 0.4 1", "ge 1.0 2"), RACE | {kinds.ASSERTION}),
+    Trap("own flags, torn", ("atomic 0.4 1; put 1.0 1; put 1.4 2; in 1.0 0 4; quiet; ub_load 0 4; skip_unless 0 2 2; "
+                             "ub_load 0 0; fail_unless 1 1", "ne_taken 1.0 0; ne_taken 1.4 0"), RACE),
+    Trap("flags that DMA copies in any order", ("dma 0.0 1.0 4; wait 4 0 4", "ne_taken 1.4 0; load_named 1.0; "
+                                                "fail_unless 1 1"), RACE, memory={0: 1, 4: 1}),
+    Trap("own data read back behind an answer", (f"ub_store 3 0; out 1.0 0 0; put 1.4 1; {READ_BACK}",
+                                                 "ge 1.4 1; put 0.4 1"), LATE),
+    Trap("own data read back behind an answer, its flag to another die",
+         (f"ub_store 3 0; out 1.0 0 0; put 2.4 1; {READ_BACK}", "skip_unless 0 0", "ge 2.4 1; put 0.4 1"),
+         WEAK),
+    Trap("own data read back behind an answer to what came before it",
+         (f"put 1.4 1; ub_store 3 0; out 1.0 0 0; {READ_BACK}", "ge 1.4 1; put 0.4 1"),
+         RACE),
+    Trap("an answer frees the data buffer", ("ub_store 1 0; out 1.0 0 0; put 1.4 1; ge 0.4 1; ub_store 2 0; quiet",
+                                             "ge 1.4 1; put 0.4 1"), OK),
+    Trap("an atomic that waits for a write, a load beside it", ("add 1.4 1; atomic 1.0 3",
+                                                                "atomic 1.0 1; add 1.4 1; load 1.0"), RACE),
+    # what is released without a quiet
+    Trap("a flag that does not wait for mtu-out", ("ub_store 5 0; out 1.0 0 0; store 1.4 1; quiet",
+                                                   "ge 1.4 1; load 1.0"), RACE),
+    Trap("a flag that waits for mtu-out", ("ub_store 5 0; out 1.0 0 0; set 3 0 1; wait 3 0 1; store 1.4 1; quiet",
+                                           "ge 1.4 1; load 1.0"), LATE),
+    Trap("a flag for the data before it, read is what comes behind it",
+         ("store 1.0 5; store 1.4 1; store 1.0 6; store 1.4 2", "ge 1.4 1; load 1.0"), RACE),
+    Trap("data before a barrier", ("store 0.0 5; arrive; await", "load 0.0; arrive; await"), RACE, cores=2),
+    # A: facts that grew without a change of class
+    Trap("two pipes to one flag",
+         (f"put 1.0 1; {LOOK}; store 1.0 2; skip_if 0 1 1; put 1.0 2", "ge_taken 1.0 2", HINT), LOCKED),
+    Trap("two pipes to one flag, rarer",
+         (f"put 1.0 1; {LOOKS}; store 1.0 2; skip_if 0 3 1; put 1.0 2", "ge_taken 1.0 2", COUNT), LOCKED, rare=True),
+    Trap("a second polled word of a field",
+         (FIELD, f"{LOOK}; ge 1.1 5; skip_if 0 1 1; ge 1.0 3; {PULL}", HINT), ANY),
+    Trap("a second polled word of a field, rarer",
+         (FIELD, f"{LOOKS}; ge 1.1 5; skip_if 0 3 1; ge 1.0 3; {PULL}", COUNT), ANY, rare=True),
+    # C: mtu-out over several pieces
+    Trap("a later piece of a transfer", ("ub_store 3 4; out 1.0 0 4; store 1.4 7", "ge 1.4 7"), LOCKED),
+    Trap("parts of two pieces", ("ub_store 1 0; ub_store 3 1; out 1.3 0 1; store 1.4 7", "ge 1.4 7"), LOCKED),
+    # D: expected bytes that belonged to no part
+    Trap("bytes that nobody writes", ("store 0.0 1", "store 1.0 1"), WRONG, {0o20: 9}, dies=3),
+    Trap("bytes that nobody may write, written late",
+         ("load_named 1.7; skip_unless 0 1 1; store 3.0 5", HINT, "store 2.0 1"), WRONG, {0o30: 0}, dies=4),
+    # E: polls as accesses
+    Trap("a flag by DMA", ("dma 0.0 1.4 0; wait 4 0 0", "ge 1.4 1"), RACE, memory={0: 1}),
+    Trap("a poll that DMA passes by", ("dma 0.0 1.4 0; wait 4 0 0; store 1.4 2", "ge 1.4 2"), RACE, memory={0: 1}),
+    Trap("a flag by mtu-out of less than a piece", ("ub_store 1 0; out 1.4 0 0", "ge 1.4 1"), OK),
+    # F: a core and its own flag
+    Trap("an own flag read plainly", ("put 1.0 1; set 3 0 0; wait 3 0 0; load 1.0", "ge 1.0 1"),
+         WEAK),
+    Trap("an own flag read plainly, not waited for", ("put 1.0 1; load 1.0", "ge 1.0 1"), RACE),
+    Trap("an own flag read behind a quiet", ("put 1.0 1; quiet; load 1.0", "ge 1.0 1"), OK),
+    Trap("an own flag polled, then read", ("put 1.0 1; ge 1.0 1; load 1.0", "ge 1.0 1"), OK),
+    Trap("data in flight read back, nobody else there",
+         ("ub_store 3 0; out m1.0 0 0; set 3 1 0; wait 3 1 0; in m1.0 4 0; quiet", "quiet"),
+         WEAK),
+    Trap("two whole writes by two pipes, polled in some runs",
+         ("put 1.0 1; store 1.0 2", "load_named 1.7; skip_unless 0 1 1; ge 1.0 1", HINT), OK),
+    Trap("two whole writes by two cores, in metadata", ("store 1.0 1", "store 1.0 2"), OK, dies=2),
+    Trap("two whole writes by two cores, in a managed area", ("store m1.0 1", "store m1.0 2"), RACE, dies=2),
+    # G: what nobody has written
+    Trap("a data buffer that nobody has written", ("out 1.0 0 0",), UNWRITTEN, dies=2, fresh=True),
+    Trap("a half of a data buffer", ("ub_store 1 0; out 1.0 0 1",), UNWRITTEN, dies=2, fresh=True),
+    Trap("a data buffer that was filled", ("ub_store 1 0; ub_store 1 1; out 1.0 0 1",), OK, dies=2, fresh=True),
+    Trap("a plain read of a managed area", ("load m1.0",), UNWRITTEN, dies=2),
+    # what an attack on the argument found
+    Trap("DMA over an own write in flight", ("store 0.0 5; dma 0.4 0.0; wait 4",),
+         LATE),
+    Trap("DMA over an own write that is visible", ("store 0.0 5; quiet; dma 0.4 0.0; wait 4",), OK),
+    Trap("a descriptor used again while mtu-out does not know",
+         ("ge 0.0 1; in m1.0 8; set 1 3; wait 1 3; out m0.0; dma_data m0.4 0.0; wait 4; dma_data m0.4 0.1; wait 4",
+          "store m1.0 7; quiet; store 0.0 1"), RACE | UNFINISHED, memory={0o44: 7}),
+    Trap("an own store polled, then copied by DMA", ("store 1.0 1; eq 1.0 1; dma 1.0 1.4; wait 4",),
+         WEAK, dies=2),
+    Trap("an own put polled, then copied by DMA", ("put 1.0 1; eq 1.0 1; dma 1.0 1.4; wait 4",), OK, dies=2),
+    Trap("an owner that returns at any moment", ("end", "store 0.1 6; quiet; store 0.1 5"), WRONG, {1: 5},
+         memory={1: 5}, owners=(0,)),
+    Trap("an owner whose bytes stay the same", ("end", "store 0.1 5"), OK, {1: 5}, memory={1: 5}, owners=(0,)),
+    Trap("two flags of one core by two pipes", ("put 1.0 1; store 1.0 2",), OK, dies=2),
+    Trap("an answered flag while a later one flies",
+         ("ub_store 5; out m1.0; put 1.0 1; put 1.4 1; ge 0.0 1; ub_store 6", "ge 1.0 1; store 0.0 1; ge 1.4 1"),
+         OK),
+    Trap("an event set again behind an answer",
+         ("in 0.4; set 1 3; wait 1 3; put 1.0 1; ge 0.0 1; set 1 3; wait 1 3", "ge 1.0 1; store 0.0 1"), OK),
+    # right all along
+    Trap("pushed into a die that is done", ("ub_store 5 0; out 1.0 0 0", "store 1.4 1"), OK, {0o10: 5}),
+    Trap("a seqlock by named loads",
+         (SEQLOCK, "load_named 0.0; skip_unless 0 2 3; load_named 0.4; skip_if 0 5 1; fail_unless 7 5"), OK),
+    Trap("a seqlock that reads plainly", (SEQLOCK, "load_named 0.0; load 0.4; load_named 0.0"), RACE),
+    # what orders two accesses, one program for each way and one without it
+    Trap("a field behind two pieces",
+         ("ub_store 3; ub_store 3 4; out 1.0 0 4; quiet; put 2.4 1 2",
+          "ge 2.4 1; load 2.5; in 1.0 0 4; set 1 0; wait 1 0; ub_load 0 4"), OK, dies=3),
+    Trap("a field that overtakes two pieces",
+         ("ub_store 3; ub_store 3 4; out 1.0 0 4; put 2.4 1 2",
+          "ge 2.4 1; load 2.5; in 1.0 0 4; set 1 0; wait 1 0; ub_load 0 4"), WEAK, dies=3),
+    Trap("two pieces used before they are pulled",
+         ("ub_store 3; ub_store 3 4; out 1.0 0 4; quiet; put 2.4 1 2", "ge 2.4 1; in 1.0 0 4; ub_load 0 4"), RACE,
+         dies=3),
+    Trap("read before a flag", ("store 1.0 5; quiet; store 1.4 1", "load 1.0; ge 1.4 1"), RACE),
+    Trap("data on one die, its flag on another", ("store 0.0 7; store 1.0 1", "ge 1.0 1; load 0.0"), WEAK),
+    Trap("a barrier of a counter", ("store 1.0 3; quiet; atomic 1.4 1; ge 1.4 2; load 0.0",
+                                    "store 0.0 3; quiet; atomic 1.4 1; ge 1.4 2; load 1.0"), OK),
+    Trap("a barrier of a counter, without a quiet", ("store 1.0 3; atomic 1.4 1; ge 1.4 2; load 1.1",
+                                                     "store 1.1 3; atomic 1.4 1; ge 1.4 2; load 1.0"), LATE),
+    Trap("a barrier of a counter that nobody waits for",
+         ("store 1.0 3; quiet; atomic 1.4 1; load 0.0", "store 0.0 3; quiet; atomic 1.4 1; load 1.0"), RACE),
+    Trap("two additions", ("store 2.0 7; quiet; add 2.4 1", "store 2.1 7; quiet; add 2.4 1",
+                           "ge 2.4 2; load 2.0; load 2.1"), OK),
+    Trap("two additions without a quiet", ("store 2.0 7; add 2.4 1", "store 2.1 7; add 2.4 1",
+                                           "ge 2.4 2; load 2.0; load 2.1"), LATE),
+    Trap("own stores read back", ("store 0.0 1; load 0.0",), OK),
+    Trap("own stores pulled", ("store 0.0 1; in 0.0 0 0; quiet",), WEAK),
+    Trap("an own put read back behind a quiet", ("put m0.0 1; quiet; load m0.0; store m0.0 2",), OK),
+    Trap("an own put read back", ("put 0.0 1; load 0.0",), RACE),
+    Trap("an own put overwritten", ("put m0.0 1; store m0.0 2",), RACE),
+    Trap("transfers that overlap in the data buffer", ("in 0.0 0 2; in 0.4 1 2; quiet",), OK),
+    Trap("copied by the vector pipe when it is pulled", ("in 0.0 0 2; set 1 2 0; wait 1 2 0; v_copy 8 0 2",), OK),
+    Trap("copied by the vector pipe before it is pulled", ("in 0.0 0 2; v_copy 8 0 2",), RACE),
+    Trap("different words of a piece", ("store m1.0 1; store m1.0 2", "store m1.1 1; store m1.1 2"), OK),
+    Trap("a word of two cores", ("store m1.0 1; store m1.0 2", "store m1.0 1; store m1.0 2"), RACE),
+    Trap("a look at a field", ("put 1.0 1 2", "load_named 1.0"), OK),
+    Trap("a look at a field without a name", ("put 1.0 1 2", "load 1.0"), RACE),
+    # what planted bugs showed
+    Trap("a payload that may arrive behind its receiver's return",
+         ("ub_store 5 0; out m1.0 0 0; put 1.4 1; quiet", "ge 1.4 1"), LATE | {"relaxed": WRONG}, {0o50: 5},
+         owners=(1,)),
+    Trap("an event set anew before the vector pipe has taken it",
+         ("set 1 2 0; set 2 1 1; wait 1 2 0; wait 2 1 1; set 1 2 0; wait 1 2 0",), EVENTS),
+)  # fmt: skip
