@@ -47,8 +47,6 @@ def module_of(folder: Path, text: str, header: str = HEADER) -> ModuleType:
     path = folder / f"{name}.py"
     path.write_text(header + text)
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -237,7 +237,6 @@ def test_interrupted_before_it_has_begun() -> None:
             [sys.executable, "-c", SLOW_START], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         ) as process:  # fmt: skip
-            assert process.stdout is not None
             process.stdout.readline()
             time.sleep(wait)
             process.send_signal(signal.SIGINT)
@@ -279,7 +278,6 @@ def test_interrupting_a_command_is_one_line_and_130(tmp_path: Path, repository: 
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
     )
     with process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from xccl_emu.check.sampling.sample import PORTFOLIO, sample
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.check.verdict import Violation
@@ -28,26 +26,12 @@ def app(pod: Pod, die: int = 0) -> int:
     return die * pod.spec.die_bytes
 
 
-def launched(pod: Pod, sides: Sequence[Side]) -> Pod:
-    """The pod with each kernel launched on its core, free to touch everything."""
-    for kernel, die, core, arguments in sides:
-        pod.launch(kernel, die, [core], arguments, anything(pod))
-    return pod
-
-
-def anything(pod: Pod) -> list[Grant]:
-    """Permission for all of a pod."""
-    return [Grant(None, 0, pod.spec.die_bytes, "rw")]
-
-
-def all_filled(pod: Pod) -> tuple[Buffer, ...]:
-    """The app data areas, as if the host had filled them."""
-    return tuple(Buffer(die, app(pod, die), pod.spec.app_bytes) for die in range(pod.spec.n_dies))
-
-
 def trial_of(pod: Pod, sides: Sequence[Side], filled: bool = True, expected: Sequence[Expected] = ()) -> Trial:
-    """A trial of kernels."""
-    return Trial(launched(pod, sides), tuple(expected), all_filled(pod) if filled else ())
+    """A trial of kernels that may touch everything; the app data areas are as if the host had filled them."""
+    for kernel, die, core, arguments in sides:
+        pod.launch(kernel, die, [core], arguments, [Grant(None, 0, pod.spec.die_bytes, "rw")])
+    areas = (Buffer(die, app(pod, die), pod.spec.app_bytes) for die in range(pod.spec.n_dies))
+    return Trial(pod, tuple(expected), tuple(areas) if filled else ())
 
 
 def found(trial: Trial, schedules: int = 60, seed: int = 0) -> Violation | None:
@@ -59,8 +43,3 @@ def kind_of(trial: Trial, schedules: int = 60) -> str | None:
     """The kind of it."""
     violation = found(trial, schedules)
     return None if violation is None else violation.kind
-
-
-def same_memory(pod: Pod, before: np.ndarray) -> bool:
-    """Is the pod's memory what it was?"""
-    return bool((pod.memory == before).all())

@@ -7,48 +7,34 @@ import atexit
 import functools
 import hashlib
 import importlib.util
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
 from xccl_emu.check.trial import Trial
 from xccl_emu.protocol import Case
-from xccl_emu.protocols import a2e, a2e_pull, fused, rounds, sendrecv_calls
 
 _PACKAGE = "xccl_emu.kernels"
-_USERS = {
-    "common": ("sendrecv",),
-    "group": ("counts", "dispatch", "sums", "combine", "moe", "fused", "fused_combine", "fused_layers"),
-    "parameters": ("counts", "dispatch", "sums", "combine", "expert", "moe", "fused", "fused_combine", "fused_layers"),
-    "counts": ("dispatch", "combine", "moe", "fused", "fused_combine", "fused_layers"),
-    "dispatch": ("moe", "fused", "fused_combine", "fused_layers", "a2e_pull"),
-    "sums": ("combine", "fused_combine"),
-    "expert": ("moe",),
-    "combine": ("moe", "fused_combine"),
-    "moe": ("fused_layers",),
-    "fused": ("fused_combine", "fused_layers"),
-    "fused_combine": ("fused_layers",),
-    "fused_layers": (),
-    "a2e": (),
-    "a2e_expert": ("a2e_return",),
-    "a2e_return": (),
-    "a2e_pull": (),
-    "sendrecv": (),
-    "mutants_kernels": (),
+_PLACES = {
+    "sendrecv": "xccl_emu.protocols.sendrecv_calls.device",
+    "moe": "xccl_emu.protocols.rounds.Rounds.kernel",
+    "fused_layers": "xccl_emu.protocols.fused.FusedRounds.kernel",
+    "a2e": "xccl_emu.protocols.a2e.attention_kernel",
+    "a2e_expert": "xccl_emu.protocols.a2e.expert_kernels",
+    "a2e_return": "xccl_emu.protocols.a2e.return_kernel",
+    "a2e_pull": "xccl_emu.protocols.a2e_pull.device",
+    "mutants_kernels": f"{__package__}.mutants_own.device",
 }
-"""Modules of kernels, those that others import first, and by whom each is imported, as far as they are launched."""
-
-_A2E = (
-    ("a2e", a2e, "attention_kernel"), ("a2e_expert", a2e, "expert_kernels"), ("a2e_return", a2e, "return_kernel"),
-    ("a2e_pull", a2e_pull, "device"),
-)  # fmt: skip
-"""Modules of A2E and E2A, and where their host sides have them."""
+"""Where host sides have modules of kernels, or the kernel of one (`_KERNELS`)."""
+_KERNELS = {"moe": "moe_layers", "fused_layers": "fused_layers"}
 
 
 @dataclass(frozen=True)
@@ -128,18 +114,9 @@ class Planted:
 def in_place(changed: Mapping[str, ModuleType]) -> Iterator[None]:
     """Let the protocols launch kernels of these modules."""
     with ExitStack() as stack:
-        if "sendrecv" in changed:
-            stack.enter_context(mock.patch.object(sendrecv_calls, "device", changed["sendrecv"]))
-        if "mutants_kernels" in changed:
-            own = sys.modules[f"{__package__}.mutants_own"]
-            stack.enter_context(mock.patch.object(own, "device", changed["mutants_kernels"]))
-        if "moe" in changed:
-            stack.enter_context(mock.patch.object(rounds.Rounds, "kernel", changed["moe"].moe_layers))
-        if "fused_layers" in changed:
-            stack.enter_context(mock.patch.object(fused.FusedRounds, "kernel", changed["fused_layers"].fused_layers))
-        for module, host, name in _A2E:
-            if module in changed:
-                stack.enter_context(mock.patch.object(host, name, changed[module]))
+        for module in changed.keys() & _PLACES.keys():
+            made = getattr(changed[module], _KERNELS[module]) if module in _KERNELS else changed[module]
+            stack.enter_context(mock.patch(_PLACES[module], made))
         yield
 
 
@@ -149,9 +126,9 @@ def kernels(edits: tuple[Edit, ...]) -> Mapping[str, ModuleType]:
     changed: dict[str, ModuleType] = {}
     wanted = {edit.module for edit in edits}
     with mock.patch.dict(sys.modules):
-        for module, users in _USERS.items():
-            if module in wanted:
-                wanted.update(users)
+        for module, imported in imports().items():
+            if module in wanted or wanted & imported:
+                wanted.add(module)
                 name = f"{__package__ if module.startswith('mutants') else _PACKAGE}.{module}"
                 text = text_of(name)
                 for edit in edits:
@@ -160,12 +137,23 @@ def kernels(edits: tuple[Edit, ...]) -> Mapping[str, ModuleType]:
     return changed
 
 
+@functools.cache
+def imports() -> Mapping[str, set[str]]:
+    """Modules of kernels, those that others import first, and what each imports of the others."""
+    paths = path_of(f"{_PACKAGE}.group").parent.glob("*.py")
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
+    known = {name: set(re.findall(rf"^from {_PACKAGE}\.(\w+) import", text, re.M)) for name, text in texts.items()}
+    return {name: known[name] for name in TopologicalSorter(known).static_order()} | {"mutants_kernels": set()}
+
+
 def text_of(module: str) -> str:
     """The source of a module."""
-    spec = importlib.util.find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).read_text(encoding="utf-8")
+    return path_of(module).read_text(encoding="utf-8")
+
+
+def path_of(module: str) -> Path:
+    """Its file."""
+    return Path(importlib.util.find_spec(module).origin)
 
 
 def load(module: str, text: str) -> ModuleType:
@@ -174,8 +162,6 @@ def load(module: str, text: str) -> ModuleType:
     path = folder() / f"{module.rpartition('.')[2]}_{digest}.py"
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(module, path)
-    assert spec is not None
-    assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made

@@ -1,6 +1,7 @@
 """Bugs in A2E and E2A: between attention dies, trampolines and the three streams of expert dies."""
 
 from dataclasses import replace
+from functools import partial
 
 from xccl_emu.check.verdict import (
     ASSERTION,
@@ -30,21 +31,8 @@ PAIRS = A2ECase(attention=1, experts=2, cores=2, tokens=2, rounds=2)
 URMA = replace(TURNS, path="urma")
 PULL = A2ECase(pull=True)
 
-
-def attends(old: str, new: str) -> Edit:
-    """A change of the kernel of attention dies."""
-    return Edit("a2e", old, new)
-
-
-def forwards(old: str, new: str) -> Edit:
-    """A change of the A2E or compute stream."""
-    return Edit("a2e_expert", old, new)
-
-
-def returns(old: str, new: str) -> Edit:
-    """A change of the E2A stream."""
-    return Edit("a2e_return", old, new)
-
+attends, forwards, returns = (partial(Edit, module) for module in ("a2e", "a2e_expert", "a2e_return"))
+"""A change of a module of kernels: old text, new text."""
 
 # ---- attention dies
 
@@ -62,7 +50,6 @@ LISTS_LOADED = "    yield from load_lists(n, slots, c, lists)\n"
 INBOXES_FREE = '    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
 STAGING_FREE = '        yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")\n'
 MESSAGES_VISIBLE = '    yield quiet(step=2, sync="messages visible")\n'
-PUBLISH = "    yield from publish(core, die, call, n, c, m, at)\n"
 COUNT = '                yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
 NEXT = "        yield ub_store(places + 4 * slot, place + 1, step=2)\n"
 DRAIN = """\

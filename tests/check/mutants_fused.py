@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from unittest import mock
 
 from xccl_emu.check.trial import Trial
@@ -20,6 +21,7 @@ from xccl_emu.protocols.fused_case import FusedCase
 from xccl_emu.protocols.fused_layout import FusedGrants
 
 from .mutants import Edit, Mutant
+from .mutants_moe import CONTRIBUTION_IN, MADE, MESSAGE_LEFT, NUMBER, ROW
 
 PAIR = FusedCase(ranks=2, cores=1, tokens=2, rounds=2)
 PAIRS = replace(PAIR, cores=2, rounds=3)
@@ -31,26 +33,10 @@ SHARED = replace(PAIR, cores=3, rounds=1)
 SINGLE = replace(PAIR, tokens=1)
 SPLIT = replace(LONG, cores=2)
 
-
-def of_dispatch(old: str, new: str) -> Edit:
-    """A change of the kernels of FusedDispatch."""
-    return Edit("fused", old, new)
-
-
-def of_counts(old: str, new: str) -> Edit:
-    """A change of what every dispatch counts."""
-    return Edit("counts", old, new)
-
-
-def of_combine(old: str, new: str) -> Edit:
-    """A change of the kernels of FusedCombine."""
-    return Edit("fused_combine", old, new)
-
-
-def of_layers(old: str, new: str) -> Edit:
-    """A change of the kernel that runs rounds."""
-    return Edit("fused_layers", old, new)
-
+of_dispatch, of_counts, of_combine, of_layers = (
+    partial(Edit, module) for module in ("fused", "counts", "fused_combine", "fused_layers")
+)
+"""A change of a module of kernels: old text, new text."""
 
 class Permitted(FusedCase):
     """The same where ranks may read the arrivals of others, as one that does not count by atomics has to, and write
@@ -87,15 +73,9 @@ VISIBLE = '    yield quiet(step=1, sync="messages visible")  # and counted\n'
 ALL_SENT = '    yield from barrier(2, "all cores have sent")\n'
 PUBLISH = "    yield from publish(rank, first, last, event, c, f)\n"
 FIELD = "table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES"
-ROW = "choice_at(t, 0, c.n_ranks * c.n_local)"
-NUMBER = "yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)\n"
 BEFORE = "yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)\n"
 FULL = '            yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")\n'
 COUNTS_LOADED = '    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")\n'
-MESSAGE_LEFT = """\
-            yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
-            yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
-"""
 HALF_FREE = """\
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
@@ -109,7 +89,6 @@ QUANTIZED = """\
 STAGED = '    yield quiet(step=1, sync="messages staged")\n'
 WRITTEN = '            yield wait_flag(DMA, SCALAR, k, step=1, sync="message written")\n'
 ASKED_IN = '        yield poll_eq(asked, event, step=1, sync="asked in")\n'
-MADE = '                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too\n'
 PLACES_FOUND = '                yield wait_flag(VECTOR, SCALAR, half, sync="places found")\n'
 SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
 
@@ -132,10 +111,6 @@ ROW_IN = """\
             yield wait_flag(MTU_IN, MTU_OUT, i % BUFFERS, sync="row in")
 """
 PARTS = "    if end - begin < c.cores:\n"
-CONTRIBUTION_IN = """\
-    yield set_flag(MTU_IN, VECTOR, place, sync="contribution in")
-    yield wait_flag(MTU_IN, VECTOR, place, sync="contribution in")
-"""
 COMBINED = '    yield quiet(sync="outputs visible")\n    yield from barrier(0, "all cores have combined")\n'
 ASSEMBLED = '    yield from barrier(0, "all cores have assembled")\n'
 

@@ -6,6 +6,7 @@ anew for every bug.
 
 import re
 from dataclasses import replace
+from functools import partial
 
 from xccl_emu.check.verdict import (
     BAD_INSTRUCTION,
@@ -21,7 +22,6 @@ from xccl_emu.protocols.moe_case import CombineCase, DispatchCase
 from .mutants import Edit, Mutant, text_of
 
 DISPATCH = DispatchCase(ranks=2, tokens=2, pieces=2, rounds=2)
-PLAIN = replace(DISPATCH)
 LONGER = replace(DISPATCH, rounds=3)
 THREE = DispatchCase(ranks=2, tokens=3, pieces=2, rounds=1)
 IDLE = DispatchCase(ranks=2, tokens=(2, 0), pieces=2, rounds=1)
@@ -32,26 +32,10 @@ COMBINE = CombineCase(ranks=2, tokens=2, pieces=2, rounds=2)
 COMBINE_PAIRS = replace(COMBINE, cores=2)
 CHOICES = replace(COMBINE, top_k=2, tokens=3, rounds=1)
 
-
-def of_dispatch(old: str, new: str) -> Edit:
-    """A change of the kernels of dispatch."""
-    return Edit("dispatch", old, new)
-
-
-def of_counts(old: str, new: str) -> Edit:
-    """A change of what every dispatch counts."""
-    return Edit("counts", old, new)
-
-
-def of_combine(old: str, new: str) -> Edit:
-    """A change of the kernels of combine."""
-    return Edit("combine", old, new)
-
-
-def of_sums(old: str, new: str) -> Edit:
-    """A change of the sums at the end of combine."""
-    return Edit("sums", old, new)
-
+of_dispatch, of_counts, of_combine, of_sums = (
+    partial(Edit, module) for module in ("dispatch", "counts", "combine", "sums")
+)
+"""A change of a module of kernels: old text, new text."""
 
 def only(kept: str) -> tuple[Edit, ...]:
     """Leave all phases of a layer out but one."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, TORN_METADATA, UNWRITTEN_READ, WRONG_BITS
@@ -143,13 +144,9 @@ BARRIER = Own("counter barrier", 3, 1, counter_barrier)
 TWO_CORES = Own("two cores, one tail", 2, 2, two_cores)
 CLEARED = Own("ring cleared between calls", 2, 1, cleared)
 
+edit = partial(Edit, "mutants_kernels")
+"""A change of the kernels: old text, new text."""
 
-def edit(old: str, new: str) -> Edit:
-    """A change of the small protocols."""
-    return Edit("mutants_kernels", old, new)
-
-
-COUNTED_FLAG = '        yield put(peer_flag + half * 32, r + 1, sync="flag")\n'
 BOOLEAN_FLAG = '        yield put(peer_flag + half * 32, 1, sync="flag")\n'
 CLEAR = '        yield put(flag + half * 32, 0, sync="clear flag")\n'
 BUFFERS = 'outbox + half * nbytes, 0, nbytes, 0)\n        yield quiet(sync="token visible")'

@@ -1,5 +1,7 @@
 """Bugs in send and receive."""
 
+from functools import partial
+
 from xccl_emu.check.verdict import (
     AREA_VIOLATION,
     ASSERTION,
@@ -23,11 +25,8 @@ BOTH = BothWaysCase(slots=2, chunks=3, pieces=2)
 ROUNDS = SendRecvCase(slots=2, chunks=3, pieces=2, rounds=2)
 ASYNC = AsyncCase(slots=2, chunks=4, pieces=2)
 
-
-def edit(old: str, new: str) -> Edit:
-    """A change of the kernels of send and receive."""
-    return Edit("sendrecv", old, new)
-
+edit = partial(Edit, "sendrecv")
+"""A change of the kernels: old text, new text."""
 
 # ---- what stands in the kernels
 

@@ -49,7 +49,6 @@ def test_a_right_verdict_is_certified_in_full() -> None:
     verdict = check(telling(), certify=2.0)
     assert (verdict.verdict, verdict.reason) == (VERIFIED, "")
     certificate = verdict.certificate
-    assert certificate is not None
     assert certificate.agrees
     assert certificate.complete
     assert certificate.states > verdict.states
@@ -63,12 +62,9 @@ def test_a_violation_is_certified_by_its_replay() -> None:
     """Its schedule shows it again; one that does not is said to disagree."""
     verdict = check(telling(), without=["word before flag"], certify=1.0)
     assert verdict.verdict == VIOLATION
-    assert verdict.certificate is not None
     assert verdict.certificate.replayed
-    assert verdict.violation is not None
     cut = replace(verdict.violation, actions=verdict.violation.actions[:1])
     again = certify(telling(), replace(verdict, violation=cut), seconds=1.0).certificate
-    assert again is not None
     assert not again.agrees
 
 
@@ -78,7 +74,6 @@ def test_a_wrong_verdict_is_contradicted(sizes: dict[str, int], kind: str) -> No
     case = meeting(**sizes)
     verdict = certify(case, FORGED, seconds=1.0)
     assert verdict.verdict == VIOLATION
-    assert verdict.violation is not None
     assert verdict.violation.kind == kind
     assert verdict.reason.startswith("CONTRADICTED: the exhaustive search had said verified, but brute force: ")
     assert "please report this" in verdict.reason
@@ -98,7 +93,6 @@ def test_what_brute_force_alone_finds_is_not_verified(
     assert verdict.verdict == UNFINISHED
     assert told in verdict.reason
     assert "no schedule of it is known" in verdict.reason
-    assert verdict.certificate is not None
     assert not verdict.certificate.agrees
     assert verdict.certificate.schedules == 7
 
@@ -106,11 +100,9 @@ def test_what_brute_force_alone_finds_is_not_verified(
 def test_limits_of_brute_force_are_said() -> None:
     """A pod that is too large for it, and a search that was not finished."""
     large = certify(meeting(large=1), FORGED, seconds=0.1).certificate
-    assert large is not None
     assert "too large for brute force" in large.words()
     assert large.covers() == "no brute force: too large, sampled schedules"
     part = certify(meeting(), FORGED, seconds=0.1, max_states=3).certificate
-    assert part is not None
     assert not part.complete
     assert "brute force a part" in part.words()
     assert part.agrees

@@ -7,57 +7,12 @@ import pytest
 
 from xccl_emu.check import verdict
 from xccl_emu.check.check import check
-from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.witness.replay_file import Witness
-from xccl_emu.lang import fail, kernel, load, poll_eq, quiet, store
 from xccl_emu.machine import small_pod
 from xccl_emu.testing import Bench, Case, protocol
 
-GAVE_UP = 9
-
-
-@kernel
-def say(flag):
-    """Set a flag."""
-    yield store(flag, 1)
-    yield quiet()
-
-
-@kernel
-def wait(flag):
-    """Wait for a flag, for ever if it must be."""
-    yield poll_eq(flag, 1)
-
-
-@kernel
-def look_for_ever(flag):
-    """Wait for a flag by loads."""
-    seen = 0
-    while seen != 1:
-        seen = yield load(flag, sync="flag")
-
-
-@kernel
-def wait_and_fail(flag):
-    """Wait for a flag as long as it takes to look often, then end in an error."""
-    for _ in range(200):
-        seen = yield load(flag, sync="flag")
-        if seen == 1:
-            return
-    yield fail(GAVE_UP, 0)
-
-
-KERNELS = {"wait": wait, "look": look_for_ever, "fail": wait_and_fail}
-
-
-@protocol
-def waiting(bench: Bench, how: str = "wait", may_block: int = 1) -> None:
-    """Die 1 waits for die 0."""
-    pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0))
-    bench.stop(GAVE_UP, "gave up")
-    bench.tolerates("stop", "cut", may_block=bool(may_block))
-    for die, kernel_ in enumerate((say, KERNELS[how])):
-        pod.launch(kernel_, die, [0], {"flag": pod.meta(1)}, [pod.grant_meta("rw", 1)])
+from .small import wait, waiting
+from .witness_support import shows_again
 
 
 @pytest.mark.parametrize(("how", "end"), [("wait", "blocked"), ("look", "blocked"), ("fail", "declared error")])
@@ -86,14 +41,11 @@ def test_a_protocol_may_rule_out_to_block(how: str, kind: str, tmp_path: Path) -
     """Then who waits for ever after a fault is a violation, with a witness that replays."""
     case = waiting(how, 0)
     found = check(case, fault="stop:die0", schedules=60)
-    assert found.violation is not None
     assert found.violation.kind == kind
     assert "and that no core waits for ever" in found.reason
     Witness.of(case, found.violation, found.order, (), found.fault).save(tmp_path / "w.json")
     witness = Witness.load(tmp_path / "w.json")
-    again = replay(witness.trial(case), witness.actions)
-    assert again is not None
-    assert (again.kind, again.message) == (found.violation.kind, found.violation.message)
+    assert shows_again(witness.trial(case), found.violation, witness.actions)
     assert any(code < 0 for code in witness.actions.tolist())
 
 

@@ -6,15 +6,9 @@ import pytest
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import UNFINISHED
 from xccl_emu.lang import kernel, load, quiet, store
-from xccl_emu.machine import small_pod
 from xccl_emu.testing import Bench, protocol, witness_text
 
-
-@kernel
-def set_flag_word(flag):
-    """Set a flag."""
-    yield store(flag, 1)
-    yield quiet()
+from .small import on_dies, say
 
 
 @kernel
@@ -36,25 +30,20 @@ def write_twice(flag):
 @protocol
 def spinning(bench: Bench) -> None:
     """Die 1 spins on a word of die 0."""
-    pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0))
-    for die, kernel_ in enumerate((set_flag_word, spin_unnamed)):
-        pod.launch(kernel_, die, [0], {"flag": pod.meta(1)}, [pod.grant_meta("rw", 1)])
+    on_dies(bench, {0: say, 1: spin_unnamed})
 
 
 @protocol
 def writing(bench: Bench) -> None:
     """Two dies write a word, nobody loads."""
-    pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0))
+    pod = on_dies(bench, {0: say, 1: write_twice})
     bench.expect(pod.meta(1), np.array([2]), "word")
-    for die, kernel_ in enumerate((set_flag_word, write_twice)):
-        pod.launch(kernel_, die, [0], {"flag": pod.meta(1)}, [pod.grant_meta("rw", 1)])
 
 
 @pytest.mark.parametrize("policy", ["exhaustive", "portfolio"])
 def test_a_spin_on_an_unnamed_load_is_told_to_name_it(policy: str) -> None:
     """The race of a plain load with a write of a flag says, in message and table, what a load that waits wants."""
     verdict = check(spinning(), policy=policy, schedules=200)
-    assert verdict.violation is not None
     assert "load(flag)` waits for a flag, it wants a name: load(..., sync=" in verdict.violation.message
     assert "it wants a name" in witness_text(spinning(), verdict)
 
@@ -62,15 +51,13 @@ def test_a_spin_on_an_unnamed_load_is_told_to_name_it(policy: str) -> None:
 def test_other_races_get_no_hint() -> None:
     """Two writes that meet wait for nothing."""
     verdict = check(writing(), policy="portfolio", schedules=200)
-    assert verdict.violation is not None
     assert "wants a name" not in verdict.violation.message
 
 
 @protocol
 def alone(bench: Bench) -> None:
     """A die spins on a word that nobody writes."""
-    pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0))
-    pod.launch(spin_unnamed, 1, [0], {"flag": pod.meta(1)}, [pod.grant_meta("rw", 1)])
+    on_dies(bench, {1: spin_unnamed})
 
 
 def test_a_kernel_that_does_not_end_is_told_with_its_loop() -> None:

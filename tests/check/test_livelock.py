@@ -1,12 +1,10 @@
 """Livelocks as schedules that replay: actions that lead to a state, and others that lead from it back to it."""
 
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rich.console import Console
 
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
@@ -16,14 +14,15 @@ from xccl_emu.check.verdict import LIVELOCK, VIOLATION, Verdict, Violation
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.marks import LOOP, marks
 from xccl_emu.check.witness.player import Player
-from xccl_emu.check.witness.render import print_witness
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import kernel, load, store
-from xccl_emu.machine import small_pod
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_BITS
 from xccl_emu.machine.explore import standing
 from xccl_emu.testing import Bench, protocol
+
+from .small import on_dies
+from .witness_support import printed, shows_again
 
 CORES = 2
 DELIVER = CORES * ACTORS_PER_CORE << CHOICE_BITS
@@ -52,9 +51,7 @@ def look_twice(word):
 @protocol
 def spin(bench: Bench) -> None:
     """Die 1 spins on a word of its own, which die 0 sets."""
-    pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0))
-    for die, kernel_ in enumerate((set_twice, look_twice)):
-        pod.launch(kernel_, die, [0], {"word": pod.meta(1)}, [pod.grant_meta("rw", 1)])
+    on_dies(bench, {0: set_twice, 1: look_twice})
 
 
 def found() -> Violation:
@@ -79,7 +76,6 @@ def test_a_loop_that_leads_back_is_a_livelock() -> None:
     assert by_hand.loop == 2
     for _ in range(2):
         shown = replay(trial, by_hand.actions, by_hand.loop)
-        assert shown is not None
         assert (shown.kind, shown.loop, len(shown.actions)) == (LIVELOCK, by_hand.loop, len(by_hand.actions))
     headline, *lines = shown.message.splitlines()
     assert headline == "livelock: these 2 steps lead back to the same state, and can go on for ever"
@@ -92,13 +88,11 @@ def test_a_loop_that_leads_back_is_a_livelock() -> None:
 def test_a_livelock_that_a_search_finds_replays(breadth_first: bool) -> None:
     """The loop that it has found is one of the machine, and message, file and command can show it."""
     verdict = check(spin(), breadth_first=breadth_first)
-    assert verdict.violation is not None
     assert verdict.violation.kind == LIVELOCK
     assert verdict.violation.loop > 0
-    shown = replay(spin().build("relaxed"), verdict.violation.actions, verdict.violation.loop)
-    assert shown is not None
-    assert shown.message == verdict.violation.message
-    assert shown.message.startswith(f"livelock: these {shown.loop} steps lead back to the same state")
+    assert shows_again(spin().build("relaxed"), verdict.violation)
+    told = f"livelock: these {verdict.violation.loop} steps lead back to the same state"
+    assert verdict.violation.message.startswith(told)
 
 
 @pytest.mark.parametrize("change", ["no loop", "one less", "one more", "without the end"])
@@ -130,14 +124,12 @@ def test_table_and_chart_show_the_loop_once() -> None:
     """A mark stands where it begins."""
     by_hand = found()
     violation = replay(spin().build("relaxed"), by_hand.actions, by_hand.loop)
-    assert violation is not None
-    out = StringIO()
-    trace = print_witness(Console(file=out, width=160), spin().build("relaxed"), violation)
+    text, trace = printed(spin().build("relaxed"), violation, 160)
     first = len(trace.steps) - violation.loop + 1
     assert len(trace.steps) == len(by_hand.actions)
     assert marks(trace, violation) == {first: LOOP}
-    assert f"{LOOP}  step {first}: from here round and round, {violation.loop} steps" in out.getvalue()
-    assert "not done: die 1 core 0" in out.getvalue()
+    assert f"{LOOP}  step {first}: from here round and round, {violation.loop} steps" in text
+    assert "not done: die 1 core 0" in text
     chart = mermaid(trace, marks(trace, violation)).splitlines()
     assert chart.count("    loop from here round and round") == 1
     assert chart[-1] == "    end"
@@ -148,10 +140,8 @@ def test_a_livelock_is_shown_as_its_replay_tells_it_and_certified() -> None:
     by_hand = found()
     verdict = told(spin(), VIOLATION_FOUND, by_hand)
     violation = verdict.violation
-    assert violation is not None
     assert (violation.kind, violation.loop, violation.found_by) == (LIVELOCK, by_hand.loop, "by hand")
     assert violation.message.startswith(f"livelock: these {by_hand.loop} steps")
     assert verdict.to_json()["violation"]["loop"] == by_hand.loop
     certificate = certify(spin(), verdict, seconds=1.0).certificate
-    assert certificate is not None
     assert certificate.replayed

@@ -47,7 +47,6 @@ def test_bytes_without_owners_are_judged_when_all_kernels_are_done() -> None:
     assert sampled(pushing(())) is None
     assert sampled(pushing("die0")) is None
     found = sampled(pushing((), sent=8))
-    assert found is not None
     assert found.kind == WRONG_BITS
     assert "judged when all kernels were done" in found.message
 
@@ -55,7 +54,6 @@ def test_bytes_without_owners_are_judged_when_all_kernels_are_done() -> None:
 def test_bytes_are_judged_when_their_owners_have_returned() -> None:
     """Whatever goes on elsewhere; the message names the owners."""
     found = sampled(pushing("die1"))
-    assert found is not None
     assert found.kind == WRONG_BITS
     assert "0x00 instead of 0x07, judged when its owner die1.core0 had returned" in found.message
 
@@ -65,6 +63,5 @@ def test_a_search_judges_at_the_same_moments() -> None:
     assert check(pushing(())).verdict == check(pushing("die0")).verdict == VERIFIED
     for owners, told in (("die1", "judged when its owner die1.core0 had returned"), ((), "judged when all kernels")):
         found = check(pushing(owners, sent=7 if owners else 8)).violation
-        assert found is not None
         assert found.kind == WRONG_BITS
         assert told in found.message

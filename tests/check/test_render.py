@@ -1,6 +1,5 @@
 """What people look at: the table loses no step, the sequence chart is valid Mermaid, the trace valid for Perfetto."""
 
-import io
 import json
 import re
 from collections import Counter
@@ -11,36 +10,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
-from xccl_emu.check.trial import Trial
+from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import DATA_RACE, Violation
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.marks import marks
 from xccl_emu.check.witness.perfetto import perfetto, save_perfetto
-from xccl_emu.check.witness.render import print_witness, rows, told
+from xccl_emu.check.witness.render import rows, told
 from xccl_emu.check.witness.shrink import shrink
 from xccl_emu.check.witness.steps import DELIVER, Trace, steps
 from xccl_emu.protocol.registry import make
 
-from .witness_support import Everything, Relay, judge, random_actions, some_violation
+from .witness_support import everything, judge, printed, random_actions, relay, some_violation
 
 runs = st.tuples(st.sampled_from(("sc", "fifo", "relaxed")), st.integers(1, 2), st.integers(0, 1 << 20))
 
 
 def run_of(order: str, dies: int, seed: int) -> Trace:
     """A random run, step by step."""
-    checkable = Everything(dies)
+    checkable = everything(dies)
     return steps(checkable.build(order), random_actions(checkable.build(order), seed).tolist())
-
-
-def text_of(trial: Trial, violation: Violation, width: int = 120) -> str:
-    """What is printed."""
-    console = Console(file=io.StringIO(), width=width)
-    print_witness(console, trial, violation)
-    printed = console.file
-    assert isinstance(printed, io.StringIO)
-    return printed.getvalue()
 
 
 @settings(max_examples=25)
@@ -77,7 +66,7 @@ def test_long_runs_are_cut_down_to_what_passes_between_cores() -> None:
         step = line.step
         memory = step.left or step.landed or step.operation in ("poll", "load") or (step.pipe == "mtu-in" and step.part)
         assert (line in few) == bool(line.mark or step.switched_off or memory or step.operation in ("quiet", "return"))
-    text = text_of(checkable.build("relaxed", ["data before tail"]), Violation("wrong bits", "told", actions, "", 0))
+    text, _ = printed(checkable.build("relaxed", ["data before tail"]), Violation("wrong bits", "told", actions, "", 0))
     assert f"({len(rows(trace)) - len(told(trace, rows(trace)))} lines are left out" in text
 
 
@@ -88,7 +77,7 @@ def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:
     violation = judge(checkable.build("relaxed", ["ack"]), actions)
     assert violation is not None
     shrunk = shrink(checkable.build("relaxed", ["ack"]), violation, judge)
-    text = text_of(checkable.build("relaxed", ["ack"]), shrunk)
+    text, _ = printed(checkable.build("relaxed", ["ack"]), shrunk)
     assert text.startswith(f"deadlock under relaxed, without ack, in {len(shrunk.actions)} steps:")
     assert re.search(r"die1\.core0\.scalar +7 +SWITCHED OFF: put \(ack\) +die0\.meta\.ack\[0→1\] ", text)
     assert re.search(r"die0\.core0\.deliver +3 +visible: put +die1\.meta\.tail\[0→1\] +\[7, 0, 1", text)
@@ -102,7 +91,7 @@ def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:
 @given(st.integers(0, 1 << 20))
 def test_a_race_is_marked_at_both_accesses(seed: int) -> None:
     """A write over what was read is marked with the latest read of it; a poll never meets the put of its flag."""
-    checkable = Relay(2)
+    checkable = relay(2)
     actions = random_actions(checkable.build("sc"), seed).tolist()
     trace = steps(checkable.build("sc"), actions)
     reads = [step for step in trace.steps if (step.pipe, step.operation) == ("mtu-in", "mtu_in")]
@@ -112,13 +101,13 @@ def test_a_race_is_marked_at_both_accesses(seed: int) -> None:
         marked = marks_up_to(write.number, checkable, actions)
         assert marked.pop(write.number) == "B"
         assert marked == ({same[-1]: "A"} if same else marked)
-    text = text_of(checkable.build("sc"), Violation(DATA_RACE, "told", np.array(actions[: over[0].number]), "", 0))
+    text, _ = printed(checkable.build("sc"), Violation(DATA_RACE, "told", np.array(actions[: over[0].number]), "", 0))
     assert re.search(rf"^B  step {over[0].number}: die0\.core0\.mtu-out mtu_out 64 B.* die1\.data", text, re.MULTILINE)
     poll = next(step for step in trace.steps if step.operation == "poll")
     assert marks_up_to(poll.number, checkable, actions) == {poll.number: "B"}
 
 
-def marks_up_to(number: int, checkable: Relay, actions: list[int]) -> dict[int, str]:
+def marks_up_to(number: int, checkable: Checkable, actions: list[int]) -> dict[int, str]:
     """Marks of the schedule cut behind a step that is said to be the second access of a race."""
     violation = Violation(DATA_RACE, "", np.array(actions[:number]), "", 0)
     return marks(steps(checkable.build("sc"), actions[:number]), violation)
@@ -127,14 +116,14 @@ def marks_up_to(number: int, checkable: Relay, actions: list[int]) -> dict[int, 
 @pytest.mark.parametrize("width", [100, 120])
 @pytest.mark.parametrize(
     ("checkable", "without", "action"),
-    [(Everything(), ["filled in"], "return"), (Relay(1, forbidden=True), [], "mtu_out 64 B")],
+    [(everything(), ["filled in"], "return"), (relay(1, forbidden=True), [], "mtu_out 64 B")],
 )
 def test_a_failing_action_is_marked(
-    checkable: Everything | Relay, without: list[str], action: str, width: int
+    checkable: Checkable, without: list[str], action: str, width: int
 ) -> None:
     """The action that ends the run in an error is marked, and is the last; the headline says what is wrong with it."""
     violation = some_violation(checkable, "relaxed", without)
-    text = text_of(checkable.build("relaxed", without), violation, width)
+    text, _ = printed(checkable.build("relaxed", without), violation, width)
     number = len(violation.actions)
     assert re.search(rf"^ *✗ +{number} +die\d\.core\d\.scalar .*{action}", text, re.MULTILINE)
     assert re.search("is still set, nothing has waited|is not permitted", re.sub(r"\s+", " ", text))
@@ -176,7 +165,6 @@ def test_marked_steps_stand_out_in_the_chart(mark: str) -> None:
         text = mermaid(trace, {step.number: mark})
         assert all(_LINE.fullmatch(line) for line in text.splitlines()[1:])
         block = re.search(r"    rect rgb\(255, 210, 210\)\n((?:        .+\n)+)    end\n", text)
-        assert block is not None
         assert f" {step.number} {mark} {step.words()}" in " ".join(block[1].replace(":", ": ").split())
 
 

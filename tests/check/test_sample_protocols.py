@@ -4,10 +4,11 @@ import pytest
 
 from xccl_emu.check import verdict
 from xccl_emu.check.device.monitor import layout as at
-from xccl_emu.check.sampling.sample import PORTFOLIO, monitor_of, replay, sample, share
+from xccl_emu.check.sampling.sample import PORTFOLIO, monitor_of, sample, share
 from xccl_emu.protocol.registry import make, names
 
 from .monitor_support import ORDERS
+from .witness_support import shows_again
 
 A_FEW = 5 * len(PORTFOLIO)
 
@@ -80,12 +81,9 @@ def test_what_is_found_without_it(name: str, sync: str, kinds: set[str]) -> None
     """A synchronization that is needed is found to be, at the first schedules, with a schedule that shows it again."""
     check = make(name)
     result = sample(check.build("relaxed", [sync]), schedules=A_FEW)
-    assert result.violation is not None
     assert result.violation.kind in kinds
     assert result.violation.found_after <= len(PORTFOLIO)
-    again = replay(check.build("relaxed", [sync]), result.violation.actions)
-    assert again is not None
-    assert (again.kind, again.message) == (result.violation.kind, result.violation.message)
+    assert shows_again(check.build("relaxed", [sync]), result.violation)
 
 
 def test_slots_reused_before_they_are_acknowledged() -> None:

@@ -64,8 +64,6 @@ def test_equal_seeds_give_equal_results(policy: str, without: tuple[str, ...]) -
     assert _same(one, other)
     assert (one.violation is None) == (not without)
     if policy != "portfolio" and without:
-        assert one.violation is not None
-        assert third.violation is not None
         assert not np.array_equal(one.violation.actions, third.violation.actions)
 
 
@@ -131,10 +129,8 @@ def test_a_replay_stops_at_the_violation() -> None:
     """What is behind the action that shows it is left out."""
     trial = SMALL.build("relaxed", ["slot free"])
     violation = sample(trial).violation
-    assert violation is not None
     longer = np.concatenate([violation.actions, violation.actions])
     again = replay(SMALL.build("relaxed", ["slot free"]), longer)
-    assert again is not None
     assert (again.kind, again.message) == (violation.kind, violation.message)
     assert np.array_equal(again.actions, violation.actions)
 
@@ -204,5 +200,4 @@ def test_a_small_program_in_plain_python_too(order: str) -> None:
     if violation is not None:
         assert violation.kind == verdict.DATA_RACE
         again = replay(trial, violation.actions)
-        assert again is not None
         assert again.message == violation.message

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from xccl_emu.check.device import attempts
-from xccl_emu.check.trial import Trial
+from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BITS, Violation
 from xccl_emu.check.witness.player import Player
 from xccl_emu.check.witness.shrink import shrink, signature
 from xccl_emu.machine.device import layout as at
 from xccl_emu.protocol.registry import make
 
-from .witness_support import Everything, Relay, judge, random_actions, some_violation
+from .witness_support import everything, judge, random_actions, relay, some_violation
 
 
 def named(trial: Trial, actions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -38,7 +38,7 @@ def taken_of(trial: Trial, names: NDArray[np.int64], finish: bool = False) -> tu
 @given(st.sampled_from(("sc", "fifo", "relaxed")), st.integers(1, 2), st.integers(0, 1 << 20))
 def test_actions_are_found_again_by_name(order: str, dies: int, seed: int) -> None:
     """A whole schedule by its names is the schedule itself."""
-    checkable = Everything(dies)
+    checkable = everything(dies)
     actions = random_actions(checkable.build(order), seed)
     names = named(checkable.build(order), actions)
     codes, again, ended = taken_of(checkable.build(order), names)
@@ -53,7 +53,7 @@ def test_actions_are_found_again_by_name(order: str, dies: int, seed: int) -> No
 @given(st.sampled_from(("sc", "fifo", "relaxed")), st.integers(0, 1 << 20), st.data())
 def test_whatever_is_dropped_the_rest_is_a_schedule(order: str, seed: int, data: st.DataObject) -> None:
     """With any actions dropped, what is taken replays; finished, it goes on until nothing is enabled."""
-    checkable = Everything()
+    checkable = everything()
     names = named(checkable.build(order), random_actions(checkable.build(order), seed))
     kept = data.draw(st.lists(st.integers(0, len(names) - 1), unique=True).map(sorted))
     codes, _, ended = taken_of(checkable.build(order), np.ascontiguousarray(names[kept]), finish=True)
@@ -64,7 +64,7 @@ def test_whatever_is_dropped_the_rest_is_a_schedule(order: str, seed: int, data:
     assert player.end() == "done"
 
 
-def still_fails(checkable: Relay, order: str, without: list[str], shrunk: Violation) -> list[int]:
+def still_fails(checkable: Checkable, order: str, without: list[str], shrunk: Violation) -> list[int]:
     """The actions that could be dropped alone, the rest of a late violation made up anew."""
     names = named(checkable.build(order, without), shrunk.actions)
     droppable = []
@@ -83,7 +83,7 @@ def still_fails(checkable: Relay, order: str, without: list[str], shrunk: Violat
 )
 def test_shrunk_schedules_fail_alike_and_nothing_can_be_dropped(rounds: int, order: str, without: list[str]) -> None:
     """The result replays to the same kind of violation, is shorter, and each single action in it matters."""
-    checkable = Relay(rounds)
+    checkable = relay(rounds)
     violation = some_violation(checkable, order, without)
     trial = checkable.build(order, without)
     before = trial.pod.snapshot()
@@ -109,36 +109,34 @@ def test_deadlocks_of_a_real_protocol_shrink(sync: str) -> None:
         found = judge(checkable.build("relaxed", without), actions)
         if found is not None:
             break
-    assert found is not None
     shrunk = shrink(checkable.build("relaxed", without), found, judge)
     again = judge(checkable.build("relaxed", without), shrunk.actions)
-    assert again is not None
     assert again.kind == found.kind
     assert len(shrunk.actions) < 0.9 * len(found.actions)
 
 
 def test_shrinking_is_repeatable_and_keeps_who_found_it() -> None:
     """Twice the same violation gives twice the same schedule, and it is still told how it was found."""
-    violation = some_violation(Relay(2), "relaxed")
+    violation = some_violation(relay(2), "relaxed")
     found = Violation(violation.kind, violation.message, violation.actions, "random, seed 4", 17)
-    one, other = (shrink(Relay(2).build("relaxed"), found, judge) for _ in range(2))
+    one, other = (shrink(relay(2).build("relaxed"), found, judge) for _ in range(2))
     assert np.array_equal(one.actions, other.actions)
     assert (one.found_by, one.found_after) == ("random, seed 4", 17)
 
 
 def test_no_time_no_shrinking() -> None:
     """Without time the violation comes back as it was; with progress asked for, it is told."""
-    violation = some_violation(Relay(2), "relaxed")
+    violation = some_violation(relay(2), "relaxed")
     told: list[tuple[int, int]] = []
-    same = shrink(Relay(2).build("relaxed"), violation, judge, seconds=0, progress=lambda *so_far: told.append(so_far))
+    same = shrink(relay(2).build("relaxed"), violation, judge, seconds=0, progress=lambda *so_far: told.append(so_far))
     assert np.array_equal(same.actions, violation.actions)
     assert told == [(len(violation.actions), 1)]
 
 
 def test_what_the_judge_does_not_see_is_left_alone() -> None:
     """A schedule that the judge finds nothing wrong with comes back as it was."""
-    violation = some_violation(Relay(2), "relaxed")
-    assert shrink(Relay(2).build("relaxed"), violation, lambda trial, actions: None) is violation
+    violation = some_violation(relay(2), "relaxed")
+    assert shrink(relay(2).build("relaxed"), violation, lambda trial, actions: None) is violation
 
 
 def test_a_violation_in_other_lines_is_another() -> None:

@@ -1,19 +1,18 @@
 """From a violation that was found to what a person holds: shrunk, saved, loaded, replayed, printed, drawn."""
 
-import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.verdict import BAD_INSTRUCTION, DATA_RACE, DEADLOCK, UNWRITTEN_READ
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.marks import marks
-from xccl_emu.check.witness.render import print_witness
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.check.witness.shrink import shrink, signature
 from xccl_emu.protocol.registry import make
+
+from .witness_support import printed
 
 SIZES = {"slots": 2, "chunks": 3, "pieces": 2}
 
@@ -33,7 +32,6 @@ def test_a_violation_found_by_sampling_becomes_a_witness(
     """Shrunk under the monitor it stays what it was and gets short; the file replays to it; table and chart show it."""
     checkable, without = make(protocol, **SIZES), (sync,)
     found = sample(checkable.build("relaxed", without), "portfolio", schedules=200).violation
-    assert found is not None
     assert found.kind in kinds
     shrunk = shrink(checkable.build("relaxed", without), found, replay)
     assert signature(shrunk) == signature(found)
@@ -41,10 +39,8 @@ def test_a_violation_found_by_sampling_becomes_a_witness(
     Witness.of(checkable, shrunk, "relaxed", without).save(tmp_path / "witness.json")
     loaded = Witness.load(tmp_path / "witness.json")
     again = replay(loaded.trial(make(protocol, **SIZES)), loaded.actions)
-    assert again is not None
     assert (again.kind, again.message, len(again.actions)) == (shrunk.kind, shrunk.message, len(shrunk.actions))
-    console = Console(file=io.StringIO(), width=120)
-    trace = print_witness(console, loaded.trial(checkable), again)
+    _, trace = printed(loaded.trial(checkable), again)
     marked = marks(trace, again)
     if again.kind == DATA_RACE:
         assert sorted(marked.values()) == ["A", "B"]

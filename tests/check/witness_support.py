@@ -1,14 +1,19 @@
 """What the tests of witnesses share: kernels that do everything, runs of them, and a judge without a monitor."""
 
-from collections.abc import Collection, Mapping
+import io
+from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
 
-from xccl_emu.check.trial import Expected, Label, Trial
+from xccl_emu.check.sampling.sample import replay
+from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DEADLOCK, WRONG_BITS, Violation
+from xccl_emu.check.witness.render import print_witness
+from xccl_emu.check.witness.steps import Trace
 from xccl_emu.errors import DeadlockError, ReplayError, RunError
 from xccl_emu.lang import (
     DMA,
@@ -36,14 +41,13 @@ from xccl_emu.lang import (
     wait_flag,
 )
 from xccl_emu.machine.device import layout as at
-from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import small_pod
+from xccl_emu.testing import Bench, protocol
 
 
 @kernel
-def everything(own, other, me):
+def use_everything(own, other, me):
     """Uses every pipe, with another core that does the same; me is 0 or 1."""
     yield v_fill(0, 96, 7 + me)
     yield set_flag(VECTOR, MTU_OUT, 0, sync="filled")
@@ -69,7 +73,7 @@ def everything(own, other, me):
 
 
 @kernel
-def relay(data, flag, target, rounds):
+def hand_on(data, flag, target, rounds):
     """Die 0 writes two pieces and a flag, again and again; nothing tells it when they have been read."""
     for i in range(rounds):
         yield v_fill(0, 64, i + 1)
@@ -92,62 +96,31 @@ def follow(data, flag, target, rounds):
         yield quiet(sync="copied")
 
 
-@dataclass(frozen=True)
-class Everything:
-    """`everything` on a core of each of two dies, or on two cores of one."""
-
-    dies: int = 2
-    name: str = "everything"
-    configuration: Mapping[str, int | str] = field(default_factory=dict)
-
-    def build(self, order: str, without: Collection[str] = ()) -> Trial:
-        """A fresh pod."""
-        spec = small_pod(
-            self.dies, 2, app_bytes=0, meta_bytes=1024, managed_bytes=0, ub_bytes=256, flight_pieces=16
-        )
-        pod = Pod(spec, order=order, without=without)
-        areas = [pod.meta(0, 32), pod.meta(self.dies - 1, 512)]
-        for me in range(2):
-            args = {"own": areas[me], "other": areas[1 - me], "me": me}
-            pod.launch(everything, me % self.dies, [me], args, [pod.grant_meta("rw")])
-        labels = tuple(Label(f"area{me}", area, 256) for me, area in enumerate(areas))
-        return Trial(pod, (), labels=labels)
+@protocol
+def everything(bench: Bench, dies: int = 2) -> None:
+    """`use_everything` on a core of each of two dies, or on two cores of one."""
+    pod = bench.pod(small_pod(dies, 2, app_bytes=0, meta_bytes=1024, managed_bytes=0, ub_bytes=256, flight_pieces=16))
+    areas = [pod.meta(0, 32), pod.meta(dies - 1, 512)]
+    for me in range(2):
+        args = {"own": areas[me], "other": areas[1 - me], "me": me}
+        pod.launch(use_everything, me % dies, [me], args, [pod.grant_meta("rw")])
+        bench.label(f"area{me}", areas[me], 256)
 
 
-@dataclass(frozen=True)
-class Relay:
-    """`relay` and `follow`: right for one round, wrong for more, and for one without its quiet."""
-
-    rounds: int = 1
-    forbidden: bool = False
-    """The last bytes of the target may not be written."""
-
-    @property
-    def name(self) -> str:
-        """For the file."""
-        return "relay"
-
-    @property
-    def configuration(self) -> Mapping[str, int | str]:
-        """For the file."""
-        return {"rounds": self.rounds}
-
-    def build(self, order: str, without: Collection[str] = ()) -> Trial:
-        """A fresh pod."""
-        spec = small_pod(2, app_bytes=512, meta_bytes=32, managed_bytes=64, ub_bytes=128, flight_pieces=16)
-        pod = Pod(spec, order=order, without=without)
-        target = pod.alloc(1, 64 * self.rounds)
-        args = {"data": pod.managed(1), "flag": pod.meta(1), "target": target.address, "rounds": self.rounds}
-        grants = [pod.grant_meta("rw", 1), pod.grant_managed("rw", 1), self._room(pod, target)]
-        for die, kernel_ in enumerate((relay, follow)):
-            pod.launch(kernel_, die, [0], args, grants)
-        data = b"".join(bytes([i + 1]) * 64 for i in range(self.rounds))
-        labels = (Label("die1.meta.flag", pod.meta(1), 32), Label("die1.data", pod.managed(1), 64))
-        return Trial(pod, (Expected("target", target.address, data, (1,)),), labels=labels)
-
-    def _room(self, pod: Pod, target: Buffer) -> Grant:
-        room = pod.grant(target, "w")
-        return replace(room, end=room.end - self.forbidden)
+@protocol
+def relay(bench: Bench, rounds: int = 1, forbidden: int = 0) -> None:
+    """`hand_on` and `follow`: right for one round, wrong for more, for one without its quiet, and if the last
+    ``forbidden`` bytes of the target may not be written."""
+    pod = bench.pod(small_pod(2, app_bytes=512, meta_bytes=32, managed_bytes=64, ub_bytes=128, flight_pieces=16))
+    data = np.repeat(np.arange(1, rounds + 1, dtype=np.uint8), 64)
+    target = bench.wanted(1, data, owners="die1")
+    args = {"data": pod.managed(1), "flag": pod.meta(1), "target": target.address, "rounds": rounds}
+    room = pod.grant(target, "w")
+    grants = [pod.grant_meta("rw", 1), pod.grant_managed("rw", 1), replace(room, end=room.end - forbidden)]
+    for die, each in enumerate((hand_on, follow)):
+        pod.launch(each, die, [0], args, grants)
+    bench.label("die1.meta.flag", pod.meta(1), 32)
+    bench.label("die1.data", pod.managed(1), 64)
 
 
 def random_actions(trial: Trial, seed: int) -> NDArray[np.int64]:
@@ -171,14 +144,11 @@ def judge(trial: Trial, actions: NDArray[np.int64]) -> Violation | None:
         return None
     except RunError as error:
         return Violation(AREA_VIOLATION, str(error), actions, "", 0)
-    for expected in trial.expected:
-        held = pod.memory[expected.address : expected.address + len(expected.data)].tobytes()
-        if held != expected.data:
-            return Violation(WRONG_BITS, f"wrong bits in {expected.name}", actions, "", 0)
-    return None
+    wrong = trial.wrong_bytes()
+    return Violation(WRONG_BITS, f"wrong bits in {[*wrong]}", actions, "", 0) if wrong else None
 
 
-def some_violation(checkable: Everything | Relay, order: str, without: Collection[str] = ()) -> Violation:
+def some_violation(checkable: Checkable, order: str, without: Collection[str] = ()) -> Violation:
     """The first violation that random runs find."""
     for seed in range(300):
         actions = random_actions(checkable.build(order, without), seed)
@@ -186,3 +156,16 @@ def some_violation(checkable: Everything | Relay, order: str, without: Collectio
         if found is not None:
             return found
     raise AssertionError(f"no violation of {checkable} under {order} without {without}")
+
+
+def printed(trial: Trial, violation: Violation, width: int = 120) -> tuple[str, Trace]:
+    """The table of a violation, and its steps."""
+    out = io.StringIO()
+    trace = print_witness(Console(file=out, width=width), trial, violation)
+    return out.getvalue(), trace
+
+
+def shows_again(trial: Trial, violation: Violation, actions: NDArray[np.int64] | None = None) -> bool:
+    """Does a replay, of these actions if they are given, show the same as was found?"""
+    again = replay(trial, violation.actions if actions is None else actions, violation.loop)
+    return again is not None and (again.kind, again.message) == (violation.kind, violation.message)
