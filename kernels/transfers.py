@@ -1,6 +1,9 @@
 """Transfers one after the other between the own die and another: what tables of links are measured with."""
 
-from xccl_emu.lang import MTU_IN, MTU_OUT, kernel, mtu_in, mtu_out, set_flag, wait_flag
+from xccl_emu.lang import DMA, MTU_IN, MTU_OUT, SCALAR, dma, kernel, mtu_in, mtu_out, set_flag, wait_flag
+
+DESCRIPTORS = 8
+"""Of DMA, that a core may have rung at once."""
 
 
 @kernel
@@ -21,3 +24,14 @@ def read_blocks(source, target, nbytes, times):
     yield set_flag(MTU_IN, MTU_OUT, 0, sync="blocks in buffer")
     yield wait_flag(MTU_IN, MTU_OUT, 0, sync="blocks in buffer")
     yield mtu_out((times - 1) % 2 * nbytes, target, nbytes)
+
+
+@kernel
+def copy_blocks(source, target, nbytes, times):
+    """Have the DMA engine copy ``times`` blocks that lie one behind the other, as many at once as a core may ring."""
+    for i in range(times):
+        if i >= DESCRIPTORS:
+            yield wait_flag(DMA, SCALAR, i % DESCRIPTORS, sync="block copied")
+        yield dma(source + i * nbytes, target + i * nbytes, nbytes, i % DESCRIPTORS)
+    for i in range(max(0, times - DESCRIPTORS), times):
+        yield wait_flag(DMA, SCALAR, i % DESCRIPTORS, sync="block copied")

@@ -5,6 +5,7 @@ import pytest
 from xccl_emu.bench import a2e, published, sendrecv, tpot
 from xccl_emu.bench.ablation import SWITCHES, ablation
 from xccl_emu.bench.dispatch import claims, dispatch
+from xccl_emu.bench.hixl import hixl
 from xccl_emu.bench.iteration import iteration
 from xccl_emu.bench.layers import Layer, fused_group, time_layer
 from xccl_emu.bench.result import Result, payload_gb_s
@@ -108,6 +109,13 @@ def test_a2e_and_e2a_are_parts_of_one_call() -> None:
     assert min(one.a2e_us, one.compute_us, one.e2a_us) > 0
     there, back, between = a2e.rows_of(one, small)
     assert (there.published, back.published, between.published) == (172, 193, None)
+
+
+def test_copies_by_dma_are_right() -> None:
+    """Every byte of a row of HIXL's arrives, and start-up and latency keep it below the rate of the path."""
+    (row,) = hixl(DEFAULT, published.rows("hixl")[3:4])
+    assert row.wrong == 0
+    assert 0.9 * 135 < float(row.emulated or 0) * 2**30 / 1e9 < 135
 
 
 def test_the_budget_is_the_published_one() -> None:

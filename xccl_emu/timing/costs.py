@@ -65,8 +65,8 @@ class Costs:
     """Of every vector instruction."""
     vector_gelem_s: float = _constant(100.0, ASSUMED, "128 bytes a cycle: 64 elements of two bytes", 40, 240)
     """Elements of one pass of the vector pipe; an operation takes as many passes as `PASSES` says."""
-    dma_start_us: float = _constant(2.0, ASSUMED, "start-up when a core rings; 14.6 when a host does", 0.5, 14.6)
-    """From the ringing of a DMA descriptor to its first byte."""
+    dma_start_us: float = _constant(0.5, ASSUMED, "start-up when a core rings; 14.6 when a host does", 0.1, 14.6)
+    """Of each DMA descriptor, on the engine that all cores of a die share."""
     dma_issue_ns: float = _constant(100, ASSUMED, "writing a descriptor and the doorbell; 3400 on a host", 30, 3400)
     """Of ringing a DMA descriptor, on the scalar unit."""
     fabric_efficiency: float = _constant(1.0, ASSUMED, "many transfers at once reach Table 1 as one does", 0.8, 1.0)

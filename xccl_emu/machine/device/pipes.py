@@ -376,7 +376,10 @@ def ring_dma(st, base):
 
 @jit
 def step_dma(mem, st, core, base, choice):
-    """One action of a core's DMA: a grain of the chosen descriptor, or all that there is room for of the first."""
+    """One action of a core's DMA: a grain of the chosen descriptor, or all that there is room for of the first.
+
+    In place of a grain's number `MAX_GRAINS` says all of the chosen descriptor.
+    """
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         chosen = choice == CHOICE_ALL or k == (choice & 15)
@@ -393,12 +396,13 @@ def _copy_grain(mem, st, core, base, slot, k, choice):
     source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
     mask = st[slot + ENTRY_PROGRESS]
     grains = n_grains(source, target, nbytes)
-    if choice == CHOICE_ALL and st[ORDER] == ORDER_SC and mask == 0:
+    whole = choice == CHOICE_ALL or choice >> 4 == MAX_GRAINS
+    if whole and st[ORDER] == ORDER_SC and mask == 0:
         write_bytes(mem, st, core, base, KIND_DMA + k, target, source, nbytes, st[slot + ENTRY_SITE])
         put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE)
         return True
     moved = False
-    first, last = (0, grains) if choice == CHOICE_ALL else (choice >> 4, (choice >> 4) + 1)
+    first, last = (0, grains) if whole else (choice >> 4, (choice >> 4) + 1)
     for g in range(first, min(last, grains)):
         if mask >> g & 1 or not _may_copy(st, base, slot, g):
             continue

@@ -20,6 +20,7 @@ from xccl_emu.machine.device.layout import (
     DMA_SLOTS,
     ENTRY_SITE,
     ENTRY_WORDS,
+    MAX_GRAINS,
     N_DMA_SLOTS,
     PIECE_BYTES,
     PIPE_COUNT,
@@ -35,6 +36,13 @@ from xccl_emu.timing.device.layout import (
     C_MTU_START,
     C_VECTOR,
     C_VECTOR_START,
+    DIE_BASE,
+    DIE_WORDS,
+    DMA_DONE,
+    DMA_ENGINE,
+    DMA_MOVES,
+    DMA_READY,
+    DMA_SLOT,
     FREE,
     ISSUED,
     LIMIT,
@@ -141,32 +149,59 @@ def _write(st, tm, who, log, core, base, row, op, a, b, c, site, since):
 
 @jit
 def step_dma_timed(mem, st, tm, who, log, core, base, row):
-    """Do the next DMA descriptor: as `step_pipe_timed`.  Descriptors run beside each other, from their ringing on."""
-    for k in range(N_DMA_SLOTS):
-        slot = base + DMA_SLOTS + k * ENTRY_WORDS
-        if st[slot] == 0:
-            continue
-        since = row + RUNG + k
-        begin = tm[since] + tm[C_DMA_START]
-        if begin > tm[NOW] + tm[LIMIT]:
-            return -begin
-        source, target, nbytes, event = st[slot + 1], st[slot + 2], st[slot + 3], st[slot + 4]
-        site = st[slot + ENTRY_SITE]
-        if not act_once(mem, st, core * ACTORS_PER_CORE + DMA, CHOICE_ALL):
-            return 0
-        _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, since, begin)
-        return 1
-    return 0
+    """Do the next DMA descriptor: as `step_pipe_timed`.
+
+    A core's descriptors are a queue: the next begins when the one before it is done.  The die's engine starts those of
+    all its cores one after the other, the earliest that is ready first; their bytes are on the way at the same time.
+    """
+    if tm[row + DMA_MOVES] == 0:
+        ready = _start_dma(st, tm, who, core, base, row)
+        if ready <= 0:
+            return ready
+    begin = tm[row + DMA_MOVES]
+    if begin > tm[NOW] + tm[LIMIT]:
+        return -begin
+    k = tm[row + DMA_SLOT]
+    slot = base + DMA_SLOTS + k * ENTRY_WORDS
+    source, target, nbytes, event = st[slot + 1], st[slot + 2], st[slot + 3], st[slot + 4]
+    site = st[slot + ENTRY_SITE]
+    if not act_once(mem, st, core * ACTORS_PER_CORE + DMA, k | MAX_GRAINS << 4):
+        return 0
+    tm[row + DMA_MOVES] = 0
+    _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, begin)
+    return 1
 
 
 @jit
-def _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, since, begin):
+def _start_dma(st, tm, who, core, base, row):
+    """Have the engine start the descriptor that the core rang first: 1 if it does, else as `step_pipe_timed`."""
+    first = -1
+    for k in range(N_DMA_SLOTS):
+        if st[base + DMA_SLOTS + k * ENTRY_WORDS] and (first < 0 or tm[row + RUNG + k] < tm[row + RUNG + first]):
+            first = k
+    if first < 0:
+        return 0
+    ready = later(tm, row + RUNG + first, row + DMA_DONE)
+    if tm[ready] > tm[NOW] + tm[LIMIT]:
+        return -tm[ready]
+    engine = tm[DIE_BASE] + st[base + DIE] * DIE_WORDS + DMA_ENGINE
+    since = later(tm, ready, engine)
+    cause = who[since] if who.size else 0
+    set_time(tm, who, row + DMA_READY, tm[since], cause)
+    set_time(tm, who, engine, tm[since] + tm[C_DMA_START], cause)
+    tm[row + DMA_MOVES], tm[row + DMA_SLOT] = tm[engine], first
+    return 1
+
+
+@jit
+def _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, begin):
     here, start, end = st[base + DIE], die_at(st, source), die_at(st, target)
     write = start == here
     left = pass_fabric(tm, start, end, nbytes, write, begin)
     visible = left + latency_of(tm, path_between(tm, start, end), write)
-    peer = end if write else start
+    peer, since = end if write else start, row + DMA_READY
     number = record(tm, who, log, core, DMA, OP_DMA, site, since, left, nbytes, peer, 0, visible, source, target)
+    set_time(tm, who, row + DMA_DONE, visible, number)
     set_time(tm, who, event_at(row, DMA, SCALAR, event), visible, number)
     if visible > tm[row + ALL_VISIBLE]:
         set_time(tm, who, row + ALL_VISIBLE, visible, number)

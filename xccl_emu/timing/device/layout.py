@@ -33,12 +33,14 @@ QUEUED, RUN = FREE + N_PIPES, FREE + 2 * N_PIPES  # by pipe: instructions so far
 ISSUED = FREE + 3 * N_PIPES  # by pipe, a ring of the last instructions: when the scalar unit had issued it
 POPPED = ISSUED + N_PIPES * QUEUE_DEPTH  # when it had left the queue
 RUNG = POPPED + N_PIPES * QUEUE_DEPTH  # by DMA descriptor
-EVENT_AT = RUNG + N_DMA_SLOTS  # by source pipe, target pipe and event
+DMA_DONE = RUNG + N_DMA_SLOTS  # when the core's last descriptor was done, which the next one waits for
+DMA_READY, DMA_MOVES, DMA_SLOT = range(DMA_DONE + 1, DMA_DONE + 4)  # of the one that the engine starts, if it does
+EVENT_AT = DMA_DONE + 4  # by source pipe, target pipe and event
 CORE_WORDS = EVENT_AT + N_PIPES * N_PIPES * N_EVENTS
 
 # ---- a die's block: when each of its queues is free
-EGRESS, INGRESS, MEMORY, LINK, LOGGED = range(5)  # the last: are the actions of its cores written down?
-DIE_WORDS = 5
+EGRESS, INGRESS, MEMORY, LINK, DMA_ENGINE, LOGGED = range(6)  # the last: are the actions of its cores written down?
+DIE_WORDS = 6
 NODE_OUT, NODE_IN = range(2)
 NODE_WORDS = 2
 

@@ -1,0 +1,91 @@
+"""The DMA engine of a die in time: a queue for each core, descriptors started one after the other, nothing idle."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xccl_emu.kernels.transfers import copy_blocks
+from xccl_emu.lang import DMA, SCALAR, dma, kernel, wait_flag
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import small_pod
+from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.run import VirtualTime
+
+from .support import COSTS, ROUND
+
+START_US, LATENCY_US, US_A_BYTE = COSTS.dma_start_us, 6.0, 0.5 / 1000
+"""Of `ROUND` and `COSTS`, for a write to another node."""
+
+
+def copies(cores: int, times: int, nbytes: int, starts: list[float]) -> tuple[VirtualTime, bool]:
+    """Each core of a die copies some blocks to a die of another node; the policy, and whether all arrived."""
+    policy = VirtualTime(ROUND, COSTS, log=True, start_us=dict(enumerate(starts)))
+    pod = Pod(small_pod(6, cores, app_bytes=1 << 16), policy=policy)
+    data = np.arange(cores * times * nbytes) % 251
+    source, target = pod.put(0, data.astype(np.uint8)), pod.alloc(5, data.size)
+    each = times * nbytes
+    args = {
+        "source": [source.address + core * each for core in range(cores)],
+        "target": [target.address + core * each for core in range(cores)], "nbytes": nbytes, "times": times,
+    }  # fmt: skip
+    pod.launch(copy_blocks, 0, range(cores), args, [pod.grant(source, "r"), pod.grant(target, "w")])
+    pod.run()
+    return policy, bool((pod.view(target) == pod.view(source)).all())
+
+
+def test_a_core_stops_and_waits() -> None:
+    """Each descriptor of a core is started when the one before it is done, whatever its place: N times all of it."""
+    policy, right = copies(1, 12, 256, [])
+    assert right
+    once = START_US + 256 * US_A_BYTE + LATENCY_US
+    assert policy.timing.latency_us == pytest.approx(12 * once, rel=0.01)
+
+
+def test_the_engine_serves_others_while_a_core_waits() -> None:
+    """With many cores it starts one descriptor after the other; only the last one's bytes and latency come on top."""
+    policy, right = copies(3, 8, 64, [])
+    assert right
+    assert policy.timing.latency_us == pytest.approx(24 * START_US + 64 * US_A_BYTE + LATENCY_US, rel=0.01)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.floats(0, 60), min_size=2, max_size=6))
+def test_the_earliest_that_is_ready_goes_first(starts: list[float]) -> None:
+    """Cores that ring at drawn times are served in the order of ringing, and the engine idles only when none is ready:
+    each starts when it is ready, or when the one before it was started."""
+    policy, right = copies(len(starts), 1, 32, starts)
+    assert right
+    records = policy.timing.records
+    done = records[records[:, tl.RECORD_ENGINE] == DMA][:, [tl.RECORD_CORE, tl.RECORD_END]]
+    rung = sorted((start, core) for core, start in enumerate(starts))
+    free, expected = 0.0, []
+    for start, _ in rung:
+        free = max(free, start + 0.03) + START_US
+        expected.append(free + 32 * US_A_BYTE)
+    found = sorted(end / 1e6 for _, end in done.tolist())
+    assert found == pytest.approx(expected, abs=0.11)  # cores are in order to 50 ns, and so are their turns
+
+
+@kernel
+def ring_back(source, target, nbytes):
+    """Ring descriptors of high event IDs before those of low ones, then wait for all."""
+    for i in range(4):
+        yield dma(source + i * nbytes, target + i * nbytes, nbytes, 7 - i)
+    for i in range(4):
+        yield wait_flag(DMA, SCALAR, 7 - i, sync="copied")
+
+
+def test_slots_are_no_order() -> None:
+    """A core's descriptors are done as they were rung, not by number of their slot, and each moves its own bytes."""
+    policy = VirtualTime(ROUND, COSTS, log=True)
+    pod = Pod(small_pod(6, 1, app_bytes=1 << 16), policy=policy)
+    source, target = pod.put(0, np.arange(256, dtype=np.uint8)), pod.alloc(5, 256)
+    args = {"source": source.address, "target": target.address, "nbytes": 64}
+    pod.launch(ring_back, 0, [0], args, [pod.grant(source, "r"), pod.grant(target, "w")])
+    pod.run()
+    records = policy.timing.records
+    done = records[records[:, tl.RECORD_ENGINE] == DMA]
+    assert (np.diff(done[:, tl.RECORD_READ]) == 64).all()
+    assert (np.diff(done[:, tl.RECORD_END]) > 0).all()
+    assert (pod.view(target) == pod.view(source)).all()

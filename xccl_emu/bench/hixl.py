@@ -1,0 +1,59 @@
+"""Copies by a die's DMA engine to and from another die, block by block, as HIXL's benchmark moves 128 MiB.
+
+One core rings a descriptor for each block.  They are a queue: the next begins when the one before it is done.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xccl_emu.bench import published
+from xccl_emu.bench.published import Published
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.setting import DEFAULT, TARGETS, Setting
+from xccl_emu.kernels.transfers import copy_blocks
+from xccl_emu.machine.spec import GIB, MIB
+
+TOTAL_BYTES = 128 * MIB
+PLACES = {"same node": TARGETS["node"], "other node": TARGETS["pod"]}
+"""The other die, by the end of a row's name."""
+
+
+def copy_us(setting: Setting, row: Published) -> tuple[float, int | None]:
+    """Microseconds from the call of a row's copies to the end of the last, launch included; and wrong bytes."""
+    op, mib, place = _parse(row)
+    here, there = (PLACES[place], 0) if op == "read" else (0, PLACES[place])
+    pod, policy = setting.pod()
+    source, target = pod.alloc(here, TOTAL_BYTES), pod.alloc(there, TOTAL_BYTES)
+    if setting.data:
+        rng = np.random.default_rng(setting.seed)
+        pod.view(source)[:] = rng.integers(0, 256, TOTAL_BYTES, np.uint8)
+    args = {
+        "source": source.address, "target": target.address, "nbytes": mib * MIB, "times": TOTAL_BYTES // (mib * MIB),
+    }  # fmt: skip
+    pod.launch(copy_blocks, 0, [0], args, [pod.grant(source, "r"), pod.grant(target, "w")])
+    pod.run()
+    wrong = int(np.count_nonzero(pod.view(source) != pod.view(target))) if setting.data else None
+    return setting.operator_us(policy.timing), wrong
+
+
+def _parse(row: Published) -> tuple[str, int, str]:
+    """Read or write, MiB of a block, and where to."""
+    blocks, place = row.what.split(", ")
+    op, mib, *_ = blocks.split()
+    return op, int(mib), place
+
+
+def gib_s(took_us: float) -> float:
+    """Bandwidth of the whole."""
+    return TOTAL_BYTES / GIB / (took_us * 1e-6)
+
+
+def hixl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> list[Result]:
+    """Every row, or some."""
+    results = []
+    for row in published.rows("hixl") if rows is None else rows:
+        with setting.stage(row.what):
+            took_us, wrong = copy_us(setting, row)
+        results.append(Result.of(row, gib_s(took_us), wrong=wrong))
+    return results

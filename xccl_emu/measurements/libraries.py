@@ -1,0 +1,13 @@
+"""Benchmarks that libraries for this hardware publish of themselves."""
+
+from dataclasses import dataclass
+
+from xccl_emu.measurements import Measurement, Suite
+
+
+@dataclass(frozen=True)
+class Hixl(Measurement):
+    """Copies of 128 MiB by the DMA engine, in blocks of 1 to 8 MiB, to a die of the same and of another node (HIXL)."""
+
+    name = "hixl"
+    suite = Suite(8, 8, 1.5, 1.0)
