@@ -53,8 +53,8 @@ def answer(die, core, event, c: Group, b: Buffers, dispatches: Areas, combines: 
     yield from expert_round(core, c, b)
     yield quiet(sync="expert outputs visible")
     yield from barrier(0, "all cores have computed")
-    yield from load_counts(b.counts, c)
-    yield from offer(die, core, event, b.y, c, combines)
+    rows = yield from load_counts(b.counts, c)
+    yield from offer(die, core, event, rows, b.y, c, combines)
 
 
 @kernel

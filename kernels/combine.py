@@ -10,7 +10,7 @@ what they offer it, so that may be overwritten at any time.
 """
 
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
-from xccl_emu.kernels.group import align, barrier, drain_halves
+from xccl_emu.kernels.group import barrier, drain_halves
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
 from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
 from xccl_emu.lang import (
@@ -29,28 +29,21 @@ from xccl_emu.lang import (
     quiet,
     set_flag,
     ub_load,
-    ub_store,
     v_fill,
     wait_flag,
 )
 
 
 def load_counts(counts, c: Group):
-    """Read the counts that dispatch received, and where each local expert's rows begin.
-
-    The data buffer then holds the counts, by expert and then source, and behind them a row number for each expert.
-    """
-    n_slots = c.n_ranks * c.n_local
-    cursor = align(4 * n_slots)
-    yield mtu_in(counts, 0, 4 * n_slots, step=1)
+    """Read the counts that dispatch received, by expert and then source, into the data buffer; returns their sum."""
+    yield mtu_in(counts, 0, 4 * c.n_ranks * c.n_local, step=1)
     yield set_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
     yield wait_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
-    row = 0
-    for e in range(c.n_local):
-        yield ub_store(cursor + 4 * e, row, step=1)
-        for s in range(c.n_ranks):
-            n = yield ub_load(4 * (e * c.n_ranks + s), step=1)
-            row = row + n
+    rows = 0
+    for i in range(c.n_ranks * c.n_local):
+        n = yield ub_load(4 * i, step=1)
+        rows = rows + n
+    return rows
 
 
 def copy_rows(source, target, n, row_bytes, turn, a: Areas):
@@ -72,34 +65,51 @@ def copy_rows(source, target, n, row_bytes, turn, a: Areas):
     return turn
 
 
-def offer(rank, core, event, y, c: Group, a: Areas):
-    """Steps 1-4: for each source rank of this core's share, lay out its rows and tell it.
+def await_free(s, rank, event, c: Group, a: Areas):
+    """Wait until a rank has pulled what this one offered it in the round before."""
+    yield poll_ge(a.done + rank * c.die_bytes + s * FIELD_BYTES, event - 1, step=3, sync="combine blocks free")
 
-    One core does all for one source, so its own quiet is enough before the field goes out.
-    """
-    cursor = align(4 * c.n_ranks * c.n_local)
-    row_bytes = 2 * c.hidden
-    own = a.blocks + rank * c.die_bytes
+
+def lay_out(rank, core, event, rows, y, c: Group, a: Areas):
+    """Steps 1 and 3: this core's part of the rows, each behind those of the rank's earlier experts for its source."""
+    first = rows * core // c.cores
+    last = rows * (core + 1) // c.cores
+    row = 0
     turn = 0
-    for s in range(c.n_ranks):
-        if s % c.cores == core:
-            acknowledged = a.done + rank * c.die_bytes + s * FIELD_BYTES
-            yield poll_ge(acknowledged, event - 1, step=3, sync="combine blocks free")
-        place = 0
-        for e in range(c.n_local):
-            n = yield ub_load(4 * (e * c.n_ranks + s), step=1)
-            row = yield ub_load(cursor + 4 * e, step=1)
-            yield ub_store(cursor + 4 * e, row + n, step=1)
-            if s % c.cores == core and n > 0:
-                target = own + s * a.block_bytes + place * row_bytes
-                turn = yield from copy_rows(y + row * row_bytes, target, n, row_bytes, turn, a)
-            place = place + n
+    for i in range(c.n_ranks * c.n_local):
+        if row < last:
+            n = yield ub_load(4 * i, step=1)
+            begin = max(row, first)
+            end = min(row + n, last)
+            if begin < end:
+                s = i % c.n_ranks
+                yield from await_free(s, rank, event, c, a)
+                place = begin - row
+                for e in range(i // c.n_ranks):
+                    before = yield ub_load(4 * (e * c.n_ranks + s), step=1)
+                    place = place + before
+                target = a.blocks + rank * c.die_bytes + s * a.block_bytes + place * 2 * c.hidden
+                turn = yield from copy_rows(y + begin * 2 * c.hidden, target, end - begin, 2 * c.hidden, turn, a)
+            row = row + n
     yield from drain_halves(MTU_OUT, MTU_IN, turn, "copy half free")
+
+
+def offer(rank, core, event, rows, y, c: Group, a: Areas):
+    """Steps 1-4: lay out the rows, each core as many, and when all have, tell each rank of this core's share.
+
+    The ranks are dealt out from the own one on, so that no two ranks begin with the same one.
+    """
+    yield from lay_out(rank, core, event, rows, y, c, a)
+    first = c.n_ranks * core // c.cores
+    last = c.n_ranks * (core + 1) // c.cores
+    for i in range(first, last):
+        yield from await_free((i + rank) % c.n_ranks, rank, event, c, a)
     yield quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums
-    for s in range(c.n_ranks):
-        if s % c.cores == core:
-            field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
-            yield put(field, event, s * a.block_bytes, step=4, sync="rows offered")
+    yield from barrier(4, "all cores have laid out")
+    for i in range(first, last):
+        s = (i + rank) % c.n_ranks
+        field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
+        yield put(field, event, s * a.block_bytes, step=4, sync="rows offered")
 
 
 def stage(source, at, nbytes, half, turn):
@@ -155,15 +165,15 @@ def acknowledge_all(rank, core, event, done, c: Group):
     yield set_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
     yield wait_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
     yield from barrier(7, "all cores have pulled")
-    for d in range(c.n_ranks):
-        if d % c.cores == core:
-            yield put(done + d * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
+    for i in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
+        d = (i + rank) % c.n_ranks
+        yield put(done + d * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="combine ack")
 
 
 @kernel
 def combine(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     """One combine on one core of a rank with so many tokens, in the round with that event ID."""
-    yield from load_counts(b.counts, c)
-    yield from offer(rank, core, event, b.y, c, a)
+    rows = yield from load_counts(b.counts, c)
+    yield from offer(rank, core, event, rows, b.y, c, a)
     yield from sum_tokens(rank, core, tokens, event, c, b, a)
     yield from acknowledge_all(rank, core, event, a.done, c)

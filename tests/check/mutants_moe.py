@@ -31,6 +31,7 @@ UNEVEN = replace(PAIRS, tokens=3)
 COMBINE = CombineCase(ranks=2, tokens=2, pieces=2, rounds=2)
 COMBINE_PAIRS = replace(COMBINE, cores=2)
 CHOICES = replace(COMBINE, top_k=2, tokens=3, rounds=1)
+TWO_EXPERTS = replace(COMBINE, experts=2, top_k=2, tokens=1, rounds=1)
 
 of_dispatch, of_counts, of_combine, of_sums = (
     partial(Edit, module) for module in ("dispatch", "counts", "combine", "sums")
@@ -183,16 +184,19 @@ OWN_DISPATCH = (
 # ---- what stands in combine
 
 ROWS_VISIBLE = '    yield quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums\n'
-COMBINE_FREE = (
-    "            acknowledged = a.done + rank * c.die_bytes + s * FIELD_BYTES\n"
-    '            yield poll_ge(acknowledged, event - 1, step=3, sync="combine blocks free")\n'
-)
+COMBINE_FREE = 'FIELD_BYTES, event - 1, step=3, sync="combine blocks free")\n'
+FREE_TO_LAY_OUT = "                yield from await_free(s, rank, event, c, a)\n"
+FREE_TO_TELL = "        yield from await_free((i + rank) % c.n_ranks, rank, event, c, a)\n"
+ALL_LAID_OUT = '    yield from barrier(4, "all cores have laid out")\n'
 OFFERED = """\
-    for s in range(c.n_ranks):
-        if s % c.cores == core:
-            field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
-            yield put(field, event, s * a.block_bytes, step=4, sync="rows offered")
+    for i in range(first, last):
+        s = (i + rank) % c.n_ranks
+        field = a.fields + s * c.die_bytes + rank * FIELD_BYTES
+        yield put(field, event, s * a.block_bytes, step=4, sync="rows offered")
 """
+BEFORE = "                    place = place + before\n"
+PLACE = "                place = begin - row\n"
+PART = "copy_rows(y + begin * 2 * c.hidden,"
 ROWS_IN = '            yield poll_eq(field, event, step=5, sync="rows in")\n'
 CONTRIBUTION_IN = """\
     yield set_flag(MTU_IN, VECTOR, place, sync="contribution in")
@@ -219,11 +223,39 @@ COPY_FULL = '        yield wait_flag(MTU_IN, MTU_OUT, half, sync="copy half full
 OWN_COMBINE = (
     Mutant(
         "combine: blocks written before those of the round before were read", COMBINE,
-        (of_combine(COMBINE_FREE, "            pass\n"),), (DEADLOCK, DATA_RACE),
+        (of_combine(COMBINE_FREE, COMBINE_FREE.replace("event - 1", "event - 2")),), (DEADLOCK, DATA_RACE),
     ),
     Mutant(
         "combine: rows offered before the quiet", COMBINE,
-        (of_combine(ROWS_VISIBLE + OFFERED, OFFERED + ROWS_VISIBLE),), (DATA_RACE,),
+        (of_combine(ROWS_VISIBLE + ALL_LAID_OUT + OFFERED, OFFERED + ROWS_VISIBLE + ALL_LAID_OUT),), (DATA_RACE,),
+    ),
+    Mutant(
+        "combine: rows offered when this core has laid out its part, not when all have", COMBINE_PAIRS,
+        (of_combine(ALL_LAID_OUT, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "combine: quiet by core 0 for what core 1 laid out", COMBINE_PAIRS,
+        (of_combine(ROWS_VISIBLE, "    if core == 0:\n    " + ROWS_VISIBLE),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "combine: a core lays out where only its neighbour has asked whether it may", COMBINE_PAIRS,
+        (of_combine(FREE_TO_LAY_OUT, ""),), (DATA_RACE,),
+    ),
+    Mutant(
+        "combine: a rank that nothing is for told before it has seen the last", replace(COMBINE, tokens=1, rounds=3),
+        (of_combine(FREE_TO_TELL, "        pass\n"),), (DEADLOCK, TORN_METADATA),
+    ),
+    Mutant(
+        "combine: rows of the second expert laid out over those of the first", TWO_EXPERTS,
+        (of_combine(BEFORE, "                    pass\n"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "combine: a core's part laid out where its source's rows begin", COMBINE_PAIRS,
+        (of_combine(PLACE, PLACE.replace("begin - row", "0")),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "combine: a core's part begun with its source's first row", COMBINE_PAIRS,
+        (of_combine(PART, PART.replace("begin", "row")),), (WRONG_BITS,),
     ),
     Mutant(
         "combine: acknowledged before the contributions are pulled", COMBINE,

@@ -162,5 +162,5 @@ def test_a_pod_with_few_registers_is_refused() -> None:
     spec = CASE.group().pod.spec.with_(registers=100)
     group, batches = ExpertParallel(Pod(spec), CONFIG), CASE.batches()
     check_round(group, batches[0])
-    with pytest.raises(ConfigError, match="registers=100: rounds in one launch need a pod with 1"):
+    with pytest.raises(ConfigError, match=r"registers=100: rounds in one launch need a pod with \d+$"):
         rounds_of(group, batches)

@@ -189,13 +189,13 @@ def pull_combine(shape: Shape, prices: Prices) -> Stages:
     """Pull combine through the data buffer (xDeepServe 3.2)."""
     s, p = shape, prices
     row, local, far = 2 * s.hidden, p.latency(SAME_DIE, write=False), p.far(s.ranks, write=False)
-    rows = -(-s.ranks // s.cores) * s.rows / s.ranks  # a core lays out all rows of a source
+    rows = -(-s.rows // s.cores)
     contributions, wire = s.busiest_tokens * s.choices, p.wire(s.rows * row, s.ranks, write=False)
     arrive = max(p.core(row), (far + p.core(row)) / LOADS, p.scalar(15) + p.loads(4))
     return {
-        "counts": p.core(4 * s.counts) + local + p.scalar(4 * s.counts),
+        "counts": p.core(4 * s.counts) + local + p.scalar(2 * s.counts),
         "lay out": local + rows * max(p.core(row), (local + 2 * p.core(row)) / 2),
-        "visible": p.latency(SAME_DIE, write=True) + p.core(row),
+        "visible": p.latency(SAME_DIE, write=True) + p.core(row) + p.barrier(),
         "offers": p.scalar(2 * s.ranks / s.cores) + p.far(s.ranks, write=True) + p.poll(),
         "sums": far + max(wire, contributions * arrive) + p.vector("v_axpy", s.hidden) + p.vector("v_narrow", s.hidden),
         "end": p.core(row) + p.latency(SAME_DIE, write=True) + p.barrier() + p.scalar(2 * s.ranks / s.cores),
