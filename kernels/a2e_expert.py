@@ -7,7 +7,7 @@ routes and the experts' outputs of a call lie at ``call % depth`` of their buffe
 """
 
 from xccl_emu.kernels.a2e_parameters import DMA_TURNS, LIST, WRONG_CALL, Domains, Places, attention_die
-from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
+from xccl_emu.kernels.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES, slot_of
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES, field_of
 from xccl_emu.kernels.expert import stand_in_expert
 from xccl_emu.kernels.group import align, barrier, drain, drain_halves
@@ -30,9 +30,10 @@ from xccl_emu.lang import (
     put,
     quiet,
     set_flag,
+    store,
     ub_load,
     ub_store,
-    v_fill,
+    v_count,
     wait_flag,
 )
 
@@ -78,16 +79,18 @@ def await_call(field, calls, step, sync):
 # ---- step 2: what trampolines do for A2E
 
 
+def place_at(choice: int, n_slots: int) -> int:
+    """Where in the data buffer the count stands that says the place of a token's choice: behind those of all slots."""
+    return align(4 * n_slots) + 4 * choice
+
+
 def lists_at(n_slots: int) -> int:
-    """Where in the data buffer of an A2E stream the lists stand: behind the totals and the places of all slots."""
-    return 2 * align(4 * n_slots)
+    """Where in the data buffer of an A2E stream the lists stand: behind those counts."""
+    return place_at(COLUMNS, n_slots)
 
 
 def load_lists(n, slots, c: Group, lists):
-    """Load the lists of choices of all tokens, and clear the tables before them."""
-    yield v_fill(0, lists, step=2)
-    yield set_flag(VECTOR, SCALAR, 0, sync="tables of counts cleared")
-    yield wait_flag(VECTOR, SCALAR, 0, sync="tables of counts cleared")
+    """Load the lists of choices of all tokens."""
     message = c.payload + SLOT_BYTES
     for t in range(n):
         yield mtu_in(slots + t * message + c.payload + LIST, lists + t * INDEX_BYTES, INDEX_BYTES, step=2)
@@ -95,28 +98,24 @@ def load_lists(n, slots, c: Group, lists):
     yield wait_flag(MTU_IN, SCALAR, 0, sync="lists loaded")
 
 
-def count_messages(n, first, c: Group, lists):
-    """Count the choices of each expert slot: all of them, and those of tokens before ``first``, which come first."""
-    places = align(4 * c.n_ranks * c.n_local)
-    for t in range(n):
-        for k in range(c.top_k):
-            slot = yield ub_load(lists + t * INDEX_BYTES + 4 * k, step=2)
-            if slot >= 0:
-                total = yield ub_load(4 * slot, step=2)
-                yield ub_store(4 * slot, total + 1, step=2)
-                if t < first:
-                    yield ub_store(places + 4 * slot, total + 1, step=2)
+def find_places(t, c: Group, lists):
+    """Count, for each choice of a token, those of the same expert up to it; it is the last one of them."""
+    for k in range(c.top_k):
+        slot = yield ub_load(lists + t * INDEX_BYTES + 4 * k, step=2)
+        if slot >= 0:
+            at = place_at(k, c.n_ranks * c.n_local)
+            yield v_count(lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)
+    yield set_flag(VECTOR, SCALAR, 0, sync="places found")
+    yield wait_flag(VECTOR, SCALAR, 0, sync="places found")
 
 
-def next_place(t, k, die, c: Group, m: Domains, at: Places, lists):
+def inbox_for(t, k, die, c: Group, m: Domains, at: Places, lists):
     """Where the message of a choice goes, the next place of its expert; 0 if the choice is masked."""
-    places = align(4 * c.n_ranks * c.n_local)
     target = 0
     slot = yield ub_load(lists + t * INDEX_BYTES + 4 * k, step=2)
     if slot >= 0:
-        place = yield ub_load(places + 4 * slot, step=2)
-        yield ub_store(places + 4 * slot, place + 1, step=2)
-        offset = inbox_of(die, slot % c.n_local, place, c.n_local, m.tokens_max, c.payload + SLOT_BYTES)
+        found = yield ub_load(place_at(k, c.n_ranks * c.n_local), step=2)
+        offset = inbox_of(die, slot % c.n_local, found - 1, c.n_local, m.tokens_max, c.payload + SLOT_BYTES)
         target = at.inbox + slot // c.n_local * c.die_bytes + offset
     return target
 
@@ -131,8 +130,9 @@ def forward(first, last, die, slots, c: Group, m: Domains, at: Places, lists, wo
         yield mtu_in(slots + t * message, work + half * message, message, step=2)
         yield set_flag(MTU_IN, MTU_OUT, half, sync="forward half full")
         yield wait_flag(MTU_IN, MTU_OUT, half, sync="forward half full")
+        yield from find_places(t, c, lists)
         for k in range(c.top_k):
-            target = yield from next_place(t, k, die, c, m, at, lists)
+            target = yield from inbox_for(t, k, die, c, m, at, lists)
             if target > 0:
                 yield mtu_out(work + half * message, target, message, step=2)
         yield set_flag(MTU_OUT, MTU_IN, half, sync="forward half free")
@@ -146,8 +146,9 @@ def forward_dma(first, last, die, slots, c: Group, m: Domains, at: Places, lists
     message = c.payload + SLOT_BYTES
     turn = 0
     for t in range(first, last):
+        yield from find_places(t, c, lists)
         for k in range(c.top_k):
-            target = yield from next_place(t, k, die, c, m, at, lists)
+            target = yield from inbox_for(t, k, die, c, m, at, lists)
             if target > 0:
                 yield from ring(slots + t * message, target, message, turn)
                 turn = turn + 1
@@ -162,7 +163,8 @@ def relay(core, die, call, n, c: Group, m: Domains, at: Places):
     first = n * core // c.cores
     last = n * (core + 1) // c.cores
     yield from load_lists(n, slots, c, lists)
-    yield from count_messages(n, first, c, lists)
+    if n > 0:
+        yield from count_messages(core, die, n, c, lists)
     if core == 0:
         yield put(kept, n, step=2)
     if first < last:
@@ -178,16 +180,24 @@ def relay(core, die, call, n, c: Group, m: Domains, at: Places):
         yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
 
 
-def publish(core, die, call, n, c: Group, m: Domains, at: Places):
-    """Tell every expert how many messages it has from here; zero counts too, and the end."""
-    for d in range(c.n_ranks):
-        if d % c.cores == core:
-            for e in range(c.n_local):
-                count = n
-                if n >= 0:
-                    count = yield ub_load(4 * (d * c.n_local + e), step=2)
-                field = field_of(at.counts + d * c.die_bytes, die, c.n_local, e)
-                yield put(field, call + 1, count, step=2, sync="counts of messages")
+def count_messages(core, die, n, c: Group, lists):
+    """Count what there is for each expert of this core's share."""
+    n_slots = c.n_ranks * c.n_local
+    for i in range(n_slots * core // c.cores, n_slots * (core + 1) // c.cores):
+        slot = slot_of(i, die, c.n_ranks, c.n_local)
+        yield v_count(lists, 4 * slot, n * COLUMNS, slot, slot + 1, step=2)
+
+
+def publish(core, die, call, n, c: Group, at: Places):
+    """Tell every expert of this core's share how many messages it has from here; zero counts too, and the end."""
+    n_slots = c.n_ranks * c.n_local
+    for i in range(n_slots * core // c.cores, n_slots * (core + 1) // c.cores):
+        slot = slot_of(i, die, c.n_ranks, c.n_local)
+        count = n
+        if n > 0:
+            count = yield ub_load(4 * slot, step=2)
+        field = field_of(at.counts + slot // c.n_local * c.die_bytes, die, c.n_local, slot % c.n_local)
+        yield put(field, call + 1, count, step=2, sync="counts of messages")
 
 
 def pass_on(core, die, call, c: Group, m: Domains, at: Places):
@@ -200,22 +210,30 @@ def pass_on(core, die, call, c: Group, m: Domains, at: Places):
     if n >= 0:
         yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")
         yield from relay(core, die, call, n, c, m, at)
-    yield quiet(step=2, sync="messages visible")
+    yield quiet(step=2, sync="messages visible")  # and counted
     yield from barrier(2, "all cores have forwarded")
-    yield from publish(core, die, call, n, c, m, at)
+    yield from publish(core, die, call, n, c, at)
 
 
 # ---- step 3
 
 
-def await_messages(die, call, c: Group, m: Domains, at: Places):
-    """Wait for the counts of all trampolines, and keep them, by local expert and trampoline."""
-    for t in range(m.n_attention):
-        for e in range(c.n_local):
-            field = field_of(at.counts + die * c.die_bytes, t, c.n_local, e)
-            yield from await_call(field, call + 1, 3, "messages announced")
-            n = yield load(field + 8, step=3)
-            yield ub_store(4 * (e * m.n_attention + t), n, step=3)
+def await_messages(core, die, call, counts, c: Group, m: Domains, at: Places):
+    """Wait, each core for its share of the fields, and note the counts, by local expert and trampoline.
+
+    When all have, each core brings the whole table into its data buffer.
+    """
+    fields = m.n_attention * c.n_local
+    for i in range(fields * core // c.cores, fields * (core + 1) // c.cores):
+        field = at.counts + die * c.die_bytes + i * FIELD_BYTES
+        yield from await_call(field, call + 1, 3, "messages announced")
+        n = yield load(field + 8, step=3)
+        yield store(counts + 4 * (i % c.n_local * m.n_attention + i // c.n_local), n, 4, step=3)
+    yield quiet(step=3, sync="counts noted")
+    yield from barrier(3, "all messages are announced")
+    yield mtu_in(counts, 0, 4 * fields, step=3)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="counts of messages loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts of messages loaded")
 
 
 def name_choice(slot_at, slot, top_k):
@@ -287,14 +305,12 @@ def gather(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, room):
 def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, room):
     """Step 3: gather what the trampolines have for this die, and hand it over; returns whether it was a call."""
     here = die * c.die_bytes
-    size = counts_bytes(m.n_attention, c.n_local)
-    yield from await_messages(die, call, c, m, at)
+    counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
+    yield from await_messages(core, die, call, counts, c, m, at)
     n = yield ub_load(0, step=3)
     if n >= 0:
         yield poll_ge(at.sent + here, call + 1 - m.depth, step=3, sync="rows free")
         yield from gather(core, die, call, c, b, m, at, room)
-    if core == 0:
-        yield mtu_out(0, b.counts + call % (m.depth + 1) * size, 4 * m.n_attention * c.n_local, step=3)
     yield quiet(step=3, sync="rows visible")
     yield from barrier(3, "all cores have gathered")
     if core == 0:

@@ -9,7 +9,7 @@ from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocols.a2e_layout import MANAGED, A2EConfig, A2ELayout
 
 ATTENTION_RIGHTS = {"batches": "r", "x": "r", "topk": "r", "weights": "r", "out": "w"}
-A2E_RIGHTS = {"recv_x": "w", "route": "w", "counts": "w"}
+A2E_RIGHTS = {"recv_x": "w", "route": "w", "counts": "rw"}
 COMPUTE_RIGHTS = {"recv_x": "r", "route": "r", "counts": "r", "y": "w"}
 E2A_RIGHTS = {"route": "r", "counts": "r", "y": "r"}
 """What each kernel may do with the app buffers of its die."""

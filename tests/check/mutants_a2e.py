@@ -28,6 +28,8 @@ IDLE = A2ECase(domains=2, attention=1, experts=3, rounds=3)
 """In each call two of the expert dies have no rows, so that nobody waits for what they send back."""
 MASKED = A2ECase(attention=1, experts=2, masked=True, top_k=2, rounds=1)
 PAIRS = A2ECase(attention=1, experts=2, cores=2, tokens=2, rounds=2)
+PAIRS_OF_FIELDS = A2ECase(attention=2, experts=2, cores=2, rounds=1)
+"""Each core of an expert die waits for the counts of one trampoline."""
 URMA = replace(TURNS, path="urma")
 PULL = A2ECase(pull=True)
 
@@ -49,9 +51,9 @@ CREDIT = """\
 LISTS_LOADED = "    yield from load_lists(n, slots, c, lists)\n"
 INBOXES_FREE = '    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
 STAGING_FREE = '        yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")\n'
-MESSAGES_VISIBLE = '    yield quiet(step=2, sync="messages visible")\n'
-COUNT = '                yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
-NEXT = "        yield ub_store(places + 4 * slot, place + 1, step=2)\n"
+MESSAGES_VISIBLE = '    yield quiet(step=2, sync="messages visible")  # and counted\n'
+COUNT = '        yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
+PLACE = "inbox_of(die, slot % c.n_local, found - 1,"
 DRAIN = """\
                 turn = turn + 1
     yield from drain_rings(turn)
@@ -61,6 +63,8 @@ UNDRAINED = DRAIN.splitlines(keepends=True)[0]
 
 # ---- expert dies
 
+ALL_ANNOUNCED = '    yield from barrier(3, "all messages are announced")\n'
+NOTED = '    yield quiet(step=3, sync="counts noted")\n'
 ROWS_FREE = '        yield poll_ge(at.sent + here, call + 1 - m.depth, step=3, sync="rows free")\n'
 ROWS_VISIBLE = '    yield quiet(step=3, sync="rows visible")\n'
 GATHERED = '    yield from barrier(3, "all cores have gathered")\n'
@@ -151,14 +155,25 @@ OWN = (
     ),
     Mutant(
         "a2e: a trampoline without messages for an expert says nothing", USUAL,
-        (forwards(COUNT, "                if count:\n    " + COUNT),), (DEADLOCK,),
+        (forwards(COUNT, "        if count:\n    " + COUNT),), (DEADLOCK,),
     ),
-    Mutant("a2e: two messages for an expert at one place", replace(TURNS, tokens=3), (forwards(NEXT, ""),),
-           (WRONG_BITS, UNWRITTEN_READ, DATA_RACE, DEADLOCK, BAD_INSTRUCTION)),
+    Mutant(
+        "a2e: two messages for an expert at one place", replace(TURNS, tokens=3),
+        (forwards(PLACE, PLACE.replace("found - 1", "0")),),
+        (WRONG_BITS, UNWRITTEN_READ, DATA_RACE, DEADLOCK, BAD_INSTRUCTION),
+    ),
     Mutant(
         "a2e: rows handed over before they are visible", USUAL,
         (forwards(ROWS_VISIBLE + GATHERED + ASSEMBLED, ASSEMBLED + ROWS_VISIBLE + GATHERED),),
         (DATA_RACE, TORN_METADATA, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "a2e: counts taken for noted by all cores when the own ones are", PAIRS_OF_FIELDS,
+        (forwards(ALL_ANNOUNCED, ""),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "a2e: counts noted for other cores before they are visible", PAIRS_OF_FIELDS, (forwards(NOTED, ""),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant("a2e: rows of the next call put where the last ones are", IDLE, (forwards(ROWS_FREE, ""),),
            (DATA_RACE, TORN_METADATA, UNWRITTEN_READ, WRONG_BITS)),
