@@ -1,0 +1,153 @@
+"""What ``xccl-emu plan`` prints: a table of strategies with why each is where it is, or JSON."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from xccl_emu import __version__
+from xccl_emu.cli.console import stdout_console
+from xccl_emu.plan.explain import deciding, ms, reason
+from xccl_emu.plan.strategies import Estimate, Plan, single_terms
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is told."""
+
+    plan: Plan
+    chosen: Estimate | None
+    """The one that was asked for."""
+    by: str
+    top: int
+
+    @property
+    def best(self) -> Estimate | None:
+        """The first; None if none can be."""
+        return self.plan.ranked[0] if self.plan.ranked else None
+
+    @property
+    def any(self) -> Estimate:
+        """One of them all, for what they share."""
+        return (*self.plan.ranked, *self.plan.refused)[0]
+
+
+def show(shown: Shown, as_json: bool) -> None:
+    """Print it to stdout."""
+    if as_json:
+        print(json.dumps(plain(shown)))
+        return
+    console = stdout_console()
+    if shown.best is not None:
+        console.print(_table(shown), highlight=False)
+    for line in _lines(shown):
+        console.print(escape(line), highlight=False)
+
+
+def outcome(shown: Shown) -> str:
+    """Why the command ends with exit code 1; empty if it does not."""
+    if shown.chosen is not None and shown.chosen.refusal:
+        return f"{shown.chosen.strategy}: {shown.chosen.refusal}"
+    if shown.best is None:
+        least = shown.plan.refused[0]
+        return (
+            f"no strategy of {_where(least)} can be, {len(shown.plan.refused)} are refused; the one that needs least"
+            f" memory is {least.strategy}: {least.refusal}"
+        )
+    return ""
+
+
+def plain(shown: Shown) -> Mapping[str, Any]:
+    """As JSON has it; times in seconds, null where there is no bound on them."""
+    one = shown.any
+    return {
+        "version": __version__, "model": one.setting.model.name, "cluster": one.setting.cluster.name,
+        "form": one.setting.form.text, "batch": one.setting.batch, "overlapped": one.setting.overlapped,
+        "dropping": one.setting.dropping, "workload": asdict(one.workload), "by": shown.by,
+        "ranked": [_plain(each, shown) for each in shown.plan.ranked],
+        "refused": [_plain(each, shown) for each in shown.plan.refused],
+        "chosen": None if shown.chosen is None else _plain(shown.chosen, shown),
+        "reason": _reason(shown), "outcome": outcome(shown),
+    }  # fmt: skip
+
+
+def _plain(each: Estimate, shown: Shown) -> dict[str, Any]:
+    loses_by, seconds = ("", 0.0) if shown.best is None else deciding(each, shown.best, shown.by)
+    return {
+        "strategy": str(each.strategy), "refusal": each.refusal, "ttft_s": _finite(each.ttft_s),
+        "prefill_s": each.prefill_s, "wait_s": _finite(each.load.wait_s), "itl_s": each.itl_s,
+        "tokens_per_s": each.throughput, "memory_bytes": each.memory.total, "memory": asdict(each.memory),
+        "load": each.load.utilization, "load_unit": each.load.unit, "saturated": each.load.saturated,
+        "loses_by": loses_by, "loses_s": seconds,
+        "prefill": single_terms(each.prefill), "decode": single_terms(each.decode),
+    }  # fmt: skip
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _where(one: Estimate) -> str:
+    return f"{one.setting.model.name} on {one.setting.cluster.name}"
+
+
+def _table(shown: Shown) -> Table:
+    """The best strategies, and behind them the one that was asked for."""
+    ranked = shown.plan.ranked
+    table = Table(title=escape(f"{_where(ranked[0])}, equations {ranked[0].setting.form.text}, by {shown.by}"))
+    table.add_column("#", justify="right")
+    table.add_column("attention, experts [stages]", no_wrap=True)
+    for name in ("TTFT, ms", "wait, ms", "ITL, ms", "tokens/s", "GB", "load"):
+        table.add_column(name, justify="right")
+    table.add_column("loses most by")
+    for place, each in enumerate(ranked[: shown.top], start=1):
+        table.add_row(*_cells(f"{place}", each, shown))
+    chosen = shown.chosen
+    if chosen is not None:
+        places = [place for place, each in enumerate(ranked, start=1) if each.strategy == chosen.strategy]
+        table.add_section()
+        table.add_row(*_cells(f"{places[0]}" if places else "-", chosen, shown))
+    return table
+
+
+def _cells(place: str, each: Estimate, shown: Shown) -> Iterator[str]:
+    assert shown.best is not None
+    yield place
+    yield escape(str(each.strategy))
+    if each.load.saturated:
+        yield from (f"{each.prefill_s * 1e3:,.1f} + wait", "saturated")
+    else:
+        yield from (f"{each.ttft_s * 1e3:,.1f}", f"{each.load.wait_s * 1e3:,.1f}")
+    yield f"{each.itl_s * 1e3:,.2f}"
+    yield f"{each.throughput:,.0f}"
+    yield f"{each.memory.total / 1e9:.1f}"
+    yield f"{each.load.utilization:.2f}"
+    name, seconds = deciding(each, shown.best, shown.by)
+    yield "does not fit" if each.refusal else f"{name}, {ms(seconds)}" if name else ""
+
+
+def _lines(shown: Shown) -> Iterator[str]:
+    best, plan = shown.best, shown.plan
+    if best is not None:
+        yield _reason(shown)
+        for what, terms in (("prefill", best.prefill), ("decode", best.decode)):
+            parts = [f"{term.name} {term.seconds * 1e3:.3g} {term.equation}" for term in terms if term.seconds > 0]
+            yield f"{what} of #1, ms: {', '.join(parts)}"
+        saturated = sum(each.load.saturated for each in plan.ranked)
+        rate = f"{best.workload.rate:g} requests/s"
+        yield f"{len(plan.ranked)} strategies can be, {saturated} of them saturated at {rate}"
+    if plan.refused:
+        yield f"{len(plan.refused)} are refused, such as {plan.refused[-1].strategy}: {plan.refused[-1].refusal}"
+
+
+def _reason(shown: Shown) -> str:
+    ranked = shown.plan.ranked
+    if shown.best is None:
+        return ""
+    if shown.chosen is not None and not shown.chosen.refusal and shown.chosen.strategy != shown.best.strategy:
+        return reason(shown.best, shown.chosen, shown.by)
+    return reason(shown.best, ranked[1], shown.by) if len(ranked) > 1 else f"only {shown.best.strategy} can be"

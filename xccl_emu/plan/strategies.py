@@ -1,0 +1,150 @@
+"""Every strategy of a model on a cluster: what it takes, whether it can be, and which is best (MixServe III-B5)."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.plan.costs import Setting, Term, service
+from xccl_emu.plan.grammar import Strategy, strategies
+from xccl_emu.plan.memory import Memory, memory
+from xccl_emu.plan.queueing import Load, load
+
+ORDERS = ("throughput", "ttft", "itl")
+"""What strategies may be ranked by."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Requests: how many a second, and tokens of each; ``context`` is the longest that memory must have room for."""
+
+    rate: float = 2.0
+    input: int = 220
+    output: int = 200
+    context: int = 4096
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a number that is none or not above 0, or a context that is too short."""
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise ConfigError(f"rate={self.rate}: must be a number above 0 (requests a second)")
+        for name in ("input", "output"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1 (tokens)")
+        if self.context < self.input + self.output:
+            raise ConfigError(f"context={self.context}: must be at least input + output, {self.input + self.output}")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the equations say of one strategy; times in seconds."""
+
+    strategy: Strategy
+    setting: Setting
+    workload: Workload
+
+    @cached_property
+    def memory(self) -> Memory:
+        """Of one device, Eq. (8)."""
+        return memory(self.strategy, self.setting, self.workload.context)
+
+    @cached_property
+    def prefill(self) -> tuple[Term, ...]:
+        """Terms of the iteration that makes the first token, Eq. (6) with s = L_in."""
+        return service(self.strategy, self.setting, self.workload.input)
+
+    @cached_property
+    def decode(self) -> tuple[Term, ...]:
+        """Terms of every other iteration, Eq. (6) with s = 1."""
+        return service(self.strategy, self.setting, 1)
+
+    @property
+    def prefill_s(self) -> float:
+        """Δt_svc of the prefill: TTFT without a wait."""
+        return math.fsum(term.seconds for term in self.prefill)
+
+    @property
+    def itl_s(self) -> float:
+        """Eq. (10): ITL."""
+        return math.fsum(term.seconds for term in self.decode)
+
+    @cached_property
+    def load(self) -> Load:
+        """What arrives and what can be served, Eq. (7)."""
+        return load(self.workload.rate, self.setting.batch, self.workload.output, self.prefill_s, self.itl_s,
+                    self.setting.form)  # fmt: skip
+
+    @property
+    def ttft_s(self) -> float:
+        """Eq. (9): the wait and the prefill; infinite where the server is saturated."""
+        return self.load.wait_s + self.prefill_s
+
+    @property
+    def throughput(self) -> float:
+        """Eq. (11): tokens a second, of one request and its wait as printed; corrected, of a full batch."""
+        busy_s = self.prefill_s + self.workload.output * self.itl_s
+        tokens = self.workload.input + self.workload.output
+        return tokens / (self.load.wait_s + busy_s) if self.setting.form.eq11 else self.setting.batch * tokens / busy_s
+
+    @property
+    def refusal(self) -> str:
+        """Why this cannot be, with the numbers; empty if it can."""
+        return next(iter(_refusals(self)), "")
+
+    def key(self, by: str) -> tuple[float, ...]:
+        """What is less for the better one of two; the others of `ORDERS` decide between equals, then memory.
+
+        Of those that are equal in all, d_DP = d_EP is first, the easiest to implement (III-B3).
+        """
+        ranked = {"throughput": -self.throughput, "ttft": self.ttft_s, "itl": self.itl_s}
+        values = *(ranked.pop(name) for name in (by, *ORDERS) if name in ranked), self.prefill_s, self.memory.total
+        uneven = abs(self.strategy.attention.spread.bit_length() - self.strategy.experts.spread.bit_length())
+        return *(float(f"{value:.12g}") for value in values), uneven
+
+
+def _refusals(of: Estimate) -> Iterable[str]:
+    """What stands against a strategy, memory last."""
+    model, attention, experts = of.setting.model, of.strategy.attention, of.strategy.experts
+    counts = (
+        ("PP", of.strategy.stages, "layers", model.layers, False),
+        ("DP", attention.spread, "requests of the batch", of.setting.batch, False),
+        ("TP", attention.tensor, "attention heads", model.attention.heads, True),
+        ("EP", experts.spread, "routed experts", model.experts.routed, True),
+        ("TP", experts.tensor, "inner elements of an expert", model.experts.intermediate, True),
+    )
+    for name, degree, what, count, divides in counts:
+        if degree > count or (divides and count % degree):
+            yield f"{name}={degree} {'does not divide' if divides else 'exceeds'} the {count} {what}"
+    room, need = of.setting.cluster.memory_gb, of.memory
+    if need.total >= room * 1e9:
+        parts = f"weights {(need.attention + need.experts) / 1e9:.1f} GB + cache {need.cache / 1e9:.1f} GB"
+        yield f"does not fit: {parts} = {need.total / 1e9:.1f} GB, and a device has {room:g} GB (Eq. 8)"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All strategies, the best first, and those that cannot be."""
+
+    ranked: Sequence[Estimate]
+    refused: Sequence[Estimate]
+
+
+def plan(setting: Setting, workload: Workload, by: str = "throughput") -> Plan:
+    """Every strategy of the grammar, ranked; ConfigError for an order that there is not."""
+    if by not in ORDERS:
+        raise ConfigError(f"by={by!r}: must be one of {', '.join(ORDERS)}")
+    cluster = setting.cluster
+    every = [Estimate(s, setting, workload) for s in strategies(cluster.devices, cluster.devices_per_node)]
+    ranked = sorted((one for one in every if not one.refusal), key=lambda one: one.key(by))
+    refused = sorted((one for one in every if one.refusal), key=lambda one: one.memory.total)
+    return Plan(ranked, refused)
+
+
+def single_terms(terms: Iterable[Term]) -> dict[str, float]:
+    """Seconds by name."""
+    return {term.name: term.seconds for term in terms}
+
+
+def synchronous(of: Estimate) -> Estimate:
+    """The same strategy where nothing overlaps."""
+    return replace(of, setting=replace(of.setting, overlapped=False))
