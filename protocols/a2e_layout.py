@@ -1,7 +1,7 @@
 """What A2E and E2A are made of, and where they keep what in the areas of each die (xDeepServe 3.3, 5.2)."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at, lists_bytes
@@ -27,6 +27,9 @@ class A2EConfig:
     ``n_experts + d * n_attention + i`` from there.  The first ``n_attention`` expert dies are trampolines.  Experts are
     numbered by slot, ``die * local_experts + local``.
     """
+
+    repeats: ClassVar[bool] = False
+    """A token chooses different experts."""
 
     n_domains: int
     """Domains of attention dies; they take turns."""

@@ -204,7 +204,8 @@ class ExpertGroup(ABC, Generic[C]):
         """Send every token to the ranks of its experts.
 
         tokens: for each rank [T, hidden] of the group's type, T up to tokens_max and different from rank to rank.
-        topk: for each rank [T, top_k] integers, expert slots or -1 for a masked choice, none twice in a row.
+        topk: for each rank [T, top_k] integers, expert slots or -1 for a masked choice, none twice in a row
+        unless the group takes ``repeats``: then each is a message of its own, in order of the choices.
 
         Raises ConfigError, before anything moves, for wrong shapes, types, slots, or (quantized) a NaN or infinity.
         """

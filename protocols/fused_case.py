@@ -17,7 +17,7 @@ from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
 from xccl_emu.protocols.layer_case import LayerCase, columns
-from xccl_emu.protocols.moe_data import Batch, Image, make_batches
+from xccl_emu.protocols.moe_data import Batch, Image, choice_steps, make_batches
 from xccl_emu.protocols.moe_labels import Label
 
 _WRITTEN = ("recv_x", "route", "counts", "y", "out")
@@ -67,7 +67,7 @@ class FusedCase(LayerCase):
         return FusedConfig(**self._shape, path=self.path, **switches)
 
     def _batches(self) -> list[Batch]:
-        drawn = make_batches(self._config(), self._lengths, self.rounds, self.top_k, self.seed)
+        drawn = make_batches(self._config(), self._lengths, self.rounds, self.seed)
         return [replace(batch, topk=self._choices(i)) for i, batch in enumerate(drawn)]
 
     def _choices(self, i: int) -> list[NDArray[np.int32]]:
@@ -76,7 +76,7 @@ class FusedCase(LayerCase):
         So where a token goes its neighbour has gone the round before, which a core that is ahead could overwrite.
         """
         apart = 0 if i % 3 == 2 else 1
-        n_slots, k = self.ranks * self.experts, np.arange(self.top_k)
+        n_slots, k = self.ranks * self.experts, choice_steps(self._config())
         topk = []
         for rank, n in enumerate(self._lengths):
             first = (rank + 1 + i + apart * np.arange(n)) * self.experts
@@ -108,6 +108,7 @@ class FusedCase(LayerCase):
             "nothing quantized": replace(usual, quantized=0, pieces=2),
             "no allocation in advance": replace(usual, preallocated=0),
             "no pipeline": replace(usual, pipelined=0),
+            "an expert chosen twice": replace(usual, cores=1, tokens=1, top_k=2, repeats=1),
         }
 
 

@@ -40,7 +40,7 @@ class FusedConfig(EpConfig):
         for name in ("early_quantization", "preallocated", "pipelined", "double_buffered"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name}={getattr(self, name)!r}: must be True or False")
-        if self.top_k > self.n_slots:
+        if self.top_k > self.n_slots and not self.repeats:
             raise ConfigError(f"top_k={self.top_k}: there are {self.n_slots} expert slots")
 
     @property
@@ -60,7 +60,7 @@ class FusedConfig(EpConfig):
 
     @property
     def max_tokens(self) -> int:
-        """Most messages that a rank may send to one peer, Eq. (2)."""
+        """Most messages that a rank may send to one peer, Eq. (2); with ``repeats`` all of a token's choices."""
         return self.rows_per_block
 
     @property

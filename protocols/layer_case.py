@@ -32,6 +32,7 @@ class LayerCase(Case, ABC):
     rounds: int = size(2, "Layers one after the other.")
     experts: int = size(1, "Experts on each rank.")
     quantized: int = switch(1, "INT8 for the experts.")
+    repeats: int = switch(0, "Does each token choose an expert twice, and so on with the next?")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", as_text(self.tokens))
@@ -39,7 +40,7 @@ class LayerCase(Case, ABC):
         object.__setattr__(self, "tokens", as_text(self._lengths))
         if not self.quantized and self.pieces % 2:
             raise ConfigError(f"pieces={self.pieces}: must be even where nothing is quantized")
-        if self.top_k > self.ranks * self.experts:
+        if self.top_k > self.ranks * self.experts and not self.repeats:
             raise ConfigError(f"top_k={self.top_k}: there are {self.ranks * self.experts} experts")
         self._config()  # refuses the rest
 
@@ -66,6 +67,7 @@ class LayerCase(Case, ABC):
         return {
             "n_ranks": self.ranks, "local_experts": self.experts, "hidden": hidden, "top_k": self.top_k,
             "tokens_max": max(1, *self._lengths), "quantized": bool(self.quantized), "cores": self.cores,
+            "repeats": bool(self.repeats),
         }  # fmt: skip
 
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:

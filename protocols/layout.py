@@ -58,6 +58,8 @@ class EpConfig:
     """``"mtu"`` or ``"dma"`` for the pull."""
     first_die: int = 0
     """Die of rank 0; rank r is on the r-th die from it."""
+    repeats: bool = False
+    """A token may choose an expert several times; blocks have room for that."""
 
     def __post_init__(self) -> None:
         self._range("n_ranks", 2, 1 << 16)
@@ -67,7 +69,7 @@ class EpConfig:
         self._range("cores", 1, 1 << 10)
         self._range("hidden", 32, 1 << 20)
         self._range("first_die", 0, 1 << 20)
-        for name in ("quantized", "shared"):
+        for name in ("quantized", "shared", "repeats"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name}={getattr(self, name)!r}: must be True or False")
         if self.hidden % 32:
@@ -106,8 +108,8 @@ class EpConfig:
 
     @property
     def rows_per_block(self) -> int:
-        """Most messages that one rank can have for another: its choices are different experts."""
-        return self.tokens_max * min(self.top_k, self.local_experts)
+        """Most messages that one rank can have for another: a token's choices are different experts, or may be one."""
+        return self.tokens_max * (self.top_k if self.repeats else min(self.top_k, self.local_experts))
 
     @property
     def rows_max(self) -> int:
@@ -249,11 +251,17 @@ def _check_choices(config: EpConfig, rank: int, topk: NDArray[np.int32]) -> None
         token, choice = bad[0]
         value = topk[token, choice]
         raise ConfigError(f"topk of rank {rank}, token {token}: {value} must be -1 or a slot below {config.n_slots}")
+    if not config.repeats:
+        _check_different(rank, topk)
+
+
+def _check_different(rank: int, topk: NDArray[np.int32]) -> None:
     ordered = np.sort(topk, axis=1)
     twice = np.argwhere((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0))
     if len(twice):
         token, at = twice[0]
-        raise ConfigError(f"topk of rank {rank}, token {token}: expert slot {ordered[token, at]} is chosen twice")
+        what = f"topk of rank {rank}, token {token}: expert slot {ordered[token, at]} is chosen twice"
+        raise ConfigError(f"{what}; the group was not made for repeats")
 
 
 def _check_finite(config: EpConfig, rank: int, x: NDArray[Any]) -> None:

@@ -41,7 +41,7 @@ class MoeCase(LayerCase):
 
     def lay_out(self, bench: Bench) -> None:
         """Every rank launched, and what its app buffers must hold, which its cores own."""
-        batches = make_batches(self._config(), self._lengths, self.rounds, self.top_k, self.seed)
+        batches = make_batches(self._config(), self._lengths, self.rounds, self.seed)
         rounds = self._rounds(bench.pod(self._spec(batches)), batches)
         images = [Image(rounds.config, batches, rank) for rank in range(self.ranks)]
         for rank, image in enumerate(images):
@@ -81,6 +81,7 @@ class MoeCase(LayerCase):
             "four ranks, one token": replace(usual, ranks=4, tokens=1, pieces=cls.least_pieces, rounds=1),
             "a rank with no tokens": replace(usual, tokens=(2, 0), rounds=3),
             "two cores a rank": replace(usual, cores=2),
+            "an expert chosen twice": replace(usual, tokens=1, pieces=cls.least_pieces, top_k=3, cores=2, repeats=1),
         }
 
 

@@ -28,7 +28,12 @@ class Batch:
     weights: list[NDArray[np.float32]]
 
 
-def make_batches(config: EpConfig, lengths: Sequence[int], rounds: int, top_k: int, seed: int) -> list[Batch]:
+def choice_steps(config: EpConfig) -> NDArray[np.int64]:
+    """[top_k] from a token's first expert slot to that of each choice; with ``repeats`` two are in the same one."""
+    return np.arange(config.top_k) // (1 + config.repeats)
+
+
+def make_batches(config: EpConfig, lengths: Sequence[int], rounds: int, seed: int) -> list[Batch]:
     """Batches in which every rank with tokens has some for the next one, in every other round all of them.
 
     Each byte of a hidden state is above 0, and so is each byte that it is quantized to (absolute values from 0.5 to 1):
@@ -39,8 +44,8 @@ def make_batches(config: EpConfig, lengths: Sequence[int], rounds: int, top_k: i
     for i in range(rounds):
         apart = (i + 1) % 2
         first = [rank + 1 + i // 2 + apart * np.arange(n)[:, None] for rank, n in enumerate(lengths)]
-        topk = [((slots + np.arange(top_k)) % config.n_slots).astype(np.int32) for slots in first]
-        weights = [rng.uniform(0.5, 2, (n, top_k)).astype(np.float32) for n in lengths]
+        topk = [((slots + choice_steps(config)) % config.n_slots).astype(np.int32) for slots in first]
+        weights = [rng.uniform(0.5, 2, (n, config.top_k)).astype(np.float32) for n in lengths]
         batches.append(Batch([states(rng, n, config.hidden) for n in lengths], topk, weights))
     return batches
 

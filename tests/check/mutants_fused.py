@@ -31,6 +31,7 @@ CHOICES = replace(PAIR, top_k=2, experts=2, rounds=1)
 LONG = replace(PAIR, tokens=3, rounds=1)
 SHARED = replace(PAIR, cores=3, rounds=1)
 SINGLE = replace(PAIR, tokens=1)
+TWICE = replace(PAIR, tokens=1, top_k=2, rounds=1, repeats=1)
 SPLIT = replace(LONG, cores=2)
 
 of_dispatch, of_counts, of_combine, of_layers = (
@@ -105,6 +106,7 @@ ALL_ARRIVED = '    yield poll_ge(f.arrivals + own, due, step=3, sync="all arrive
 DUE = "    yield store(f.due + own, due, step=3)\n"
 NOT_MASKED = "        if slot >= 0:\n            due = due + 1\n"
 TARGET = "    return f.combine + home * c.die_bytes + (token * c.top_k + choice) * 2 * c.hidden\n"
+WEIGHT = "weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=3)\n"
 ROWS_LISTED = '        yield wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")\n'
 ROW_IN = """\
             yield set_flag(MTU_IN, MTU_OUT, i % BUFFERS, sync="row in")
@@ -237,6 +239,28 @@ OWN = (
     Mutant(
         "fused: contributions of a token to one place", CHOICES,
         (of_combine(TARGET, TARGET.replace("+ choice", "+ 0 * choice")),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: the second choice of an expert gets the place of the first", TWICE,
+        (of_counts(NUMBER, NUMBER.replace("COLUMNS + k + 1", "COLUMNS + 1")),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "fused: both contributions of an expert to one place", TWICE,
+        (of_combine(TARGET, TARGET.replace("+ choice", "+ 0 * choice")),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: an expert that is chosen twice awaited once", replace(TWICE, rounds=3),
+        (of_combine(NOT_MASKED, NOT_MASKED.replace("slot >= 0", "slot >= 0 and k == 0")),),
+        (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "fused: two contributions of an expert to a token announced as one", TWICE,
+        (of_combine(ARRIVAL, "        if i % 2 == 0:\n    " + ARRIVAL),), (DEADLOCK,),
+    ),
+    Mutant(
+        "fused: both contributions of an expert weighed as its first", TWICE,
+        (of_combine(WEIGHT, WEIGHT.replace("4 * k,", "0,")),), (WRONG_BITS,),
     ),
     Mutant(
         "fused: a route used before it is loaded", PAIR,

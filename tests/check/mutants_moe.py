@@ -31,6 +31,8 @@ UNEVEN = replace(PAIRS, tokens=3)
 COMBINE = CombineCase(ranks=2, tokens=2, pieces=2, rounds=2)
 COMBINE_PAIRS = replace(COMBINE, cores=2)
 CHOICES = replace(COMBINE, top_k=2, tokens=3, rounds=1)
+TWICE = DispatchCase(ranks=2, tokens=1, pieces=2, top_k=2, rounds=1, repeats=1)
+BACK_TWICE = replace(COMBINE, tokens=1, top_k=2, rounds=1, repeats=1)
 TWO_EXPERTS = replace(COMBINE, experts=2, top_k=2, tokens=1, rounds=1)
 
 of_dispatch, of_counts, of_combine, of_sums = (
@@ -181,6 +183,23 @@ OWN_DISPATCH = (
     ),
 )  # fmt: skip
 
+OFFSET = "            yield ub_store(at + c.payload + 12, k, step=3)\n"
+
+OWN_REPEATS = (
+    Mutant(
+        "dispatch: the second choice of an expert gets the place of the first", TWICE,
+        (of_counts(NUMBER, NUMBER.replace("COLUMNS + k + 1", "COLUMNS + 1")),), (UNWRITTEN_READ, DATA_RACE, WRONG_BITS),
+    ),
+    Mutant(
+        "dispatch: the second message for an expert begun while the first leaves", TWICE,
+        (of_dispatch(MESSAGE_LEFT, ""),), (DATA_RACE,),
+    ),
+    Mutant(
+        "dispatch: both messages for an expert name its first choice", TWICE,
+        (of_dispatch(OFFSET, OFFSET.replace("k,", "0,")),), (WRONG_BITS,),
+    ),
+)  # fmt: skip
+
 # ---- what stands in combine
 
 ROWS_VISIBLE = '    yield quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums\n'
@@ -218,6 +237,7 @@ SUM_MADE = """\
     yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
     yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
 """
+WEIGHT = "weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)\n"
 COPY_FULL = '        yield wait_flag(MTU_IN, MTU_OUT, half, sync="copy half full")\n'
 
 OWN_COMBINE = (
@@ -293,6 +313,14 @@ OWN_COMBINE = (
         (of_sums(AXPY, AXPY.replace("v_axpy(at, acc, weight,", "v_add(at, acc,")),), (WRONG_BITS,),
     ),
     Mutant(
+        "combine: both contributions of an expert weighed as its first", BACK_TWICE,
+        (of_combine(WEIGHT, WEIGHT.replace("4 * k,", "0,")),), (WRONG_BITS,),
+    ),
+    Mutant(
+        "combine: the second contribution of an expert left out", BACK_TWICE,
+        (of_combine(ROWS_IN, ROWS_IN + "            weight = weight * (1 - k)\n"),), (WRONG_BITS,),
+    ),
+    Mutant(
         "combine: sum copied out before it is rounded", COMBINE,
         (of_sums(SUM_MADE, ""),), (UNWRITTEN_READ, DATA_RACE),
     ),
@@ -304,6 +332,6 @@ OWN_COMBINE = (
 
 KNOWN = tuple(replace(mutant, base=ONLY_DISPATCH) for mutant in KNOWN)
 OWN = (
-    *(replace(mutant, base=ONLY_DISPATCH) for mutant in OWN_DISPATCH),
+    *(replace(mutant, base=ONLY_DISPATCH) for mutant in (*OWN_DISPATCH, *OWN_REPEATS)),
     *(replace(mutant, base=ONLY_COMBINE) for mutant in OWN_COMBINE),
 )

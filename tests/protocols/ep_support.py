@@ -92,6 +92,8 @@ class Case:
                 slots = np.array([favourite, *(s for s in slots if s != favourite)])[: c.top_k]
             if self.routing == "own rank":
                 slots = rank * c.local_experts + rng.permutation(c.local_experts)[: c.top_k]
+            if c.repeats:
+                slots = rng.choice(slots, c.top_k)
             row[: len(slots)] = slots
         choices[rng.random(choices.shape) < self.masked] = -1
         return choices
@@ -263,12 +265,12 @@ class Touched:
 @st.composite
 def configs(draw: st.DrawFn, ranks: st.SearchStrategy[int]) -> EpConfig:
     """Small groups of every kind."""
-    n_ranks, local = draw(ranks), draw(st.integers(1, 4))
+    n_ranks, local, repeats = draw(ranks), draw(st.integers(1, 4)), draw(st.sampled_from([False, False, True]))
     return EpConfig(
         n_ranks=n_ranks,
         local_experts=local,
         hidden=32 * draw(st.integers(1, 8)),
-        top_k=draw(st.integers(1, min(16, n_ranks * local))),
+        top_k=draw(st.integers(1, 16 if repeats else min(16, n_ranks * local))),
         tokens_max=draw(st.integers(1, 6)),
         dtype=draw(st.sampled_from(["bf16", "fp16"])),
         quantized=draw(st.booleans()),
@@ -277,6 +279,7 @@ def configs(draw: st.DrawFn, ranks: st.SearchStrategy[int]) -> EpConfig:
         cores=draw(st.integers(1, 4)),
         path=draw(st.sampled_from(["mtu", "dma"])),
         first_die=draw(st.integers(0, 1)),
+        repeats=repeats,
     )
 
 

@@ -96,6 +96,18 @@ def test_blocks_hold_the_worst_case(routing: str, cores: int) -> None:
     assert max(rows) >= 18
 
 
+@pytest.mark.parametrize("path", EpConfig.PATHS)
+def test_an_expert_that_takes_every_choice_gets_a_message_for_each(path: str) -> None:
+    """Made for repeats, blocks hold a full batch whose choices are all one expert, each weighed by itself."""
+    config = EpConfig(n_ranks=3, hidden=32, top_k=5, tokens_max=4, cores=2, path=path, shared=True, repeats=True)
+    case = Case(config, "relaxed", "random", seed=5, lengths=((4, 4, 0),), masked=0.0)
+    (batch,), group = case.batches(), case.group()
+    for choices in batch.topk:
+        choices[:] = 1
+    check_round(group, batch)
+    assert len(group.received(1).x) == 40
+
+
 def test_a_masked_batch_sends_nothing_and_sums_to_zero() -> None:
     """With every choice masked nobody receives a row, and each token gets +0."""
     case = Case(SMALL, "relaxed", "random", seed=4, lengths=((4, 0, 2),), masked=1.0)

@@ -114,6 +114,18 @@ def test_buffers_hold_the_worst_case(routing: str, cores: int, preallocated: boo
     assert max(len(group.received(rank).x) for rank in range(3)) >= 18
 
 
+@pytest.mark.parametrize("switches", [{}, *SWITCHES])
+def test_an_expert_that_takes_every_choice_gets_a_message_for_each(switches: dict[str, Any]) -> None:
+    """Made for repeats, a region holds a full batch whose choices are all one expert, each weighed by itself."""
+    config = FusedConfig(n_ranks=3, hidden=32, top_k=5, tokens_max=4, cores=2, shared=True, repeats=True, **switches)
+    case = FusedCase(config, "relaxed", "random", seed=5, lengths=((4, 4, 0),), masked=0.0)
+    (batch,), group = case.batches(), case.group()
+    for choices in batch.topk:
+        choices[:] = 1
+    check_round(group, batch)
+    assert len(group.received(1).x) == 40
+
+
 def test_a_masked_batch_sends_nothing_and_sums_to_zero() -> None:
     """With every choice masked nobody receives a row, and each token gets +0."""
     case = replace(CASE, lengths=((4, 0, 2),), masked=1.0)
