@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 import xccl_emu
 from xccl_emu.cli import ending
 from xccl_emu.cli.main import ReportingGroup
-from xccl_emu.cli.main import app as cli
 from xccl_emu.errors import (
     CapacityError,
     ConfigError,
@@ -211,22 +210,6 @@ def test_characters_that_stdout_does_not_have() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment)
     assert (done.returncode, done.stdout) == (0, b"0?1 ?\n")
-
-
-@pytest.mark.parametrize(("words", "said"), [
-    (["check", "sendrecv", "--states", "9223372036854775808"], "--states 9223372036854775808: must be a whole number"),
-    (["run", "dispatch", "--seed", str(10**30)], f"--seed {10**30}: must be a whole number, -9223372036854775808 to"),
-    (["check", "sendrecv", "--cores", "0"], "--cores 0: must be at least 1"),
-    (["check", "sendrecv", "--set", "cores=0"], "--set cores=0: must be at least 1"),
-    (["check", "sendrecv", "--path", "pigeon"], "--path pigeon: must be one of mtu, dma"),
-    (["run", "dispatch", "--ranks", "2", "--redundant-slots", "9223372036854775807"], "it must be 0 to 65536"),
-    (["bench", "sendrecv", "-n", "9000000000000000000"], "'-n'"),
-    (["run", "sendrecv", "--nbytes", "1Q"], "--nbytes 1Q: must be a size such as 512, 64K"),
-])  # fmt: skip
-def test_an_error_names_the_option(words: list[str], said: str) -> None:
-    """As the user has given it, with the value and what would be right; numbers have 64 bits."""
-    result = CliRunner().invoke(cli, words)
-    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
 def test_interrupted_before_it_has_begun() -> None:

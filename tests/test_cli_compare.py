@@ -98,14 +98,3 @@ def test_both_tables_have_every_protocol(tool: ModuleType, small: dict[str, Any]
     lines = [[found["protocol"], found["part"]] for found in small["lines"]]
     for _, table in tool.parts(tool.PAGE.read_text(encoding="utf-8")):
         assert [[cell.strip() for cell in row.split("|")[1:3]] for row in table.splitlines()[2:]] == lines
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [(["--hidden", "33"], "--hidden 33: must be"), (["--ranks", "9"], "--attention 10: must be at most")],
-)
-def test_impossible_sizes_are_usage_errors(arguments: list[str], said: str) -> None:
-    """What a protocol refuses is an error that names it, with exit code 2."""
-    result = CliRunner().invoke(app, ["compare", *arguments])
-    assert result.exit_code == 2
-    assert said in result.stderr

@@ -1,4 +1,4 @@
-"""``xccl-emu run``: results, exit codes, JSON, and what it says to bad input."""
+"""``xccl-emu run``: results, exit codes and JSON of the jobs that hold themselves against their oracle."""
 
 import json
 import subprocess
@@ -10,85 +10,119 @@ import numpy as np
 import pytest
 
 from tests.cli_support import as_json, invoke
+from xccl_emu.protocols.a2e import A2EConfig, Calls
+from xccl_emu.runs.a2e import A2ERun
 from xccl_emu.runs.dispatch import Dispatch
+from xccl_emu.runs.fused import Fused
+from xccl_emu.runs.jobs import fused as fused_job
 from xccl_emu.runs.jobs import moe as moe_job
-from xccl_emu.runs.jobs import sendrecv as sendrecv_job
+from xccl_emu.runs.jobs.a2e import bytes_needed
 
-SMALL = ("run", "dispatch", "--ranks", "4", "--tokens", "5", "--hidden", "64", "--cores", "2")
+DISPATCH = ("run", "dispatch", "--ranks", "4", "--tokens", "5", "--hidden", "64", "--cores", "2")
+FUSED = ("run", "fused", *DISPATCH[2:])
+A2E = ("run", "a2e", "--domains", "2", "--attention", "2", "--experts", "9", "--tokens", "3", "--hidden", "64")
+JOBS = (DISPATCH, FUSED, A2E)
+NAMES = [job[1] for job in JOBS]
+MEASURED = ("deepseek_v3_decode_in2000out100.json", "deepseek_v3_prefill_in4096.json")
+"""Published loads of experts, of both phases."""
 
 
 @pytest.mark.parametrize("order", ["sc", "fifo", "relaxed"])
 @pytest.mark.parametrize("policy", ["round-robin", "random"])
-def test_the_main_job_is_right_under_every_order_and_policy(order: str, policy: str) -> None:
-    """The job verifies itself with no wrong element, whatever the memory order and the policy."""
-    result = as_json(*SMALL, "--order", order, "--policy", policy, "--rounds", "2")
+@pytest.mark.parametrize("job", JOBS, ids=NAMES)
+def test_a_job_is_right_under_every_order_and_policy(job: tuple[str, ...], order: str, policy: str) -> None:
+    """It verifies itself with no wrong element, whatever the memory order and the policy."""
+    more = () if job == A2E else ("--rounds", "2")
+    result = as_json(*job, *more, "--order", order, "--policy", policy)
     assert result["wrong"] == 0
-    assert result["messages"] == 4 * 5 * 9
-    assert len(result["rounds"]) == 2
+    if job == A2E:
+        assert (result["dies"], result["tokens"], result["messages"]) == (9 + 2 * 2, 2 * 2 * 3, 2 * 2 * 3 * 9)
+        assert result["compared"] == {"outputs": [0, 1], "rows": [1]}
+    else:
+        assert (result["messages"], len(result["rounds"])) == (4 * 5 * 9, 2)
 
 
-@pytest.mark.parametrize(
-    "extra", [["--path", "dma"], ["--quantizer", "cann"], ["--no-quantize", "--dtype", "fp16"], ["--top-k", "1"]]
-)
-def test_variants_of_the_main_job_are_right(extra: list[str]) -> None:
-    """DMA pulls, the other quantizer, unquantized FP16 and a single choice verify too."""
-    assert as_json(*SMALL, *extra)["wrong"] == 0
+OFF = (["--path", "sdma"], ["--late"], ["--no-preallocate"], ["--no-pipeline"], ["--no-double-buffer"])
+FP16, ONE_CHOICE, CANN = ["--no-quantize", "--dtype", "fp16"], ["--top-k", "1"], ["--quantizer", "cann"]
+VARIANTS = [
+    *((DISPATCH, extra) for extra in (["--path", "dma"], CANN, FP16, ONE_CHOICE)),
+    *((FUSED, extra) for extra in (FP16, ONE_CHOICE, [*CANN, "--late"], ["--redundant", "3"])),
+    *((A2E, extra) for extra in (["--calls", "5", "--depth", "3"], ["--calls", "0"], ["--tokens", "0"], FP16, CANN)),
+    *((A2E, extra) for extra in (["--path", "urma"], ["--cores", "3"], ONE_CHOICE)),
+]
+
+
+@pytest.mark.parametrize(("job", "extra"), VARIANTS, ids=[" ".join([job[1], *extra]) for job, extra in VARIANTS])
+def test_variants_of_a_job_are_right(job: tuple[str, ...], extra: list[str]) -> None:
+    """Other paths and quantizers, unquantized FP16, a single choice, replicas, more calls than domains or none."""
+    assert as_json(*job, *extra)["wrong"] == 0
+
+
+@pytest.mark.parametrize("switches", OFF, ids=" ".join)
+def test_each_optimization_of_fused_can_be_switched_off(switches: list[str]) -> None:
+    """The results stay right, and the options say what was off."""
+    usual, without = as_json(*FUSED)["options"], as_json(*FUSED, *switches)
+    assert without["wrong"] == 0
+    assert sum(usual[name] != value for name, value in without["options"].items()) == 1
+
+
+def test_sdma_moves_what_cores_moved() -> None:
+    """By SDMA no token's message is written to a peer by mtu-out, but copied by the engine."""
+    usual, sdma = (as_json(*FUSED, *path)["rounds"][0] for path in ([], ["--path", "sdma"]))
+    assert usual["dispatch"]["bytes_by_pipe"]["dma"] == usual["combine"]["bytes_by_pipe"]["dma"] == 0
+    assert sdma["dispatch"]["bytes_by_pipe"]["dma"] == 4 * 5 * 9 * (64 + 512)
+    assert sdma["combine"]["bytes_by_pipe"]["dma"] == 4 * 5 * 9 * 128
+
+
+def test_urma_moves_what_cores_moved() -> None:
+    """By URMA tokens, messages and rows on their way from die to die go through the DMA engine alone."""
+    usual, urma = (as_json(*A2E, *path)["rounds"][0]["a2e"]["bytes_by_pipe"] for path in ([], ["--path", "urma"]))
+    tokens, messages = 2 * 2 * 3, 2 * 2 * 3 * 9
+    assert usual["dma"] == 0
+    assert urma["dma"] == (tokens + messages) * (64 + 512) + messages * 2 * 128
 
 
 def test_replicas_cool_the_hottest_die() -> None:
     """With replicas of hot experts the job is right, and its hottest die receives fewer rows than without."""
     for ranks, extra in (("20", []), ("18", ["--redundant-slots", "3"])):
-        result = as_json(*SMALL[:3], ranks, *SMALL[4:], "--tokens", "40", "--redundant", "32", *extra)
+        result = as_json(*DISPATCH[:3], ranks, *DISPATCH[4:], "--tokens", "40", "--redundant", "32", *extra)
         assert result["wrong"] == 0
         assert result["replicas"] == 32
         assert result["hottest_die_rows"] < result["hottest_die_rows_without_replicas"]
 
 
-def test_a_wrong_bit_is_counted_and_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("job", "owner", "rank"),
+    [(DISPATCH, moe_job.ExpertParallel, (2,)), (FUSED, fused_job.FusedExpertParallel, (2,)), (A2E, Calls, (1, 0))],
+    ids=NAMES,
+)
+def test_a_wrong_bit_is_counted_and_fails_the_command(
+    job: tuple[str, ...], owner: type, rank: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If a single output differs from the oracle's, `wrong` says so and the exit code is 1."""
+    given: Any = owner.output
 
-    def output_with_a_flipped_bit(group: Any, rank: int) -> Any:
-        flat = group.pod.view(group._ranks[rank].out, np.uint16, (-1, group.config.hidden)).copy()
-        if rank == 2:
-            flat[3, 7] ^= 1
-        return flat.view(group.config.numpy_dtype())[: group.n_tokens(rank)]
+    def output_with_a_flipped_bit(made: Any, *which: int) -> Any:
+        states = given(made, *which).copy()
+        if which == rank:
+            states.view(np.uint16)[2, 7] ^= 1
+        return states
 
-    monkeypatch.setattr(moe_job.ExpertParallel, "output", output_with_a_flipped_bit)
-    code, out, _ = invoke(*SMALL, "--json")
+    monkeypatch.setattr(owner, "output", output_with_a_flipped_bit)
+    code, out, _ = invoke(*job, "--json")
     assert code == 1
     assert json.loads(out)["wrong"] == 1
 
 
-def test_the_table_names_what_was_moved() -> None:
-    """Without --json the result is a table for people, with the count of wrong elements in the last line."""
-    code, out, _ = invoke(*SMALL)
-    assert code == 0
-    assert "out GB" in out
-    assert out.strip().endswith("#wrong 0")
-
-
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["run", "dispatch", "--ranks", "768", "--tokens", "4000"], "768 ranks need about"),
-        (["run", "dispatch", "--routing", "/nonexistent.json"], "/nonexistent.json"),
-        ([*SMALL[:4], "--hidden", "50"], "--hidden 50: must be"),
-        ([*SMALL, "--order", "weak"], "--order weak: must be one of"),
-        ([*SMALL, "--policy", "fair"], "--policy fair: must be one of"),
-        (["run", "sendrecv", "--file", "/nonexistent"], "--file /nonexistent"),
-        (["run", "sendrecv", "--permutation", "--file", "/etc/passwd"], "--permutation"),
-        (["run", "sendrecv", "--path", "pigeon"], "pigeon"),
-        (["run", "sendrecv", "--permutation", "--source", "3"], "--source 3"),
-        (["run", "sendrecv", "--file", "/proc/version", "--nbytes", "5"], "--nbytes 5"),
-        ([*SMALL, "--layer", "3"], "--layer 3"),
-        ([*SMALL, "--redundant", "9", "--redundant-slots", "2"], "9 replicas: there is room for 8"),
-    ],
+    ("job", "told"), [(DISPATCH, "out GB"), (FUSED, "out GB"), (A2E, "13 dies, 12 tokens, 108 messages")], ids=NAMES
 )
-def test_impossible_requests_are_refused_with_exit_code_2(arguments: list[str], said: str) -> None:
-    """What cannot be run is a usage error that names the argument and the value, not a traceback."""
-    code, out, err = invoke(*arguments)
-    assert code == 2, out
-    assert said in err
+def test_the_table_names_what_was_moved(job: tuple[str, ...], told: str) -> None:
+    """Without --json the result is a table for people, with the count of wrong elements in the last line."""
+    code, out, _ = invoke(*job)
+    assert code == 0
+    assert told in out
+    assert out.strip().endswith("#wrong 0")
 
 
 def test_the_job_takes_fewer_ranks_than_the_default_when_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,22 +134,51 @@ def test_the_job_takes_fewer_ranks_than_the_default_when_memory_is_short(monkeyp
     assert "running 3 ranks" in note
 
 
-def test_measured_loads_route_the_main_job(data_dir: Path) -> None:
-    """The published expert loads of both phases drive the job, and its hottest expert is as hot as theirs."""
-    for name in ("deepseek_v3_decode_in2000out100.json", "deepseek_v3_prefill_in4096.json"):
-        result = as_json(*SMALL[:4], "--tokens", "60", "--hidden", "64", "--routing", str(data_dir / name))
-        assert result["wrong"] == 0
-        assert result["routing"] == name
-        assert result["hottest_over_mean"] > 1.5
+def test_the_usual_deployment_is_taken_if_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --ranks 320 ranks with 32 replicas are run, or as many as fit with none, and a note says so."""
+    options = Fused(hidden=64)
+    monkeypatch.setattr(fused_job, "available_bytes", lambda: 1 << 50)
+    usual = fused_job.FusedJob(options, lambda name: None)
+    assert (usual.ranks, usual.options.redundant, usual.note) == (320, 32, "")
+    need = fused_job.fused_bytes_needed(3, options, 9)
+    monkeypatch.setattr(fused_job, "available_bytes", lambda: need)
+    fewer = fused_job.FusedJob(options, lambda name: None)
+    assert (fewer.ranks, fewer.options.redundant) == (3, 0)
+    assert "running 3 ranks" in fewer.note
+
+
+def test_the_whole_pod_needs_less_than_20_gigabytes() -> None:
+    """The estimate for the usual deployment, 46,080 tokens over 768 dies, is below the limit that it is held to."""
+    o = A2ERun()
+    config = A2EConfig(
+        o.domains, o.attention, o.experts, top_k=9, tokens_max=o.tokens, depth=o.depth, cores=o.cores,
+        a2e_cores=o.cores, compute_cores=o.cores, e2a_cores=o.cores,
+    )  # fmt: skip
+    assert config.n_dies == 768
+    assert bytes_needed(config, o.n_calls) < 20e9
+
+
+@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize(
+    "job",
+    [("run", "dispatch", "--ranks", "4", "--tokens", "60", "--hidden", "64"), FUSED,
+     (*A2E[:6], "--experts", "36", *A2E[8:], "--layer", "20")], ids=NAMES,
+)  # fmt: skip
+def test_measured_loads_route_a_job(job: tuple[str, ...], name: str, data_dir: Path) -> None:
+    """The published expert loads of both phases drive it, and its hottest expert is as hot as theirs."""
+    result = as_json(*job, "--routing", str(data_dir / name))
+    assert result["wrong"] == 0
+    assert name in result["routing"]
+    assert result["hottest_over_mean"] > 1.5
 
 
 def test_recorded_choices_route_the_main_job(data_dir: Path) -> None:
     """Recorded token-by-token choices (4 of 60 experts) drive the job, and another top-k is refused."""
     path = str(data_dir / "qwen1.5_moe_layer12.jsonl")
-    result = as_json(*SMALL, "--routing", path)
+    result = as_json(*DISPATCH, "--routing", path)
     assert result["wrong"] == 0
     assert result["messages"] == 4 * 5 * 5
-    code, _, err = invoke(*SMALL, "--routing", path, "--top-k", "8")
+    code, _, err = invoke(*DISPATCH, "--routing", path, "--top-k", "8")
     assert code == 2
     assert "--top-k 8" in err
 
@@ -135,47 +198,6 @@ def test_every_die_sends_to_a_random_other_at_once() -> None:
     result = as_json("run", "sendrecv", "--permutation", "--nbytes", "3000", "--order", "relaxed")
     assert result["pairs"] == 768
     assert result["wrong"] == 0
-
-
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    """There is nothing to send in an empty file, and the message says so."""
-    file = tmp_path / "empty"
-    file.touch()
-    code, _, err = invoke("run", "sendrecv", "--file", str(file))
-    assert code == 2
-    assert "is empty" in err
-
-
-def test_payloads_that_do_not_fit_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too much payload for the machine is refused before anything is allocated."""
-    monkeypatch.setattr(sendrecv_job, "available_bytes", lambda: 1 << 20)
-    code, _, err = invoke("run", "sendrecv", "--nbytes", str(1 << 20))
-    assert code == 2
-    assert "GiB" in err
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"logical_count": [[0, 0], [0, 0]]}', "no layer of it routes any token"),
-        ('{"topk_ids": [1, 2147483646], "topk_weights": [0.5, 0.5]}', "2147483646"),
-        (json.dumps({"topk_ids": list(range(16)), "topk_weights": [1.0] * 16}), "16 choices a token"),
-    ],
-)
-def test_routing_files_that_cannot_be_run_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    """Only dense layers, an expert number beyond reason, or too many choices: exit code 2, before memory is spent."""
-    file = tmp_path / "routing.jsonl"
-    file.write_text(text)
-    code, _, err = invoke(*SMALL, "--routing", str(file))
-    assert code == 2
-    assert said in err
-
-
-def test_a_payload_larger_than_any_memory_is_refused() -> None:
-    """A size that no machine holds is refused by arithmetic, not by trying."""
-    code, _, err = invoke("run", "sendrecv", "--nbytes", str(10**14))
-    assert code == 2
-    assert "GiB" in err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.machine.test_random_kernels import BLOCK, STEP_WORDS, Step, _row, _steps, model, mover
+from tests.machine.test_random_kernels import BLOCK, Step, _steps, launched, model
 from xccl_emu.check.sampling.sample import PORTFOLIO, sample
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.lang import (
@@ -31,23 +31,16 @@ from xccl_emu.machine.spec import small_pod
 from .monitor_support import ORDERS
 
 
-def _moving(start: np.ndarray, steps: list[Step], order: str, without: tuple[str, ...] = ()) -> Trial:
-    """Dies that carry out the steps in turn, handing on by one flag."""
-    dies = len(start)
-    pod = Pod(small_pod(dies, flight_pieces=8), order=order, without=without)
-    blocks = [pod.put(die, start[die]) for die in range(dies)]
-    filled = [*blocks]
-    for die in range(dies):
-        rows = [_row(blocks, turn, step) for turn, step in enumerate(steps) if step.by == die]
-        table = pod.put(die, np.array([*rows, [0] * STEP_WORDS], np.int64))
-        filled.append(table)
-        args = {"table": table.address, "n": len(rows), "mine": pod.meta(0), "previous": pod.meta(0)}
-        grants = [pod.grant(block, "rw") for block in blocks]
-        pod.launch(mover, die, [0], args, [*grants, pod.grant(table, "r"), pod.grant_meta("rw", 0)])
+def _moving(start: np.ndarray, steps: list[Step], order: str) -> Trial:
+    """The steps, and the blocks as they must be in the end."""
+    pod, filled = launched(start, steps, order)
     end = start.copy()
     model(end, steps)
     everybody = tuple(pod.active_cores())  # a die's core may be done before others write there
-    expected = [Expected(f"block {die}", blocks[die].address, end[die].tobytes(), everybody) for die in range(dies)]
+    expected = [
+        Expected(f"block {each.die}", each.address, block.tobytes(), everybody)
+        for each, block in zip(filled, end, strict=False)
+    ]
     return Trial(pod, tuple(expected), tuple(filled))
 
 

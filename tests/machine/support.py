@@ -2,61 +2,8 @@
 
 from collections.abc import Iterable
 
-from xccl_emu.lang import (
-    add,
-    atomic_add,
-    dma,
-    kernel,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_eq,
-    poll_ge,
-    poll_ne,
-    put,
-    set_flag,
-    store,
-    ub_load,
-    ub_store,
-    v_add,
-    v_axpy,
-    v_copy,
-    v_count,
-    v_dequantize,
-    v_fill,
-    v_narrow,
-    v_quantize,
-    v_scale,
-    v_widen,
-    wait_flag,
-)
-from xccl_emu.lang.requests import (
-    CMP_EQ,
-    CMP_NE,
-    OP_ADD,
-    OP_ATOMIC_ADD,
-    OP_DMA,
-    OP_LOAD,
-    OP_MTU_IN,
-    OP_MTU_OUT,
-    OP_POLL,
-    OP_PUT,
-    OP_SET_FLAG,
-    OP_STORE,
-    OP_UB_LOAD,
-    OP_UB_STORE,
-    OP_V_ADD,
-    OP_V_AXPY,
-    OP_V_COPY,
-    OP_V_COUNT,
-    OP_V_DEQUANTIZE,
-    OP_V_FILL,
-    OP_V_NARROW,
-    OP_V_QUANTIZE,
-    OP_V_SCALE,
-    OP_V_WIDEN,
-    OP_WAIT_FLAG,
-)
+from xccl_emu.lang import kernel
+from xccl_emu.lang import requests as rq
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 
@@ -65,63 +12,63 @@ ORDERS = ("sc", "fifo", "relaxed")
 
 def vector_operation(op, a, b, c, d, e):
     """Issue one instruction of the vector pipe given by its code and operands."""
-    if op == OP_V_QUANTIZE:
-        yield v_quantize(a, b, c, d, e)
-    elif op == OP_V_DEQUANTIZE:
-        yield v_dequantize(a, b, c, d)
-    elif op == OP_V_COPY:
-        yield v_copy(a, b, c)
-    elif op == OP_V_FILL:
-        yield v_fill(a, b, c)
-    elif op == OP_V_WIDEN:
-        yield v_widen(a, b, c, d)
-    elif op == OP_V_AXPY:
-        yield v_axpy(a, b, c, d, e)
-    elif op == OP_V_ADD:
-        yield v_add(a, b, c, d)
-    elif op == OP_V_SCALE:
-        yield v_scale(a, b, c)
-    elif op == OP_V_NARROW:
-        yield v_narrow(a, b, c, d)
-    elif op == OP_V_COUNT:
-        yield v_count(a, b, c, d, e)
+    if op == rq.OP_V_QUANTIZE:
+        yield rq.v_quantize(a, b, c, d, e)
+    elif op == rq.OP_V_DEQUANTIZE:
+        yield rq.v_dequantize(a, b, c, d)
+    elif op == rq.OP_V_COPY:
+        yield rq.v_copy(a, b, c)
+    elif op == rq.OP_V_FILL:
+        yield rq.v_fill(a, b, c)
+    elif op == rq.OP_V_WIDEN:
+        yield rq.v_widen(a, b, c, d)
+    elif op == rq.OP_V_AXPY:
+        yield rq.v_axpy(a, b, c, d, e)
+    elif op == rq.OP_V_ADD:
+        yield rq.v_add(a, b, c, d)
+    elif op == rq.OP_V_SCALE:
+        yield rq.v_scale(a, b, c)
+    elif op == rq.OP_V_NARROW:
+        yield rq.v_narrow(a, b, c, d)
+    elif op == rq.OP_V_COUNT:
+        yield rq.v_count(a, b, c, d, e)
 
 
 @kernel
 def issue(op, a, b, c, d, e):
     """Issue one request given by its code and operands, and return what it returns."""
     result = 0
-    if op == OP_LOAD:
-        result = yield load(a, b)
-    elif op == OP_STORE:
-        yield store(a, b, c)
-    elif op == OP_ATOMIC_ADD:
-        result = yield atomic_add(a, b)
-    elif op == OP_POLL:
-        if b == CMP_EQ:
-            result = yield poll_eq(a, c)
-        elif b == CMP_NE:
-            result = yield poll_ne(a, c)
+    if op == rq.OP_LOAD:
+        result = yield rq.load(a, b)
+    elif op == rq.OP_STORE:
+        yield rq.store(a, b, c)
+    elif op == rq.OP_ATOMIC_ADD:
+        result = yield rq.atomic_add(a, b)
+    elif op == rq.OP_POLL:
+        if b == rq.CMP_EQ:
+            result = yield rq.poll_eq(a, c)
+        elif b == rq.CMP_NE:
+            result = yield rq.poll_ne(a, c)
         else:
-            result = yield poll_ge(a, c)
-    elif op == OP_UB_LOAD:
-        result = yield ub_load(a, b)
-    elif op == OP_UB_STORE:
-        yield ub_store(a, b, c)
-    elif op == OP_SET_FLAG:
-        yield set_flag(a, b, c)
-    elif op == OP_WAIT_FLAG:
-        yield wait_flag(a, b, c)
-    elif op == OP_DMA:
-        yield dma(a, b, c, d)
-    elif op == OP_MTU_IN:
-        yield mtu_in(a, b, c)
-    elif op == OP_MTU_OUT:
-        yield mtu_out(a, b, c)
-    elif op == OP_PUT:
-        yield put(a, b, c, d, e)
-    elif op == OP_ADD:
-        yield add(a, b)
+            result = yield rq.poll_ge(a, c)
+    elif op == rq.OP_UB_LOAD:
+        result = yield rq.ub_load(a, b)
+    elif op == rq.OP_UB_STORE:
+        yield rq.ub_store(a, b, c)
+    elif op == rq.OP_SET_FLAG:
+        yield rq.set_flag(a, b, c)
+    elif op == rq.OP_WAIT_FLAG:
+        yield rq.wait_flag(a, b, c)
+    elif op == rq.OP_DMA:
+        yield rq.dma(a, b, c, d)
+    elif op == rq.OP_MTU_IN:
+        yield rq.mtu_in(a, b, c)
+    elif op == rq.OP_MTU_OUT:
+        yield rq.mtu_out(a, b, c)
+    elif op == rq.OP_PUT:
+        yield rq.put(a, b, c, d, e)
+    elif op == rq.OP_ADD:
+        yield rq.add(a, b)
     else:
         yield from vector_operation(op, a, b, c, d, e)
     return result

@@ -97,7 +97,7 @@ def _check(order: str, op: int, operands: tuple[int, ...]) -> None:
     if isinstance(error, AccessError):
         assert (pod.memory == before).all()
         assert f"die 0 core 0, kernel issue ({issue.generator.__code__.co_filename}:" in str(error)
-        assert f"yield {OPERATIONS[op]}"[:12] in str(error)
+        assert f"yield rq.{OPERATIONS[op]}"[:15] in str(error)
     elif error is not None:  # nobody waits for the event that is set
         assert OPERATIONS[op] in ("poll", "wait_flag", "set_flag", "dma")
         assert isinstance(error, DeadlockError) == (OPERATIONS[op] in ("poll", "wait_flag"))

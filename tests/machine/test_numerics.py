@@ -10,32 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from xccl_emu import oracle
-from xccl_emu.lang import (
-    kernel,
-    mtu_in,
-    mtu_out,
-    set_flag,
-    wait_flag,
-)
-from xccl_emu.lang.requests import (
-    BF16,
-    FP16,
-    MTU_IN,
-    MTU_OUT,
-    OP_V_ADD,
-    OP_V_AXPY,
-    OP_V_COPY,
-    OP_V_COUNT,
-    OP_V_DEQUANTIZE,
-    OP_V_FILL,
-    OP_V_NARROW,
-    OP_V_QUANTIZE,
-    OP_V_SCALE,
-    OP_V_WIDEN,
-    RULE_CANN,
-    RULE_XCCL,
-    VECTOR,
-)
+from xccl_emu.lang import kernel, mtu_in, mtu_out, set_flag, wait_flag
+from xccl_emu.lang import requests as rq
+from xccl_emu.lang.requests import BF16, FP16, MTU_IN, MTU_OUT, RULE_CANN, RULE_XCCL, VECTOR
 from xccl_emu.machine.device import numerics
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
@@ -103,7 +80,7 @@ def test_all_bit_patterns_widen(dtype: int) -> None:
     everything = np.arange(1 << 16, dtype=np.uint16)
     for bits in everything.reshape(4, -1):
         image = image_of(bits, np.zeros(bits.size, np.float32))
-        wide = after(OP_V_WIDEN, image, 0, 2 * bits.size, bits.size, dtype)[2 * bits.size :].view(np.float32)
+        wide = after(rq.OP_V_WIDEN, image, 0, 2 * bits.size, bits.size, dtype)[2 * bits.size :].view(np.float32)
         assert same(wide, halves(bits, dtype).astype(np.float32))
 
 
@@ -124,7 +101,7 @@ def test_narrowing_at_every_boundary(dtype: int) -> None:
     count = 32 << 10
     for part in np.array_split(bits, -(-bits.size // count)):
         image = image_of(part, np.zeros(part.size, np.uint16))
-        found = after(OP_V_NARROW, image, 0, 4 * part.size, part.size, dtype)[4 * part.size :].view(DTYPES[dtype])
+        found = after(rq.OP_V_NARROW, image, 0, 4 * part.size, part.size, dtype)[4 * part.size :].view(DTYPES[dtype])
         assert same(found, part.view(np.float32).astype(DTYPES[dtype]))
 
 
@@ -142,20 +119,20 @@ def test_narrowing_of_any_bits(bits: list[int], dtype: int) -> None:
     """Any FP32 bits round as ml_dtypes and NumPy round them."""
     x = np.array(bits, np.uint32)
     image = image_of(x, np.zeros(x.size, np.uint16))
-    found = after(OP_V_NARROW, image, 0, 4 * x.size, x.size, dtype)[4 * x.size :].view(DTYPES[dtype])
+    found = after(rq.OP_V_NARROW, image, 0, 4 * x.size, x.size, dtype)[4 * x.size :].view(DTYPES[dtype])
     assert same(found, x.view(np.float32).astype(DTYPES[dtype]))
 
 
-@given(rows, st.lists(bits32, min_size=81, max_size=81), dtypes, st.sampled_from([OP_V_AXPY, OP_V_ADD]))
+@given(rows, st.lists(bits32, min_size=81, max_size=81), dtypes, st.sampled_from([rq.OP_V_AXPY, rq.OP_V_ADD]))
 def test_accumulation_rounds_each_product_and_each_sum(row: list[int], words: list[int], dtype: int, op: int) -> None:
     """Multiply-add gives NumPy's bits of a product, then a sum, both in FP32; adding gives those of a sum."""
     x, acc = halves(np.array(row, np.uint16), dtype), np.array(words[: len(row)], np.uint32).view(np.float32)
     weight = np.uint32(words[-1]).view(np.float32)
     at = 2 * x.size
-    operands = (0, at, words[-1], x.size, dtype) if op == OP_V_AXPY else (0, at, x.size, dtype)
+    operands = (0, at, words[-1], x.size, dtype) if op == rq.OP_V_AXPY else (0, at, x.size, dtype)
     found = after(op, image_of(x, acc), *operands)[at:].view(np.float32)
     wide = x.astype(np.float32)
-    assert same(found, acc + weight * wide if op == OP_V_AXPY else acc + wide)
+    assert same(found, acc + weight * wide if op == rq.OP_V_AXPY else acc + wide)
 
 
 def test_products_are_not_fused() -> None:
@@ -164,8 +141,8 @@ def test_products_are_not_fused() -> None:
     weight = np.float32(1 + 2.0**-23)
     product = weight * x.astype(np.float32)
     assert float(product[0]) != float(weight) * float(x[0])
-    found = after(OP_V_AXPY, image_of(x, -product), 0, 16, int(weight.view(np.uint32)), 8, BF16)[16:].view(np.float32)
-    assert (found == 0).all()
+    found = after(rq.OP_V_AXPY, image_of(x, -product), 0, 16, int(weight.view(np.uint32)), 8, BF16)[16:]
+    assert (found.view(np.float32) == 0).all()
 
 
 @pytest.mark.boundscheck
@@ -228,10 +205,10 @@ def _quantize_like_the_oracle(x: NDArray[np.generic], dtype: int, rule: int = RU
     q, scale = RULES[rule](x[None, :])
     n = x.size
     image = image_of(x, np.zeros(n + 4, np.uint8), np.zeros(n, np.float32))
-    buffer = after(OP_V_QUANTIZE, image, 0, 2 * n, n, dtype, rule)
+    buffer = after(rq.OP_V_QUANTIZE, image, 0, 2 * n, n, dtype, rule)
     assert (buffer[2 * n : 3 * n].view(np.int8) == q[0]).all()
     assert same(buffer[3 * n : 3 * n + 4].view(np.float32), scale)
-    wide = after(OP_V_DEQUANTIZE, buffer, 2 * n, 3 * n + 4, n, 3 * n)[3 * n + 4 :].view(np.float32)
+    wide = after(rq.OP_V_DEQUANTIZE, buffer, 2 * n, 3 * n + 4, n, 3 * n)[3 * n + 4 :].view(np.float32)
     assert same(wide, oracle.dequantize_int8(q, scale)[0])
 
 
@@ -239,7 +216,7 @@ def _quantize_like_the_oracle(x: NDArray[np.generic], dtype: int, rule: int = RU
 def test_scaling_is_one_product(words: list[int]) -> None:
     """Scaling multiplies each FP32 by the factor once."""
     x = np.array(words[1:], np.uint32).view(np.float32)
-    found = after(OP_V_SCALE, image_of(x), 0, x.size, words[0]).view(np.float32)
+    found = after(rq.OP_V_SCALE, image_of(x), 0, x.size, words[0]).view(np.float32)
     assert same(found, x * np.uint32(words[0]).view(np.float32))
 
 
@@ -253,8 +230,8 @@ def test_copy_and_fill_touch_only_their_bytes(nbytes: int, start: int, gap: int,
     target = start + nbytes + gap if start + 2 * nbytes + gap <= 700 else start + nbytes
     copied[target : target + nbytes] = image[start : start + nbytes]
     filled[start : start + nbytes] = byte & 0xFF
-    assert (after(OP_V_COPY, image, start, target, nbytes) == copied).all()
-    assert (after(OP_V_FILL, image, start, nbytes, byte) == filled).all()
+    assert (after(rq.OP_V_COPY, image, start, target, nbytes) == copied).all()
+    assert (after(rq.OP_V_FILL, image, start, nbytes, byte) == filled).all()
 
 
 @pytest.mark.nojit
@@ -266,7 +243,7 @@ def test_counting_takes_the_low_end_and_not_the_high_one(numbers: list[int], dat
     ends = st.integers(-3, 6) | st.sampled_from(numbers) | st.sampled_from([-(1 << 63), (1 << 63) - 1])
     low, high = data.draw(ends), data.draw(ends)
     image = image_of(x, np.full(3, -1, np.int32))
-    found = after(OP_V_COUNT, image, 0, 4 * x.size + 4, x.size, low, high)
+    found = after(rq.OP_V_COUNT, image, 0, 4 * x.size + 4, x.size, low, high)
     image[4 * x.size + 4 : 4 * x.size + 8].view(np.int32)[0] = sum(low <= number < high for number in numbers)
     assert (found == image).all()
 
@@ -279,8 +256,8 @@ def test_arithmetic_in_plain_python(dtype: int) -> None:
     _quantize_like_the_oracle(x, dtype)
     acc = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
     weight = np.float32(0.7)
-    found = after(OP_V_AXPY, image_of(x, acc), 0, 8, int(weight.view(np.uint32)), 4, dtype)[8:].view(np.float32)
+    found = after(rq.OP_V_AXPY, image_of(x, acc), 0, 8, int(weight.view(np.uint32)), 4, dtype)[8:].view(np.float32)
     expected = acc + weight * x.astype(np.float32)
     assert same(found, expected)
-    narrow = after(OP_V_NARROW, image_of(expected, np.zeros(4, np.uint16)), 0, 16, 4, dtype)[16:].view(DTYPES[dtype])
+    narrow = after(rq.OP_V_NARROW, image_of(expected, np.zeros(4, np.uint16)), 0, 16, 4, dtype)[16:].view(DTYPES[dtype])
     assert same(narrow, expected.astype(DTYPES[dtype]))

@@ -1,6 +1,7 @@
 """Random programs of transfers, rightly synchronized, leave the same bits under every order, policy and seed."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from xccl_emu.lang import (
     wait_flag,
 )
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, SCALAR
-from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
 
 from .support import ORDERS
@@ -99,22 +100,26 @@ def model(memory: np.ndarray, steps: list[Step]) -> None:
             memory[t, j // 32 * 32 :][:32].view(np.int64)[:] = words
 
 
-def run(
-    start: np.ndarray, steps: list[Step], order: str, policy: str, seed: int, without: tuple[str, ...] = ()
-) -> np.ndarray:
-    """The [dies, BLOCK] bytes that the machine leaves."""
+def launched(start: np.ndarray, steps: list[Step], order: str, **options: Any) -> tuple[Pod, list[Buffer]]:
+    """Dies that carry out the steps in turn, handing on by one flag; and all that is filled, the blocks first."""
     dies = len(start)
-    pod = Pod(small_pod(dies, flight_pieces=8), order=order, policy=policy, seed=seed, without=without)
-    blocks = [pod.put(die, start[die]) for die in range(dies)]
-    flag = pod.meta(0)
+    pod = Pod(small_pod(dies, flight_pieces=8), order=order, **options)
+    filled = [pod.put(die, start[die]) for die in range(dies)]
+    grants = [*(pod.grant(block, "rw") for block in filled), pod.grant_meta("rw", 0)]
     for die in range(dies):
-        rows = [_row(blocks, turn, step) for turn, step in enumerate(steps) if step.by == die]
+        rows = [_row(filled, turn, step) for turn, step in enumerate(steps) if step.by == die]
         table = pod.put(die, np.array([*rows, [0] * STEP_WORDS], np.int64))
-        args = {"table": table.address, "n": len(rows), "mine": flag, "previous": flag}
-        grants = [pod.grant(block, "rw") for block in blocks]
-        pod.launch(mover, die, [0], args, [*grants, pod.grant(table, "r"), pod.grant_meta("rw", 0)])
+        filled.append(table)
+        args = {"table": table.address, "n": len(rows), "mine": pod.meta(0), "previous": pod.meta(0)}
+        pod.launch(mover, die, [0], args, [*grants, pod.grant(table, "r")])
+    return pod, filled
+
+
+def run(start: np.ndarray, steps: list[Step], order: str, **options: Any) -> np.ndarray:
+    """The [dies, BLOCK] bytes that the machine leaves."""
+    pod, blocks = launched(start, steps, order, **options)
     pod.run()
-    return np.array([pod.view(block) for block in blocks])
+    return np.array([pod.view(block) for block in blocks[: len(start)]])
 
 
 def _row(blocks: list, turn: int, step: Step) -> list[int]:
@@ -132,7 +137,7 @@ def test_synchronized_transfers_are_exact_everywhere(drawn: tuple[int, list[Step
     model(expected, steps)
     for order in ORDERS:
         for policy in ("round-robin", "random"):
-            assert (run(start, steps, order, policy, seed) == expected).all(), (order, policy)
+            assert (run(start, steps, order, policy=policy, seed=seed) == expected).all(), (order, policy)
 
 
 @pytest.mark.nojit
@@ -144,7 +149,7 @@ def test_one_program_in_plain_python_too(order: str) -> None:
     start = np.random.default_rng(1).integers(0, 100, (2, BLOCK)).astype(np.uint8)
     expected = start.copy()
     model(expected, steps)
-    assert (run(start, steps, order, "random", 1) == expected).all()
+    assert (run(start, steps, order, policy="random", seed=1) == expected).all()
 
 
 def test_without_quiets_some_seed_goes_wrong() -> None:
@@ -153,5 +158,5 @@ def test_without_quiets_some_seed_goes_wrong() -> None:
     start = np.random.default_rng(2).integers(0, 100, (2, BLOCK)).astype(np.uint8)
     expected = start.copy()
     model(expected, steps)
-    wrong = [seed for seed in range(50) if (run(start, steps, "relaxed", "random", seed, ("quiet",)) != expected).any()]
-    assert wrong
+    options = {"policy": "random", "without": ["quiet"]}
+    assert any((run(start, steps, "relaxed", seed=seed, **options) != expected).any() for seed in range(50))

@@ -1,31 +1,17 @@
-"""Events, quiets, barriers, atomics, DMA and the order of writes, each shown over every schedule of a tiny pod."""
+"""Events, quiets, barriers, atomics, DMA and the order of writes, each shown over every schedule of a tiny pod.
+
+Most are small programs (`xccl_emu.campaign.programs`), of which brute force goes through every schedule.
+"""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.campaign.programs import Small, program
 from xccl_emu.errors import DeadlockError, RunError
-from xccl_emu.lang import (
-    add,
-    arrive,
-    atomic_add,
-    await_group,
-    dma,
-    kernel,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_eq,
-    put,
-    quiet,
-    set_flag,
-    store,
-    ub_load,
-    ub_store,
-    wait_flag,
-)
-from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ADD, OP_DMA, OP_MTU_OUT, OP_PUT, OP_STORE, SCALAR, VECTOR
+from xccl_emu.lang import add, atomic_add, dma, kernel, load, store, wait_flag
+from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, SCALAR, VECTOR
 from xccl_emu.machine.device.pipes import grain, n_grains
 from xccl_emu.machine.explore import explore
 from xccl_emu.machine.pod import Pod
@@ -33,225 +19,117 @@ from xccl_emu.machine.spec import small_pod
 
 from .support import ORDERS, tiny_pod
 
-DATA, FLAG, OTHER, RESULT = 0, 32, 64, 128
+FLAG, OTHER, RESULT = 32, 64, 128
+SEEN = "seen"
 
 
-@kernel
-def publish(data, flag, how, event_free):
-    """Write 1 by one of the ways to write, quiet, raise a flag."""
-    if how == OP_STORE:
-        yield store(data, 1)
-    elif how == OP_PUT:
-        yield put(data, 1)
-    elif how == OP_ADD:
-        yield add(data, 1)
-    elif how == OP_MTU_OUT:
-        yield ub_store(0, 1, 8)
-        yield mtu_out(0, data, 8)
-    else:
-        yield store(event_free, 1)
-        yield quiet()
-        yield dma(event_free, data, 8, 0)
-    yield quiet(sync="quiet")
-    yield store(flag, 1)
-    if how == OP_DMA:
-        yield wait_flag(DMA, SCALAR, 0)
+def small(*texts: str, cores: int = 1, memory: dict[int, int] | None = None, without: tuple[str, ...] = ()) -> Small:
+    """A program for each core."""
+    return Small(tuple(program(text) for text in texts), cores, memory=memory or {}, without=without)
 
 
-@kernel
-def consume(data, flag):
-    """Wait for the flag, read the data."""
-    yield poll_eq(flag, 1, sync="poll")
-    value = yield load(data)
-    return value
-
-
-def _publish_consume(order: str, how: int, without: tuple[str, ...]) -> set[int]:
-    """What the consumer can see."""
-    pod = tiny_pod(2, order, without=without)
-    data, flag, free = pod.meta(1, DATA), pod.meta(1, FLAG), pod.meta(0, OTHER)
-    pod.launch(publish, 0, [0], {"data": data, "flag": flag, "how": how, "event_free": free}, [pod.grant_meta("rw")])
-    pod.launch(consume, 1, [0], {"data": data, "flag": flag}, [pod.grant_meta("r")])
-    found = explore(pod)
+def ends(given: Small, order: str, *words: int | str) -> set[tuple[int, ...]]:
+    """What can stand in words of die 0 at the end, or what the last core can have read (`SEEN`), as octal digits."""
+    found = given.naive(order)
     assert found.complete
     assert not found.errors
-    return {values[1] for values in found.outcomes}
+    assert not found.deadlocks
+    last = given.n_dies * (8 + 4 * given.cores_per_die) - 4
+    return {tuple(end[last if word == SEEN else word] for word in words) for end in found.outcomes}
 
 
-WRITES = {"store": OP_STORE, "put": OP_PUT, "add": OP_ADD, "mtu_out": OP_MTU_OUT, "dma": OP_DMA}
+WRITES = {
+    "store": "store 1.0 1", "put": "put 1.0 1", "add": "add 1.0 1", "mtu_out": "ub_store 1; out 1.0",
+    "dma": "dma 0.4 1.0",
+}  # fmt: skip
+
+
+def seen(order: str, how: str, without: tuple[str, ...] = ()) -> set[tuple[int, ...]]:
+    """What a consumer can see: the other side writes in one of the ways there are, quiets, and raises a flag."""
+    taken = "; wait 4" if how == "dma" else ""
+    told = f"{WRITES[how]}; quiet; store 1.4 1{taken}"
+    return ends(small(told, "eq 1.4 1; load 1.0", memory={4: 1}, without=without), order, SEEN)
 
 
 @pytest.mark.parametrize("how", WRITES)
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_quiet_publishes_every_kind_of_write(order: str, how: str) -> None:
     """After a quiet and a flag the reader sees what was written, by whatever instruction, in every order."""
-    assert _publish_consume(order, WRITES[how], ()) == {1}
+    assert seen(order, how) == {(1,)}
 
 
 @pytest.mark.parametrize("how", WRITES)
-@pytest.mark.parametrize("without", ["quiet", "poll"])
+@pytest.mark.parametrize("without", ["quiet", "eq"])
 def test_without_the_quiet_or_the_poll_old_data_is_seen(how: str, without: str) -> None:
     """A named synchronization can be switched off, and under `relaxed` both are needed."""
-    assert _publish_consume("relaxed", WRITES[how], (without,)) == {0, 1}
+    assert seen("relaxed", how, (without,)) == {(0,), (1,)}
 
 
 def test_fifo_keeps_a_flag_behind_data_for_the_same_die() -> None:
     """Under `fifo` a store overtakes no store to the same die, but it can overtake what mtu-out has not begun."""
-    assert _publish_consume("fifo", OP_STORE, ("quiet",)) == {1}
-    assert _publish_consume("sc", OP_STORE, ("quiet",)) == {1}
-    assert _publish_consume("fifo", OP_PUT, ("quiet",)) == {0, 1}  # mtu-out may start after the scalar store
-
-
-@kernel
-def set_twice(pipe, between, address):
-    """Set an event twice, consuming it in between or not, and go on with something else."""
-    yield set_flag(pipe, SCALAR, 5)
-    if between > 0:
-        yield wait_flag(pipe, SCALAR, 5)
-    yield set_flag(pipe, SCALAR, 5)
-    yield load(address)
-    yield load(address)
-    yield wait_flag(pipe, SCALAR, 5)
+    assert seen("fifo", "store", ("quiet",)) == {(1,)}
+    assert seen("sc", "store", ("quiet",)) == {(1,)}
+    assert seen("fifo", "put", ("quiet",)) == {(0,), (1,)}  # mtu-out may start after the scalar store
 
 
 @pytest.mark.parametrize("pipe", [SCALAR, MTU_IN, VECTOR, MTU_OUT])
 def test_an_event_set_twice_is_a_violation_in_every_schedule_that_does_it(pipe: int) -> None:
     """Setting an event that is still set is an error that names the set_flag; consumed in between, it is none."""
-    pod = tiny_pod(1)
-    args = {"pipe": pipe, "between": 0, "address": pod.meta(0)}
-    pod.launch(set_twice, 0, [0], args, [pod.grant_meta("r")])
-    found = explore(pod)
-    assert found.errors
+    twice = small(f"set {pipe} 0 5; set {pipe} 0 5; load 0.0; load 0.0; wait {pipe} 0 5")
+    found = twice.naive("sc")
     assert any("set while it is still set" in text for text in found.errors)
     for text in found.errors:  # the wait may come between the two; then the second event is left
-        assert "at its end" in text or "yield set_flag(pipe, SCALAR, 5)" in text
+        assert "at its end" in text or "yield set_flag(" in text
         assert ("at its end" in text) == ("nothing has waited for it" in text)
     assert not found.outcomes
     with pytest.raises(RunError, match=r"event 5 from .* to scalar is set while it is still set"):
-        pod.run()
-    pod.clear()
-    pod.launch(set_twice, 0, [0], args | {"between": 1}, [pod.grant_meta("r")])
-    found = explore(pod)
-    assert not found.errors
-    assert not found.deadlocks
-
-
-@kernel
-def ping_pong(source, target, n):
-    """Through one buffer: read in, wait, write out, wait, n times; the second wait is the one that ping-pong needs."""
-    for i in range(n):
-        yield mtu_in(source + 8 * i, 0, 8)
-        yield set_flag(MTU_IN, MTU_OUT, 0)
-        yield wait_flag(MTU_IN, MTU_OUT, 0, sync="read")
-        yield mtu_out(0, target + 8 * i, 8)
-        yield set_flag(MTU_OUT, MTU_IN, 1)
-        yield wait_flag(MTU_OUT, MTU_IN, 1, sync="left")
-
-
-def _ping_pong(order: str) -> tuple[set[tuple[int, ...]], bool]:
-    pod = tiny_pod(1, order)
-    for i in range(3):
-        pod.memory[pod.meta(0, 8 * i)] = i + 1
-    args = {"source": pod.meta(0), "target": pod.meta(0, RESULT), "n": 3}
-    pod.launch(ping_pong, 0, [0], args, [pod.grant_meta("rw")])
-    found = explore(pod, [(pod.meta(0, RESULT), 24)])
-    return {outcome[:3] for outcome in found.outcomes}, bool(found.deadlocks or found.errors)
+        twice.pod("sc").run()
+    ends(small(f"set {pipe} 0 5; wait {pipe} 0 5; set {pipe} 0 5; wait {pipe} 0 5"), "sc")
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_events_order_the_pipes(order: str) -> None:
-    """With both events each word is read before it is written out, and written out before the next is read."""
-    assert _ping_pong(order) == ({(1, 2, 3)}, False)
-
-
-@kernel
-def unordered(source, target):
-    """Read in and write out without an event."""
-    yield mtu_in(source, 0, 8)
-    yield mtu_out(0, target, 8)
+    """Through one buffer three times, with both events that it takes: each word is read before it is written out, and
+    written out before the next is read."""
+    turns = (f"in 0.{i}; set 1 3; wait 1 3; out 0.{4 + i}; set 3 1 1; wait 3 1 1" for i in range(3))
+    assert ends(small("; ".join(turns), memory={0: 1, 1: 2, 2: 3}), order, 4, 5, 6) == {(1, 2, 3)}
 
 
 def test_without_events_pipes_are_unordered() -> None:
     """Mtu-out may run before mtu-in that was queued first: the old bytes of the buffer go out."""
-    pod = tiny_pod(1)
-    pod.memory[pod.meta(0)] = 1
-    pod.launch(unordered, 0, [0], {"source": pod.meta(0), "target": pod.meta(0, RESULT)}, [pod.grant_meta("rw")])
-    assert {outcome[0] for outcome in explore(pod, [(pod.meta(0, RESULT), 8)]).outcomes} == {0, 1}
-
-
-@kernel
-def wait_twice(event):
-    """Consume an event twice that is set once."""
-    yield set_flag(VECTOR, SCALAR, event)
-    yield wait_flag(VECTOR, SCALAR, event)
-    yield wait_flag(VECTOR, SCALAR, event)
+    assert ends(small("in 0.0; out 0.4", memory={0: 1}), "sc", 4) == {(0,), (1,)}
 
 
 def test_a_wait_consumes_its_event() -> None:
     """The second wait for an event that was set once blocks for ever, and the report says on which."""
-    pod = tiny_pod(1)
-    pod.launch(wait_twice, 0, [0], {"event": 31}, [])
-    with pytest.raises(DeadlockError, match="waits for event 31 of vector, which is not set"):
-        pod.run()
-
-
-@kernel
-def leave_buffer(target, wait):
-    """Overwrite the data buffer after mtu-out was queued, with or without waiting until the bytes have left."""
-    yield ub_store(0, 1, 8)
-    yield mtu_out(0, target, 8)
-    if wait > 0:
-        yield set_flag(MTU_OUT, SCALAR, 0)
-        yield wait_flag(MTU_OUT, SCALAR, 0)
-    yield ub_store(0, 2, 8)
+    with pytest.raises(DeadlockError, match="waits for event 15 of vector, which is not set"):
+        small("set 2 0 15; wait 2 0 15; wait 2 0 15").pod("sc").run()
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("wait", "seen"), [(1, {1}), (0, {1, 2})])
-def test_a_flag_of_mtu_out_says_that_the_bytes_have_left(order: str, wait: int, seen: set[int]) -> None:
+@pytest.mark.parametrize(("wait", "left"), [("set 3 0; wait 3 0; ", {(1,)}), ("", {(1,), (2,)})])
+def test_a_flag_of_mtu_out_says_that_the_bytes_have_left(order: str, wait: str, left: set[tuple[int, ...]]) -> None:
     """After the flag the buffer may be used again; without it the new bytes may go out."""
-    pod = tiny_pod(1, order)
-    pod.launch(leave_buffer, 0, [0], {"target": pod.meta(0), "wait": wait}, [pod.grant_meta("rw")])
-    assert {outcome[0] for outcome in explore(pod, [(pod.meta(0), 8)]).outcomes} == seen
+    assert ends(small(f"ub_store 1; out 0.0; {wait}ub_store 2"), order, 0) == left
 
 
-@kernel
-def neighbours(mine, other, rounds, results):
-    """In each round write, quiet, meet, read what the other has written, meet again."""
-    total = 0
-    for i in range(rounds):
-        yield store(mine, i + 1)
-        yield quiet(sync="quiet")
-        phase = yield arrive()
-        yield await_group(phase, sync="barrier")
-        value = yield load(other)
-        total = total * 10 + value
-        phase = yield arrive()
-        yield await_group(phase)
-    return total
-
-
-def _neighbours(order: str, without: tuple[str, ...]) -> set[int]:
-    pod = tiny_pod(1, order, cores=2, without=without)
-    places = [pod.meta(0, DATA), pod.meta(0, OTHER)]
-    args = {"mine": places, "other": places[::-1], "rounds": 2, "results": 0}
-    pod.launch(neighbours, 0, [0, 1], args, [pod.grant_meta("rw")])
-    found = explore(pod)
-    assert found.complete
-    assert not found.deadlocks
-    return {value for outcome in found.outcomes for value in outcome}
+def _neighbours(order: str, without: tuple[str, ...] = ()) -> set[tuple[int, ...]]:
+    """What one of two cores reads: in two rounds they write, quiet, meet, read what the other wrote, and meet again."""
+    turn = "store 0.{} {}; quiet; arrive; await; load 0.{}; arrive; await"
+    texts = ("; ".join(turn.format(mine, i + 1, 4 - mine) for i in range(2)) for mine in (0, 4))
+    return ends(small(*texts, cores=2, without=without), order, SEEN)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_quiet_and_barrier_make_a_die_agree(order: str) -> None:
     """A quiet on each core and a barrier: all see what the others have written, over two phases."""
-    assert _neighbours(order, ()) == {12}
+    assert _neighbours(order) == {(0o12,)}
 
 
 def test_a_barrier_without_quiets_is_not_enough() -> None:
     """A barrier alone does not drain writes, and quiets alone do not wait for the others."""
-    assert _neighbours("sc", ("quiet",)) == {12}
-    assert _neighbours("relaxed", ("quiet",)) > {12}
+    assert _neighbours("sc", ("quiet",)) == {(0o12,)}
+    assert _neighbours("relaxed", ("quiet",)) > {(0o12,)}
 
 
 @kernel
@@ -325,29 +203,11 @@ def test_dma_copies_more_than_62_times_what_a_die_holds_in_flight() -> None:
     assert pod.view(target).all()
 
 
-@kernel
-def copy_unaligned(source, target):
-    """Copy 40 bytes by DMA."""
-    yield dma(source, target, 40, 0)
-    yield wait_flag(DMA, SCALAR, 0)
-
-
-@kernel
-def write_two(first, second):
-    """Write two words."""
-    yield store(first, 1)
-    yield store(second, 1)
-
-
-@pytest.mark.parametrize("shift", [0, 8])
-def test_dma_reads_no_two_pieces_at_once(shift: int) -> None:
+@pytest.mark.parametrize("word", [0, 1])
+def test_dma_reads_no_two_pieces_at_once(word: int) -> None:
     """Two words in different pieces of the source are read in any order, also where they go to one target piece."""
-    pod = tiny_pod(2)
-    first, second, target = pod.meta(1, 24), pod.meta(1, 32), pod.meta(0, shift)
-    pod.launch(copy_unaligned, 0, [0], {"source": first, "target": target}, [pod.grant_meta("rw")])
-    pod.launch(write_two, 1, [0], {"first": first, "second": second}, [pod.grant_meta("rw")])
-    found = explore(pod, [(target, 16)])
-    assert {outcome[:2] for outcome in found.outcomes} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    copied = small(f"dma 1.3 0.{word} 3; wait 4 0 3", "store 1.3 1; store 1.4 1")
+    assert ends(copied, "sc", word, word + 1) == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 3000))
@@ -365,33 +225,11 @@ def test_grains_divide_a_transfer(source: int, target: int, nbytes: int) -> None
             assert (target + start) // 32 == (target + end - 1) // 32
 
 
-@kernel
-def write_all(target, nbytes):
-    """Fill the buffer with ones and write it."""
-    for i in range(8):
-        yield ub_store(8 * i, 1, 8)
-    yield mtu_out(0, target, nbytes)
-
-
-@kernel
-def read_all(source, nbytes):
-    """Read to the buffer at once and return its words as digits."""
-    yield mtu_in(source, 0, nbytes)
-    yield set_flag(MTU_IN, SCALAR, 0)
-    yield wait_flag(MTU_IN, SCALAR, 0)
-    seen = 0
-    for i in range(8):
-        word = yield ub_load(8 * i, 8)
-        seen = seen * 2 + word
-    return seen
-
-
 def test_a_piece_is_atomic_and_a_larger_transfer_tears() -> None:
     """Of two pieces a reader sees any combination of old and new; within one piece never a part."""
-    pod = tiny_pod(2, "relaxed")
-    pod.launch(write_all, 0, [0], {"target": pod.meta(1), "nbytes": 64}, [pod.grant_meta("rw")])
-    pod.launch(read_all, 1, [0], {"source": pod.meta(1), "nbytes": 64}, [pod.grant_meta("rw")])
-    assert {outcome[1] for outcome in explore(pod).outcomes} == {0, 0xF0, 0x0F, 0xFF}
+    filled, read = ("; ".join(f"{each} {i}" for i in range(8)) for each in ("ub_store 1", "ub_load 0"))
+    both = small(f"{filled}; out 1.0 0 4", f"in 1.0 0 4; set 1 0; wait 1 0; {read}")
+    assert ends(both, "relaxed", SEEN) == {(0,), (0o11110000,), (0o1111,), (0o11111111,)}
 
 
 @kernel

@@ -1,0 +1,110 @@
+"""What commands refuse: exit code 2, and a message that names the option and the value as the user has given them."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli_support import invoke
+from xccl_emu.runs.jobs import sendrecv as sendrecv_job
+
+TINY = "check sendrecv --slots 2 --chunks 3 --pieces 1"
+DISPATCH = "run dispatch --ranks 4 --tokens 5 --hidden 64 --cores 2"
+FUSED = "run fused --ranks 4 --tokens 5 --hidden 64 --cores 2"
+A2E = "run a2e --domains 2 --attention 2 --experts 9 --tokens 3 --hidden 64"
+LARGE = 9223372036854775808
+
+REFUSED = (
+    ("run dispatch --ranks 768 --tokens 4000", "768 ranks need about"),
+    ("run dispatch --routing /nonexistent.json", "/nonexistent.json"),
+    ("run dispatch --ranks 4 --hidden 50", "--hidden 50: must be"),
+    (f"{DISPATCH} --order weak", "--order weak: must be one of"),
+    (f"{DISPATCH} --policy fair", "--policy fair: must be one of"),
+    (f"{DISPATCH} --layer 3", "--layer 3"),
+    (f"{DISPATCH} --redundant 9 --redundant-slots 2", "9 replicas: there is room for 8"),
+    (f"run dispatch --seed {10**30}", f"--seed {10**30}: must be a whole number, -{LARGE} to"),
+    (f"run dispatch --ranks 2 --redundant-slots {LARGE - 1}", "it must be 0 to 65536"),
+    ("run sendrecv --file /nonexistent", "--file /nonexistent"),
+    ("run sendrecv --file /dev/null", "is empty"),
+    ("run sendrecv --permutation --file /etc/passwd", "--permutation"),
+    ("run sendrecv --path pigeon", "pigeon"),
+    ("run sendrecv --permutation --source 3", "--source 3"),
+    ("run sendrecv --file /proc/version --nbytes 5", "--nbytes 5"),
+    (f"run sendrecv --nbytes {10**14}", "GiB"),  # by arithmetic, not by trying
+    ("run sendrecv --nbytes 1Q", "--nbytes 1Q: must be a size such as 512, 64K"),
+    (f"{FUSED} --path mtu", "--path mtu: must be one of aiv, sdma"),
+    (f"{FUSED} --hidden 50", "--hidden 50: must be"),
+    (f"{FUSED} --ranks 768 --tokens 1500 --hidden 7168", "768 ranks need about"),
+    (f"{FUSED} --routing /nonexistent.json", "/nonexistent.json"),
+    (f"{A2E} --path dma", "--path dma: must be one of mtu, urma"),
+    (f"{A2E} --hidden 50", "--hidden 50: must be"),
+    (f"{A2E} --attention 10", "--attention 10: must be at most n_experts=9"),
+    (f"{A2E} --experts 765", "2 x 2 + 765 = 769 dies; the pod has 768"),
+    (f"{A2E} --tokens 40000 --hidden 7168", "GiB are free; take fewer --tokens"),
+    (f"{A2E} --routing /nonexistent.json", "/nonexistent.json"),
+    ("compare --hidden 33", "--hidden 33: must be"),
+    ("compare --ranks 9", "--attention 10: must be at most"),
+    ("bench sendrecv -n 9000000000000000000", "'-n'"),
+    # ---- check
+    ("check --json", "PROTOCOL: must be one of a2e, "),
+    ("check ring", "protocol 'ring': must be one of a2e, "),
+    (f"{TINY} moe", "moe: must be an option"),
+    (f"{TINY} --order weak", "--order weak: must be one of sc, fifo, relaxed"),
+    (f"{TINY} --policy fair", "--policy fair: must be one of exhaustive, portfolio"),
+    (f"{TINY} --tokens 2", "--tokens 2: sendrecv has no such size, but ranks, cores, slots"),
+    (f"{TINY} --cores 0", "--cores 0: must be at least 1"),
+    ("check sendrecv --set cores=0", "--set cores=0: must be at least 1"),
+    ("check sendrecv --path pigeon", "--path pigeon: must be one of mtu, dma"),
+    ("check moe --tokens 1,2,3", "--tokens 1,2,3"),
+    ("check fused --set experts", "--set experts: must be NAME=VALUE"),
+    ("check fused --set cats=1", "cats=1: fused has no such"),
+    ("check fused --set =3", "--set =3:"),
+    (f"{TINY} --seconds 0", "--seconds 0.0: must be positive"),
+    (f"{TINY} --states 0", "--states"),
+    (f"check sendrecv --states {LARGE}", f"--states {LARGE}: must be a whole number"),
+    (f"{TINY} --without 'data befor tail'", "has no such synchronization, but 'data before tail', "),
+    (f"{TINY} --out no/such/folder.json", "--out no/such/folder.json: must be a file in a folder that exists"),
+    (f"{TINY} --each-sync --out x.json", "--out x.json: goes with one check"),
+    (f"{TINY} --fault melt:die1", "stop:dieN"),
+    (f"{TINY} --fault cut:0-7", "die7 is none of die0 to die1"),
+    (f"{TINY} --certify-seconds 3", "--certify-seconds 3.0: must be positive, and go with --certify"),
+    (f"{TINY} --certify --certify-seconds 0", "--certify-seconds 0.0: must be positive"),
+    (f"{TINY} --certify --fault stop:die1", "--certify: goes without --fault stop:die1"),
+    ("check --replay absent.json", "absent.json: does not exist"),
+    ("check --replay absent.json --slots 3", "--slots 3: goes without --replay"),
+    ("check --replay absent.json --without tail", "--without"),
+)
+
+
+@pytest.mark.parametrize(("line", "said"), REFUSED, ids=[line for line, _ in REFUSED])
+def test_what_makes_no_sense_is_refused(line: str, said: str) -> None:
+    """Before anything is compiled, run or allocated, and not by a traceback; numbers have 64 bits."""
+    code, out, err = invoke(*shlex.split(line))
+    assert code == 2, out
+    assert said in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"logical_count": [[0, 0], [0, 0]]}', "no layer of it routes any token"),
+        ('{"topk_ids": [1, 2147483646], "topk_weights": [0.5, 0.5]}', "2147483646"),
+        (json.dumps({"topk_ids": list(range(16)), "topk_weights": [1.0] * 16}), "16 choices a token"),
+    ],
+)
+def test_routing_files_that_cannot_be_run_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    """Only dense layers, an expert number beyond reason, or too many choices: exit code 2, before memory is spent."""
+    file = tmp_path / "routing.jsonl"
+    file.write_text(text)
+    code, _, err = invoke(*shlex.split(DISPATCH), "--routing", str(file))
+    assert code == 2
+    assert said in err
+
+
+def test_payloads_that_do_not_fit_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too much payload for the machine is refused before anything is allocated."""
+    monkeypatch.setattr(sendrecv_job, "available_bytes", lambda: 1 << 20)
+    code, _, err = invoke("run", "sendrecv", "--nbytes", str(1 << 20))
+    assert code == 2
+    assert "GiB" in err
