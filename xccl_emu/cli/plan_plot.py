@@ -39,4 +39,5 @@ def _add(panel: Any, rows: Sequence[Estimate], phase: str) -> None:
         panel.barh(range(len(rows)), widths, left=lefts, color=colour, label=name)
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
     panel.set(xlabel="ms", title=f"{phase}: {'TTFT without the wait' if phase == 'prefill' else 'ITL'}")
+    panel.margins(x=0.03)
     panel.spines[["top", "right"]].set_visible(False)

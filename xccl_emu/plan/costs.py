@@ -173,18 +173,25 @@ def _printed(strategy: Strategy, of: Setting, tokens: int) -> Within:
 
 
 def _by_group(strategy: Strategy, of: Setting, tokens: int) -> Within:
-    """The same where each group moves what it holds, and where groups of the two blocks differ."""
+    """The same where each group moves what it holds, and where groups of the two blocks differ.
+
+    What combine sends back is k copies, so RS has made as many. Tokens of the group's own DP rank need no AG (III-D2),
+    unless the group has several of those.
+    """
     attention, experts = strategy.attention, strategy.experts
     if experts.tensor == 1 and not of.dropping:  # (12): every rank gets back all that it sent
         return Within(0.0, 0.0, 0.0, 0.0)
     own, group = (of.state_bytes(of.batch / block.spread, tokens) for block in (attention, experts))
-    brought = of.copied_bytes(of.batch / experts.spread, tokens) if experts.spread > 1 else group
-    is_there = experts.spread == 1 == attention.spread  # every rank has all tokens
+    copies = of.model.experts.top_k if experts.spread > 1 else 1
+    brought = 1 - 1 / attention.spread if attention.spread <= experts.spread else 1.0
     fed = max(1, experts.spread // attention.spread)
-    summed = scatter_s(own / experts.tensor, fed, of.cluster.link(attention.tensor_span), of.form)
-    wider = max(attention, experts, key=lambda block: block.tensor)
-    gathered = 0.0 if is_there else _of_group(experts, of, brought)
-    return Within(gathered, _of_group(experts, of, group), summed, _of_group(wider, of, own))
+    link = of.cluster.link(attention.tensor_span)
+    return Within(
+        _of_group(experts, of, brought * copies * group),
+        _of_group(experts, of, copies * group),
+        scatter_s(own / experts.tensor, fed, link, of.form),
+        _of_group(attention, of, own),
+    )
 
 
 def _of_group(block: Block, of: Setting, size: float) -> float:
