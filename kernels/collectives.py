@@ -1,0 +1,101 @@
+"""What the kernels of collectives share: what a core moves, and copies and sums through its data buffer.
+
+A core moves its part of every share, slice by slice; cores have nothing in common, like channels.  All ranks take the
+same *turns*: a turn is one slice of one call, counted on from call to call, so flags only rise.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu.lang import (
+    MTU_IN,
+    MTU_OUT,
+    SCALAR,
+    VECTOR,
+    mtu_in,
+    mtu_out,
+    set_flag,
+    v_add,
+    v_narrow,
+    v_widen,
+    wait_flag,
+)
+
+
+class Work(NamedTuple):
+    """What a core moves: of every share ``nbytes`` bytes, in each of several calls back to back."""
+
+    own: int
+    """Address of its part of the first share that this rank has."""
+    out: int
+    """Address of its part of the first share that this rank gets."""
+    share: int
+    """Bytes from one share to the next, in both."""
+    nbytes: int
+    slices: int
+    """Of each share."""
+    slice_bytes: int
+    """Of all but the last one, which may be shorter; even."""
+    calls: int
+    own_bytes: int
+    """From what a call has to what the next one has."""
+    out_bytes: int
+    dtype: int
+
+
+def slice_size(turn, slices, slice_bytes, nbytes):
+    """Bytes of the slice of a turn; the last one of a call may be shorter."""
+    return min(slice_bytes, nbytes - turn % slices * slice_bytes)
+
+
+def slice_at(turn, slices, slice_bytes, first, call_bytes):
+    """Address of the slice of a turn, in buffers of which that of each call is ``call_bytes`` behind the last."""
+    return first + turn // slices * call_bytes + turn % slices * slice_bytes
+
+
+def read(source, size):
+    """Copy memory to the beginning of the data buffer, and wait until it is there."""
+    yield mtu_in(source, 0, size)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="slice in buffer")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="slice in buffer")
+
+
+def copy(i, n, source, target, size, room):
+    """Copy i of ``n`` from memory to memory, through one of two halves of ``room`` bytes; needs a quiet behind them."""
+    half = i % 2
+    if i >= 2:
+        yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
+    yield mtu_in(source, half * room, size)
+    yield set_flag(MTU_IN, MTU_OUT, half, sync="half full")
+    yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")
+    yield mtu_out(half * room, target, size)
+    if i + 2 < n:
+        yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")
+
+
+def add_term(i, n, source, size, room, dtype):
+    """Term i of a sum of ``n``, in FP32 behind two halves: the first one is widened, each other one added."""
+    half = i % 2
+    if i >= 2:
+        yield wait_flag(VECTOR, MTU_IN, half, sync="term added")
+    yield mtu_in(source, half * room, size)
+    yield set_flag(MTU_IN, VECTOR, half, sync="term in buffer")
+    yield wait_flag(MTU_IN, VECTOR, half, sync="term in buffer")
+    if i == 0:
+        yield v_widen(half * room, 2 * room, size // 2, dtype)
+    else:
+        yield v_add(half * room, 2 * room, size // 2, dtype)
+    if i + 2 < n:
+        yield set_flag(VECTOR, MTU_IN, half, sync="term added")
+
+
+def round_sum(size, room, dtype):
+    """Round the sum behind the two halves to the beginning of the data buffer, for mtu-out."""
+    yield v_narrow(2 * room, 0, size // 2, dtype)
+    yield set_flag(VECTOR, MTU_OUT, 2, sync="sum in buffer")
+    yield wait_flag(VECTOR, MTU_OUT, 2, sync="sum in buffer")
+
+
+def leave_buffer():
+    """Let loads that follow wait until what was written out has left the data buffer."""
+    yield set_flag(MTU_OUT, MTU_IN, 2, sync="result left buffer")
+    yield wait_flag(MTU_OUT, MTU_IN, 2, sync="result left buffer")

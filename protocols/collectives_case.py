@@ -1,0 +1,229 @@
+"""Collectives as cases: reduce-scatter, all-gather, all-reduce, all-to-all, a barrier (MixServe II, table I)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.barrier import meet
+from xccl_emu.kernels.collectives import Work
+from xccl_emu.kernels.exchange import exchange
+from xccl_emu.kernels.group import align
+from xccl_emu.kernels.ring import ring, ring_all_to_all
+from xccl_emu.lang import BF16, FP16, Kernel
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.oracle.collectives import by_rank, by_ring
+from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, size, switch
+from xccl_emu.protocols.collectives_layout import BarrierLayout, Layout, RingLayout
+
+MOST = 1 << 28
+BYTES_MAX = 1 << 34
+"""Of all operands: what is larger is a mistake, and would take the memory of this machine."""
+
+DTYPES = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
+_BITS = {"bf16": (0x81FF, 0x3E00, 0x4B80), "fp16": (0x8FFF, 0x0400, 0x6000)}
+"""Of a small number: bits that are drawn, and such as are set; and the bits of a large one but for its sign."""
+
+
+def numbers(shape: tuple[int, ...], dtype: str, seed: int) -> NDArray[Any]:
+    """Random numbers, none of them zero, half of them so large that FP32 rounds what is added to them.
+
+    Large ones cancel each other, so a sum in another order has other bits.
+    """
+    drawn, always, large = map(np.uint16, _BITS[dtype])
+    bits = np.random.default_rng(seed).integers(0, 1 << 16, shape, np.uint16)
+    is_large = (bits & 0x4000).astype(bool)
+    return np.where(is_large, bits & 0x8000 | large, bits & drawn | always).view(DTYPES[dtype][1])
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """How a collective is made."""
+
+    about: str
+    kernel: Kernel
+    layout: type[Layout]
+    scatter: int = 0
+    """Has each rank a share for each other one, or the same for all?"""
+    reduce: int = 0
+    gather: int = 0
+    """Does it get something of each other one?"""
+
+
+ALGORITHMS = {
+    "all-reduce-ring": Algorithm("Sums for all: reduce-scatter, then all-gather, on a ring", ring, RingLayout, 1, 1, 1),
+    "all-reduce-one-shot": Algorithm("Sums for all: each rank adds up all", exchange, Layout, 0, 1, 0),
+    "all-reduce-two-shot": Algorithm("Sums for all: each adds up a share, and tells all", exchange, Layout, 1, 1, 1),
+    "reduce-scatter-ring": Algorithm("A share of the sums for each, on a ring", ring, RingLayout, 1, 1, 0),
+    "reduce-scatter": Algorithm("A share of the sums for each, who adds them up", exchange, Layout, 1, 1, 0),
+    "all-gather-ring": Algorithm("What each has for all, on a ring", ring, RingLayout, 0, 0, 1),
+    "all-gather": Algorithm("What each has for all, written to all", exchange, Layout, 0, 0, 1),
+    "all-to-all-ring": Algorithm("From each a share for each, on a ring", ring_all_to_all, RingLayout, 1, 0, 1),
+    "all-to-all": Algorithm("From each a share for each, pairwise", exchange, Layout, 1, 0, 1),
+    "barrier": Algorithm("What all wrote is read behind a dissemination barrier", meet, BarrierLayout, 0, 0, 1),
+}
+
+
+@dataclass(frozen=True)
+class CollectiveCase(Case):
+    """A collective of ``calls`` calls back to back, each of ``ranks`` shares of ``elements`` elements.
+
+    What is reduced is the sum over all ranks; in place, results lie where the operands were.
+    """
+
+    presets: ClassVar[tuple[Preset, ...]] = tuple(
+        Preset(name, each.about, {"collective": name}) for name, each in ALGORITHMS.items()
+    )
+
+    collective: str = choice("all-reduce-ring", "Which, and by what algorithm.", of=ALGORITHMS)
+    ranks: int = size(3, "Ranks, one a die.", least=2, most=768)
+    cores: int = size(1, "Cores of each rank; each moves a part of every share.", most=48)
+    elements: int = size(16, "Elements of a share; a rank has, or gets, one for each rank.", most=MOST)
+    slot: int = size(16384, "Elements that move at once.", most=24576)
+    calls: int = size(3, "Calls back to back, in one kernel.")
+    dtype: str = choice("bf16", "Type of the elements; sums are in FP32.", of=DTYPES)
+    in_place: int = switch(0, "Results where the operands were.")
+    seed: int = size(0, "Of the values.", least=0, most=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nbytes = 2 * self.calls * self.ranks * self._had * self._share
+        if nbytes > BYTES_MAX:
+            raise ConfigError(f"elements={self.elements}: operands take {nbytes} bytes, must be at most {BYTES_MAX}")
+
+    # ---- what goes in and comes out
+
+    def values(self) -> NDArray[Any]:
+        """What the ranks have, [calls, ranks, shares, elements of a share]."""
+        shape = (self.calls, self.ranks, self._had, self._share)
+        return numbers(shape, self.dtype, self.seed)
+
+    def results(self, values: NDArray[Any]) -> NDArray[Any]:
+        """What they must get, [calls, ranks, shares, elements of a share]."""
+        of = self._of
+        if of.reduce:
+            add_up = by_ring if of.kernel is ring else by_rank
+            sums = np.stack([add_up(call) for call in values])[:, None]
+            return sums.repeat(self.ranks, 1) if of.gather or not of.scatter else sums.swapaxes(1, 2)
+        return values.swapaxes(1, 2) if of.scatter else values.swapaxes(1, 2).repeat(self.ranks, 1)
+
+    def lay_out(self, bench: Bench) -> None:
+        """Inboxes in the managed area, flags in the metadata area, and cores that have nothing in common."""
+        regions, room = Regions(self.ranks), align(self._slice_bytes)
+        blocks = self.ranks - 1 if self._of.kernel is ring_all_to_all else 1
+        layout = self._of.layout(regions, self.ranks, self.cores, room, blocks)
+        pod = bench.pod(regions.tight_pod(app_bytes=self._app_bytes, ub_bytes=4 * room, cores=self.cores))
+        regions.place(bench, pod)
+        values = self.values()
+        results = self.results(values)
+        for me in range(self.ranks):
+            buffers = self._buffers(bench, pod, me, values[:, me], results[:, me])
+            for core in range(self.cores):
+                self._launch(pod, me, core, buffers, layout)
+
+    def _buffers(
+        self, bench: Bench, pod: Pod, me: int, had: NDArray[Any], got: NDArray[Any]
+    ) -> tuple[Buffer, Buffer]:
+        """Operands and results of a rank; twice the same in place, where one may be a share of the other."""
+        name = f"results of rank {me}"
+        if not self.in_place:
+            return bench.filled(me, had, "own"), bench.wanted(me, got, "out", owners=f"die{me}")
+        shape = (self.calls, max(had.shape[1], got.shape[1]), self._share)
+        both = pod.alloc(me, 2 * math.prod(shape))
+        bench.label_buffer(both, "both")
+        bench.already_filled(both)
+        before = pod.view(both, had.dtype, shape)
+        before[:, self._shares(me, had.shape[1])] = had
+        after = before.copy()
+        after[:, self._shares(me, got.shape[1])] = got
+        bench.expect(both.address, after, name, owners=f"die{me}")
+        return both, both
+
+    def _launch(self, pod: Pod, me: int, core: int, buffers: tuple[Buffer, Buffer], layout: Layout) -> None:
+        own, out = buffers
+        begin, end = (min(i * self._part, self._share) for i in (core, core + 1))
+        nbytes = 2 * (end - begin)
+        work = Work(
+            own.address + 2 * (begin + self._first(me, self._had)),
+            out.address + 2 * (begin + self._first(me, self._got)),
+            2 * self._share, nbytes, -(-nbytes // self._slice_bytes), self._slice_bytes, self.calls,
+            own.nbytes // self.calls, out.nbytes // self.calls, DTYPES[self.dtype][0],
+        )  # fmt: skip
+        of = self._of
+        told, grants = layout.told(pod, me, core, of.scatter, of.reduce, of.gather)
+        grants += [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
+        pod.launch(of.kernel, me, [core], {"w": work, of.kernel.params[1]: told}, grants)
+
+    # ---- sizes
+
+    @property
+    def _of(self) -> Algorithm:
+        return ALGORITHMS[self.collective]
+
+    @property
+    def _had(self) -> int:
+        """Shares that a rank has."""
+        return self.ranks if self._of.scatter else 1
+
+    @property
+    def _got(self) -> int:
+        """Shares that it gets."""
+        return self.ranks if self._of.gather else 1
+
+    @property
+    def _share(self) -> int:
+        """Elements of a share; all is one, where each rank has the whole and gets it."""
+        return self.elements * (1 if self._of.scatter or self._of.gather else self.ranks)
+
+    @property
+    def _part(self) -> int:
+        """Elements of a share that a core moves, in whole pieces; the last cores may have fewer, or none."""
+        return align(2 * -(-self._share // self.cores)) // 2
+
+    @property
+    def _slice_bytes(self) -> int:
+        return 2 * min(self.slot, self._part)
+
+    @property
+    def _app_bytes(self) -> int:
+        sides = [max(self._had, self._got)] if self.in_place else [self._had, self._got]
+        return sum(align(2 * self.calls * shares * self._share) for shares in sides)
+
+    def _shares(self, me: int, count: int) -> Any:
+        """Which shares of a buffer for operands and results are those that a rank has, or gets."""
+        return slice(None) if count == max(self._had, self._got) else slice(me, me + 1)
+
+    def _first(self, me: int, count: int) -> int:
+        """Elements before the first of them."""
+        return 0 if count == max(self._had, self._got) or not self.in_place else me * self._share
+
+    # ---- what commands ask
+
+    @property
+    def payload_bytes(self) -> int:
+        """Of a call, as nccl-tests have it: of all shares."""
+        return 2 * self.ranks * self.elements
+
+    @property
+    def bus_factor(self) -> float:
+        """By what a link would have to carry more than the payload."""
+        return (2 if self.collective.startswith("all-reduce") else 1) * (self.ranks - 1) / self.ranks
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Each collective with two and three ranks, three calls."""
+        usual = {name: cls(collective=name) for name in ALGORITHMS}
+        more: dict[str, Case] = {}
+        for name, case in usual.items():
+            more |= {
+                f"{name}, three ranks": case,
+                f"{name}, two ranks": replace(case, ranks=2),
+                f"{name}, two ranks, in place, slices": replace(case, ranks=2, in_place=1, elements=40, slot=32),
+                f"{name}, two ranks, two cores": replace(case, ranks=2, cores=2, elements=24, dtype="fp16"),
+            }
+        return more
