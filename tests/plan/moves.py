@@ -15,7 +15,7 @@ Copies = dict[tuple[int, int], np.ndarray]
 
 @dataclass
 class Layer:
-    """``tensor_a`` × ``dp`` ranks for attention are ``tensor_e`` × ``ep`` for experts; tokens and experts are balanced."""
+    """``tensor_a`` × ``dp`` ranks for attention are ``tensor_e`` × ``ep`` for experts; loads are balanced."""
 
     tensor_a: int
     dp: int
