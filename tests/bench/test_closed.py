@@ -83,10 +83,11 @@ def test_send_and_receive_take_what_the_closed_form_says() -> None:
         assert percent(stages, float(result.emulated or 0)) < closed.CLAIMED_PERCENT, result.what
 
 
-def test_costs_reach_the_closed_forms() -> None:
+def test_the_fabric_reaches_the_closed_forms() -> None:
     """A slower fabric makes the wire longer by as much, and only the wire."""
     shape = closed.Shape(64, 128)
-    slow = closed.Prices(CLOUDMATRIX384, replace(TOGETHER, fabric_efficiency=0.8))
+    paths = [replace(path, write=replace(path.write, gb_s=0.8 * path.write.gb_s)) for path in CLOUDMATRIX384.paths]
+    slow = closed.Prices(replace(CLOUDMATRIX384, paths=tuple(paths)), TOGETHER)
     fast, slower = (closed.fused_combine(shape, prices) for prices in (PRICES, slow))
     assert slower["send"] == pytest.approx(fast["send"] / 0.8)
     assert {name: us for name, us in slower.items() if name != "send"} == {

@@ -8,7 +8,6 @@ from xccl_emu.bench import published
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result, scores
 from xccl_emu.errors import ConfigError
-from xccl_emu.timing.fabric import OTHER_NODE, SAME_NODE
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
 
@@ -37,12 +36,13 @@ def test_bandwidths_of_table_7_follow_from_its_latencies() -> None:
 
 
 def test_the_fabric_has_the_published_rates() -> None:
-    """Table 1's bandwidths and latencies of dies are the fabric's, not something near them."""
-    for path, where in ((SAME_NODE, "same node"), (OTHER_NODE, "other node")):
+    """Table 1's bandwidths and latencies of dies and CPUs are the fabric's, not something near them."""
+    paths = {("NPU-NPU", "same node"): 2, ("NPU-NPU", "other node"): 3, ("NPU-CPU", "same node"): 4}
+    for (ends, where), path in (paths | {("NPU-CPU", "other node"): 5}).items():
         for op in ("read", "write"):
             rate = getattr(CLOUDMATRIX384.paths[path], op)
-            assert rate.gb_s == published.value("links", f"NPU-NPU {op} bandwidth, {where}")
-            assert rate.latency_us == published.value("links", f"NPU-NPU {op} latency, {where}")
+            assert rate.gb_s == published.value("links", f"{ends} {op} bandwidth, {where}")
+            assert rate.latency_us == published.value("links", f"{ends} {op} latency, {where}")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,14 @@
-"""Topologies are data: the same protocols on another cluster, and the planes of CloudMatrix384 beside each other."""
+"""Topologies are data: the same protocols on another cluster; the networks of CloudMatrix384 are queues."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
@@ -13,9 +19,9 @@ from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE, SAME_NODE, SIBLING_DIE, Fabric, Path, Rate
 from xccl_emu.timing.run import VirtualTime
-from xccl_emu.timing.topologies import ATLAS_800T_A2, CLOUDMATRIX384, PLANES
+from xccl_emu.timing.topologies import ATLAS_800T_A2, CLOUDMATRIX384, RDMA, VPC
 
-from .support import COSTS, write_often
+from .support import COSTS, ROUND, copy_by_dma, write_often
 
 
 def layer_us(fabric: Fabric, spec: PodSpec, ranks: int, tokens: int = 16, hidden: int = 7168) -> dict[str, float]:
@@ -55,26 +61,37 @@ def test_where_dies_are() -> None:
     assert CLOUDMATRIX384.node_of(33) == 2
 
 
-def bandwidth(fabric: Fabric, pairs: list[tuple[int, int]], cores: int = 4) -> float:
-    """GB/s that the first of some pairs of dies gets where each writes from one to the other, all at once.
+Pair = tuple[int, int] | tuple[int, int, str]
+"""A die, another one or a CPU that it writes to, and over which network, if not the first."""
+
+
+def bandwidth(fabric: Fabric, pairs: Sequence[Pair], cores: int = 4, nbytes: int = 16 * KIB) -> float:
+    """GB/s that the first of some pairs gets where each writes from one to the other, all at once.
 
     From the difference of a longer and a shorter run, so without latency.
     """
-    short, longer = (_writes_us(fabric, pairs, cores, times) for times in (_TIMES, 2 * _TIMES))
-    return cores * _TIMES * _BLOCK / (longer - short) / 1000
+    short, longer = (_writes_us(fabric, pairs, cores, times, nbytes) for times in (_TIMES, 2 * _TIMES))
+    return cores * _TIMES * nbytes / (longer - short) / 1000
 
 
-_BLOCK, _TIMES = 16 * KIB, 40
+_TIMES = 40
+CPU = 33
+"""Where the first CPU of the pod here goes, whose dies are 0 to 32."""
 
 
-def _writes_us(fabric: Fabric, pairs: list[tuple[int, int]], cores: int, times: int) -> float:
+def _writes_us(fabric: Fabric, pairs: Sequence[Pair], cores: int, times: int, nbytes: int) -> float:
+    spec = small_pod(33, cores, app_bytes=8 * cores * nbytes, ub_bytes=-(-nbytes // 32) * 32).with_(cpus_per_node=1)
     policy = VirtualTime(fabric, COSTS_FAST)
-    pod = Pod(small_pod(33, cores, app_bytes=cores * _BLOCK * 2, ub_bytes=_BLOCK), policy=policy)
-    for source, target in pairs:
-        block = pod.alloc(target, cores * _BLOCK)
-        for core in range(cores):
-            args = {"target": block.address + core * _BLOCK, "nbytes": _BLOCK, "times": times}
-            pod.launch(write_often, source, [core], args, [pod.grant(block, "w")])
+    pod = Pod(spec, policy=policy)
+    for source, target, *over in pairs:
+        block = pod.alloc(target, cores * nbytes)
+        for name in over:
+            policy.over[name] = [*policy.over.get(name, []), block]
+        args = {
+            "target": [block.address + core * nbytes for core in range(cores)], "nbytes": nbytes, "times": times,
+        }  # fmt: skip
+        free = [core for core in range(cores) if source * cores + core not in pod.active_cores()]
+        pod.launch(write_often, source, free or range(cores), args, [pod.grant(block, "w")])
     pod.run()
     return policy.timing.by_die_us[pairs[0][0]]
 
@@ -83,18 +100,141 @@ COSTS_FAST = COSTS.__class__(**{**vars(COSTS), "core_gb_s": 1e4, "launch_us": 0.
 
 
 @pytest.mark.parametrize(
-    ("plane", "gb_s"), [("ub", 135.0), ("ub-cpu", 107.0), ("rdma", 25.0), ("vpc", 50.0)]
-)
-def test_each_plane_has_its_bandwidth(plane: str, gb_s: float) -> None:
-    """Writes from a die to another node reach what the plane has, and no more."""
-    assert bandwidth(PLANES[plane], [(0, 32)]) == pytest.approx(gb_s, rel=0.05)
+    ("target", "network", "gb_s"),
+    [(32, (), 135.0), (2, (), 137.0), (CPU + 8, (), 107.0), (CPU, (), 110.0), (32, ("RDMA plane",), 25.0),
+     (32, ("VPC plane",), 50.0), (CPU + 8, ("VPC plane",), 50.0)],
+)  # fmt: skip
+def test_each_network_has_its_bandwidth(target: int, network: tuple[str, ...], gb_s: float) -> None:
+    """Writes from a die to a die or a CPU reach what the network has, and no more."""
+    assert bandwidth(CLOUDMATRIX384, [(0, target, *network)]) == pytest.approx(gb_s, rel=0.05)  # type: ignore[list-item]
 
 
-def test_the_dies_of_a_node_share_its_card_but_not_their_own_links() -> None:
+def test_the_dies_of_a_node_share_its_card_but_not_their_own_ports() -> None:
     """Two dies that write to other nodes halve each other's share of the VPC plane; on the RDMA plane they do not."""
-    both = [(0, 32), (2, 30)]
-    assert bandwidth(PLANES["vpc"], both) == pytest.approx(25.0, rel=0.05)
-    assert bandwidth(PLANES["rdma"], both) == pytest.approx(25.0, rel=0.05)
+    for name, gb_s in (("VPC plane", 25.0), ("RDMA plane", 25.0)):
+        assert bandwidth(CLOUDMATRIX384, [(0, 32, name), (2, 30, name)]) == pytest.approx(gb_s, rel=0.05)
+
+
+@pytest.mark.parametrize("first", ["", "RDMA plane", "VPC plane"])
+def test_networks_beside_each_other_do_not_slow_each_other(first: str) -> None:
+    """In one run dies of a node write over all three, to the same die, and each gets what it has alone."""
+    alone = bandwidth(CLOUDMATRIX384, [(0, 32, first) if first else (0, 32)])
+    others: list[Pair] = [(2, 32), (4, 32, "RDMA plane"), (6, 32, "VPC plane")]
+    kept = [pair for pair in others if (*pair, "")[2] != first]
+    assert bandwidth(CLOUDMATRIX384, [(0, 32, first) if first else (0, 32), *kept]) == pytest.approx(alone, rel=0.01)
+
+
+def test_dies_share_the_port_of_a_cpu() -> None:
+    """Dies that write to one socket have its port between them; to two they do not meet."""
+    assert bandwidth(CLOUDMATRIX384, [(die, CPU) for die in (0, 2, 4, 6)]) == pytest.approx(160 / 4, rel=0.05)
+    assert bandwidth(CLOUDMATRIX384, [(0, CPU), (2, CPU + 1)]) == pytest.approx(110, rel=0.05)
+
+
+def test_short_transfers_meet_only_on_their_plane() -> None:
+    """A piece has the plane of its address: those of seven planes pass at once, those of one plane wait in turn."""
+    took = {}
+    for stride in (512, 7 * 512):
+        policy = VirtualTime(CLOUDMATRIX384, COSTS_FAST)
+        pod = Pod(small_pod(17, 7), policy=policy)
+        block = pod.alloc(16, 7 * stride)
+        args = {"target": [block.address + core * stride for core in range(7)], "nbytes": 512, "times": 100}
+        pod.launch(write_often, 0, range(7), args, [pod.grant(block, "w")])
+        pod.run()
+        took[stride] = policy.timing.latency_us - 2.1
+    once = 100 * 512 * 7 / 135e3
+    assert took[512] == pytest.approx(once + 100 * 0.02, rel=0.05)  # and the start of each
+    assert took[7 * 512] == pytest.approx(7 * once, rel=0.05)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 20_000), st.integers(1, 8), st.sampled_from([512, 4096]), st.booleans())
+def test_no_byte_is_lost_between_planes(nbytes: int, planes: int, stripe: int, by_address: bool) -> None:
+    """However a transfer is cut over planes, ports are busy for all its bytes: many take what one plane would, or as
+    much longer as the fullest plane has more than its share."""
+    fabric = replace(CLOUDMATRIX384, planes=planes, stripe_bytes=stripe, by_address=by_address)
+    took = _writes_us(fabric, [(0, 16)], 8, 20, nbytes) - 2.1
+    wire = 8 * 20 * nbytes / 135e3
+    assert took > 0.99 * wire
+    if nbytes >= planes * stripe and not by_address:
+        assert took < 1.01 * wire + 20 * 0.05
+
+
+def test_links_between_switches_are_queues() -> None:
+    """With one thin link a plane the dies of a node share it on the way to other nodes, up and down; within the node
+    they do not pass it."""
+    thin = replace(CLOUDMATRIX384, uplinks=1, uplink_gb_s=20.0)
+    alone, to_two = (bandwidth(thin, pairs) for pairs in ([(0, 16)], [(0, 16), (2, 32)]))
+    assert alone == pytest.approx(135, rel=0.05)
+    assert to_two == pytest.approx(7 * 20 / 2, rel=0.05)
+    assert bandwidth(thin, [(0, 16), (32, 18)]) == pytest.approx(7 * 20 / 2, rel=0.05)
+    assert bandwidth(thin, [(0, 2), (4, 6)]) == pytest.approx(137, rel=0.05)
+
+
+def test_blocks_by_address_collide() -> None:
+    """Each block goes to one plane and link by its address: one core alone has less than a path's bandwidth, many
+    blocks at once nearly all of it."""
+    hashed = replace(CLOUDMATRIX384, by_address=True, stripe_bytes=4096)
+    few, many = bandwidth(hashed, [(0, 16)], cores=1, nbytes=4096), bandwidth(hashed, [(0, 16)], cores=32)
+    assert few == pytest.approx(4096 / (4096 * 7 / 135 + 20), rel=0.05)  # and its start
+    assert 0.6 * 135 < many < 0.99 * 135
+
+
+def test_remote_traffic_takes_time_of_memory() -> None:
+    """Writes from outside and those of the own cores share a die's memory; a core's data buffer is none."""
+    hbm = Path("thin", read=Rate(0.1, 100.0), write=Rate(0.1, 100.0))
+    thin = replace(CLOUDMATRIX384, paths=(hbm, *CLOUDMATRIX384.paths[1:]))
+    assert bandwidth(thin, [(0, 0)]) == pytest.approx(100, rel=0.05)
+    assert bandwidth(thin, [(2, 0)]) == pytest.approx(100, rel=0.05)
+    assert bandwidth(thin, [(2, 0), (0, 0)]) == pytest.approx(50, rel=0.1)
+    assert bandwidth(thin, [(2, 0), (0, 4)]) == pytest.approx(100, rel=0.05)
+
+
+def test_a_copy_by_dma_takes_memory_at_both_ends() -> None:
+    """A die that copies its memory to another one by DMA has that much less of it for its own cores."""
+    took = {}
+    for copies in (1, 64):
+        policy = VirtualTime(replace(ROUND, paths=(_THIN, *ROUND.paths[1:])), COSTS_FAST)
+        pod = Pod(small_pod(2, 2, app_bytes=1 << 20), policy=policy)
+        source, target, own = pod.alloc(0, 64 * 4096), pod.alloc(1, 64 * 4096), pod.alloc(0, 4096)
+        args = {"source": source.address, "target": target.address, "nbytes": copies * 4096}
+        pod.launch(copy_by_dma, 0, [0], args, [pod.grant(source, "r"), pod.grant(target, "w")])
+        late = {"target": own.address, "nbytes": 4096, "times": 200}
+        pod.launch(write_often, 0, [1], late, [pod.grant(own, "w")])
+        pod.run()
+        took[copies] = policy.timing.finished_us[1]
+    assert took[64] - took[1] == pytest.approx(63 * 4096 / 50e3, rel=0.01)
+
+
+_THIN = Path("thin", read=Rate(0.1, 50.0), write=Rate(0.1, 50.0))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"planes": 9}, "planes=9: must be 1 to 8"),
+        ({"uplinks": 0}, "uplinks=0: must be 1 to 16"),
+        ({"stripe_bytes": 100}, "stripe_bytes=100: must be a power of two"),
+        ({"uplink_gb_s": -1.0}, "uplink_gb_s=-1.0"),
+        ({"paths": CLOUDMATRIX384.paths[:4]}, "paths: 4 of them"),
+        ({"beside": (RDMA, VPC, RDMA)}, "beside: at most 2"),
+    ],
+)
+def test_impossible_fabrics(change: dict[str, Any], said: str) -> None:
+    """Numbers that cannot be are refused by name."""
+    with pytest.raises(ConfigError, match=said):
+        replace(CLOUDMATRIX384, **change)
+
+
+def test_impossible_routes() -> None:
+    """A network that is not there, a CPU over one without its ports, CPUs that the fabric lacks, too many buffers."""
+    with pytest.raises(ConfigError, match="over='moon': CloudMatrix384 has beside it RDMA plane, VPC plane"):
+        bandwidth(CLOUDMATRIX384, [(0, 32, "moon")])
+    with pytest.raises(ConfigError, match="is of a CPU"):
+        bandwidth(CLOUDMATRIX384, [(0, CPU, "RDMA plane")])
+    with pytest.raises(ConfigError, match="has no CPUs"):
+        bandwidth(ROUND, [(0, CPU)])
+    with pytest.raises(ConfigError, match="9 buffers; at most 8"):
+        bandwidth(CLOUDMATRIX384, [(die, 32, "RDMA plane") for die in range(0, 18, 2)], nbytes=32)
 
 
 def test_a_full_mesh_gives_one_pair_one_link() -> None:

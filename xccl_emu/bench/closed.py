@@ -97,12 +97,12 @@ class Prices:
         for peer in range(ranks):
             path = self.fabric.path_of(0, peer)
             if path not in (SAME_DIE, SIBLING_DIE):
-                times += nbytes / ranks / (self._rate(path, write).gb_s * self.costs.fabric_efficiency)
+                times += nbytes / ranks / self._rate(path, write).gb_s
         return times * 1e-3
 
     def stream(self, nbytes: float, path: int, write: bool) -> float:
         """Bytes between two dies, or between one and many on the same class of path."""
-        return nbytes / (self._rate(path, write).gb_s * self.costs.fabric_efficiency) * 1e-3
+        return nbytes / self._rate(path, write).gb_s * 1e-3
 
     def poll(self) -> float:
         """From the moment that a flag is visible."""

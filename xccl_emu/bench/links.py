@@ -1,7 +1,7 @@
 """Latency and bandwidth of every class of paths, measured by kernels that read and write in virtual time (Table 1)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from xccl_emu.lang.requests import MTU_IN, MTU_OUT
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.device import layout as tl
-from xccl_emu.timing.fabric import OTHER_NODE, PATHS, SAME_DIE, SAME_NODE, SIBLING_DIE
+from xccl_emu.timing.fabric import NODE_CPU, OTHER_CPU, OTHER_NODE, PATHS, SAME_DIE, SAME_NODE, SIBLING_DIE
 from xccl_emu.timing.run import Timing
-from xccl_emu.timing.topologies import CLOUDMATRIX384_CPU, CLOUDMATRIX384_RDMA, CLOUDMATRIX384_VPC
+from xccl_emu.timing.topologies import RDMA, VPC
 
 LATENCY_BYTES = 512
 """The transfer whose latency is measured, as in the published table."""
@@ -27,8 +27,8 @@ BLOCK_BYTES, BLOCKS = 64 * KIB, 16
 OPS = ("read", "write")
 ASSUMED_LATENCY = "an assumption of the topology, measured back"
 
-TARGETS = (0, 1, 2, 16)
-"""A die on each class of paths from die 0 of the pod, as `PATHS` names them."""
+TARGETS = (0, 1, 2, 16, CLOUDMATRIX384.n_dies, CLOUDMATRIX384.n_dies + CLOUDMATRIX384.cpus_per_node)
+"""A die, or a CPU, on each class of paths from die 0 of the pod, as `PATHS` names them."""
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,20 @@ class Measured:
     """Bytes that are not where they should be, or not what they should be."""
 
 
-def measure(path: int, op: str, setting: Setting = DEFAULT) -> Measured:
-    """Run kernels on die 0 that ``"read"`` from or ``"write"`` to a die on a class of paths.
+def measure(path: int, op: str, setting: Setting = DEFAULT, over: str = "") -> Measured:
+    """Run kernels on die 0 that ``"read"`` from or ``"write"`` to memory on a class of paths, over a network beside UB
+    if one is named.
 
     Latency: one core, from the start of a transfer of 512 bytes until it is done. Bandwidth: all cores of the die.
     """
-    _, latency_us, wrong = _run(path, op, setting, 1, LATENCY_BYTES, 1)
-    moved, took_us, wrong_too = _run(path, op, setting, CLOUDMATRIX384.cores_per_die, BLOCK_BYTES, BLOCKS)
+    _, latency_us, wrong = _run(path, op, setting, over, 1, LATENCY_BYTES, 1)
+    moved, took_us, wrong_too = _run(path, op, setting, over, CLOUDMATRIX384.cores_per_die, BLOCK_BYTES, BLOCKS)
     return Measured(latency_us, moved / took_us / 1000, total_wrong((wrong, wrong_too)))
 
 
-def _run(path: int, op: str, setting: Setting, cores: int, nbytes: int, times: int) -> tuple[int, float, int | None]:
+def _run(
+    path: int, op: str, setting: Setting, over: str, cores: int, nbytes: int, times: int
+) -> tuple[int, float, int | None]:
     """Bytes that went over the path, microseconds from the first one's start to the last one's end, wrong bytes."""
     pod, policy = setting.pod(log=[0])
     far, each = TARGETS[path], nbytes * times
@@ -70,6 +73,7 @@ def _run(path: int, op: str, setting: Setting, cores: int, nbytes: int, times: i
         "nbytes": nbytes, "times": times,
     }  # fmt: skip
     pod.launch(kernel, 0, range(cores), args, [pod.grant(source, "r"), pod.grant(target, "w")])
+    policy.over = {over: [source if op == "read" else target]} if over else {}
     pod.run()
     wrong = int(np.count_nonzero(pod.view(target) != expected.ravel())) if setting.data else None
     return cores * each, _span_us(policy.timing, MTU_IN if op == "read" else MTU_OUT), wrong
@@ -83,21 +87,17 @@ def _span_us(timing: Timing, engine: int) -> float:
 
 
 def links(setting: Setting = DEFAULT) -> list[Result]:
-    """Table 1: bandwidth and latency of reads and writes, within the node and beyond; then the other paths and planes.
-
-    The far end of a path to a CPU is another chip's memory, on a fabric with the rates of that path.
-    """
+    """Table 1: bandwidth and latency of reads and writes, within the node and beyond; then other paths and planes."""
     with setting.stage("links"):
         return [*_table(setting), *_on_chip(setting), *_planes(setting)]
 
 
 def _table(setting: Setting) -> Iterator[Result]:
-    fabrics = {"NPU-NPU": setting, "NPU-CPU": replace(setting, fabric=CLOUDMATRIX384_CPU)}
-    paths = {"same": SAME_NODE, "other": OTHER_NODE}
-    measured = {
-        (ends, where, op): measure(path, op, of)
-        for ends, of in fabrics.items() for where, path in paths.items() for op in OPS
+    paths = {
+        ("NPU-NPU", "same"): SAME_NODE, ("NPU-NPU", "other"): OTHER_NODE,
+        ("NPU-CPU", "same"): NODE_CPU, ("NPU-CPU", "other"): OTHER_CPU,
     }  # fmt: skip
+    measured = {(*ends, op): measure(path, op, setting) for ends, path in paths.items() for op in OPS}
     for row in published.rows("links"):
         ends, op, figure, where, _ = row.what.replace(",", "").split()
         yield _figure(row, measured[ends, where, op], figure)
@@ -119,8 +119,8 @@ def _on_chip(setting: Setting) -> Iterator[Result]:
 
 def _planes(setting: Setting) -> Iterator[Result]:
     """Writes over the planes for other supernodes and for the datacenter; their latencies were not published."""
-    planes = {"RDMA plane a die, a direction": CLOUDMATRIX384_RDMA, "VPC plane a node": CLOUDMATRIX384_VPC}
-    for what, fabric in planes.items():
-        one = measure(OTHER_NODE, "write", replace(setting, fabric=fabric))
+    planes = {"RDMA plane a die, a direction": RDMA, "VPC plane a node": VPC}
+    for what, network in planes.items():
+        one = measure(OTHER_NODE, "write", setting, network.name)
         yield Result.of(published.row("topology", what), 8 * one.gb_s, bench="links", wrong=one.wrong)
         yield Result("links", f"{what.split()[0]} write latency", one.latency_us, "us", note=ASSUMED_LATENCY)

@@ -179,7 +179,7 @@ class Small:
         pod = self.pod(order)
         written = [Buffer(word >> 3 & 3, address_of(pod, word) & ~31, 32) for word in self.memory if word & DATA]
         if not self.fresh:
-            buffers = pod.spec.n_dies * pod.spec.die_bytes
+            buffers = pod.spec.memory_bytes
             cores = [(core, buffers + core * UB_BYTES) for core in pod.active_cores()]
             written += [Buffer(core // self.cores_per_die, address, UB_BYTES) for core, address in cores]
         return Trial(pod, () if outcome is None else self._expected(pod, outcome), tuple(written))

@@ -147,7 +147,7 @@ def _too_large(why: int, stack: NDArray[np.uint64], table: NDArray[np.uint64], m
 
 def _observed(pod: Pod, ranges: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
     """Words that make an outcome, [n, 2]: 1 and index in memory, or 0 and index in state."""
-    end = pod.spec.n_dies * pod.spec.die_bytes
+    end = pod.spec.memory_bytes
     for address, nbytes in ranges:
         if address % 8 or nbytes % 8 or nbytes < 0 or not 0 <= address <= end - nbytes:
             raise ConfigError(f"observe: {nbytes} bytes at {address}: must be multiples of 8 inside of the pod")
@@ -160,7 +160,7 @@ def _parts(pod: Pod) -> NDArray[np.int64]:
     spec, st, cores = pod.spec, pod.state, pod.active_cores()
     launches = [launch for core in cores if (launch := pod.launch_of(core)) is not None]
     parts = [(device.UNHASHED, at.N_LIVE, 1), (device.UNHASHED, at.ERROR, device.ERROR_WORDS)]
-    parts.append((device.MEMORY, 0, spec.n_dies * spec.die_bytes // 8))
+    parts.append((device.MEMORY, 0, spec.memory_bytes // 8))
     for core, launch in zip(cores, launches, strict=True):
         base = pod.core_base(core)
         parts.append((device.MEMORY, int(st[base + at.UB_BASE]) // 8, spec.ub_bytes // 8))

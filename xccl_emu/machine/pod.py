@@ -101,7 +101,7 @@ class Pod:
         self.without = without
         self._known_syncs: set[str] = set()
         self.generators = generators
-        self.memory = map_bytes(spec.n_dies * spec.die_bytes + spec.n_cores * spec.ub_bytes, spec.name)
+        self.memory = map_bytes(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
         self._array = StateArray(spec, order, self.seed)
         self.state = self._array.words
         self.claims = Claims()
@@ -132,14 +132,21 @@ class Pod:
 
     def _address(self, die: int, area: str, start: int, nbytes: int, offset: int) -> int:
         """ConfigError for an offset outside of the area; its end is allowed, as the end of a range."""
-        die, offset = self._check_die(die), whole("offset", offset)
+        die, offset = self._check_home(die), whole("offset", offset)
         if not 0 <= offset <= nbytes:
             raise ConfigError(f"offset={offset}: the {area} of a die has {nbytes} bytes")
         return die * self.spec.die_bytes + start + offset
 
+    def cpu(self, number: int) -> int:
+        """Number by which a CPU's memory goes where dies are numbered, behind them; ConfigError if there is none."""
+        number, n = whole("number", number), self.spec.n_homes - self.spec.n_dies
+        if not 0 <= number < n:
+            raise ConfigError(f"number={number}: the pod has {n} CPUs")
+        return self.spec.n_dies + number
+
     def alloc(self, die: int, nbytes: int) -> Buffer:
-        """Reserve bytes in a die's app data area, aligned to 32; CapacityError if they do not fit."""
-        die, nbytes = self._check_die(die), whole("nbytes", nbytes)
+        """Reserve bytes in the app data area of a die, or a `cpu`, aligned to 32; CapacityError if they do not fit."""
+        die, nbytes = self._check_home(die), whole("nbytes", nbytes)
         if nbytes < 0:
             raise ConfigError(f"nbytes={nbytes}: must not be negative")
         used = self._app_used.get(die, 0)
@@ -224,7 +231,7 @@ class Pod:
             raise ConfigError(f"cores={cores!r}: must be a list of cores")
         die, cores = self._check_die(die), [whole("cores", core) for core in cores]
         numbers = self._check_cores(die, cores)
-        check_grants(grants, self.spec.n_dies, self.spec.die_bytes)
+        check_grants(grants, self.spec.n_homes, self.spec.die_bytes)
         self._check_registers(kernel)
         launch = Launch(kernel, die, tuple(cores), bind_arguments(kernel, len(cores), args), tuple(grants))
         self._register(kernel)
@@ -253,7 +260,7 @@ class Pod:
         block[:] = 0
         block[at.KERNEL] = self.kernels.index(launch.kernel)
         block[at.DIE], block[at.GROUP] = launch.die, group
-        block[at.UB_BASE] = self.spec.n_dies * self.spec.die_bytes + core * self.spec.ub_bytes
+        block[at.UB_BASE] = self.spec.memory_bytes + core * self.spec.ub_bytes
         block[at.N_WINDOWS] = len(launch.grants)
         windows = [word for grant in launch.grants for word in grant.words()]
         block[at.WINDOWS : at.WINDOWS + len(windows)] = windows
@@ -398,7 +405,7 @@ class Pod:
     def digest(self) -> str:
         """Hash of all memory of a small pod's dies; CapacityError if it is not small."""
         self._check_small("digest")
-        dies = self.memory[: self.spec.n_dies * self.spec.die_bytes]
+        dies = self.memory[: self.spec.memory_bytes]
         return hashlib.blake2b(dies.tobytes(), digest_size=16).hexdigest()
 
     # ---- for reports and the driver
@@ -427,6 +434,11 @@ class Pod:
         if not 0 <= die < self.spec.n_dies:
             raise ConfigError(f"die={die}: the pod has dies 0 to {self.spec.n_dies - 1}")
         return die
+
+    def _check_home(self, die: int) -> int:
+        """As `_check_die`; but CPUs, behind the dies, have memory too."""
+        die = whole("die", die)
+        return die if self.spec.n_dies <= die < self.spec.n_homes else self._check_die(die)
 
     def _check_buffer(self, buffer: Buffer) -> None:
         if not isinstance(buffer, Buffer):

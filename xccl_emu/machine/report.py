@@ -30,10 +30,12 @@ def symbolic(pod: "Pod", address: int) -> str:
     """An address by its label (`Pod.labels`), else as die, area and offset, for example ``die1.meta+0x40``."""
     spec = pod.spec
     die, offset = divmod(address, spec.die_bytes)
-    if not 0 <= die < spec.n_dies:
+    if not 0 <= die < spec.n_homes:
         return f"{address:#x} (no die)"
     if name := pod.labels.name(address):
         return name
+    if die >= spec.n_dies:
+        return f"cpu{die - spec.n_dies}+{offset:#x}"
     for name, start in (("managed", spec.managed_start), ("meta", spec.meta_start)):
         if offset >= start:
             return f"die{die}.{name}+{offset - start:#x}"
@@ -42,7 +44,7 @@ def symbolic(pod: "Pod", address: int) -> str:
 
 def symbolic_byte(pod: "Pod", index: int) -> str:
     """A byte of the pod's memory array, where the data buffers stand behind the dies: ``die0.core1.ub+0x20``."""
-    behind = index - pod.spec.n_dies * pod.spec.die_bytes
+    behind = index - pod.spec.memory_bytes
     if behind < 0:
         return symbolic(pod, index)
     core, offset = divmod(behind, pod.spec.ub_bytes)

@@ -47,6 +47,8 @@ class PodSpec:
     """Writes in flight that a die holds at most, in pieces of 32 bytes; unused under `sc`."""
     registers: int = 224
     """Registers a kernel may have on a core."""
+    cpus_per_node: int = 0
+    """CPU sockets, whose memory cores of dies may touch; behind that of all dies, ``die_bytes`` of it each."""
 
     def __post_init__(self) -> None:
         for number in fields(self)[1:]:  # all but the name
@@ -58,14 +60,16 @@ class PodSpec:
             raise ConfigError(f"flight_pieces={self.flight_pieces}: must be below {CHOICE_ALL}")
         if self.die_bytes < 1 or self.die_bytes & (self.die_bytes - 1):
             raise ConfigError(f"die_bytes={self.die_bytes}: must be a power of two")
+        if self.cpus_per_node < 0:
+            raise ConfigError(f"cpus_per_node={self.cpus_per_node}: must not be negative")
         for name in ("meta_bytes", "managed_bytes", "ub_bytes"):
             if getattr(self, name) < 0 or getattr(self, name) % PIECE_BYTES:
                 raise ConfigError(f"{name}={getattr(self, name)}: must be a multiple of {PIECE_BYTES} and not negative")
         if self.app_bytes < 0:
             areas = self.meta_bytes + self.managed_bytes
             raise ConfigError(f"die_bytes={self.die_bytes}: metadata and managed areas need {areas}")
-        if self.n_dies * self.die_bytes > 1 << 60:
-            raise ConfigError(f"die_bytes={self.die_bytes}: {self.n_dies} dies of it exceed the address space")
+        if self.n_homes * self.die_bytes > 1 << 60:
+            raise ConfigError(f"die_bytes={self.die_bytes}: {self.n_homes} dies of it exceed the address space")
 
     def _positive(self, *names: str) -> None:
         for name in names:
@@ -76,6 +80,16 @@ class PodSpec:
     def n_dies(self) -> int:
         """Dies of the whole pod."""
         return self.nodes * self.chips_per_node * self.dies_per_chip
+
+    @property
+    def n_homes(self) -> int:
+        """Dies, and CPU sockets behind them: what memory is of."""
+        return self.n_dies + self.nodes * self.cpus_per_node
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of all of them together."""
+        return self.n_homes * self.die_bytes
 
     @property
     def n_cores(self) -> int:
@@ -138,8 +152,10 @@ CLOUDMATRIX384 = PodSpec(
     die_bytes=64 * GIB,
     meta_bytes=4 * MIB,
     managed_bytes=24 * GIB,
+    cpus_per_node=4,
 )
-"""Huawei CloudMatrix384 (CloudMatrix384 3.2, xDeepServe 3.1): 384 chips of two dies, up to 48 vector cores a die."""
+"""Huawei CloudMatrix384 (CloudMatrix384 3.2, xDeepServe 3.1): 384 chips of two dies, up to 48 vector cores a die, and
+192 CPU sockets (of whose memory 64 GiB each are mapped)."""
 
 ATLAS_800T_A2 = PodSpec(
     name="Atlas 800T A2",

@@ -23,7 +23,7 @@ class StateArray:
         self.die_words = at.FLIGHT_ENTRIES + self.flight_capacity * at.FLIGHT_WORDS
         self.writer_slots = 1 << 12 if spec.n_cores <= _SMALL_CORES else 1 << 18
         self.large_slots = self.writer_slots >> 2
-        self.traffic_words = at.TRAFFIC_MASKS + 2 * -(-spec.n_dies // at.TRAFFIC_MASK_BITS)
+        self.traffic_words = at.TRAFFIC_MASKS + 2 * -(-spec.n_homes // at.TRAFFIC_MASK_BITS)
         self.start = self._place(spec)
         self.words = map_bytes(8 * self.n_words, spec.name, dense=True).view(np.int64)
         self._write_header(spec, order, seed)
@@ -52,6 +52,7 @@ class StateArray:
         for region, start in self.start.items():
             st[region] = start
         st[at.N_CORES], st[at.CORES_PER_DIE], st[at.N_DIES] = spec.n_cores, spec.cores_per_die, spec.n_dies
+        st[at.N_HOMES] = spec.n_homes
         st[at.DIE_SHIFT] = spec.die_bytes.bit_length() - 1
         st[at.UB_BYTES], st[at.ORDER] = spec.ub_bytes, ORDERS.index(order)
         st[at.CORE_WORDS], st[at.DIE_WORDS] = self.core_words, self.die_words

@@ -1,6 +1,6 @@
 """The array of times of a run, made from a pod, a fabric and costs; see `device/layout.py` for what is where."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ from xccl_emu.machine.address_space import map_bytes
 from xccl_emu.machine.device import layout as at
 from xccl_emu.timing.costs import PASSES, Costs
 from xccl_emu.timing.device import layout as tl
-from xccl_emu.timing.fabric import Fabric
+from xccl_emu.timing.fabric import SAME_DIE, Fabric
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod
@@ -21,8 +21,12 @@ PS_PER_US, PS_PER_NS, FS_PER_NS = 1_000_000, 1_000, 1_000_000
 LIMIT_NS = 50
 """How far a core may get ahead of the others before it takes a queue that they share."""
 
+Route = tuple[int, int, int]
+"""Address, bytes, and the number of the network over which they are reached."""
+
 _LOG_RECORDS = 1 << 25
 _SMALL_CORES = 64
+_LINE_WORDS = 8
 _NOTHING = np.zeros(0, np.int64)
 
 
@@ -36,8 +40,11 @@ class Times:
         costs: Costs,
         start_us: Mapping[int, float],
         log: bool | Collection[int],
+        routes: Sequence[Route] = (),
     ) -> None:
         self._pod = pod
+        self._networks = (fabric, *fabric.beside)
+        self._nodes = 1 + int(fabric.nodes_of(np.arange(pod.spec.n_homes), pod.spec.n_dies).max())
         kept = log is True or (log is not False and len(log) > 0)
         words = self._place(pod)
         self.tm = map_bytes(8 * words, "array of times", dense=True).view(np.int64)
@@ -45,7 +52,7 @@ class Times:
         log_bytes = 8 * _LOG_RECORDS * tl.RECORD_WORDS
         self.records = map_bytes(log_bytes, "log", dense=True).view(np.int64) if kept else _NOTHING
         self._write_header(pod, fabric, costs)
-        self._write_paths(fabric, costs)
+        self._write_fabric(fabric, routes)
         self._begin(pod, start_us)
         self._choose(pod, log)
         self._mark_sites(pod)
@@ -57,16 +64,19 @@ class Times:
         sizes = {
             tl.HEAP_BASE: 2 * (self._heap_slots + len(pod.active_cores()) + 1),
             tl.CORE_BASE: spec.n_cores * tl.CORE_WORDS,
-            tl.DIE_BASE: spec.n_dies * tl.DIE_WORDS,
-            tl.NODE_BASE: spec.n_dies * tl.NODE_WORDS,
+            tl.DIE_BASE: spec.n_homes * tl.DIE_WORDS,
             tl.GROUP_BASE: spec.n_cores * tl.GROUP_WORDS,
             tl.SITE_BASE: at.MAX_KERNELS * at.MAX_SITES,
             tl.PIECE_BASE: self._pieces * tl.PIECE_WORDS,
         }
+        for number in range(len(self._networks)):
+            network = tl.NETWORKS + number * tl.NETWORK_WORDS
+            sizes[network + tl.PORTS] = spec.n_homes * tl.PORT_WORDS
+            sizes[network + tl.SWITCHES] = self._nodes * tl.SWITCH_WORDS
         self._starts, end = {}, tl.HEADER_WORDS
         for region, size in sizes.items():
             self._starts[region] = end
-            end += size
+            end += -(-size // _LINE_WORDS) * _LINE_WORDS
         return end
 
     def _write_header(self, pod: "Pod", fabric: Fabric, costs: Costs) -> None:
@@ -77,8 +87,6 @@ class Times:
         tm[tl.PIECES_A_DIE] = pod.spec.die_bytes >> 5
         tm[tl.RECORD_CAPACITY] = len(self.records) // tl.RECORD_WORDS if len(self.records) else 1 << 62
         tm[tl.LIMIT] = LIMIT_NS * PS_PER_NS
-        tm[tl.DIES_PER_CHIP], tm[tl.DIES_PER_NODE] = fabric.dies_per_chip, fabric.dies_per_chip * fabric.chips_per_node
-        tm[tl.PLANES], tm[tl.STRIPE_BYTES] = fabric.planes, fabric.stripe_bytes
         times = {
             tl.C_ISSUE: costs.issue_cycles * costs.clock_ns, tl.C_LOAD: costs.load_ns, tl.C_POLL: costs.poll_ns,
             tl.C_QUIET: costs.quiet_ns, tl.C_BARRIER: costs.barrier_ns, tl.C_EVENT: costs.event_ns,
@@ -91,17 +99,38 @@ class Times:
         for number, name in enumerate(OPERATIONS):
             tm[tl.PASSES + number] = round(16 * PASSES.get(name, 0))
 
-    def _write_paths(self, fabric: Fabric, costs: Costs) -> None:
-        tm = self.tm
-        for number, path in enumerate(fabric.paths):
-            first = tl.PATHS + number * tl.PATH_WORDS
-            share = costs.fabric_efficiency if number else 1.0
-            tm[first + tl.READ_LATENCY] = round(path.read.latency_us * PS_PER_US)
-            tm[first + tl.WRITE_LATENCY] = round(path.write.latency_us * PS_PER_US)
-            tm[first + tl.READ_RATE] = _femtoseconds(path.read.gb_s * share)
-            tm[first + tl.WRITE_RATE] = _femtoseconds(path.write.gb_s * share)
-            tm[first + tl.LINKS] = path.links
-        tm[tl.C_UPLINK] = _femtoseconds(fabric.node_uplink_gb_s) if fabric.node_uplink_gb_s else 0
+    def _write_fabric(self, fabric: Fabric, routes: Sequence[Route]) -> None:
+        """Where the dies are, the networks between them, and what is reached over another one than the first."""
+        tm, spec = self.tm, self._pod.spec
+        tm[tl.C_MEMORY] = _femtoseconds(fabric.paths[SAME_DIE].read.gb_s)
+        if fabric.cpus is not None:
+            tm[tl.C_DRAM], tm[tl.C_CPU] = _femtoseconds(fabric.cpus.dram_gb_s), _femtoseconds(fabric.cpus.gb_s)
+        first = self._starts[tl.DIE_BASE]
+        blocks = tm[first : first + spec.n_homes * tl.DIE_WORDS].reshape(spec.n_homes, tl.DIE_WORDS)
+        dies, homes = spec.n_dies, np.arange(spec.n_homes)
+        blocks[:, tl.NODE], blocks[dies:, tl.IS_CPU] = fabric.nodes_of(homes, dies), 1
+        blocks[:, tl.CHIP] = np.where(homes < dies, homes // fabric.dies_per_chip, homes)
+        for number, network in enumerate(self._networks):
+            self._write_network(number, network)
+        for number, (address, nbytes, over) in enumerate(routes):
+            route = tl.ROUTES + number * tl.ROUTE_WORDS
+            tm[route : route + tl.ROUTE_WORDS] = address, address + nbytes, over
+        tm[tl.N_ROUTES] = len(routes)
+
+    def _write_network(self, number: int, network: Fabric) -> None:
+        tm, first = self.tm, tl.NETWORKS + number * tl.NETWORK_WORDS
+        tm[first + tl.PLANES], tm[first + tl.STRIPE_SHIFT] = network.planes, network.stripe_bytes.bit_length() - 1
+        tm[first + tl.BY_ADDRESS], tm[first + tl.UPLINKS] = network.by_address, network.uplinks
+        if network.uplink_gb_s:
+            tm[first + tl.UPLINK_RATE] = _femtoseconds(network.uplink_gb_s)
+            all_links = network.uplink_gb_s * network.uplinks * network.planes
+            tm[first + tl.UPLINK_SHARE] = round(1000 * FS_PER_NS / all_links)
+        for kind, path in enumerate(network.paths):
+            words = tl.PATHS + (number * tl.CLASSES + kind) * tl.PATH_WORDS
+            tm[words + tl.READ_LATENCY] = round(path.read.latency_us * PS_PER_US)
+            tm[words + tl.WRITE_LATENCY] = round(path.write.latency_us * PS_PER_US)
+            tm[words + tl.READ_RATE], tm[words + tl.WRITE_RATE] = map(_femtoseconds, (path.read.gb_s, path.write.gb_s))
+            tm[words + tl.LINKS] = path.links
 
     def _begin(self, pod: "Pod", start_us: Mapping[int, float]) -> None:
         """Every core into the heap, sorted, which a heap is."""

@@ -69,14 +69,12 @@ class Costs:
     """Of each DMA descriptor, on the engine that all cores of a die share."""
     dma_issue_ns: float = _constant(100, ASSUMED, "writing a descriptor and the doorbell; 3400 on a host", 30, 3400)
     """Of ringing a DMA descriptor, on the scalar unit."""
-    fabric_efficiency: float = _constant(1.0, ASSUMED, "many transfers at once reach Table 1 as one does", 0.8, 1.0)
-    """Of the bandwidth of Table 1, what many transfers from and to all dies at once reach."""
 
     def __post_init__(self) -> None:
         for constant in fields(self):
             value = getattr(self, constant.name)
             if not isinstance(value, int | float) or not 0 <= value < 1e9:
                 raise ConfigError(f"{constant.name}={value!r}: must be a number, at least 0")
-        for name in ("core_gb_s", "vector_gelem_s", "fabric_efficiency"):
+        for name in ("core_gb_s", "vector_gelem_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")

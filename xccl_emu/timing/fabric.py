@@ -1,8 +1,7 @@
 """The fabric between dies, as data: where each die is, and what a transfer from one to another costs.
 
 A transfer's path has a class that depends on where its two ends are.  Each class has, for reads and for writes, a
-latency and a bandwidth per die and direction; a die sends through one egress and receives through one ingress, each a
-queue that serves one transfer after the other.
+latency and a bandwidth per die and direction.  What is on the way serves one transfer after the other.
 """
 
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 
-SAME_DIE, SIBLING_DIE, SAME_NODE, OTHER_NODE = range(4)
-PATHS = ("same die", "sibling die", "same node", "other node")
+SAME_DIE, SIBLING_DIE, SAME_NODE, OTHER_NODE, NODE_CPU, OTHER_CPU = range(6)
+PATHS = ("same die", "sibling die", "same node", "other node", "CPU of the same node", "CPU of another node")
 """Classes of paths, by number."""
 
+PLANES_MAX, UPLINKS_MAX, BESIDE_MAX = 8, 16, 2
 
 @dataclass(frozen=True)
 class Rate:
@@ -48,26 +48,61 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Fabric:
-    """A topology: how dies are grouped, and the four classes of paths between them.
+class Cpus:
+    """The CPU sockets of each node, whose memory dies read and write."""
 
-    Die d is on chip ``d // dies_per_chip`` of node ``d // (dies_per_chip * chips_per_node)``.
+    per_node: int
+    gb_s: float
+    """What a socket's port carries, each direction."""
+    dram_gb_s: float
+    """Its memory's bandwidth."""
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A topology: how dies are grouped, the classes of paths between them, and the switches on the way.
+
+    Die d is on chip ``d // dies_per_chip`` of node ``d // (dies_per_chip * chips_per_node)``.  Every die has a port to
+    each plane; a plane has a switch in each node, with links to the switches of a second tier.  Each port of a die, and
+    each link between switches, is a queue in each direction, and so is the memory at an end of a transfer.
+
+    Raises ConfigError for numbers that cannot be.
     """
 
     name: str
     dies_per_chip: int
     chips_per_node: int
-    paths: tuple[Path, Path, Path, Path]
-    """By class: same die, sibling die, same node, other node."""
+    paths: tuple[Path, ...]
+    """By class: same die, sibling die, same node, other node; and to CPUs of the same and of another node."""
     planes: int = 1
-    """Parallel planes over which a transfer is striped."""
+    """Parallel planes, each with a share of a path's bandwidth."""
     stripe_bytes: int = 512
-    """Of a transfer, what goes to one plane before the next takes more."""
-    node_uplink_gb_s: float = 0.0
-    """What the dies of a node share towards other nodes, each direction; 0 if that never limits."""
-
+    """Of a transfer, what goes to one plane before the next takes more; a power of two."""
+    by_address: bool = False
+    """Has each block of ``stripe_bytes`` a plane and a link of its own, by its address?  Else transfers are striped:
+    spread evenly over all planes, and over all links of each."""
+    uplinks: int = 1
+    """Links of a node's switch of a plane, each to another switch of the second tier."""
+    uplink_gb_s: float = 0.0
+    """What each of them carries, each direction; 0 if that never limits."""
+    cpus: Cpus | None = None
     nodes: int = 0
     """How many there are; 0 for as many as a pod has."""
+    beside: tuple["Fabric", ...] = ()
+    """Other networks of the same dies, with ports and switches of their own (`VirtualTime`, ``over``)."""
+
+    def __post_init__(self) -> None:
+        if len(self.paths) not in (4, 6) or (self.cpus and len(self.paths) != 6):
+            raise ConfigError(f"paths: {len(self.paths)} of them; must be 4, or with paths to CPUs 6")
+        for name, most in (("planes", PLANES_MAX), ("uplinks", UPLINKS_MAX)):
+            if not (isinstance(value := getattr(self, name), int) and 1 <= value <= most):
+                raise ConfigError(f"{name}={value!r}: must be 1 to {most}")
+        if self.stripe_bytes < 32 or self.stripe_bytes & (self.stripe_bytes - 1):
+            raise ConfigError(f"stripe_bytes={self.stripe_bytes}: must be a power of two, at least 32")
+        if not self.uplink_gb_s >= 0:
+            raise ConfigError(f"uplink_gb_s={self.uplink_gb_s}: must be at least 0")
+        if len(self.beside) > BESIDE_MAX or any(fabric.beside for fabric in self.beside):
+            raise ConfigError(f"beside: at most {BESIDE_MAX} networks, none with others beside it")
 
     def node_of(self, die: Any) -> Any:
         """Number of a die's node; of each, for an array of dies."""
@@ -75,11 +110,16 @@ class Fabric:
 
     def path_of(self, source: int, target: int) -> int:
         """Class of the path between two dies."""
-        return int(self.paths_of(np.array([source]), np.array([target]))[0])
+        return int(self.paths_of(np.array([source]), np.array([target]), max(source, target) + 1)[0])
 
-    def paths_of(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Classes of the paths between dies."""
-        same_chip = source // self.dies_per_chip == target // self.dies_per_chip
-        same_node = self.node_of(source) == self.node_of(target)
-        near = np.where(source == target, SAME_DIE, np.where(same_chip, SIBLING_DIE, SAME_NODE))
-        return np.where(same_node, near, OTHER_NODE)
+    def paths_of(self, source: NDArray[np.int64], target: NDArray[np.int64], n_dies: int) -> NDArray[np.int64]:
+        """Classes of the paths between dies, or CPUs, which follow ``n_dies`` dies."""
+        nodes = [self.nodes_of(ends, n_dies) for ends in (source, target)]
+        cpu = (source >= n_dies) | (target >= n_dies)
+        same_chip = (source // self.dies_per_chip == target // self.dies_per_chip) & ~cpu
+        near = np.where(source == target, SAME_DIE, np.where(same_chip, SIBLING_DIE, SAME_NODE + 2 * cpu))
+        return np.where(nodes[0] == nodes[1], near, OTHER_NODE + 2 * cpu)
+
+    def nodes_of(self, ends: NDArray[np.int64], n_dies: int) -> NDArray[np.int64]:
+        """Nodes of dies, or of CPUs, which follow ``n_dies`` dies."""
+        return np.where(ends < n_dies, self.node_of(ends), (ends - n_dies) // (self.cpus.per_node if self.cpus else 1))

@@ -4,7 +4,7 @@ After a run, `VirtualTime.timing` says when each core returned; with ``log=True`
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,14 @@ from xccl_emu.lang.requests import OP_RETURN, SCALAR
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.spec import PodSpec
-from xccl_emu.timing.array import Times
+from xccl_emu.timing.array import Route, Times
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.device import layout as tl
-from xccl_emu.timing.fabric import Fabric
+from xccl_emu.timing.fabric import PATHS, Fabric
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
 if TYPE_CHECKING:
-    from xccl_emu.machine.pod import Pod
+    from xccl_emu.machine.pod import Buffer, Pod
 
 Progress = Callable[[int], None]
 _SLICE_ACTIONS = 1 << 18
@@ -46,6 +46,8 @@ class Timing:
     fabric: Fabric
     labels: Labels
     """Names of ranges of memory."""
+    routes: Sequence[Route]
+    """What was reached over another network than the first."""
     logged: frozenset[int]
     """Dies whose actions are in the log."""
 
@@ -58,6 +60,13 @@ class Timing:
     def complete(self) -> bool:
         """Has the log the actions of all dies?"""
         return len(self.logged) == self.spec.n_dies
+
+    def networks_of(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Over which network each of some addresses was reached: 0, or its place in `Fabric.beside`, from 1 on."""
+        numbers = np.zeros(len(addresses), np.int64)
+        for address, nbytes, network in reversed(self.routes):
+            numbers[(addresses >= address) & (addresses < address + nbytes)] = network
+        return numbers
 
     def site(self, record: NDArray[np.int64]) -> Site | None:
         """The place in its kernel of a record; a return has none."""
@@ -87,7 +96,8 @@ class VirtualTime:
     log: keep every timed action, for traces and the critical path; or those of some dies, with the transfers from and
     to them, for a trace of these. data: with False payload stays zeros, and zeros are not written over zeros: far
     less memory, the same times, and results that mean nothing. start_us: when each core begins, by its global number
-    (0 for those not named).
+    (0 for those not named). over: buffers that are reached over another network than the first, by the name of that
+    (`Fabric.beside`): what one network carries slows no other.
 
     Raises ConfigError, when a run begins, for a pod that is not under `sc` or has something switched off (in time, a
     write is visible when it has arrived, and not when a schedule says so), and for dies that the fabric does not have.
@@ -103,7 +113,9 @@ class VirtualTime:
         log: bool | Collection[int] = False,
         data: bool = True,
         start_us: Mapping[int, float] | None = None,
+        over: "Mapping[str, Collection[Buffer]] | None" = None,
     ) -> None:
+        self.over = dict(over or {})
         self.fabric, self.costs, self.log, self.data = fabric, costs or Costs(), log, data
         self.start_us = dict(start_us or {})
         self._timing: Timing | None = None
@@ -122,7 +134,8 @@ class VirtualTime:
         self._check(pod)
         self._timing = None
         driver.begin_run(pod)
-        times = Times(pod, self.fabric, self.costs, self.start_us, self.log)
+        routes = self._routes(pod)
+        times = Times(pod, self.fabric, self.costs, self.start_us, self.log, routes)
         started = time.perf_counter()
         pod.state[at.SPARSE] = not self.data
         try:
@@ -130,15 +143,31 @@ class VirtualTime:
         finally:
             pod.state[at.SPARSE] = 0
         if ended == at.ENDED_DONE:
-            self._timing = self._result(pod, times)
+            self._timing = self._result(pod, times, routes)
         return ended, time.perf_counter() - started, np.zeros(0, np.int64)
 
-    def _result(self, pod: "Pod", times: Times) -> Timing:
+    def _routes(self, pod: "Pod") -> list[Route]:
+        """Each buffer that goes over another network; ConfigError for what cannot."""
+        names = [network.name for network in self.fabric.beside]
+        routes = []
+        for name, buffers in self.over.items():
+            if name not in names:
+                raise ConfigError(f"over={name!r}: {self.fabric.name} has beside it {', '.join(names) or 'nothing'}")
+            number = names.index(name)
+            for buffer in buffers:
+                if buffer.die >= pod.spec.n_dies and len(self.fabric.beside[number].paths) < len(PATHS):
+                    raise ConfigError(f"over={name!r}: {buffer} is of a CPU, which has no port there")
+                routes.append((buffer.address, buffer.nbytes, number + 1))
+        if len(routes) > tl.ROUTES_MAX:
+            raise ConfigError(f"over: {len(routes)} buffers; at most {tl.ROUTES_MAX} can go over other networks")
+        return routes
+
+    def _result(self, pod: "Pod", times: Times, routes: Sequence[Route]) -> Timing:
         launches = {core: pod.launch_of(core) for core in pod.active_cores()}
         kernels = {core: launch.kernel for core, launch in launches.items() if launch is not None}
         logged = range(pod.spec.n_dies) if self.log is True else self.log or ()
         finished, log = times.finished_us(), times.log()
-        return Timing(finished, log, kernels, pod.spec, self.fabric, pod.labels, frozenset(logged))
+        return Timing(finished, log, kernels, pod.spec, self.fabric, pod.labels, routes, frozenset(logged))
 
     def _check(self, pod: "Pod") -> None:
         if pod.order != "sc":
@@ -149,6 +178,9 @@ class VirtualTime:
         if self.fabric.nodes and self.fabric.node_of(last) >= self.fabric.nodes:
             dies = self.fabric.nodes * self.fabric.chips_per_node * self.fabric.dies_per_chip
             raise ConfigError(f"fabric: {self.fabric.name} has {dies} dies; die {last} takes part in this run")
+        granted = {grant.die or 0 for core in pod.active_cores() for grant in pod.grants_of(core)}
+        if self.fabric.cpus is None and max(granted, default=0) >= pod.spec.n_dies:
+            raise ConfigError(f"fabric: {self.fabric.name} has no CPUs; this run has grants for the memory of one")
         if pod.record:
             raise ConfigError("record=True: a timed run is repeated by running it again; it has no schedule")
 

@@ -1,13 +1,25 @@
 """Topologies that are known, as data, and the planes of CloudMatrix384 beside its UB plane."""
 
-from dataclasses import replace
-
-from xccl_emu.timing.fabric import Fabric, Path, Rate
+from xccl_emu.timing.fabric import Cpus, Fabric, Path, Rate
 
 # Local memory: 1,600 GB/s a die (CloudMatrix384 3.3); its latency is an assumption, as Table 1 has no such row.
 _HBM = Path("HBM", read=Rate(0.6, 1600.0), write=Rate(0.6, 1600.0))
 # The package's own link: 270 GB/s a direction (3.3); latency assumed between local and same node.
 _PACKAGE = Path("die to die", read=Rate(0.9, 270.0), write=Rate(0.9, 270.0))
+
+_RDMA = Path("RoCE", read=Rate(5.0, 25.0), write=Rate(4.0, 25.0))  # 200 Gbit/s a die; latencies are assumptions
+RDMA = Fabric(name="RDMA plane", dies_per_chip=2, chips_per_node=8, paths=(_HBM, _PACKAGE, _RDMA, _RDMA))
+"""CloudMatrix384 3.2-3.3: the plane to other supernodes, on links of its own; here between the dies of one."""
+
+_VPC = Path("Ethernet", read=Rate(30.0, 50.0), write=Rate(30.0, 50.0))  # 400 Gbit/s a node; latencies are assumptions
+VPC = Fabric(
+    name="VPC plane",
+    dies_per_chip=2,
+    chips_per_node=8,
+    paths=(_HBM, _PACKAGE, _VPC, _VPC, _VPC, _VPC),
+    uplink_gb_s=50.0,
+)
+"""CloudMatrix384 3.2-3.3: the datacenter's network, one card a node, which its dies share."""
 
 CLOUDMATRIX384 = Fabric(
     name="CloudMatrix384",
@@ -19,44 +31,16 @@ CLOUDMATRIX384 = Fabric(
         _PACKAGE,
         Path("UB, one tier", read=Rate(1.2, 167.0), write=Rate(1.3, 137.0)),  # Table 1, intra
         Path("UB, two tiers", read=Rate(1.9, 164.0), write=Rate(2.1, 135.0)),  # Table 1, inter
-    ),
-    planes=7,
-    node_uplink_gb_s=7 * 448.0,  # one L1 switch chip a plane, 16 links of 28 GB/s each
-)
-"""CloudMatrix384 3.2-3.3 and Table 1: seven UB sub-planes, one tier within a node and two between nodes."""
-
-CLOUDMATRIX384_CPU = replace(
-    CLOUDMATRIX384,
-    name="CloudMatrix384, dies to CPUs",
-    paths=(
-        _HBM,
-        _PACKAGE,
         Path("UB to a CPU, one tier", read=Rate(1.0, 151.0), write=Rate(1.1, 110.0)),  # Table 1, NPU-CPU
         Path("UB to a CPU, two tiers", read=Rate(1.7, 147.0), write=Rate(1.9, 107.0)),
     ),
+    planes=7,
+    uplinks=16,  # one switch chip a plane and node, and a link to each of 16 of the second tier
+    uplink_gb_s=28.0,
+    cpus=Cpus(4, 160.0, 200.0),  # the bandwidth of their memory is an assumption
+    beside=(RDMA, VPC),
 )
-"""The same plane where the far end is a CPU's memory, for which another chip's die stands in."""
-
-_RDMA = Path("RoCE", read=Rate(5.0, 25.0), write=Rate(4.0, 25.0))  # 200 Gbit/s a die; latencies are assumptions
-CLOUDMATRIX384_RDMA = Fabric(
-    name="CloudMatrix384, RDMA plane", dies_per_chip=2, chips_per_node=8, paths=(_HBM, _PACKAGE, _RDMA, _RDMA)
-)
-"""CloudMatrix384 3.2-3.3: the plane to other supernodes, on links of its own; here between the dies of one."""
-
-_VPC = Path("Ethernet", read=Rate(30.0, 50.0), write=Rate(30.0, 50.0))  # 400 Gbit/s a node; latencies are assumptions
-CLOUDMATRIX384_VPC = Fabric(
-    name="CloudMatrix384, VPC plane",
-    dies_per_chip=2,
-    chips_per_node=8,
-    paths=(_HBM, _PACKAGE, _VPC, _VPC),
-    node_uplink_gb_s=50.0,
-)
-"""CloudMatrix384 3.2-3.3: the datacenter's network, one card a node, which its dies share."""
-
-PLANES = {
-    "ub": CLOUDMATRIX384, "ub-cpu": CLOUDMATRIX384_CPU, "rdma": CLOUDMATRIX384_RDMA, "vpc": CLOUDMATRIX384_VPC,
-}  # fmt: skip
-"""What a die of CloudMatrix384 can send over; the planes share no link, so what one carries slows no other."""
+"""CloudMatrix384 3.2-3.3 and Table 1: seven UB sub-planes, one tier within a node and two between nodes."""
 
 ATLAS_800T_A2 = Fabric(
     name="Atlas 800T A2, 4 nodes",

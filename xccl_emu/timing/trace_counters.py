@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xccl_emu.lang.requests import DMA, MTU_IN, OP_LOAD
 from xccl_emu.timing.array import PS_PER_NS
 from xccl_emu.timing.device import layout as tl
-from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE
+from xccl_emu.timing.fabric import OTHER_CPU, OTHER_NODE, SAME_DIE
 from xccl_emu.timing.run import Timing
 
 BINS = 400
@@ -46,8 +46,8 @@ def counters(timing: Timing, dies: Sequence[int], end: int) -> Iterator[dict[str
             yield from _samples(moves, chosen, width, end, {"pid": die, "name": f"{name} GB/s"})
     if not timing.complete:
         return
-    nodes = [timing.fabric.node_of(ends) for ends in (moves.source, moves.target)]
-    far = moves.path == OTHER_NODE
+    nodes = [timing.fabric.nodes_of(ends, timing.spec.n_dies) for ends in (moves.source, moves.target)]
+    far = np.isin(moves.path, (OTHER_NODE, OTHER_CPU))
     for node in np.unique(np.concatenate(nodes)[np.concatenate([far, far])]).tolist():
         told = {"name": f"node {node}, uplinks"}
         yield {"ph": "M", "name": "process_name", "pid": NODES_FROM + node, "tid": 0, "ts": 0.0, "args": told}
@@ -64,7 +64,8 @@ def _moves(timing: Timing) -> _Moves:
     fetched = (engine == DMA) & (records[:, tl.RECORD_READ] // timing.spec.die_bytes != here)
     reads = (engine == MTU_IN) | fetched | (records[:, tl.RECORD_OP] == OP_LOAD)
     source, target = np.where(reads, peer, here), np.where(reads, here, peer)
-    path = timing.fabric.paths_of(source, target)
+    path = timing.fabric.paths_of(source, target, timing.spec.n_dies)
+    path += tl.CLASSES * timing.networks_of(np.where(reads, records[:, tl.RECORD_READ], records[:, tl.RECORD_WRITTEN]))
     start = records[:, tl.RECORD_START] + records[:, tl.RECORD_QUEUED]
     return _Moves(source, target, path, records[:, tl.RECORD_NBYTES], start, records[:, tl.RECORD_END])
 
@@ -72,10 +73,13 @@ def _moves(timing: Timing) -> _Moves:
 def _links(timing: Timing, moves: _Moves, die: int) -> Mapping[str, NDArray[np.bool_]]:
     """The transfers on each link of a die, of those that carry something."""
     links = {"memory": (moves.path == SAME_DIE) & (moves.source == die)}
-    for number, path in enumerate(timing.fabric.paths):
-        if number != SAME_DIE:
-            links[f"egress, {path.medium}"] = (moves.path == number) & (moves.source == die)
-            links[f"ingress, {path.medium}"] = (moves.path == number) & (moves.target == die)
+    for first, network in enumerate((timing.fabric, *timing.fabric.beside)):
+        for number, path in enumerate(network.paths):
+            if number != SAME_DIE:
+                chosen = moves.path == first * tl.CLASSES + number
+                for way, ends in (("egress", moves.source), ("ingress", moves.target)):
+                    name = f"{way}, {path.medium}"
+                    links[name] = links.get(name, False) | chosen & (ends == die)
     return {name: chosen for name, chosen in links.items() if chosen.any()}
 
 

@@ -202,7 +202,7 @@ class Monitor:
         cores, dies, spec = pod.active_cores(), _dies(pod), pod.spec
         fifo, sc = pod.order == "fifo", pod.order == "sc"
         capacity = int(pod.state[machine.FLIGHT_CAPACITY])
-        targets = 0 if sc else spec.n_dies if fifo else 1
+        targets = 0 if sc else spec.n_homes if fifo else 1
         n_dma = machine.N_DMA_SLOTS if self._rings else 0
         per_core = at.ENGINE_DMA + n_dma + 2 * targets
         words = per_core * len(cores)
@@ -317,7 +317,7 @@ def _table(m: Words, table: int, places: Sequence[int], values: Sequence[int]) -
 
 def _bounds(pod: Pod) -> tuple[int, int, int]:
     spec = pod.spec
-    return spec.meta_start, spec.managed_start, spec.n_dies * spec.die_bytes
+    return spec.meta_start, spec.managed_start, spec.memory_bytes
 
 
 def _fill(shadow: Words, address: int, nbytes: int) -> None:

@@ -96,7 +96,7 @@ def race_kind(pod: Pod, witness: Sequence[int]) -> str:
     """A torn read of metadata is told apart from other races."""
     start, spec = witness[3], pod.spec
     offset = start % spec.die_bytes
-    in_meta = start < spec.n_dies * spec.die_bytes and spec.meta_start <= offset < spec.managed_start
+    in_meta = start < spec.memory_bytes and spec.meta_start <= offset < spec.managed_start
     reads = not witness[5] or not witness[11]
     return kinds.TORN_METADATA if in_meta and reads else kinds.DATA_RACE
 

@@ -49,7 +49,7 @@ class Setup:
         self.cores = self.pod.active_cores()
         if not 0 < len(self.cores) <= CORES_MAX:
             raise CapacityError(f"{len(self.cores)} cores run: a search takes 1 to {CORES_MAX}")
-        self.n_pieces = self.pod.spec.n_dies * self.pod.spec.die_bytes // 32
+        self.n_pieces = self.pod.spec.memory_bytes // 32
         if self.n_pieces > _PIECES_MAX:
             raise CapacityError(
                 f"{self.n_pieces} pieces of memory: a search takes up to {_PIECES_MAX}; take a smaller pod"
@@ -88,7 +88,7 @@ class Setup:
         ck[at.RECORD_END], ck[at.FRAMES_END], ck[at.LOG_END] = starts[at.FRAMES], starts[at.LOG_BASE], end
         ck[at.FULL] = full
         spec = self.pod.spec
-        ck[at.MEMORY_END], ck[at.DIE_BYTES] = spec.n_dies * spec.die_bytes, spec.die_bytes
+        ck[at.MEMORY_END], ck[at.DIE_BYTES] = spec.memory_bytes, spec.die_bytes
         ck[at.META_START], ck[at.META_END] = spec.meta_start, spec.managed_start
         ck[at.GREW_FIRST], ck[at.GREW_LAST] = pieces.NO_PIECE, -1
         for number, function in _LINKED.items():

@@ -47,7 +47,7 @@ class Writes:
         return int(self._st[at.DIE_BASE] + die * self._st[at.DIE_WORDS])
 
     def _in_memory(self, access: Access) -> bool:
-        return access.start < self._pod.spec.n_dies * self._pod.spec.die_bytes
+        return access.start < self._pod.spec.memory_bytes
 
     def _in_flight(self, step: Step, entry: int) -> Write:
         address, nbytes = int(self._st[entry + at.FLIGHT_ADDRESS]), int(self._st[entry + at.FLIGHT_NBYTES])

@@ -49,6 +49,7 @@ from xccl_emu.machine.device.layout import (
     ERROR_SITE,
     N_DIES,
     N_EVENTS,
+    N_HOMES,
     N_WINDOWS,
     PIECE_BYTES,
     READ,
@@ -93,8 +94,8 @@ def _memory(st, core, base, address, nbytes, right):
         die = address >> shift
         start = address - (die << shift)
         w = base + WINDOWS
-        for _ in range(st[base + N_WINDOWS] if die < st[N_DIES] else 0):
-            on_die = st[w + WINDOW_DIE] == die or st[w + WINDOW_DIE] == ANY_DIE
+        for _ in range(st[base + N_WINDOWS] if die < st[N_HOMES] else 0):
+            on_die = st[w + WINDOW_DIE] == die or (st[w + WINDOW_DIE] == ANY_DIE and die < st[N_DIES])
             if on_die and st[w + WINDOW_START] <= start and nbytes <= st[w + WINDOW_END] - start:
                 if st[w + WINDOW_RIGHTS] & right:
                     return True

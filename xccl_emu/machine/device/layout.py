@@ -23,7 +23,8 @@ STEP_TABLE = 80  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 96, 97
 SPARSE = 98  # is what would change nothing left out, so that memory is committed only where it is not zero?
 ACT = 99  # where the machine's action is, for `single.act_once`
-HEADER_WORDS = 100
+N_HOMES = 100  # dies, and CPUs behind them
+HEADER_WORDS = 101
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED = range(3)

@@ -56,7 +56,7 @@ from xccl_emu.timing.device.layout import (
 from xccl_emu.timing.device.pieces import became_visible
 from xccl_emu.timing.device.records import later, record, set_time
 from xccl_emu.timing.device.scalar import event_at, ring_at
-from xccl_emu.timing.device.transfer import die_at, latency_of, pass_fabric, path_between
+from xccl_emu.timing.device.transfer import FROM_MEMORY, TO_MEMORY, die_at, latency_of, pass_fabric, path_to
 
 
 @jit
@@ -116,11 +116,12 @@ def _compute(tm, who, log, core, row, op, count, site, since):
 def _read(st, tm, who, log, core, base, row, address, nbytes, site, since):
     """mtu-in: the pipe is busy while the bytes come in; they are all there a latency later."""
     here, there = st[base + DIE], die_at(st, address)
+    path = path_to(tm, here, there, address)
     begin = tm[since] + tm[C_MTU_START]
     own = begin + nbytes * tm[C_CORE] // 1000
-    left = pass_fabric(tm, there, here, nbytes, False, begin)
+    left = pass_fabric(tm, path, there, here, address, nbytes, False, FROM_MEMORY, begin)
     free = max(own, left)
-    done = free + latency_of(tm, path_between(tm, here, there), False)
+    done = free + latency_of(tm, path, False)
     late = max(0, left - own)
     number = record(tm, who, log, core, MTU_IN, OP_MTU_IN, site, since, free, nbytes, there, late, done, address, -1)
     set_time(tm, who, row + FREE + MTU_IN, free, number)
@@ -133,11 +134,12 @@ def _write(st, tm, who, log, core, base, row, op, a, b, c, site, since):
     """mtu-out: the pipe is busy until the bytes have left; they are visible a latency later."""
     address, nbytes = (b, c) if op == OP_MTU_OUT else (a, PIECE_BYTES)
     here, there = st[base + DIE], die_at(st, address)
+    path = path_to(tm, here, there, address)
     begin = tm[since] + tm[C_MTU_START]
     own = begin + nbytes * tm[C_CORE] // 1000
-    left = pass_fabric(tm, here, there, nbytes, True, begin)
+    left = pass_fabric(tm, path, here, there, address, nbytes, True, TO_MEMORY, begin)
     free = max(own, left)
-    visible = free + latency_of(tm, path_between(tm, here, there), True)
+    visible = free + latency_of(tm, path, True)
     late = max(0, left - own)
     number = record(tm, who, log, core, MTU_OUT, op, site, since, free, nbytes, there, late, visible, -1, address)
     set_time(tm, who, row + FREE + MTU_OUT, free, number)
@@ -197,9 +199,10 @@ def _start_dma(st, tm, who, core, base, row):
 def _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, begin):
     here, start, end = st[base + DIE], die_at(st, source), die_at(st, target)
     write = start == here
-    left = pass_fabric(tm, start, end, nbytes, write, begin)
-    visible = left + latency_of(tm, path_between(tm, start, end), write)
-    peer, since = end if write else start, row + DMA_READY
+    peer, far = (end, target) if write else (start, source)
+    path = path_to(tm, start + end - peer, peer, far)
+    left = pass_fabric(tm, path, start, end, far, nbytes, write, FROM_MEMORY | TO_MEMORY, begin)
+    visible, since = left + latency_of(tm, path, write), row + DMA_READY
     number = record(tm, who, log, core, DMA, OP_DMA, site, since, left, nbytes, peer, 0, visible, source, target)
     set_time(tm, who, row + DMA_DONE, visible, number)
     set_time(tm, who, event_at(row, DMA, SCALAR, event), visible, number)

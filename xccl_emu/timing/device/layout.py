@@ -9,20 +9,29 @@ from xccl_emu.machine.device.layout import N_DMA_SLOTS, N_EVENTS, N_PIPES, QUEUE
 
 # ---- header
 HEAP_COUNT, NOW, N_RECORDS, RECORD_CAPACITY, LIMIT = range(5)
-HEAP_BASE, CORE_BASE, DIE_BASE, NODE_BASE, GROUP_BASE, PIECE_BASE, PIECE_SLOTS, PIECES_USED = range(5, 13)
-DIES_PER_CHIP, DIES_PER_NODE, PLANES, STRIPE_BYTES = range(13, 17)
+HEAP_BASE, CORE_BASE, DIE_BASE, GROUP_BASE, PIECE_BASE, PIECE_SLOTS, PIECES_USED = range(5, 12)
+N_ROUTES = 13  # ranges of memory that are reached over another network
 HEAP_SLOTS, PIECES_A_DIE = 17, 18  # with so many in the heap a core is not entered twice
 SITE_BASE = 19  # a word for each site of each kernel: is it a load that is a synchronization?
 COSTS = 24
 (
     C_ISSUE, C_LOAD, C_POLL, C_QUIET, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,
-    C_DMA_ISSUE, C_UPLINK,
-) = range(COSTS, COSTS + 13)  # fmt: skip
+    C_DMA_ISSUE, C_MEMORY, C_DRAM, C_CPU,
+) = range(COSTS, COSTS + 15)  # fmt: skip
 PASSES = 48  # of the vector pipe, in sixteenths, by operation
-PATHS = PASSES + len(OPERATIONS) + 1
-PATH_WORDS = 5
+PATHS = PASSES + len(OPERATIONS) + 1  # of each network, by class of path
+CLASSES, PATH_WORDS = 6, 5
 READ_LATENCY, READ_RATE, WRITE_LATENCY, WRITE_RATE, LINKS = range(PATH_WORDS)  # rates in femtoseconds a byte
-HEADER_WORDS = 128
+NETWORKS_MAX = 3
+NETWORKS = PATHS + NETWORKS_MAX * CLASSES * PATH_WORDS
+PORTS, SWITCHES, PLANES, STRIPE_SHIFT, BY_ADDRESS, UPLINK_RATE, UPLINKS = range(7)  # of a network; the first two: where
+UPLINK_SHARE = 7  # of what a transfer has on one plane, over all links: attoseconds a byte of the whole transfer
+NETWORK_WORDS = 8
+ROUTES_MAX = 8
+ROUTES = NETWORKS + NETWORKS_MAX * NETWORK_WORDS
+ROUTE_START, ROUTE_END, ROUTE_NETWORK = range(3)
+ROUTE_WORDS = 3
+HEADER_WORDS = 256
 
 ENDED_PIECES_FULL = 100  # the table of polled words is; the machine has the other ways to end
 
@@ -38,11 +47,22 @@ DMA_READY, DMA_MOVES, DMA_SLOT = range(DMA_DONE + 1, DMA_DONE + 4)  # of the one
 EVENT_AT = DMA_DONE + 4  # by source pipe, target pipe and event
 CORE_WORDS = EVENT_AT + N_PIPES * N_PIPES * N_EVENTS
 
-# ---- a die's block: when each of its queues is free
-EGRESS, INGRESS, MEMORY, LINK, DMA_ENGINE, LOGGED = range(6)  # the last: are the actions of its cores written down?
-DIE_WORDS = 6
-NODE_OUT, NODE_IN = range(2)
-NODE_WORDS = 2
+# ---- the block of a die, or of a CPU's socket behind them: when its memory, its link to its sibling and its DMA engine
+# are free; are the actions of its cores written down; and where it is
+MEMORY, LINK, DMA_ENGINE, LOGGED, CHIP, NODE, IS_CPU = range(7)
+IDLE_FROM, IDLE_UNTIL = 7, 8  # when its memory had last nothing to do
+DIE_WORDS = 16
+
+# ---- its ports in a network: when each plane is free, out and in
+PLANES_MAX = 8
+PORT_OUT, PORT_IN = 0, PLANES_MAX
+PORT_WORDS = 2 * PLANES_MAX
+
+# ---- the switches of a node in a network: when each link between its switch of a plane and one of the second tier is
+# free, up and down, by plane and link; striped over all links of a plane the first stands for them
+UPLINKS_MAX = 16
+SWITCH_UP, SWITCH_DOWN = 0, PLANES_MAX * UPLINKS_MAX
+SWITCH_WORDS = 2 * PLANES_MAX * UPLINKS_MAX
 
 # ---- a core group's block: by phase of its barrier, last arrival and release; and who waits
 ARRIVED_AT, RELEASED_AT, GROUP_WAITER = 0, 2, 4
@@ -57,5 +77,5 @@ RECORD_CORE, RECORD_ENGINE, RECORD_OP, RECORD_SITE, RECORD_START, RECORD_END, RE
 RECORD_CAUSE, RECORD_QUEUED, RECORD_VISIBLE, RECORD_READ, RECORD_WRITTEN = range(8, 13)  # the last two: where, or -1
 RECORD_WORDS = 13
 
-assert COSTS + 13 <= PASSES
-assert PATHS + 4 * PATH_WORDS <= HEADER_WORDS
+assert COSTS + 15 <= PASSES
+assert ROUTES + ROUTES_MAX * ROUTE_WORDS <= HEADER_WORDS

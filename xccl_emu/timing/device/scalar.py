@@ -74,7 +74,7 @@ from xccl_emu.timing.device.layout import (
 )
 from xccl_emu.timing.device.pieces import became_visible, find_piece, leave, wait_at, wake
 from xccl_emu.timing.device.records import later, record, set_time
-from xccl_emu.timing.device.transfer import die_at, latency_of, path_between
+from xccl_emu.timing.device.transfer import die_at, latency_of, path_to
 
 
 @jit
@@ -197,7 +197,7 @@ def _memory_access(st, tm, op, a, here):
     there = die_at(st, a)
     if there == here:
         return tm[C_LOAD]
-    return tm[C_LOAD] if op == OP_STORE else latency_of(tm, path_between(tm, here, there), False)
+    return tm[C_LOAD] if op == OP_STORE else latency_of(tm, path_to(tm, here, there, a), False)
 
 
 @jit
@@ -215,7 +215,7 @@ def _then(st, tm, who, row, op, a, b, c, here, group, phase, slot, number):
     elif op == OP_DMA:
         set_time(tm, who, row + RUNG + slot, end, number)
     elif op == OP_STORE or op == OP_ATOMIC_ADD:
-        visible = end + latency_of(tm, path_between(tm, here, die_at(st, a)), True)
+        visible = end + latency_of(tm, path_to(tm, here, die_at(st, a), a), True)
         if visible > tm[row + ALL_VISIBLE]:
             set_time(tm, who, row + ALL_VISIBLE, visible, number)
         became_visible(tm, who, a, visible, number)

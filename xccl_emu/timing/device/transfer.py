@@ -1,64 +1,102 @@
-"""What a transfer takes: its core's pipe, the egress of the die it leaves, the ingress of the die it goes to.
+"""What a transfer takes: its core's pipe, memory at its ends, ports and switches on its way.
 
-Each die's egress, ingress and memory, and its link to its sibling, is a queue: a transfer occupies it for its bytes at
-the bandwidth of its path, and waits until those before it are through.  They are taken in the order of time, to within
-`LIMIT` of each other.
+Each of these is a queue that a transfer occupies for its bytes at a rate, waiting until those before it are through.
+They are taken in the order of time, to within `LIMIT` of each other.
 """
 
 from xccl_emu.machine.device.layout import DIE_SHIFT
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
-    C_UPLINK,
+    BY_ADDRESS,
+    C_CPU,
+    C_DRAM,
+    C_MEMORY,
+    CHIP,
+    CLASSES,
     DIE_BASE,
     DIE_WORDS,
-    DIES_PER_CHIP,
-    DIES_PER_NODE,
-    EGRESS,
-    INGRESS,
+    IDLE_FROM,
+    IDLE_UNTIL,
+    IS_CPU,
     LINK,
     LINKS,
     MEMORY,
-    NODE_BASE,
-    NODE_IN,
-    NODE_OUT,
-    NODE_WORDS,
+    N_ROUTES,
+    NETWORK_WORDS,
+    NETWORKS,
+    NODE,
     PATH_WORDS,
     PATHS,
     PLANES,
+    PLANES_MAX,
+    PORT_IN,
+    PORT_OUT,
+    PORT_WORDS,
+    PORTS,
     READ_LATENCY,
     READ_RATE,
-    STRIPE_BYTES,
+    ROUTE_END,
+    ROUTE_NETWORK,
+    ROUTE_START,
+    ROUTE_WORDS,
+    ROUTES,
+    STRIPE_SHIFT,
+    SWITCH_DOWN,
+    SWITCH_UP,
+    SWITCH_WORDS,
+    SWITCHES,
+    UPLINK_RATE,
+    UPLINK_SHARE,
+    UPLINKS,
+    UPLINKS_MAX,
     WRITE_LATENCY,
     WRITE_RATE,
 )
 
+FROM_MEMORY, TO_MEMORY = 1, 2
+"""Which ends of a transfer are memory: the other one is a core's data buffer."""
+
+_BLOCKS_MAX = 512  # a transfer of more is as good as spread evenly
+
 
 @jit
 def die_at(st, address):
-    """The die of an address."""
+    """The die of an address, or the CPU behind the dies."""
     return address >> st[DIE_SHIFT]
 
 
 @jit
-def path_between(tm, source, target):
-    """Class of the path between two dies (`fabric.PATHS`)."""
-    if source == target:
+def _block(tm, die):
+    return tm[DIE_BASE] + die * DIE_WORDS
+
+
+@jit
+def path_to(tm, here, there, address):
+    """The path from a die to the memory at an address, on ``there``: its network and its class (`fabric.PATHS`)."""
+    if here == there:
         return 0
-    if source // tm[DIES_PER_CHIP] == target // tm[DIES_PER_CHIP]:
+    mine, other = _block(tm, here), _block(tm, there)
+    if tm[mine + CHIP] == tm[other + CHIP]:
         return 1
-    return 2 if source // tm[DIES_PER_NODE] == target // tm[DIES_PER_NODE] else 3
+    near = 2 if tm[mine + NODE] == tm[other + NODE] else 3
+    path = near + 2 if tm[mine + IS_CPU] or tm[other + IS_CPU] else near
+    return path + CLASSES * _network(tm, address) if tm[N_ROUTES] else path
+
+
+@jit
+def _network(tm, address):
+    """The network over which an address is reached: the first, unless there is a route to it."""
+    for i in range(tm[N_ROUTES]):
+        route = ROUTES + i * ROUTE_WORDS
+        if tm[route + ROUTE_START] <= address < tm[route + ROUTE_END]:
+            return tm[route + ROUTE_NETWORK]
+    return 0
 
 
 @jit
 def latency_of(tm, path, write):
     """Of a path, one way."""
     return tm[PATHS + path * PATH_WORDS + (WRITE_LATENCY if write else READ_LATENCY)]
-
-
-@jit
-def rate_of(tm, path, write):
-    """Femtoseconds a byte."""
-    return tm[PATHS + path * PATH_WORDS + (WRITE_RATE if write else READ_RATE)]
 
 
 @jit
@@ -69,25 +107,120 @@ def _through(tm, queue, time, busy):
 
 
 @jit
-def pass_fabric(tm, source, target, nbytes, write, time):
+def pass_fabric(tm, path, source, target, address, nbytes, write, ends, time):
     """Send ``nbytes`` from die to die from ``time`` on; returns when the last byte is through all queues on the way.
 
-    Transfers of all cores are striped into each other, so one that waits in a queue leaves none behind it idle: it
-    takes its turn in each of them from the start.  A short one takes fewer planes, and one over a path of several links
-    takes one of them, each at its share of the rate, so it takes longer than it occupies the queues.
+    ``address`` is where it reads or writes on the other die; ``ends`` says which ends are memory.  Transfers of all
+    cores are striped into each other, so one that waits in a queue leaves none behind it idle: it takes its turn in
+    each of them from the start.
     """
-    path = path_between(tm, source, target)
-    busy = nbytes * rate_of(tm, path, write) // 1000
-    here = tm[DIE_BASE] + source * DIE_WORDS
-    if path < 2:  # memory, or the link on the package
-        return _through(tm, here + (MEMORY if path == 0 else LINK), time, busy)
-    end = _through(tm, here + EGRESS, time, busy)
-    if path == 3 and tm[C_UPLINK]:
-        shared = nbytes * tm[C_UPLINK] // 1000
-        out, into = source // tm[DIES_PER_NODE], target // tm[DIES_PER_NODE]
-        end = max(end, _through(tm, tm[NODE_BASE] + out * NODE_WORDS + NODE_OUT, time, shared))
-        end = max(end, _through(tm, tm[NODE_BASE] + into * NODE_WORDS + NODE_IN, time, shared))
-    end = max(end, _through(tm, tm[DIE_BASE] + target * DIE_WORDS + INGRESS, time, busy))
-    used = min(tm[PLANES], (nbytes + tm[STRIPE_BYTES] - 1) // tm[STRIPE_BYTES])
-    own = max(busy * tm[PLANES] // used, busy * tm[PATHS + path * PATH_WORDS + LINKS])
-    return end - busy + own
+    if path == 0:
+        return _memory(tm, source, 2 * nbytes if ends == FROM_MEMORY | TO_MEMORY else nbytes, time)
+    end = time
+    if ends & FROM_MEMORY:
+        end = _memory(tm, source, nbytes, time)
+    if ends & TO_MEMORY:
+        end = max(end, _memory(tm, target, nbytes, time))
+    words = PATHS + path * PATH_WORDS
+    rate = tm[words + (WRITE_RATE if write else READ_RATE)]
+    if path == 1:
+        return max(end, _through(tm, _block(tm, source) + LINK, time, nbytes * rate // 1000))
+    network = NETWORKS + path // CLASSES * NETWORK_WORDS
+    if tm[network + BY_ADDRESS]:
+        return max(end, _by_address(tm, network, source, target, address, nbytes, rate, time))
+    left = _striped(tm, network, source, target, address, nbytes, rate, time)
+    busy = nbytes * rate // 1000
+    return max(end, left + busy * (tm[words + LINKS] - 1))
+
+
+@jit
+def _memory(tm, die, nbytes, time):
+    """The memory of a die, or of a CPU.
+
+    It is seldom full and all pass it, so who comes a little earlier than the one before (`LIMIT`) must not wait for it:
+    it has the time in which the memory was idle before.
+    """
+    block = _block(tm, die)
+    busy = nbytes * (tm[C_DRAM] if tm[block + IS_CPU] else tm[C_MEMORY]) // 1000
+    if time >= tm[block + MEMORY]:
+        tm[block + IDLE_FROM], tm[block + IDLE_UNTIL] = tm[block + MEMORY], time
+        tm[block + MEMORY] = time + busy
+        return time + busy
+    end = max(time, tm[block + IDLE_FROM]) + busy
+    if end > tm[block + IDLE_UNTIL]:
+        return _through(tm, block + MEMORY, time, busy)
+    tm[block + IDLE_FROM] = end
+    return end
+
+
+@jit
+def _port_rate(tm, die, rate):
+    """Of a die's port, that of the path; a CPU has one of its own."""
+    return tm[C_CPU] if tm[_block(tm, die) + IS_CPU] else rate
+
+
+@jit
+def _striped(tm, network, source, target, address, nbytes, rate, time):
+    """A transfer is spread evenly over all planes, and in each over all links to the second tier; a short one has fewer
+    stripes than there are planes, and goes by its address."""
+    planes, shift = tm[network + PLANES], tm[network + STRIPE_SHIFT]
+    first, used, share = 0, planes, nbytes
+    if nbytes <= (planes - 1) << shift:
+        used = (nbytes + (1 << shift) - 1) >> shift
+        first = (address >> shift) % planes
+        share = nbytes * planes // used
+    out = tm[network + PORTS] + source * PORT_WORDS + PORT_OUT
+    into = tm[network + PORTS] + target * PORT_WORDS + PORT_IN
+    busy_out = share * _port_rate(tm, source, rate) // 1000
+    busy_in = share * _port_rate(tm, target, rate) // 1000
+    end = time
+    for i in range(first, first + used):
+        plane = i if i < planes else i - planes
+        end = max(end, _through(tm, out + plane, time, busy_out), _through(tm, into + plane, time, busy_in))
+    one, other = tm[_block(tm, source) + NODE], tm[_block(tm, target) + NODE]
+    if one == other or tm[network + UPLINK_RATE] == 0:
+        return end
+    busy = share * tm[network + UPLINK_SHARE] // 1000000
+    up = tm[network + SWITCHES] + one * SWITCH_WORDS + SWITCH_UP
+    down = tm[network + SWITCHES] + other * SWITCH_WORDS + SWITCH_DOWN
+    for i in range(first, first + used):
+        plane = (i if i < planes else i - planes) * UPLINKS_MAX
+        end = max(end, _through(tm, up + plane, time, busy), _through(tm, down + plane, time, busy))
+    return end
+
+
+@jit
+def _by_address(tm, network, source, target, address, nbytes, rate, time):
+    """Each block of addresses has one plane and one switch of its second tier, and all bytes of it go there."""
+    shift = tm[network + STRIPE_SHIFT]
+    if nbytes > _BLOCKS_MAX << shift:
+        return _striped(tm, network, source, target, address, nbytes, rate, time)
+    planes, links = tm[network + PLANES], tm[network + UPLINKS]
+    out = tm[network + PORTS] + source * PORT_WORDS + PORT_OUT
+    into = tm[network + PORTS] + target * PORT_WORDS + PORT_IN
+    rate_out, rate_in = planes * _port_rate(tm, source, rate), planes * _port_rate(tm, target, rate)
+    one, other = tm[_block(tm, source) + NODE], tm[_block(tm, target) + NODE]
+    up = tm[network + SWITCHES] + one * SWITCH_WORDS + SWITCH_UP
+    down = tm[network + SWITCHES] + other * SWITCH_WORDS + SWITCH_DOWN
+    far = one != other and tm[network + UPLINK_RATE] > 0
+    end, last = time, address + nbytes
+    while address < last:
+        size = min(last, ((address >> shift) + 1) << shift) - address
+        chosen = _spread(address >> shift)
+        plane = chosen % planes
+        end = max(end, _through(tm, out + plane, time, size * rate_out // 1000))
+        end = max(end, _through(tm, into + plane, time, size * rate_in // 1000))
+        if far:
+            link = plane * UPLINKS_MAX + chosen // PLANES_MAX % links
+            busy = size * tm[network + UPLINK_RATE] // 1000
+            end = max(end, _through(tm, up + link, time, busy), _through(tm, down + link, time, busy))
+        address += size
+    return end
+
+
+@jit
+def _spread(number):
+    """A number that looks drawn at random, at least 0, for that of a block."""
+    mixed = (number ^ number >> 15) * 0x2C1B3C6D & 0x7FFFFFFF
+    mixed = (mixed ^ mixed >> 12) * 0x297A2D39 & 0x7FFFFFFF
+    return mixed ^ mixed >> 15
