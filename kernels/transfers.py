@@ -1,9 +1,24 @@
 """Transfers one after the other between the own die and another: what tables of links are measured with."""
 
+from typing import NamedTuple
+
 from xccl_emu.lang import DMA, MTU_IN, MTU_OUT, SCALAR, dma, kernel, mtu_in, mtu_out, set_flag, wait_flag
 
 DESCRIPTORS = 8
 """Of DMA, that a core may have rung at once."""
+
+
+class Scatter(NamedTuple):
+    """How blocks are written to many dies."""
+
+    dies: int
+    nbytes: int
+    times: int
+    drawn: int
+    """1: each goes to a die that is drawn."""
+    slots: int
+    """Places on each die, of which each block takes one that is drawn."""
+    die_bytes: int
 
 
 @kernel
@@ -35,3 +50,20 @@ def copy_blocks(source, target, nbytes, times):
         yield dma(source + i * nbytes, target + i * nbytes, nbytes, i % DESCRIPTORS)
     for i in range(max(0, times - DESCRIPTORS), times):
         yield wait_flag(DMA, SCALAR, i % DESCRIPTORS, sync="block copied")
+
+
+@kernel
+def scatter_blocks(shape: Scatter, source, target, own, die, seed):
+    """Load a block, then write it again and again to dies of other chips: from ``die`` on to one after the other, or
+    as they are drawn; ``own`` is the die that it runs on.  Draws are Park and Miller's, ``seed`` 1 to 2^31 - 2.
+    """
+    yield mtu_in(source, 0, shape.nbytes)
+    yield set_flag(MTU_IN, MTU_OUT, 0, sync="block in buffer")
+    yield wait_flag(MTU_IN, MTU_OUT, 0, sync="block in buffer")
+    for _ in range(shape.times):
+        seed = seed * 48271 % 2147483647
+        die = seed % shape.dies if shape.drawn else (die + 1) % shape.dies
+        if die // 2 == own // 2:
+            die = (die + 2) % shape.dies
+        slot = seed // shape.dies % shape.slots
+        yield mtu_out(0, target + die * shape.die_bytes + slot * shape.nbytes, shape.nbytes)

@@ -4,6 +4,7 @@ import pytest
 
 from xccl_emu.bench import a2e, published, sendrecv, tpot
 from xccl_emu.bench.ablation import SWITCHES, ablation
+from xccl_emu.bench.congestion import congestion
 from xccl_emu.bench.dispatch import claims, dispatch
 from xccl_emu.bench.hixl import hixl
 from xccl_emu.bench.iteration import iteration
@@ -109,6 +110,14 @@ def test_a2e_and_e2a_are_parts_of_one_call() -> None:
     assert min(one.a2e_us, one.compute_us, one.e2a_us) > 0
     there, back, between = a2e.rows_of(one, small)
     assert (there.published, back.published, between.published) == (172, 193, None)
+
+
+def test_congestion_costs_a_part_of_the_bandwidth() -> None:
+    """Of its path's bandwidth a die has most where messages are striped, and less where addresses decide on the way."""
+    striped, drawn, hashed, both = (float(row.emulated or 0) for row in congestion(DEFAULT, [4]))
+    assert 0.9 * 137 < striped < 137
+    assert max(hashed, both) < 0.97 * striped
+    assert drawn <= 1.01 * striped
 
 
 def test_copies_by_dma_are_right() -> None:

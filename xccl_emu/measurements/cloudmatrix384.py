@@ -53,3 +53,11 @@ class Ablation(Measurement):
 
     name = "ablation"
     suite = Suite(7, 2, 8.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Congestion(Measurement):
+    """What a die gets where 8, 128 or 768 dies write to each other, going round or at random, striped or by address."""
+
+    name = "congestion"
+    suite = Suite(9, 9, 3.0, 3.0)
