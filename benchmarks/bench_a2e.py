@@ -9,7 +9,6 @@ import numpy as np
 from harness import Report, Yardstick, parser, resident_gb, stopwatch
 
 from xccl_emu import routing
-from xccl_emu.bench.memory import available_bytes
 from xccl_emu.kernels.expert import stand_in_expert
 from xccl_emu.kernels.parameters import Buffers
 from xccl_emu.machine.pod import Pod
@@ -122,10 +121,7 @@ def report_sample(report: Report, what: str, sample: Sample, least: float | None
     report.plain(f"{what}: instructions", sum(sample.run.instructions.values()) / 1e6, "million")
     report.plain(f"{what}: bytes copied a second, of np.copyto", sample.of_copyto(True))
     ratio, name = sample.of_copyto(False), f"{what}: the same without the stand-in expert"
-    if least is None:
-        report.plain(name, ratio)
-    else:
-        report.at_least(name, ratio, least)
+    report.plain(name, ratio) if least is None else report.at_least(name, ratio, least)
 
 
 def main() -> None:
@@ -148,10 +144,8 @@ def main() -> None:
         shape = (placement.local_experts, TOKENS, HIDDEN)
         for path in ("mtu", "urma"):
             c = config_of(attention, options.domains, *shape, path, options.cores)
-            need, free = bytes_needed(c, options.domains), available_bytes()
             what = f"{c.n_dies} dies, {path}"
-            if need > free:
-                report.notes.append(f"{what} skipped: needs {need / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
+            if not report.fits(what, bytes_needed(c, options.domains)):
                 continue
             owner = A2E(Pod(CLOUDMATRIX384), c)
             sample = measure(owner, make_calls(c, placement), options.repeats, yardstick)

@@ -1,5 +1,6 @@
 """Dispatch, stand-in expert and combine at full size: first and later rounds, bytes copied, growth with the ranks."""
 
+import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,6 @@ import numpy as np
 from harness import Report, Yardstick, exponent, first_touch_us, parser, resident_gb, stopwatch
 
 from xccl_emu import routing
-from xccl_emu.bench.memory import available_bytes
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
 from xccl_emu.machine.stats import RunStats
@@ -19,7 +19,7 @@ from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.runs.dispatch import Dispatch
 from xccl_emu.runs.jobs.moe import bytes_needed
 
-EXPERTS, TOP_K = 256, 8
+EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 STAGES = ("dispatch", "expert", "combine")
 PROTOCOLS = ("dispatch", "combine")
 _COPIES = ("mtu-in", "mtu-out", "dma")
@@ -47,6 +47,35 @@ class Stage:
 Round = dict[str, Stage]
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A pair of operators: its group, of a pod and the fields of its configuration, and how much it is measured by."""
+
+    title: str
+    group: Callable[..., ExpertGroup[Any]]
+    tokens: int
+    """Of a rank."""
+    need: Callable[[int, int], float]
+    """Bytes for so many ranks with so many cores."""
+    ranks: list[int]
+    cores: int
+    seconds_max: float
+    """Of a later round of the largest number of ranks."""
+
+
+def of_pull(pod: Pod, **shape: Any) -> ExpertParallel:
+    """A group of the shape that the fields of `EpConfig` say."""
+    return ExpertParallel(pod, EpConfig(**shape))
+
+
+def need_of_pull(ranks: int, cores: int) -> float:
+    """Bytes of dispatch and combine."""
+    return bytes_needed(ranks, Dispatch(cores=cores), TOP_K + 1)
+
+
+PULL = Kind("Dispatch and combine", of_pull, 60, need_of_pull, [8, 16, 32, 64, 128, 288], Dispatch.cores, 8)
+
+
 @dataclass
 class Sample:
     """What one number of ranks gave."""
@@ -57,9 +86,9 @@ class Sample:
     copyto: list[float] = field(default_factory=list)
     """CPU seconds of np.copyto for the bytes of a whole later round, timed after each of them."""
 
-    def best(self, stages: Sequence[str], value: Callable[[Stage], float]) -> float:
-        """Of the later rounds the smallest sum over these stages."""
-        return min(sum(value(one[name]) for name in stages) for one in self.later)
+    def best(self, stages: Sequence[str], value: str) -> float:
+        """Of the later rounds the smallest sum over these stages of a field of theirs."""
+        return min(sum(getattr(one[name], value) for name in stages) for one in self.later)
 
     def copied(self, stages: Sequence[str]) -> int:
         """Bytes copied by instructions in a later round; the same in each."""
@@ -67,20 +96,8 @@ class Sample:
 
     def of_copyto(self, stages: Sequence[str]) -> float:
         """Bytes copied a second, of what np.copyto reaches."""
-        rate = self.copied(stages) / self.best(stages, _run_cpu)
+        rate = self.copied(stages) / self.best(stages, "run_cpu")
         return rate / (self.copied(STAGES) / min(self.copyto))
-
-
-def _run_cpu(stage: Stage) -> float:
-    return stage.run_cpu
-
-
-def _seconds(stage: Stage) -> float:
-    return stage.seconds
-
-
-def _cpu(stage: Stage) -> float:
-    return stage.cpu
 
 
 class TimedPod(Pod):
@@ -99,7 +116,10 @@ class TimedPod(Pod):
 class Layer:
     """An expert-parallel group with its inputs, ready to run round after round."""
 
-    def __init__(self, spec: PodSpec, ranks: int, tokens: int, hidden: int, cores: int, experts: int) -> None:
+    def __init__(
+        self, kind: Kind, spec: PodSpec, ranks: int, tokens: int, cores: int, hidden: int = HIDDEN,
+        experts: int = EXPERTS, **switches: Any,
+    ) -> None:  # fmt: skip
         rng = np.random.default_rng(0)
         placement = routing.place_experts(ranks, experts)
         top_k = min(TOP_K, experts)
@@ -109,14 +129,10 @@ class Layer:
             rng.standard_normal((tokens, hidden), dtype=np.float32).astype(ml_dtypes.bfloat16) for _ in range(ranks)
         ]
         self.pod = TimedPod(spec)
-        self.group = self.make_group(
+        self.group = kind.group(
             self.pod, n_ranks=ranks, local_experts=placement.local_experts, hidden=hidden, top_k=top_k + 1,
-            tokens_max=tokens, shared=True, cores=cores,
+            tokens_max=tokens, shared=True, cores=cores, **switches,
         )  # fmt: skip
-
-    def make_group(self, pod: Pod, **shape: Any) -> ExpertGroup[Any]:
-        """A group of the shape that the fields of `EpConfig` say."""
-        return ExpertParallel(pod, EpConfig(**shape))
 
     def round(self) -> Round:
         """Run one round."""
@@ -132,9 +148,9 @@ class Layer:
         return Stage(taken["seconds"], taken["cpu"], taken["faults"], self.pod.cpu, self.group.stats[name])
 
 
-def measure(ranks: int, cores: int, repeats: int, yardstick: Yardstick) -> Sample:
+def measure(kind: Kind, ranks: int, cores: int, repeats: int, yardstick: Yardstick, **switches: Any) -> Sample:
     """The first round of a new pod, and ``repeats`` later ones."""
-    layer = Layer(CLOUDMATRIX384, ranks, 60, 7168, cores, EXPERTS)
+    layer = Layer(kind, CLOUDMATRIX384, ranks, kind.tokens, cores, **switches)
     sample = Sample(ranks, layer.round())
     for _ in range(repeats):
         sample.later.append(layer.round())
@@ -147,9 +163,9 @@ def report_growth(report: Report, samples: Sequence[Sample]) -> None:
     for sample in samples:
         gigabytes = sample.copied(PROTOCOLS) / 1e9
         what = f"{sample.ranks} ranks, {gigabytes:.2f} GB: dispatch + combine, CPU"
-        report.plain(what, sample.best(PROTOCOLS, _cpu), "s")
+        report.plain(what, sample.best(PROTOCOLS, "cpu"), "s")
     if len(samples) > 1:
-        slope = exponent([s.copied(PROTOCOLS) for s in samples], [s.best(PROTOCOLS, _cpu) for s in samples])
+        slope = exponent([s.copied(PROTOCOLS) for s in samples], [s.best(PROTOCOLS, "cpu") for s in samples])
         report.at_most("exponent of these seconds in bytes", slope, 1.1)
 
 
@@ -157,55 +173,55 @@ def report_largest(report: Report, sample: Sample, seconds_max: float) -> None:
     """Everything about the largest number of ranks: each stage, then the round, within so many seconds."""
     for name in STAGES:
         report.plain(f"{name}, first round, wall", sample.first[name].seconds, "s")
-        report.plain(f"{name}, later round, wall", sample.best([name], _seconds), "s")
-        report.plain(f"{name}, later round, CPU", sample.best([name], _cpu), "s")
-        report.plain(f"{name}, later round, CPU, the run alone", sample.best([name], _run_cpu), "s")
+        report.plain(f"{name}, later round, wall", sample.best([name], "seconds"), "s")
+        report.plain(f"{name}, later round, CPU", sample.best([name], "cpu"), "s")
+        report.plain(f"{name}, later round, CPU, the run alone", sample.best([name], "run_cpu"), "s")
         report.plain(f"{name}: bytes copied a second, of np.copyto", sample.of_copyto([name]))
     report.plain("np.copyto", sample.copied(STAGES) / min(sample.copyto) / 1e9, "GB/s")
     report.at_least("dispatch + combine: bytes copied a second, of np.copyto", sample.of_copyto(PROTOCOLS), 0.4)
     report.plain("the same with the stand-in expert", sample.of_copyto(STAGES))
-    report.at_most("dispatch + combine, later round, wall", sample.best(PROTOCOLS, _seconds), seconds_max, "s")
-    report.plain("the same with the stand-in expert", sample.best(STAGES, _seconds), "s")
+    report.at_most("dispatch + combine, later round, wall", sample.best(PROTOCOLS, "seconds"), seconds_max, "s")
+    report.plain("the same with the stand-in expert", sample.best(STAGES, "seconds"), "s")
 
 
 def report_memory(report: Report, sample: Sample, yardstick: Yardstick) -> None:
     """First touch of pages, which the first round pays, and what is resident."""
     pages = sum(sample.first[name].faults for name in STAGES)
-    extra = sum(sample.first[name].cpu for name in STAGES) - sample.best(STAGES, _cpu)
+    extra = sum(sample.first[name].cpu for name in STAGES) - sample.best(STAGES, "cpu")
     report.plain("pages touched in the first round", pages / 1e6, "million")
     report.plain("first round over a later one, for each of these pages, CPU", extra / max(pages, 1) * 1e6, "us")
     report.plain("touching a page of a new mapping, CPU", first_touch_us(), "us")
     report.plain("resident, without np.copyto's arrays", resident_gb() - yardstick.gigabytes, "GB")
 
 
-def warm_up() -> None:
-    """Compile or load what the rounds run."""
-    Layer(small_pod(2, ub_bytes=64 * KIB), 2, 1, 32, 1, 1).round()
+def command_of(kind: Kind) -> argparse.ArgumentParser:
+    """The command line of a benchmark of it."""
+    command = parser(f"{kind.title} at full size: rounds, bytes copied, growth with the ranks.")
+    command.add_argument("--ranks", type=int, nargs="+", default=kind.ranks, help="numbers of ranks")
+    command.add_argument("--cores", type=int, default=kind.cores, help="cores on each die")
+    command.add_argument("--repeats", type=int, default=3, help="later rounds of which the best counts")
+    return command
+
+
+def report_of(kind: Kind, options: argparse.Namespace, yardstick: Yardstick) -> Report:
+    """Measure each number of ranks."""
+    size = f"{kind.tokens} tokens a rank, hidden {HIDDEN}, {options.cores} cores a die"
+    report, samples = Report(f"{kind.title}: {size}"), list[Sample]()
+    Layer(kind, small_pod(2, ub_bytes=64 * KIB), 2, 1, 1, 32, 1).round()  # compiled
+    for ranks in sorted(options.ranks):
+        if report.fits(f"{ranks} ranks", kind.need(ranks, options.cores)):
+            samples.append(measure(kind, ranks, options.cores, options.repeats, yardstick))
+    report_growth(report, samples)
+    if samples:
+        report_largest(report, samples[-1], kind.seconds_max)
+        report_memory(report, samples[-1], yardstick)
+    return report
 
 
 def main() -> None:
     """Measure, and print the table."""
-    command = parser(__doc__)
-    command.add_argument("--ranks", type=int, nargs="+", default=[8, 16, 32, 64, 128, 288], help="numbers of ranks")
-    command.add_argument("--cores", type=int, default=Dispatch.cores, help="cores on each die")
-    command.add_argument("--repeats", type=int, default=3, help="later rounds of which the best counts")
-    options = command.parse_args()
-    report = Report(f"Dispatch and combine: 60 tokens a rank, hidden 7168, {options.cores} cores a die")
-    warm_up()
-    yardstick = Yardstick()
-    samples = []
-    for ranks in sorted(options.ranks):
-        need = bytes_needed(ranks, Dispatch(cores=options.cores), TOP_K + 1)
-        free = available_bytes()
-        if need > free:
-            report.notes.append(f"{ranks} ranks skipped: they need {need / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
-            continue
-        samples.append(measure(ranks, options.cores, options.repeats, yardstick))
-    report_growth(report, samples)
-    if samples:
-        report_largest(report, samples[-1], 8)
-        report_memory(report, samples[-1], yardstick)
-    report.finish(options.json)
+    options = command_of(PULL).parse_args()
+    report_of(PULL, options, Yardstick()).finish(options.json)
 
 
 if __name__ == "__main__":

@@ -5,19 +5,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench_dispatch import EXPERTS, PROTOCOLS, TOP_K, Layer, Round, Stage
-from bench_fused import FusedLayer
+from bench_dispatch import HIDDEN, PROTOCOLS, PULL, Layer, Round, Stage
+from bench_fused import FUSED
 from harness import Report, parser, resident_gb
 
-from xccl_emu.bench.memory import available_bytes
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
-from xccl_emu.runs.dispatch import Dispatch
-from xccl_emu.runs.fused import Fused
-from xccl_emu.runs.jobs.fused import fused_bytes_needed
-from xccl_emu.runs.jobs.moe import bytes_needed
 from xccl_emu.timing.run import VirtualTime
 
-HIDDEN = 7168
 POLICIES: Mapping[str, Any] = {"round-robin": "round-robin", "virtual time": VirtualTime()}
 SPEED, SECONDS = 3.0, 15.0
 """Million instructions a second, and seconds of dispatch and combine, that a later round should reach."""
@@ -78,8 +72,8 @@ def report_without_data(report: Report, name: str, layer: Layer, repeats: int, b
 def warm_up() -> None:
     """Compile or load what the rounds run."""
     spec: PodSpec = small_pod(2, ub_bytes=64 * KIB)
-    for kind in (Layer, FusedLayer):
-        layer = kind(spec, 2, 1, 32, 1, 1)
+    for kind in (PULL, FUSED):
+        layer = Layer(kind, spec, 2, 1, 1, 32, 1)
         for policy in (*POLICIES.values(), VirtualTime(data=False)):
             rounds(layer, policy, 1)
 
@@ -94,22 +88,15 @@ def main() -> None:
     options = command.parse_args()
     report = Report(f"Virtual time, hidden {HIDDEN}, {options.cores} cores a die")
     warm_up()
-    jobs: list[tuple[str, type[Layer], int, int, float]] = []
-    if options.pull:
-        need = bytes_needed(options.pull, Dispatch(cores=options.cores), TOP_K + 1)
-        jobs.append((f"EP{options.pull} x 60, pull", Layer, options.pull, 60, need))
-    if options.fused:
-        fused = Fused(cores=options.cores, tokens=128)
-        need = fused_bytes_needed(options.fused, fused, TOP_K + 1)
-        jobs.append((f"EP{options.fused} x 128, fused", FusedLayer, options.fused, 128, need))
+    jobs = (("pull", PULL, options.pull, 60), ("fused", FUSED, options.fused, 128))
     for data in (False, True):
-        for name, kind, ranks, tokens, need in jobs:
+        for operators, kind, ranks, tokens in (job for job in jobs if job[2]):
             gc.collect()  # two pods of full size do not fit an address space
-            if data and need > available_bytes():
-                report.notes.append(f"{name} with data skipped: it needs {need / 1e9:.1f} GB")
+            name = f"EP{ranks} x {tokens}, {operators}"
+            if data and not report.fits(f"{name}, with data", kind.need(ranks, options.cores) * tokens / kind.tokens):
                 continue
             before = resident_gb()
-            layer = kind(CLOUDMATRIX384, ranks, tokens, HIDDEN, options.cores, EXPERTS)
+            layer = Layer(kind, CLOUDMATRIX384, ranks, tokens, options.cores)
             if data:
                 report_with_data(report, name, layer, options.repeats)
             else:

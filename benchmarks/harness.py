@@ -60,6 +60,15 @@ class Report:
         """A number that should not be above ``bound``."""
         self.rows.append(Row(what, measured, unit, f"<= {bound:g}", measured <= bound))
 
+    def fits(self, what: str, need: float) -> bool:
+        """Is so much memory free?  If not, note that this is left out."""
+        from xccl_emu.bench.memory import available_bytes
+
+        free = available_bytes()
+        if need > free:
+            self.notes.append(f"{what} skipped: needs {need / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
+        return need <= free
+
     def finish(self, json_file: Path | None) -> None:
         """Print the table, and write it to ``json_file`` if one is given."""
         facts = _facts(self.load_before)
