@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from xccl_emu.check.messages import wrong_byte
 from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
@@ -84,16 +85,11 @@ def _rounded(address: int, nbytes: int) -> tuple[int, int]:
 
 def _wrong_bytes(trial: Trial, ranges: list[tuple[int, int]], outcome: tuple[int, ...]) -> Iterator[str]:
     """What is not as expected where a run ended with these words."""
-    from xccl_emu.machine.report import symbolic_byte
-
     words, at = np.array(outcome, np.int64), 0
     for expected, (start, nbytes) in zip(trial.expected, ranges, strict=True):
         there = words[at : at + nbytes // 8].view(np.uint8)[expected.address - start :][: len(expected.data)]
-        wrong = np.flatnonzero(there != np.frombuffer(expected.data, np.uint8))
-        if wrong.size:
-            i = int(wrong[0])
-            place = symbolic_byte(trial.pod, expected.address + i)
-            yield f"a run ends with {expected.name} wrong at {place}: {there[i]:#04x}, must be {expected.data[i]:#04x}"
+        if text := wrong_byte(trial.pod, expected, there)[1]:
+            yield f"at the end of a run {text}"
         at += nbytes // 8
 
 

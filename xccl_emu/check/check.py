@@ -2,21 +2,14 @@
 
 import numbers
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, check_fits, parse
 from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
-from xccl_emu.check.verdict import (
-    NO_VIOLATION,
-    UNFINISHED,
-    UNSUPPORTED,
-    VERIFIED,
-    VIOLATION,
-    Verdict,
-    Violation,
-)
+from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict, Violation
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.spec import whole
@@ -31,6 +24,18 @@ WEAKEST = "relaxed"
 MAX_STATES = 50_000_000
 _SECONDS_LEAST = 0.01
 _MOST = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How far a check goes, and how it searches."""
+
+    schedules: int | None
+    seconds: float | None
+    max_states: int
+    progress: Progress | None
+    breadth_first: bool
+    reduction: str
 
 
 def check(
@@ -70,7 +75,8 @@ def check(
     Raises ConfigError for an unknown order, policy, reduction, fault or synchronization, a limit that is not positive,
     and whatever building the pod raises.
     """
-    _check_arguments(order, policy, schedules, seconds, max_states, reduction, certify)
+    _check_names(order=(order, ORDERS), policy=(policy, POLICIES), reduction=(reduction, REDUCTIONS))
+    _check_limits(schedules=schedules, seconds=seconds, max_states=max_states, certify=certify)
     if not isinstance(fault, str) or fault:
         parse(fault)
         if certify is not None:
@@ -79,10 +85,9 @@ def check(
     names = _names(without)
     seed, sizes = whole("seed", seed), dict(checkable.configuration)
     verdict = Verdict("", checkable.name, sizes, order, policy, seed, names, fault)
-    if policy == "exhaustive" and not fault:
-        verdict = _exhaustive(verdict, checkable, seconds, max_states, progress, breadth_first, reduction)
-    else:
-        verdict = _sampled(verdict, checkable, schedules, seconds, progress)
+    options = _Options(schedules, seconds, max_states, progress, breadth_first, reduction)
+    judge = _exhaustive if policy == "exhaustive" and not fault else _sampled
+    verdict = judge(verdict, checkable, options)
     verdict = replace(verdict, seconds=working_seconds() - started)
     return verdict if certify is None else certified(checkable, verdict, seconds=certify)
 
@@ -95,28 +100,16 @@ def _names(without: Collection[str] | str) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _check_arguments(
-    order: str,
-    policy: str,
-    schedules: int | None,
-    seconds: float | None,
-    max_states: int,
-    reduction: str,
-    certify: float | None,
-) -> None:
-    for name, value, known in (
-        ("order", order, ORDERS),
-        ("policy", policy, POLICIES),
-        ("reduction", reduction, REDUCTIONS),
-    ):
+def _check_names(**names: tuple[str, tuple[str, ...]]) -> None:
+    """ConfigError for what is none of the names that are known."""
+    for name, (value, known) in names.items():
         if not isinstance(value, str) or value not in known:
             raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
-    for name, limit in (
-        ("schedules", schedules),
-        ("seconds", seconds),
-        ("max_states", max_states),
-        ("certify", certify),
-    ):
+
+
+def _check_limits(**limits: float | None) -> None:
+    """ConfigError for a limit that is not positive."""
+    for name, limit in limits.items():
         if limit is None:
             continue
         if isinstance(limit, bool) or not isinstance(limit, numbers.Real) or not limit > 0:
@@ -125,15 +118,7 @@ def _check_arguments(
             raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {_MOST}")
 
 
-def _exhaustive(
-    verdict: Verdict,
-    checkable: Checkable,
-    seconds: float | None,
-    max_states: int,
-    progress: Progress | None,
-    breadth_first: bool,
-    reduction: str,
-) -> Verdict:
+def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
     """Search under the order that is asked for, but first under a weaker one, which has fewer states to look at.
 
     `relaxed` allows every run that `fifo` or `sc` allows, with less of it in order: what is right and without a race
@@ -141,14 +126,13 @@ def _exhaustive(
     Its search is reduced most, since it need not tell when a write becomes visible.
     """
     started, orders = working_seconds(), [verdict.order]
-    if verdict.order != WEAKEST and reduction == "full":
+    if verdict.order != WEAKEST and options.reduction == "full":
         orders.insert(0, WEAKEST)
     for order in orders:
+        seconds = options.seconds
         left = None if seconds is None else max(seconds - (working_seconds() - started), _SECONDS_LEAST)
         given = left if left is None or order == orders[-1] else left / 2
-        searched, cycles = _searched(
-            replace(verdict, order=order), checkable, given, max_states, progress, breadth_first, reduction
-        )
+        searched, cycles = _searched(replace(verdict, order=order), checkable, replace(options, seconds=given))
         if searched.verdict == VERIFIED and order != verdict.order and not cycles:
             also = f"verified under {order}, which allows every run that {verdict.order} allows"
             reason = f"{searched.reason}; {also}" if searched.reason else also
@@ -158,34 +142,25 @@ def _exhaustive(
     return searched
 
 
-def _searched(
-    verdict: Verdict,
-    checkable: Checkable,
-    seconds: float | None,
-    max_states: int,
-    progress: Progress | None,
-    breadth_first: bool,
-    reduction: str,
-) -> tuple[Verdict, bool]:
+def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tuple[Verdict, bool]:
     """The verdict of one search, the schedule of a violation as it was found; whether its states have a cycle."""
     from xccl_emu.check.search.exhaustive import Search
     from xccl_emu.check.search.setup import Setup
 
     trial = checkable.build(verdict.order, verdict.without)
     try:
-        setup = Setup(trial, full=reduction == "full")
+        setup = Setup(trial, full=options.reduction == "full")
     except CapacityError as error:
         return replace(verdict, verdict=UNSUPPORTED, reason=str(error)), False
-    tell = None if progress is None else lambda states, transitions, s: progress("states", states, transitions, s)
-    found = Search(setup, max_states=max_states, seconds=seconds, progress=tell, breadth_first=breadth_first).run()
+    tell = options.progress and partial(options.progress, "states")
+    found = Search(
+        setup, max_states=options.max_states, seconds=options.seconds, progress=tell,
+        breadth_first=options.breadth_first,
+    ).run()  # fmt: skip
     verdict = replace(
-        verdict,
-        states=found.states,
-        transitions=found.transitions,
-        actions=found.actions_taken,
-        bounds=setup.bounds(),
-        collision=found.states**2 / 2.0**65,
-    )
+        verdict, states=found.states, transitions=found.transitions, actions=found.actions_taken,
+        bounds=setup.bounds(), collision=found.states**2 / 2.0**65,
+    )  # fmt: skip
     if found.violation:
         violation = Violation(found.kind, found.message, found.actions, "exhaustive search", found.states, found.loop)
         return replace(verdict, verdict=VIOLATION, violation=violation), found.cycles
@@ -193,26 +168,23 @@ def _searched(
     return replace(verdict, verdict=outcome, reason=reason), found.cycles
 
 
-def _sampled(
-    verdict: Verdict, checkable: Checkable, schedules: int | None, seconds: float | None, progress: Progress | None
-) -> Verdict:
+def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
     from xccl_emu.check.sampling.sample import sample
 
     trial = checkable.build(verdict.order, verdict.without)
     fault = parse(verdict.fault) if verdict.fault else None
     if fault is not None and (why := check_fits(fault, trial.pod.spec, verdict.order)):
         return replace(verdict, verdict=UNSUPPORTED, reason=why)
-    started = working_seconds()
-    tell = (
-        None
-        if progress is None
-        else lambda done, actions: progress("schedules", done, actions, working_seconds() - started)
-    )
+    started, progress = working_seconds(), options.progress
+    tell = None
+    if progress is not None:
+        tell = lambda done, actions: progress("schedules", done, actions, working_seconds() - started)  # noqa: E731
     policy = "portfolio" if verdict.policy == "exhaustive" else verdict.policy
     try:
         sampled = sample(
-            trial, policy, seed=verdict.seed, schedules=schedules, seconds=seconds, fault=fault, progress=tell
-        )
+            trial, policy, seed=verdict.seed, schedules=options.schedules, seconds=options.seconds, fault=fault,
+            progress=tell,
+        )  # fmt: skip
     except CapacityError as error:
         return replace(verdict, policy=policy, verdict=UNSUPPORTED, reason=str(error))
     verdict = replace(verdict, policy=policy, schedules=sampled.schedules, actions=sampled.actions)

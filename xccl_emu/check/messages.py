@@ -1,14 +1,76 @@
 """What messages of search and sampling say alike."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check import verdict
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.lang import Site
-from xccl_emu.machine.device.layout import AT_END, STATUS, STATUS_DONE
+from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import OP_RETURN
+from xccl_emu.machine import report
+from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.pod import Pod
+
+_KINDS = {
+    at.ERR_ACCESS: verdict.AREA_VIOLATION, at.ERR_FAIL: verdict.ASSERTION, at.ERR_LEFT_SET: verdict.LEFTOVER
+}  # fmt: skip
 
 _FLAG_WRITES = ("store", "atomic_add", "put", "add")
 """Operations that write words whole, as flags are written."""
+
+
+def error_kind(pod: Pod) -> str:
+    """The kind of violation that the machine has recorded."""
+    return _KINDS.get(int(pod.state[at.ERROR]), verdict.BAD_INSTRUCTION)
+
+
+def race_kind(pod: Pod, address: int, both_write: bool) -> str:
+    """Torn metadata if one of the two reads the metadata area, else a data race."""
+    spec = pod.spec
+    in_meta = spec.meta_start <= address % spec.die_bytes < spec.managed_start
+    in_meta = in_meta and address < spec.memory_bytes
+    return verdict.TORN_METADATA if in_meta and not both_write else verdict.DATA_RACE
+
+
+def wrong_byte(pod: Pod, expected: Expected, there: NDArray[np.uint8]) -> tuple[int, str]:
+    """The first byte of those that are there which is not as expected, as address and in words; -1 if all are right."""
+    wrong = np.flatnonzero(there != np.frombuffer(expected.data, np.uint8))
+    if not wrong.size:
+        return -1, ""
+    i = int(wrong[0])
+    place = f"{report.symbolic_byte(pod, expected.address + i)}, byte {i} of {len(expected.data)}"
+    told = f"{expected.name} is wrong at {place}: {there[i]:#04x} instead of {expected.data[i]:#04x}"
+    return expected.address + i, told
+
+
+def wrong_bits(trial: Trial, expected: Expected) -> str:
+    """The first wrong byte as the pod stands, when it was judged, and who wrote there; empty if all are right."""
+    first, told = wrong_byte(trial.pod, expected, trial.pod.memory[expected.address :][: len(expected.data)])
+    return told and f"{told}, judged {moment(trial, expected)}; {report.last_writer(trial.pod, first)}"
+
+
+def request(pod: Pod, core: int) -> str:
+    """A core, and the request at which its kernel stands."""
+    words = pod.state[pod.core_base(core) + REQUEST :][:REQUEST_WORDS]
+    return report.where(pod, core, at.AT_END if words[0] == OP_RETURN else int(words[-1]))
+
+
+def not_done(pod: Pod) -> list[str]:
+    """Each core whose kernel has not returned, and what it asks for."""
+    running = [c for c in pod.active_cores() if pod.state[pod.core_base(c) + at.STATUS] == at.STATUS_RUNNING]
+    return [request(pod, core) for core in running]
+
+
+def words_of_sites(pod: Pod, word: Callable[[Site], int]) -> NDArray[np.int64]:
+    """A word for each kernel and site, [kernels * MAX_SITES]."""
+    words = np.zeros(at.MAX_KERNELS * at.MAX_SITES, np.int64)
+    for number, kernel in enumerate(pod.kernels):
+        first = number * at.MAX_SITES
+        words[first : first + len(kernel.sites)] = [word(site) for site in kernel.sites]
+    return words
 
 
 def core_name(pod: Pod, core: int) -> str:
@@ -42,8 +104,8 @@ def hint(pod: Pod, sides: Sequence[tuple[int, int]]) -> str:
 
 def _site(pod: Pod, core: int, site: int) -> Site | None:
     launch = pod.launch_of(core)
-    return None if launch is None or site == AT_END else launch.kernel.sites[site]
+    return None if launch is None or site == at.AT_END else launch.kernel.sites[site]
 
 
 def _returned(pod: Pod, cores: tuple[int, ...]) -> bool:
-    return all(pod.state[pod.core_base(core) + STATUS] == STATUS_DONE for core in cores)
+    return all(pod.state[pod.core_base(core) + at.STATUS] == at.STATUS_DONE for core in cores)

@@ -44,14 +44,8 @@ class Violation:
 
     def to_json(self) -> dict[str, Any]:
         """As the verdict's JSON has it: all but the actions themselves."""
-        return {
-            "kind": self.kind,
-            "message": self.message,
-            "steps": len(self.actions),
-            "loop": self.loop,
-            "found_by": self.found_by,
-            "found_after": self.found_after,
-        }
+        told = {name: value for name, value in vars(self).items() if name != "actions"}
+        return told | {"steps": len(self.actions)}
 
 
 @dataclass(frozen=True)
@@ -149,25 +143,11 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as the command's ``--json`` prints it."""
-        return {
-            "verdict": self.verdict,
-            "protocol": self.protocol,
-            "configuration": dict(self.configuration),
-            "order": self.order,
-            "policy": self.policy,
-            "seed": self.seed,
+        told = vars(self)
+        plain = {name: dict(value) for name, value in told.items() if isinstance(value, Mapping)}
+        return told | plain | {
             "without": list(self.without),
-            "fault": self.fault,
-            "states": self.states,
-            "transitions": self.transitions,
-            "actions": self.actions,
-            "schedules": self.schedules,
             "seconds": round(self.seconds, 3),
-            "bounds": dict(self.bounds),
-            "collision": self.collision,
-            "reason": self.reason,
-            "ended": dict(self.ended),
-            "declared": dict(self.declared),
             "certificate": None if self.certificate is None else self.certificate.to_json(),
             "violation": None if self.violation is None else self.violation.to_json(),
             "others": [other.to_json() for other in self.others],

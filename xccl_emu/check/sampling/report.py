@@ -5,18 +5,11 @@ from collections.abc import Callable, Sequence
 from xccl_emu.check import messages, verdict
 from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.sampling.watch import Monitor
-from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import OP_RETURN, SCALAR
+from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine import report
 from xccl_emu.machine.device import layout as machine
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.stats import PIPE_NAMES
-
-_KIND_OF_ERROR = {
-    machine.ERR_ACCESS: verdict.AREA_VIOLATION,
-    machine.ERR_FAIL: verdict.ASSERTION,
-    machine.ERR_LEFT_SET: verdict.LEFTOVER,
-}
 
 
 def describe(monitor: Monitor, code: int) -> tuple[str, str]:
@@ -26,21 +19,23 @@ def describe(monitor: Monitor, code: int) -> tuple[str, str]:
         error, given = int(pod.state[machine.ERROR]), int(pod.state[machine.ERROR_A])
         meaning = monitor.trial.stops.get(given, "") if error == machine.ERR_FAIL else ""
         message = str(report.violation(pod)) + (f" ({meaning})" if meaning else "")
-        return _KIND_OF_ERROR.get(error, verdict.BAD_INSTRUCTION), message
+        return messages.error_kind(pod), message
     if code == at.FOUND_DEADLOCK:
         return verdict.DEADLOCK, str(report.deadlock(pod))
     if code == at.FOUND_LIVELOCK:
         return verdict.LIVELOCK, _livelock(monitor)
     if code == at.FOUND_WRONG:
-        return verdict.WRONG_BITS, _wrong_bits(monitor)
+        return verdict.WRONG_BITS, messages.wrong_bits(monitor.trial, monitor.trial.expected[int(m[at.V_SITE])])
     place = report.symbolic_byte(pod, int(m[at.V_AT]))
     if code == at.FOUND_UNWRITTEN:
         who = _who(monitor, at.V_CORE)
         return verdict.UNWRITTEN_READ, f"read of memory that was never written, at {place}: {who}"
     assert code == at.FOUND_RACE
     now, before = _who(monitor, at.V_CORE), _who(monitor, at.V_CORE_2)
+    both_write = bool(m[at.V_FLAGS] & m[at.V_FLAGS_2] & 1)
     hint = messages.hint(pod, [_core_and_site(monitor, first) for first in (at.V_CORE, at.V_CORE_2)])
-    return _kind_of_race(monitor), f"nothing orders two accesses at {place}:\n  {before}\n  {now}{hint}"
+    kind = messages.race_kind(pod, int(m[at.V_AT]), both_write)
+    return kind, f"nothing orders two accesses at {place}:\n  {before}\n  {now}{hint}"
 
 
 def _who(monitor: Monitor, first: int) -> str:
@@ -57,55 +52,22 @@ def _core_and_site(monitor: Monitor, first: int) -> tuple[int, int]:
     return int(m[int(m[at.CORE_NUMBER]) + int(m[first])]), int(m[first + 2])
 
 
-def _kind_of_race(monitor: Monitor) -> str:
-    """Torn metadata if one of the two reads the metadata area, else a data race."""
-    m, spec = monitor.m, monitor.trial.pod.spec
-    start = int(m[at.V_AT])
-    inside = start < int(m[at.BUFFERS_START])
-    in_meta = inside and spec.meta_start <= start % spec.die_bytes < spec.managed_start
-    both_write = int(m[at.V_FLAGS]) & int(m[at.V_FLAGS_2]) & 1
-    return verdict.TORN_METADATA if in_meta and not both_write else verdict.DATA_RACE
-
-
-def _wrong_bits(monitor: Monitor) -> str:
-    pod, expected = monitor.trial.pod, monitor.trial.expected[int(monitor.m[at.V_SITE])]
-    address = int(monitor.m[at.V_AT])
-    got, want = int(pod.memory[address]), expected.data[address - expected.address]
-    place = f"{report.symbolic(pod, address)}, byte {address - expected.address} of {len(expected.data)}"
-    return (
-        f"{expected.name} is wrong at {place}: {got:#04x} instead of {want:#04x}, judged "
-        f"{messages.moment(monitor.trial, expected)}; {report.last_writer(pod, address)}"
-    )
-
-
 def _livelock(monitor: Monitor) -> str:
     pod = monitor.trial.pod
     lines = [f"the run does not end: {int(monitor.m[at.TAKEN])} actions, others take {monitor.limits.typical}"]
-    return "\n".join([*lines, *(f"  {line}" for line in _not_done(pod))])
-
-
-def _not_done(pod: Pod) -> list[str]:
-    """Each core whose kernel has not returned, and what it asks for."""
-    running = [c for c in pod.active_cores() if pod.state[pod.core_base(c) + machine.STATUS] == machine.STATUS_RUNNING]
-    return [_request(pod, core) for core in running]
-
-
-def _request(pod: Pod, core: int) -> str:
-    """A core, and the request at which its kernel stands."""
-    request = pod.state[pod.core_base(core) + REQUEST :][:REQUEST_WORDS]
-    return report.where(pod, core, machine.AT_END if request[0] == OP_RETURN else int(request[-1]))
+    return "\n".join([*lines, *(f"  {line}" for line in messages.not_done(pod))])
 
 
 def asks(code: int) -> Callable[[Pod], str]:
     """Of an action that comes next, what its core asks for; nothing for what pipes and dies do."""
     core, pipe = divmod(code >> machine.CHOICE_BITS, machine.ACTORS_PER_CORE)
-    return lambda pod: _request(pod, core) if core < pod.spec.n_cores and pipe == SCALAR else ""
+    return lambda pod: messages.request(pod, core) if core < pod.spec.n_cores and pipe == SCALAR else ""
 
 
 def describe_round(pod: Pod, loop: int, sites: Sequence[str]) -> str:
     """The message of a livelock, the pod standing at the end of a loop in which its cores asked for ``sites``."""
     steps = "this step leads" if loop == 1 else f"these {loop} steps lead"
     lines = [f"livelock: {steps} back to the same state, and can go on for ever"]
-    lines += [f"  not done: {line}" for line in _not_done(pod)]
+    lines += [f"  not done: {line}" for line in messages.not_done(pod)]
     lines += [f"  in the loop: {site}" for site in dict.fromkeys(sites) if site]
     return "\n".join(lines)

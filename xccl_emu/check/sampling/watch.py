@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.faults import Fault
+from xccl_emu.check.messages import words_of_sites
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import CapacityError
 from xccl_emu.lang.abi import REGISTERS
@@ -194,7 +195,7 @@ class Monitor:
         return (
             pod.memory, pod.state, m, _clocks(pod, clock_words), shadow, np.zeros(self._record_words, np.int64),
             np.zeros(self._undo_words * at.UNDO_WORDS, np.int64), np.zeros(2 * places, np.int64),
-            np.zeros(places, np.float64), _named(pod), np.zeros((4, 5), np.int64),
+            np.zeros(places, np.float64), words_of_sites(pod, lambda site: bool(site.sync)), np.zeros((4, 5), np.int64),
         )  # fmt: skip
 
     def _header(self, pod: Pod) -> tuple[Words, int]:
@@ -335,15 +336,6 @@ def _clocks(pod: Pod, n_words: int) -> Words:
     except (MemoryError, ValueError) as error:  # a ValueError if it is larger than any memory
         cores, gib = len(pod.active_cores()), n_words / (1 << 27)
         raise CapacityError(f"{cores} cores: to watch them takes {gib:.0f} GiB for clocks; take fewer cores") from error
-
-
-def _named(pod: Pod) -> Words:
-    """For each kernel and site, whether it has the name of a synchronization."""
-    named = np.zeros(len(pod.kernels) * machine.MAX_SITES, np.int64)
-    for number, kernel in enumerate(pod.kernels):
-        for site, known in enumerate(kernel.sites):
-            named[number * machine.MAX_SITES + site] = bool(known.sync)
-    return named
 
 
 def _expected(trial: Trial) -> tuple[Words, NDArray[np.uint8]]:

@@ -18,55 +18,37 @@ from xccl_emu.machine.device.flight import own_write_pending
 from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
 from xccl_emu.machine.pod import Pod
 
-_OF_ERROR = {
-    layout.ERR_ACCESS: kinds.AREA_VIOLATION,
-    layout.ERR_FAIL: kinds.ASSERTION,
-    layout.ERR_LEFT_SET: kinds.LEFTOVER,
-}
 _LOG_ACTIONS = 1 << 20
-
-
-def error_kind(pod: Pod) -> str:
-    """The kind of violation that the machine has recorded."""
-    return _OF_ERROR.get(int(pod.state[layout.ERROR]), kinds.BAD_INSTRUCTION)
 
 
 def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str, NDArray[np.int64]]:
     """Kind, message and further actions for a violation in whose state the pod is; leaves the pod somewhere else."""
     pod, nothing = trial.pod, np.zeros(0, np.int64)
     if what == at.MACHINE:
-        return error_kind(pod), str(report.violation(pod)), nothing
+        return messages.error_kind(pod), str(report.violation(pod)), nothing
     if what == at.DEADLOCK:
         actions = _finish(pod)  # those that were searched apart from the blocked ones
         if pod.state[layout.ERROR]:
-            return error_kind(pod), str(report.violation(pod)), actions
+            return messages.error_kind(pod), str(report.violation(pod)), actions
         return kinds.DEADLOCK, str(report.deadlock(pod)), actions
     if what == at.LIVELOCK:
-        return kinds.LIVELOCK, _livelock(pod), nothing
+        lines = ["livelock: cores go on, but no run from here comes to an end; the last actions lead round and round"]
+        return kinds.LIVELOCK, "\n  ".join([*lines, *messages.not_done(pod)]), nothing
     if what in (at.WRONG_BITS, at.TOO_EARLY):
         actions = _finish(pod) if what == at.WRONG_BITS else nothing
-        return kinds.WRONG_BITS, wrong_bits(trial), actions
+        first_due = sorted(trial.expected, key=lambda one: not messages.is_due(trial, one))
+        wrong = (text for one in first_due if (text := messages.wrong_bits(trial, one)))
+        return kinds.WRONG_BITS, next(wrong, ""), actions
     if what == at.SET_TWICE:
-        return (
-            kinds.BAD_INSTRUCTION,
-            "an event can be set again before it is consumed, if its pipes go otherwise",
-            nothing,
-        )
+        message = "an event can be set again before it is consumed, if its pipes go otherwise"
+        return kinds.BAD_INSTRUCTION, message, nothing
     if what == at.UNWRITTEN:
-        return kinds.UNWRITTEN_READ, _unwritten(trial, witness[:6]), nothing
+        message = f"{_access(trial, witness[:6])}, some of which nobody has written"
+        return kinds.UNWRITTEN_READ, message, nothing
     sides = sorted((witness[:6], witness[6:12]), key=lambda side: not _is_atomic(pod, side))  # another may hold it up
     actions = np.array([action for side in sides for action in _make(pod, side)], np.int64)
-    return race_kind(pod, witness), race_message(trial, witness), actions
-
-
-def _livelock(pod: Pod) -> str:
-    """Who is not done, and where."""
-    lines = ["livelock: cores go on, but no run from here comes to an end; the last actions lead round and round"]
-    for core in pod.active_cores():
-        base = pod.core_base(core)
-        if pod.state[base + layout.STATUS] == layout.STATUS_RUNNING:
-            lines.append("  " + report.where(pod, core, int(pod.state[base + REQUEST + REQUEST_WORDS - 1])))
-    return "\n".join(lines)
+    kind = messages.race_kind(pod, witness[3], bool(witness[5] and witness[11]))
+    return kind, race_message(trial, witness), actions
 
 
 def spinning(pod: Pod, ck: NDArray[np.int64]) -> str:
@@ -74,31 +56,6 @@ def spinning(pod: Pod, ck: NDArray[np.int64]) -> str:
     core, n = int(ck[at.WITNESS]), int(ck[at.WITNESS + 1])
     sites = dict.fromkeys(ck[at.WITNESS + 2 : at.WITNESS + 2 + n].tolist())
     return ", then ".join(report.where(pod, core, int(site)) for site in sites)
-
-
-def wrong_bits(trial: Trial) -> str:
-    """Which expected bytes are not there, first of those whose owners have returned; empty if all are."""
-    for expected in sorted(trial.expected, key=lambda one: not messages.is_due(trial, one)):
-        there = trial.pod.memory[expected.address : expected.address + len(expected.data)]
-        wrong = np.flatnonzero(there != np.frombuffer(expected.data, np.uint8))
-        if len(wrong):
-            first, must = expected.address + int(wrong[0]), expected.data[wrong[0]]
-            return (
-                f"{expected.name}: {len(wrong)} of {len(expected.data)} bytes are wrong, the first at "
-                f"{report.symbolic_byte(trial.pod, first)}: {there[wrong[0]]:#04x}, must be {must:#04x}, judged "
-                f"{messages.moment(trial, expected)}; "
-                f"{report.last_writer(trial.pod, first)}"
-            )
-    return ""
-
-
-def race_kind(pod: Pod, witness: Sequence[int]) -> str:
-    """A torn read of metadata is told apart from other races."""
-    start, spec = witness[3], pod.spec
-    offset = start % spec.die_bytes
-    in_meta = start < spec.memory_bytes and spec.meta_start <= offset < spec.managed_start
-    reads = not witness[5] or not witness[11]
-    return kinds.TORN_METADATA if in_meta and reads else kinds.DATA_RACE
 
 
 def race_message(trial: Trial, witness: Sequence[int]) -> str:
@@ -112,10 +69,6 @@ def _access(trial: Trial, access: Sequence[int]) -> str:
     core, site, _, start, nbytes, writes = access
     verb = "writes" if writes else "reads"
     return f"{report.where(trial.pod, core, site)} {verb} {nbytes} bytes at {report.symbolic_byte(trial.pod, start)}"
-
-
-def _unwritten(trial: Trial, witness: Sequence[int]) -> str:
-    return f"{_access(trial, witness)}, some of which nobody has written"
 
 
 def _finish(pod: Pod) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ from xccl_emu.check.device.search import linked, look, moves, pieces, races, rec
 from xccl_emu.check.device.search.dfs import FRAME_WORDS
 from xccl_emu.check.device.search.look import NAMED, TAKEN
 from xccl_emu.check.device.search.races import ROWS
+from xccl_emu.check.messages import words_of_sites
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.device import layout
@@ -58,7 +59,7 @@ class Setup:
         self.memory, self.state = self.pod.memory, self.pod.state
         self.initial = Initial(self.memory.copy(), self.state.copy())
         self.rows = np.zeros((ROWS, 5), np.int64)
-        self.named = self._named()
+        self.named = words_of_sites(self.pod, lambda site: (NAMED if site.sync else 0) | (TAKEN if site.used else 0))
         self._written = self._filled()
         self.book = self._book(full)
         self._mark_owners()
@@ -102,13 +103,6 @@ class Setup:
 
     def _expected_words(self) -> int:
         return sum(4 + 5 * (len(e.data) // 32 + 2) + len(e.data) // 8 + 2 for e in self.trial.expected) * 2
-
-    def _named(self) -> NDArray[np.int64]:
-        named = np.zeros(layout.MAX_KERNELS * layout.MAX_SITES, np.int64)
-        for k, kernel in enumerate(self.pod.kernels):
-            for s, site in enumerate(kernel.sites):
-                named[k * layout.MAX_SITES + s] = (NAMED if site.sync else 0) | (TAKEN if site.used else 0)
-        return named
 
     def _filled(self) -> NDArray[np.int64]:
         """A bit for each byte that holds something at first, a word for each piece, data buffers too."""

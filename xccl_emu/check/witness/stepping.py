@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xccl_emu.check.device import accesses as rows
 from xccl_emu.check.device.fault_codes import AGAIN, CORRUPT, DUPLICATE
 from xccl_emu.check.faults import decode, is_fault, words
+from xccl_emu.check.messages import core_name, words_of_sites
 from xccl_emu.check.witness.player import Player
 from xccl_emu.check.witness.steps import DELIVER, Access, Part, Source, Step, Trace, Write
 from xccl_emu.check.witness.wording import Wording, number, some_bytes, wording
@@ -58,15 +58,6 @@ class _Queued:
     descriptors: dict[int, _Instruction] = field(default_factory=dict)
 
 
-def named_sites(pod: Pod) -> NDArray[np.int64]:
-    """For each (kernel, site) whether it has a sync name, [kernels * MAX_SITES], as `accesses` takes it."""
-    named = np.zeros(at.MAX_KERNELS * at.MAX_SITES, np.int64)
-    for k, kernel in enumerate(pod.kernels):
-        for i, site in enumerate(kernel.sites):
-            named[k * at.MAX_SITES + i] = bool(site.sync)
-    return named
-
-
 class Stepper:
     """A launched pod, advanced action by action; it is used up by `run`."""
 
@@ -74,7 +65,7 @@ class Stepper:
         self._pod, self._st, self._mem = pod, pod.state, pod.memory
         self._player = Player(pod)
         self._writes = Writes(pod)
-        self._named = named_sites(pod)
+        self._named = words_of_sites(pod, lambda site: bool(site.sync))
         self._rows = np.zeros((rows.ACCESSES_MAX, rows.ACCESS_WORDS), np.int64)
         self._queued = {core: _Queued() for core in pod.active_cores()}
         self._number = 0
@@ -262,7 +253,7 @@ class Stepper:
 
     def _step_of_write(self, code: int, write: Write) -> Step:
         return Step(
-            self._number, code, write.core, self._who(write.core), DELIVER, write.operation, write.action,
+            self._number, code, write.core, core_name(self._pod, write.core), DELIVER, write.operation, write.action,
             write.source, write.address, write.nbytes, write.place, write.value, write.instruction, write.part,
         )  # fmt: skip
 
@@ -273,7 +264,7 @@ class Stepper:
         base, pipe, words = self._pod.core_base(core), (code >> at.CHOICE_BITS) % at.ACTORS_PER_CORE, doing.words
         n = rows.accesses(self._st, base, pipe, choice, self._named, self._rows)
         return Step(
-            self._number, code, core, self._who(core), PIPE_NAMES[pipe], OPERATIONS[doing.op], words.action,
+            self._number, code, core, core_name(self._pod, core), PIPE_NAMES[pipe], OPERATIONS[doing.op], words.action,
             source_of(self._pod, core, doing.site), words.address, words.nbytes, words.place, words.value,
             doing.number, accesses=tuple(_access(row) for row in self._rows[:n].tolist()),
         )  # fmt: skip
@@ -288,11 +279,6 @@ class Stepper:
 
     def _not_enabled(self) -> ReplayError:
         return ReplayError(f"the schedule does not fit: action {self._number} of it is not enabled")
-
-    def _who(self, core: int) -> str:
-        die, on_die = divmod(core, self._pod.spec.cores_per_die)
-        return f"die{die}.core{on_die}"
-
 
 def source_of(pod: Pod, core: int, site: int) -> Source | None:
     """The place in the kernel that a core runs; None for its return, which has none."""
