@@ -54,6 +54,7 @@ docs: $(DEV_ENV)
 	$(PY) tools/synchronizations.py
 	$(PY) tools/protocols.py
 	$(PY) tools/benchmarks.py
+	$(PY) tools/mixserve.py
 
 lint: $(DEV_ENV)
 	$(PY) -m ruff check .

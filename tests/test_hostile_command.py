@@ -53,13 +53,21 @@ RIGHT: Sequence[tuple[str, ...]] = (
     ("bench", "dispatch", "--sweep", "ep=2:x", "batch=1", "--cores", "1"),
     ("compare", "--ranks", "2", "--attention", "1", "--tokens", "1", "--hidden", "32", "--top-k", "1", "--cores",
      "1"),
+    ("plan", "--model", "Qwen3-235B-A22B", "--cluster", "H20", "--rate", "2", "--batch", "4", "--input", "8",
+     "--output", "8", "--context", "64", "--by", "itl", "--strategy", "TP=8 + DP=2, EP=16", "--top", "2",
+     "--literal", "--correct", "8", "--sync", "--drop", "--json"),
+    ("plan", "--published", "--json"),
     ("campaign", "--programs", "1", "--workers", "1", "--seconds", "1", "--orders", "sc", "--shrink", "0",
      "--first", "2"),
 )  # fmt: skip
 """Command lines that are right, and small."""
 
-QUICK = [words for words in RIGHT if words[1] in ("sendrecv", "buffers", "--replay") and "-b" not in words]
-"""Those that share what they compile with many other tests."""
+QUICK = [
+    words
+    for words in RIGHT
+    if words[0] == "plan" or (words[1] in ("sendrecv", "buffers", "--replay") and "-b" not in words)
+]
+"""Those that share what they compile with many other tests, or compile nothing."""
 
 
 def hostile(rng: random.Random, among: Sequence[tuple[str, ...]] = RIGHT) -> list[str]:

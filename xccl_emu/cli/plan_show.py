@@ -100,7 +100,7 @@ def _table(shown: Shown) -> Table:
     ranked = shown.plan.ranked
     table = Table(title=escape(f"{_where(ranked[0])}, equations {ranked[0].setting.form.text}, by {shown.by}"))
     table.add_column("#", justify="right")
-    table.add_column("attention, experts [stages]", no_wrap=True)
+    table.add_column(escape("attention, experts [PP]"), no_wrap=True)
     for name in ("TTFT, ms", "wait, ms", "ITL, ms", "tokens/s", "GB", "load"):
         table.add_column(name, justify="right")
     table.add_column("loses most by")

@@ -4,21 +4,24 @@ from collections.abc import Mapping
 
 from xccl_emu.plan.strategies import Estimate
 
+_WAYS = {"A2A dispatch": "A2A", "A2A combine": "A2A", "expert AG": "expert AG+RS", "expert RS": "expert AG+RS"}
+"""Terms of both ways count as one: mostly they are equal."""
+
 
 def terms_s(of: Estimate, by: str = "throughput") -> Mapping[str, float]:
     """Seconds by term of what strategies are ranked by: a whole request, its prefill, or one decode."""
     prefills, decodes = {"throughput": (1, of.workload.output), "ttft": (1, 0), "itl": (0, 1)}[by]
-    return {a.name: prefills * a.seconds + decodes * b.seconds for a, b in zip(of.prefill, of.decode, strict=True)}
+    found: dict[str, float] = {}
+    for a, b in zip(of.prefill, of.decode, strict=True):
+        name = _WAYS.get(a.name, a.name)
+        found[name] = found.get(name, 0.0) + prefills * a.seconds + decodes * b.seconds
+    return found
 
 
 def deciding(of: Estimate, other: Estimate, by: str = "throughput") -> tuple[str, float]:
-    """The term by which ``of`` takes most longer than ``other``, and how many seconds; no term if none is longer.
-
-    Terms of strategies that send in different ways have the same names; one that a strategy lacks takes no time.
-    """
+    """The term by which ``of`` takes most longer than ``other``, and how many seconds; no term if none is longer."""
     mine, theirs = terms_s(of, by), terms_s(other, by)
-    longer = {name: mine.get(name, 0.0) - theirs.get(name, 0.0) for name in {*mine, *theirs}}
-    name, seconds = max(sorted(longer.items()), key=lambda item: item[1])
+    name, seconds = max(((name, mine[name] - theirs[name]) for name in mine), key=lambda item: item[1])
     return (name, seconds) if seconds > 1e-12 else ("", 0.0)
 
 

@@ -73,10 +73,17 @@ def measured(setting: Setting, workload: Workload) -> Measured:
     return Measured(f"mixserve {setting.model.name} on {setting.cluster.name}", of)
 
 
-def compared(setting: Setting, workload: Workload) -> list[Result]:
-    """All published rows, for the paper's models and clusters; of ``setting`` everything but these two is taken."""
+def compared(
+    setting: Setting, workload: Workload, change: Callable[[clusters.Cluster], clusters.Cluster] = lambda of: of
+) -> list[Result]:
+    """All published rows, for the paper's models and clusters, these changed as one likes.
+
+    Of ``setting`` everything but these two is taken.
+    """
     found = [
-        measured(replace(setting, model=models.load_model(model), cluster=clusters.load_cluster(cluster)), workload)
+        measured(
+            replace(setting, model=models.load_model(model), cluster=change(clusters.load_cluster(cluster))), workload
+        )
         for cluster in clusters.SHIPPED
         for model in models.SHIPPED
     ]

@@ -1,0 +1,147 @@
+"""xccl-emu plan: tables, JSON, plots, refusals and exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli_support import as_json, invoke
+
+pytestmark = pytest.mark.nojit
+
+
+def test_the_table_and_why_the_first_is_first() -> None:
+    """The best strategy, what it loses to nothing by, its terms with their equations, and how many there are."""
+    code, out, err = invoke("plan", "--top", "2")
+    assert (code, err) == (0, "")
+    assert "DeepSeek-R1 on 910B, equations corrected, by throughput" in out
+    assert "TP=8 + DP=4, TP=4 + EP=8 loses to TP=8 + DP=4, TP=8 + EP=4 by output RS" in out
+    assert "A2A dispatch 23.1 (13)" in out
+    assert "177 strategies can be" in out
+
+
+@pytest.mark.parametrize("model", ["DeepSeek-R1", "Qwen3-235B-A22B"])
+@pytest.mark.parametrize("cluster", ["910B", "H20"])
+def test_json_has_every_strategy(model: str, cluster: str) -> None:
+    """Ranked or refused, with all terms, which add up."""
+    told = as_json("plan", "--model", model, "--cluster", cluster)
+    assert len(told["ranked"]) + len(told["refused"]) == (185 if cluster == "910B" else 121)
+    best = told["ranked"][0]
+    assert sum(best["prefill"].values()) == pytest.approx(best["prefill_s"])
+    assert best["ttft_s"] == pytest.approx(best["prefill_s"] + best["wait_s"])
+    assert (told["form"], told["outcome"], best["loses_by"]) == ("corrected", "", "")
+
+
+def test_a_strategy_alone_is_shown_beside_the_best() -> None:
+    """With its place, and the term that it loses by."""
+    told = as_json("plan", "--strategy", "TP=8 + DP=4, EP=32")
+    assert told["chosen"]["strategy"] == "TP=8 + DP=4, EP=32"
+    assert told["reason"].startswith("TP=8 + DP=4, EP=32 loses to TP=8 + DP=4, TP=8 + EP=4 by A2A")
+    code, out, _ = invoke("plan", "--strategy", "TP=8 + DP=4, EP=32", "--top", "1")
+    assert code == 0
+    assert "TP=8 + DP=4, EP=32    " in out
+
+
+def test_a_strategy_that_does_not_fit_is_refused_with_the_numbers() -> None:
+    """Exit code 1, and the sum on stderr."""
+    code, out, err = invoke("plan", "--strategy", "DP=4 + TP=8, TP=8 + EP=4", "--context", "131072", "--top", "1")
+    assert code == 1
+    assert "does not fit" in out
+    assert (
+        "DP=4 + TP=8, TP=8 + EP=4: does not fit: weights 44.0 GB + cache 36.8 GB = 80.8 GB, and a device has 64" in err
+    )
+
+
+def test_nothing_fits_is_an_outcome() -> None:
+    """As printed Eq. (8) leaves nothing: exit code 1, a sentence, and JSON all the same."""
+    code, out, err = invoke("plan", "--literal")
+    assert code == 1
+    assert "no strategy of DeepSeek-R1 on 910B can be, 185 are refused; the one that needs least memory is" in err
+    assert "185 are refused" in out
+    code, out, err = invoke("plan", "--literal", "--json")
+    assert (code, json.loads(out)["ranked"]) == (1, [])
+    assert json.loads(out)["outcome"] in err
+
+
+def test_saturated_is_said() -> None:
+    """In the table, in the line behind it, and in JSON, where there is no number for it."""
+    _, out, _ = invoke("plan", "--rate", "8", "--top", "1")
+    assert "saturated" in out
+    assert "177 of them saturated at 8 requests/s" in out
+    told = as_json("plan", "--rate", "8")["ranked"][0]
+    assert (told["saturated"], told["ttft_s"], told["wait_s"]) == (True, None, None)
+
+
+def test_literal_names_what_is_corrected() -> None:
+    """With (8) corrected there is a plan."""
+    told = as_json("plan", "--literal", "--correct", "8")
+    assert told["form"] == "literal but for (8)"
+    assert told["ranked"][0]["strategy"] == "TP=2 + DP=16, TP=32"
+
+
+def test_sync_and_drop_change_the_plan() -> None:
+    """Without overlap the best takes longer; without copies experts without TP are second."""
+    best, sync = (as_json("plan", *words)["ranked"][0] for words in ((), ("--sync",)))
+    assert sync["prefill_s"] > best["prefill_s"]
+    assert as_json("plan", "--drop")["ranked"][1]["strategy"] == "TP=8 + DP=4, EP=32"
+
+
+def test_published_beside_computed() -> None:
+    """Both models on both clusters and the ranges, with signed errors and the terms that decide."""
+    code, out, _ = invoke("plan", "--published")
+    assert code == 0
+    for words in ("227.3", "-92.3 %", "16 of 16 hold", "A2A decides", "throughput gained, most"):
+        assert words in out
+    told = as_json("plan", "--published")
+    assert len(told["results"]) == 53
+    assert told["form"] == "corrected"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--model", "GPT"), "--model GPT: must be DeepSeek-R1, Qwen3-235B-A22B, or a file that ends with .toml"),
+        (("--cluster", "H21"), "--cluster H21: must be 910B, H20, or a file"),
+        (("--rate", "0"), "--rate 0.0: must be a number above 0"),
+        (("--rate", "nan"), "--rate nan: must be a number above 0"),
+        (("--context", "10"), "--context 10: must be at least input + output, 420"),
+        (("--by", "price"), "--by price: must be one of throughput, ttft, itl"),
+        (("--correct", "8"), "--correct 8: goes with --literal"),
+        (("--literal", "--correct", "9"), "must be one of 1, 2, 4, 7, 8, 11, 13"),
+        (("--strategy", "EP=32"), "'EP=32' must be TP=degree or DP=degree"),
+        (("--published", "--strategy", "TP=8"), "--published: goes without"),
+        (("--published", "--model", "Qwen3-235B-A22B"), "--published: goes without"),
+        (("--plot", "a.gif"), "--plot a.gif: must end with"),
+    ],
+)
+def test_refused(words: tuple[str, ...], message: str) -> None:
+    """Exit code 2, by option and value, with what would be right."""
+    code, _, err = invoke("plan", *words)
+    assert code == 2
+    assert message in err
+
+
+def test_a_users_model_and_cluster(tmp_path: Path) -> None:
+    """From files; a field that is absurd is refused by file, table, name and value."""
+    model, cluster = tmp_path / "model.toml", tmp_path / "cluster.toml"
+    text = 'name="[red]mine"\nhidden=1024\nlayers=8\nweight_bytes=2\ncache_bytes=2\n'
+    model.write_text(text + '[attention]\nkind="gqa"\nheads=16\nkv_heads=2\nhead_dim=64\n'
+                     "[experts]\nrouted=16\nshared=0\ntop_k=2\nintermediate=512\n")  # fmt: skip
+    cluster.write_text('name="two"\nnodes=2\ndevices_per_node=2\nmemory_gb=16\ntflops=10\nefficiency=0.5\nhbm_gb_s=500\n'
+                       "[intra]\ngb_s=50\nways=1\n[inter]\ngb_s=10\nways=1\nstart_us=5\n")  # fmt: skip
+    code, out, _ = invoke("plan", "--model", str(model), "--cluster", str(cluster))
+    assert code == 0
+    assert "[red]mine on two" in out
+    model.write_text(model.read_text().replace("top_k=2", "top_k=-2"))
+    code, _, err = invoke("plan", "--model", str(model), "--cluster", str(cluster))
+    assert code == 2
+    assert "model.toml: experts: top_k=-2: must be a whole number, 1 to 1024 (routed experts of a token)" in err
+
+
+def test_a_plot_is_written(tmp_path: Path) -> None:
+    """As a PNG with something in it, the chosen strategy below the best."""
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "plan.png"
+    code, _, err = invoke("plan", "--plot", str(file), "--strategy", "TP=8 [PP=4]", "--top", "3")
+    assert (code, err) == (0, "")
+    assert file.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,38 @@
+"""docs/mixserve.md: its tables are what the analyzer says, and so are the numbers around them."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from xccl_emu.bench import published
+from xccl_emu.plan.published import MORE_EP
+
+pytestmark = pytest.mark.nojit
+
+
+@pytest.fixture(scope="module")
+def tool(repository: Path) -> ModuleType:
+    """tools/mixserve.py."""
+    spec = importlib.util.spec_from_file_location("mixserve", repository / "tools" / "mixserve.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_are_what_the_analyzer_says(tool: ModuleType) -> None:
+    """Made anew, the page is the same."""
+    page = tool.PAGE.read_text("utf-8")
+    assert tool.with_tables(page) == page
+
+
+def test_numbers_of_the_text(tool: ModuleType) -> None:
+    """Tokens of a request at the measured throughput; that of Figure 11 on the H20 is a sixteenth of Figure 10's."""
+    throughput = published.value("mixserve DeepSeek-R1 on 910B", "throughput")
+    assert [round(throughput / rate) for rate in (2, 8)] == [61, 15]
+    assert published.value("mixserve Qwen3-235B-A22B on H20", "throughput") / 16 == pytest.approx(40, rel=0.03)
+    assert tool.of_cases(tool.LITERAL) == "d_DP > d_EP; d_DP > d_EP"
+    assert tool.of_cases(tool.CORRECTED).endswith(MORE_EP)

@@ -1,0 +1,182 @@
+"""Write the tables of docs/mixserve.md: what the analyzer says, beside what the paper measured.
+
+python tools/mixserve.py            write them
+python tools/mixserve.py --check    end with 1 if the page has others
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+from xccl_emu.bench.result import Result
+from xccl_emu.plan.cluster import SHIPPED as CLUSTERS
+from xccl_emu.plan.cluster import Cluster, load_cluster
+from xccl_emu.plan.costs import Setting
+from xccl_emu.plan.explain import deciding, ms
+from xccl_emu.plan.forms import CORRECTED, LITERAL, Form, literal_but_for
+from xccl_emu.plan.model import SHIPPED as MODELS
+from xccl_emu.plan.model import load_model
+from xccl_emu.plan.published import EQUAL, MORE_DP, MORE_EP, compared, measured
+from xccl_emu.plan.strategies import Workload, plan
+
+PAGE = Path(__file__).parent.parent / "docs" / "mixserve.md"
+BEGIN, END = "<!-- analyzer: written by tools/mixserve.py -->", "<!-- analyzer end -->"
+
+PAPER = Setting(load_model("DeepSeek-R1"), load_cluster("910B"))
+WORKLOAD = Workload()
+
+
+def settings() -> Iterator[Setting]:
+    """The paper's four."""
+    for cluster in CLUSTERS:
+        for model in MODELS:
+            yield replace(PAPER, model=load_model(model), cluster=load_cluster(cluster))
+
+
+def where(of: Setting) -> str:
+    """Such as DeepSeek-R1 on 910B."""
+    return f"{of.model.name} on {of.cluster.name}"
+
+
+def table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
+    """In Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def best(head: str = "### The best strategy") -> str:
+    """Of every setting, corrected, and why the next is behind it."""
+
+    def rows() -> Iterator[Sequence[str]]:
+        for of in settings():
+            first, second, *_ = plan(of, WORKLOAD).ranked
+            name, seconds = deciding(second, first)
+            yield (
+                where(of), f"`{first.strategy}`", f"{1e3 * first.prefill_s:.1f}", f"{1e3 * first.itl_s:.2f}",
+                f"{first.throughput:.0f}", f"{first.memory.total / 1e9:.1f}",
+                f"`{second.strategy}` by {name}, {ms(seconds)}",
+            )  # fmt: skip
+
+    columns = ("", "best", "TTFT without wait, ms", "ITL, ms", "tokens/s", "GB", "the next loses, of a request")
+    return f"{head}\n\n{table(columns, rows())}"
+
+
+def forms() -> Iterator[tuple[str, Form]]:
+    """Corrected, one equation as printed at a time, and all but (8)."""
+    yield "corrected", CORRECTED
+    for each in fields(Form):
+        yield f"({each.name[2:]}) as printed", replace(CORRECTED, **{each.name: True})
+    yield "all but (8) as printed", literal_but_for(("8",))
+    yield "all as printed", LITERAL
+
+
+def literal() -> str:
+    """What each equation as printed does to the best strategy, on both clusters."""
+    of_both = [of for of in settings() if of.model.name == "DeepSeek-R1"]
+
+    def rows() -> Iterator[Sequence[str]]:
+        for name, form in forms():
+            cells = [name]
+            for of in of_both:
+                found = plan(replace(of, form=form), WORKLOAD)
+                stuck = " (all saturated)" if found.ranked and all(one.load.saturated for one in found.ranked) else ""
+                cells.append(f"`{found.ranked[0].strategy}`{stuck}" if found.ranked else "none fits")
+            yield *cells, of_cases(form)
+
+    columns = ("", *(f"best, {where(of)}" for of in of_both), "best of the three cases: 910B; H20")
+    return f"### The equations as printed\n\n{table(columns, rows())}"
+
+
+def of_cases(form: Form) -> str:
+    """Which case has the highest throughput, whether or not it fits; of both models, which never differ."""
+    found = []
+    for of in settings():
+        cases = measured(replace(of, form=form), WORKLOAD).of
+        busy = {name: cases[name].prefill_s + WORKLOAD.output * cases[name].itl_s for name in (EQUAL, MORE_DP, MORE_EP)}
+        found.append(min(busy, key=lambda name: busy[name]))
+    return "; ".join(" or ".join(dict.fromkeys(pair)) for pair in (found[:2], found[2:]))
+
+
+def cell(row: Result) -> str:
+    """The error, or whether a claim holds."""
+    if row.met is not None:
+        return "holds" if row.met else "MISSED"
+    return f"{row.error_percent:+.1f}%"
+
+
+def published() -> str:
+    """Every published row."""
+    parts = ["### What was measured, and what the equations say"]
+    results = compared(PAPER, WORKLOAD)
+    for bench in dict.fromkeys(result.bench for result in results):
+        rows = (
+            (row.what, f"{'' if row.relation == '=' else row.relation + ' '}{row.published:g}", f"{row.emulated:.4g}",
+             row.unit, cell(row), row.note.partition(": ")[2])
+            for row in results if row.bench == bench
+        )  # fmt: skip
+        title = bench.partition(",")[0].removeprefix("mixserve ")
+        parts.append(f"**{title}**\n\n" + table(("", "published", "computed", "unit", "error", "because"), rows))
+    return "\n\n".join(parts)
+
+
+def holding(setting: Setting, workload: Workload, change: Callable[[Cluster], Cluster] = lambda of: of) -> str:
+    """How many of the claims about the three cases hold if something is assumed otherwise."""
+    claims = [row for row in compared(setting, workload, change) if row.met is not None]
+    return f"{sum(bool(row.met) for row in claims)} of {len(claims)}"
+
+
+def robust() -> str:
+    """Claims that hold, assumption by assumption."""
+
+    def links(**other: object) -> Callable[[Cluster], Cluster]:
+        return lambda of: replace(of, intra=replace(of.intra, **other))  # type: ignore[arg-type]
+
+    def inter(times: float) -> Callable[[Cluster], Cluster]:
+        return lambda of: replace(of, inter=replace(of.inter, gb_s=of.inter.gb_s * times))
+
+    def start(us: float) -> Callable[[Cluster], Cluster]:
+        return lambda of: replace(of, intra=replace(of.intra, start_us=us), inter=replace(of.inter, start_us=us))
+
+    def rows() -> Iterator[Sequence[str]]:
+        yield "as it is", holding(PAPER, WORKLOAD)
+        for tokens in (32, 1024, 3000):
+            yield f"prompts of {tokens} tokens", holding(PAPER, replace(WORKLOAD, input=tokens))
+        for batch in (4, 64):
+            yield f"{batch} requests at once", holding(replace(PAPER, batch=batch), WORKLOAD)
+        for part in (0.2, 1.0):
+            yield f"efficiency {part}", holding(PAPER, WORKLOAD, lambda of, part=part: replace(of, efficiency=part))
+        yield "nothing overlaps", holding(replace(PAPER, overlapped=False), WORKLOAD)
+        yield "HCCS and NVLink as printed in each direction", holding(PAPER, WORKLOAD, links(ways=1))
+        yield "every pair linked on both clusters", holding(PAPER, WORKLOAD, links(mesh=True))
+        yield "a port on both clusters", holding(PAPER, WORKLOAD, links(mesh=False))
+        for times in (0.125, 0.5, 2):
+            yield f"{times:g} times the bandwidth between nodes", holding(PAPER, WORKLOAD, inter(times))
+        for us in (1, 5, 50):
+            yield f"{us} µs before each round", holding(PAPER, WORKLOAD, start(us))
+
+    return f"### What the order of the three cases rests on\n\n{table(('assumed', 'claims that hold'), rows())}"
+
+
+def with_tables(page: str) -> str:
+    """The page with tables made anew."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n" + "\n\n".join([best(), published(), literal(), robust()]) + f"\n\n{END}{after}"
+
+
+def main() -> int:
+    """Write, or compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    page = PAGE.read_text("utf-8")
+    new = with_tables(page)
+    if parser.parse_args().check:
+        return int(new != page)
+    PAGE.write_text(new, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
