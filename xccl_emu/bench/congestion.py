@@ -35,7 +35,14 @@ def scatter_us(setting: Setting, ranks: int, drawn: bool, cores: int = CLOUDMATR
     for die, source in enumerate(sources):
         seeds = [(setting.seed + 1) * 7919 + die * cores + core for core in range(cores)]
         starts = [(die + core * ranks // cores) % ranks for core in range(cores)]
-        args = {"shape": shape, "source": source.address, "target": first, "own": die, "die": starts, "seed": seeds}
+        args: dict[str, int | Sequence[int]] = {
+            "shape": shape,
+            "source": source.address,
+            "target": first,
+            "own": die,
+            "die": starts,
+            "seed": seeds,
+        }
         pod.launch(scatter_blocks, die, range(cores), args, [pod.grant(source, "r"), anywhere])
     with setting.stage(f"{ranks} ranks") as progress:
         pod.run(progress=progress)
