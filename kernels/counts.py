@@ -1,19 +1,30 @@
 """What every dispatch counts: the place of a message, and how many there are for an expert.
 
-A place is a count of choices: those of the same expert before, and those of the experts before it on its rank.  Each
-core has all choices of its rank in its data buffer and the vector pipe counts them there, beside quantization; so no
-two cores need to agree on anything.
+A place is a count of choices: those of the same expert before, and those of the experts before it on its rank.  There
+are two ways to count.
+
+On the vector pipe each core has all choices of its rank in its data buffer and counts them there, beside quantization;
+so no two cores need to agree on anything.  What that takes grows with the square of the batch.
+
+In scalar loops each core counts the choices of its own tokens, a piece of the table at a time, and the cores tell each
+other in a table of tallies, a row for each core and one for the sums: so each knows where its first message for an
+expert goes, and goes on from there from token to token.  The choices of a token come with it.
 """
 
-from xccl_emu.kernels.group import align
+from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.parameters import Group
 from xccl_emu.lang import (
     MTU_IN,
     SCALAR,
     VECTOR,
+    load,
     mtu_in,
+    mtu_out,
+    quiet,
     set_flag,
+    store,
     ub_load,
+    ub_store,
     v_count,
     v_fill,
     wait_flag,
@@ -65,6 +76,21 @@ def entries(tokens: int) -> int:
     return max(1, tokens * COLUMNS)
 
 
+def row_of(half: int, t: int, tallies: int) -> int:
+    """Which row of the data buffer's table of choices is a token's: its own, or where choices are streamed its half."""
+    return half if tallies else t
+
+
+def totals_at(n_slots: int) -> int:
+    """Where in the data buffer the sums of all tallies are: behind the choices of two tokens."""
+    return choice_at(2, 0, n_slots)
+
+
+def streamed_work_at(n_slots: int) -> int:
+    """Where in the data buffer the room behind the sums begins."""
+    return totals_at(n_slots) + align(4 * n_slots)
+
+
 def load_choices(tokens, topk, c: Group):
     """Bring the choices of all tokens of the rank into the data buffer: places depend on those before."""
     choices = choice_at(0, 0, c.n_ranks * c.n_local)
@@ -76,25 +102,109 @@ def load_choices(tokens, topk, c: Group):
     yield wait_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
 
 
-def find_places(half, t, tokens, c: Group):
-    """For each choice of a token count those before it, itself too, and those of the experts before."""
+def tally(first, last, work, room, topk, c: Group):
+    """Count the choices of this core's tokens by expert slot, at the start of the data buffer.
+
+    The choices of ``room`` tokens at a time are brought to ``work``.
+    """
+    yield v_fill(0, 4 * c.n_ranks * c.n_local, step=1)
+    yield set_flag(VECTOR, SCALAR, 0, sync="tally cleared")
+    yield wait_flag(VECTOR, SCALAR, 0, sync="tally cleared")
+    t = first
+    while t < last:
+        some = min(room, last - t)
+        yield mtu_in(topk + t * INDEX_BYTES, work, some * INDEX_BYTES, step=1)
+        yield set_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
+        yield wait_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
+        for i in range(some):
+            for k in range(c.top_k):
+                slot = yield ub_load(work + i * INDEX_BYTES + 4 * k, step=1)
+                if slot >= 0:
+                    n = yield ub_load(4 * slot, step=1)
+                    yield ub_store(4 * slot, n + 1, step=1)
+        t = t + some
+
+
+def add_up(core, tallies, c: Group):
+    """In the tallies of this core's share of the slots put what the cores before have in place of what each one has."""
+    stride = align(4 * c.n_ranks * c.n_local)
+    for slot in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
+        before = 0
+        for i in range(c.cores):
+            n = yield load(tallies + i * stride + 4 * slot, 4, step=1)
+            yield store(tallies + i * stride + 4 * slot, before, 4, step=1)
+            before = before + n
+        yield store(tallies + c.cores * stride + 4 * slot, before, 4, step=1)
+
+
+def share_tallies(rank, core, c: Group):
+    """Tell the other cores what this one has counted; then its table has the place of its next message by slot.
+
+    Two barriers: all have told, and all have added up their shares.
+    """
+    n_slots = c.n_ranks * c.n_local
+    tallies = c.tallies + rank * c.die_bytes
+    yield mtu_out(0, tallies + core * align(4 * n_slots), 4 * n_slots, step=1)
+    yield quiet(step=1, sync="tallies visible")
+    yield from barrier(1, "all cores have counted")
+    yield from add_up(core, tallies, c)
+    yield quiet(step=1, sync="sums visible")
+    yield from barrier(1, "all tallies are added up")
+    yield mtu_in(tallies + core * align(4 * n_slots), 0, 4 * n_slots, step=1)
+    yield mtu_in(tallies + c.cores * align(4 * n_slots), totals_at(n_slots), 4 * n_slots, step=1)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="sums loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="sums loaded")
+    before = 0
+    for slot in range(n_slots):
+        if slot % c.n_local == 0:
+            before = 0
+        place = yield ub_load(4 * slot, step=1)
+        yield ub_store(4 * slot, place + before, step=1)
+        n = yield ub_load(totals_at(n_slots) + 4 * slot, step=1)
+        before = before + n
+
+
+def begin_counting(rank, core, tokens, work, message, topk, c: Group):
+    """What has to be counted before the first message goes; there is room for two messages at ``work``."""
+    if c.tallies:
+        first = tokens * core // c.cores
+        last = tokens * (core + 1) // c.cores
+        yield from tally(first, last, work, 2 * message // INDEX_BYTES, topk, c)
+        yield from share_tallies(rank, core, c)
+    else:
+        yield from load_choices(tokens, topk, c)
+
+
+def find_places(half, t, tokens, topk, c: Group):
+    """For each choice of a token count those before it, itself too, and those of the experts before.
+
+    Where choices are streamed bring those of the token; they are counted when it is sent.
+    """
     choices = choice_at(0, 0, c.n_ranks * c.n_local)
-    for k in range(c.top_k):
-        slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
-        if slot >= 0:
-            at = counted_at(half, k, c.n_ranks * c.n_local)
-            yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)
-            yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)
+    if c.tallies:
+        yield mtu_in(topk + t * INDEX_BYTES, choices + half * INDEX_BYTES, INDEX_BYTES, step=1)
+    else:
+        for k in range(c.top_k):
+            slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
+            if slot >= 0:
+                at = counted_at(half, k, c.n_ranks * c.n_local)
+                yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)
+                yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)
     if not c.quantized:
         yield set_flag(VECTOR, SCALAR, half, sync="places found")
 
 
-def place_of(half, k, c: Group):
-    """The place of the message of a choice among those for its rank, when it is found."""
-    counted = counted_at(half, k, c.n_ranks * c.n_local)
-    number = yield ub_load(counted, step=1)
-    before = yield ub_load(counted + 4, step=1)
-    return before + number - 1
+def place_of(half, k, slot, c: Group):
+    """The place of the message of a choice among those for its rank, when it is found; to be asked for once."""
+    if c.tallies:
+        place = yield ub_load(4 * slot, step=1)
+        yield ub_store(4 * slot, place + 1, step=1)
+    else:
+        counted = counted_at(half, k, c.n_ranks * c.n_local)
+        number = yield ub_load(counted, step=1)
+        before = yield ub_load(counted + 4, step=1)
+        place = before + number - 1
+    return place
 
 
 def slot_of(i: int, rank: int, n_ranks: int, n_local: int) -> int:
@@ -102,10 +212,21 @@ def slot_of(i: int, rank: int, n_ranks: int, n_local: int) -> int:
     return (i + rank * n_local) % (n_ranks * n_local)
 
 
+def count_slots(first, end, target, tokens, step, c: Group):
+    """Count the messages for the expert slots ``first`` to before ``end``, into a word of the data buffer."""
+    if c.tallies:
+        total = 0
+        for slot in range(first, end):
+            n = yield ub_load(totals_at(c.n_ranks * c.n_local) + 4 * slot, step=step)
+            total = total + n
+        yield ub_store(target, total, step=step)
+    else:
+        yield v_count(choice_at(0, 0, c.n_ranks * c.n_local), target, entries(tokens), first, end, step=step)
+
+
 def count_share(rank, first, last, tokens, work, step, c: Group):
     """Count the messages for each expert of this core's share, and for the experts before it on its rank."""
-    choices = choice_at(0, 0, c.n_ranks * c.n_local)
     for i in range(first, last):
         slot = slot_of(i, rank, c.n_ranks, c.n_local)
-        yield v_count(choices, work + 8 * i, entries(tokens), slot, slot + 1, step=step)
-        yield v_count(choices, work + 8 * i + 4, entries(tokens), slot - slot % c.n_local, slot, step=step)
+        yield from count_slots(slot, slot + 1, work + 8 * i, tokens, step, c)
+        yield from count_slots(slot - slot % c.n_local, slot, work + 8 * i + 4, tokens, step, c)

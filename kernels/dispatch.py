@@ -16,11 +16,12 @@ one has acknowledged the round before (sync "dispatch blocks free").
 from xccl_emu.kernels.counts import (
     FIELD_BYTES,
     INDEX_BYTES,
+    begin_counting,
     choice_at,
     count_share,
     find_places,
-    load_choices,
     place_of,
+    row_of,
     slot_of,
 )
 from xccl_emu.kernels.group import barrier, drain_halves
@@ -88,11 +89,12 @@ def await_free(d, rank, event, c: Group, a: Areas):
 def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas):
     """Step 3: write a prepared message into the block of each destination, with its routing in the slot."""
     message = c.payload + SLOT_BYTES
+    choices = choice_at(row_of(half, t, c.tallies), 0, c.n_ranks * c.n_local)
     for k in range(c.top_k):
-        slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=3)
+        slot = yield ub_load(choices + 4 * k, step=3)
         if slot >= 0:
             d = slot // c.n_local
-            place = yield from place_of(half, k, c)
+            place = yield from place_of(half, k, slot, c)
             yield store(b.pos + t * INDEX_BYTES + 4 * k, place, 4, step=3)
             yield ub_store(at + c.payload + 4, rank, step=3)
             yield ub_store(at + c.payload + 8, t, step=3)
@@ -121,7 +123,7 @@ def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     yield from clear_slots(at, c.payload, c.payload + SLOT_BYTES)
     for t in range(first, last + 1):
         if t < last:
-            yield from find_places((t - first) % 2, t, tokens, c)
+            yield from find_places((t - first) % 2, t, tokens, b.topk, c)
             yield from prepare((t - first) % 2, b.x + t * 2 * c.hidden, c, a.work)
         if t > first:
             half = (t - 1 - first) % 2
@@ -245,7 +247,7 @@ def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     """Steps 1-4."""
     first = c.n_ranks * c.n_local * core // c.cores
     last = c.n_ranks * c.n_local * (core + 1) // c.cores
-    yield from load_choices(tokens, b.topk, c)
+    yield from begin_counting(rank, core, tokens, a.work, c.payload + SLOT_BYTES, b.topk, c)
     yield from send_tokens(rank, core, tokens, event, c, b, a)
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         yield from await_free(d, rank, event, c, a)

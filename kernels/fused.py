@@ -5,9 +5,9 @@ tell every peer, for each of its experts, how many messages there are and where 
 the counts of all, and assemble what came into the order of the experts.
 
 A buffer has a region for each source, large enough for all that it may send.  In it the messages stand by expert and
-then in order of the tokens, so a source knows by itself where each goes: it counts its choices, on the vector pipe,
-those of the rank's earlier experts and those of the same expert before.  No two cores need to agree on anything, and
-what a peer has for one expert is one stretch, for any core to bring in.  The cores share the rows evenly.
+then in order of the tokens, so a source knows by itself where each goes: it counts its choices (`counts.py`), those of
+the rank's earlier experts and those of the same expert before.  What a peer has for one expert is one stretch, for any
+core to bring in.  The cores share the rows evenly.
 
 What makes repeated rounds safe, when `kernels/fused_layers.py` or separate launches run dispatch and combine in turn:
 
@@ -26,12 +26,13 @@ from where the peer says; these fields are double for the same reason.
 
 from xccl_emu.kernels.counts import (
     FIELD_BYTES,
+    begin_counting,
     choice_at,
     count_share,
-    entries,
+    count_slots,
     find_places,
-    load_choices,
     place_of,
+    row_of,
     second_table,
     slot_of,
     targets_at,
@@ -57,7 +58,6 @@ from xccl_emu.lang import (
     ub_load,
     ub_store,
     v_copy,
-    v_count,
     v_quantize,
     wait_flag,
 )
@@ -70,9 +70,8 @@ def field_at(table: int, event: int, n_ranks: int, n_local: int, rank: int, loca
 
 def ask_for_room(rank, core, tokens, event, c: Group, f: Fused):
     """Tell every rank of this core's share how many messages there are for it."""
-    choices = choice_at(0, 0, c.n_ranks * c.n_local)
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
-        yield v_count(choices, f.work + 4 * d, entries(tokens), d * c.n_local, (d + 1) * c.n_local, step=1)
+        yield from count_slots(d * c.n_local, (d + 1) * c.n_local, f.work + 4 * d, tokens, 1, c)
     yield set_flag(VECTOR, SCALAR, 0, sync="messages counted")
     yield wait_flag(VECTOR, SCALAR, 0, sync="messages counted")
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
@@ -111,15 +110,16 @@ def room_at(d, rank, c: Group, f: Fused):
 def target_of(slot, k, half, rank, c: Group, f: Fused):
     """The address of a message, at the rank of its expert slot."""
     d = slot // c.n_local
-    place = yield from place_of(half, k, c)
+    place = yield from place_of(half, k, slot, c)
     first = yield from room_at(d, rank, c, f)
     return f.dispatch + d * c.die_bytes + (first + place) * (f.wire + SLOT_BYTES)
 
 
 def send_message(half, t, rank, staging, at, c: Group, f: Fused):
     """Write a message to each rank that the token has chosen, or into staging, with its routing in the slot."""
+    choices = choice_at(row_of(half, t, c.tallies), 0, c.n_ranks * c.n_local)
     for k in range(c.top_k):
-        slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
+        slot = yield ub_load(choices + 4 * k, step=1)
         if slot >= 0:
             target = yield from target_of(slot, k, half, rank, c, f)
             if f.sdma:
@@ -134,21 +134,22 @@ def send_message(half, t, rank, staging, at, c: Group, f: Fused):
             yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
 
 
-def ring_sdma(t, staging, c: Group, f: Fused):
+def ring_sdma(half, t, staging, c: Group, f: Fused):
     """Let the DMA engine take a token's messages from staging to their ranks."""
+    choices = choice_at(row_of(half, t, c.tallies), 0, c.n_ranks * c.n_local)
     yield quiet(step=1, sync="messages staged")
     for k in range(c.top_k):
-        slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
+        slot = yield ub_load(choices + 4 * k, step=1)
         if slot >= 0:
             target = yield ub_load(targets_at(c.n_ranks * c.n_local) + 8 * k, 8, step=1)
             yield dma(staging + k * (f.wire + SLOT_BYTES), target, f.wire + SLOT_BYTES, k, step=1)
     for k in range(c.top_k):
-        slot = yield ub_load(choice_at(t, k, c.n_ranks * c.n_local), step=1)
+        slot = yield ub_load(choices + 4 * k, step=1)
         if slot >= 0:
             yield wait_flag(DMA, SCALAR, k, step=1, sync="message written")
 
 
-def send_tokens(rank, core, tokens, x, c: Group, f: Fused):
+def send_tokens(rank, core, tokens, b: Buffers, c: Group, f: Fused):
     """Step 1 for this core's tokens; stages 1 and 2 of the next token run while stage 3 of one does.
 
     ``c`` says what is on the wire.  Without the pipeline each token goes through its stages alone.
@@ -161,8 +162,8 @@ def send_tokens(rank, core, tokens, x, c: Group, f: Fused):
     yield from clear_slots(at, f.wire, message)
     for t in range(first, last + f.pipelined):
         if t < last:
-            yield from find_places((t - first) % 2 * f.pipelined, t, tokens, c)
-            yield from prepare((t - first) % 2 * f.pipelined, x + t * 2 * c.hidden, c, f.work)
+            yield from find_places((t - first) % 2 * f.pipelined, t, tokens, b.topk, c)
+            yield from prepare((t - first) % 2 * f.pipelined, b.x + t * 2 * c.hidden, c, f.work)
         sent = t - f.pipelined
         if sent >= first:
             half = (sent - first) % 2 * f.pipelined
@@ -173,7 +174,7 @@ def send_tokens(rank, core, tokens, x, c: Group, f: Fused):
                 yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
             yield from send_message(half, sent, rank, staging, at + half * message, c, f)
             if f.sdma:
-                yield from ring_sdma(sent, staging, c, f)
+                yield from ring_sdma(half, sent, staging, c, f)
 
 
 def publish(rank, first, last, event, c: Group, f: Fused):
@@ -280,12 +281,12 @@ def assemble(rank, core, rows, c: Group, b: Buffers, f: Fused):
 @kernel
 def fused_dispatch(rank, core, tokens, event, c: Group, b: Buffers, f: Fused):
     """One FusedDispatch on one core of a rank with so many tokens, in the round with that event ID."""
-    yield from load_choices(tokens, b.topk, c)
+    yield from begin_counting(rank, core, tokens, f.work, f.wire + SLOT_BYTES, b.topk, c)
     if f.exchange:
         yield from ask_for_room(rank, core, tokens, event, c, f)
         yield from exchange_counts(rank, core, event, c, f)
     early = c.quantized if c.payload == f.wire else 0
-    yield from send_tokens(rank, core, tokens, b.x, c._replace(payload=f.wire, quantized=early), f)
+    yield from send_tokens(rank, core, tokens, b, c._replace(payload=f.wire, quantized=early), f)
     first = c.n_ranks * c.n_local * core // c.cores
     last = c.n_ranks * c.n_local * (core + 1) // c.cores
     yield from count_share(rank, first, last, tokens, f.work, 2, c)

@@ -43,6 +43,8 @@ class Group(NamedTuple):
     """Cores used on each die."""
     die_bytes: int
     """From an address on one die to the same place on the next."""
+    tallies: int = 0
+    """Where rank 0's cores tell each other what they have counted in scalar loops; 0 if each counts all by itself."""
 
 
 class Buffers(NamedTuple):

@@ -123,6 +123,10 @@ class Layout(Protocol):
     """Where a group keeps what, as far as all groups have it; offsets in the areas of a die."""
 
     @property
+    def tallies(self) -> int:
+        """What the cores of a die have counted, in the managed area; if they tell each other."""
+
+    @property
     def managed_end(self) -> int:
         """Behind the last byte in the managed area."""
 
@@ -259,6 +263,7 @@ class ExpertGroup(ABC, Generic[C]):
             by_dma=int(c.path == "dma"),
             cores=c.cores,
             die_bytes=self.pod.spec.die_bytes,
+            tallies=self.pod.managed(c.first_die, self._layout.tallies) if c.streams else 0,
         )
 
     def _parts(self, n: int) -> dict[str, int | Sequence[int]]:

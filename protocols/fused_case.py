@@ -18,7 +18,7 @@ from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
 from xccl_emu.protocols.layer_case import LayerCase, columns
 from xccl_emu.protocols.moe_data import Batch, Image, choice_steps, make_batches
-from xccl_emu.protocols.moe_labels import Label
+from xccl_emu.protocols.moe_labels import Label, tallies
 
 _WRITTEN = ("recv_x", "route", "counts", "y", "out")
 _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
@@ -108,6 +108,7 @@ class FusedCase(LayerCase):
             "nothing quantized": replace(usual, quantized=0, pieces=2),
             "no allocation in advance": replace(usual, preallocated=0),
             "no pipeline": replace(usual, pipelined=0),
+            "counted in scalar loops": replace(usual, counting="scalar"),
             "an expert chosen twice": replace(usual, cores=1, tokens=1, top_k=2, repeats=1),
         }
 
@@ -148,10 +149,11 @@ def _messages(group: FusedExpertParallel, rank: int) -> Iterator[Label]:
     if not c.double_buffered and c.combine_buffer_bytes > c.dispatch_buffer_bytes:
         rest = c.combine_buffer_bytes - c.dispatch_buffer_bytes
         yield f"die{die}.dispatch_buffer.rest", group.pod.managed(die, c.dispatch_buffer_bytes), rest
-    staged = (layout.managed_end - layout.staging) // c.message_bytes
+    staged = (layout.tallies - layout.staging) // c.message_bytes
     for i in range(staged):
         at = group.pod.managed(die, layout.staging + i * c.message_bytes)
         yield f"die{die}.staging.core{i // c.top_k}.choice{i % c.top_k}", at, c.message_bytes
+    yield from tallies(group, layout.tallies, rank)
 
 
 def _contributions(group: FusedExpertParallel, rank: int) -> Iterator[Label]:

@@ -81,6 +81,7 @@ class FusedLayout:
     dispatch: int
     combine: int
     staging: int
+    tallies: int
     managed_end: int
     fields: int
     """Counts, of even and odd rounds."""
@@ -104,10 +105,10 @@ def lay_out_fused(config: FusedConfig, pod: Pod, managed_offset: int = 0, field_
     c = config
     staging = c.cores * c.top_k * c.message_bytes if c.path == "sdma" else 0
     if c.double_buffered:
-        managed = stack(managed_offset, c.dispatch_buffer_bytes, c.combine_buffer_bytes, staging)
+        managed = stack(managed_offset, c.dispatch_buffer_bytes, c.combine_buffer_bytes, staging, c.tallies_bytes)
     else:
         both = max(c.dispatch_buffer_bytes, c.combine_buffer_bytes)
-        managed = [managed_offset, *stack(managed_offset, both, staging)]
+        managed = [managed_offset, *stack(managed_offset, both, staging, c.tallies_bytes)]
     exchange = 0 if c.preallocated else 4 * c.n_ranks
     meta = stack(field_offset, *(n * FIELD_BYTES for n in (2 * c.n_slots, exchange, c.tokens_max, c.tokens_max)))
     layout = FusedLayout(*managed, *meta)
@@ -152,7 +153,8 @@ class FusedGrants:
             *(grant for offset, each in tables for grant in self._fields(rank, offset, each)),
             self._managed(rank, layout.dispatch, c.dispatch_buffer_bytes, "r"),
             self._managed(None, layout.dispatch + mine[0], mine[1], "w"),
-            *self._staging(rank),
+            *self._own(rank, layout.staging, layout.tallies),
+            *self._own(rank, layout.tallies, layout.managed_end),
         ]
 
     def combine(self, rank: int) -> list[Grant]:
@@ -175,9 +177,9 @@ class FusedGrants:
             self._meta(None, offset + rank * nbytes, nbytes, "w"),
         )
 
-    def _staging(self, rank: int) -> Sequence[Grant]:
-        nbytes = self.layout.managed_end - self.layout.staging
-        return [self._managed(rank, self.layout.staging, nbytes, "rw")] if nbytes else []
+    def _own(self, rank: int, start: int, end: int) -> Sequence[Grant]:
+        """A region that only the rank's own cores use, if there is one."""
+        return [self._managed(rank, start, end - start, "rw")] if end > start else []
 
     def _meta(self, rank: int | None, offset: int, nbytes: int, rights: str) -> Grant:
         return self._grant(rank, self.spec.meta_start + offset, nbytes, rights)

@@ -29,6 +29,7 @@ class Grants:
             *self._fields(rank, layout.dispatch_done),
             self._block(rank, layout.dispatch_blocks, layout.dispatch_block_bytes),
             self._managed(rank, layout.dispatch_blocks, layout.combine_blocks, "w"),
+            *([self._managed(rank, layout.tallies, layout.managed_end, "rw")] if self.config.streams else []),
         ]
 
     def combine(self, rank: int) -> list[Grant]:
@@ -39,7 +40,7 @@ class Grants:
             *self._fields(rank, layout.combine_fields),
             *self._fields(rank, layout.combine_done),
             self._managed(rank, layout.combine_blocks, layout.staging, "w"),
-            self._managed(rank, layout.staging, layout.managed_end, "rw"),
+            self._managed(rank, layout.staging, layout.tallies, "rw"),
         ]
 
     def _fields(self, rank: int, offset: int, each: int = 1) -> list[Grant]:

@@ -8,7 +8,7 @@ from typing import Any
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec
-from xccl_emu.protocol import Case, size, switch, text, tight_pod
+from xccl_emu.protocol import Case, choice, size, switch, text, tight_pod
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.protocols.moe_data import Batch
 from xccl_emu.protocols.rounds import GroupRounds
@@ -33,6 +33,7 @@ class LayerCase(Case, ABC):
     experts: int = size(1, "Experts on each rank.")
     quantized: int = switch(1, "INT8 for the experts.")
     repeats: int = switch(0, "Does each token choose an expert twice, and so on with the next?")
+    counting: str = choice("auto", "Who counts where messages go, and how.", of=EpConfig.COUNTINGS)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", as_text(self.tokens))
@@ -67,7 +68,7 @@ class LayerCase(Case, ABC):
         return {
             "n_ranks": self.ranks, "local_experts": self.experts, "hidden": hidden, "top_k": self.top_k,
             "tokens_max": max(1, *self._lengths), "quantized": bool(self.quantized), "cores": self.cores,
-            "repeats": bool(self.repeats),
+            "repeats": bool(self.repeats), "counting": self.counting,
         }  # fmt: skip
 
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, choice_at, work_at
+from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, choice_at, streamed_work_at, work_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.sums import sum_bytes
@@ -25,6 +25,9 @@ ROUTE = np.dtype(
 
 _TOP_K_MAX = INDEX_BYTES // 4
 
+_WHOLE_TOKENS_MAX = 256
+"""Tokens of a batch up to which a core is faster if it counts all choices by itself than with two barriers."""
+
 
 @dataclass(frozen=True)
 class EpConfig:
@@ -34,6 +37,7 @@ class EpConfig:
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ("mtu", "dma")
+    COUNTINGS: ClassVar[tuple[str, ...]] = ("auto", "vector", "scalar")
 
     n_ranks: int
     local_experts: int = 1
@@ -60,6 +64,10 @@ class EpConfig:
     """Die of rank 0; rank r is on the r-th die from it."""
     repeats: bool = False
     """A token may choose an expert several times; blocks have room for that."""
+    counting: str = "auto"
+    """How the places of messages are counted (`kernels/counts.py`): ``"vector"``, each core all choices of its rank, on
+    the vector pipe; ``"scalar"``, each core those of its own tokens, in scalar loops, a batch of any size;
+    ``"auto"``: the first up to 256 tokens, then the second."""
 
     def __post_init__(self) -> None:
         self._range("n_ranks", 2, 1 << 16)
@@ -77,6 +85,7 @@ class EpConfig:
         one_of("dtype", self.dtype, DTYPES)
         one_of("quantizer", self.quantizer, QUANTIZERS)
         one_of("path", self.path, self.PATHS)
+        one_of("counting", self.counting, self.COUNTINGS)
 
     def _range(self, name: str, low: int, high: int) -> None:
         object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))
@@ -117,6 +126,16 @@ class EpConfig:
         return self.n_ranks * self.rows_per_block
 
     @property
+    def streams(self) -> bool:
+        """Do cores count their own choices, streamed through the data buffer, and tell each other?"""
+        return self.counting == "scalar" or (self.counting == "auto" and self.tokens_max > _WHOLE_TOKENS_MAX)
+
+    @property
+    def tallies_bytes(self) -> int:
+        """What a die's cores tell each other: a row of 4-byte counts by slot for each core, and one of their sums."""
+        return (self.cores + 1) * align(4 * self.n_slots) if self.streams else 0
+
+    @property
     def position_bytes(self) -> int:
         """Bytes that a token has in the table of positions of its messages, by which combine finds contributions."""
         return INDEX_BYTES
@@ -133,6 +152,7 @@ class EpLayout:
     dispatch_blocks: int
     combine_blocks: int
     staging: int
+    tallies: int
     managed_end: int
     dispatch_fields: int
     dispatch_done: int
@@ -162,6 +182,7 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
         config.n_ranks * dispatch_block,
         config.n_ranks * combine_block,
         config.cores * 2 * config.row_bytes,
+        config.tallies_bytes,
     )
     fields = [config.n_slots, config.n_ranks, config.n_ranks, config.n_ranks]
     meta = stack(field_offset, *(n * FIELD_BYTES for n in fields))
@@ -169,7 +190,8 @@ def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: i
         dispatch_blocks=managed[0],
         combine_blocks=managed[1],
         staging=managed[2],
-        managed_end=managed[3],
+        tallies=managed[3],
+        managed_end=managed[4],
         dispatch_fields=meta[0],
         dispatch_done=meta[1],
         combine_fields=meta[2],
@@ -211,8 +233,9 @@ def check_fits(what: str, need: int, have: int) -> None:
 
 
 def messages_at(config: EpConfig) -> int:
-    """Where in the data buffer of dispatch the room for messages begins, behind the table of choices."""
-    return choice_at(config.tokens_max, 0, config.n_slots)
+    """Where in the data buffer of dispatch the room for messages begins, behind the choices."""
+    whole = choice_at(config.tokens_max, 0, config.n_slots)
+    return streamed_work_at(config.n_slots) if config.streams else whole
 
 
 def buffer_bytes(config: EpConfig) -> int:

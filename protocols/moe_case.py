@@ -81,6 +81,7 @@ class MoeCase(LayerCase):
             "four ranks, one token": replace(usual, ranks=4, tokens=1, pieces=cls.least_pieces, rounds=1),
             "a rank with no tokens": replace(usual, tokens=(2, 0), rounds=3),
             "two cores a rank": replace(usual, cores=2),
+            "counted in scalar loops": replace(usual, cores=2, counting="scalar"),
             "an expert chosen twice": replace(usual, tokens=1, pieces=cls.least_pieces, top_k=3, cores=2, repeats=1),
         }
 

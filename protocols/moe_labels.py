@@ -1,9 +1,12 @@
 """Names of everything that an expert-parallel group keeps in a pod's memory."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from xccl_emu.kernels.counts import FIELD_BYTES
+from xccl_emu.kernels.group import align
 from xccl_emu.protocol import Bench
+from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.rounds import Rounds
 
@@ -58,3 +61,13 @@ def _own(group: ExpertParallel, rank: int) -> Iterator[Label]:
     nbytes = 2 * c.row_bytes
     for core in range(c.cores):
         yield f"die{die}.staging.core{core}", group.pod.managed(die, layout.staging + core * nbytes), nbytes
+    yield from tallies(group, layout.tallies, rank)
+
+
+def tallies(group: ExpertGroup[Any], start: int, rank: int) -> Iterator[Label]:
+    """What the cores of a rank have counted, from an offset of its managed area on; nothing where each counts all."""
+    c, die = group.config, group.die_of(rank)
+    if c.streams:
+        nbytes = align(4 * c.n_slots)
+        for i, of in enumerate([*(f"core{core}" for core in range(c.cores)), "sums"]):
+            yield f"die{die}.tallies.{of}", group.pod.managed(die, start + i * nbytes), nbytes

@@ -32,6 +32,8 @@ LONG = replace(PAIR, tokens=3, rounds=1)
 SHARED = replace(PAIR, cores=3, rounds=1)
 SINGLE = replace(PAIR, tokens=1)
 TWICE = replace(PAIR, tokens=1, top_k=2, rounds=1, repeats=1)
+LOOPS = replace(PAIRS, counting="scalar", rounds=1)
+ONE_LOOP = replace(LOOPS, cores=1, tokens=3)
 SPLIT = replace(LONG, cores=2)
 
 of_dispatch, of_counts, of_combine, of_layers = (
@@ -92,6 +94,15 @@ WRITTEN = '            yield wait_flag(DMA, SCALAR, k, step=1, sync="message wri
 ASKED_IN = '        yield poll_eq(asked, event, step=1, sync="asked in")\n'
 PLACES_FOUND = '                yield wait_flag(VECTOR, SCALAR, half, sync="places found")\n'
 SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
+
+TALLIES_VISIBLE = '    yield quiet(step=1, sync="tallies visible")\n'
+ALL_ADDED = '    yield from barrier(1, "all tallies are added up")\n'
+EARLIER = "            yield store(tallies + i * stride + 4 * slot, before, 4, step=1)\n"
+ONWARD = "        yield ub_store(4 * slot, place + 1, step=1)\n"
+OWN_ROW = (
+    of_counts("return half if tallies else t\n", "return 0 if tallies else t\n"),
+    of_counts("choices + half * INDEX_BYTES, INDEX_BYTES", "choices, INDEX_BYTES"),
+)
 
 # ---- what stands in combine
 
@@ -261,6 +272,26 @@ OWN = (
     Mutant(
         "fused: both contributions of an expert weighed as its first", TWICE,
         (of_combine(WEIGHT, WEIGHT.replace("4 * k,", "0,")),), (WRONG_BITS,),
+    ),
+    Mutant(
+        "fused: tallies told before they are visible", LOOPS,
+        (of_counts(TALLIES_VISIBLE, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "fused: tallies used before all are added up", LOOPS,
+        (of_counts(ALL_ADDED, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "fused: places by tallies that leave out the tokens of cores before", replace(LOOPS, tokens=3),
+        (of_counts(EARLIER, EARLIER.replace("before,", "0,")),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "fused: every message for an expert to the place of the first, by tallies", ONE_LOOP,
+        (of_counts(ONWARD, ONWARD.replace("place + 1", "place")),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "fused: choices of the next token brought over those of one that is sent", ONE_LOOP,
+        OWN_ROW, (DATA_RACE, WRONG_BITS, BAD_INSTRUCTION),
     ),
     Mutant(
         "fused: a route used before it is loaded", PAIR,

@@ -33,6 +33,9 @@ COMBINE_PAIRS = replace(COMBINE, cores=2)
 CHOICES = replace(COMBINE, top_k=2, tokens=3, rounds=1)
 TWICE = DispatchCase(ranks=2, tokens=1, pieces=2, top_k=2, rounds=1, repeats=1)
 BACK_TWICE = replace(COMBINE, tokens=1, top_k=2, rounds=1, repeats=1)
+LOOPS = replace(PAIRS, counting="scalar", rounds=1)
+ONE_LOOP = replace(LOOPS, cores=1, tokens=3, rounds=2)
+BOTH_LOOP = replace(LOOPS, cores=1, experts=2, top_k=2)
 TWO_EXPERTS = replace(COMBINE, experts=2, top_k=2, tokens=1, rounds=1)
 
 of_dispatch, of_counts, of_combine, of_sums = (
@@ -200,6 +203,62 @@ OWN_REPEATS = (
     ),
 )  # fmt: skip
 
+CLEARED = '''\
+    yield set_flag(VECTOR, SCALAR, 0, sync="tally cleared")
+    yield wait_flag(VECTOR, SCALAR, 0, sync="tally cleared")
+'''
+TALLIES_VISIBLE = '    yield quiet(step=1, sync="tallies visible")\n'
+ALL_COUNTED = '    yield from barrier(1, "all cores have counted")\n'
+SUMS_VISIBLE = '    yield quiet(step=1, sync="sums visible")\n'
+ALL_ADDED = '    yield from barrier(1, "all tallies are added up")\n'
+EARLIER = "            yield store(tallies + i * stride + 4 * slot, before, 4, step=1)\n"
+ONWARD = "        yield ub_store(4 * slot, place + 1, step=1)\n"
+EXPERTS_BEFORE = "        yield ub_store(4 * slot, place + before, step=1)\n"
+OWN_ROW = (
+    of_counts("return half if tallies else t\n", "return 0 if tallies else t\n"),
+    of_counts("choices + half * INDEX_BYTES, INDEX_BYTES", "choices, INDEX_BYTES"),
+)
+
+OWN_LOOPS = (
+    Mutant(
+        "tallies: told before they are visible", LOOPS,
+        (of_counts(TALLIES_VISIBLE, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "tallies: added up before all cores have counted", LOOPS,
+        (of_counts(ALL_COUNTED, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "tallies: used before all are added up", LOOPS,
+        (of_counts(ALL_ADDED, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "tallies: used before the sums are visible", LOOPS,
+        (of_counts(SUMS_VISIBLE, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "tallies: counted on before they are zero", LOOPS,
+        (of_counts(CLEARED, ""),), (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "tallies: places that leave out the tokens of cores before", replace(LOOPS, rounds=2),
+        (of_counts(EARLIER, EARLIER.replace("before,", "0,")),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "tallies: every message for an expert to the place of the first", ONE_LOOP,
+        (of_counts(ONWARD, ONWARD.replace("place + 1", "place")),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "tallies: places that leave out the experts before", BOTH_LOOP,
+        (of_counts(EXPERTS_BEFORE, EXPERTS_BEFORE.replace("place + before", "place")),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "tallies: choices of the next token brought over those of one that is sent", ONE_LOOP,
+        OWN_ROW, (DATA_RACE, WRONG_BITS, BAD_INSTRUCTION),
+    ),
+)  # fmt: skip
+
 # ---- what stands in combine
 
 ROWS_VISIBLE = '    yield quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums\n'
@@ -332,6 +391,6 @@ OWN_COMBINE = (
 
 KNOWN = tuple(replace(mutant, base=ONLY_DISPATCH) for mutant in KNOWN)
 OWN = (
-    *(replace(mutant, base=ONLY_DISPATCH) for mutant in (*OWN_DISPATCH, *OWN_REPEATS)),
+    *(replace(mutant, base=ONLY_DISPATCH) for mutant in (*OWN_DISPATCH, *OWN_REPEATS, *OWN_LOOPS)),
     *(replace(mutant, base=ONLY_COMBINE) for mutant in OWN_COMBINE),
 )

@@ -18,7 +18,7 @@ from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes
 
 POISON = 0xA5
 WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
-ROUND_REGISTERS = 224
+ROUND_REGISTERS = 288
 """Enough for the kernel that runs whole rounds."""
 
 SPECIAL_BITS = {
@@ -117,7 +117,7 @@ def pod_for(
     rows = c.rows_max * (c.payload_bytes + ROUTE_BYTES + c.row_bytes)
     app = (rounds + 1) * (tokens + rows + align(4 * c.n_slots) + 128)
     blocks = c.rows_max * (c.message_bytes + c.row_bytes)
-    managed = c.cores * 2 * c.row_bytes + blocks + spare
+    managed = c.cores * 2 * c.row_bytes + blocks + c.tallies_bytes + spare
     spec = small_pod(
         c.first_die + c.n_ranks,
         c.cores,
@@ -280,6 +280,7 @@ def configs(draw: st.DrawFn, ranks: st.SearchStrategy[int]) -> EpConfig:
         path=draw(st.sampled_from(["mtu", "dma"])),
         first_die=draw(st.integers(0, 1)),
         repeats=repeats,
+        counting=draw(st.sampled_from(EpConfig.COUNTINGS)),
     )
 
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.machine.pod import ORDERS
-from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.protocols.layout import EpConfig, buffer_bytes
 
 from .ep_support import (
     SPECIAL_BITS,
@@ -106,6 +107,15 @@ def test_an_expert_that_takes_every_choice_gets_a_message_for_each(path: str) ->
         choices[:] = 1
     check_round(group, batch)
     assert len(group.received(1).x) == 40
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_a_large_batch_streams_its_choices(cores: int) -> None:
+    """Choices of 300 tokens go through a data buffer with room for those of 17, in many pieces, and no bit differs."""
+    config = EpConfig(n_ranks=2, local_experts=2, hidden=32, top_k=3, tokens_max=300, cores=cores)
+    assert config.streams
+    assert buffer_bytes(config) < 300 * INDEX_BYTES / 2
+    follow(Case(config, "relaxed", "random", seed=8, lengths=((300, 41), (7, 290))))
 
 
 def test_a_masked_batch_sends_nothing_and_sums_to_zero() -> None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.machine.pod import POLICIES
 from xccl_emu.protocols.fused import run_fused_rounds
-from xccl_emu.protocols.fused_layout import FusedConfig
+from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
 
 from .ep_support import WAYS, Batch, check_outputs, check_received, check_round, digests_of, run_round
 from .fused_support import SWITCHES, FusedCase, FusedTouched, fused_cases, fused_rounds_of
@@ -124,6 +125,16 @@ def test_an_expert_that_takes_every_choice_gets_a_message_for_each(switches: dic
         choices[:] = 1
     check_round(group, batch)
     assert len(group.received(1).x) == 40
+
+
+@pytest.mark.parametrize("switches", [{}, *SWITCHES])
+@pytest.mark.parametrize("cores", [1, 3])
+def test_a_large_batch_streams_its_choices(cores: int, switches: dict[str, Any]) -> None:
+    """Choices of 300 tokens go through a data buffer with room for those of 17, in many pieces, and no bit differs."""
+    config = FusedConfig(n_ranks=2, local_experts=2, hidden=32, top_k=3, tokens_max=300, cores=cores, **switches)
+    assert config.streams
+    assert fused_buffer_bytes(config) < 300 * INDEX_BYTES / 2
+    follow(FusedCase(config, "relaxed", "random", seed=8, lengths=((300, 41), (7, 290))))
 
 
 def test_a_masked_batch_sends_nothing_and_sums_to_zero() -> None:

@@ -159,8 +159,8 @@ def test_refusals_name_round_rank_and_value() -> None:
 
 def test_a_pod_with_few_registers_is_refused() -> None:
     """The kernel of whole rounds needs more registers than those of the phases, and the message says how many."""
-    spec = CASE.group().pod.spec.with_(registers=100)
+    spec = CASE.group().pod.spec.with_(registers=150)
     group, batches = ExpertParallel(Pod(spec), CONFIG), CASE.batches()
     check_round(group, batches[0])
-    with pytest.raises(ConfigError, match=r"registers=100: rounds in one launch need a pod with \d+$"):
+    with pytest.raises(ConfigError, match=r"registers=150: rounds in one launch need a pod with \d+$"):
         rounds_of(group, batches)

@@ -45,7 +45,7 @@ class PodSpec:
     """Data buffer of one core."""
     flight_pieces: int = 256
     """Writes in flight that a die holds at most, in pieces of 32 bytes; unused under `sc`."""
-    registers: int = 224
+    registers: int = 288
     """Registers a kernel may have on a core."""
     cpus_per_node: int = 0
     """CPU sockets, whose memory cores of dies may touch; behind that of all dies, ``die_bytes`` of it each."""
