@@ -65,6 +65,15 @@ def outputs_of(
         group.pod.release_app(mark)
 
 
+def in_parts(batch: Sequence[NDArray[Any]], tokens_max: int) -> list[list[NDArray[Any]]]:
+    """A batch [rank] whose arrays have a row for each token, in parts of at most ``tokens_max`` tokens: [part][rank].
+
+    What is too large for the buffers of a group goes through them in rounds, a part in each.
+    """
+    parts = max(1, -(-max(map(len, batch)) // tokens_max))
+    return [[rows[i * tokens_max : (i + 1) * tokens_max] for rows in batch] for i in range(parts)]
+
+
 def _arrays(name: str, given: PerRank, n_ranks: int) -> list[list[NDArray[Any]]]:
     """[round][rank] arrays; ConfigError for what is something else."""
     rounds = enumerate(listed(name, given, "a list of rounds, each with an array for each rank"))

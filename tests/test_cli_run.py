@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.cli_support import as_json, invoke
+from xccl_emu.errors import CapacityError
 from xccl_emu.protocols.a2e import A2EConfig, Calls
 from xccl_emu.runs.a2e import A2ERun
 from xccl_emu.runs.dispatch import Dispatch
@@ -128,20 +130,39 @@ def test_the_table_names_what_was_moved(job: tuple[str, ...], told: str) -> None
 def test_the_job_takes_fewer_ranks_than_the_default_when_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --ranks the largest number of ranks that fits is run, and the note says so."""
     monkeypatch.setattr(moe_job, "available_bytes", lambda: moe_job.bytes_needed(3, Dispatch(hidden=64), 9))
-    options = Dispatch(hidden=64)
-    ranks, note = moe_job.choose_ranks(options, 9)
-    assert ranks == 3
-    assert "running 3 ranks" in note
+    fewer = moe_job.MoeJob(Dispatch(hidden=64), lambda name: None)
+    assert fewer.ranks == 3
+    assert "running 3 ranks" in fewer.note
+
+
+@pytest.mark.parametrize("job", [DISPATCH, FUSED], ids=NAMES[:2])
+def test_a_batch_larger_than_asked_for_goes_in_parts(job: tuple[str, ...]) -> None:
+    """Tokens that do not go at once go behind the others, each part held against the oracle, and none is left out."""
+    whole, parts = as_json(*job), as_json(*job, "--at-once", "3")
+    assert parts["wrong"] == 0
+    assert parts["options"]["at_once"] == 3
+    assert (parts["tokens"], parts["messages"]) == (whole["tokens"], whole["messages"])
+    assert (len(whole["rounds"]), len(parts["rounds"])) == (1, 2)
+
+
+def test_fewer_tokens_go_at_once_where_all_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half as many at a time, until memory is enough; what was asked for is refused if it does not fit."""
+    options = Dispatch(hidden=64, ranks=4, tokens=1024)
+    quarter = replace(options, at_once=256)
+    monkeypatch.setattr(moe_job, "available_bytes", lambda: moe_job.bytes_needed(4, quarter, 9))
+    assert moe_job.MoeJob(options, lambda name: None).options == quarter
+    with pytest.raises(CapacityError, match="4 ranks need about"):
+        moe_job.MoeJob(replace(options, at_once=257), lambda name: None)
 
 
 def test_the_usual_deployment_is_taken_if_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without --ranks 320 ranks with 32 replicas are run, or as many as fit with none, and a note says so."""
     options = Fused(hidden=64)
-    monkeypatch.setattr(fused_job, "available_bytes", lambda: 1 << 50)
+    monkeypatch.setattr(moe_job, "available_bytes", lambda: 1 << 50)
     usual = fused_job.FusedJob(options, lambda name: None)
     assert (usual.ranks, usual.options.redundant, usual.note) == (320, 32, "")
     need = fused_job.fused_bytes_needed(3, options, 9)
-    monkeypatch.setattr(fused_job, "available_bytes", lambda: need)
+    monkeypatch.setattr(moe_job, "available_bytes", lambda: need)
     fewer = fused_job.FusedJob(options, lambda name: None)
     assert (fewer.ranks, fewer.options.redundant) == (3, 0)
     assert "running 3 ranks" in fewer.note

@@ -12,6 +12,7 @@ from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.machine.pod import POLICIES
 from xccl_emu.protocols.fused import run_fused_rounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
+from xccl_emu.protocols.rounds import in_parts
 
 from .ep_support import WAYS, Batch, check_outputs, check_received, check_round, digests_of, run_round
 from .fused_support import SWITCHES, FusedCase, FusedTouched, fused_cases, fused_rounds_of
@@ -135,6 +136,17 @@ def test_a_large_batch_streams_its_choices(cores: int, switches: dict[str, Any])
     assert config.streams
     assert fused_buffer_bytes(config) < 300 * INDEX_BYTES / 2
     follow(FusedCase(config, "relaxed", "random", seed=8, lengths=((300, 41), (7, 290))))
+
+
+@settings(max_examples=10)
+@given(fused_cases(ranks=st.integers(2, 4), rounds=st.just(1)), st.integers(1, 4))
+def test_a_batch_goes_through_smaller_buffers_in_parts(case: FusedCase, at_once: int) -> None:
+    """In one launch, a round for each part: put together, the outputs are those of the whole batch."""
+    (batch,) = case.batches()
+    smaller = replace(case, config=replace(case.config, tokens_max=at_once), lengths=((0,),) * 6)
+    columns = (in_parts(each, at_once) for each in (batch.tokens, batch.topk, batch.weights))
+    outputs = run_fused_rounds(smaller.group(), *columns)
+    check_outputs(case.config, batch, [np.concatenate(parts) for parts in zip(*outputs, strict=True)])
 
 
 def test_a_masked_batch_sends_nothing_and_sums_to_zero() -> None:

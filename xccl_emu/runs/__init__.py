@@ -51,6 +51,9 @@ class GroupRun(LayerRun):
 
     ranks: int | None = option(None, "Ranks, one a die", least=2, most=768)
     rounds: int = option(1, "Layers one after the other, each with other tokens.", least=1)
+    at_once: int | None = option(
+        None, "Tokens of a rank that go at once, the others behind them [default: all, or what fits]", least=1
+    )  # fmt: skip
     cores: int = option(4, "Cores used on each die.", least=1, most=48)
     path: str = option("", "How data travels.")
     quantized: bool = option(True, "INT8 on the wire.", named=("--quantize/--no-quantize",))

@@ -4,16 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 from xccl_emu import oracle
-from xccl_emu.bench.memory import available_bytes
 from xccl_emu.bench.stage import Stage
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import CLOUDMATRIX384, KIB
+from xccl_emu.machine.spec import KIB
 from xccl_emu.protocols.fused import FusedExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import ROUTE
 from xccl_emu.runs.fused import Fused
-from xccl_emu.runs.jobs.layer import INTERPRETER_BYTES, ranks_that_fit
-from xccl_emu.runs.jobs.moe import REMEDY, MoeJob
+from xccl_emu.runs.jobs.layer import INTERPRETER_BYTES
+from xccl_emu.runs.jobs.moe import MoeJob, at_once
 
 DEFAULT_RANKS = 320
 REPLICAS = 32
@@ -24,7 +23,7 @@ _PAGE = 4096
 
 def fused_bytes_needed(ranks: int, options: Fused, choices: int) -> int:
     """Memory that a job of so many ranks touches, estimated: tokens, messages (in whole pages), rows, data buffers."""
-    o, rows = options, ranks * options.tokens * choices
+    o, rows = options, ranks * at_once(options) * choices
     row, payload = 2 * o.hidden, o.hidden * (1 if o.quantized else 2)
     wire = o.hidden if o.quantized and o.early_quantization else row
     message = wire + oracle.SLOT_BYTES + (min(_PAGE, wire) if o.preallocated else 0)
@@ -36,20 +35,16 @@ class FusedJob(MoeJob):
     """Routing, tokens, rounds of FusedDispatch, stand-in expert and FusedCombine, and the comparison of each round."""
 
     options: Fused
+    usual_ranks = DEFAULT_RANKS
 
     def __init__(self, options: Fused, stage: Stage) -> None:
         super().__init__(options, stage)
         if options.redundant is None:
-            self.options = replace(options, redundant=REPLICAS if self.ranks == DEFAULT_RANKS else 0)
+            self.options = replace(self.options, redundant=REPLICAS if self.ranks == DEFAULT_RANKS else 0)
             self.result.options["redundant"] = self.options.redundant
 
-    def _choose_ranks(self, choices: int) -> tuple[int, str]:
-        o = self.options
-
-        def need(ranks: int) -> int:
-            return fused_bytes_needed(ranks, o, choices)
-
-        return ranks_that_fit(need, available_bytes(), o.ranks, DEFAULT_RANKS, CLOUDMATRIX384.n_dies, REMEDY)
+    def _need(self, ranks: int) -> int:
+        return fused_bytes_needed(ranks, self.options, self._choices.top_k + 1)
 
     def _group(self, pod: Pod, **shape: Any) -> FusedExpertParallel:
         o = self.options

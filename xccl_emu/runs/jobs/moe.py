@@ -1,8 +1,8 @@
 """The main job: one MoE layer's decode step on the pod, held against the oracle bit for bit."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
 
 import ml_dtypes
 import numpy as np
@@ -12,11 +12,13 @@ from xccl_emu import oracle, routing
 from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
 from xccl_emu.bench.memory import available_bytes
 from xccl_emu.bench.stage import Stage
+from xccl_emu.errors import CapacityError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
 from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import ROUTE, EpConfig
+from xccl_emu.protocols.rounds import in_parts
 from xccl_emu.runs import GroupRun
 from xccl_emu.runs.jobs import tables
 from xccl_emu.runs.jobs.layer import (
@@ -31,7 +33,13 @@ from xccl_emu.runs.jobs.layer import (
     resident_gb,
 )
 
+PerRank = Sequence[NDArray[Any]]
+"""An array for each rank."""
+
 DEFAULT_RANKS = 288
+FEW_TOKENS = 256
+"""Tokens of a rank that always go at once, if nothing else is asked for."""
+
 REMEDY = "take fewer --tokens or a smaller --hidden"
 
 
@@ -48,9 +56,14 @@ class JobResult(LayerResult):
     table = tables.of_layers
 
 
+def at_once(options: GroupRun) -> int:
+    """Tokens of a rank that go at once."""
+    return min(options.at_once or options.tokens, options.tokens)
+
+
 def bytes_needed(ranks: int, options: GroupRun, choices: int) -> int:
     """Memory that a job of so many ranks touches, estimated: tokens, blocks (in whole pages), rows, data buffers."""
-    rows = ranks * options.tokens * choices
+    rows = ranks * at_once(options) * choices
     row, payload = 2 * options.hidden, options.hidden * (1 if options.quantized else 2)
     page = 4096
     blocks = payload + oracle.SLOT_BYTES + row + min(2 * page, row)
@@ -58,24 +71,20 @@ def bytes_needed(ranks: int, options: GroupRun, choices: int) -> int:
     return ranks * options.tokens * 3 * row + rows * per_row + ranks * options.cores * (192 << 10) + INTERPRETER_BYTES
 
 
-def choose_ranks(options: GroupRun, choices: int) -> tuple[int, str]:
-    """Ranks to run, and a note if they are fewer than the default; CapacityError if those asked for do not fit."""
-
-    def need(ranks: int) -> int:
-        return bytes_needed(ranks, options, choices)
-
-    return ranks_that_fit(need, available_bytes(), options.ranks, DEFAULT_RANKS, CLOUDMATRIX384.n_dies, REMEDY)
-
-
 class MoeJob:
-    """Routing, tokens, rounds of dispatch, stand-in expert and combine, and the comparison after each round."""
+    """Routing, tokens, rounds of dispatch, stand-in expert and combine, and the comparison after each round.
+
+    A batch that is too large for the memory goes in parts, one after the other.
+    """
+
+    usual_ranks: ClassVar[int] = DEFAULT_RANKS
 
     def __init__(self, options: GroupRun, stage: Stage) -> None:
-        self.options = options
+        self.options = self._asked = options
         self.result = JobResult(options=as_plain(asdict(options)))
         self._timed = Timed(stage, self.result.stages)
         self._choices = Choices(options.routing, options.layer, options.top_k, options.seed)
-        self.ranks, self.note = self._choose_ranks(self._choices.top_k + 1)
+        self.ranks, self.note = self._choose_ranks()
         self.result.options |= {"ranks": self.ranks, "top_k": self._choices.top_k}
 
     def tell(self, say: Callable[[str], None]) -> Self:
@@ -96,6 +105,7 @@ class MoeJob:
             self._compile()
         for number in range(o.rounds):
             self._round(number, group, np.roll(tokens, number, axis=0), self._route(number, placement))
+        self.result.options["at_once"] = group.config.tokens_max
         self.result.seconds, self.result.resident_gb = timed.total, resident_gb()
         return self.result
 
@@ -111,21 +121,42 @@ class MoeJob:
 
     # ---- the protocols
 
-    def _choose_ranks(self, choices: int) -> tuple[int, str]:
-        """Ranks to run, and a note if they are fewer than usual."""
-        return choose_ranks(self.options, choices)
+    def _need(self, ranks: int) -> int:
+        """Bytes that the job touches with so many ranks."""
+        return bytes_needed(ranks, self.options, self._choices.top_k + 1)
+
+    def _choose_ranks(self) -> tuple[int, str]:
+        """Ranks to run, and a note if they are fewer than usual; CapacityError if those asked for do not fit."""
+        wanted, free = self.options.ranks, available_bytes()
+        while self._need(wanted or self.usual_ranks) > free and self._halve():
+            pass
+        return ranks_that_fit(self._need, free, wanted, self.usual_ranks, CLOUDMATRIX384.n_dies, REMEDY)
+
+    def _halve(self) -> bool:
+        """Let half as many tokens go at once, unless it was said how many, or they are few."""
+        n = at_once(self.options)
+        if self._asked.at_once is not None or n <= FEW_TOKENS:
+            return False
+        self.options = replace(self.options, at_once=-(-n // 2))
+        return True
 
     def _group(self, pod: Pod, **shape: Any) -> ExpertGroup[Any]:
         """A group of the shape that the fields of `EpConfig` say."""
         return ExpertParallel(pod, EpConfig(**shape))
 
     def _make_group(self, placement: routing.Placement) -> ExpertGroup[Any]:
-        o = self.options
-        return self._group(
-            self._pod(), n_ranks=self.ranks, local_experts=placement.local_experts, hidden=o.hidden,
-            top_k=self._choices.top_k + 1, tokens_max=max(1, o.tokens), dtype=o.dtype, quantized=o.quantized,
-            quantizer=o.quantizer, shared=True, cores=o.cores, path=o.path,
-        )  # fmt: skip
+        """The group, with as many tokens at once as the areas of its dies can take."""
+        while True:
+            o = self.options
+            try:
+                return self._group(
+                    self._pod(), n_ranks=self.ranks, local_experts=placement.local_experts, hidden=o.hidden,
+                    top_k=self._choices.top_k + 1, tokens_max=max(1, at_once(o)), dtype=o.dtype, quantized=o.quantized,
+                    quantizer=o.quantizer, shared=True, cores=o.cores, path=o.path,
+                )  # fmt: skip
+            except CapacityError:
+                if not self._halve():
+                    raise
 
     def _pod(self) -> Pod:
         o = self.options
@@ -140,26 +171,33 @@ class MoeJob:
         group.combine([np.ones((1, 1), np.float32)] * 2)
 
     def _round(self, number: int, group: ExpertGroup[Any], tokens: NDArray[Any], routed: routing.Routing) -> None:
-        suffix = f" {number + 1}" if self.options.rounds > 1 else ""
-        with self._timed("dispatch" + suffix) as progress:
-            group.dispatch([tokens[rank] for rank in range(self.ranks)], routed.topk, progress)
-        with self._timed("expert" + suffix) as progress:
-            group.run_stand_in(progress)
-        with self._timed("combine" + suffix) as progress:
-            group.combine(routed.weights, progress)
-        self.result.rounds.append({name: asdict(stats) for name, stats in group.stats.items()})
-        with self._timed("verify" + suffix):
-            self.result.wrong += count_wrong(group, tokens, routed)
+        n = group.config.tokens_max
+        parts = zip(*(in_parts(each, n) for each in ([*tokens], routed.topk, routed.weights)), strict=True)
+        for part in parts:
+            self._part(f" {number + 1}" if self.options.rounds > 1 else "", group, *part)
         self.result.ranks, self.result.tokens = self.ranks, sum(len(choices) for choices in routed.topk)
         self.result.messages = sum(int((choices >= 0).sum()) for choices in routed.topk)
 
+    def _part(
+        self, suffix: str, group: ExpertGroup[Any], tokens: PerRank, topk: PerRank, weights: PerRank
+    ) -> None:
+        with self._timed("dispatch" + suffix) as progress:
+            group.dispatch(tokens, topk, progress)
+        with self._timed("expert" + suffix) as progress:
+            group.run_stand_in(progress)
+        with self._timed("combine" + suffix) as progress:
+            group.combine(weights, progress)
+        self.result.rounds.append({name: asdict(stats) for name, stats in group.stats.items()})
+        with self._timed("verify" + suffix):
+            self.result.wrong += count_wrong(group, tokens, topk, weights)
 
-def count_wrong(group: ExpertGroup[Any], tokens: NDArray[Any], routed: routing.Routing) -> int:
+
+def count_wrong(group: ExpertGroup[Any], tokens: PerRank, topk: PerRank, weights: PerRank) -> int:
     """Elements of what was received and of the outputs that are not the oracle's, bit for bit."""
     c = group.config
-    expected = oracle.dispatch([*tokens], routed.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
+    expected = oracle.dispatch(tokens, topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
     wrong = 0
     for rank in range(c.n_ranks):
         wrong += wrong_rows(expected, rank, group.received(rank))
-        wrong += wrong_sums(expected, rank, routed.weights[rank], group.output(rank))
+        wrong += wrong_sums(expected, rank, weights[rank], group.output(rank))
     return wrong
