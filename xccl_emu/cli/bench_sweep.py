@@ -4,9 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from xccl_emu import measurements
 from xccl_emu.bench import sensitivity
 from xccl_emu.bench.memory import available_bytes
@@ -14,6 +11,7 @@ from xccl_emu.bench.processes import Job, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import in_order, on_cluster, on_this_machine, parse_axes, points
+from xccl_emu.cli.show import counting
 from xccl_emu.errors import UnfinishedError
 
 T = TypeVar("T")
@@ -78,7 +76,7 @@ def _all_or_partial(done: Iterator[T], in_order: Callable[[list[T]], list[Result
 
 
 def _watched(name: str, done: Iterator[T], total: int, quiet: bool) -> Iterator[T]:
-    console = Console(stderr=True, quiet=quiet)
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield from progress.track(done, total=total)
+    with counting(name, total, quiet) as count:
+        for number, one in enumerate(done, start=1):
+            count(number, name)
+            yield one

@@ -6,8 +6,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from xccl_emu.campaign.judge import JUDGES
 from xccl_emu.campaign.programs import ORDERS
@@ -16,6 +14,7 @@ from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED
 from xccl_emu.cli import ending
 from xccl_emu.cli.campaign import CampaignOptions
 from xccl_emu.cli.files import writing
+from xccl_emu.cli.show import counting
 from xccl_emu.errors import ConfigError
 
 
@@ -58,15 +57,11 @@ def _make_folder(out: Path | None) -> None:
 def _watched(options: CampaignOptions, plan: Plan, quiet: bool) -> Summary:
     """The campaign, with a line on stderr that says how far it is."""
     workers = options.workers or len(os.sched_getaffinity(0))
-    console = Console(stderr=True, quiet=quiet)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("campaign", total=options.programs)
+    with counting("campaign", options.programs, quiet) as count:
 
         def tell(summary: Summary) -> None:
             rate = summary.programs / summary.seconds
-            text = f"{rate:.0f} a second, {len(summary.findings)} contradict"
-            bar.update(task, completed=summary.programs, description=text)
+            count(summary.programs, f"{rate:.0f} a second, {len(summary.findings)} contradict")
 
         return campaign(plan, workers, options.dask, options.seconds, tell)
 

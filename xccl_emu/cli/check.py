@@ -77,12 +77,12 @@ class CheckOptions:
 
 def _check(options: CheckOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
     from xccl_emu.cli.check_job import Job
-    from xccl_emu.cli.check_show import Ticker, draw, show
+    from xccl_emu.cli.check_show import draw, show, ticking
 
     protocol, sizes = protocol_and_sizes(words or ())
     options = replace(options, protocol=protocol, sizes={**sizes_of(more or ()), **sizes})
-    with Ticker(quiet=as_json) as ticker:
-        result = Job(options, ticker).run()
+    with ticking(quiet=as_json) as progress:
+        result = Job(options, progress).run()
     if as_json:
         typer.echo(json.dumps(result.to_json()))
     else:

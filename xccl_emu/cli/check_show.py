@@ -1,10 +1,8 @@
 """What ``xccl-emu check`` shows: progress on stderr, the verdict and a witness or a table on stdout."""
 
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from xccl_emu.check.verdict import Verdict
@@ -13,9 +11,10 @@ from xccl_emu.check.witness.marks import marks
 from xccl_emu.check.witness.perfetto import save_perfetto
 from xccl_emu.check.witness.render import print_others, print_witness
 from xccl_emu.check.witness.steps import steps
-from xccl_emu.cli.check_job import Result, SyncResult
+from xccl_emu.cli.check_job import Progress, Result, SyncResult
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing
+from xccl_emu.cli.show import spinner
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
 
@@ -26,32 +25,16 @@ _REACH = (
 )
 
 
-class Ticker:
+@contextmanager
+def ticking(quiet: bool = False) -> Iterator[Progress]:
     """Says how far a check is, on stderr if that is a terminal: states or schedules so far, and how fast."""
+    with spinner("checking", quiet) as note:
 
-    def __init__(self, quiet: bool = False) -> None:
-        self._console = Console(stderr=True, quiet=quiet)
-        texts = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
-        columns = (SpinnerColumn(), texts[0], TimeElapsedColumn(), texts[1])
-        self._progress = Progress(*columns, console=self._console, transient=True)
-        self._task = self._progress.add_task("checking", total=None, note="")
+        def tell(what: str, done: int, moves: int, seconds: float) -> None:
+            of = "transitions" if what == "states" else "actions"
+            note(f"{done:,} {what}, {moves:,} {of}, {moves / 1e6 / max(seconds, 1e-9):.1f} M/s")
 
-    def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._console.is_terminal:
-            self._progress.stop()
-
-    def __call__(self, what: str, done: int, moves: int, seconds: float) -> None:
-        """So many states or schedules, and transitions or actions, in so many seconds."""
-        of = "transitions" if what == "states" else "actions"
-        rate = moves / 1e6 / max(seconds, 1e-9)
-        self._progress.update(self._task, note=f"{done:,} {what}, {moves:,} {of}, {rate:.1f} M/s")
+        yield tell
 
 
 def show(result: Result) -> None:

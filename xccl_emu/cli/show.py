@@ -4,33 +4,47 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
+from rich.progress import TimeElapsedColumn as Elapsed
 from rich.table import Table
 
 from xccl_emu.cli.console import stdout_console
 
 
+def _progress(quiet: bool, *columns: ProgressColumn) -> Progress:
+    """Progress on stderr, if that is a terminal."""
+    console = Console(stderr=True, quiet=quiet)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+@contextmanager
+def spinner(name: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Says that something is under way; gives a function that says how far it is."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), Elapsed(), TextColumn("{task.fields[note]}"))
+    with _progress(quiet, *columns) as progress:
+        task = progress.add_task(name, total=None, note="")
+        yield lambda note: progress.update(task, note=note)
+
+
+@contextmanager
+def counting(name: str, total: int, quiet: bool = False) -> Iterator[Callable[[int, str], None]]:
+    """A bar; gives a function for how many of them are done, and what to say of them."""
+    with _progress(quiet, TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Elapsed()) as progress:
+        task = progress.add_task(name, total=total)
+        yield lambda done, text: progress.update(task, completed=done, description=text)
+
+
 class Stages:
-    """Names each stage while it runs: with a spinner on a terminal, as plain lines elsewhere, not at all if quiet."""
+    """Names each stage while it runs, with a spinner on a terminal; not at all if quiet."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self._console = Console(stderr=True, quiet=quiet)
+        self._quiet = quiet
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[Callable[[int], None]]:
         """Gives a function to call with the number of actions so far."""
-        if not self._console.is_terminal:
-            yield lambda actions: None
-            return
-        texts = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
-        columns = (SpinnerColumn(), texts[0], TimeElapsedColumn(), texts[1])
-        with Progress(*columns, console=self._console, transient=True) as progress:
-            task = progress.add_task(name, total=None, note="")
-
-            def update(actions: int) -> None:
-                progress.update(task, note=f"{actions / 1e6:.1f} M actions")
-
-            yield update
+        with spinner(name, self._quiet) as note:
+            yield lambda actions: note(f"{actions / 1e6:.1f} M actions")
 
 
 def print_result(table: Table, closing: str) -> None:
