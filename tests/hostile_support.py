@@ -37,14 +37,14 @@ class WithoutEnd(BaseException):
 
 
 @contextmanager
-def limited(what: str, seconds: int = SECONDS_MAX) -> Iterator[None]:
+def limited(what: str) -> Iterator[None]:
     """`WithoutEnd` if what is done inside takes longer."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise WithoutEnd(f"{what}: more than {seconds} seconds")
+        raise WithoutEnd(f"{what}: more than {SECONDS_MAX} seconds")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    signal.alarm(SECONDS_MAX)
     try:
         yield
     finally:

@@ -41,11 +41,11 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def module_of(folder: Path, text: str, header: str = HEADER) -> ModuleType:
+def module_of(folder: Path, text: str) -> ModuleType:
     """Write ``text`` to a file of its own and import it."""
     name = f"lang_case_{next(_numbers)}"
     path = folder / f"{name}.py"
-    path.write_text(header + text)
+    path.write_text(HEADER + text)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

@@ -16,9 +16,9 @@ pytestmark = [pytest.mark.nojit, pytest.mark.boundscheck]
 __all__ = ["own_cache"]
 
 
-def kernel_of(folder: Path, text: str, name: str = "k") -> Kernel:
-    """Return the kernel ``name`` of a module with this text."""
-    kernel = getattr(module_of(folder, text), name)
+def kernel_of(folder: Path, text: str) -> Kernel:
+    """Return the kernel ``k`` of a module with this text."""
+    kernel = module_of(folder, text).k
     assert isinstance(kernel, Kernel)
     return kernel
 

@@ -1,29 +1,24 @@
 """Each kind of violation: a small kernel that has it, found with the right words, and one beside it that has not."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from xccl_emu.campaign.programs import Small, program
 from xccl_emu.check import verdict
 from xccl_emu.check.sampling.sample import replay, sample
-from xccl_emu.check.trial import Expected, Trial
+from xccl_emu.check.trial import Expected
 from xccl_emu.errors import ConfigError, KernelError
 from xccl_emu.lang import (
     MTU_IN,
     SCALAR,
     VECTOR,
-    dma,
-    fail,
     kernel,
-    load,
     mtu_in,
     mtu_out,
-    poll_eq,
     quiet,
     set_flag,
-    store,
-    ub_load,
     v_add,
     v_fill,
     wait_flag,
@@ -32,56 +27,6 @@ from xccl_emu.lang.requests import BF16
 from xccl_emu.machine.pod import Buffer
 
 from .monitor_support import ORDERS, app, found, kind_of, make_pod, trial_of
-
-
-@kernel
-def read_word(word):
-    """Read a word of memory."""
-    yield load(word)
-
-
-@kernel
-def misbehave(data, how):
-    """Do one thing that the machine refuses, after something that is fine."""
-    yield store(data, 1)
-    if how == 0:
-        yield load(data + 100000)
-    elif how == 1:
-        yield set_flag(VECTOR, MTU_IN, 1)
-        yield set_flag(VECTOR, MTU_IN, 1)
-        yield poll_eq(data, 99)
-    elif how == 2:
-        yield load(data + 4)
-    elif how == 3:
-        yield fail(17, 4)
-    elif how == 4:
-        yield set_flag(VECTOR, MTU_IN, 1)
-    elif how == 5:
-        yield dma(data + 64, data + 128, 32, 0)
-    elif how == 6:
-        yield poll_eq(data, 99, step=4)
-    elif how == 7:
-        yield ub_load(4096)
-
-
-@kernel
-def wait_by_loads(flag, other):
-    """Wait for a flag by loads, and then for a step of the other side to begin anew."""
-    seen = 0
-    while seen == 0:
-        seen = yield load(flag, sync="flag")
-    yield store(other, 1)
-
-
-@kernel
-def write_late(flag, other):
-    """Write a flag that the other side waits for by loads, then wait likewise."""
-    for _i in range(20):
-        yield load(other, sync="other")
-    yield store(flag, 1)
-    seen = 0
-    while seen == 0:
-        seen = yield load(other, sync="other")
 
 
 @kernel
@@ -111,62 +56,46 @@ def divide(by):
     return 7 // by
 
 
+def small(*texts: str, without: tuple[str, ...] = ()) -> Small:
+    """Programs, each on a die of its own, of two at least."""
+    return Small(tuple(program(text) for text in texts), dies=2, without=without)
+
+
 REFUSED = [
-    (0, verdict.AREA_VIOLATION, "is not permitted"),
-    (1, verdict.BAD_INSTRUCTION, "set while it is still set"),
-    (2, verdict.BAD_INSTRUCTION, "must be a multiple of 8"),
-    (3, verdict.ASSERTION, "failed with code 17"),
-    (4, verdict.LEFTOVER, "nothing has waited for it"),
-    (5, verdict.LEFTOVER, "nothing has waited for it"),
-    (6, verdict.DEADLOCK, "wants == 99"),
-    (7, verdict.BAD_INSTRUCTION, "outside of the data buffer"),
+    ("load 3.0", verdict.AREA_VIOLATION, "is not permitted"),
+    ("set 2 1 1; set 2 1 1; eq 0.0 9", verdict.BAD_INSTRUCTION, "set while it is still set"),
+    ("v_copy 63 0", verdict.BAD_INSTRUCTION, "outside of the data buffer"),
+    ("fail_unless 17 1", verdict.ASSERTION, "failed with code 17"),
+    ("set 2 1 1", verdict.LEFTOVER, "nothing has waited for it"),
+    ("dma 1.0 1.4", verdict.LEFTOVER, "nothing has waited for it"),
+    ("eq 0.0 9", verdict.DEADLOCK, "wants == 9"),
 ]
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("how", "kind", "words"), REFUSED)
-def test_what_the_machine_refuses(how: int, kind: str, words: str, order: str) -> None:
+@pytest.mark.parametrize(("text", "kind", "words"), REFUSED)
+def test_what_the_machine_refuses(text: str, kind: str, words: str, order: str) -> None:
     """Errors of the machine, a kernel's own failure and deadlock are found by kind, with the machine's message."""
-    pod = make_pod(order=order)
-    violation = found(trial_of(pod, [(misbehave, 0, 0, {"data": app(pod), "how": how})]))
+    violation = found(small(f"store 0.4 1; {text}").trial(order, None))
     assert violation.kind == kind
     assert words in violation.message
-    assert "misbehave" in violation.message
-
-
-def test_a_kernel_that_behaves() -> None:
-    """The same kernel with nothing wrong to do has no violation."""
-    pod = make_pod()
-    assert found(trial_of(pod, [(misbehave, 0, 0, {"data": app(pod), "how": 99})])) is None
+    assert "interpret" in violation.message
 
 
 def test_codes_that_a_protocol_knows_are_explained() -> None:
     """The meaning of a code of `fail` stands in the message."""
-    pod = make_pod()
-    trial = trial_of(pod, [(misbehave, 0, 0, {"data": app(pod), "how": 3})])
-    violation = found(Trial(trial.pod, (), trial.filled, (), {17: "the other side is older"}))
-    assert "the other side is older" in violation.message
+    trial = replace(small("fail_unless 17 1").trial("relaxed", None), stops={17: "the other side is older"})
+    assert "the other side is older" in found(trial).message
 
 
-@pytest.mark.parametrize("where", ["app", "managed"])
-def test_memory_that_nobody_wrote(where: str) -> None:
+def test_memory_that_nobody_wrote() -> None:
     """A read of it is found, byte by byte; what the host filled and the metadata area may be read."""
-    pod = make_pod()
-    word = app(pod) + 40 if where == "app" else pod.managed(0, 40)
-    trial = trial_of(pod, [(read_word, 0, 0, {"word": word})], filled=False)
+    trial = small("load m0.5; load 0.5").trial("relaxed", None)
     violation = found(trial)
     assert violation.kind == verdict.UNWRITTEN_READ
-    assert "read (scalar) by die 0 core 0, kernel read_word" in violation.message
-    if where == "app":
-        some, rest = (Trial(trial.pod, (), (Buffer(0, word, n),)) for n in (7, 8))
-        assert kind_of(some) == verdict.UNWRITTEN_READ
-        assert kind_of(rest) is None
-
-
-def test_the_metadata_area_counts_as_filled() -> None:
-    """Fields are zero at the start, and may be read."""
-    pod = make_pod()
-    assert kind_of(trial_of(pod, [(read_word, 0, 0, {"word": pod.meta(0, 64)})], filled=False)) is None
+    assert "read (scalar) by die 0 core 0, kernel interpret" in violation.message
+    for nbytes, kind in ((7, verdict.UNWRITTEN_READ), (8, None)):
+        assert kind_of(replace(trial, filled=(Buffer(0, trial.pod.managed(0, 40), nbytes),))) == kind
 
 
 @pytest.mark.parametrize(("start", "kind"), [(1, None), (0, verdict.UNWRITTEN_READ)])
@@ -191,22 +120,28 @@ def test_wrong_bits_name_the_first_byte_and_its_writer(order: str) -> None:
     assert "kernel fill_pieces" in violation.message
 
 
+WAITING = "spin 0.0 1; store 1.0 1", "; ".join(["load_named 1.0"] * 9 + ["store 0.0 1", "spin 1.0 1"])
+"""Two that wait for each other by loads, the second one late."""
+UNNAMED = ("spin", "spin again")
+
+
 def test_a_loop_that_waits_is_no_livelock_if_it_ends() -> None:
     """Two sides that wait for each other by loads come through, whoever a policy prefers."""
-    pod = make_pod()
-    arguments = {"flag": pod.meta(0), "other": pod.meta(1)}
-    assert kind_of(trial_of(pod, [(wait_by_loads, 0, 0, arguments), (write_late, 1, 0, arguments)])) is None
+    assert kind_of(small(*WAITING).trial("relaxed", None)) is None
+
+
+def test_nothing_that_is_switched_off_is_taken_for_a_synchronization() -> None:
+    """A load with a name that is switched off orders nothing: reading behind it is a race."""
+    assert kind_of(small(*WAITING, without=UNNAMED).trial("relaxed", None)) == verdict.TORN_METADATA
 
 
 def test_a_loop_that_waits_for_nobody_is_a_livelock() -> None:
     """A run that goes on and on is cut, and who is still running is named."""
-    pod = make_pod()
-    trial = trial_of(pod, [(wait_by_loads, 0, 0, {"flag": pod.meta(0), "other": pod.meta(1)})])
+    trial = small("spin 0.0 1").trial("relaxed", None)
     violation = sample(trial, "random", schedules=2).violation
     assert violation.kind == verdict.LIVELOCK
-    assert "kernel wait_by_loads" in violation.message
-    again = replay(trial, violation.actions)
-    assert again.kind == verdict.LIVELOCK
+    assert "kernel interpret" in violation.message
+    assert replay(trial, violation.actions).kind == verdict.LIVELOCK
 
 
 def test_arithmetic_of_a_kernel_that_fails() -> None:
@@ -220,19 +155,17 @@ def test_arithmetic_of_a_kernel_that_fails() -> None:
     assert np.array_equal(pod.state, before[1])
 
 
-@pytest.mark.parametrize("without", [[], ["flag"]])
-def test_the_trial_is_as_it_was(without: Sequence[str]) -> None:
+@pytest.mark.parametrize("without", [(), UNNAMED])
+def test_the_trial_is_as_it_was(without: tuple[str, ...]) -> None:
     """After sampling and replay, found or not, memory and state are those of the pod before its first action."""
-    pod = make_pod(without=without)
-    arguments = {"flag": pod.meta(0), "other": pod.meta(1)}
-    trial = trial_of(pod, [(wait_by_loads, 0, 0, arguments), (write_late, 1, 0, arguments)])
-    before = pod.memory.copy(), pod.state.copy()
+    trial = small(*WAITING, without=without).trial("relaxed", None)
+    before = trial.pod.memory.copy(), trial.pod.state.copy()
     result = sample(trial, schedules=20)
     assert (result.violation is not None) == bool(without)
     if result.violation is not None:
         replay(trial, result.violation.actions)
-    assert np.array_equal(pod.memory, before[0])
-    assert np.array_equal(pod.state, before[1])
+    assert np.array_equal(trial.pod.memory, before[0])
+    assert np.array_equal(trial.pod.state, before[1])
 
 
 def test_a_policy_that_does_not_exist() -> None:
@@ -240,13 +173,3 @@ def test_a_policy_that_does_not_exist() -> None:
     pod = make_pod()
     with pytest.raises(ConfigError, match="policy='best': must be one of portfolio, random"):
         sample(trial_of(pod, [(divide, 0, 0, {"by": 1})]), "best")
-
-
-def test_nothing_that_is_switched_off_is_taken_for_a_synchronization() -> None:
-    """A load with a name that is switched off orders nothing: reading behind it is a race."""
-    kinds = []
-    for without in ((), ("flag",)):
-        pod = make_pod(without=without)
-        arguments = {"flag": pod.meta(0), "other": pod.meta(1)}
-        kinds.append(kind_of(trial_of(pod, [(wait_by_loads, 0, 0, arguments), (write_late, 1, 0, arguments)])))
-    assert kinds == [None, verdict.TORN_METADATA]

@@ -162,10 +162,10 @@ def short(text: object) -> str:
     return str(text)
 
 
-def print_witness(console: Console, trial: Trial, violation: Violation, *, lines_max: int = LINES_MAX) -> Trace:
+def print_witness(console: Console, trial: Trial, violation: Violation) -> Trace:
     """Print a violation and the run that leads to it; returns the run, for charts and traces of it.
 
-    Of a run of more than ``lines_max`` lines those are left out that only say what a core does by itself.  ``trial`` is
+    Of a run of more than `LINES_MAX` lines those are left out that only say what a core does by itself.  ``trial`` is
     a fresh one, which is used up.  Raises ReplayError if the violation's schedule is not one of it.
     """
     order, without = trial.pod.order, sorted(trial.pod.without)
@@ -176,7 +176,7 @@ def print_witness(console: Console, trial: Trial, violation: Violation, *, lines
     headline, *more = short(violation.message).splitlines() or [""]
     _print_lines(console, [headline, ""])
     lines = rows(trace, marked)
-    few = lines if len(lines) <= lines_max else told(trace, lines)
+    few = lines if len(lines) <= LINES_MAX else told(trace, lines)
     console.print(table(trace, few) if console.width >= NARROW else stacked(few))
     if len(few) < len(lines):
         _print_lines(console, [f"({len(lines) - len(few)} lines are left out, of what cores do by themselves)"])
