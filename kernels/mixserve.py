@@ -1,0 +1,71 @@
+"""MixServe's fused AG-Dispatch and RS-Combine (MixServe III-D, Algorithms 1 and 2), with and without overlap.
+
+A cluster of ``nodes`` nodes of ``ranks`` ranks.  A rank of a node is (u, a): shard ``a`` of ``shards``, of group ``u``.
+Where d_DP = d_EP there is one group; where d_DP > d_EP the groups of a node have tokens of their own, and share its
+experts; where d_DP < d_EP they have the same tokens, and experts of their own.  A rank talks to its own group and shard
+(u, a) on other nodes, and within its node to those that have the same experts (``ep_first``, ``ep_size``: all-gather of
+dispatch, reduce-scatter of combine) or the same tokens (``dp_first``, ``dp_size``: all-gather of combine).
+
+Each core moves a part of every shard's columns, by inboxes and fields of its own.  Nothing is acknowledged: a rank
+hears of all that write to it in each round (in each step, for the inboxes of the reduce-scatter), and so knows that
+they have read what it wrote in the one before the last; inboxes are double, by turns.
+
+Order of summation: over the ranks of the experts' group from the first on, in FP32, rounded once; then over a token's
+choices in their order, in FP32, the product rounded by itself, rounded once; where d_DP < d_EP, then over the groups.
+"""
+
+from xccl_emu.kernels.expert import EIGHTH, ONE
+from xccl_emu.kernels.mixserve_combine import combine
+from xccl_emu.kernels.mixserve_dispatch import dispatch
+from xccl_emu.kernels.mixserve_parts import (
+    ACC,
+    Cluster,
+    Inboxes,
+    Tables,
+    columns,
+    end_sums,
+    round_sum,
+    sum_left,
+    term_added,
+    term_in,
+)
+from xccl_emu.lang import kernel, load, mtu_out, quiet, v_scale, v_widen
+
+
+def stand_in_experts(r, c: Cluster, t: Tables, b: Inboxes):
+    """No protocol: a rank's part of what expert e makes of a row is the row times 1 + ((e + rank) mod 7) / 8."""
+    capacity = c.tokens * c.top_k
+    die = (c.node * c.ranks + c.local) * c.pitch
+    n = 0
+    for block in range(c.nodes * c.groups):
+        i = 0
+        for expert in range(c.experts):
+            count = yield load(b.heads + die + (r % 2 * c.nodes * c.groups + block) * c.head + expert * 8)
+            factor = ONE + (c.first_expert + expert + c.local - c.ep_first) % 7 * EIGHTH
+            for j in range(count * c.shards):
+                row = (block * capacity + i + j // c.shards) * c.row_bytes
+                row += columns(j % c.shards, c.core, c.cores, c.part_bytes)
+                came = b.gathered + die + r % 2 * c.nodes * c.groups * capacity * c.row_bytes + row
+                at = yield from term_in(n, came, c)
+                yield v_widen(at, ACC * c.room, c.part_bytes // 2, c.dtype)
+                yield from term_added(n)
+                yield v_scale(ACC * c.room, c.part_bytes // 2, factor)
+                at = yield from round_sum(n, c)
+                yield mtu_out(at, t.partial + r * t.partial_bytes + row, c.part_bytes)
+                yield from sum_left(n)
+                n += 1
+            i += count
+    yield from end_sums(n, n)
+    yield quiet(sync="outputs of experts")
+
+
+@kernel
+def mixserve(c: Cluster, t: Tables, b: Inboxes):
+    """Rounds of dispatch, stand-in experts and combine; or of one of the two."""
+    for r in range(c.rounds):
+        if c.dispatches:
+            yield from dispatch(r, c, t, b)
+        if c.dispatches and c.combines:
+            yield from stand_in_experts(r, c, t, b)
+        if c.combines:
+            yield from combine(r, c, t, b)

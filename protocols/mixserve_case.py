@@ -1,0 +1,173 @@
+"""MixServe's fused AG-Dispatch and RS-Combine as cases (MixServe III-D)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.group import align
+from xccl_emu.kernels.mixserve import mixserve
+from xccl_emu.kernels.mixserve_parts import Cluster, Tables
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import KIB
+from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, size, switch
+from xccl_emu.protocols.collectives_case import BYTES_MAX, DTYPES
+from xccl_emu.protocols.mixserve_data import Data
+from xccl_emu.protocols.mixserve_layout import Degrees, Layout, Shape, degrees
+
+PARTS = {"both": (1, 1), "dispatch": (1, 0), "combine": (0, 1)}
+"""Does it dispatch, does it combine?"""
+
+UB_BYTES = 192 * KIB
+_RIGHTS = {"arrived": "rw", "partial": "rw", "out": "w"}
+
+
+@dataclass(frozen=True)
+class MixServeCase(Case):
+    """Rounds of AG-Dispatch, stand-in experts and RS-Combine on ``nodes`` nodes of ``ranks`` ranks, a die each.
+
+    Attention has ``dp`` groups with tokens of their own, each of which is split over the ranks of a group; the layer of
+    experts has ``ep`` groups with experts of their own, each of which is split over the ranks of a group.
+    """
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset("mixserve", "Fused AG-Dispatch and RS-Combine on a two-level cluster"),
+        Preset("mixserve-dispatch", "Fused AG-Dispatch alone", {"part": "dispatch"}),
+        Preset("mixserve-combine", "Fused RS-Combine alone", {"part": "combine"}),
+    )
+
+    nodes: int = size(2, "Nodes.", most=96)
+    ranks: int = size(2, "Ranks of a node.", most=96)
+    dp: int = size(0, "Degree of data parallelism of attention; 0 for one group a node.", least=0)
+    ep: int = size(0, "Degree of expert parallelism; 0 for one group a node.", least=0)
+    cores: int = size(1, "Cores of each rank; each moves a part of the columns.", most=48)
+    tokens: int = size(1, "Tokens of each group that has tokens of its own.")
+    hidden: int = size(64, "Elements of a hidden state; shards and cores must divide it.")
+    experts: int = size(1, "Experts of each group that has experts of its own.", most=4096)
+    top_k: int = size(2, "Experts of each token.")
+    rounds: int = size(2, "Rounds one after the other, in one kernel.")
+    part: str = choice("both", "What is run.", of=PARTS)
+    overlap: int = switch(1, "Communication within nodes and between them at the same time.")
+    dtype: str = choice("bf16", "Type of hidden states; sums are in FP32.", of=DTYPES)
+    seed: int = size(0, "Of tokens, choices and weights.", least=0, most=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        of = self._degrees
+        if self.hidden % (of.shards * self.cores):
+            raise ConfigError(f"hidden={self.hidden}: must be a multiple of {of.shards} shards x {self.cores} cores")
+        if self.top_k > of.ep * self.experts:
+            raise ConfigError(f"top_k={self.top_k}: there are {of.ep * self.experts} experts")
+        if self._shape.ub_bytes > UB_BYTES:
+            raise ConfigError(f"hidden={self.hidden}: a core's columns need {self._shape.ub_bytes} bytes of {UB_BYTES}")
+        nbytes = 2 * of.world * self.rounds * of.nodes * of.dp_groups * self._shape.capacity * self.hidden
+        if nbytes > BYTES_MAX:
+            raise ConfigError(f"tokens={self.tokens}: rows take {nbytes} bytes, must be at most {BYTES_MAX}")
+
+    def lay_out(self, bench: Bench) -> None:
+        """A kernel on each core, with its rank's tables; what rows and results must be, the oracle says."""
+        of, shape = self._degrees, self._shape
+        regions = Regions(of.world)
+        layout, data = Layout(regions, shape), Data(of, shape, self.rounds, self.dtype, self.seed)
+        spec = regions.tight_pod(app_bytes=self._app_bytes, ub_bytes=shape.ub_bytes, cores=self.cores)
+        pod = bench.pod(spec)
+        regions.place(bench, pod)
+        for die in range(of.world):
+            buffers = self._buffers(bench, pod, die, data)
+            self._launch(pod, die, layout, buffers)
+            if self.part == "dispatch":
+                self._expect_rows(bench, die, layout, data)
+
+    def _buffers(self, bench: Bench, pod: Pod, die: int, data: Data) -> dict[str, Buffer]:
+        """Those of a rank, by name."""
+        of, (node, local) = data.of, divmod(die, data.of.ranks)
+        own = of.tokens_of(node, of.group(local))
+        filled = {"tokens": data.x[:, own], "weights": data.weights[:, own], **data.tables(node, local)}
+        wanted: dict[str, NDArray[Any]] = {}
+        arrived = data.arrived(node, local)[None].repeat(self.cores, 0)
+        if self.part == "combine":
+            filled |= {"arrived": arrived, "partial": data.partials(node, local)}
+        else:
+            wanted["arrived"] = arrived
+        if self.part != "dispatch":
+            wanted["out"] = data.results[:, own]
+        buffers = {name: bench.filled(die, array, name) for name, array in filled.items()}
+        buffers |= {name: bench.wanted(die, array, name, owners=f"die{die}") for name, array in wanted.items()}
+        if self.part == "both":
+            buffers["partial"] = pod.alloc(die, self._partial_bytes)
+            bench.label_buffer(buffers["partial"], "partial")
+        return buffers
+
+    def _launch(self, pod: Pod, die: int, layout: Layout, buffers: Mapping[str, Buffer]) -> None:
+        of, shape, (node, local) = self._degrees, layout.shape, divmod(die, self._degrees.ranks)
+        group, ep, dp = of.group(local), of.same_experts(local), of.same_tokens(local)
+        dispatches, combines = PARTS[self.part]
+        at = {name: buffer.address for name, buffer in buffers.items()}
+        grants = [pod.grant(buffer, _RIGHTS.get(name, "r")) for name, buffer in buffers.items()]
+        for core in range(self.cores):
+            cluster = Cluster(
+                of.nodes, of.ranks, node, local, core, self.cores, of.shards, of.dp_groups,
+                group if of.dp_groups > 1 else 0, ep.start, len(ep), dp.start, len(dp), self.tokens, self.top_k,
+                self.experts, of.experts_of(node, group) * self.experts, 2 * self.hidden, shape.part_bytes, shape.room,
+                shape.head, pod.spec.die_bytes, DTYPES[self.dtype][0], self.overlap, dispatches, combines, self.rounds,
+            )  # fmt: skip
+            tables = Tables(
+                at["tokens"], at["totals"], at["counts"], at["rows"], at["places"], at["weights"],
+                at["arrived"] + core * buffers["arrived"].nbytes // self.cores, at.get("partial", 0),
+                0 if dispatches else self._partial_bytes, at.get("out", 0),
+            )  # fmt: skip
+            told = {"c": cluster, "t": tables, "b": layout.inboxes(core)}
+            pod.launch(mixserve, die, [core], told, grants + layout.grants(core))
+
+    def _expect_rows(self, bench: Bench, die: int, layout: Layout, data: Data) -> None:
+        """Of the last two rounds: those before them are overwritten."""
+        of, capacity = data.of, layout.shape.capacity
+        for r, tokens in np.ndindex(self.rounds, of.dp):
+            rows = data.rows(r, tokens, *divmod(die, of.ranks))
+            if r >= self.rounds - 2 and len(rows):
+                at = layout.gathered.at(die) + (r % 2 * of.dp + tokens) * capacity * 2 * self.hidden
+                bench.expect(at, rows, f"rows of group {tokens} on die {die} in round {r}", owners=f"die{die}")
+
+    # ---- sizes
+
+    @property
+    def _degrees(self) -> Degrees:
+        return degrees(self.nodes, self.ranks, self.dp, self.ep)
+
+    @property
+    def _shape(self) -> Shape:
+        return Shape(self._degrees, self.cores, self.tokens, self.top_k, self.experts, self.hidden)
+
+    @property
+    def _partial_bytes(self) -> int:
+        """Of a round."""
+        return 2 * self._degrees.dp * self._shape.capacity * self.hidden
+
+    @property
+    def _app_bytes(self) -> int:
+        of, capacity = self._degrees, self._shape.capacity
+        tokens = 2 * self.tokens * self.hidden
+        tables = [of.nodes * 4 * capacity, 4 * capacity, 4 * capacity, 8 * of.nodes * self.experts, 8 * of.nodes]
+        rows = self._partial_bytes * (1 if self.part == "both" else self.rounds)
+        arrived = self.cores * self.rounds * 8 * of.dp
+        return sum(align(self.rounds * each) for each in (tokens, tokens, *tables)) + align(rows) + align(arrived)
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Two nodes of two ranks, two rounds, with and without overlap, and the three cases of Figure 6."""
+        usual = cls()
+        return {
+            "2 x 2 ranks": usual,
+            "2 x 2 ranks, no overlap": replace(usual, overlap=0),
+            "AG-Dispatch, 2 x 2 ranks": replace(usual, part="dispatch"),
+            "AG-Dispatch, 2 x 2 ranks, no overlap": replace(usual, part="dispatch", overlap=0),
+            "AG-Dispatch, d_DP > d_EP": replace(usual, part="dispatch", dp=4),
+            "AG-Dispatch, d_DP < d_EP": replace(usual, part="dispatch", ep=4),
+            "RS-Combine, 2 x 2 ranks": replace(usual, part="combine"),
+            "RS-Combine, 2 x 2 ranks, no overlap": replace(usual, part="combine", overlap=0),
+            "RS-Combine, d_DP > d_EP": replace(usual, part="combine", dp=4),
+            "RS-Combine, d_DP < d_EP": replace(usual, part="combine", ep=4),
+        }

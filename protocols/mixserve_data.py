@@ -1,0 +1,103 @@
+"""Tokens of all groups of a cluster that runs MixServe, the tables that say where their rows go, and what must come."""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.oracle.mixserve import combined, dispatched, partials, rows_for
+from xccl_emu.oracle.numerics import Hidden
+from xccl_emu.protocols.collectives_case import numbers
+from xccl_emu.protocols.mixserve_layout import Degrees, Shape
+
+Chosen = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Drawn by a seed; [rounds, dp, tokens, ...]."""
+
+    of: Degrees
+    shape: Shape
+    rounds: int
+    dtype: str
+    seed: int
+
+    @functools.cached_property
+    def x(self) -> Hidden:
+        """Hidden states, [rounds, dp, tokens, hidden]."""
+        return numbers((self.rounds, self.of.dp, self.shape.tokens, self.shape.hidden), self.dtype, self.seed)
+
+    @functools.cached_property
+    def choices(self) -> Chosen:
+        """Experts of each token, none twice, [rounds, dp, tokens, top_k]."""
+        rng = np.random.default_rng([self.seed, 1])
+        order = rng.random((self.rounds, self.of.dp, self.shape.tokens, self.of.ep * self.shape.experts)).argsort(-1)
+        return order[..., : self.shape.top_k]
+
+    @functools.cached_property
+    def weights(self) -> NDArray[np.float32]:
+        """Of the choices, above 0 and at most 1."""
+        return np.float32(1) - np.random.default_rng([self.seed, 2]).random(self.choices.shape, np.float32)
+
+    # ---- the tables of a rank
+
+    def tables(self, node: int, local: int) -> dict[str, NDArray[np.generic]]:
+        """Rows of each node and expert, their choices, and where each choice's row is, of all rounds."""
+        of, capacity = self.of, self.shape.capacity
+        choices = self.choices[:, of.tokens_of(node, of.group(local))].reshape(self.rounds, capacity)
+        rows = np.full((self.rounds, of.nodes, capacity), -1, np.int32)
+        places = np.full((self.rounds, capacity), -1, np.int32)
+        counts = np.zeros((self.rounds, of.nodes, self.shape.experts), np.int64)
+        for r, other in np.ndindex(self.rounds, of.nodes):
+            expert = choices[r] - of.experts_of(other, of.group(local)) * self.shape.experts
+            mine = np.flatnonzero((expert >= 0) & (expert < self.shape.experts))
+            mine = mine[np.lexsort((mine, expert[mine]))]
+            rows[r, other, : len(mine)] = mine
+            places[r, mine] = other * capacity + np.arange(len(mine))
+            counts[r, other] = np.bincount(expert[mine], minlength=self.shape.experts)
+        return {"rows": rows, "places": places, "counts": counts, "totals": counts.sum(2)}
+
+    def arrived(self, node: int, local: int) -> Chosen:
+        """Rows that a rank's experts get from each group of each node, [rounds, nodes, groups]."""
+        experts = self._experts(self.of.experts_of(node, self.of.group(local)))
+        counts = [[len(rows_for(chosen, experts)) for chosen in choices] for choices in self.choices]
+        return np.array(counts).reshape(self.rounds, self.of.nodes, self.of.dp_groups)
+
+    # ---- what must come out
+
+    def rows(self, r: int, tokens: int, node: int, local: int) -> Hidden:
+        """What a rank's experts get of a group's tokens."""
+        experts = self._experts(self.of.experts_of(node, self.of.group(local)))
+        return dispatched(self.x[r, tokens], self.choices[r, tokens], experts)
+
+    def partials(self, node: int, local: int) -> Hidden:
+        """What they make of it, this rank's part of the sum, [rounds, nodes, groups, capacity, hidden]."""
+        of, shape = self.of, self.shape
+        made = np.zeros((self.rounds, of.dp, shape.capacity, shape.hidden), self.x.dtype)
+        for r, tokens in np.ndindex(self.rounds, of.dp):
+            rows = self._outputs(r, tokens, of.experts_of(node, of.group(local)))[local - of.same_experts(local).start]
+            made[r, tokens, : len(rows)] = rows
+        return made.reshape(self.rounds, of.nodes, of.dp_groups, shape.capacity, shape.hidden)
+
+    @functools.cached_property
+    def results(self) -> Hidden:
+        """What the tokens get back, [rounds, dp, tokens, hidden]."""
+        apart = [range(group, self.of.ep, self.of.ep_groups) for group in range(self.of.ep_groups)]
+        experts = [[self._experts(e) for e in served] for served in apart]
+        made = np.empty_like(self.x)
+        for r, tokens in np.ndindex(self.rounds, self.of.dp):
+            outputs = [self._outputs(r, tokens, e) for served in apart for e in served]
+            made[r, tokens] = combined(self.choices[r, tokens], self.weights[r, tokens], experts, outputs)
+        return made
+
+    def _experts(self, e: int) -> range:
+        return range(e * self.shape.experts, (e + 1) * self.shape.experts)
+
+    def _outputs(self, r: int, tokens: int, e: int) -> Hidden:
+        """Parts of the outputs of a group's experts for some tokens, [ranks, rows, hidden]."""
+        chosen = self.choices[r, tokens]
+        rows = dispatched(self.x[r, tokens], chosen, self._experts(e))
+        ranks = self.of.shards * self.of.dp_groups
+        return partials(rows, chosen.ravel()[rows_for(chosen, self._experts(e))], ranks)

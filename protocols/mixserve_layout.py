@@ -1,0 +1,163 @@
+"""Who is who in a cluster that runs MixServe, and where what is (MixServe III-B and III-D)."""
+
+from dataclasses import dataclass, replace
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.group import align
+from xccl_emu.kernels.mixserve_parts import ACC, FIELD_BYTES, Inboxes
+from xccl_emu.machine.launch import Grant
+from xccl_emu.protocol import Region, Regions
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """How attention and experts are laid on ``nodes`` nodes of ``ranks`` ranks (Figure 6).
+
+    Where both degrees are more than the nodes, a part of a node counts as a node: ``nodes`` and ``ranks`` below are
+    those of the algorithm, the lesser of the two degrees and what is left of the ranks.
+    """
+
+    world: int
+    dp: int
+    """Groups with tokens of their own."""
+    ep: int
+    """Groups with experts of their own."""
+
+    @property
+    def nodes(self) -> int:
+        """Of the algorithm."""
+        return min(self.dp, self.ep)
+
+    @property
+    def ranks(self) -> int:
+        """Of a node."""
+        return self.world // self.nodes
+
+    @property
+    def dp_groups(self) -> int:
+        """Groups of a node with tokens of their own."""
+        return self.dp // self.nodes
+
+    @property
+    def ep_groups(self) -> int:
+        """Groups of a node with experts of their own."""
+        return self.ep // self.nodes
+
+    @property
+    def shards(self) -> int:
+        """Ranks of a group, each of which moves a shard of the columns."""
+        return self.ranks // (self.dp_groups * self.ep_groups)
+
+    def group(self, local: int) -> int:
+        """Group of a rank of a node."""
+        return local // self.shards
+
+    def tokens_of(self, node: int, group: int) -> int:
+        """Number of the tokens that a group of a node has."""
+        return node * self.dp_groups + (group if self.dp_groups > 1 else 0)
+
+    def experts_of(self, node: int, group: int) -> int:
+        """Number of the experts that a group of a node has."""
+        return node * self.ep_groups + (group if self.ep_groups > 1 else 0)
+
+    def same_experts(self, local: int) -> range:
+        """Ranks of a node with the same experts."""
+        return range(self.ranks) if self.ep_groups == 1 else self._of_group(local)
+
+    def same_tokens(self, local: int) -> range:
+        """Ranks of a node with the same tokens."""
+        return range(self.ranks) if self.dp_groups == 1 else self._of_group(local)
+
+    def _of_group(self, local: int) -> range:
+        return range(self.group(local) * self.shards, (self.group(local) + 1) * self.shards)
+
+
+def degrees(nodes: int, ranks: int, dp: int, ep: int) -> Degrees:
+    """Checked: ConfigError for degrees whose groups would be of several nodes, or not of equal size."""
+    world = nodes * ranks
+    made = Degrees(world, dp or nodes, ep or nodes)
+    for name, degree in (("dp", made.dp), ("ep", made.ep)):
+        if degree % nodes or world % degree:
+            raise ConfigError(f"{name}={degree}: must be a multiple of the {nodes} nodes that divides {world} ranks")
+    if max(made.dp, made.ep) % made.nodes:
+        raise ConfigError(f"ep={made.ep}: one of dp={made.dp} and ep must be a multiple of the other")
+    return made
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of what is moved."""
+
+    of: Degrees
+    cores: int
+    tokens: int
+    top_k: int
+    experts: int
+    hidden: int
+
+    @property
+    def capacity(self) -> int:
+        """Rows that a group may have for a node."""
+        return self.tokens * self.top_k
+
+    @property
+    def part_bytes(self) -> int:
+        """Of the columns that a core of a rank moves."""
+        return 2 * self.hidden // (self.of.shards * self.cores)
+
+    @property
+    def room(self) -> int:
+        """Of a place for them, or for the counts of a block, in whole pieces."""
+        return align(max(self.part_bytes, 8 * self.experts))
+
+    @property
+    def head(self) -> int:
+        """Of the counts of a block, in whole pieces."""
+        return align(8 * self.experts)
+
+    @property
+    def ub_bytes(self) -> int:
+        """Of the data buffer."""
+        return (ACC + 2) * self.room
+
+
+class Layout:
+    """Inboxes and fields: those of each core, and rows of which every core writes its columns."""
+
+    def __init__(self, regions: Regions, shape: Shape) -> None:
+        of, cores = shape.of, shape.cores
+        self.shape = shape
+        blocks = cores * 2 * of.nodes
+        self.sent = regions.managed("sent", shape.head + shape.capacity * shape.room, blocks)
+        self.heads = regions.managed("heads", shape.head, blocks * of.dp_groups)
+        self.gathered = regions.managed("gathered", 2 * of.nodes * of.dp_groups * shape.capacity * 2 * shape.hidden)
+        self.terms = regions.managed("terms", shape.capacity * shape.room, cores * 2 * of.ranks)
+        self.returned = regions.managed("returned", shape.capacity * shape.room, blocks)
+        self.results = regions.managed("results", shape.tokens * shape.room, cores * 2 * of.ranks)
+        fields = (2 * of.nodes, 2 * of.nodes * of.ranks, of.ranks, of.nodes, of.ranks)
+        names = ("sent", "gathered", "terms", "returned", "results")
+        self.fields = [
+            regions.meta(f"{name}_field", FIELD_BYTES, cores * n) for name, n in zip(names, fields, strict=True)
+        ]
+
+    def inboxes(self, core: int) -> Inboxes:
+        """Where a core of any rank has them, on die 0."""
+        sent, gathered, terms, returned, results = (self._of(field, core) for field in self.fields)
+        return Inboxes(
+            self._of(self.sent, core), sent, self._of(self.heads, core), self.gathered.at(0), gathered,
+            self._of(self.terms, core), terms, self._of(self.returned, core), returned,
+            self._of(self.results, core), results,
+        )  # fmt: skip
+
+    def grants(self, core: int) -> list[Grant]:
+        """Leave to touch what a core of any rank has."""
+        own = (self.sent, self.heads, self.terms, self.returned, self.results, *self.fields)
+        return [self._part(region, core) for region in own] + [replace(self.gathered.grant(0, "rw"), die=None)]
+
+    def _of(self, region: Region, core: int) -> int:
+        return region.at(0, core * (region.count // self.shape.cores))
+
+    def _part(self, region: Region, core: int) -> Grant:
+        each = region.count // self.shape.cores
+        first, last = (region.grant(0, "rw", core * each + i) for i in (0, each - 1))
+        return replace(first, die=None, end=last.end)

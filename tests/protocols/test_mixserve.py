@@ -1,0 +1,122 @@
+"""MixServe's fused algorithms: every bit as plain all-to-all and all-reduce give it, in every schedule."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import VERIFIED
+from xccl_emu.errors import ConfigError
+from xccl_emu.oracle.mixserve import combined, rows_for
+from xccl_emu.protocol import Case
+from xccl_emu.protocols.collectives_case import numbers
+from xccl_emu.protocols.mixserve_case import MixServeCase
+from xccl_emu.protocols.mixserve_layout import degrees
+
+R1 = {"hidden": 7168, "experts": 64, "top_k": 8, "rounds": 1}
+"""DeepSeek-R1 on four nodes: 256 experts."""
+
+
+def wrong_bytes(case: Case, order: str = "sc", policy: str = "round-robin") -> dict[str, int]:
+    """What a run leaves wrong."""
+    trial = case.build(order)
+    trial.pod.policy = policy
+    trial.pod.run()
+    return trial.wrong_bytes()
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> MixServeCase:
+    """Any cluster, with any of the three relations of the degrees."""
+    nodes, shards, groups, cores = (draw(st.integers(1, most)) for most in (3, 3, 3, 2))
+    split = draw(st.sampled_from(["dp", "ep", "both", "neither"]))
+    degree = {"dp": (groups, 1), "ep": (1, groups), "both": (groups, groups), "neither": (1, 1)}[split]
+    ranks = shards * (1 if split == "neither" else groups)
+    experts = draw(st.integers(1, 3))
+    top_k = draw(st.integers(1, 4))
+    assume(top_k <= nodes * degree[1] * experts)
+    return MixServeCase(
+        nodes=nodes, ranks=ranks, dp=nodes * degree[0], ep=nodes * degree[1], cores=cores,
+        tokens=draw(st.integers(1, 4)), hidden=ranks * cores * draw(st.integers(1, 20)), experts=experts, top_k=top_k,
+        rounds=draw(st.integers(1, 3)), part=draw(st.sampled_from(["both", "dispatch", "combine"])),
+        overlap=draw(st.integers(0, 1)), dtype=draw(st.sampled_from(["bf16", "fp16"])), seed=draw(st.integers(0, 9)),
+    )  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(), st.sampled_from(["sc", "fifo", "relaxed"]), st.sampled_from(["round-robin", "random"]))
+def test_any_cluster_gives_the_bits_of_plain_collectives(case: MixServeCase, order: str, policy: str) -> None:
+    """Any nodes and ranks, d_DP equal to, above and below d_EP, several cores, experts and rounds, in any order."""
+    assert wrong_bytes(case, order, policy) == {}
+
+
+@pytest.mark.parametrize("what", MixServeCase.proofs())
+def test_mixserve_is_verified(what: str) -> None:
+    """Both algorithms with 2 x 2 ranks and two rounds, overlapped or not: every schedule gives these bits."""
+    verdict = check(MixServeCase.proofs()[what], seconds=100)
+    assert verdict.verdict == VERIFIED, verdict.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlap", [1, 0])
+@pytest.mark.parametrize("relation", [{}, {"dp": 8}, {"ep": 8, "experts": 32}])
+def test_deepseek_r1_on_four_nodes_of_eight(relation: dict[str, int], overlap: int) -> None:
+    """At full size too, and for the degrees of the paper's ablation: DP8 with EP4, DP4 with EP8."""
+    assert wrong_bytes(MixServeCase(nodes=4, ranks=8, tokens=16, overlap=overlap, **R1 | relation)) == {}
+
+
+@pytest.mark.nojit
+def test_plain_python_gives_the_same() -> None:
+    """Kernels run without compilation, too."""
+    assert wrong_bytes(MixServeCase(dp=4, hidden=16)) == {}
+
+
+@pytest.mark.nojit
+def test_figure_6() -> None:
+    """Who shares tokens and experts in the three cases of the figure, of four ranks a node."""
+    equal, more, fewer = degrees(2, 4, 2, 2), degrees(2, 4, 4, 2), degrees(2, 4, 2, 4)
+    assert [equal.shards, more.shards, fewer.shards] == [4, 2, 2]
+    assert [d.same_experts(3) for d in (equal, more, fewer)] == [range(4), range(4), range(2, 4)]
+    assert [d.same_tokens(3) for d in (equal, more, fewer)] == [range(4), range(2, 4), range(4)]
+    assert degrees(2, 4, 4, 4).nodes == 4
+
+
+@pytest.mark.nojit
+def test_the_oracle_by_hand() -> None:
+    """One token, two experts of two ranks each: (1 + 2) / 2 + (3 + 4) / 4."""
+    outputs = [np.array([[[1]], [[2]]], np.float16), np.array([[[3]], [[4]]], np.float16)]
+    choices, weights = np.array([[1, 0]]), np.array([[0.25, 0.5]], np.float32)
+    assert combined(choices, weights, [[range(1), range(1, 2)]], outputs).tolist() == [[3.25]]
+    assert rows_for(np.array([[3, 0], [1, 3], [0, 2]]), range(2)).tolist() == [1, 4, 2]
+
+
+@pytest.mark.nojit
+def test_the_order_of_the_choices_is_in_the_bits() -> None:
+    """Weighed sums of the test data in another order have other bits."""
+    choices, weights = np.tile(np.arange(4), (8, 1)), np.ones((8, 4), np.float32)
+    experts = [[range(e, e + 1) for e in range(4)]]
+    outputs = list(numbers((4, 1, 8, 64), "bf16", 0))
+    backwards = combined(choices[:, ::-1], weights, experts, outputs)
+    assert (backwards != combined(choices, weights, experts, outputs)).any()
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"dp": 3}, "dp=3: must be a multiple of the 2 nodes that divides 4 ranks"),
+        ({"nodes": 1, "ranks": 6, "dp": 2, "ep": 3}, "ep=3: one of dp=2 and ep must be a multiple of the other"),
+        ({"hidden": 7}, "hidden=7: must be a multiple of 2 shards x 1 cores"),
+        ({"top_k": 3}, "top_k=3: there are 2 experts"),
+        ({"hidden": 65536}, "hidden=65536: a core's columns need "),
+        ({"tokens": 65536, "top_k": 8, "experts": 8, "hidden": 4096}, "tokens=65536: rows take "),
+        ({"part": "gather"}, "part='gather': must be one of both, dispatch, combine"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, Any], message: str) -> None:
+    """By name and value, before there is a pod."""
+    with pytest.raises(ConfigError, match=message):
+        MixServeCase(**sizes)
