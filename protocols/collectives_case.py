@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import ml_dtypes
 import numpy as np
@@ -18,7 +18,7 @@ from xccl_emu.kernels.ring import ring, ring_all_to_all
 from xccl_emu.lang import BF16, FP16, Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
-from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, size, switch
+from xccl_emu.protocol import Bench, Case, Collective, Preset, Regions, choice, size, switch
 from xccl_emu.protocols.collectives_layout import BarrierLayout, Layout, RingLayout
 
 MOST = 1 << 28
@@ -70,7 +70,7 @@ ALGORITHMS = {
 
 
 @dataclass(frozen=True)
-class CollectiveCase(Case):
+class CollectiveCase(Collective):
     """A collective of ``calls`` calls back to back, each of ``ranks`` shares of ``elements`` elements.
 
     What is reduced is the sum over all ranks; in place, results lie where the operands were.
@@ -210,9 +210,27 @@ class CollectiveCase(Case):
         return 2 * self.ranks * self.elements
 
     @property
+    def count(self) -> int:
+        """Elements of a share; of all of them, where each rank gets the sums of all."""
+        return self.elements * (self.ranks if self._reduces_all else 1)
+
+    @property
+    def redop(self) -> str:
+        """The sum, or none."""
+        return "sum" if self._of.reduce else "none"
+
+    def of_bytes(self, nbytes: int) -> Self:
+        """With shares of so many bytes in all; ConfigError for less than an element each."""
+        return replace(self, elements=nbytes // (2 * self.ranks))
+
+    @property
     def bus_factor(self) -> float:
         """By what a link would have to carry more than the payload."""
-        return (2 if self.collective.startswith("all-reduce") else 1) * (self.ranks - 1) / self.ranks
+        return (2 if self._reduces_all else 1) * (self.ranks - 1) / self.ranks
+
+    @property
+    def _reduces_all(self) -> bool:
+        return bool(self._of.reduce and self._of.gather >= self._of.scatter)
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

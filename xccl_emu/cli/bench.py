@@ -12,7 +12,8 @@ from xccl_emu import measurements
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import JSON, AsJson, command_of
+from xccl_emu.cli.options import JSON, command_of
+from xccl_emu.cli.perf import Perf
 from xccl_emu.errors import UnfinishedError
 from xccl_emu.options import option
 
@@ -30,6 +31,7 @@ app = App(
 
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows to a CSV file as well.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw them to a PNG, SVG or PDF file.")]
+Protocol = Annotated[str, typer.Argument(help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)]
 OUTPUTS = (
     JSON,
     inspect.Parameter("csv", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Csv),
@@ -97,22 +99,17 @@ def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], Unfinish
         return error.results, error
 
 
-@app.command(hidden=True, context_settings=ANY_SIZE)
-def case(
-    ctx: typer.Context,
-    protocol: Annotated[str, typer.Argument(help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)],
-    as_json: AsJson = False,
-    csv: Csv = None,
-    plot: Plot = None,
-) -> None:
-    """Time a protocol at every combination of its sizes: --dies 2,4,8 --elements 1024,65536.
-
-    The time is virtual, from the beginning of the first core to the end of the last. algbw is the payload over the
-    time, busbw what the links would have to carry, as nccl-tests define both; a case says its payload and its factor.
-    """
+def _case(perf: Perf, ctx: typer.Context, protocol: str, as_json: bool, csv: Path | None, plot: Path | None) -> None:
     from xccl_emu.cli.case_job import bench as bench_case
 
-    _bench(lambda setting: bench_case(protocol, sizes_from(ctx.args), setting), Output(as_json, csv, plot))
+    _bench(lambda setting: bench_case(protocol, sizes_from(ctx.args), perf, setting), Output(as_json, csv, plot))
+
+
+CASE = (
+    inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
+    inspect.Parameter("protocol", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Protocol),
+)
+app.command("case", hidden=True, context_settings=ANY_SIZE)(command_of(Perf, _case, *OUTPUTS, first=CASE))
 
 
 def _measure(made: measurements.Measurement, as_json: bool, csv: Path | None, plot: Path | None) -> None:

@@ -14,6 +14,7 @@ from xccl_emu import __version__
 from xccl_emu.bench.result import EMULATED, Result, Score, payload_gb_s, scores, total_wrong
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, writing
+from xccl_emu.cli.perf_job import lines
 from xccl_emu.errors import ConfigError
 
 
@@ -26,7 +27,10 @@ def show(results: Sequence[Result], as_json: bool, told: Mapping[str, object]) -
     for _, group in groupby(results, lambda result: result.bench):
         rows = list(group)
         transfers = [result for result in rows if "bytes" in result.configuration]
-        others = [result for result in rows if "bytes" not in result.configuration]
+        collectives = [result for result in rows if "redop" in result.configuration]
+        others = [result for result in rows if not {"bytes", "redop"} & {*result.configuration}]
+        for _, some in groupby(collectives, lambda result: result.configuration["ranks"]):
+            print(*lines([*some]), sep="\n")
         if transfers:
             console.print(_transfers(transfers))
         if others:

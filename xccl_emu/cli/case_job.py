@@ -3,15 +3,18 @@
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.traffic import Comparison, Line, line_of
 from xccl_emu.check.trial import Trial
+from xccl_emu.cli.perf import Perf
+from xccl_emu.cli.perf_job import measure, points
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import Case
+from xccl_emu.protocol.collective import Collective
 from xccl_emu.protocol.registry import make
 from xccl_emu.timing.run import VirtualTime
 
@@ -74,9 +77,14 @@ def grid(sizes: Sizes) -> Iterator[dict[str, int | str]]:
         yield dict(zip(sizes, values, strict=True))
 
 
-def bench(protocol: str, sizes: Sizes, setting: Setting) -> list[Result]:
-    """The time of each combination of sizes, from the first core's beginning to the last one's end."""
+def bench(protocol: str, sizes: Sizes, perf: Perf, setting: Setting) -> list[Result]:
+    """The time of each combination of sizes, from the first core's beginning to the last one's end; or of a call."""
     cases = [make(protocol, **chosen) for chosen in grid(sizes)]  # what is wrong with one is said before any runs
+    if all(isinstance(case, Collective) for case in cases):
+        measured = [point for case in cases for point in points(cast(Collective, case), perf)]
+        return [measure(protocol, point, perf, setting) for point in measured]
+    if perf != Perf():
+        raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o: {protocol} is no collective, and has no such options")
     return [_timed(protocol, case, setting) for case in cases]
 
 

@@ -6,11 +6,12 @@ finds cases: by the names that ship, by entry points of other packages, and as `
 
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.case import Case, Preset, Size, choice, protocol, size, switch, syncs, text
+from xccl_emu.protocol.collective import Collective
 from xccl_emu.protocol.data import payload
 from xccl_emu.protocol.regions import Region, Regions
 from xccl_emu.protocol.tight import tight_pod
 
 __all__ = [
-    "Bench", "Case", "Preset", "Region", "Regions", "Size", "choice", "payload", "protocol", "size", "switch", "syncs",
-    "text", "tight_pod",
+    "Bench", "Case", "Collective", "Preset", "Region", "Regions", "Size", "choice", "payload", "protocol", "size",
+    "switch", "syncs", "text", "tight_pod",
 ]  # fmt: skip

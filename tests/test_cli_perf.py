@@ -1,0 +1,76 @@
+"""`bench` of a collective: the options and the table of nccl-tests."""
+
+import re
+
+import pytest
+
+from xccl_emu.cli.perf import Perf, bytes_of
+from xccl_emu.errors import ConfigError
+from xccl_emu.protocol.registry import make
+
+from cli_support import as_json, invoke
+
+ROW = re.compile(r" +(\d+) +(\d+) +(bfloat16|half) +(sum|none) +-1" + r" +([\d.]+) +([\d.]+) +([\d.]+) +(\d+)" * 2)
+
+
+def test_the_table_is_that_of_nccl_tests() -> None:
+    """Sizes, counts, type, operation; time, algbw, busbw and #wrong out of place and in place, in these columns."""
+    words = ("-b", "1K", "-e", "4K", "-f", "4", "-d", "half", "--ranks", "4")
+    code, out, _ = invoke("bench", "all-reduce-two-shot", *words)
+    assert code == 0
+    text = out.splitlines()
+    assert text[0].startswith("# all-reduce-two-shot nRanks 4 minBytes 1024 maxBytes 4096 warmup iters: 1 iters: 3")
+    assert text[3].split() == ["#", "size", "count", "type", "redop", "root", *["time", "algbw", "busbw", "#wrong"] * 2]
+    rows = [found.groups() for line in text if (found := ROW.fullmatch(line))]
+    assert [row[:4] for row in rows] == [("1024", "512", "half", "sum"), ("4096", "2048", "half", "sum")]
+    for row in rows:
+        assert row[7] == row[11] == "0"
+        assert float(row[5]) == pytest.approx(int(row[0]) / float(row[4]) / 1000, abs=0.006)
+        assert float(row[6]) == pytest.approx(float(row[5]) * 2 * 3 / 4, abs=0.02)
+    assert "# Out of bounds values : 0 OK" in text
+
+
+@pytest.mark.parametrize(("name", "count"), [("all-gather-ring", 32), ("reduce-scatter", 32), ("all-to-all", 32)])
+def test_counts_are_of_a_share_where_ranks_have_their_own(name: str, count: int) -> None:
+    """256 bytes on four ranks are 32 elements each, as nccl-tests say."""
+    assert make(name, ranks=4).of_bytes(256).count == count
+    assert make("all-reduce-ring", ranks=4).of_bytes(256).count == 128
+
+
+def test_more_iterations_are_timed_behind_the_warmup() -> None:
+    """A call in a row of calls takes as long whatever their number."""
+    taken = {}
+    for iterations, warmup in ((1, 2), (3, 2)):
+        words = ("bench", "all-gather", "-b", "4K", "-n", f"{iterations}", "-w", f"{warmup}")
+        taken[iterations, warmup] = as_json(*words)["results"][0]["emulated"]
+    assert taken[1, 2] == pytest.approx(taken[3, 2], rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("all-gather", "-b", "1Q"), "-b 1Q: must be bytes, as in 8, 32K or 1M"),
+        (("all-gather", "-b", "4K", "-e", "1K"), "-e 1K: must be no less than -b 4K"),
+        (("all-gather", "-e", "1K"), "-e 1K: goes with -b"),
+        (("all-gather", "-o", "sum"), "-o sum: must be none for all-gather"),
+        (("all-gather", "-d", "float"), "-d float: must be one of bfloat16, half"),
+        (("all-gather", "-b", "2"), "elements=0: must be at least 1"),
+        (("sendrecv-dma", "-b", "2K"), "sendrecv-dma is no collective, and has no such options"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(words: tuple[str, ...], message: str) -> None:
+    """By name and value, and what would be right."""
+    code, _, err = invoke("bench", *words)
+    assert code == 2
+    assert message in " ".join(err.split())
+
+
+@pytest.mark.nojit
+def test_sizes_are_multiplied() -> None:
+    """-b, -e and -f give each size from the first to the last that is not beyond the end."""
+    assert [*Perf("1K", "9K", 2).sizes()] == [1024, 2048, 4096, 8192]
+    assert [*Perf("8").sizes()] == [8]
+    assert [*Perf().sizes()] == [None]
+    assert bytes_of("-b", "3mb") == 3 << 20
+    with pytest.raises(ConfigError):
+        bytes_of("-b", "0")

@@ -1,0 +1,66 @@
+"""What `bench` is told of a collective, with the options of nccl-tests."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.options import option
+
+TYPES = {"bf16": "bfloat16", "fp16": "half"}
+"""Types of elements, and what nccl-tests call them."""
+
+_BYTES = re.compile(r"(\d{1,15})([KMG]?)B?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_POINTS_MAX = 64
+
+
+@dataclass(frozen=True)
+class Perf:
+    """Time a protocol at every combination of its sizes: --dies 2,4,8 --elements 1024,65536.
+
+    The time is virtual, from the beginning of the first core to the end of the last. algbw is the payload over the
+    time, busbw what the links would have to carry, as nccl-tests define both; a case says its payload and its factor.
+
+    Collectives are timed as nccl-tests time them, with its options: -b 1K -e 1M -f 4 -n 5 -w 1 -d half -o sum.
+    """
+
+    begin: str | None = option(None, "Payload to begin with, as 8, 32K or 1M.", named=("-b",), metavar="BYTES")
+    end: str | None = option(None, "Payload to end with.", named=("-e",), metavar="BYTES")
+    factor: int = option(2, "From a payload to the next.", named=("-f",), least=2)
+    iterations: int = option(3, "Calls that are timed.", named=("-n",), least=1)
+    warmup: int = option(1, "Calls before them.", named=("-w",), least=0)
+    dtype: str | None = option(None, "bfloat16 or half.", named=("-d",), metavar="TYPE")
+    op: str | None = option(None, "sum, or none where nothing is reduced.", named=("-o",), metavar="OP")
+
+    def __post_init__(self) -> None:
+        if self.dtype is not None and self.type_of is None:
+            raise ConfigError(f"-d {self.dtype}: must be one of {', '.join(TYPES.values())}")
+        if self.end is not None and self.begin is None:
+            raise ConfigError(f"-e {self.end}: goes with -b")
+
+    @property
+    def type_of(self) -> str | None:
+        """The type of the elements as cases have it."""
+        return next((ours for ours, theirs in TYPES.items() if self.dtype in (ours, theirs)), None)
+
+    def sizes(self) -> Iterator[int | None]:
+        """Bytes of each payload; None for that of the case."""
+        if self.begin is None:
+            yield None
+            return
+        nbytes, end = bytes_of("-b", self.begin), bytes_of("-e", self.end or self.begin)
+        if nbytes > end:
+            raise ConfigError(f"-e {self.end}: must be no less than -b {self.begin}")
+        for _ in range(_POINTS_MAX):
+            if nbytes <= end:
+                yield nbytes
+            nbytes *= self.factor
+
+
+def bytes_of(option: str, text: str) -> int:
+    """Such as 8, 32K or 1M; ConfigError for anything else."""
+    found = _BYTES.fullmatch(text)
+    if found is None or int(found[1]) == 0:
+        raise ConfigError(f"{option} {text}: must be bytes, as in 8, 32K or 1M")
+    return int(found[1]) * _UNITS[found[2].upper()]
