@@ -3,12 +3,11 @@
 import re
 
 import pytest
+from cli_support import as_json, invoke
 
 from xccl_emu.cli.perf import Perf, bytes_of
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import make
-
-from cli_support import as_json, invoke
 
 ROW = re.compile(r" +(\d+) +(\d+) +(bfloat16|half) +(sum|none) +-1" + r" +([\d.]+) +([\d.]+) +([\d.]+) +(\d+)" * 2)
 
