@@ -90,14 +90,16 @@ def line(row: Result) -> str:
     """A row of a table."""
     relation = "" if row.relation == "=" else f"{row.relation} "
     published = relation + number(row.published) if row.published is not None else ""
-    cells = (row.what, published, number(row.emulated), row.unit, row.role, error(row))
+    ours = (row.what, published, number(row.emulated), row.unit, row.role, error(row))
+    cells = (*ours, *map(number, row.beside.values()))
     return f"| {' | '.join(cells)} |"
 
 
 def table(rows: Sequence[Result]) -> str:
-    """A table of rows."""
-    head = ["| | published | emulated | unit | role | error |", "|---|---|---|---|---|---|"]
-    return "\n".join([*head, *map(line, rows)])
+    """A table of rows, with a column for what each of others measured."""
+    beside = dict.fromkeys(name for row in rows for name in row.beside)
+    names = ("published", "emulated", "unit", "role", "error", *beside)
+    return "\n".join([f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|", *map(line, rows)])
 
 
 def scored(rows: Sequence[Result]) -> Iterator[str]:
@@ -113,7 +115,9 @@ def section(name: str, rows: Sequence[Result]) -> str:
     told = [row for row in rows if row.bench == name]
     if name == "sensitivity":
         return "\n".join([SENSITIVITY, *sensitivity(told)])
-    return "\n".join([f"## {name}", "", table(told), "", *scored(told), ""])
+    kinds = dict.fromkeys(row.kind for row in told if row.kind)
+    lines = [f"Latencies: {'; '.join(kinds)}.", ""] if kinds else []
+    return "\n".join([f"## {name}", "", *lines, table(told), "", *scored(told), ""])
 
 
 def sensitivity(rows: Sequence[Result]) -> Iterator[str]:
@@ -153,7 +157,8 @@ def summary(text: str) -> str:
     for part in text.split("\n## ")[1:]:
         if not part.startswith("fused, "):
             rows = [line for line in part.splitlines() if line.startswith("|")]
-            chosen += [line for line in rows if line.split("|")[5] in (" fit ", " check ")]
+            cells = [row.split("|") for row in rows]
+            chosen += ["|".join([*each[:7], ""]) for each in cells if each[5] in (" fit ", " check ")]
     return "\n".join([BEGIN, "", *table([]).splitlines(), *chosen, "", END])
 
 

@@ -1,5 +1,8 @@
 """Small runs of the workloads that benches time: what they move is right, and the numbers are of what they say."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from xccl_emu.bench import a2e, published, sendrecv, tpot
@@ -7,7 +10,7 @@ from xccl_emu.bench.ablation import SWITCHES, ablation
 from xccl_emu.bench.congestion import congestion
 from xccl_emu.bench.dispatch import claims, dispatch
 from xccl_emu.bench.hixl import hixl
-from xccl_emu.bench.iteration import iteration
+from xccl_emu.bench.iteration import iteration, of_a_die
 from xccl_emu.bench.layers import Layer, fused_group, time_layer
 from xccl_emu.bench.result import Result, payload_gb_s
 from xccl_emu.bench.sendrecv import Sweep
@@ -66,12 +69,48 @@ def test_a_layer_is_held_against_the_oracle(make: str, monkeypatch: pytest.Monke
     assert changed.wrong_sums
 
 
-def test_a_launch_belongs_to_an_operator() -> None:
-    """What is reported for an operator is the time of its kernels and one launch."""
-    rows = {row.what: row.emulated for row in iteration(DEFAULT, SMALL)}
+def test_an_operator_is_told_by_its_mean_rank() -> None:
+    """What is reported for it is the mean over ranks, from the own start to the own end, and one launch."""
     timed = time_layer(DEFAULT, SMALL)
-    assert rows["dispatch min"] == timed.dispatch.latency_us + DEFAULT.costs.launch_us
-    assert rows["combine min"] == timed.combine.latency_us + DEFAULT.costs.launch_us
+    (dispatched, combined) = dispatch(ranks=4, batches=(2,), cores=2)
+    spread = timed.dispatch.starts_us
+    assert spread.std() > 0
+    assert (timed.dispatch.ends_us > spread).all()
+    shape = replace(SMALL, hidden=7168, experts=256, top_k=8)
+    timed = time_layer(DEFAULT, shape)
+    assert dispatched.emulated == timed.dispatch.us.mean() + DEFAULT.costs.launch_us
+    assert combined.emulated == timed.combine.us.mean() + DEFAULT.costs.launch_us
+
+
+def test_an_iteration_is_told_by_a_die() -> None:
+    """Least, mean and greatest of layers that are drawn for a die; the share of the iteration follows from means."""
+    rows = {row.what: float(row.emulated or 0) for row in iteration(DEFAULT, SMALL, 2)}
+    for name in ("dispatch", "combine"):
+        assert 0 < rows[f"{name} min"] <= rows[f"{name} avg"] <= rows[f"{name} max"]
+    both = rows["dispatch avg"] + rows["combine avg"]
+    assert rows["both, share of the iteration"] == pytest.approx(100 * 61 * both / 93_000)
+
+
+def test_a_die_has_as_many_layers_as_an_iteration() -> None:
+    """With more layers than it has, the least is that of groups of 58, not of all; the mean is that of all."""
+    us = np.arange(116.0 * 4).reshape(4, 116)
+    found = of_a_die(us, 0)
+    assert found["avg"] == us.mean()
+    assert 0 < found["min"] < 116 * 4 / 20
+    assert us.max() * 0.95 < found["max"] < us.max()
+
+
+def test_replicas_even_out_the_loads() -> None:
+    """In the deployment of Figure 20 each die has a slot for a replica, and the hottest die no more than twice the mean
+    of dies of routed experts; layers differ."""
+    layer = Layer(ranks=288, tokens=120, replicas=288)
+    loads = []
+    for number in range(2):
+        placement, routed = layer.placed(0, number)
+        assert (placement.local_experts, placement.n_slots, placement.n_replicas) == (2, 576, 288)
+        loads.append(placement.rank_loads(routed))
+    assert (loads[0] != loads[1]).any()
+    assert loads[0].max() < 2 * loads[0].mean()
 
 
 def test_figure_6_is_judged_by_the_ratio() -> None:
@@ -155,4 +194,5 @@ def test_no_data_has_the_same_times() -> None:
     bare, full = sendrecv.measure(sweep, without)[0], sendrecv.measure(sweep)[0]
     assert bare.emulated == full.emulated
     assert (bare.wrong, full.wrong) == (None, 0)
-    assert [row.emulated for row in iteration(without, SMALL)] == [row.emulated for row in iteration(DEFAULT, SMALL)]
+    ours, theirs = (iteration(setting, SMALL, 1) for setting in (without, DEFAULT))
+    assert [row.emulated for row in ours] == [row.emulated for row in theirs]

@@ -1,6 +1,12 @@
-"""A2E and E2A, each by itself: one call of one domain of attention dies (xDeepServe 3.3)."""
+"""A2E and E2A, each by itself: one call of one domain of attention dies (xDeepServe 3.3).
 
+Attention dies arrive at A2E apart, as ranks do at every operator; and so, on the average, does an expert die that waits
+for them.  At E2A expert dies are apart by what A2E and their rows made of it.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -15,11 +21,12 @@ from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.lang.requests import MTU_OUT
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.timing.array import PS_PER_US
+from xccl_emu.timing.arrival import arrivals, on_cores
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
 
-WATCHED = 24
-"""Expert dies of which the log is kept."""
+WATCHED = 32
+"""Expert dies, evenly spaced, of which the log is kept: the mean over them stands for that over all."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +70,9 @@ class Call1:
     """What one call took."""
 
     a2e_us: float
-    """From the start until the last expert die has all its rows."""
+    """From the mean arrival until an expert die has all its rows, in the mean over expert dies."""
     e2a_us: float
-    """From when the last expert die has computed until the last attention die has its outputs."""
+    """From when an expert die has computed until an attention die has its outputs, each in the mean over dies."""
     compute_us: float
     """Between the two."""
     wrong_rows: int | None
@@ -75,7 +82,7 @@ class Call1:
 
 
 def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
-    """Run one call on a pod of its own, with a log of the expert dies that have most to do, which finish last.
+    """Run one call on a pod of its own, with a log of some expert dies.
 
     In the log the moments between the operators are found; one of all dies would take more memory than there is.
     """
@@ -87,28 +94,29 @@ def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
     rng = np.random.default_rng((setting.seed, 1))
     drawn = routing.draw_routing(np.ones(EXPERTS), d.attention, d.tokens, TOP_K, rng, "uniform")
     routed = routing.place_choices(drawn, placement)
-    pod, policy = setting.pod(log=watched(placement, routed))
+    pod, policy = setting.pod(log=watched(d.experts))
     tokens = setting.tokens(d.attention, d.tokens, d.hidden)
     group = A2E(pod, d.config(placement))
     calls = Calls(group, [Call(list(tokens), routed.topk, routed.weights)])
     calls.launch()
+    starts = arrivals(d.attention, setting.costs.skew_us, (setting.seed, 3))
+    policy.start_us = on_cores(starts, range(d.cores), pod.spec.cores_per_die, calls.dies(0)[0])
     with setting.stage(what) as progress:
         group.run_launched(progress)
     with setting.stage("comparison"):
         wrong = count_wrong(calls, tokens, routed) if setting.data else (None, None)
     assembled, computed, returned = moments(policy.timing)
-    return Call1(assembled, returned - computed, computed - assembled, *wrong)
+    return Call1(assembled - float(starts.mean()), returned - computed, computed - assembled, *wrong)
 
 
-def watched(placement: routing.Placement, routed: routing.Routing) -> list[int]:
-    """The expert dies with most rows, and dies with the shared expert, whose rows come from few trampolines."""
-    busiest = np.argsort(-placement.rank_loads(routed), kind="stable")[:WATCHED].tolist()
-    shared = range(placement.routed_ranks, placement.n_ranks)
-    return sorted({*busiest, *shared[:WATCHED]})
+def watched(experts: int) -> range:
+    """Evenly spaced ones of so many expert dies."""
+    each = max(1, experts // WATCHED)
+    return range(each // 2, experts, each)
 
 
 def moments(timing: Timing) -> tuple[float, float, float]:
-    """When the last logged die had gathered and computed, and the last attention die summed the first call, in us.
+    """When a logged die had gathered and computed, and an attention die summed the first call, in us, each in the mean.
 
     What ends the streams is told by the first core of an attention die after its sums, so that one is left out if it
     has others.
@@ -117,8 +125,16 @@ def moments(timing: Timing) -> tuple[float, float, float]:
     computed = _first(timing, "compute_stream", sync="rows computed")
     on_attention = [core for core, kernel in timing.kernels.items() if kernel.name == "attention"]
     others = [core for core in on_attention if core % timing.cores_per_die] or on_attention
-    returned = max(timing.finished_us[core] for core in others)
-    return int(gathered.max()) / PS_PER_US, int(computed.max()) / PS_PER_US, returned
+    last: dict[int, float] = {}
+    for core in others:
+        die = core // timing.cores_per_die
+        last[die] = max(timing.finished_us[core], last.get(die, 0.0))
+    return _mean_us(gathered), _mean_us(computed), fmean(last.values())
+
+
+def _mean_us(last: Mapping[int, int]) -> float:
+    """Over dies, of picoseconds."""
+    return fmean(last.values()) / PS_PER_US
 
 
 def _writes(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
@@ -130,12 +146,17 @@ def _writes(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
     return np.asarray(records[np.isin(records[:, tl.RECORD_CORE], cores)])
 
 
-def _first(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
-    """When the first write of each core became visible: that of the first call, since the end is announced, too."""
+def _first(timing: Timing, kernel: str, sync: str) -> Mapping[int, int]:
+    """For each die, when of its cores' first writes the last became visible: those of the first call, since the end is
+    announced, too."""
     writes = _writes(timing, kernel, sync)
     writes = writes[np.argsort(writes[:, tl.RECORD_VISIBLE], kind="stable")]
-    _, first = np.unique(writes[:, tl.RECORD_CORE], return_index=True)
-    return np.asarray(writes[first, tl.RECORD_VISIBLE])
+    cores, first = np.unique(writes[:, tl.RECORD_CORE], return_index=True)
+    last: dict[int, int] = {}
+    for core, visible in zip(cores.tolist(), writes[first, tl.RECORD_VISIBLE].tolist(), strict=True):
+        die = core // timing.cores_per_die
+        last[die] = max(visible, last.get(die, 0))
+    return last
 
 
 def count_wrong(calls: Calls, tokens: NDArray[Any], routed: routing.Routing) -> tuple[int, int]:

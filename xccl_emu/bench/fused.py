@@ -2,14 +2,12 @@
 
 What the paper does not say is assumed as follows, and the same for every row.  Routing is balanced: each rank spreads
 its tokens evenly over all experts, and the shared expert has a copy on each rank, which tokens take in turn; so every
-rank receives as much as it sends.  Ranks do not start together: their starts are normally distributed (`skew_us`).
-Dispatch waits for the last rank, combine follows when all have been together; what is reported is the mean over ranks
-of the time from the own start to the own end, as profilers of single ranks have it.
+rank receives as much as it sends.  Ranks arrive apart at dispatch, which waits for the last of them; combine follows
+back to back (4.2.1), and finds them as dispatch left them.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist, fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +18,8 @@ from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.spec import CLOUDMATRIX384
+from xccl_emu.timing.arrival import Taken, arrivals, on_cores
 from xccl_emu.timing.costs import Costs
-from xccl_emu.timing.skew import on_cores
 
 TOKENS = 128
 """Of each rank."""
@@ -47,12 +45,6 @@ def balanced_choices(ranks: int, tokens: int, experts: int, top_k: int, seed: in
         shared = (rank + np.arange(tokens)) % ranks * (local + 1) + local
         tables.append(np.column_stack([expert // local * (local + 1) + expert % local, shared]).astype(np.int32))
     return tables
-
-
-def skewed_starts(ranks: int, spread_us: float, seed: int) -> NDArray[np.float64]:
-    """[ranks] microseconds from the first start: quantiles of a normal distribution, dealt to the ranks."""
-    quantiles = np.array([NormalDist().inv_cdf((i + 0.5) / ranks) for i in range(ranks)])
-    return np.random.default_rng((seed, 3)).permutation(quantiles - quantiles[0]) * spread_us
 
 
 @dataclass(frozen=True)
@@ -83,21 +75,20 @@ class FusedLayer:
         """Dispatch after a skewed start, the stand-in expert, and combine."""
         name = f"fused EP{self._layer.ranks}: "
         self._policy.costs = costs
-        starts = skewed_starts(self._layer.ranks, costs.skew_us, self._setting.seed)
+        starts = arrivals(self._layer.ranks, costs.skew_us, (self._setting.seed, 3))
         with self._setting.stage(name + "dispatch") as progress:
-            dispatch = self._mean_us(lambda: self._group.dispatch(list(self._tokens), self._topk, progress), starts)
+            dispatch = self._time(lambda: self._group.dispatch(list(self._tokens), self._topk, progress), starts)
         with self._setting.stage(name + "combine") as progress:
             if self._setting.data:
-                self._mean_us(self._group.run_stand_in, 0 * starts)
-            combine = self._mean_us(lambda: self._group.combine(self._weights, progress), 0 * starts)
-        return Operators(dispatch + costs.launch_us, combine + costs.launch_us)
+                self._time(self._group.run_stand_in, 0 * starts)
+            left = dispatch.ends_us - dispatch.ends_us.min()
+            combine = self._time(lambda: self._group.combine(self._weights, progress), left)
+        return Operators(dispatch.mean_us + costs.launch_us, combine.mean_us + costs.launch_us)
 
-    def _mean_us(self, run: Callable[[], object], starts: NDArray[np.float64]) -> float:
-        """Over ranks, from the own start to the own end."""
+    def _time(self, run: Callable[[], object], starts: NDArray[np.float64]) -> Taken:
         self._policy.start_us = on_cores(starts, range(self._layer.cores), CLOUDMATRIX384.cores_per_die)
         run()
-        ends = self._policy.timing.by_die_us
-        return fmean(ends[rank] - start for rank, start in enumerate(starts))
+        return Taken.of(self._policy.timing, starts)
 
     def count_wrong(self) -> tuple[int | None, int | None]:
         """Elements that dispatch and combine of the last run left other than the oracle's; None without data."""

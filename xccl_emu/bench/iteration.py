@@ -1,8 +1,8 @@
-"""Iterations of decode on the whole deployment (xDeepServe, Figure 20): DP288, EP288, batch 60 a die.
+"""Dispatch and combine in an iteration of decode on the whole deployment (xDeepServe, Figure 20 and 7.1).
 
-The least latencies are those of a timed run in which all dies start together, with uniform choices.  Averages and
-maxima are mostly waiting for dies that are late; they come from the model of `timing.skew`, whose parameters are
-assumptions, over iterations in which each operator ends on all dies its timed latency after the last one has come.
+DP288, EP288: 256 dies with an expert and a redundant one each, 32 with the shared expert and a redundant one.  A die
+has 60 requests, and MTP verifies two tokens of each: 120.  Layers have loads of their own, and ranks arrive at each
+operator apart.  The published profile is of a die: its least, mean and greatest over the layers of an iteration.
 """
 
 from collections.abc import Mapping
@@ -10,57 +10,49 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu import routing
 from xccl_emu.bench import published
 from xccl_emu.bench.layers import Layer, time_layer
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.result import Result, total_wrong
 from xccl_emu.bench.setting import DEFAULT, Setting
-from xccl_emu.timing.skew import COMBINE, DISPATCH, SkewModel, iterations, synchronized
 
-LAYER = Layer(ranks=288, tokens=60)
-ITERATIONS, LAYERS, DIFFERENT = 10, 58, 6
-"""Iterations, layers of each, and how many of the layers have loads of their own."""
+LAYER = Layer(ranks=288, tokens=120, replicas=288)
+LAYERS, TIMED = 58, 3
+"""Of experts in an iteration; and how many are run, of which a die's layers are drawn."""
 
-REPLICAS = 128
-"""Of the hottest experts, where that many dies have room for one: experts are balanced, but not evenly loaded."""
-
-SKEWED = "with the assumed skew of `timing.skew`"
+CALLS, ITERATION_US = 61, 93_000.0
+"""Of both operators in an iteration, MTP's among them, and how long it takes: inputs (Figure 20)."""
 
 
-def rows_of_layers(layer: Layer, seed: int) -> NDArray[np.int64]:
-    """[LAYERS, ranks] rows that the experts of each die get, by Zipf-like loads with replicas of the hottest."""
-    replicas, table = min(REPLICAS, layer.ranks // 2), []
-    for number in range(DIFFERENT):
-        loads = routing.skewed_loads(layer.experts, number)
-        redundancy = routing.Redundancy(replicas, loads, slots_per_rank=1, top_k=layer.top_k)
-        placement = routing.place_experts(layer.ranks, layer.experts, redundancy=redundancy)
-        rng = np.random.default_rng((seed, 5, number))
-        drawn = routing.draw_routing(loads, layer.ranks, layer.tokens, layer.top_k, rng, "Zipf-like")
-        table.append(placement.rank_loads(routing.place_choices(drawn, placement)))
-    return np.resize(np.array(table), (LAYERS, layer.ranks))
+def of_a_die(us: NDArray[np.float64], seed: int) -> dict[str, float]:
+    """``min``, ``avg`` and ``max`` of a die's layers: the mean of each over dies whose layers are drawn, without
+    replacement, from what all dies took in all layers that were run.
+
+    us: [layers, dies] microseconds.
+    """
+    drawn = np.random.default_rng((seed, 6)).permutation(us.ravel())
+    each = min(LAYERS, len(drawn))
+    dies = drawn[: len(drawn) // each * each].reshape(-1, each)
+    return {
+        "min": float(dies.min(axis=1).mean()), "avg": float(us.mean()), "max": float(dies.max(axis=1).mean()),
+    }  # fmt: skip
 
 
-def statistics(
-    latency_us: Mapping[str, float], model: SkewModel, seed: int, layer: Layer = LAYER
-) -> dict[str, float]:
-    """By operator ``min``, the latency itself, and ``avg`` and ``max`` of drawn iterations, in microseconds."""
-    rows = rows_of_layers(layer, seed)
-    drawn = iterations(synchronized(latency_us), model, ITERATIONS, seed, rows=rows, layers=LAYERS)
-    emulated = {f"{name} min": us for name, us in latency_us.items()}
-    for name in (DISPATCH, COMBINE):
-        _, emulated[f"{name} avg"], emulated[f"{name} max"] = drawn.of(name)
-    return emulated
-
-
-def iteration(setting: Setting = DEFAULT, layer: Layer = LAYER, model: SkewModel = SkewModel()) -> list[Result]:  # noqa: B008
-    """Minimum, mean and maximum of dispatch and combine over iterations, layers and dies."""
-    timed = time_layer(setting, layer)
-    latency = {DISPATCH: setting.operator_us(timed.dispatch), COMBINE: setting.operator_us(timed.combine)}
-    with setting.stage(f"{ITERATIONS} iterations"):
-        emulated = statistics(latency, model, setting.seed, layer)
-    wrong = {f"{name} min": wrong for name, _, wrong in timed.operators}
+def iteration(setting: Setting = DEFAULT, layer: Layer = LAYER, layers: int = TIMED) -> list[Result]:
+    """Least, mean and greatest of dispatch and combine, and what both take of the iteration."""
+    timed = [time_layer(setting, layer, number=number) for number in range(layers)]
+    emulated: dict[str, float] = {}
+    wrong: dict[str, int | None] = {}
+    for name in ("dispatch", "combine"):
+        us = np.array([getattr(one, name).us for one in timed])
+        emulated |= {f"{name} {which}": value for which, value in of_a_die(us, setting.seed).items()}
+        wrong[f"{name} min"] = total_wrong(bad for one in timed for this, _, bad in one.operators if this == name)
+    emulated["both, share of the iteration"] = 100 * share(emulated)
     return [
-        Result.of(row, emulated[row.what], configuration=layer.shape, wrong=wrong.get(row.what),
-                  note="" if row.what.endswith("min") else SKEWED)
+        Result.of(row, emulated[row.what], configuration=layer.shape, wrong=wrong.get(row.what))
         for row in published.rows("iteration")
-    ]  # fmt: skip
+    ]
+
+
+def share(emulated: Mapping[str, float]) -> float:
+    """What the mean dispatch and combine of all layers take of an iteration that is as long as the published one."""
+    return CALLS * (emulated["dispatch avg"] + emulated["combine avg"]) / ITERATION_US

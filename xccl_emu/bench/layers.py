@@ -16,7 +16,7 @@ from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.fused import FusedExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import EpConfig
-from xccl_emu.timing.run import Timing
+from xccl_emu.timing.arrival import Taken, arrivals, on_cores
 
 __all__ = ["Layer", "Timed", "count_wrong", "fused_group", "pull_group", "time_layer"]
 
@@ -49,17 +49,31 @@ class Layer:
     top_k: int = TOP_K
     cores: int = CORES
     """Of each die."""
+    replicas: int = 0
+    """Of the hottest routed experts, in a slot that each rank has for one; then loads are skewed, else uniform."""
 
     def bytes_needed(self, data: bool) -> int:
         """Memory that a run touches, estimated."""
         return bytes_needed(self.ranks * self.tokens * (self.top_k + 1), self.ranks * self.cores, self.hidden, data)
 
-    def placed(self, seed: int) -> tuple[routing.Placement, routing.Routing]:
-        """Experts in order, the shared one on its own ranks, and uniform choices as expert slots, the shared last."""
-        placement = routing.place_experts(self.ranks, self.experts)
-        rng = np.random.default_rng((seed, 1))
-        drawn = routing.draw_routing(np.ones(self.experts), self.ranks, self.tokens, self.top_k, rng, "uniform")
+    def placed(self, seed: int, number: int = 0) -> tuple[routing.Placement, routing.Routing]:
+        """Experts in order, the shared one on its own ranks, and choices as expert slots, the shared last.
+
+        ``number`` is that of a layer of a model: with replicas each has loads of its own.
+        """
+        rng = np.random.default_rng((seed, 1, number) if number else (seed, 1))
+        loads = routing.skewed_loads(self.experts, number) if self.replicas else np.ones(self.experts)
+        redundancy = routing.Redundancy(self.replicas, loads, slots_per_rank=1, top_k=self.top_k)
+        placement = routing.place_experts(
+            self.ranks, self.experts, redundancy=redundancy if self.replicas else None
+        )
+        drawn = routing.draw_routing(loads, self.ranks, self.tokens, self.top_k, rng, self.loads)
         return placement, routing.place_choices(drawn, placement)
+
+    @property
+    def loads(self) -> str:
+        """How the loads of experts are called."""
+        return "Zipf-like" if self.replicas else "uniform"
 
     def config(self, local_experts: int) -> dict[str, Any]:
         """Fields of a group's configuration; ``local_experts`` slots a rank, the shared expert's too."""
@@ -73,7 +87,7 @@ class Layer:
         """What results say was run."""
         return {
             "ranks": self.ranks, "tokens": self.tokens, "hidden": self.hidden, "experts": self.experts,
-            "top_k": self.top_k, "cores": self.cores, "routing": "uniform",
+            "top_k": self.top_k, "cores": self.cores, "routing": self.loads, "replicas": self.replicas,
         }  # fmt: skip
 
 
@@ -81,16 +95,16 @@ class Layer:
 class Timed:
     """What a layer took."""
 
-    dispatch: Timing
-    combine: Timing
+    dispatch: Taken
+    combine: Taken
     wrong_rows: int | None
     """Elements of rows, routes and counts that differ from the oracle's; None if nothing was compared."""
     wrong_sums: int | None
     """The same of outputs."""
 
     @property
-    def operators(self) -> tuple[tuple[str, Timing, int | None], ...]:
-        """Name, timing and wrong elements of both."""
+    def operators(self) -> tuple[tuple[str, Taken, int | None], ...]:
+        """Name, latencies and wrong elements of both."""
         return ("dispatch", self.dispatch, self.wrong_rows), ("combine", self.combine, self.wrong_sums)
 
 
@@ -104,25 +118,33 @@ def fused_group(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
     return FusedExpertParallel(pod, FusedConfig(**shape))
 
 
-def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group) -> Timed:
-    """Run a layer once on a pod of its own; ``make`` makes the group."""
+def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group, number: int = 0) -> Timed:
+    """Run a layer once on a pod of its own; ``make`` makes the group, ``number`` is that of the layer in a model.
+
+    Ranks arrive apart at both operators (`Costs.skew_us`): there is computing before each of them.
+    """
     name = f"{layer.ranks} ranks, {layer.tokens} tokens: "
     setting.check_memory(name.strip(), layer.bytes_needed(setting.data))
-    placement, routed = layer.placed(setting.seed)
+    placement, routed = layer.placed(setting.seed, number)
+    before = [arrivals(layer.ranks, setting.costs.skew_us, (setting.seed, 3 + op, number)) for op in range(2)]
     pod, policy = setting.pod()
     group = make(pod, layer.config(placement.local_experts))
     tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
+    policy.start_us = on_cores(before[0], range(layer.cores), pod.spec.cores_per_die)
     with setting.stage(name + "dispatch") as progress:
         group.dispatch(list(tokens), routed.topk, progress)
-    dispatch = policy.timing
+    dispatch = Taken.of(policy.timing, before[0])
     if setting.data:
+        policy.start_us = {}
         with setting.stage(name + "expert") as progress:
             group.run_stand_in(progress)
+    policy.start_us = on_cores(before[1], range(layer.cores), pod.spec.cores_per_die)
     with setting.stage(name + "combine") as progress:
         group.combine(routed.weights, progress)
+    combine = Taken.of(policy.timing, before[1])
     with setting.stage(name + "comparison"):
         wrong = count_wrong(group, tokens, routed.topk, routed.weights) if setting.data else (None, None)
-    return Timed(dispatch, policy.timing, *wrong)
+    return Timed(dispatch, combine, *wrong)
 
 
 def count_wrong(

@@ -29,6 +29,8 @@ class Published:
     """Paper and section, table or figure."""
     relation: str = "="
     """One of `RELATIONS`."""
+    kind: str = ""
+    """Of a latency: whose it is, and whether the launch is in it."""
 
     def __post_init__(self) -> None:
         here = f"{self.measurement}, {self.what}"
@@ -48,11 +50,16 @@ def all_rows() -> tuple[Published, ...]:
 
 
 def _rows_of(measurement: dict[str, Any]) -> list[Published]:
-    name, source = measurement["name"], measurement["source"]
+    name, source, kind = measurement["name"], measurement["source"], measurement.get("kind", "")
     return [
-        Published(name, what, value, unit, role, source, *more)
-        for what, value, unit, role, *more in measurement["rows"]
+        Published(name, what, value, unit, role, source, relation[0] if relation else "=", _kind_of(what, kind))
+        for what, value, unit, role, *relation in measurement["rows"]
     ]
+
+
+def _kind_of(what: str, kind: str | dict[str, str]) -> str:
+    """That of the measurement, or where rows are of several kinds, that of the last word of a row's name."""
+    return kind if isinstance(kind, str) else kind[what.split()[-1]]
 
 
 def rows(measurement: str, role: str | None = None) -> tuple[Published, ...]:

@@ -32,6 +32,8 @@ class Result:
     wrong: int | None = None
     """Elements that differ from what had to come out; None if nothing was compared for this row."""
     note: str = ""
+    kind: str = ""
+    """Of a latency: whose it is, and whether the launch is in it."""
     beside: Mapping[str, float] = field(default_factory=dict)
     """What others measured, by name: shown beside, never compared."""
 
@@ -39,7 +41,9 @@ class Result:
     def of(cls, row: Published, emulated: float | None, *, bench: str = "", **more: Any) -> "Result":
         """What was emulated for a published row."""
         bench = bench or row.measurement
-        return cls(bench, row.what, emulated, row.unit, row.value, row.role, row.relation, row.source, **more)
+        return cls(
+            bench, row.what, emulated, row.unit, row.value, row.role, row.relation, row.source, kind=row.kind, **more
+        )
 
     @property
     def baseline(self) -> str:
@@ -75,7 +79,7 @@ class Result:
             "bench": self.bench, "what": self.what, "published": self.published, "emulated": self.emulated,
             "unit": self.unit, "role": self.role, "relation": self.relation, "error_percent": self.error_percent,
             "met": self.met, "wrong": self.wrong, "configuration": dict(self.configuration), "source": self.source,
-            "note": self.note, "beside": dict(self.beside),
+            "note": self.note, "kind": self.kind, "beside": dict(self.beside),
         }  # fmt: skip
 
 

@@ -85,14 +85,14 @@ class _Pair:
         return Result("sendrecv", what, sum(counted) / len(counted), "us", configuration=shape, wrong=wrong)
 
     def _once(self, nbytes: int, cores: int) -> tuple[float, int | None]:
-        """Microseconds and wrong bytes of one transfer; None without data."""
+        """Microseconds from the start of a send to its end, and wrong bytes; None without data."""
         self._event += 1
         source, target = (Buffer(b.die, b.address, nbytes) for b in (self._source, self._target))
         if self._setting.data:
             self._view(target)[:] = 0
         self._comm.transfer(source, target, event_id=self._event, cores=cores, path=self._sweep.path)
         self._comm.run()
-        latency_us = self._policy.timing.latency_us
+        latency_us = self._policy.timing.by_die_us[source.die] + self._setting.costs.launch_us
         if not self._setting.data:
             return latency_us, None
         return latency_us, int(np.count_nonzero(self._view(source) != self._view(target)))

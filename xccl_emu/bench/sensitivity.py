@@ -1,7 +1,7 @@
 """How far results move when a constant that no published row determines moves over the range that is plausible for it.
 
 Each assumed constant of `Costs` is set to the ends of its range, all others left alone, and the same kernels run again
-in virtual time, without payload.  The parameters of the skew model move what it is for: means and maxima of Figure 20.
+in virtual time, without payload.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,14 +12,12 @@ from typing import Any
 from xccl_emu.bench import sendrecv
 from xccl_emu.bench.a2e import ONE_DOMAIN, time_call
 from xccl_emu.bench.fused import TOKENS, FusedLayer
-from xccl_emu.bench.iteration import iteration, statistics
 from xccl_emu.bench.layers import Layer, time_layer
 from xccl_emu.bench.processes import Job
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.spec import KIB
 from xccl_emu.timing.costs import ASSUMED, Costs
-from xccl_emu.timing.skew import SkewModel
 
 FUSED, PULL = Layer(ranks=64, tokens=TOKENS), Layer(ranks=128, tokens=64)
 """What of Table 7 and of Figure 6 is run."""
@@ -39,9 +37,9 @@ class End:
     value: float = 0.0
 
 
-def ends(of: type[Costs] | type[SkewModel]) -> list[End]:
+def ends() -> list[End]:
     """Both ends of the range of each assumed constant, but for those at which it already is."""
-    assumed = [constant for constant in fields(of) if constant.metadata["kind"] == ASSUMED]
+    assumed = [constant for constant in fields(Costs) if constant.metadata["kind"] == ASSUMED]
     both = ((constant, end) for constant in assumed for end in constant.metadata["range"])
     return [End(constant.name, float(end)) for constant, end in both if end != constant.default]
 
@@ -65,41 +63,20 @@ def latencies(end: End, seed: int) -> dict[str, float]:
     }  # fmt: skip
 
 
-def skewed(seed: int) -> list[Result]:
-    """Figure 20's means and maxima with each parameter of the skew model at the ends of its range."""
-    setting = Setting(seed=seed, data=False)
-    rows = {row.what: float(row.emulated or 0) for row in iteration(setting)}
-    latency = {name.split()[0]: us for name, us in rows.items() if name.endswith("min")}
-    waiting = {name: us for name, us in rows.items() if not name.endswith("min")}
-    results = []
-    for end in ends(SkewModel):
-        moved = statistics(latency, replace(SkewModel(), **{end.constant: end.value}), seed)
-        results += _moved(SkewModel, end, waiting, {what: moved[what] for what in waiting})
-    return results
-
-
 def jobs(seed: int) -> list[Job[Any]]:
-    """The skew model's results, the latencies as they are, and those with each constant at each end."""
-    runs = [Job(f"{end.constant} {end.value:g}", partial(latencies, end, seed), _RUN_BYTES) for end in _all_ends()]
-    return [Job("skew", partial(skewed, seed), _RUN_BYTES), *runs]
+    """The latencies as they are, and those with each constant at each end."""
+    return [Job(f"{end.constant} {end.value:g}", partial(latencies, end, seed), _RUN_BYTES) for end in (End(), *ends())]
 
 
 def results_of(done: Iterable[tuple[int, Any]]) -> list[Result]:
     """What jobs found, by number: percent that each result moves, of what it is."""
-    waiting: list[Result]
-    waiting, base, *moved = (found for _, found in sorted(done, key=lambda one: one[0]))
-    of_costs = [_moved(Costs, end, base, found) for end, found in zip(_all_ends()[1:], moved, strict=True)]
-    return [*(row for rows in of_costs for row in rows), *waiting]
+    base, *moved = (found for _, found in sorted(done, key=lambda one: one[0]))
+    rows = [_moved(end, base, found) for end, found in zip(ends(), moved, strict=True)]
+    return [row for each in rows for row in each]
 
 
-def _all_ends() -> list[End]:
-    return [End(), *ends(Costs)]
-
-
-def _moved(
-    of: type[Costs] | type[SkewModel], end: End, base: Mapping[str, float], found: Mapping[str, float]
-) -> list[Result]:
-    default = float(getattr(of(), end.constant))
+def _moved(end: End, base: Mapping[str, float], found: Mapping[str, float]) -> list[Result]:
+    default = float(getattr(Costs(), end.constant))
     return [
         Result("sensitivity", f"{what}: {end.constant} {default:g} -> {end.value:g}", 100 * (found[what] / us - 1), "%",
                configuration={"result": what, "latency_us": us, "constant": end.constant, "value": end.value})

@@ -14,9 +14,10 @@ from xccl_emu.bench.stage import Stage, silent
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
+from xccl_emu.timing.arrival import Taken
 from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.fabric import Fabric
-from xccl_emu.timing.run import Timing, VirtualTime
+from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import CLOUDMATRIX384 as UB
 
 TARGETS = {"sibling": 1, "node": 2, "pod": 16}
@@ -59,9 +60,9 @@ class Setting:
             return np.zeros((ranks, tokens, hidden), ml_dtypes.bfloat16)
         return draw_tokens(ranks, tokens, hidden, "bf16", self.seed)
 
-    def operator_us(self, timing: Timing) -> float:
-        """Latency of an operator that is launched for one call: of its kernels, and of its launch."""
-        return timing.latency_us + self.costs.launch_us
+    def operator_us(self, taken: Taken) -> float:
+        """Latency of an operator that is launched for one call: of its mean rank, and of its launch."""
+        return taken.mean_us + self.costs.launch_us
 
 
 DEFAULT = Setting()

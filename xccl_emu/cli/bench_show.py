@@ -106,7 +106,8 @@ def _table(results: Sequence[Result]) -> Table:
     for result in results:
         others = (number(result.beside[name]) if name in result.beside else "" for name in beside)
         table.add_row(*_cells(result, notes), *others)
-    table.caption = "\n".join(f"({number}) {note}" for number, note in enumerate(notes, start=1)) or None
+    kinds = [f"of {kind}" for kind in dict.fromkeys(result.kind for result in results if result.kind)]
+    table.caption = "\n".join([*kinds, *(f"({i}) {note}" for i, note in enumerate(notes, start=1))]) or None
     table.caption_justify = "left"
     return table
 

@@ -32,7 +32,7 @@ class Fused(Swept):
 
     The baselines are no emulation: a line through the fit rows over the bytes that leave a die, and between them.
 
-    With --sweep, every EP degree with every batch instead, on all cores, with uniform choices and no skew of starts.
+    With --sweep, every EP degree with every batch instead, on all cores, with uniform choices.
     """
 
     name = "fused"
