@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from tests.testing.cases import telling
@@ -10,34 +9,14 @@ from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, VIOLATION, WRONG_BITS, Verdict
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang import kernel, poll_ge, quiet, store
-from xccl_emu.machine import small_pod
-from xccl_emu.testing import Bench, protocol
+
+from .traps import OK, Trap
 
 
-@kernel
-def store_both(word, flag):
-    """Write a word, then the flag that announces it."""
-    yield store(word, 5)
-    yield quiet()
-    yield store(flag, 1)
-    yield quiet()
-
-
-@kernel
-def await_flag(flag, wanted):
-    """Wait for a value that the flag may never have."""
-    yield poll_ge(flag, wanted)
-
-
-@protocol
-def meeting(bench: Bench, wanted: int = 1, word: int = 5, large: int = 0) -> None:
+def meeting(wanted: int = 1, word: int = 5) -> Trap:
     """Die 0 writes a word and a flag; die 1 waits for the flag."""
-    room = 1 << 20 if large else 64
-    pod = bench.pod(small_pod(2, app_bytes=room, meta_bytes=64, managed_bytes=0, ub_bytes=32))
-    bench.expect(pod.meta(1, 32), np.array([word], np.uint8), "word", owners="die1")
-    pod.launch(store_both, 0, [0], {"word": pod.meta(1, 32), "flag": pod.meta(1)}, [pod.grant_meta("w", 1)])
-    pod.launch(await_flag, 1, [0], {"flag": pod.meta(1), "wanted": wanted}, [pod.grant_meta("r", 1)])
+    texts = "store 1.4 5; quiet; store 1.0 1; quiet", f"ge 1.0 {wanted}"
+    return Trap("meeting", texts, OK, {0o14: word}, owners=(1,))
 
 
 FORGED = Verdict(VERIFIED, "meeting", {}, "relaxed", "exhaustive", 0)
@@ -79,7 +58,7 @@ def test_a_wrong_verdict_is_contradicted(sizes: dict[str, int], kind: str) -> No
     assert "please report this" in verdict.reason
 
 
-@pytest.mark.parametrize(("sizes", "told"), [({"wanted": 2}, "1 states are deadlocks"), ({"word": 6}, "word is wrong")])
+@pytest.mark.parametrize(("sizes", "told"), [({"wanted": 2}, "states are deadlocks"), ({"word": 6}, "12 is wrong at")])
 def test_what_brute_force_alone_finds_is_not_verified(
     sizes: dict[str, int], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,9 +76,11 @@ def test_what_brute_force_alone_finds_is_not_verified(
     assert verdict.certificate.schedules == 7
 
 
-def test_limits_of_brute_force_are_said() -> None:
+def test_limits_of_brute_force_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that is too large for it, and a search that was not finished."""
-    large = certify(meeting(large=1), FORGED, seconds=0.1).certificate
+    with monkeypatch.context() as small:
+        small.setattr("xccl_emu.machine.explore._STATE_WORDS_MAX", 100)
+        large = certify(meeting(), FORGED, seconds=0.1).certificate
     assert "too large for brute force" in large.words()
     assert large.covers() == "no brute force: too large, sampled schedules"
     part = certify(meeting(), FORGED, seconds=0.1, max_states=3).certificate
