@@ -1,5 +1,6 @@
 """Topologies are data: the same protocols on another cluster; the networks of CloudMatrix384 are queues."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,11 +16,12 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import ATLAS_800T_A2 as ATLAS_POD
 from xccl_emu.machine.spec import CLOUDMATRIX384 as POD
 from xccl_emu.machine.spec import KIB, PodSpec, small_pod
+from xccl_emu.plan.cluster import load_cluster
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.timing.fabric import OTHER_NODE, SAME_DIE, SAME_NODE, SIBLING_DIE, Fabric, Path, Rate
 from xccl_emu.timing.run import VirtualTime
-from xccl_emu.timing.topologies import ATLAS_800T_A2, CLOUDMATRIX384, RDMA, VPC
+from xccl_emu.timing.topologies import ATLAS_800T_A2, CLOUDMATRIX384, H20, RDMA, VPC
 
 from .support import COSTS, ROUND, copy_by_dma, write_often
 
@@ -80,9 +82,12 @@ CPU = 33
 
 
 def _writes_us(fabric: Fabric, pairs: Sequence[Pair], cores: int, times: int, nbytes: int) -> float:
-    spec = small_pod(33, cores, app_bytes=8 * cores * nbytes, ub_bytes=-(-nbytes // 32) * 32).with_(cpus_per_node=1)
+    sources = Counter(source for source, *_ in pairs)
+    all_cores = cores * max(sources.values())
+    spec = small_pod(33, all_cores, app_bytes=8 * cores * nbytes, ub_bytes=-(-nbytes // 32) * 32).with_(cpus_per_node=1)
     policy = VirtualTime(fabric, COSTS_FAST)
     pod = Pod(spec, policy=policy)
+    mine: list[int] = []
     for source, target, *over in pairs:
         block = pod.alloc(target, cores * nbytes)
         for name in over:
@@ -90,10 +95,12 @@ def _writes_us(fabric: Fabric, pairs: Sequence[Pair], cores: int, times: int, nb
         args = {
             "target": [block.address + core * nbytes for core in range(cores)], "nbytes": nbytes, "times": times,
         }  # fmt: skip
-        free = [core for core in range(cores) if source * cores + core not in pod.active_cores()]
-        pod.launch(write_often, source, free or range(cores), args, [pod.grant(block, "w")])
+        sources[source] -= 1
+        own = range(cores * sources[source], cores * (sources[source] + 1))
+        pod.launch(write_often, source, own, args, [pod.grant(block, "w")])
+        mine = mine or [source * all_cores + core for core in own]
     pod.run()
-    return policy.timing.by_die_us[pairs[0][0]]
+    return max(policy.timing.finished_us[core] for core in mine)
 
 
 COSTS_FAST = COSTS.__class__(**{**vars(COSTS), "core_gb_s": 1e4, "launch_us": 0.0})
@@ -216,6 +223,9 @@ _THIN = Path("thin", read=Rate(0.1, 50.0), write=Rate(0.1, 50.0))
         ({"stripe_bytes": 100}, "stripe_bytes=100: must be a power of two"),
         ({"uplink_gb_s": -1.0}, "uplink_gb_s=-1.0"),
         ({"paths": CLOUDMATRIX384.paths[:4]}, "paths: 4 of them"),
+        ({"within": "ring"}, "within='ring': must be one of ports, switch, mesh"),
+        ({"within": "switch"}, "planes=7: must be 1 where nodes have links of their own"),
+        ({"within": "mesh", "planes": 1}, "within='mesh': 16 dies a node; must be at most 8"),
         ({"beside": (RDMA, VPC, RDMA)}, "beside: at most 2"),
     ],
 )
@@ -237,12 +247,43 @@ def test_impossible_routes() -> None:
         bandwidth(CLOUDMATRIX384, [(die, 32, "RDMA plane") for die in range(0, 18, 2)], nbytes=32)
 
 
-def test_a_full_mesh_gives_one_pair_one_link() -> None:
-    """Over HCCS a transfer has a seventh of a die's bandwidth."""
-    assert bandwidth(ATLAS_800T_A2, [(0, 1)], cores=1) == pytest.approx(28.0, rel=0.05)
+def test_a_full_mesh_gives_every_pair_its_own_link() -> None:
+    """Over HCCS one pair has 30 GB/s however many cores write; seven pairs of a die have that each, out and in, and the
+    other way is free too."""
+    mesh = ATLAS_800T_A2
+    for cores in (1, 4):
+        assert bandwidth(mesh, [(0, 1)], cores) == pytest.approx(30.0, rel=0.05)
+    fan: list[Pair] = [(0, die) for die in range(1, 8)]
+    for pairs in (fan, [pair[::-1] for pair in fan], [*fan, *(pair[::-1] for pair in fan)]):
+        assert bandwidth(mesh, pairs, cores=1) == pytest.approx(30.0, rel=0.05)  # type: ignore[arg-type]
+    assert bandwidth(mesh, [(1, 0), (9, 8), (1, 0)], cores=2) == pytest.approx(15.0, rel=0.05)
+    assert bandwidth(mesh, [(1, 0), (0, 1), (2, 0), (1, 2), (9, 8)], cores=2) == pytest.approx(30.0, rel=0.05)
 
 
-def test_a_path_has_links() -> None:
-    """A path without any link is refused."""
-    with pytest.raises(ConfigError, match="links=0"):
-        Path("none", Rate(1.0, 1.0), Rate(1.0, 1.0), links=0)
+def test_ports_to_a_switch_are_shared_by_all_peers() -> None:
+    """Over NVLink a die has 450 GB/s for all others of its node together, out and in."""
+    assert bandwidth(H20, [(0, 1)]) == pytest.approx(450, rel=0.05)
+    assert bandwidth(H20, [(0, 1), (0, 2)]) == pytest.approx(225, rel=0.05)
+    assert bandwidth(H20, [(1, 0), (2, 0)]) == pytest.approx(225, rel=0.05)
+    assert bandwidth(H20, [(0, 1), (2, 3), (1, 0)]) == pytest.approx(450, rel=0.05)
+
+
+@pytest.mark.parametrize(("fabric", "inside", "between"), [(ATLAS_800T_A2, 30.0, 25.0), (H20, 450.0, 50.0)])
+def test_links_of_a_node_and_ports_out_of_it_do_not_slow_each_other(
+    fabric: Fabric, inside: float, between: float
+) -> None:
+    """A die writes to another one of its node and to one of another node at once: each has all of its link."""
+    assert bandwidth(fabric, [(0, 1), (0, 9)]) == pytest.approx(inside, rel=0.05)
+    assert bandwidth(fabric, [(0, 9), (0, 1)]) == pytest.approx(between, rel=0.05)
+    assert bandwidth(fabric, [(0, 9), (1, 9)]) == pytest.approx(between / 2, rel=0.05)
+
+
+def test_the_analyzer_has_the_same_links() -> None:
+    """The clusters of `xccl_emu.plan` are these topologies, in one direction."""
+    for name, fabric in (("910B", ATLAS_800T_A2), ("H20", H20)):
+        cluster = load_cluster(name)
+        assert (cluster.nodes, cluster.devices_per_node) == (fabric.nodes, fabric.chips_per_node)
+        for link, path in ((cluster.intra, SAME_NODE), (cluster.inter, OTHER_NODE)):
+            assert fabric.paths[path].write.gb_s == fabric.paths[path].read.gb_s == link.gb_s / link.ways
+        assert cluster.intra.mesh == (fabric.within == "mesh")
+        assert cluster.hbm_gb_s == fabric.paths[SAME_DIE].read.gb_s

@@ -40,7 +40,7 @@ class TraceOptions:
     sizes: dict[str, int | str] = field(default_factory=dict)
     out: Path = option(Path("trace.json"), "File to write; JSON, whatever it is called.")
     dies: str | None = option(None, 'Dies to show, as in "0,1" or "0-3,8" [default: all that take part]')
-    fabric: str = option("cloudmatrix384", "cloudmatrix384, or atlas-800t-a2.")
+    fabric: str = option("cloudmatrix384", "cloudmatrix384, atlas-800t-a2 or h20.")
     place: str = option("packed", "Where the dies are: packed (die by die on the chips), chips or nodes (one on each).")
     events: int = option(
         200_000, "Most slices and ends of arrows; what begins later is left out, and counted.", least=1

@@ -12,7 +12,7 @@ from xccl_emu.machine.address_space import map_bytes
 from xccl_emu.machine.device import layout as at
 from xccl_emu.timing.costs import PASSES, Costs
 from xccl_emu.timing.device import layout as tl
-from xccl_emu.timing.fabric import SAME_DIE, Fabric
+from xccl_emu.timing.fabric import SAME_DIE, SAME_NODE, WITHIN, Fabric
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod
@@ -130,7 +130,7 @@ class Times:
             tm[words + tl.READ_LATENCY] = round(path.read.latency_us * PS_PER_US)
             tm[words + tl.WRITE_LATENCY] = round(path.write.latency_us * PS_PER_US)
             tm[words + tl.READ_RATE], tm[words + tl.WRITE_RATE] = map(_femtoseconds, (path.read.gb_s, path.write.gb_s))
-            tm[words + tl.LINKS] = path.links
+            tm[words + tl.WITHIN] = WITHIN.index(network.within) if kind == SAME_NODE else tl.AT_PORTS
 
     def _begin(self, pod: "Pod", start_us: Mapping[int, float]) -> None:
         """Every core into the heap, sorted, which a heap is."""

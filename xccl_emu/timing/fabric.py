@@ -16,6 +16,10 @@ SAME_DIE, SIBLING_DIE, SAME_NODE, OTHER_NODE, NODE_CPU, OTHER_CPU = range(6)
 PATHS = ("same die", "sibling die", "same node", "other node", "CPU of the same node", "CPU of another node")
 """Classes of paths, by number."""
 
+WITHIN = ("ports", "switch", "mesh")
+"""How dies of a node reach each other: through the ports that lead out of it too, through other ports to a switch of
+the node, or over a link for each pair."""
+
 PLANES_MAX, UPLINKS_MAX, BESIDE_MAX = 8, 16, 2
 
 @dataclass(frozen=True)
@@ -39,12 +43,6 @@ class Path:
     medium: str
     read: Rate
     write: Rate
-    links: int = 1
-    """Equal links, each to another die, that have the bandwidth together: a transfer takes one of them."""
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.links, int) and self.links >= 1):
-            raise ConfigError(f"links={self.links!r}: must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,8 @@ class Fabric:
     chips_per_node: int
     paths: tuple[Path, ...]
     """By class: same die, sibling die, same node, other node; and to CPUs of the same and of another node."""
+    within: str = "ports"
+    """One of `WITHIN`. Over a mesh the rates of the path are those of one link."""
     planes: int = 1
     """Parallel planes, each with a share of a path's bandwidth."""
     stripe_bytes: int = 512
@@ -94,6 +94,12 @@ class Fabric:
     def __post_init__(self) -> None:
         if len(self.paths) not in (4, 6) or (self.cpus and len(self.paths) != 6):
             raise ConfigError(f"paths: {len(self.paths)} of them; must be 4, or with paths to CPUs 6")
+        if self.within not in WITHIN:
+            raise ConfigError(f"within={self.within!r}: must be one of {', '.join(WITHIN)}")
+        if self.within != "ports" and self.planes != 1:
+            raise ConfigError(f"planes={self.planes}: must be 1 where nodes have links of their own ({self.within})")
+        if self.within == "mesh" and (dies := self.dies_per_chip * self.chips_per_node) > PLANES_MAX:
+            raise ConfigError(f"within='mesh': {dies} dies a node; must be at most {PLANES_MAX}")
         for name, most in (("planes", PLANES_MAX), ("uplinks", UPLINKS_MAX)):
             if not (isinstance(value := getattr(self, name), int) and 1 <= value <= most):
                 raise ConfigError(f"{name}={value!r}: must be 1 to {most}")

@@ -50,13 +50,30 @@ ATLAS_800T_A2 = Fabric(
     paths=(
         _HBM,
         Path("none: one die a chip", read=Rate(0.9, 270.0), write=Rate(0.9, 270.0)),
-        # A full mesh: to each of seven peers 56 GB/s both ways together; latencies are assumptions.
-        Path("HCCS", read=Rate(1.5, 7 * 28.0), write=Rate(1.5, 7 * 28.0), links=7),
+        Path("HCCS", read=Rate(1.5, 30.0), write=Rate(1.5, 30.0)),  # 480 Gbit/s a pair, both ways together
         Path("RoCE", read=Rate(5.0, 25.0), write=Rate(4.0, 25.0)),  # 200 Gbit/s a chip
     ),
+    within="mesh",
 )
-"""The cluster of MixServe: four servers of eight NPUs, full-mesh HCCS inside, RoCE between.  (Several transfers
-between the same two take several of the seven links, which in truth lead to different ones.)"""
+"""MixServe IV-A: four servers of eight NPUs, full-mesh HCCS inside, RoCE between, a port a chip. Latencies are
+assumptions, and that 480 Gbit/s is a pair's (other sources have 56 GB/s for it)."""
 
-TOPOLOGIES = {"cloudmatrix384": CLOUDMATRIX384, "atlas-800t-a2": ATLAS_800T_A2}
+_H20_HBM = Path("HBM", read=Rate(0.6, 4000.0), write=Rate(0.6, 4000.0))
+H20 = Fabric(
+    name="H20, 2 nodes",
+    dies_per_chip=1,
+    chips_per_node=8,
+    nodes=2,
+    paths=(
+        _H20_HBM,
+        Path("none: one die a chip", read=Rate(0.9, 270.0), write=Rate(0.9, 270.0)),
+        Path("NVLink", read=Rate(1.0, 450.0), write=Rate(1.0, 450.0)),  # 900 GB/s, both ways together
+        Path("InfiniBand", read=Rate(4.0, 50.0), write=Rate(3.0, 50.0)),  # 400 Gbit/s
+    ),
+    within="switch",
+)
+"""MixServe IV-A: two servers of eight GPUs, NVLink inside, InfiniBand between. Latencies are assumptions, and a port of
+InfiniBand for each GPU. Only the fabric is modelled so: its ends are the cores of the pod."""
+
+TOPOLOGIES = {"cloudmatrix384": CLOUDMATRIX384, "atlas-800t-a2": ATLAS_800T_A2, "h20": H20}
 """By the names that the command knows."""

@@ -21,7 +21,8 @@ COSTS = 24
 PASSES = 48  # of the vector pipe, in sixteenths, by operation
 PATHS = PASSES + len(OPERATIONS) + 1  # of each network, by class of path
 CLASSES, PATH_WORDS = 6, 5
-READ_LATENCY, READ_RATE, WRITE_LATENCY, WRITE_RATE, LINKS = range(PATH_WORDS)  # rates in femtoseconds a byte
+READ_LATENCY, READ_RATE, WRITE_LATENCY, WRITE_RATE, WITHIN = range(PATH_WORDS)  # rates in femtoseconds a byte
+AT_PORTS, AT_SWITCH, AT_MESH = range(3)  # WITHIN of a path: `fabric.WITHIN`
 NETWORKS_MAX = 3
 NETWORKS = PATHS + NETWORKS_MAX * CLASSES * PATH_WORDS
 PORTS, SWITCHES, PLANES, STRIPE_SHIFT, BY_ADDRESS, UPLINK_RATE, UPLINKS = range(7)  # of a network; the first two: where
@@ -53,7 +54,8 @@ MEMORY, LINK, DMA_ENGINE, LOGGED, CHIP, NODE, IS_CPU = range(7)
 IDLE_FROM, IDLE_UNTIL = 7, 8  # when its memory had last nothing to do
 DIE_WORDS = 16
 
-# ---- its ports in a network: when each plane is free, out and in
+# ---- its ports in a network: when each plane is free, out and in; or behind the only plane a node's own links: that to
+# its switch, or one to each other die, by how far on that is
 PLANES_MAX = 8
 PORT_OUT, PORT_IN = 0, PLANES_MAX
 PORT_WORDS = 2 * PLANES_MAX

@@ -7,6 +7,7 @@ They are taken in the order of time, to within `LIMIT` of each other.
 from xccl_emu.machine.device.layout import DIE_SHIFT
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
+    AT_MESH,
     BY_ADDRESS,
     C_CPU,
     C_DRAM,
@@ -19,7 +20,6 @@ from xccl_emu.timing.device.layout import (
     IDLE_UNTIL,
     IS_CPU,
     LINK,
-    LINKS,
     MEMORY,
     N_ROUTES,
     NETWORK_WORDS,
@@ -49,6 +49,7 @@ from xccl_emu.timing.device.layout import (
     UPLINK_SHARE,
     UPLINKS,
     UPLINKS_MAX,
+    WITHIN,
     WRITE_LATENCY,
     WRITE_RATE,
 )
@@ -126,11 +127,24 @@ def pass_fabric(tm, path, source, target, address, nbytes, write, ends, time):
     if path == 1:
         return max(end, _through(tm, _block(tm, source) + LINK, time, nbytes * rate // 1000))
     network = NETWORKS + path // CLASSES * NETWORK_WORDS
+    if tm[words + WITHIN]:
+        return max(end, _within(tm, network, source, target, nbytes * rate // 1000, tm[words + WITHIN], time))
     if tm[network + BY_ADDRESS]:
         return max(end, _by_address(tm, network, source, target, address, nbytes, rate, time))
-    left = _striped(tm, network, source, target, address, nbytes, rate, time)
-    busy = nbytes * rate // 1000
-    return max(end, left + busy * (tm[words + LINKS] - 1))
+    return max(end, _striped(tm, network, source, target, address, nbytes, rate, time))
+
+
+@jit
+def _within(tm, network, source, target, busy, kind, time):
+    """The own links of a node: the one of these two dies, or the ports of both to a switch.
+
+    Of up to eight dies in a row no two are as far on from a third, modulo eight, so this tells its links apart.
+    """
+    out = tm[network + PORTS] + source * PORT_WORDS + PORT_OUT
+    if kind == AT_MESH:
+        return _through(tm, out + (target - source & PLANES_MAX - 1), time, busy)
+    into = tm[network + PORTS] + target * PORT_WORDS + PORT_IN
+    return max(_through(tm, out + 1, time, busy), _through(tm, into + 1, time, busy))
 
 
 @jit
