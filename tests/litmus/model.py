@@ -12,6 +12,8 @@ no code with `xccl_emu`, so that where the two agree, the agreement means someth
   address stay in order; a later own write or fetch_add to that address waits for it. A pull cannot see what is in
   flight, so a read of an address that its thread has written before is a scalar read.
 - A quiet waits until its thread has neither writes in flight nor pulls outstanding.
+- A fence waits for nothing. A write (or fetch_add) lands only when those of its thread to the same die that it issued
+  before its latest fence have landed; addresses are on one die unless the order says otherwise.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +23,9 @@ from typing import Literal, NamedTuple
 Write = tuple[Literal["w"], str, int]
 Read = tuple[Literal["r"], str, str]
 Quiet = tuple[Literal["f"]]
+Fence = tuple[Literal["s"]]
 FetchAdd = tuple[Literal["u"], str, str, int]
-Op = Write | Read | Quiet | FetchAdd
+Op = Write | Read | Quiet | Fence | FetchAdd
 Program = Sequence[Sequence[Op]]
 Channel = tuple[int | str, int | str]
 Outcome = frozenset[tuple[str, int]]
@@ -30,10 +33,14 @@ Outcome = frozenset[tuple[str, int]]
 
 @dataclass(frozen=True)
 class Order:
-    """A memory order: `channel(thread, address)` names a FIFO of writes (None: no delay); `pulls`: reads are late."""
+    """A memory order: `channel(thread, address)` names a FIFO of writes (None: no delay); `pulls`: reads are late.
+
+    `home` maps an address to its die, for fences; without it all are on one.
+    """
 
     channel: Callable[[int, str], Channel] | None
     pulls: bool = False
+    home: Mapping[str, int] | None = None
 
 
 def sc(pulls: bool = False) -> Order:
@@ -41,9 +48,9 @@ def sc(pulls: bool = False) -> Order:
     return Order(None, pulls)
 
 
-def relaxed(pulls: bool = False) -> Order:
-    """Writes of one core to one address stay in order, all others do not."""
-    return Order(lambda thread, addr: (thread, addr), pulls)
+def relaxed(pulls: bool = False, home: Mapping[str, int] | None = None) -> Order:
+    """Writes of one core to one address stay in order, all others do not, unless a fence stands between them."""
+    return Order(lambda thread, addr: (thread, addr), pulls, home)
 
 
 def fifo(home: Mapping[str, int], die: Sequence[int] | None = None, pulls: bool = False) -> Order:
@@ -51,7 +58,7 @@ def fifo(home: Mapping[str, int], die: Sequence[int] | None = None, pulls: bool 
 
     `home` maps an address to its die, `die[thread]` a thread to its own; without `die` each thread has its own.
     """
-    return Order(lambda thread, addr: (die[thread] if die is not None else thread, home[addr]), pulls)
+    return Order(lambda thread, addr: (die[thread] if die is not None else thread, home[addr]), pulls, home)
 
 
 class Flight(NamedTuple):
@@ -62,6 +69,8 @@ class Flight(NamedTuple):
     addr: str
     value: int
     reg: str | None
+    fences: int
+    """How many its thread had issued before it."""
 
 
 class Pull(NamedTuple):
@@ -113,7 +122,7 @@ def reachable(program: Program, order: Order, asked: Mapping[str, int]) -> bool:
 
 
 def _zeros(program: Program) -> Outcome:
-    return frozenset((op[1], 0) for thread in program for op in thread if op[0] != "f")
+    return frozenset((op[1], 0) for thread in program for op in thread if op[0] not in ("f", "s"))
 
 
 def _is_final(program: Program, state: State) -> bool:
@@ -128,12 +137,23 @@ def _successors(program: Program, order: Order, state: State) -> Iterator[State]
             if issued is not None:
                 yield issued._replace(pcs=(*state.pcs[:thread], pc + 1, *state.pcs[thread + 1 :]))
     for i, write in enumerate(state.flight):
-        if i == 0 or state.flight[i - 1].channel != write.channel:
+        first = i == 0 or state.flight[i - 1].channel != write.channel
+        if first and not any(_comes_first(order, other, write) for other in state.flight):
             yield _land(state._replace(flight=state.flight[:i] + state.flight[i + 1 :]), write)
     for i, pull in enumerate(state.pulls):
         if not any(pull[:2] == earlier[:2] for earlier in state.pulls[:i]):
             rest = state._replace(pulls=state.pulls[:i] + state.pulls[i + 1 :])
             yield rest.put(f"{pull.thread}:{pull.reg}", state.value(pull.addr))
+
+
+def _comes_first(order: Order, one: Flight, other: Flight) -> bool:
+    """Whether a fence of their thread stands between two writes to one die."""
+    home = order.home
+    return (
+        one.thread == other.thread
+        and one.fences < other.fences
+        and (home is None or home[one.addr] == home[other.addr])
+    )
 
 
 def _is_in_atomic(state: State, thread: int) -> bool:
@@ -143,6 +163,8 @@ def _is_in_atomic(state: State, thread: int) -> bool:
 def _issue(ops: Sequence[Op], order: Order, state: State, thread: int) -> State | None:
     """The state after `thread` issued its next operation (its pc not yet moved), or None if it has to wait."""
     op = ops[state.pcs[thread]]
+    if op[0] == "s":
+        return state
     if op[0] == "f":
         busy = {write.thread for write in state.flight} | {pull.thread for pull in state.pulls}
         return None if thread in busy else state
@@ -152,8 +174,9 @@ def _issue(ops: Sequence[Op], order: Order, state: State, thread: int) -> State 
         return None
     reg, value = (None, op[2]) if op[0] == "w" else (op[2], op[3])
     if order.channel is None:
-        return _land(state, Flight((0, 0), thread, op[1], value, reg))
-    write = Flight(order.channel(thread, op[1]), thread, op[1], value, reg)
+        return _land(state, Flight((0, 0), thread, op[1], value, reg, 0))
+    fences = sum(prior[0] == "s" for prior in ops[: state.pcs[thread]])
+    write = Flight(order.channel(thread, op[1]), thread, op[1], value, reg, fences)
     grouped = sorted((*state.flight, write), key=lambda item: tuple(map(str, item.channel)))
     return state._replace(flight=tuple(grouped))
 

@@ -1,4 +1,4 @@
-"""The litmus suite: 66 small programs, the outcome asked of each, and which memory orders allow it.
+"""The litmus suite: 66 small programs, the outcome asked of each, and which memory orders allow it; and 24 of fences.
 
 Data only, for the explorer beside it and for tests that translate the programs to kernels. Notation, one token an
 operation, threads separated by `|`, all memory 0 at the start:
@@ -6,6 +6,7 @@ operation, threads separated by `|`, all memory 0 at the start:
     Wx1    write 1 to x              ("w", "x", 1)
     Rax    read x into register a    ("r", "x", "a")
     F      quiet                     ("f",)
+    S      fence                     ("s",)
     Uax1   add 1 to x, old value     ("u", "x", "a", 1)
            into register a
 
@@ -22,6 +23,8 @@ letter a column: A, the outcome must be reachable; F, it must never appear. Colu
     fifo_two_async  fifo_two with asynchronous reads
 
 The first four were computed by others (herd7), the last four by the explorer in `model.py`.
+
+A fence orders what goes to one die only, so a test of fences says on which die each address is.
 """
 
 from dataclasses import dataclass
@@ -30,7 +33,7 @@ from typing import Literal
 Op = (
     tuple[Literal["w"], str, int]
     | tuple[Literal["r"], str, str]
-    | tuple[Literal["f"]]
+    | tuple[Literal["f", "s"]]
     | tuple[Literal["u"], str, str, int]
 )
 Column = Literal["sc", "tso", "c", "d", "fifo_one", "fifo_two", "fifo_one_async", "fifo_two_async"]
@@ -53,20 +56,22 @@ class Litmus:
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses the program touches, sorted."""
-        return tuple(sorted({op[1] for thread in self.program for op in thread if op[0] != "f"}))
+        return tuple(sorted({op[1] for thread in self.program for op in thread if op[0] not in ("f", "s")}))
 
 
 def _op(token: str) -> Op:
     kind, rest = token[0], token[1:]
     if kind == "F":
         return ("f",)
+    if kind == "S":
+        return ("s",)
     if kind == "W":
         return ("w", rest[0], int(rest[1:]))
     if kind == "R":
         return ("r", rest[1], rest[0])
     if kind == "U":
         return ("u", rest[1], rest[0], int(rest[2:]))
-    raise ValueError(f"token {token!r}: an operation starts with W, R, F or U")
+    raise ValueError(f"token {token!r}: an operation starts with W, R, F, S or U")
 
 
 def _test(name: str, program: str, asked: str, published: str, derived: str) -> Litmus:
@@ -158,4 +163,58 @@ TESTS: tuple[Litmus, ...] = (
     _test("ACK", "Wx1 F Wy1 Raz Wx2 | Rby Rcx Wz1", "0:a=1 1:b=1 1:c=2", "FFFA", "FFAA"),
     _test("ACKearly", "Wx1 F Wy1 Raz Wx2 | Rby Wz1 Rcx", "0:a=1 1:b=1 1:c=2", "AAAA", "AAAA"),  # ack too early
     _test("ACKwait-f", "Wx1 Wy1 Raz Wx2 Wy2 | Rby Wz1 Rcy Rdx", "0:a=1 1:b=1 1:c=2 1:d=1", "FFAA", "FAAA"),
+)
+
+
+@dataclass(frozen=True)
+class FenceTest:
+    """A test of fences: `home` maps each address to its die, `expected` has a letter for each of FENCE_COLUMNS."""
+
+    name: str
+    test: Litmus
+    home: dict[str, int]
+    expected: str
+
+
+FENCE_COLUMNS = ("sc", "relaxed", "fifo")
+
+
+def _fence_test(name: str, program: str, asked: str, homes: str, expected: str) -> FenceTest:
+    home = {address: int(die) for address, die in (item.split("@") for item in homes.split())}
+    return FenceTest(name, _test(name, program, asked, "", ""), home, expected)
+
+
+# name, program, outcome asked, die of each address, "sc relaxed fifo"
+FENCE_TESTS: tuple[FenceTest, ...] = (
+    # Message passing: to one die in order, to two dies not; a quiet beside it covers both.
+    _fence_test("MP+s", "Wx1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FFF"),
+    _fence_test("MP+s, two dies", "Wx1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FAA"),
+    _fence_test("MP+f+s, two dies", "Wx1 F S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FFF"),
+    _fence_test("MP+s+f, two dies", "Wx1 S F Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FFF"),
+    _fence_test("MP2w+s, other word elsewhere", "Wx1 Wz1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0 z@2", "FFF"),
+    _fence_test("MP2w+s, asked elsewhere", "Wx1 Wz1 S Wy1 | Ray Rcz", "1:a=1 1:c=0", "x@0 y@0 z@2", "FAA"),
+    _fence_test("MP+s before all", "S Wx1 Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FAF"),
+    _fence_test("MP+s behind all", "Wx1 Wy1 S | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FAF"),
+    _fence_test("MP+po+s", "Wx1 Wy1 | Ray S Rbx", "1:a=1 1:b=0", "x@0 y@0", "FAF"),
+    _fence_test("MP, fence of another", "Wx1 Wy1 | Ray Rbx | S Wz1 S", "1:a=1 1:b=0", "x@0 y@0 z@2", "FAF"),
+    # Two in a row, and over another die.
+    _fence_test("MP3+s+s", "Wx1 S Wz1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0 z@2", "FFF"),
+    _fence_test("MP3+s+s, middle", "Wx1 S Wz1 S Wy1 | Ray Rbz", "1:a=1 1:b=0", "x@0 y@0 z@2", "FAA"),
+    _fence_test("MP+s+s", "Wx1 S S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FFF"),
+    _fence_test("MP+s, again", "Wx1 S Wy1 S Wx2 | Rax Rby", "1:a=2 1:b=0", "x@0 y@0", "FFF"),
+    # It is no wait: a read behind it may come first.
+    _fence_test("SB+s+s", "Wx1 S Ray | Wy1 S Rbx", "0:a=0 1:b=0", "x@0 y@0", "FAA"),
+    _fence_test("R+s+s", "Wx1 S Wy1 | Wy2 S Rax", "1:a=0 y=2", "x@0 y@0", "FAA"),
+    # Two writes each.
+    _fence_test("2+2W+s+s", "Wx1 S Wy2 | Wy1 S Wx2", "x=1 y=1", "x@0 y@0", "FFF"),
+    _fence_test("2+2W+s+s, two dies", "Wx1 S Wy2 | Wy1 S Wx2", "x=1 y=1", "x@0 y@2", "FAA"),
+    _fence_test("S+s", "Wx2 S Wy1 | Ray Wx1", "1:a=1 x=2", "x@0 y@0", "FFF"),
+    # A relay over a second die.
+    _fence_test("ISA2+s", "Wx1 S Wy1 | Ray Wz1 | Rbz Rcx", "1:a=1 2:b=1 2:c=0", "x@0 y@0 z@2", "FFF"),
+    _fence_test("ISA2+s, two dies", "Wx1 S Wy1 | Ray Wz1 | Rbz Rcx", "1:a=1 2:b=1 2:c=0", "x@0 y@2 z@0", "FAA"),
+    # Atomics are writes too.
+    _fence_test("MP+s+rmwflag", "Wx1 S Uay1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FFF"),
+    _fence_test("MP+s+rmwflag, two dies", "Wx1 S Uay1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FAA"),
+    # A slot used again after its acknowledgement.
+    _fence_test("ACK+s", "Wx1 S Wy1 Raz Wx2 | Rby Rcx Wz1", "0:a=1 1:b=1 1:c=2", "x@0 y@0 z@2", "FFF"),
 )

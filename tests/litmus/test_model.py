@@ -27,10 +27,12 @@ ATOMIC_MUST_JOIN_FIFO = ("MP+rmwflag", "SB+rmwother", "BAR2")
 
 
 @st.composite
-def programs(draw: st.DrawFn, threads: int = 2, length: int = 3) -> Program:
-    """Programs of at most `threads` x `length` operations on x and y; registers and written values are distinct."""
-    kinds = st.lists(st.tuples(st.sampled_from("wwrrfu"), st.sampled_from("xy")), min_size=1, max_size=length)
-    shape = draw(st.lists(kinds, min_size=1, max_size=threads))
+def programs(
+    draw: st.DrawFn, threads: int = 2, length: int = 3, kinds: str = "wwrrfu", addresses: str = "xy"
+) -> Program:
+    """Programs of at most `threads` x `length` operations; registers and written values are distinct."""
+    one = st.lists(st.tuples(st.sampled_from(kinds), st.sampled_from(addresses)), min_size=1, max_size=length)
+    shape = draw(st.lists(one, min_size=1, max_size=threads))
     return [[_op(kind, addr, t * length + i + 1) for i, (kind, addr) in enumerate(ops)] for t, ops in enumerate(shape)]
 
 
@@ -39,7 +41,9 @@ def _op(kind: str, addr: str, number: int) -> Op:
         return ("w", addr, number)
     if kind == "r":
         return ("r", addr, f"r{number}")
-    return ("f",) if kind == "f" else ("u", addr, f"r{number}", 10)
+    if kind == "f":
+        return ("f",)
+    return ("s",) if kind == "s" else ("u", addr, f"r{number}", 5)
 
 
 def _named(name: str) -> Litmus:

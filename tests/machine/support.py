@@ -69,6 +69,8 @@ def issue(op, a, b, c, d, e):
         yield rq.put(a, b, c, d, e)
     elif op == rq.OP_ADD:
         yield rq.add(a, b)
+    elif op == rq.OP_FENCE:
+        yield rq.fence()
     else:
         yield from vector_operation(op, a, b, c, d, e)
     return result

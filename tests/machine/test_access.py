@@ -74,6 +74,7 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "mtu_out": lambda: _buffer(a, c) and _memory(b, c, "w"),
         "put": lambda: _memory(a, 32, "w", 32),
         "add": lambda: _memory(a, 8, "w", 8),
+        "fence": lambda: True,
         "v_quantize": lambda: ruled and c > 0 and c % 4 == 0 and _buffer(a, 2 * c, 4) and _buffer(b, c + 4, 4),
         "v_dequantize": lambda: _buffer(a, c, 4) and _buffer(b, 4 * c, 4) and _buffer(d, 4, 4),
         "v_copy": lambda: _buffer(a, c) and _buffer(b, c) and _apart(a, b, c),

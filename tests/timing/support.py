@@ -10,6 +10,7 @@ from xccl_emu.lang import (
     arrive,
     await_group,
     dma,
+    fence,
     kernel,
     mtu_in,
     mtu_out,
@@ -17,6 +18,7 @@ from xccl_emu.lang import (
     put,
     quiet,
     set_flag,
+    store,
     wait_flag,
 )
 from xccl_emu.machine.pod import Pod
@@ -53,6 +55,17 @@ def write_far(target, nbytes, flag):
     yield mtu_out(0, target, nbytes, step=1, sync="data")
     yield quiet(step=2, sync="visible")
     yield put(flag, 1, step=3, sync="flag")
+
+
+@kernel
+def write_fenced(target, nbytes, flag, by_store):
+    """Write a block and, behind a fence, a flag."""
+    yield mtu_out(0, target, nbytes, step=1, sync="data")
+    yield fence(step=2, sync="data before flag")
+    if by_store:
+        yield store(flag, 1, step=3, sync="flag")
+    else:
+        yield put(flag, 1, step=3, sync="flag")
 
 
 @kernel

@@ -13,7 +13,7 @@ from xccl_emu.timing.critical import breakdown, critical_path
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import VirtualTime
 
-from .support import COSTS, ROUND, copy_by_dma, meet, timed_pod, wait_for, write_far, write_often
+from .support import COSTS, ROUND, copy_by_dma, meet, timed_pod, wait_for, write_far, write_fenced, write_often
 
 WRITE_US, READ_US = (0.2, 2.0, 4.0, 6.0), (0.1, 1.0, 3.0, 5.0)
 WRITE_NS_A_BYTE = (0.001, 0.02, 0.1, 0.5)
@@ -35,6 +35,24 @@ def test_a_write_and_its_quiet(path: int, target: int) -> None:
     flag_gone = visible + 0.05 + issue + start + max(32 * WRITE_NS_A_BYTE[path], 0.032) / 1000
     returned = flag_gone + WRITE_US[path]  # a kernel returns when all it wrote is visible
     assert policy.timing.latency_us == pytest.approx(returned, abs=1e-5)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(("path", "target"), [(0, 0), (1, 1), (2, 3), (3, 5)])
+@pytest.mark.parametrize("by_store", [0, 1])
+def test_a_flag_behind_a_fence_pays_the_latency_once(path: int, target: int, by_store: int) -> None:
+    """Nothing waits for the block: the flag leaves right behind it, by mtu-out or by a store, and arrives behind it."""
+    pod, policy = timed_pod(6)
+    block = pod.alloc(target, 1024)
+    flag = pod.meta(target)
+    grants = [pod.grant(block, "w"), pod.grant_meta("w", target)]
+    args = {"target": block.address, "nbytes": 1024, "flag": flag, "by_store": by_store}
+    pod.launch(write_fenced, 0, [0], args, grants)
+    pod.run()
+    issue, start, access = 0.001, 0.02, 0.01
+    left = issue + start + max(1024 * WRITE_NS_A_BYTE[path], 1024 / 1000) / 1000
+    flag_left = issue + access if by_store else start + max(32 * WRITE_NS_A_BYTE[path], 0.032) / 1000
+    assert policy.timing.latency_us == pytest.approx(left + flag_left + WRITE_US[path], abs=1e-5)
 
 
 @pytest.mark.nojit

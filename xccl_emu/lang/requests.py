@@ -29,15 +29,15 @@ RULE_XCCL, RULE_CANN = range(2)
 
 OPERATIONS = (
     "return", "load", "store", "atomic_add", "poll", "quiet", "arrive", "await_group", "ub_load", "ub_store",
-    "set_flag", "wait_flag", "fail", "dma", "mtu_in", "mtu_out", "put", "add", "v_quantize", "v_dequantize",
-    "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow", "v_count",
+    "set_flag", "wait_flag", "fail", "dma", "mtu_in", "mtu_out", "put", "add", "fence", "v_quantize",
+    "v_dequantize", "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow", "v_count",
 )  # fmt: skip
 """Name of each operation, indexed by its code."""
 
 (
     OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_POLL, OP_QUIET, OP_ARRIVE, OP_AWAIT_GROUP, OP_UB_LOAD, OP_UB_STORE,
-    OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DMA, OP_MTU_IN, OP_MTU_OUT, OP_PUT, OP_ADD, OP_V_QUANTIZE, OP_V_DEQUANTIZE,
-    OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW,
+    OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DMA, OP_MTU_IN, OP_MTU_OUT, OP_PUT, OP_ADD, OP_FENCE, OP_V_QUANTIZE,
+    OP_V_DEQUANTIZE, OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW,
     OP_V_COUNT,
 ) = range(len(OPERATIONS))  # fmt: skip
 
@@ -148,6 +148,16 @@ def put(
 def add(target: int, value: int, step: int = 0, sync: str = "") -> Request:
     """Add to an aligned 8-byte word at its home memory by mtu-out; returns nothing and does not wait."""
     return (OP_ADD, target, value, 0, 0, 0, 0)
+
+
+def fence(step: int = 0, sync: str = "") -> Request:
+    """Queue on mtu-out: on each die, this core's writes behind it become visible after those before it.
+
+    Nothing waits until anything is visible, and the kernel goes on.  It covers scalar stores, atomics and all that
+    mtu-out writes; not DMA, which is ordered by its events, and no other core.  A store or atomic behind it is granted
+    when mtu-out has come to it.
+    """
+    return (OP_FENCE, 0, 0, 0, 0, 0, 0)
 
 
 # ---- vector (all on the data buffer; offsets multiples of 4)

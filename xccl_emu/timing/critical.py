@@ -10,6 +10,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.lang.requests import (
     DMA,
     OP_AWAIT_GROUP,
+    OP_FENCE,
     OP_MTU_IN,
     OP_POLL,
     OP_QUIET,
@@ -89,7 +90,7 @@ def _resource(row: NDArray[np.int64]) -> str:
     engine, op = int(row[tl.RECORD_ENGINE]), int(row[tl.RECORD_OP])
     if engine == VECTOR and op not in (OP_SET_FLAG, OP_WAIT_FLAG):
         return "vector"
-    if engine == DMA or (op >= OP_MTU_IN and engine != SCALAR):
+    if engine == DMA or (op >= OP_MTU_IN and op != OP_FENCE and engine != SCALAR):
         return "wire"
     return {OP_POLL: "polling", OP_QUIET: "quiet", OP_AWAIT_GROUP: "barrier"}.get(op, "issue")
 

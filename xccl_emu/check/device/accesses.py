@@ -13,6 +13,7 @@ from xccl_emu.lang.requests import (
     MTU_OUT,
     OP_ADD,
     OP_ATOMIC_ADD,
+    OP_FENCE,
     OP_LOAD,
     OP_MTU_IN,
     OP_MTU_OUT,
@@ -104,7 +105,7 @@ def accesses(st, base, pipe, choice, named, out):
         return 0
     entry = entry_of(st, queue, j)
     op, site, ub = st[entry], st[entry + ENTRY_SITE], st[base + UB_BASE]
-    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+    if op == OP_SET_FLAG or op == OP_WAIT_FLAG or op == OP_FENCE:
         return 0
     if op == OP_MTU_IN:
         source, nbytes = st[entry + 1], st[entry + 3]

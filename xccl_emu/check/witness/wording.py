@@ -25,6 +25,7 @@ from xccl_emu.lang.requests import (
     OP_V_COPY,
     OP_V_COUNT,
     OP_V_FILL,
+    OP_V_QUANTIZE,
     OP_V_SCALE,
     OP_WAIT_FLAG,
     OPERATIONS,
@@ -82,7 +83,7 @@ def wording(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Wording:
     if op in (OP_UB_LOAD, OP_UB_STORE):
         nbytes, value = (b, "") if op == OP_UB_LOAD else (c, number(b))
         return Wording(name, ub + a, nbytes, f"ub+{a:#x}", value)
-    return _vector(ub, op, operands) if op > OP_ADD else _scalar(pod, op, a, b, c)
+    return _vector(ub, op, operands) if op >= OP_V_QUANTIZE else _scalar(pod, op, a, b, c)
 
 
 def _pipe_name(pipe: int) -> str:

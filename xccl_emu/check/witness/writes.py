@@ -51,7 +51,7 @@ class Writes:
 
     def _in_flight(self, step: Step, entry: int) -> Write:
         address, nbytes = int(self._st[entry + at.FLIGHT_ADDRESS]), int(self._st[entry + at.FLIGHT_NBYTES])
-        data = self._st[entry + at.FLIGHT_DATA : entry + at.FLIGHT_WORDS]
+        data = self._st[entry + at.FLIGHT_DATA : entry + at.FLIGHT_FENCES]
         if step.operation in ("mtu_out", "dma"):
             return self._new(step, address, nbytes, some_bytes(data.tobytes()[:nbytes]))
         value = numbers(data.tolist()) if step.operation == "put" else number(int(data[0]))

@@ -31,6 +31,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_COUNT,
     FLIGHT_DATA,
     FLIGHT_ENTRIES,
+    FLIGHT_FENCES,
     FLIGHT_HEAD,
     FLIGHT_KIND,
     FLIGHT_NBYTES,
@@ -47,6 +48,7 @@ from xccl_emu.machine.device.layout import (
     NOTED_BYTES_MAX,
     ORDER,
     ORDER_FIFO,
+    ORDER_RELAXED,
     ORDER_SC,
     PIECE_BYTES,
     WRITER_BASE,
@@ -150,6 +152,7 @@ def _take_off(st, core, base, kind, address, nbytes, site):
     put(st, entry + FLIGHT_SITE, site)
     for i in range(4):
         put(st, entry + FLIGHT_DATA + i, 0)
+    put(st, entry + FLIGHT_FENCES, 0)
     put(st, base + IN_FLIGHT, st[base + IN_FLIGHT] + 1)
     return entry + FLIGHT_DATA
 
@@ -195,7 +198,7 @@ def deliverable(st, die, k):
     """May the k-th oldest write of this die become visible now?
 
     `fifo`: nothing older goes to the same die.  `relaxed`: nothing older of the same core, or the same DMA
-    descriptor, goes to the same piece.
+    descriptor, goes to the same piece, and nothing that stands before a fence of its core goes to the same die.
     """
     ring = block_of_die(st, die)
     if k < 0 or k >= st[ring + FLIGHT_COUNT]:
@@ -208,7 +211,30 @@ def deliverable(st, die, k):
         older = flight(st, ring, j)
         if st[older + FLIGHT_ADDRESS] >> shift == target and (fifo or _same_agent(st, older, entry)):
             return False
+        if st[older + FLIGHT_FENCES] > st[entry + FLIGHT_FENCES] and fenced(st, older, entry):
+            return False
     return True
+
+
+@jit
+def fenced(st, older, younger):
+    """Has the core of two writes in flight to the same die passed a fence between them?"""
+    if st[older + FLIGHT_FENCES] <= st[younger + FLIGHT_FENCES] or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
+        return False
+    to_one_die = st[older + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == st[younger + FLIGHT_ADDRESS] >> st[DIE_SHIFT]
+    return to_one_die and st[younger + FLIGHT_KIND] < KIND_DMA
+
+
+@jit
+def pass_fence(st, core, base):
+    """Put one more fence behind all that a core has in flight, but for DMA; `fifo` keeps the order of all anyway."""
+    if st[ORDER] != ORDER_RELAXED or st[base + IN_FLIGHT] == 0:
+        return
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA:
+            put(st, entry + FLIGHT_FENCES, st[entry + FLIGHT_FENCES] + 1)
 
 
 @jit
@@ -305,7 +331,10 @@ def _overlay(value, address, nbytes, data, start, size):
 
 @jit
 def own_write_pending(st, core, base, address):
-    """Must an atomic here wait for own writes to its piece, or under `fifo` for any of the die's to that die?"""
+    """Must an atomic here wait for own writes to its piece, or before a fence, or under `fifo` for any of the die's?
+
+    Of those before a fence, and of the die's, for writes to the same die.
+    """
     if st[ORDER] == ORDER_SC:
         return False
     ring = block_of_die(st, st[base + DIE])
@@ -315,6 +344,12 @@ def own_write_pending(st, core, base, address):
         entry = flight(st, ring, k)
         mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA
         if (fifo or mine) and st[entry + FLIGHT_ADDRESS] >> shift == address >> shift:
+            return True
+        if (
+            mine
+            and st[entry + FLIGHT_FENCES]
+            and st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]
+        ):
             return True
     return False
 

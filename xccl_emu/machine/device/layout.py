@@ -18,12 +18,13 @@ ACTIONS = 30
 LARGE_BASE, LARGE_SLOTS = 23, 31
 COUNT_BY_OP = 32
 BYTES_BY_PIPE = 64  # of the vector pipe: elements
-FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 69, 70, 79  # what a check has broken; the copy is of a write in flight
-STEP_TABLE = 80  # where each kernel's step function is, for `words.call_step`
-TRAFFIC_BASE, TRAFFIC_WORDS = 96, 97
-SPARSE = 98  # is what would change nothing left out, so that memory is committed only where it is not zero?
-ACT = 99  # where the machine's action is, for `single.act_once`
-N_HOMES = 100  # dies, and CPUs behind them
+FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 69, 70, 80  # what a check has broken; the copy is of a write in flight
+STEP_TABLE = 81  # where each kernel's step function is, for `words.call_step`
+TRAFFIC_BASE, TRAFFIC_WORDS = 97, 98
+SPARSE = 99  # is what would change nothing left out, so that memory is committed only where it is not zero?
+ACT = 100  # where the machine's action is, for `single.act_once`
+N_HOMES = 101  # dies, and CPUs behind them
+HEADER_WORDS = 102
 HEADER_WORDS = 101
 
 # ---- memory orders
@@ -55,8 +56,9 @@ ANY_DIE = -1
 
 # ---- a die's block: its writes in flight, a ring in issue order
 FLIGHT_HEAD, FLIGHT_COUNT, FLIGHT_ENTRIES = 0, 1, 2
-FLIGHT_WORDS = 9
+FLIGHT_WORDS = 10
 FLIGHT_CORE, FLIGHT_KIND, FLIGHT_ADDRESS, FLIGHT_NBYTES, FLIGHT_SITE, FLIGHT_DATA = 0, 1, 2, 3, 4, 5
+FLIGHT_FENCES = 9  # behind four words of data: how many fences its core has passed since; not of DMA, nor under `fifo`
 KIND_SCALAR, KIND_MTU, KIND_ADD, KIND_DMA = range(4)  # KIND_DMA + slot for a write of that DMA descriptor
 
 # ---- a core group's block
@@ -90,4 +92,5 @@ ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT
 assert WINDOWS + MAX_WINDOWS * WINDOW_WORDS <= REGISTERS
 assert REQUEST_WORDS == ENTRY_PROGRESS
 assert FAULT_CUT == BYTES_BY_PIPE + N_PIPES
+assert FLIGHT_FENCES == FLIGHT_DATA + PIECE_BYTES // 8
 assert FAULT_HAPPENED == FAULT_COPY + FLIGHT_WORDS < STEP_TABLE

@@ -12,6 +12,7 @@ from xccl_emu.lang.requests import (
     MTU_IN,
     MTU_OUT,
     OP_ADD,
+    OP_FENCE,
     OP_MTU_IN,
     OP_MTU_OUT,
     OP_PUT,
@@ -33,6 +34,7 @@ from xccl_emu.machine.device import numerics
 from xccl_emu.machine.device.flight import (
     DMA_READ_DONE,
     finish_dma,
+    pass_fence,
     room_for_writes,
     set_event,
     write_bytes,
@@ -309,6 +311,10 @@ def step_mtu_out(mem, st, core, base, choice):
     op = st[entry]
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
+    if op == OP_FENCE:
+        pass_fence(st, core, base)
+        _pop(st, queue)
+        return True
     if not room_for_writes(st, base, 1):
         return False
     site = st[entry + ENTRY_SITE]
@@ -328,6 +334,16 @@ def step_mtu_out(mem, st, core, base, choice):
             st[BYTES_BY_PIPE + MTU_OUT] += st[entry + 3]
             _pop(st, queue)
     return True
+
+
+@jit
+def fence_ahead(st, base):
+    """Is there a fence that mtu-out has not come to yet?  Then no store behind it may take off."""
+    queue = pipe_of(base, MTU_OUT)
+    for j in range(st[queue + PIPE_COUNT]):
+        if st[entry_of(st, queue, j)] == OP_FENCE:
+            return True
+    return False
 
 
 @jit

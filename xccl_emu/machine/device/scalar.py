@@ -74,7 +74,7 @@ from xccl_emu.machine.device.layout import (
     SWITCH_BASE,
     UB_BASE,
 )
-from xccl_emu.machine.device.pipes import enqueue, pipe_of, ring_dma, take_event
+from xccl_emu.machine.device.pipes import enqueue, fence_ahead, pipe_of, ring_dma, take_event
 from xccl_emu.machine.device.traffic import note_traffic
 from xccl_emu.machine.device.words import call_step, jit, load_i32, load_i64, put, store_i64, store_u32
 
@@ -151,6 +151,8 @@ def _grant_memory(mem, st, core, base, op, a, b, c):
         put(st, base + RESULT, read_word(mem, st, core, base, a, b))
         st[BYTES_BY_PIPE + SCALAR] += b
         return True
+    if fence_ahead(st, base):
+        return False
     if op == OP_STORE:
         if not room_for_writes(st, base, 1):
             return False

@@ -5,6 +5,7 @@ from xccl_emu.lang.requests import (
     MTU_IN,
     MTU_OUT,
     OP_DMA,
+    OP_FENCE,
     OP_MTU_IN,
     OP_MTU_OUT,
     OP_SET_FLAG,
@@ -43,6 +44,7 @@ from xccl_emu.timing.device.layout import (
     DMA_MOVES,
     DMA_READY,
     DMA_SLOT,
+    FENCE_AT,
     FREE,
     ISSUED,
     LIMIT,
@@ -69,7 +71,8 @@ def step_pipe_timed(mem, st, tm, who, log, core, base, row, pipe):
     op, a, b, c, site = st[entry], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + ENTRY_SITE]
     n = tm[row + RUN + pipe]
     since = later(tm, row + FREE + pipe, ring_at(row, ISSUED, pipe, n))
-    if pipe != VECTOR and op != OP_SET_FLAG and op != OP_WAIT_FLAG and tm[since] > tm[NOW] + tm[LIMIT]:
+    own = pipe == VECTOR or op == OP_SET_FLAG or op == OP_WAIT_FLAG or op == OP_FENCE
+    if not own and tm[since] > tm[NOW] + tm[LIMIT]:
         return -tm[since]
     count = elements(st, entry, op) if pipe == VECTOR and op >= OP_V_QUANTIZE else 0
     if not act_once(mem, st, core * ACTORS_PER_CORE + pipe, CHOICE_ALL):
@@ -79,6 +82,8 @@ def step_pipe_timed(mem, st, tm, who, log, core, base, row, pipe):
         _flag(tm, who, log, core, row, pipe, op, a, b, c, site, since)
     elif pipe == VECTOR:
         _compute(tm, who, log, core, row, op, count, site, since)
+    elif op == OP_FENCE:
+        _fence(tm, who, log, core, row, site, since)
     elif op == OP_MTU_IN:
         _read(st, tm, who, log, core, base, row, a, c, site, since)
     else:
@@ -103,6 +108,14 @@ def _flag(tm, who, log, core, row, pipe, op, source, target, event, site, since)
     end = tm[when] + tm[C_EVENT]
     number = record(tm, who, log, core, pipe, op, site, when, end, 0, -1, 0, end, -1, -1)
     set_time(tm, who, row + FREE + pipe, end, number)
+
+
+@jit
+def _fence(tm, who, log, core, row, site, since):
+    """It takes no time: what leaves by one way behind something else, with the same latency, arrives behind it."""
+    number = record(tm, who, log, core, MTU_OUT, OP_FENCE, site, since, tm[since], 0, -1, 0, tm[since], -1, -1)
+    set_time(tm, who, row + FENCE_AT, tm[since], number)
+    set_time(tm, who, row + FREE + MTU_OUT, tm[since], number)
 
 
 @jit

@@ -46,7 +46,8 @@ RUNG = POPPED + N_PIPES * QUEUE_DEPTH  # by DMA descriptor
 DMA_DONE = RUNG + N_DMA_SLOTS  # when the core's last descriptor was done, which the next one waits for
 DMA_READY, DMA_MOVES, DMA_SLOT = range(DMA_DONE + 1, DMA_DONE + 4)  # of the one that the engine starts, if it does
 EVENT_AT = DMA_DONE + 4  # by source pipe, target pipe and event
-CORE_WORDS = EVENT_AT + N_PIPES * N_PIPES * N_EVENTS
+FENCE_AT = EVENT_AT + N_PIPES * N_PIPES * N_EVENTS  # when mtu-out passed its last fence
+CORE_WORDS = FENCE_AT + 1
 
 # ---- the block of a die, or of a CPU's socket behind them: when its memory, its link to its sibling and its DMA engine
 # are free; are the actions of its cores written down; and where it is

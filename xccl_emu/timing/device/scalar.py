@@ -53,6 +53,7 @@ from xccl_emu.timing.device.layout import (
     C_POLL,
     C_QUIET,
     EVENT_AT,
+    FENCE_AT,
     FINISHED,
     FREE,
     GROUP_BASE,
@@ -171,6 +172,7 @@ def _granted(mem, st, tm, row, op, a, b, c, here, group, looks):
         return since, tm[C_DMA_ISSUE]
     if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD:
         since = later(tm, since, find_piece(tm, a) + PIECE_AT) if looks else since
+        since = later(tm, since, row + FENCE_AT) if op != OP_LOAD else since
         return since, issue + _memory_access(st, tm, op, a, here)
     return since, issue
 
