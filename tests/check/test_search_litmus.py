@@ -7,7 +7,7 @@ if values in memory are asked for too, a further thread does, which looks at the
 from collections.abc import Sequence
 
 import pytest
-from litmus.suite import TESTS, Column, Litmus, Op
+from litmus.suite import FENCE_COLUMNS, FENCE_TESTS, TESTS, Column, Litmus, Op
 
 from xccl_emu.campaign.judge import Budget, searched, verdict_of
 from xccl_emu.campaign.programs import Instruction, Small
@@ -29,7 +29,11 @@ NEVER = 31
 
 def small_of(test: Litmus, own_die: bool) -> Small:
     """The test as a configuration, a thread on each die."""
-    words = {name: k << 3 if own_die else 4 * k for k, name in enumerate("xyz")}
+    return small_at(test, {name: k << 3 if own_die else 4 * k for k, name in enumerate("xyz")})
+
+
+def small_at(test: Litmus, words: dict[str, int]) -> Small:
+    """The test with each address at a word of its own."""
     memory = {name: value for name, value in test.asked.items() if ":" not in name}
     asking = {int(name.split(":")[0]) for name in test.asked if ":" in name}
     threads = [_thread(test, t, ops, words, len(asking), bool(memory)) for t, ops in enumerate(test.program)]
@@ -50,7 +54,7 @@ def _thread(
         elif op[0] == "u":
             steps.append((Instruction("atomic_taken", words[op[1]], op[3]), test.asked.get(f"{t}:{op[2]}")))
         else:
-            steps.append((Instruction("quiet"), None))
+            steps.append((Instruction("quiet" if op[0] == "f" else "fence"), None))
     agrees = any(value is not None for _, value in steps)
     through = [Instruction("quiet"), Instruction("atomic", DONE, 1)] if observed else []
     if not agrees:
@@ -104,4 +108,23 @@ def test_what_the_order_forbids_is_verified_and_what_it_allows_is_found(column: 
                 said = verdict_of(searched(small.trial(order, None), name, LARGE))
                 if said != deserved:
                     wrong.append(f"{test.name}, {name}: {said}, not {deserved}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("order", FENCE_COLUMNS)
+def test_what_fences_forbid_is_verified_and_what_they_allow_is_found(order: str) -> None:
+    """Both searches say of the tests of fences what is tabled, flags, data and observers being as they come."""
+    wrong = []
+    for test in FENCE_TESTS:
+        pieces: dict[int, int] = {}
+        words = {}
+        for name, die in sorted(test.home.items()):
+            words[name] = die << 3 | 4 * pieces.setdefault(die, 0)
+            pieces[die] += 1
+        small = small_at(test.test, words)
+        deserved = kinds.ASSERTION if test.expected[FENCE_COLUMNS.index(order)] == "A" else kinds.VERIFIED
+        for name in ("full", "merged"):
+            said = verdict_of(searched(small.trial(order, None), name, LARGE))
+            if said != deserved:
+                wrong.append(f"{test.name}, {name}: {said}, not {deserved}")
     assert not wrong

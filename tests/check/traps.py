@@ -12,6 +12,7 @@ RACE = frozenset({kinds.DATA_RACE, kinds.TORN_METADATA})
 ANY = RACE | {kinds.DEADLOCK, kinds.UNWRITTEN_READ, kinds.WRONG_BITS}
 LOCKED, WRONG = frozenset({kinds.DEADLOCK}), frozenset({kinds.WRONG_BITS})
 UNWRITTEN, LIVELOCK = frozenset({kinds.UNWRITTEN_READ}), frozenset({kinds.LIVELOCK})
+FAILED = frozenset({kinds.ASSERTION})
 EVENTS, LEFTOVER = frozenset({kinds.BAD_INSTRUCTION}), frozenset({kinds.LEFTOVER})
 OK, UNFINISHED = frozenset({kinds.VERIFIED}), frozenset({kinds.UNFINISHED})
 WEAK = {"sc": OK, "fifo": RACE, "relaxed": RACE}
@@ -69,6 +70,9 @@ LOOKS = "load_named 1.7; skip_unless 0 1 4; load_named 1.7; skip_unless 0 3 2"
 """What follows is: the rare instruction, a jump over the other one, and that."""
 SEQLOCK = "store 0.0 1; quiet; store 0.4 5; quiet; store 0.0 2; quiet"
 
+OUT = "ub_store 3 0; out m1.0 0 2"
+IN = "in m1.0 0 2; quiet; ub_load 0 0"
+BACK = "in m1.0 1 0; set 1 0 1; wait 1 0 1"
 TICKET = "atomic_taken 0.0 1; skip_unless 1 1 1; ge 0.4 1; load 1.0; store 1.0 3; quiet; add 0.4 1"
 READ_BACK = "ge 0.4 1; in 1.0 1 0; set 1 0 1; wait 1 0 1; ub_load 0 1"
 TRAPS = (
@@ -112,6 +116,56 @@ TRAPS = (
     Trap("a lock of tickets", (TICKET, TICKET), OK),
     Trap("a lock that nobody respects", ("atomic_taken 0.0 1; load 1.0; store 1.0 3; quiet; add 0.4 1",
                                          "atomic_taken 0.0 1; load 1.0; store 1.0 3; quiet; add 0.4 1"), RACE),
+    # fences
+    Trap("data behind a fence", ("store 1.0 5; fence; store 1.4 1", "ge 1.4 1; load 1.0"), OK),
+    Trap("data behind a fence, by mtu-out", (f"{OUT}; fence; put 1.4 1", f"ge 1.4 1; {IN}"), OK),
+    Trap("data behind a fence, the flag by a store", (f"{OUT}; fence; store 1.4 1", f"ge 1.4 1; {IN}"), OK),
+    Trap("data behind a fence, the flag by an atomic", (f"{OUT}; fence; atomic 1.4 1", f"ge 1.4 1; {IN}"), OK),
+    Trap("data behind a fence, the flag elsewhere", (f"{OUT}; fence; put 2.4 1", f"ge 2.4 1; {IN}"), WEAK, dies=3),
+    Trap("data behind a fence, the atomic elsewhere", ("store 1.0 5; fence; atomic 2.4 1", "ge 2.4 1; load 1.0"), WEAK,
+         dies=3),
+    Trap("data behind a fence, a second flag elsewhere",
+         (f"{OUT}; fence; put 1.4 1; put 2.4 1", "ge 2.4 1; load m1.0"), WEAK, dies=3),
+    Trap("data behind a fence, passed on",
+         (f"{OUT}; fence; put 1.4 1", "ge 1.4 1; put 2.4 1", "ge 2.4 1; load m1.0"), OK),
+    Trap("a fence before the data", (f"fence; {OUT}; put 1.4 1", f"ge 1.4 1; {IN}"), LATE),
+    Trap("a fence behind the flag", (f"{OUT}; put 1.4 1; fence", f"ge 1.4 1; {IN}"), LATE),
+    Trap("a fence of the reader", (f"{OUT}; put 1.4 1", f"ge 1.4 1; fence; {IN}"), LATE),
+    Trap("a fence of a neighbour", ("store 1.0 5; store 0.4 1", "ge 0.4 1; fence; store 1.4 1", "ge 1.4 1; load 1.0"),
+         LATE, cores=2),
+    Trap("a fence before a barrier", ("store 0.0 5; fence; arrive; await", "arrive; await; load 0.0"), WEAK, cores=2),
+    Trap("a fence does not cover DMA",
+         ("dma_data 0.0 1.0 0; fence; put 1.4 1; wait 4 0 0", "ge 1.4 1; load m1.0"), RACE, memory={0: 7}),
+    Trap("own data behind a fence and an answer",
+         (f"{OUT}; fence; put 1.4 1; ge 0.4 1; {BACK}", "ge 1.4 1; put 0.4 1"), OK),
+    Trap("own data behind an answer", (f"{OUT}; put 1.4 1; ge 0.4 1; {BACK}", "ge 1.4 1; put 0.4 1"), LATE),
+    Trap("own data elsewhere behind a fence and an answer",
+         (f"{OUT}; fence; put 2.4 1; ge 0.4 1; {BACK}", "", "ge 2.4 1; put 0.4 1"), WEAK),
+    Trap("own data behind an answer to the flag before", (f"put 1.4 1; fence; {OUT}; ge 0.4 1; {BACK}",
+                                                          "ge 1.4 1; put 0.4 1"), RACE | UNWRITTEN),
+    Trap("own data behind a fence and an own flag", (f"{OUT}; fence; put 1.4 1; eq 1.4 1; {BACK}", ""), OK),
+    Trap("own data behind an own flag", (f"{OUT}; put 1.4 1; eq 1.4 1; {BACK}", ""), LATE),
+    Trap("own data behind a fence and an atomic", (f"{OUT}; fence; atomic 1.4 1; {BACK}", ""), OK),
+    Trap("own data behind an atomic", (f"{OUT}; set 3 0 0; wait 3 0 0; atomic 1.4 1; {BACK}", ""), LATE),
+    Trap("own counts behind fences", ("add 1.0 1; fence; add 1.4 1", "add 1.0 1; fence; add 1.4 1; ge 1.4 2; load 1.0"),
+         OK, cores=2, dies=2),
+    Trap("an own load before a fence", ("store 1.0 1; load 1.0; fence; put 1.4 1", "ge 1.4 1; load 1.0; fence"), OK),
+    Trap("a slot filled again behind a fence",
+         (f"{OUT}; fence; put 1.4 1; ge 0.4 1; ub_store 4 0; out m1.0 0 2; fence; put 1.4 2",
+          f"ge 1.4 1; {IN}; put 0.4 1; ge 1.4 2; load m1.0"), OK),
+    Trap("a slot filled again behind a fence alone",
+         (f"{OUT}; fence; put 1.4 1; out m1.0 8 2; fence; put 1.4 2", f"ge 1.4 1; {IN}"), RACE),
+    Trap("two writes over each other with a fence between",
+         ("ub_store 3 0; out m1.0 0 0; fence; store m1.0 4; fence; put 1.4 1", "ge 1.4 1; load m1.0"), OK, {32 | 8: 4}),
+    Trap("two flags with a fence between", ("store 1.0 1; fence; store 1.4 1",
+                                            "ge 1.4 1; load_named 1.0; fail_unless 3 1", "ge 1.0 1"), OK),
+    Trap("two flags with a fence between, elsewhere", ("store 1.0 1; fence; store 2.4 1",
+                                                       "ge 2.4 1; load_named 1.0; fail_unless 3 1", "ge 1.0 1"),
+         {"sc": OK, "fifo": FAILED, "relaxed": FAILED}),
+    Trap("an own flag behind a fence", ("put 1.0 1; fence; put 1.4 1; eq 1.4 1; store 2.0 1",
+                                        "ge 2.0 1; load_named 1.0; fail_unless 3 1", "ge 1.0 1; load_named 1.4"), OK),
+    Trap("a store behind a fence that mtu-out cannot come to",
+         ("wait 0 3 0; fence; store 1.0 1; set 0 3 0", ""), LOCKED),
     # three cores
     Trap("passed on", ("store 0.0 5; quiet; store 1.0 1", "ge 1.0 1; store 2.0 1", "ge 2.0 1; load 0.0"), OK),
     Trap("passed on without a quiet", ("store 0.0 5; store 1.0 1", "ge 1.0 1; store 2.0 1", "ge 2.0 1; load 0.0"),

@@ -1,5 +1,7 @@
 """Programs at random: a corpus that is right or nearly so, patterns that have fooled a search, and free ones; mutated.
 
+In some of them fences stand for quiets, or beside them.
+
 A program depends on two numbers only, the seed of the campaign and its own, so that any one is made again alone.
 """
 
@@ -57,7 +59,7 @@ def draw(seed: int, number: int) -> Case:
     rng = Random(f"{seed}/{number}")
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
     without = (rng.choice(SYNCS),) if rng.random() < 0.08 else ()
-    small = replace(small, fresh=rng.random() < 0.1, without=without)
+    small = replace(_fenced(Random(f"{seed}/{number}/fences"), small), fresh=rng.random() < 0.1, without=without)
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     return Case(small, expects, rng.randrange(1 << 16))
 
@@ -77,6 +79,17 @@ def _with_memory(rng: Random, small: Small) -> Small:
     areas = (0, DATA) if rng.random() < 0.3 else (0,)
     words = [area | die << 3 for die in range(small.n_dies) for area in areas if rng.random() < 0.4]
     return replace(small, memory={**small.memory, **{word: rng.randrange(1, 4) for word in words}})
+
+
+def _fenced(rng: Random, small: Small) -> Small:
+    """Most often as it is, else with fences for some of the quiets, and perhaps one more."""
+    if rng.random() < 0.6:
+        return small
+    fence = Instruction("fence")
+    programs = [[fence if i.name == "quiet" and rng.random() < 0.7 else i for i in one] for one in small.programs]
+    if rng.random() < 0.4 and len(one := rng.choice(programs)) < SIZE_MAX:
+        one.insert(rng.randrange(len(one) + 1), fence)
+    return replace(small, programs=tuple(map(tuple, programs)))
 
 
 def _of_corpus(rng: Random) -> Small:
@@ -193,7 +206,10 @@ def _put(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
 
 _Operands = Callable[[Random, int, int, int], tuple[int, ...]]
 _SPINS = ("spin", "spin_plain")
-_NAMES = (*(name for name in WITH_WORD if name not in _SPINS), *WITHOUT_WORD, "quiet", _SPINS[0])
+_NAMES = (
+    *(name for name in WITH_WORD if name not in _SPINS), *(name for name in WITHOUT_WORD if name != "fence"), "quiet",
+    _SPINS[0],
+)  # fmt: skip
 _OPERANDS: dict[str, _Operands] = {
     "in": _transfer,
     "out": _transfer,

@@ -35,8 +35,8 @@ UB_BYTES = 320
 DATA = 32
 """Added to a word that lies in the managed data area."""
 WITHOUT_WORD = (
-    "quiet", "ub_load", "ub_store", "arrive", "await", "skip_unless", "skip_if", "fail_unless", "v_copy", "set", "wait",
-    "end",
+    "quiet", "fence", "ub_load", "ub_store", "arrive", "await", "skip_unless", "skip_if", "fail_unless", "v_copy",
+    "set", "wait", "end",
 )  # fmt: skip
 WITH_WORD = tuple(name for name in OPERATIONS if name not in WITHOUT_WORD)
 """Instructions whose first operand is a word."""

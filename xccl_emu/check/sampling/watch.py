@@ -72,7 +72,7 @@ class Monitor:
         self.endings: Words = np.zeros(0, np.int64)
         """How runs ended in which something broke, by `breaks.ENDED_RIGHT` and so on; of the last `runs`."""
         self._judged = at.JUDGE_NOTHING
-        self._rings = True
+        self._rings = self._fences = True
         self.limits = _LEARNING
         self._learn()
 
@@ -145,7 +145,7 @@ class Monitor:
             if not keep or code == at.GROW:
                 self.close()
         if code == at.GROW:
-            self._rings = True
+            self._rings, self._fences = True, self._fences or bool(self.m[at.FENCED])
             self._sync_max, self._record_words, self._undo_words = (
                 2 * n for n in (self._sync_max, self._record_words, self._undo_words)
             )
@@ -154,7 +154,7 @@ class Monitor:
     def _learn(self) -> None:
         from xccl_emu.check.device.sampling.run import many_runs
 
-        longest, rung, number = 200, 0, 0
+        longest, rung, fenced, number = 200, 0, 0, 0
         while number < _LEARNING_RUNS and longest < _ACTIONS_MAX:
             space, run = self._open()
             code = self._call(many_runs, space, run, at.P_RANDOM, _LEARNING_SEED, number, number + 1, False)
@@ -162,10 +162,11 @@ class Monitor:
                 continue
             longest = max(longest, int(self.m[at.TAKEN]))
             rung += int(self.m[at.RUNG])
+            fenced += int(self.m[at.FENCED])
             table = int(self.m[at.SYNC_PIECES])
             self.known = [int(piece) for piece in self.m[table : table + int(self.m[at.N_SYNC])]]
             number += 1
-        self.limits, self._rings = limits_for(longest), rung > 0
+        self.limits, self._rings, self._fences = limits_for(longest), rung > 0, fenced > 0
 
     # ---- arrays
 
@@ -203,7 +204,7 @@ class Monitor:
         cores, dies, spec = pod.active_cores(), _dies(pod), pod.spec
         fifo, sc = pod.order == "fifo", pod.order == "sc"
         capacity = int(pod.state[machine.FLIGHT_CAPACITY])
-        targets = 0 if sc else spec.n_homes if fifo else 1
+        targets = 0 if sc else spec.n_homes if fifo or self._fences else 1
         n_dma = machine.N_DMA_SLOTS if self._rings else 0
         per_core = at.ENGINE_DMA + n_dma + 2 * targets
         words = per_core * len(cores)
@@ -217,7 +218,7 @@ class Monitor:
             at.PIPE_ROWS: 4 * len(cores), at.QUEUE_ROWS: 3 * machine.QUEUE_DEPTH * len(cores),
             at.DMA_ROWS: machine.N_DMA_SLOTS * len(cores), at.EVENT_ROWS: _EVENT_ROWS * len(cores),
             at.GROUP_ROWS: _GROUP_ROWS * groups, at.FLIGHT_ROWS: capacity * len(dies), at.SCRATCH_ROW: 1,
-            at.SYNC_ROWS: 4 * self._sync_max,
+            at.SYNC_ROWS: 4 * self._sync_max, at.FENCE_ROWS: len(cores) if self._fences else 0,
         }  # fmt: skip
         m = np.zeros(at.HEADER + sum(tables.values()), np.int64)
         _place(m, tables, at.HEADER, 1)
@@ -229,6 +230,7 @@ class Monitor:
         _table(m, at.SYNC_PIECES, range(len(self.known)), self.known)
         m[[at.WORDS, at.PER_CORE, at.N_DMA, at.TARGETS]] = words, per_core, n_dma, targets
         m[[at.JUDGED, at.ASKED]] = self._judged
+        m[at.FENCES] = self._fences
         m[[at.CAPACITY, at.N_GROUPS, at.SYNC_MAX]] = capacity, groups, self._sync_max
         m[[at.N_SYNC, at.N_SYNC_KNOWN]] = len(self.known)
         m[[at.META_START, at.META_END, at.BUFFERS_START]] = _bounds(pod)

@@ -25,7 +25,6 @@ SPARSE = 99  # is what would change nothing left out, so that memory is committe
 ACT = 100  # where the machine's action is, for `single.act_once`
 N_HOMES = 101  # dies, and CPUs behind them
 HEADER_WORDS = 102
-HEADER_WORDS = 101
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED = range(3)

@@ -11,6 +11,8 @@ from xccl_emu.check.device.monitor.layout import (
     DMA_ROWS,
     ENGINE_DMA,
     EVENT_ROWS,
+    FENCE_ROWS,
+    FENCES,
     GROUP_ROWS,
     N_DMA,
     PER_CORE,
@@ -20,9 +22,19 @@ from xccl_emu.check.device.monitor.layout import (
     SYNC_ROWS,
     TARGETS,
     WORDS,
+    X_OP,
 )
-from xccl_emu.lang.requests import MTU_IN, MTU_OUT, SCALAR
-from xccl_emu.machine.device.layout import DIE_SHIFT, N_DMA_SLOTS, N_EVENTS, N_PIPES, ORDER, ORDER_FIFO, QUEUE_DEPTH
+from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_DMA, SCALAR
+from xccl_emu.machine.device.layout import (
+    DIE_SHIFT,
+    N_DMA_SLOTS,
+    N_EVENTS,
+    N_PIPES,
+    ORDER,
+    ORDER_FIFO,
+    ORDER_RELAXED,
+    QUEUE_DEPTH,
+)
 from xccl_emu.machine.device.words import jit
 
 
@@ -48,6 +60,12 @@ def queue_row(m, i, pipe, place):
 def dma_row(m, i, k):
     """What the scalar unit knew when it rang this descriptor."""
     return m[DMA_ROWS] + (i * N_DMA_SLOTS + k) * m[WORDS]
+
+
+@jit
+def fence_row(m, i):
+    """What mtu-out knew at the last fence that it has passed."""
+    return m[FENCE_ROWS] + i * m[WORDS]
 
 
 @jit
@@ -155,6 +173,25 @@ def in_order(st, m, clocks, i, row, die):
 
 
 @jit
+def pass_fence(m, clocks, i, known, issued):
+    """mtu-out comes to a fence: what it knows now happens before its core's writes behind it."""
+    row = fence_row(m, i)
+    copy_row(m, clocks, row, known)
+    join_row(m, clocks, row, issued)
+    clocks[known + engine_word(m, i, MTU_OUT)] += 1
+
+
+@jit
+def behind_fence(st, m, clocks, i, row, die):
+    """Under `relaxed`, whoever sees a write of a core to a die sees its writes to that die before its last fence."""
+    if st[ORDER] != ORDER_RELAXED or not m[FENCES] or m[X_OP] == OP_DMA:
+        return
+    for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
+        word = visible_word(m, i, engine, die)
+        clocks[row + word] = max(clocks[row + word], clocks[fence_row(m, i) + engine_word(m, i, engine)])
+
+
+@jit
 def released(st, m, clocks, i, known, issued, address):
     """The clock that a write to this address releases: all that its instruction knows; in the scratch row."""
     row = m[SCRATCH_ROW]
@@ -162,6 +199,7 @@ def released(st, m, clocks, i, known, issued, address):
     if issued != known:
         join_row(m, clocks, row, issued)
     in_order(st, m, clocks, i, row, address >> st[DIE_SHIFT])
+    behind_fence(st, m, clocks, i, row, address >> st[DIE_SHIFT])
     return row
 
 

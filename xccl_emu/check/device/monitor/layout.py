@@ -15,7 +15,7 @@
 An *engine* is one of a core's scalar unit, three pipes and DMA descriptors; each has a word in every clock, its
 *epoch*, which counts what it has told others.  A write by the scalar unit or mtu-out happens when it is taken off, and
 later becomes visible: so each of these two has further words, the epoch up to which its writes are *visible*, under
-`fifo` one for each die written to; under `sc` none, a write is visible when it happens.
+`fifo`, and where there are fences, one for each die written to; under `sc` none, a write is visible when it happens.
 """
 
 ENGINE_DMA = 4
@@ -26,10 +26,10 @@ ENGINE_DMA = 4
     PIPE_ROWS, QUEUE_ROWS, DMA_ROWS, EVENT_ROWS, GROUP_ROWS, FLIGHT_ROWS, SYNC_ROWS, SCRATCH_ROW,
     CORE_INDEX, CORE_NUMBER, CORE_DIE, DMA_EPOCHS, DIE_INDEX, FREE_ROWS, SYNC_PIECES,
     N_SYNC, N_SYNC_KNOWN, SYNC_MAX, RECORD_TOP, RECORD_FREE, N_UNDO, CAPACITY, N_GROUPS, STOP,
-    JUDGE, WATCHED, RUNG,
-) = range(37)  # fmt: skip
+    JUDGE, WATCHED, RUNG, FENCE_ROWS, FENCED, FENCES,
+) = range(40)  # fmt: skip
 """Words of `m`: sizes, where the kinds of rows begin in `clocks`, where tables begin in `m`, what is in use, and where
-the compiled parts of the monitor are; and whether any DMA was rung."""
+the compiled parts of the monitor are; whether any DMA was rung, any fence passed, and whether fences are followed."""
 
 (X_OP, X_A, X_B, X_C, X_OFF, X_ROW, X_DMA, X_EVENT, X_FLIGHTS, X_LAST, X_KNOWN, X_ISSUED) = range(40, 52)
 """About the action under way, taken down before it."""

@@ -6,15 +6,18 @@ from xccl_emu.check.device.monitor.before import before_core, before_delivery
 from xccl_emu.check.device.monitor.calls import call, part
 from xccl_emu.check.device.monitor.clocks import (
     arrive,
+    behind_fence,
     complete_dma,
     dma_row,
     engine_word,
     event_row,
+    fence_row,
     group_row,
     in_order,
     index_of,
     issue,
     join_row,
+    pass_fence,
     pass_quiet,
     pipe_row,
     publish,
@@ -24,6 +27,8 @@ from xccl_emu.check.device.monitor.clocks import (
 )
 from xccl_emu.check.device.monitor.layout import (
     DMA_EPOCHS,
+    FENCED,
+    FENCES,
     FOUND_ERROR,
     GROW,
     IMMEDIATE,
@@ -55,6 +60,7 @@ from xccl_emu.lang.requests import (
     OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
     OP_DMA,
+    OP_FENCE,
     OP_LOAD,
     OP_POLL,
     OP_QUIET,
@@ -126,6 +132,8 @@ def watched(space, actor, choice):
     i = index_of(m, core)
     known = pipe_row(m, i, pipe) if pipe != DMA else m[X_ROW]
     issued = m[X_ROW] if pipe != SCALAR else known
+    if m[FENCES] and pipe == SCALAR and (m[X_OP] == OP_STORE or m[X_OP] == OP_ATOMIC_ADD):
+        issued = fence_row(m, i)  # it was granted when mtu-out had passed the fence
     m[X_KNOWN], m[X_ISSUED] = known, issued
     for r in range(n):
         call(m[JUDGE], space, i, r)
@@ -157,7 +165,10 @@ def judge(space, i, r):
         note_sync(space, start // PIECE_BYTES)
     if m[X_OP] == OP_ATOMIC_ADD:
         flags |= IMMEDIATE
+        if m[FENCES]:
+            join_row(m, space[3], known, fence_row(m, i))
         in_order(st, m, space[3], i, known, start >> st[DIE_SHIFT])  # it had to wait for them
+        behind_fence(st, m, space[3], i, known, start >> st[DIE_SHIFT])
     times = 1
     if flags & WRITE and (m[X_OP] == OP_V_AXPY or m[X_OP] == OP_V_ADD or m[X_OP] == OP_V_SCALE):
         times = 2  # an accumulator is read too
@@ -180,12 +191,23 @@ def _after(space, i, core, base, pipe, choice, known, issued):
         set_event_clock(m, clocks, i, pipe, issued, event_row(m, i, m[X_A], m[X_B], m[X_C]))
     elif op == OP_WAIT_FLAG:
         join_row(m, clocks, known, event_row(m, i, m[X_A], m[X_B], m[X_C]))
+    elif op == OP_FENCE:
+        _pass_fence(m, clocks, i, known, issued)
     elif pipe == MTU_OUT or pipe == DMA:
         wrote(space, i, base, known, issued)
         if pipe == MTU_OUT:
             clocks[known + engine_word(m, i, MTU_OUT)] += 1
         elif st[base + DMA_SLOTS + m[X_DMA] * ENTRY_WORDS] == 0:
             complete_dma(m, clocks, i, m[X_DMA], m[X_EVENT])
+
+
+@jit
+def _pass_fence(m, clocks, i, known, issued):
+    m[FENCED] = 1
+    if m[FENCES]:
+        pass_fence(m, clocks, i, known, issued)
+    else:  # none was passed while the monitor learned
+        m[STOP] = GROW
 
 
 @jit
@@ -201,13 +223,14 @@ def _after_scalar(space, i, core, base, op):
     elif op == OP_POLL or op == OP_LOAD:
         _acquire(space, i, core, base)
     elif op == OP_STORE:
-        wrote(space, i, base, own, own)
+        wrote(space, i, base, own, m[X_ISSUED])
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_ATOMIC_ADD:
         _acquire(space, i, core, base)
         number = sync_number(space, m[X_A] // PIECE_BYTES)
         if number:
-            publish(m, clocks, number - 1, m[X_A], 8, released(st, m, clocks, i, own, own, m[X_A]), True)
+            row = released(st, m, clocks, i, own, m[X_ISSUED], m[X_A])
+            publish(m, clocks, number - 1, m[X_A], 8, row, True)
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_QUIET:
         pass_quiet(m, clocks, i)

@@ -1,10 +1,19 @@
 """The beginning and the end of a run: the trial put back to its start, and its bytes compared."""
 
-from xccl_emu.check.device.monitor.clocks import clear_row, dma_row, engine_word, group_row, pipe_row, sync_row
+from xccl_emu.check.device.monitor.clocks import (
+    clear_row,
+    dma_row,
+    engine_word,
+    fence_row,
+    group_row,
+    pipe_row,
+    sync_row,
+)
 from xccl_emu.check.device.monitor.layout import (
     CAPACITY,
     CORE_NUMBER,
     DMA_EPOCHS,
+    FENCES,
     FOUND_WRONG,
     FREE_ROWS,
     GENERATION,
@@ -70,6 +79,8 @@ def begin(space, run, forget):
         for pipe in range(SCALAR, MTU_OUT + 1):
             clear_row(m, clocks, pipe_row(m, i, pipe))
             clocks[pipe_row(m, i, pipe) + engine_word(m, i, pipe)] = 1
+        if m[FENCES]:
+            clear_row(m, clocks, fence_row(m, i))
         for k in range(m[N_DMA]):
             clear_row(m, clocks, dma_row(m, i, k))
             m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + k] = 0

@@ -21,6 +21,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_CORE,
     FLIGHT_COUNT,
     FLIGHT_DATA,
+    FLIGHT_FENCES,
     FLIGHT_KIND,
     FLIGHT_NBYTES,
     KIND_DMA,
@@ -79,7 +80,8 @@ CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its cl
 CONSUMED_WORDS = 3
 FLYING = CONSUMED + CONSUMED_WORDS * EVENTS_SET_MAX  # what mtu-out knew at each of its flags in flight, in their order
 FLYING_MAX = 8
-BLOCK = FLYING + FLYING_MAX
+FENCE_VECTOR = FLYING + FLYING_MAX  # what mtu-out knew at the last fence that it has passed
+BLOCK = FENCE_VECTOR + 1
 
 # ---- limits that end a search, or (in `DOUBT`) only keep it from proving anything
 (
@@ -103,6 +105,7 @@ action that changes it, or never (who logs it adds what it stands for)."""
 _C1, _C2, _C3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _C4, _C5 = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA0761D6478BD642F)
 _C6, _C7 = np.uint64(0xE7037ED1A0B428DB), np.uint64(0x8EBC6AF09C88C6E3)
+_C8 = np.uint64(0x589965CC75374CC3)
 _S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 if config.DISABLE_JIT:
@@ -250,6 +253,7 @@ def _entry_hash(st, entry, rank):
     data = entry + FLIGHT_DATA
     z = unsigned(st[entry + FLIGHT_ADDRESS]) * _C1 + unsigned(st[entry + FLIGHT_NBYTES] << 8 | rank) * _C2
     z += unsigned(st[entry + FLIGHT_CORE] << 8 | st[entry + FLIGHT_KIND]) * _C3 + unsigned(st[data]) * _C4
+    z += unsigned(st[entry + FLIGHT_FENCES]) * _C8
     z += unsigned(st[data + 1]) * _C5 + unsigned(st[data + 2]) * _C6 + unsigned(st[data + 3]) * _C7
     return mixed(3, signed(z))
 

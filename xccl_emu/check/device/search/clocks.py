@@ -28,6 +28,7 @@ from xccl_emu.check.device.search.book import (
     DMA_SNAPSHOTS,
     EVENTS_SET,
     EVENTS_SET_MAX,
+    FENCE_VECTOR,
     FLYING,
     FLYING_MAX,
     LIMIT,
@@ -85,7 +86,7 @@ def forget_all(ck, block):
     """Start anew: everything that the core did is known to all of its pipes."""
     for pipe in range(4):
         ck[block + VECTORS + pipe] = 1 << (_LANE * pipe)
-    ck[block + SHARED_VECTOR], ck[block + N_FLYING] = 0, 0
+    ck[block + SHARED_VECTOR], ck[block + N_FLYING], ck[block + FENCE_VECTOR] = 0, 0, 0
     for n in range(FLYING_MAX):
         ck[block + FLYING + n] = 0
     for k in range(ck[block + N_RECORDS] * RECORD_WORDS):

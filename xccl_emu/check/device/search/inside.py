@@ -8,6 +8,7 @@ from xccl_emu.check.device.search.book import (
     DMA_SNAPSHOTS,
     DOUBT,
     EVENTS_SET,
+    FENCE_VECTOR,
     FLYING,
     LIMIT,
     LIMIT_DMA,
@@ -26,12 +27,13 @@ from xccl_emu.check.device.search.book import (
     WITNESS,
     call,
 )
-from xccl_emu.check.device.search.clocks import DMA_SHIFT, knows, lane
+from xccl_emu.check.device.search.clocks import DMA_SHIFT, joined, knows, lane
 from xccl_emu.check.device.search.pieces import USE_UNORDERED, has_flags, see
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device.flight import block_of_die, flight
 from xccl_emu.machine.device.layout import (
     DIE,
+    DIE_SHIFT,
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
     FLIGHT_COUNT,
@@ -45,9 +47,11 @@ from xccl_emu.machine.device.layout import (
 from xccl_emu.machine.device.pipes import pipe_of
 from xccl_emu.machine.device.words import jit
 
-WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS = 16, 32, 64, 128, 256
+WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED = 16, 32, 64, 128, 256, 512
 """Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a
-write that synchronizes whatever it meets."""
+write that synchronizes whatever it meets; LANDED: it is visible, but the core does not know yet."""
+_FENCES = 10
+"""Above that: under `relaxed`, how many fences the core has passed since a write to memory."""
 
 
 @jit
@@ -66,6 +70,7 @@ def note_ring(st, ck, block, base, k):
     for pipe in range(4):
         ck[block + VECTORS + pipe] &= known
     ck[block + SHARED_VECTOR] &= known
+    ck[block + FENCE_VECTOR] &= known
     for j in range(ck[block + N_FLYING]):
         ck[block + FLYING + j] &= known
     for j in range(SNAPSHOTS, EVENTS_SET):
@@ -138,9 +143,14 @@ def _are_flags(ck, start, end, what, other):
 
 
 @jit
-def note_visible(ck, block, start):
-    """A poll has seen what the core itself wrote to this piece."""
+def note_visible(st, ck, block, start):
+    """A poll has seen what the core itself wrote to this piece, and so what is before a fence before that."""
     n, piece = 0, start >> 5
+    for k in range(ck[block + N_RECORDS] if ck[block + FENCE_VECTOR] else 0):
+        at = block + RECORDS + k * RECORD_WORDS
+        if ck[at + 2] & ALONE and ck[at] >> 5 == piece and ck[at + 2] >> _FENCES == 0:
+            ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + FENCE_VECTOR])
+            land_before(st, ck, block, start, 0, VISIBLE)
     while n < ck[block + N_RECORDS]:
         at = block + RECORDS + n * RECORD_WORDS
         if ck[at + 2] & ALONE and ck[at] >> 5 == piece:
@@ -155,6 +165,35 @@ def note_landed(st, ck, block, core, base):
     for n in range(ck[block + N_RECORDS]):
         at = block + RECORDS + n * RECORD_WORDS
         if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY and not _flies(st, core, base, ck[at], ck[at + 1]):
+            ck[at + 2] |= VISIBLE
+
+
+@call
+def age_records(st, ck, block):
+    """A core has passed a fence: what its scalar unit and mtu-out wrote to memory stands before one more."""
+    for n in range(ck[block + N_RECORDS] if st[ORDER] == ORDER_RELAXED else 0):
+        at = block + RECORDS + n * RECORD_WORDS
+        if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY and ck[at + 2] & 15 < AGENT_DMA:
+            ck[at + 2] += 1 << _FENCES
+
+
+@call
+def land_before(st, ck, block, address, fences, how):
+    """A write to this address is visible: note so of what is before a fence before it, to the same die."""
+    for n in range(ck[block + N_RECORDS] if st[ORDER] == ORDER_RELAXED else 0):
+        at = block + RECORDS + n * RECORD_WORDS
+        die = address >> st[DIE_SHIFT]
+        on_die = ck[at] >> st[DIE_SHIFT] == die and ck[at + 1] - 1 >> st[DIE_SHIFT] == die
+        if on_die and ck[at + 2] >> _FENCES > fences:
+            ck[at + 2] |= how
+
+
+@call
+def learn_landed(ck, block):
+    """The core learns from another one what of its writes is visible."""
+    for n in range(ck[block + N_RECORDS]):
+        at = block + RECORDS + n * RECORD_WORDS
+        if ck[at + 2] & LANDED:
             ck[at + 2] |= VISIBLE
 
 
@@ -199,15 +238,23 @@ def _coalesce(ck, block):
         while m < ck[block + N_RECORDS]:
             other = block + RECORDS + m * RECORD_WORDS
             what = ck[at + 2]
-            mergeable = what == ck[other + 2] and what & WRITES and what & IN_MEMORY and not what & ALONE
+            mergeable = _alike(what, ck[other + 2]) and what & WRITES and what & IN_MEMORY and not what & ALONE
             if mergeable and ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]:
                 ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
                 ck[at + 3] = max(ck[at + 3], ck[other + 3])
+                ck[at + 2] = min(what, ck[other + 2])  # the fewer fences, and not yet visible
                 _drop(ck, block, m)
                 m = n + 1
             else:
                 m += 1
         n += 1
+
+
+@jit
+def _alike(one, other):
+    """Are two records of the same kind, but for fences and what is visible?"""
+    same = (1 << _FENCES) - 1 & ~(VISIBLE | LANDED)
+    return one & same == other & same
 
 
 @jit

@@ -3,6 +3,7 @@
 from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, accesses
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
 from xccl_emu.check.device.search.book import (
+    FENCE_VECTOR,
     FULL,
     MEMORY_END,
     N_MARKS,
@@ -16,6 +17,7 @@ from xccl_emu.check.device.search.book import (
 from xccl_emu.check.device.search.clocks import (
     any_read,
     block_of,
+    joined,
     vector_at,
 )
 from xccl_emu.check.device.search.linked import linked
@@ -33,13 +35,15 @@ from xccl_emu.check.device.search.pieces import (
     USE_POLL,
     USE_READ,
     USE_TORN,
+    USE_UNORDERED,
     USE_UNSTABLE,
     USE_WRITE,
     may_write,
+    see,
     touch,
     two_pipes_write,
 )
-from xccl_emu.check.device.search.races import any_released, core_of
+from xccl_emu.check.device.search.races import any_before, any_released, core_of
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     CMP_GE,
@@ -48,6 +52,7 @@ from xccl_emu.lang.requests import (
     MTU_OUT,
     OP_ARRIVE,
     OP_ATOMIC_ADD,
+    OP_FENCE,
     OP_LOAD,
     OP_POLL,
     OP_QUIET,
@@ -58,11 +63,18 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.device.flight import block_of_core
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.layout import (
     CHOICE_ALL,
+    DIE,
+    DIE_SHIFT,
     DMA_SLOTS,
     ENTRY_WORDS,
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_FENCES,
+    IN_FLIGHT,
     KERNEL,
     MAX_SITES,
     ORDER,
@@ -131,6 +143,10 @@ def _use(st, ck, rows, named, base, pipe, r):
 def _how_written(st, ck, rows, i, vector):
     """How a write, which the last row tells of, may be done as soon as it is possible."""
     order, block, worst, r = st[ORDER], block_of(ck, i), rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
+    if (worst == STABLE or worst == OWN) and order == ORDER_RELAXED and _behind_fence(st, ck, i, rows[r, START], worst):
+        for p in range(rows[r, START] >> 5, (rows[r, START] + rows[r, NBYTES] - 1 >> 5) + 1):
+            see(ck, p, 0, USE_UNORDERED)  # it says when others are visible, so when it becomes so matters
+        return NOT
     if worst >= STABLE and (any_read(ck, block, vector) or any_released(st, ck, block, vector)):
         return NOT  # others may be ordered by it behind loads or writes that are still open
     if order == ORDER_FIFO:
@@ -140,6 +156,22 @@ def _how_written(st, ck, rows, i, vector):
     if order == ORDER_SC:
         return PLAINLY if worst <= OWN or (ck[FULL] and worst <= STABLE) else NOT
     return AT_ONCE if written_at_once(st, ck, worst) else PLAINLY
+
+
+@jit
+def _behind_fence(st, ck, i, address, worst):
+    """Does a write stand behind a fence, and before it, to the same die, one in flight or of marked data?"""
+    core = core_of(ck, i)
+    base = block_of_core(st, core)
+    if worst == STABLE and any_before(st, ck, block_of(ck, i), address, 0):
+        return True
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
+        entry = flight(st, ring, k)
+        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_FENCES]:
+            if st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]:
+                return True
+    return False
 
 
 @jit
@@ -159,7 +191,7 @@ def overlaps_itself(st, base, k):
 def how(st, ck, rows, i, base, pipe, op, off):
     """May the action that was looked at be done as soon as it is possible, and how?"""
     worst, block = rows[ROWS_CLASS, 0], block_of(ck, i)
-    if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
+    if op == OP_SET_FLAG or op == OP_WAIT_FLAG or op == OP_FENCE:
         return PLAINLY
     if pipe == SCALAR:
         return _how_scalar(st, ck, rows, i, base, block, op, off)
@@ -196,5 +228,5 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if op == OP_POLL:
         return PLAINLY if worst <= OWN or (worst == STABLE and st[base + REQUEST + 2] == CMP_GE) else NOT
     if op == OP_STORE and rows[N_ROWS, 0]:
-        return _how_written(st, ck, rows, i, ck[block + VECTORS])
+        return _how_written(st, ck, rows, i, joined(ck[block + VECTORS], ck[block + FENCE_VECTOR]))
     return PLAINLY

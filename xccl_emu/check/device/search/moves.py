@@ -7,6 +7,8 @@ which it comes first (a persistent set of one action).  That it really is local 
 within a core, by `pieces` between cores.
 """
 
+import numpy as np
+
 from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WRITE, switched_off
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
 from xccl_emu.check.device.search.book import (
@@ -17,6 +19,7 @@ from xccl_emu.check.device.search.book import (
     CORE_WORDS,
     CORES,
     DMA_SNAPSHOTS,
+    FENCE_VECTOR,
     FLYING,
     FLYING_MAX,
     FULL,
@@ -71,7 +74,11 @@ from xccl_emu.check.device.search.inside import (
     ADDS,
     ALONE,
     IN_MEMORY,
+    VISIBLE,
     WRITES,
+    age_records,
+    land_before,
+    learn_landed,
     note_access,
     note_landed,
     note_ring,
@@ -92,7 +99,15 @@ from xccl_emu.check.device.search.pieces import (
     touch,
     worst_class,
 )
-from xccl_emu.check.device.search.races import core_of, judge_return, mark_of, note_late, release_marks
+from xccl_emu.check.device.search.races import (
+    age_marks,
+    core_of,
+    judge_return,
+    mark_of,
+    note_late,
+    release_before,
+    release_marks,
+)
 from xccl_emu.check.device.search.record import step_machine
 from xccl_emu.lang.abi import REGISTERS, REQUEST
 from xccl_emu.lang.requests import (
@@ -103,12 +118,14 @@ from xccl_emu.lang.requests import (
     OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
     OP_DMA,
+    OP_FENCE,
     OP_LOAD,
     OP_MTU_IN,
     OP_POLL,
     OP_QUIET,
     OP_RETURN,
     OP_SET_FLAG,
+    OP_STORE,
     OP_V_ADD,
     OP_V_AXPY,
     OP_V_QUANTIZE,
@@ -128,6 +145,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_CAPACITY,
     FLIGHT_CORE,
     FLIGHT_COUNT,
+    FLIGHT_FENCES,
     FLIGHT_KIND,
     FLIGHT_NBYTES,
     GROUP,
@@ -192,9 +210,14 @@ def take_action(mem, st, ck, rows, named, i, what):
         vector = ck[block + DMA_SNAPSHOTS + (choice & 15)]
     elif pipe != SCALAR:
         vector = vector_at(st, ck, block, base, pipe, j)
+    elif ck[block + FENCE_VECTOR] and (op == OP_STORE or op == OP_ATOMIC_ADD):
+        vector = joined(vector, ck[block + FENCE_VECTOR])  # it was granted when mtu-out had passed the fence
+    fences = pipe == MTU_OUT and op == OP_FENCE
     descriptor = free_descriptor(st, base) if pipe == SCALAR and op == OP_DMA else choice & 15
     top = ck[LOG]
     ring, flying = _save_before(mem, st, ck, rows, base, at_once, op)
+    if fences:
+        _save_fences(mem, st, ck, ring)
     stable = rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN
     stable = stable and rows[N_ROWS, 0] > 0 and rows[0, FLAGS] & WRITE != 0
     if stable:
@@ -224,6 +247,12 @@ def take_action(mem, st, ck, rows, named, i, what):
     elif op == OP_WAIT_FLAG:
         ck[block + VECTORS + pipe] = vector
         note_wait(ck, block, a, b, c, pipe)
+    elif fences:
+        ck[block + VECTORS + pipe] = ck[block + FENCE_VECTOR] = vector
+        tick(ck, block, pipe)
+        age_marks(st, ck, block)
+        age_records(st, ck, block)
+        add_hash(ck, ring_hash(st, ring, 0))
     elif pipe == DMA and st[entry] == 0:
         note_set(ck, block, DMA, SCALAR, d, completion_of(ck, block, descriptor))
     hash_changes(mem, st, ck, top, NOW)
@@ -245,6 +274,14 @@ def _save_before(mem, st, ck, rows, base, at_once, op):
     if op == OP_ARRIVE:
         save(mem, st, ck, STATE | NOW, st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS, GROUP_WORDS)
     return ring, flying
+
+
+@jit
+def _save_fences(mem, st, ck, ring):
+    """Log how many fences stand behind each write in flight, and take all these writes out of the fingerprint."""
+    add_hash(ck, np.uint64(0) - ring_hash(st, ring, 0))
+    for k in range(st[ring + FLIGHT_COUNT]):
+        save(mem, st, ck, STATE | RAW, flight(st, ring, k) + FLIGHT_FENCES, 1)
 
 
 @jit
@@ -298,7 +335,7 @@ def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
         memory = start < ck[MEMORY_END]
         local = worst <= DATA
         if memory and worst == OWN and flags & SYNC_ACCESS:
-            note_visible(ck, block, start)
+            note_visible(st, ck, block, start)
         elif pipe != DMA and (not memory or local):
             what = rows[r, AGENT] | (WRITES if flags & WRITE else 0) | (IN_MEMORY if memory else 0)
             what |= (ALONE if memory and worst == OWN else 0) | (ADDS if flags & WRITE and flags & SYNC_ACCESS else 0)
@@ -308,6 +345,10 @@ def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
         if memory and flags & WRITE and worst >= STABLE:
             close_reads(ck, block, vector)
             release_marks(st, ck, block, vector)
+            if pipe == SCALAR and flags & SYNC_ACCESS:
+                release_before(st, ck, block, start, 0)
+        if memory and flags & WRITE and pipe == SCALAR and flags & SYNC_ACCESS:
+            land_before(st, ck, block, start, 0, VISIBLE)  # an atomic has waited for what is before its fence
         early = at_once or (ck[FULL] and st[ORDER] == ORDER_SC)
         if memory and flags & WRITE and pipe != DMA and early and worst == DATA:
             _mark(ck, block, start, nbytes, mark_of(st, rows[r, AGENT], rows[r, SITE], vector))
@@ -373,11 +414,14 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
         ck[block + ARRIVED] = 1 if op == OP_ARRIVE else 0
         if op == OP_ARRIVE:
             release_marks(st, ck, block, ck[block + VECTORS])
-    elif ck[JOINING] and op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS:
+    if op == OP_ATOMIC_ADD and ck[block + FENCE_VECTOR]:
+        ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + FENCE_VECTOR])
+    if ck[JOINING] and op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS:
         if rows[ROWS_CLASS, 0] == SYNC:
             ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
             if st[ORDER] == ORDER_FIFO:
                 note_landed(st, ck, block, core, base)
+            learn_landed(ck, block)
 
 
 @jit

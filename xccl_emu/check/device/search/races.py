@@ -65,6 +65,7 @@ from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.layout import (
     CHOICE_ALL,
     DIE,
+    DIE_SHIFT,
     DMA_SLOTS,
     ENTRY_PROGRESS,
     ENTRY_WORDS,
@@ -80,6 +81,7 @@ from xccl_emu.machine.device.layout import (
     KIND_SCALAR,
     N_DMA_SLOTS,
     ORDER,
+    ORDER_RELAXED,
     ORDER_SC,
     PIPE_COUNT,
     STATUS,
@@ -90,6 +92,7 @@ from xccl_emu.machine.device.pipes import _may_overtake, entry_of, pipe_of
 from xccl_emu.machine.device.words import jit
 
 _MARK_SITE, _MARK_AGENT, _MARK_CLOCK = (1 << 16) - 1, 16, 20
+_MARK_FENCES = 16  # under `relaxed`, in the place of agent and clock: fences that the core has passed since
 FLYING, EARLY = 8, 16
 """Further flags of an open access: a write in flight; a load that was made early."""
 
@@ -119,7 +122,7 @@ def _append(ck, rows, at, n, start, nbytes, flags, agent, site):
 
 @jit
 def mark_of(st, agent, site, vector):
-    """Who has written shared data at once; where a quiet ends that (`relaxed`), the site says enough."""
+    """Who has written shared data at once; under `relaxed` the site, and how many fences the core has passed since."""
     return site if st[ORDER] != ORDER_SC else site | agent << _MARK_AGENT | lane(vector, agent) << _MARK_CLOCK
 
 
@@ -144,14 +147,56 @@ def release_marks(st, ck, block, vector):
     """Forget the marks that a release with this vector comes after."""
     n = 0
     while n < ck[block + N_MARKS]:
-        at, last = block + MARKS + n * MARK_WORDS, block + MARKS + (ck[block + N_MARKS] - 1) * MARK_WORDS
-        if _released(st, ck, at, vector):
-            for k in range(MARK_WORDS):
-                ck[at + k] = ck[last + k]
-                ck[last + k] = 0
-            ck[block + N_MARKS] -= 1
+        if _released(st, ck, block + MARKS + n * MARK_WORDS, vector):
+            _drop_mark(ck, block, n)
         else:
             n += 1
+
+
+@call
+def age_marks(st, ck, block):
+    """A core has passed a fence: what it has marked stands before one more."""
+    for n in range(ck[block + N_MARKS] if st[ORDER] == ORDER_RELAXED else 0):
+        ck[block + MARKS + n * MARK_WORDS + 2] += 1 << _MARK_FENCES
+
+
+@jit
+def _is_before(st, ck, at, address, fences):
+    """Does a marked write stand before a fence that a write to this address is behind, on the same die?
+
+    ``fences`` are those that the core has passed since that write took off.
+    """
+    one_die = ck[at] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]
+    return st[ORDER] == ORDER_RELAXED and one_die and ck[at + 2] >> _MARK_FENCES > fences
+
+
+@jit
+def any_before(st, ck, block, address, fences):
+    """Is a write of shared data marked that is visible when a write to this address is?"""
+    for n in range(ck[block + N_MARKS]):
+        if _is_before(st, ck, block + MARKS + n * MARK_WORDS, address, fences):
+            return True
+    return False
+
+
+@call
+def release_before(st, ck, block, address, fences):
+    """A write to this address is visible: forget the marks that are before a fence before it, to the same die."""
+    n = 0
+    while n < ck[block + N_MARKS]:
+        if _is_before(st, ck, block + MARKS + n * MARK_WORDS, address, fences):
+            _drop_mark(ck, block, n)
+        else:
+            n += 1
+
+
+@jit
+def _drop_mark(ck, block, n):
+    at, last = block + MARKS + n * MARK_WORDS, block + MARKS + (ck[block + N_MARKS] - 1) * MARK_WORDS
+    for k in range(MARK_WORDS):
+        ck[at + k] = ck[last + k]
+        ck[last + k] = 0
+    ck[block + N_MARKS] -= 1
 
 
 @call

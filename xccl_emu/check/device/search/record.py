@@ -3,7 +3,7 @@
 A search makes some writes visible at once that on the machine are in flight first.  When its path is gone through again
 to be recorded, such writes take off like all others: those that nobody else can see are delivered right away; those of
 shared data stay in flight, *latent*, until the quiet of their core, which then delivers them first; or until a later
-write has no room, which on the machine holds it up, and in the search did not.
+write has no room, which on the machine holds it up, and in the search did not; or until one behind a fence is visible.
 """
 
 from xccl_emu.check.device.accesses import FLAGS, NBYTES, START, WHOLE_TRANSFER, WRITE
@@ -22,8 +22,8 @@ from xccl_emu.check.device.search.book import (
 from xccl_emu.check.device.search.linked import linked, machine_step, recorded_step
 from xccl_emu.check.device.search.pieces import DATA
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import DMA, MTU_OUT, OP_QUIET, OP_RETURN, SCALAR
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliver, flight
+from xccl_emu.lang.requests import DMA, MTU_OUT, OP_ATOMIC_ADD, OP_QUIET, OP_RETURN, SCALAR
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliver, deliverable, fenced, flight
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
     CHOICE_ALL,
@@ -35,6 +35,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_CAPACITY,
     FLIGHT_CORE,
     FLIGHT_COUNT,
+    FLIGHT_FENCES,
     FLIGHT_SITE,
     N_CORES,
     ORDER,
@@ -105,6 +106,8 @@ def step_recorded(mem, st, ck, rows, named, core, what):
     base = block_of_core(st, core)
     if pipe == SCALAR and (st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN):
         deliver_latent(mem, st, ck, core, base)
+    if pipe == SCALAR and st[base + REQUEST] == OP_ATOMIC_ADD:
+        _deliver_fenced(mem, st, ck, core, base)
     if at_once and not _is_whole(pipe, choice):
         return _write_at_once(mem, st, ck, rows, named, core, base, pipe)
     _make_room(mem, st, ck, core, base, _pieces_written(ck, rows))
@@ -131,9 +134,7 @@ def _make_room(mem, st, ck, core, base, n):
     """Deliver latent writes of a die, the oldest first, until so many pieces have room among its writes in flight."""
     ring, k = block_of_die(st, st[base + DIE]), 0
     while k < st[ring + FLIGHT_COUNT] and st[ring + FLIGHT_COUNT] + n > st[FLIGHT_CAPACITY]:
-        if st[flight(st, ring, k) + FLIGHT_SITE] & _LATENT:
-            _deliver_own(mem, st, ck, core, base, k)
-        else:
+        if not st[flight(st, ring, k) + FLIGHT_SITE] & _LATENT or not _deliver_own(mem, st, ck, core, base, k):
             k += 1
 
 
@@ -150,21 +151,49 @@ def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
         if not done:
             return 0
         last = st[ring + FLIGHT_COUNT] - 1
-        if rows[ROWS_CLASS, 0] == DATA:
-            st[flight(st, ring, last) + FLIGHT_SITE] |= _LATENT
-        else:
-            _deliver_own(mem, st, ck, core, base, last)
+        st[flight(st, ring, last) + FLIGHT_SITE] |= _LATENT
+        if rows[ROWS_CLASS, 0] != DATA:  # behind a fence, and before that a flag in flight, it has to stay latent
+            _deliver_own(mem, st, ck, core, base, clear_way(mem, st, ck, st[base + DIE], last))
         if pipe != MTU_OUT or st[pipe_of(base, MTU_OUT) + PIPE_COUNT] < queued:
             return 1
 
 
 @call
 def _deliver_own(mem, st, ck, core, base, k):
-    """Make a write that just took off visible."""
+    """Make a write visible that the search took to be so, if it may become that now."""
     die = st[base + DIE]
+    if not deliverable(st, die, k):
+        return False
     st[flight(st, block_of_die(st, die), k) + FLIGHT_SITE] &= _LATENT - 1
     write_down(st, ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
     deliver(mem, st, die, k)
+    return True
+
+
+@call
+def clear_way(mem, st, ck, die, k):
+    """Make latent writes visible that a fence puts before the k-th in flight; returns where that one is then."""
+    ring, j = block_of_die(st, die), 0
+    while j < k:
+        older, younger = flight(st, ring, j), flight(st, ring, k)
+        core = st[younger + FLIGHT_CORE]
+        latent = st[older + FLIGHT_SITE] & _LATENT and fenced(st, older, younger)
+        if latent and _deliver_own(mem, st, ck, core, block_of_core(st, core), j):
+            k -= 1
+        else:
+            j += 1
+    return k
+
+
+@call
+def _deliver_fenced(mem, st, ck, core, base):
+    """Make latent writes of a core visible that stand before a fence."""
+    ring, k = block_of_die(st, st[base + DIE]), 0
+    while k < st[ring + FLIGHT_COUNT]:
+        entry = flight(st, ring, k)
+        latent = st[entry + FLIGHT_SITE] & _LATENT and st[entry + FLIGHT_FENCES]
+        if st[entry + FLIGHT_CORE] != core or not latent or not _deliver_own(mem, st, ck, core, base, k):
+            k += 1
 
 
 @call
@@ -174,9 +203,8 @@ def deliver_latent(mem, st, ck, core, base):
     k = 0
     while k < st[ring + FLIGHT_COUNT]:
         entry = flight(st, ring, k)
-        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_SITE] & _LATENT:
-            _deliver_own(mem, st, ck, core, base, k)
-        else:
+        latent = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_SITE] & _LATENT
+        if not latent or not _deliver_own(mem, st, ck, core, base, k):
             k += 1
 
 

@@ -4,6 +4,7 @@ from xccl_emu.check.device.accesses import WHOLE_TRANSFER, switched_off
 from xccl_emu.check.device.search.book import (
     ACTIONS,
     DIES,
+    FENCE_VECTOR,
     FULL,
     HASH,
     JOINING,
@@ -34,12 +35,13 @@ from xccl_emu.check.device.search.book import (
     step_back,
 )
 from xccl_emu.check.device.search.clocks import block_of, close_reads, completion_of, note_set
+from xccl_emu.check.device.search.inside import LANDED, land_before
 from xccl_emu.check.device.search.linked import find_race, linked, look, settle_all, take
 from xccl_emu.check.device.search.look import AT_ONCE, NOT, how, overlaps_itself, written_at_once
 from xccl_emu.check.device.search.moves import flag_landed, number_of, touch_core
 from xccl_emu.check.device.search.pieces import DATA, may_write, worst_class
-from xccl_emu.check.device.search.races import core_of, note_late
-from xccl_emu.check.device.search.record import deliver_latent, in_ring, write_down
+from xccl_emu.check.device.search.races import any_before, core_of, note_late, release_before
+from xccl_emu.check.device.search.record import clear_way, deliver_latent, in_ring, write_down
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     CMP_EQ,
@@ -75,6 +77,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
     FLIGHT_COUNT,
+    FLIGHT_FENCES,
     FLIGHT_KIND,
     FLIGHT_NBYTES,
     FLIGHT_WORDS,
@@ -378,7 +381,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
 def _deliver(mem, st, ck, rows, named, die, k):
     """Make a write in flight visible."""
     if ck[RECORDING]:
-        k = in_ring(st, die, k)
+        k = clear_way(mem, st, ck, die, in_ring(st, die, k))
     if not deliverable(st, die, k):
         return False
     ring = block_of_die(st, die)
@@ -394,7 +397,10 @@ def _deliver(mem, st, ck, rows, named, die, k):
     save(mem, st, ck, STATE | RAW, ring, 2)
     save_bytes(mem, st, ck, address, st[entry + FLIGHT_NBYTES])
     waits = st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN
-    last = kind >= KIND_DMA or (waits and st[base + IN_FLIGHT] == 1)
+    fences = st[entry + FLIGHT_FENCES]
+    lands = ck[JOINING] and ck[block_of(ck, i) + FENCE_VECTOR]
+    releases = kind < KIND_DMA and (lands or any_before(st, ck, block_of(ck, i), address, fences))
+    last = kind >= KIND_DMA or releases or (waits and st[base + IN_FLIGHT] == 1)
     if last:
         touch_core(mem, st, ck, i)
     else:
@@ -409,6 +415,9 @@ def _deliver(mem, st, ck, rows, named, die, k):
     if ck[RECORDING]:
         write_down(st, ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
     deliver(mem, st, die, k)
+    if releases:
+        release_before(st, ck, block_of(ck, i), address, fences)
+        land_before(st, ck, block_of(ck, i), address, fences, LANDED)
     ck[ACTIONS] += 1
     if st[ERROR] != 0:
         ck[VIOLATION] = MACHINE
