@@ -25,8 +25,6 @@ from xccl_emu.plan.grammar import Block, Strategy, parse, strategies
 from xccl_emu.plan.model import load_model
 from xccl_emu.plan.published import cases
 
-pytestmark = pytest.mark.nojit
-
 PORT, MESH = Link(1.0, 1), Link(1.0, 1, mesh=True)
 """A byte takes a nanosecond."""
 

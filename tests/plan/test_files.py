@@ -11,8 +11,6 @@ from xccl_emu.plan.cluster import load_cluster
 from xccl_emu.plan.model import SHIPPED as MODELS
 from xccl_emu.plan.model import load_model
 
-pytestmark = pytest.mark.nojit
-
 
 def shipped(name: str) -> str:
     """The text of a file in xccl_emu/plan/data."""

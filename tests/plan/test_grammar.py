@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from xccl_emu.errors import ConfigError
 from xccl_emu.plan.grammar import Block, Strategy, blocks, parse, strategies
 
-pytestmark = pytest.mark.nojit
-
 
 def derived(devices: int, per_node: int) -> set[tuple[int, int, bool]]:
     """Blocks by brute force: every derivation of the rules for ``block``, degrees multiplied by kind."""

@@ -12,8 +12,6 @@ from xccl_emu.plan.grammar import Block, Strategy, strategies
 from xccl_emu.plan.memory import memory
 from xccl_emu.plan.model import load_model
 
-pytestmark = pytest.mark.nojit
-
 DEEPSEEK, QWEN = (load_model(name) for name in ("DeepSeek-R1", "Qwen3-235B-A22B"))
 HYBRID = Strategy(Block(8, 4), Block(8, 4))
 

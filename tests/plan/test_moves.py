@@ -10,8 +10,6 @@ from tests.plan.support import cluster, model
 from xccl_emu.plan.costs import Setting, communication
 from xccl_emu.plan.grammar import Block, Strategy
 
-pytestmark = pytest.mark.nojit
-
 DEGREES = [
     (tensor_a, ranks // tensor_a, tensor_e, ranks // tensor_e)
     for ranks in (1, 2, 4, 8, 16)

@@ -6,10 +6,9 @@ from types import ModuleType
 
 import pytest
 
+from tests.cli_support import as_json
 from xccl_emu.bench import published
 from xccl_emu.plan.published import MORE_EP
-
-pytestmark = pytest.mark.nojit
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +26,17 @@ def test_the_tables_are_what_the_analyzer_says(tool: ModuleType) -> None:
     """Made anew, the page is the same."""
     page = tool.PAGE.read_text("utf-8")
     assert tool.with_tables(page) == page
+
+
+def test_the_files_of_the_page_can_be_used(tool: ModuleType, tmp_path: Path) -> None:
+    """A model and a cluster, as they stand there."""
+    texts = [part.partition("```")[0] for part in tool.PAGE.read_text("utf-8").split("```toml\n")[1:]]
+    model, cluster = (tmp_path / f"{i}.toml" for i in range(2))
+    for file, text in zip((model, cluster), texts, strict=True):
+        file.write_text(text)
+    told = as_json("plan", "--model", str(model), "--cluster", str(cluster))
+    assert (told["model"], told["cluster"]) == ("mine", "two nodes")
+    assert told["ranked"]
 
 
 def test_numbers_of_the_text(tool: ModuleType) -> None:

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from xccl_emu.plan.forms import CORRECTED, LITERAL
 from xccl_emu.plan.queueing import Load, load
 
-pytestmark = pytest.mark.nojit
-
 
 def test_equation_7() -> None:
     """One arrives and two can be served a second: half busy, and a wait of λ / (μ (μ − λ)) = 1 / (2 · 1) s."""

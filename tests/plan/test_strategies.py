@@ -17,8 +17,6 @@ from xccl_emu.plan.grammar import Block, Strategy, parse
 from xccl_emu.plan.model import load_model
 from xccl_emu.plan.strategies import ORDERS, Estimate, Workload, plan, synchronous
 
-pytestmark = pytest.mark.nojit
-
 PAPER = Setting(load_model("DeepSeek-R1"), load_cluster("910B"))
 HYBRID = parse("TP=8 + DP=4, TP=8 + EP=4", 32, 8)
 

@@ -12,7 +12,7 @@ class Planning:
     \b
       xccl-emu plan                                                the paper's DeepSeek-R1 on its 910B
       xccl-emu plan --model Qwen3-235B-A22B --cluster H20 --rate 4
-      xccl-emu plan --model mine.toml --cluster my-cluster.toml    as those in xccl_emu/plan/data
+      xccl-emu plan --model mine.toml --cluster my-cluster.toml    their form is in docs/mixserve.md
       xccl-emu plan --strategy "TP=8 + DP=4, EP=32"                this one alone, beside the best
       xccl-emu plan --published                                    beside what the paper measured
 

@@ -3,6 +3,7 @@
 TTFT is without the wait: at the paper's rates some baselines are saturated, and then there is no finite one.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -48,6 +49,13 @@ class Measured:
         """All that the paper compares with."""
         return [one for name, one in self.of.items() if name not in (EQUAL, MORE_DP, MORE_EP)]
 
+    def tp_over_ep(self) -> float:
+        """What experts by TP over all devices send over what they send by EP, in time (II-B, Figure 3)."""
+        of = self.of["DP+EP"]
+        by_tp = replace(of.strategy, experts=Block(of.strategy.experts.devices, 1))
+        tp, ep = (_of_experts(replace(of, strategy=one)) for one in (by_tp, of.strategy))
+        return tp / ep
+
     def faster(self, name: str) -> float:
         """TTFT of a baseline over MixServe's."""
         return self.of[name].prefill_s / self.of[EQUAL].prefill_s
@@ -59,6 +67,11 @@ class Measured:
             term, less = deciding(self.of[against], self.of[name], by)
             seconds = -less
         return f"{name} against {against} by {by}: {term or 'nothing'} decides, {ms(seconds)}"
+
+
+def _of_experts(of: Estimate) -> float:
+    """Seconds that the experts' communication takes in a prefill."""
+    return math.fsum(term.seconds for term in of.prefill if term.name not in ("compute", "attention AR", "P2P"))
 
 
 def measured(setting: Setting, workload: Workload) -> Measured:
@@ -115,6 +128,9 @@ def _gained(one: Estimate, other: Estimate) -> float:
 def _result(row: Published, of: Measured) -> Result:
     """One row beside its computed value, with the term that decides."""
     bench = f"{of.name}, {COMPUTED}"
+    if row.what.startswith("experts by TP"):
+        copies = "without copies" if of.of["DP+EP"].setting.dropping else "with all copies of (12)"
+        return Result.of(row, of.tp_over_ep(), bench=bench, note=f"EP: A2A {copies}")
     if row.what in _ONE:
         against = "TP+PP" if "TP+PP" in row.what else "DP+EP"
         by = {"TT": "ttft", "IT": "itl", "th": "throughput"}[row.what[:2]]
