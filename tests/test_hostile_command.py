@@ -56,7 +56,7 @@ RIGHT: Sequence[tuple[str, ...]] = (
     ("plan", "--model", "Qwen3-235B-A22B", "--cluster", "H20", "--rate", "2", "--batch", "4", "--input", "8",
      "--output", "8", "--context", "64", "--by", "itl", "--strategy", "TP=8 + DP=2, EP=16", "--top", "2",
      "--literal", "--correct", "8", "--sync", "--drop", "--json"),
-    ("plan", "--published", "--json"),
+    ("plan", "--published", "--literal", "--correct", "7", "--rate", "8", "--json"),
     ("campaign", "--programs", "1", "--workers", "1", "--seconds", "1", "--orders", "sc", "--shrink", "0",
      "--first", "2"),
 )  # fmt: skip

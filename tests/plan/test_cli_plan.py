@@ -95,6 +95,17 @@ def test_published_beside_computed() -> None:
     assert told["form"] == "corrected"
 
 
+def test_published_beside_the_equations_as_printed() -> None:
+    """Where all are saturated as printed there is no throughput to compare; every other row has its value."""
+    told = as_json("plan", "--published", "--literal", "--rate", "8")
+    assert told["form"] == "literal"
+    without = [row for row in told["results"] if row["emulated"] is None]
+    assert without
+    for row in without:
+        assert "throughput" in row["what"]
+        assert row["note"].startswith("saturated")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

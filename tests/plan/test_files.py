@@ -1,9 +1,13 @@
 """Files of models and clusters: what is missing, unknown or absurd is refused by name."""
 
+import tomllib
 from importlib.resources import files
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.plan.cluster import SHIPPED as CLUSTERS
@@ -100,6 +104,35 @@ def test_no_file(name: str, message: str) -> None:
     """What is neither a shipped name nor a file is refused with the names that there are."""
     with pytest.raises(ConfigError, match=message):
         load_model(name)
+
+
+ODD = st.one_of(
+    st.integers(-(10**30), 10**30), st.floats(), st.booleans(), st.text(max_size=5), st.lists(st.integers()),
+    st.dictionaries(st.sampled_from(["kind", "heads", "gb_s", "x"]), st.integers(), max_size=2), st.none(),
+)  # fmt: skip
+"""What may stand in a field; None for nothing."""
+
+
+@given(st.sampled_from([*MODELS.values(), *CLUSTERS.values()]), st.data())
+def test_any_field_may_be_anything(file: str, data: st.DataObject) -> None:
+    """With one field of a file changed or left out it is loaded, or refused by an error that names the file."""
+    tables = tomllib.loads(shipped(file))
+    places = [(tables, name) for name in tables] + [
+        (inner, name) for inner in tables.values() if isinstance(inner, dict) for name in inner
+    ]
+    table, name = data.draw(st.sampled_from(places))
+    value = data.draw(ODD)
+    table[name] = value
+    if value is None:
+        del table[name]
+    load = load_model if file in MODELS.values() else load_cluster
+    with patch("xccl_emu.plan.tables.tomllib.loads", return_value=tables):
+        said = ""
+        try:
+            load("DeepSeek-R1" if load is load_model else "910B")
+        except ConfigError as error:
+            said = str(error)
+        assert not said or said.startswith(("DeepSeek-R1: ", "910B: "))
 
 
 def test_a_table_where_a_number_stands_and_a_number_where_a_table_stands(tmp_path: Path) -> None:

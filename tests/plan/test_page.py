@@ -1,6 +1,7 @@
 """docs/mixserve.md: its tables are what the analyzer says, and so are the numbers around them."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.cli_support import as_json
 from xccl_emu.bench import published
-from xccl_emu.plan.published import MORE_EP
+from xccl_emu.plan.published import MORE_EP, compared
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +47,7 @@ def test_numbers_of_the_text(tool: ModuleType) -> None:
     assert published.value("mixserve Qwen3-235B-A22B on H20", "throughput") / 16 == pytest.approx(40, rel=0.03)
     assert tool.of_cases(tool.LITERAL) == "d_DP > d_EP; d_DP > d_EP"
     assert tool.of_cases(tool.CORRECTED).endswith(MORE_EP)
+    for form, dropping, holding in ((tool.LITERAL, False, 4), (tool.CORRECTED, False, 16), (tool.CORRECTED, True, 18)):
+        of = replace(tool.PAPER, form=form, dropping=dropping)
+        claims = [row.met for row in compared(of, tool.WORKLOAD) if row.relation != "="]
+        assert (claims.count(True), len(claims)) == (holding, 18)

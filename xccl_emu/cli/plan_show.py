@@ -54,10 +54,9 @@ def outcome(shown: Shown) -> str:
         return f"{shown.chosen.strategy}: {shown.chosen.refusal}"
     if shown.best is None:
         least = shown.plan.refused[0]
-        return (
-            f"no strategy of {_where(least)} can be, {len(shown.plan.refused)} are refused; the one that needs least"
-            f" memory is {least.strategy}: {least.refusal}"
-        )
+        nearest = "the one that needs least memory is" if least.too_large else "such as"
+        told = f"no strategy of {_where(least)} can be, {len(shown.plan.refused)} are refused;"
+        return f"{told} {nearest} {least.strategy}: {least.refusal}"
     return ""
 
 

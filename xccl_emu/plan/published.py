@@ -104,7 +104,7 @@ def compared(
     return results + [_of_range(row, found) for row in rows(RANGES)]
 
 
-_ONE: Mapping[str, Callable[[Measured], float]] = {
+_ONE: Mapping[str, Callable[[Measured], float | None]] = {
     "TTFT": lambda of: 1e3 * of.of[EQUAL].prefill_s,
     "TTFT of d_DP < d_EP": lambda of: 1e3 * of.of[MORE_EP].prefill_s,
     "TTFT, times faster than TP+PP": lambda of: of.faster("TP+PP"),
@@ -121,8 +121,12 @@ _ONE: Mapping[str, Callable[[Measured], float]] = {
 """What the equations say of a row of one model on one cluster, by its name; cases are in `_case`."""
 
 
-def _gained(one: Estimate, other: Estimate) -> float:
-    return 100 * (one.throughput / other.throughput - 1)
+_NONE = "saturated: Eq. (11) as printed has no throughput then"
+
+
+def _gained(one: Estimate, other: Estimate) -> float | None:
+    """Percent of throughput; None where the other one has none."""
+    return 100 * (one.throughput / other.throughput - 1) if other.throughput else None
 
 
 def _result(row: Published, of: Measured) -> Result:
@@ -135,9 +139,13 @@ def _result(row: Published, of: Measured) -> Result:
         against = "TP+PP" if "TP+PP" in row.what else "DP+EP"
         by = {"TT": "ttft", "IT": "itl", "th": "throughput"}[row.what[:2]]
         relative = "faster" in row.what or "gained" in row.what
-        return Result.of(row, _ONE[row.what](of), bench=bench, note=of.note(against, EQUAL, by) if relative else "")
+        value = _ONE[row.what](of)
+        because = of.note(against, EQUAL, by) if relative else ""
+        return Result.of(row, value, bench=bench, note=_NONE if value is None else because)
     case, best, by = _case(row.what)
     mine, other = of.of[case], of.of[best]
+    if by == "throughput" and not other.throughput:
+        return Result.of(row, None, bench=bench, note=_NONE)
     value = mine.prefill_s / other.prefill_s if by == "ttft" else mine.throughput / other.throughput
     return Result.of(row, value, bench=bench, note=of.note(case, best, by))
 
@@ -161,7 +169,7 @@ def _of_range(row: Published, found: list[Measured]) -> Result:
         for value in _values(row.what, one.of[EQUAL], other)
     ]
     end = min if row.what.endswith("least") else max
-    return Result.of(row, end(values), bench=f"{RANGES}, {COMPUTED}")
+    return Result.of(row, end(values, default=None), bench=f"{RANGES}, {COMPUTED}", note="" if values else _NONE)
 
 
 def _values(what: str, one: Estimate, other: Estimate) -> Iterator[float]:
@@ -169,5 +177,5 @@ def _values(what: str, one: Estimate, other: Estimate) -> Iterator[float]:
         yield other.prefill_s / one.prefill_s
     elif what.startswith("ITL"):
         yield other.itl_s / one.itl_s
-    else:
-        yield _gained(one, other)
+    elif (gained := _gained(one, other)) is not None:
+        yield gained

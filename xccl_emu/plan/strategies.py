@@ -87,6 +87,11 @@ class Estimate:
         return tokens / (self.load.wait_s + busy_s) if self.setting.form.eq11 else self.setting.batch * tokens / busy_s
 
     @property
+    def too_large(self) -> bool:
+        """Whether memory alone stands against it."""
+        return self.refusal.startswith(_TOO_LARGE)
+
+    @property
     def refusal(self) -> str:
         """Why this cannot be, with the numbers; empty if it can."""
         return next(iter(_refusals(self)), "")
@@ -100,6 +105,9 @@ class Estimate:
         values = *(ranked.pop(name) for name in (by, *ORDERS) if name in ranked), self.prefill_s, self.memory.total
         uneven = abs(self.strategy.attention.spread.bit_length() - self.strategy.experts.spread.bit_length())
         return *(float(f"{value:.12g}") for value in values), uneven
+
+
+_TOO_LARGE = "does not fit"
 
 
 def _refusals(of: Estimate) -> Iterable[str]:
@@ -118,12 +126,12 @@ def _refusals(of: Estimate) -> Iterable[str]:
     room, need = of.setting.cluster.memory_gb, of.memory
     if need.total >= room * 1e9:
         parts = f"weights {(need.attention + need.experts) / 1e9:.1f} GB + cache {need.cache / 1e9:.1f} GB"
-        yield f"does not fit: {parts} = {need.total / 1e9:.1f} GB, and a device has {room:g} GB (Eq. 8)"
+        yield f"{_TOO_LARGE}: {parts} = {need.total / 1e9:.1f} GB, and a device has {room:g} GB (Eq. 8)"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All strategies, the best first, and those that cannot be."""
+    """All strategies, the best first; and those that cannot be, first by memory alone, who needs least of it first."""
 
     ranked: Sequence[Estimate]
     refused: Sequence[Estimate]
@@ -136,7 +144,7 @@ def plan(setting: Setting, workload: Workload, by: str = "throughput") -> Plan:
     cluster = setting.cluster
     every = [Estimate(s, setting, workload) for s in strategies(cluster.devices, cluster.devices_per_node)]
     ranked = sorted((one for one in every if not one.refusal), key=lambda one: one.key(by))
-    refused = sorted((one for one in every if one.refusal), key=lambda one: one.memory.total)
+    refused = sorted((one for one in every if one.refusal), key=lambda one: (not one.too_large, one.memory.total))
     return Plan(ranked, refused)
 
 
