@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from xccl_emu.check import verdict
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.lang import Site
-from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import OP_RETURN
 from xccl_emu.machine import report
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.pod import Pod
@@ -52,16 +50,9 @@ def wrong_bits(trial: Trial, expected: Expected) -> str:
     return told and f"{told}, judged {moment(trial, expected)}; {report.last_writer(trial.pod, first)}"
 
 
-def request(pod: Pod, core: int) -> str:
-    """A core, and the request at which its kernel stands."""
-    words = pod.state[pod.core_base(core) + REQUEST :][:REQUEST_WORDS]
-    return report.where(pod, core, at.AT_END if words[0] == OP_RETURN else int(words[-1]))
-
-
 def not_done(pod: Pod) -> list[str]:
     """Each core whose kernel has not returned, and what it asks for."""
-    running = [c for c in pod.active_cores() if pod.state[pod.core_base(c) + at.STATUS] == at.STATUS_RUNNING]
-    return [request(pod, core) for core in running]
+    return [report.request(pod, core) for core in report.running(pod)]
 
 
 def words_of_sites(pod: Pod, word: Callable[[Site], int]) -> NDArray[np.int64]:

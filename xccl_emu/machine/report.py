@@ -4,19 +4,8 @@ from typing import TYPE_CHECKING
 
 from xccl_emu.errors import AccessError, DeadlockError, ProtocolError, RunError
 from xccl_emu.lang import Site
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import (
-    CMP_EQ,
-    CMP_GE,
-    DMA,
-    MTU_IN,
-    OP_AWAIT_GROUP,
-    OP_POLL,
-    OP_QUIET,
-    OP_RETURN,
-    OP_WAIT_FLAG,
-    OPERATIONS,
-)
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.flight import large_slot, read_word
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
@@ -83,41 +72,48 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
     """What a blocked core's request waits for."""
     st = pod.state
     op, a, b, c = (int(st[base + REQUEST + i]) for i in range(4))
-    if op == OP_POLL:
+    if op == rq.OP_POLL:
         saw = int(read_word(pod.memory, st, core, base, a, 8))
-        sign = {CMP_EQ: "==", CMP_GE: ">="}.get(b, "!=")
+        sign = {rq.CMP_EQ: "==", rq.CMP_GE: ">="}.get(b, "!=")
         return f"polls {symbolic(pod, a)} (address {a:#x}): saw {saw}, wants {sign} {c}; {last_writer(pod, a)}"
-    if op == OP_WAIT_FLAG and b == 0:
+    if op == rq.OP_WAIT_FLAG and b == 0:
         return f"waits for event {c} of {PIPE_NAMES[a]}, which is not set"
-    if op == OP_AWAIT_GROUP:
+    if op == rq.OP_AWAIT_GROUP:
         group = int(st[at.GROUP_BASE]) + int(st[base + at.GROUP]) * at.GROUP_WORDS
         return f"waits at a barrier: {st[group + at.GROUP_ARRIVED]} of {st[group + at.GROUP_SIZE]} cores have arrived"
-    if op in (OP_QUIET, OP_RETURN):
-        return f"waits in {OPERATIONS[op]} for its queues to drain: " + "; ".join(_stuck_pipes(pod, base))
-    return f"cannot issue {OPERATIONS[op]}: " + "; ".join(_stuck_pipes(pod, base))
+    if op in (rq.OP_QUIET, rq.OP_RETURN):
+        return f"waits in {rq.OPERATIONS[op]} for its queues to drain: " + "; ".join(_stuck_pipes(pod, base))
+    return f"cannot issue {rq.OPERATIONS[op]}: " + "; ".join(_stuck_pipes(pod, base))
 
 
 def _stuck_pipes(pod: "Pod", base: int) -> list[str]:
     st = pod.state
     stuck = []
-    for pipe in range(MTU_IN, DMA):
+    for pipe in range(rq.MTU_IN, rq.DMA):
         queue = pipe_of(base, pipe)
         if st[queue + at.PIPE_COUNT]:
             entry = entry_of(st, queue, 0)
             words = ", ".join(str(int(st[entry + 1 + i])) for i in range(3))
-            stuck.append(f"{PIPE_NAMES[pipe]} stands at {OPERATIONS[st[entry]]}({words})")
+            stuck.append(f"{PIPE_NAMES[pipe]} stands at {rq.OPERATIONS[st[entry]]}({words})")
     return stuck or ["nothing is queued"]
+
+
+def running(pod: "Pod") -> list[int]:
+    """Global numbers of the cores whose kernels have not returned."""
+    return [core for core in pod.active_cores() if pod.state[pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING]
+
+
+def request(pod: "Pod", core: int) -> str:
+    """A core, and the request at which its kernel stands."""
+    words = pod.state[pod.core_base(core) + REQUEST :][:REQUEST_WORDS]
+    return where(pod, core, at.AT_END if words[0] == rq.OP_RETURN else int(words[-1]))
 
 
 def deadlock(pod: "Pod") -> DeadlockError:
     """The error that lists every blocked core."""
-    st = pod.state
-    blocked = [core for core in pod.active_cores() if st[pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING]
+    blocked = running(pod)
     lines = [f"deadlock: {len(blocked)} of {len(pod.active_cores())} cores are blocked and nothing can go on"]
-    for core in blocked:
-        base = pod.core_base(core)
-        site = at.AT_END if st[base + REQUEST] == OP_RETURN else int(st[base + REQUEST + REQUEST_WORDS - 1])
-        lines.append(f"  {where(pod, core, site)}: {_waits_for(pod, base, core)}")
+    lines += [f"  {request(pod, core)}: {_waits_for(pod, pod.core_base(core), core)}" for core in blocked]
     return DeadlockError("\n".join(lines))
 
 
@@ -131,7 +127,7 @@ def violation(pod: "Pod") -> RunError:
     if code == at.ERR_ACCESS:
         granted = "; ".join(str(grant) for grant in pod.grants_of(core))
         return AccessError(
-            f"{place}: {OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted; it has {granted}"
+            f"{place}: {rq.OPERATIONS[op]} of {b} bytes at {symbolic(pod, a)} is not permitted; it has {granted}"
         )
     texts = {
         at.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
@@ -145,4 +141,4 @@ def violation(pod: "Pod") -> RunError:
     if code == at.ERR_LEFT_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]
         return RunError(f"{place}: event {b} from {source} to {target} is still set, nothing has waited for it")
-    return AccessError(f"{place}: {OPERATIONS[op]}: {texts[code]}")
+    return AccessError(f"{place}: {rq.OPERATIONS[op]}: {texts[code]}")

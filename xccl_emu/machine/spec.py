@@ -157,14 +157,5 @@ CLOUDMATRIX384 = PodSpec(
 """Huawei CloudMatrix384 (CloudMatrix384 3.2, xDeepServe 3.1): 384 chips of two dies, up to 48 vector cores a die, and
 192 CPU sockets (of whose memory 64 GiB each are mapped)."""
 
-ATLAS_800T_A2 = PodSpec(
-    name="Atlas 800T A2",
-    nodes=4,
-    chips_per_node=8,
-    dies_per_chip=1,
-    cores_per_die=48,
-    die_bytes=64 * GIB,
-    meta_bytes=4 * MIB,
-    managed_bytes=24 * GIB,
-)
+ATLAS_800T_A2 = CLOUDMATRIX384.with_(name="Atlas 800T A2", nodes=4, dies_per_chip=1)
 """The cluster of MixServe: four servers of eight NPUs of one die each; its areas are those of CloudMatrix384."""

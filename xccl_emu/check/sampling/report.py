@@ -61,7 +61,7 @@ def _livelock(monitor: Monitor) -> str:
 def asks(code: int) -> Callable[[Pod], str]:
     """Of an action that comes next, what its core asks for; nothing for what pipes and dies do."""
     core, pipe = divmod(code >> machine.CHOICE_BITS, machine.ACTORS_PER_CORE)
-    return lambda pod: messages.request(pod, core) if core < pod.spec.n_cores and pipe == SCALAR else ""
+    return lambda pod: report.request(pod, core) if core < pod.spec.n_cores and pipe == SCALAR else ""
 
 
 def describe_round(pod: Pod, loop: int, sites: Sequence[str]) -> str:

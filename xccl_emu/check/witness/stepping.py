@@ -14,26 +14,13 @@ from xccl_emu.check.witness.steps import DELIVER, Access, Part, Source, Step, Tr
 from xccl_emu.check.witness.wording import Wording, number, some_bytes, wording
 from xccl_emu.check.witness.writes import Writes, joined
 from xccl_emu.errors import ReplayError
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import (
-    DMA,
-    MTU_IN,
-    MTU_OUT,
-    OP_ATOMIC_ADD,
-    OP_LOAD,
-    OP_MTU_IN,
-    OP_POLL,
-    OP_RETURN,
-    OP_UB_LOAD,
-    OPERATIONS,
-    SCALAR,
-    VECTOR,
-)
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word
 from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.report import deadlock, symbolic
+from xccl_emu.machine.report import deadlock, running, symbolic
 from xccl_emu.machine.stats import PIPE_NAMES
 
 _READ_DONE = -1  # progress of a transfer that is read
@@ -54,7 +41,9 @@ class _Instruction:
 class _Queued:
     """What is queued on a core, beside the machine's own queues."""
 
-    pipes: dict[int, list[_Instruction]] = field(default_factory=lambda: {p: [] for p in (MTU_IN, VECTOR, MTU_OUT)})
+    pipes: dict[int, list[_Instruction]] = field(
+        default_factory=lambda: {pipe: [] for pipe in (rq.MTU_IN, rq.VECTOR, rq.MTU_OUT)}
+    )
     descriptors: dict[int, _Instruction] = field(default_factory=dict)
 
 
@@ -81,10 +70,8 @@ class Stepper:
 
     def _waiting(self) -> tuple[tuple[int, str], ...]:
         """The blocked cores, and the line about each in the report of the deadlock."""
-        running = [self._st[self._pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING for core in self._queued]
-        cores = [core for core, runs in zip(self._queued, running, strict=True) if runs]
         lines = str(deadlock(self._pod)).splitlines()[1:]
-        return tuple((core, line.strip()) for core, line in zip(cores, lines, strict=True))
+        return tuple((core, line.strip()) for core, line in zip(running(self._pod), lines, strict=True))
 
     def _step(self, code: int) -> Step:
         self._number += 1
@@ -96,23 +83,23 @@ class Stepper:
             return self._deliver(code, actor - self._pod.spec.n_cores * at.ACTORS_PER_CORE, choice)
         if core not in self._queued:
             raise self._not_enabled()
-        if pipe == SCALAR:
+        if pipe == rq.SCALAR:
             return self._scalar(code, core)
-        return self._dma(code, core, choice) if pipe == DMA else self._pipe(code, core, pipe, choice)
+        return self._dma(code, core, choice) if pipe == rq.DMA else self._pipe(code, core, pipe, choice)
 
     # ---- a core's scalar unit
 
     def _scalar(self, code: int, core: int) -> Step:
         """The core's request is granted, or queued on a pipe."""
         base = self._pod.core_base(core)
-        op, *operands = (int(word) for word in self._st[base + REQUEST : base + REQUEST + REQUEST_WORDS - 1])
-        site = at.AT_END if op == OP_RETURN else int(self._st[base + REQUEST + REQUEST_WORDS - 1])
-        off = op != OP_RETURN and bool(rows.switched_off(self._st, base))
+        op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
+        site = at.AT_END if op == rq.OP_RETURN else site
+        off = op != rq.OP_RETURN and bool(rows.switched_off(self._st, base))
         words = wording(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
         step = self._begin(code, core, _Instruction(self._number, op, words, site), choice=0)
         step = replace(step, value=self._seen(core, op, operands, words), switched_off=off)
         step = self._take(step)
-        if off and op != OP_LOAD:
+        if off and op != rq.OP_LOAD:
             return step
         if self._note_queued(core, base, _Instruction(self._number, op, words, site)):
             return replace(step, issues=True, accesses=())
@@ -121,10 +108,10 @@ class Stepper:
     def _seen(self, core: int, op: int, operands: Sequence[int], words: Wording) -> str:
         """The value that a request of the scalar unit is about to read, or to write."""
         a, base = operands[0], self._pod.core_base(core)
-        if op in (OP_LOAD, OP_POLL, OP_ATOMIC_ADD) and 0 <= a <= self._mem.size - 8:  # a bad one is the violation
+        if op in (rq.OP_LOAD, rq.OP_POLL, rq.OP_ATOMIC_ADD) and 0 <= a <= self._mem.size - 8:  # else a violation
             value = number(int(read_word(self._mem, self._st, core, base, a, words.nbytes)))
-            return f"was {value}" if op == OP_ATOMIC_ADD else f"saw {value}"
-        if op == OP_UB_LOAD and words.address is not None:
+            return f"was {value}" if op == rq.OP_ATOMIC_ADD else f"saw {value}"
+        if op == rq.OP_UB_LOAD and words.address is not None:
             data = self._mem[words.address : words.address + words.nbytes].tobytes()
             return f"saw {number(int.from_bytes(data, 'little', signed=True))}"
         return words.value
@@ -147,11 +134,11 @@ class Stepper:
     def _pipe(self, code: int, core: int, pipe: int, choice: int) -> Step:
         """mtu-in, vector or mtu-out carries out an instruction of its queue, or a part of one."""
         queue, known = int(pipe_of(self._pod.core_base(core), pipe)), self._queued[core].pipes[pipe]
-        j = choice & 15 if pipe == MTU_IN and choice != at.CHOICE_ALL else 0
+        j = choice & 15 if pipe == rq.MTU_IN and choice != at.CHOICE_ALL else 0
         if j >= len(known):
             raise self._not_enabled()
         step = self._begin(code, core, known[j], choice)
-        if known[j].op == OP_MTU_IN:
+        if known[j].op == rq.OP_MTU_IN:
             step = self._reading(step, int(entry_of(self._st, queue, j)), choice)
         step = self._with_writes(self._take(step))
         del known[: len(known) - int(self._st[queue + at.PIPE_COUNT])]
@@ -264,8 +251,8 @@ class Stepper:
         base, pipe, words = self._pod.core_base(core), (code >> at.CHOICE_BITS) % at.ACTORS_PER_CORE, doing.words
         n = rows.accesses(self._st, base, pipe, choice, self._named, self._rows)
         return Step(
-            self._number, code, core, core_name(self._pod, core), PIPE_NAMES[pipe], OPERATIONS[doing.op], words.action,
-            source_of(self._pod, core, doing.site), words.address, words.nbytes, words.place, words.value,
+            self._number, code, core, core_name(self._pod, core), PIPE_NAMES[pipe], rq.OPERATIONS[doing.op],
+            words.action, source_of(self._pod, core, doing.site), words.address, words.nbytes, words.place, words.value,
             doing.number, accesses=tuple(_access(row) for row in self._rows[:n].tolist()),
         )  # fmt: skip
 

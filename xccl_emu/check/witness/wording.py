@@ -3,33 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xccl_emu.lang.requests import (
-    CMP_EQ,
-    CMP_GE,
-    OP_ADD,
-    OP_ATOMIC_ADD,
-    OP_AWAIT_GROUP,
-    OP_DMA,
-    OP_FAIL,
-    OP_LOAD,
-    OP_MTU_IN,
-    OP_MTU_OUT,
-    OP_POLL,
-    OP_PUT,
-    OP_RETURN,
-    OP_SET_FLAG,
-    OP_STORE,
-    OP_UB_LOAD,
-    OP_UB_STORE,
-    OP_V_AXPY,
-    OP_V_COPY,
-    OP_V_COUNT,
-    OP_V_FILL,
-    OP_V_QUANTIZE,
-    OP_V_SCALE,
-    OP_WAIT_FLAG,
-    OPERATIONS,
-)
+from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device.layout import PIECE_BYTES
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
@@ -69,21 +43,21 @@ def some_bytes(data: bytes) -> str:
 
 def wording(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Wording:
     """An instruction of the core whose data buffer begins at ``ub``, before it is carried out."""
-    name, (a, b, c, d) = OPERATIONS[op], operands[:4]
-    if op == OP_MTU_IN:
+    name, (a, b, c, d) = rq.OPERATIONS[op], operands[:4]
+    if op == rq.OP_MTU_IN:
         return Wording(f"{name} {c} B", a, c, symbolic(pod, a), f"to ub+{b:#x}")
-    if op == OP_MTU_OUT:
+    if op == rq.OP_MTU_OUT:
         return Wording(f"{name} {c} B", b, c, symbolic(pod, b), f"from ub+{a:#x}")
-    if op == OP_DMA:
+    if op == rq.OP_DMA:
         return Wording(f"{name} {c} B, event {d}", b, c, symbolic(pod, b), f"from {symbolic(pod, a)}")
-    if op == OP_PUT:
+    if op == rq.OP_PUT:
         return Wording(name, a, PIECE_BYTES, symbolic(pod, a), numbers(operands[1:5]))
-    if op in (OP_SET_FLAG, OP_WAIT_FLAG):
+    if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
         return Wording(f"{name} {_pipe_name(a)}→{_pipe_name(b)} {c}")
-    if op in (OP_UB_LOAD, OP_UB_STORE):
-        nbytes, value = (b, "") if op == OP_UB_LOAD else (c, number(b))
+    if op in (rq.OP_UB_LOAD, rq.OP_UB_STORE):
+        nbytes, value = (b, "") if op == rq.OP_UB_LOAD else (c, number(b))
         return Wording(name, ub + a, nbytes, f"ub+{a:#x}", value)
-    return _vector(ub, op, operands) if op >= OP_V_QUANTIZE else _scalar(pod, op, a, b, c)
+    return _vector(ub, op, operands) if op >= rq.OP_V_QUANTIZE else _scalar(pod, op, a, b, c)
 
 
 def _pipe_name(pipe: int) -> str:
@@ -93,33 +67,33 @@ def _pipe_name(pipe: int) -> str:
 
 def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Wording:
     """What the scalar unit does itself, and an add by mtu-out."""
-    name = OPERATIONS[op]
-    if op in (OP_ATOMIC_ADD, OP_ADD):
+    name = rq.OPERATIONS[op]
+    if op in (rq.OP_ATOMIC_ADD, rq.OP_ADD):
         return Wording(f"{name} {number(b)}", a, 8, symbolic(pod, a))
-    if op == OP_POLL:
-        sign = {CMP_EQ: "==", CMP_GE: ">="}.get(b, "!=")
+    if op == rq.OP_POLL:
+        sign = {rq.CMP_EQ: "==", rq.CMP_GE: ">="}.get(b, "!=")
         return Wording(f"{name} {sign} {number(c)}", a, 8, symbolic(pod, a))
-    if op == OP_LOAD:
+    if op == rq.OP_LOAD:
         return Wording(name, a, b, symbolic(pod, a))
-    if op == OP_STORE:
+    if op == rq.OP_STORE:
         return Wording(name, a, c, symbolic(pod, a), number(b))
-    if op == OP_AWAIT_GROUP:
+    if op == rq.OP_AWAIT_GROUP:
         return Wording(f"{name} {a}")
-    if op in (OP_FAIL, OP_RETURN):
-        return Wording(f"{name} {number(a)}", value=number(b) if op == OP_FAIL else "")
+    if op in (rq.OP_FAIL, rq.OP_RETURN):
+        return Wording(f"{name} {number(a)}", value=number(b) if op == rq.OP_FAIL else "")
     return Wording(name)
 
 
 def _vector(ub: int, op: int, operands: Sequence[int]) -> Wording:
     """A vector instruction: where it writes; how many bytes, or elements."""
     a, b, c, d = operands[:4]
-    name = OPERATIONS[op]
-    if op == OP_V_FILL:
+    name = rq.OPERATIONS[op]
+    if op == rq.OP_V_FILL:
         return Wording(f"{name} {b} B", ub + a, b, f"ub+{a:#x}", number(c))
-    if op == OP_V_SCALE:
+    if op == rq.OP_V_SCALE:
         return Wording(f"{name} {b}", ub + a, 4 * b, f"ub+{a:#x}")
-    if op == OP_V_COUNT:
+    if op == rq.OP_V_COUNT:
         return Wording(f"{name} {c}", ub + b, 4, f"ub+{b:#x}", f"from ub+{a:#x} in [{d}, {operands[4]})")
-    count = d if op == OP_V_AXPY else c
-    unit = " B" if op == OP_V_COPY else ""
+    count = d if op == rq.OP_V_AXPY else c
+    unit = " B" if op == rq.OP_V_COPY else ""
     return Wording(f"{name} {count}{unit}", ub + b, count, f"ub+{b:#x}", f"from ub+{a:#x}")
