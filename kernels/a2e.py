@@ -1,6 +1,7 @@
 """Trampoline A2E and E2A (xDeepServe 3.3, 5.2): attention dies and expert dies are disjoint and meet at trampolines.
 
-The first ``n_attention`` expert dies are trampolines: die i of each domain has trampoline i and talks to nobody else.
+The first expert dies are trampolines: of each domain a trampoline has one attention die, or several in a row, which
+talk to nobody else.
 Calls are numbered 0, 1, ...; call c belongs to domain ``c % n_domains`` and moves one microbatch of it.
 
 Steps: 1 an attention die quantizes each token and writes it once, with the list of its choices, into the slots of its
@@ -26,6 +27,11 @@ Every field counts calls (or messages) and only rises.  What says that memory ma
                            quiet and barrier before that cover what it has read
     =====================  ==========================================================  =================================
 
+**In parts.**  A batch may go in parts, by the numbers of its tokens, so that a trampoline forwards one part while the
+next arrives: there the attention die announces each, and here the expert dies send back, and count, part by part.  The
+places of messages do not depend on parts.  A core whose writes wait for a busy port cannot forward meanwhile, so in an
+E2A stream with parts half of the cores do nothing else.
+
 The arrivals are counted for each of the ``depth`` calls apart: a fast expert die may send back the next call's rows
 before a slow one has sent back this one's.
 
@@ -33,7 +39,7 @@ The end is a call too: the attention dies whose turn it is announce -1 tokens in
 on as the count of every expert, and each stream passes it to the next and returns.
 """
 
-from xccl_emu.kernels.a2e_parameters import LIST, STOP, Domains, Places
+from xccl_emu.kernels.a2e_parameters import LIST, STOP, Domains, Places, first_of, part_begin, trampoline_of
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.dispatch import SLOT_BYTES, clear_slots, message_at, prepare
 from xccl_emu.kernels.group import barrier
@@ -92,7 +98,7 @@ def send_tokens(first, last, index, target, c: Group, b: Buffers):
 
 
 def send_batch(first, last, index, outbox, slots, c: Group, b: Buffers):
-    """Step 1: this core's tokens into the slots of trampoline ``index``; by URMA all at once, out of the own outbox."""
+    """Step 1: this core's tokens into the slots at the trampoline; by URMA all at once, out of the own outbox."""
     message = c.payload + SLOT_BYTES
     if c.by_dma:
         yield from send_tokens(first, last, index, outbox, c, b)
@@ -132,16 +138,28 @@ def sum_batch(first, last, returned, c: Group, b: Buffers):
 # ---- the attention die
 
 
-def one_call(core, here, index, field, call, n, c: Group, b: Buffers, at: Places):
+def send_parts(core, index, outbox, slots, field, call, n, c: Group, b: Buffers, m: Domains):
+    """Step 1: the parts of a batch one after the other, each announced when it is in the slots; the first always is."""
+    for part in range(m.a2e_parts):
+        low = min(n, part_begin(part, m.a2e_parts, m.tokens_max))
+        tokens = min(n, part_begin(part + 1, m.a2e_parts, m.tokens_max)) - low
+        if part == 0 or tokens > 0:
+            first = low + tokens * core // c.cores
+            yield from send_batch(first, low + tokens * (core + 1) // c.cores, index, outbox, slots, c, b)
+            yield from barrier(1, "all cores have sent")
+            if core == 0:
+                yield put(field + part * FIELD_BYTES, call + 1, n, step=1, sync="tokens in")
+
+
+def one_call(core, here, index, field, call, n, c: Group, b: Buffers, m: Domains, at: Places):
     """A microbatch of ``n`` tokens there and back."""
-    first, last = n * core // c.cores, n * (core + 1) // c.cores
+    trampoline = trampoline_of(index, m.n_attention, m.trampolines)
+    q = index - first_of(trampoline, m.n_attention, m.trampolines)
+    slots = at.slots + trampoline * c.die_bytes + q * m.tokens_max * (c.payload + SLOT_BYTES)
     yield poll_ge(at.credit + here, call, step=1, sync="slots free")
-    yield from send_batch(first, last, index, at.outbox + here, at.slots + index * c.die_bytes, c, b)
-    yield from barrier(1, "all cores have sent")
-    if core == 0:
-        yield put(field, call + 1, n, step=1, sync="tokens in")
+    yield from send_parts(core, index, at.outbox + here, slots, field, call, n, c, b, m)
     yield poll_ge(at.returned_in + here, call + 1, step=7, sync="rows returned")
-    yield from sum_batch(first, last, at.returned + here, c, b)
+    yield from sum_batch(n * core // c.cores, n * (core + 1) // c.cores, at.returned + here, c, b)
 
 
 @kernel
@@ -153,7 +171,9 @@ def attention(core, domain, index, calls, batches, c: Group, b: Buffers, m: Doma
     rows of hidden states, ``topk`` and ``weights`` by as many rows of a table.
     """
     here = (c.n_ranks + domain * m.n_attention + index) * c.die_bytes
-    field = at.tokens_in + index * c.die_bytes + domain * FIELD_BYTES
+    trampoline = trampoline_of(index, m.n_attention, m.trampolines)
+    number = (domain * m.fan_in + index - first_of(trampoline, m.n_attention, m.trampolines)) * m.a2e_parts
+    field = at.tokens_in + trampoline * c.die_bytes + number * FIELD_BYTES
     token = 0
     call = domain
     while call < calls:
@@ -165,7 +185,7 @@ def attention(core, domain, index, calls, batches, c: Group, b: Buffers, m: Doma
                 topk=b.topk + token * INDEX_BYTES,
                 weights=b.weights + token * INDEX_BYTES,
                 out=b.out + token * 2 * c.hidden,
-            ), at,
+            ), m, at,
         )  # fmt: skip
         token = token + m.tokens_max
         call = call + m.n_domains

@@ -6,7 +6,18 @@ routes and the experts' outputs of a call lie at ``call % depth`` of their buffe
 ``call % (depth + 1)``: so the end finds a place too, and takes none of theirs.
 """
 
-from xccl_emu.kernels.a2e_parameters import DMA_TURNS, LIST, WRONG_CALL, Domains, Places, attention_die
+from xccl_emu.kernels.a2e_parameters import (
+    DMA_TURNS,
+    LIST,
+    STOP,
+    WRONG_CALL,
+    Domains,
+    Places,
+    attention_die,
+    dies_of,
+    first_of,
+    part_begin,
+)
 from xccl_emu.kernels.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES, slot_of
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES, field_of
 from xccl_emu.kernels.expert import stand_in_expert
@@ -34,6 +45,7 @@ from xccl_emu.lang import (
     ub_load,
     ub_store,
     v_count,
+    v_fill,
     wait_flag,
 )
 
@@ -42,13 +54,13 @@ HEADER_BYTES = 32
 
 
 def counts_bytes(n_attention: int, n_local: int) -> int:
-    """Bytes of the counts of a call, by local expert and trampoline."""
+    """Bytes of the counts of a call, by local expert and attention die."""
     return align(4 * n_attention * n_local)
 
 
-def inbox_of(trampoline: int, local: int, place: int, n_local: int, tokens_max: int, message: int) -> int:
-    """Offset in an inbox of the place of a message that comes from a trampoline for a local expert."""
-    return ((trampoline * n_local + local) * tokens_max + place) * message
+def inbox_of(index: int, local: int, place: int, n_local: int, tokens_max: int, message: int) -> int:
+    """Offset in an inbox of the place of a message that comes from an attention die for a local expert."""
+    return ((index * n_local + local) * tokens_max + place) * message
 
 
 def lists_bytes(tokens_max: int) -> int:
@@ -79,48 +91,57 @@ def await_call(field, calls, step, sync):
 # ---- step 2: what trampolines do for A2E
 
 
-def place_at(choice: int, n_slots: int) -> int:
+def place_at(choice: int, n_slots: int, fan_in: int) -> int:
     """Where in the data buffer the count stands that says the place of a token's choice: behind those of all slots."""
-    return align(4 * n_slots) + 4 * choice
+    return fan_in * align(4 * n_slots) + 4 * choice
 
 
-def lists_at(n_slots: int) -> int:
+def lists_at(n_slots: int, fan_in: int) -> int:
     """Where in the data buffer of an A2E stream the lists stand: behind those counts."""
-    return place_at(COLUMNS, n_slots)
+    return place_at(COLUMNS, n_slots, fan_in)
 
 
-def load_lists(n, slots, c: Group, lists):
-    """Load the lists of choices of all tokens."""
+def load_lists(low, high, slots, c: Group, lists):
+    """Load the lists of choices of some tokens."""
     message = c.payload + SLOT_BYTES
-    for t in range(n):
+    for t in range(low, high):
         yield mtu_in(slots + t * message + c.payload + LIST, lists + t * INDEX_BYTES, INDEX_BYTES, step=2)
     yield set_flag(MTU_IN, SCALAR, 0, sync="lists loaded")
     yield wait_flag(MTU_IN, SCALAR, 0, sync="lists loaded")
 
 
-def find_places(t, c: Group, lists):
+def keep_lists(first, last, kept, lists):
+    """Keep this core's lists for the way back; their place in the data buffer is for others when they have left."""
+    if first < last:
+        source = lists + first * INDEX_BYTES
+        yield mtu_out(source, kept + HEADER_BYTES + first * INDEX_BYTES, (last - first) * INDEX_BYTES, step=2)
+        yield set_flag(MTU_OUT, MTU_IN, 2, sync="lists left")
+        yield wait_flag(MTU_OUT, MTU_IN, 2, sync="lists left")
+
+
+def find_places(t, c: Group, m: Domains, lists):
     """Count, for each choice of a token, those of the same expert up to it; it is the last one of them."""
     for k in range(c.top_k):
         slot = yield ub_load(lists + t * INDEX_BYTES + 4 * k, step=2)
         if slot >= 0:
-            at = place_at(k, c.n_ranks * c.n_local)
+            at = place_at(k, c.n_ranks * c.n_local, m.fan_in)
             yield v_count(lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)
     yield set_flag(VECTOR, SCALAR, 0, sync="places found")
     yield wait_flag(VECTOR, SCALAR, 0, sync="places found")
 
 
-def inbox_for(t, k, die, c: Group, m: Domains, at: Places, lists):
+def inbox_for(t, k, index, c: Group, m: Domains, at: Places, lists):
     """Where the message of a choice goes, the next place of its expert; 0 if the choice is masked."""
     target = 0
     slot = yield ub_load(lists + t * INDEX_BYTES + 4 * k, step=2)
     if slot >= 0:
-        found = yield ub_load(place_at(k, c.n_ranks * c.n_local), step=2)
-        offset = inbox_of(die, slot % c.n_local, found - 1, c.n_local, m.tokens_max, c.payload + SLOT_BYTES)
+        found = yield ub_load(place_at(k, c.n_ranks * c.n_local, m.fan_in), step=2)
+        offset = inbox_of(index, slot % c.n_local, found - 1, c.n_local, m.tokens_max, c.payload + SLOT_BYTES)
         target = at.inbox + slot // c.n_local * c.die_bytes + offset
     return target
 
 
-def forward(first, last, die, slots, c: Group, m: Domains, at: Places, lists, work):
+def forward(first, last, index, slots, c: Group, m: Domains, at: Places, lists, work):
     """Step 2 through the data buffer: each message in once, and out to all experts that it is for."""
     message = c.payload + SLOT_BYTES
     for t in range(first, last):
@@ -130,96 +151,119 @@ def forward(first, last, die, slots, c: Group, m: Domains, at: Places, lists, wo
         yield mtu_in(slots + t * message, work + half * message, message, step=2)
         yield set_flag(MTU_IN, MTU_OUT, half, sync="forward half full")
         yield wait_flag(MTU_IN, MTU_OUT, half, sync="forward half full")
-        yield from find_places(t, c, lists)
+        yield from find_places(t, c, m, lists)
         for k in range(c.top_k):
-            target = yield from inbox_for(t, k, die, c, m, at, lists)
+            target = yield from inbox_for(t, k, index, c, m, at, lists)
             if target > 0:
                 yield mtu_out(work + half * message, target, message, step=2)
         yield set_flag(MTU_OUT, MTU_IN, half, sync="forward half free")
     yield from drain_halves(MTU_OUT, MTU_IN, last - first, "forward half free")
-    yield set_flag(MTU_IN, SCALAR, 2, sync="slots read")
-    yield wait_flag(MTU_IN, SCALAR, 2, sync="slots read")
 
 
-def forward_dma(first, last, die, slots, c: Group, m: Domains, at: Places, lists):
+def forward_dma(first, last, index, slots, c: Group, m: Domains, at: Places, lists):
     """Step 2 by URMA: each message straight from its slot to all experts that it is for."""
     message = c.payload + SLOT_BYTES
     turn = 0
     for t in range(first, last):
-        yield from find_places(t, c, lists)
+        yield from find_places(t, c, m, lists)
         for k in range(c.top_k):
-            target = yield from inbox_for(t, k, die, c, m, at, lists)
+            target = yield from inbox_for(t, k, index, c, m, at, lists)
             if target > 0:
                 yield from ring(slots + t * message, target, message, turn)
                 turn = turn + 1
     yield from drain_rings(turn)
 
 
-def relay(core, die, call, n, c: Group, m: Domains, at: Places):
-    """Step 2: forward the tokens, keep their lists for the way back, and give the slots to the next domain."""
-    lists = lists_at(c.n_ranks * c.n_local)
-    slots = at.slots + die * c.die_bytes
-    kept = at.lists + die * c.die_bytes + call % m.depth * lists_bytes(m.tokens_max)
-    first = n * core // c.cores
-    last = n * (core + 1) // c.cores
-    yield from load_lists(n, slots, c, lists)
-    if n > 0:
-        yield from count_messages(core, die, n, c, lists)
+def relay_part(core, index, low, high, slots, kept, c: Group, m: Domains, at: Places, lists):
+    """Step 2 for some tokens that have arrived: each core forwards its share, for which it needs the lists before."""
+    first = low + (high - low) * core // c.cores
+    last = low + (high - low) * (core + 1) // c.cores
+    yield from load_lists(low, high, slots, c, lists)
+    yield from keep_lists(first, last, kept, lists)
+    if c.by_dma:
+        yield from forward_dma(first, last, index, slots, c, m, at, lists)
+    else:
+        yield from forward(first, last, index, slots, c, m, at, lists, lists + m.tokens_max * INDEX_BYTES)
+
+
+def count_messages(core, index, n, totals, c: Group, lists):
+    """Count what there is from an attention die for each expert of this core's share."""
+    n_slots = c.n_ranks * c.n_local
+    if n == 0:
+        yield v_fill(totals, 4 * n_slots, step=2)
+    else:
+        for i in range(n_slots * core // c.cores, n_slots * (core + 1) // c.cores):
+            slot = slot_of(i, index, c.n_ranks, c.n_local)
+            yield v_count(lists, totals + 4 * slot, n * COLUMNS, slot, slot + 1, step=2)
+    yield set_flag(VECTOR, SCALAR, 1, sync="messages counted")
+    yield wait_flag(VECTOR, SCALAR, 1, sync="messages counted")
+
+
+def relay(core, die, q, call, n, field, c: Group, m: Domains, at: Places):
+    """Step 2 for the ``n`` tokens of an attention die: forward each part when it has come, and keep the lists."""
+    index = first_of(die, m.n_attention, m.trampolines) + q
+    lists = lists_at(c.n_ranks * c.n_local, m.fan_in)
+    slots = at.slots + die * c.die_bytes + q * m.tokens_max * (c.payload + SLOT_BYTES)
+    kept = at.lists + die * c.die_bytes + (call % m.depth * m.fan_in + q) * lists_bytes(m.tokens_max)
+    for part in range(m.a2e_parts):
+        low = min(n, part_begin(part, m.a2e_parts, m.tokens_max))
+        high = min(n, part_begin(part + 1, m.a2e_parts, m.tokens_max))
+        if low < high:
+            if part > 0:
+                yield from await_call(field + part * FIELD_BYTES, call + 1, 2, "tokens announced")
+            yield from relay_part(core, index, low, high, slots, kept, c, m, at, lists)
+    yield from count_messages(core, index, n, q * align(4 * c.n_ranks * c.n_local), c, lists)
     if core == 0:
         yield put(kept, n, step=2)
-    if first < last:
-        source = lists + first * INDEX_BYTES
-        yield mtu_out(source, kept + HEADER_BYTES + first * INDEX_BYTES, (last - first) * INDEX_BYTES, step=2)
-    if c.by_dma:
-        yield from forward_dma(first, last, die, slots, c, m, at, lists)
-    else:
-        yield from forward(first, last, die, slots, c, m, at, lists, lists + m.tokens_max * INDEX_BYTES)
-    yield from barrier(2, "all cores have read the slots")
-    if core == 0:
-        to = attention_die(call + 1, die, m.n_domains, m.n_attention, c.n_ranks)
-        yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
 
 
-def count_messages(core, die, n, c: Group, lists):
-    """Count what there is for each expert of this core's share."""
+def publish(core, index, call, more, totals, c: Group, at: Places):
+    """Tell every expert of this core's share how many messages an attention die has for it, zero too; or the end."""
     n_slots = c.n_ranks * c.n_local
     for i in range(n_slots * core // c.cores, n_slots * (core + 1) // c.cores):
-        slot = slot_of(i, die, c.n_ranks, c.n_local)
-        yield v_count(lists, 4 * slot, n * COLUMNS, slot, slot + 1, step=2)
-
-
-def publish(core, die, call, n, c: Group, at: Places):
-    """Tell every expert of this core's share how many messages it has from here; zero counts too, and the end."""
-    n_slots = c.n_ranks * c.n_local
-    for i in range(n_slots * core // c.cores, n_slots * (core + 1) // c.cores):
-        slot = slot_of(i, die, c.n_ranks, c.n_local)
-        count = n
-        if n > 0:
-            count = yield ub_load(4 * slot, step=2)
-        field = field_of(at.counts + slot // c.n_local * c.die_bytes, die, c.n_local, slot % c.n_local)
+        slot = slot_of(i, index, c.n_ranks, c.n_local)
+        count = STOP
+        if more:
+            count = yield ub_load(totals + 4 * slot, step=2)
+        field = field_of(at.counts + slot // c.n_local * c.die_bytes, index, c.n_local, slot % c.n_local)
         yield put(field, call + 1, count, step=2, sync="counts of messages")
 
 
 def pass_on(core, die, call, c: Group, m: Domains, at: Places):
-    """What a trampoline does with a call: wait for the tokens and for room, forward, and tell the experts."""
+    """What a trampoline does with a call: wait for tokens and for room, forward, give the slots to the next domain, and
+    tell the experts.
+
+    Of its attention dies it takes one after the other.
+    """
     here = die * c.die_bytes
-    field = at.tokens_in + here + call % m.n_domains * FIELD_BYTES
-    yield from await_call(field, call + 1, 2, "tokens announced")
-    n = yield load(field + 8, step=2)
+    fields = at.tokens_in + here + call % m.n_domains * m.fan_in * m.a2e_parts * FIELD_BYTES
+    yield from await_call(fields, call + 1, 2, "tokens announced")
+    n = yield load(fields + 8, step=2)
+    more = n >= 0
     yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")
-    if n >= 0:
+    if more:
         yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")
-        yield from relay(core, die, call, n, c, m, at)
-    yield quiet(step=2, sync="messages visible")  # and counted
+        for q in range(dies_of(die, m.n_attention, m.trampolines)):
+            field = fields + q * m.a2e_parts * FIELD_BYTES
+            if q > 0:
+                yield from await_call(field, call + 1, 2, "tokens announced")
+                n = yield load(field + 8, step=2)
+            yield from relay(core, die, q, call, n, field, c, m, at)
+    yield quiet(step=2, sync="messages visible")
     yield from barrier(2, "all cores have forwarded")
-    yield from publish(core, die, call, n, c, at)
+    for q in range(dies_of(die, m.n_attention, m.trampolines)):
+        index = first_of(die, m.n_attention, m.trampolines) + q
+        if more and core == 0:
+            to = attention_die(call + 1, index, m.n_domains, m.n_attention, c.n_ranks)
+            yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
+        yield from publish(core, index, call, more, q * align(4 * c.n_ranks * c.n_local), c, at)
 
 
 # ---- step 3
 
 
 def await_messages(core, die, call, counts, c: Group, m: Domains, at: Places):
-    """Wait, each core for its share of the fields, and note the counts, by local expert and trampoline.
+    """Wait, each core for its share of the fields, and note the counts, by local expert and attention die.
 
     When all have, each core brings the whole table into its data buffer.
     """
@@ -316,7 +360,7 @@ def receive(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, room)
     if core == 0:
         yield put(at.assembled + here, call + 1, step=3, sync="rows gathered")
     if n >= 0:
-        for t in range(m.n_attention):
+        for t in range(m.trampolines):
             if t % c.cores == core:
                 yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
     return n >= 0
@@ -328,7 +372,7 @@ def a2e_stream(core, die, room, c: Group, b: Buffers, m: Domains, at: Places):
     call = 0
     more = 1
     while more:
-        if die < m.n_attention:
+        if die < m.trampolines:
             yield from pass_on(core, die, call, c, m, at)
         more = yield from receive(core, die, call, c, b, m, at, room)
         call = call + 1

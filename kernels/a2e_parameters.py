@@ -20,7 +20,17 @@ class Domains(NamedTuple):
 
     n_domains: int
     n_attention: int
-    """Attention dies of a domain, and trampolines."""
+    """Attention dies of a domain."""
+    trampolines: int
+    """Expert dies that are one, the first ones; each has as many attention dies of a domain, but for one."""
+    fan_in: int
+    """Attention dies of a domain that a trampoline has at most."""
+    a2e_parts: int
+    """Parts in which a batch goes to the experts, a trampoline forwarding one while the next arrives."""
+    e2a_parts: int
+    """Parts in which it comes back."""
+    relays: int
+    """Cores of an E2A stream, the last ones, that forward and send nothing back themselves; 0: each does both."""
     tokens_max: int
     depth: int
     """Calls that an expert die has memory for."""
@@ -28,12 +38,27 @@ class Domains(NamedTuple):
     """Rows that an expert die can have of a call."""
 
 
+class ReturnPlan(NamedTuple):
+    """What in the data buffer of an E2A stream is for what: where it begins, behind what ``due`` says at 0."""
+
+    counts: int
+    """Rows of the call, by local expert and attention die."""
+    done: int
+    """Rows of the call that this core has sent back, in the same order, for both laps through them."""
+    sent: int
+    """Rows of a part that this core has sent back, by attention die."""
+    lists: int
+    """Choices of a part; before them a word for how many there are."""
+    work: int
+    """Rows on their way."""
+
+
 class Places(NamedTuple):
     """Where things are: addresses on die 0; on die d they are ``d * die_bytes`` higher.
 
-    On trampolines ``slots`` (what comes from the attention die), ``lists`` and ``staging`` (by ``call % depth``); on
-    expert dies ``inbox`` (by trampoline and local expert); on attention dies ``returned``, and ``outbox`` for URMA.
-    The rest are fields.
+    On trampolines, for each of their attention dies, ``slots`` (what comes from it), ``lists`` and ``staging`` (both by
+    ``call % depth`` first); on expert dies ``inbox`` (by attention die and local expert); on attention dies
+    ``returned``, and ``outbox`` for URMA.  The rest are fields.
     """
 
     slots: int
@@ -45,13 +70,13 @@ class Places(NamedTuple):
     credit: int
     """On attention dies: calls whose tokens the trampoline has read."""
     tokens_in: int
-    """On trampolines, by domain: (calls, tokens)."""
+    """On trampolines, by domain, their attention die, and part: (calls, tokens of all parts)."""
     acks: int
     """On trampolines: how many calls the expert dies have gathered, all together."""
     counts: int
-    """On expert dies, by trampoline and local expert: (calls, messages)."""
+    """On expert dies, by attention die and local expert: (calls, messages)."""
     arrivals: int
-    """On trampolines, by ``call % depth``: how many rows have come back."""
+    """On trampolines, by ``call % depth``, their attention die, and part: how many rows have come back."""
     returned_in: int
     """On attention dies: calls that have come back."""
     assembled: int
@@ -64,3 +89,23 @@ class Places(NamedTuple):
 def attention_die(call: int, i: int, n_domains: int, n_attention: int, n_experts: int) -> int:
     """The i-th attention die of the domain that has a call; the expert dies come first."""
     return n_experts + call % n_domains * n_attention + i
+
+
+def first_of(trampoline: int, n_attention: int, trampolines: int) -> int:
+    """The first attention die of a domain that a trampoline has; its last one is before the next one's first."""
+    return trampoline * n_attention // trampolines
+
+
+def dies_of(trampoline: int, n_attention: int, trampolines: int) -> int:
+    """How many attention dies of a domain a trampoline has."""
+    return first_of(trampoline + 1, n_attention, trampolines) - first_of(trampoline, n_attention, trampolines)
+
+
+def trampoline_of(index: int, n_attention: int, trampolines: int) -> int:
+    """The trampoline of an attention die."""
+    return ((index + 1) * trampolines - 1) // n_attention
+
+
+def part_begin(part: int, parts: int, tokens_max: int) -> int:
+    """The first token of a part of a batch; those of the last part end at ``tokens_max``."""
+    return tokens_max * part // parts

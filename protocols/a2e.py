@@ -26,7 +26,7 @@ from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocols.a2e_calls import AttentionExperts, Buffers, Call, Calls
 from xccl_emu.protocols.a2e_grants import A2E_RIGHTS, ATTENTION_RIGHTS, COMPUTE_RIGHTS, E2A_RIGHTS, A2EGrants
-from xccl_emu.protocols.a2e_layout import A2EConfig, check_place, lay_out, return_work
+from xccl_emu.protocols.a2e_layout import A2EConfig, check_place, lay_out, return_plan
 
 __all__ = ["A2E", "A2EConfig", "Call", "Calls"]
 
@@ -68,10 +68,12 @@ class A2E(AttentionExperts):
         c = self.config
         for i, choices in enumerate(topk):
             rows, tokens = len(choices) * c.top_k * c.row_bytes, len(choices) * c.message_bytes
-            staging = call % c.depth * c.tokens_max * c.top_k * c.row_bytes
-            here, there = self.first_die + i, calls.dies(call)[i]
+            trampoline, q = c.trampoline_of(i)
+            staging = (call % c.depth * c.fan_in + q) * c.tokens_max * c.top_k * c.row_bytes
+            here, there = self.first_die + trampoline, calls.dies(call)[i]
             for die, name, start, nbytes in (
-                (here, "slots", 0, tokens), (here, "staging", staging, rows), (there, "returned", 0, rows),
+                (here, "slots", q * c.tokens_max * c.message_bytes, tokens), (here, "staging", staging, rows),
+                (there, "returned", 0, rows),
             ):  # fmt: skip
                 address = getattr(self.layout.on(self.pod.spec, die), name) + start
                 self.pod.commit(Buffer(die, address, nbytes), nbytes)
@@ -99,10 +101,10 @@ class A2E(AttentionExperts):
 
     def _launch_streams(self, die: int) -> None:
         c, buffers, grants = self.config, self.experts[die], self.grants
-        streams: list[tuple[Kernel, int, dict[str, int], list[Grant]]] = [
+        streams: list[tuple[Kernel, int, dict[str, Any], list[Grant]]] = [
             (expert_kernels.a2e_stream, c.a2e_cores, {"room": self._gather_room()}, grants.a2e(die)),
             (expert_kernels.compute_stream, c.compute_cores, {}, grants.compute(die)),
-            (return_kernel.e2a_stream, c.e2a_cores, {"room": self._send_room()}, grants.e2a(die)),
+            (return_kernel.e2a_stream, c.e2a_cores, {"plan": return_plan(c)}, grants.e2a(die)),
         ]
         first = 0
         for kernel, cores, more, rights in streams:
@@ -120,7 +122,3 @@ class A2E(AttentionExperts):
     def _gather_room(self) -> int:
         """Messages that fit a half of what the counts leave of an A2E stream's data buffer."""
         return max(1, (self.pod.spec.ub_bytes - self.config.counts_bytes) // 2 // self.config.message_bytes)
-
-    def _send_room(self) -> int:
-        """Rows that fit a half of what the tables leave of an E2A stream's data buffer."""
-        return max(1, (self.pod.spec.ub_bytes - return_work(self.config)) // 2 // self.config.row_bytes)

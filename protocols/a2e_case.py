@@ -55,7 +55,7 @@ class A2ECase(Case):
     )  # fmt: skip
 
     domains: int = size(1, "Domains of attention dies, which take turns.")
-    attention: int = size(2, "Attention dies of a domain, and trampolines.")
+    attention: int = size(2, "Attention dies of a domain.")
     experts: int = size(3, "Expert dies, of which the first are trampolines.")
     local: int = size(1, "Experts on each.")
     tokens: int | str | Sequence[int] = text(1, TOKENS_HELP)
@@ -67,6 +67,9 @@ class A2ECase(Case):
     pull: int = switch(0, "Without trampolines; then there is one domain, and a depth of 1.")
     masked: int = switch(0, "Is the first choice of the first token of every call masked?")
     path: str = choice("mtu", "How data travels.", of=a2e_layout.PATHS)
+    trampolines: int = size(0, "Trampolines; 0 is as many as attention dies.", least=0)
+    a2e_parts: int = size(1, "Parts in which a batch goes through a trampoline to the experts.")
+    e2a_parts: int = size(1, "Parts in which it comes back.")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
     def __post_init__(self) -> None:
@@ -136,7 +139,8 @@ class A2ECase(Case):
         return A2EConfig(
             self.domains, self.attention, self.experts, self.local, hidden=32 * self.pieces, top_k=self.top_k,
             tokens_max=max(1, *self._lengths), path=self.path, depth=self.depth, cores=self.cores,
-            a2e_cores=self.cores, compute_cores=self.cores, e2a_cores=self.cores,
+            a2e_cores=self.cores, compute_cores=self.cores, e2a_cores=self.cores, n_trampolines=self.trampolines,
+            a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts,
         )  # fmt: skip
 
     def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
@@ -166,7 +170,13 @@ class A2ECase(Case):
             "two domains, two calls at once": cls(domains=2, attention=1, experts=1, rounds=3, depth=2),
             "two cores": cls(attention=1, experts=2, tokens=2, top_k=2, cores=2),
             "two experts a die": cls(attention=1, experts=2, local=2, tokens=2, top_k=2),
+            "two attention dies, one trampoline": cls(attention=2, experts=2, trampolines=1),
+            "three attention dies, two trampolines": cls(attention=3, experts=2, trampolines=2, rounds=1, depth=2),
+            "to the experts in two parts": cls(attention=1, experts=2, tokens=2, a2e_parts=2),
+            "back in two parts": cls(attention=1, experts=2, tokens=2, e2a_parts=2),
+            "back in two parts, two cores": cls(attention=1, experts=2, tokens=2, cores=2, e2a_parts=2, rounds=1),
             "as usual, by URMA": replace(usual, path="urma"),
+            "in two parts, by URMA": cls(attention=1, experts=2, tokens=2, a2e_parts=2, e2a_parts=2, path="urma"),
             "every descriptor used again": cls(attention=1, experts=1, tokens=9, rounds=1, path="urma"),
             "as usual, by plain pull": replace(usual, pull=1),
         }

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from xccl_emu.kernels.a2e_parameters import Places
+from xccl_emu.kernels.a2e_parameters import Places, dies_of, first_of
 from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.spec import PodSpec
@@ -25,15 +25,18 @@ class A2EGrants:
     first_die: int
 
     def attention(self, domain: int, index: int) -> list[Grant]:
-        """An attention die: slots and field of its trampoline, and its own."""
-        die = self.config.attention_die(domain, index)
+        """An attention die: slots and fields for it at its trampoline, and its own."""
+        c = self.config
+        die = c.attention_die(domain, index)
+        trampoline, q = c.trampoline_of(index)
+        batch, fields = c.tokens_max * c.message_bytes, c.a2e_parts * FIELD_BYTES
         return [
             self._at(die, "credit", "r"),
             self._at(die, "returned_in", "r"),
             self._at(die, "returned", "r"),
             self._at(die, "outbox", "rw"),
-            self._at(index, "slots", "w"),
-            self._at(index, "tokens_in", "w", domain * FIELD_BYTES, FIELD_BYTES),
+            self._at(trampoline, "slots", "w", q * batch, batch),
+            self._at(trampoline, "tokens_in", "w", (domain * c.fan_in + q) * fields, fields),
         ]
 
     def a2e(self, die: int) -> list[Grant]:
@@ -43,13 +46,15 @@ class A2EGrants:
             self._at(die, "inbox", "r"), self._at(die, "counts", "r"), self._at(die, "sent", "r"),
             self._at(die, "assembled", "w"), self._at(None, "acks", "w"),
         ]  # fmt: skip
-        if die >= c.n_attention:
+        if die >= c.trampolines:
             return grants
+        first, dies = (of(die, c.n_attention, c.trampolines) for of in (first_of, dies_of))
         messages, fields = c.local_experts * c.tokens_max * c.message_bytes, c.local_experts * FIELD_BYTES
         own = [self._at(die, name, "r") for name in ("slots", "tokens_in", "acks", "relayed")]
         return [
             *grants, *own, self._at(die, "lists", "w"), self._at(None, "credit", "w"),
-            self._at(None, "inbox", "w", die * messages, messages), self._at(None, "counts", "w", die * fields, fields),
+            self._at(None, "inbox", "w", first * messages, dies * messages),
+            self._at(None, "counts", "w", first * fields, dies * fields),
         ]  # fmt: skip
 
     def compute(self, die: int) -> list[Grant]:
@@ -62,7 +67,7 @@ class A2EGrants:
             self._at(die, "computed", "r"), self._at(die, "sent", "w"),
             self._at(None, "staging", "w"), self._at(None, "arrivals", "w"),
         ]  # fmt: skip
-        if die >= self.config.n_attention:
+        if die >= self.config.trampolines:
             return grants
         own = [self._at(die, name, "r") for name in ("arrivals", "lists", "staging")]
         back = [self._at(None, name, "w") for name in ("returned", "returned_in")]

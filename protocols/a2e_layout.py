@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at, lists_bytes
-from xccl_emu.kernels.a2e_parameters import Domains, Places
+from xccl_emu.kernels.a2e_parameters import Domains, Places, ReturnPlan, first_of, trampoline_of
+from xccl_emu.kernels.a2e_return import PLACES
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.group import align
@@ -17,6 +18,7 @@ from xccl_emu.protocols.layout import DTYPES, QUANTIZERS
 
 PATHS = ("mtu", "urma")
 DEPTH_MAX = 8
+PARTS_MAX = 16
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class A2EConfig:
     """Attention and expert dies, and the shape of what moves between them (xDeepServe 3.3, 5.2).
 
     Expert dies come first: expert die e is on the e-th die from ``first_die``, and attention die i of domain d on die
-    ``n_experts + d * n_attention + i`` from there.  The first ``n_attention`` expert dies are trampolines.  Experts are
-    numbered by slot, ``die * local_experts + local``.
+    ``n_experts + d * n_attention + i`` from there.  The first ``trampolines`` expert dies are trampolines, with as many
+    attention dies in a row each, but for one.  Experts are numbered by slot, ``die * local_experts + local``.
     """
 
     repeats: ClassVar[bool] = False
@@ -34,7 +36,7 @@ class A2EConfig:
     n_domains: int
     """Domains of attention dies; they take turns."""
     n_attention: int
-    """Attention dies of each domain, and trampolines; not more than expert dies."""
+    """Attention dies of each domain."""
     n_experts: int
     """Expert dies."""
     local_experts: int = 1
@@ -63,6 +65,12 @@ class A2EConfig:
     """Cores of the A2E stream of an expert die; of the others likewise."""
     compute_cores: int = 1
     e2a_cores: int = 1
+    n_trampolines: int = 0
+    """Not more than attention or expert dies; 0 is as many as attention dies."""
+    a2e_parts: int = 1
+    """Parts, 1 to 16, in which a batch goes to the experts, a trampoline forwarding one while the next arrives."""
+    e2a_parts: int = 1
+    """The same of the way back; from 2 on, half of several cores of an E2A stream forward and do nothing else."""
 
     def __post_init__(self) -> None:
         for name in ("n_domains", "n_attention", "n_experts", "local_experts", "tokens_max"):
@@ -70,6 +78,9 @@ class A2EConfig:
         self._range("hidden", 32, 1 << 20)
         self._range("top_k", 1, INDEX_BYTES // 4)
         self._range("depth", 1, DEPTH_MAX)
+        for name in ("a2e_parts", "e2a_parts"):
+            self._range(name, 1, PARTS_MAX)
+        self._range("n_trampolines", 0, 1 << 16)
         for name in ("cores", "a2e_cores", "compute_cores", "e2a_cores"):
             self._range(name, 1, 1 << 10)
         for name in ("quantized", "shared"):
@@ -77,12 +88,17 @@ class A2EConfig:
                 raise ConfigError(f"{name}={getattr(self, name)!r}: must be True or False")
         if self.hidden % 32:
             raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
-        if self.n_attention > self.n_experts:
-            raise ConfigError(f"n_attention={self.n_attention}: must be at most n_experts={self.n_experts}")
+        self._check_trampolines()
         if self.top_k > self.n_slots:
             raise ConfigError(f"top_k={self.top_k}: there are {self.n_slots} expert slots")
         for name, known in (("dtype", DTYPES), ("path", PATHS), ("quantizer", QUANTIZERS)):
             one_of(name, getattr(self, name), known)
+
+    def _check_trampolines(self) -> None:
+        name = "n_trampolines" if self.n_trampolines else "n_attention"
+        for most in ("n_attention", "n_experts"):
+            if getattr(self, name) > getattr(self, most):
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at most {most}={getattr(self, most)}")
 
     def _range(self, name: str, low: int, high: int) -> None:
         object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))
@@ -123,6 +139,16 @@ class A2EConfig:
         return self.n_attention * self.tokens_max * min(self.top_k, self.local_experts)
 
     @property
+    def trampolines(self) -> int:
+        """How many there are."""
+        return self.n_trampolines or self.n_attention
+
+    @property
+    def fan_in(self) -> int:
+        """Attention dies of a domain that a trampoline has at most."""
+        return -(-self.n_attention // self.trampolines)
+
+    @property
     def counts_bytes(self) -> int:
         """The counts of a call on an expert die."""
         return counts_bytes(self.n_attention, self.local_experts)
@@ -134,6 +160,11 @@ class A2EConfig:
     def attention_die(self, call: int, i: int) -> int:
         """The i-th attention die of the domain that has a call, counted from the first die."""
         return self.n_experts + call % self.n_domains * self.n_attention + i
+
+    def trampoline_of(self, i: int) -> tuple[int, int]:
+        """The trampoline of the i-th attention die of a domain, and its number among those of that one."""
+        trampoline = trampoline_of(i, self.n_attention, self.trampolines)
+        return trampoline, i - first_of(trampoline, self.n_attention, self.trampolines)
 
     def group(self, cores: int, die_bytes: int) -> Group:
         """The shape for a kernel on so many cores."""
@@ -153,7 +184,11 @@ class A2EConfig:
 
     def domains(self) -> Domains:
         """What else a kernel has to know."""
-        return Domains(self.n_domains, self.n_attention, self.tokens_max, self.depth, self.rows_max)
+        relays = self.e2a_cores // 2 if self.e2a_parts > 1 else 0
+        return Domains(
+            self.n_domains, self.n_attention, self.trampolines, self.fan_in, self.a2e_parts, self.e2a_parts, relays,
+            self.tokens_max, self.depth, self.rows_max,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -184,17 +219,17 @@ def region_sizes(c: A2EConfig) -> Places:
     rows = c.tokens_max * c.top_k * c.row_bytes
     field = FIELD_BYTES
     return Places(
-        slots=batch,
-        lists=c.depth * lists_bytes(c.tokens_max),
-        staging=c.depth * rows,
+        slots=c.fan_in * batch,
+        lists=c.depth * c.fan_in * lists_bytes(c.tokens_max),
+        staging=c.depth * c.fan_in * rows,
         inbox=c.n_attention * c.local_experts * batch,
         returned=rows,
         outbox=batch if c.path == "urma" else 0,
         credit=field,
-        tokens_in=c.n_domains * field,
+        tokens_in=c.n_domains * c.fan_in * c.a2e_parts * field,
         acks=field,
         counts=c.n_attention * c.local_experts * field,
-        arrivals=c.depth * field,
+        arrivals=c.depth * c.fan_in * c.e2a_parts * field,
         returned_in=field,
         assembled=field,
         computed=field,
@@ -238,14 +273,19 @@ def fits(what: str, need: int, have: int) -> None:
         raise CapacityError(f"{what}: needs {need} bytes, has {have}; {remedy}")
 
 
-def return_work(c: A2EConfig) -> int:
-    """Where in the data buffer of an E2A stream the rows begin."""
-    return align(4 * c.depth) + c.counts_bytes + c.tokens_max * INDEX_BYTES
+def return_plan(c: A2EConfig) -> ReturnPlan:
+    """What the E2A stream has where in the data buffer."""
+    counts = align(4 * c.depth * c.fan_in * c.e2a_parts)
+    done = counts + c.counts_bytes
+    sent = done + 2 * c.counts_bytes
+    lists = sent + align(4 * c.n_attention) + 32
+    work = lists + (c.tokens_max // c.e2a_parts + 1) * INDEX_BYTES
+    return ReturnPlan(counts, done, sent, lists, work)
 
 
 def buffer_bytes(c: A2EConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
     send = 2 * c.message_bytes + (4 * c.hidden if c.quantized else 0)
     compute = max(12 * c.hidden + 2 * ROUTE_BYTES, c.counts_bytes)
-    forward = max(lists_at(c.n_slots) + c.tokens_max * INDEX_BYTES, c.counts_bytes) + 2 * c.message_bytes
-    return max(send, sum_bytes(c.hidden), compute, forward, return_work(c) + 2 * c.row_bytes)
+    forward = max(lists_at(c.n_slots, c.fan_in) + c.tokens_max * INDEX_BYTES, c.counts_bytes) + 2 * c.message_bytes
+    return max(send, sum_bytes(c.hidden), compute, forward, return_plan(c).work + PLACES * c.row_bytes)

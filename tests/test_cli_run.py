@@ -50,13 +50,16 @@ VARIANTS = [
     *((DISPATCH, extra) for extra in (["--path", "dma"], CANN, FP16, ONE_CHOICE)),
     *((FUSED, extra) for extra in (FP16, ONE_CHOICE, [*CANN, "--late"], ["--redundant", "3"])),
     *((A2E, extra) for extra in (["--calls", "5", "--depth", "3"], ["--calls", "0"], ["--tokens", "0"], FP16, CANN)),
-    *((A2E, extra) for extra in (["--path", "urma"], ["--cores", "3"], ONE_CHOICE)),
+    *((A2E, extra) for extra in (["--path", "urma"], ["--cores", "3"], ONE_CHOICE, ["--trampolines", "1"])),
+    (A2E, ["--a2e-parts", "2", "--e2a-parts", "3", "--cores", "3"]),
+    (A2E, ["--attention", "7", "--trampolines", "3", "--e2a-parts", "2", "--path", "urma"]),
 ]
 
 
 @pytest.mark.parametrize(("job", "extra"), VARIANTS, ids=[" ".join([job[1], *extra]) for job, extra in VARIANTS])
 def test_variants_of_a_job_are_right(job: tuple[str, ...], extra: list[str]) -> None:
-    """Other paths and quantizers, unquantized FP16, a single choice, replicas, more calls than domains or none."""
+    """Other paths and quantizers, unquantized FP16, a single choice, replicas, more calls than domains or none,
+    several attention dies a trampoline, and batches in parts."""
     assert as_json(*job, *extra)["wrong"] == 0
 
 

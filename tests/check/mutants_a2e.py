@@ -31,6 +31,14 @@ PAIRS = A2ECase(attention=1, experts=2, cores=2, tokens=2, rounds=2)
 PAIRS_OF_FIELDS = A2ECase(attention=2, experts=2, cores=2, rounds=1)
 """Each core of an expert die waits for the counts of one trampoline."""
 URMA = replace(TURNS, path="urma")
+OUT = A2ECase(attention=1, experts=2, tokens=3, rounds=1, a2e_parts=2)
+"""To the experts in two parts."""
+BACK = A2ECase(attention=1, experts=2, tokens=2, e2a_parts=2)
+"""And back in two parts, each a token."""
+BACK_PAIRS = replace(BACK, cores=2, rounds=1)
+"""One core of the trampoline forwards what others send back."""
+SHARED = A2ECase(attention=2, experts=2, trampolines=1)
+"""Two attention dies with one trampoline."""
 PULL = A2ECase(pull=True)
 
 attends, forwards, returns = (partial(Edit, module) for module in ("a2e", "a2e_expert", "a2e_return"))
@@ -39,21 +47,43 @@ attends, forwards, returns = (partial(Edit, module) for module in ("a2e", "a2e_e
 # ---- attention dies
 
 TOKENS_VISIBLE = '        yield quiet(step=1, sync="tokens visible")\n'
-SLOTS_FREE = '    yield poll_ge(at.credit + here, call, step=1, sync="slots free")\n    yield from send_batch'
+SLOTS_FREE = '    yield poll_ge(at.credit + here, call, step=1, sync="slots free")\n    yield from send_parts'
 
 # ---- trampolines on the way to the experts
 
 CREDIT = """\
-    if core == 0:
-        to = attention_die(call + 1, die, m.n_domains, m.n_attention, c.n_ranks)
-        yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
+        if more and core == 0:
+            to = attention_die(call + 1, index, m.n_domains, m.n_attention, c.n_ranks)
+            yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
 """
-LISTS_LOADED = "    yield from load_lists(n, slots, c, lists)\n"
+RELAYED_ON = "            yield from relay(core, die, q, call, n, field, c, m, at)\n"
+EARLY_CREDIT = """\
+            to = attention_die(call + 1, first_of(die, m.n_attention, m.trampolines) + q, m.n_domains, m.n_attention,
+                               c.n_ranks)
+            yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
+"""
+NEXT_PART = """\
+            if part > 0:
+                yield from await_call(field + part * FIELD_BYTES, call + 1, 2, "tokens announced")
+"""
+NEXT_DIE = """\
+                yield from await_call(field, call + 1, 2, "tokens announced")
+                n = yield load(field + 8, step=2)
+"""
+COUNTED = """\
+    yield set_flag(VECTOR, SCALAR, 1, sync="messages counted")
+    yield wait_flag(VECTOR, SCALAR, 1, sync="messages counted")
+"""
+LEFT = """\
+        yield set_flag(MTU_OUT, MTU_IN, 2, sync="lists left")
+        yield wait_flag(MTU_OUT, MTU_IN, 2, sync="lists left")
+"""
+UP_TO = "yield v_count(lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)"
 INBOXES_FREE = '    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
 STAGING_FREE = '        yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")\n'
-MESSAGES_VISIBLE = '    yield quiet(step=2, sync="messages visible")  # and counted\n'
+MESSAGES_VISIBLE = '    yield quiet(step=2, sync="messages visible")\n'
 COUNT = '        yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
-PLACE = "inbox_of(die, slot % c.n_local, found - 1,"
+PLACE = "inbox_of(index, slot % c.n_local, found - 1,"
 DRAIN = """\
                 turn = turn + 1
     yield from drain_rings(turn)
@@ -74,12 +104,12 @@ ASSEMBLED = """\
 """
 ACKS = """\
     if n >= 0:
-        for t in range(m.n_attention):
+        for t in range(m.trampolines):
             if t % c.cores == core:
                 yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
 """
 EARLY_ACKS = """\
-        for t in range(m.n_attention):
+        for t in range(m.trampolines):
             if t % c.cores == core:
                 yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
 """
@@ -93,22 +123,27 @@ COMPUTED = """\
 
 # ---- the way back
 
-IN_STAGING = '        yield quiet(step=5, sync="rows in staging")\n'
-ARRIVALS = "yield add(at.arrivals + t * c.die_bytes + parity * FIELD_BYTES, total,"
-ARRIVED = "    yield poll_ge(at.arrivals + here + parity * FIELD_BYTES, total,"
-KNOWN_TOTAL = "    total = yield ub_load(4 * parity, step=6)\n"
-NEW_TOTAL = "    yield ub_store(4 * parity, total, step=6)\n"
-DUE = "            if slot >= 0:\n                total = total + 1\n"
-AT_HOME = '        yield quiet(step=6, sync="rows at the attention die")\n'
-TO_SEND = '        yield poll_ge(at.computed + here, call + 1, step=5, sync="rows to send back")\n'
-RETURN_ROWS = "    yield from return_rows(first, last, source, at.returned + to, c, lists, work)\n"
+IN_STAGING = '            yield quiet(step=5, sync="rows in staging")\n'
+ANNOUNCED = "            place = parity * m.fan_in + t - first_of("
+ANNOUNCED_PART = "(place * m.e2a_parts + part) * FIELD_BYTES"
+NUMBER = "        number = place * m.e2a_parts + part\n"
+ARRIVED = "yield poll_ge(at.arrivals + here + number * FIELD_BYTES, due,"
+DUE = "(high - low) * COLUMNS, 0, c.n_ranks * c.n_local,"
+OF_PART = "        if token >= high:\n            break\n"
+DONE = "                yield ub_store(done_at, done + turn - before, step=5)\n"
+STAGING = "    first = (parity * m.fan_in + t - first_of(trampoline, m.n_attention, m.trampolines)) * m.tokens_max\n"
+AT_HOME = '    yield quiet(step=6, sync="rows at the attention die")\n'
+ALL_BACK = '            yield from barrier(6, "all cores have sent back")\n'
+TO_SEND = '        yield poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")\n'
+RETURN_ROWS = "        yield from return_rows(low, first, last, source, at.returned + to, c, plan)\n"
+TO_EACH = "            index = first_of(die, m.n_attention, m.trampolines) + q\n            to ="
 RELAYED = '        yield put(at.relayed + here, call + 1, step=6, sync="staging read")\n'
 
 E2A_WAITS = returns(
     TO_SEND,
     TO_SEND
     + "        if die < m.n_attention:\n"
-    + "            yield poll_ge(at.computed + here, call + 2, step=5)\n",
+    + "            yield poll_ge(at.computed + die * c.die_bytes, call + 2, step=5)\n",
 )
 """E2A goes on when A2E has given back the slots of the next call, as if both had the same ones."""
 
@@ -119,7 +154,7 @@ KNOWN = (
     ),
     Mutant(
         "a2e: trampoline tells the origin that its slots are free when the forward is issued", TURNS,
-        (forwards(LISTS_LOADED, LISTS_LOADED + CREDIT), forwards("slots\")\n" + CREDIT, "slots\")\n")),
+        (forwards(RELAYED_ON, RELAYED_ON + EARLY_CREDIT), forwards(CREDIT, "")),
         (DATA_RACE, ASSERTION), quick=True,
     ),
     Mutant(
@@ -132,7 +167,7 @@ OWN = (
     Mutant("a2e: tokens announced before they are visible", USUAL, (attends(TOKENS_VISIBLE, ""),), (DATA_RACE,)),
     Mutant(
         "a2e: attention die does not wait for its trampoline's slots", TURNS,
-        (attends(SLOTS_FREE, "    yield from send_batch"),), (DATA_RACE, ASSERTION),
+        (attends(SLOTS_FREE, "    yield from send_parts"),), (DATA_RACE, ASSERTION),
     ),
     Mutant(
         "a2e: tokens announced by core 0 before core 1 has sent its own", PAIRS,
@@ -193,13 +228,11 @@ OWN = (
     ),
     Mutant(
         "e2a: one count of arrivals for both calls that are under way", AHEAD,
-        (returns(ARRIVALS, ARRIVALS.replace(" + parity * FIELD_BYTES", "")),
-         returns(ARRIVED, ARRIVED.replace(" + parity * FIELD_BYTES", "")),
-         returns(KNOWN_TOTAL, KNOWN_TOTAL.replace("4 * parity", "0")),
-         returns(NEW_TOTAL, NEW_TOTAL.replace("4 * parity", "0"))), (DATA_RACE, UNWRITTEN_READ),
+        (returns(ANNOUNCED, ANNOUNCED.replace("parity * m.fan_in + ", "")),
+         returns(NUMBER, NUMBER.replace("place", "q"))), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
-        "e2a: masked choices waited for", MASKED, (returns(DUE, "            total = total + 1\n"),), (DEADLOCK,),
+        "e2a: masked choices waited for", MASKED, (returns(DUE, DUE.replace(" 0,", " -1,")),), (DEADLOCK,),
     ),
     Mutant(
         "e2a: attention die told before its rows are visible", USUAL, (returns(AT_HOME, ""),),
@@ -207,7 +240,43 @@ OWN = (
     ),
     Mutant(
         "e2a: staging said to be read before it is", TURNS,
-        (returns(RELAYED, ""), returns(RETURN_ROWS, "    if core == 0:\n" + RELAYED + RETURN_ROWS)),
+        (returns(RELAYED, ""), returns(RETURN_ROWS, RELAYED + RETURN_ROWS)),
         (DATA_RACE, WRONG_BITS, UNWRITTEN_READ),
     ),
+    Mutant("a2e, in parts: the second forwarded when the first is announced", OUT, (forwards(NEXT_PART, ""),),
+           (DATA_RACE, UNWRITTEN_READ)),
+    Mutant("a2e, in parts: announced before they are visible", OUT, (attends(TOKENS_VISIBLE, ""),), (DATA_RACE,)),
+    Mutant("a2e, in parts: each announced in the field of the first", OUT,
+           (attends("field + part * FIELD_BYTES", "field"),), (DEADLOCK, TORN_METADATA)),
+    Mutant("a2e, in parts: places of messages counted from the own token on", OUT,
+           (forwards(UP_TO, UP_TO.replace("(lists, at, t * COLUMNS + ", "(lists + t * INDEX_BYTES, at, ")),),
+           (WRONG_BITS, UNWRITTEN_READ, DATA_RACE, DEADLOCK, BAD_INSTRUCTION)),
+    Mutant("a2e, in parts: only the tokens of the first part announced to the experts", OUT,
+           (forwards("totals + 4 * slot, n * COLUMNS,", "totals + 4 * slot, COLUMNS,"),),
+           (WRONG_BITS, UNWRITTEN_READ, DEADLOCK)),
+    Mutant("e2a, in parts: announced before they are visible", BACK, (returns(IN_STAGING, ""),),
+           (DATA_RACE, UNWRITTEN_READ)),
+    Mutant("e2a, in parts: each announced as the first", BACK,
+           (returns(ANNOUNCED_PART, "place * m.e2a_parts * FIELD_BYTES"),), (DEADLOCK,)),
+    Mutant("e2a, in parts: the second forwarded when the first has arrived", BACK,
+           (returns(ARRIVED, ARRIVED.replace("number", "place * m.e2a_parts")),), (DATA_RACE, UNWRITTEN_READ)),
+    Mutant("e2a, in parts: all rows sent with the first", BACK, (returns(OF_PART, ""),), (DEADLOCK,)),
+    Mutant("e2a, in parts: rows of the first part sent again with the second", BACK, (returns(DONE, ""),),
+           (DATA_RACE, WRONG_BITS)),
+    Mutant("e2a, in parts: call returned when those have done their part that only send", BACK_PAIRS,
+           (returns(ALL_BACK, ""),), (DATA_RACE, UNWRITTEN_READ)),
+    Mutant("a2e, several attention dies: the tokens of the second not waited for", SHARED,
+           (forwards(NEXT_DIE, NEXT_DIE.splitlines(keepends=True)[1]),),
+           (DATA_RACE, TORN_METADATA, UNWRITTEN_READ, DEADLOCK, WRONG_BITS)),
+    Mutant("a2e, several attention dies: credit for the first alone", SHARED,
+           (forwards("attention_die(call + 1, index,", "attention_die(call + 1, die,"),), (DEADLOCK, ASSERTION)),
+    Mutant("a2e, several attention dies: lists of the first overwritten while they are kept",
+           replace(SHARED, path="urma", rounds=1), (forwards(LEFT, ""),), (DATA_RACE, WRONG_BITS)),
+    Mutant("a2e, several attention dies: lists of the first overwritten while they are counted",
+           replace(SHARED, rounds=1), (forwards(COUNTED, ""),), (DATA_RACE, WRONG_BITS, DEADLOCK)),
+    Mutant("e2a, several attention dies: rows of both at one place in the staging", SHARED,
+           (returns(STAGING, "    first = parity * m.fan_in * m.tokens_max\n"),),
+           (DATA_RACE, WRONG_BITS, UNWRITTEN_READ)),
+    Mutant("e2a, several attention dies: the first alone told that its rows are there", SHARED,
+           (returns(TO_EACH, TO_EACH.replace(" + q", "")),), (DEADLOCK,)),
 )  # fmt: skip

@@ -126,9 +126,11 @@ def check_rows(what: str, c: A2EConfig, die: int, got: Any, sent: oracle.Dispatc
 def configs(draw: st.DrawFn, pull: bool) -> A2EConfig:
     """Small groups of every kind."""
     n_experts, local = draw(st.integers(1, 5)), draw(st.integers(1, 2))
+    trampolines = draw(st.integers(1, min(3, n_experts)))
+    n_attention = trampolines + (0 if pull else draw(st.integers(0, 3)))
     return A2EConfig(
         n_domains=1 if pull else draw(st.integers(1, 3)),
-        n_attention=draw(st.integers(1, min(3, n_experts))),
+        n_attention=n_attention,
         n_experts=n_experts,
         local_experts=local,
         hidden=32 * draw(st.integers(1, 6)),
@@ -143,7 +145,10 @@ def configs(draw: st.DrawFn, pull: bool) -> A2EConfig:
         cores=draw(st.integers(1, 2)),
         a2e_cores=draw(st.integers(1, 2)),
         compute_cores=draw(st.integers(1, 2)),
-        e2a_cores=draw(st.integers(1, 2)),
+        e2a_cores=draw(st.integers(1, 3)),
+        n_trampolines=trampolines,
+        a2e_parts=1 if pull else draw(st.integers(1, 3)),
+        e2a_parts=1 if pull else draw(st.integers(1, 3)),
     )
 
 

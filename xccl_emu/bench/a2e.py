@@ -43,13 +43,22 @@ class Deployment:
     """Of an attention die."""
     stream_cores: int = 16
     """Of each of the three streams of an expert die."""
+    trampolines: int = 0
+    """Of the expert dies; 0 is as many as attention dies."""
+    a2e_parts: int = 1
+    """In which a batch goes to the experts."""
+    e2a_parts: int = 1
+    """In which it comes back."""
+    path: str = "mtu"
+    """How data travels."""
 
     def config(self, placement: routing.Placement) -> A2EConfig:
         """For one domain."""
         return A2EConfig(
             1, self.attention, self.experts, placement.local_experts, hidden=self.hidden, top_k=TOP_K + 1,
             tokens_max=self.tokens, shared=True, depth=1, cores=self.cores, a2e_cores=self.stream_cores,
-            compute_cores=self.stream_cores, e2a_cores=self.stream_cores,
+            compute_cores=self.stream_cores, e2a_cores=self.stream_cores, n_trampolines=self.trampolines,
+            a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts, path=self.path,
         )  # fmt: skip
 
     @property

@@ -73,7 +73,8 @@ class A2EJob:
             o.domains, o.attention, o.experts, self.placement.local_experts, hidden=o.hidden,
             top_k=self._choices.top_k + 1, tokens_max=max(1, o.tokens), dtype=o.dtype, quantized=o.quantized,
             quantizer=o.quantizer, shared=True, path=o.path, depth=o.depth, cores=o.cores, a2e_cores=o.cores,
-            compute_cores=o.cores, e2a_cores=o.cores,
+            compute_cores=o.cores, e2a_cores=o.cores, n_trampolines=o.trampolines, a2e_parts=o.a2e_parts,
+            e2a_parts=o.e2a_parts,
         )  # fmt: skip
 
     def _check_dies(self) -> None:
