@@ -1,15 +1,13 @@
 """``xccl-emu compare`` and the page that holds what it prints."""
 
-import json
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from xccl_emu.cli.main import app
+from tests.cli_support import as_json, invoke
 
 SMALL = ("compare", "--ranks", "4", "--attention", "3", "--tokens", "3", "--hidden", "32", "--top-k", "2")
 
@@ -17,10 +15,7 @@ SMALL = ("compare", "--ranks", "4", "--attention", "3", "--tokens", "3", "--hidd
 @pytest.fixture(scope="module")
 def small() -> dict[str, Any]:
     """A small comparison."""
-    result = CliRunner().invoke(app, [*SMALL, "--json"])
-    assert result.exit_code == 0, result.stderr
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    return as_json(*SMALL)
 
 
 @pytest.fixture
@@ -81,9 +76,7 @@ def test_attention_dies_talk_to_one_trampoline(small: dict[str, Any]) -> None:
 def test_the_page_prints_what_the_command_prints(tool: ModuleType) -> None:
     """The first table of the page is what its command prints today."""
     arguments, table = next(tool.parts(tool.PAGE.read_text(encoding="utf-8")))
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.stderr
-    assert result.stdout == table
+    assert invoke(*arguments)[:2] == (0, table)
 
 
 @pytest.mark.slow

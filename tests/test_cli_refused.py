@@ -74,6 +74,20 @@ REFUSED = (
     ("check --replay absent.json", "absent.json: does not exist"),
     ("check --replay absent.json --slots 3", "--slots 3: goes without --replay"),
     ("check --replay absent.json --without tail", "--without"),
+    # ---- trace and campaign
+    ("trace sendrecv --dies 0,x", "--dies 0,x"),
+    ("trace sendrecv --dies 5", "--dies 5: die 5: the run has dies 0 to 1"),
+    ("trace sendrecv --dies 0-99999999999", "die 99999999999"),
+    ("trace sendrecv --dies 3-1", "--dies 3-1"),
+    ("trace sendrecv --fabric ethernet", "--fabric ethernet: must be one of cloudmatrix384"),
+    ("trace sendrecv --place moon", "--place moon"),
+    ("trace sendrecv --out no/such/folder/t.json", "--out no/such/folder"),
+    ("trace sendrecv --set size=3", "--set size=3: sendrecv has no such size"),
+    ("trace teleport", "protocol 'teleport'"),
+    ("campaign --programs 8 --orders sc,tso", "--orders sc,tso: must be of"),
+    ("campaign --programs 8 --replay README.md", "--replay README.md: is no file of a campaign"),
+    ("campaign --programs 8 --out /dev/null/found", "--out /dev/null/found"),
+    ("campaign --programs 0", "--programs"),
 )
 
 

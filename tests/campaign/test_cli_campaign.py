@@ -66,21 +66,6 @@ def test_contradictions_are_kept_and_judged_again(monkeypatch: pytest.MonkeyPatc
     assert invoke("--replay", str(files[0]))[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--orders", "sc,tso"], "--orders sc,tso: must be of"),
-        (["--replay", "pyproject.toml"], "--replay pyproject.toml: is no file of a campaign"),
-        (["--out", "/dev/null/found"], "--out /dev/null/found"),
-        (["--programs", "0"], "--programs"),
-    ],
-)
-def test_wrong_usage(words: list[str], message: str) -> None:
-    """An unknown order, a file or folder that is none, and no programs are refused with exit code 2."""
-    code, out = invoke(*words)
-    assert (code, message in out) == (2, True), out
-
-
 def test_a_judge_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in a judge does not end the campaign: it is counted like a contradiction."""
 

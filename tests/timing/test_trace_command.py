@@ -85,27 +85,6 @@ def test_people_are_told_what_is_left_out(tmp_path: Path) -> None:
     assert "left out:" in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["sendrecv", "--dies", "0,x"], "--dies 0,x"),
-        (["sendrecv", "--dies", "5"], "--dies 5: die 5: the run has dies 0 to 1"),
-        (["sendrecv", "--dies", "0-99999999999"], "die 99999999999"),
-        (["sendrecv", "--dies", "3-1"], "--dies 3-1"),
-        (["sendrecv", "--fabric", "ethernet"], "--fabric ethernet: must be one of cloudmatrix384"),
-        (["sendrecv", "--place", "moon"], "--place moon"),
-        (["sendrecv", "--out", "no/such/folder/t.json"], "--out no/such/folder"),
-        (["sendrecv", "--set", "size=3"], "--set size=3: sendrecv has no such size"),
-        (["teleport"], "protocol 'teleport'"),
-    ],
-)
-def test_impossible_options_are_usage_errors(arguments: list[str], said: str, tmp_path: Path) -> None:
-    """What makes no sense is refused by name before anything runs, with exit code 2."""
-    result = CliRunner().invoke(app, ["trace", *arguments])
-    assert result.exit_code == 2
-    assert said in result.stderr
-
-
 def test_a_trace_goes_through_a_fifo(tmp_path: Path) -> None:
     """What stands at --out and is no regular file stays what it is, and takes the trace."""
     fifo, got = tmp_path / "t.json", list[str]()
