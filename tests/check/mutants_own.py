@@ -1,15 +1,14 @@
 """Bugs in the small protocols of `mutants_kernels`, and their configurations."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 
-from xccl_emu.check.trial import Expected, Trial
+import numpy as np
+
 from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, TORN_METADATA, UNWRITTEN_READ, WRONG_BITS
-from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.machine.spec import small_pod
+from xccl_emu.lang import Kernel
+from xccl_emu.machine import Grant, Pod, small_pod
 from xccl_emu.protocol import payload
+from xccl_emu.testing import Bench, protocol
 
 from . import mutants_kernels as device
 from .mutants import Edit, Mutant
@@ -17,133 +16,89 @@ from .mutants import Edit, Mutant
 NBYTES = 64
 ROUNDS = 4
 VALUE = 0x0102030405060708
-Build = Callable[[Pod], Trial]
 
 
-@dataclass(frozen=True)
-class Own:
-    """A small protocol as a thing to check."""
-
-    name: str
-    dies: int
-    cores: int
-    make: Build
-    syncs: tuple[str, ...] = ()
-
-    @property
-    def configuration(self) -> Mapping[str, int | str]:
-        """Its pod."""
-        return {"dies": self.dies, "cores": self.cores}
-
-    def build(self, order: str, without: Collection[str] = ()) -> Trial:
-        """Launched on a pod of a kilobyte a die."""
-        spec = small_pod(
-            self.dies, self.cores, app_bytes=512, meta_bytes=256, managed_bytes=256, ub_bytes=256, flight_pieces=32
-        )
-        return self.make(Pod(spec, order=order, without=without))
-
-    def __str__(self) -> str:
-        return self.name
+def _pod(bench: Bench, dies: int, cores: int) -> Pod:
+    """A pod of a kilobyte a die."""
+    return bench.pod(
+        small_pod(dies, cores, app_bytes=512, meta_bytes=256, managed_bytes=256, ub_bytes=256, flight_pieces=32)
+    )
 
 
-def _all(pod: Pod) -> list[Grant]:
-    return [Grant(None, 0, pod.spec.die_bytes, "rw")]
+def _launch(pod: Pod, kernel: Kernel, die: int, **args: int | list[int]) -> None:
+    """On all cores for which there are arguments, free to touch everything."""
+    cores = max((len(each) for each in args.values() if isinstance(each, list)), default=1)
+    pod.launch(kernel, die, range(cores), args, [Grant(None, 0, pod.spec.die_bytes, "rw")])
 
 
-def _inputs(pod: Pod, dies: int, nbytes: int) -> list[Buffer]:
-    return [pod.put(die, payload(nbytes, 1 + die)) for die in range(dies)]
-
-
-def _holds(pod: Pod, out: Buffer, *sources: Buffer) -> Expected:
-    data = b"".join(pod.view(source).tobytes() for source in sources)
-    return Expected(f"output on die {out.die}", out.address, data, _owners(pod, out))
-
-
-def _owners(pod: Pod, out: Buffer) -> tuple[int, ...]:
-    """The first core of the die: it writes what stands there, and returns when it has."""
-    return (out.die * pod.spec.cores_per_die,)
-
-
-def _push(pod: Pod, name: str) -> Trial:
-    given = _inputs(pod, 2, ROUNDS * NBYTES)
-    outs = [pod.alloc(die, ROUNDS * NBYTES) for die in range(2)]
-    for die in range(2):
+def _push(bench: Bench, dies: int, cores: int, kernel: Kernel) -> None:
+    pod, nbytes = _pod(bench, dies, cores), ROUNDS * NBYTES
+    for die in range(dies):
         peer = 1 - die
-        args = {
-            "x": given[die].address, "nbytes": NBYTES, "inbox": pod.managed(die), "outbox": pod.managed(peer),
-            "flag": pod.meta(die), "peer_flag": pod.meta(peer), "out": outs[die].address, "rounds": ROUNDS,
-        }  # fmt: skip
-        pod.launch(getattr(device, name), die, [0], args, _all(pod))
-    return Trial(pod, tuple(_holds(pod, outs[die], given[1 - die]) for die in range(2)), tuple(given))
+        given = bench.filled(die, payload(nbytes, 1 + die))
+        out = bench.wanted(die, payload(nbytes, 1 + peer), owners=f"die{die}")
+        _launch(
+            pod, kernel, die, x=given.address, nbytes=NBYTES, inbox=pod.managed(die), outbox=pod.managed(peer),
+            flag=pod.meta(die), peer_flag=pod.meta(peer), out=out.address, rounds=ROUNDS,
+        )  # fmt: skip
 
 
-def push_counted(pod: Pod) -> Trial:
+@protocol
+def push_counted(bench: Bench, dies: int = 2, cores: int = 1) -> None:
     """Two ranks, flags that hold the round's number."""
-    return _push(pod, "push_counted")
+    _push(bench, dies, cores, device.push_counted)
 
 
-def push_boolean(pod: Pod) -> Trial:
+@protocol
+def push_boolean(bench: Bench, dies: int = 2, cores: int = 1) -> None:
     """Two ranks, flags that reset."""
-    return _push(pod, "push_boolean")
+    _push(bench, dies, cores, device.push_boolean)
 
 
-def arrivals(pod: Pod) -> Trial:
+@protocol
+def arrivals(bench: Bench, dies: int = 3, cores: int = 1) -> None:
     """Two experts and the die of the token, with a slot for each of them."""
-    given = [pod.put(die, payload(NBYTES, die)) for die in (1, 2)]
-    out = pod.alloc(0, 2 * NBYTES)
-    for i, x in enumerate(given):
-        slot = pod.managed(0, i * NBYTES)
-        args = {"x": x.address, "nbytes": NBYTES, "slot": slot, "counter": pod.meta(0)}
-        pod.launch(device.contribute, x.die, [0], args, _all(pod))
-    args = {"slots": pod.managed(0), "nbytes": NBYTES, "n": 2, "counter": pod.meta(0), "out": out.address}
-    pod.launch(device.collect, 0, [0], args, _all(pod))
-    return Trial(pod, (_holds(pod, out, *given),), tuple(given))
+    pod = _pod(bench, dies, cores)
+    for die in (1, 2):
+        x, slot = bench.filled(die, payload(NBYTES, die)), pod.managed(0, (die - 1) * NBYTES)
+        _launch(pod, device.contribute, die, x=x.address, nbytes=NBYTES, slot=slot, counter=pod.meta(0))
+    out = bench.wanted(0, np.concatenate([payload(NBYTES, die) for die in (1, 2)]), owners="die0")
+    counter = pod.meta(0)
+    _launch(pod, device.collect, 0, slots=pod.managed(0), nbytes=NBYTES, n=2, counter=counter, out=out.address)
 
 
-def counter_barrier(pod: Pod) -> Trial:
+@protocol
+def counter_barrier(bench: Bench, dies: int = 3, cores: int = 1) -> None:
     """Two dies; each one's word is on the other's die, the counter on a third."""
-    outs = [pod.alloc(die, 8) for die in range(2)]
+    pod = _pod(bench, dies, cores)
     for die in range(2):
+        out = bench.wanted(die, np.array([VALUE + 1 - die]), owners=f"die{die}")
         words = {"mine": pod.meta(1 - die, 32), "theirs": pod.meta(die, 32)}
-        args = {"counter": pod.meta(2), "n": 2, "value": VALUE + die, "out": outs[die].address}
-        pod.launch(device.meet, die, [0], words | args, _all(pod))
-    words = [(VALUE + 1 - out.die).to_bytes(8, "little") for out in outs]
-    expected = [
-        Expected(f"word of die {out.die}", out.address, word, _owners(pod, out))
-        for out, word in zip(outs, words, strict=True)
-    ]
-    return Trial(pod, tuple(expected))
+        _launch(pod, device.meet, die, **words, counter=pod.meta(2), n=2, value=VALUE + die, out=out.address)
 
 
-def two_cores(pod: Pod) -> Trial:
+@protocol
+def two_cores(bench: Bench, dies: int = 2, cores: int = 2) -> None:
     """Two cores of die 0 send together to die 1."""
-    (x,) = _inputs(pod, 1, 2 * NBYTES)
-    out = pod.alloc(1, 2 * NBYTES)
+    pod, data = _pod(bench, dies, cores), payload(2 * NBYTES, 1)
+    x, out = bench.filled(0, data), bench.wanted(1, data, owners="die1")
     slot, tail = pod.managed(1), pod.meta(1)
-    args: dict[str, int | list[int]] = {"core": [0, 1], "x": x.address, "nbytes": NBYTES, "slot": slot, "tail": tail}
-    pod.launch(device.send_together, 0, [0, 1], args, _all(pod))
-    args = {"slot": slot, "nbytes": 2 * NBYTES, "tail": tail, "out": out.address}
-    pod.launch(device.receive_together, 1, [0], args, _all(pod))
-    return Trial(pod, (_holds(pod, out, x),), (x,))
+    _launch(pod, device.send_together, 0, core=[0, 1], x=x.address, nbytes=NBYTES, slot=slot, tail=tail)
+    _launch(pod, device.receive_together, 1, slot=slot, nbytes=2 * NBYTES, tail=tail, out=out.address)
 
 
-def cleared(pod: Pod) -> Trial:
+@protocol
+def cleared(bench: Bench, dies: int = 2, cores: int = 1) -> None:
     """Calls one after the other on a slot whose ack field is cleared between them."""
-    (x,) = _inputs(pod, 1, ROUNDS * NBYTES)
-    out = pod.alloc(1, ROUNDS * NBYTES)
+    pod, data = _pod(bench, dies, cores), payload(ROUNDS * NBYTES, 1)
+    x, out = bench.filled(0, data), bench.wanted(1, data, owners="die1")
     both = {"nbytes": NBYTES, "slot": pod.managed(1), "tail": pod.meta(1), "ack": pod.meta(0), "rounds": ROUNDS}
-    pod.launch(device.send_cleared, 0, [0], both | {"x": x.address}, _all(pod))
-    pod.launch(device.receive_cleared, 1, [0], both | {"out": out.address}, _all(pod))
-    return Trial(pod, (_holds(pod, out, x),), (x,))
+    _launch(pod, device.send_cleared, 0, **both, x=x.address)
+    _launch(pod, device.receive_cleared, 1, **both, out=out.address)
 
 
-PUSH = Own("push dispatch, counted flags", 2, 1, push_counted)
-PUSH_BOOLEAN = Own("push dispatch, boolean flags", 2, 1, push_boolean)
-ARRIVALS = Own("combine that counts arrivals", 3, 1, arrivals)
-BARRIER = Own("counter barrier", 3, 1, counter_barrier)
-TWO_CORES = Own("two cores, one tail", 2, 2, two_cores)
-CLEARED = Own("ring cleared between calls", 2, 1, cleared)
-
+PUSH, PUSH_BOOLEAN, ARRIVALS = push_counted(), push_boolean(), arrivals()
+BARRIER, TWO_CORES, CLEARED = counter_barrier(), two_cores(), cleared()
 edit = partial(Edit, "mutants_kernels")
 """A change of the kernels: old text, new text."""
 

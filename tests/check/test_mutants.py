@@ -1,7 +1,5 @@
 """Every planted bug gives a violation with a witness that replays; without it the same configuration is verified."""
 
-import functools
-
 import pytest
 
 from xccl_emu.check.check import check
@@ -24,9 +22,13 @@ def _parameters(mutants: tuple[Mutant, ...]) -> list[object]:
     return [pytest.param(m, id=m.name, marks=() if m.quick else pytest.mark.slow) for m in mutants]
 
 
-@functools.cache
+_VERDICTS: dict[str, str] = {}
+
+
 def _verdict_without_bug(scenario: Case) -> str:
-    return check(scenario).verdict
+    if repr(scenario) not in _VERDICTS:
+        _VERDICTS[repr(scenario)] = check(scenario).verdict
+    return _VERDICTS[repr(scenario)]
 
 
 @pytest.mark.parametrize("mutant", _parameters(MUTANTS))
