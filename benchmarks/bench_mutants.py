@@ -14,7 +14,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from check import mutants_a2e, mutants_fused, mutants_moe, mutants_own, mutants_ring
+from check import mutants_a2e, mutants_collectives, mutants_fused, mutants_moe, mutants_own, mutants_ring
 from check.mutants import Mutant
 
 from xccl_emu.check.check import check
@@ -25,6 +25,7 @@ MODULES = {
     "dispatch and combine": mutants_moe,
     "fused dispatch and combine": mutants_fused,
     "A2E and E2A": mutants_a2e,
+    "collectives and MixServe": mutants_collectives,
     "small protocols": mutants_own,
 }
 COLUMNS = ("bug", "configuration", "found by search", "states", "found by portfolio", "schedules", "policy", "seconds")

@@ -1,26 +1,7 @@
 """A dissemination barrier: in step i each rank tells the rank 2^i to its right, and waits for the one to its left."""
 
-from typing import NamedTuple
-
-from xccl_emu.kernels.collectives import Work, copy, leave_buffer, slice_at, slice_size
+from xccl_emu.kernels.collectives import FIELD_BYTES, Barrier, Work, copy, leave_buffer, slice_at, slice_size
 from xccl_emu.lang import kernel, poll_ge, put, quiet
-
-FIELD_BYTES = 32
-
-
-class Barrier(NamedTuple):
-    """A core's fields on all ranks, one for each step, and its inboxes, with a slot for each rank, twice."""
-
-    me: int
-    ranks: int
-    fields: int
-    """Address on rank 0."""
-    inbox: int
-    """Address on rank 0, of [2][ranks] slots."""
-    pitch: int
-    """From an address on one rank to the same place on the next."""
-    room: int
-    """Bytes of a slot, and of a half of the data buffer."""
 
 
 def barrier(count, b: Barrier):

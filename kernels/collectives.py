@@ -20,6 +20,10 @@ from xccl_emu.lang import (
     wait_flag,
 )
 
+FIELD_BYTES = 32
+SLOTS = 2
+"""Of an inbox on a ring."""
+
 
 class Work(NamedTuple):
     """What a core moves: of every share ``nbytes`` bytes, in each of several calls back to back."""
@@ -40,6 +44,62 @@ class Work(NamedTuple):
     """From what a call has to what the next one has."""
     out_bytes: int
     dtype: int
+
+
+class Ring(NamedTuple):
+    """Addresses of a core's inbox, flags and neighbours, and where it stands."""
+
+    me: int
+    ranks: int
+    inbox: int
+    tail: int
+    ack: int
+    right_inbox: int
+    right_tail: int
+    left_ack: int
+    slot: int
+    """Bytes of a slot in whole pieces."""
+    room: int
+    """Bytes of a slice in whole pieces: of a half of the data buffer."""
+    reduce: int
+    """Are chunks added up?"""
+    gather: int
+    """Does every rank get all chunks?"""
+
+
+class Peers(NamedTuple):
+    """A core's inboxes and fields on all ranks, and what is done with the slices."""
+
+    me: int
+    ranks: int
+    inbox: int
+    """Address on rank 0, of [2][ranks] slots."""
+    fields: int
+    """Address on rank 0, of [ranks] fields."""
+    pitch: int
+    """From an address on one rank to the same place on the next."""
+    room: int
+    """Bytes of a slot, and of a half of the data buffer."""
+    scatter: int
+    """Does each rank get its own share, or all the same?"""
+    reduce: int
+    gather: int
+    """Does each rank get something of all others?"""
+
+
+class Barrier(NamedTuple):
+    """A core's fields on all ranks, one for each step, and its inboxes, with a slot for each rank, twice."""
+
+    me: int
+    ranks: int
+    fields: int
+    """Address on rank 0."""
+    inbox: int
+    """Address on rank 0, of [2][ranks] slots."""
+    pitch: int
+    """From an address on one rank to the same place on the next."""
+    room: int
+    """Bytes of a slot, and of a half of the data buffer."""
 
 
 def slice_size(turn, slices, slice_bytes, nbytes):

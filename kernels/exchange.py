@@ -2,14 +2,14 @@
 
 Each rank has an inbox with a slot for each other rank, twice, by turns; a field of each other rank counts the turns of
 which its slice is there.  Nothing is acknowledged: who has the slices of turn t of all others knows that they have
-read those of turn t - 2, so the slots of turn t + 1, the same as in turn t - 1, are free as soon as turn t is over.
+read those of turn t - 1, so the slots of turn t + 1, the same as in turn t - 1, are free as soon as turn t is over.
 
 Order of summation: by rank, from 0 on, in FP32, rounded once.
 """
 
-from typing import NamedTuple
-
 from xccl_emu.kernels.collectives import (
+    FIELD_BYTES,
+    Peers,
     Work,
     add_term,
     copy,
@@ -20,28 +20,6 @@ from xccl_emu.kernels.collectives import (
     slice_size,
 )
 from xccl_emu.lang import kernel, mtu_out, poll_ge, put, quiet
-
-FIELD_BYTES = 32
-
-
-class Peers(NamedTuple):
-    """A core's inboxes and fields on all ranks, and what is done with the slices."""
-
-    me: int
-    ranks: int
-    inbox: int
-    """Address on rank 0, of [2][ranks] slots."""
-    fields: int
-    """Address on rank 0, of [ranks] fields."""
-    pitch: int
-    """From an address on one rank to the same place on the next."""
-    room: int
-    """Bytes of a slot, and of a half of the data buffer."""
-    scatter: int
-    """Does each rank get its own share, or all the same?"""
-    reduce: int
-    gather: int
-    """Does each rank get something of all others?"""
 
 
 def tell(turn, p: Peers):

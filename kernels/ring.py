@@ -7,9 +7,9 @@ Order of summation: chunk c begins at rank c + 1 and goes right; each rank adds 
 FP32, and rounds to the type of the elements, because that is what is passed on; rank c adds its own last.
 """
 
-from typing import NamedTuple
-
 from xccl_emu.kernels.collectives import (
+    SLOTS,
+    Ring,
     Work,
     add_term,
     copy,
@@ -20,30 +20,6 @@ from xccl_emu.kernels.collectives import (
     slice_size,
 )
 from xccl_emu.lang import kernel, mtu_out, poll_ge, put, quiet
-
-SLOTS = 2
-"""Of an inbox."""
-
-
-class Ring(NamedTuple):
-    """Addresses of a core's inbox, flags and neighbours, and where it stands."""
-
-    me: int
-    ranks: int
-    inbox: int
-    tail: int
-    ack: int
-    right_inbox: int
-    right_tail: int
-    left_ack: int
-    slot: int
-    """Bytes of a slot in whole pieces."""
-    room: int
-    """Bytes of a slice in whole pieces: of a half of the data buffer."""
-    reduce: int
-    """Are chunks added up?"""
-    gather: int
-    """Does every rank get all chunks?"""
 
 
 def slot_free(hop, r: Ring):

@@ -1,7 +1,7 @@
 """Collectives as cases: reduce-scatter, all-gather, all-reduce, all-to-all, a barrier (MixServe II, table I)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.barrier import meet
+from xccl_emu.kernels import barrier, exchange, ring
 from xccl_emu.kernels.collectives import Work
-from xccl_emu.kernels.exchange import exchange
 from xccl_emu.kernels.group import align
-from xccl_emu.kernels.ring import ring, ring_all_to_all
 from xccl_emu.lang import BF16, FP16, Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
@@ -30,7 +28,7 @@ _BITS = {"bf16": (0x81FF, 0x3E00, 0x4B80), "fp16": (0x8FFF, 0x0400, 0x6000)}
 """Of a small number: bits that are drawn, and such as are set; and the bits of a large one but for its sign."""
 
 
-def numbers(shape: tuple[int, ...], dtype: str, seed: int) -> NDArray[Any]:
+def numbers(shape: tuple[int, ...], dtype: str, seed: int | Sequence[int]) -> NDArray[Any]:
     """Random numbers, none of them zero, half of them so large that FP32 rounds what is added to them.
 
     Large ones cancel each other, so a sum in another order has other bits.
@@ -46,7 +44,7 @@ class Algorithm:
     """How a collective is made."""
 
     about: str
-    kernel: Kernel
+    kernel: str
     layout: type[Layout]
     scatter: int = 0
     """Has each rank a share for each other one, or the same for all?"""
@@ -56,16 +54,16 @@ class Algorithm:
 
 
 ALGORITHMS = {
-    "all-reduce-ring": Algorithm("Sums for all: reduce-scatter, then all-gather, on a ring", ring, RingLayout, 1, 1, 1),
-    "all-reduce-one-shot": Algorithm("Sums for all: each rank adds up all", exchange, Layout, 0, 1, 0),
-    "all-reduce-two-shot": Algorithm("Sums for all: each adds up a share, and tells all", exchange, Layout, 1, 1, 1),
-    "reduce-scatter-ring": Algorithm("A share of the sums for each, on a ring", ring, RingLayout, 1, 1, 0),
-    "reduce-scatter": Algorithm("A share of the sums for each, who adds them up", exchange, Layout, 1, 1, 0),
-    "all-gather-ring": Algorithm("What each has for all, on a ring", ring, RingLayout, 0, 0, 1),
-    "all-gather": Algorithm("What each has for all, written to all", exchange, Layout, 0, 0, 1),
-    "all-to-all-ring": Algorithm("From each a share for each, on a ring", ring_all_to_all, RingLayout, 1, 0, 1),
-    "all-to-all": Algorithm("From each a share for each, pairwise", exchange, Layout, 1, 0, 1),
-    "barrier": Algorithm("What all wrote is read behind a dissemination barrier", meet, BarrierLayout, 0, 0, 1),
+    "all-reduce-ring": Algorithm("Sums for all: reduce-scatter and all-gather on a ring", "ring", RingLayout, 1, 1, 1),
+    "all-reduce-one-shot": Algorithm("Sums for all: each rank adds up all", "exchange", Layout, 0, 1, 0),
+    "all-reduce-two-shot": Algorithm("Sums for all: each adds up a share, and tells all", "exchange", Layout, 1, 1, 1),
+    "reduce-scatter-ring": Algorithm("A share of the sums for each, on a ring", "ring", RingLayout, 1, 1, 0),
+    "reduce-scatter": Algorithm("A share of the sums for each, who adds them up", "exchange", Layout, 1, 1, 0),
+    "all-gather-ring": Algorithm("What each has for all, on a ring", "ring", RingLayout, 0, 0, 1),
+    "all-gather": Algorithm("What each has for all, written to all", "exchange", Layout, 0, 0, 1),
+    "all-to-all-ring": Algorithm("From each a share for each, on a ring", "ring_all_to_all", RingLayout, 1, 0, 1),
+    "all-to-all": Algorithm("From each a share for each, pairwise", "exchange", Layout, 1, 0, 1),
+    "barrier": Algorithm("What all wrote is read behind a dissemination barrier", "meet", BarrierLayout, 0, 0, 1),
 }
 
 
@@ -107,7 +105,7 @@ class CollectiveCase(Collective):
         """What they must get, [calls, ranks, shares, elements of a share]."""
         of = self._of
         if of.reduce:
-            add_up = by_ring if of.kernel is ring else by_rank
+            add_up = by_ring if of.kernel == "ring" else by_rank
             sums = np.stack([add_up(call) for call in values])[:, None]
             return sums.repeat(self.ranks, 1) if of.gather or not of.scatter else sums.swapaxes(1, 2)
         return values.swapaxes(1, 2) if of.scatter else values.swapaxes(1, 2).repeat(self.ranks, 1)
@@ -115,7 +113,7 @@ class CollectiveCase(Collective):
     def lay_out(self, bench: Bench) -> None:
         """Inboxes in the managed area, flags in the metadata area, and cores that have nothing in common."""
         regions, room = Regions(self.ranks), align(self._slice_bytes)
-        blocks = self.ranks - 1 if self._of.kernel is ring_all_to_all else 1
+        blocks = self.ranks - 1 if self._of.kernel == "ring_all_to_all" else 1
         layout = self._of.layout(regions, self.ranks, self.cores, room, blocks)
         pod = bench.pod(regions.tight_pod(app_bytes=self._app_bytes, ub_bytes=4 * room, cores=self.cores))
         regions.place(bench, pod)
@@ -154,16 +152,21 @@ class CollectiveCase(Collective):
             2 * self._share, nbytes, -(-nbytes // self._slice_bytes), self._slice_bytes, self.calls,
             own.nbytes // self.calls, out.nbytes // self.calls, DTYPES[self.dtype][0],
         )  # fmt: skip
-        of = self._of
+        of, kernel = self._of, self._kernel
         told, grants = layout.told(pod, me, core, of.scatter, of.reduce, of.gather)
         grants += [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
-        pod.launch(of.kernel, me, [core], {"w": work, of.kernel.params[1]: told}, grants)
+        pod.launch(kernel, me, [core], {"w": work, kernel.params[1]: told}, grants)
 
     # ---- sizes
 
     @property
     def _of(self) -> Algorithm:
         return ALGORITHMS[self.collective]
+
+    @property
+    def _kernel(self) -> Kernel:
+        kernels = (ring.ring, ring.ring_all_to_all, exchange.exchange, barrier.meet)
+        return {kernel.name: kernel for kernel in kernels}[self._of.kernel]
 
     @property
     def _had(self) -> int:

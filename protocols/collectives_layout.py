@@ -3,9 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from xccl_emu.kernels.barrier import Barrier
-from xccl_emu.kernels.exchange import FIELD_BYTES, Peers
-from xccl_emu.kernels.ring import SLOTS, Ring
+from xccl_emu.kernels.collectives import FIELD_BYTES, SLOTS, Barrier, Peers, Ring
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Region, Regions

@@ -71,7 +71,7 @@ class MixServeCase(Case):
         """A kernel on each core, with its rank's tables; what rows and results must be, the oracle says."""
         of, shape = self._degrees, self._shape
         regions = Regions(of.world)
-        layout, data = Layout(regions, shape), Data(of, shape, self.rounds, self.dtype, self.seed)
+        layout, data = Layout(regions, shape), self._data
         spec = regions.tight_pod(app_bytes=self._app_bytes, ub_bytes=shape.ub_bytes, cores=self.cores)
         pod = bench.pod(spec)
         regions.place(bench, pod)
@@ -140,6 +140,10 @@ class MixServeCase(Case):
     @property
     def _shape(self) -> Shape:
         return Shape(self._degrees, self.cores, self.tokens, self.top_k, self.experts, self.hidden)
+
+    @property
+    def _data(self) -> Data:
+        return Data(self._degrees, self._shape, self.rounds, self.dtype, self.seed, self.part != "combine")
 
     @property
     def _partial_bytes(self) -> int:

@@ -23,6 +23,8 @@ class Data:
     rounds: int
     dtype: str
     seed: int
+    stand_in: bool
+    """Are outputs those of the stand-in experts?  Else they are drawn, and the order of their sums is in the bits."""
 
     @functools.cached_property
     def x(self) -> Hidden:
@@ -97,7 +99,9 @@ class Data:
 
     def _outputs(self, r: int, tokens: int, e: int) -> Hidden:
         """Parts of the outputs of a group's experts for some tokens, [ranks, rows, hidden]."""
-        chosen = self.choices[r, tokens]
+        chosen, ranks = self.choices[r, tokens], self.of.shards * self.of.dp_groups
+        mine = rows_for(chosen, self._experts(e))
+        if not self.stand_in:
+            return numbers((ranks, len(mine), self.shape.hidden), self.dtype, [self.seed, 3, r, tokens, e])
         rows = dispatched(self.x[r, tokens], chosen, self._experts(e))
-        ranks = self.of.shards * self.of.dp_groups
-        return partials(rows, chosen.ravel()[rows_for(chosen, self._experts(e))], ranks)
+        return partials(rows, chosen.ravel()[mine], ranks)

@@ -31,10 +31,14 @@ _PLACES = {
     "a2e_expert": "xccl_emu.protocols.a2e.expert_kernels",
     "a2e_return": "xccl_emu.protocols.a2e.return_kernel",
     "a2e_pull": "xccl_emu.protocols.a2e_pull.device",
+    "ring": "xccl_emu.protocols.collectives_case.ring",
+    "exchange": "xccl_emu.protocols.collectives_case.exchange",
+    "barrier": "xccl_emu.protocols.collectives_case.barrier",
+    "mixserve": "xccl_emu.protocols.mixserve_case.mixserve",
     "mutants_kernels": f"{__package__}.mutants_own.device",
 }
 """Where host sides have modules of kernels, or the kernel of one (`_KERNELS`)."""
-_KERNELS = {"moe": "moe_layers", "fused_layers": "fused_layers"}
+_KERNELS = {"moe": "moe_layers", "fused_layers": "fused_layers", "mixserve": "mixserve"}
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.protocol import Case
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
-from . import mutants_a2e, mutants_fused, mutants_moe, mutants_own, mutants_ring
+from . import mutants_a2e, mutants_collectives, mutants_fused, mutants_moe, mutants_own, mutants_ring
 from .mutants import Edit, Mutant, Planted
 
-MODULES = (mutants_ring, mutants_own, mutants_moe, mutants_fused, mutants_a2e)
+MODULES = (mutants_ring, mutants_own, mutants_moe, mutants_fused, mutants_a2e, mutants_collectives)
 MUTANTS = tuple(m for module in MODULES for m in (*module.KNOWN, *module.OWN))
 SECONDS_MAX = 30
 """In which a search is to find a bug; here it may compile for as long as it likes."""
@@ -42,6 +42,13 @@ def test_planted_bug_is_found_and_its_witness_replays(mutant: Mutant) -> None:
         assert verdict.violation.kind in mutant.kinds
         again = replay(mutant.planted.build("relaxed"), verdict.violation.actions)
         assert again.kind in mutant.kinds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", mutants_collectives.HARMLESS, ids=str)
+def test_a_change_that_is_none_is_verified(mutant: Mutant) -> None:
+    """What looks like a bug and is none in its configuration is right in every schedule of it."""
+    assert check(mutant.planted, seconds=SECONDS_MAX).verdict == VERIFIED
 
 
 def test_names_tell_bugs_apart() -> None:

@@ -90,3 +90,26 @@ def test_sizes_out_of_range_are_refused(sizes: dict[str, Any], message: str) -> 
     """Before any memory is touched, by name and value."""
     with pytest.raises(ConfigError, match=message):
         CollectiveCase(**sizes)
+
+
+def asked(name: str, ranks: int, elements: int) -> tuple[int, int, int]:
+    """Writes, flags and bytes of writes of the most active die, of one call that is one slice."""
+    trial = make(name, ranks=ranks, elements=elements, calls=1).build("sc")
+    trial.pod.run()
+    traffic = trial.pod.traffic()
+    return int(traffic.writes.max()), int(traffic.flags.max()), int(traffic.write_bytes.max())
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_the_page_counts_what_ranks_write(ranks: int) -> None:
+    """Writes, flags and bytes are those of docs/collectives.md."""
+    n, elements = ranks, 160
+    share, steps = 2 * elements, (ranks - 1).bit_length()
+    twice = ("all-reduce-ring", "all-reduce-two-shot")
+    writes = dict.fromkeys(ALGORITHMS, n - 1) | {"all-to-all-ring": n * (n - 1) // 2}
+    writes |= dict.fromkeys(twice, 2 * (n - 1))
+    for name in ALGORITHMS:
+        each = share * (n if name == "all-reduce-one-shot" else 1)
+        told = steps if name == "barrier" else (1 + (name in twice)) * (n - 1)
+        flags = told * (1 + name.endswith("ring"))
+        assert asked(name, n, elements) == (writes[name], flags, writes[name] * each + 32 * flags), name

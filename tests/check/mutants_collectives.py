@@ -1,0 +1,424 @@
+"""Bugs in collectives and in MixServe's algorithms, its listings as printed among them."""
+
+from dataclasses import replace
+
+from xccl_emu.check.verdict import (
+    AREA_VIOLATION,
+    DATA_RACE,
+    DEADLOCK,
+    LEFTOVER,
+    UNWRITTEN_READ,
+    WRONG_BITS,
+)
+from xccl_emu.protocols.collectives_case import CollectiveCase
+from xccl_emu.protocols.mixserve_case import MixServeCase
+
+from .mutants import Edit, Mutant
+
+RING = CollectiveCase(collective="all-reduce-ring")
+RING_TO_ALL = CollectiveCase(collective="all-to-all-ring")
+ONE_SHOT = CollectiveCase(collective="all-reduce-one-shot")
+TWO_SHOT = CollectiveCase(collective="all-reduce-two-shot", calls=2)
+TO_ALL = CollectiveCase(collective="all-to-all")
+BARRIER = CollectiveCase(collective="barrier")
+DISPATCH = MixServeCase(part="dispatch")
+COMBINE = MixServeCase(part="combine")
+LONGER = replace(DISPATCH, rounds=3)
+
+
+def rings(old: str, new: str) -> Edit:
+    """A change of the ring."""
+    return Edit("ring", old, new)
+
+
+def exchanges(old: str, new: str) -> Edit:
+    """A change of what all write to all."""
+    return Edit("exchange", old, new)
+
+
+def meets(old: str, new: str) -> Edit:
+    """A change of the barrier."""
+    return Edit("barrier", old, new)
+
+
+def dispatches(old: str, new: str) -> Edit:
+    """A change of AG-Dispatch."""
+    return Edit("mixserve_dispatch", old, new)
+
+
+def combines(old: str, new: str) -> Edit:
+    """A change of RS-Combine."""
+    return Edit("mixserve_combine", old, new)
+
+
+# ---- what stands in the kernels
+
+TAIL = '    yield quiet(sync="data before tail")\n    yield put(r.right_tail, hop + 1, sync="tail")\n'
+TAIL_FIRST = '    yield put(r.right_tail, hop + 1, sync="tail")\n    yield quiet(sync="data before tail")\n'
+FREE = "    yield poll_ge(r.ack, hop + 1 - SLOTS,"
+CAME = "    return r.inbox + hop % SLOTS * r.slot\n"
+FIRST = "    yield from read(own + (r.me + r.ranks - 1) % r.ranks * w.share, size)\n"
+OWN_TERM = (
+    "        yield from add_term(1, 2, own + (r.me + 2 * r.ranks - 2 - i) % r.ranks * w.share, size, "
+    "r.room, w.dtype)\n"
+)
+CAME_TERM = "        yield from add_term(0, 2, came, size, r.room, w.dtype)\n"
+ADD_BOTH = CAME_TERM + OWN_TERM
+ROUND_AND_ACK = (
+    '        yield from round_sum(size, r.room, w.dtype)\n        yield put(r.left_ack, hop + i + 1, sync="ack")\n'
+)
+GATHERED = '        yield from read(came, size)\n        yield put(r.left_ack, hop + i + 1, sync="ack")\n'
+BLOCK = "                block = came + (j + 1) * r.room\n"
+LATE_ACK = '            if i > 1:\n                yield put(r.left_ack, hop, sync="ack")\n'
+OWN_BLOCKS = "                    block = own + (r.me + 1 + j) % r.ranks * w.share\n"
+FIELD = (
+    '    yield quiet(sync="data before field")\n    for i in range(1, p.ranks):\n'
+    '        yield put(p.fields + (p.me + i) % p.ranks * p.pitch + p.me * FIELD_BYTES, turn + 1, sync="field")\n'
+)
+FIELD_FIRST = "".join([*FIELD.splitlines(keepends=True)[1:], FIELD.splitlines(keepends=True)[0]])
+IN = "    yield poll_ge(p.fields + p.me * p.pitch + rank * FIELD_BYTES, turn + 1,"
+IN_SLOT = "    return p.inbox + p.me * p.pitch + (turn % 2 * p.ranks + rank) * p.room\n"
+SHARE = "own + rank * w.share, slot + rank * p.pitch"
+ADD_ALL = "    for rank in range(p.ranks):\n        came = own\n"
+TERM = "add_term(rank, p.ranks, came,"
+SECOND = "            exchanges += 1\n            yield from broadcast(exchanges, size, p)\n"
+COUNT = "        yield put(field + (b.me + distance) % b.ranks * b.pitch, count,"
+STEPS = "    while distance < b.ranks:\n"
+STEP = "        step += 1\n"
+HALF = "        half = turn % 2 * b.ranks\n"
+QUIET = '    yield quiet(sync="writes before barrier")\n'
+
+KNOWN = (
+    Mutant(
+        "ring: the tail before the data",
+        RING,
+        (rings(TAIL, TAIL_FIRST),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+        quick=True,
+    ),
+    Mutant("ring: one free slot too many", RING, (rings(FREE, FREE.replace("+ 1 - SLOTS", "- SLOTS")),), (DATA_RACE,)),
+    Mutant(
+        "ring: the inbox read one slot on",
+        RING,
+        (rings(CAME, CAME.replace("hop %", "(hop + 1) %")),),
+        (UNWRITTEN_READ,),
+    ),
+    Mutant(
+        "ring: sums begin at the chunk's own rank",
+        RING,
+        (rings(FIRST, FIRST.replace("r.me + r.ranks - 1", "r.me")),),
+        (WRONG_BITS,),
+    ),
+    Mutant(
+        "ring: the own chunk of one hop later is added",
+        RING,
+        (rings(OWN_TERM, OWN_TERM.replace("- 2 - i", "- 3 - i")),),
+        (WRONG_BITS,),
+    ),
+    Mutant(
+        "ring: the ack before the slot is read",
+        RING,
+        (
+            rings(
+                ADD_BOTH + ROUND_AND_ACK,
+                ROUND_AND_ACK.splitlines(keepends=True)[1] + ADD_BOTH + ROUND_AND_ACK.splitlines(keepends=True)[0],
+            ),
+        ),
+        (DATA_RACE,),
+    ),
+    Mutant(
+        "ring: the ack when the read is issued",
+        RING,
+        (rings(GATHERED, "".join(reversed(GATHERED.splitlines(keepends=True)))),),
+        (DATA_RACE,),
+    ),
+    Mutant(
+        "ring all-to-all: the own block is passed on",
+        RING_TO_ALL,
+        (rings(BLOCK, BLOCK.replace("(j + 1)", "j")),),
+        (WRONG_BITS,),
+    ),
+    Mutant(
+        "ring all-to-all: blocks in another order",
+        RING_TO_ALL,
+        (rings(OWN_BLOCKS, OWN_BLOCKS.replace("r.me + 1 + j", "r.me + r.ranks - 1 - j")),),
+        (WRONG_BITS,),
+    ),
+    Mutant(
+        "ring all-to-all: the ack of the hop to come",
+        RING_TO_ALL,
+        (rings(LATE_ACK, LATE_ACK.replace("left_ack, hop,", "left_ack, hop + 1,")),),
+        (DATA_RACE,),
+    ),
+    Mutant(
+        "exchange: the field before the data",
+        TO_ALL,
+        (exchanges(FIELD, FIELD_FIRST),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+        quick=True,
+    ),
+    Mutant(
+        "exchange: the field of the turn before is enough",
+        ONE_SHOT,
+        (exchanges(IN, IN.replace("turn + 1", "turn")),),
+        (UNWRITTEN_READ, DATA_RACE, WRONG_BITS),
+    ),
+    Mutant(
+        "exchange: the slot of the turn before",
+        ONE_SHOT,
+        (exchanges(IN_SLOT, IN_SLOT.replace("turn % 2", "(turn + 1) % 2")),),
+        (UNWRITTEN_READ,),
+    ),
+    Mutant(
+        "exchange: each gets the share of its left neighbour",
+        TO_ALL,
+        (exchanges(SHARE, SHARE.replace("own + rank", "own + (rank + p.ranks - 1) % p.ranks")),),
+        (WRONG_BITS,),
+    ),
+    Mutant(
+        "exchange: sums begin at the own rank",
+        ONE_SHOT,
+        (
+            exchanges(
+                ADD_ALL + "        if rank != p.me:\n",
+                "    for i in range(p.ranks):\n        rank = (p.me + i) % p.ranks\n        came = own\n"
+                "        if rank != p.me:\n",
+            ),
+            exchanges(TERM, TERM.replace("rank,", "i,")),
+        ),
+        (WRONG_BITS,),
+    ),
+    Mutant(
+        "two-shot: both exchanges in one turn",
+        TWO_SHOT,
+        (exchanges(SECOND, SECOND.splitlines(keepends=True)[1]),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "barrier: without its last step",
+        BARRIER,
+        (meets(STEPS, STEPS.replace("distance <", "2 * distance <")),),
+        (UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "barrier: every barrier has the same number", BARRIER, (meets(COUNT, COUNT.replace("count", "1")),), (DEADLOCK,)
+    ),
+    Mutant("barrier: one field for all steps", BARRIER, (meets(STEP, ""),), (UNWRITTEN_READ, DATA_RACE, WRONG_BITS)),
+    Mutant("barrier: one mailbox for all turns", BARRIER, (meets(HALF, "        half = 0\n"),), (DATA_RACE,)),
+    Mutant(
+        "barrier: quiet behind it",
+        BARRIER,
+        (meets(QUIET, ""), meets("        distance *= 2\n", "        distance *= 2\n" + QUIET)),
+        (DATA_RACE, UNWRITTEN_READ),
+    ),
+)
+
+SENT_TO = "    node = (c.node + step) % c.nodes\n    capacity = c.tokens * c.top_k\n    block = b.sent +"
+TOLD_TO = "    node = (c.node + step) % c.nodes\n    total ="
+SENT_BLOCK = "* c.pitch + (r % 2 * c.nodes + c.node) * (c.head"
+KEPT = (
+    "            yield mtu_out(n % 2 * c.room, b.gathered + die + (block * capacity + i) * c.row_bytes + at, "
+    "c.part_bytes)\n"
+)
+EARLY = (
+    '                yield quiet(sync="rows before field")\n                yield from tell_sent(step, r, c, t, b)\n'
+)
+GATHERED_QUIET = '        yield quiet(sync="rows before field")\n        if sends and c.overlap:\n'
+SENT_IN = '        yield poll_ge(field, r + 1, sync="rows sent in")\n'
+OTHERS = "    if step > 0 or c.ep_size > c.shards:\n"
+COLUMNS = "    at = columns(c.local % c.shards, c.core, c.cores, c.part_bytes)\n    for i in range(total + 1):\n"
+GATHERED_WAIT = '            yield poll_ge(fields + rank * FIELD_BYTES, r + 1, sync="rows gathered in")\n'
+TERMS_PLACE = "                place += ((turn % 2 * c.ranks + c.local)"
+TERMS_FROM = "b.terms + die + ((turn % 2 * c.ranks + c.ep_first + j)"
+SUM = "        for j in range(c.ep_size):\n"
+TERM_ADDED = (
+    "            yield from term_added(i * c.ep_size + j)\n        at = yield from round_sum(i, c)\n"
+    "        yield mtu_out(at, target"
+)
+SUMMED = "    yield from end_sums(total * c.ep_size, total)\n"
+RETURNED_TO = "    rank = (c.node + step) % c.nodes * c.ranks + c.local\n"
+RETURNED = "    target = b.returned + (node * c.ranks + c.local) * c.pitch + (r % 2 * c.nodes + c.node)"
+WEIGHED = "            if place >= 0:\n"
+CAME_BACK = "                came = b.returned + die + (r % 2 * c.nodes * capacity + place)"
+OWN_SUMS = '    yield quiet(sync="own sums")\n'
+PARTS = "    parts = c.dp_size // c.shards\n"
+TERMS_QUIET = '        yield quiet(sync="terms before field")\n'
+RESULT = "    for i in range(c.tokens * c.shards):\n"
+HOME_PLACE = "    at = yield from round_sum(i, c)\n        slot ="
+RESULTS = "((r % 2 * c.ranks + c.local) * c.tokens + i) * c.room\n"
+RESULTS_IN = "((r % 2 * c.ranks + rank) * c.tokens + i // c.shards) * c.room\n"
+
+OWN = (
+    Mutant(
+        "as printed: r_TP where the global rank is meant (Alg. 2, line 7)",
+        DISPATCH,
+        (
+            dispatches(SENT_TO, SENT_TO.replace("(c.node + step) % c.nodes", "step")),
+            dispatches(TOLD_TO, TOLD_TO.replace("(c.node + step) % c.nodes", "step")),
+        ),
+        (DEADLOCK, WRONG_BITS, DATA_RACE),
+    ),
+    Mutant("as printed: no local stage (Alg. 2)", DISPATCH, (dispatches(KEPT, ""),), (WRONG_BITS,), quick=True),
+    Mutant(
+        "as printed: a rank for a node's index (Alg. 2, line 10)",
+        DISPATCH,
+        (dispatches(SENT_BLOCK, SENT_BLOCK.replace("+ c.node)", "+ c.node * c.ranks + c.local)")),),
+        (AREA_VIOLATION, WRONG_BITS, UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "as printed: sums are not made before the exchange (Alg. 1, lines 9 and 14)",
+        COMBINE,
+        (
+            combines(SUM, "        for j in range(c.local - c.ep_first, c.local - c.ep_first + 1):\n"),
+            combines(
+                "yield from term_in(i * c.ep_size + j, term, c)\n            if j == 0:",
+                "yield from term_in(i, term, c)\n            if 1:",
+            ),
+            combines(
+                TERM_ADDED,
+                TERM_ADDED.replace("i * c.ep_size + j", "i"),
+            ),
+            combines(SUMMED, "    yield from end_sums(total, total)\n"),
+        ),
+        (WRONG_BITS,),
+        quick=True,
+    ),
+    Mutant(
+        "as printed: r_TP where the global rank is meant (Alg. 1, line 8)",
+        COMBINE,
+        (combines(RETURNED_TO, RETURNED_TO.replace("(c.node + step) % c.nodes", "step")),),
+        (DEADLOCK, WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "as printed: Y_i by step, of which only Y_rTP is gathered (Alg. 1, lines 15 and 17)",
+        COMBINE,
+        (
+            combines(
+                WEIGHED,
+                WEIGHED.replace("0:", "0 and (c.node + c.nodes - place // capacity) % c.nodes == c.local:"),
+            ),
+        ),
+        (WRONG_BITS,),
+    ),
+    Mutant(
+        "dispatch: the field before the rows, no overlap",
+        replace(DISPATCH, overlap=0),
+        (dispatches(EARLY, "".join(reversed(EARLY.splitlines(keepends=True)))),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "dispatch: fields before the rows",
+        DISPATCH,
+        (dispatches(GATHERED_QUIET, "        if sends and c.overlap:\n"),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, LEFTOVER),
+    ),
+    Mutant(
+        "dispatch: rows of the round before",
+        DISPATCH,
+        (dispatches(SENT_IN, SENT_IN.replace("r + 1", "r")),),
+        (UNWRITTEN_READ, WRONG_BITS, DATA_RACE),
+    ),
+    Mutant(
+        "dispatch: rows of the other groups of the node are not gathered",
+        replace(DISPATCH, dp=4),
+        (dispatches(OTHERS, "    if step > 0:\n"),),
+        (WRONG_BITS, UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "dispatch: each shard at the place of the next one",
+        DISPATCH,
+        (dispatches(COLUMNS, COLUMNS.replace("c.local % c.shards", "(c.local + 1) % c.shards")),),
+        (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "dispatch: no wait for shards of others",
+        DISPATCH,
+        (dispatches(GATHERED_WAIT, ""),),
+        (WRONG_BITS, UNWRITTEN_READ, DATA_RACE),
+    ),
+    Mutant(
+        "dispatch: one block for all rounds",
+        LONGER,
+        (
+            dispatches(SENT_BLOCK, SENT_BLOCK.replace("r % 2", "0")),
+            dispatches("        head = b.sent + die + (r % 2 ", "        head = b.sent + die + (0 "),
+        ),
+        (DATA_RACE,),
+    ),
+    Mutant(
+        "combine: terms of the step before are overwritten",
+        COMBINE,
+        (
+            combines(TERMS_PLACE, TERMS_PLACE.replace("turn % 2", "0")),
+            combines(TERMS_FROM, TERMS_FROM.replace("turn % 2", "0")),
+        ),
+        (DATA_RACE,),
+    ),
+    Mutant(
+        "combine: sums begin at the own rank",
+        replace(COMBINE, nodes=1, ranks=3, hidden=96, top_k=1),
+        (
+            combines(SUM, SUM + "            k = (c.local - c.ep_first + j) % c.ep_size\n"),
+            combines(TERMS_FROM, TERMS_FROM.replace("+ j)", "+ k)")),
+            combines("if c.ep_first + j == c.local", "if c.ep_first + k == c.local"),
+        ),
+        (WRONG_BITS,),
+    ),
+    Mutant(
+        "combine: fields before the terms",
+        COMBINE,
+        (combines(TERMS_QUIET, ""),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant(
+        "combine: own sums read before they are written",
+        COMBINE,
+        (combines(OWN_SUMS, ""),),
+        (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "combine: sums of all rounds in one place",
+        COMBINE,
+        (combines(RETURNED, RETURNED.replace("r % 2", "0")), combines(CAME_BACK, CAME_BACK.replace("r % 2", "0"))),
+        (DATA_RACE, WRONG_BITS),
+    ),
+    Mutant(
+        "combine: results of one group only, where several have the tokens",
+        replace(COMBINE, ep=4),
+        (combines(PARTS, "    parts = 1\n"),),
+        (WRONG_BITS,),
+    ),
+    Mutant(
+        "combine: results of all rounds in one place",
+        replace(COMBINE, ep=4, rounds=3),
+        (combines(RESULTS, RESULTS.replace("r % 2", "0")), combines(RESULTS_IN, RESULTS_IN.replace("r % 2", "0"))),
+        (DATA_RACE,),
+    ),
+)
+
+HARMLESS = (
+    Mutant(
+        "ring: the own chunk is added first",
+        RING,
+        (
+            rings(
+                ADD_BOTH,
+                OWN_TERM.replace("(1, 2", "(0, 2") + CAME_TERM.replace("(0, 2", "(1, 2"),
+            ),
+        ),
+        (),
+    ),
+    Mutant(
+        "barrier: distances 1, 2, 3 of three ranks",
+        BARRIER,
+        (meets("        distance *= 2\n", "        distance += 1\n"),),
+        (),
+    ),
+    Mutant(
+        "combine: results of all rounds in one place, of ranks with the same experts",
+        replace(COMBINE, rounds=3),
+        (combines(RESULTS, RESULTS.replace("r % 2", "0")), combines(RESULTS_IN, RESULTS_IN.replace("r % 2", "0"))),
+        (),
+    ),
+)
+"""Changes that every schedule of their configuration is right with."""
