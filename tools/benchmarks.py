@@ -23,7 +23,7 @@ COMMANDS = (["all", "--no-data"], ["sensitivity"])
 
 HEAD = """# What was published, and what the emulator says
 
-Every row is made by running kernels in virtual time. `input` rows were put in as constants, four constants are fitted
+Every row is made by running kernels in virtual time. `input` rows were put in as constants, three constants are fitted
 to the `fit` rows (`xccl_emu/timing/fitted.toml` has the report), `check` rows were never fitted to, `shown` rows are
 not scored, `exact` ones must come out exactly. Errors are signed: above 0 if the emulated value is larger.
 

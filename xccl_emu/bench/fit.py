@@ -1,4 +1,4 @@
-"""Fitting the free constants of the model: to the rows of Table 7 whose role is ``fit``, and to nothing else.
+"""Fitting the free constants of the model: to rows of role ``fit``, six of Table 7 and one of HIXL, and to no other.
 
 The free constants are those that `Costs` marks as fitted.  What is fitted is the timed run itself: each step of the
 search runs the kernels again under other costs.  Errors are relative, as rows of 116 and 152 us are to count alike.
@@ -11,18 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.bench import published
-from xccl_emu.bench.fused import measure
+from xccl_emu.bench import fused, hixl, published
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
 from xccl_emu.timing.costs import FITTED, Costs
 
+OFF_PERCENT = 3.0
+"""How far a row may be off before a constant counts as moved too far."""
+
 _SEARCH: dict[str, Any] = {"diff_step": 0.03, "xtol": 1e-2, "ftol": 5e-2, "max_nfev": 6}
 """Steps wide enough to move a time by more than one transfer; it ends when a step gains less than 5% of the squares."""
 
 Measure = Callable[[Costs], Mapping[str, float]]
-"""Microseconds of each row, by its name, under some costs."""
+"""What is emulated for each row, by its name and in its unit, under some costs."""
 
 
 def free_constants() -> tuple[str, ...]:
@@ -38,9 +40,11 @@ class Fit:
     rows: tuple[Published, ...]
     """Those that it was fitted to."""
     emulated: Mapping[str, float]
-    """Microseconds of each row under these constants."""
+    """Of each row under these constants."""
     sensitivity: Mapping[str, Mapping[str, float]]
     """By constant and row: percent of the row per percent of the constant."""
+    intervals: Mapping[str, tuple[float, float]]
+    """By constant: how far down and up it may be, the others fitted anew, with no row off by over `OFF_PERCENT`."""
     evaluations: int
     """How often all rows were run."""
 
@@ -82,7 +86,7 @@ def fit(rows: Sequence[Published], times: Measure, start: Costs, tell: Callable[
     residuals(found.x)
     return Fit(
         dict(zip(names, best, strict=True)), tuple(rows), seen[best],
-        _sensitivity(names, rows, found.jac, found.x, seen[best]), len(seen),
+        _sensitivity(names, rows, found.jac, found.x, seen[best]), _intervals(names, found, high), len(seen),
     )  # fmt: skip
 
 
@@ -119,6 +123,34 @@ def _sensitivity(
     }
 
 
+def _intervals(names: Sequence[str], found: Any, high: NDArray[Any]) -> dict[str, tuple[float, float]]:
+    """Profiles of the constants, where rows depend on them as they do at the end of the search (they nearly do)."""
+    ends = {}
+    for j, name in enumerate(names):
+        moved = -_reach(found.fun, found.jac, j, -1.0), _reach(found.fun, found.jac, j, 1.0)
+        low, most = ((found.x[j] + step) * high[j] for step in moved)
+        ends[name] = max(low, _range(name)[0]), min(most, _range(name)[1])
+    return ends
+
+
+def _reach(residuals: NDArray[Any], jac: NDArray[Any], j: int, sign: float) -> float:
+    """How far a constant may move one way, the others making up for it, until a row is off by too much."""
+    others = np.delete(jac, j, axis=1)
+
+    def worst(step: float) -> float:
+        moved = residuals + sign * step * jac[:, j]
+        again, *_ = np.linalg.lstsq(others, -moved, rcond=None)
+        return 100 * float(np.abs(moved + others @ again).max())
+
+    inside, outside = 0.0, 1.0
+    if worst(inside) > OFF_PERCENT:
+        return 0.0
+    for _ in range(40):
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if worst(middle) <= OFF_PERCENT else (inside, middle)
+    return inside
+
+
 def as_toml(found: Fit) -> str:
     """The fit as the file that `Costs` reads its fitted constants from, with its report."""
     return "\n".join(_lines(found)) + "\n"
@@ -134,18 +166,35 @@ def _lines(found: Fit) -> Iterator[str]:
     yield f"rows = {len(found.rows)}"
     yield f"evaluations = {found.evaluations}"
     yield f"mape_percent = {found.mape_percent:.2f}"
+    yield ""
+    yield f"# How far each may be, the others fitted anew, with no row off by more than {OFF_PERCENT:g}%."
+    yield "[intervals]"
+    yield from (f"{name} = [{low:.4g}, {high:.4g}]" for name, (low, high) in found.intervals.items())
     for row in found.rows:
         yield ""
         yield "[[row]]"
         yield f'what = "{row.what}"'
-        yield f"published_us = {row.value:g}"
-        yield f"emulated_us = {found.emulated[row.what]:.2f}"
+        yield f'unit = "{row.unit}"'
+        yield f"published = {row.value:g}"
+        yield f"emulated = {found.emulated[row.what]:.2f}"
         yield f"residual_percent = {found.residual_percent(row):.2f}"
         share = ", ".join(f"{name} = {by_row[row.what]:.3f}" for name, by_row in found.sensitivity.items())
         yield f"percent_per_percent = {{ {share} }}"
 
 
-def fit_table7(setting: Setting, tell: Callable[[str], None]) -> Fit:
-    """Fit to the six rows of Table 7 that are for it."""
-    rows = published.rows("fused", "fit")
-    return fit(rows, measure(setting, rows), setting.costs, tell)
+def fit_rows() -> tuple[Published, ...]:
+    """All that may be fitted to: six rows of Table 7 and one of HIXL."""
+    return (*published.rows("fused", "fit"), *published.rows("hixl", "fit"))
+
+
+def fit_published(setting: Setting, tell: Callable[[str], None]) -> Fit:
+    """Fit to them."""
+    rows = fit_rows()
+    latencies = fused.measure(setting, [row for row in rows if row.measurement == "fused"])
+    copies = [row for row in rows if row.measurement == "hixl"]
+
+    def times(costs: Costs) -> dict[str, float]:
+        copied = hixl.hixl(replace(setting, costs=costs), copies)
+        return {**latencies(costs), **{result.what: float(result.emulated or 0) for result in copied}}
+
+    return fit(rows, times, setting.costs, tell)

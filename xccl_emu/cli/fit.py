@@ -16,21 +16,22 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print constants and report
 
 
 def fit(out: Out = None, as_json: AsJson = False) -> None:
-    """Fit the free constants of the timing model to the rows of Table 7 that are for it, and to no other row.
+    """Fit the free constants of the timing model to six rows of Table 7 and one of HIXL, and to no other row.
 
-    Each step runs FusedDispatch and FusedCombine at EP8, EP64 and EP256 under other costs; it takes minutes. Printed
-    are the constants, the residual of each row with its sign, and how many percent a row moves for one percent of a
-    constant. A release takes its constants from xccl_emu/timing/fitted.toml: write them there with --out.
+    Each step runs FusedDispatch and FusedCombine at EP8, EP64 and EP256, and copies by DMA, under other costs; it takes
+    minutes. Printed are the constants, how far each may be (the others fitted anew) before a row is off by 3%, the
+    residual of each row with its sign, and how many percent a row moves for one percent of a constant. A release takes
+    its constants from xccl_emu/timing/fitted.toml: write them there with --out.
 
     Needs scipy: pip install "xccl_emu[fit]".
     """
-    from xccl_emu.bench.fit import fit_table7
+    from xccl_emu.bench.fit import fit_published
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.files import check_file, writing
     from xccl_emu.output import write_text
 
     check_file("--out", out)
-    found = fit_table7(Setting(data=False), lambda step: typer.echo(step, err=True))
+    found = fit_published(Setting(data=False), lambda step: typer.echo(step, err=True))
     _print(found, as_json)
     if out is not None:
         from xccl_emu.bench.fit import as_toml
@@ -49,14 +50,14 @@ def _print(found: "Fit", as_json: bool) -> None:
         return
     from rich.table import Table
 
-    constants = Table("constant", "value", title="Fitted constants")
+    constants = Table("constant", "value", "from", "to", title="Fitted constants")
     for name, value in found.constants.items():
-        constants.add_row(name, f"{value:g}")
-    table = Table("row", "published us", "emulated us", "residual", *found.sensitivity, title="Percent per percent")
+        constants.add_row(name, f"{value:g}", *(f"{end:.3g}" for end in found.intervals[name]))
+    table = Table("row", "published", "emulated", "unit", "residual", *found.sensitivity, title="Percent per percent")
     for row in found.rows:
         moved = [f"{by_row[row.what]:+.3f}" for by_row in found.sensitivity.values()]
         residual = f"{found.residual_percent(row):+.1f}%"
-        table.add_row(row.what, f"{row.value:g}", f"{found.emulated[row.what]:.1f}", residual, *moved)
+        table.add_row(row.what, f"{row.value:g}", f"{found.emulated[row.what]:.1f}", row.unit, residual, *moved)
     from xccl_emu.cli.console import stdout_console
 
     console = stdout_console()

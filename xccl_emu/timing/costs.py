@@ -41,7 +41,7 @@ class Costs:
 
     clock_ns: float = _constant(0.54, ASSUMED, "scalar unit at about 1.85 GHz", 0.5, 0.7)
     """One cycle of the scalar unit."""
-    issue_cycles: float = _fitted("issue_cycles", "Table 7: what dispatch does in scalar loops", 2, 40)
+    issue_cycles: float = _constant(5.0, ASSUMED, "a short instruction and its operands; Table 7 says little", 2, 20)
     """Scalar cycles that a request takes, whatever it is."""
     load_ns: float = _constant(30, ASSUMED, "mostly hits in the data cache; a miss goes to HBM", 5, 300)
     """Scalar load or store in the own die's memory."""
@@ -49,12 +49,12 @@ class Costs:
     """From the moment that a flag is visible to the poller's next instruction."""
     quiet_ns: float = _constant(100, ASSUMED, "draining write buffers when all is already visible", 20, 500)
     """Of a quiet, beyond what it waits for."""
-    barrier_ns: float = _fitted("barrier_ns", "Table 7: dispatch has two barriers, combine none", 200, 8000)
+    barrier_ns: float = _constant(2000, ASSUMED, "flags of 48 cores through memory: two writes and polls", 500, 5000)
     """From the last arrival at a core group's barrier to everybody's next instruction."""
     event_ns: float = _constant(15, ASSUMED, "set_flag to wait_flag between two pipes", 5, 50)
     """From set_flag to the instruction behind the wait."""
-    skew_us: float = _fitted("skew_us", "Table 7: dispatch waits for the last rank, combine follows dispatch", 0, 40)
-    """Standard deviation of the ranks' starts in a microbenchmark (`xccl_emu.bench.fused`)."""
+    skew_us: float = _fitted("skew_us", "Table 7: dispatch waits for the last rank, combine follows dispatch", 0, 60)
+    """Standard deviation of ranks' arrivals at an operator (`xccl_emu.timing.arrival`)."""
     launch_us: float = _fitted("launch_us", "Table 7: of both operators", 0, 60)
     """From the operator's start to its kernel's first instruction, and from its last to the operator's end."""
     mtu_start_ns: float = _constant(40, ASSUMED, "decoding a transfer; later ones follow in the pipe", 10, 200)
@@ -65,7 +65,7 @@ class Costs:
     """Of every vector instruction."""
     vector_gelem_s: float = _constant(100.0, ASSUMED, "128 bytes a cycle: 64 elements of two bytes", 40, 240)
     """Elements of one pass of the vector pipe; an operation takes as many passes as `PASSES` says."""
-    dma_start_us: float = _constant(0.5, ASSUMED, "start-up when a core rings; 14.6 when a host does", 0.1, 14.6)
+    dma_start_us: float = _fitted("dma_start_us", "HIXL: blocks of 1 MiB, one after the other", 0.1, 5)
     """Of each DMA descriptor, on the engine that all cores of a die share."""
     dma_issue_ns: float = _constant(100, ASSUMED, "writing a descriptor and the doorbell; 3400 on a host", 30, 3400)
     """Of ringing a DMA descriptor, on the scalar unit."""
