@@ -2,7 +2,8 @@
 
 The first expert dies are trampolines: of each domain a trampoline has one attention die, or several in a row, which
 talk to nobody else.
-Calls are numbered 0, 1, ...; call c belongs to domain ``c % n_domains`` and moves one microbatch of it.
+Calls are numbered 0, 1, ...; the microbatches of all domains take turns, the first of each, then the second.  Those of
+a domain share its dies, each on cores of its own: while one is away, another one computes.
 
 Steps: 1 an attention die quantizes each token and writes it once, with the list of its choices, into the slots of its
 trampoline; 2 the trampoline forwards it, as it is, to every chosen expert die, itself among them; 3 an expert die
@@ -23,7 +24,7 @@ Every field counts calls (or messages) and only rises.  What says that memory ma
     inbox of an expert     all expert dies have gathered the call before               ``acks``, on the trampoline
     rows of an expert      it has sent back those of ``depth`` calls before            ``sent``, own
     staging, lists         those of ``depth`` calls before are forwarded               ``relayed``, own
-    returned rows          the attention die sends the next call of its domain; its    ``tokens_in``
+    returned rows          the attention die sends the microbatch's next call; its     ``tokens_in``
                            quiet and barrier before that cover what it has read
     =====================  ==========================================================  =================================
 
@@ -39,7 +40,18 @@ The end is a call too: the attention dies whose turn it is announce -1 tokens in
 on as the count of every expert, and each stream passes it to the next and returns.
 """
 
-from xccl_emu.kernels.a2e_parameters import LIST, STOP, Domains, Places, first_of, part_begin, trampoline_of
+from xccl_emu.kernels.a2e_expert import busy
+from xccl_emu.kernels.a2e_parameters import (
+    LIST,
+    STOP,
+    Domains,
+    Places,
+    attention_die,
+    first_of,
+    microbatch_of,
+    part_begin,
+    trampoline_of,
+)
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.dispatch import SLOT_BYTES, clear_slots, message_at, prepare
 from xccl_emu.kernels.group import barrier
@@ -151,35 +163,53 @@ def send_parts(core, index, outbox, slots, field, call, n, c: Group, b: Buffers,
                 yield put(field + part * FIELD_BYTES, call + 1, n, step=1, sync="tokens in")
 
 
-def one_call(core, here, index, field, call, n, c: Group, b: Buffers, m: Domains, at: Places):
+def attend(core, here, number, work, at: Places):
+    """Attention of the die's microbatch ``number``, counted over all: vector instructions stand in for it.
+
+    The microbatches of a die take turns, as it computes one at a time.
+    """
+    if core == 0:
+        yield poll_ge(at.attended + here, number, sync="die free")
+        yield from busy(work, 0, 0)
+        yield put(at.attended + here, number + 1, sync="die left")
+    yield from barrier(0, "attention computed")
+
+
+def one_call(core, here, microbatch, index, field, call, n, c: Group, b: Buffers, m: Domains, at: Places):
     """A microbatch of ``n`` tokens there and back."""
     trampoline = trampoline_of(index, m.n_attention, m.trampolines)
-    q = index - first_of(trampoline, m.n_attention, m.trampolines)
-    slots = at.slots + trampoline * c.die_bytes + q * m.tokens_max * (c.payload + SLOT_BYTES)
-    yield poll_ge(at.credit + here, call, step=1, sync="slots free")
-    yield from send_parts(core, index, at.outbox + here, slots, field, call, n, c, b, m)
-    yield poll_ge(at.returned_in + here, call + 1, step=7, sync="rows returned")
-    yield from sum_batch(n * core // c.cores, n * (core + 1) // c.cores, at.returned + here, c, b)
+    batch = m.tokens_max * (c.payload + SLOT_BYTES)
+    slots = at.slots + trampoline * c.die_bytes
+    slots = slots + (index - first_of(trampoline, m.n_attention, m.trampolines)) * batch
+    returned = at.returned + here + microbatch * m.tokens_max * c.top_k * 2 * c.hidden
+    yield poll_ge(at.credit + here + microbatch * FIELD_BYTES, call, step=1, sync="slots free")
+    yield from send_parts(core, index, at.outbox + here + microbatch * batch, slots, field, call, n, c, b, m)
+    yield poll_ge(at.returned_in + here + microbatch * FIELD_BYTES, call + 1, step=7, sync="rows returned")
+    yield from sum_batch(n * core // c.cores, n * (core + 1) // c.cores, returned, c, b)
 
 
 @kernel
-def attention(core, domain, index, calls, batches, c: Group, b: Buffers, m: Domains, at: Places):
-    """Attention die ``index`` of a domain, until ``calls`` calls of all domains are done; it ends the streams then if
-    the next call would be its own.
+def attention(core, turn, index, work, calls, batches, c: Group, b: Buffers, m: Domains, at: Places):
+    """A microbatch of attention die ``index``, until ``calls`` calls of all are done; it ends the streams then if the
+    next call would be its own.
 
-    ``batches`` is a table of 4-byte numbers of tokens.  From call to call ``x`` and ``out`` move on by ``tokens_max``
-    rows of hidden states, ``topk`` and ``weights`` by as many rows of a table.
+    ``turn`` is that of its calls, ``work`` the length of attention before each, in vector instructions.  ``batches`` is
+    a table of 4-byte numbers of tokens.  From call to call ``x`` and ``out`` move on by ``tokens_max`` rows of hidden
+    states, ``topk`` and ``weights`` by as many rows of a table.
     """
-    here = (c.n_ranks + domain * m.n_attention + index) * c.die_bytes
+    here = attention_die(turn, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
+    microbatch = microbatch_of(turn, m.turns, m.domains)
     trampoline = trampoline_of(index, m.n_attention, m.trampolines)
-    number = (domain * m.fan_in + index - first_of(trampoline, m.n_attention, m.trampolines)) * m.a2e_parts
+    number = (turn * m.fan_in + index - first_of(trampoline, m.n_attention, m.trampolines)) * m.a2e_parts
     field = at.tokens_in + trampoline * c.die_bytes + number * FIELD_BYTES
     token = 0
-    call = domain
+    call = turn
     while call < calls:
-        n = yield load(batches + 4 * (call // m.n_domains), 4)
+        n = yield load(batches + 4 * (call // m.turns), 4)
+        if work > 0:
+            yield from attend(core, here, call // m.turns * (m.turns // m.domains) + microbatch, work, at)
         yield from one_call(
-            core, here, index, field, call, n, c,
+            core, here, microbatch, index, field, call, n, c,
             Buffers(
                 x=b.x + token * 2 * c.hidden,
                 topk=b.topk + token * INDEX_BYTES,
@@ -188,7 +218,7 @@ def attention(core, domain, index, calls, batches, c: Group, b: Buffers, m: Doma
             ), m, at,
         )  # fmt: skip
         token = token + m.tokens_max
-        call = call + m.n_domains
+        call = call + m.turns
     if call == calls and core == 0:
-        yield poll_ge(at.credit + here, call, step=1, sync="slots free")
+        yield poll_ge(at.credit + here + microbatch * FIELD_BYTES, call, step=1, sync="slots free")
         yield put(field, call + 1, STOP, step=1, sync="tokens in")

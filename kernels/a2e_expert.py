@@ -7,6 +7,7 @@ routes and the experts' outputs of a call lie at ``call % depth`` of their buffe
 """
 
 from xccl_emu.kernels.a2e_parameters import (
+    BUSY_ENTRIES,
     DMA_TURNS,
     LIST,
     STOP,
@@ -16,6 +17,7 @@ from xccl_emu.kernels.a2e_parameters import (
     attention_die,
     dies_of,
     first_of,
+    microbatch_of,
     part_begin,
 )
 from xccl_emu.kernels.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES, slot_of
@@ -236,7 +238,7 @@ def pass_on(core, die, call, c: Group, m: Domains, at: Places):
     Of its attention dies it takes one after the other.
     """
     here = die * c.die_bytes
-    fields = at.tokens_in + here + call % m.n_domains * m.fan_in * m.a2e_parts * FIELD_BYTES
+    fields = at.tokens_in + here + call % m.turns * m.fan_in * m.a2e_parts * FIELD_BYTES
     yield from await_call(fields, call + 1, 2, "tokens announced")
     n = yield load(fields + 8, step=2)
     more = n >= 0
@@ -254,8 +256,9 @@ def pass_on(core, die, call, c: Group, m: Domains, at: Places):
     for q in range(dies_of(die, m.n_attention, m.trampolines)):
         index = first_of(die, m.n_attention, m.trampolines) + q
         if more and core == 0:
-            to = attention_die(call + 1, index, m.n_domains, m.n_attention, c.n_ranks)
-            yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
+            to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
+            to = to + microbatch_of(call + 1, m.turns, m.domains) * FIELD_BYTES
+            yield put(at.credit + to, call + 1, step=2, sync="credit")
         yield from publish(core, index, call, more, q * align(4 * c.n_ranks * c.n_local), c, at)
 
 
@@ -381,9 +384,18 @@ def a2e_stream(core, die, room, c: Group, b: Buffers, m: Domains, at: Places):
 # ---- step 4
 
 
+def busy(work, table, step):
+    """So many vector instructions, which stand in for computing; their result is nothing."""
+    yield v_fill(table, 4 * BUSY_ENTRIES, step=step)
+    for _ in range(work):
+        yield v_count(table, table + 4 * BUSY_ENTRIES, BUSY_ENTRIES, 0, 1, step=step)
+    yield set_flag(VECTOR, SCALAR, 0, step=step, sync="computed")
+    yield wait_flag(VECTOR, SCALAR, 0, step=step, sync="computed")
+
+
 @kernel
-def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
-    """Step 4, call after call: the stand-in expert."""
+def compute_stream(core, die, work, c: Group, b: Buffers, m: Domains, at: Places):
+    """Step 4, call after call: the stand-in expert, and ``work`` vector instructions that compute nothing."""
     here = die * c.die_bytes
     call = 0
     n = 0
@@ -399,6 +411,8 @@ def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
                     recv_x=b.recv_x + base * c.payload, route=b.route + base * ROUTE_BYTES, y=b.y + base * 2 * c.hidden
                 ),
             )  # fmt: skip
+            if work > 0:
+                yield from busy(work, 12 * c.hidden + 2 * ROUTE_BYTES, 4)
         yield quiet(step=4, sync="outputs of experts visible")
         yield from barrier(4, "all cores have computed")
         if core == 0:

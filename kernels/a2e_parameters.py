@@ -5,6 +5,9 @@ from typing import NamedTuple
 LIST = 32
 """Where in a message's slot the list of its choices begins: an expert slot or -1 for each, 4 bytes, `INDEX_BYTES`."""
 
+BUSY_ENTRIES = 1 << 14
+"""What a vector instruction goes through that stands in for computing, 4 bytes each."""
+
 DMA_TURNS = 4
 """Transfers that a core has under way at most when it rings the DMA engine."""
 
@@ -18,7 +21,9 @@ WRONG_CALL = 3
 class Domains(NamedTuple):
     """What attention and expert dies have beyond an expert-parallel group; in its `Group`, ranks are expert dies."""
 
-    n_domains: int
+    turns: int
+    """Microbatches of all domains, which take turns: call c is that of domain c % turns % domains."""
+    domains: int
     n_attention: int
     """Attention dies of a domain."""
     trampolines: int
@@ -58,7 +63,7 @@ class Places(NamedTuple):
 
     On trampolines, for each of their attention dies, ``slots`` (what comes from it), ``lists`` and ``staging`` (both by
     ``call % depth`` first); on expert dies ``inbox`` (by attention die and local expert); on attention dies
-    ``returned``, and ``outbox`` for URMA.  The rest are fields.
+    ``returned``, and ``outbox`` for URMA, both by microbatch.  The rest are fields.
     """
 
     slots: int
@@ -68,7 +73,7 @@ class Places(NamedTuple):
     returned: int
     outbox: int
     credit: int
-    """On attention dies: calls whose tokens the trampoline has read."""
+    """On attention dies, by microbatch: calls whose tokens the trampoline has read."""
     tokens_in: int
     """On trampolines, by domain, their attention die, and part: (calls, tokens of all parts)."""
     acks: int
@@ -78,7 +83,9 @@ class Places(NamedTuple):
     arrivals: int
     """On trampolines, by ``call % depth``, their attention die, and part: how many rows have come back."""
     returned_in: int
-    """On attention dies: calls that have come back."""
+    """On attention dies, by microbatch: calls that have come back."""
+    attended: int
+    """Own, of attention dies: how many microbatches they have computed the attention of."""
     assembled: int
     computed: int
     sent: int
@@ -86,9 +93,14 @@ class Places(NamedTuple):
     """Own: calls that each stream is done with."""
 
 
-def attention_die(call: int, i: int, n_domains: int, n_attention: int, n_experts: int) -> int:
+def attention_die(call: int, i: int, turns: int, domains: int, n_attention: int, n_experts: int) -> int:
     """The i-th attention die of the domain that has a call; the expert dies come first."""
-    return n_experts + call % n_domains * n_attention + i
+    return n_experts + call % turns % domains * n_attention + i
+
+
+def microbatch_of(call: int, turns: int, domains: int) -> int:
+    """Which microbatch of its domain a call moves; each has fields and rows of its own on the attention dies."""
+    return call % turns // domains
 
 
 def first_of(trampoline: int, n_attention: int, trampolines: int) -> int:

@@ -8,6 +8,7 @@ from xccl_emu.kernels.a2e_parameters import (
     attention_die,
     dies_of,
     first_of,
+    microbatch_of,
     part_begin,
     trampoline_of,
 )
@@ -177,7 +178,8 @@ def return_part(i, of, die, q, call, part, c: Group, m: Domains, at: Places, pla
         due = yield from expect(number, low, high, kept, c, plan)
         yield poll_ge(at.arrivals + here + number * FIELD_BYTES, due, step=6, sync="all rows arrived")
         index = first_of(die, m.n_attention, m.trampolines) + q
-        to = attention_die(call, index, m.n_domains, m.n_attention, c.n_ranks) * c.die_bytes
+        to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
+        to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden
         source = at.staging + here + place * m.tokens_max * c.top_k * 2 * c.hidden
         first, last = low + (high - low) * i // of, low + (high - low) * (i + 1) // of
         yield from return_rows(low, first, last, source, at.returned + to, c, plan)
@@ -219,8 +221,9 @@ def hand_back(die, call, c: Group, m: Domains, at: Places):
     if die < m.trampolines:
         for q in range(dies_of(die, m.n_attention, m.trampolines)):
             index = first_of(die, m.n_attention, m.trampolines) + q
-            to = attention_die(call, index, m.n_domains, m.n_attention, c.n_ranks)
-            yield put(at.returned_in + to * c.die_bytes, call + 1, step=6, sync="call returned")
+            to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
+            to = to + microbatch_of(call, m.turns, m.domains) * FIELD_BYTES
+            yield put(at.returned_in + to, call + 1, step=6, sync="call returned")
         yield put(at.relayed + here, call + 1, step=6, sync="staging read")
 
 

@@ -1,7 +1,7 @@
 """A2E and E2A for users: domains of attention dies, and expert dies whose streams run until they are told to stop.
 
 a2e = A2E(pod, A2EConfig(n_domains=2, n_attention=2, n_experts=3, top_k=2, hidden=128))
-outputs = a2e.run([Call(tokens, topk, weights), ...])     # [call][attention die]; call c is of domain c % n_domains
+outputs = a2e.run([Call(tokens, topk, weights), ...])     # [call][attention die]; calls go round the domains
 
 or, to look at what the expert dies have received, or to launch without running:
 
@@ -73,16 +73,16 @@ class A2E(AttentionExperts):
             here, there = self.first_die + trampoline, calls.dies(call)[i]
             for die, name, start, nbytes in (
                 (here, "slots", q * c.tokens_max * c.message_bytes, tokens), (here, "staging", staging, rows),
-                (there, "returned", 0, rows),
+                (there, "returned", c.microbatch_of(call) * c.tokens_max * c.top_k * c.row_bytes, rows),
             ):  # fmt: skip
                 address = getattr(self.layout.on(self.pod.spec, die), name) + start
                 self.pod.commit(Buffer(die, address, nbytes), nbytes)
 
     def launch(self, calls: Calls) -> None:
         """Attention dies first; the streams poll until these end them."""
-        for domain in range(self.config.n_domains):
+        for turn in range(self.config.turns):
             for i in range(self.config.n_attention):
-                self._launch_attention(calls, domain, i)
+                self._launch_attention(calls, turn, i)
         for die in range(self.config.n_experts):
             self._launch_streams(die)
 
@@ -91,19 +91,19 @@ class A2E(AttentionExperts):
         shape = {"c": self.config.group(cores, spec.die_bytes), "m": self.config.domains()}
         return {"core": range(cores), "at": self.layout.on(spec, self.first_die), **shape}
 
-    def _launch_attention(self, calls: Calls, domain: int, i: int) -> None:
-        c, buffers = self.config, calls.batches[domain][i]
+    def _launch_attention(self, calls: Calls, turn: int, i: int) -> None:
+        c, buffers = self.config, calls.batches[turn][i]
         app = {name: buffers[name].address for name in ("x", "topk", "weights", "out")}
         more = {"calls": calls.n_calls, "batches": buffers["batches"].address, "b": Addresses(**app)}
-        args = self._common(c.cores) | {"domain": domain, "index": i, **more}
-        grants, die = self.grants.attention(domain, i), calls.dies(domain)[i]
-        self._launch(attention_kernel.attention, die, range(c.cores), args, buffers, grants)
+        args = self._common(c.cores) | {"turn": turn, "index": i, "work": c.attention_work, **more}
+        grants, die, first = self.grants.attention(turn, i), calls.dies(turn)[i], c.microbatch_of(turn) * c.cores
+        self._launch(attention_kernel.attention, die, range(first, first + c.cores), args, buffers, grants)
 
     def _launch_streams(self, die: int) -> None:
         c, buffers, grants = self.config, self.experts[die], self.grants
         streams: list[tuple[Kernel, int, dict[str, Any], list[Grant]]] = [
             (expert_kernels.a2e_stream, c.a2e_cores, {"room": self._gather_room()}, grants.a2e(die)),
-            (expert_kernels.compute_stream, c.compute_cores, {}, grants.compute(die)),
+            (expert_kernels.compute_stream, c.compute_cores, {"work": c.expert_work}, grants.compute(die)),
             (return_kernel.e2a_stream, c.e2a_cores, {"plan": return_plan(c)}, grants.e2a(die)),
         ]
         first = 0

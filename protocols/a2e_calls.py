@@ -128,7 +128,7 @@ class AttentionExperts(ABC):
         """Each die, and what is launched on those of its cores that take part."""
         c, per_die = self.config, self.pod.spec.cores_per_die
         for die in range(self.first_die, self.first_die + c.n_dies):
-            cores = c.expert_cores if die < self.first_die + c.n_experts else c.cores
+            cores = c.expert_cores if die < self.first_die + c.n_experts else c.microbatches * c.cores
             yield die, [self.pod.launch_of(die * per_die + core) for core in range(cores)]
 
     def reset(self) -> None:
@@ -187,7 +187,7 @@ class Calls:
         self.lengths = [[len(x) for x in call.tokens] for call in given]
         """[call][attention die] tokens."""
         self.batches = self._allocate_batches()
-        """[domain][attention die] app buffers."""
+        """[turn][attention die] app buffers; a turn is a domain's, or that of one of its microbatches."""
         for c, call in enumerate(given):
             self._commit(c, call.topk)
             self._fill(c, call)
@@ -198,8 +198,8 @@ class Calls:
         c, mark = self.config, self.pod.mark_app()
         try:
             return [
-                _allocate(self.pod, self.dies(domain), _batch_sizes(c, len(range(domain, self.n_calls, c.n_domains))))
-                for domain in range(c.n_domains)
+                _allocate(self.pod, self.dies(domain), _batch_sizes(c, len(range(domain, self.n_calls, c.turns))))
+                for domain in range(c.turns)
             ]
         except CapacityError:
             self.pod.release_app(mark)
@@ -218,8 +218,8 @@ class Calls:
     def _fill(self, call: int, given: Call) -> None:
         c, k = self.config, self.config.top_k
         for i in range(c.n_attention):
-            n, buffers = self.lengths[call][i], self.batches[call % c.n_domains][i]
-            self.pod.view(buffers["batches"], np.int32)[call // c.n_domains] = n
+            n, buffers = self.lengths[call][i], self.batches[call % c.turns][i]
+            self.pod.view(buffers["batches"], np.int32)[call // c.turns] = n
             self.pod.fill_payload(self._view(call, buffers["x"], c.numpy_dtype(), c.hidden)[:n], given.tokens[i])
             self._view(call, buffers["topk"], np.int32, _COLUMNS)[:n] = whole_rows(given.topk[i])
             self._view(call, buffers["weights"], np.float32, _COLUMNS)[:n, :k] = given.weights[i]
@@ -227,7 +227,7 @@ class Calls:
     def _view(self, call: int, buffer: Buffer, dtype: Any, columns: int) -> NDArray[Any]:
         """[tokens_max, columns] of a call in a buffer of its domain."""
         rows: NDArray[Any] = self.pod.view(buffer, dtype, (-1, self.config.tokens_max, columns))
-        return np.asarray(rows[call // self.config.n_domains])
+        return np.asarray(rows[call // self.config.turns])
 
     def _commit(self, call: int, topk: Sequence[NDArray[Any]]) -> None:
         """Commit what a call will fill: what it has batches for, and of the rows those that there will be."""
@@ -236,10 +236,10 @@ class Calls:
         for die, n in enumerate(np.bincount(slots // c.local_experts, minlength=c.n_experts).tolist()):
             for name, size in (("recv_x", c.payload_bytes), ("y", c.row_bytes)):
                 self._commit_part(self.owner.experts[die][name], first * size, n * size)
-        start = call // c.n_domains * c.tokens_max * c.row_bytes
+        start = call // c.turns * c.tokens_max * c.row_bytes
         for i, choices in enumerate(topk):
             for name in ("x", "out"):
-                self._commit_part(self.batches[call % c.n_domains][i][name], start, len(choices) * c.row_bytes)
+                self._commit_part(self.batches[call % c.turns][i][name], start, len(choices) * c.row_bytes)
         self.owner.commit(self, call, topk)
 
     def _commit_part(self, buffer: Buffer, start: int, nbytes: int) -> None:
@@ -262,7 +262,7 @@ class Calls:
         """What a call gave its i-th attention die: a view [T, hidden], valid until the next launch."""
         call, i = index_of("call", call, self.n_calls), index_of("i", i, self.config.n_attention)
         self._check_run(call)
-        buffer = self.batches[call % self.config.n_domains][i]["out"]
+        buffer = self.batches[call % self.config.turns][i]["out"]
         return self._view(call, buffer, self.config.numpy_dtype(), self.config.hidden)[: self.lengths[call][i]]
 
     def received(self, call: int, die: int) -> Received:

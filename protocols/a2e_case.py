@@ -70,6 +70,8 @@ class A2ECase(Case):
     trampolines: int = size(0, "Trampolines; 0 is as many as attention dies.", least=0)
     a2e_parts: int = size(1, "Parts in which a batch goes through a trampoline to the experts.")
     e2a_parts: int = size(1, "Parts in which it comes back.")
+    microbatches: int = size(1, "Microbatches of each domain, each on cores of its own.")
+    attention_work: int = size(0, "Vector instructions that stand in for attention.", least=0)
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
     def __post_init__(self) -> None:
@@ -78,7 +80,7 @@ class A2ECase(Case):
         object.__setattr__(self, "tokens", as_text(self._lengths))
         if self.top_k > self.experts * self.local:
             raise ConfigError(f"top_k={self.top_k}: there are {self.experts * self.local} experts")
-        if self.pull and (self.domains, self.depth) != (1, 1):
+        if self.pull and (self.domains * self.microbatches, self.depth) != (1, 1):
             raise ConfigError(f"domains={self.domains}, depth={self.depth}: a2e-pull has one of each")
         self._config()  # refuses the rest
 
@@ -122,7 +124,7 @@ class A2ECase(Case):
         strides = {"x": (c.row_bytes, c.row_bytes), "topk": (INDEX_BYTES, INDEX_BYTES)}
         for call, lengths in enumerate(calls.lengths):
             for i, n in enumerate(lengths):
-                buffers, r = calls.batches[call % c.n_domains][i], call // c.n_domains
+                buffers, r = calls.batches[call % c.turns][i], call // c.turns
                 yield Buffer(buffers["batches"].die, buffers["batches"].address + 4 * r, 4)
                 for name, (stride, nbytes) in (strides | {"weights": (INDEX_BYTES, 4 * c.top_k)}).items():
                     for t in range(n):
@@ -140,7 +142,8 @@ class A2ECase(Case):
             self.domains, self.attention, self.experts, self.local, hidden=32 * self.pieces, top_k=self.top_k,
             tokens_max=max(1, *self._lengths), path=self.path, depth=self.depth, cores=self.cores,
             a2e_cores=self.cores, compute_cores=self.cores, e2a_cores=self.cores, n_trampolines=self.trampolines,
-            a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts,
+            a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts, microbatches=self.microbatches,
+            attention_work=self.attention_work,
         )  # fmt: skip
 
     def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
@@ -154,7 +157,7 @@ class A2ECase(Case):
             return owner.meta[1], owner.managed[1]
 
         ub_bytes = (a2e_pull if self.pull else a2e_layout).buffer_bytes(c)
-        return tight_pod(c.n_dies, max(c.cores, c.expert_cores), ub_bytes, lay_out)
+        return tight_pod(c.n_dies, max(c.microbatches * c.cores, c.expert_cores), ub_bytes, lay_out)
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
@@ -175,6 +178,9 @@ class A2ECase(Case):
             "to the experts in two parts": cls(attention=1, experts=2, tokens=2, a2e_parts=2),
             "back in two parts": cls(attention=1, experts=2, tokens=2, e2a_parts=2),
             "back in two parts, two cores": cls(attention=1, experts=2, tokens=2, cores=2, e2a_parts=2, rounds=1),
+            "two microbatches": cls(attention=1, experts=1, microbatches=2, rounds=3),
+            "two domains, two microbatches each": cls(domains=2, attention=1, experts=1, microbatches=2, rounds=5),
+            "microbatches that compute": cls(attention=1, experts=1, microbatches=2, rounds=3, attention_work=1),
             "as usual, by URMA": replace(usual, path="urma"),
             "in two parts, by URMA": cls(attention=1, experts=2, tokens=2, a2e_parts=2, e2a_parts=2, path="urma"),
             "every descriptor used again": cls(attention=1, experts=1, tokens=9, rounds=1, path="urma"),
@@ -190,6 +196,11 @@ def _label_all(bench: Bench, calls: Calls) -> None:
             area = "managed" if start >= pod.spec.managed_start else "meta"
             if nbytes:
                 bench.label(f"die{die}.{area}.{name}", pod.address(die, start), nbytes)
-    for buffers in [*owner.experts, *(buffers for dies in calls.batches for buffers in dies)]:
+    for buffers in owner.experts:
         for name, buffer in buffers.items():
             bench.label_buffer(buffer, f"app.{name}")
+    for turn, dies in enumerate(calls.batches):
+        area = f"app{calls.config.microbatch_of(turn) or ''}"  # those of the first microbatch have no number
+        for buffers in dies:
+            for name, buffer in buffers.items():
+                bench.label_buffer(buffer, f"{area}.{name}")

@@ -41,7 +41,7 @@ class Image:
     def outputs(self, domain: int, i: int) -> NDArray[np.uint8]:
         """Of an attention die, of all its calls."""
         c = self._config
-        mine = range(domain, len(self._calls), c.n_domains)
+        mine = range(domain, len(self._calls), c.turns)
         out = np.zeros((len(mine), c.tokens_max, c.row_bytes), np.uint8)
         for r, call in enumerate(mine):
             summed = self._sent[call].combined_for(i, self._calls[call].weights[i], shared=c.shared)

@@ -24,19 +24,20 @@ class A2EGrants:
     layout: A2ELayout
     first_die: int
 
-    def attention(self, domain: int, index: int) -> list[Grant]:
-        """An attention die: slots and fields for it at its trampoline, and its own."""
+    def attention(self, turn: int, index: int) -> list[Grant]:
+        """A microbatch of an attention die: slots and fields for it at its trampoline, and its own."""
         c = self.config
-        die = c.attention_die(domain, index)
+        die, microbatch = c.attention_die(turn, index), c.microbatch_of(turn)
         trampoline, q = c.trampoline_of(index)
         batch, fields = c.tokens_max * c.message_bytes, c.a2e_parts * FIELD_BYTES
         return [
-            self._at(die, "credit", "r"),
-            self._at(die, "returned_in", "r"),
-            self._at(die, "returned", "r"),
-            self._at(die, "outbox", "rw"),
+            self._of(die, "credit", "r", microbatch),
+            self._of(die, "returned_in", "r", microbatch),
+            self._of(die, "returned", "r", microbatch),
+            self._of(die, "outbox", "rw", microbatch),
+            self._at(die, "attended", "rw"),
             self._at(trampoline, "slots", "w", q * batch, batch),
-            self._at(trampoline, "tokens_in", "w", (domain * c.fan_in + q) * fields, fields),
+            self._at(trampoline, "tokens_in", "w", (turn * c.fan_in + q) * fields, fields),
         ]
 
     def a2e(self, die: int) -> list[Grant]:
@@ -72,6 +73,11 @@ class A2EGrants:
         own = [self._at(die, name, "r") for name in ("arrivals", "lists", "staging")]
         back = [self._at(None, name, "w") for name in ("returned", "returned_in")]
         return [*grants, *own, *back, self._at(die, "relayed", "w")]
+
+    def _of(self, die: int, name: str, rights: str, microbatch: int) -> Grant:
+        """What a region of an attention die has for one of its microbatches."""
+        each = getattr(self.layout.sizes, name) // self.config.microbatches
+        return self._at(die, name, rights, microbatch * each, each)
 
     def _at(self, die: int | None, name: str, rights: str, start: int = 0, nbytes: int | None = None) -> Grant:
         """A region or some fields, or a part of them; on any die if none is given."""

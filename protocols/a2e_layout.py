@@ -5,7 +5,16 @@ from typing import Any, ClassVar
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at, lists_bytes
-from xccl_emu.kernels.a2e_parameters import Domains, Places, ReturnPlan, first_of, trampoline_of
+from xccl_emu.kernels.a2e_parameters import (
+    BUSY_ENTRIES,
+    Domains,
+    Places,
+    ReturnPlan,
+    attention_die,
+    first_of,
+    microbatch_of,
+    trampoline_of,
+)
 from xccl_emu.kernels.a2e_return import PLACES
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
@@ -34,7 +43,7 @@ class A2EConfig:
     """A token chooses different experts."""
 
     n_domains: int
-    """Domains of attention dies; they take turns."""
+    """Domains of attention dies; their microbatches take turns."""
     n_attention: int
     """Attention dies of each domain."""
     n_experts: int
@@ -71,9 +80,17 @@ class A2EConfig:
     """Parts, 1 to 16, in which a batch goes to the experts, a trampoline forwarding one while the next arrives."""
     e2a_parts: int = 1
     """The same of the way back; from 2 on, half of several cores of an E2A stream forward and do nothing else."""
+    microbatches: int = 1
+    """Of each domain, each on ``cores`` cores of its own: while one is away, another one computes."""
+    attention_work: int = 0
+    """Vector instructions of `BUSY_ENTRIES` that stand in for attention, before each call."""
+    expert_work: int = 0
+    """The same on each core of the compute stream, behind the stand-in expert."""
 
     def __post_init__(self) -> None:
-        for name in ("n_domains", "n_attention", "n_experts", "local_experts", "tokens_max"):
+        for name in ("attention_work", "expert_work"):
+            self._range(name, 0, 1 << 20)
+        for name in ("n_domains", "microbatches", "n_attention", "n_experts", "local_experts", "tokens_max"):
             self._range(name, 1, 1 << 16)
         self._range("hidden", 32, 1 << 20)
         self._range("top_k", 1, INDEX_BYTES // 4)
@@ -107,6 +124,15 @@ class A2EConfig:
     def n_dies(self) -> int:
         """Dies that take part."""
         return self.n_experts + self.n_domains * self.n_attention
+
+    @property
+    def turns(self) -> int:
+        """Microbatches of all domains; call c is of domain ``c % turns % n_domains``."""
+        return self.n_domains * self.microbatches
+
+    def microbatch_of(self, call: int) -> int:
+        """Which of its domain a call moves."""
+        return microbatch_of(call, self.turns, self.n_domains)
 
     @property
     def expert_cores(self) -> int:
@@ -159,7 +185,7 @@ class A2EConfig:
 
     def attention_die(self, call: int, i: int) -> int:
         """The i-th attention die of the domain that has a call, counted from the first die."""
-        return self.n_experts + call % self.n_domains * self.n_attention + i
+        return attention_die(call, i, self.turns, self.n_domains, self.n_attention, self.n_experts)
 
     def trampoline_of(self, i: int) -> tuple[int, int]:
         """The trampoline of the i-th attention die of a domain, and its number among those of that one."""
@@ -186,8 +212,8 @@ class A2EConfig:
         """What else a kernel has to know."""
         relays = self.e2a_cores // 2 if self.e2a_parts > 1 else 0
         return Domains(
-            self.n_domains, self.n_attention, self.trampolines, self.fan_in, self.a2e_parts, self.e2a_parts, relays,
-            self.tokens_max, self.depth, self.rows_max,
+            self.turns, self.n_domains, self.n_attention, self.trampolines, self.fan_in, self.a2e_parts, self.e2a_parts,
+            relays, self.tokens_max, self.depth, self.rows_max,
         )  # fmt: skip
 
 
@@ -223,14 +249,15 @@ def region_sizes(c: A2EConfig) -> Places:
         lists=c.depth * c.fan_in * lists_bytes(c.tokens_max),
         staging=c.depth * c.fan_in * rows,
         inbox=c.n_attention * c.local_experts * batch,
-        returned=rows,
-        outbox=batch if c.path == "urma" else 0,
-        credit=field,
-        tokens_in=c.n_domains * c.fan_in * c.a2e_parts * field,
+        returned=c.microbatches * rows,
+        outbox=c.microbatches * batch if c.path == "urma" else 0,
+        credit=c.microbatches * field,
+        tokens_in=c.turns * c.fan_in * c.a2e_parts * field,
         acks=field,
         counts=c.n_attention * c.local_experts * field,
         arrivals=c.depth * c.fan_in * c.e2a_parts * field,
-        returned_in=field,
+        returned_in=c.microbatches * field,
+        attended=field,
         assembled=field,
         computed=field,
         sent=field,
@@ -245,8 +272,8 @@ def check_place(
     first_die = whole("first_die", first_die)
     if first_die < 0 or first_die + c.n_dies > spec.n_dies:
         raise ConfigError(f"{c.n_dies} dies from die {first_die}: the pod has {spec.n_dies} dies")
-    if max(c.cores, c.expert_cores) > spec.cores_per_die:
-        most = f"cores={c.cores}, {c.expert_cores} of an expert die"
+    if max(c.microbatches * c.cores, c.expert_cores) > spec.cores_per_die:
+        most = f"cores={c.cores} of each of {c.microbatches} microbatches, {c.expert_cores} of an expert die"
         raise ConfigError(f"{most}: a die has {spec.cores_per_die}")
     return first_die, offset_in_area("managed_offset", managed_offset), offset_in_area("field_offset", field_offset)
 
@@ -286,6 +313,8 @@ def return_plan(c: A2EConfig) -> ReturnPlan:
 def buffer_bytes(c: A2EConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
     send = 2 * c.message_bytes + (4 * c.hidden if c.quantized else 0)
-    compute = max(12 * c.hidden + 2 * ROUTE_BYTES, c.counts_bytes)
+    busy = 4 * BUSY_ENTRIES + 32
+    compute = max(12 * c.hidden + 2 * ROUTE_BYTES + (busy if c.expert_work else 0), c.counts_bytes)
     forward = max(lists_at(c.n_slots, c.fan_in) + c.tokens_max * INDEX_BYTES, c.counts_bytes) + 2 * c.message_bytes
-    return max(send, sum_bytes(c.hidden), compute, forward, return_plan(c).work + PLACES * c.row_bytes)
+    attend = busy if c.attention_work else 0
+    return max(attend, send, sum_bytes(c.hidden), compute, forward, return_plan(c).work + PLACES * c.row_bytes)

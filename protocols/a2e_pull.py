@@ -130,8 +130,9 @@ class A2EPull(AttentionExperts):
     def __init__(
         self, pod: Pod, config: A2EConfig, *, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
     ) -> None:
-        if config.n_domains != 1 or config.depth != 1:
-            raise ConfigError(f"n_domains={config.n_domains}, depth={config.depth}: pulling, both must be 1")
+        for name in ("n_domains", "microbatches", "depth"):
+            if getattr(config, name) != 1:
+                raise ConfigError(f"{name}={getattr(config, name)}: pulling, it must be 1")
         first_die, *offsets = check_place(config, pod.spec, first_die, managed_offset, field_offset)
         self.layout = lay_out(config, pod.spec, *offsets)
         managed, meta = (offsets[0], self.layout.managed_end), (offsets[1], self.layout.meta_end)

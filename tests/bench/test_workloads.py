@@ -17,6 +17,7 @@ from xccl_emu.bench.sendrecv import Sweep
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.errors import ConfigError
 
+PUBLISHED = published.rows("tpot")
 SMALL = Layer(ranks=4, tokens=2, hidden=64, experts=8, top_k=2, cores=2)
 
 
@@ -167,19 +168,29 @@ def test_copies_by_dma_are_right() -> None:
 
 
 def test_the_budget_is_the_published_one() -> None:
-    """With the published A2E and E2A the formula gives the published forward pass and TPOT as rounded, and the rate."""
+    """With layers of two attentions, and a last way through the experts, it comes to what was published, as rounded."""
     given = {row.what: row.value for row in published.rows("tpot")}
-    ours = tpot.budget(given, given["A2E"], given["E2A"])
+    ran = tpot.Layers(run_us=3 * 1400 + 480, each_us=1400, layers=3)
+    ours = tpot.budget(given, given["A2E"], given["E2A"], ran.all_ms(given["layers"]))
     assert round(ours["forward"]) == given["forward"]
     assert round(ours["TPOT"]) == given["TPOT"]
     assert ours["tokens a second and chip, at 50 ms"] == pytest.approx(2400, rel=0.03)
 
 
-def test_what_is_not_hidden_behind_attention_counts_in_every_layer() -> None:
-    """A way to the experts and back that takes longer than attention lengthens each layer by what sticks out."""
-    given = {row.what: row.value for row in published.rows("tpot")}
-    longer = tpot.forward_ms(given, 0.5, 0.5)
-    assert longer - tpot.forward_ms(given, 0.1, 0.1) == pytest.approx(61 * (1.12 - 0.7) + 0.8)
+@pytest.mark.parametrize("attention_us", [700, 100])
+def test_layers_take_what_the_streams_let_them(attention_us: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way to the experts and back is hidden behind long attention; short one does not make layers as short."""
+    given = [replace(row, value=attention_us / 1000) if "attention" in row.what else row for row in PUBLISHED]
+    monkeypatch.setattr(tpot.published, "rows", lambda *_: given)
+    small = a2e.Deployment(attention=2, experts=4, tokens=3, hidden=64, cores=4, stream_cores=2, e2a_parts=2)
+    one = a2e.Call1(80, 30, 20, None, None)
+    ran = tpot.time_layers(one, DEFAULT, small, layers=2)
+    both = 2 * attention_us
+    assert ran.run_us > 2 * both
+    if attention_us == 700:
+        assert both < ran.each_us < 1.02 * both
+    else:
+        assert ran.each_us > 1.5 * both
 
 
 def test_the_budget_carries_what_was_wrong() -> None:

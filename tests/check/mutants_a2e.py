@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from xccl_emu.check.verdict import (
+    AREA_VIOLATION,
     ASSERTION,
     BAD_INSTRUCTION,
     DATA_RACE,
@@ -39,6 +40,8 @@ BACK_PAIRS = replace(BACK, cores=2, rounds=1)
 """One core of the trampoline forwards what others send back."""
 SHARED = A2ECase(attention=2, experts=2, trampolines=1)
 """Two attention dies with one trampoline."""
+TWO = A2ECase(attention=1, experts=1, microbatches=2, rounds=3)
+"""Two microbatches of one attention die."""
 PULL = A2ECase(pull=True)
 
 attends, forwards, returns = (partial(Edit, module) for module in ("a2e", "a2e_expert", "a2e_return"))
@@ -47,20 +50,23 @@ attends, forwards, returns = (partial(Edit, module) for module in ("a2e", "a2e_e
 # ---- attention dies
 
 TOKENS_VISIBLE = '        yield quiet(step=1, sync="tokens visible")\n'
-SLOTS_FREE = '    yield poll_ge(at.credit + here, call, step=1, sync="slots free")\n    yield from send_parts'
+SLOTS_FREE = """\
+    yield poll_ge(at.credit + here + microbatch * FIELD_BYTES, call, step=1, sync="slots free")
+    yield from send_parts"""
 
 # ---- trampolines on the way to the experts
 
 CREDIT = """\
         if more and core == 0:
-            to = attention_die(call + 1, index, m.n_domains, m.n_attention, c.n_ranks)
-            yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
+            to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
+            to = to + microbatch_of(call + 1, m.turns, m.domains) * FIELD_BYTES
+            yield put(at.credit + to, call + 1, step=2, sync="credit")
 """
 RELAYED_ON = "            yield from relay(core, die, q, call, n, field, c, m, at)\n"
 EARLY_CREDIT = """\
-            to = attention_die(call + 1, first_of(die, m.n_attention, m.trampolines) + q, m.n_domains, m.n_attention,
-                               c.n_ranks)
-            yield put(at.credit + to * c.die_bytes, call + 1, step=2, sync="credit")
+            index = first_of(die, m.n_attention, m.trampolines) + q
+            to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
+            yield put(at.credit + to, call + 1, step=2, sync="credit")
 """
 NEXT_PART = """\
             if part > 0:
@@ -136,6 +142,8 @@ AT_HOME = '    yield quiet(step=6, sync="rows at the attention die")\n'
 ALL_BACK = '            yield from barrier(6, "all cores have sent back")\n'
 TO_SEND = '        yield poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")\n'
 RETURN_ROWS = "        yield from return_rows(low, first, last, source, at.returned + to, c, plan)\n"
+ROWS_OF = "        to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden\n"
+TOLD = "            to = to + microbatch_of(call, m.turns, m.domains) * FIELD_BYTES\n"
 TO_EACH = "            index = first_of(die, m.n_attention, m.trampolines) + q\n            to ="
 RELAYED = '        yield put(at.relayed + here, call + 1, step=6, sync="staging read")\n'
 
@@ -153,8 +161,8 @@ KNOWN = (
         (Edit("dispatch", '    yield quiet(step=3, sync="tokens visible")  # and counted\n', ""),), (DATA_RACE,),
     ),
     Mutant(
-        "a2e: trampoline tells the origin that its slots are free when the forward is issued", TURNS,
-        (forwards(RELAYED_ON, RELAYED_ON + EARLY_CREDIT), forwards(CREDIT, "")),
+        "a2e: trampoline tells the origin that its slots are free before it has read them", TURNS,
+        (forwards(RELAYED_ON, EARLY_CREDIT + RELAYED_ON), forwards(CREDIT, "")),
         (DATA_RACE, ASSERTION), quick=True,
     ),
     Mutant(
@@ -279,4 +287,16 @@ OWN = (
            (DATA_RACE, WRONG_BITS, UNWRITTEN_READ)),
     Mutant("e2a, several attention dies: the first alone told that its rows are there", SHARED,
            (returns(TO_EACH, TO_EACH.replace(" + q", "")),), (DEADLOCK,)),
+    Mutant("a2e, microbatches: the rows of both come back to one place", TWO,
+           (returns(ROWS_OF, ""),), (DATA_RACE, WRONG_BITS, UNWRITTEN_READ, AREA_VIOLATION)),
+    Mutant("a2e, microbatches: both told of one's call in the same field", TWO, (returns(TOLD, ""),),
+           (DEADLOCK, AREA_VIOLATION, DATA_RACE, WRONG_BITS, UNWRITTEN_READ, TORN_METADATA)),
+    Mutant("a2e, microbatches: credit for the one that has just been forwarded", TWO,
+           (forwards("microbatch_of(call + 1, m.turns", "microbatch_of(call, m.turns"),), (DEADLOCK,)),
+    Mutant("a2e, microbatches: a call returned to the dies of the next", replace(TWO, domains=2, rounds=4),
+           (returns("to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes\n"
+                    "            to = to", "to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention,"
+                    " c.n_ranks) * c.die_bytes\n            to = to"),), (DEADLOCK, DATA_RACE, TORN_METADATA)),
+    Mutant("a2e, microbatches: a die computes for the second before the first is done", replace(TWO, attention_work=1),
+           (attends("number, sync=\"die free\"", "0, sync=\"die free\""),), (DATA_RACE, TORN_METADATA, DEADLOCK)),
 )  # fmt: skip

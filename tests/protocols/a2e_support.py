@@ -67,7 +67,7 @@ class Case:
         placed = layout.lay_out(c, roomy(c, self.first_die), 0, 0)
         spec = small_pod(
             self.first_die + c.n_dies,
-            max(c.cores, c.expert_cores),
+            max(c.microbatches * c.cores, c.expert_cores),
             app_bytes=MIB,
             meta_bytes=placed.meta_end,
             managed_bytes=placed.managed_end,
@@ -84,8 +84,8 @@ class Case:
 def roomy(c: A2EConfig, first_die: int = 0) -> Any:
     """A pod on which everything fits."""
     return small_pod(
-        first_die + c.n_dies, max(c.cores, c.expert_cores), app_bytes=MIB, meta_bytes=MIB, managed_bytes=1 << 30,
-        ub_bytes=MIB,
+        first_die + c.n_dies, max(c.microbatches * c.cores, c.expert_cores), app_bytes=MIB, meta_bytes=MIB,
+        managed_bytes=1 << 30, ub_bytes=MIB,
     )  # fmt: skip
 
 
@@ -149,6 +149,7 @@ def configs(draw: st.DrawFn, pull: bool) -> A2EConfig:
         n_trampolines=trampolines,
         a2e_parts=1 if pull else draw(st.integers(1, 3)),
         e2a_parts=1 if pull else draw(st.integers(1, 3)),
+        microbatches=1 if pull else draw(st.integers(1, 2)),
     )
 
 

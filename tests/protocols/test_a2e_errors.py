@@ -79,10 +79,10 @@ def test_an_area_that_is_too_small_is_named(area: str, field: str, pull: bool) -
         (A2EPull if pull else A2E)(type(CASE.group().pod)(smaller), config)
 
 
-@pytest.mark.parametrize("changes", [{"n_domains": 2}, {"depth": 2}])
+@pytest.mark.parametrize("changes", [{"n_domains": 2}, {"depth": 2}, {"microbatches": 2}])
 def test_pulling_takes_one_domain_and_one_call(changes: dict[str, int]) -> None:
-    """More than one domain, or memory for more than one call, is refused."""
-    with pytest.raises(ConfigError, match="pulling, both must be 1"):
+    """More than one domain or microbatch, or memory for more than one call, is refused."""
+    with pytest.raises(ConfigError, match="=2: pulling, it must be 1"):
         A2EPull(CASE.group().pod, replace(CONFIG, **{"n_domains": 1, "depth": 1, **changes}))
 
 

@@ -5,7 +5,7 @@ for them.  At E2A expert dies are apart by what A2E and their rows made of it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -52,26 +52,41 @@ class Deployment:
     path: str = "mtu"
     """How data travels."""
 
-    def config(self, placement: routing.Placement) -> A2EConfig:
+    def config(self, local_experts: int) -> A2EConfig:
         """For one domain."""
         return A2EConfig(
-            1, self.attention, self.experts, placement.local_experts, hidden=self.hidden, top_k=TOP_K + 1,
+            1, self.attention, self.experts, local_experts, hidden=self.hidden, top_k=TOP_K + 1,
             tokens_max=self.tokens, shared=True, depth=1, cores=self.cores, a2e_cores=self.stream_cores,
             compute_cores=self.stream_cores, e2a_cores=self.stream_cores, n_trampolines=self.trampolines,
             a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts, path=self.path,
         )  # fmt: skip
+
+    def placed(self, seed: int) -> tuple[routing.Placement, routing.Routing]:
+        """Experts in order, the shared one on its own dies, and uniform choices of one call."""
+        placement = routing.place_experts(self.experts, EXPERTS)
+        rng = np.random.default_rng((seed, 1))
+        drawn = routing.draw_routing(np.ones(EXPERTS), self.attention, self.tokens, TOP_K, rng, "uniform")
+        return placement, routing.place_choices(drawn, placement)
 
     @property
     def shape(self) -> Shape:
         """What results say was run."""
         return {
             "attention": self.attention, "experts": self.experts, "tokens": self.tokens, "hidden": self.hidden,
-            "cores": self.cores, "stream_cores": self.stream_cores, "routing": "uniform",
+            "cores": self.cores, "stream_cores": self.stream_cores, "routing": "uniform", "path": self.path,
+            "a2e_parts": self.a2e_parts, "e2a_parts": self.e2a_parts,
         }  # fmt: skip
 
 
-ONE_DOMAIN = Deployment()
-"""The published one."""
+ONE_DOMAIN = Deployment(a2e_parts=2, e2a_parts=4)
+"""The published one; nothing was published of parts."""
+
+OTHERS = {
+    "in one part": replace(ONE_DOMAIN, a2e_parts=1, e2a_parts=1),
+    "by URMA": replace(ONE_DOMAIN, path="urma"),
+    "by URMA, in one part": replace(ONE_DOMAIN, path="urma", a2e_parts=1, e2a_parts=1),
+}
+"""The same in other ways."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +114,10 @@ def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
     rows, cores = d.attention * d.tokens * (TOP_K + 1), d.attention * d.cores + 3 * d.experts * d.stream_cores
     what = f"{d.attention} attention dies, {d.experts} expert dies"
     setting.check_memory(f"{what}:", bytes_needed(rows, cores, d.hidden, setting.data))
-    placement = routing.place_experts(d.experts, EXPERTS)
-    rng = np.random.default_rng((setting.seed, 1))
-    drawn = routing.draw_routing(np.ones(EXPERTS), d.attention, d.tokens, TOP_K, rng, "uniform")
-    routed = routing.place_choices(drawn, placement)
+    placement, routed = d.placed(setting.seed)
     pod, policy = setting.pod(log=watched(d.experts))
     tokens = setting.tokens(d.attention, d.tokens, d.hidden)
-    group = A2E(pod, d.config(placement))
+    group = A2E(pod, d.config(placement.local_experts))
     calls = Calls(group, [Call(list(tokens), routed.topk, routed.weights)])
     calls.launch()
     starts = arrivals(d.attention, setting.costs.skew_us, (setting.seed, 3))
@@ -190,6 +202,16 @@ def rows_of(one: Call1, deployment: Deployment) -> list[Result]:
     ]
 
 
+def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, Deployment] = OTHERS) -> list[Result]:
+    """A2E and E2A in other ways, for which nothing was published."""
+    rows = []
+    for name, deployment in others.items():
+        one = time_call(setting, deployment)
+        for what, us, wrong in (("A2E", one.a2e_us, one.wrong_rows), ("E2A", one.e2a_us, one.wrong_sums)):
+            rows.append(Result("a2e", f"{what} {name}", us, "us", configuration=deployment.shape, wrong=wrong))
+    return rows
+
+
 def a2e(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
-    """Time one call."""
-    return rows_of(time_call(setting, deployment), deployment)
+    """Time one call, and one in each of the other ways."""
+    return [*rows_of(time_call(setting, deployment), deployment), *rows_beside(setting)]

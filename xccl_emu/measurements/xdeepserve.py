@@ -77,7 +77,10 @@ class Dispatch(Swept):
 
 @dataclass(frozen=True)
 class A2E(Measurement):
-    """A2E and E2A: one call of one of the domains, 160 attention dies of 96 tokens and 288 expert dies."""
+    """A2E and E2A: one call of one of the domains, 160 attention dies of 96 tokens and 288 expert dies.
+
+    Through the data buffers with batches in parts, and beside that in one part, and by URMA.
+    """
 
     name = "a2e"
 
@@ -92,13 +95,16 @@ class Iteration(Measurement):
 
 @dataclass(frozen=True)
 class Tpot(Measurement):
-    """The decode budget of disaggregated attention and experts, with emulated A2E and E2A put in."""
+    """The decode budget of disaggregated attention and experts.
+
+    Layers of three domains with two microbatches each are run through the persistent streams; TPOT follows from these.
+    """
 
     name = "tpot"
     suite = Suite(6, 3, 12.0, 3.2)
 
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":
-        """A2E is run once for its own rows and for the budget."""
+        """One call of A2E is for its own rows and for the budget."""
         from xccl_emu.bench.tpot import tpot_and_a2e
 
         return tpot_and_a2e(setting)
