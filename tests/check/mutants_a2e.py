@@ -297,6 +297,6 @@ OWN = (
            (returns("to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes\n"
                     "            to = to", "to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention,"
                     " c.n_ranks) * c.die_bytes\n            to = to"),), (DEADLOCK, DATA_RACE, TORN_METADATA)),
-    Mutant("a2e, microbatches: a die computes for the second before the first is done", replace(TWO, attention_work=1),
-           (attends("number, sync=\"die free\"", "0, sync=\"die free\""),), (DATA_RACE, TORN_METADATA, DEADLOCK)),
+    Mutant("a2e, microbatches: a die that has computed is not left to the other one", replace(TWO, attention_work=1),
+           (attends("number + 1, sync=\"die left\"", "number, sync=\"die left\""),), (DEADLOCK,)),
 )  # fmt: skip
