@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from xccl_emu.check.messages import wrong_byte
 from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
@@ -85,6 +84,8 @@ def _rounded(address: int, nbytes: int) -> tuple[int, int]:
 
 def _wrong_bytes(trial: Trial, ranges: list[tuple[int, int]], outcome: tuple[int, ...]) -> Iterator[str]:
     """What is not as expected where a run ended with these words."""
+    from xccl_emu.check.messages import wrong_byte
+
     words, at = np.array(outcome, np.int64), 0
     for expected, (start, nbytes) in zip(trial.expected, ranges, strict=True):
         there = words[at : at + nbytes // 8].view(np.uint8)[expected.address - start :][: len(expected.data)]
