@@ -3,7 +3,8 @@
 Steps: 1 load the rows of an expert, 3 write them into the own managed area, partitioned by the rank that their tokens
 came from, 4 tell each of these ranks, 5 wait, token by token, for the ranks of its experts, 6 pull its contributions,
 7 weigh and add them and copy the sum out.  A contribution stands at the position that dispatch gave the message, so the
-table of positions is all that a token's rank needs to find it.  No step 2: nothing is quantized on the way back.
+table of positions is all that a token's rank needs to find it.  Step 2, if ``narrowed``: rows are quantized as they are
+laid out, each with its scale behind it, and widened again where they are added (4.7: expert outputs in INT8, too).
 
 A rank acknowledges to every other one, also to those that it needed nothing from and has not waited for: nobody reads
 what they offer it, so that may be overwritten at any time.
@@ -12,12 +13,13 @@ what they offer it, so that may be overwritten at any time.
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.group import barrier, drain_halves
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
-from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
+from xccl_emu.kernels.sums import add_contribution, contribution_bytes, contribution_stride, drain_sums, write_sum
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
     MTU_OUT,
     SCALAR,
+    VECTOR,
     dma,
     kernel,
     load,
@@ -30,6 +32,7 @@ from xccl_emu.lang import (
     set_flag,
     ub_load,
     v_fill,
+    v_quantize,
     wait_flag,
 )
 
@@ -65,6 +68,30 @@ def copy_rows(source, target, n, row_bytes, turn, a: Areas):
     return turn
 
 
+def quantize_rows(source, target, n, turn, c: Group, a: Areas):
+    """Steps 1 to 3: quantize whole rows from memory to memory, each with its scale behind it, the halves in turn."""
+    stride = contribution_stride(c.hidden, c.narrowed)
+    for i in range(n):
+        half = turn % 2
+        x = a.work + half * 2 * c.hidden
+        q = a.work + 4 * c.hidden + half * stride
+        if turn >= 2:
+            yield wait_flag(VECTOR, MTU_IN, half, sync="output used")
+        yield mtu_in(source + i * 2 * c.hidden, x, 2 * c.hidden, step=1)
+        yield set_flag(MTU_IN, VECTOR, half, sync="output in")
+        yield wait_flag(MTU_IN, VECTOR, half, sync="output in")
+        if turn >= 2:
+            yield wait_flag(MTU_OUT, VECTOR, half, sync="narrowed row left")
+        yield v_quantize(x, q, c.hidden, c.dtype, c.narrowed - 1, step=2)
+        yield set_flag(VECTOR, MTU_IN, half, sync="output used")
+        yield set_flag(VECTOR, MTU_OUT, half, sync="row narrowed")
+        yield wait_flag(VECTOR, MTU_OUT, half, sync="row narrowed")
+        yield mtu_out(q, target + i * stride, contribution_bytes(c.hidden, c.narrowed), step=3)
+        yield set_flag(MTU_OUT, VECTOR, half, sync="narrowed row left")
+        turn = turn + 1
+    return turn
+
+
 def await_free(s, rank, event, c: Group, a: Areas):
     """Wait until a rank has pulled what this one offered it in the round before."""
     yield poll_ge(a.done + rank * c.die_bytes + s * FIELD_BYTES, event - 1, step=3, sync="combine blocks free")
@@ -88,10 +115,19 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas):
                 for e in range(i // c.n_ranks):
                     before = yield ub_load(4 * (e * c.n_ranks + s), step=1)
                     place = place + before
-                target = a.blocks + rank * c.die_bytes + s * a.block_bytes + place * 2 * c.hidden
-                turn = yield from copy_rows(y + begin * 2 * c.hidden, target, end - begin, 2 * c.hidden, turn, a)
+                block = a.blocks + rank * c.die_bytes + s * a.block_bytes
+                target = block + place * contribution_stride(c.hidden, c.narrowed)
+                source = y + begin * 2 * c.hidden
+                if c.narrowed:
+                    turn = yield from quantize_rows(source, target, end - begin, turn, c, a)
+                else:
+                    turn = yield from copy_rows(source, target, end - begin, 2 * c.hidden, turn, a)
             row = row + n
-    yield from drain_halves(MTU_OUT, MTU_IN, turn, "copy half free")
+    if c.narrowed:
+        yield from drain_halves(VECTOR, MTU_IN, turn, "output used")
+        yield from drain_halves(MTU_OUT, VECTOR, turn, "narrowed row left")
+    else:
+        yield from drain_halves(MTU_OUT, MTU_IN, turn, "copy half free")
 
 
 def offer(rank, core, event, rows, y, c: Group, a: Areas):
@@ -135,9 +171,10 @@ def sum_token(t, rank, event, turn, staging, acc, c: Group, b: Buffers, a: Areas
             field = a.fields + rank * c.die_bytes + expert_rank * FIELD_BYTES
             yield poll_eq(field, event, step=5, sync="rows in")
             offset = yield load(field + 8, step=6)
-            source = a.blocks + expert_rank * c.die_bytes + offset + place * 2 * c.hidden
+            source = a.blocks + expert_rank * c.die_bytes + offset + place * contribution_stride(c.hidden, c.narrowed)
             if c.by_dma:
-                yield from stage(source, staging + turn % 2 * 2 * c.hidden, 2 * c.hidden, turn % 2, turn)
+                nbytes = contribution_bytes(c.hidden, c.narrowed)
+                yield from stage(source, staging + turn % 2 * 2 * c.hidden, nbytes, turn % 2, turn)
                 source = staging + turn % 2 * 2 * c.hidden
             yield from add_contribution(source, acc, turn, k, weight, c, 7)
             if c.by_dma:

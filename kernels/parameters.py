@@ -45,6 +45,8 @@ class Group(NamedTuple):
     """From an address on one die to the same place on the next."""
     tallies: int = 0
     """Where rank 0's cores tell each other what they have counted in scalar loops; 0 if each counts all by itself."""
+    narrowed: int = 0
+    """Is it INT8 on the way back, too?  0 for no, else 1 + the rule."""
 
 
 class Buffers(NamedTuple):

@@ -1,20 +1,53 @@
 """The sum of a token's contributions, which every combine ends with.
 
 In the data buffer stand, from ``acc`` on: the FP32 accumulator, places for `LOADS` contributions, two for outputs; so
-some contributions are on their way while another is added, and one output leaves while the next is summed.
+some contributions are on their way while another is added, and one output leaves while the next is summed.  Behind them
+a contribution that came as INT8 is widened to FP32.
 """
 
 from xccl_emu.kernels.group import drain, drain_halves
 from xccl_emu.kernels.parameters import Buffers, Group
-from xccl_emu.lang import MTU_IN, MTU_OUT, VECTOR, mtu_in, mtu_out, set_flag, v_add, v_axpy, v_narrow, wait_flag
+from xccl_emu.lang import (
+    FP32,
+    MTU_IN,
+    MTU_OUT,
+    VECTOR,
+    mtu_in,
+    mtu_out,
+    set_flag,
+    v_add,
+    v_axpy,
+    v_dequantize,
+    v_narrow,
+    wait_flag,
+)
 
 LOADS = 4
 """Contributions that have a place: enough to hide the latency of a read behind the transfers before it."""
 
 
-def sum_bytes(hidden: int) -> int:
+SCALE_BYTES = 4
+"""Of the FP32 that goes behind a row of INT8."""
+
+
+def sum_bytes(hidden: int, narrowed: int = 0) -> int:
     """Bytes of the data buffer that sums take."""
+    return wide_at(hidden) + (4 * hidden if narrowed else 0)
+
+
+def wide_at(hidden: int) -> int:
+    """Where a contribution is widened to FP32, from the accumulator on."""
     return outputs_at(hidden) + 4 * hidden
+
+
+def contribution_bytes(hidden: int, narrowed: int) -> int:
+    """Bytes of a contribution on its way: elements of two bytes, or INT8 and their scale."""
+    return hidden + SCALE_BYTES if narrowed else 2 * hidden
+
+
+def contribution_stride(hidden: int, narrowed: int) -> int:
+    """Bytes from a contribution to the next one, in whole pieces."""
+    return hidden + 32 if narrowed else 2 * hidden
 
 
 def outputs_at(hidden: int) -> int:
@@ -23,18 +56,26 @@ def outputs_at(hidden: int) -> int:
 
 
 def add_contribution(source, acc, turn, k, weight, c: Group, step):
-    """Load the contribution of choice ``k`` and add it: weighed, or as it is if it is the shared expert's."""
+    """Load the contribution of choice ``k`` and add it: weighed, or as it is if it is the shared expert's.
+
+    What came as INT8 is widened first: value times scale, rounded to FP32.
+    """
+    dtype = c.dtype
     place = turn % LOADS
     at = acc + 4 * c.hidden + place * 2 * c.hidden
     if turn >= LOADS:
         yield wait_flag(VECTOR, MTU_IN, place, sync="contribution used")
-    yield mtu_in(source, at, 2 * c.hidden, step=step)
+    yield mtu_in(source, at, contribution_bytes(c.hidden, c.narrowed), step=step)
     yield set_flag(MTU_IN, VECTOR, place, sync="contribution in")
     yield wait_flag(MTU_IN, VECTOR, place, sync="contribution in")
+    if c.narrowed:
+        yield v_dequantize(at, acc + wide_at(c.hidden), c.hidden, at + c.hidden, step=step)
+        at = acc + wide_at(c.hidden)
+        dtype = FP32
     if c.shared and k == c.top_k - 1:
-        yield v_add(at, acc, c.hidden, c.dtype, step=step)
+        yield v_add(at, acc, c.hidden, dtype, step=step)
     else:
-        yield v_axpy(at, acc, weight, c.hidden, c.dtype, step=step)
+        yield v_axpy(at, acc, weight, c.hidden, dtype, step=step)
     yield set_flag(VECTOR, MTU_IN, place, sync="contribution used")
 
 

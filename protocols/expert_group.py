@@ -21,7 +21,7 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.arguments import index_of, one_for_each
 from xccl_emu.protocols.grants import EXPERT_RIGHTS
-from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_tokens, check_weights
+from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_finite, check_tokens, check_weights
 
 Progress = Callable[[int], None]
 Args = Mapping[str, int | Sequence[int]]
@@ -264,6 +264,7 @@ class ExpertGroup(ABC, Generic[C]):
             cores=c.cores,
             die_bytes=self.pod.spec.die_bytes,
             tallies=self.pod.managed(c.first_die, self._layout.tallies) if c.streams else 0,
+            narrowed=c.narrowed_by,
         )
 
     def _parts(self, n: int) -> dict[str, int | Sequence[int]]:
@@ -318,13 +319,16 @@ class ExpertGroup(ABC, Generic[C]):
         weights: for each rank [T, top_k] float32 gate weights; that of the shared expert is not used.
         Returns for each rank [T, hidden] of the group's type: views, valid until the next combine.
 
-        Raises ConfigError, before anything moves, for wrong shapes or types, or if nothing was dispatched.
+        Raises ConfigError, before anything moves, for wrong shapes or types, if nothing was dispatched, or (quantized
+        on the way back) for a NaN or infinity among the experts' outputs.
         """
         self.check_ready(self.phases.combine)
         self._check_stage("combine", _DISPATCHED)
         weights = self._per_rank("weights", weights)
         for rank, table in enumerate(weights):
             check_weights(self.config, f"weights of rank {rank}", table, self.n_tokens(rank))
+            if self.config.quantized_back:
+                check_finite(self.config, f"expert_output of rank {rank}, row", self.expert_output(rank))
         self._stage[0] = _DISPATCHED  # until the run is over
         for rank, table in enumerate(weights):
             self._table(self._ranks[rank].weights, np.float32)[: len(table)] = table

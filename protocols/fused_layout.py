@@ -40,6 +40,8 @@ class FusedConfig(EpConfig):
         for name in ("early_quantization", "preallocated", "pipelined", "double_buffered"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name}={getattr(self, name)!r}: must be True or False")
+        if self.quantized_back:
+            raise ConfigError("quantized_back=True: FusedCombine sends what experts return as it is")
         if self.top_k > self.n_slots and not self.repeats:
             raise ConfigError(f"top_k={self.top_k}: there are {self.n_slots} expert slots")
 

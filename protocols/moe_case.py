@@ -37,6 +37,7 @@ class MoeCase(LayerCase):
     least_pieces: ClassVar[int] = 1
 
     path: str = choice("mtu", "How data is pulled.", of=EpConfig.PATHS)
+    quantized_back: int = switch(0, "INT8 on the way back, too.")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
     def lay_out(self, bench: Bench) -> None:
@@ -63,7 +64,7 @@ class MoeCase(LayerCase):
     # ---- what it is made of
 
     def _config(self) -> EpConfig:
-        return EpConfig(**self._shape, path=self.path)
+        return EpConfig(**self._shape, path=self.path, quantized_back=bool(self.quantized_back))
 
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> Rounds:
         return Rounds(ExpertParallel(pod, self._config()), *columns(batches), parts=self.parts)
@@ -82,6 +83,7 @@ class MoeCase(LayerCase):
             "a rank with no tokens": replace(usual, tokens=(2, 0), rounds=3),
             "two cores a rank": replace(usual, cores=2),
             "counted in scalar loops": replace(usual, cores=2, counting="scalar"),
+            "INT8 on the way back": replace(usual, tokens=1, cores=2, top_k=2, quantized_back=1),
             "an expert chosen twice": replace(usual, tokens=1, pieces=cls.least_pieces, top_k=3, cores=2, repeats=1),
         }
 

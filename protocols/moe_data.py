@@ -117,7 +117,7 @@ def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]
         "counts": got.counts.reshape(1, -1),
         "pos": _positions(config, batch.topk[rank]),
         "y": sent.stand_in(np.full(len(got.x), rank), np.arange(len(got.x))),
-        "out": sent.combined_for(rank, batch.weights[rank]),
+        "out": sent.combined_for(rank, batch.weights[rank], quantizer=c.quantizer if c.quantized_back else None),
     }
 
 

@@ -47,7 +47,7 @@ def _blocks(group: ExpertParallel, rank: int, other: int) -> Iterator[Label]:
     c, layout, die = group.config, group.layout, group.die_of(rank)
     kinds = {
         "dispatch_block": (layout.dispatch_blocks, layout.dispatch_block_bytes, c.message_bytes),
-        "combine_block": (layout.combine_blocks, layout.combine_block_bytes, c.row_bytes),
+        "combine_block": (layout.combine_blocks, layout.combine_block_bytes, c.returned_bytes),
     }
     for name, (start, block_bytes, row_bytes) in kinds.items():
         for row in range(c.rows_per_block):

@@ -48,6 +48,8 @@ OFF = (["--path", "sdma"], ["--late"], ["--no-preallocate"], ["--no-pipeline"], 
 FP16, ONE_CHOICE, CANN = ["--no-quantize", "--dtype", "fp16"], ["--top-k", "1"], ["--quantizer", "cann"]
 VARIANTS = [
     *((DISPATCH, extra) for extra in (["--path", "dma"], CANN, FP16, ONE_CHOICE)),
+    *((DISPATCH, ["--quantize-back", *extra]) for extra in ([], CANN, FP16, ["--path", "dma"])),
+    *((job, ["--counting", "scalar"]) for job in (DISPATCH, FUSED)),
     *((FUSED, extra) for extra in (FP16, ONE_CHOICE, [*CANN, "--late"], ["--redundant", "3"])),
     *((A2E, extra) for extra in (["--calls", "5", "--depth", "3"], ["--calls", "0"], ["--tokens", "0"], FP16, CANN)),
     *((A2E, extra) for extra in (["--path", "urma"], ["--cores", "3"], ONE_CHOICE, ["--trampolines", "1"])),

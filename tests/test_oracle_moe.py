@@ -23,6 +23,7 @@ from xccl_emu.oracle import (
     quantize_int8,
     stand_in_expert,
 )
+from xccl_emu.oracle.numerics import QUANTIZERS
 
 
 @dataclass
@@ -235,6 +236,24 @@ def test_the_shared_expert_comes_last_and_unweighted() -> None:
     """Its weight is not used; without `shared` the same column is weighted."""
     assert float(combine_one([2, 3], [0.5, 7], shared=True)) == 4
     assert float(combine_one([2, 3], [0.5, 7], shared=False)) == 22
+
+
+@pytest.mark.parametrize("quantizer", QUANTIZERS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_outputs_in_int8_are_widened_before_they_are_weighed(quantizer: str, shared: bool) -> None:
+    """Element by element: value times scale, rounded; times the weight, rounded, but for the shared one; the sum."""
+    rng = np.random.default_rng(7)
+    outputs = rng.standard_normal((2, 8)).astype(BF16)
+    d = dispatch([np.ones((1, 8), BF16)], [np.array([[0, 1]])], 1, 2, False)
+    weights = np.array([[0.3, 0.7]], np.float32)
+    combined = d.combined_for(0, weights, lambda _, rows: outputs[rows], shared, quantizer)
+    for column in range(8):
+        acc = np.float32(0)
+        for k in range(2):
+            q, scale = QUANTIZERS[quantizer](outputs[k : k + 1])
+            value = np.float32(q[0, column]) * scale[0]
+            acc += value if shared and k == 1 else weights[0, k] * value
+        assert combined[0, column] == acc.astype(BF16)
 
 
 @pytest.mark.parametrize("dtype", [BF16, FP16])

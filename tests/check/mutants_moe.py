@@ -36,6 +36,8 @@ BACK_TWICE = replace(COMBINE, tokens=1, top_k=2, rounds=1, repeats=1)
 LOOPS = replace(PAIRS, counting="scalar", rounds=1)
 ONE_LOOP = replace(LOOPS, cores=1, tokens=3, rounds=2)
 BOTH_LOOP = replace(LOOPS, cores=1, experts=2, top_k=2)
+NARROWED = replace(COMBINE, quantized_back=1)
+MANY_NARROWED = replace(NARROWED, tokens=3, rounds=1)
 TWO_EXPERTS = replace(COMBINE, experts=2, top_k=2, tokens=1, rounds=1)
 
 of_dispatch, of_counts, of_combine, of_sums = (
@@ -299,6 +301,64 @@ SUM_MADE = """\
 WEIGHT = "weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)\n"
 COPY_FULL = '        yield wait_flag(MTU_IN, MTU_OUT, half, sync="copy half full")\n'
 
+OUTPUT_IN = """\
+        yield set_flag(MTU_IN, VECTOR, half, sync="output in")
+        yield wait_flag(MTU_IN, VECTOR, half, sync="output in")
+"""
+OUTPUT_USED = """\
+        if turn >= 2:
+            yield wait_flag(VECTOR, MTU_IN, half, sync="output used")
+"""
+SET_OUTPUT_USED = '        yield set_flag(VECTOR, MTU_IN, half, sync="output used")\n'
+DRAIN_USED_OUTPUTS = '        yield from drain_halves(VECTOR, MTU_IN, turn, "output used")\n'
+ROW_NARROWED = """\
+        yield set_flag(VECTOR, MTU_OUT, half, sync="row narrowed")
+        yield wait_flag(VECTOR, MTU_OUT, half, sync="row narrowed")
+"""
+NARROWED_LEFT = """\
+        if turn >= 2:
+            yield wait_flag(MTU_OUT, VECTOR, half, sync="narrowed row left")
+"""
+SET_NARROWED_LEFT = '        yield set_flag(MTU_OUT, VECTOR, half, sync="narrowed row left")\n'
+DRAIN_NARROWED = '        yield from drain_halves(MTU_OUT, VECTOR, turn, "narrowed row left")\n'
+SCALE = "c.hidden, at + c.hidden, step=step)\n"
+STRIDE = "    return hidden + 32 if narrowed else 2 * hidden\n"
+
+OWN_NARROWED = (
+    Mutant(
+        "combine: an output narrowed before it is in", NARROWED,
+        (of_combine(OUTPUT_IN, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "combine: a row laid out before it is narrowed", NARROWED,
+        (of_combine(ROW_NARROWED, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "combine: an output brought over one that is not narrowed yet", MANY_NARROWED,
+        (
+            of_combine(OUTPUT_USED, ""), of_combine(SET_OUTPUT_USED, ""),
+            of_combine(DRAIN_USED_OUTPUTS, "        pass\n"),
+        ),
+        (DATA_RACE, BAD_INSTRUCTION),
+    ),
+    Mutant(
+        "combine: a row narrowed over one that is leaving", MANY_NARROWED,
+        (
+            of_combine(NARROWED_LEFT, ""), of_combine(SET_NARROWED_LEFT, ""),
+            of_combine(DRAIN_NARROWED, "        pass\n"),
+        ),
+        (DATA_RACE, BAD_INSTRUCTION),
+    ),
+    Mutant(
+        "combine: a contribution widened by the scale of another", replace(NARROWED, top_k=2, rounds=1),
+        (of_sums(SCALE, "c.hidden, acc + 5 * c.hidden, step=step)\n"),), (WRONG_BITS, DATA_RACE),
+    ),
+    Mutant(
+        "combine: narrowed rows laid out without room for their scales", NARROWED,
+        (of_sums(STRIDE, STRIDE.replace("hidden + 32", "hidden")),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+)  # fmt: skip
+
 OWN_COMBINE = (
     Mutant(
         "combine: blocks written before those of the round before were read", COMBINE,
@@ -392,5 +452,5 @@ OWN_COMBINE = (
 KNOWN = tuple(replace(mutant, base=ONLY_DISPATCH) for mutant in KNOWN)
 OWN = (
     *(replace(mutant, base=ONLY_DISPATCH) for mutant in (*OWN_DISPATCH, *OWN_REPEATS, *OWN_LOOPS)),
-    *(replace(mutant, base=ONLY_COMBINE) for mutant in OWN_COMBINE),
+    *(replace(mutant, base=ONLY_COMBINE) for mutant in (*OWN_COMBINE, *OWN_NARROWED)),
 )

@@ -59,6 +59,7 @@ def _apart(a: int, b: int, nbytes: int) -> bool:
 def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
     """Whether a request is permitted, written from the documentation of the requests."""
     half = d in (rq.BF16, rq.FP16)
+    wide = {rq.BF16: 2, rq.FP16: 2, rq.FP32: 4}
     ruled = half and e in (rq.RULE_XCCL, rq.RULE_CANN)
     rules = {
         "load": lambda: b in (4, 8) and _memory(a, b, "r", b),
@@ -80,8 +81,8 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "v_copy": lambda: _buffer(a, c) and _buffer(b, c) and _apart(a, b, c),
         "v_fill": lambda: _buffer(a, b),
         "v_widen": lambda: half and _buffer(a, 2 * c, 4) and _buffer(b, 4 * c, 4),
-        "v_axpy": lambda: e in (rq.BF16, rq.FP16) and _buffer(a, 2 * d, 4) and _buffer(b, 4 * d, 4),
-        "v_add": lambda: half and _buffer(a, 2 * c, 4) and _buffer(b, 4 * c, 4),
+        "v_axpy": lambda: e in wide and _buffer(a, wide[e] * d, 4) and _buffer(b, 4 * d, 4),
+        "v_add": lambda: d in wide and _buffer(a, wide[d] * c, 4) and _buffer(b, 4 * c, 4),
         "v_scale": lambda: _buffer(a, 4 * b, 4),
         "v_narrow": lambda: half and _buffer(a, 4 * c, 4) and _buffer(b, 2 * c, 4),
         "v_count": lambda: _buffer(a, 4 * c, 4) and _buffer(b, 4, 4),

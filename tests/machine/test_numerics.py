@@ -135,6 +135,26 @@ def test_accumulation_rounds_each_product_and_each_sum(row: list[int], words: li
     assert same(found, acc + weight * wide if op == rq.OP_V_AXPY else acc + wide)
 
 
+@given(st.lists(bits32, min_size=33, max_size=33), st.sampled_from([rq.OP_V_AXPY, rq.OP_V_ADD]))
+def test_an_accumulator_takes_fp32_too(words: list[int], op: int) -> None:
+    """What was widened before is weighed and added as it is: NumPy's bits of a product, then of a sum."""
+    wide, acc = np.array(words[:-1], np.uint32).view(np.float32).reshape(2, 16)
+    weight = np.uint32(words[-1]).view(np.float32)
+    operands = (0, 64, words[-1], 16, rq.FP32) if op == rq.OP_V_AXPY else (0, 64, 16, rq.FP32)
+    found = after(op, image_of(wide, acc), *operands)[64:].view(np.float32)
+    assert same(found, acc + weight * wide if op == rq.OP_V_AXPY else acc + wide)
+
+
+@pytest.mark.parametrize("rule", [RULE_XCCL, RULE_CANN])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_a_row_that_cannot_be_quantized_is_nan_when_widened(value: float, rule: int) -> None:
+    """With an infinity or a NaN in it a row becomes zeros, and its scale what makes a NaN of each of them."""
+    x = np.array([1.5, value, 0.0, 2.0], np.float32).astype(DTYPES[BF16])
+    found = after(rq.OP_V_QUANTIZE, image_of(x, np.ones(8, np.uint8)), 0, 8, 4, BF16, rule)[8:]
+    assert (found[:4] == 0).all()
+    assert not np.isfinite(found[4:].view(np.float32)[0])
+
+
 def test_products_are_not_fused() -> None:
     """Where a product is inexact, subtracting it rounded leaves 0; a fused multiply-add would leave the error."""
     x = np.full(8, 1 + 2.0**-7, np.float32).astype(DTYPES[BF16])

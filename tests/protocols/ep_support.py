@@ -116,7 +116,7 @@ def pod_for(
     tokens = c.tokens_max * (2 * c.row_bytes + 3 * INDEX_BYTES)
     rows = c.rows_max * (c.payload_bytes + ROUTE_BYTES + c.row_bytes)
     app = (rounds + 1) * (tokens + rows + align(4 * c.n_slots) + 128)
-    blocks = c.rows_max * (c.message_bytes + c.row_bytes)
+    blocks = c.rows_max * (c.message_bytes + c.returned_bytes)
     managed = c.cores * 2 * c.row_bytes + blocks + c.tallies_bytes + spare
     spec = small_pod(
         c.first_die + c.n_ranks,
@@ -172,6 +172,11 @@ def oracle_of(c: EpConfig, batch: Batch) -> oracle.Dispatched:
     return oracle.dispatch(batch.tokens, batch.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
 
 
+def rule_back(c: EpConfig) -> str | None:
+    """By what rule expert outputs are quantized; None if they are not."""
+    return c.quantizer if c.quantized_back else None
+
+
 def assert_same_bits(name: str, got: Any, want: Any) -> None:
     """Compare shapes and bits, so that -0 is not 0 and a NaN equals itself."""
     assert got.shape == want.shape, name
@@ -196,7 +201,7 @@ def check_outputs(c: EpConfig, batch: Batch, outputs: Sequence[Any]) -> None:
     """Compare what combine gave each rank."""
     dispatched = oracle_of(c, batch)
     for rank, got in enumerate(outputs):
-        want = dispatched.combined_for(rank, batch.weights[rank], shared=c.shared)
+        want = dispatched.combined_for(rank, batch.weights[rank], shared=c.shared, quantizer=rule_back(c))
         assert_same_bits(f"output of rank {rank}", got, want)
 
 
@@ -233,7 +238,7 @@ class Touched:
                 start = layout.dispatch_blocks + other * layout.dispatch_block_bytes
                 managed[start : start + rows_of[rank, other] * c.message_bytes] = True
                 start = layout.combine_blocks + other * layout.combine_block_bytes
-                managed[start : start + rows_of[other, rank] * c.row_bytes] = True
+                managed[start : start + rows_of[other, rank] * c.returned_bytes] = True
 
     def _rows(self, batch: Batch) -> Any:
         """[source, expert rank] messages."""
@@ -280,6 +285,7 @@ def configs(draw: st.DrawFn, ranks: st.SearchStrategy[int]) -> EpConfig:
         path=draw(st.sampled_from(["mtu", "dma"])),
         first_die=draw(st.integers(0, 1)),
         repeats=repeats,
+        quantized_back=draw(st.booleans()),
         counting=draw(st.sampled_from(EpConfig.COUNTINGS)),
     )
 
@@ -298,7 +304,7 @@ def cases(draw: st.DrawFn, ranks: st.SearchStrategy[int], rounds: st.SearchStrat
         lengths=tuple(draw(lengths) for _ in range(draw(rounds))),
         masked=draw(st.sampled_from([0.0, 0.2, 0.8, 1.0])),
         routing=draw(st.sampled_from(["uniform", "one expert", "own rank"])),
-        payload=draw(st.sampled_from(["normal", "special"])),
+        payload="normal" if config.quantized_back else draw(st.sampled_from(["normal", "special"])),
         spare_ub=32 * draw(st.integers(0, 64)),
         flight_pieces=draw(st.sampled_from([3, 16, 64])),
     )

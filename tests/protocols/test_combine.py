@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from xccl_emu.machine.pod import ORDERS
 from xccl_emu.protocols.layout import EpConfig
 
-from .ep_support import Batch, Case, assert_same_bits, cases, oracle_of
+from .ep_support import Batch, Case, assert_same_bits, cases, oracle_of, rule_back
 
 
 @settings(max_examples=40)
@@ -26,9 +26,9 @@ def test_outputs_written_by_the_host_come_back_weighted(case: Case) -> None:
             return np.stack([group.expert_output(int(r))[int(i)] for r, i in zip(ranks, rows, strict=True)])
 
         outputs = group.combine(batch.weights)
-        dispatched = oracle_of(case.config, batch)
+        dispatched, rule = oracle_of(case.config, batch), rule_back(case.config)
         for rank, got in enumerate(outputs):
-            want = dispatched.combined_for(rank, batch.weights[rank], fetch, shared=case.config.shared)
+            want = dispatched.combined_for(rank, batch.weights[rank], fetch, case.config.shared, rule)
             assert_same_bits(f"output of rank {rank}", got, want)
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.machine.pod import ORDERS
+from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes
 
 from .ep_support import (
@@ -109,11 +110,20 @@ def test_an_expert_that_takes_every_choice_gets_a_message_for_each(path: str) ->
     assert len(group.received(1).x) == 40
 
 
+@pytest.mark.parametrize(("tokens_max", "streams"), [(1, False), (512, False), (513, True), (16384, True)])
+def test_what_streams_is_said_by_the_batch(tokens_max: int, streams: bool) -> None:
+    """Up to 512 tokens the data buffer holds all choices; from then on what it takes does not grow."""
+    config = EpConfig(n_ranks=64, local_experts=5, tokens_max=tokens_max, cores=48)
+    assert config.streams == streams
+    assert buffer_bytes(config) <= CLOUDMATRIX384.ub_bytes
+
+
 @pytest.mark.parametrize("cores", [1, 3])
 def test_a_large_batch_streams_its_choices(cores: int) -> None:
     """Choices of 300 tokens go through a data buffer with room for those of 17, in many pieces, and no bit differs."""
-    config = EpConfig(n_ranks=2, local_experts=2, hidden=32, top_k=3, tokens_max=300, cores=cores)
-    assert config.streams
+    config = EpConfig(
+        n_ranks=2, local_experts=2, hidden=32, top_k=3, tokens_max=300, cores=cores, counting="scalar"
+    )  # fmt: skip
     assert buffer_bytes(config) < 300 * INDEX_BYTES / 2
     follow(Case(config, "relaxed", "random", seed=8, lengths=((300, 41), (7, 290))))
 

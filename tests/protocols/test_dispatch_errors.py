@@ -380,6 +380,23 @@ def test_numpy_integers_are_numbers() -> None:
     assert config.rows_per_block == replace(CONFIG, tokens_max=100, hidden=64).rows_per_block
 
 
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_outputs_that_cannot_be_quantized_are_refused(value: float) -> None:
+    """On the way back, too, before anything moves, by rank, row and column; as they are they may travel."""
+    for back in (True, False):
+        case = replace(CASE, config=replace(CONFIG, quantized_back=back))
+        group, batch = case.group(), case.batches()[0]
+        group.dispatch(batch.tokens, batch.topk)
+        for rank in range(group.config.n_ranks):
+            group.expert_output(rank)[:] = 1
+        group.expert_output(1)[2, 3] = value
+        if back:
+            with pytest.raises(ConfigError, match=r"expert_output of rank 1, row 2, column 3: (inf|nan) cannot be"):
+                group.combine(batch.weights)
+            group.expert_output(1)[2, 3] = 1
+        group.combine(batch.weights)
+
+
 def test_ragged_choices_are_refused() -> None:
     """A ragged list is no table of choices, and the error names the rank."""
     group, batch = CASE.group(), CASE.batches()[0]

@@ -28,9 +28,18 @@ def wrong_rows(expected: oracle.Dispatched, rank: int, got: Received) -> int:
     return wrong + sum(differ(getattr(got, name), getattr(want, name)) for name in _SAME_NAMES)
 
 
-def wrong_sums(expected: oracle.Dispatched, source: int, weights: NDArray[np.float32], got: NDArray[Any]) -> int:
-    """Elements of the outputs [T, hidden] of a source rank that are not the oracle's; the last choice is shared."""
-    return differ(got, expected.combined_for(source, weights, shared=True))
+def wrong_sums(
+    expected: oracle.Dispatched,
+    source: int,
+    weights: NDArray[np.float32],
+    got: NDArray[Any],
+    quantizer: str | None = None,
+) -> int:
+    """Elements of the outputs [T, hidden] of a source rank that are not the oracle's; the last choice is shared.
+
+    quantizer: rule by which expert outputs travel as INT8, if they do.
+    """
+    return differ(got, expected.combined_for(source, weights, shared=True, quantizer=quantizer))
 
 
 def differ(got: NDArray[Any], want: NDArray[Any]) -> int:

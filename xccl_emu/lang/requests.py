@@ -21,8 +21,8 @@ SCALAR, MTU_IN, VECTOR, MTU_OUT, DMA = range(5)
 # How a poll compares the 8-byte word in memory with the value it waits for.
 CMP_EQ, CMP_NE, CMP_GE = range(3)
 
-# Element types that the vector pipe reads and writes.
-BF16, FP16 = range(2)
+# Element types that the vector pipe reads and writes; FP32 is for what is added to an accumulator.
+BF16, FP16, FP32 = range(3)
 
 # Rules by which it makes INT8 of them: XCCL's, and that of CANN's public kernels.
 RULE_XCCL, RULE_CANN = range(2)
@@ -191,7 +191,10 @@ def v_widen(ub: int, target_ub: int, count: int, dtype: int, step: int = 0, sync
 
 
 def v_axpy(ub: int, acc_ub: int, weight: int, count: int, dtype: int, step: int = 0, sync: str = "") -> Request:
-    """FP32 accumulator += weight x element: multiply, round, add, round.  ``weight`` is the bits of an FP32."""
+    """FP32 accumulator += weight x element: multiply, round, add, round.  ``weight`` is the bits of an FP32.
+
+    Elements may be FP32, too; here and in `v_add`.
+    """
     return (OP_V_AXPY, ub, acc_ub, weight, count, dtype, 0)
 
 

@@ -146,7 +146,12 @@ class Dispatched:
         return stand_in_expert(self._rows[sent], self._scales[sent], self._expert_of_choice[choice], self.dtype)
 
     def combined_for(
-        self, source: int, weights: NDArray[np.float32], fetch: Fetch | None = None, shared: bool = False
+        self,
+        source: int,
+        weights: NDArray[np.float32],
+        fetch: Fetch | None = None,
+        shared: bool = False,
+        quantizer: str | None = None,
     ) -> Hidden:
         """What source rank `source` holds after combine: [tokens, hidden] in the type of the hidden states.
 
@@ -154,6 +159,9 @@ class Dispatched:
         stand-in expert's). Per token an FP32 accumulator starts at +0; in key order each choice that is not masked
         adds weight * FP32(output), rounded after the product and after the sum. With `shared`, the last choice is the
         shared expert and is added as it is. One rounding at the end. A token whose choices are all masked gives zeros.
+
+        With a `quantizer`, the name of a rule, expert outputs travel as INT8 (xDeepServe 4.7): each is quantized, and
+        FP32(q) * scale, rounded, stands in place of FP32(output).
 
         Raises ConfigError if there is no such source rank, or the weights or fetched rows have a wrong shape or type.
         """
@@ -171,7 +179,7 @@ class Dispatched:
             outputs = self._fetched(fetch or self.stand_in, ranks[taken, k], rows[taken, k])
             # Infinities and what follows from them are results to compare, not surprises to warn of.
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                part = outputs.astype(np.float32)
+                part = dequantize_int8(*QUANTIZERS[quantizer](outputs)) if quantizer else outputs.astype(np.float32)
                 if not (shared and k == self.n_choices - 1):
                     part *= weights[taken, k, None]
                 acc[taken] += part

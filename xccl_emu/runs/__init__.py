@@ -56,6 +56,7 @@ class GroupRun(LayerRun):
     )  # fmt: skip
     cores: int = option(4, "Cores used on each die.", least=1, most=48)
     path: str = option("", "How data travels.")
+    counting: str = option("auto", "How places of messages are counted: auto, vector or scalar.")
     quantized: bool = option(True, "INT8 on the wire.", named=("--quantize/--no-quantize",))
     redundant: int | None = option(0, "Replicas of the hottest routed experts.", least=0)
     redundant_slots: int = option(

@@ -29,6 +29,9 @@ class Dispatch(GroupRun):
     ranks: int | None = option(None, "Ranks, one a die [default: 288, or what fits]", least=2, most=768)
     path: str = option("mtu", "How data is pulled: mtu or dma.")
     quantized: bool = option(True, "INT8 on the wire in dispatch.", named=("--quantize/--no-quantize",))
+    quantized_back: bool = option(
+        False, "INT8 on the wire in combine.", named=("--quantize-back/--no-quantize-back",)
+    )  # fmt: skip
 
     def start(self, stage: "Stage", say: Callable[[str], None]) -> Any:
         """As `Run.start`."""

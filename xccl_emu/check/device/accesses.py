@@ -52,6 +52,7 @@ from xccl_emu.machine.device.layout import (
     SWITCH_BASE,
     UB_BASE,
 )
+from xccl_emu.machine.device.numerics import element_bytes
 from xccl_emu.machine.device.pipes import entry_of, grain, pipe_of
 from xccl_emu.machine.device.words import jit
 
@@ -176,7 +177,7 @@ def _of_dma(st, base, choice, out):
 @jit
 def _of_vector(st, entry, op, ub, site, out):
     """Reads and writes of a vector instruction, all in the data buffer."""
-    a, b, c, d = st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
+    a, b, c, d, e = st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4], st[entry + 5]
     n = 0
     if op == OP_V_FILL:
         return _row(out, 0, ub + a, b, WRITE, VECTOR, site)
@@ -199,8 +200,8 @@ def _of_vector(st, entry, op, ub, site, out):
         n = _row(out, n, ub + a, 4 * c, 0, VECTOR, site)
         return _row(out, n, ub + b, 2 * c, WRITE, VECTOR, site)
     if op == OP_V_AXPY:
-        n = _row(out, n, ub + a, 2 * d, 0, VECTOR, site)
+        n = _row(out, n, ub + a, element_bytes(e) * d, 0, VECTOR, site)
         return _row(out, n, ub + b, 4 * d, WRITE, VECTOR, site)
     assert op == OP_V_ADD or op == OP_V_WIDEN
-    n = _row(out, n, ub + a, 2 * c, 0, VECTOR, site)
+    n = _row(out, n, ub + a, element_bytes(d) * c, 0, VECTOR, site)
     return _row(out, n, ub + b, 4 * c, WRITE, VECTOR, site)

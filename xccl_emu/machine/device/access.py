@@ -5,6 +5,7 @@ from xccl_emu.lang.requests import (
     BF16,
     DMA,
     FP16,
+    FP32,
     MTU_OUT,
     OP_ADD,
     OP_ATOMIC_ADD,
@@ -62,6 +63,7 @@ from xccl_emu.machine.device.layout import (
     WINDOWS,
     WRITE,
 )
+from xccl_emu.machine.device.numerics import element_bytes
 from xccl_emu.machine.device.words import jit
 
 
@@ -194,6 +196,12 @@ def _dtype(st, core, base, dtype):
 
 
 @jit
+def _summand(st, core, base, dtype):
+    """What an accumulator can take: FP32, too."""
+    return dtype == FP32 or _dtype(st, core, base, dtype)
+
+
+@jit
 def _rule(st, core, base, rule):
     if rule != RULE_XCCL and rule != RULE_CANN:
         return set_error(st, core, base, ERR_OPERAND, rule, RULE_CANN)
@@ -231,12 +239,20 @@ def check_vector(st, core, base, op, a, b, c, d, e):
         return _buffer(st, core, base, a, 4 * b, 4)
     if op == OP_V_AXPY:
         return (
-            _dtype(st, core, base, e) and _buffer(st, core, base, a, 2 * d, 4) and _buffer(st, core, base, b, 4 * d, 4)
+            _summand(st, core, base, e)
+            and _buffer(st, core, base, a, element_bytes(e) * d, 4)
+            and _buffer(st, core, base, b, 4 * d, 4)
+        )
+    if op == OP_V_ADD:
+        return (
+            _summand(st, core, base, d)
+            and _buffer(st, core, base, a, element_bytes(d) * c, 4)
+            and _buffer(st, core, base, b, 4 * c, 4)
         )
     if not _dtype(st, core, base, d):
         return False
     if op == OP_V_NARROW:
         return _buffer(st, core, base, a, 4 * c, 4) and _buffer(st, core, base, b, 2 * c, 4)
-    if op == OP_V_WIDEN or op == OP_V_ADD:
+    if op == OP_V_WIDEN:
         return _buffer(st, core, base, a, 2 * c, 4) and _buffer(st, core, base, b, 4 * c, 4)
     return set_error(st, core, base, ERR_OPERAND, op, 0)

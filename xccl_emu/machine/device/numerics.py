@@ -8,7 +8,7 @@ negative indices keeps LLVM from vectorizing (measured: six times slower).
 
 import numpy as np
 
-from xccl_emu.lang.requests import BF16, RULE_CANN
+from xccl_emu.lang.requests import BF16, FP32, RULE_CANN
 from xccl_emu.machine.device.words import bits_of, float_of, jit, jit_arrays
 
 _ONE = np.float32(1.0)
@@ -71,7 +71,8 @@ def quantize_int8(mem, source, target, count, dtype, rule):
 
     The scale is amax / 127 by XCCL's rule, 1 / (127 / amax) by CANN's, each quotient rounded by itself. Where
     127 / amax is not finite, in a row of zeros or one too small, the scale is 0; XCCL's q are zeros then, CANN's what
-    saturating casts make of infinities.
+    saturating casts make of infinities.  A row with an infinity or a NaN becomes zeros with amax for a scale, so that
+    every element of it is NaN when it is widened again.
     """
     x = _halves(mem, source, count)
     q = mem[target : target + count].view(np.int8)
@@ -81,7 +82,10 @@ def quantize_int8(mem, source, target, count, dtype, rule):
     amax = widen(top, dtype)
     factor = _ONE_TWENTY_SEVEN / amax if top > 0 else _INFINITY
     scale = np.float32(0.0)
-    if np.isfinite(factor):
+    if not np.isfinite(amax):
+        q[:] = 0
+        scale = amax
+    elif np.isfinite(factor):
         _multiply_and_round(x, q, factor, dtype)
         scale = _ONE / factor if rule == RULE_CANN else amax / _ONE_TWENTY_SEVEN
     elif rule == RULE_CANN:
@@ -130,11 +134,23 @@ def widen_row(mem, source, target, count, dtype):
         acc[i] = widen(x[i], dtype)
 
 
+@jit
+def element_bytes(dtype):
+    """Of an element type."""
+    return 4 if dtype == FP32 else 2
+
+
 @jit_arrays
 def axpy(mem, source, target, weight_bits, count, dtype):
     """Accumulator += weight * element: the product is rounded, then the sum."""
     weight = float_of(weight_bits & 0xFFFFFFFF)
-    x, acc = _halves(mem, source, count), _floats(mem, target, count)
+    acc = _floats(mem, target, count)
+    if dtype == FP32:
+        wide = _floats(mem, source, count)
+        for i in range(wide.size):
+            acc[i] += weight * wide[i]
+        return
+    x = _halves(mem, source, count)
     if dtype == BF16:
         for i in range(x.size):
             acc[i] += weight * widen(x[i], 0)
@@ -146,7 +162,13 @@ def axpy(mem, source, target, weight_bits, count, dtype):
 @jit_arrays
 def accumulate(mem, source, target, count, dtype):
     """Accumulator += element."""
-    x, acc = _halves(mem, source, count), _floats(mem, target, count)
+    acc = _floats(mem, target, count)
+    if dtype == FP32:
+        wide = _floats(mem, source, count)
+        for i in range(wide.size):
+            acc[i] += wide[i]
+        return
+    x = _halves(mem, source, count)
     for i in range(x.size):
         acc[i] += widen(x[i], dtype)
 

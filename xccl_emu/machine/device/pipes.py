@@ -262,7 +262,7 @@ def step_vector(mem, st, core, base, choice):
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
     ub, a, b, c, d = st[base + UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
-    if not st[SPARSE] or not leaves_zeros(mem, ub, op, a, b, c, d):
+    if not st[SPARSE] or not leaves_zeros(mem, ub, op, a, b, c, d, st[entry + 5]):
         _compute(mem, ub, op, a, b, c, d, st[entry + 5])
     st[BYTES_BY_PIPE + VECTOR] += elements(st, entry, op)
     _pop(st, queue)

@@ -16,6 +16,7 @@ from xccl_emu.lang.requests import (
     OP_V_WIDEN,
 )
 from xccl_emu.machine.device.layout import SPARSE
+from xccl_emu.machine.device.numerics import element_bytes
 from xccl_emu.machine.device.words import copy_bytes, jit, load_i32, same_bytes
 
 _CHUNK = 512  # of a copy that leaves out what is there already; a message's slot is one
@@ -50,7 +51,7 @@ def move(mem, st, target, source, nbytes):
 
 
 @jit
-def leaves_zeros(mem, ub, op, a, b, c, d):
+def leaves_zeros(mem, ub, op, a, b, c, d, e):
     """Would a vector instruction change nothing: make zeros of zeros where zeros are, or copy what is there already?
 
     Not all that would are found; a count, for one, decides where things go, and is always made.
@@ -60,9 +61,9 @@ def leaves_zeros(mem, ub, op, a, b, c, d):
     if op == OP_V_SCALE:
         return _harmless(c) and all_zero(mem, ub + a, 4 * b)
     if op == OP_V_AXPY:
-        return _harmless(c) and all_zero(mem, ub + a, 2 * d) and all_zero(mem, ub + b, 4 * d)
+        return _harmless(c) and all_zero(mem, ub + a, element_bytes(e) * d) and all_zero(mem, ub + b, 4 * d)
     if op == OP_V_ADD or op == OP_V_WIDEN:
-        return all_zero(mem, ub + a, 2 * c) and all_zero(mem, ub + b, 4 * c)
+        return all_zero(mem, ub + a, element_bytes(d) * c) and all_zero(mem, ub + b, 4 * c)
     if op == OP_V_NARROW:
         return all_zero(mem, ub + a, 4 * c) and all_zero(mem, ub + b, 2 * c)
     if op == OP_V_QUANTIZE:  # its scale, behind it, is zero then, too

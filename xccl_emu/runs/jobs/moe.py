@@ -20,6 +20,7 @@ from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import ROUTE, EpConfig
 from xccl_emu.protocols.rounds import in_parts
 from xccl_emu.runs import GroupRun
+from xccl_emu.runs.dispatch import Dispatch
 from xccl_emu.runs.jobs import tables
 from xccl_emu.runs.jobs.layer import (
     INTERPRETER_BYTES,
@@ -142,7 +143,8 @@ class MoeJob:
 
     def _group(self, pod: Pod, **shape: Any) -> ExpertGroup[Any]:
         """A group of the shape that the fields of `EpConfig` say."""
-        return ExpertParallel(pod, EpConfig(**shape))
+        back = isinstance(self.options, Dispatch) and self.options.quantized_back
+        return ExpertParallel(pod, EpConfig(**shape, quantized_back=back))
 
     def _make_group(self, placement: routing.Placement) -> ExpertGroup[Any]:
         """The group, with as many tokens at once as the areas of its dies can take."""
@@ -153,6 +155,7 @@ class MoeJob:
                     self._pod(), n_ranks=self.ranks, local_experts=placement.local_experts, hidden=o.hidden,
                     top_k=self._choices.top_k + 1, tokens_max=max(1, at_once(o)), dtype=o.dtype, quantized=o.quantized,
                     quantizer=o.quantizer, shared=True, cores=o.cores, path=o.path,
+                    counting=o.counting,
                 )  # fmt: skip
             except CapacityError:
                 if not self._halve():
@@ -199,5 +202,6 @@ def count_wrong(group: ExpertGroup[Any], tokens: PerRank, topk: PerRank, weights
     wrong = 0
     for rank in range(c.n_ranks):
         wrong += wrong_rows(expected, rank, group.received(rank))
-        wrong += wrong_sums(expected, rank, weights[rank], group.output(rank))
+        back = c.quantizer if c.quantized_back else None
+        wrong += wrong_sums(expected, rank, weights[rank], group.output(rank), back)
     return wrong
