@@ -273,7 +273,8 @@ def check_place(
     if first_die < 0 or first_die + c.n_dies > spec.n_dies:
         raise ConfigError(f"{c.n_dies} dies from die {first_die}: the pod has {spec.n_dies} dies")
     if max(c.microbatches * c.cores, c.expert_cores) > spec.cores_per_die:
-        most = f"cores={c.cores} of each of {c.microbatches} microbatches, {c.expert_cores} of an expert die"
+        each = f" of each of {c.microbatches} microbatches" if c.microbatches > 1 else ""
+        most = f"cores={c.cores}{each}, {c.expert_cores} of an expert die"
         raise ConfigError(f"{most}: a die has {spec.cores_per_die}")
     return first_die, offset_in_area("managed_offset", managed_offset), offset_in_area("field_offset", field_offset)
 

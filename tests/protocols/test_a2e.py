@@ -2,12 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.lang.requests import MTU_OUT
 from xccl_emu.machine.pod import ORDERS, POLICIES
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Calls
+from xccl_emu.protocols.a2e_case import A2ECase
+from xccl_emu.timing.device import layout as tl
+from xccl_emu.timing.run import VirtualTime
 
 from .a2e_support import Case, cases, check, follow
 from .ep_support import assert_same_bits
@@ -125,3 +130,20 @@ def test_each_phase_is_announced_once_to_each_die() -> None:
     assert flags[False] == (2 + 2 + 6 + 6 + 2 + 2) + (2 + 9 + 2) + (2 + 6 + 6)
     # Pull: counts, messages pulled, rows offered, rows pulled, each from every die to every opposite one.
     assert flags[True] == 4 * 2 * 3
+
+
+@pytest.mark.parametrize(("parts", "overlap"), [(1, False), (4, True)])
+def test_a_trampoline_forwards_a_part_while_the_next_arrives(parts: int, overlap: bool) -> None:
+    """In parts, the first row leaves the trampoline for home before the last has come to it; in one part, after."""
+    case = A2ECase(attention=1, experts=3, tokens=16, top_k=2, pieces=64, rounds=1, cores=2, e2a_parts=parts)
+    pod = case.build("sc").pod
+    pod.policy = policy = VirtualTime(log=True)
+    pod.run()
+    timing = policy.timing
+    writes = timing.records[timing.records[:, tl.RECORD_ENGINE] == MTU_OUT]
+    writes = writes[writes[:, tl.RECORD_NBYTES] > 32]
+    steps = np.array([0 if site is None else site.step for site in map(timing.site, writes)])
+    dies = writes[:, tl.RECORD_CORE] // timing.cores_per_die
+    arrived = writes[(steps == 5) & (dies > 0), tl.RECORD_VISIBLE].max()
+    left = writes[(steps == 6) & (dies == 0), tl.RECORD_START].min()
+    assert (left < arrived) == overlap
