@@ -1,0 +1,76 @@
+"""All-gather and all-to-all of staged parallelism in prefill, SP-TP-SP, as a case (CloudMatrix384 4.3.1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.group import align
+from xccl_emu.kernels.sp_tp_sp import Packed, segment, sp_tp_sp
+from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, size
+from xccl_emu.protocols.collectives_case import BYTES_MAX, DTYPES, numbers
+from xccl_emu.protocols.collectives_layout import Layout
+
+
+@dataclass(frozen=True)
+class SpTpSpCase(Case):
+    """Layers of prefill between their stages: tokens of packed prompts in segments, heads on ranks, segments again."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset("sp-tp-sp", "All-gather and all-to-all between the stages of attention in prefill"),
+    )
+
+    ranks: int = size(3, "Ranks, one a die.", least=2, most=768)
+    tokens: int = size(4, "Tokens of all prompts, packed.")
+    latent: int = size(16, "Elements of a token's latent, behind the down projection.", most=16384)
+    part: int = size(16, "Elements that the heads of a rank make of a token.", most=16384)
+    layers: int = size(2, "Layers one after the other, in one kernel.")
+    dtype: str = choice("bf16", "Type of the elements.", of=DTYPES)
+    seed: int = size(0, "Of the values.", least=0, most=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nbytes = 2 * self.layers * self.ranks * self.tokens * (self.latent + self.part)
+        if nbytes > BYTES_MAX:
+            raise ConfigError(f"tokens={self.tokens}: buffers take {nbytes} bytes, must be at most {BYTES_MAX}")
+
+    def lay_out(self, bench: Bench) -> None:
+        """A rank has its segment of the latents, and what its heads made of all tokens."""
+        row, longest = 2 * max(self.latent, self.part), -(-self.tokens // self.ranks)
+        regions, half = Regions(self.ranks), align(row)
+        layout = Layout(regions, self.ranks, 1, align(longest * row))
+        pod = bench.pod(regions.tight_pod(app_bytes=self._app_bytes, ub_bytes=2 * half))
+        regions.place(bench, pod)
+        latents = numbers((self.layers, self.tokens, self.latent), self.dtype, self.seed)
+        heads = numbers((self.ranks, self.layers, self.tokens, self.part), self.dtype, [self.seed, 1])
+        for me in range(self.ranks):
+            mine = slice(segment(me, self.ranks, self.tokens), segment(me + 1, self.ranks, self.tokens))
+            owner = f"die{me}"
+            has = bench.filled(me, latents[:, mine], "latents"), bench.filled(me, heads[me], "heads")
+            back = np.ascontiguousarray(heads[:, :, mine].transpose(1, 2, 0, 3))
+            gets = bench.wanted(me, latents, "gathered", owners=owner), bench.wanted(me, back, "out", owners=owner)
+            told, grants = layout.told(pod, me, 0, 0, 0, 0)
+            packed = Packed(
+                self.tokens, 2 * self.latent, 2 * self.part, half, self.layers, has[0].address, gets[0].address,
+                has[1].address, gets[1].address,
+            )  # fmt: skip
+            grants += [pod.grant(buffer, "r") for buffer in has] + [pod.grant(buffer, "w") for buffer in gets]
+            pod.launch(sp_tp_sp, me, [0], {"k": packed, "p": told}, grants)
+
+    @property
+    def _app_bytes(self) -> int:
+        longest, each = -(-self.tokens // self.ranks), 2 * self.layers
+        sides = (longest * self.latent, self.tokens * self.latent, self.tokens * self.part)
+        return sum(align(each * side) for side in (*sides, longest * self.ranks * self.part))
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Two and three ranks, three layers, segments that differ by a token."""
+        usual = cls()
+        return {
+            "three ranks, four tokens": usual,
+            "two ranks, three tokens, three layers": replace(usual, ranks=2, tokens=3, layers=3),
+            "three ranks, two tokens": replace(usual, tokens=2, layers=3),
+        }
