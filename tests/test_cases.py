@@ -21,8 +21,8 @@ from xccl_emu.protocol.registry import make
 from xccl_emu.testing import assert_verified
 
 ROOT = Path(__file__).parents[1]
-EXAMPLE = ROOT / "examples" / "ring_all_reduce"
-RING = f"{EXAMPLE / 'all_reduce.py'}:RingAllReduce"
+EXAMPLE = ROOT / "examples" / "prefix_sum"
+SCAN = f"{EXAMPLE / 'prefix_sum.py'}:PrefixSum"
 
 
 @kernel
@@ -140,8 +140,8 @@ def test_regions_do_not_overlap_and_have_names() -> None:
     ("name", "what"),
     [
         ("nowhere.py:Name", "there is no file 'nowhere.py'"),
-        (f"{EXAMPLE / 'all_reduce.py'}:Wrong", "has no protocol 'Wrong', but RingAllReduce"),
-        (f"{EXAMPLE}:RingAllReduce", "there is no file"),
+        (f"{EXAMPLE / 'prefix_sum.py'}:Wrong", "has no protocol 'Wrong', but PrefixSum"),
+        (f"{EXAMPLE}:PrefixSum", "there is no file"),
         ("nothing", r"must be one of a2e, .*, or FILE.py:NAME"),
     ],
 )
@@ -163,10 +163,10 @@ def test_a_file_that_fails_is_named(tmp_path: Path) -> None:
 
 
 def test_the_sum_is_the_oracles() -> None:
-    """The ring's result equals an independent sum, for both types and several sizes, and a wrong byte would be seen."""
+    """The result equals an independent sum, for both types and several sizes, and a wrong byte would be seen."""
     for sizes in ("--dies 2", "--dies 5 --elements 40 --slots 3 --dtype bf16", "--dies 4 --elements 7"):
-        assert as_json("run", RING, *sizes.split())["wrong"] == {}
-    trial = make(RING).build("sc")
+        assert as_json("run", SCAN, *sizes.split())["wrong"] == {}
+    trial = make(SCAN).build("sc")
     trial.pod.run()
     trial.pod.memory[trial.expected[0].address] ^= 1
     assert list(trial.wrong_bytes().values()) == [1]
@@ -175,29 +175,29 @@ def test_the_sum_is_the_oracles() -> None:
 def test_check_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verified; refuted without a quiet; that replays; each synchronization gets an answer; faults are drawn."""
     monkeypatch.chdir(tmp_path)
-    assert as_json("check", RING, "--dies", "2")["verdict"] == "verified"
-    assert invoke("check", RING, "--dies=2", "--without", "chunk before tail", "--out", "w.json")[0] == 1
-    assert invoke("check", RING, "--replay", "w.json")[0] == 1
+    assert as_json("check", SCAN, "--dies", "2")["verdict"] == "verified"
+    assert invoke("check", SCAN, "--dies=2", "--without", "chunk before tail", "--out", "w.json")[0] == 1
+    assert invoke("check", SCAN, "--replay", "w.json")[0] == 1
     code, _, err = invoke("check", "--replay", "w.json")
     assert code == 2
     assert "FILE.py:NAME" in err
-    each = as_json("check", RING, "--dies", "2", "--each-sync")["each_sync"]
+    each = as_json("check", SCAN, "--dies", "2", "--each-sync")["each_sync"]
     assert {one["sync"]: one["finding"] for one in each}["chunk before tail"] == "needed"
-    assert as_json("check", RING, "--dies", "2", "--fault", "stop:die1", "--schedules", "20")["schedules"] == 20
+    assert as_json("check", SCAN, "--dies", "2", "--fault", "stop:die1", "--schedules", "20")["schedules"] == 20
 
 
 def test_bench_trace_and_compare_take_a_file(tmp_path: Path) -> None:
     """Times of each combination of sizes, a picture, and what each role asks of others."""
-    rows = as_json("bench", RING, "--dies", "2,3", "--elements", "16,64")["results"]
+    rows = as_json("bench", SCAN, "--dies", "2,3", "--elements", "16,64")["results"]
     assert [row["configuration"]["dies"] for row in rows] == [2, 2, 3, 3]
     assert all(row["emulated"] > 0 and row["wrong"] == 0 for row in rows)
     algbw, busbw = rows[-1]["beside"].values()
-    assert busbw == pytest.approx(algbw * 4 / 3)
+    assert busbw == pytest.approx(algbw)
     out = tmp_path / "t.json"
-    assert "as they must be" in invoke("trace", RING, "--out", str(out))[1]
+    assert "as they must be" in invoke("trace", SCAN, "--out", str(out))[1]
     assert json.loads(out.read_text())
-    lines = as_json("compare", RING, "--dies", "4")["lines"]
-    assert [(line["part"], line["dies"], line["dies_written"]) for line in lines] == [("die", 4, [2.0, 2])]
+    lines = as_json("compare", SCAN, "--dies", "4")["lines"]
+    assert [(line["part"], line["dies"], line["dies_written"]) for line in lines] == [("die", 4, [1.5, 2])]
 
 
 def test_roles_are_compared_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,8 +210,8 @@ def test_roles_are_compared_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_list_shows_what_can_be_chosen() -> None:
     """All names; of one its sizes with help and range, its synchronizations and what is to be proved."""
     assert "sendrecv-async" in invoke("list")[1]
-    told = as_json("list", RING)
-    assert [each["name"] for each in told["sizes"]] == ["dies", "elements", "slots", "dtype", "seed"]
+    told = as_json("list", SCAN)
+    assert [each["name"] for each in told["sizes"]] == ["dies", "elements", "chunks", "slots", "dtype", "seed"]
     assert "chunk before tail" in told["synchronizations"]
     assert len(told["proofs"]) == 3
     assert "--slots 4" in invoke("list", "sendrecv")[1]
@@ -222,12 +222,12 @@ def test_list_shows_what_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("run", RING, "--die", "4"), "--die 4: RingAllReduce has no such size, but dies, elements"),
-        (("run", RING, "--dies"), "--dies: must have a value"),
-        (("run", RING, "4"), "4: must be an option"),
-        (("bench", RING, "--dies", "4,0"), "dies=0: must be at least 2"),
-        (("run", RING, "--order", "tso"), "--order tso: must be one of sc, fifo, relaxed"),
-        (("run", RING, "--policy", "lifo"), "--policy lifo: must be one of round-robin, random"),
+        (("run", SCAN, "--die", "4"), "--die 4: PrefixSum has no such size, but dies, elements"),
+        (("run", SCAN, "--dies"), "--dies: must have a value"),
+        (("run", SCAN, "4"), "4: must be an option"),
+        (("bench", SCAN, "--dies", "4,0"), "dies=0: must be at least 2"),
+        (("run", SCAN, "--order", "tso"), "--order tso: must be one of sc, fifo, relaxed"),
+        (("run", SCAN, "--policy", "lifo"), "--policy lifo: must be one of round-robin, random"),
     ],
 )
 def test_a_size_that_is_none_is_named(words: tuple[str, ...], what: str) -> None:
@@ -240,7 +240,7 @@ def test_a_size_that_is_none_is_named(words: tuple[str, ...], what: str) -> None
 @pytest.mark.parametrize("proof", ["three dies", "two dies, two slots", "two dies, chunks of two pieces"])
 def test_the_example_is_verified(proof: str) -> None:
     """Each configuration that the example names is right under every schedule."""
-    assert_verified(registry.of_file(RING).proofs()[proof])
+    assert_verified(registry.of_file(SCAN).proofs()[proof])
 
 
 @pytest.mark.slow
@@ -248,23 +248,23 @@ def test_two_files_make_a_shipped_protocol(tmp_path: Path) -> None:
     """Moved into kernels/ and protocols/ of a copy of the tree, the example is found by every command and proof."""
     for name in ("xccl_emu", "kernels", "protocols"):
         shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(EXAMPLE / "all_reduce_kernel.py", tmp_path / "kernels" / "ring_all_reduce.py")
-    text = (EXAMPLE / "all_reduce.py").read_text()
-    moved = text.replace("from all_reduce_kernel import", "from xccl_emu.kernels.ring_all_reduce import")
-    (tmp_path / "protocols" / "ring_all_reduce.py").write_text(moved)
+    shutil.copy(EXAMPLE / "prefix_sum_kernel.py", tmp_path / "kernels" / "prefix_sum.py")
+    text = (EXAMPLE / "prefix_sum.py").read_text()
+    moved = text.replace("from prefix_sum_kernel import", "from xccl_emu.kernels.prefix_sum import")
+    (tmp_path / "protocols" / "prefix_sum.py").write_text(moved)
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
 
     def command(*words: str) -> str:
         line = [sys.executable, "-m", "xccl_emu", *words]
         return subprocess.run(line, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
 
-    assert "RingAllReduce" in command("list")
-    assert "#wrong 0" in command("run", "RingAllReduce", "--dies", "2")
-    assert "verified" in command("check", "RingAllReduce", "--dies", "2")
-    assert json.loads(command("bench", "RingAllReduce", "--dies", "2", "--json"))["wrong"] == 0
-    assert "as they must be" in command("trace", "RingAllReduce", "--out", "t.json")
-    assert "RingAllReduce" in command("compare", "RingAllReduce")
+    assert "PrefixSum" in command("list")
+    assert "#wrong 0" in command("run", "PrefixSum", "--dies", "2")
+    assert "verified" in command("check", "PrefixSum", "--dies", "2")
+    assert json.loads(command("bench", "PrefixSum", "--dies", "2", "--json"))["wrong"] == 0
+    assert "as they must be" in command("trace", "PrefixSum", "--out", "t.json")
+    assert "PrefixSum" in command("compare", "PrefixSum")
     proofs = "from xccl_emu.protocol.registry import proofs; print(*proofs(), sep='\\n')"
     line = [sys.executable, "-c", proofs]
     listed = subprocess.run(line, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
-    assert "RingAllReduce: two dies, two slots" in listed
+    assert "PrefixSum: two dies, two slots" in listed

@@ -31,7 +31,7 @@ class CheckOptions:
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
       xccl-emu check sendrecv --fault stop:die1                does it ever take wrong bits for right?
       xccl-emu check fused --double-buffered 0                 one buffer for both, and what is overwritten
-      xccl-emu check examples/ring_all_reduce/all_reduce.py:RingAllReduce --dies 2 --each-sync
+      xccl-emu check examples/prefix_sum/prefix_sum.py:PrefixSum --dies 2 --each-sync
       xccl-emu check moe --ranks 8 --tokens 4 --policy portfolio --seconds 60
 
     Exit code: 0 verified or no violation found, 1 violation, 2 wrong usage, 3 unfinished or unsupported; more of them:

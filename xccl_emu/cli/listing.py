@@ -18,7 +18,7 @@ def list_protocols(
     \b
       xccl-emu list
       xccl-emu list sendrecv
-      xccl-emu list examples/ring_all_reduce/all_reduce.py:RingAllReduce
+      xccl-emu list examples/prefix_sum/prefix_sum.py:PrefixSum
     """
     told = _all() if protocol is None else _one(protocol)
     typer.echo(json.dumps(told) if as_json else "\n".join(_names(told) if protocol is None else _text(told)))

@@ -1,4 +1,4 @@
-"""The kernel of a ring all-reduce: reduce-scatter, then all-gather, over an inbox of a few slots on each die."""
+"""The kernel of prefix sums on a chain of dies: each adds its own chunk to the sum that comes from the left."""
 
 from typing import NamedTuple
 
@@ -40,8 +40,8 @@ def add_own(partial, own, step, nbytes, dtype):
     yield wait_flag(VECTOR, SCALAR, 2, sync="sum in buffer")
 
 
-class Ring(NamedTuple):
-    """Of one die: addresses of its regions and of those of its neighbours, and the sizes of what goes round."""
+class Chain(NamedTuple):
+    """Of one die: addresses of its regions and of those of its neighbours, and the sizes of what goes along."""
 
     inbox: int
     tail: int
@@ -49,8 +49,9 @@ class Ring(NamedTuple):
     right_inbox: int
     right_tail: int
     left_ack: int
-    me: int
-    dies: int
+    is_first: int
+    is_last: int
+    chunks: int
     nbytes: int
     """Of a chunk."""
     step: int
@@ -60,25 +61,20 @@ class Ring(NamedTuple):
 
 
 @kernel
-def ring_all_reduce(own, out, r: Ring):
-    """Leave at ``out`` the sum of the ``own`` [dies, nbytes] of all dies.
-
-    In hop i of 2 (dies - 1) the die passes on what is at 0 of its data buffer: first sums that still grow, then those
-    that are complete.
-    """
-    yield from read(own + r.me * r.nbytes, 0, r.nbytes)
-    for i in range(2 * (r.dies - 1)):
-        slot = i % r.slots * r.step
-        chunk = (r.me + 2 * r.dies - 1 - i) % r.dies * r.nbytes
-        yield poll_ge(r.ack, i + 1 - r.slots, sync="slot free")
-        yield mtu_out(0, r.right_inbox + slot, r.nbytes)
-        yield quiet(sync="chunk before tail")
-        yield put(r.right_tail, i + 1, sync="tail")
-        yield poll_ge(r.tail, i + 1, sync="chunk arrived")
-        if i < r.dies - 1:
-            yield from add_own(r.inbox + slot, own + chunk, r.step, r.nbytes, r.dtype)
+def prefix_sum(own, out, c: Chain):
+    """Leave at ``out`` the sum of the ``own`` [chunks, nbytes] of this die and all to its left."""
+    for i in range(c.chunks):
+        chunk, slot = i * c.nbytes, i % c.slots * c.step
+        if c.is_first:
+            yield from read(own + chunk, 0, c.nbytes)
         else:
-            yield from read(r.inbox + slot, 0, r.nbytes)
-        yield put(r.left_ack, i + 1, sync="ack")
-        if i >= r.dies - 2:
-            yield mtu_out(0, out + chunk, r.nbytes)
+            yield poll_ge(c.tail, i + 1, sync="chunk arrived")
+            yield from add_own(c.inbox + slot, own + chunk, c.step, c.nbytes, c.dtype)
+            yield put(c.left_ack, i + 1, sync="ack")
+        yield mtu_out(0, out + chunk, c.nbytes)
+        if not c.is_last:
+            yield poll_ge(c.ack, i + 1 - c.slots, sync="slot free")
+            yield mtu_out(0, c.right_inbox + slot, c.nbytes)
+        yield quiet(sync="chunk before tail")  # it also frees the data buffer
+        if not c.is_last:
+            yield put(c.right_tail, i + 1, sync="tail")

@@ -1,6 +1,6 @@
-"""Ring all-reduce as a case: all that the commands need to run, check, time, trace and compare it.
+"""Prefix sums as a case: all that the commands need to run, check, time, trace and compare them.
 
-    xccl-emu check examples/ring_all_reduce/all_reduce.py:RingAllReduce --dies 3 --each-sync
+    xccl-emu check examples/prefix_sum/prefix_sum.py:PrefixSum --dies 3 --each-sync
 """
 
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
-from all_reduce_kernel import Ring, ring_all_reduce
 from numpy.typing import NDArray
+from prefix_sum_kernel import Chain, prefix_sum
 
 from xccl_emu.lang import BF16, FP16
 from xccl_emu.machine import Buffer, Pod
@@ -19,28 +19,27 @@ DTYPES = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
 
 
 @dataclass(frozen=True)
-class RingAllReduce(Case):
-    """Every die gets the sum of what all dies have: reduce-scatter, then all-gather, around a ring."""
+class PrefixSum(Case):
+    """Die r gets the sum of what dies 0 to r have, chunk by chunk along a chain; MPI calls it a scan."""
 
-    dies: int = size(3, "Dies on the ring.", least=2, most=768)
-    elements: int = size(16, "Elements of a chunk; each die has as many chunks as there are dies.", least=2)
+    dies: int = size(3, "Dies of the chain.", least=2, most=768)
+    elements: int = size(16, "Elements of a chunk.", least=2)
+    chunks: int = size(3, "Chunks that each die has.")
     slots: int = size(1, "Chunks that an inbox has room for.")
-    dtype: str = choice("fp16", "Type of the elements; sums are rounded to it at each hop.", of=DTYPES)
+    dtype: str = choice("fp16", "Type of the elements; sums are rounded to it on each die.", of=DTYPES)
     seed: int = size(0, "Of the values.", least=0)
 
     def values(self) -> NDArray[np.generic]:
-        """What the dies have, [dies, dies, elements]."""
-        drawn = np.random.default_rng(self.seed).standard_normal((self.dies, self.dies, self.elements))
+        """What the dies have, [dies, chunks, elements]."""
+        drawn = np.random.default_rng(self.seed).standard_normal((self.dies, self.chunks, self.elements))
         return drawn.astype(DTYPES[self.dtype][1])
 
-    def reduced(self) -> NDArray[np.generic]:
-        """What each must have in the end, [dies, elements]: chunk c is summed from die c on, around the ring."""
+    def sums(self) -> NDArray[np.generic]:
+        """What they must have in the end, the same shape: each adds its own to what the die to its left has."""
         values = self.values()
-        sums = [values[c, c] for c in range(self.dies)]
-        for c in range(self.dies):
-            for hop in range(1, self.dies):
-                own = values[(c + hop) % self.dies, c]
-                sums[c] = (own.astype(np.float32) + sums[c].astype(np.float32)).astype(own.dtype)
+        sums = [values[0]]
+        for own in values[1:]:
+            sums.append((own.astype(np.float32) + sums[-1].astype(np.float32)).astype(own.dtype))
         return np.stack(sums)
 
     def lay_out(self, bench: Bench) -> None:
@@ -48,41 +47,42 @@ class RingAllReduce(Case):
         chunk, regions = 2 * self.elements, Regions(self.dies)
         inbox = regions.managed("inbox", chunk, self.slots)
         tail, ack = regions.meta("tail"), regions.meta("ack")
-        app = 2 * (self.dies * chunk + 32)
+        app = 2 * (self.chunks * chunk + 32)
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=3 * inbox.step + 4 * self.elements))
         regions.place(bench, pod)
-        values, reduced = self.values(), self.reduced()
+        values, sums = self.values(), self.sums()
         for me in range(self.dies):
             own = bench.filled(me, values[me], "own")
-            out = bench.wanted(me, reduced, "sum", owners=f"die{me}")
+            out = bench.wanted(me, sums[me], "sum", owners=f"die{me}")
             self._launch(pod, me, (own, out), (inbox, tail, ack))
 
     def _launch(self, pod: Pod, me: int, buffers: tuple[Buffer, Buffer], regions: tuple) -> None:
         (own, out), (inbox, tail, ack) = buffers, regions
-        left, right = (me - 1) % self.dies, (me + 1) % self.dies
-        ring = Ring(
-            inbox.at(me), tail.at(me), ack.at(me), inbox.at(right), tail.at(right), ack.at(left), me, self.dies,
-            nbytes=2 * self.elements, step=inbox.step, slots=self.slots, dtype=DTYPES[self.dtype][0],
+        left, right = max(me - 1, 0), min(me + 1, self.dies - 1)
+        chain = Chain(
+            inbox.at(me), tail.at(me), ack.at(me), inbox.at(right), tail.at(right), ack.at(left), me == 0,
+            me == self.dies - 1, self.chunks, nbytes=2 * self.elements, step=inbox.step, slots=self.slots,
+            dtype=DTYPES[self.dtype][0],
         )  # fmt: skip
         grants = [
             pod.grant(own, "r"), pod.grant(out, "w"), inbox.grant(me, "r"), inbox.grant(right, "w"),
             tail.grant(me, "r"), tail.grant(right, "w"), ack.grant(me, "r"), ack.grant(left, "w"),
         ]  # fmt: skip
-        pod.launch(ring_all_reduce, me, [0], {"own": own.address, "out": out.address, "r": ring}, grants)
+        pod.launch(prefix_sum, me, [0], {"own": own.address, "out": out.address, "c": chain}, grants)
 
     @property
     def payload_bytes(self) -> int:
         """What each die has, and gets."""
-        return 2 * self.dies * self.elements
+        return 2 * self.chunks * self.elements
 
     @property
     def bus_factor(self) -> float:
-        """2 (n - 1) / n: what a ring must move for each byte."""
-        return 2 * (self.dies - 1) / self.dies
+        """A link carries each byte once."""
+        return 1.0
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
-        """Rings of two and three dies, and an inbox of two slots."""
+        """Chains of two and three dies, and an inbox of two slots."""
         usual = cls()
         return {
             "three dies": usual,
