@@ -25,7 +25,7 @@ MODULES = {
     "dispatch and combine": mutants_moe,
     "fused dispatch and combine": mutants_fused,
     "A2E and E2A": mutants_a2e,
-    "collectives and MixServe": mutants_collectives,
+    "collectives": mutants_collectives,
     "small protocols": mutants_own,
 }
 COLUMNS = ("bug", "configuration", "found by search", "states", "found by portfolio", "schedules", "policy", "seconds")
