@@ -80,7 +80,7 @@ def section(name: str, group: Iterable[Line]) -> str:
 def page(groups: Mapping[str, Sequence[Line]], before: str) -> str:
     """The page with a table for each group: new ones, and those of the page as it was before."""
     kept = {part.partition("\n")[0].lower(): f"## {part}" for part in before.split("\n## ")[1:]}
-    parts = [section(name, groups[name]) if name in groups else kept.get(name, "") for name in MODULES]
+    parts = [section(name, groups[name]) if name in groups else kept.get(name.lower(), "") for name in MODULES]
     return "\n".join([HEAD, *(part.rstrip("\n") + "\n" for part in parts if part)])
 
 

@@ -20,7 +20,7 @@ from xccl_emu.protocol import Bench, Case, Collective, Preset, Regions, choice, 
 from xccl_emu.protocols.collectives_layout import BarrierLayout, Layout, RingLayout
 
 MOST = 1 << 28
-BYTES_MAX = 1 << 34
+BYTES_MAX = 1 << 32
 """Of all operands: what is larger is a mistake, and would take the memory of this machine."""
 
 DTYPES = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
