@@ -55,22 +55,6 @@ def move_row(source, target, nbytes, work, turn, step):
     yield set_flag(MTU_OUT, MTU_IN, place, step=step, sync="row left")
 
 
-def copy_row(source, target, work, turn, step, c: Group):
-    """The same, or by URMA straight from place to place."""
-    if c.by_dma:
-        yield from ring(source, target, 2 * c.hidden, turn)
-    else:
-        yield from move_row(source, target, 2 * c.hidden, work, turn, step)
-
-
-def drain_rows(turn, c: Group):
-    """Wait for the copies that are under way, as far as the data buffer or the engine goes."""
-    if c.by_dma:
-        yield from drain_rings(turn)
-    else:
-        yield from drain(MTU_OUT, MTU_IN, turn, PLACES, "row left")
-
-
 def send_rows(row, n, high, t, parity, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, turn):
     """Step 5: those of ``n`` rows, in the order of their tokens, before token ``high``: each to its token and choice.
 
@@ -85,7 +69,10 @@ def send_rows(row, n, high, t, parity, c: Group, b: Buffers, m: Domains, at: Pla
             break
         choice = yield load(b.route + (row + i) * ROUTE_BYTES + 12, 4, step=5)
         target = staging + ((first + token) * c.top_k + choice) * 2 * c.hidden
-        yield from copy_row(b.y + (row + i) * 2 * c.hidden, target, plan.work, turn, 5, c)
+        if c.by_dma:
+            yield from ring(b.y + (row + i) * 2 * c.hidden, target, 2 * c.hidden, turn)
+        else:
+            yield from move_row(b.y + (row + i) * 2 * c.hidden, target, 2 * c.hidden, plan.work, turn, 5)
         turn = turn + 1
     return turn
 
@@ -117,7 +104,10 @@ def send_part(begin, end, rows, part, parity, c: Group, b: Buffers, m: Domains, 
     """Step 5: what this core's share has of a part; behind the last of the rows come the first ones."""
     turn = yield from send_share(begin, min(end, rows), 0, part, parity, c, b, m, at, plan, 0)
     turn = yield from send_share(max(0, begin - rows), end - rows, 1, part, parity, c, b, m, at, plan, turn)
-    yield from drain_rows(turn, c)
+    if c.by_dma:
+        yield from drain_rings(turn)
+    else:
+        yield from drain(MTU_OUT, MTU_IN, turn, PLACES, "row left")
 
 
 def announce(part, parity, c: Group, m: Domains, at: Places, plan: ReturnPlan):
@@ -160,9 +150,27 @@ def return_rows(low, first, last, source, target, c: Group, plan: ReturnPlan):
             slot = yield ub_load(plan.lists + (t - low) * INDEX_BYTES + 4 * k, step=6)
             if slot >= 0:
                 offset = (t * c.top_k + k) * 2 * c.hidden
-                yield from copy_row(source + offset, target + offset, plan.work, turn, 6, c)
+                yield from move_row(source + offset, target + offset, 2 * c.hidden, plan.work, turn, 6)
                 turn = turn + 1
-    yield from drain_rows(turn, c)
+    yield from drain(MTU_OUT, MTU_IN, turn, PLACES, "row left")
+
+
+def return_rows_dma(low, first, last, source, target, c: Group, plan: ReturnPlan):
+    """The same by URMA: rows that lie side by side go by one descriptor."""
+    turn = 0
+    run = 0
+    for place in range(first * c.top_k, last * c.top_k):
+        slot = yield ub_load(plan.lists + (place // c.top_k - low) * INDEX_BYTES + place % c.top_k * 4, step=6)
+        end = place
+        if slot >= 0:
+            end = place + 1
+            run = run + 1
+        if run > 0 and (slot < 0 or end == last * c.top_k):
+            offset = (end - run) * 2 * c.hidden
+            yield from ring(source + offset, target + offset, run * 2 * c.hidden, turn)
+            turn = turn + 1
+            run = 0
+    yield from drain_rings(turn)
 
 
 def return_part(i, of, die, q, call, part, c: Group, m: Domains, at: Places, plan: ReturnPlan):
@@ -182,7 +190,10 @@ def return_part(i, of, die, q, call, part, c: Group, m: Domains, at: Places, pla
         to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden
         source = at.staging + here + place * m.tokens_max * c.top_k * 2 * c.hidden
         first, last = low + (high - low) * i // of, low + (high - low) * (i + 1) // of
-        yield from return_rows(low, first, last, source, at.returned + to, c, plan)
+        if c.by_dma:
+            yield from return_rows_dma(low, first, last, source, at.returned + to, c, plan)
+        else:
+            yield from return_rows(low, first, last, source, at.returned + to, c, plan)
 
 
 # ---- the stream

@@ -182,6 +182,7 @@ class A2ECase(Case):
             "two domains, two microbatches each": cls(domains=2, attention=1, experts=1, microbatches=2, rounds=5),
             "microbatches that compute": cls(attention=1, experts=1, microbatches=2, rounds=3, attention_work=1),
             "as usual, by URMA": replace(usual, path="urma"),
+            "a masked choice, by URMA": cls(attention=1, experts=3, tokens=2, top_k=3, masked=1, rounds=1, path="urma"),
             "in two parts, by URMA": cls(attention=1, experts=2, tokens=2, a2e_parts=2, e2a_parts=2, path="urma"),
             "every descriptor used again": cls(attention=1, experts=1, tokens=9, rounds=1, path="urma"),
             "as usual, by plain pull": replace(usual, pull=1),

@@ -36,11 +36,12 @@ MISSES = """## What misses, and why, as far as it is understood
   until the chunk is visible, before the flag may go out. The latency of a write is paid four times; nothing in the
   published steps says how flag and data are ordered otherwise. With cores at the fast end of what is plausible it
   holds within a node, and nearly so between nodes.
-- **E2A** is two ways of the same bytes, one after the other, through one port of each trampoline, and three
-  barriers. The fitted barrier is at the end of its range: it stands for more than a barrier, and weighs most where
-  barriers are many.
-- **A2E** depends most on what a scalar load costs, which is assumed: an expert die polls and loads the counts of
-  all trampolines, one after the other, and over the plausible range that moves it by far more than it is off.
+- **A2E, E2A** go in 2 and in 4 parts, of which a trampoline forwards one while the next arrives; nothing was published
+  of parts, and they were not chosen by the numbers. A trampoline sends back its own experts' rows through the port by
+  which it forwards, 1,344 rows or 143 us in all, so parts cannot hide all of the way there behind the way back.
+- **By URMA** both take far longer than through the data buffers, with a descriptor for each message and each row, all
+  started by one engine a die. The paper employs URMA; what a descriptor takes there was not published.
+- **TPOT** is of three layers that are run; attention and experts take as long as published, whatever is assumed here.
 - **Least dispatch of Figure 20.** Dispatch moves half of the bytes of combine, and yet it was published as the
   slower one at 60 tokens, while Figure 6 has it as the faster one above 32. Here it is bound by the wire and three
   barriers, and faster. The measurement must have something in it that is not in the protocol's steps, for example

@@ -141,7 +141,7 @@ STAGING = "    first = (parity * m.fan_in + t - first_of(trampoline, m.n_attenti
 AT_HOME = '    yield quiet(step=6, sync="rows at the attention die")\n'
 ALL_BACK = '            yield from barrier(6, "all cores have sent back")\n'
 TO_SEND = '        yield poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")\n'
-RETURN_ROWS = "        yield from return_rows(low, first, last, source, at.returned + to, c, plan)\n"
+RETURN_ROWS = "            yield from return_rows(low, first, last, source, at.returned + to, c, plan)\n"
 ROWS_OF = "        to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden\n"
 TOLD = "            to = to + microbatch_of(call, m.turns, m.domains) * FIELD_BYTES\n"
 TO_EACH = "            index = first_of(die, m.n_attention, m.trampolines) + q\n            to ="
@@ -248,7 +248,7 @@ OWN = (
     ),
     Mutant(
         "e2a: staging said to be read before it is", TURNS,
-        (returns(RELAYED, ""), returns(RETURN_ROWS, RELAYED + RETURN_ROWS)),
+        (returns(RELAYED, ""), returns(RETURN_ROWS, "    " + RELAYED + RETURN_ROWS)),
         (DATA_RACE, WRONG_BITS, UNWRITTEN_READ),
     ),
     Mutant("a2e, in parts: the second forwarded when the first is announced", OUT, (forwards(NEXT_PART, ""),),
