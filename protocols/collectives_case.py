@@ -123,6 +123,7 @@ class CollectiveCase(Collective):
             buffers = self._buffers(bench, pod, me, values[:, me], results[:, me])
             for core in range(self.cores):
                 self._launch(pod, me, core, buffers, layout)
+        bench.tolerates("stop", "cut", "stall")
 
     def _buffers(
         self, bench: Bench, pod: Pod, me: int, had: NDArray[Any], got: NDArray[Any]

@@ -80,6 +80,7 @@ class MixServeCase(Case):
             self._launch(pod, die, layout, buffers)
             if self.part == "dispatch":
                 self._expect_rows(bench, die, layout, data)
+        bench.tolerates("stop", "cut", "stall")
 
     def _buffers(self, bench: Bench, pod: Pod, die: int, data: Data) -> dict[str, Buffer]:
         """Those of a rank, by name."""

@@ -58,6 +58,7 @@ class SpTpSpCase(Case):
             )  # fmt: skip
             grants += [pod.grant(buffer, "r") for buffer in has] + [pod.grant(buffer, "w") for buffer in gets]
             pod.launch(sp_tp_sp, me, [0], {"k": packed, "p": told}, grants)
+        bench.tolerates("stop", "cut", "stall")
 
     @property
     def _app_bytes(self) -> int:

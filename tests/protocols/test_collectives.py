@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import VERIFIED
+from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED
 from xccl_emu.errors import ConfigError
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Case
@@ -113,3 +113,12 @@ def test_the_page_counts_what_ranks_write(ranks: int) -> None:
         told = steps if name == "barrier" else (1 + (name in twice)) * (n - 1)
         flags = told * (1 + name.endswith("ring"))
         assert asked(name, n, elements) == (writes[name], flags, writes[name] * each + 32 * flags), name
+
+
+@pytest.mark.parametrize("fault", ["stop:die1", "cut:0-1", "stall:0-1"])
+@pytest.mark.parametrize("name", [*ALGORITHMS, "mixserve", "sp-tp-sp"])
+def test_after_a_fault_nobody_returns_with_wrong_bits(name: str, fault: str) -> None:
+    """A die stops, a link is cut or stalls: ranks wait without end, or what they return with is right."""
+    verdict = check(make(name), policy="portfolio", fault=fault, schedules=20)
+    assert verdict.verdict == NO_VIOLATION, verdict.reason
+    assert sum(verdict.ended.values()) > 0
