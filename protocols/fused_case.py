@@ -32,6 +32,10 @@ class FusedCase(LayerCase):
         Preset(
             "fused", "CANN's FusedDispatch and FusedCombine", {}, {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3}
         ),
+        Preset(
+            "fused-scalar", "Places counted in scalar loops", {"counting": "scalar"},
+            {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 1},
+        ),
     )
 
     cores: int = size(2, "Cores of each rank.")

@@ -92,7 +92,10 @@ class MoeCase(LayerCase):
 class DispatchCase(MoeCase):
     """Dispatch alone, ``rounds`` times; sizes as those of `MoeCase`."""
 
-    presets = (Preset("dispatch", "Pull dispatch of tokens to the dies of their experts", {}, _PAIRS | {"pieces": 1}),)
+    presets = (
+        Preset("dispatch", "Pull dispatch of tokens to the dies of their experts", {}, _PAIRS | {"pieces": 1}),
+        Preset("dispatch-scalar", "Places counted in scalar loops", {"counting": "scalar"}, _PAIRS | {"pieces": 1}),
+    )
     parts = DISPATCH
     written = ("recv_x", "route", "counts", "pos")
 
@@ -101,7 +104,10 @@ class DispatchCase(MoeCase):
 class CombineCase(MoeCase):
     """Combine alone, ``rounds`` times, of what dispatch and the experts would have left; sizes as of `MoeCase`."""
 
-    presets = (Preset("combine", "Pull combine of what the experts return", {}, _PAIRS | {"pieces": 2}),)
+    presets = (
+        Preset("combine", "Pull combine of what the experts return", {}, _PAIRS | {"pieces": 2}),
+        Preset("combine-int8", "Quantized on the way back", {"quantized_back": 1}, _PAIRS | {"pieces": 2}),
+    )
     parts = COMBINE
     written = ("out",)
     least_pieces = 2

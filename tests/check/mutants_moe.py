@@ -276,7 +276,7 @@ OFFERED = """\
 """
 BEFORE = "                    place = place + before\n"
 PLACE = "                place = begin - row\n"
-PART = "copy_rows(y + begin * 2 * c.hidden,"
+PART = "                source = y + begin * 2 * c.hidden\n"
 ROWS_IN = '            yield poll_eq(field, event, step=5, sync="rows in")\n'
 CONTRIBUTION_IN = """\
     yield set_flag(MTU_IN, VECTOR, place, sync="contribution in")
@@ -293,7 +293,7 @@ ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, event, a.done, c)\
 USED = '    if turn >= LOADS:\n        yield wait_flag(VECTOR, MTU_IN, place, sync="contribution used")\n'
 SET_USED = '    yield set_flag(VECTOR, MTU_IN, place, sync="contribution used")\n'
 DRAIN_USED = '    yield from drain(VECTOR, MTU_IN, contributions, LOADS, "contribution used")\n'
-AXPY = "        yield v_axpy(at, acc, weight, c.hidden, c.dtype, step=step)\n"
+AXPY = "        yield v_axpy(at, acc, weight, c.hidden, dtype, step=step)\n"
 SUM_MADE = """\
     yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
     yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")

@@ -1,5 +1,7 @@
 """Dispatch, stand-in expert and combine on small pods, bit for bit against the oracle, in every order and policy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -58,11 +60,17 @@ def test_rounds_stay_in_bounds(case: Case) -> None:
 
 
 @pytest.mark.nojit
-@pytest.mark.parametrize("path", ["mtu", "dma"])
-@pytest.mark.parametrize("quantized", [True, False])
-def test_a_small_round_without_the_jit(path: str, quantized: bool) -> None:
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {}, {"path": "dma"}, {"quantized": False}, {"path": "dma", "quantized": False}, {"quantized_back": True},
+        {"quantized_back": True, "path": "dma"}, {"counting": "scalar"}, {"counting": "scalar", "quantized": False},
+        {"repeats": True},
+    ],
+)  # fmt: skip
+def test_a_small_round_without_the_jit(switches: dict[str, Any]) -> None:
     """The same kernels and machine in plain Python give what the oracle gives."""
-    config = EpConfig(n_ranks=2, local_experts=1, hidden=32, top_k=2, tokens_max=2, path=path, quantized=quantized)
+    config = EpConfig(n_ranks=2, local_experts=1, hidden=32, top_k=2, tokens_max=2, **switches)
     follow(Case(config, "relaxed", "random", seed=5, lengths=((2, 1),)))
 
 

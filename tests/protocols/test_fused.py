@@ -65,7 +65,7 @@ def test_rounds_stay_in_bounds(case: FusedCase) -> None:
 
 
 @pytest.mark.nojit
-@pytest.mark.parametrize("switches", [{}, *SWITCHES])
+@pytest.mark.parametrize("switches", [{}, *SWITCHES, {"counting": "scalar"}])
 def test_two_rounds_without_the_jit(switches: dict[str, Any]) -> None:
     """The same kernels and machine in plain Python give what the oracle gives."""
     config = FusedConfig(n_ranks=2, hidden=32, top_k=2, tokens_max=2, **switches)

@@ -51,6 +51,8 @@ class Layer:
     """Of each die."""
     replicas: int = 0
     """Of the hottest routed experts, in a slot that each rank has for one; then loads are skewed, else uniform."""
+    counting: str = "auto"
+    """How places of messages are counted, as `EpConfig.counting`."""
 
     def bytes_needed(self, data: bool) -> int:
         """Memory that a run touches, estimated."""
@@ -80,6 +82,7 @@ class Layer:
         return {
             "n_ranks": self.ranks, "local_experts": local_experts, "hidden": self.hidden,
             "top_k": self.top_k + 1, "tokens_max": max(1, self.tokens), "shared": True, "cores": self.cores,
+            "counting": self.counting,
         }  # fmt: skip
 
     @property
