@@ -53,7 +53,7 @@ VARIANTS = [
     *((FUSED, extra) for extra in (FP16, ONE_CHOICE, [*CANN, "--late"], ["--redundant", "3"])),
     *((A2E, extra) for extra in (["--calls", "5", "--depth", "3"], ["--calls", "0"], ["--tokens", "0"], FP16, CANN)),
     *((A2E, extra) for extra in (["--path", "urma"], ["--cores", "3"], ONE_CHOICE, ["--trampolines", "1"])),
-    (A2E, ["--a2e-parts", "2", "--e2a-parts", "3", "--cores", "3"]),
+    (A2E, ["--a2e-parts", "2", "--e2a-parts", "3", "--cores", "3", "--microbatches", "2"]),
     (A2E, ["--attention", "7", "--trampolines", "3", "--e2a-parts", "2", "--path", "urma"]),
 ]
 

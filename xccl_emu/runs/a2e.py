@@ -27,10 +27,11 @@ class A2ERun(LayerRun):
     attention: int = option(160, "Attention dies of each domain.", least=1)
     experts: int = option(288, "Expert dies.", least=2)
     tokens: int = option(96, "Tokens of each attention die in a call.", least=0)
-    calls: int | None = option(None, "Microbatches [default: one of each domain]", least=0)
+    calls: int | None = option(None, "Calls [default: one of each domain and microbatch]", least=0)
     depth: int = option(1, "Calls that the expert dies have memory for.", least=1, most=8)
     cores: int = option(2, "Cores of an attention die, and of each stream.", least=1, most=16)
     path: str = option("mtu", "How data travels: mtu or urma.")
+    microbatches: int = option(1, "Of each domain, each on cores of its own.", least=1, most=8)
     trampolines: int = option(0, "Expert dies that are one; 0 is as many as attention dies.", least=0)
     a2e_parts: int = option(1, "Parts in which a batch goes through a trampoline.", least=1, most=16)
     e2a_parts: int = option(1, "Parts in which it comes back.", least=1, most=16)
@@ -39,7 +40,7 @@ class A2ERun(LayerRun):
     @property
     def n_calls(self) -> int:
         """Calls of all domains."""
-        return self.domains if self.calls is None else self.calls
+        return self.domains * self.microbatches if self.calls is None else self.calls
 
     def start(self, stage: "Stage", say: Callable[[str], None]) -> Any:
         """As `Run.start`."""

@@ -44,11 +44,11 @@ def bytes_needed(c: A2EConfig, calls: int) -> int:
     page = 4096
     tokens = c.n_attention * c.tokens_max
     rows = tokens * c.top_k
-    kept, domains = min(c.depth, max(calls, 1)), min(c.n_domains, calls)
+    kept, domains = min(c.depth, max(calls, 1)), min(c.turns, calls)
     attention = calls * tokens * 2 * c.row_bytes + domains * rows * c.row_bytes
     experts = tokens * c.message_bytes + rows * (c.message_bytes + page)
     by_call = rows * (c.payload_bytes + 32 + 2 * (c.row_bytes + page // 4))
-    cores = c.n_experts * c.expert_cores + c.n_attention * c.n_domains * c.cores
+    cores = c.n_experts * c.expert_cores + c.n_attention * c.turns * c.cores
     drawn = tokens * (2 * c.row_bytes + c.payload_bytes)
     return attention + experts + kept * by_call + cores * (192 << 10) + drawn + INTERPRETER_BYTES
 
@@ -74,7 +74,7 @@ class A2EJob:
             top_k=self._choices.top_k + 1, tokens_max=max(1, o.tokens), dtype=o.dtype, quantized=o.quantized,
             quantizer=o.quantizer, shared=True, path=o.path, depth=o.depth, cores=o.cores, a2e_cores=o.cores,
             compute_cores=o.cores, e2a_cores=o.cores, n_trampolines=o.trampolines, a2e_parts=o.a2e_parts,
-            e2a_parts=o.e2a_parts,
+            e2a_parts=o.e2a_parts, microbatches=o.microbatches,
         )  # fmt: skip
 
     def _check_dies(self) -> None:
