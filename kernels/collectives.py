@@ -102,6 +102,27 @@ class Barrier(NamedTuple):
     """Bytes of a slot, and of a half of the data buffer."""
 
 
+class Packed(NamedTuple):
+    """Of SP-TP-SP: sizes, and addresses of what this rank has and gets in the first layer."""
+
+    tokens: int
+    latent: int
+    """Bytes of a token's latent."""
+    part: int
+    """Bytes of what the heads of a rank make of a token."""
+    half: int
+    """Bytes of a half of the data buffer."""
+    layers: int
+    latents: int
+    """[own tokens]; the others stand behind them in the same way, layer by layer."""
+    gathered: int
+    """[tokens]"""
+    heads: int
+    """[tokens]"""
+    out: int
+    """[own tokens][ranks]"""
+
+
 def slice_size(turn, slices, slice_bytes, nbytes):
     """Bytes of the slice of a turn; the last one of a call may be shorter."""
     return min(slice_bytes, nbytes - turn % slices * slice_bytes)

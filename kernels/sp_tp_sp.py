@@ -7,32 +7,9 @@ brings what each rank's heads made of all tokens back to segments, the heads of 
 Inboxes, fields and turns are those of `exchange`: two turns a layer, and a slot has room for the longest segment.
 """
 
-from typing import NamedTuple
-
-from xccl_emu.kernels.collectives import Peers, copy, leave_buffer
+from xccl_emu.kernels.collectives import Packed, Peers, copy, leave_buffer
 from xccl_emu.kernels.exchange import await_slice, tell
 from xccl_emu.lang import kernel
-
-
-class Packed(NamedTuple):
-    """Sizes, and addresses of what this rank has and gets in the first layer."""
-
-    tokens: int
-    latent: int
-    """Bytes of a token's latent."""
-    part: int
-    """Bytes of what the heads of a rank make of a token."""
-    half: int
-    """Bytes of a half of the data buffer."""
-    layers: int
-    latents: int
-    """[own tokens]; the others stand behind them in the same way, layer by layer."""
-    gathered: int
-    """[tokens]"""
-    heads: int
-    """[tokens]"""
-    out: int
-    """[own tokens][ranks]"""
 
 
 def segment(rank: int, ranks: int, tokens: int) -> int:

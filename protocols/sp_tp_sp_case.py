@@ -7,8 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.collectives import Packed
 from xccl_emu.kernels.group import align
-from xccl_emu.kernels.sp_tp_sp import Packed, segment, sp_tp_sp
+from xccl_emu.kernels.sp_tp_sp import segment, sp_tp_sp
 from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, size
 from xccl_emu.protocols.collectives_case import BYTES_MAX, DTYPES, numbers
 from xccl_emu.protocols.collectives_layout import Layout

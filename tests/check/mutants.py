@@ -35,10 +35,11 @@ _PLACES = {
     "exchange": "xccl_emu.protocols.collectives_case.exchange",
     "barrier": "xccl_emu.protocols.collectives_case.barrier",
     "mixserve": "xccl_emu.protocols.mixserve_case.mixserve",
+    "sp_tp_sp": "xccl_emu.protocols.sp_tp_sp_case.sp_tp_sp",
     "mutants_kernels": f"{__package__}.mutants_own.device",
 }
 """Where host sides have modules of kernels, or the kernel of one (`_KERNELS`)."""
-_KERNELS = {"moe": "moe_layers", "fused_layers": "fused_layers", "mixserve": "mixserve"}
+_KERNELS = {"moe": "moe_layers", "fused_layers": "fused_layers", "mixserve": "mixserve", "sp_tp_sp": "sp_tp_sp"}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from xccl_emu.check.verdict import (
 )
 from xccl_emu.protocols.collectives_case import CollectiveCase
 from xccl_emu.protocols.mixserve_case import MixServeCase
+from xccl_emu.protocols.sp_tp_sp_case import SpTpSpCase
 
 from .mutants import Edit, Mutant
 
@@ -20,6 +21,7 @@ RING_TO_ALL = CollectiveCase(collective="all-to-all-ring")
 ONE_SHOT = CollectiveCase(collective="all-reduce-one-shot")
 TWO_SHOT = CollectiveCase(collective="all-reduce-two-shot", calls=2)
 TO_ALL = CollectiveCase(collective="all-to-all")
+PREFILL = SpTpSpCase()
 BARRIER = CollectiveCase(collective="barrier")
 DISPATCH = MixServeCase(part="dispatch")
 COMBINE = MixServeCase(part="combine")
@@ -34,6 +36,11 @@ def rings(old: str, new: str) -> Edit:
 def exchanges(old: str, new: str) -> Edit:
     """A change of what all write to all."""
     return Edit("exchange", old, new)
+
+
+def repacks(old: str, new: str) -> Edit:
+    """A change of SP-TP-SP."""
+    return Edit("sp_tp_sp", old, new)
 
 
 def meets(old: str, new: str) -> Edit:
@@ -248,6 +255,10 @@ HOME_PLACE = "    at = yield from round_sum(i, c)\n        slot ="
 RESULTS = "((r % 2 * c.ranks + c.local) * c.tokens + i) * c.room\n"
 RESULTS_IN = "((r % 2 * c.ranks + rank) * c.tokens + i // c.shards) * c.room\n"
 
+HEADS_OF = "            target = out + (row * p.ranks + rank) * k.part\n"
+LATENTS_OF = "            target = gathered + (start + row) * k.latent\n"
+TURNS = "        yield from all_to_all(2 * i + 1,"
+
 OWN = (
     Mutant(
         "as printed: r_TP where the global rank is meant (Alg. 2, line 7)",
@@ -393,6 +404,24 @@ OWN = (
         replace(COMBINE, ep=4, rounds=3),
         (combines(RESULTS, RESULTS.replace("r % 2", "0")), combines(RESULTS_IN, RESULTS_IN.replace("r % 2", "0"))),
         (DATA_RACE,),
+    ),
+    Mutant(
+        "prefill: the heads of the rank to the right",
+        PREFILL,
+        (repacks(HEADS_OF, HEADS_OF.replace("+ rank)", "+ (rank + 1) % p.ranks)")),),
+        (WRONG_BITS, DATA_RACE),
+    ),
+    Mutant(
+        "prefill: a segment begins where equal ones would",
+        replace(PREFILL, tokens=5),
+        (repacks(LATENTS_OF, LATENTS_OF.replace("start + row", "k.tokens // p.ranks * rank + row")),),
+        (WRONG_BITS, DATA_RACE),
+    ),
+    Mutant(
+        "prefill: both collectives in one turn",
+        PREFILL,
+        (repacks(TURNS, TURNS.replace("2 * i + 1", "2 * i")),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
 )
 
