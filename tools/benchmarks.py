@@ -129,19 +129,13 @@ def section(name: str, rows: Sequence[Result]) -> str:
 
 
 def sensitivity(rows: Sequence[Result]) -> Iterator[str]:
-    """A table of constants and results for each group of results: those of the costs, and those of the skew model."""
-    by: dict[str, list[Result]] = {}
-    for row in rows:
-        by.setdefault(str(row.configuration["constant"]), []).append(row)
-    groups: dict[tuple[str, ...], dict[str, list[Result]]] = {}
-    for constant, moved in by.items():
-        names = tuple(dict.fromkeys(str(row.configuration["result"]) for row in moved))
-        groups.setdefault(names, {})[constant] = moved
-    for names, constants in groups.items():
-        yield f"| constant | from | to | {' | '.join(names)} |"
-        yield f"|---|---|---|{'---|' * len(names)}"
-        yield from (_moves(constant, names, moved) for constant, moved in constants.items())
-        yield ""
+    """A table of constants and results."""
+    names = list(dict.fromkeys(str(row.configuration["result"]) for row in rows))
+    yield f"| constant | from | to | {' | '.join(names)} |"
+    yield f"|---|---|---|{'---|' * len(names)}"
+    for constant in dict.fromkeys(str(row.configuration["constant"]) for row in rows):
+        yield _moves(constant, names, [row for row in rows if row.configuration["constant"] == constant])
+    yield ""
 
 
 def _moves(constant: str, names: Sequence[str], rows: Sequence[Result]) -> str:

@@ -34,6 +34,7 @@ def copies(cores: int, times: int, nbytes: int, starts: list[float]) -> tuple[Vi
     return policy, bool((pod.view(target) == pod.view(source)).all())
 
 
+@pytest.mark.nojit
 def test_a_core_stops_and_waits() -> None:
     """Each descriptor of a core is started when the one before it is done, whatever its place: N times all of it."""
     policy, right = copies(1, 12, 256, [])

@@ -137,6 +137,7 @@ def test_dies_share_the_port_of_a_cpu() -> None:
     assert bandwidth(CLOUDMATRIX384, [(0, CPU), (2, CPU + 1)]) == pytest.approx(110, rel=0.05)
 
 
+@pytest.mark.nojit
 def test_short_transfers_meet_only_on_their_plane() -> None:
     """A piece has the plane of its address: those of seven planes pass at once, those of one plane wait in turn."""
     took = {}
@@ -177,6 +178,7 @@ def test_links_between_switches_are_queues() -> None:
     assert bandwidth(thin, [(0, 2), (4, 6)]) == pytest.approx(137, rel=0.05)
 
 
+@pytest.mark.nojit
 def test_blocks_by_address_collide() -> None:
     """Each block goes to one plane and link by its address: one core alone has less than a path's bandwidth, many
     blocks at once nearly all of it."""

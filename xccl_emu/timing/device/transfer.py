@@ -235,6 +235,7 @@ def _by_address(tm, network, source, target, address, nbytes, rate, time):
 @jit
 def _spread(number):
     """A number that looks drawn at random, at least 0, for that of a block."""
-    mixed = (number ^ number >> 15) * 0x2C1B3C6D & 0x7FFFFFFF
+    mixed = (number ^ number >> 15) & 0x7FFFFFFF  # so that no product wraps around
+    mixed = mixed * 0x2C1B3C6D & 0x7FFFFFFF
     mixed = (mixed ^ mixed >> 12) * 0x297A2D39 & 0x7FFFFFFF
     return mixed ^ mixed >> 15
