@@ -84,7 +84,7 @@ def load_token(half, t, c: Group, b: Buffers):
     """Load a token and its choices into a half's message, and quantize it."""
     choices = message_at(half, c.hidden, c.payload, c.quantized, 0) + c.payload + LIST
     yield mtu_in(b.topk + t * INDEX_BYTES, choices, INDEX_BYTES, step=1)  # -1 behind the choices
-    yield from prepare(half, b.x + t * 2 * c.hidden, c, 0)
+    yield from prepare(half, b.x + t * 2 * c.hidden, c, 0, 1)
 
 
 def send_tokens(first, last, index, target, c: Group, b: Buffers):

@@ -67,14 +67,14 @@ def field_of(fields: int, rank: int, n_local: int, local: int) -> int:
     return fields + (rank * n_local + local) * FIELD_BYTES
 
 
-def prepare(half, source, c: Group, work):
-    """Steps 1-2: load a token and quantize it, asynchronously, into a half of the data buffer."""
+def prepare(half, source, c: Group, work, step):
+    """Step 1, load a token, and ``step`` (a literal), quantize it, asynchronously, into a half of the data buffer."""
     at = message_at(half, c.hidden, c.payload, c.quantized, work)
     if c.quantized:
         yield mtu_in(source, work + 2 * c.hidden * half, 2 * c.hidden, step=1)
         yield set_flag(MTU_IN, VECTOR, half, sync="token loaded")
         yield wait_flag(MTU_IN, VECTOR, half, sync="token loaded")
-        yield v_quantize(work + 2 * c.hidden * half, at, c.hidden, c.dtype, c.quantized - 1, step=2)
+        yield v_quantize(work + 2 * c.hidden * half, at, c.hidden, c.dtype, c.quantized - 1, step=step)
         yield set_flag(VECTOR, SCALAR, half, sync="message made")
     else:
         yield mtu_in(source, at, 2 * c.hidden, step=1)
@@ -124,7 +124,7 @@ def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     for t in range(first, last + 1):
         if t < last:
             yield from find_places((t - first) % 2, t, tokens, b.topk, c)
-            yield from prepare((t - first) % 2, b.x + t * 2 * c.hidden, c, a.work)
+            yield from prepare((t - first) % 2, b.x + t * 2 * c.hidden, c, a.work, 2)
         if t > first:
             half = (t - 1 - first) % 2
             if c.quantized:

@@ -163,7 +163,7 @@ def send_tokens(rank, core, tokens, b: Buffers, c: Group, f: Fused):
     for t in range(first, last + f.pipelined):
         if t < last:
             yield from find_places((t - first) % 2 * f.pipelined, t, tokens, b.topk, c)
-            yield from prepare((t - first) % 2 * f.pipelined, b.x + t * 2 * c.hidden, c, f.work)
+            yield from prepare((t - first) % 2 * f.pipelined, b.x + t * 2 * c.hidden, c, f.work, 1)
         sent = t - f.pipelined
         if sent >= first:
             half = (sent - first) % 2 * f.pipelined

@@ -35,7 +35,7 @@ def spread_terms(step, r, turn, c: Cluster, t: Tables, b: Inboxes):
                 place = b.terms + (c.node * c.ranks + rank) * c.pitch
                 place += ((turn % 2 * c.ranks + c.local) * capacity + j // c.shards) * c.room
                 yield from row_in(n, t.partial + r * t.partial_bytes + at, c.part_bytes, c.room)
-                yield mtu_out(n % 2 * c.room, place, c.part_bytes)
+                yield mtu_out(n % 2 * c.room, place, c.part_bytes, step=14)
                 yield from row_left(n)
                 n += 1
     yield from drain_halves(MTU_OUT, MTU_IN, n, "row left")
@@ -46,7 +46,7 @@ def tell_terms(turn, c: Cluster, b: Inboxes):
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local:
             field = b.terms_fields + (c.node * c.ranks + rank) * c.pitch + c.local * FIELD_BYTES
-            yield put(field, turn + 1, sync="terms")
+            yield put(field, turn + 1, step=14, sync="terms")
 
 
 def return_sums(step, r, turn, c: Cluster, t: Tables, b: Inboxes):
@@ -56,7 +56,7 @@ def return_sums(step, r, turn, c: Cluster, t: Tables, b: Inboxes):
     die = (c.node * c.ranks + c.local) * c.pitch
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local:
-            yield poll_ge(b.terms_fields + die + rank * FIELD_BYTES, turn + 1, sync="terms in")
+            yield poll_ge(b.terms_fields + die + rank * FIELD_BYTES, turn + 1, step=14, sync="terms in")
     block = node * c.groups + c.group
     own = t.partial + r * t.partial_bytes + columns(c.local % c.shards, c.core, c.cores, c.part_bytes)
     target = b.returned + (node * c.ranks + c.local) * c.pitch + (r % 2 * c.nodes + c.node) * capacity * c.room
@@ -68,12 +68,12 @@ def return_sums(step, r, turn, c: Cluster, t: Tables, b: Inboxes):
                 term = own + (block * capacity + i) * c.row_bytes
             at = yield from term_in(i * c.ep_size + j, term, c)
             if j == 0:
-                yield v_widen(at, ACC * c.room, c.part_bytes // 2, c.dtype)
+                yield v_widen(at, ACC * c.room, c.part_bytes // 2, c.dtype, step=14)
             else:
-                yield v_add(at, ACC * c.room, c.part_bytes // 2, c.dtype)
+                yield v_add(at, ACC * c.room, c.part_bytes // 2, c.dtype, step=14)
             yield from term_added(i * c.ep_size + j)
         at = yield from round_sum(i, c)
-        yield mtu_out(at, target + i * c.room, c.part_bytes)
+        yield mtu_out(at, target + i * c.room, c.part_bytes, step=9)
         yield from sum_left(i)
     yield from end_sums(total * c.ep_size, total)
 
@@ -81,13 +81,13 @@ def return_sums(step, r, turn, c: Cluster, t: Tables, b: Inboxes):
 def tell_returned(step, r, c: Cluster, b: Inboxes):
     """Tell the rank that the sums of a step went to; they are visible."""
     rank = (c.node + step) % c.nodes * c.ranks + c.local
-    yield put(b.returned_fields + rank * c.pitch + c.node * FIELD_BYTES, r + 1, sync="sums returned")
+    yield put(b.returned_fields + rank * c.pitch + c.node * FIELD_BYTES, r + 1, step=9, sync="sums returned")
 
 
 def await_returned(step, r, c: Cluster, b: Inboxes):
     """Wait for the sums from ``step`` nodes back."""
     fields = b.returned_fields + (c.node * c.ranks + c.local) * c.pitch
-    yield poll_ge(fields + (c.node + c.nodes - step) % c.nodes * FIELD_BYTES, r + 1, sync="sums returned in")
+    yield poll_ge(fields + (c.node + c.nodes - step) % c.nodes * FIELD_BYTES, r + 1, step=11, sync="sums returned in")
 
 
 def weigh(r, c: Cluster, t: Tables, b: Inboxes):
@@ -96,7 +96,7 @@ def weigh(r, c: Cluster, t: Tables, b: Inboxes):
     capacity = c.tokens * c.top_k
     n = 0
     for i in range(c.tokens):
-        yield v_fill(ACC * c.room, 2 * c.part_bytes)
+        yield v_fill(ACC * c.room, 2 * c.part_bytes, step=15)
         for j in range(c.top_k):
             choice = (r * c.tokens + i) * c.top_k + j
             place = yield load(t.places + choice * 4, 4)
@@ -104,20 +104,20 @@ def weigh(r, c: Cluster, t: Tables, b: Inboxes):
                 weight = yield load(t.weights + choice * 4, 4)
                 came = b.returned + die + (r % 2 * c.nodes * capacity + place) * c.room
                 at = yield from term_in(n, came, c)
-                yield v_axpy(at, ACC * c.room, weight, c.part_bytes // 2, c.dtype)
+                yield v_axpy(at, ACC * c.room, weight, c.part_bytes // 2, c.dtype, step=15)
                 yield from term_added(n)
                 n += 1
         at = yield from round_sum(i, c)
         slot = b.results + ((r % 2 * c.ranks + c.local) * c.tokens + i) * c.room
         for rank in range(c.dp_first, c.dp_first + c.dp_size):
-            yield mtu_out(at, slot + (c.node * c.ranks + rank) * c.pitch, c.part_bytes)
+            yield mtu_out(at, slot + (c.node * c.ranks + rank) * c.pitch, c.part_bytes, step=17)
         yield from sum_left(i)
     yield from end_sums(n, c.tokens)
-    yield quiet(sync="results before field")
+    yield quiet(step=17, sync="results before field")
     for rank in range(c.dp_first, c.dp_first + c.dp_size):
         if rank != c.local:
             field = b.results_fields + (c.node * c.ranks + rank) * c.pitch + c.local * FIELD_BYTES
-            yield put(field, r + 1, sync="results")
+            yield put(field, r + 1, step=17, sync="results")
 
 
 def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
@@ -125,7 +125,7 @@ def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
     die = (c.node * c.ranks + c.local) * c.pitch
     for rank in range(c.dp_first, c.dp_first + c.dp_size):
         if rank != c.local:
-            yield poll_ge(b.results_fields + die + rank * FIELD_BYTES, r + 1, sync="results in")
+            yield poll_ge(b.results_fields + die + rank * FIELD_BYTES, r + 1, step=17, sync="results in")
     parts = c.dp_size // c.shards
     for i in range(c.tokens * c.shards):
         for j in range(parts):
@@ -133,9 +133,9 @@ def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
             came = b.results + die + ((r % 2 * c.ranks + rank) * c.tokens + i // c.shards) * c.room
             at = yield from term_in(i * parts + j, came, c)
             if j == 0:
-                yield v_widen(at, ACC * c.room, c.part_bytes // 2, c.dtype)
+                yield v_widen(at, ACC * c.room, c.part_bytes // 2, c.dtype, step=17)
             else:
-                yield v_add(at, ACC * c.room, c.part_bytes // 2, c.dtype)
+                yield v_add(at, ACC * c.room, c.part_bytes // 2, c.dtype, step=17)
             yield from term_added(i * parts + j)
         at = yield from round_sum(i, c)
         row = t.out + (r * c.tokens + i // c.shards) * c.row_bytes
@@ -150,13 +150,13 @@ def combine(r, c: Cluster, t: Tables, b: Inboxes):
         step = (i + 1) % c.nodes
         turn = r * c.nodes + i
         yield from spread_terms(step, r, turn, c, t, b)
-        yield quiet(sync="terms before field")
+        yield quiet(step=14, sync="terms before field")
         if c.overlap and i > 0:
             yield from tell_returned(i, r, c, b)
         yield from tell_terms(turn, c, b)
         yield from return_sums(step, r, turn, c, t, b)
         if not c.overlap and step > 0:
-            yield quiet(sync="sums before field")
+            yield quiet(step=9, sync="sums before field")
             yield from tell_returned(step, r, c, b)
             yield from await_returned(step, r, c, b)
     yield quiet(sync="own sums")

@@ -11,14 +11,14 @@ def send_rows(step, r, c: Cluster, t: Tables, b: Inboxes):
     capacity = c.tokens * c.top_k
     block = b.sent + (node * c.ranks + c.local) * c.pitch + (r % 2 * c.nodes + c.node) * (c.head + capacity * c.room)
     yield from row_in(0, t.counts + (r * c.nodes + node) * c.experts * 8, c.experts * 8, c.room)
-    yield mtu_out(0, block, c.experts * 8)
+    yield mtu_out(0, block, c.experts * 8, step=8)
     yield from row_left(0)
     total = yield load(t.totals + (r * c.nodes + node) * 8)
     own = t.x + r * c.tokens * c.row_bytes + columns(c.local % c.shards, c.core, c.cores, c.part_bytes)
     for i in range(total):
         choice = yield load(t.rows + ((r * c.nodes + node) * capacity + i) * 4, 4)
         yield from row_in(i + 1, own + choice // c.top_k * c.row_bytes, c.part_bytes, c.room)
-        yield mtu_out((i + 1) % 2 * c.room, block + c.head + i * c.room, c.part_bytes)
+        yield mtu_out((i + 1) % 2 * c.room, block + c.head + i * c.room, c.part_bytes, step=8)
         yield from row_left(i + 1)
     yield from drain_halves(MTU_OUT, MTU_IN, total + 1, "row left")
 
@@ -28,7 +28,7 @@ def tell_sent(step, r, c: Cluster, t: Tables, b: Inboxes):
     node = (c.node + step) % c.nodes
     total = yield load(t.totals + (r * c.nodes + node) * 8)
     field = b.sent_fields + (node * c.ranks + c.local) * c.pitch + (r % 2 * c.nodes + c.node) * FIELD_BYTES
-    yield put(field, r + 1, total, sync="rows sent")
+    yield put(field, r + 1, total, step=8, sync="rows sent")
 
 
 def keep_local(r, c: Cluster, t: Tables, b: Inboxes):
@@ -37,7 +37,7 @@ def keep_local(r, c: Cluster, t: Tables, b: Inboxes):
     die = (c.node * c.ranks + c.local) * c.pitch
     block = (r % 2 * c.nodes + c.node) * c.groups + c.group
     yield from row_in(0, t.counts + (r * c.nodes + c.node) * c.experts * 8, c.experts * 8, c.room)
-    yield mtu_out(0, b.heads + die + block * c.head, c.experts * 8)
+    yield mtu_out(0, b.heads + die + block * c.head, c.experts * 8, step=13)
     yield from row_left(0)
     total = yield load(t.totals + (r * c.nodes + c.node) * 8)
     n = 1
@@ -47,7 +47,8 @@ def keep_local(r, c: Cluster, t: Tables, b: Inboxes):
         for shard in range(c.shards):
             at = columns(shard, c.core, c.cores, c.part_bytes)
             yield from row_in(n, row + at, c.part_bytes, c.room)
-            yield mtu_out(n % 2 * c.room, b.gathered + die + (block * capacity + i) * c.row_bytes + at, c.part_bytes)
+            place = b.gathered + die + (block * capacity + i) * c.row_bytes + at
+            yield mtu_out(n % 2 * c.room, place, c.part_bytes, step=13)
             yield from row_left(n)
             n += 1
     yield from drain_halves(MTU_OUT, MTU_IN, n, "row left")
@@ -73,9 +74,9 @@ def gather_rows(step, r, total, head, rows, row_step, c: Cluster, t: Tables, b: 
             if step > 0 or rank // c.shards != c.local // c.shards:
                 if i > 0:
                     row = b.gathered + die + (block * capacity + i - 1) * c.row_bytes + at
-                    yield mtu_out(i % 2 * c.room, row, c.part_bytes)
+                    yield mtu_out(i % 2 * c.room, row, c.part_bytes, step=13)
                 elif rank % c.shards == c.local % c.shards:
-                    yield mtu_out(0, b.heads + die + block * c.head, c.experts * 8)
+                    yield mtu_out(0, b.heads + die + block * c.head, c.experts * 8, step=13)
         yield from row_left(i)
     yield from drain_halves(MTU_OUT, MTU_IN, total + 1, "row left")
 
@@ -92,8 +93,8 @@ def gather_step(step, r, c: Cluster, t: Tables, b: Inboxes):
     else:
         die = (c.node * c.ranks + c.local) * c.pitch
         field = b.sent_fields + die + (r % 2 * c.nodes + node) * FIELD_BYTES
-        yield poll_ge(field, r + 1, sync="rows sent in")
-        total = yield load(field + 8)
+        yield poll_ge(field, r + 1, step=10, sync="rows sent in")
+        total = yield load(field + 8, step=10)
         head = b.sent + die + (r % 2 * c.nodes + node) * (c.head + c.tokens * c.top_k * c.room)
         rows = head + c.head
         row_step = c.room
@@ -109,7 +110,7 @@ def tell_gathered(step, r, total, c: Cluster, b: Inboxes):
     field = b.gathered_fields + ((r % 2 * c.nodes + node) * c.ranks + c.local) * FIELD_BYTES
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local and (step > 0 or rank // c.shards != c.local // c.shards):
-            yield put(field + (c.node * c.ranks + rank) * c.pitch, r + 1, total, sync="rows gathered")
+            yield put(field + (c.node * c.ranks + rank) * c.pitch, r + 1, total, step=13, sync="rows gathered")
 
 
 def await_gathered(step, r, c: Cluster, t: Tables, b: Inboxes):
@@ -119,7 +120,7 @@ def await_gathered(step, r, c: Cluster, t: Tables, b: Inboxes):
     fields += (r % 2 * c.nodes + node) * c.ranks * FIELD_BYTES
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local and (step > 0 or rank // c.shards != c.local // c.shards):
-            yield poll_ge(fields + rank * FIELD_BYTES, r + 1, sync="rows gathered in")
+            yield poll_ge(fields + rank * FIELD_BYTES, r + 1, step=13, sync="rows gathered in")
             if rank % c.shards == c.local % c.shards:
                 total = yield load(fields + rank * FIELD_BYTES + 8)
                 group = rank // c.shards
@@ -134,10 +135,10 @@ def dispatch(r, c: Cluster, t: Tables, b: Inboxes):
         if sends:
             yield from send_rows(step, r, c, t, b)
             if not c.overlap:
-                yield quiet(sync="rows before field")
+                yield quiet(step=8, sync="rows before field")
                 yield from tell_sent(step, r, c, t, b)
         total = yield from gather_step(i, r, c, t, b)
-        yield quiet(sync="rows before field")
+        yield quiet(step=13, sync="rows before field")
         if sends and c.overlap:
             yield from tell_sent(step, r, c, t, b)
         yield from tell_gathered(i, r, total, c, b)

@@ -223,18 +223,16 @@ KNOWN = (
 SENT_TO = "    node = (c.node + step) % c.nodes\n    capacity = c.tokens * c.top_k\n    block = b.sent +"
 TOLD_TO = "    node = (c.node + step) % c.nodes\n    total ="
 SENT_BLOCK = "* c.pitch + (r % 2 * c.nodes + c.node) * (c.head"
-KEPT = (
-    "            yield mtu_out(n % 2 * c.room, b.gathered + die + (block * capacity + i) * c.row_bytes + at, "
-    "c.part_bytes)\n"
-)
+KEPT = "            yield mtu_out(n % 2 * c.room, place, c.part_bytes, step=13)\n"
 EARLY = (
-    '                yield quiet(sync="rows before field")\n                yield from tell_sent(step, r, c, t, b)\n'
+    '                yield quiet(step=8, sync="rows before field")\n'
+    "                yield from tell_sent(step, r, c, t, b)\n"
 )
-GATHERED_QUIET = '        yield quiet(sync="rows before field")\n        if sends and c.overlap:\n'
-SENT_IN = '        yield poll_ge(field, r + 1, sync="rows sent in")\n'
+GATHERED_QUIET = '        yield quiet(step=13, sync="rows before field")\n        if sends and c.overlap:\n'
+SENT_IN = '        yield poll_ge(field, r + 1, step=10, sync="rows sent in")\n'
 OTHERS = "    if step > 0 or c.ep_size > c.shards:\n"
 COLUMNS = "    at = columns(c.local % c.shards, c.core, c.cores, c.part_bytes)\n    for i in range(total + 1):\n"
-GATHERED_WAIT = '            yield poll_ge(fields + rank * FIELD_BYTES, r + 1, sync="rows gathered in")\n'
+GATHERED_WAIT = '            yield poll_ge(fields + rank * FIELD_BYTES, r + 1, step=13, sync="rows gathered in")\n'
 TERMS_PLACE = "                place += ((turn % 2 * c.ranks + c.local)"
 TERMS_FROM = "b.terms + die + ((turn % 2 * c.ranks + c.ep_first + j)"
 SUM = "        for j in range(c.ep_size):\n"
@@ -249,7 +247,7 @@ WEIGHED = "            if place >= 0:\n"
 CAME_BACK = "                came = b.returned + die + (r % 2 * c.nodes * capacity + place)"
 OWN_SUMS = '    yield quiet(sync="own sums")\n'
 PARTS = "    parts = c.dp_size // c.shards\n"
-TERMS_QUIET = '        yield quiet(sync="terms before field")\n'
+TERMS_QUIET = '        yield quiet(step=14, sync="terms before field")\n'
 RESULT = "    for i in range(c.tokens * c.shards):\n"
 HOME_PLACE = "    at = yield from round_sum(i, c)\n        slot ="
 RESULTS = "((r % 2 * c.ranks + c.local) * c.tokens + i) * c.room\n"
