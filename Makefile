@@ -25,7 +25,7 @@ help:
 	@echo "make test-nightly      the tests that take minutes"
 	@echo "make lint types layers ruff, mypy, import-linter"
 	@echo "make bench             the benchmarks"
-	@echo "make docs              the pages with numbers, made anew: synchronizations, protocols, benchmarks"
+	@echo "make docs              the pages made by tools, anew: synchronizations, protocols, fidelity, benchmarks"
 	@echo "make lock              write $(PINS) anew"
 	@echo "make clean             remove the environment and the caches of the tools"
 
@@ -53,6 +53,7 @@ docs: $(DEV_ENV)
 	$(PY) tools/proofs.py
 	$(PY) tools/synchronizations.py
 	$(PY) tools/protocols.py
+	$(PY) tools/fidelity.py
 	$(PY) tools/benchmarks.py
 	$(PY) tools/mixserve.py
 

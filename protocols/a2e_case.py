@@ -19,11 +19,12 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol import Bench, Case, Preset, choice, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
-from xccl_emu.protocols import a2e_layout, a2e_pull
+from xccl_emu.protocols import a2e_layout, a2e_pull, moe_paper
 from xccl_emu.protocols.a2e import A2E
 from xccl_emu.protocols.a2e_calls import Call, Calls
 from xccl_emu.protocols.a2e_data import Image, make_calls
 from xccl_emu.protocols.a2e_layout import A2EConfig
+from xccl_emu.protocols.a2e_paper import TRAMPOLINES
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.protocols.tokens import TOKENS_HELP, as_text, tokens_of
 
@@ -53,6 +54,7 @@ class A2ECase(Case):
             {"attention": 1, "experts": 2, "cores": 2, "tokens": 5, "top_k": 2, "rounds": 2},
         ),
     )  # fmt: skip
+    papers = (TRAMPOLINES, moe_paper.DISPATCH, moe_paper.COMBINE)  # plain pull is dispatch and combine
 
     domains: int = size(1, "Domains of attention dies, which take turns.")
     attention: int = size(2, "Attention dies of a domain.")

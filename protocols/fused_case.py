@@ -16,6 +16,7 @@ from xccl_emu.protocol import Bench, Case, Preset, choice, size, switch
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
+from xccl_emu.protocols.fused_paper import FUSED_COMBINE, FUSED_DISPATCH
 from xccl_emu.protocols.layer_case import LayerCase, columns
 from xccl_emu.protocols.moe_data import Batch, Image, choice_steps, make_batches
 from xccl_emu.protocols.moe_labels import Label, tallies
@@ -37,6 +38,7 @@ class FusedCase(LayerCase):
             {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 1},
         ),
     )
+    papers = (FUSED_DISPATCH, FUSED_COMBINE)
 
     cores: int = size(2, "Cores of each rank.")
     pieces: int = size(1, "Pieces of 32 bytes of a token; 224 are the true size.")

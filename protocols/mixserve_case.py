@@ -17,6 +17,7 @@ from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, size, switch
 from xccl_emu.protocols.collectives_case import BYTES_MAX, DTYPES
 from xccl_emu.protocols.mixserve_data import Data
 from xccl_emu.protocols.mixserve_layout import Degrees, Layout, Shape, degrees
+from xccl_emu.protocols.mixserve_paper import AG_DISPATCH, RS_COMBINE
 
 PARTS = {"both": (1, 1), "dispatch": (1, 0), "combine": (0, 1)}
 """Does it dispatch, does it combine?"""
@@ -38,6 +39,7 @@ class MixServeCase(Case):
         Preset("mixserve-dispatch", "Fused AG-Dispatch alone", {"part": "dispatch"}),
         Preset("mixserve-combine", "Fused RS-Combine alone", {"part": "combine"}),
     )
+    papers = (AG_DISPATCH, RS_COMBINE)
 
     nodes: int = size(2, "Nodes.", most=96)
     ranks: int = size(2, "Ranks of a node.", most=96)

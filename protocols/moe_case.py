@@ -11,8 +11,9 @@ import numpy as np
 
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.protocol import Bench, Case, Preset, choice, size, switch
+from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
 from xccl_emu.protocol.owners import cores_running
+from xccl_emu.protocols import moe_paper
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layer_case import LayerCase, columns
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes
@@ -31,6 +32,7 @@ class MoeCase(LayerCase):
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset("moe", "Dispatch, a stand-in expert, combine, in one launch", {}, _PAIRS | {"pieces": 2}),
     )
+    papers: ClassVar[tuple[Paper, ...]] = (moe_paper.DISPATCH, moe_paper.COMBINE)
     parts: ClassVar[int] = DISPATCH | EXPERT | COMBINE
     written: ClassVar[tuple[str, ...]] = ("recv_x", "route", "counts", "pos", "y", "out")
     """Buffers that hold something new in the end."""
@@ -96,6 +98,7 @@ class DispatchCase(MoeCase):
         Preset("dispatch", "Pull dispatch of tokens to the dies of their experts", {}, _PAIRS | {"pieces": 1}),
         Preset("dispatch-scalar", "Places counted in scalar loops", {"counting": "scalar"}, _PAIRS | {"pieces": 1}),
     )
+    papers = (moe_paper.DISPATCH,)
     parts = DISPATCH
     written = ("recv_x", "route", "counts", "pos")
 
@@ -108,6 +111,7 @@ class CombineCase(MoeCase):
         Preset("combine", "Pull combine of what the experts return", {}, _PAIRS | {"pieces": 2}),
         Preset("combine-int8", "Quantized on the way back", {"quantized_back": 1}, _PAIRS | {"pieces": 2}),
     )
+    papers = (moe_paper.COMBINE,)
     parts = COMBINE
     written = ("out",)
     least_pieces = 2

@@ -15,6 +15,7 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.protocol import Bench, Case, Preset, choice, payload, size
 from xccl_emu.protocol.owners import cores_running
+from xccl_emu.protocols import sendrecv_paper
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_calls import PATHS, RING_PATHS
 from xccl_emu.protocols.sendrecv_layout import RingLayout
@@ -40,6 +41,7 @@ class SendRecvCase(Case):
         Preset("sendrecv-dma", "Each chunk copied by a DMA engine", {"path": "dma"}, _RING | {"rounds": 2}),
         Preset("sendrecv-zero-copy", "Read from the sender's buffer, no ring", {"path": "zero-copy"}, _RING),
     )
+    papers = (sendrecv_paper.SEND_RECV,)
 
     ranks: int = size(2, "Dies, each of which sends to the next.", least=2)
     cores: int = size(1, "Cores of each side.")

@@ -32,16 +32,17 @@ def _all() -> dict[str, str]:
 
 
 def _one(name: str) -> dict[str, Any]:
-    """Sizes, synchronizations and proofs of a protocol."""
+    """Papers, sizes, synchronizations and proofs of a protocol."""
     from xccl_emu.protocol.case import sizes_of
     from xccl_emu.protocol.registry import known, make, proofs_of
 
     it = known(name)
     sizes = [vars(size) | {"default": it.preset.sizes.get(size.name, size.default)} for size in sizes_of(it.maker)]
     proofs = {what: dict(case.configuration) for what, case in proofs_of(name).items()}
+    papers = [str(paper) for paper in getattr(it.maker, "papers", ())]
     return {
-        "protocol": name, "about": it.preset.about, "sizes": sizes, "synchronizations": list(make(name).syncs),
-        "proofs": proofs,
+        "protocol": name, "about": it.preset.about, "papers": papers, "sizes": sizes,
+        "synchronizations": list(make(name).syncs), "proofs": proofs,
     }  # fmt: skip
 
 
@@ -53,6 +54,7 @@ def _names(told: dict[str, str]) -> Iterator[str]:
 
 def _text(told: dict[str, Any]) -> Iterator[str]:
     yield f"{told['protocol']}: {told['about']}"
+    yield from (f"  {paper}" for paper in told["papers"])
     yield "sizes"
     for size in told["sizes"]:
         ends = f"{size['least']} to {size['most']}" if size["most"] is not None else f"from {size['least']} on"

@@ -13,6 +13,7 @@ from xccl_emu.check.witness.steps import steps
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.protocol.bench import Bench
+from xccl_emu.protocol.paper import Paper
 
 SIZE_MAX = 1 << 16
 """Of a size that says nothing else: what is larger is a mistake, and would take the memory of this machine."""
@@ -94,6 +95,8 @@ class Case:
 
     presets: ClassVar[tuple[Preset, ...]] = ()
     """Names by which commands know it, the most general one first; if there is none, it goes by that of the class."""
+    papers: ClassVar[tuple[Paper, ...]] = ()
+    """What papers say of it, if any does, and where its kernels deviate (`tools/fidelity.py` makes a page of it)."""
 
     def __post_init__(self) -> None:
         for each in self.sizes():
