@@ -16,7 +16,7 @@ from xccl_emu import _cache
 PACKAGE = Path(_cache.__file__).parent
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "kernels" not in path.parts)
 DEVICE = [path for path in SOURCES if "device" in path.parts]
-OUTSIDE = ("xccl_emu._kept", "xccl_emu.lang.abi", "xccl_emu.lang.requests")
+OUTSIDE = ("xccl_emu._bare", "xccl_emu._kept", "xccl_emu.lang.abi", "xccl_emu.lang.requests")
 MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 DECORATORS = ("jit", "njit", "jit_arrays", "call", "entry", "linked", "part", "intrinsic", "compiled")
 
@@ -88,6 +88,7 @@ def _called(decorator: ast.expr) -> ast.expr:
         ("check/device/search/book.py", {"check"}),
         ("timing/device/heap.py", {"timing"}),
         ("machine/device/words.py", {"machine", "check", "timing"}),
+        ("_bare.py", {"machine", "check", "timing"}),
         ("_parts.py", {"machine", "check", "timing"}),
         ("lang/requests.py", {"machine", "check", "timing"}),
     ],
@@ -129,10 +130,39 @@ print(both(3), len(total.get_call_template.__self__._results), len(names))
 """
 
 
-def run(folder: Path) -> tuple[list[str], str]:
+ARRAYS = """
+__name__ = "xccl_emu.machine.device.words"
+import numpy as np
+from xccl_emu.machine.device.words import jit, jit_arrays
+
+@jit
+def add(words, table, i, j):
+    words[i] += table[j, i]
+    return words[i] + words.size + table.shape[0]
+
+@jit_arrays
+def halves(data, first, last):
+    data[first : first + 2] = 0xFF
+    return data[first:last].view(np.uint16)[0]
+
+@jit_arrays
+def call(words, table, data, i, j):
+    return add(words, table, i, j), halves(data, 2, 8)
+
+words, table, data = np.arange(3), np.arange(6).reshape(2, 3), np.zeros(8, np.uint8)
+print(*call(words, table, data, 2, 1), words[2])
+for i, j in ((3, 1), (-1, 1), (0, 2), (0, -1)):
+    try:
+        call(words, table, data, i, j)
+    except IndexError:
+        print("refused")
+"""
+
+
+def run(folder: Path, program: str = PROGRAM, **settings: str) -> tuple[list[str], str]:
     """Words that the program prints, and what it warns of."""
-    environment = os.environ | {"XCCL_EMU_CACHE_DIR": str(folder), "PYTHONWARNINGS": "default"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
+    environment = os.environ | {"XCCL_EMU_CACHE_DIR": str(folder), "PYTHONWARNINGS": "default"} | settings
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(), done.stderr
 
@@ -153,6 +183,12 @@ def test_kept_code_is_found_and_heals(tmp_path: Path) -> None:
 def test_a_literal_makes_no_function_of_its_own(tmp_path: Path) -> None:
     """Two calls with different numbers compile the callee once."""
     assert run(tmp_path)[0][1] == "1"
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_bounds_of_bare_arrays_are_checked(tmp_path: Path) -> None:
+    """A part reads, writes, slices and views what it is given; with bounds checks no index outside passes."""
+    assert run(tmp_path, ARRAYS, NUMBA_BOUNDSCHECK="1")[0] == ["12", "65535", "7", *["refused"] * 4]
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")

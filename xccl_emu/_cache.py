@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 FOLDERS_KEPT = 24
 """How many digest folders stay; a run of the tests alone uses three states (JIT, bounds checks, JIT off) of each."""
 
-_MACHINE = ("_kept.py", "_parts.py", "machine/device", "lang/abi.py", "lang/requests.py")
+_MACHINE = ("_bare.py", "_kept.py", "_parts.py", "machine/device", "lang/abi.py", "lang/requests.py")
 FAMILIES = {
     "numba": (),
     "machine": _MACHINE,

@@ -8,13 +8,29 @@ links once, with the parts of its parts, and then optimises.
 
 from typing import Any
 
-from numba import types
+from llvmlite import binding as llvm
+from numba import config, types
 from numba.core import compiler, sigutils, typing
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 
+from xccl_emu._bare import BareArray, bare
 
-class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
+
+class _Library(JITCodeLibrary):  # type: ignore[misc]
+    """What lowering has made is tidied up; what costs much, such as unrolling of loops, waits for the whole."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+        options = llvm.create_pipeline_tuning_options(speed_level=min(1, config.OPT))
+        options.loop_unrolling = False
+        builder = llvm.create_pass_builder(self._codegen._tm, options)
+        for function in module.functions:
+            passes = builder.getFunctionPassManager()
+            passes.run(function, builder)
+
+
+class _PartLibrary(_Library):
     """IR as it was lowered, each function optimised by itself, and no machine code."""
 
     def finalize(self) -> None:
@@ -57,7 +73,7 @@ class _Alone:
         self._reload_init, self._get_module_for_linking = part._reload_init, part.alone
 
 
-class _WholeLibrary(JITCodeLibrary):  # type: ignore[misc]
+class _WholeLibrary(_Library):
     """A function with all its parts, each linked once."""
 
     _linking_libraries: list[Any]
@@ -78,6 +94,9 @@ class WholeCompiler(compiler.Compiler):  # type: ignore[misc]
         """Compile a Python function."""
         self.state.library = self._library(self.state.targetctx.codegen(), function.__qualname__)
         self.state.library.enable_object_caching()
+        flags = self.state.flags
+        if any(isinstance(kind, BareArray) for kind in self.state.args):  # nobody calls it from Python
+            flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         return super().compile_extra(function)
 
 
@@ -102,12 +121,13 @@ class Part:
         self._results: dict[tuple[Any, ...], Any] = {}
 
     def get_call_template(self, args: Any, kws: Any) -> tuple[Any, ...]:
-        """The signatures that there are, with one for these arguments; a literal is a plain number."""
+        """The signature for these arguments: a literal is a plain number, an array a bare one."""
         signature, folded = self._compiler.fold_argument_types(args, dict(kws))
-        self._compile(tuple(types.unliteral(kind) for kind in folded))
+        plain = tuple(bare(types.unliteral(kind)) for kind in folded)
+        self._compile(plain)
         name = self._compiler.py_func.__name__
-        signatures = [result.signature for result in self._results.values()]
-        return typing.make_concrete_template(name, key=name, signatures=signatures), signature, folded, {}
+        made = self._results[plain].signature
+        return typing.make_concrete_template(name, key=name, signatures=[made]), signature, plain, {}
 
     def get_overload(self, signature: Any) -> Any:
         """The key of the code for a signature."""

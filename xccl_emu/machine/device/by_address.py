@@ -9,6 +9,8 @@ from typing import Any
 
 from numba import config, types
 
+from xccl_emu._bare import bare
+
 if config.DISABLE_JIT:
     _FUNCTIONS: dict[int, Callable[..., int]] = {}
 
@@ -25,14 +27,19 @@ else:
 
     def address_of(function: Any, signature: Any) -> int:
         """Where the function is, compiled for these arguments."""
-        compiled = function.get_compile_result(signature)
+        compiled = function.get_compile_result(_with_bare_arrays(signature))
         return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+
+    def _with_bare_arrays(signature: Any) -> Any:
+        return signature.return_type(*map(bare, signature.args))
 
     def calling(signature: Any) -> tuple[Any, Callable[..., Any]]:
         """What an intrinsic returns whose arguments are an address and what the function there takes.
 
         What the function raises (the arithmetic of a kernel that fails) is handed on.
         """
+
+        signature = _with_bare_arrays(signature)
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             convention = context.call_conv
