@@ -6,13 +6,16 @@ stops before that: it is LLVM IR, which each whole (a function that the host cal
 links once, with the parts of its parts, and then optimises.
 """
 
+import functools
+import operator
 from typing import Any
 
 from llvmlite import binding as llvm
 from numba import config, types
-from numba.core import compiler, sigutils, typing
+from numba.core import compiler, sigutils, typed_passes, typing, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import PassManager
 
 from xccl_emu._bare import BareArray, bare
 
@@ -85,7 +88,70 @@ class _WholeLibrary(_Library):
         super().finalize()
 
 
-class WholeCompiler(compiler.Compiler):  # type: ignore[misc]
+class _Flags(compiler.Flags):  # type: ignore[misc]
+    """Flags that compare what was set: Numba looks each operator up by them, and compares all that there are."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Flags) and self._values == other._values
+
+
+_OPERATORS = frozenset(each for each in vars(operator).values() if callable(each))
+_SIMPLE = (types.Number, types.Boolean, BareArray)
+
+
+class _Typing:
+    """A typing context that remembers what operators make of numbers and bare arrays; Numba would try all again."""
+
+    def __init__(self, usual: Any) -> None:
+        self._usual, self._known = usual, dict[Any, Any]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._usual, name)
+
+    def resolve_function_type(self, function: Any, args: Any, kws: Any) -> Any:
+        """The signature of a call."""
+        operation = getattr(function, "typing_key", function)
+        if kws or operation not in _OPERATORS or not all(isinstance(kind, _SIMPLE) for kind in args):
+            return self._usual.resolve_function_type(function, args, kws)
+        return self._remembered(operation, args, lambda plain: self._usual.resolve_function_type(function, plain, kws))
+
+    def resolve_setitem(self, *args: Any) -> Any:
+        """The signature of ``array[index] = value``."""
+        return self._remembered(operator.setitem, args, lambda plain: self._usual.resolve_setitem(*plain))
+
+    def _remembered(self, operation: Any, args: Any, resolve: Any) -> Any:
+        """What is a literal makes no difference, except among literals alone, which Numba may compare."""
+        if not all(isinstance(kind, types.Literal) for kind in args):
+            args = tuple(map(types.unliteral, args))
+        if (operation, args) not in self._known:
+            self._known[operation, args] = resolve(args)
+        return self._known[operation, args]
+
+
+_typing = functools.cache(_Typing)
+
+_PASSES = (
+    untyped_passes.TranslateByteCode,
+    untyped_passes.FixupArgs,
+    untyped_passes.IRProcessing,
+    untyped_passes.GenericRewrites,
+    untyped_passes.ReconstructSSA,
+    typed_passes.NopythonTypeInference,
+    typed_passes.PreLowerStripPhis,
+    typed_passes.IRLegalization,
+    typed_passes.AnnotateTypes,
+    typed_passes.NativeLowering,
+    typed_passes.NoPythonBackend,
+)
+"""Half of Numba's: device code has no closures, no array expressions, nothing to inline and nothing to unroll."""
+
+
+class WholeCompiler(compiler.CompilerBase):  # type: ignore[misc]
     """Numba's compiler, with a library that gathers parts."""
 
     _library: Any = _WholeLibrary
@@ -94,10 +160,19 @@ class WholeCompiler(compiler.Compiler):  # type: ignore[misc]
         """Compile a Python function."""
         self.state.library = self._library(self.state.targetctx.codegen(), function.__qualname__)
         self.state.library.enable_object_caching()
-        flags = self.state.flags
+        self.state.typingctx = _typing(self.state.typingctx)
+        flags = self.state.flags = _Flags(self.state.flags)
         if any(isinstance(kind, BareArray) for kind in self.state.args):  # nobody calls it from Python
             flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         return super().compile_extra(function)
+
+    def define_pipelines(self) -> list[Any]:
+        """What is done to a function, in order."""
+        manager = PassManager("device")
+        for each in _PASSES:
+            manager.add_pass(each, each.__name__)
+        manager.finalize()
+        return [manager]
 
 
 class _PartCompiler(WholeCompiler):
