@@ -52,8 +52,8 @@ MISSES = """## What misses, and why, as far as it is understood
 - **Means and greatest of Figure 20.** Ranks arrive apart by the one spread that Table 7 was fitted to. In an iteration
   attention, experts and the launch leave them further apart, the greatest by a millisecond; no published number says
   how far, so nothing is put in for it. The same holds for the share of the iteration.
-- **HIXL's reads between nodes** in blocks of 1 and 2 MiB: start-up is one constant for both directions and distances;
-  the published rows want 0.2 to 1 us, more for reads and for other nodes.
+- **HIXL's blocks of 1 and 2 MiB**: start-up is one constant for both directions and distances; the published rows want
+  0.2 us within a node and up to 1 us between nodes.
 """
 
 SENSITIVITY = """## sensitivity
