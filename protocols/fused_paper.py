@@ -12,14 +12,15 @@ FUSED_DISPATCH = Paper(
                     "The scale is FP32 where the paper has INT32.",
                     "amax / 127 is no integer; both take 4 bytes of the 512.", "v_quantize",
                 ),
-                Deviation("The expert slot travels too.", "The stand-in expert scales by it.", "ub_store"),
+                Deviation("The expert slot travels too.", "The stand-in expert scales by it.", "f.wire + 16, slot"),
                 Deviation(
                     "The offset in the region is counted on the vector pipe, for large batches in scalar loops.",
                     "The paper has offsets computed in this stage and does not say how; `v_count` is ours.", "v_count",
                 ),
                 Deviation(
                     "A copy of a token leaves the data buffer before the next one's routing is written.",
-                    "All copies of a token are made in one place, the expert in their routing differs.", "mtu_out",
+                    "All copies of a token are made in one place, the expert in their routing differs.",
+                    "mtu_out(at, target",
                 ),
                 Deviation(
                     "Each of the four optimizations can be switched off, by SDMA the first.",
@@ -60,7 +61,7 @@ FUSED_COMBINE = Paper(
             " routing where they go, and write them to the rank that they are of.", (
                 Deviation(
                     "A core may have a part of a peer's rows, so that all have as many.",
-                    "With fewer peers than cores some would have nothing to do.", "ub_load",
+                    "With fewer peers than cores some would have nothing to do.", "row + skipped",
                 ),
                 Deviation(
                     "A contribution's place is its token and choice, so tokens x choices rows of the region of Eq."

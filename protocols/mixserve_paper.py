@@ -19,7 +19,8 @@ AG_DISPATCH = Paper(
                     "put rows sent",
                 ),
                 Deviation(
-                    "A core may move a part of each shard's columns.", "The paper does not speak of cores.", "mtu_out",
+                    "A core may move a part of each shard's columns.", "The paper does not speak of cores.",
+                    "block + c.head + i * c.room",
                 ),
             ),
         ),
@@ -28,7 +29,7 @@ AG_DISPATCH = Paper(
             13, "When it is there, all-gather it in the TP group.", (
                 Deviation(
                     "Rows of the own node stay: a local stage that the listing lacks.", "Without it they are lost.",
-                    "mtu_out",
+                    "mtu_out(n % 2 * c.room, place",
                 ),
                 Deviation(
                     "Every rank writes its shard to all others at once.", "Table I has one round of Broadcast.",

@@ -36,7 +36,7 @@ DISPATCH = Paper(
                 ),
                 Deviation(
                     "Behind each payload are 512 bytes with scale, source rank, token, choice and expert.",
-                    "The paper gives no message; CloudMatrix384 4.2.1 has this one.", "ub_store",
+                    "The paper gives no message; CloudMatrix384 4.2.1 has this one.", "c.payload + 16, slot",
                 ),
                 Deviation(
                     "Wait for the destination's acknowledgment of the round before.",

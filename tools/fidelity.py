@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xccl_emu.lang import Kernel, Site
-from xccl_emu.protocol.paper import Paper, Step
+from xccl_emu.protocol.paper import Deviation, Paper, Step
 from xccl_emu.protocol.registry import known, make, names
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,8 +105,8 @@ MACHINE = (
         "xDeepServe 3.1",
         "A die has app, metadata (4 MB) and managed areas; 74K fields of 32 bytes; a ring for each pair.",
         ("xccl_emu/machine/spec.py:CLOUDMATRIX384", "protocols/sendrecv_layout.py:RingLayout"),
-        "24 GiB managed, 4 slots of 64 KiB at most. The fields are the paper's 73,728: a tail and an ack for each"
-        " other die and lane; those of collective protocols are laid out likewise, from an offset.",
+        "24 GiB managed; 4 slots of 64 KiB if nothing else is said. The fields are the paper's 73,728: a tail and an"
+        " ack for each other die and lane.",
         "The paper gives no sizes of rings. A lane is a core of each side, so the pairs of cores are dies x 48.",
     ),
     Model(
@@ -119,7 +119,7 @@ MACHINE = (
     Model(
         "xDeepServe 2.3",
         "Single-op and graph mode: who launches kernels, and when.", ("xccl_emu/timing/costs.py:Costs",),
-        "A launch is one fitted constant; hosts launch all dies of a call at once.",
+        "A launch is one fitted constant, how far apart ranks start another.",
         "No published row of communication tells the modes apart.",
     ),
     Model(
@@ -204,6 +204,8 @@ class Place:
     line: int
     request: str
     """Its operation, and its synchronization if it has a name."""
+    text: str
+    """Its line."""
 
 
 # ---- which request is of which step
@@ -228,7 +230,14 @@ def paper_of(site: Site, papers: Iterable[Paper]) -> Paper | None:
 def place_of(site: Site, paper: Paper) -> Place:
     """Where a request is in the paper's own kernels: of a shared subroutine, where it is called."""
     file, line = [at for at in chain(site) if at[0] in files_of(paper)][-1]
-    return Place(file, line, f"{site.operation} {site.sync}".strip())
+    return Place(file, line, f"{site.operation} {site.sync}".strip(), site.text)
+
+
+def seen_in(deviation: Deviation, places: Iterable[Place]) -> list[Place]:
+    """Requests in which a deviation shows; by a part of their lines only if there is none of that name."""
+    places = [*places] if deviation.seen else []
+    named = [place for place in places if place.request == deviation.seen]
+    return named or [place for place in places if deviation.seen in place.text]
 
 
 def steps_of(papers: Iterable[Paper], kernels: Iterable[Kernel]) -> dict[tuple[Paper | None, int], list[Place]]:
@@ -236,7 +245,7 @@ def steps_of(papers: Iterable[Paper], kernels: Iterable[Kernel]) -> dict[tuple[P
     papers, found = [*papers], {}
     for site in (site for kernel in kernels for site in kernel.sites if site.step):
         paper = paper_of(site, papers)
-        place = place_of(site, paper) if paper else Place(site.file, site.line, site.operation)
+        place = place_of(site, paper) if paper else Place(site.file, site.line, site.operation, site.text)
         found.setdefault((paper, site.step), {})[place] = True
     return {key: sorted(places, key=lambda at: (at.file, at.line)) for key, places in found.items()}
 
@@ -266,11 +275,11 @@ def complaints(papers: Iterable[Paper], kernels: Iterable[Kernel]) -> Iterator[s
             yield f"{paper.title if paper else 'no paper'}: step {number} of {at} has no row"
     for paper in papers:
         for step in paper.steps:
-            requests = {place.request for place in found.get((paper, step.number), [])}
-            if not requests:
+            places = found.get((paper, step.number), [])
+            if not places:
                 yield f"{paper.title}: no request has step {step.number}"
             for deviation in step.deviations:
-                if deviation.seen and deviation.seen not in requests:
+                if deviation.seen and not seen_in(deviation, places):
                     yield f"{paper.title}: step {step.number} has no request {deviation.seen!r}: {deviation.what}"
 
 
@@ -315,8 +324,7 @@ def rows(step: Step, places: list[Place]) -> Iterator[str]:
     """The step, and its deviations below it."""
     yield row(f"{step.number}", step.says, links(places), "" if step.deviations else "none", "")
     for deviation in step.deviations:
-        seen = links(place for place in places if place.request == deviation.seen)
-        yield row("", "", seen, deviation.what, deviation.why)
+        yield row("", "", links(seen_in(deviation, places)), deviation.what, deviation.why)
 
 
 def table(paper: Paper, cases: list[str], found: dict[tuple[Paper | None, int], list[Place]]) -> str:
@@ -372,7 +380,8 @@ def main() -> int:
     else:
         old = PAGE.read_text(encoding="utf-8").splitlines()
         wrong += [f"not in {PAGE.name}: {line}" for line in new.splitlines() if line not in old]
-    print("\n".join(wrong))
+    for line in wrong:
+        print(line)
     return 1 if wrong else 0
 
 

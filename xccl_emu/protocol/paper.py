@@ -11,8 +11,9 @@ class Deviation:
     what: str
     why: str
     seen: str = ""
-    """The request of this step in which it shows, by operation and synchronization, as in ``"quiet data before tail"``;
-    "" if it shows in none.  Once no kernel has such a request under the step, what is said here needs another look."""
+    """The request of this step in which it shows, by operation and synchronization, as in ``"quiet data before tail"``,
+    or by a part of its line; "" if it shows in none.  Once no kernel has such a request under the step, what is said
+    here needs another look."""
 
 
 @dataclass(frozen=True)
