@@ -47,10 +47,11 @@ from xccl_emu.machine.device.layout import (
 from xccl_emu.machine.device.pipes import pipe_of
 from xccl_emu.machine.device.words import jit
 
-WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED = 16, 32, 64, 128, 256, 512
+WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED, COARSE = 16, 32, 64, 128, 256, 512, 1024
 """Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a
-write that synchronizes whatever it meets; LANDED: it is visible, but the core does not know yet."""
-_FENCES = 10
+write that synchronizes whatever it meets; LANDED: it is visible, but the core does not know yet; COARSE: several
+reads of memory, of which the clock is that of the latest."""
+_FENCES = 11
 """Above that: under `relaxed`, how many fences the core has passed since a write to memory."""
 
 
@@ -117,7 +118,9 @@ def note_access(st, ck, block, base, core, start, nbytes, what, vector, site):
             loose = not writes or (agent >= AGENT_DMA and st[ORDER] == ORDER_RELAXED)  # it may come before the write
             late = loose and what & IN_MEMORY != 0 and other & WRITES != 0 and other & 15 < AGENT_DMA
             if not known or (late and st[ORDER] != ORDER_SC and other & VISIBLE == 0):
-                if not _are_flags(ck, max(start, first), min(end, last), what, other):
+                if other & COARSE:
+                    ck[DOUBT] = LIMIT_RECORDS
+                elif not _are_flags(ck, max(start, first), min(end, last), what, other):
                     _race_inside(ck, core, at, start, nbytes, agent, writes, site)
                 return
         covered = start <= first and last <= end and (writes or what == other)
@@ -219,6 +222,8 @@ def _add(ck, block, start, end, what, clock, site):
             return
     if ck[block + N_RECORDS] == RECORDS_MAX:
         _coalesce(ck, block)
+    if ck[block + N_RECORDS] == RECORDS_MAX:
+        _join_reads(ck, block)
     n = ck[block + N_RECORDS]
     if n == RECORDS_MAX:
         ck[LIMIT] = LIMIT_RECORDS
@@ -230,7 +235,10 @@ def _add(ck, block, start, end, what, clock, site):
 
 @jit
 def _coalesce(ck, block):
-    """Make one of adjacent writes to memory that wait for the same quiet, with the clock of the latest."""
+    """Make one of adjacent writes to memory that wait for the same quiet, with the clock of the latest.
+
+    And drop what a later record of the same pipe stands for.
+    """
     n = 0
     while n < ck[block + N_RECORDS]:
         at = block + RECORDS + n * RECORD_WORDS
@@ -245,9 +253,40 @@ def _coalesce(ck, block):
                 ck[at + 2] = min(what, ck[other + 2])  # the fewer fences, and not yet visible
                 _drop(ck, block, m)
                 m = n + 1
+            elif _stands_for(ck, at, other):
+                _drop(ck, block, m)
+            elif _stands_for(ck, other, at):
+                for k in range(RECORD_WORDS):
+                    ck[at + k] = ck[other + k]
+                _drop(ck, block, m)
+                m = n + 1
             else:
                 m += 1
         n += 1
+
+
+@jit
+def _join_reads(ck, block):
+    """Make one of adjacent reads of memory by the same pipe; what conflicts with that leaves no proof."""
+    for n in range(ck[block + N_RECORDS]):
+        at, m = block + RECORDS + n * RECORD_WORDS, n + 1
+        while m < ck[block + N_RECORDS] and not ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY:
+            other = block + RECORDS + m * RECORD_WORDS
+            alike = (ck[at + 2] | COARSE) == (ck[other + 2] | COARSE) and ck[at + 2] & 15 < AGENT_DMA
+            if alike and ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]:
+                ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
+                ck[at + 2], ck[at + 3] = ck[at + 2] | COARSE, max(ck[at + 3], ck[other + 3])
+                _drop(ck, block, m)
+                m = n + 1
+            else:
+                m += 1
+
+
+@jit
+def _stands_for(ck, one, other):
+    """Does whoever knows the one of two records know the other, of the same pipe earlier and within its bytes?"""
+    same = ck[one + 2] == ck[other + 2] and ck[one + 2] & 15 < AGENT_DMA and not ck[one + 2] & ALONE
+    return same and ck[one] <= ck[other] and ck[other + 1] <= ck[one + 1] and ck[one + 3] >= ck[other + 3]
 
 
 @jit
