@@ -17,6 +17,8 @@ class Channel(NamedTuple):
     slots: int
     slot_bytes: int
     by_dma: int
+    ack_each: int
+    """Is each chunk acknowledged, although the payload fits the ring?  Only a receiver asks."""
     ring: int
     """Address of the first slot; 0 for a sender, which is told it by the ack field."""
 

@@ -14,17 +14,19 @@ tailPtr and acknowledged count chunks, of all transfers on this lane since its f
 n % slots.  ``base`` of a channel is the count before this transfer: what the field says that this side writes.  A field
 is written whole, by one put, so its words belong together.
 
-The paper copies all of a payload out and then acknowledges, once.  Here each chunk is acknowledged as soon as its slot
-has been read: that is how a payload larger than the ring passes through it.  Through the data buffer this is before the
-copy-out of the chunk is visible, or has begun; so an acknowledgment frees a slot and says no more.  That the payload is
-in the receiver's app data area says only the return of the receiver's kernel.  (By DMA, reading the slot is copying it
-out, and the completion that goes before the acknowledgment says that it is visible.)
+A tail follows its chunk behind a fence: on the receiver's die it becomes visible after the data, and nobody waits for
+the way there.  So a tail may be on its way while the next chunk is.
 
-Every put of a field, poll, quiet and flag has a name (`sync`) by which a run can switch it off; a name means one thing.
-A load with a name is a synchronizing load.  It may meet the put of the next chunk's field, which does no harm: a field
-is one piece, its count and chunk ID only grow, and its other words stay the same during a transfer.  Like a poll it
-acquires what was visible before the put that it sees.  A load without a name is a plain one: no put to its field can be
-under way.
+The payload is acknowledged once, after the copy-out, as in the paper: `send` returns when it is in the receiver's app
+data area.  Where it has more chunks than the ring has slots, or on request, or by passes of `irecv` (whose memory the
+ack field is), each chunk before the last is acknowledged too, as soon as its slot has been read.  Through the data
+buffer this is before its copy-out is visible, or has begun: such an acknowledgment frees a slot and says no more.
+
+Every put of a field, poll, quiet, fence and flag has a name (`sync`) by which a run can switch it off; a name means one
+thing.  A load with a name is a synchronizing load.  It may meet the put of the next chunk's field, which does no harm:
+a field is one piece, its count and chunk ID only grow, and its other words stay the same during a transfer.  Like a
+poll it acquires what was visible before the put that it sees.  A load without a name is a plain one: no put to its
+field can be under way.
 """
 
 from xccl_emu.kernels.common import copy_through_buffer
@@ -36,6 +38,7 @@ from xccl_emu.lang import (
     SCALAR,
     dma,
     fail,
+    fence,
     kernel,
     load,
     mtu_in,
@@ -56,8 +59,11 @@ SHAPE = WHERE
 SHAPE_UNIT = 1 << 16
 """The shape of a payload is its bytes, all lanes together, times this plus the number of lanes."""
 
-WRONG_EVENT, WRONG_SHAPE = 1, 2
-"""Codes of `fail`; the value is the event ID or the shape that the other side gave."""
+WRONG_EVENT, WRONG_SHAPE, WRONG_CHUNK = 1, 2, 3
+"""Codes of `fail`; the value is the event ID, the shape or the chunk ID that the other side gave."""
+
+TRANSFERS_MAX = 4
+"""Most copies by DMA that a core has under way."""
 
 ZERO_COPY_COUNTS = 2
 """What a zero-copy transfer adds to the counts of a lane: the offer of the target, and the payload."""
@@ -78,33 +84,47 @@ def slot_of(count, ring, slots, slot_bytes):
     return ring + count % slots * slot_bytes
 
 
+def transfers(slots: int) -> int:
+    """How many chunks are copied by DMA at once: as many slots are left for the other side to work on meanwhile."""
+    return min((slots + 1) // 2, TRANSFERS_MAX)
+
+
 # ---- the sender's side
 
 
-def load_chunk(i, half, source, nbytes, c: Channel):
-    """Step 1: chunk ``i`` into a half of the data buffer, asynchronously."""
+def load_chunk(i, half, source, nbytes, c: Channel, again):
+    """Step 1: chunk ``i`` into a half of the data buffer, asynchronously; ``again`` behind another one in that half."""
+    if again:
+        yield wait_flag(MTU_OUT, MTU_IN, half, step=1, sync="half sent")
     yield mtu_in(source + i * c.slot_bytes, half * c.slot_bytes, chunk_bytes(i, nbytes, c.slot_bytes), step=1)
     yield set_flag(MTU_IN, MTU_OUT, half, step=1, sync="chunk in buffer")
 
 
-def push_chunk(i, half, nbytes, ring, c: Channel, wait):
-    """Send chunk ``i``, which is on its way into a half of the data buffer; afterwards the half is free again."""
+def push_chunk(i, half, nbytes, ring, c: Channel, wait, more):
+    """Send chunk ``i``, which is on its way into a half of the data buffer; ``more`` chunks will be there behind it."""
     if wait:
         yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")
     yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")
     slot = slot_of(c.base + i, ring, c.slots, c.slot_bytes)
     yield mtu_out(half * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), step=2)
-    yield quiet(step=3, sync="data before tail")  # it also frees the half
+    if more:
+        yield set_flag(MTU_OUT, MTU_IN, half, step=2, sync="half sent")
+    yield fence(step=3, sync="data before tail")
     yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")
 
 
-def push_chunk_dma(i, source, nbytes, ring, c: Channel, wait):
-    """Send chunk ``i`` by the DMA engine, past the data buffer; its completion says that the chunk is visible."""
+def start_chunk_dma(i, source, nbytes, ring, c: Channel, wait):
+    """Have chunk ``i`` copied by the DMA engine, past the data buffer."""
     if wait:
         yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")
     slot = slot_of(c.base + i, ring, c.slots, c.slot_bytes)
-    yield dma(source + i * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), 0, step=2)
-    yield wait_flag(DMA, SCALAR, 0, step=3, sync="DMA before tail")
+    size = chunk_bytes(i, nbytes, c.slot_bytes)
+    yield dma(source + i * c.slot_bytes, slot, size, i % transfers(c.slots), step=2)
+
+
+def finish_chunk_dma(i, c: Channel):
+    """Publish chunk ``i`` when its copy is complete, which says that it is visible: a fence does not cover DMA."""
+    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=3, sync="DMA before tail")
     yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")
 
 
@@ -112,15 +132,19 @@ def push(source, nbytes, c: Channel, first, last, wait):
     """Send chunks ``first`` to ``last - 1``; with ``wait`` (a literal) poll for free slots."""
     ring = yield load(c.ack + WHERE, step=2, sync="ring address")
     if c.by_dma:
-        for i in range(first, last):
-            yield from push_chunk_dma(i, source, nbytes, ring, c, wait)
+        ahead = transfers(c.slots)
+        for i in range(first, last + ahead):
+            if i - ahead >= first:
+                yield from finish_chunk_dma(i - ahead, c)
+            if i < last:
+                yield from start_chunk_dma(i, source, nbytes, ring, c, wait)
     else:
         if first < last:
-            yield from load_chunk(first, first % 2, source, nbytes, c)
+            yield from load_chunk(first, first % 2, source, nbytes, c, 0)
         for i in range(first, last):
             if i + 1 < last:
-                yield from load_chunk(i + 1, (i + 1) % 2, source, nbytes, c)
-            yield from push_chunk(i, i % 2, nbytes, ring, c, wait)
+                yield from load_chunk(i + 1, (i + 1) % 2, source, nbytes, c, i > first)
+            yield from push_chunk(i, i % 2, nbytes, ring, c, wait, i + 2 < last)
 
 
 @kernel
@@ -166,7 +190,7 @@ def send_zero_copy(source, nbytes, c: Channel, half_bytes):
         yield fail(WRONG_SHAPE, given, step=2)
     target = yield load(c.ack + WHERE, step=2)
     yield from copy_through_buffer(source, target, nbytes, half_bytes, 2)
-    yield quiet(step=3, sync="data before tail")
+    yield fence(step=3, sync="data before tail")
     yield put(c.tail, c.event, 0, c.base + ZERO_COPY_COUNTS, c.shape, step=3, sync="tail")
     yield poll_ge(c.ack + COUNT, c.base + ZERO_COPY_COUNTS, step=8, sync="all acknowledged")
     return 1
@@ -185,50 +209,84 @@ def check(c: Channel):
         yield fail(WRONG_SHAPE, given, step=5)
 
 
-def await_chunk(i, c: Channel, wait, first):
-    """Step 5: with ``wait`` poll for chunk ``i``; whether the sides agree is seen by the ``first``."""
+def await_chunk(i, chunks, c: Channel, wait, first):
+    """Step 5: with ``wait`` poll for chunk ``i``; that the sides agree is seen by the ``first``, and by chunk IDs."""
     if wait:
         yield poll_ge(c.tail + COUNT, c.base + i + 1, step=5, sync="tail in")
     if first:
         yield from check(c)
+    given = yield load(c.tail + CHUNK, step=5, sync="chunk ID")  # of this chunk, or of one that has come behind it
+    if given < i or given >= chunks:
+        yield fail(WRONG_CHUNK, given, step=5)
 
 
-def pull_chunk(i, half, target, nbytes, c: Channel, again, more):
+def acks_each(asked, chunks, slots):
+    """Is each chunk acknowledged?  Else the last one alone, when all is copied out."""
+    return asked > 0 or chunks > slots
+
+
+def pull_chunk(i, half, target, nbytes, c: Channel, again, more, ack):
     """Receive chunk ``i`` through a half of the data buffer, in which ``again`` another one was, and ``more`` will be.
 
-    An acknowledgment only says that a slot has been read, so it needs no quiet.
+    With ``ack``, say that the slot has been read.
     """
     if again:
         yield wait_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
     size = chunk_bytes(i, nbytes, c.slot_bytes)
     yield mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)
-    yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
-    yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
-    yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
+    yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
+    if ack:
+        yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
+        yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
+        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
+    yield wait_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
     yield mtu_out(half * c.slot_bytes, target + i * c.slot_bytes, size, step=6)
     if more:
         yield set_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")
 
 
-def pull_chunk_dma(i, target, nbytes, c: Channel):
-    """Receive chunk ``i`` by the DMA engine, past the data buffer."""
+def drain_chunk_dma(i, target, nbytes, c: Channel):
+    """Have chunk ``i`` copied out by the DMA engine, past the data buffer."""
     slot = slot_of(c.base + i, c.ring, c.slots, c.slot_bytes)
-    yield dma(slot, target + i * c.slot_bytes, chunk_bytes(i, nbytes, c.slot_bytes), 0, step=6)
-    yield wait_flag(DMA, SCALAR, 0, step=6, sync="DMA before ack")
-    yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
+    size = chunk_bytes(i, nbytes, c.slot_bytes)
+    yield dma(slot, target + i * c.slot_bytes, size, i % transfers(c.slots), step=6)
 
 
-def pull(target, nbytes, c: Channel, first, last, wait):
+def drained_chunk_dma(i, c: Channel, ack):
+    """Wait until chunk ``i`` is copied out; with ``ack``, say so."""
+    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")
+    if ack:
+        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
+
+
+def acknowledge(chunks, c: Channel):
+    """Step 7: all chunks are copied out, and the sender may know."""
+    yield quiet(step=7, sync="payload out")
+    yield put(c.ack, c.event, chunks - 1, c.base + chunks, c.ring, step=7, sync="ack")
+
+
+def pull(target, nbytes, c: Channel, first, last, wait, each):
     """Receive the chunks ``first`` to ``last - 1``; with ``wait`` (a literal) poll for each.
 
-    While mtu-out writes a chunk to the app data area, the next one comes in on the other half.
+    While mtu-out writes a chunk to the app data area, the next one comes in on the other half.  With ``each`` all
+    chunks but the payload's last one are acknowledged by themselves; that one when all is copied out.
     """
-    for i in range(first, last):
-        yield from await_chunk(i, c, wait, i == first)
-        if c.by_dma:
-            yield from pull_chunk_dma(i, target, nbytes, c)
-        else:
-            yield from pull_chunk(i, i % 2, target, nbytes, c, i >= first + 2, i + 2 < last)
+    chunks = count_chunks(nbytes, c.slot_bytes)
+    if c.by_dma:
+        ahead = transfers(c.slots)
+        for i in range(first, last + ahead):
+            if i - ahead >= first:
+                yield from drained_chunk_dma(i - ahead, c, each and i - ahead < chunks - 1)
+            if i < last:
+                yield from await_chunk(i, chunks, c, wait, i == first)
+                yield from drain_chunk_dma(i, target, nbytes, c)
+    else:
+        for i in range(first, last):
+            yield from await_chunk(i, chunks, c, wait, i == first)
+            ack = each and i < chunks - 1
+            yield from pull_chunk(i, i % 2, target, nbytes, c, i >= first + 2, i + 2 < last, ack)
+    if first < last and last == chunks:
+        yield from acknowledge(chunks, c)
 
 
 @kernel
@@ -237,7 +295,7 @@ def recv(target, nbytes, c: Channel):
     if nbytes == 0:
         return 0
     chunks = count_chunks(nbytes, c.slot_bytes)
-    yield from pull(target, nbytes, c, 0, chunks, 1)
+    yield from pull(target, nbytes, c, 0, chunks, 1, acks_each(c.ack_each, chunks, c.slots))
     return chunks
 
 
@@ -251,7 +309,7 @@ def irecv(target, nbytes, c: Channel, done):
         return 0
     published = yield load(c.tail + COUNT, step=5, sync="published")
     last = published - c.base
-    yield from pull(target, nbytes, c, done, last, 0)
+    yield from pull(target, nbytes, c, done, last, 0, 1)
     return last
 
 
@@ -281,25 +339,31 @@ def exchange(source, sent, c: Channel, target, received, back: Channel):
     """
     outgoing = count_chunks(sent, c.slot_bytes)
     incoming = count_chunks(received, back.slot_bytes)
+    each = acks_each(back.ack_each, incoming, back.slots)
     there = 0
     if outgoing > 0:
         there = yield load(c.ack + WHERE, step=2, sync="ring address")
         if not c.by_dma:
-            yield from load_chunk(0, 0, source, sent, c)
+            yield from load_chunk(0, 0, source, sent, c, 0)
     for i in range(max(outgoing, incoming)):
         if i < outgoing:
             if c.by_dma:
-                yield from push_chunk_dma(i, source, sent, there, c, 1)
+                yield from start_chunk_dma(i, source, sent, there, c, 1)
+                yield from finish_chunk_dma(i, c)
             else:
-                yield from push_chunk(i, 0, sent, there, c, 1)
+                yield from push_chunk(i, 0, sent, there, c, 1, i + 1 < outgoing)
                 if i + 1 < outgoing:
-                    yield from load_chunk(i + 1, 0, source, sent, c)
+                    yield from load_chunk(i + 1, 0, source, sent, c, 1)
         if i < incoming:
-            yield from await_chunk(i, back, 1, i == 0)
+            yield from await_chunk(i, incoming, back, 1, i == 0)
+            ack = each and i < incoming - 1
             if back.by_dma:
-                yield from pull_chunk_dma(i, target, received, back)
+                yield from drain_chunk_dma(i, target, received, back)
+                yield from drained_chunk_dma(i, back, ack)
             else:
-                yield from pull_chunk(i, 1, target, received, back, i > 0, i + 1 < incoming)
+                yield from pull_chunk(i, 1, target, received, back, i > 0, i + 1 < incoming, ack)
+            if i + 1 == incoming:
+                yield from acknowledge(incoming, back)
     if outgoing > 0:
         yield poll_ge(c.ack + COUNT, c.base + outgoing, step=8, sync="all acknowledged")
     return outgoing
@@ -317,21 +381,21 @@ def send_rounds(source, nbytes, c: Channel, rounds, stride):
 
 @kernel
 def recv_rounds(target, nbytes, c: Channel, rounds, stride):
-    """Receive what `send_rounds` sends, payload by payload; between two of them the quiet frees the data buffer."""
+    """Receive what `send_rounds` sends, payload by payload; the quiet before the last ack frees the data buffer."""
     base = c.base
     for r in range(rounds):
         chunks = yield from recv(target + r * stride, nbytes, c._replace(event=c.event + r, base=base))
-        yield quiet(step=6, sync="payload out")
         base = base + chunks
     return base
 
 
 @kernel
 def isend_all(source, nbytes, c: Channel, done):
-    """Passes of `isend` until all is acknowledged."""
+    """Passes of `isend` until all is acknowledged; between two of them the quiet frees the data buffer."""
     chunks = count_chunks(nbytes, c.slot_bytes)
     while done <= chunks:
         done = yield from isend(source, nbytes, c, done)
+        yield quiet(step=3, sync="buffer free")
     return done
 
 
@@ -341,5 +405,5 @@ def irecv_all(target, nbytes, c: Channel, done):
     chunks = count_chunks(nbytes, c.slot_bytes)
     while done < chunks:
         done = yield from irecv(target, nbytes, c, done)
-        yield quiet(step=6, sync="payload out")
+        yield quiet(step=6, sync="buffer free")
     return done

@@ -32,6 +32,8 @@ from xccl_emu.protocols.sendrecv_fields import PairFields
 from xccl_emu.protocols.sendrecv_launch import Launcher, Work
 from xccl_emu.protocols.sendrecv_layout import RingLayout, split
 
+_CODES = (device.WRONG_EVENT, device.WRONG_SHAPE, device.WRONG_CHUNK)
+
 
 class Handle:
     """An asynchronous send or receive under way; it advances only in `test` and `wait` (of this or another handle).
@@ -86,12 +88,15 @@ class SendRecv:
     ----------
     pod: on which it works.
     slots: of each lane's ring.
-    slot_bytes: size of a slot and so of a chunk, a multiple of 32 and at most half of a core's data buffer; by default
-        64 KiB or the most that fits.
+    slot_bytes: size of a slot and so of a chunk, a multiple of 32; by default 64 KiB or the most that fits.  With
+        more than half of a core's data buffer the ring is for the DMA engine alone.
     lanes_max: most cores that one side of a transfer may use; by default all cores of a die.
     managed_offset, field_offset: bytes from the start of each die's managed data area and metadata area to the rings
         and fields; `layout` says where they end.  Two communicators on a pod, or another protocol beside one,
         need offsets that keep them apart: one made later over the same bytes takes them over.
+    ack_each: whether a receiver acknowledges each chunk as soon as its slot has been read, although the payload fits
+        the ring; by default it acknowledges a payload that does once, when all is in the target.  The last
+        acknowledgment always says that, so a send that has returned was received.
 
     One transfer at a time for each ordered pair of dies; different pairs, and both directions of a pair, go on at once.
     The payload is cut into one contiguous part a lane, of whole 32-byte pieces but for the last.
@@ -112,15 +117,19 @@ class SendRecv:
         lanes_max: int | None = None,
         managed_offset: int = 0,
         field_offset: int = 0,
+        ack_each: bool = False,
     ) -> None:
         if not isinstance(pod, Pod):
             raise ConfigError(f"pod={pod!r}: must be a Pod")
+        if not isinstance(ack_each, bool):
+            raise ConfigError(f"ack_each={ack_each!r}: must be True or False")
+        self._ack_each = int(ack_each)
         self.pod = pod
         lanes = pod.spec.cores_per_die if lanes_max is None else lanes_max
         self.layout = RingLayout.fit(pod.spec, slots, slot_bytes, lanes, managed_offset, field_offset)
         self.handles: list[Handle] = []
         """Asynchronous calls that are not done."""
-        self._open = OpenCalls(pod.spec, self.layout.lanes)
+        self._open = self._no_calls()
         self._launched: list[tuple[list[Launch], Call]] = []
         self._broken = False
         layout = self.layout
@@ -240,7 +249,7 @@ class SendRecv:
         for handle in self.handles:
             handle.dropped = True
         self.handles = []
-        self._open = OpenCalls(self.pod.spec, self.layout.lanes)
+        self._open = self._no_calls()
         self._launched = []
         self._broken = False
 
@@ -266,6 +275,9 @@ class SendRecv:
             raise
         self.handles.append(handle)
         return handle
+
+    def _no_calls(self) -> OpenCalls:
+        return OpenCalls(self.pod.spec, self.layout.lanes, self.layout.paths)
 
     def _check_ready(self) -> None:
         self.pod.claims.check(self)
@@ -303,7 +315,7 @@ class SendRecv:
 
     def _put_on_cores(self, work: Sequence[Work], whole: bool = False) -> None:
         self._broken = True  # until the run is over
-        self._launched = Launcher(self.pod, self.layout, self._open, whole).launch(work)
+        self._launched = Launcher(self.pod, self.layout, self._open, whole, self._ack_each).launch(work)
 
     # ---- what the fields say
 
@@ -348,9 +360,11 @@ class SendRecv:
             return error
         running = self.pod.launch_of(error.core)
         call = next((call for launches, call in self._launched if running in launches), None)
-        if call is None or error.code not in (device.WRONG_EVENT, device.WRONG_SHAPE):  # it is another kernel's
+        if call is None or error.code not in _CODES:  # it is another kernel's
             return error
         given = (error.code, error.value, error.core)
+        if error.code == device.WRONG_CHUNK:
+            return ProtocolError(f"{call}: the tail has chunk ID {error.value}, out of turn\n  {error}", *given)
         if error.code == device.WRONG_EVENT:
             return EventMismatchError(f"{call}: the other side has event ID {error.value}\n  {error}", *given)
         nbytes, cores = divmod(error.value, device.SHAPE_UNIT)

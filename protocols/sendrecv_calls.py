@@ -1,5 +1,6 @@
 """The calls of send and receive, and which of them may be open together."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,10 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocols.arguments import integer, one_of
+from xccl_emu.protocols.sendrecv_layout import PATHS
 
-RING_PATHS = ("mtu", "dma")
+RING_PATHS = PATHS[:2]
 """Paths through the ring."""
-PATHS = (*RING_PATHS, "zero-copy")
 _NAMES = {"source": "source die", "target": "target die"}
 """In errors."""
 
@@ -96,8 +97,8 @@ class Call:
 class OpenCalls:
     """All calls that are queued or under way; refuses what cannot go together, before anything moves."""
 
-    def __init__(self, spec: PodSpec, lanes_max: int) -> None:
-        self._spec, self._lanes_max = spec, lanes_max
+    def __init__(self, spec: PodSpec, lanes_max: int, paths: Collection[str]) -> None:
+        self._spec, self._lanes_max, self._paths = spec, lanes_max, paths
         self._by_key: dict[tuple[bool, int, int], Call] = {}
         self._on_die: dict[int, list[Call]] = {}
 
@@ -130,7 +131,7 @@ class OpenCalls:
         for name, die in ((_NAMES["source"], call.source), (_NAMES["target"], call.target)):
             if not 0 <= die < spec.n_dies:
                 raise ConfigError(f"{name} {die}: the pod has dies 0 to {spec.n_dies - 1}")
-        one_of("path", call.path, call.paths)
+        one_of("path", call.path, [path for path in call.paths if path in self._paths])
         if not 1 <= call.cores <= self._lanes_max:
             raise CapacityError(f"cores={call.cores}: must be 1 to {self._lanes_max} (a die has {spec.cores_per_die})")
         _check_rounds(call)

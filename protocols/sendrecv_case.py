@@ -13,17 +13,18 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.layout import PIECE_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
-from xccl_emu.protocol import Bench, Case, Preset, choice, payload, size
+from xccl_emu.protocol import Bench, Case, Preset, choice, payload, size, switch
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols import sendrecv_paper
 from xccl_emu.protocols.sendrecv import SendRecv
-from xccl_emu.protocols.sendrecv_calls import PATHS, RING_PATHS
-from xccl_emu.protocols.sendrecv_layout import RingLayout
+from xccl_emu.protocols.sendrecv_calls import RING_PATHS
+from xccl_emu.protocols.sendrecv_layout import PATHS, RingLayout
 
 _RING = {"slots": 2, "chunks": 5, "pieces": 2}
 STOPS = {
     device.WRONG_EVENT: "the other side has another event ID",
     device.WRONG_SHAPE: "the other side has another payload size or number of cores",
+    device.WRONG_CHUNK: "a tail has the ID of another chunk",
 }
 
 
@@ -50,6 +51,7 @@ class SendRecvCase(Case):
     pieces: int = size(4, "Pieces of 32 bytes of a chunk.")
     rounds: int = size(1, "Transfers back to back, in one kernel a side.")
     path: str = choice("mtu", "How data is copied.", of=PATHS)
+    ack_each: int = switch(0, "Acknowledge each chunk, although the payload fits the ring.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,28 +61,33 @@ class SendRecvCase(Case):
     def lay_out(self, bench: Bench) -> None:
         """All sides launched; each core that receives owns its part of the target, so lanes have nothing in common."""
         pod = bench.pod(self._spec())
-        comm = SendRecv(pod, slots=self.slots, slot_bytes=self._slot_bytes, lanes_max=self.cores)
+        each, slot_bytes = bool(self.ack_each), self._slot_bytes
+        comm = SendRecv(pod, slots=self.slots, slot_bytes=slot_bytes, lanes_max=self.cores, ack_each=each)
         data = [payload(self._nbytes, source) for source, _ in self._pairs]
         sources = [bench.filled(pair[0], what, "app.source") for pair, what in zip(self._pairs, data, strict=True)]
         targets = [pod.alloc(target, self._nbytes) for _, target in self._pairs]
         self._queue(comm, sources, targets)
         comm.launch()
-        for target, what in zip(targets, data, strict=True):
-            self._expect(bench, pod, target, what)
+        for (source, _), target, what in zip(self._pairs, targets, data, strict=True):
+            self._expect(bench, pod, source, target, what)
         for pair in self._pairs:
             _label_pair(bench, comm.layout, *pair)
         for code, meaning in STOPS.items():
             bench.stop(code, meaning)
         bench.tolerates("stop", "cut", "stall")
 
-    def _expect(self, bench: Bench, pod: Pod, target: Buffer, data: NDArray[np.uint8]) -> None:
+    def _expect(self, bench: Bench, pod: Pod, source: int, target: Buffer, data: NDArray[np.uint8]) -> None:
+        """The payload is there when either side has returned."""
         bench.label_buffer(target, "app.target")
         nbytes = self.chunks * self._slot_bytes
-        for lane, core in enumerate(cores_running(pod, target.die, self._kernels[-1:])):
+        sends, receives = self._sides
+        sides = cores_running(pod, source, [sends]), cores_running(pod, target.die, [receives])
+        for lane, cores in enumerate(zip(*sides, strict=True)):
             for r in range(self.rounds):
                 start = (r * self.cores + lane) * nbytes
-                name = f"target on die {target.die}, round {r}, lane {lane}"
-                bench.expect(target.address + start, data[start : start + nbytes], name, [core])
+                for core, side in zip(cores, ("sender", "receiver"), strict=True):
+                    name = f"target on die {target.die}, round {r}, lane {lane}, for its {side}"
+                    bench.expect(target.address + start, data[start : start + nbytes], name, [core])
 
     def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer]) -> None:
         how = {"cores": self.cores, "path": self.path, "rounds": self.rounds}
@@ -88,7 +95,8 @@ class SendRecvCase(Case):
             comm.transfer(source, target, event_id=_event(source.die), **how)  # type: ignore[arg-type]
 
     @property
-    def _kernels(self) -> tuple[Kernel, ...]:
+    def _sides(self) -> tuple[Kernel, Kernel]:
+        """What senders run, and receivers."""
         if self.path == "zero-copy":
             return device.send_zero_copy, device.recv_zero_copy
         return (device.send_rounds, device.recv_rounds) if self.rounds > 1 else (device.send, device.recv)
@@ -123,6 +131,8 @@ class SendRecvCase(Case):
         """One core and several, a longer payload, the other paths, and transfers back to back."""
         return {
             "one core": cls(),
+            "one core, payload fits the ring": cls(chunks=4),
+            "one core, payload fits the ring, each acknowledged": cls(chunks=4, ack_each=1),
             "one core, longer": cls(chunks=32, pieces=8),
             "four cores": cls(cores=4),
             "three transfers back to back": cls(slots=2, chunks=3, pieces=2, rounds=3),
@@ -152,8 +162,8 @@ class BothWaysCase(_OneRound):
             comm.exchange(source, target.die, targets[before], before, **events, cores=self.cores, path=self.path)
 
     @property
-    def _kernels(self) -> tuple[Kernel, ...]:
-        return (device.exchange,)
+    def _sides(self) -> tuple[Kernel, Kernel]:
+        return device.exchange, device.exchange
 
     @property
     def _pairs(self) -> list[tuple[int, int]]:
@@ -181,7 +191,7 @@ class AsyncCase(_OneRound):
             comm.irecv(target, source.die, event_id=event, cores=self.cores, path=self.path)
 
     @property
-    def _kernels(self) -> tuple[Kernel, ...]:
+    def _sides(self) -> tuple[Kernel, Kernel]:
         return device.isend_all, device.irecv_all
 
     @classmethod

@@ -19,11 +19,12 @@ Work: TypeAlias = tuple[Call, list[int], list[int] | None]
 class Launcher:
     """Puts calls on cores that nothing has been launched on, each lane apart, so that it may touch its own part alone.
 
-    whole: whether asynchronous calls repeat their passes until they are done.
+    whole: whether asynchronous calls repeat their passes until they are done.  ack_each: as of `SendRecv`.
     """
 
-    def __init__(self, pod: Pod, layout: RingLayout, calls: OpenCalls, whole: bool) -> None:
+    def __init__(self, pod: Pod, layout: RingLayout, calls: OpenCalls, whole: bool, ack_each: int) -> None:
         self._pod, self._layout, self._calls, self._whole = pod, layout, calls, whole
+        self._ack_each = ack_each
         self._taken = set(pod.active_cores())
         self._free: dict[int, Iterator[int]] = {}
 
@@ -74,7 +75,7 @@ class Launcher:
         layout, address = self._layout, call.buffer.address + own.start
         channel = Channel(
             layout.ack(*place), layout.tail(*place), call.event_id, call.shape, base, layout.slots, layout.slot_bytes,
-            int(call.path == "dma"), 0 if call.sends else layout.ring(*place),
+            int(call.path == "dma"), self._ack_each, 0 if call.sends else layout.ring(*place),
         )  # fmt: skip
         return {
             "source": address, "target": address, "nbytes": own.nbytes, "sent": own.nbytes, "c": channel,

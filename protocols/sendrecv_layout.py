@@ -8,6 +8,8 @@ from xccl_emu.machine.spec import KIB, PodSpec
 from xccl_emu.protocols.arguments import integer
 
 _SLOT_BYTES_DEFAULT = 64 * KIB
+PATHS = ("mtu", "dma", "zero-copy")
+"""How a payload goes: the first two through the ring."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,23 @@ class RingLayout:
             if offset < 0 or offset % PIECE_BYTES:
                 raise ConfigError(f"{name}={offset}: must be a multiple of {PIECE_BYTES} and not negative")
         room = (spec.managed_bytes - managed_offset) // (spec.n_dies * lanes * slots)
-        most = min(room, spec.ub_bytes // 2) // PIECE_BYTES * PIECE_BYTES
-        size = min(most, _SLOT_BYTES_DEFAULT) if slot_bytes is None else slot_bytes
+        most = room // PIECE_BYTES * PIECE_BYTES
+        default = min(room, spec.ub_bytes // 2, _SLOT_BYTES_DEFAULT) // PIECE_BYTES * PIECE_BYTES
+        size = default if slot_bytes is None else slot_bytes
         if size < PIECE_BYTES or size % PIECE_BYTES or size > most:
             raise CapacityError(
                 f"slot_bytes={size}: must be a multiple of {PIECE_BYTES} up to {most} for rings of {slots} slots for"
-                f" each of {lanes} lanes from each of {spec.n_dies} dies and a data buffer of {spec.ub_bytes} bytes"
+                f" each of {lanes} lanes from each of {spec.n_dies} dies"
             )
         layout = cls(spec, slots, size, lanes, managed_offset, field_offset)
         if layout.meta_end > spec.meta_bytes:
             raise CapacityError(f"lanes_max={lanes}: fields end at {layout.meta_end}, the area at {spec.meta_bytes}")
         return layout
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of calls: through the data buffer only if a slot fits a half of it."""
+        return PATHS if self.slot_bytes <= self.half_bytes else tuple(path for path in PATHS if path != "mtu")
 
     @property
     def half_bytes(self) -> int:

@@ -21,7 +21,7 @@ SEND_RECV = Paper(
                     "One field a lane and side is all that the paper's 74K fields allow.", "load ring address",
                 ),
                 Deviation(
-                    "By DMA a chunk is a slot too, at most half of a data buffer, and one descriptor is under way.",
+                    "By DMA a chunk is a slot too, of any size, and half of the slots are under way at once.",
                     "A side may choose its path by itself, so both have the same slots.", "dma",
                 ),
                 Deviation(
@@ -38,9 +38,9 @@ SEND_RECV = Paper(
                     "A count that only rises is never reset, and tells a full ring from an empty one.", "put tail",
                 ),
                 Deviation(
-                    "A quiet before each tail: mtu-out idles until the chunk is visible.",
+                    "A fence before each tail: it becomes visible behind its chunk, and nothing waits.",
                     "Nothing in the paper orders the tail behind its data; without it the checker finds a race.",
-                    "quiet data before tail",
+                    "fence data before tail",
                 ),
             ),
         ),
@@ -63,13 +63,16 @@ SEND_RECV = Paper(
                     " the run.",
                     "Sides that disagree would wait for each other, or copy the wrong bytes.", "load shape",
                 ),
-                Deviation("The chunk ID is written and not read.", "The count says the same."),
+                Deviation(
+                    "A chunk ID that is not that of the chunk, or of one behind it, stops the run.",
+                    "The paper does not say what it is for; the count says the same.", "load chunk ID",
+                ),
             ),
         ),
         Step(
             6, "Copy from the managed area to the app data area by mtu-in and mtu-out, the halves in turn.", (
                 Deviation(
-                    "By DMA, too, one descriptor at a time.",
+                    "By DMA, too, as on the other side.",
                     "The paper has DMA for the sender; a receiver may choose it here.", "dma",
                 ),
             ),
@@ -77,9 +80,10 @@ SEND_RECV = Paper(
         Step(
             7, "When the transfer is complete, acknowledge to the sender's metadata.", (
                 Deviation(
-                    "Each chunk is acknowledged when its slot has been read, which may be before its copy-out.",
-                    "So a payload larger than its ring passes through it. That the payload is there, only the return"
-                    " of the receiver's kernel says.", "put ack",
+                    "Of a payload larger than its ring each chunk before the last is acknowledged too, when its slot"
+                    " has been read; so it is on request, and in asynchronous passes.",
+                    "So such a payload passes through its ring, and a pass knows what those before it have done. The"
+                    " last acknowledgment comes when all is copied out.", "put ack",
                 ),
             ),
         ),

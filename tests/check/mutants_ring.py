@@ -17,6 +17,8 @@ from xccl_emu.protocols.sendrecv_case import AsyncCase, BothWaysCase, SendRecvCa
 from .mutants import Edit, Mutant
 
 RING = SendRecvCase(slots=2, chunks=5, pieces=2)
+FITS = SendRecvCase(slots=3, chunks=3, pieces=2)
+LONG_DMA = SendRecvCase(slots=3, chunks=5, pieces=2, path="dma")
 SMALL = SendRecvCase(slots=2, chunks=3, pieces=2)
 LANES = SendRecvCase(cores=2, slots=2, chunks=3, pieces=2)
 DMA = SendRecvCase(slots=2, chunks=3, pieces=2, path="dma")
@@ -31,18 +33,24 @@ edit = partial(Edit, "sendrecv")
 # ---- what stands in the kernels
 
 DATA = "    yield mtu_out(half * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), step=2)\n"
-QUIET = '    yield quiet(step=3, sync="data before tail")  # it also frees the half\n'
+SENT = '    if more:\n        yield set_flag(MTU_OUT, MTU_IN, half, step=2, sync="half sent")\n'
+FENCE = '    yield fence(step=3, sync="data before tail")\n'
+LOAD_AGAIN = '    if again:\n        yield wait_flag(MTU_OUT, MTU_IN, half, step=1, sync="half sent")\n'
 TAIL = '    yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")\n'
 FREE = '        yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")\n'
 IN_BUFFER = '    yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")\n'
 SLOT = "    return ring + count % slots * slot_bytes\n"
-DMA_OUT = "    yield dma(source + i * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), 0, step=2)\n"
-DMA_SENT = '    yield wait_flag(DMA, SCALAR, 0, step=3, sync="DMA before tail")\n'
+DMA_SENT = '    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=3, sync="DMA before tail")\n'
+DMA_DRAINED = '    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")\n'
 PULL = "    yield mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)\n"
 PULL_ROUND = PULL.replace("c.slots,", "c.slots - 1,")
-READ = '    yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
-WAIT_READ = '    yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
-ACK = '    yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")\n'
+IF_ACK = "    if ack:\n"
+CHUNK_READ = '    yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")\n' + IF_ACK
+READ = '        yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
+WAIT_READ = '        yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
+ACK = '        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")\n'
+OUT = '    yield quiet(step=7, sync="payload out")\n'
+LAST_ACK = '    yield put(c.ack, c.event, chunks - 1, c.base + chunks, c.ring, step=7, sync="ack")\n'
 IN_TAIL = '        yield poll_ge(c.tail + COUNT, c.base + i + 1, step=5, sync="tail in")\n'
 IN_TAIL_MODULO = IN_TAIL.replace("poll_ge", "poll_ne").replace("c.base + i + 1", "(c.base + i) % c.slots")
 AGAIN = '    if again:\n        yield wait_flag(MTU_OUT, MTU_IN, half, step=6, sync="half free")\n'
@@ -51,17 +59,15 @@ EACH_TURN = "    for i in range(max(outgoing, incoming)):\n"
 ALL_FIRST = "    for j in range(outgoing + incoming):\n        i = j if j < outgoing else j - outgoing\n"
 OFFER_IN = '    yield poll_ge(c.ack + COUNT, c.base + 1, step=2, sync="offer in")\n'
 GIVEN = "    given = yield load(c.ack + EVENT, step=2)\n"
-ZERO_COPY_QUIET = '    yield quiet(step=3, sync="data before tail")\n'
 ZERO_COPY_TAIL = '    yield put(c.tail, c.event, 0, c.base + ZERO_COPY_COUNTS, c.shape, step=3, sync="tail")\n'
 ACKNOWLEDGED = '    yield poll_ge(c.ack + COUNT, c.base + chunks, step=8, sync="all acknowledged")\n'
 ACKNOWLEDGED_MODULO = ACKNOWLEDGED.replace("poll_ge", "poll_eq").replace(
     "c.base + chunks", "(c.base + chunks) % c.slots"
 )
-ALL_PULLED = "    yield from pull(target, nbytes, c, 0, chunks, 1)\n"
+ALL_PULLED = "    yield from pull(target, nbytes, c, 0, chunks, 1, acks_each(c.ack_each, chunks, c.slots))\n"
 ZERO_COPY_IN = '    yield poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")\n'
 NEXT_BASE = "base=base))\n        base = base + chunks\n    return base\n\n\n@kernel\ndef recv_rounds"
 OTHER_HALF = "pull_chunk(i, 1, target, received,"
-PAYLOAD_OUT = '        yield quiet(step=6, sync="payload out")\n        base = base + chunks\n'
 LAST = "    last = min(chunks, acknowledged - c.base + c.slots)\n"
 STORES = """\
     yield store(c.tail + COUNT, c.base + i + 1, step=3, sync="tail")
@@ -74,12 +80,16 @@ WITH_STORES = edit("    set_flag,\n    wait_flag,\n", "    set_flag,\n    store,
 
 KNOWN = (
     Mutant(
-        "tail published with no quiet after the data words", RING,
-        (edit(DATA + QUIET + TAIL, DATA + TAIL),), (BAD_INSTRUCTION, DATA_RACE), quick=True,
+        "tail published with no fence after the data words", RING,
+        (edit(SENT + FENCE + TAIL, SENT + TAIL),), (DATA_RACE,), quick=True,
     ),
     Mutant(
-        "tail published before the data, quiet after both", RING,
-        (edit(DATA + QUIET + TAIL, TAIL + DATA + QUIET),), (DATA_RACE,),
+        "tail published before the data, fence after both", RING,
+        (edit(DATA + SENT + FENCE + TAIL, TAIL + DATA + SENT + FENCE),), (DATA_RACE,),
+    ),
+    Mutant(
+        "tail published before the fence", RING,
+        (edit(FENCE + TAIL, TAIL + FENCE),), (DATA_RACE,),
     ),
     Mutant(
         "producer's free test is i - ack < S + 1", RING,
@@ -87,11 +97,12 @@ KNOWN = (
     ),
     Mutant(
         "consumer sends the ack before it reads the slot", RING,
-        (edit(PULL + READ + WAIT_READ + ACK, ACK + PULL + READ + WAIT_READ),), (DATA_RACE,),
+        (edit(PULL + CHUNK_READ + READ + WAIT_READ + ACK, IF_ACK + ACK + PULL + CHUNK_READ + READ + WAIT_READ),),
+        (DATA_RACE,),
     ),
     Mutant(
         "producer publishes tail i + 2 after writing chunk i only", RING,
-        (edit(QUIET + TAIL, QUIET + TAIL.replace("i + 1", "i + 2")),), (WRONG_BITS, DATA_RACE),
+        (edit(FENCE + TAIL, FENCE + TAIL.replace("i + 1", "i + 2")),), (WRONG_BITS, DATA_RACE, ASSERTION),
     ),
     Mutant(
         "both dies send all chunks before receiving any", BOTH,
@@ -103,7 +114,8 @@ KNOWN = (
     Mutant(
         "tail and ack kept modulo S", RING,
         (
-            edit(QUIET + TAIL, QUIET + TAIL.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
+            edit(FENCE + TAIL, FENCE + TAIL.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
+            edit(OUT + LAST_ACK, OUT + LAST_ACK.replace("c.base + chunks", "(c.base + chunks) % c.slots")),
             edit(FREE + IN_BUFFER, "        yield poll_ge(c.ack + COUNT, 0, step=4)\n" + IN_BUFFER),
             edit(IN_TAIL, IN_TAIL_MODULO),
             edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
@@ -120,7 +132,27 @@ OWN = (
     ),
     Mutant(
         "consumer acknowledges one chunk too few", RING,
-        (edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("base + i + 1", "base + i")),), (DEADLOCK,),
+        (edit(LAST_ACK, LAST_ACK.replace("base + chunks", "base + chunks - 1")),), (DEADLOCK,),
+    ),
+    Mutant(
+        "consumer acknowledges before all is copied out", RING,
+        (edit(OUT + LAST_ACK, LAST_ACK + OUT),), (WRONG_BITS, DATA_RACE), quick=True,
+    ),
+    Mutant(
+        "consumer acknowledges a payload that fits the ring before it is copied out", FITS,
+        (edit(OUT + LAST_ACK, LAST_ACK + OUT),), (WRONG_BITS, DATA_RACE),
+    ),
+    Mutant(
+        "consumer never acknowledges a chunk by itself", RING,
+        (edit("    return asked > 0 or chunks > slots\n", "    return asked > 0\n"),), (DEADLOCK,),
+    ),
+    Mutant(
+        "producer uses a half of its buffer again before it has left", RING,
+        (edit(LOAD_AGAIN, ""), edit(SENT, "")), (DATA_RACE,),
+    ),
+    Mutant(
+        "producer numbers its chunks from one", RING,
+        (edit(FENCE + TAIL, FENCE + TAIL.replace("c.event, i,", "c.event, i + 1,")),), (ASSERTION,),
     ),
     Mutant(
         "both sides go round one slot too few", RING,
@@ -160,31 +192,39 @@ OWN = (
     ),
     Mutant(
         "field of the tail written word by word, the count first", RING,
-        (WITH_STORES, edit(QUIET + TAIL, QUIET + STORES)), (ASSERTION, TORN_METADATA),
+        (WITH_STORES, edit(FENCE + TAIL, FENCE + STORES)), (ASSERTION, TORN_METADATA),
     ),
     Mutant(
         "tail put to the next lane's field", LANES,
-        (edit(QUIET + TAIL, QUIET + TAIL.replace("put(c.tail,", "put(c.tail + 32,")),), (AREA_VIOLATION,),
+        (edit(FENCE + TAIL, FENCE + TAIL.replace("put(c.tail,", "put(c.tail + 32,")),), (AREA_VIOLATION,),
     ),
     Mutant(
         "receiver returns without all chunks", SMALL,
-        (edit(ALL_PULLED, ALL_PULLED.replace("chunks, 1", "chunks - 1, 1")),), (DEADLOCK, WRONG_BITS),
+        (edit(ALL_PULLED, ALL_PULLED.replace("chunks, 1,", "chunks - 1, 1,")),), (DEADLOCK, WRONG_BITS),
     ),
     Mutant(
         "DMA: tail without waiting for the completion", DMA,
-        (edit(DMA_OUT + DMA_SENT + TAIL, DMA_OUT + TAIL + DMA_SENT),), (WRONG_BITS, DATA_RACE),
+        (edit(DMA_SENT + TAIL, TAIL + DMA_SENT),), (WRONG_BITS, DATA_RACE),
     ),
     Mutant(
         "DMA: a completion that nobody takes", DMA,
-        (edit(DMA_SENT, '    if i + 1 < count_chunks(nbytes, c.slot_bytes):\n    ' + DMA_SENT),), (LEFTOVER, DATA_RACE),
+        (edit(DMA_SENT, '    if i < 2:\n    ' + DMA_SENT),), (LEFTOVER, DATA_RACE),
     ),
     Mutant(
         "DMA: quiet in place of the completion", DMA,
         (edit(DMA_SENT, '    yield quiet(step=3)\n'),), (BAD_INSTRUCTION,),
     ),
     Mutant(
-        "zero-copy: tail before the quiet", ZERO_COPY,
-        (edit(ZERO_COPY_QUIET + ZERO_COPY_TAIL, ZERO_COPY_TAIL + ZERO_COPY_QUIET),), (DATA_RACE, WRONG_BITS),
+        "DMA: fence in place of the completion", DMA,
+        (edit(DMA_SENT, FENCE),), (DATA_RACE, BAD_INSTRUCTION),
+    ),
+    Mutant(
+        "DMA: acknowledged before the copy-out is complete", LONG_DMA,
+        (edit(DMA_DRAINED + IF_ACK + ACK, IF_ACK + ACK + DMA_DRAINED),), (DATA_RACE,),
+    ),
+    Mutant(
+        "zero-copy: tail before the fence", ZERO_COPY,
+        (edit(FENCE + ZERO_COPY_TAIL, ZERO_COPY_TAIL + FENCE),), (DATA_RACE, WRONG_BITS),
     ),
     Mutant(
         "zero-copy: the offer's words read before the offer is there", ZERO_COPY,
@@ -196,11 +236,11 @@ OWN = (
     ),
     Mutant(
         "back to back: the data buffer used again before the payload has left it", ROUNDS,
-        (edit(PAYLOAD_OUT, "        base = base + chunks\n"),), (DATA_RACE,),
+        (edit(OUT + LAST_ACK, LAST_ACK),), (DATA_RACE, WRONG_BITS),
     ),
     Mutant(
         "back to back: every round counts from the first one's base", ROUNDS,
-        (edit(NEXT_BASE, NEXT_BASE.replace("        base = base + chunks\n", "")),), (DEADLOCK, DATA_RACE),
+        (edit(NEXT_BASE, NEXT_BASE.replace("        base = base + chunks\n", "")),), (DEADLOCK, DATA_RACE, WRONG_BITS),
     ),
     Mutant(
         "asynchronous: one free slot too many", ASYNC,
@@ -208,6 +248,6 @@ OWN = (
     ),
     Mutant(
         "both ways: what is received uses the half of what is sent", BOTH,
-        (edit(OTHER_HALF, OTHER_HALF.replace("(i, 1,", "(i, 0,")),), (WRONG_BITS, DATA_RACE),
+        (edit(OTHER_HALF, OTHER_HALF.replace("(i, 1,", "(i, 0,")),), (WRONG_BITS, DATA_RACE, BAD_INSTRUCTION),
     ),
 )  # fmt: skip

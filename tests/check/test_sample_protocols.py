@@ -88,13 +88,11 @@ def test_what_is_found_without_it(name: str, sync: str, kinds: set[str]) -> None
 
 def test_slots_reused_before_they_are_acknowledged() -> None:
     """With 4 slots and 8 chunks every schedule shows the race, whoever goes first; the wrong bytes alone would show in
-    at least 15 of 100 schedules of `pct` or `weights`, and in hardly one of uniform random ones."""
+    at least 15 of 100 schedules of `pct` and `weights`, and of uniform random ones: no sender waits for a quiet."""
     trial = make("sendrecv", slots=4, chunks=8).build("relaxed", ["slot free"])
     assert [share(trial, policy, schedules=20) for policy in at.POLICIES] == [1.0] * len(at.POLICIES)
     alone = {policy: share(trial, policy, schedules=300, races=False) for policy in ("pct", "weights", "random")}
-    assert alone["pct"] >= 0.15
-    assert alone["weights"] >= 0.15
-    assert alone["random"] < 0.05
+    assert min(alone.values()) >= 0.15
 
 
 def test_what_several_cores_poll_is_learned() -> None:

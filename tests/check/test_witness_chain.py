@@ -20,8 +20,8 @@ SIZES = {"slots": 2, "chunks": 3, "pieces": 2}
 @pytest.mark.parametrize(
     ("protocol", "sync", "kinds", "steps_max"),
     [
-        ("sendrecv", "slot free", {DATA_RACE}, 45),
-        ("sendrecv", "slot read", {UNWRITTEN_READ, DATA_RACE}, 45),
+        ("sendrecv", "slot free", {DATA_RACE}, 55),
+        ("sendrecv", "slot read", {UNWRITTEN_READ, DATA_RACE}, 60),
         ("sendrecv", "ack", {DEADLOCK}, 70),
         ("sendrecv-dma", "DMA before tail", {UNWRITTEN_READ, BAD_INSTRUCTION, DATA_RACE}, 25),
     ],
@@ -45,4 +45,4 @@ def test_a_violation_found_by_sampling_becomes_a_witness(
     if again.kind == DATA_RACE:
         assert sorted(marked.values()) == ["A", "B"]
     assert marked or again.kind == DEADLOCK
-    assert mermaid(trace, marked).count("    rect ") == len(marked)
+    assert mermaid(trace, marked).count("    rect ") >= len(marked)  # one for each write that a step makes visible

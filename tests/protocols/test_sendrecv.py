@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import DeadlockError, RunError
+from xccl_emu.errors import ConfigError, DeadlockError, ProtocolError, RunError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.lang import Kernel, Site
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.protocols.sendrecv import SendRecv
-from xccl_emu.protocols.sendrecv_calls import PATHS
-from xccl_emu.protocols.sendrecv_layout import split
+from xccl_emu.protocols.sendrecv_layout import PATHS, split
 
 from .sendrecv_support import Setting, make_pod, payload, place, settings_of_pods, sizes
 
@@ -205,9 +204,9 @@ def test_kernels_name_all_eight_steps() -> None:
 
 
 def test_kernels_name_every_synchronization() -> None:
-    """Each quiet, flag, poll and put of a field can be switched off by name, and a name means one thing in all kernels:
-    requests of one operation on one field, or the two sides of an event between two pipes."""
-    kinds = ("quiet", "set_flag", "wait_flag", "poll", "put")
+    """Each quiet, fence, flag, poll and put of a field can be switched off by name, and a name means one thing in all
+    kernels: requests of one operation on one field, or the two sides of an event between two pipes."""
+    kinds = ("quiet", "fence", "set_flag", "wait_flag", "poll", "put")
     unnamed = [site.text for k in KERNELS for site in k.sites if site.operation.startswith(kinds) and not site.sync]
     assert unnamed == []
     named = [site for k in KERNELS for site in k.sites if site.sync]
@@ -223,6 +222,47 @@ def _meaning(site: Site) -> tuple[str, ...]:
     if site.operation in ("set_flag", "wait_flag"):
         return ("event", *arguments[:2])
     return (site.operation, *arguments[:1])
+
+
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+@pytest.mark.parametrize(("chunks", "ack_each", "acks"), [(4, False, 1), (4, True, 4), (5, False, 5)])
+def test_a_payload_that_fits_the_ring_is_acknowledged_once(path: str, chunks: int, ack_each: bool, acks: int) -> None:
+    """A larger one chunk by chunk, and so is any on request; a tail comes for each chunk."""
+    pod = make_pod(policy="round-robin")
+    comm = SendRecv(pod, slots=4, slot_bytes=64, ack_each=ack_each)
+    sent = place(pod, 0, 1, 64 * chunks)
+    comm.transfer(sent.source, sent.target, event_id=1, cores=1, path=path)
+    assert comm.run().instructions["put"] == chunks + acks
+    assert sent.arrived()
+
+
+@pytest.mark.parametrize("order", ["sc", "relaxed"])
+def test_slots_larger_than_half_a_data_buffer_are_for_dma(order: str) -> None:
+    """The DMA engine takes slots of any size; through the data buffer such a ring cannot be used, which is refused."""
+    pod = make_pod(order=order, ub_bytes=512)
+    comm = SendRecv(pod, slots=3, slot_bytes=1024, lanes_max=1)
+    sent = place(pod, 0, 1, 5000)
+    with pytest.raises(ConfigError, match="path='mtu': must be one of dma, zero-copy"):
+        comm.transfer(sent.source, sent.target, event_id=1, cores=1)
+    comm.transfer(sent.source, sent.target, event_id=1, cores=1, path="dma")
+    comm.run()
+    assert sent.arrived()
+
+
+@pytest.mark.parametrize("given", [-1, 1, 7])
+def test_a_tail_of_another_chunk_is_an_error(given: int) -> None:
+    """The receiver checks the chunk ID: a field whose count is right and whose ID is not ends the run."""
+    pod = make_pod(policy="round-robin")
+    comm = SendRecv(pod, slots=2, slot_bytes=64)
+    sent = place(pod, 0, 1, 64)
+    comm.recv(sent.target, 0, event_id=1, cores=1)
+    comm.launch()
+    tail = comm.layout.tail(0, 1, 0)
+    pod.memory[tail : tail + 32].view(np.int64)[:] = 1, given, 1, 64 * device.SHAPE_UNIT + 1
+    with pytest.raises(ProtocolError) as caught:
+        pod.run()
+    assert (caught.value.code, caught.value.value) == (device.WRONG_CHUNK, given)
+    assert sent.untouched()
 
 
 def test_plain_loads_cannot_meet_a_put() -> None:
@@ -285,11 +325,13 @@ def test_all_cores_at_once(order: str) -> None:
 BREAKS = [
     ("chunk in buffer", "mtu", "wrong bits"),
     ("data before tail", "mtu", "wrong bits"),
+    ("half sent", "mtu", "wrong bits"),
     ("slot free", "mtu", "wrong bits"),
     ("tail", "mtu", "DeadlockError"),
     ("tail in", "mtu", "EventMismatchError"),
     ("ack", "mtu", "DeadlockError"),
     ("slot read", "mtu", "wrong bits"),
+    ("chunk read", "mtu", "wrong bits"),
     ("half free", "mtu", "wrong bits"),
     ("DMA before tail", "dma", "RunError"),
     ("DMA before ack", "dma", "RunError"),
