@@ -312,8 +312,9 @@ def _seen_error(st, run):
     """Is the error that ended the run one that was declared, or that the machine has seen behind a wrong word?"""
     if st[ERROR] != ERR_FAIL:
         return st[FAULT_HAPPENED] & MISLEADING != 0
-    for code in run[14]:
-        if code == st[ERROR_A]:
+    stops = run[14]
+    for i in range(stops.size):  # a bare array has no iterator
+        if stops[i] == st[ERROR_A]:
             return True
     return False
 
