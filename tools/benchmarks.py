@@ -32,10 +32,10 @@ Written by `make docs`; `xccl-emu bench NAME` shows each part.
 
 MISSES = """## What misses, and why, as far as it is understood
 
-- **512 KB on 2 cores** (Figure 5). Each lane sends four chunks of 64 KB, and behind each stands a quiet that waits
-  until the chunk is visible, before the flag may go out. The latency of a write is paid four times; nothing in the
-  published steps says how flag and data are ordered otherwise. With cores at the fast end of what is plausible it
-  holds within a node, and nearly so between nodes.
+- **512 KB on 2 cores** (Figure 5), from the start of `send` to its end, with the launch. Each core moves four chunks of
+  64 KB. Since a fence orders each tail behind its chunk, the latency of a write is paid once. What is left: the
+  launch, 3.7 us; one chunk's way through four pipes before all of them are busy; and 256 KB at the rate of a core,
+  which is assumed. With cores at the fast end of what is plausible it holds within a node, and nearly so between.
 - **A2E, E2A** go in 2 and in 4 parts, of which a trampoline forwards one while the next arrives; nothing was published
   of parts, and they were not chosen by the numbers. A trampoline sends back its own experts' rows through the port by
   which it forwards, 1,344 rows or 143 us in all, so parts cannot hide all of the way there behind the way back. A2E is
