@@ -9,7 +9,7 @@ import numpy as np
 from harness import Report, Yardstick, parser, resident_gb, stopwatch
 
 from xccl_emu import routing
-from xccl_emu.kernels.expert import stand_in_expert
+from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.parameters import Buffers
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, small_pod
@@ -38,7 +38,7 @@ class Sample:
     """CPU seconds of each launch, the run alone."""
     expert: RunStats | None = None
     expert_cpu: list[float] = field(default_factory=list)
-    """Of the stand-in expert by itself, on the rows of one call."""
+    """Of the dummy expert by itself, on the rows of one call."""
     copyto: list[float] = field(default_factory=list)
     """CPU seconds of np.copyto for the bytes of a launch, timed after each of them."""
     calls: int = 1
@@ -79,7 +79,7 @@ def make_calls(c: A2EConfig, placement: routing.Placement) -> list[Call]:
 
 
 def run_expert(owner: AttentionExperts, calls: Calls) -> RunStats:
-    """The stand-in expert on the rows that the last call has left."""
+    """The dummy expert on the rows that the last call has left."""
     c, pod = owner.config, owner.pod
     for die, buffers in enumerate(owner.experts):
         n = len(calls.received(calls.n_calls - 1, die).x)
@@ -90,7 +90,7 @@ def run_expert(owner: AttentionExperts, calls: Calls) -> RunStats:
         args = {"first": bounds[:-1], "last": bounds[1:], "c": shape, "b": Buffers(**rows)}
         rights = {"recv_x": "r", "route": "r", "y": "w"}
         grants = [pod.grant(buffers[name], right) for name, right in rights.items()]
-        pod.launch(stand_in_expert, owner.first_die + die, range(c.compute_cores), args, grants)
+        pod.launch(dummy_expert, owner.first_die + die, range(c.compute_cores), args, grants)
     return pod.run()
 
 
@@ -120,7 +120,7 @@ def report_sample(report: Report, what: str, sample: Sample, least: float | None
     report.plain(f"{what}: the run alone, CPU", min(sample.cpu), "s")
     report.plain(f"{what}: instructions", sum(sample.run.instructions.values()) / 1e6, "million")
     report.plain(f"{what}: bytes copied a second, of np.copyto", sample.of_copyto(True))
-    ratio, name = sample.of_copyto(False), f"{what}: the same without the stand-in expert"
+    ratio, name = sample.of_copyto(False), f"{what}: the same without the dummy expert"
     report.plain(name, ratio) if least is None else report.at_least(name, ratio, least)
 
 

@@ -1,4 +1,4 @@
-"""Dispatch, stand-in expert and combine at full size: first and later rounds, bytes copied, growth with the ranks."""
+"""Dispatch, dummy expert and combine at full size: first and later rounds, bytes copied, growth with the ranks."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -138,7 +138,7 @@ class Layer:
         """Run one round."""
         return {
             "dispatch": self._timed("dispatch", lambda: self.group.dispatch(self.tokens, list(self.routed.topk))),
-            "expert": self._timed("expert", self.group.run_stand_in),
+            "expert": self._timed("expert", self.group.run_dummy),
             "combine": self._timed("combine", lambda: self.group.combine(list(self.routed.weights))),
         }
 
@@ -179,9 +179,9 @@ def report_largest(report: Report, sample: Sample, seconds_max: float) -> None:
         report.plain(f"{name}: bytes copied a second, of np.copyto", sample.of_copyto([name]))
     report.plain("np.copyto", sample.copied(STAGES) / min(sample.copyto) / 1e9, "GB/s")
     report.at_least("dispatch + combine: bytes copied a second, of np.copyto", sample.of_copyto(PROTOCOLS), 0.4)
-    report.plain("the same with the stand-in expert", sample.of_copyto(STAGES))
+    report.plain("the same with the dummy expert", sample.of_copyto(STAGES))
     report.at_most("dispatch + combine, later round, wall", sample.best(PROTOCOLS, "seconds"), seconds_max, "s")
-    report.plain("the same with the stand-in expert", sample.best(STAGES, "seconds"), "s")
+    report.plain("the same with the dummy expert", sample.best(STAGES, "seconds"), "s")
 
 
 def report_memory(report: Report, sample: Sample, yardstick: Yardstick) -> None:

@@ -1,4 +1,4 @@
-"""FusedDispatch, stand-in expert and FusedCombine at full size: bytes copied against np.copyto, and each switch."""
+"""FusedDispatch, dummy expert and FusedCombine at full size: bytes copied against np.copyto, and each switch."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,9 +1,9 @@
 """How fast the exhaustive search is, and the same ring in SPIN.
 
-The ring of `send` and `recv`: ``S`` slots, ``C`` chunks of ``W`` pieces.  SPIN checks a model of it that was written by
-hand: pieces become visible in any order until the quiet, then the tail, then the acknowledgement.  The search runs the
-kernels on the machine; "merged" explores when each piece becomes visible, as the model does, "full" only when the
-flags do.
+The ring of `send` and `recv`: ``S`` slots, ``C`` chunks of ``W`` granules.  SPIN checks a model of it that was
+written by hand: granules become visible in any order until the quiet, then the tail, then the acknowledgement.  The
+search runs the kernels on the machine; "merged" explores when each granule becomes visible, as the model does, "full"
+only when the flags do.
 
 Left out if SPIN or a C compiler is missing: apt-get install spin gcc.
 """
@@ -22,7 +22,7 @@ from xccl_emu.check.search.setup import Setup
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 SIZES = ((4, 8, 4), (4, 32, 8))
-"""(slots, chunks, pieces); the last one is configuration (b), the target."""
+"""(slots, chunks, granules); the last one is configuration (b), the target."""
 
 STATES_MAX = 1_000_000
 """Where a search is cut off: enough to tell its speed."""
@@ -30,7 +30,7 @@ STATES_MAX = 1_000_000
 MODEL = """
 #define S {slots}
 #define C {chunks}
-#define W {pieces}
+#define W {granules}
 int ring[S*W]; int value[W]; int place[W]; bool flying[W];
 byte n_flying, tail_issued, tail, ack_issued, ack; bool finished;
 
@@ -81,21 +81,21 @@ active proctype receiver() {{
 """
 
 
-def search(slots: int, chunks: int, pieces: int, full: bool) -> tuple[Found, float]:
+def search(slots: int, chunks: int, granules: int, full: bool) -> tuple[Found, float]:
     """What the search found and its CPU seconds, without learning and set-up."""
-    trial = SendRecvCase(slots=slots, chunks=chunks, pieces=pieces).build("relaxed")
+    trial = SendRecvCase(slots=slots, chunks=chunks, granules=granules).build("relaxed")
     setup = Setup(trial, full)
     with stopwatch() as taken:
         found = Search(setup, max_states=STATES_MAX, seconds=None, progress=None).run()
     return found, taken["cpu"]
 
 
-def spin(slots: int, chunks: int, pieces: int) -> tuple[int, float] | None:
+def spin(slots: int, chunks: int, granules: int) -> tuple[int, float] | None:
     """States and CPU seconds of SPIN's verifier; None if it is missing."""
     if not shutil.which("spin") or not shutil.which("gcc"):
         return None
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "ring.pml").write_text(MODEL.format(slots=slots, chunks=chunks, pieces=pieces))
+        Path(folder, "ring.pml").write_text(MODEL.format(slots=slots, chunks=chunks, granules=granules))
         subprocess.run(["spin", "-a", "ring.pml"], cwd=folder, check=True, capture_output=True)
         subprocess.run(["gcc", "-O2", "-DSAFETY", "-o", "pan", "pan.c"], cwd=folder, check=True, capture_output=True)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -113,11 +113,11 @@ def main() -> None:
     report = Report("exhaustive search")
     search(2, 3, 2, True)  # compiled
     search(2, 3, 2, False)
-    for slots, chunks, pieces in SIZES:
-        name = f"S{slots} C{chunks} W{pieces}"
-        full, full_seconds = search(slots, chunks, pieces, True)
-        merged, merged_seconds = search(slots, chunks, pieces, False)
-        model = spin(slots, chunks, pieces)
+    for slots, chunks, granules in SIZES:
+        name = f"S{slots} C{chunks} W{granules}"
+        full, full_seconds = search(slots, chunks, granules, True)
+        merged, merged_seconds = search(slots, chunks, granules, False)
+        model = spin(slots, chunks, granules)
         report.plain(f"{name}, full: states", full.states)
         report.plain(f"{name}, full: seconds", full_seconds, "CPU s")
         report.plain(f"{name}, merged: states", merged.states)

@@ -22,7 +22,7 @@ from xccl_emu.check.sampling.sample import PORTFOLIO, share
 from xccl_emu.protocol import Case
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
-RING = SendRecvCase(slots=4, chunks=8, pieces=4)
+RING = SendRecvCase(slots=4, chunks=8, granules=4)
 EARLY_ACK = edit(PULL + READ + WAIT_READ + ACK, ACK + PULL + READ + WAIT_READ)
 ONE_TOO_MANY = edit(FREE + IN_BUFFER, FREE.replace("+ 1 - c.slots", "- c.slots") + IN_BUFFER)
 NO_WAIT = edit(FREE + IN_BUFFER, "        pass\n" + IN_BUFFER)

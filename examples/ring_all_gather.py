@@ -13,8 +13,8 @@ from xccl_emu.lang import MTU_IN, SCALAR, kernel, mtu_in, mtu_out, poll_ge, put,
 from xccl_emu.machine import Buffer, Pod, small_pod
 from xccl_emu.testing import Bench, protocol
 
-PIECE = 32
-TAIL, ACK = 0, PIECE
+GRANULE = 32
+TAIL, ACK = 0, GRANULE
 """Offsets of the fields in a die's metadata area."""
 
 
@@ -67,13 +67,13 @@ def launch_on(pod: Pod, me: int, own: Buffer, out: Buffer, nbytes: int, slots: i
 @protocol
 def ring_all_gather(bench: Bench, dies: int = 3, nbytes: int = 64, slots: int = 1) -> None:
     """The all-gather on one core of each die; ``nbytes`` is the size of a chunk."""
-    slot_bytes = -(-nbytes // PIECE) * PIECE
-    room = {"app_bytes": (dies + 2) * slot_bytes, "meta_bytes": 2 * PIECE, "managed_bytes": slots * slot_bytes}
+    slot_bytes = -(-nbytes // GRANULE) * GRANULE
+    room = {"app_bytes": (dies + 2) * slot_bytes, "meta_bytes": 2 * GRANULE, "managed_bytes": slots * slot_bytes}
     pod = bench.pod(small_pod(dies, **room, ub_bytes=slot_bytes))
     chunks = chunks_of(dies, nbytes)
     for me in range(dies):
-        bench.label(f"die{me}.tail", pod.meta(me, TAIL), PIECE)
-        bench.label(f"die{me}.ack", pod.meta(me, ACK), PIECE)
+        bench.label(f"die{me}.tail", pod.meta(me, TAIL), GRANULE)
+        bench.label(f"die{me}.ack", pod.meta(me, ACK), GRANULE)
         bench.label(f"die{me}.inbox", pod.managed(me), slots * slot_bytes)
         own = bench.filled(me, chunks[me], "chunk")
         out = bench.wanted(me, chunks.reshape(-1), "gathered", owners=f"die{me}")

@@ -22,7 +22,7 @@ from xccl_emu.kernels.a2e_parameters import (
 )
 from xccl_emu.kernels.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES, slot_of
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES, field_of
-from xccl_emu.kernels.expert import stand_in_expert
+from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.group import align, barrier, drain, drain_halves
 from xccl_emu.kernels.moe import count_rows
 from xccl_emu.kernels.parameters import Buffers, Group
@@ -395,7 +395,7 @@ def busy(work, table, step):
 
 @kernel
 def compute_stream(core, die, work, c: Group, b: Buffers, m: Domains, at: Places):
-    """Step 4, call after call: the stand-in expert, and ``work`` vector instructions that compute nothing."""
+    """Step 4, call after call: the dummy expert, and ``work`` vector instructions that compute nothing."""
     here = die * c.die_bytes
     call = 0
     n = 0
@@ -405,7 +405,7 @@ def compute_stream(core, die, work, c: Group, b: Buffers, m: Domains, at: Places
         n = yield from count_rows(counts, c._replace(n_ranks=m.n_attention))
         if n >= 0:
             base = call % m.depth * m.rows_max
-            yield from stand_in_expert(
+            yield from dummy_expert(
                 n * core // c.cores, n * (core + 1) // c.cores, c,
                 Buffers(
                     recv_x=b.recv_x + base * c.payload, route=b.route + base * ROUTE_BYTES, y=b.y + base * 2 * c.hidden

@@ -58,9 +58,9 @@ class Ring(NamedTuple):
     right_tail: int
     left_ack: int
     slot: int
-    """Bytes of a slot in whole pieces."""
+    """Bytes of a slot in whole granules."""
     room: int
-    """Bytes of a slice in whole pieces: of a half of the data buffer."""
+    """Bytes of a slice in whole granules: of a half of the data buffer."""
     reduce: int
     """Are chunks added up?"""
     gather: int

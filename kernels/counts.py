@@ -6,8 +6,8 @@ are two ways to count.
 On the vector pipe each core has all choices of its rank in its data buffer and counts them there, beside quantization;
 so no two cores need to agree on anything.  What that takes grows with the square of the batch.
 
-In scalar loops each core counts the choices of its own tokens, a piece of the table at a time, and the cores tell each
-other in a table of tallies, a row for each core and one for the sums: so each knows where its first message for an
+In scalar loops each core counts the choices of its own tokens, a granule of the table at a time, and the cores tell
+each other in a table of tallies, a row for each core and one for the sums: so each knows where its first message for an
 expert goes, and goes on from there from token to token.  The choices of a token come with it.
 """
 

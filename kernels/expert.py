@@ -1,4 +1,4 @@
-"""A stand-in for an expert: each received row is widened, scaled by a factor of its expert, and rounded.
+"""A dummy for an expert: each received row is widened, scaled by a factor of its expert, and rounded.
 
 It is no protocol, only something between dispatch and combine whose bits can be checked:
 y = round(x * (1 + (slot mod 7) / 8)), with x the dequantized INT8 (value times scale) or the row as it came.
@@ -37,7 +37,7 @@ def load_row(half, r, rows, routes, c: Group, b: Buffers):
 
 
 @kernel
-def stand_in_expert(first, last, c: Group, b: Buffers):
+def dummy_expert(first, last, c: Group, b: Buffers):
     """Compute rows ``first`` to ``last``; row i+1 is loaded while row i is computed."""
     acc = 0
     rows = 4 * c.hidden

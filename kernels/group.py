@@ -1,4 +1,4 @@
-"""Small pieces that several kernels share."""
+"""Small granules that several kernels share."""
 
 from xccl_emu.lang import arrive, await_group, wait_flag
 
@@ -21,5 +21,5 @@ def drain_halves(source, target, turns, sync):
 
 
 def align(nbytes: int) -> int:
-    """Round up to whole pieces of 32 bytes."""
+    """Round up to whole granules of 32 bytes."""
     return (nbytes + 31) // 32 * 32

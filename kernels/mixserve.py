@@ -32,7 +32,7 @@ from xccl_emu.kernels.mixserve_parts import (
 from xccl_emu.lang import kernel, load, mtu_out, quiet, v_scale, v_widen
 
 
-def stand_in_experts(r, c: Cluster, t: Tables, b: Inboxes):
+def dummy_experts(r, c: Cluster, t: Tables, b: Inboxes):
     """No protocol: a rank's part of what expert e makes of a row is the row times 1 + ((e + rank) mod 7) / 8."""
     capacity = c.tokens * c.top_k
     die = (c.node * c.ranks + c.local) * c.pitch
@@ -61,11 +61,11 @@ def stand_in_experts(r, c: Cluster, t: Tables, b: Inboxes):
 
 @kernel
 def mixserve(c: Cluster, t: Tables, b: Inboxes):
-    """Rounds of dispatch, stand-in experts and combine; or of one of the two."""
+    """Rounds of dispatch, dummy experts and combine; or of one of the two."""
     for r in range(c.rounds):
         if c.dispatches:
             yield from dispatch(r, c, t, b)
         if c.dispatches and c.combines:
-            yield from stand_in_experts(r, c, t, b)
+            yield from dummy_experts(r, c, t, b)
         if c.combines:
             yield from combine(r, c, t, b)

@@ -44,9 +44,9 @@ class Cluster(NamedTuple):
     part_bytes: int
     """Of the columns that a core of a rank moves."""
     room: int
-    """In whole pieces, of a place for such columns, or for counts."""
+    """In whole granules, of a place for such columns, or for counts."""
     head: int
-    """Bytes of the counts of a block, by expert, in whole pieces."""
+    """Bytes of the counts of a block, by expert, in whole granules."""
     pitch: int
     """From a die to the next."""
     dtype: int

@@ -11,7 +11,7 @@ Each buffer of the app data area holds its rounds one behind the other; see `par
 from xccl_emu.kernels.combine import combine
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, dispatch
-from xccl_emu.kernels.expert import stand_in_expert
+from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.parameters import Areas, Buffers, Group, Rounds
 from xccl_emu.lang import MTU_IN, SCALAR, kernel, load, mtu_in, quiet, set_flag, ub_load, wait_flag
@@ -34,9 +34,9 @@ def count_rows(counts, c: Group):
 
 
 def expert_round(core, c: Group, b: Buffers):
-    """The stand-in expert on this core's part of the rows that dispatch received."""
+    """The dummy expert on this core's part of the rows that dispatch received."""
     rows = yield from count_rows(b.counts, c)
-    yield from stand_in_expert(rows * core // c.cores, rows * (core + 1) // c.cores, c, b)
+    yield from dummy_expert(rows * core // c.cores, rows * (core + 1) // c.cores, c, b)
 
 
 def one_round(rank, core, r, tokens, rounds: Rounds, c: Group, b: Buffers, dispatches: Areas, combines: Areas):

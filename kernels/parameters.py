@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Channel(NamedTuple):
-    """A lane in one transfer, as one of its sides uses it."""
+    """A channel in one transfer, as one of its sides uses it."""
 
     ack: int
     """Address of the field on the sender's die."""

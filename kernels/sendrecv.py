@@ -1,18 +1,19 @@
 """Send and receive between two dies: the steps 1 to 8 of xDeepServe 3.1, on each core of the two sides.
 
-Lane i is the i-th core of the sender and the i-th core of the receiver; they talk to each other alone.  A lane has
-``slots`` slots of ``slot_bytes`` in the ring that the receiver keeps for this sender, and two 32-byte metadata fields:
+Channel i is the i-th core of the sender and the i-th core of the receiver; they talk to each other alone.  A channel
+has ``slots`` slots of ``slot_bytes`` in the ring that the receiver keeps for this sender, and two 32-byte metadata
+fields:
 
     =======  =============  ========  ========  ==============  =============================================
     field    on the die of  word 0    word 1    word 2          word 3
     =======  =============  ========  ========  ==============  =============================================
     tail     the receiver   event ID  chunk ID  tailPtr         shape of the payload (`SHAPE_UNIT`)
-    ack      the sender     event ID  chunk ID  acknowledged    where the sender writes: the lane's first slot
+    ack      the sender     event ID  chunk ID  acknowledged    where the sender writes: the channel's first slot
     =======  =============  ========  ========  ==============  =============================================
 
-tailPtr and acknowledged count chunks, of all transfers on this lane since its fields were empty; chunk n lies in slot
-n % slots.  ``base`` of a channel is the count before this transfer: what the field says that this side writes.  A field
-is written whole, by one put, so its words belong together.
+tailPtr and acknowledged count chunks, of all transfers on this channel since its fields were empty; chunk n lies in
+slot n % slots.  ``base`` of a channel is the count before this transfer: what the field says that this side writes.
+A field is written whole, by one put, so its words belong together.
 
 A tail follows its chunk behind a fence: on the receiver's die it becomes visible after the data, and nobody waits for
 the way there.  So a tail may be on its way while the next chunk is.
@@ -24,7 +25,7 @@ buffer this is before its copy-out is visible, or has begun: such an acknowledgm
 
 Every put of a field, poll, quiet, fence and flag has a name (`sync`) by which a run can switch it off; a name means one
 thing.  A load with a name is a synchronizing load.  It may meet the put of the next chunk's field, which does no harm:
-a field is one piece, its count and chunk ID only grow, and its other words stay the same during a transfer.  Like a
+a field is one granule, its count and chunk ID only grow, and its other words stay the same during a transfer.  Like a
 poll it acquires what was visible before the put that it sees.  A load without a name is a plain one: no put to its
 field can be under way.
 """
@@ -57,7 +58,7 @@ SHAPE = WHERE
 """The word that the tail field has where the ack field has an address."""
 
 SHAPE_UNIT = 1 << 16
-"""The shape of a payload is its bytes, all lanes together, times this plus the number of lanes."""
+"""The shape of a payload is its bytes, all channels together, times this plus the number of channels."""
 
 WRONG_EVENT, WRONG_SHAPE, WRONG_CHUNK = 1, 2, 3
 """Codes of `fail`; the value is the event ID, the shape or the chunk ID that the other side gave."""
@@ -66,11 +67,11 @@ TRANSFERS_MAX = 4
 """Most copies by DMA that a core has under way."""
 
 ZERO_COPY_COUNTS = 2
-"""What a zero-copy transfer adds to the counts of a lane: the offer of the target, and the payload."""
+"""What a zero-copy transfer adds to the counts of a channel: the offer of the target, and the payload."""
 
 
 def count_chunks(nbytes: int, slot_bytes: int) -> int:
-    """Number of chunks of a lane's part of the payload."""
+    """Number of chunks of a channel's part of the payload."""
     return (nbytes + slot_bytes - 1) // slot_bytes
 
 
@@ -149,7 +150,7 @@ def push(source, nbytes, c: Channel, first, last, wait):
 
 @kernel
 def send(source, nbytes, c: Channel):
-    """Send ``nbytes`` at ``source`` on one lane and return when all is acknowledged; nothing to do for no bytes."""
+    """Send ``nbytes`` at ``source`` on one channel and return when all is acknowledged; nothing to do for no bytes."""
     if nbytes == 0:
         return 0
     chunks = count_chunks(nbytes, c.slot_bytes)
@@ -291,7 +292,7 @@ def pull(target, nbytes, c: Channel, first, last, wait, each):
 
 @kernel
 def recv(target, nbytes, c: Channel):
-    """Receive ``nbytes`` to ``target`` on one lane; nothing to do for no bytes."""
+    """Receive ``nbytes`` to ``target`` on one channel; nothing to do for no bytes."""
     if nbytes == 0:
         return 0
     chunks = count_chunks(nbytes, c.slot_bytes)
@@ -329,7 +330,7 @@ def recv_zero_copy(target, nbytes, c: Channel):
 
 @kernel
 def exchange(source, sent, c: Channel, target, received, back: Channel):
-    """Send ``sent`` bytes on one lane and receive ``received`` on another (``back``), chunk by chunk in turn.
+    """Send ``sent`` bytes on one channel and receive ``received`` on another (``back``), chunk by chunk in turn.
 
     A core that sent all its chunks before it received any would wait forever if the other side did so too, as soon as
     there are more chunks than slots.  In turn, the slot that chunk i waits for is freed by the other side before its

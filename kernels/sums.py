@@ -46,7 +46,7 @@ def contribution_bytes(hidden: int, narrowed: int) -> int:
 
 
 def contribution_stride(hidden: int, narrowed: int) -> int:
-    """Bytes from a contribution to the next one, in whole pieces."""
+    """Bytes from a contribution to the next one, in whole granules."""
     return hidden + 32 if narrowed else 2 * hidden
 
 

@@ -36,8 +36,8 @@ _KERNELS = (attention, a2e_stream, compute_stream, e2a_stream), (pull_attention,
 class A2ECase(Case):
     """A few attention dies, expert dies and trampolines; ``rounds`` calls, one domain after the other.
 
-    A token is ``pieces`` pieces of 32 bytes on its way to the experts, with a slot of 512 bytes behind it, and twice as
-    many on its way back.
+    A token is ``granules`` granules of 32 bytes on its way to the experts, with a slot of 512 bytes behind it, and
+    twice as many on its way back.
     """
 
     presets: ClassVar[tuple[Preset, ...]] = (
@@ -61,7 +61,7 @@ class A2ECase(Case):
     experts: int = size(3, "Expert dies, of which the first are trampolines.")
     local: int = size(1, "Experts on each.")
     tokens: int | str | Sequence[int] = text(1, TOKENS_HELP)
-    pieces: int = size(1, "Pieces of 32 bytes of a token.")
+    granules: int = size(1, "Granules of 32 bytes of a token.")
     top_k: int = size(1, "Experts of each token.")
     rounds: int = size(2, "Calls.", least=0)
     cores: int = size(1, "Cores of an attention die, and of each stream; by plain pull of each die.")
@@ -141,7 +141,7 @@ class A2ECase(Case):
 
     def _config(self) -> A2EConfig:
         return A2EConfig(
-            self.domains, self.attention, self.experts, self.local, hidden=32 * self.pieces, top_k=self.top_k,
+            self.domains, self.attention, self.experts, self.local, hidden=32 * self.granules, top_k=self.top_k,
             tokens_max=max(1, *self._lengths), path=self.path, depth=self.depth, cores=self.cores,
             a2e_cores=self.cores, compute_cores=self.cores, e2a_cores=self.cores, n_trampolines=self.trampolines,
             a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts, microbatches=self.microbatches,
@@ -170,7 +170,7 @@ class A2ECase(Case):
             "three calls, two of them at once": replace(usual, rounds=3, depth=2),
             "no call at all": replace(usual, rounds=0),
             "an attention die with no tokens": replace(usual, tokens="1,0"),
-            "a masked choice": replace(usual, masked=1, top_k=2, pieces=2),
+            "a masked choice": replace(usual, masked=1, top_k=2, granules=2),
             "two domains": cls(domains=2, attention=1, experts=2, rounds=4, tokens=2),
             "two domains, two calls at once": cls(domains=2, attention=1, experts=1, rounds=3, depth=2),
             "two cores": cls(attention=1, experts=2, tokens=2, top_k=2, cores=2),

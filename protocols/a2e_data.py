@@ -78,5 +78,5 @@ def _received(c: A2EConfig, sent: oracle.Dispatched, die: int) -> dict[str, NDAr
     route = np.zeros(len(got.x), ROUTE)
     route["scale"], route["source"], route["token"], route["choice"] = got.scales, got.source, got.token, got.choice
     route["slot"] = got.expert + die * c.local_experts
-    y = sent.stand_in(np.full(len(got.x), die), np.arange(len(got.x)))
+    y = sent.dummy(np.full(len(got.x), die), np.arange(len(got.x)))
     return {"recv_x": got.x, "route": route, "y": y}

@@ -85,7 +85,7 @@ class A2EConfig:
     attention_work: int = 0
     """Vector instructions of `BUSY_ENTRIES` that stand in for attention, before each call."""
     expert_work: int = 0
-    """The same on each core of the compute stream, behind the stand-in expert."""
+    """The same on each core of the compute stream, behind the dummy expert."""
 
     def __post_init__(self) -> None:
         for name in ("attention_work", "expert_work"):

@@ -64,7 +64,7 @@ TRAMPOLINES = Paper(
         Step(
             4, "A second persistent kernel computes the experts.", (
                 Deviation(
-                    "A stand-in: each row is scaled; for time, vector instructions that compute nothing.",
+                    "A dummy: each row is scaled; for time, vector instructions that compute nothing.",
                     "What is emulated is the communication.", "poll_ge rows to compute",
                 ),
             ),

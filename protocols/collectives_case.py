@@ -186,7 +186,7 @@ class CollectiveCase(Collective):
 
     @property
     def _part(self) -> int:
-        """Elements of a share that a core moves, in whole pieces; the last cores may have fewer, or none."""
+        """Elements of a share that a core moves, in whole granules; the last cores may have fewer, or none."""
         return align(2 * -(-self._share // self.cores)) // 2
 
     @property

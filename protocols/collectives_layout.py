@@ -13,7 +13,8 @@ Given = tuple[Any, list[Grant]]
 
 
 class Layout:
-    """Of ``cores`` cores on each of ``ranks`` dies: a slot is ``blocks`` blocks of ``room`` bytes, in whole pieces."""
+    """Of ``cores`` cores on each of ``ranks`` dies: a slot is ``blocks`` blocks of ``room`` bytes, in whole
+    granules."""
 
     slots: int
     """Of a core."""

@@ -153,7 +153,7 @@ C = TypeVar("C", bound=EpConfig)
 
 
 class ExpertGroup(ABC, Generic[C]):
-    """An expert-parallel group: dispatch, a stand-in expert, combine.
+    """An expert-parallel group: dispatch, a dummy expert, combine.
 
     It owns the parts of the managed and metadata areas from ``managed_offset`` and ``field_offset`` on, both in bytes,
     to ``layout.managed_end`` and ``layout.meta_end``; another group or communicator on the same pod goes behind them.
@@ -287,19 +287,19 @@ class ExpertGroup(ABC, Generic[C]):
 
     # ---- experts
 
-    def run_stand_in(self, progress: Progress | None = None) -> None:
-        """Compute, on each rank, the stand-in expert on what was received (`kernels/expert.py`).
+    def run_dummy(self, progress: Progress | None = None) -> None:
+        """Compute, on each rank, the dummy expert on what was received (`kernels/expert.py`).
 
         Raises ConfigError, before anything moves, if nothing was dispatched.
         """
-        self.check_ready(expert_kernel.stand_in_expert)
-        self._check_stage("run_stand_in", _DISPATCHED)
+        self.check_ready(expert_kernel.dummy_expert)
+        self._check_stage("run_dummy", _DISPATCHED)
         c = self.config
         for rank in range(c.n_ranks):
             rows = len(self.received(rank).x)
             if rows == 0:
                 continue
-            self._launch(expert_kernel.stand_in_expert, rank, self._parts(rows), EXPERT_RIGHTS, [])
+            self._launch(expert_kernel.dummy_expert, rank, self._parts(rows), EXPERT_RIGHTS, [])
         self.run("expert", progress)
 
     def expert_output(self, rank: int) -> NDArray[Any]:

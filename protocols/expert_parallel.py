@@ -2,7 +2,7 @@
 
 group = ExpertParallel(pod, EpConfig(n_ranks=4, top_k=2, hidden=128))
 received = group.dispatch(tokens, topk)
-...                                      # experts: group.run_stand_in(), or write into group.expert_output(rank)
+...                                      # experts: group.run_dummy(), or write into group.expert_output(rank)
 outputs = group.combine(weights)
 """
 
@@ -21,7 +21,7 @@ __all__ = ["ExpertParallel", "Received"]
 
 
 class ExpertParallel(ExpertGroup[EpConfig]):
-    """An expert-parallel group that pulls: dispatch, a stand-in expert, combine (xDeepServe 3.2)."""
+    """An expert-parallel group that pulls: dispatch, a dummy expert, combine (xDeepServe 3.2)."""
 
     phases = Phases(dispatch=dispatch_kernel.dispatch, combine=combine_kernel.combine)
 

@@ -2,7 +2,7 @@
 
 group = FusedExpertParallel(pod, FusedConfig(n_ranks=4, top_k=2, hidden=128))
 received = group.dispatch(tokens, topk)
-...                                      # experts: group.run_stand_in(), or write into group.expert_output(rank)
+...                                      # experts: group.run_dummy(), or write into group.expert_output(rank)
 outputs = group.combine(weights)
 
 Several rounds in one launch: `run_fused_rounds(group, tokens, topk, weights)`.
@@ -33,7 +33,7 @@ COMBINE_RIGHTS = {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights":
 
 
 class FusedExpertParallel(ExpertGroup[FusedConfig]):
-    """An expert-parallel group: FusedDispatch, a stand-in expert, FusedCombine (CloudMatrix384 4.2.1)."""
+    """An expert-parallel group: FusedDispatch, a dummy expert, FusedCombine (CloudMatrix384 4.2.1)."""
 
     phases = Phases(dispatch=dispatch_kernel.fused_dispatch, combine=combine_kernel.fused_combine)
 
@@ -93,7 +93,7 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
 
 
 class FusedRounds(GroupRounds):
-    """Rounds of FusedDispatch, stand-in expert and FusedCombine in one launch; see `GroupRounds`.
+    """Rounds of FusedDispatch, dummy expert and FusedCombine in one launch; see `GroupRounds`.
 
     Each round has all phases: it is combine that keeps a rank from writing what its peers have not read.
     """
@@ -120,7 +120,7 @@ class FusedRounds(GroupRounds):
 def run_fused_rounds(
     group: FusedExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank, progress: Progress | None = None
 ) -> list[list[NDArray[np.generic]]]:
-    """Dispatch, stand-in expert and combine, several times in one launch; see `FusedRounds` for the arguments.
+    """Dispatch, dummy expert and combine, several times in one launch; see `FusedRounds` for the arguments.
 
     Returns [round][rank] outputs, each [T, hidden] of the group's type.
     """

@@ -1,4 +1,4 @@
-"""FusedDispatch, stand-in expert and FusedCombine as a case (CloudMatrix384 4.2.1).
+"""FusedDispatch, dummy expert and FusedCombine as a case (CloudMatrix384 4.2.1).
 
 All rounds are one launch, so that a fast rank may be ahead of a slow one.
 """
@@ -41,7 +41,7 @@ class FusedCase(LayerCase):
     papers = (FUSED_DISPATCH, FUSED_COMBINE)
 
     cores: int = size(2, "Cores of each rank.")
-    pieces: int = size(1, "Pieces of 32 bytes of a token; 224 are the true size.")
+    granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
     rounds: int = size(3, "Layers one after the other.")
     masked: int = switch(0, "Is the first choice of each rank's last token masked?")
     path: str = choice("aiv", "Who writes to the peers: the cores, or the SDMA engine.", of=FusedConfig.PATHS)
@@ -111,7 +111,7 @@ class FusedCase(LayerCase):
             "a rank with no tokens": replace(usual, tokens="2,0"),
             "SDMA": replace(usual, path="sdma"),
             "late quantization": replace(usual, early_quantization=0),
-            "nothing quantized": replace(usual, quantized=0, pieces=2),
+            "nothing quantized": replace(usual, quantized=0, granules=2),
             "no allocation in advance": replace(usual, preallocated=0),
             "no pipeline": replace(usual, pipelined=0),
             "counted in scalar loops": replace(usual, counting="scalar"),

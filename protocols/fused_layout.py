@@ -194,4 +194,4 @@ class FusedGrants:
         return Grant(die, start, start + nbytes, rights)
 
 
-assert INDEX_BYTES % 32 == 0  # rows of the table of choices are whole pieces
+assert INDEX_BYTES % 32 == 0  # rows of the table of choices are whole granules

@@ -12,7 +12,7 @@ FUSED_DISPATCH = Paper(
                     "The scale is FP32 where the paper has INT32.",
                     "amax / 127 is no integer; both take 4 bytes of the 512.", "v_quantize",
                 ),
-                Deviation("The expert slot travels too.", "The stand-in expert scales by it.", "f.wire + 16, slot"),
+                Deviation("The expert slot travels too.", "The dummy expert scales by it.", "f.wire + 16, slot"),
                 Deviation(
                     "The offset in the region is counted on the vector pipe, for large batches in scalar loops.",
                     "The paper has offsets computed in this stage and does not say how; `v_count` is ours.", "v_count",

@@ -19,15 +19,15 @@ from xccl_emu.protocols.tokens import TOKENS_HELP, as_text, tokens_of
 class LayerCase(Case, ABC):
     """Sizes of the group and of its layers, and a pod on which they just fit.
 
-    A token is ``pieces`` pieces of 32 bytes and the slot of 512 bytes behind them, which is always there: 224 pieces
-    are the 240 of the true message.  A hidden state has 32 elements for each piece if it is quantized and else 16; on
-    the way back a row has two bytes an element.
+    A token is ``granules`` granules of 32 bytes and the slot of 512 bytes behind them, which is always there: 224
+    granules are the 240 of the true message.  A hidden state has 32 elements for each granule if it is quantized and
+    else 16; on the way back a row has two bytes an element.
     """
 
     ranks: int = size(2, "Ranks, one a die.", least=2)
     cores: int = size(1, "Cores of each rank.")
     tokens: int | str | Sequence[int] = text(2, TOKENS_HELP)
-    pieces: int = size(4, "Pieces of 32 bytes of a token; 224 are the true size.")
+    granules: int = size(4, "Granules of 32 bytes of a token; 224 are the true size.")
     top_k: int = size(1, "Experts of each token.")
     rounds: int = size(2, "Layers one after the other.")
     experts: int = size(1, "Experts on each rank.")
@@ -39,8 +39,8 @@ class LayerCase(Case, ABC):
         object.__setattr__(self, "tokens", as_text(self.tokens))
         super().__post_init__()
         object.__setattr__(self, "tokens", as_text(self._lengths))
-        if not self.quantized and self.pieces % 2:
-            raise ConfigError(f"pieces={self.pieces}: must be even where nothing is quantized")
+        if not self.quantized and self.granules % 2:
+            raise ConfigError(f"granules={self.granules}: must be even where nothing is quantized")
         if self.top_k > self.ranks * self.experts and not self.repeats:
             raise ConfigError(f"top_k={self.top_k}: there are {self.ranks * self.experts} experts")
         self._config()  # refuses the rest
@@ -64,7 +64,7 @@ class LayerCase(Case, ABC):
     @property
     def _shape(self) -> Mapping[str, Any]:
         """What every configuration is made of."""
-        hidden = self.pieces * (32 if self.quantized else 16)
+        hidden = self.granules * (32 if self.quantized else 16)
         return {
             "n_ranks": self.ranks, "local_experts": self.experts, "hidden": hidden, "top_k": self.top_k,
             "tokens_max": max(1, *self._lengths), "quantized": bool(self.quantized), "cores": self.cores,

@@ -28,7 +28,7 @@ _RIGHTS = {"arrived": "rw", "partial": "rw", "out": "w"}
 
 @dataclass(frozen=True)
 class MixServeCase(Case):
-    """Rounds of AG-Dispatch, stand-in experts and RS-Combine on ``nodes`` nodes of ``ranks`` ranks, a die each.
+    """Rounds of AG-Dispatch, dummy experts and RS-Combine on ``nodes`` nodes of ``ranks`` ranks, a die each.
 
     Attention has ``dp`` groups with tokens of their own, each of which is split over the ranks of a group; the layer of
     experts has ``ep`` groups with experts of their own, each of which is split over the ranks of a group.

@@ -23,8 +23,8 @@ class Data:
     rounds: int
     dtype: str
     seed: int
-    stand_in: bool
-    """Are outputs those of the stand-in experts?  Else they are drawn, and the order of their sums is in the bits."""
+    dummy: bool
+    """Are outputs those of the dummy experts?  Else they are drawn, and the order of their sums is in the bits."""
 
     @functools.cached_property
     def x(self) -> Hidden:
@@ -101,7 +101,7 @@ class Data:
         """Parts of the outputs of a group's experts for some tokens, [ranks, rows, hidden]."""
         chosen, ranks = self.choices[r, tokens], self.of.shards * self.of.dp_groups
         mine = rows_for(chosen, self._experts(e))
-        if not self.stand_in:
+        if not self.dummy:
             return numbers((ranks, len(mine), self.shape.hidden), self.dtype, [self.seed, 3, r, tokens, e])
         rows = dispatched(self.x[r, tokens], chosen, self._experts(e))
         return partials(rows, chosen.ravel()[mine], ranks)

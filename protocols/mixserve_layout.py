@@ -107,12 +107,12 @@ class Shape:
 
     @property
     def room(self) -> int:
-        """Of a place for them, or for the counts of a block, in whole pieces."""
+        """Of a place for them, or for the counts of a block, in whole granules."""
         return align(max(self.part_bytes, 8 * self.experts))
 
     @property
     def head(self) -> int:
-        """Of the counts of a block, in whole pieces."""
+        """Of the counts of a block, in whole granules."""
         return align(8 * self.experts)
 
     @property

@@ -1,4 +1,4 @@
-"""Dispatch, combine, and both with the stand-in expert between them, as cases (xDeepServe 3.2).
+"""Dispatch, combine, and both with the dummy expert between them, as cases (xDeepServe 3.2).
 
 Everything runs in one launch for all rounds, so that a fast rank may be a round ahead of a slow one.
 """
@@ -27,16 +27,16 @@ _PAIRS = {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 2}
 
 @dataclass(frozen=True)
 class MoeCase(LayerCase):
-    """A small expert-parallel group that runs dispatch, a stand-in expert and combine, ``rounds`` times."""
+    """A small expert-parallel group that runs dispatch, a dummy expert and combine, ``rounds`` times."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
-        Preset("moe", "Dispatch, a stand-in expert, combine, in one launch", {}, _PAIRS | {"pieces": 2}),
+        Preset("moe", "Dispatch, a dummy expert, combine, in one launch", {}, _PAIRS | {"granules": 2}),
     )
     papers: ClassVar[tuple[Paper, ...]] = (moe_paper.DISPATCH, moe_paper.COMBINE)
     parts: ClassVar[int] = DISPATCH | EXPERT | COMBINE
     written: ClassVar[tuple[str, ...]] = ("recv_x", "route", "counts", "pos", "y", "out")
     """Buffers that hold something new in the end."""
-    least_pieces: ClassVar[int] = 1
+    least_granules: ClassVar[int] = 1
 
     path: str = choice("mtu", "How data is pulled.", of=EpConfig.PATHS)
     quantized_back: int = switch(0, "INT8 on the way back, too.")
@@ -77,16 +77,18 @@ class MoeCase(LayerCase):
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
         """Two to four ranks, one with no tokens, and two cores a rank."""
-        usual = cls(ranks=2, tokens=2, pieces=4, rounds=2)
+        usual = cls(ranks=2, tokens=2, granules=4, rounds=2)
         return {
             "two ranks, two tokens": usual,
-            "three ranks, one token": replace(usual, ranks=3, tokens=1, pieces=2, rounds=3),
-            "four ranks, one token": replace(usual, ranks=4, tokens=1, pieces=cls.least_pieces, rounds=1),
+            "three ranks, one token": replace(usual, ranks=3, tokens=1, granules=2, rounds=3),
+            "four ranks, one token": replace(usual, ranks=4, tokens=1, granules=cls.least_granules, rounds=1),
             "a rank with no tokens": replace(usual, tokens=(2, 0), rounds=3),
             "two cores a rank": replace(usual, cores=2),
             "counted in scalar loops": replace(usual, cores=2, counting="scalar"),
             "INT8 on the way back": replace(usual, tokens=1, cores=2, top_k=2, quantized_back=1),
-            "an expert chosen twice": replace(usual, tokens=1, pieces=cls.least_pieces, top_k=3, cores=2, repeats=1),
+            "an expert chosen twice": replace(
+                usual, tokens=1, granules=cls.least_granules, top_k=3, cores=2, repeats=1
+            ),
         }
 
 
@@ -95,8 +97,8 @@ class DispatchCase(MoeCase):
     """Dispatch alone, ``rounds`` times; sizes as those of `MoeCase`."""
 
     presets = (
-        Preset("dispatch", "Pull dispatch of tokens to the dies of their experts", {}, _PAIRS | {"pieces": 1}),
-        Preset("dispatch-scalar", "Places counted in scalar loops", {"counting": "scalar"}, _PAIRS | {"pieces": 1}),
+        Preset("dispatch", "Pull dispatch of tokens to the dies of their experts", {}, _PAIRS | {"granules": 1}),
+        Preset("dispatch-scalar", "Places counted in scalar loops", {"counting": "scalar"}, _PAIRS | {"granules": 1}),
     )
     papers = (moe_paper.DISPATCH,)
     parts = DISPATCH
@@ -108,13 +110,13 @@ class CombineCase(MoeCase):
     """Combine alone, ``rounds`` times, of what dispatch and the experts would have left; sizes as of `MoeCase`."""
 
     presets = (
-        Preset("combine", "Pull combine of what the experts return", {}, _PAIRS | {"pieces": 2}),
-        Preset("combine-int8", "Quantized on the way back", {"quantized_back": 1}, _PAIRS | {"pieces": 2}),
+        Preset("combine", "Pull combine of what the experts return", {}, _PAIRS | {"granules": 2}),
+        Preset("combine-int8", "Quantized on the way back", {"quantized_back": 1}, _PAIRS | {"granules": 2}),
     )
     papers = (moe_paper.COMBINE,)
     parts = COMBINE
     written = ("out",)
-    least_pieces = 2
+    least_granules = 2
     """A row that comes back has at least two, because hidden states have a multiple of 32 elements."""
 
     quantized: int = switch(0, "INT8 on the wire in dispatch.")

@@ -116,7 +116,7 @@ def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]
         "route": route[:, None],
         "counts": got.counts.reshape(1, -1),
         "pos": _positions(config, batch.topk[rank]),
-        "y": sent.stand_in(np.full(len(got.x), rank), np.arange(len(got.x))),
+        "y": sent.dummy(np.full(len(got.x), rank), np.arange(len(got.x))),
         "out": sent.combined_for(rank, batch.weights[rank], quantizer=c.quantizer if c.quantized_back else None),
     }
 

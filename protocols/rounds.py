@@ -44,7 +44,7 @@ ALL = DISPATCH | EXPERT | COMBINE
 def run_rounds(
     group: ExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank, progress: Progress | None = None
 ) -> list[list[NDArray[Any]]]:
-    """Dispatch, stand-in expert and combine, several times in one launch; see `Rounds` for the arguments.
+    """Dispatch, dummy expert and combine, several times in one launch; see `Rounds` for the arguments.
 
     Returns [round][rank] outputs, each [T, hidden] of the group's type.
     """
@@ -91,7 +91,7 @@ def joined(rights: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 OF_EXPERT = {**EXPERT_RIGHTS, "counts": "r"}
-"""What the stand-in expert may do in a launch of rounds, where it counts its rows itself."""
+"""What the dummy expert may do in a launch of rounds, where it counts its rows itself."""
 
 
 class GroupRounds(ABC):
@@ -237,7 +237,7 @@ class GroupRounds(ABC):
 
 
 class Rounds(GroupRounds):
-    """Rounds of pull dispatch, stand-in expert and pull combine (xDeepServe 3.2); see `GroupRounds`."""
+    """Rounds of pull dispatch, dummy expert and pull combine (xDeepServe 3.2); see `GroupRounds`."""
 
     group: ExpertParallel
     kernel = moe_layers

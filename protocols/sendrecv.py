@@ -42,17 +42,17 @@ class Handle:
     those that are full, and no pass waits.  So a payload larger than the ring needs passes of both sides in turn: the
     sender's own `test` refills the ring, the receiver's empties it, and `wait` runs a pass of every open handle.
 
-    How far the call has come is in the fields of its lanes.  So a handle that is not done goes on after `Pod.restore`
-    from wherever the snapshot was, if that was taken since the call began; one that is done stays so.
+    How far the call has come is in the fields of its channels.  So a handle that is not done goes on after
+    `Pod.restore` from wherever the snapshot was, if that was taken since the call began; one that is done stays so.
     """
 
     def __init__(self, comm: "SendRecv", call: Call, base: list[int]) -> None:
         self._comm = comm
         self.call = call
         self.base = base
-        """What this side had counted on each lane before the call."""
+        """What this side had counted on each channel before the call."""
         self.progress = [0] * call.cores
-        """What the last pass returned on each lane: chunks sent or received; a sender adds 1 for the last ack."""
+        """What the last pass returned on each channel: chunks sent or received; a sender adds 1 for the last ack."""
         self.done = False
         self.dropped = False
 
@@ -73,7 +73,7 @@ class Handle:
         while not self.done:
             handles = list(self._comm.handles)
             if not self._comm._pass(handles):
-                waiting = "\n".join(f"  {h.call}: {h.progress} chunks on its lanes" for h in handles)
+                waiting = "\n".join(f"  {h.call}: {h.progress} chunks on its channels" for h in handles)
                 raise DeadlockError(f"no open handle can go on:\n{waiting}")
 
     def _check(self) -> None:
@@ -82,15 +82,15 @@ class Handle:
 
 
 class SendRecv:
-    """Send and receive on a pod; owns a ring for each pair of dies and the metadata fields of their lanes.
+    """Send and receive on a pod; owns a ring for each pair of dies and the metadata fields of their channels.
 
     Parameters
     ----------
     pod: on which it works.
-    slots: of each lane's ring.
+    slots: of each channel's ring.
     slot_bytes: size of a slot and so of a chunk, a multiple of 32; by default 64 KiB or the most that fits.  With
         more than half of a core's data buffer the ring is for the DMA engine alone.
-    lanes_max: most cores that one side of a transfer may use; by default all cores of a die.
+    channels_max: most cores that one side of a transfer may use; by default all cores of a die.
     managed_offset, field_offset: bytes from the start of each die's managed data area and metadata area to the rings
         and fields; `layout` says where they end.  Two communicators on a pod, or another protocol beside one,
         need offsets that keep them apart: one made later over the same bytes takes them over.
@@ -99,11 +99,11 @@ class SendRecv:
         acknowledgment always says that, so a send that has returned was received.
 
     One transfer at a time for each ordered pair of dies; different pairs, and both directions of a pair, go on at once.
-    The payload is cut into one contiguous part a lane, of whole 32-byte pieces but for the last.
+    The payload is cut into one contiguous part a channel, of whole 32-byte granules but for the last.
 
-    What has passed on each lane is read from its fields whenever a call begins, and nowhere else: a snapshot of the pod
-    holds all there is to know about rings that no call is using.  A pair whose fields do not fit each other (it was
-    never used, or a run on it failed) begins anew with its next call.
+    What has passed on each channel is read from its fields whenever a call begins, and nowhere else: a snapshot of
+    the pod holds all there is to know about rings that no call is using.  A pair whose fields do not fit each other
+    (it was never used, or a run on it failed) begins anew with its next call.
 
     After any error in `run`, `Handle.test` or `Handle.wait` (but a wait without the other side) only `reset` helps.
     """
@@ -114,7 +114,7 @@ class SendRecv:
         *,
         slots: int = 4,
         slot_bytes: int | None = None,
-        lanes_max: int | None = None,
+        channels_max: int | None = None,
         managed_offset: int = 0,
         field_offset: int = 0,
         ack_each: bool = False,
@@ -125,8 +125,8 @@ class SendRecv:
             raise ConfigError(f"ack_each={ack_each!r}: must be True or False")
         self._ack_each = int(ack_each)
         self.pod = pod
-        lanes = pod.spec.cores_per_die if lanes_max is None else lanes_max
-        self.layout = RingLayout.fit(pod.spec, slots, slot_bytes, lanes, managed_offset, field_offset)
+        channels = pod.spec.cores_per_die if channels_max is None else channels_max
+        self.layout = RingLayout.fit(pod.spec, slots, slot_bytes, channels, managed_offset, field_offset)
         self.handles: list[Handle] = []
         """Asynchronous calls that are not done."""
         self._open = self._no_calls()
@@ -277,7 +277,7 @@ class SendRecv:
         return handle
 
     def _no_calls(self) -> OpenCalls:
-        return OpenCalls(self.pod.spec, self.layout.lanes, self.layout.paths)
+        return OpenCalls(self.pod.spec, self.layout.channels, self.layout.paths)
 
     def _check_ready(self) -> None:
         self.pod.claims.check(self)
@@ -323,7 +323,8 @@ class SendRecv:
         return PairFields(self.pod, self.layout, call.source, call.target)
 
     def _begin(self, call: Call) -> list[int]:
-        """What this side of the pair has counted on each lane of the call, which begins; connects the pair if need be.
+        """What this side of the pair has counted on each channel of the call, which begins; connects the pair if need
+        be.
 
         An asynchronous side that begins second leaves the fields alone: they hold what the first one has done.
         """
@@ -335,18 +336,18 @@ class SendRecv:
     def _progress(self, handle: Handle) -> list[int]:
         """What a handle's passes have done so far, as the next one would return it if nothing can be done."""
         call, fields = handle.call, self._fields(handle.call)
-        lanes = list(zip(handle.base, self._chunks(call), strict=True))
+        channels = list(zip(handle.base, self._chunks(call), strict=True))
         own, other = fields.counts(call.sends), fields.counts(not call.sends)
-        if not fields.connected() or not all(0 <= n - base <= c for n, (base, c) in zip(own, lanes, strict=False)):
+        if not fields.connected() or not all(0 <= n - base <= c for n, (base, c) in zip(own, channels, strict=False)):
             raise ConfigError(f"{call}: the pod was restored to a time when the call was not open; reset() drops it")
-        all_acknowledged = [call.sends and n == base + c for n, (base, c) in zip(other, lanes, strict=False)]
+        all_acknowledged = [call.sends and n == base + c for n, (base, c) in zip(other, channels, strict=False)]
         return [n - base + a for n, base, a in zip(own, handle.base, all_acknowledged, strict=False)]
 
     # ---- how they end
 
     def _chunks(self, call: Call) -> list[int]:
-        """What the call adds to the count of each of its lanes."""
-        sizes = [lane.nbytes for lane in split(call.nbytes, call.cores)]
+        """What the call adds to the count of each of its channels."""
+        sizes = [channel.nbytes for channel in split(call.nbytes, call.cores)]
         if call.path == "zero-copy":
             return [device.ZERO_COPY_COUNTS if size else 0 for size in sizes]
         return [call.rounds * device.count_chunks(size, self.layout.slot_bytes) for size in sizes]

@@ -59,7 +59,7 @@ class Call:
 
     @property
     def key(self) -> tuple[bool, int, int]:
-        """Which end of which lanes the call uses."""
+        """Which end of which channels the call uses."""
         return (self.sends, self.source, self.target)
 
     @property
@@ -84,7 +84,7 @@ class Call:
 
     @property
     def shape(self) -> int:
-        """What both sides must agree on: the bytes of the payload and the number of lanes."""
+        """What both sides must agree on: the bytes of the payload and the number of channels."""
         return self.nbytes * device.SHAPE_UNIT + self.cores
 
     def __str__(self) -> str:
@@ -97,8 +97,8 @@ class Call:
 class OpenCalls:
     """All calls that are queued or under way; refuses what cannot go together, before anything moves."""
 
-    def __init__(self, spec: PodSpec, lanes_max: int, paths: Collection[str]) -> None:
-        self._spec, self._lanes_max, self._paths = spec, lanes_max, paths
+    def __init__(self, spec: PodSpec, channels_max: int, paths: Collection[str]) -> None:
+        self._spec, self._channels_max, self._paths = spec, channels_max, paths
         self._by_key: dict[tuple[bool, int, int], Call] = {}
         self._on_die: dict[int, list[Call]] = {}
 
@@ -132,8 +132,10 @@ class OpenCalls:
             if not 0 <= die < spec.n_dies:
                 raise ConfigError(f"{name} {die}: the pod has dies 0 to {spec.n_dies - 1}")
         one_of("path", call.path, [path for path in call.paths if path in self._paths])
-        if not 1 <= call.cores <= self._lanes_max:
-            raise CapacityError(f"cores={call.cores}: must be 1 to {self._lanes_max} (a die has {spec.cores_per_die})")
+        if not 1 <= call.cores <= self._channels_max:
+            raise CapacityError(
+                f"cores={call.cores}: must be 1 to {self._channels_max} (a die has {spec.cores_per_die})"
+            )
         _check_rounds(call)
         start = call.buffer.address - call.buffer.die * spec.die_bytes
         if call.buffer.nbytes < 1 or start < 0 or start + call.buffer.nbytes > spec.app_bytes:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.device.layout import PIECE_BYTES
+from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.protocol import Bench, Case, Preset, choice, payload, size, switch
@@ -20,7 +20,7 @@ from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_calls import RING_PATHS
 from xccl_emu.protocols.sendrecv_layout import PATHS, RingLayout
 
-_RING = {"slots": 2, "chunks": 5, "pieces": 2}
+_RING = {"slots": 2, "chunks": 5, "granules": 2}
 STOPS = {
     device.WRONG_EVENT: "the other side has another event ID",
     device.WRONG_SHAPE: "the other side has another payload size or number of cores",
@@ -32,9 +32,9 @@ STOPS = {
 class SendRecvCase(Case):
     """Each die r but the last sends a payload to die r + 1, on ``cores`` cores a side.
 
-    Each lane's payload is ``chunks`` chunks of ``pieces`` pieces of 32 bytes, a chunk fills a slot, and the lane's ring
-    has ``slots`` slots.  Nothing outside of what is expected at the end can change: each lane may touch its part of
-    the buffers alone.
+    Each channel's payload is ``chunks`` chunks of ``granules`` granules of 32 bytes, a chunk fills a slot, and the
+    channel's ring has ``slots`` slots.  Nothing outside of what is expected at the end can change: each channel may
+    touch its part of the buffers alone.
     """
 
     presets: ClassVar[tuple[Preset, ...]] = (
@@ -48,7 +48,7 @@ class SendRecvCase(Case):
     cores: int = size(1, "Cores of each side.")
     slots: int = size(4, "Slots of each core's ring.")
     chunks: int = size(8, "Chunks of a core's payload.")
-    pieces: int = size(4, "Pieces of 32 bytes of a chunk.")
+    granules: int = size(4, "Granules of 32 bytes of a chunk.")
     rounds: int = size(1, "Transfers back to back, in one kernel a side.")
     path: str = choice("mtu", "How data is copied.", of=PATHS)
     ack_each: int = switch(0, "Acknowledge each chunk, although the payload fits the ring.")
@@ -59,10 +59,11 @@ class SendRecvCase(Case):
             raise ConfigError(f"rounds={self.rounds}: must be 1 on the zero-copy path")
 
     def lay_out(self, bench: Bench) -> None:
-        """All sides launched; each core that receives owns its part of the target, so lanes have nothing in common."""
+        """All sides launched; each core that receives owns its part of the target, so channels have nothing in
+        common."""
         pod = bench.pod(self._spec())
         each, slot_bytes = bool(self.ack_each), self._slot_bytes
-        comm = SendRecv(pod, slots=self.slots, slot_bytes=slot_bytes, lanes_max=self.cores, ack_each=each)
+        comm = SendRecv(pod, slots=self.slots, slot_bytes=slot_bytes, channels_max=self.cores, ack_each=each)
         data = [payload(self._nbytes, source) for source, _ in self._pairs]
         sources = [bench.filled(pair[0], what, "app.source") for pair, what in zip(self._pairs, data, strict=True)]
         targets = [pod.alloc(target, self._nbytes) for _, target in self._pairs]
@@ -82,11 +83,11 @@ class SendRecvCase(Case):
         nbytes = self.chunks * self._slot_bytes
         sends, receives = self._sides
         sides = cores_running(pod, source, [sends]), cores_running(pod, target.die, [receives])
-        for lane, cores in enumerate(zip(*sides, strict=True)):
+        for channel, cores in enumerate(zip(*sides, strict=True)):
             for r in range(self.rounds):
-                start = (r * self.cores + lane) * nbytes
+                start = (r * self.cores + channel) * nbytes
                 for core, side in zip(cores, ("sender", "receiver"), strict=True):
-                    name = f"target on die {target.die}, round {r}, lane {lane}, for its {side}"
+                    name = f"target on die {target.die}, round {r}, channel {channel}, for its {side}"
                     bench.expect(target.address + start, data[start : start + nbytes], name, [core])
 
     def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer]) -> None:
@@ -108,7 +109,7 @@ class SendRecvCase(Case):
 
     @property
     def _slot_bytes(self) -> int:
-        return self.pieces * PIECE_BYTES
+        return self.granules * GRANULE_BYTES
 
     @property
     def _nbytes(self) -> int:
@@ -120,10 +121,10 @@ class SendRecvCase(Case):
 
     def _pod(self, sides: int, cores: int) -> PodSpec:
         """With room for so many payloads on a die, which has so many cores."""
-        lanes = self.ranks * self.cores
+        channels = self.ranks * self.cores
         return small_pod(
-            self.ranks, cores, app_bytes=sides * self._nbytes, meta_bytes=2 * lanes * PIECE_BYTES,
-            managed_bytes=lanes * self.slots * self._slot_bytes, ub_bytes=2 * self._slot_bytes,
+            self.ranks, cores, app_bytes=sides * self._nbytes, meta_bytes=2 * channels * GRANULE_BYTES,
+            managed_bytes=channels * self.slots * self._slot_bytes, ub_bytes=2 * self._slot_bytes,
         )  # fmt: skip
 
     @classmethod
@@ -133,9 +134,9 @@ class SendRecvCase(Case):
             "one core": cls(),
             "one core, payload fits the ring": cls(chunks=4),
             "one core, payload fits the ring, each acknowledged": cls(chunks=4, ack_each=1),
-            "one core, longer": cls(chunks=32, pieces=8),
+            "one core, longer": cls(chunks=32, granules=8),
             "four cores": cls(cores=4),
-            "three transfers back to back": cls(slots=2, chunks=3, pieces=2, rounds=3),
+            "three transfers back to back": cls(slots=2, chunks=3, granules=2, rounds=3),
             "two slots, four chunks": cls(slots=2, chunks=4, path="dma"),
             "two slots, four chunks, no ring": cls(slots=2, chunks=4, path="zero-copy"),
         }
@@ -205,13 +206,13 @@ def _event(source: int) -> int:
 
 
 def _label_pair(bench: Bench, layout: RingLayout, source: int, target: int) -> None:
-    """Fields and slots of an ordered pair of dies, those of each lane."""
+    """Fields and slots of an ordered pair of dies, those of each channel."""
     pair = f"[{source}→{target}]"
-    for lane in range(layout.lanes):
-        of_lane = f"{pair}.lane{lane}" if layout.lanes > 1 else pair
-        bench.label(f"die{target}.meta.tail{of_lane}", layout.tail(source, target, lane), PIECE_BYTES)
-        bench.label(f"die{source}.meta.ack{of_lane}", layout.ack(source, target, lane), PIECE_BYTES)
-        ring = layout.ring(source, target, lane)
+    for channel in range(layout.channels):
+        of_channel = f"{pair}.channel{channel}" if layout.channels > 1 else pair
+        bench.label(f"die{target}.meta.tail{of_channel}", layout.tail(source, target, channel), GRANULE_BYTES)
+        bench.label(f"die{source}.meta.ack{of_channel}", layout.ack(source, target, channel), GRANULE_BYTES)
+        ring = layout.ring(source, target, channel)
         for slot in range(layout.slots):
             start = ring + slot * layout.slot_bytes
-            bench.label(f"die{target}.ring{of_lane}.slot{slot}", start, layout.slot_bytes)
+            bench.label(f"die{target}.ring{of_channel}.slot{slot}", start, layout.slot_bytes)

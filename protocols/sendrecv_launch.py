@@ -6,18 +6,19 @@ from typing import TypeAlias
 
 from xccl_emu.errors import CapacityError
 from xccl_emu.kernels.parameters import Channel
-from xccl_emu.machine.device.layout import PIECE_BYTES
+from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.sendrecv_calls import Call, OpenCalls
 from xccl_emu.protocols.sendrecv_layout import RingLayout, part
 
 Work: TypeAlias = tuple[Call, list[int], list[int] | None]
-"""A call, what its lanes had counted before it, and what they have done of it if it is asynchronous."""
+"""A call, what its channels had counted before it, and what they have done of it if it is asynchronous."""
 
 
 class Launcher:
-    """Puts calls on cores that nothing has been launched on, each lane apart, so that it may touch its own part alone.
+    """Puts calls on cores that nothing has been launched on, each channel apart, so that it may touch its own part
+    alone.
 
     whole: whether asynchronous calls repeat their passes until they are done.  ack_each: as of `SendRecv`.
     """
@@ -31,7 +32,7 @@ class Launcher:
     def launch(self, work: Sequence[Work]) -> list[tuple[list[Launch], Call]]:
         """Launch everything; the steps 1 and 5 of the paper begin.
 
-        Returns each call with the launches of its lanes, a receive before the send whose cores carry it out.
+        Returns each call with the launches of its channels, a receive before the send whose cores carry it out.
         """
         base_of = {call: base for call, base, _ in work}
         launched: list[tuple[list[Launch], Call]] = []
@@ -50,15 +51,15 @@ class Launcher:
         if len(chosen) < call.cores:
             raise CapacityError(f"cores={call.cores}: other launches leave only {len(chosen)} free on die {die}")
         launches = []
-        for lane, core in enumerate(chosen):
-            values = self._arguments(call, lane, base[lane])
-            grants = self._grants(call, lane)
+        for channel, core in enumerate(chosen):
+            values = self._arguments(call, channel, base[channel])
+            grants = self._grants(call, channel)
             if done is not None:
-                values["done"] = done[lane]
+                values["done"] = done[channel]
             if call.back is not None and back is not None:
-                other = self._arguments(call.back, lane, back[lane])
+                other = self._arguments(call.back, channel, back[channel])
                 values |= {"target": other["target"], "received": other["nbytes"], "back": other["c"]}
-                grants += self._grants(call.back, lane)
+                grants += self._grants(call.back, channel)
             launches.append(self._pod.launch(kernel, die, [core], {n: values[n] for n in kernel.params}, grants))
         return launches
 
@@ -70,7 +71,7 @@ class Launcher:
         return self._free[die]
 
     def _arguments(self, call: Call, number: int, base: int) -> dict[str, int | Channel]:
-        """Of all kernels, for a lane that had counted ``base`` before the call."""
+        """Of all kernels, for a channel that had counted ``base`` before the call."""
         place, own = (call.source, call.target, number), part(call.nbytes, call.cores, number)
         layout, address = self._layout, call.buffer.address + own.start
         channel = Channel(
@@ -83,23 +84,23 @@ class Launcher:
         }  # fmt: skip
 
     def _grants(self, call: Call, number: int) -> list[Grant]:
-        """The least that a lane of one side needs: its part of the own buffer, both fields, and its slots."""
+        """The least that a channel of one side needs: its part of the own buffer, both fields, and its slots."""
         place, layout = (call.source, call.target, number), self._layout
         tail, ack = layout.tail(*place), layout.ack(*place)
         grants = [
             self._buffer(call, number, "r" if call.sends else "w"),
-            self._window(ack if call.sends else tail, PIECE_BYTES, "r"),
-            self._window(tail if call.sends else ack, PIECE_BYTES, "w"),
+            self._window(ack if call.sends else tail, GRANULE_BYTES, "r"),
+            self._window(tail if call.sends else ack, GRANULE_BYTES, "w"),
         ]
         partner = self._calls.partner(call)
         if call.path != "zero-copy":
-            grants.append(self._window(layout.ring(*place), layout.lane_bytes, "w" if call.sends else "r"))
+            grants.append(self._window(layout.ring(*place), layout.channel_bytes, "w" if call.sends else "r"))
         elif call.sends and partner is not None and number < partner.cores:
             grants.append(self._buffer(partner, number, "w"))
         return grants
 
     def _buffer(self, call: Call, number: int, rights: str) -> Grant:
-        """A lane's part of the buffer; of several payloads, from its part of the first to that of the last."""
+        """A channel's part of the buffer; of several payloads, from its part of the first to that of the last."""
         own = part(call.nbytes, call.cores, number)
         nbytes = call.buffer.nbytes - call.nbytes + own.nbytes if own.nbytes else 0
         return self._window(call.buffer.address + own.start, nbytes, rights)

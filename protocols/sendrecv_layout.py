@@ -1,9 +1,10 @@
-"""Where the rings and metadata fields of send and receive are, and how a payload is cut into lanes (xDeepServe 3.1)."""
+"""Where the rings and metadata fields of send and receive are, and how a payload is cut into channels (xDeepServe
+3.1)."""
 
 from dataclasses import dataclass
 
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.machine.device.layout import PIECE_BYTES
+from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.spec import KIB, PodSpec
 from xccl_emu.protocols.arguments import integer
 
@@ -13,23 +14,24 @@ PATHS = ("mtu", "dma", "zero-copy")
 
 
 @dataclass(frozen=True)
-class Lane:
+class Part:
     """The part of a payload that one core of each side moves: ``nbytes`` (maybe 0) from offset ``start``."""
 
     start: int
     nbytes: int
 
 
-def split(nbytes: int, lanes: int) -> list[Lane]:
-    """Cut a payload into one contiguous part a lane, of whole 32-byte pieces but for its end, as even as they allow."""
-    return [part(nbytes, lanes, lane) for lane in range(lanes)]
+def split(nbytes: int, channels: int) -> list[Part]:
+    """Cut a payload into one contiguous part a channel, of whole 32-byte granules but for its end, as even as they
+    allow."""
+    return [part(nbytes, channels, channel) for channel in range(channels)]
 
 
-def part(nbytes: int, lanes: int, lane: int) -> Lane:
-    """One lane's part of what `split` cuts."""
-    each, more = divmod(-(-nbytes // PIECE_BYTES), lanes)
-    start, end = (min((n * each + min(n, more)) * PIECE_BYTES, nbytes) for n in (lane, lane + 1))
-    return Lane(start, end - start)
+def part(nbytes: int, channels: int, channel: int) -> Part:
+    """One channel's part of what `split` cuts."""
+    each, more = divmod(-(-nbytes // GRANULE_BYTES), channels)
+    start, end = (min((n * each + min(n, more)) * GRANULE_BYTES, nbytes) for n in (channel, channel + 1))
+    return Part(start, end - start)
 
 
 @dataclass(frozen=True)
@@ -37,45 +39,47 @@ class RingLayout:
     """Addresses of a communicator's rings and fields.
 
     On each die, from ``field_offset`` in the metadata area: the tail fields of all source dies, then the ack fields of
-    all target dies, ``lanes`` fields each.  From ``managed_offset`` in the managed data area: one ring for each source
-    die, ``lanes`` times ``slots`` slots each.
+    all target dies, ``channels`` fields each.  From ``managed_offset`` in the managed data area: one ring for each
+    source die, ``channels`` times ``slots`` slots each.
     """
 
     spec: PodSpec
     slots: int
     slot_bytes: int
-    lanes: int
+    channels: int
     managed_offset: int
     field_offset: int
 
     @classmethod
     def fit(
-        cls, spec: PodSpec, slots: int, slot_bytes: int | None, lanes: int, managed_offset: int, field_offset: int
+        cls, spec: PodSpec, slots: int, slot_bytes: int | None, channels: int, managed_offset: int, field_offset: int
     ) -> "RingLayout":
         """Check the sizes against the pod; ConfigError or CapacityError (a ConfigError) if they do not fit it."""
-        slots, lanes = integer("slots", slots), integer("lanes_max", lanes)
+        slots, channels = integer("slots", slots), integer("channels_max", channels)
         managed_offset = integer("managed_offset", managed_offset)
         field_offset = integer("field_offset", field_offset)
         slot_bytes = None if slot_bytes is None else integer("slot_bytes", slot_bytes)
         if slots < 1:
             raise ConfigError(f"slots={slots}: must be at least 1")
-        if not 1 <= lanes <= spec.cores_per_die:
-            raise CapacityError(f"lanes_max={lanes}: must be 1 to {spec.cores_per_die}, the cores of a die")
+        if not 1 <= channels <= spec.cores_per_die:
+            raise CapacityError(f"channels_max={channels}: must be 1 to {spec.cores_per_die}, the cores of a die")
         for name, offset in (("managed_offset", managed_offset), ("field_offset", field_offset)):
-            if offset < 0 or offset % PIECE_BYTES:
-                raise ConfigError(f"{name}={offset}: must be a multiple of {PIECE_BYTES} and not negative")
-        room = (spec.managed_bytes - managed_offset) // (spec.n_dies * lanes * slots)
-        most = room // PIECE_BYTES * PIECE_BYTES
-        default = min(room, spec.ub_bytes // 2, _SLOT_BYTES_DEFAULT) // PIECE_BYTES * PIECE_BYTES
+            if offset < 0 or offset % GRANULE_BYTES:
+                raise ConfigError(f"{name}={offset}: must be a multiple of {GRANULE_BYTES} and not negative")
+        room = (spec.managed_bytes - managed_offset) // (spec.n_dies * channels * slots)
+        most = room // GRANULE_BYTES * GRANULE_BYTES
+        default = min(room, spec.ub_bytes // 2, _SLOT_BYTES_DEFAULT) // GRANULE_BYTES * GRANULE_BYTES
         size = default if slot_bytes is None else slot_bytes
-        if size < PIECE_BYTES or size % PIECE_BYTES or size > most:
+        if size < GRANULE_BYTES or size % GRANULE_BYTES or size > most:
             raise CapacityError(
-                f"slot_bytes={size}: must be a multiple of {PIECE_BYTES} up to {most} for rings of {slots} slots for"
-                f" each of {lanes} lanes from each of {spec.n_dies} dies"
+                f"slot_bytes={size}: must be a multiple of {GRANULE_BYTES} up to {most} for rings of {slots} slots for"
+                f" each of {channels} channels from each of {spec.n_dies} dies"
             )
-        layout = cls(spec, slots, size, lanes, managed_offset, field_offset)
+        layout = cls(spec, slots, size, channels, managed_offset, field_offset)
         if layout.meta_end > spec.meta_bytes:
-            raise CapacityError(f"lanes_max={lanes}: fields end at {layout.meta_end}, the area at {spec.meta_bytes}")
+            raise CapacityError(
+                f"channels_max={channels}: fields end at {layout.meta_end}, the area at {spec.meta_bytes}"
+            )
         return layout
 
     @property
@@ -85,42 +89,42 @@ class RingLayout:
 
     @property
     def half_bytes(self) -> int:
-        """Half of a core's data buffer, in whole pieces."""
-        return self.spec.ub_bytes // 2 // PIECE_BYTES * PIECE_BYTES
+        """Half of a core's data buffer, in whole granules."""
+        return self.spec.ub_bytes // 2 // GRANULE_BYTES * GRANULE_BYTES
 
     @property
-    def lane_bytes(self) -> int:
-        """Size of one lane's slots in a ring."""
+    def channel_bytes(self) -> int:
+        """Size of one channel's slots in a ring."""
         return self.slots * self.slot_bytes
 
     @property
     def fields_bytes(self) -> int:
         """Size of the fields that one die keeps for one direction of one peer."""
-        return self.lanes * PIECE_BYTES
+        return self.channels * GRANULE_BYTES
 
     @property
     def managed_end(self) -> int:
         """Offset in the managed data area behind the last ring."""
-        return self.managed_offset + self.spec.n_dies * self.lanes * self.lane_bytes
+        return self.managed_offset + self.spec.n_dies * self.channels * self.channel_bytes
 
     @property
     def meta_end(self) -> int:
         """Offset in the metadata area behind the last field."""
         return self.field_offset + 2 * self.spec.n_dies * self.fields_bytes
 
-    def tail(self, source: int, target: int, lane: int) -> int:
-        """Global address of a lane's tail field, which is on the target die."""
-        return self._field(target, source, lane)
+    def tail(self, source: int, target: int, channel: int) -> int:
+        """Global address of a channel's tail field, which is on the target die."""
+        return self._field(target, source, channel)
 
-    def ack(self, source: int, target: int, lane: int) -> int:
-        """Global address of a lane's ack field, which is on the source die."""
-        return self._field(source, self.spec.n_dies + target, lane)
+    def ack(self, source: int, target: int, channel: int) -> int:
+        """Global address of a channel's ack field, which is on the source die."""
+        return self._field(source, self.spec.n_dies + target, channel)
 
-    def ring(self, source: int, target: int, lane: int) -> int:
-        """Global address of a lane's first slot, which is on the target die."""
+    def ring(self, source: int, target: int, channel: int) -> int:
+        """Global address of a channel's first slot, which is on the target die."""
         start = self.spec.managed_start + self.managed_offset
-        return target * self.spec.die_bytes + start + (source * self.lanes + lane) * self.lane_bytes
+        return target * self.spec.die_bytes + start + (source * self.channels + channel) * self.channel_bytes
 
-    def _field(self, die: int, row: int, lane: int) -> int:
+    def _field(self, die: int, row: int, channel: int) -> int:
         start = self.spec.meta_start + self.field_offset
-        return die * self.spec.die_bytes + start + row * self.fields_bytes + lane * PIECE_BYTES
+        return die * self.spec.die_bytes + start + row * self.fields_bytes + channel * GRANULE_BYTES

@@ -9,7 +9,7 @@ SEND_RECV = Paper(
             1, "Cores load the payload from the app data area into their data buffers, side by side.", (
                 Deviation(
                     "A core has one contiguous part of the payload, in chunks of a slot.",
-                    "The paper does not say how cores share it. So lanes have nothing in common.", "mtu_in",
+                    "The paper does not say how cores share it. So channels have nothing in common.", "mtu_in",
                 ),
             ),
         ),
@@ -18,7 +18,7 @@ SEND_RECV = Paper(
             " halves of the data buffer in turn; or DMA copies without the data buffer.", (
                 Deviation(
                     "The address is a word of the ack field, beside the count.",
-                    "One field a lane and side is all that the paper's 74K fields allow.", "load ring address",
+                    "One field a channel and side is all that the paper's 74K fields allow.", "load ring address",
                 ),
                 Deviation(
                     "By DMA a chunk is a slot too, of any size, and half of the slots are under way at once.",
@@ -34,7 +34,7 @@ SEND_RECV = Paper(
         Step(
             3, "Write the receiver's tailPtr by mtu-out: how much is there.", (
                 Deviation(
-                    "tailPtr counts chunks of all transfers on the lane; it is no address.",
+                    "tailPtr counts chunks of all transfers on the channel; it is no address.",
                     "A count that only rises is never reset, and tells a full ring from an empty one.", "put tail",
                 ),
                 Deviation(
@@ -59,7 +59,7 @@ SEND_RECV = Paper(
         Step(
             5, "Poll the metadata for new data; event IDs are for sanity checks.", (
                 Deviation(
-                    "The fourth word of the field has the payload's bytes and lanes; another event ID or shape stops"
+                    "The fourth word of the field has the payload's bytes and channels; another event ID or shape stops"
                     " the run.",
                     "Sides that disagree would wait for each other, or copy the wrong bytes.", "load shape",
                 ),

@@ -118,7 +118,8 @@ def test_a_name_makes_a_case_of_that_name(name: str) -> None:
 
 @pytest.mark.nojit
 def test_regions_do_not_overlap_and_have_names() -> None:
-    """Elements are on pieces of their own, one behind the other, labelled on each die, and out of range is an error."""
+    """Elements are on granules of their own, one behind the other, labelled on each die, and out of range is an
+    error."""
     trial = Push().build("sc")
     names = {label.name: label for label in trial.labels}
     assert {"die0.slot", "die1.slot", "die0.flag", "die1.flag"} <= names.keys()
@@ -237,7 +238,7 @@ def test_a_size_that_is_none_is_named(words: tuple[str, ...], what: str) -> None
     assert what in err
 
 
-@pytest.mark.parametrize("proof", ["three dies", "two dies, two slots", "two dies, chunks of two pieces"])
+@pytest.mark.parametrize("proof", ["three dies", "two dies, two slots", "two dies, chunks of two granules"])
 def test_the_example_is_verified(proof: str) -> None:
     """Each configuration that the example names is right under every schedule."""
     assert_verified(registry.of_file(SCAN).proofs()[proof])

@@ -20,7 +20,7 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol.registry import make
 
-TINY = ("check", "sendrecv", "--slots", "2", "--chunks", "3", "--pieces", "1")
+TINY = ("check", "sendrecv", "--slots", "2", "--chunks", "3", "--granules", "1")
 QUIET = "data before tail"
 
 
@@ -52,7 +52,7 @@ def test_a_right_protocol_is_verified(order: str) -> None:
     code, told = as_json(*TINY, "--order", order)
     assert (code, told["verdict"], told["order"], told["violation"]) == (0, "verified", order, None)
     assert told["configuration"] == {
-        "ranks": 2, "cores": 1, "slots": 2, "chunks": 3, "pieces": 1, "rounds": 1, "path": "mtu"
+        "ranks": 2, "cores": 1, "slots": 2, "chunks": 3, "granules": 1, "rounds": 1, "path": "mtu"
     }  # fmt: skip
     assert told["states"] > 10
     assert told["transitions"] >= told["states"] - 1
@@ -64,7 +64,13 @@ def test_the_verdict_is_a_table_for_people() -> None:
     """Without --json the verdict says what was checked, how, and how much of it."""
     code, out, _ = invoke(*TINY)
     assert code == 0
-    for text in ("sendrecv under relaxed: verified", "slots 2, chunks 3, pieces 1", "exhaustive", "states", "seconds"):
+    for text in (
+        "sendrecv under relaxed: verified",
+        "slots 2, chunks 3, granules 1",
+        "exhaustive",
+        "states",
+        "seconds",
+    ):
         assert text in out
 
 
@@ -128,7 +134,7 @@ def test_the_default_goes_on_with_drawn_schedules() -> None:
 
 def test_each_sync_says_which_are_needed() -> None:
     """Each synchronization that a run comes to is checked by itself; those of other paths are listed apart."""
-    sizes = ("--slots", "2", "--chunks", "3", "--pieces", "1")
+    sizes = ("--slots", "2", "--chunks", "3", "--granules", "1")
     code, told = as_json(
         "check", "sendrecv-dma", *sizes, "--each-sync", "--without", "all acknowledged", "--seconds", "20"
     )
@@ -151,7 +157,7 @@ def test_each_sync_of_a_wrong_protocol_is_its_violation() -> None:
 
 def test_each_sync_is_a_table_for_people() -> None:
     """One line for each, with its step of the paper and what shows that it is needed."""
-    code, out, _ = invoke("check", "sendrecv-zero-copy", "--chunks", "1", "--pieces", "1", "--each-sync")
+    code, out, _ = invoke("check", "sendrecv-zero-copy", "--chunks", "1", "--granules", "1", "--each-sync")
     assert code == 0
     assert "without each synchronization" in out
     row = next(line for line in out.splitlines() if "offer in" in line)
@@ -239,7 +245,7 @@ def test_a_fault_is_checked_and_its_witness_replays(tmp_path: Path) -> None:
 
 def test_a_verdict_can_be_certified() -> None:
     """The table and the JSON have what brute force and drawn schedules covered, and that they agree."""
-    small = ("check", "sendrecv", "--slots", "1", "--chunks", "1", "--pieces", "1", "--certify")
+    small = ("check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--certify")
     code, told = as_json(*small, "--certify-seconds", "1")
     assert (code, told["verdict"]) == (0, "verified")
     assert told["certificate"]["agrees"] is True
@@ -284,7 +290,7 @@ def test_too_many_cores_to_watch_is_no_answer(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("without", ["tail in", ("tail in",)])
 def test_one_name_may_be_given_as_it_is(without: str | tuple[str, ...]) -> None:
     """A single synchronization needs no list around it."""
-    case = make("sendrecv", slots=2, chunks=3, pieces=1)
+    case = make("sendrecv", slots=2, chunks=3, granules=1)
     assert check(case, without=without, schedules=20, policy="random").without == ("tail in",)
 
 
@@ -321,5 +327,5 @@ def test_seconds_do_not_count_while_something_compiles() -> None:
 
 def test_redundant_is_said_with_its_reach() -> None:
     """Below the table: that it is so in this configuration, and not that nobody needs it."""
-    _, out, _ = invoke("check", "sendrecv", "--slots", "1", "--chunks", "1", "--pieces", "1", "--each-sync")
+    _, out, _ = invoke("check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--each-sync")
     assert "redundant: nothing goes wrong without it in this very configuration" in out

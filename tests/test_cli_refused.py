@@ -9,7 +9,7 @@ import pytest
 from tests.cli_support import invoke
 from xccl_emu.runs.jobs import sendrecv as sendrecv_job
 
-TINY = "check sendrecv --slots 2 --chunks 3 --pieces 1"
+TINY = "check sendrecv --slots 2 --chunks 3 --granules 1"
 DISPATCH = "run dispatch --ranks 4 --tokens 5 --hidden 64 --cores 2"
 FUSED = "run fused --ranks 4 --tokens 5 --hidden 64 --cores 2"
 A2E = "run a2e --domains 2 --attention 2 --experts 9 --tokens 3 --hidden 64"

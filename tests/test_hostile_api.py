@@ -49,7 +49,7 @@ class World:
 
     def __init__(self) -> None:
         self.pod = Pod(small_pod(2, 3, ub_bytes=1 << 15))
-        self.comm = SendRecv(self.pod, slots=2, slot_bytes=64, lanes_max=2)
+        self.comm = SendRecv(self.pod, slots=2, slot_bytes=64, channels_max=2)
         self.here, self.there = self.pod.put(0, np.arange(100, dtype=np.uint8)), self.pod.alloc(1, 100)
         pod = Pod(small_pod(2, ub_bytes=1 << 15))
         self.group = ExpertParallel(pod, EpConfig(n_ranks=2, hidden=32, top_k=1, tokens_max=4))
@@ -108,11 +108,11 @@ def pod_calls_of(world: World) -> list[Entry]:
         Entry("Pod", Pod, {"spec": small_pod(2), "order": "fifo", "policy": "random", "seed": 3, "record": True,
                            "without": []}),
         Entry("small_pod", small_pod, {"dies": 2, "cores": 1, "app_bytes": 64, "meta_bytes": 64, "managed_bytes": 64,
-                                       "ub_bytes": 64, "flight_pieces": 8}),
+                                       "ub_bytes": 64, "flight_granules": 8}),
         Entry("PodSpec", PodSpec, {"name": "p", "nodes": 1, "chips_per_node": 1, "dies_per_chip": 2, "cores_per_die": 1,
                                    "die_bytes": 1 << 12, "meta_bytes": 64, "managed_bytes": 64, "ub_bytes": 64,
-                                   "flight_pieces": 8, "registers": 16}),
-        Entry("SendRecv", SendRecv, {"pod": Pod(small_pod(2, 2)), "slots": 2, "slot_bytes": 64, "lanes_max": 1,
+                                   "flight_granules": 8, "registers": 16}),
+        Entry("SendRecv", SendRecv, {"pod": Pod(small_pod(2, 2)), "slots": 2, "slot_bytes": 64, "channels_max": 1,
                                      "managed_offset": 0, "field_offset": 0}),
     ]  # fmt: skip
 
@@ -142,7 +142,7 @@ def place(**named: Any) -> None:
 
 def numbers_and_names() -> list[Entry]:
     """What is parsed, placed and read."""
-    case = make("sendrecv", slots=1, chunks=1, pieces=1)
+    case = make("sendrecv", slots=1, chunks=1, granules=1)
     limits = {"order": "sc", "policy": "random", "schedules": 1, "seconds": 1.0, "seed": 0, "without": (), "fault": "",
               "max_states": 9, "reduction": "full"}  # fmt: skip
     return [

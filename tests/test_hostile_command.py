@@ -25,10 +25,10 @@ TEXTS = (
 )  # fmt: skip
 
 RIGHT: Sequence[tuple[str, ...]] = (
-    ("check", "sendrecv", "--slots", "1", "--chunks", "1", "--pieces", "1", "--seconds", "0.2", "--schedules", "2"),
-    ("check", "sendrecv", "--slots", "1", "--chunks", "1", "--pieces", "1", "--policy", "pct", "--schedules", "2",
+    ("check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--seconds", "0.2", "--schedules", "2"),
+    ("check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--policy", "pct", "--schedules", "2",
      "--seed", "1", "--order", "fifo", "--out", "w.json", "--without", "tail in", "--chart", "c.mmd"),
-    ("check", "dispatch", "--tokens", "1", "--pieces", "1", "--rounds", "1", "--top-k", "1", "--ranks", "2",
+    ("check", "dispatch", "--tokens", "1", "--granules", "1", "--rounds", "1", "--top-k", "1", "--ranks", "2",
      "--states",
      "20", "--seconds", "0.2", "--schedules", "1", "--set", "experts=1"),
     ("check", "--replay", "w.json"),

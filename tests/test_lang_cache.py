@@ -182,5 +182,5 @@ def test_without_a_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_state_is_refused(folder: Path) -> None:
     """A step takes an array of 64-bit integers and nothing else."""
     for state in (array.array("i", [0, 0]), np.zeros((4, 4), np.int64)[:, 0]):
-        with pytest.raises(TypeError, match="array of 64-bit integers in one piece"):
+        with pytest.raises(TypeError, match="array of 64-bit integers in one granule"):
             code(3)(state, 0)

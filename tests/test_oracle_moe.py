@@ -18,10 +18,10 @@ from xccl_emu.oracle import (
     Dispatched,
     combine_message_bytes,
     dispatch,
+    dummy_expert,
     expert_factors,
     message_bytes,
     quantize_int8,
-    stand_in_expert,
 )
 from xccl_emu.oracle.numerics import QUANTIZERS
 
@@ -166,12 +166,12 @@ def test_each_choice_finds_its_row(case: Case) -> None:
 
 @given(case=cases(), seed=st.integers(0, 99), shared=st.booleans())
 def test_combine_agrees_with_scalars(case: Case, seed: int, shared: bool) -> None:
-    """Combined rows equal FP32 scalar arithmetic, choice by choice, over the stand-in experts' outputs."""
+    """Combined rows equal FP32 scalar arithmetic, choice by choice, over the dummy experts' outputs."""
     d = case.dispatched()
     outputs = {}
     for rank in range(case.n_ranks):
         got = d.received_by(rank)
-        y = stand_in_expert(got.x, got.scales, got.expert + rank * case.local_experts, d.dtype)
+        y = dummy_expert(got.x, got.scales, got.expert + rank * case.local_experts, d.dtype)
         outputs.update({choice[1:]: y[row] for row, choice in enumerate(case.expected_at(rank))})
     rng = np.random.default_rng(seed)
     for source, ids in enumerate(case.topk):
@@ -187,25 +187,25 @@ def test_combine_agrees_with_scalars(case: Case, seed: int, shared: bool) -> Non
             assert value.tobytes() == np.array(acc).astype(d.dtype).tobytes()
 
 
-def test_the_stand_in_expert_by_hand() -> None:
+def test_the_dummy_expert_by_hand() -> None:
     """Neighbouring experts scale by different exact factors, and INT8 rows are restored first."""
     assert expert_factors(np.arange(8)).tolist() == [1.0, 1.125, 1.25, 1.375, 1.5, 1.625, 1.75, 1.0]
     x = np.array([[4.0], [4.0]]).astype(FP16)
-    plain = stand_in_expert(x, np.zeros(2, np.float32), np.array([4, 9]), FP16)
+    plain = dummy_expert(x, np.zeros(2, np.float32), np.array([4, 9]), FP16)
     assert plain.tolist() == [[6.0], [5.0]]
     q = np.array([[8]], np.int8)
-    restored = stand_in_expert(q, np.array([0.5], np.float32), np.array([1]), BF16)
+    restored = dummy_expert(q, np.array([0.5], np.float32), np.array([1]), BF16)
     assert restored.dtype == BF16
     assert float(restored[0, 0]) == 4.5
 
 
-def test_the_stand_in_expert_rounds_after_each_product() -> None:
+def test_the_dummy_expert_rounds_after_each_product() -> None:
     """Rows for which a single rounding of q * scale * factor gives another FP16 follow the scalar steps instead."""
     n = 1 << 18
     rng = np.random.default_rng(0)
     q = rng.integers(1, 128, (n, 1)).astype(np.int8)
     scales = rng.random(n, dtype=np.float32)
-    got = stand_in_expert(q, scales, np.full(n, 5), FP16)[:, 0]
+    got = dummy_expert(q, scales, np.full(n, 5), FP16)[:, 0]
     once = (q[:, 0].astype(np.float64) * scales.astype(np.float64) * 1.625).astype(np.float16)
     differing = np.flatnonzero(got != once)
     assert differing.size

@@ -106,8 +106,8 @@ MACHINE = (
         "A die has app, metadata (4 MB) and managed areas; 74K fields of 32 bytes; a ring for each pair.",
         ("xccl_emu/machine/spec.py:CLOUDMATRIX384", "protocols/sendrecv_layout.py:RingLayout"),
         "24 GiB managed; 4 slots of 64 KiB if nothing else is said. The fields are the paper's 73,728: a tail and an"
-        " ack for each other die and lane.",
-        "The paper gives no sizes of rings. A lane is a core of each side, so the pairs of cores are dies x 48.",
+        " ack for each other die and channel.",
+        "The paper gives no sizes of rings. A channel is a core of each side, so the pairs of cores are dies x 48.",
     ),
     Model(
         "no paper",

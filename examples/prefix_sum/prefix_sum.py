@@ -87,5 +87,5 @@ class PrefixSum(Case):
         return {
             "three dies": usual,
             "two dies, two slots": replace(usual, dies=2, slots=2),
-            "two dies, chunks of two pieces": replace(usual, dies=2, elements=32),
+            "two dies, chunks of two granules": replace(usual, dies=2, elements=32),
         }

@@ -55,7 +55,7 @@ class Chain(NamedTuple):
     nbytes: int
     """Of a chunk."""
     step: int
-    """Of a chunk in whole pieces."""
+    """Of a chunk in whole granules."""
     slots: int
     dtype: int
 

@@ -34,10 +34,10 @@ def test_nobody_contradicts_on_what_is_right_or_plainly_wrong() -> None:
     assert not right.contradictions + locked.contradictions + spoiled.contradictions
 
 
-@pytest.mark.parametrize("flight_pieces", [7, 8, 9, 16])
-def test_a_witness_has_room_for_what_the_search_took_to_be_visible(flight_pieces: int) -> None:
+@pytest.mark.parametrize("flight_granules", [7, 8, 9, 16])
+def test_a_witness_has_room_for_what_the_search_took_to_be_visible(flight_granules: int) -> None:
     """On the machine these are in flight, beside those that are explored; the run does not break off for them."""
-    small = Small(tuple(map(program, CROWDED)), dies=2, flight_pieces=flight_pieces, together=False)
+    small = Small(tuple(map(program, CROWDED)), dies=2, flight_granules=flight_granules, together=False)
     (judged,) = judge(Case(small), ["relaxed"])
     assert judged.verdicts["full"] == judged.verdicts["breadth first"] == kinds.TORN_METADATA
     assert not judged.contradictions

@@ -23,7 +23,7 @@ OTHERS: dict[str, Case] = {
     "asynchronous by DMA": make("sendrecv-async", path="dma", chunks=3, slots=2),
     "two experts, unquantized": make("moe", experts=2, top_k=3, quantized=False, seed=5),
     "moe by DMA": make("moe", path="dma", top_k=2, rounds=1),
-    "a true token": MoeCase(tokens=1, rounds=1, pieces=224),
+    "a true token": MoeCase(tokens=1, rounds=1, granules=224),
 }
 """More that the options allow."""
 ALL = {**CONFIGURATIONS, **OTHERS}
@@ -93,7 +93,7 @@ def test_every_byte_that_a_kernel_may_touch_has_a_name(what: str) -> None:
 
 @pytest.mark.parametrize("what", ALL)
 def test_what_is_filled_differs_from_memory_never_written(what: str) -> None:
-    """Payloads have no zero byte and no two equal pieces; and everything that is not zero counts as filled."""
+    """Payloads have no zero byte and no two equal granules; and everything that is not zero counts as filled."""
     trial = ALL[what].build("relaxed")
     spec = trial.pod.spec
     rest = trial.pod.memory[: spec.n_dies * spec.die_bytes].copy().reshape(spec.n_dies, -1)
@@ -105,14 +105,14 @@ def test_what_is_filled_differs_from_memory_never_written(what: str) -> None:
     within = [b for b in trial.filled for at in payloads.values() if 0 <= b.address - at.address < at.nbytes]
     data = np.concatenate([np.zeros(0, np.uint8), *(trial.pod.view(b) for b in within)])  # may be no call at all
     assert data.all()
-    pieces = data.reshape(-1, 32)
-    assert len(np.unique(pieces, axis=0)) == len(pieces)
+    granules = data.reshape(-1, 32)
+    assert len(np.unique(granules, axis=0)) == len(granules)
 
 
 @pytest.mark.parametrize("what", [what for what in ALL if "sendrecv" in what or "exchange" in what])
-def test_each_lane_answers_for_its_own_part(what: str) -> None:
+def test_each_channel_answers_for_its_own_part(what: str) -> None:
     """What is expected of send and receive covers the targets, each part twice: by the core that may write it, and by
-    the one that sends it. Lanes stay apart, which lets a search take them one by one."""
+    the one that sends it. Channels stay apart, which lets a search take them one by one."""
     trial = ALL[what].build("relaxed")
     spec = trial.pod.spec
     for e in trial.expected:
@@ -177,8 +177,8 @@ def test_a_synchronization_can_be_left_out() -> None:
         ("sendrecv-async", {"path": "zero-copy"}, "path='zero-copy': must be one of mtu, dma"),
         ("sendrecv-zero-copy", {"rounds": 2}, "rounds=2: must be 1 on the zero-copy path"),
         ("dispatch", {"kind": "gather"}, "kind='gather': dispatch has no such size, but ranks, "),
-        ("dispatch", {"pieces": 0}, "pieces=0: must be at least 1"),
-        ("combine", {"pieces": 3}, "pieces=3: must be even where nothing is quantized"),
+        ("dispatch", {"granules": 0}, "granules=0: must be at least 1"),
+        ("combine", {"granules": 3}, "granules=3: must be even where nothing is quantized"),
         ("moe", {"top_k": 3}, "top_k=3: there are 2 experts"),
         ("moe", {"tokens": 0}, "tokens=0: must be one number or 2"),
         ("moe", {"tokens": (1, -1)}, "tokens='1,-1': must be one number or 2"),

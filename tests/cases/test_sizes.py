@@ -16,7 +16,7 @@ SWITCHES = [
     ("fused", "quantized"), ("fused", "masked"), ("fused", "early_quantization"), ("fused", "preallocated"),
     ("fused", "pipelined"), ("fused", "double_buffered"),
 ]  # fmt: skip
-EVEN = {("fused", "quantized"): {"pieces": 2}}
+EVEN = {("fused", "quantized"): {"granules": 2}}
 """What goes with a switch."""
 
 

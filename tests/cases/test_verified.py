@@ -7,21 +7,21 @@ from xccl_emu.check.verdict import DATA_RACE, VERIFIED, VIOLATION
 from xccl_emu.protocol.registry import make, proofs
 
 SEND_RECV = {
-    "a": ("sendrecv", {"slots": 4, "chunks": 8, "pieces": 4}),
-    "b": ("sendrecv", {"slots": 4, "chunks": 32, "pieces": 8}),
-    "c": ("sendrecv", {"cores": 4, "slots": 4, "chunks": 8, "pieces": 4}),
-    "d": ("sendrecv-both", {"slots": 2, "chunks": 4, "pieces": 4}),
-    "e": ("sendrecv-async", {"slots": 2, "chunks": 4, "pieces": 4}),
-    "f": ("sendrecv-dma", {"slots": 2, "chunks": 4, "pieces": 4}),
-    "g": ("sendrecv-zero-copy", {"slots": 2, "chunks": 4, "pieces": 4}),
-    "h": ("sendrecv", {"slots": 2, "chunks": 3, "pieces": 2, "rounds": 3}),
+    "a": ("sendrecv", {"slots": 4, "chunks": 8, "granules": 4}),
+    "b": ("sendrecv", {"slots": 4, "chunks": 32, "granules": 8}),
+    "c": ("sendrecv", {"cores": 4, "slots": 4, "chunks": 8, "granules": 4}),
+    "d": ("sendrecv-both", {"slots": 2, "chunks": 4, "granules": 4}),
+    "e": ("sendrecv-async", {"slots": 2, "chunks": 4, "granules": 4}),
+    "f": ("sendrecv-dma", {"slots": 2, "chunks": 4, "granules": 4}),
+    "g": ("sendrecv-zero-copy", {"slots": 2, "chunks": 4, "granules": 4}),
+    "h": ("sendrecv", {"slots": 2, "chunks": 3, "granules": 2, "rounds": 3}),
 }
 EXPERTS = {
-    "i": {"ranks": 2, "tokens": 2, "pieces": 4, "rounds": 2},
-    "j": {"ranks": 3, "tokens": 1, "pieces": 2, "rounds": 3},
-    "k": {"ranks": 4, "tokens": 1, "pieces": 2, "rounds": 1},
-    "l": {"ranks": 2, "tokens": (2, 0), "pieces": 2, "rounds": 3},
-    "m": {"ranks": 2, "cores": 2, "tokens": 2, "pieces": 2, "rounds": 1},
+    "i": {"ranks": 2, "tokens": 2, "granules": 4, "rounds": 2},
+    "j": {"ranks": 3, "tokens": 1, "granules": 2, "rounds": 3},
+    "k": {"ranks": 4, "tokens": 1, "granules": 2, "rounds": 1},
+    "l": {"ranks": 2, "tokens": (2, 0), "granules": 2, "rounds": 3},
+    "m": {"ranks": 2, "cores": 2, "tokens": 2, "granules": 2, "rounds": 1},
 }
 FUSED = {
     "two ranks, two tokens, two cores": {"ranks": 2, "cores": 2, "tokens": 2},
@@ -33,17 +33,18 @@ FUSED = {
     "a rank of three with no tokens": {"ranks": 3, "tokens": "1,0,1"},
     "SDMA": {"cores": 2, "path": "sdma"},
     "late quantization": {"cores": 2, "early_quantization": 0},
-    "nothing quantized": {"cores": 2, "quantized": 0, "pieces": 2},
+    "nothing quantized": {"cores": 2, "quantized": 0, "granules": 2},
     "no allocation in advance": {"cores": 2, "preallocated": 0},
     "no pipeline": {"cores": 2, "pipelined": 0},
 }
-ONE_TOKEN = {"ranks": 2, "tokens": 1, "pieces": 224, "rounds": 1}
-"""INT8 of hidden size 7168 is 224 pieces, with the slot 240."""
+ONE_TOKEN = {"ranks": 2, "tokens": 1, "granules": 224, "rounds": 1}
+"""INT8 of hidden size 7168 is 224 granules, with the slot 240."""
 
 
 @pytest.mark.parametrize("letter", SEND_RECV)
 def test_send_recv_is_verified(letter: str) -> None:
-    """Under relaxed order send/recv is right in every schedule: full rings, lanes, both ways, async, DMA, zero-copy."""
+    """Under relaxed order send/recv is right in every schedule: full rings, channels, both ways, async, DMA,
+    zero-copy."""
     name, sizes = SEND_RECV[letter]
     verdict = check(make(name, **sizes), seconds=60)
     assert verdict.verdict == VERIFIED, verdict.reason
@@ -78,9 +79,10 @@ def test_a_buffer_that_dispatch_and_combine_share_is_overwritten(early: int) -> 
 
 @pytest.mark.parametrize("name", ["dispatch", "combine", "fused"])
 def test_tokens_of_true_size_cost_no_more_states(name: str) -> None:
-    """A token of 240 pieces is verified with as many states as one of 18: data is no matter of schedules, flags are."""
+    """A token of 240 granules is verified with as many states as one of 18: data is no matter of schedules, flags
+    are."""
     full = check(make(name, **ONE_TOKEN), seconds=60)
-    small = check(make(name, **{**ONE_TOKEN, "pieces": 2}), seconds=60)
+    small = check(make(name, **{**ONE_TOKEN, "granules": 2}), seconds=60)
     assert full.verdict == small.verdict == VERIFIED, full.reason
     assert full.states == small.states
 
@@ -89,14 +91,14 @@ def test_tokens_of_true_size_cost_no_more_states(name: str) -> None:
 @pytest.mark.parametrize("name", ["sendrecv", "sendrecv-dma", "sendrecv-zero-copy"])
 def test_send_recv_is_verified_under_stronger_orders(name: str, order: str) -> None:
     """What holds under relaxed order holds under sc and fifo, which the search reduces less."""
-    verdict = check(make(name, slots=2, chunks=3, pieces=2), order=order, seconds=60)
+    verdict = check(make(name, slots=2, chunks=3, granules=2), order=order, seconds=60)
     assert verdict.verdict == VERIFIED, verdict.reason
 
 
 @pytest.mark.parametrize("name", ["sendrecv", "sendrecv-dma", "sendrecv-zero-copy", "sendrecv-both"])
 def test_a_search_that_reduces_less_says_the_same(name: str) -> None:
-    """Exploring when each piece of data becomes visible changes the number of states and not the verdict."""
-    scenario = make(name, slots=2, chunks=3, pieces=2)
+    """Exploring when each granule of data becomes visible changes the number of states and not the verdict."""
+    scenario = make(name, slots=2, chunks=3, granules=2)
     full, merged = check(scenario), check(scenario, reduction="merged")
     assert full.verdict == merged.verdict == VERIFIED
     assert full.states < merged.states

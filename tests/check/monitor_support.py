@@ -17,7 +17,7 @@ Side = tuple[Kernel, int, int, Mapping[str, int]]
 
 def make_pod(dies: int = 2, cores: int = 2, order: str = "relaxed", without: Sequence[str] = ()) -> Pod:
     """A pod of a few hundred bytes an area."""
-    spec = small_pod(dies, cores, app_bytes=512, meta_bytes=256, managed_bytes=256, ub_bytes=256, flight_pieces=16)
+    spec = small_pod(dies, cores, app_bytes=512, meta_bytes=256, managed_bytes=256, ub_bytes=256, flight_granules=16)
     return Pod(spec, order=order, without=without)
 
 

@@ -191,7 +191,7 @@ OWN = (
         (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant(
-        "fused: places used before they are found", replace(PAIR, quantized=False, pieces=2, rounds=1),
+        "fused: places used before they are found", replace(PAIR, quantized=False, granules=2, rounds=1),
         (of_dispatch(PLACES_FOUND, ""),), (DATA_RACE, UNWRITTEN_READ, AREA_VIOLATION, LEFTOVER, BAD_INSTRUCTION),
     ),
     Mutant(

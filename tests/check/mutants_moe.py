@@ -21,17 +21,17 @@ from xccl_emu.protocols.moe_case import CombineCase, DispatchCase
 
 from .mutants import Edit, Mutant, text_of
 
-DISPATCH = DispatchCase(ranks=2, tokens=2, pieces=2, rounds=2)
+DISPATCH = DispatchCase(ranks=2, tokens=2, granules=2, rounds=2)
 LONGER = replace(DISPATCH, rounds=3)
-THREE = DispatchCase(ranks=2, tokens=3, pieces=2, rounds=1)
-IDLE = DispatchCase(ranks=2, tokens=(2, 0), pieces=2, rounds=1)
-PAIRS = DispatchCase(ranks=2, cores=2, tokens=2, pieces=2, rounds=2)
+THREE = DispatchCase(ranks=2, tokens=3, granules=2, rounds=1)
+IDLE = DispatchCase(ranks=2, tokens=(2, 0), granules=2, rounds=1)
+PAIRS = DispatchCase(ranks=2, cores=2, tokens=2, granules=2, rounds=2)
 UNEVEN = replace(PAIRS, tokens=3)
 """A core acknowledges to a source that the other one pulls from, too."""
-COMBINE = CombineCase(ranks=2, tokens=2, pieces=2, rounds=2)
+COMBINE = CombineCase(ranks=2, tokens=2, granules=2, rounds=2)
 COMBINE_PAIRS = replace(COMBINE, cores=2)
 CHOICES = replace(COMBINE, top_k=2, tokens=3, rounds=1)
-TWICE = DispatchCase(ranks=2, tokens=1, pieces=2, top_k=2, rounds=1, repeats=1)
+TWICE = DispatchCase(ranks=2, tokens=1, granules=2, top_k=2, rounds=1, repeats=1)
 BACK_TWICE = replace(COMBINE, tokens=1, top_k=2, rounds=1, repeats=1)
 LOOPS = replace(PAIRS, counting="scalar", rounds=1)
 ONE_LOOP = replace(LOOPS, cores=1, tokens=3, rounds=2)

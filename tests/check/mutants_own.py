@@ -21,7 +21,7 @@ VALUE = 0x0102030405060708
 def _pod(bench: Bench, dies: int, cores: int) -> Pod:
     """A pod of a kilobyte a die."""
     return bench.pod(
-        small_pod(dies, cores, app_bytes=512, meta_bytes=256, managed_bytes=256, ub_bytes=256, flight_pieces=32)
+        small_pod(dies, cores, app_bytes=512, meta_bytes=256, managed_bytes=256, ub_bytes=256, flight_granules=32)
     )
 
 

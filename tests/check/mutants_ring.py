@@ -16,16 +16,16 @@ from xccl_emu.protocols.sendrecv_case import AsyncCase, BothWaysCase, SendRecvCa
 
 from .mutants import Edit, Mutant
 
-RING = SendRecvCase(slots=2, chunks=5, pieces=2)
-FITS = SendRecvCase(slots=3, chunks=3, pieces=2)
-LONG_DMA = SendRecvCase(slots=3, chunks=5, pieces=2, path="dma")
-SMALL = SendRecvCase(slots=2, chunks=3, pieces=2)
-LANES = SendRecvCase(cores=2, slots=2, chunks=3, pieces=2)
-DMA = SendRecvCase(slots=2, chunks=3, pieces=2, path="dma")
-ZERO_COPY = SendRecvCase(slots=2, chunks=3, pieces=2, path="zero-copy")
-BOTH = BothWaysCase(slots=2, chunks=3, pieces=2)
-ROUNDS = SendRecvCase(slots=2, chunks=3, pieces=2, rounds=2)
-ASYNC = AsyncCase(slots=2, chunks=4, pieces=2)
+RING = SendRecvCase(slots=2, chunks=5, granules=2)
+FITS = SendRecvCase(slots=3, chunks=3, granules=2)
+LONG_DMA = SendRecvCase(slots=3, chunks=5, granules=2, path="dma")
+SMALL = SendRecvCase(slots=2, chunks=3, granules=2)
+CHANNELS = SendRecvCase(cores=2, slots=2, chunks=3, granules=2)
+DMA = SendRecvCase(slots=2, chunks=3, granules=2, path="dma")
+ZERO_COPY = SendRecvCase(slots=2, chunks=3, granules=2, path="zero-copy")
+BOTH = BothWaysCase(slots=2, chunks=3, granules=2)
+ROUNDS = SendRecvCase(slots=2, chunks=3, granules=2, rounds=2)
+ASYNC = AsyncCase(slots=2, chunks=4, granules=2)
 
 edit = partial(Edit, "sendrecv")
 """A change of the kernels: old text, new text."""
@@ -195,7 +195,7 @@ OWN = (
         (WITH_STORES, edit(FENCE + TAIL, FENCE + STORES)), (ASSERTION, TORN_METADATA),
     ),
     Mutant(
-        "tail put to the next lane's field", LANES,
+        "tail put to the next channel's field", CHANNELS,
         (edit(FENCE + TAIL, FENCE + TAIL.replace("put(c.tail,", "put(c.tail + 32,")),), (AREA_VIOLATION,),
     ),
     Mutant(

@@ -10,13 +10,13 @@ from xccl_emu.check.verdict import DATA_RACE, VERIFIED
 from xccl_emu.protocol.registry import make
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
-LARGE = SendRecvCase(slots=4, chunks=32, pieces=8)
+LARGE = SendRecvCase(slots=4, chunks=32, granules=8)
 
 
 @pytest.mark.parametrize("order", ["sc", "fifo"])
 def test_what_relaxed_verifies_is_verified_under_stronger_orders_by_the_same_search(order: str) -> None:
     """The verdict is of the order asked for, has the states of the search under relaxed, and says so."""
-    scenario = SendRecvCase(slots=2, chunks=3, pieces=2)
+    scenario = SendRecvCase(slots=2, chunks=3, granules=2)
     relaxed, stronger = check(scenario), check(scenario, order=order)
     assert relaxed.verdict == stronger.verdict == VERIFIED
     assert (stronger.order, stronger.states) == (order, relaxed.states)

@@ -29,7 +29,7 @@ from xccl_emu.testing import Bench, protocol
 from .small import waiting
 from .witness_support import printed, shows_again
 
-SENDRECV = SendRecvCase(slots=2, chunks=4, pieces=2)
+SENDRECV = SendRecvCase(slots=2, chunks=4, granules=2)
 DISPATCH = DispatchCase(2, 1, 1, 2, rounds=2)
 HARMLESS = ("stop:die0", "stop:die1", "cut:0-1", "cut:1-0", "stall:0-1", "stall:1-0")
 
@@ -39,7 +39,7 @@ HARMLESS = ("stop:die0", "stop:die1", "cut:0-1", "cut:1-0", "stall:0-1", "stall:
 
 @kernel
 def answer(target, request, n):
-    """Answer each request with the next chunk: its word and a flag in one piece."""
+    """Answer each request with the next chunk: its word and a flag in one granule."""
     for i in range(n):
         yield poll_eq(request, i + 1)
         yield put(target, 1, 100 + i, 0, 0)
@@ -60,7 +60,7 @@ def ask(slot, request, out, n):
 
 @kernel
 def answer_apart(target, request, n):
-    """Answer each request with the next chunk, in a piece of its own."""
+    """Answer each request with the next chunk, in a granule of its own."""
     for i in range(n):
         yield poll_eq(request, i + 1)
         yield put(target + 32 * i, 1, 100 + i, 0, 0)
@@ -69,7 +69,7 @@ def answer_apart(target, request, n):
 
 @kernel
 def ask_apart(slot, request, out, n):
-    """Ask for chunk after chunk, each into a piece of its own."""
+    """Ask for chunk after chunk, each into a granule of its own."""
     for i in range(n):
         yield store(request, i + 1)
         yield poll_eq(slot + 32 * i, 1)
@@ -173,7 +173,7 @@ def test_never_wrong_bits_when_something_stops(scenario: Checkable, order: str, 
 @pytest.mark.parametrize("fault", HARMLESS)
 def test_cores_that_look_again_and_again(fault: str) -> None:
     """Passes of isend and irecv never wait: a run that something has broken is given up, a late link is waited for."""
-    scenario = AsyncCase(slots=2, chunks=2, pieces=1)
+    scenario = AsyncCase(slots=2, chunks=2, granules=1)
     assert check(scenario, fault=fault, schedules=60).verdict == verdict.NO_VIOLATION
 
 
@@ -189,7 +189,7 @@ def test_under_sc_a_die_can_stop_but_no_link_can_be_cut(scenario: Checkable) -> 
 
 @pytest.mark.parametrize("die", [0, 1])
 @pytest.mark.parametrize(
-    "scenario", [SendRecvCase(slots=1, chunks=2, pieces=1), DispatchCase(2, 1, 1, 1, rounds=1)],
+    "scenario", [SendRecvCase(slots=1, chunks=2, granules=1), DispatchCase(2, 1, 1, 1, rounds=1)],
     ids=["sendrecv", "dispatch"],
 )  # fmt: skip
 def test_a_die_may_stop_after_each_of_its_actions(scenario: Checkable, die: int) -> None:
@@ -212,7 +212,7 @@ def test_a_flipped_bit_is_taken_for_right(scenario: Checkable) -> None:
 
 
 def test_a_late_duplicate_spoils_a_slot_that_is_used_again() -> None:
-    """An old piece of a ring's slot comes again after the next chunk, and passes for it."""
+    """An old granule of a ring's slot comes again after the next chunk, and passes for it."""
     found = check(SENDRECV, fault="duplicate:0-1", schedules=1200)
     assert found.violation.kind == verdict.WRONG_BITS
     assert "promises nothing under duplicate" in found.reason
@@ -299,7 +299,7 @@ def test_equal_seeds_break_the_same(fault: str) -> None:
 @pytest.mark.parametrize("policy", ["random", "eager", "late", "lifo", "pct", "weights"])
 def test_a_stalled_link_waits_until_nothing_else_can_go_on(policy: str) -> None:
     """Writes over it become visible only where no core can act and no other write is in flight."""
-    scenario = make("sendrecv", slots=2, chunks=3, pieces=1)
+    scenario = make("sendrecv", slots=2, chunks=3, granules=1)
     from xccl_emu.check.device.monitor import layout as at
     from xccl_emu.check.sampling.sample import monitor_of
 

@@ -30,7 +30,7 @@ from .monitor_support import ORDERS, app, found, kind_of, make_pod, trial_of
 
 
 @kernel
-def fill_pieces(target, nbytes):
+def fill_granules(target, nbytes):
     """Write bytes of the data buffer to memory."""
     yield v_fill(0, 128, 9)
     yield set_flag(VECTOR, SCALAR, 0)
@@ -109,7 +109,7 @@ def test_an_accumulator_is_read(start: int, kind: str | None) -> None:
 def test_wrong_bits_name_the_first_byte_and_its_writer(order: str) -> None:
     """What must be in memory at the end is compared, and the message says where it differs and who wrote there."""
     pod = make_pod(order=order)
-    sides = [(fill_pieces, 0, 0, {"target": app(pod, 1), "nbytes": 70})]
+    sides = [(fill_granules, 0, 0, {"target": app(pod, 1), "nbytes": 70})]
     good = Expected("the block", app(pod, 1), bytes([9] * 70 + [0] * 10))
     bad = Expected("the other block", app(pod, 1) + 64, bytes([9] * 6 + [0, 0, 1]))
     assert kind_of(trial_of(pod, sides, expected=[good])) is None
@@ -117,7 +117,7 @@ def test_wrong_bits_name_the_first_byte_and_its_writer(order: str) -> None:
     violation = found(trial_of(pod, sides, expected=[good, bad]))
     assert violation.kind == verdict.WRONG_BITS
     assert "the other block is wrong at die1.app+0x48, byte 8 of 9: 0x00 instead of 0x01" in violation.message
-    assert "kernel fill_pieces" in violation.message
+    assert "kernel fill_granules" in violation.message
 
 
 WAITING = "spin 0.0 1; store 1.0 1", "; ".join(["load_named 1.0"] * 9 + ["store 0.0 1", "spin 1.0 1"])

@@ -60,7 +60,7 @@ def test_names_tell_bugs_apart() -> None:
 
 def test_edit_that_fits_nowhere_or_twice_is_refused() -> None:
     """A change of a kernel that no longer has the place, or has it twice, does not pass for a planted bug."""
-    scenario = SendRecvCase(slots=2, chunks=3, pieces=2)
+    scenario = SendRecvCase(slots=2, chunks=3, granules=2)
     for old in ("no such line", "yield put("):
         with pytest.raises(AssertionError, match="times"):
             Planted(scenario, (Edit("sendrecv", old, ""),)).build("relaxed")
@@ -68,7 +68,7 @@ def test_edit_that_fits_nowhere_or_twice_is_refused() -> None:
 
 def test_planting_leaves_the_shipped_kernels_alone() -> None:
     """While a changed kernel is launched in one trial, the next trial has the shipped one again."""
-    scenario = SendRecvCase(slots=2, chunks=3, pieces=2)
+    scenario = SendRecvCase(slots=2, chunks=3, granules=2)
     shipped = scenario.build("relaxed").pod.fingerprint()
     assert mutants_ring.KNOWN[0].planted.build("relaxed").pod.fingerprint() != shipped
     assert scenario.build("relaxed").pod.fingerprint() == shipped

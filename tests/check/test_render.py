@@ -34,8 +34,8 @@ def run_of(order: str, dies: int, seed: int) -> Trace:
 
 @settings(max_examples=25)
 @given(runs)
-def test_the_table_has_every_step_and_every_piece(run: tuple[str, int, int]) -> None:
-    """Lines follow each other without a gap, and the pieces of each transfer on them are all its pieces."""
+def test_the_table_has_every_step_and_every_granule(run: tuple[str, int, int]) -> None:
+    """Lines follow each other without a gap, and the granules of each transfer on them are all its granules."""
     trace = run_of(*run)
     lines = rows(trace)
     covered = sorted({n for line in lines for n in range(line.first, line.last + 1)})
@@ -57,7 +57,7 @@ def test_the_table_has_every_step_and_every_piece(run: tuple[str, int, int]) -> 
 
 def test_long_runs_are_cut_down_to_what_passes_between_cores() -> None:
     """A long table says that lines are left out; accesses to memory, marks and what is switched off stay."""
-    checkable = make("sendrecv", slots=2, chunks=12, pieces=1)
+    checkable = make("sendrecv", slots=2, chunks=12, granules=1)
     actions = random_actions(checkable.build("relaxed", ["data before tail"]), 1)
     trace = steps(checkable.build("relaxed", ["data before tail"]), actions.tolist())
     lines = rows(trace, {3: "A", len(trace.steps): "B"})
@@ -72,7 +72,7 @@ def test_long_runs_are_cut_down_to_what_passes_between_cores() -> None:
 
 def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:
     """The kind, the steps with labels and steps of the paper, and the blocked cores with address and last writer."""
-    checkable = make("sendrecv", slots=2, chunks=3, pieces=2)
+    checkable = make("sendrecv", slots=2, chunks=3, granules=2)
     actions = random_actions(checkable.build("relaxed", ["ack"]), 1)
     violation = judge(checkable.build("relaxed", ["ack"]), actions)
     assert violation is not None
@@ -170,7 +170,7 @@ def test_marked_steps_stand_out_in_the_chart(mark: str) -> None:
 
 def test_blocked_cores_stand_at_the_end_of_the_chart() -> None:
     """After a deadlock a note over each blocked core says what it waits for."""
-    checkable = make("sendrecv", slots=2, chunks=3, pieces=2)
+    checkable = make("sendrecv", slots=2, chunks=3, granules=2)
     actions = random_actions(checkable.build("relaxed", ["ack"]), 1)
     lines = mermaid(steps(checkable.build("relaxed", ["ack"]), actions.tolist())).splitlines()
     assert [line.split(":")[0].strip() for line in lines[-2:]] == ["Note over d0c0", "Note over d1c0"]

@@ -28,7 +28,7 @@ def test_no_false_alarm(name: str, order: str) -> None:
     ("name", "sizes"),
     [
         ("sendrecv", {"ranks": 4, "cores": 4, "chunks": 9}),
-        ("sendrecv-dma", {"cores": 3, "pieces": 3}),
+        ("sendrecv-dma", {"cores": 3, "granules": 3}),
         ("dispatch", {"ranks": 4, "cores": 3, "tokens": 3, "top_k": 2, "rounds": 3}),
         ("combine", {"ranks": 3, "cores": 2, "tokens": 2, "top_k": 2}),
         ("moe", {"ranks": 4, "cores": 2, "tokens": 2, "top_k": 2}),

@@ -68,7 +68,8 @@ _ops = st.lists(st.tuples(st.sampled_from([*OPS, "quiet", "wait"]), st.integers(
 @settings(max_examples=30)
 @given(st.lists(_ops, min_size=2, max_size=2), st.sampled_from(ORDERS), st.booleans())
 def test_what_passes_has_one_outcome(threads: list[list[Op]], order: str, one_die: bool) -> None:
-    """If sampling finds nothing, every schedule of the naive search ends alike: no missing order goes unnoticed."""
+    """If sampling finds nothing, every schedule of the brute-force search ends alike: no missing order goes
+    unnoticed."""
     small = _little(threads, one_die)
     if sample(small.trial(order, None), schedules=20 * len(PORTFOLIO)).violation is None:
         explored = _ends(small, order)

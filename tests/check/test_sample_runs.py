@@ -18,12 +18,12 @@ from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 from .monitor_support import ORDERS, app, make_pod, trial_of
 
-SMALL = SendRecvCase(slots=2, chunks=3, pieces=2)
+SMALL = SendRecvCase(slots=2, chunks=3, granules=2)
 
 
 @kernel
-def write_pieces(target, n):
-    """Write one word in each of some pieces, then quiet."""
+def write_granules(target, n):
+    """Write one word in each of some granules, then quiet."""
     for i in range(n):
         yield store(target + 32 * i, i + 1)
     yield quiet()
@@ -94,7 +94,7 @@ def test_the_machine_takes_what_a_policy_took(policy: str, order: str) -> None:
 @settings(max_examples=25)
 @given(
     st.builds(
-        SendRecvCase, slots=st.integers(1, 3), chunks=st.integers(1, 5), pieces=st.integers(1, 3),
+        SendRecvCase, slots=st.integers(1, 3), chunks=st.integers(1, 5), granules=st.integers(1, 3),
         path=st.sampled_from(["mtu", "dma", "zero-copy"]),
     ),
     st.sampled_from(ORDERS),
@@ -138,7 +138,7 @@ def test_a_replay_stops_at_the_violation() -> None:
 def _deliveries(policy: str) -> tuple[list[int], list[int]]:
     """For six stores and a quiet: after how many stores each write becomes visible, and which place it then has."""
     pod = make_pod(dies=1, cores=1)
-    actions = _one(trial_of(pod, [(write_pieces, 0, 0, {"target": app(pod), "n": 6})]), policy)
+    actions = _one(trial_of(pod, [(write_granules, 0, 0, {"target": app(pod), "n": 6})]), policy)
     stores, when, which = 0, [], []
     for actor, choice in actions:
         if actor == ACTORS_PER_CORE:
@@ -175,7 +175,7 @@ def test_limits_and_progress() -> None:
 @pytest.mark.parametrize("without", [(), ("slot free",)])
 def test_what_was_not_learned_is_made_up_for(without: tuple[str, ...], path: str) -> None:
     """A monitor that begins with hardly any room, and knows of no synchronization and no DMA, comes to the same end."""
-    check = SendRecvCase(slots=2, chunks=3, pieces=2, path=path)
+    check = SendRecvCase(slots=2, chunks=3, granules=2, path=path)
     usual, tight = (Monitor(check.build("relaxed", without)) for _ in range(2))
     assert usual._rings == (path == "dma")
     tight._sync_max, tight._record_words, tight._undo_words, tight.known, tight._rings = 1, 8, 2, [], False

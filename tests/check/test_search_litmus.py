@@ -22,7 +22,7 @@ MACHINE: dict[Column, tuple[str, bool]] = {
 }
 """Column: memory order, and whether each address has a die of its own."""
 DONE, AGREED = 1 << 3 | 4, 1 << 3 | 5
-"""Words in a piece that no address is in: threads that are through, threads whose values are as asked."""
+"""Words in a granule that no address is in: threads that are through, threads whose values are as asked."""
 NEVER = 31
 """No value of any test."""
 
@@ -116,11 +116,11 @@ def test_what_fences_forbid_is_verified_and_what_they_allow_is_found(order: str)
     """Both searches say of the tests of fences what is tabled, flags, data and observers being as they come."""
     wrong = []
     for test in FENCE_TESTS:
-        pieces: dict[int, int] = {}
+        granules: dict[int, int] = {}
         words = {}
         for name, die in sorted(test.home.items()):
-            words[name] = die << 3 | 4 * pieces.setdefault(die, 0)
-            pieces[die] += 1
+            words[name] = die << 3 | 4 * granules.setdefault(die, 0)
+            granules[die] += 1
         small = small_at(test.test, words)
         deserved = kinds.ASSERTION if test.expected[FENCE_COLUMNS.index(order)] == "A" else kinds.VERIFIED
         for name in ("full", "merged"):

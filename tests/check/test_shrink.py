@@ -101,7 +101,7 @@ def test_shrunk_schedules_fail_alike_and_nothing_can_be_dropped(rounds: int, ord
 @pytest.mark.parametrize("sync", ["ack", "tail"])
 def test_deadlocks_of_a_real_protocol_shrink(sync: str) -> None:
     """A deadlock stays one to the end: nothing is enabled behind its last action."""
-    checkable = make("sendrecv", slots=2, chunks=3, pieces=2)
+    checkable = make("sendrecv", slots=2, chunks=3, granules=2)
     without = [sync]
     found = None
     for seed in range(50):

@@ -24,7 +24,7 @@ from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 from .witness_support import printed
 
-SCENARIO = SendRecvCase(slots=2, chunks=3, pieces=1)
+SCENARIO = SendRecvCase(slots=2, chunks=3, granules=1)
 FENCE = "data before tail"
 BOTH = (FENCE, "half sent")
 """Without these a tail overtakes its data, and a half of the data buffer is used again too early."""

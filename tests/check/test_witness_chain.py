@@ -14,7 +14,7 @@ from xccl_emu.protocol.registry import make
 
 from .witness_support import printed
 
-SIZES = {"slots": 2, "chunks": 3, "pieces": 2}
+SIZES = {"slots": 2, "chunks": 3, "granules": 2}
 
 
 @pytest.mark.parametrize(

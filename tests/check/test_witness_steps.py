@@ -56,7 +56,7 @@ def test_every_write_lands_once_and_nothing_else_changes_memory(run: tuple[str, 
 @settings(max_examples=25)
 @given(runs)
 def test_instructions_are_issued_before_their_parts(run: tuple[str, int, int]) -> None:
-    """Whatever a pipe does belongs to a step that issued it on that core, and its pieces are all there, once."""
+    """Whatever a pipe does belongs to a step that issued it on that core, and its granules are all there, once."""
     trace, _, _ = stepped(*run)
     parts: dict[int, list[int]] = {}
     for step in trace.steps:

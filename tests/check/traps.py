@@ -95,8 +95,8 @@ TRAPS = (
     Trap("data without a quiet", ("store 1.0 5; store 1.4 1", "ge 1.4 1; load 1.0"), LATE),
     Trap("data behind an atomic", ("store 1.0 5; atomic 1.4 1", "ge 1.4 1; load 1.0"), LATE),
     Trap("data pulled early", ("store 1.0 5; quiet; store 1.4 1", "in 1.0 0 0; ge 1.4 1; quiet; ub_load 0 0"), RACE),
-    Trap("data and flag in one piece", ("ub_store 3 0; ub_store 1 3; out 1.0 0 2", "ge 1.3 1; load 1.0"), OK),
-    Trap("flag in the last of two pieces", ("ub_store 3 0; ub_store 1 7; out 1.0 0 4", "ge 1.7 1; load 1.0"), LATE),
+    Trap("data and flag in one granule", ("ub_store 3 0; ub_store 1 3; out 1.0 0 2", "ge 1.3 1; load 1.0"), OK),
+    Trap("flag in the last of two granules", ("ub_store 3 0; ub_store 1 7; out 1.0 0 4", "ge 1.7 1; load 1.0"), LATE),
     Trap("fields beside a polled word", ("put 1.0 1 1", "ge 1.0 1; load 1.1"), OK),
     Trap("fields that are overwritten", ("put 1.0 1 1; put 1.0 2 2", "ge 1.0 1; load 1.1"), RACE),
     Trap("a flag that is also data", ("store 1.0 1; store 1.4 1", "ge 1.4 1; load 1.0", "ge 1.0 1"), LATE),
@@ -247,9 +247,9 @@ TRAPS = (
          (FIELD, f"{LOOK}; ge 1.1 5; skip_if 0 1 1; ge 1.0 3; {PULL}", HINT), ANY),
     Trap("a second polled word of a field, rarer",
          (FIELD, f"{LOOKS}; ge 1.1 5; skip_if 0 3 1; ge 1.0 3; {PULL}", COUNT), ANY, rare=True),
-    # C: mtu-out over several pieces
-    Trap("a later piece of a transfer", ("ub_store 3 4; out 1.0 0 4; store 1.4 7", "ge 1.4 7"), LOCKED),
-    Trap("parts of two pieces", ("ub_store 1 0; ub_store 3 1; out 1.3 0 1; store 1.4 7", "ge 1.4 7"), LOCKED),
+    # C: mtu-out over several granules
+    Trap("a later granule of a transfer", ("ub_store 3 4; out 1.0 0 4; store 1.4 7", "ge 1.4 7"), LOCKED),
+    Trap("parts of two granules", ("ub_store 1 0; ub_store 3 1; out 1.3 0 1; store 1.4 7", "ge 1.4 7"), LOCKED),
     # D: expected bytes that belonged to no part
     Trap("bytes that nobody writes", ("store 0.0 1", "store 1.0 1"), WRONG, {0o20: 9}, dies=3),
     Trap("bytes that nobody may write, written late",
@@ -257,7 +257,7 @@ TRAPS = (
     # E: polls as accesses
     Trap("a flag by DMA", ("dma 0.0 1.4 0; wait 4 0 0", "ge 1.4 1"), RACE, memory={0: 1}),
     Trap("a poll that DMA passes by", ("dma 0.0 1.4 0; wait 4 0 0; store 1.4 2", "ge 1.4 2"), RACE, memory={0: 1}),
-    Trap("a flag by mtu-out of less than a piece", ("ub_store 1 0; out 1.4 0 0", "ge 1.4 1"), OK),
+    Trap("a flag by mtu-out of less than a granule", ("ub_store 1 0; out 1.4 0 0", "ge 1.4 1"), OK),
     # F: a core and its own flag
     Trap("an own flag read plainly", ("put 1.0 1; set 3 0 0; wait 3 0 0; load 1.0", "ge 1.0 1"),
          WEAK),
@@ -301,13 +301,13 @@ TRAPS = (
          (SEQLOCK, "load_named 0.0; skip_unless 0 2 3; load_named 0.4; skip_if 0 5 1; fail_unless 7 5"), OK),
     Trap("a seqlock that reads plainly", (SEQLOCK, "load_named 0.0; load 0.4; load_named 0.0"), RACE),
     # what orders two accesses, one program for each way and one without it
-    Trap("a field behind two pieces",
+    Trap("a field behind two granules",
          ("ub_store 3; ub_store 3 4; out 1.0 0 4; quiet; put 2.4 1 2",
           "ge 2.4 1; load 2.5; in 1.0 0 4; set 1 0; wait 1 0; ub_load 0 4"), OK, dies=3),
-    Trap("a field that overtakes two pieces",
+    Trap("a field that overtakes two granules",
          ("ub_store 3; ub_store 3 4; out 1.0 0 4; put 2.4 1 2",
           "ge 2.4 1; load 2.5; in 1.0 0 4; set 1 0; wait 1 0; ub_load 0 4"), WEAK, dies=3),
-    Trap("two pieces used before they are pulled",
+    Trap("two granules used before they are pulled",
          ("ub_store 3; ub_store 3 4; out 1.0 0 4; quiet; put 2.4 1 2", "ge 2.4 1; in 1.0 0 4; ub_load 0 4"), RACE,
          dies=3),
     Trap("read before a flag", ("store 1.0 5; quiet; store 1.4 1", "load 1.0; ge 1.4 1"), RACE),
@@ -332,7 +332,7 @@ TRAPS = (
     Trap("copied by the vector pipe before it is pulled", ("in 0.0 0 2; v_copy 0 8 2",), RACE),
     Trap("written out when the vector pipe has made it", ("v_copy 0 8 2; set 2 3 0; wait 2 3 0; out 0.0 8 2",), OK),
     Trap("written out before the vector pipe has made it", ("v_copy 0 8 2; out 0.0 8 2",), RACE),
-    Trap("different words of a piece", ("store m1.0 1; store m1.0 2", "store m1.1 1; store m1.1 2"), OK),
+    Trap("different words of a granule", ("store m1.0 1; store m1.0 2", "store m1.1 1; store m1.1 2"), OK),
     Trap("a word of two cores", ("store m1.0 1; store m1.0 2", "store m1.0 1; store m1.0 2"), RACE),
     Trap("a look at a field", ("put 1.0 1 2", "load_named 1.0"), OK),
     Trap("a look at a field without a name", ("put 1.0 1 2", "load 1.0"), RACE),

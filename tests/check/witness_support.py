@@ -74,7 +74,7 @@ def use_everything(own, other, me):
 
 @kernel
 def hand_on(data, flag, target, rounds):
-    """Die 0 writes two pieces and a flag, again and again; nothing tells it when they have been read."""
+    """Die 0 writes two granules and a flag, again and again; nothing tells it when they have been read."""
     for i in range(rounds):
         yield v_fill(0, 64, i + 1)
         yield set_flag(VECTOR, MTU_OUT, 0)
@@ -99,7 +99,7 @@ def follow(data, flag, target, rounds):
 @protocol
 def everything(bench: Bench, dies: int = 2) -> None:
     """`use_everything` on a core of each of two dies, or on two cores of one."""
-    pod = bench.pod(small_pod(dies, 2, app_bytes=0, meta_bytes=1024, managed_bytes=0, ub_bytes=256, flight_pieces=16))
+    pod = bench.pod(small_pod(dies, 2, app_bytes=0, meta_bytes=1024, managed_bytes=0, ub_bytes=256, flight_granules=16))
     areas = [pod.meta(0, 32), pod.meta(dies - 1, 512)]
     for me in range(2):
         args = {"own": areas[me], "other": areas[1 - me], "me": me}
@@ -111,7 +111,7 @@ def everything(bench: Bench, dies: int = 2) -> None:
 def relay(bench: Bench, rounds: int = 1, forbidden: int = 0) -> None:
     """`hand_on` and `follow`: right for one round, wrong for more, for one without its quiet, and if the last
     ``forbidden`` bytes of the target may not be written."""
-    pod = bench.pod(small_pod(2, app_bytes=512, meta_bytes=32, managed_bytes=64, ub_bytes=128, flight_pieces=16))
+    pod = bench.pod(small_pod(2, app_bytes=512, meta_bytes=32, managed_bytes=64, ub_bytes=128, flight_granules=16))
     data = np.repeat(np.arange(1, rounds + 1, dtype=np.uint8), 64)
     target = bench.wanted(1, data, owners="die1")
     args = {"data": pod.managed(1), "flag": pod.meta(1), "target": target.address, "rounds": rounds}

@@ -2,7 +2,7 @@
 
 Each thread runs on a core of its own die and gets its program as one integer, so that nothing but the program itself
 touches memory. What it read it keeps in a register and returns when all its operations are issued; a return waits
-until everything is visible, so it hides no outcome. Each address has a 32-byte piece of its own.
+until everything is visible, so it hides no outcome. Each address has a 32-byte granule of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -133,7 +133,7 @@ def run_at(
     """As `run`, with each address on the die that ``home`` says."""
     addresses = sorted({op[1] for ops in program for op in ops if op[0] not in ("f", "s")})
     dies = max(len(program), 1 + max(home.values()))
-    spec = small_pod(dies, app_bytes=0, meta_bytes=128, managed_bytes=0, ub_bytes=64, flight_pieces=8)
+    spec = small_pod(dies, app_bytes=0, meta_bytes=128, managed_bytes=0, ub_bytes=64, flight_granules=8)
     pod = Pod(spec, order=order)
     homes = [home[address] for address in addresses]
     names: list[str] = []

@@ -90,5 +90,5 @@ def issue_on(pod: Pod, op: int, *operands: int) -> int:
 
 def tiny_pod(dies: int, order: str = "sc", cores: int = 1, **more: object) -> Pod:
     """A pod small enough to explore: 256 bytes of metadata and a 64-byte data buffer, no other areas."""
-    spec = small_pod(dies, cores, app_bytes=0, meta_bytes=256, managed_bytes=0, ub_bytes=64, flight_pieces=8)
+    spec = small_pod(dies, cores, app_bytes=0, meta_bytes=256, managed_bytes=0, ub_bytes=64, flight_granules=8)
     return Pod(spec, order=order, **more)  # type: ignore[arg-type]

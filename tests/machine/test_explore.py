@@ -1,4 +1,5 @@
-"""The naive search finds every run: it equals a search in plain Python that compares whole states, not fingerprints."""
+"""The brute-force search finds every run: it equals a search in plain Python that compares whole states, not
+fingerprints."""
 
 import numpy as np
 import pytest
@@ -149,7 +150,9 @@ def test_exploring_leaves_the_pod_as_it_was(order: str) -> None:
     pod = launched(order, (1 | 7 << 5, 2 | 7 << 5))
     first = explore(pod, [(pod.meta(0), 8)])
     assert explore(pod, [(pod.meta(0), 8)]) == first
-    assert first.bounds == Bounds(grains=62, queue_depth=8, dma_descriptors=8, flight_pieces=0 if order == "sc" else 8)
+    assert first.bounds == Bounds(
+        grains=62, queue_depth=8, dma_descriptors=8, flight_granules=0 if order == "sc" else 8
+    )
     launches = [pod.launch_of(core) for core in pod.active_cores()]
     pod.run()
     word = int(pod.memory[pod.meta(0) :][:8].view(np.int64)[0])

@@ -103,7 +103,7 @@ def model(memory: np.ndarray, steps: list[Step]) -> None:
 def launched(start: np.ndarray, steps: list[Step], order: str, **options: Any) -> tuple[Pod, list[Buffer]]:
     """Dies that carry out the steps in turn, handing on by one flag; and all that is filled, the blocks first."""
     dies = len(start)
-    pod = Pod(small_pod(dies, flight_pieces=8), order=order, **options)
+    pod = Pod(small_pod(dies, flight_granules=8), order=order, **options)
     filled = [pod.put(die, start[die]) for die in range(dies)]
     grants = [*(pod.grant(block, "rw") for block in filled), pod.grant_meta("rw", 0)]
     for die in range(dies):

@@ -132,7 +132,7 @@ def test_a_poll_for_a_change_that_is_switched_off_returns_another_value() -> Non
 
 def test_polls_move_no_bytes_and_blocked_requests_are_counted_once() -> None:
     """Scalar bytes are what loads, stores and atomics moved, of their true size, however often they had to wait."""
-    pod = Pod(small_pod(2, flight_pieces=1), order="fifo", policy="random")
+    pod = Pod(small_pod(2, flight_granules=1), order="fifo", policy="random")
     pod.launch(many_sizes, 0, [0], {"place": pod.meta(1)}, [pod.grant_meta("rw")])
     stats = pod.run()
     assert stats.bytes_by_pipe["scalar"] == 4 * (4 + 8) + 4 + 8
@@ -179,7 +179,7 @@ def test_an_event_that_is_left_is_a_violation(policy: str) -> None:
 
 
 def test_a_large_write_is_not_blamed_on_an_older_one() -> None:
-    """Under `sc` up to 256 bytes are noted piece by piece; behind a larger copy the last writer is not known."""
+    """Under `sc` up to 256 bytes are noted granule by granule; behind a larger copy the last writer is not known."""
     for nbytes, said in ((256, "last written by .*dma"), (288, "last writer not known")):
         pod = Pod(small_pod(2))
         flag = pod.meta(1, 224)

@@ -195,7 +195,7 @@ def test_dma_copies_any_size(order: str, policy: str, nbytes: int) -> None:
 
 def test_dma_copies_more_than_62_times_what_a_die_holds_in_flight() -> None:
     """DMA has no limit of size, however few writes a die may have in flight."""
-    pod = Pod(small_pod(2, app_bytes=1 << 16, flight_pieces=8), order="relaxed")
+    pod = Pod(small_pod(2, app_bytes=1 << 16, flight_granules=8), order="relaxed")
     source, target = pod.put(0, np.ones(1 << 15, np.uint8)), pod.alloc(1, 1 << 15)
     args = {"one": source.address, "two": source.address, "target": target.address, "nbytes": 1 << 15}
     pod.launch(two_dmas, 0, [0], args, [pod.grant(source, "r"), pod.grant(target, "rw")])
@@ -204,15 +204,16 @@ def test_dma_copies_more_than_62_times_what_a_die_holds_in_flight() -> None:
 
 
 @pytest.mark.parametrize("word", [0, 1])
-def test_dma_reads_no_two_pieces_at_once(word: int) -> None:
-    """Two words in different pieces of the source are read in any order, also where they go to one target piece."""
+def test_dma_reads_no_two_granules_at_once(word: int) -> None:
+    """Two words in different granules of the source are read in any order, also where they go to one target granule."""
     copied = small(f"dma 1.3 0.{word} 3; wait 4 0 3", "store 1.3 1; store 1.4 1")
     assert ends(copied, "sc", word, word + 1) == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 3000))
 def test_grains_divide_a_transfer(source: int, target: int, nbytes: int) -> None:
-    """Grains follow each other from first to last byte, and a grain of a short transfer lies in one piece each side."""
+    """Grains follow each other from first to last byte, and a grain of a short transfer lies in one granule each
+    side."""
     n = n_grains(source, target, nbytes)
     grains = [grain(source, target, nbytes, g) for g in range(n)]
     assert 1 <= n <= 62
@@ -225,8 +226,8 @@ def test_grains_divide_a_transfer(source: int, target: int, nbytes: int) -> None
             assert (target + start) // 32 == (target + end - 1) // 32
 
 
-def test_a_piece_is_atomic_and_a_larger_transfer_tears() -> None:
-    """Of two pieces a reader sees any combination of old and new; within one piece never a part."""
+def test_a_granule_is_atomic_and_a_larger_transfer_tears() -> None:
+    """Of two granules a reader sees any combination of old and new; within one granule never a part."""
     filled, read = ("; ".join(f"{each} {i}" for i in range(8)) for each in ("ub_store 1", "ub_load 0"))
     both = small(f"{filled}; out 1.0 0 4", f"in 1.0 0 4; set 1 0; wait 1 0; {read}")
     assert ends(both, "relaxed", SEEN) == {(0,), (0o11110000,), (0o1111,), (0o11111111,)}
@@ -234,7 +235,7 @@ def test_a_piece_is_atomic_and_a_larger_transfer_tears() -> None:
 
 @kernel
 def one_word(program, base):
-    """Stores (bit 0 of each 11-bit item) and loads in one piece; returns a hash of what was loaded."""
+    """Stores (bit 0 of each 11-bit item) and loads in one granule; returns a hash of what was loaded."""
     seen = 17
     while program > 0:
         address = base + (program >> 1 & 3) * 4

@@ -36,7 +36,7 @@ class Case:
     first_die: int = 0
     spare_ub: int = 0
     """Bytes of the data buffer beyond what is needed."""
-    flight_pieces: int = 64
+    flight_granules: int = 64
 
     def calls(self) -> list[Call]:
         """The same each time."""
@@ -72,7 +72,7 @@ class Case:
             meta_bytes=placed.meta_end,
             managed_bytes=placed.managed_end,
             ub_bytes=(layout.buffer_bytes(c) + self.spare_ub + 31) // 32 * 32,
-            flight_pieces=self.flight_pieces,
+            flight_granules=self.flight_granules,
         )
         pod = Pod(spec, **{"order": self.order, "policy": self.policy, "seed": self.seed, **options})
         dies = spans_of_dies(pod)
@@ -169,5 +169,5 @@ def cases(draw: st.DrawFn, pull: bool = False, calls: st.SearchStrategy[int] | N
         pull=pull,
         first_die=draw(st.integers(0, 1)),
         spare_ub=32 * draw(st.integers(0, 64)),
-        flight_pieces=draw(st.sampled_from([3, 16, 64])),
+        flight_granules=draw(st.sampled_from([3, 16, 64])),
     )

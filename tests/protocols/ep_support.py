@@ -55,7 +55,7 @@ class Case:
     """``"normal"`` or ``"special"``: rows at the edges of the type among them."""
     spare_ub: int = 0
     """Bytes of the data buffer beyond what the group needs."""
-    flight_pieces: int = 64
+    flight_granules: int = 64
 
     def batches(self) -> list[Batch]:
         """The rounds' inputs, the same each time."""
@@ -104,13 +104,17 @@ class Case:
 
     def group_in(self, order: str, policy: str, seed: int, **options: Any) -> ExpertParallel:
         """The same under another order, policy or seed of the policy."""
-        spare = {"spare_ub": self.spare_ub, "flight_pieces": self.flight_pieces, "rounds": max(1, len(self.lengths))}
+        spare = {
+            "spare_ub": self.spare_ub,
+            "flight_granules": self.flight_granules,
+            "rounds": max(1, len(self.lengths)),
+        }
         pod = pod_for(self.config, order=order, policy=policy, seed=seed, **spare, **options)
         return ExpertParallel(pod, self.config)
 
 
 def pod_for(
-    c: EpConfig, *, spare_ub: int = 0, flight_pieces: int = 64, rounds: int = 1, spare: int = 128, **options: Any
+    c: EpConfig, *, spare_ub: int = 0, flight_granules: int = 64, rounds: int = 1, spare: int = 128, **options: Any
 ) -> Pod:
     """A pod on which the group and so many rounds in one launch fit; app areas, managed areas and buffers poisoned."""
     tokens = c.tokens_max * (2 * c.row_bytes + 3 * INDEX_BYTES)
@@ -125,7 +129,7 @@ def pod_for(
         meta_bytes=align(32 * (c.n_slots + 3 * c.n_ranks) + spare),
         managed_bytes=align(managed),
         ub_bytes=align(buffer_bytes(c) + spare_ub),
-        flight_pieces=flight_pieces,
+        flight_granules=flight_granules,
     ).with_(registers=ROUND_REGISTERS)
     pod = Pod(spec, **options)
     poison(pod)
@@ -148,7 +152,7 @@ def spans_of_dies(pod: Pod) -> Any:
 def run_round(group: ExpertParallel, batch: Batch) -> tuple[list[Received], list[Any]]:
     """Dispatch, expert, combine in three runs."""
     received = group.dispatch(batch.tokens, batch.topk)
-    group.run_stand_in()
+    group.run_dummy()
     return received, group.combine(batch.weights)
 
 
@@ -306,5 +310,5 @@ def cases(draw: st.DrawFn, ranks: st.SearchStrategy[int], rounds: st.SearchStrat
         routing=draw(st.sampled_from(["uniform", "one expert", "own rank"])),
         payload="normal" if config.quantized_back else draw(st.sampled_from(["normal", "special"])),
         spare_ub=32 * draw(st.integers(0, 64)),
-        flight_pieces=draw(st.sampled_from([3, 16, 64])),
+        flight_granules=draw(st.sampled_from([3, 16, 64])),
     )

@@ -34,7 +34,7 @@ class FusedCase(Case):
     def group_in(self, order: str, policy: str, seed: int, **options: Any) -> FusedExpertParallel:
         """A group on a new, poisoned pod."""
         pod = fused_pod(
-            self.config, spare_ub=self.spare_ub, flight_pieces=self.flight_pieces, rounds=max(1, len(self.lengths)),
+            self.config, spare_ub=self.spare_ub, flight_granules=self.flight_granules, rounds=max(1, len(self.lengths)),
             order=order, policy=policy, seed=seed, **options,
         )  # fmt: skip
         return FusedExpertParallel(pod, self.config)
@@ -45,7 +45,7 @@ class FusedCase(Case):
 
 
 def fused_pod(
-    c: FusedConfig, *, spare_ub: int = 0, flight_pieces: int = 64, rounds: int = 1, **options: Any
+    c: FusedConfig, *, spare_ub: int = 0, flight_granules: int = 64, rounds: int = 1, **options: Any
 ) -> Pod:
     """A pod on which the group and so many rounds in one launch fit exactly; everything poisoned."""
     tokens = c.tokens_max * (2 * c.row_bytes + 2 * INDEX_BYTES)
@@ -56,7 +56,7 @@ def fused_pod(
     layout = lay_out_fused(c, roomy)
     spec = small_pod(
         dies, c.cores, app_bytes=app, meta_bytes=layout.meta_end, managed_bytes=layout.managed_end, ub_bytes=ub,
-        flight_pieces=flight_pieces,
+        flight_granules=flight_granules,
     )  # fmt: skip
     pod = Pod(spec, **options)
     poison(pod)

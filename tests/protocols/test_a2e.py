@@ -135,7 +135,7 @@ def test_each_phase_is_announced_once_to_each_die() -> None:
 @pytest.mark.parametrize(("parts", "overlap"), [(1, False), (4, True)])
 def test_a_trampoline_forwards_a_part_while_the_next_arrives(parts: int, overlap: bool) -> None:
     """In parts, the first row leaves the trampoline for home before the last has come to it; in one part, after."""
-    case = A2ECase(attention=1, experts=3, tokens=16, top_k=2, pieces=64, rounds=1, cores=2, e2a_parts=parts)
+    case = A2ECase(attention=1, experts=3, tokens=16, top_k=2, granules=64, rounds=1, cores=2, e2a_parts=parts)
     pod = case.build("sc").pod
     pod.policy = policy = VirtualTime(log=True)
     pod.run()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
-from xccl_emu.kernels.expert import stand_in_expert
+from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.parameters import Buffers
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_pull import A2EPull
@@ -71,7 +71,7 @@ def test_a_group_that_does_not_fit_the_pod_is_refused(
 )
 @pytest.mark.parametrize("pull", [False, True])
 def test_an_area_that_is_too_small_is_named(area: str, field: str, pull: bool) -> None:
-    """One piece less than is needed is refused with both sizes; exactly what is needed is enough (`Case.group`)."""
+    """One granule less than is needed is refused with both sizes; exactly what is needed is enough (`Case.group`)."""
     config = replace(CONFIG, n_domains=1, depth=1) if pull else CONFIG
     fits = replace(CASE, config=config, pull=pull).group().pod.spec
     smaller = fits.with_(**{field: getattr(fits, field) - 32})
@@ -154,7 +154,7 @@ def test_a_taken_core_is_refused_before_anything_is_launched() -> None:
     group = CASE.group()
     shape = group.config.group(1, group.pod.spec.die_bytes)
     args = {"first": 0, "last": 0, "c": shape, "b": Buffers()}
-    group.pod.launch(stand_in_expert, 4, [1], args, [])
+    group.pod.launch(dummy_expert, 4, [1], args, [])
     taken = group.pod.active_cores()
     with pytest.raises(ConfigError, match="cores=2: on die 4 one is taken by another launch"):
         group.run(CASE.calls())

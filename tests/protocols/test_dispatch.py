@@ -1,4 +1,4 @@
-"""Dispatch, stand-in expert and combine on small pods, bit for bit against the oracle, in every order and policy."""
+"""Dispatch, dummy expert and combine on small pods, bit for bit against the oracle, in every order and policy."""
 
 from typing import Any
 
@@ -128,7 +128,7 @@ def test_what_streams_is_said_by_the_batch(tokens_max: int, streams: bool) -> No
 
 @pytest.mark.parametrize("cores", [1, 3])
 def test_a_large_batch_streams_its_choices(cores: int) -> None:
-    """Choices of 300 tokens go through a data buffer with room for those of 17, in many pieces, and no bit differs."""
+    """Choices of 300 tokens go through a data buffer with room for those of 17, in many parts, and no bit differs."""
     config = EpConfig(
         n_ranks=2, local_experts=2, hidden=32, top_k=3, tokens_max=300, cores=cores, counting="scalar"
     )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
-from xccl_emu.kernels.expert import stand_in_expert
+from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.parameters import Buffers
 from xccl_emu.machine.pod import ORDERS, Pod
 from xccl_emu.protocols.expert_parallel import ExpertParallel
@@ -70,7 +70,7 @@ def test_a_group_larger_than_the_pod_is_refused(changes: dict[str, Any], message
     [("managed data area", "managed_bytes"), ("metadata area", "meta_bytes"), ("data buffer", "ub_bytes")],
 )
 def test_an_area_that_is_too_small_is_named(area: str, field: str) -> None:
-    """One piece less than is needed is refused with both sizes; exactly what is needed is enough."""
+    """One granule less than is needed is refused with both sizes; exactly what is needed is enough."""
     spec = CASE.group().pod.spec
     layout = lay_out(CONFIG, Pod(spec))
     need = {
@@ -330,7 +330,7 @@ def test_a_taken_core_is_refused_before_anything_changes() -> None:
     """If a core of the group runs something else, dispatch says so, changes nothing, and is right once it is free."""
     group, batches = CASE.group(), CASE.batches()
     check_round(group, batches[0])
-    group.pod.launch(stand_in_expert, 1, [1], {"first": 0, "last": 0, "c": group.shape(), "b": Buffers()}, [])
+    group.pod.launch(dummy_expert, 1, [1], {"first": 0, "last": 0, "c": group.shape(), "b": Buffers()}, [])
     before = group.pod.digest()
     with pytest.raises(ConfigError, match="on die 1 one of them is taken"):
         group.dispatch(batches[1].tokens, batches[1].topk)

@@ -21,11 +21,11 @@ APART = (DISPATCH, EXPERT, COMBINE)
 but their own acknowledgements keeps the rounds of dispatch, or of combine, apart."""
 
 
-def full(config: EpConfig, flight_pieces: int = 512, routing: str = "uniform") -> Case:
+def full(config: EpConfig, flight_granules: int = 512, routing: str = "uniform") -> Case:
     """Three rounds of full batches."""
     lengths = ((config.tokens_max,) * config.n_ranks,) * 3
     return Case(
-        config, "relaxed", "random", 0, lengths, masked=0.0, routing=routing, flight_pieces=flight_pieces
+        config, "relaxed", "random", 0, lengths, masked=0.0, routing=routing, flight_granules=flight_granules
     )
 
 
@@ -34,7 +34,7 @@ ONE_TOKEN = full(EpConfig(n_ranks=3, hidden=256, top_k=2, tokens_max=1, cores=4)
 ONE_CORE = full(EpConfig(n_ranks=3, hidden=32, top_k=2, tokens_max=2))
 SLOW_RANK = full(EpConfig(n_ranks=3, hidden=32, top_k=1, tokens_max=8), routing="one expert")
 """One rank has everything to pull, the others are soon a round ahead."""
-SLOW_WRITES = full(EpConfig(n_ranks=3, hidden=128, top_k=2, tokens_max=12, cores=4), flight_pieces=3)
+SLOW_WRITES = full(EpConfig(n_ranks=3, hidden=128, top_k=2, tokens_max=12, cores=4), flight_granules=3)
 
 
 def run_in_launches(case: Case, phases: Sequence[int], without: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""FusedDispatch, stand-in expert and FusedCombine on small pods, bit for bit against the oracle."""
+"""FusedDispatch, dummy expert and FusedCombine on small pods, bit for bit against the oracle."""
 
 from dataclasses import replace
 from typing import Any
@@ -131,7 +131,7 @@ def test_an_expert_that_takes_every_choice_gets_a_message_for_each(switches: dic
 @pytest.mark.parametrize("switches", [{}, *SWITCHES])
 @pytest.mark.parametrize("cores", [1, 3])
 def test_a_large_batch_streams_its_choices(cores: int, switches: dict[str, Any]) -> None:
-    """Choices of 300 tokens go through a data buffer with room for those of 17, in many pieces, and no bit differs."""
+    """Choices of 300 tokens go through a data buffer with room for those of 17, in many parts, and no bit differs."""
     config = FusedConfig(
         n_ranks=2, local_experts=2, hidden=32, top_k=3, tokens_max=300, cores=cores, counting="scalar", **switches
     )  # fmt: skip

@@ -75,7 +75,7 @@ def test_a_config_out_of_range_is_refused(changes: dict[str, Any], message: str)
     [("managed data area", "managed_bytes"), ("metadata area", "meta_bytes"), ("data buffer", "ub_bytes")],
 )
 def test_an_area_that_is_too_small_is_named(area: str, field: str, switches: dict[str, Any]) -> None:
-    """One piece less than is needed is refused with both sizes; a group on exactly what is needed runs right."""
+    """One granule less than is needed is refused with both sizes; a group on exactly what is needed runs right."""
     case = replace(CASE, config=replace(CONFIG, **switches))
     group = case.group()
     spec, layout = group.pod.spec, group.layout

@@ -65,7 +65,7 @@ def test_a_misspelt_synchronization_breaks_no_group(kind: str) -> None:
     group.pod.without = []
     group.dispatch(batch.tokens, batch.topk)
     group.pod.without = ["nonsense"]
-    refused(group.pod, group.run_stand_in, message)
+    refused(group.pod, group.run_dummy, message)
     refused(group.pod, lambda: group.combine(batch.weights), message)
     group.pod.without = []
     check_round(group, batch)
@@ -89,7 +89,7 @@ def test_a_misspelt_synchronization_breaks_no_calls(case: A2ECase) -> None:
 def test_a_misspelt_synchronization_breaks_no_communicator() -> None:
     """Send and receive refuse it and keep what is queued; an asynchronous pass too."""
     pod = Pod(small_pod(2), without=["nonsense"])
-    comm = SendRecv(pod, slots=2, slot_bytes=32, lanes_max=1)
+    comm = SendRecv(pod, slots=2, slot_bytes=32, channels_max=1)
     sources = [pod.put(0, np.full(64, value, np.uint8)) for value in (5, 6)]
     targets = [pod.alloc(1, 64) for _ in sources]
     comm.transfer(sources[0], targets[0], event_id=1, cores=1)
@@ -201,7 +201,7 @@ def test_results_are_those_of_the_last_calls(kind: str) -> None:
     group, (batch, other) = GROUPS[kind].group(), GROUPS[kind].batches()
     nothing = {
         "received": lambda: group.received(0), "expert_output": lambda: group.expert_output(0),
-        "run_stand_in": group.run_stand_in, "output": lambda: group.output(0),
+        "run_dummy": group.run_dummy, "output": lambda: group.output(0),
     }  # fmt: skip
     for name, call in nothing.items():
         refused(group.pod, call, f"{name}: nothing was dispatched")

@@ -114,7 +114,7 @@ def test_phases_can_be_launched_apart(order: str) -> None:
 
 
 def test_the_expert_of_a_round_is_that_of_the_single_call() -> None:
-    """The expert's outputs are the same bits as after `run_stand_in`."""
+    """The expert's outputs are the same bits as after `run_dummy`."""
     batches = CASE.batches()
     rounds = rounds_of(CASE.group(), batches)
     rounds.run()

@@ -240,7 +240,7 @@ def test_a_payload_that_fits_the_ring_is_acknowledged_once(path: str, chunks: in
 def test_slots_larger_than_half_a_data_buffer_are_for_dma(order: str) -> None:
     """The DMA engine takes slots of any size; through the data buffer such a ring cannot be used, which is refused."""
     pod = make_pod(order=order, ub_bytes=512)
-    comm = SendRecv(pod, slots=3, slot_bytes=1024, lanes_max=1)
+    comm = SendRecv(pod, slots=3, slot_bytes=1024, channels_max=1)
     sent = place(pod, 0, 1, 5000)
     with pytest.raises(ConfigError, match="path='mtu': must be one of dma, zero-copy"):
         comm.transfer(sent.source, sent.target, event_id=1, cores=1)
@@ -273,15 +273,16 @@ def test_plain_loads_cannot_meet_a_put() -> None:
 
 
 @given(sizes, st.integers(1, 48))
-def test_split_covers_the_payload(nbytes: int, lanes: int) -> None:
-    """The lanes' parts follow each other, begin at whole pieces, differ by at most one piece, and cover every byte."""
-    parts = split(nbytes, lanes)
+def test_split_covers_the_payload(nbytes: int, channels: int) -> None:
+    """The channels' parts follow each other, begin at whole granules, differ by at most one granule, and cover every
+    byte."""
+    parts = split(nbytes, channels)
     ends = [part.start + part.nbytes for part in parts]
     assert [part.start for part in parts] == [0, *ends[:-1]]
     assert ends[-1] == nbytes
     assert all(part.start % 32 == 0 for part in parts if part.nbytes)
-    pieces = [-(-part.nbytes // 32) for part in parts]
-    assert max(pieces) - min(pieces) <= 1
+    granules = [-(-part.nbytes // 32) for part in parts]
+    assert max(granules) - min(granules) <= 1
 
 
 @pytest.mark.parametrize("path", ["mtu", "dma"])
@@ -289,7 +290,7 @@ def test_far_dies_with_all_cores_and_more_than_the_ring(path: str) -> None:
     """On the real pod 48 cores a side move a payload larger than the ring of the pair, between the outermost dies."""
     pod = Pod(CLOUDMATRIX384)
     comm = SendRecv(pod)
-    data = payload(48 * comm.layout.lane_bytes + 12345)
+    data = payload(48 * comm.layout.channel_bytes + 12345)
     target = pod.alloc(767, data.size)
     comm.transfer(pod.put(0, data), target, event_id=1, cores=48, path=path)
     comm.run()

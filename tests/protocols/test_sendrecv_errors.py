@@ -337,8 +337,8 @@ def test_buffers_that_touch_are_fine() -> None:
         ({"slot_bytes": 40}, CapacityError, "slot_bytes=40: must be a multiple of 32"),
         ({"slot_bytes": 1 << 20}, CapacityError, "slot_bytes=1048576: .* rings of 4 slots"),
         ({"slots": 1000}, CapacityError, "slot_bytes=0: .* rings of 1000 slots"),
-        ({"lanes_max": 5}, CapacityError, "lanes_max=5: must be 1 to 4"),
-        ({"lanes_max": 0}, CapacityError, "lanes_max=0: must be 1 to 4"),
+        ({"channels_max": 5}, CapacityError, "channels_max=5: must be 1 to 4"),
+        ({"channels_max": 0}, CapacityError, "channels_max=0: must be 1 to 4"),
         ({"managed_offset": 16}, ConfigError, "managed_offset=16: must be a multiple of 32"),
         ({"field_offset": -32}, ConfigError, "field_offset=-32: must be a multiple of 32 and not negative"),
         ({"managed_offset": 65536}, CapacityError, "slot_bytes=0"),
@@ -376,18 +376,21 @@ def test_fields_of_the_real_pod_fit() -> None:
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3))
 def test_no_two_fields_or_rings_overlap(dies: int, cores: int, slots: int) -> None:
-    """Every field, and every slot of every lane of every pair, has bytes of its own inside its area."""
+    """Every field, and every slot of every channel of every pair, has bytes of its own inside its area."""
     pod = Pod(small_pod(dies, cores))
     layout = SendRecv(pod, slots=slots, slot_bytes=64).layout
-    lanes = [(s, t, lane) for s in range(dies) for t in range(dies) for lane in range(cores)]
-    fields = [layout.tail(*lane) for lane in lanes] + [layout.ack(*lane) for lane in lanes]
+    channels = [(s, t, channel) for s in range(dies) for t in range(dies) for channel in range(cores)]
+    fields = [layout.tail(*channel) for channel in channels] + [layout.ack(*channel) for channel in channels]
     assert len(set(fields)) == len(fields)
     assert all(0 <= f % pod.spec.die_bytes - pod.spec.meta_start < pod.spec.meta_bytes for f in fields)
-    slot_starts = [layout.ring(*lane) + slot * 64 for lane in lanes for slot in range(slots)]
+    slot_starts = [layout.ring(*channel) + slot * 64 for channel in channels for slot in range(slots)]
     assert len(set(slot_starts)) == len(slot_starts)
     assert all(pod.spec.managed_start <= a % pod.spec.die_bytes <= pod.spec.die_bytes - 64 for a in slot_starts)
-    where = [(layout.ack(*lane) // pod.spec.die_bytes, layout.tail(*lane) // pod.spec.die_bytes) for lane in lanes]
-    assert where == [(source, target) for source, target, _ in lanes]
+    where = [
+        (layout.ack(*channel) // pod.spec.die_bytes, layout.tail(*channel) // pod.spec.die_bytes)
+        for channel in channels
+    ]
+    assert where == [(source, target) for source, target, _ in channels]
 
 
 NO_NUMBERS = (1.0, "1", None, True, np.float64(1), [1], np.array([1, 2]), 1j)
@@ -421,7 +424,7 @@ def test_what_is_no_number_is_refused_at_once(call: str, name: str, value: objec
 def test_numpy_integers_are_integers(of: Callable[[int], object]) -> None:
     """Small and unsigned ones too, in every place; what comes of them is Python's, which does not overflow."""
     pod = make_pod()
-    comm = SendRecv(pod, slots=of(4), slot_bytes=of(64), lanes_max=of(3))  # type: ignore[arg-type]
+    comm = SendRecv(pod, slots=of(4), slot_bytes=of(64), channels_max=of(3))  # type: ignore[arg-type]
     sent = place(pod, of(0), of(1), 3000)  # type: ignore[arg-type]
     comm.transfer(sent.source, sent.target, event_id=of(127), cores=of(3), rounds=of(1))  # type: ignore[arg-type]
     comm.run()

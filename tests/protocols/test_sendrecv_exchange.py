@@ -278,8 +278,9 @@ def test_an_exchange_is_made_of_the_parts_of_send_and_receive() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_each_lane_may_touch_its_own_part_alone(rounds: int) -> None:
-    """No two lanes of a side may touch a byte in common, and each may write only its field, and its slots or target."""
+def test_each_channel_may_touch_its_own_part_alone(rounds: int) -> None:
+    """No two channels of a side may touch a byte in common, and each may write only its field, and its slots or
+    target."""
     pod = make_pod(ub_bytes=64)
     comm = SendRecv(pod, slots=2, slot_bytes=32)
     sent = place(pod, 0, 1, rounds * 32 * 11)

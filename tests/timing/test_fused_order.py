@@ -26,7 +26,7 @@ def timings(cores: int) -> dict[str, Timing]:
     group = FusedExpertParallel(Pod(spec, policy=policy), config)
     group.dispatch([np.ones((TOKENS, HIDDEN), ml_dtypes.bfloat16)] * RANKS, [ALL_TO_ALL] * RANKS)
     dispatch = policy.timing
-    group.run_stand_in()
+    group.run_dummy()
     group.combine([np.ones((TOKENS, 2), np.float32)] * RANKS)
     return {"dispatch": dispatch, "combine": policy.timing}
 

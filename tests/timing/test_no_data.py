@@ -39,12 +39,16 @@ def cases(draw: st.DrawFn, name: str) -> Case:
 def sizes(draw: st.DrawFn, name: str) -> dict[str, Any]:
     """Sizes of a case, in the order in which it may refuse them."""
     if name.startswith("sendrecv"):
-        return {"cores": draw(st.integers(1, 2)), "chunks": draw(st.integers(1, 5)), "pieces": draw(st.integers(1, 5))}
+        return {
+            "cores": draw(st.integers(1, 2)),
+            "chunks": draw(st.integers(1, 5)),
+            "granules": draw(st.integers(1, 5)),
+        }
     shared = {"cores": draw(st.integers(1, 2)), "rounds": draw(st.integers(1, 2)), "seed": draw(st.integers(0, 99))}
     ranks = draw(st.integers(2, 3))
     counts = draw(st.lists(st.integers(0, 3), min_size=ranks, max_size=ranks).filter(any))
     shared |= {"tokens": ",".join(map(str, counts)), "top_k": draw(st.integers(1, 2))}
-    shared["pieces"] = 2 * draw(st.integers(1, 9))
+    shared["granules"] = 2 * draw(st.integers(1, 9))
     return shared | ({"attention": ranks, "experts": ranks} if name.startswith("a2e") else {"ranks": ranks})
 
 

@@ -27,7 +27,7 @@ def layer(policy: str | VirtualTime, cores: int, seed: int) -> tuple[list[NDArra
     group.dispatch(tokens, topk)
     if isinstance(policy, VirtualTime):
         timings["dispatch"] = policy.timing
-    group.run_stand_in()
+    group.run_dummy()
     outputs = group.combine([rng.uniform(0, 1, (n, 2)).astype(np.float32) for n in lengths])
     if isinstance(policy, VirtualTime):
         timings["combine"] = policy.timing

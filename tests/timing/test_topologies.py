@@ -139,7 +139,7 @@ def test_dies_share_the_port_of_a_cpu() -> None:
 
 @pytest.mark.nojit
 def test_short_transfers_meet_only_on_their_plane() -> None:
-    """A piece has the plane of its address: those of seven planes pass at once, those of one plane wait in turn."""
+    """A granule has the plane of its address: those of seven planes pass at once, those of one plane wait in turn."""
     took = {}
     for stride in (512, 7 * 512):
         policy = VirtualTime(CLOUDMATRIX384, COSTS_FAST)

@@ -192,13 +192,13 @@ def count_wrong(calls: Calls, tokens: NDArray[Any], routed: routing.Routing) -> 
 
 
 def rows_of(one: Call1, deployment: Deployment) -> list[Result]:
-    """A2E and E2A beside what was published, and the stand-in expert between them."""
+    """A2E and E2A beside what was published, and the dummy expert between them."""
     there, back = published.rows("a2e")
     shape = deployment.shape
     return [
         Result.of(there, one.a2e_us, configuration=shape, wrong=one.wrong_rows),
         Result.of(back, one.e2a_us, configuration=shape, wrong=one.wrong_sums),
-        Result("a2e", "stand-in expert between them", one.compute_us, "us", configuration=shape),
+        Result("a2e", "dummy expert between them", one.compute_us, "us", configuration=shape),
     ]
 
 

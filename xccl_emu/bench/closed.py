@@ -283,19 +283,19 @@ def e2a(shape: Disaggregated, prices: Prices) -> Stages:
 
 
 def send_receive(nbytes: int, cores: int, path: int, prices: Prices, slot_bytes: int = 65536) -> Stages:
-    """A send through rings, lane by lane (xDeepServe 3.1): copy into the slots, flag, copy out, acknowledge.
+    """A send through rings, channel by channel (xDeepServe 3.1): copy into the slots, flag, copy out, acknowledge.
 
-    path: class of the path between the two dies (`fabric.PATHS`).  For lanes that fit their rings: then nothing waits
-    for a slot, and one acknowledgment comes when all is copied out.
+    path: class of the path between the two dies (`fabric.PATHS`).  For channels that fit their rings: then nothing
+    waits for a slot, and one acknowledgment comes when all is copied out.
     """
-    p, lane = prices, nbytes / cores
-    chunk, chunks = min(lane, slot_bytes), max(1, -(-int(lane) // slot_bytes))
+    p, channel = prices, nbytes / cores
+    chunk, chunks = min(channel, slot_bytes), max(1, -(-int(channel) // slot_bytes))
     wire = p.stream(nbytes, path, write=True)
     far, local, poll = p.latency(path, write=True), p.latency(SAME_DIE, write=False), p.poll()
-    last = min(chunk, lane - (chunks - 1) * slot_bytes)
+    last = min(chunk, channel - (chunks - 1) * slot_bytes)
     return {
         "load": p.scalar(10) + local + p.core(chunk),
-        "send": max(wire, p.core(lane, chunks)),
+        "send": max(wire, p.core(channel, chunks)),
         "tail": far + poll + p.scalar(10),
         "copy out": local + 2 * p.core(last) + p.latency(SAME_DIE, write=True),
         "ack": far + poll + p.scalar(4),

@@ -72,7 +72,7 @@ class FusedLayer:
         self._weights = [weights] * layer.ranks
 
     def run(self, costs: Costs) -> Operators:
-        """Dispatch after a skewed start, the stand-in expert, and combine."""
+        """Dispatch after a skewed start, the dummy expert, and combine."""
         name = f"fused EP{self._layer.ranks}: "
         self._policy.costs = costs
         starts = arrivals(self._layer.ranks, costs.skew_us, (self._setting.seed, 3))
@@ -80,7 +80,7 @@ class FusedLayer:
             dispatch = self._time(lambda: self._group.dispatch(list(self._tokens), self._topk, progress), starts)
         with self._setting.stage(name + "combine") as progress:
             if self._setting.data:
-                self._time(self._group.run_stand_in, 0 * starts)
+                self._time(self._group.run_dummy, 0 * starts)
             left = dispatch.ends_us - dispatch.ends_us.min()
             combine = self._time(lambda: self._group.combine(self._weights, progress), left)
         return Operators(dispatch.mean_us + costs.launch_us, combine.mean_us + costs.launch_us)

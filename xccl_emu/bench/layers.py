@@ -1,4 +1,4 @@
-"""One mixture-of-experts layer in virtual time: dispatch, stand-in expert, combine, held against the oracle."""
+"""One mixture-of-experts layer in virtual time: dispatch, dummy expert, combine, held against the oracle."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -140,7 +140,7 @@ def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group, num
     if setting.data:
         policy.start_us = {}
         with setting.stage(name + "expert") as progress:
-            group.run_stand_in(progress)
+            group.run_dummy(progress)
     policy.start_us = on_cores(before[1], range(layer.cores), pod.spec.cores_per_die)
     with setting.stage(name + "combine") as progress:
         group.combine(routed.weights, progress)

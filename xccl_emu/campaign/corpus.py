@@ -90,8 +90,8 @@ def _second_word(rng: Random) -> Texts:
     return 1, (writer, f"{polls}; in m1.0 0 0; quiet; ub_load 0 0", counts)
 
 
-def _two_pieces(rng: Random) -> Texts:
-    """An mtu-out over several pieces, and a store to one of them."""
+def _two_granules(rng: Random) -> Texts:
+    """An mtu-out over several granules, and a store to one of them."""
     out = rng.choice(("out 1.3 0 1", "out 1.0 0 4", "out 1.2 0 3", "out 1.0 0 3"))
     fill = "ub_store 1 0; ub_store 3 1; ub_store 3 4"
     flag = rng.choice((3, 4, 5, 0))
@@ -107,7 +107,7 @@ def _late_expected(rng: Random) -> Texts:
 
 
 def _polled_transfer(rng: Random) -> Texts:
-    """A poll of what DMA writes, or mtu-out in part of a piece."""
+    """A poll of what DMA writes, or mtu-out in part of a granule."""
     write = rng.choice(("ub_store 1 0; out 1.4 0 0", "ub_store 1 0; ub_store 1 1; out 1.4 0 1", "dma 0.0 1.4 0",
                         "dma 0.0 1.4 2", "ub_store 1 0; out 1.4 0 5; out 1.4 0 13"))  # fmt: skip
     first = "" if write.startswith("ub") else "store 0.0 1; quiet; "
@@ -148,6 +148,6 @@ def _field(rng: Random) -> Texts:
 
 
 PATTERNS: tuple[Callable[[Random], Texts], ...] = (
-    _two_pipes, _second_word, _two_pieces, _late_expected, _polled_transfer, _read_back, _unwritten, _retried, _field,
+    _two_pipes, _second_word, _two_granules, _late_expected, _polled_transfer, _read_back, _unwritten, _retried, _field,
 )  # fmt: skip
 """Each draws cores a die and programs."""

@@ -97,20 +97,20 @@ def _of_corpus(rng: Random) -> Small:
     small = _with_memory(rng, _mutated(rng, _small(texts, cores_per_die), rng.choice((1, 2, 3))))
     if rng.random() < 0.25:
         small = _moved_to_data(rng, small)
-    return replace(small, together=rng.random() < 0.6, flight_pieces=8)
+    return replace(small, together=rng.random() < 0.6, flight_granules=8)
 
 
 def _of_pattern(rng: Random) -> Small:
     cores_per_die, texts = rng.choice(PATTERNS)(rng)
     small = _mutated(rng, _small(texts, cores_per_die), rng.choice((0, 1, 2)))
-    return replace(small, together=rng.random() < 0.5, flight_pieces=8)
+    return replace(small, together=rng.random() < 0.5, flight_granules=8)
 
 
 def _free(rng: Random) -> Small:
     cores_per_die, n = rng.choice(((1, 2), (1, 2), (1, 3), (2, 2), (2, 3), (2, 4)))
     dies = max(-(-n // cores_per_die), rng.randrange(1, _DIES_MAX + 1))
     programs = [[_instruction(rng, dies) for _ in range(rng.randrange(1, _FREE_SIZE))] for _ in range(n)]
-    small = Small(tuple(map(tuple, programs)), cores_per_die, dies, flight_pieces=8, together=rng.random() < 0.5)
+    small = Small(tuple(map(tuple, programs)), cores_per_die, dies, flight_granules=8, together=rng.random() < 0.5)
     return _with_memory(rng, small)
 
 
@@ -161,15 +161,15 @@ def _make_rare(rng: Random, programs: Programs, cores_per_die: int) -> int:
 
 
 def _moved_to_data(rng: Random, small: Small) -> Small:
-    """With some pieces, wherever they are named, in the managed data area."""
-    pieces = {die << 3 | piece for die in range(small.n_dies) for piece in (0, 4) if rng.random() < 0.4}
+    """With some granules, wherever they are named, in the managed data area."""
+    granules = {die << 3 | granule for die in range(small.n_dies) for granule in (0, 4) if rng.random() < 0.4}
 
     def moved(one: Instruction) -> Instruction:
-        if one.name == "dma" and one.b & ~3 in pieces:
+        if one.name == "dma" and one.b & ~3 in granules:
             one = replace(one, name="dma_data")
-        return replace(one, a=one.a | DATA) if one.name in WITH_WORD and one.a & ~3 in pieces else one
+        return replace(one, a=one.a | DATA) if one.name in WITH_WORD and one.a & ~3 in granules else one
 
-    memory = {word | (DATA if word & ~3 in pieces else 0): value for word, value in small.memory.items()}
+    memory = {word | (DATA if word & ~3 in granules else 0): value for word, value in small.memory.items()}
     return replace(small, programs=tuple(tuple(map(moved, one)) for one in small.programs), memory=memory)
 
 

@@ -107,7 +107,7 @@ class Small:
     memory: Mapping[int, int] = field(default_factory=dict)
     """Words that are not 0 at first."""
     without: tuple[str, ...] = ()
-    flight_pieces: int = 16
+    flight_granules: int = 16
     together: bool = True
     """Does nobody own what memory is to hold at the end, or do the cores of each die what is on theirs?"""
     fresh: bool = False
@@ -140,7 +140,7 @@ class Small:
             meta_bytes=8 * WORDS_A_DIE + 32 * self.cores_per_die,
             managed_bytes=8 * WORDS_A_DIE,
             ub_bytes=UB_BYTES,
-            flight_pieces=self.flight_pieces,
+            flight_granules=self.flight_granules,
         )
         pod = Pod(spec, order=order, without=self.without)
         for word, value in self.memory.items():
@@ -219,7 +219,7 @@ class Small:
         return replace(small, memory=memory, without=tuple(small.without))
 
 
-_OPTIONS = ("cores_per_die", "dies", "without", "flight_pieces", "together", "fresh")
+_OPTIONS = ("cores_per_die", "dies", "without", "flight_granules", "together", "fresh")
 
 
 def address_of(pod: Pod, word: int) -> int:

@@ -1,8 +1,8 @@
 """A verdict, reached once more by roads that share nothing with the search: brute force, and sampled schedules.
 
-A search reduces, and a mistake in a reduction makes a wrong protocol "verified".  The naive search of `machine.explore`
-reduces nothing, and the monitor of sampled schedules judges actions of the machine itself.  They say less (see
-`Certificate`), and what they say stands on its own.
+A search reduces, and a mistake in a reduction makes a wrong protocol "verified".  The brute-force search of
+`machine.explore` reduces nothing, and the monitor of sampled schedules judges actions of the machine itself.  They
+say less (see `Certificate`), and what they say stands on its own.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def _of_violation(checkable: Checkable, verdict: Verdict) -> Certificate:
 
 
 def _brute_force(checkable: Checkable, verdict: Verdict, seconds: float, max_states: int) -> Certificate:
-    """What the naive search says, within its limits."""
+    """What the brute-force search says, within its limits."""
     from xccl_emu.machine.explore import explore
 
     trial = checkable.build(verdict.order, verdict.without)

@@ -10,7 +10,7 @@
     ``corrupt:0-1[@n]``    One write from die 0 to die 1, any or the n-th, arrives with one bit flipped.
     =====================  =========================================================================================
 
-Writes are counted, piece by piece, as they become visible.
+Writes are counted, granule by granule, as they become visible.
 
 A protocol cannot go on without a die that stopped.  Its cores then wait without end, which the machine reports, or end
 in an error that the protocol has declared (`Trial.stops`): both are right, and the verdict counts them apart.  (With

@@ -28,9 +28,9 @@ class TraceOptions:
 
     \b
       xccl-emu trace sendrecv --slots 1 --chunks 2 --out t.json    the eight steps, one after the other
-      xccl-emu trace sendrecv --cores 4 --pieces 256 --place nodes
-      xccl-emu trace dispatch --ranks 8 --tokens 16 --pieces 224 --dies 0,1
-      xccl-emu trace fused --ranks 8 --cores 8 --tokens 16 --top-k 4 --pieces 224
+      xccl-emu trace sendrecv --cores 4 --granules 256 --place nodes
+      xccl-emu trace dispatch --ranks 8 --tokens 16 --granules 224 --dies 0,1
+      xccl-emu trace fused --ranks 8 --cores 8 --tokens 16 --top-k 4 --granules 224
       xccl-emu trace a2e --attention 4 --experts 6 --tokens 8 --cores 2 --e2a-parts 4
 
     Exit code: 0, 1 if the run fails or bytes are wrong, 2 wrong usage.

@@ -56,7 +56,7 @@ class MachineCode:
         """
         words = memoryview(state)
         if words.format not in ("l", "q") or not words.c_contiguous:
-            raise TypeError("the state is an array of 64-bit integers in one piece")
+            raise TypeError("the state is an array of 64-bit integers in one granule")
         operation: int = self._call(ctypes.addressof(ctypes.c_char.from_buffer(words)), base)
         if operation < 0:
             raise FAILURES[operation]()

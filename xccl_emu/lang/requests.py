@@ -141,7 +141,7 @@ def mtu_out(ub: int, target: int, nbytes: int, step: int = 0, sync: str = "") ->
 def put(
     target: int, word0: int, word1: int = 0, word2: int = 0, word3: int = 0, step: int = 0, sync: str = ""
 ) -> Request:
-    """Write one aligned 32-byte piece that the scalar unit built, by mtu-out."""
+    """Write one aligned 32-byte granule that the scalar unit built, by mtu-out."""
     return (OP_PUT, target, word0, word1, word2, word3, 0)
 
 

@@ -33,12 +33,12 @@ class Bounds:
     """Limits of the machine within which a search is exhaustive."""
 
     grains: int
-    """In so many grains a transfer is read at most; one of more pieces is read several pieces at a time."""
+    """In so many grains a transfer is read at most; one of more granules is read several granules at a time."""
     queue_depth: int
     """Instructions that a pipe's queue holds; a kernel that issues more waits."""
     dma_descriptors: int
     """Of one core."""
-    flight_pieces: int
+    flight_granules: int
     """Writes in flight that a die holds; 0 under `sc`."""
 
 

@@ -150,7 +150,7 @@ class Pod:
         if nbytes < 0:
             raise ConfigError(f"nbytes={nbytes}: must not be negative")
         used = self._app_used.get(die, 0)
-        size = (nbytes + at.PIECE_BYTES - 1) // at.PIECE_BYTES * at.PIECE_BYTES
+        size = (nbytes + at.GRANULE_BYTES - 1) // at.GRANULE_BYTES * at.GRANULE_BYTES
         if used + size > self.spec.app_bytes:
             free = self.spec.app_bytes - used
             raise CapacityError(f"die {die}: {nbytes} bytes do not fit the app data area, which has {free} left")

@@ -56,14 +56,14 @@ def where(pod: "Pod", core: int, site: int) -> str:
 
 
 def last_writer(pod: "Pod", address: int) -> str:
-    """Who last wrote the 32-byte piece of an address, as far as the table of writers knows."""
+    """Who last wrote the 32-byte granule of an address, as far as the table of writers knows."""
     st = pod.state
-    piece = address // at.PIECE_BYTES
-    slot = int(st[at.WRITER_BASE]) + piece % int(st[at.WRITER_SLOTS]) * at.WRITER_WORDS
+    granule = address // at.GRANULE_BYTES
+    slot = int(st[at.WRITER_BASE]) + granule % int(st[at.WRITER_SLOTS]) * at.WRITER_WORDS
     large = int(st[large_slot(st, address >> at.LARGE_SHIFT)])
     if st[slot] == 0 and large == 0:
         return "no write there is known"
-    if st[slot] != piece + 1 or large > st[slot + 3]:
+    if st[slot] != granule + 1 or large > st[slot + 3]:
         return "last writer not known"
     return "last written by " + where(pod, int(st[slot + 1]), int(st[slot + 2]))
 

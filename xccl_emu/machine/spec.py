@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.device.layout import CHOICE_ALL, PIECE_BYTES
+from xccl_emu.machine.device.layout import CHOICE_ALL, GRANULE_BYTES
 
 
 def whole(name: str, value: Any) -> int:
@@ -43,8 +43,8 @@ class PodSpec:
     """Managed data area: rings and blocks that the protocols own."""
     ub_bytes: int = 192 * KIB
     """Data buffer of one core."""
-    flight_pieces: int = 256
-    """Writes in flight that a die holds at most, in pieces of 32 bytes; unused under `sc`."""
+    flight_granules: int = 256
+    """Writes in flight that a die holds at most, in granules of 32 bytes; unused under `sc`."""
     registers: int = 288
     """Registers a kernel may have on a core."""
     cpus_per_node: int = 0
@@ -55,16 +55,18 @@ class PodSpec:
             object.__setattr__(self, number.name, whole(number.name, getattr(self, number.name)))
         if self.registers > _REGISTERS_MAX:
             raise ConfigError(f"registers={self.registers}: must be at most {_REGISTERS_MAX}")
-        self._positive("nodes", "chips_per_node", "dies_per_chip", "cores_per_die", "flight_pieces", "registers")
-        if self.flight_pieces >= CHOICE_ALL:
-            raise ConfigError(f"flight_pieces={self.flight_pieces}: must be below {CHOICE_ALL}")
+        self._positive("nodes", "chips_per_node", "dies_per_chip", "cores_per_die", "flight_granules", "registers")
+        if self.flight_granules >= CHOICE_ALL:
+            raise ConfigError(f"flight_granules={self.flight_granules}: must be below {CHOICE_ALL}")
         if self.die_bytes < 1 or self.die_bytes & (self.die_bytes - 1):
             raise ConfigError(f"die_bytes={self.die_bytes}: must be a power of two")
         if self.cpus_per_node < 0:
             raise ConfigError(f"cpus_per_node={self.cpus_per_node}: must not be negative")
         for name in ("meta_bytes", "managed_bytes", "ub_bytes"):
-            if getattr(self, name) < 0 or getattr(self, name) % PIECE_BYTES:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be a multiple of {PIECE_BYTES} and not negative")
+            if getattr(self, name) < 0 or getattr(self, name) % GRANULE_BYTES:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)}: must be a multiple of {GRANULE_BYTES} and not negative"
+                )
         if self.app_bytes < 0:
             areas = self.meta_bytes + self.managed_bytes
             raise ConfigError(f"die_bytes={self.die_bytes}: metadata and managed areas need {areas}")
@@ -124,7 +126,7 @@ def small_pod(
     meta_bytes: int = 4 * KIB,
     managed_bytes: int = 64 * KIB,
     ub_bytes: int = 8 * KIB,
-    flight_pieces: int = 64,
+    flight_granules: int = 64,
 ) -> PodSpec:
     """A pod for tests and proofs: one die a chip, areas as large as asked; the app data area fills a power of two."""
     app_bytes, meta_bytes = whole("app_bytes", app_bytes), whole("meta_bytes", meta_bytes)
@@ -139,7 +141,7 @@ def small_pod(
         meta_bytes=meta_bytes,
         managed_bytes=managed_bytes,
         ub_bytes=ub_bytes,
-        flight_pieces=flight_pieces,
+        flight_granules=flight_granules,
     )
 
 

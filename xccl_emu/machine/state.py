@@ -19,7 +19,7 @@ class StateArray:
 
     def __init__(self, spec: PodSpec, order: str, seed: int) -> None:
         self.core_words = REGISTERS + spec.registers
-        self.flight_capacity = 0 if order == "sc" else spec.flight_pieces
+        self.flight_capacity = 0 if order == "sc" else spec.flight_granules
         self.die_words = at.FLIGHT_ENTRIES + self.flight_capacity * at.FLIGHT_WORDS
         self.writer_slots = 1 << 12 if spec.n_cores <= _SMALL_CORES else 1 << 18
         self.large_slots = self.writer_slots >> 2

@@ -36,7 +36,7 @@ class Traffic:
     writes: NDArray[np.int64]
     """By mtu-out and DMA."""
     flags: NDArray[np.int64]
-    """Writes of at most a piece: put, add, scalar store, atomic add."""
+    """Writes of at most a granule: put, add, scalar store, atomic add."""
     reads: NDArray[np.int64]
     """By mtu-in, DMA and scalar load."""
     write_bytes: NDArray[np.int64]

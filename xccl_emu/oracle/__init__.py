@@ -10,9 +10,9 @@ from xccl_emu.oracle.moe import (
     Received,
     combine_message_bytes,
     dispatch,
+    dummy_expert,
     expert_factors,
     message_bytes,
-    stand_in_expert,
 )
 from xccl_emu.oracle.numerics import (
     BF16,
@@ -36,11 +36,11 @@ __all__ = [
     "combine_message_bytes",
     "dequantize_int8",
     "dispatch",
+    "dummy_expert",
     "expert_factors",
     "hidden_dtype",
     "message_bytes",
     "quantize_int8",
     "quantize_int8_cann",
     "round_to",
-    "stand_in_expert",
 ]

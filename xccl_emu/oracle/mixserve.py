@@ -31,7 +31,7 @@ def dispatched(x: Hidden, choices: Chosen, experts: range) -> Hidden:
 
 
 def partials(rows: Hidden, experts: Chosen, ranks: int) -> Hidden:
-    """What each of ``ranks`` ranks computes of an expert's output, [ranks, rows, hidden]: the stand-in's."""
+    """What each of ``ranks`` ranks computes of an expert's output, [ranks, rows, hidden]: the dummy's."""
     factors = np.stack([expert_factors(experts + rank) for rank in range(ranks)])
     return round_to(rows.astype(np.float32) * factors[:, :, None], rows.dtype)
 

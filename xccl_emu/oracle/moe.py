@@ -37,12 +37,12 @@ def combine_message_bytes(hidden: int) -> int:
 
 
 def expert_factors(experts: Index) -> NDArray[np.float32]:
-    """Factor of the stand-in expert, FP32(1 + (e % 7) / 8): neighbours differ and all seven are exact."""
+    """Factor of the dummy expert, FP32(1 + (e % 7) / 8): neighbours differ and all seven are exact."""
     return (1 + (experts % 7) / 8).astype(np.float32)
 
 
-def stand_in_expert(x: NDArray[Any], scales: NDArray[np.float32], experts: Index, dtype: np.dtype[Any]) -> Hidden:
-    """What the stand-in expert makes of received rows.
+def dummy_expert(x: NDArray[Any], scales: NDArray[np.float32], experts: Index, dtype: np.dtype[Any]) -> Hidden:
+    """What the dummy expert makes of received rows.
 
     `x` is [rows, hidden], INT8 or `dtype`; `scales` FP32 [rows], used for INT8 only; `experts` global ids [rows];
     returns [rows, hidden] of `dtype` (BF16 or FP16). INT8: (FP32(q) * scale) * factor, rounded after each
@@ -139,11 +139,11 @@ class Dispatched:
         ranks = np.where(experts >= 0, experts // self.local_experts, -1)
         return ranks, self._row_of_choice[choices].reshape(-1, self.n_choices)
 
-    def stand_in(self, expert_ranks: Index, rows: Index) -> Hidden:
-        """A `Fetch` that computes the stand-in expert's outputs [n, hidden] for rows [n] of expert ranks [n]."""
+    def dummy(self, expert_ranks: Index, rows: Index) -> Hidden:
+        """A `Fetch` that computes the dummy expert's outputs [n, hidden] for rows [n] of expert ranks [n]."""
         choice = self._choice_of_row[self._first_row[expert_ranks] + rows]
         sent = choice // self.n_choices
-        return stand_in_expert(self._rows[sent], self._scales[sent], self._expert_of_choice[choice], self.dtype)
+        return dummy_expert(self._rows[sent], self._scales[sent], self._expert_of_choice[choice], self.dtype)
 
     def combined_for(
         self,
@@ -156,7 +156,7 @@ class Dispatched:
         """What source rank `source` holds after combine: [tokens, hidden] in the type of the hidden states.
 
         `weights` is FP32 [tokens, choices]; `fetch` gives expert outputs by expert rank and row (default: the
-        stand-in expert's). Per token an FP32 accumulator starts at +0; in key order each choice that is not masked
+        dummy expert's). Per token an FP32 accumulator starts at +0; in key order each choice that is not masked
         adds weight * FP32(output), rounded after the product and after the sum. With `shared`, the last choice is the
         shared expert and is added as it is. One rounding at the end. A token whose choices are all masked gives zeros.
 
@@ -176,7 +176,7 @@ class Dispatched:
             taken = np.flatnonzero(ranks[:, k] >= 0)
             if not taken.size:
                 continue
-            outputs = self._fetched(fetch or self.stand_in, ranks[taken, k], rows[taken, k])
+            outputs = self._fetched(fetch or self.dummy, ranks[taken, k], rows[taken, k])
             # Infinities and what follows from them are results to compare, not surprises to warn of.
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 part = dequantize_int8(*QUANTIZERS[quantizer](outputs)) if quantizer else outputs.astype(np.float32)

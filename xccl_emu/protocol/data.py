@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 
 
 def payload(nbytes: int, seed: int) -> NDArray[np.uint8]:
-    """Bytes without a zero, so that they differ from memory that was never written, and no two pieces alike.
+    """Bytes without a zero, so that they differ from memory that was never written, and no two granules alike.
 
-    The first two bytes of each piece count the pieces; those behind are random.
+    The first two bytes of each granule count the granules; those behind are random.
     """
     data = np.random.default_rng([seed, nbytes]).integers(1, 256, nbytes, dtype=np.uint8)
     numbers = np.arange(0, nbytes, 32)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.group import align
-from xccl_emu.machine.device.layout import PIECE_BYTES
+from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
@@ -22,7 +22,7 @@ from xccl_emu.protocol.bench import Bench
 
 @dataclass(eq=False)
 class Region:
-    """The same range on every die: ``count`` elements of ``nbytes`` bytes, each on pieces of its own."""
+    """The same range on every die: ``count`` elements of ``nbytes`` bytes, each on granules of its own."""
 
     name: str
     area: str
@@ -91,7 +91,7 @@ class Regions:
 
     def tight_pod(self, *, app_bytes: int, ub_bytes: int, cores: int = 1) -> PodSpec:
         """A pod with no more room than these regions need; app data and data buffer as given, in bytes."""
-        meta, managed = (max(PIECE_BYTES, self.bytes_of(area)) for area in ("meta", "managed"))
+        meta, managed = (max(GRANULE_BYTES, self.bytes_of(area)) for area in ("meta", "managed"))
         room = {"app_bytes": align(app_bytes), "meta_bytes": meta, "managed_bytes": managed}
         return small_pod(self._dies, cores, **room, ub_bytes=align(ub_bytes))
 

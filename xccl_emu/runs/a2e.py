@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class A2ERun(LayerRun):
-    """Attention dies and expert dies apart: A2E through trampolines, a stand-in expert, E2A, with persistent kernels.
+    """Attention dies and expert dies apart: A2E through trampolines, a dummy expert, E2A, with persistent kernels.
 
     Of 288 expert dies, 256 host one routed expert each and 32 the shared one; 160 of them are trampolines, or as many
     as --trampolines says. Three domains of 160 attention dies take turns, one call each. Every output of every call is

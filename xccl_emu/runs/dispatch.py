@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Dispatch(GroupRun):
-    """One MoE layer's decode step: dispatch, a stand-in expert, combine.
+    """One MoE layer's decode step: dispatch, a dummy expert, combine.
 
     Of 288 dies, 256 host one routed expert each and 32 the shared one (a token's rank mod 32), so a token has nine
     messages. Every received row with its scale and route, all counts, and every output is compared bit for bit with an

@@ -54,7 +54,7 @@ def pods(draw: st.DrawFn, dies_min: int = 2, dies_max: int = 4, cores_max: int =
         meta_bytes=1024,
         managed_bytes=2048,
         ub_bytes=2048,
-        flight_pieces=draw(st.sampled_from((64, 16, 8))),
+        flight_granules=draw(st.sampled_from((64, 16, 8))),
     )
 
 

@@ -59,7 +59,7 @@ class Times:
 
     def _place(self, pod: "Pod") -> int:
         spec = pod.spec
-        self._pieces = 1 << (14 if spec.n_cores <= _SMALL_CORES else 22)
+        self._granules = 1 << (14 if spec.n_cores <= _SMALL_CORES else 22)
         self._heap_slots = 4 * len(pod.active_cores())
         sizes = {
             tl.HEAP_BASE: 2 * (self._heap_slots + len(pod.active_cores()) + 1),
@@ -67,7 +67,7 @@ class Times:
             tl.DIE_BASE: spec.n_homes * tl.DIE_WORDS,
             tl.GROUP_BASE: spec.n_cores * tl.GROUP_WORDS,
             tl.SITE_BASE: at.MAX_KERNELS * at.MAX_SITES,
-            tl.PIECE_BASE: self._pieces * tl.PIECE_WORDS,
+            tl.GRANULE_BASE: self._granules * tl.GRANULE_WORDS,
         }
         for number in range(len(self._networks)):
             network = tl.NETWORKS + number * tl.NETWORK_WORDS
@@ -83,8 +83,8 @@ class Times:
         tm = self.tm
         for region, start in self._starts.items():
             tm[region] = start
-        tm[tl.PIECE_SLOTS], tm[tl.HEAP_SLOTS] = self._pieces, self._heap_slots
-        tm[tl.PIECES_A_DIE] = pod.spec.die_bytes >> 5
+        tm[tl.GRANULE_SLOTS], tm[tl.HEAP_SLOTS] = self._granules, self._heap_slots
+        tm[tl.GRANULES_A_DIE] = pod.spec.die_bytes >> 5
         tm[tl.RECORD_CAPACITY] = len(self.records) // tl.RECORD_WORDS if len(self.records) else 1 << 62
         tm[tl.LIMIT] = LIMIT_NS * PS_PER_NS
         times = {
@@ -169,8 +169,8 @@ class Times:
         """CapacityError for a run that ended because the log, or the table of polled words, is full."""
         if ended == at.ENDED_LOG_FULL:
             raise CapacityError(f"timing: more than {_LOG_RECORDS:,} actions in the log: log fewer dies")
-        if ended == tl.ENDED_PIECES_FULL:
-            raise CapacityError(f"timing: more than {self._pieces // 2} words are polled or written by themselves")
+        if ended == tl.ENDED_GRANULES_FULL:
+            raise CapacityError(f"timing: more than {self._granules // 2} words are polled or written by themselves")
 
     def finished_us(self) -> dict[int, float]:
         """When each core returned."""

@@ -31,7 +31,7 @@ and the late start of a core."""
 
 @dataclass(frozen=True)
 class Part:
-    """One piece of the path."""
+    """One granule of the path."""
 
     resource: str
     core: int

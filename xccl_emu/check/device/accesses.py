@@ -45,9 +45,9 @@ from xccl_emu.machine.device.layout import (
     ENTRY_PROGRESS,
     ENTRY_SITE,
     ENTRY_WORDS,
+    GRANULE_BYTES,
     KERNEL,
     MAX_SITES,
-    PIECE_BYTES,
     PIPE_COUNT,
     SWITCH_BASE,
     UB_BASE,
@@ -62,9 +62,9 @@ ACCESSES_MAX = 4
 """Rows that one action needs at most."""
 
 WRITE, SYNC, WHOLE = 1, 2, 4
-"""Flags: it writes; it is a synchronization (poll, atomic, add, load with a name); it is one word or piece at once.
+"""Flags: it writes; it is a synchronization (poll, atomic, add, load with a name); it is one word or granule at once.
 
-A store or put is not `SYNC` by itself: whether it is a flag depends on who else uses the piece.
+A store or put is not `SYNC` by itself: whether it is a flag depends on who else uses the granule.
 """
 
 WHOLE_TRANSFER = 0xFFF << 4
@@ -119,11 +119,11 @@ def accesses(st, base, pipe, choice, named, out):
         target, nbytes, start = st[entry + 2], st[entry + 3], st[entry + ENTRY_PROGRESS]
         end = nbytes
         if choice != CHOICE_ALL:
-            end = min(nbytes, start + PIECE_BYTES - (target + start) % PIECE_BYTES)
+            end = min(nbytes, start + GRANULE_BYTES - (target + start) % GRANULE_BYTES)
         n = _row(out, 0, ub + st[entry + 1] + start, end - start, 0, MTU_OUT, site)
         return _row(out, n, target + start, end - start, WRITE, MTU_OUT, site)
     if op == OP_PUT:
-        return _row(out, 0, st[entry + 1], PIECE_BYTES, WRITE | WHOLE, MTU_OUT, site)
+        return _row(out, 0, st[entry + 1], GRANULE_BYTES, WRITE | WHOLE, MTU_OUT, site)
     if op == OP_ADD:
         return _row(out, 0, st[entry + 1], 8, WRITE | WHOLE | SYNC, MTU_OUT, site)
     return _of_vector(st, entry, op, ub, site, out)

@@ -66,7 +66,7 @@ class Monitor:
         self._before = _words(trial.pod.state, self._all)
         self._sync_max, self._record_words, self._undo_words = 64, 1 << 15, 1 << 14
         self.known: list[int] = []
-        """Pieces that are synchronizations in every run."""
+        """Granules that are synchronizations in every run."""
         self.m: Words = np.zeros(0, np.int64)
         self.log: Words = np.zeros(0, np.int64)
         self.endings: Words = np.zeros(0, np.int64)
@@ -163,8 +163,8 @@ class Monitor:
             longest = max(longest, int(self.m[at.TAKEN]))
             rung += int(self.m[at.RUNG])
             fenced += int(self.m[at.FENCED])
-            table = int(self.m[at.SYNC_PIECES])
-            self.known = [int(piece) for piece in self.m[table : table + int(self.m[at.N_SYNC])]]
+            table = int(self.m[at.SYNC_GRANULES])
+            self.known = [int(granule) for granule in self.m[table : table + int(self.m[at.N_SYNC])]]
             number += 1
         self.limits, self._rings, self._fences = limits_for(longest), rung > 0, fenced > 0
 
@@ -184,13 +184,13 @@ class Monitor:
 
     def _arrays(self) -> tuple[Any, ...]:
         pod = self.trial.pod
-        pieces = pod.memory.size // machine.PIECE_BYTES
+        granules = pod.memory.size // machine.GRANULE_BYTES
         m, clock_words = self._header(pod)
-        shadow = np.zeros(pieces * at.SHADOW_WORDS, np.int64)
+        shadow = np.zeros(granules * at.SHADOW_WORDS, np.int64)
         for buffer in self.trial.filled:
             _fill(shadow, buffer.address, buffer.nbytes)
-        for number, piece in enumerate(self.known):
-            shadow[piece * at.SHADOW_WORDS + at.S_FIXED] |= number + 1 << at.SYNC_SHIFT
+        for number, granule in enumerate(self.known):
+            shadow[granule * at.SHADOW_WORDS + at.S_FIXED] |= number + 1 << at.SYNC_SHIFT
         self.m = m
         places = int(m[at.CAPACITY]) * len(_dies(pod)) + 1
         return (
@@ -212,7 +212,7 @@ class Monitor:
         tables = {
             at.CORE_INDEX: spec.n_cores, at.CORE_NUMBER: len(cores), at.CORE_DIE: len(cores),
             at.DMA_EPOCHS: len(cores) * machine.N_DMA_SLOTS, at.DIE_INDEX: spec.n_dies,
-            at.FREE_ROWS: len(dies) * (capacity + 1), at.SYNC_PIECES: self._sync_max,
+            at.FREE_ROWS: len(dies) * (capacity + 1), at.SYNC_GRANULES: self._sync_max,
         }  # fmt: skip
         rows = {
             at.PIPE_ROWS: 4 * len(cores), at.QUEUE_ROWS: 3 * machine.QUEUE_DEPTH * len(cores),
@@ -227,7 +227,7 @@ class Monitor:
         _table(m, at.CORE_NUMBER, range(len(cores)), cores)
         _table(m, at.CORE_DIE, range(len(cores)), [core // spec.cores_per_die for core in cores])
         _table(m, at.DIE_INDEX, dies, range(len(dies)))
-        _table(m, at.SYNC_PIECES, range(len(self.known)), self.known)
+        _table(m, at.SYNC_GRANULES, range(len(self.known)), self.known)
         m[[at.WORDS, at.PER_CORE, at.N_DMA, at.TARGETS]] = words, per_core, n_dma, targets
         m[[at.JUDGED, at.ASKED]] = self._judged
         m[at.FENCES] = self._fences
@@ -325,10 +325,10 @@ def _bounds(pod: Pod) -> tuple[int, int, int]:
 
 def _fill(shadow: Words, address: int, nbytes: int) -> None:
     """These bytes are filled at the start."""
-    for piece in range(address // machine.PIECE_BYTES, (address + nbytes - 1) // machine.PIECE_BYTES + 1):
-        first = max(address - piece * machine.PIECE_BYTES, 0)
-        end = min(address + nbytes - piece * machine.PIECE_BYTES, machine.PIECE_BYTES)
-        shadow[piece * at.SHADOW_WORDS + at.S_FIXED] |= (1 << end) - (1 << first)
+    for granule in range(address // machine.GRANULE_BYTES, (address + nbytes - 1) // machine.GRANULE_BYTES + 1):
+        first = max(address - granule * machine.GRANULE_BYTES, 0)
+        end = min(address + nbytes - granule * machine.GRANULE_BYTES, machine.GRANULE_BYTES)
+        shadow[granule * at.SHADOW_WORDS + at.S_FIXED] |= (1 << end) - (1 << first)
 
 
 def _clocks(pod: Pod, n_words: int) -> Words:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check.device.search import book as at
-from xccl_emu.check.device.search import linked, look, moves, pieces, races, record, settle
+from xccl_emu.check.device.search import granules, linked, look, moves, races, record, settle
 from xccl_emu.check.device.search.dfs import FRAME_WORDS
 from xccl_emu.check.device.search.look import NAMED, TAKEN
 from xccl_emu.check.device.search.races import ROWS
@@ -19,7 +19,7 @@ from xccl_emu.machine.device import layout
 from xccl_emu.machine.driver import begin
 
 CORES_MAX = 60
-_PIECES_MAX = 1 << 21
+_GRANULES_MAX = 1 << 21
 _LOG_WORDS = 1 << 27  # committed as it is used
 _FRAMES = 1 << 20
 _RECORD_WORDS = 1 << 22
@@ -50,10 +50,10 @@ class Setup:
         self.cores = self.pod.active_cores()
         if not 0 < len(self.cores) <= CORES_MAX:
             raise CapacityError(f"{len(self.cores)} cores run: a search takes 1 to {CORES_MAX}")
-        self.n_pieces = self.pod.spec.memory_bytes // 32
-        if self.n_pieces > _PIECES_MAX:
+        self.n_granules = self.pod.spec.memory_bytes // 32
+        if self.n_granules > _GRANULES_MAX:
             raise CapacityError(
-                f"{self.n_pieces} pieces of memory: a search takes up to {_PIECES_MAX}; take a smaller pod"
+                f"{self.n_granules} granules of memory: a search takes up to {_GRANULES_MAX}; take a smaller pod"
             )
         begin(self.pod)
         self.memory, self.state = self.pod.memory, self.pod.state
@@ -72,7 +72,7 @@ class Setup:
             at.MEMBERS: len(self.cores),
             at.DIES: self.pod.spec.n_dies,
             at.BLOCKS: len(self.cores) * at.BLOCK,
-            at.PIECE_TABLE: self.n_pieces * pieces.PIECE_WORDS,
+            at.GRANULE_TABLE: self.n_granules * granules.GRANULE_WORDS,
             at.WRITTEN_TABLE: len(self._written),
             at.EXPECTED_BASE: self._expected_words(),
             at.ON_PATH: at.ON_PATH_WORDS,
@@ -91,7 +91,7 @@ class Setup:
         spec = self.pod.spec
         ck[at.MEMORY_END], ck[at.DIE_BYTES] = spec.memory_bytes, spec.die_bytes
         ck[at.META_START], ck[at.META_END] = spec.meta_start, spec.managed_start
-        ck[at.GREW_FIRST], ck[at.GREW_LAST] = pieces.NO_PIECE, -1
+        ck[at.GREW_FIRST], ck[at.GREW_LAST] = granules.NO_GRANULE, -1
         for number, function in _LINKED.items():
             ck[at.HANDLES + number] = linked.handle_of(function)
         for i, core in enumerate(self.cores):
@@ -105,7 +105,7 @@ class Setup:
         return sum(4 + 5 * (len(e.data) // 32 + 2) + len(e.data) // 8 + 2 for e in self.trial.expected) * 2
 
     def _filled(self) -> NDArray[np.int64]:
-        """A bit for each byte that holds something at first, a word for each piece, data buffers too."""
+        """A bit for each byte that holds something at first, a word for each granule, data buffers too."""
         spec, written = self.pod.spec, np.zeros(self.memory.size, np.uint8)
         for buffer in self.trial.filled:
             written[buffer.address : buffer.address + buffer.nbytes] = 1
@@ -119,19 +119,19 @@ class Setup:
         for expected in self.trial.expected:
             first, last = expected.address // 32, (expected.address + len(expected.data) + 31) // 32
             mask = self._owners(expected)
-            self.table()[first:last, pieces.SEEN_USERS] |= mask
-            self.table()[first:last, pieces.SEEN_USES] |= pieces.USE_READ if mask else 0
-        self.book[[at.GREW_FIRST, at.GREW_LAST]] = 0, self.n_pieces - 1
+            self.table()[first:last, granules.SEEN_USERS] |= mask
+            self.table()[first:last, granules.SEEN_USES] |= granules.USE_READ if mask else 0
+        self.book[[at.GREW_FIRST, at.GREW_LAST]] = 0, self.n_granules - 1
         self.freeze()
 
     def freeze(self) -> None:
         """From now on go by all that was seen of who uses what, and how."""
-        pieces.freeze(self.state, self.book)
+        granules.freeze(self.state, self.book)
 
     def all_frozen(self) -> bool:
         """Is nothing seen that is not frozen?"""
         table = self.table()
-        frozen, seen = (pieces.USERS, pieces.USES), (pieces.SEEN_USERS, pieces.SEEN_USES)
+        frozen, seen = (granules.USERS, granules.USES), (granules.SEEN_USERS, granules.SEEN_USES)
         return bool(np.array_equal(table[:, frozen], table[:, seen]))
 
     def bounds(self) -> dict[str, int]:
@@ -139,13 +139,13 @@ class Setup:
         return {
             "queue_depth": layout.QUEUE_DEPTH,
             "dma_descriptors": layout.N_DMA_SLOTS,
-            "flight_pieces": int(self.state[layout.FLIGHT_CAPACITY]),
+            "flight_granules": int(self.state[layout.FLIGHT_CAPACITY]),
         }
 
     def table(self) -> NDArray[np.int64]:
-        """Words of the pieces, [pieces, `PIECE_WORDS`]."""
-        start = int(self.book[at.PIECE_TABLE])
-        return self.book[start : start + self.n_pieces * pieces.PIECE_WORDS].reshape(-1, pieces.PIECE_WORDS)
+        """Words of the granules, [granules, `GRANULE_WORDS`]."""
+        start = int(self.book[at.GRANULE_TABLE])
+        return self.book[start : start + self.n_granules * granules.GRANULE_WORDS].reshape(-1, granules.GRANULE_WORDS)
 
     # ---- where a search begins
 
@@ -157,7 +157,7 @@ class Setup:
         for word in (at.RESTART, at.VIOLATION, at.LIMIT, at.HASH, at.RECORDING, at.RECORDED, at.DEPTH, at.TOUCHED):
             ck[word] = 0
         ck[at.LOG] = ck[at.LOG_BASE]
-        ck[ck[at.BLOCKS] : ck[at.PIECE_TABLE]] = 0
+        ck[ck[at.BLOCKS] : ck[at.GRANULE_TABLE]] = 0
         ck[ck[at.ON_PATH] : ck[at.ON_PATH] + at.ON_PATH_WORDS] = 0
         ck[ck[at.WRITTEN_TABLE] : ck[at.WRITTEN_TABLE] + len(self._written)] = self._written
         ck[at.N] = len(members)
@@ -172,12 +172,12 @@ class Setup:
     def _expect(self, members: Sequence[int]) -> None:
         """List what these cores have to leave in memory: bytes that one of them uses, and those that nobody does."""
         ck, mask = self.book, sum(1 << i for i in members)
-        users = self.table()[:, pieces.USERS]
+        users = self.table()[:, granules.USERS]
         row = int(ck[at.EXPECTED_BASE])
         rows: list[list[int]] = []
         ck[at.OWNERS] = 0
         for e, expected in enumerate(self.trial.expected):
-            for start, end in _pieces_of(expected.address, len(expected.data)):
+            for start, end in _granules_of(expected.address, len(expected.data)):
                 if users[start // 32] & mask or not users[start // 32]:
                     if rows and rows[-1][0] == e and rows[-1][2] == start:
                         rows[-1][2] = end
@@ -189,7 +189,7 @@ class Setup:
             data = expected.data[start - expected.address : end - expected.address]
             words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
             ck[row : row + 4] = start, end - start, place, self._owners(expected)
-            if (self.table()[start // 32 : (end + 31) // 32, pieces.USES] & pieces.USE_LATE).any():
+            if (self.table()[start // 32 : (end + 31) // 32, granules.USES] & granules.USE_LATE).any():
                 ck[at.OWNERS] |= self._owners(expected)
             ck[place : place + len(words)] = words
             row, place = row + at.EXPECTED_WORDS, place + len(words)
@@ -201,12 +201,12 @@ class Setup:
 
     def explore_flags(self) -> None:
         """Take no flag for stable any more: from now on it matters when each of its writes becomes visible."""
-        pieces.explore_flags(self.state, self.book, self.n_pieces)
+        granules.explore_flags(self.state, self.book, self.n_granules)
 
     def components(self) -> list[list[int]]:
         """Numbers of the cores in parts that share nothing that any of them writes, as far as is known."""
         table = self.table()
-        links = [int(users) for users in np.unique(table[table[:, pieces.CLASS] != pieces.LOCAL, pieces.USERS])]
+        links = [int(users) for users in np.unique(table[table[:, granules.CLASS] != granules.LOCAL, granules.USERS])]
         per_die = self.pod.spec.cores_per_die
         groups: dict[object, int] = {}
         for i, core in enumerate(self.cores):
@@ -226,8 +226,8 @@ def _has_barrier(launch: object) -> bool:
     return any(site.operation in ("arrive", "await_group") for site in sites)
 
 
-def _pieces_of(address: int, nbytes: int) -> list[tuple[int, int]]:
-    """A range cut where pieces begin."""
+def _granules_of(address: int, nbytes: int) -> list[tuple[int, int]]:
+    """A range cut where granules begin."""
     cuts = [address, *range((address // 32 + 1) * 32, address + nbytes, 32), address + nbytes]
     return [(a, b) for a, b in pairwise(cuts) if a < b]
 

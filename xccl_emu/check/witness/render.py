@@ -75,7 +75,7 @@ def _who(trace: Trace, core: int) -> str:
 
 
 def _join(line: Row, following: Row) -> Row | None:
-    """Two lines as one, if that loses nothing: further pieces of a transfer, or flags that the pipe goes on with."""
+    """Two lines as one, if that loses nothing: further granules of a transfer, or flags that the pipe goes on with."""
     one, other = line.step, following.step
     if (one.core, one.pipe) != (other.core, other.pipe) or line.mark != following.mark or other.failed:
         return None

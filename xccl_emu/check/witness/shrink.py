@@ -2,7 +2,7 @@
 
 Parts of the schedule are dropped, and what is then not enabled is skipped; what is left is kept if it still ends in the
 same kind of violation.  Where a violation shows only at the end of a run (a deadlock, wrong bits) the rest of the run
-is made up: each actor goes as far as it gets.  Then pieces of a transfer are taken together, and actions of one core
+is made up: each actor goes as far as it gets.  Then granules of a transfer are taken together, and actions of one core
 are moved next to each other.  A schedule is only ever replaced by one that the judge has seen fail.
 """
 
@@ -125,7 +125,7 @@ class Shrinker:
         return found
 
     def _coarser(self, found: _Found) -> Iterator[NDArray[np.int64]]:
-        """With the whole of a transfer, or all that a die has in flight, in place of one piece."""
+        """With the whole of a transfer, or all that a die has in flight, in place of one granule."""
         device = self._device
         for i, name in enumerate(found.names):
             if name[2] != at.CHOICE_ALL and name[1] != device.NEXT:

@@ -32,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Part:
-    """Which pieces of a transfer: ``first`` to ``last`` of ``count``, from 1 on."""
+    """Which granules of a transfer: ``first`` to ``last`` of ``count``, from 1 on."""
 
     first: int
     last: int
@@ -40,8 +40,8 @@ class Part:
 
     def __str__(self) -> str:
         if self.first == self.last:
-            return f"piece {self.first}/{self.count}"
-        return f"pieces {self.first}-{self.last}/{self.count}"
+            return f"granule {self.first}/{self.count}"
+        return f"granules {self.first}-{self.last}/{self.count}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Step:
     """What is wrong with the write that becomes visible."""
 
     def words(self) -> str:
-        """What it does, with its pieces if they are not all, and a scalar unit's with the name of its sync."""
+        """What it does, with its granules if they are not all, and a scalar unit's with the name of its sync."""
         whole = self.part is None or self.part.last - self.part.first + 1 == self.part.count
         words = self.action if whole else f"{self.action}, {self.part}"
         if self.pipe == DELIVER:

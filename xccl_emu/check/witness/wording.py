@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xccl_emu.lang import requests as rq
-from xccl_emu.machine.device.layout import PIECE_BYTES
+from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
 from xccl_emu.machine.stats import PIPE_NAMES
@@ -31,7 +31,7 @@ def number(value: int) -> str:
 
 
 def numbers(values: Sequence[int]) -> str:
-    """The words of a piece; zeros at the end go without saying."""
+    """The words of a granule; zeros at the end go without saying."""
     last = max((i for i, value in enumerate(values) if value), default=0)
     return "[" + ", ".join(number(value) for value in values[: last + 1]) + ("]" if last == 3 else ", 0..]")
 
@@ -51,7 +51,7 @@ def wording(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Wording:
     if op == rq.OP_DMA:
         return Wording(f"{name} {c} B, event {d}", b, c, symbolic(pod, b), f"from {symbolic(pod, a)}")
     if op == rq.OP_PUT:
-        return Wording(name, a, PIECE_BYTES, symbolic(pod, a), numbers(operands[1:5]))
+        return Wording(name, a, GRANULE_BYTES, symbolic(pod, a), numbers(operands[1:5]))
     if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
         return Wording(f"{name} {_pipe_name(a)}→{_pipe_name(b)} {c}")
     if op in (rq.OP_UB_LOAD, rq.OP_UB_STORE):

@@ -10,11 +10,11 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
 
 
-def pieces(address: int, nbytes: int, start: int, size: int) -> Part:
-    """Which pieces of a transfer to ``nbytes`` at ``address`` its bytes from ``start`` on are."""
-    first = address // at.PIECE_BYTES
-    count = (address + nbytes - 1) // at.PIECE_BYTES - first + 1
-    return Part(start // at.PIECE_BYTES - first + 1, (start + size - 1) // at.PIECE_BYTES - first + 1, count)
+def granules(address: int, nbytes: int, start: int, size: int) -> Part:
+    """Which granules of a transfer to ``nbytes`` at ``address`` its bytes from ``start`` on are."""
+    first = address // at.GRANULE_BYTES
+    count = (address + nbytes - 1) // at.GRANULE_BYTES - first + 1
+    return Part(start // at.GRANULE_BYTES - first + 1, (start + size - 1) // at.GRANULE_BYTES - first + 1, count)
 
 
 class Writes:
@@ -70,7 +70,7 @@ class Writes:
     def _new(self, step: Step, address: int, nbytes: int, value: str) -> Write:
         part = None
         if step.operation in ("mtu_out", "dma") and step.address is not None:
-            part = pieces(step.address, step.nbytes, address, nbytes)
+            part = granules(step.address, step.nbytes, address, nbytes)
         return Write(
             0, step.core, step.source, step.operation, step.action, address, nbytes,
             symbolic(self._pod, address), value, step.instruction, step.number, part,
@@ -78,7 +78,7 @@ class Writes:
 
 
 def joined(writes: Iterable[Write]) -> Part | None:
-    """The pieces that writes of one transfer are, together."""
+    """The granules that writes of one transfer are, together."""
     parts = [write.part for write in writes if write.part is not None]
     if not parts:
         return None

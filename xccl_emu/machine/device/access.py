@@ -48,11 +48,11 @@ from xccl_emu.machine.device.layout import (
     ERROR_CORE,
     ERROR_OP,
     ERROR_SITE,
+    GRANULE_BYTES,
     N_DIES,
     N_EVENTS,
     N_HOMES,
     N_WINDOWS,
-    PIECE_BYTES,
     READ,
     UB_BYTES,
     WINDOW_DIE,
@@ -182,7 +182,7 @@ def check_transfer(st, core, base, op, a, b, c):
     if op == OP_MTU_OUT:
         return _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, WRITE)
     if op == OP_PUT:
-        return _memory(st, core, base, a, PIECE_BYTES, WRITE) and _aligned(st, core, base, a, PIECE_BYTES)
+        return _memory(st, core, base, a, GRANULE_BYTES, WRITE) and _aligned(st, core, base, a, GRANULE_BYTES)
     if op == OP_ADD:
         return _memory(st, core, base, a, 8, WRITE) and _aligned(st, core, base, a, 8)
     return True

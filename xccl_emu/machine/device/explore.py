@@ -185,7 +185,10 @@ def _ordered(st, older, younger):
     one, other = st[older + at.FLIGHT_ADDRESS], st[younger + at.FLIGHT_ADDRESS]
     if st[at.ORDER] == at.ORDER_FIFO:
         return 1 if one >> st[at.DIE_SHIFT] == other >> st[at.DIE_SHIFT] else 0
-    if one // at.PIECE_BYTES != other // at.PIECE_BYTES or st[older + at.FLIGHT_CORE] != st[younger + at.FLIGHT_CORE]:
+    if (
+        one // at.GRANULE_BYTES != other // at.GRANULE_BYTES
+        or st[older + at.FLIGHT_CORE] != st[younger + at.FLIGHT_CORE]
+    ):
         return 0
     kind, kind_other = st[older + at.FLIGHT_KIND], st[younger + at.FLIGHT_KIND]
     return 1 if max(kind, at.KIND_ADD) == max(kind_other, at.KIND_ADD) else 0

@@ -1,7 +1,7 @@
 """Memory and the writes in flight: what a write becomes under each memory order, and how it becomes visible.
 
-A die holds its cores' writes in flight in a ring, in issue order, each at most one 32-byte piece.  Under `sc` there are
-none: a write is visible at once.
+A die holds its cores' writes in flight in a ring, in issue order, each at most one 32-byte granule.  Under `sc` there
+are none: a write is visible at once.
 """
 
 import numpy as np
@@ -37,6 +37,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_NBYTES,
     FLIGHT_SITE,
     FLIGHT_WORDS,
+    GRANULE_BYTES,
     IN_FLIGHT,
     KIND_ADD,
     KIND_DMA,
@@ -50,7 +51,6 @@ from xccl_emu.machine.device.layout import (
     ORDER_FIFO,
     ORDER_RELAXED,
     ORDER_SC,
-    PIECE_BYTES,
     WRITER_BASE,
     WRITER_SLOTS,
     WRITER_WORDS,
@@ -67,7 +67,7 @@ from xccl_emu.machine.device.words import (
     words_to_bytes,
 )
 
-_PIECE_SHIFT = 5
+_GRANULE_SHIFT = 5
 _SPREAD = 7919  # so that equal offsets on different dies rarely share a place
 DMA_READ_DONE = -1
 """Progress of a DMA descriptor that has read everything and waits for its writes to become visible."""
@@ -105,10 +105,10 @@ def set_event(st, core, base, source, target, event, site):
 
 @jit
 def note_writer(st, address, core, site):
-    """Remember who last wrote a piece, for reports; a direct-mapped table, so an old entry may have been evicted."""
-    piece = address >> _PIECE_SHIFT
-    slot = st[WRITER_BASE] + piece % st[WRITER_SLOTS] * WRITER_WORDS
-    st[slot] = piece + 1
+    """Remember who last wrote a granule, for reports; a direct-mapped table, so an old entry may have been evicted."""
+    granule = address >> _GRANULE_SHIFT
+    slot = st[WRITER_BASE] + granule % st[WRITER_SLOTS] * WRITER_WORDS
+    st[slot] = granule + 1
     st[slot + 1] = core
     st[slot + 2] = site
     st[slot + 3] = st[ACTIONS] + 1
@@ -122,21 +122,21 @@ def large_slot(st, block):
 
 @jit
 def _note_writers(st, address, nbytes, core, site):
-    """Note every piece of a write, or of a large one only when it was, so that no older write is blamed for it."""
+    """Note every granule of a write, or of a large one only when it was, so that no older write is blamed for it."""
     if nbytes <= NOTED_BYTES_MAX:
-        for piece in range(address >> _PIECE_SHIFT, (address + nbytes - 1 >> _PIECE_SHIFT) + 1):
-            note_writer(st, piece << _PIECE_SHIFT, core, site)
+        for granule in range(address >> _GRANULE_SHIFT, (address + nbytes - 1 >> _GRANULE_SHIFT) + 1):
+            note_writer(st, granule << _GRANULE_SHIFT, core, site)
         return
     for block in range(address >> LARGE_SHIFT, (address + nbytes - 1 >> LARGE_SHIFT) + 1):
         st[large_slot(st, block)] = st[ACTIONS] + 1
 
 
 @jit
-def room_for_writes(st, base, n_pieces):
-    """Can so many more pieces go into flight?"""
+def room_for_writes(st, base, n_granules):
+    """Can so many more granules go into flight?"""
     if st[ORDER] == ORDER_SC:
         return True
-    return st[block_of_die(st, st[base + DIE]) + FLIGHT_COUNT] + n_pieces <= st[FLIGHT_CAPACITY]
+    return st[block_of_die(st, st[base + DIE]) + FLIGHT_COUNT] + n_granules <= st[FLIGHT_CAPACITY]
 
 
 @jit
@@ -159,7 +159,7 @@ def _take_off(st, core, base, kind, address, nbytes, site):
 
 @jit
 def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
-    """Write bytes that stand at ``source``: at once under `sc`, else one piece into flight (there must be room)."""
+    """Write bytes that stand at ``source``: at once under `sc`, else one granule into flight (there must be room)."""
     if st[ORDER] == ORDER_SC:
         move(mem, st, address, source, nbytes)
         _note_writers(st, address, nbytes, core, site)
@@ -187,7 +187,7 @@ def _store(mem, st, kind, address, nbytes, w0, w1, w2, w3):
         store_u32(mem, address, w0)
         return
     store_i64(mem, address, w0 + load_i64(mem, address) if kind == KIND_ADD else w0)
-    if nbytes == PIECE_BYTES:
+    if nbytes == GRANULE_BYTES:
         store_i64(mem, address + 8, w1)
         store_i64(mem, address + 16, w2)
         store_i64(mem, address + 24, w3)
@@ -198,14 +198,14 @@ def deliverable(st, die, k):
     """May the k-th oldest write of this die become visible now?
 
     `fifo`: nothing older goes to the same die.  `relaxed`: nothing older of the same core, or the same DMA
-    descriptor, goes to the same piece, and nothing that stands before a fence of its core goes to the same die.
+    descriptor, goes to the same granule, and nothing that stands before a fence of its core goes to the same die.
     """
     ring = block_of_die(st, die)
     if k < 0 or k >= st[ring + FLIGHT_COUNT]:
         return False
     entry = flight(st, ring, k)
     fifo = st[ORDER] == ORDER_FIFO
-    shift = st[DIE_SHIFT] if fifo else _PIECE_SHIFT
+    shift = st[DIE_SHIFT] if fifo else _GRANULE_SHIFT
     target = st[entry + FLIGHT_ADDRESS] >> shift
     for j in range(k):
         older = flight(st, ring, j)
@@ -331,7 +331,7 @@ def _overlay(value, address, nbytes, data, start, size):
 
 @jit
 def own_write_pending(st, core, base, address):
-    """Must an atomic here wait for own writes to its piece, or before a fence, or under `fifo` for any of the die's?
+    """Must an atomic here wait for own writes to its granule, or before a fence, or under `fifo` for any of the die's?
 
     Of those before a fence, and of the die's, for writes to the same die.
     """
@@ -339,7 +339,7 @@ def own_write_pending(st, core, base, address):
         return False
     ring = block_of_die(st, st[base + DIE])
     fifo = st[ORDER] == ORDER_FIFO
-    shift = st[DIE_SHIFT] if fifo else _PIECE_SHIFT
+    shift = st[DIE_SHIFT] if fifo else _GRANULE_SHIFT
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
         mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA

@@ -70,11 +70,11 @@ TRAFFIC_MASK_BITS = 32  # in a word
 
 MAX_KERNELS = 16
 MAX_SITES = 256  # of one kernel
-WRITER_WORDS = 4  # piece + 1, core, site, when (`ACTIONS`, from 1 on)
-NOTED_BYTES_MAX = 256  # a larger write under `sc` is not noted piece by piece
+WRITER_WORDS = 4  # granule + 1, core, site, when (`ACTIONS`, from 1 on)
+NOTED_BYTES_MAX = 256  # a larger write under `sc` is not noted granule by granule
 LARGE_SHIFT = 12  # of such a write it is noted when it touched each block of 4 KiB
 
-PIECE_BYTES = 32
+GRANULE_BYTES = 32
 MAX_GRAINS = 62  # a transfer is read in at most so many grains, so that one word can say which are done
 
 # ---- an action: an actor and a choice
@@ -91,5 +91,5 @@ ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT
 assert WINDOWS + MAX_WINDOWS * WINDOW_WORDS <= REGISTERS
 assert REQUEST_WORDS == ENTRY_PROGRESS
 assert FAULT_CUT == BYTES_BY_PIPE + N_PIPES
-assert FLIGHT_FENCES == FLIGHT_DATA + PIECE_BYTES // 8
+assert FLIGHT_FENCES == FLIGHT_DATA + GRANULE_BYTES // 8
 assert FAULT_HAPPENED == FAULT_COPY + FLIGHT_WORDS < STEP_TABLE

@@ -1,8 +1,8 @@
 """What the pipes of a core do with the instructions queued on them, and the DMA engine with its descriptors.
 
 mtu-in starts its transfers in order but memory answers in any order: transfers between two flags may overtake each
-other unless they touch the same piece or the same part of the data buffer.  The vector pipe and mtu-out work in order,
-mtu-out piece by piece.  DMA descriptors are independent of each other.
+other unless they touch the same granule or the same part of the data buffer.  The vector pipe and mtu-out work in
+order, mtu-out granule by granule.  DMA descriptors are independent of each other.
 
 PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl_emu.testing.plugin`.
 """
@@ -50,6 +50,7 @@ from xccl_emu.machine.device.layout import (
     ENTRY_SITE,
     ENTRY_WORDS,
     EVENTS,
+    GRANULE_BYTES,
     KIND_ADD,
     KIND_DMA,
     KIND_MTU,
@@ -58,7 +59,6 @@ from xccl_emu.machine.device.layout import (
     N_PIPES,
     ORDER,
     ORDER_SC,
-    PIECE_BYTES,
     PIPE_COUNT,
     PIPE_ENTRIES,
     PIPE_HEAD,
@@ -142,22 +142,23 @@ def take_event(st, base, source, target, event):
 
 @jit
 def _cut(source, target, i):
-    """The i-th place, from the first byte on, where a transfer is cut: wherever its source or target begins a piece."""
+    """The i-th place, from the first byte on, where a transfer is cut: wherever its source or target begins a
+    granule."""
     if i == 0:
         return 0
-    a, b = PIECE_BYTES - source % PIECE_BYTES, PIECE_BYTES - target % PIECE_BYTES
+    a, b = GRANULE_BYTES - source % GRANULE_BYTES, GRANULE_BYTES - target % GRANULE_BYTES
     if a == b:
-        return a + (i - 1) * PIECE_BYTES
-    return (i - 1) // 2 * PIECE_BYTES + (min(a, b) if i % 2 else max(a, b))
+        return a + (i - 1) * GRANULE_BYTES
+    return (i - 1) // 2 * GRANULE_BYTES + (min(a, b) if i % 2 else max(a, b))
 
 
 @jit
 def _parts(source, target, nbytes):
-    """In how many parts the cuts divide a transfer; no part lies in two pieces of its source or target."""
-    parts = (source + nbytes - 1) // PIECE_BYTES - source // PIECE_BYTES + 1
-    if source % PIECE_BYTES == target % PIECE_BYTES:
+    """In how many parts the cuts divide a transfer; no part lies in two granules of its source or target."""
+    parts = (source + nbytes - 1) // GRANULE_BYTES - source // GRANULE_BYTES + 1
+    if source % GRANULE_BYTES == target % GRANULE_BYTES:
         return parts
-    return parts + (target + nbytes - 1) // PIECE_BYTES - target // PIECE_BYTES
+    return parts + (target + nbytes - 1) // GRANULE_BYTES - target // GRANULE_BYTES
 
 
 @jit
@@ -218,8 +219,8 @@ def _may_overtake(st, queue, j):
         other, ub_other, size = st[ahead + 1], st[ahead + 2], st[ahead + 3]
         if ub < ub_other + size and ub_other < ub + nbytes:
             return False
-        first, last = source // PIECE_BYTES, (source + nbytes - 1) // PIECE_BYTES
-        if first <= (other + size - 1) // PIECE_BYTES and other // PIECE_BYTES <= last:
+        first, last = source // GRANULE_BYTES, (source + nbytes - 1) // GRANULE_BYTES
+        if first <= (other + size - 1) // GRANULE_BYTES and other // GRANULE_BYTES <= last:
             return False
     return True
 
@@ -303,7 +304,7 @@ def _compute(mem, ub, op, a, b, c, d, e):
 
 @jit
 def step_mtu_out(mem, st, core, base, choice):
-    """One action of mtu-out: a piece of its next instruction, or with `CHOICE_ALL` all that there is room for."""
+    """One action of mtu-out: a granule of its next instruction, or with `CHOICE_ALL` all that there is room for."""
     queue = pipe_of(base, MTU_OUT)
     if st[queue + PIPE_COUNT] == 0 or (choice != CHOICE_ALL and choice != 0):
         return False
@@ -320,8 +321,8 @@ def step_mtu_out(mem, st, core, base, choice):
     site = st[entry + ENTRY_SITE]
     if op == OP_PUT:
         w0, w1, w2, w3 = st[entry + 2], st[entry + 3], st[entry + 4], st[entry + 5]
-        write_words(mem, st, core, base, KIND_MTU, st[entry + 1], PIECE_BYTES, w0, w1, w2, w3, site)
-        st[BYTES_BY_PIPE + MTU_OUT] += PIECE_BYTES
+        write_words(mem, st, core, base, KIND_MTU, st[entry + 1], GRANULE_BYTES, w0, w1, w2, w3, site)
+        st[BYTES_BY_PIPE + MTU_OUT] += GRANULE_BYTES
         _pop(st, queue)
     elif op == OP_ADD:
         write_words(mem, st, core, base, KIND_ADD, st[entry + 1], 8, st[entry + 2], 0, 0, 0, site)
@@ -348,7 +349,7 @@ def fence_ahead(st, base):
 
 @jit
 def _write_out(mem, st, core, base, entry, choice):
-    """Take the next piece, or all pieces that there is room for, from the data buffer."""
+    """Take the next granule, or all granules that there is room for, from the data buffer."""
     target, nbytes, done = st[entry + 2], st[entry + 3], st[entry + ENTRY_PROGRESS]
     ub = st[base + UB_BASE] + st[entry + 1]
     site = st[entry + ENTRY_SITE]
@@ -357,7 +358,7 @@ def _write_out(mem, st, core, base, entry, choice):
         put(st, entry + ENTRY_PROGRESS, nbytes)
         return
     while True:
-        size = min(PIECE_BYTES - (target + done) % PIECE_BYTES, nbytes - done)
+        size = min(GRANULE_BYTES - (target + done) % GRANULE_BYTES, nbytes - done)
         write_bytes(mem, st, core, base, KIND_MTU, target + done, ub + done, size, site)
         done += size
         if choice != CHOICE_ALL or done == nbytes or not room_for_writes(st, base, 1):
@@ -408,7 +409,7 @@ def step_dma(mem, st, core, base, choice):
 
 @jit
 def _copy_grain(mem, st, core, base, slot, k, choice):
-    """Read and write a grain of a DMA transfer; grains are cut at the pieces of the source and of the target."""
+    """Read and write a grain of a DMA transfer; grains are cut at the granules of the source and of the target."""
     source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
     mask = st[slot + ENTRY_PROGRESS]
     grains = n_grains(source, target, nbytes)
@@ -423,7 +424,7 @@ def _copy_grain(mem, st, core, base, slot, k, choice):
         if mask >> g & 1 or not _may_copy(st, base, slot, g):
             continue
         moved = True
-        if _copy_pieces(mem, st, core, base, slot, k, g):
+        if _copy_granules(mem, st, core, base, slot, k, g):
             mask |= 1 << g
     put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE if mask == (1 << grains) - 1 else mask)
     return moved
@@ -431,20 +432,20 @@ def _copy_grain(mem, st, core, base, slot, k, choice):
 
 @jit
 def _may_copy(st, base, slot, g):
-    """Is there room for a piece, and no other grain half copied?"""
+    """Is there room for a granule, and no other grain half copied?"""
     cut = st[slot + ENTRY_CUT]
     return (cut == 0 or cut >> 32 == g + 1) and room_for_writes(st, base, 1)
 
 
 @jit
-def _copy_pieces(mem, st, core, base, slot, k, g):
+def _copy_granules(mem, st, core, base, slot, k, g):
     """Copy a grain from where it was cut off, until it is done (True) or there is no more room."""
     source, target, site = st[slot + 1], st[slot + 2], st[slot + ENTRY_SITE]
     start, end = grain(source, target, st[slot + 3], g)
     start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
     begin = start
     while start < end and room_for_writes(st, base, 1):
-        size = min(PIECE_BYTES - (source + start) % PIECE_BYTES, PIECE_BYTES - (target + start) % PIECE_BYTES)
+        size = min(GRANULE_BYTES - (source + start) % GRANULE_BYTES, GRANULE_BYTES - (target + start) % GRANULE_BYTES)
         size = min(size, end - start)
         write_bytes(mem, st, core, base, KIND_DMA + k, target + start, source + start, size, site)
         if st[ORDER] != ORDER_SC:

@@ -8,7 +8,7 @@ from xccl_emu.lang.requests import OP_ATOMIC_ADD, OP_DMA, OP_LOAD, OP_MTU_IN, OP
 from xccl_emu.machine.device.layout import (
     DIE,
     DIE_SHIFT,
-    PIECE_BYTES,
+    GRANULE_BYTES,
     TRAFFIC_BASE,
     TRAFFIC_FLAGS,
     TRAFFIC_MASK_BITS,
@@ -41,7 +41,7 @@ def note_traffic(st, base, op):
         _note(st, base, a, c, TRAFFIC_READS)
         _note(st, base, b, c, TRAFFIC_WRITES)
     else:
-        _note(st, base, a, PIECE_BYTES if op == OP_PUT else 8, TRAFFIC_FLAGS)
+        _note(st, base, a, GRANULE_BYTES if op == OP_PUT else 8, TRAFFIC_FLAGS)
 
 
 @jit

@@ -74,12 +74,12 @@ Group = ExpertGroup[Any]
 
 
 def _colocated(name: str, group: Group, layout: Layout, rounds: Callable[..., GroupRounds], layer: Layer) -> Found:
-    """Dispatch and combine by themselves, and both with the stand-in expert between them in one launch."""
+    """Dispatch and combine by themselves, and both with the dummy expert between them in one launch."""
     pod, dies, reserved = group.pod, range(group.config.n_ranks), (layout.managed_end, layout.meta_end)
     tokens, topk, weights = [*layer.tokens], [*layer.routed.topk], [*layer.routed.weights]
     group.dispatch(tokens, topk)
     lines = [line_of(name, "dispatch", pod.traffic(), dies, reserved)]
-    group.run_stand_in()
+    group.run_dummy()
     group.combine(weights)
     lines.append(line_of(name, "combine", pod.traffic(), dies, reserved))
     expected = layer.expected()

@@ -32,7 +32,7 @@ def fused_bytes_needed(ranks: int, options: Fused, choices: int) -> int:
 
 
 class FusedJob(MoeJob):
-    """Routing, tokens, rounds of FusedDispatch, stand-in expert and FusedCombine, and the comparison of each round."""
+    """Routing, tokens, rounds of FusedDispatch, dummy expert and FusedCombine, and the comparison of each round."""
 
     options: Fused
     usual_ranks = DEFAULT_RANKS

@@ -73,7 +73,7 @@ def bytes_needed(ranks: int, options: GroupRun, choices: int) -> int:
 
 
 class MoeJob:
-    """Routing, tokens, rounds of dispatch, stand-in expert and combine, and the comparison after each round.
+    """Routing, tokens, rounds of dispatch, dummy expert and combine, and the comparison after each round.
 
     A batch that is too large for the memory goes in parts, one after the other.
     """
@@ -170,7 +170,7 @@ class MoeJob:
         pod = Pod(small_pod(2, ub_bytes=64 << 10), order=self.options.order, policy=self.options.policy)
         group = self._group(pod, n_ranks=2, hidden=32, top_k=1, tokens_max=1)
         group.dispatch([np.zeros((1, 32), ml_dtypes.bfloat16)] * 2, [np.zeros((1, 1), np.int32)] * 2)
-        group.run_stand_in()
+        group.run_dummy()
         group.combine([np.ones((1, 1), np.float32)] * 2)
 
     def _round(self, number: int, group: ExpertGroup[Any], tokens: NDArray[Any], routed: routing.Routing) -> None:
@@ -187,7 +187,7 @@ class MoeJob:
         with self._timed("dispatch" + suffix) as progress:
             group.dispatch(tokens, topk, progress)
         with self._timed("expert" + suffix) as progress:
-            group.run_stand_in(progress)
+            group.run_dummy(progress)
         with self._timed("combine" + suffix) as progress:
             group.combine(weights, progress)
         self.result.rounds.append({name: asdict(stats) for name, stats in group.stats.items()})

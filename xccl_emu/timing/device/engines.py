@@ -21,14 +21,15 @@ from xccl_emu.machine.device.layout import (
     DMA_SLOTS,
     ENTRY_SITE,
     ENTRY_WORDS,
+    GRANULE_BYTES,
     MAX_GRAINS,
     N_DMA_SLOTS,
-    PIECE_BYTES,
     PIPE_COUNT,
 )
 from xccl_emu.machine.device.pipes import elements, entry_of, pipe_of
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
+from xccl_emu.timing.device.granules import became_visible
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
     C_CORE,
@@ -55,7 +56,6 @@ from xccl_emu.timing.device.layout import (
     RUN,
     RUNG,
 )
-from xccl_emu.timing.device.pieces import became_visible
 from xccl_emu.timing.device.records import later, record, set_time
 from xccl_emu.timing.device.scalar import event_at, ring_at
 from xccl_emu.timing.device.transfer import FROM_MEMORY, TO_MEMORY, die_at, latency_of, pass_fabric, path_to
@@ -145,7 +145,7 @@ def _read(st, tm, who, log, core, base, row, address, nbytes, site, since):
 @jit
 def _write(st, tm, who, log, core, base, row, op, a, b, c, site, since):
     """mtu-out: the pipe is busy until the bytes have left; they are visible a latency later."""
-    address, nbytes = (b, c) if op == OP_MTU_OUT else (a, PIECE_BYTES)
+    address, nbytes = (b, c) if op == OP_MTU_OUT else (a, GRANULE_BYTES)
     here, there = st[base + DIE], die_at(st, address)
     path = path_to(tm, here, there, address)
     begin = tm[since] + tm[C_MTU_START]
@@ -158,7 +158,7 @@ def _write(st, tm, who, log, core, base, row, op, a, b, c, site, since):
     set_time(tm, who, row + FREE + MTU_OUT, free, number)
     if visible > tm[row + ALL_VISIBLE]:
         set_time(tm, who, row + ALL_VISIBLE, visible, number)
-    if nbytes <= PIECE_BYTES:
+    if nbytes <= GRANULE_BYTES:
         became_visible(tm, who, address, visible, number)
 
 
@@ -221,5 +221,5 @@ def _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, si
     set_time(tm, who, event_at(row, DMA, SCALAR, event), visible, number)
     if visible > tm[row + ALL_VISIBLE]:
         set_time(tm, who, row + ALL_VISIBLE, visible, number)
-    if nbytes <= PIECE_BYTES:
+    if nbytes <= GRANULE_BYTES:
         became_visible(tm, who, target, visible, number)

@@ -23,11 +23,12 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.words import jit, prefetch
 from xccl_emu.timing.device.engines import step_dma_timed, step_pipe_timed
+from xccl_emu.timing.device.granules import room_for_granules
 from xccl_emu.timing.device.heap import come_back, pop
 from xccl_emu.timing.device.layout import (
     CORE_BASE,
     CORE_WORDS,
-    ENDED_PIECES_FULL,
+    ENDED_GRANULES_FULL,
     HEAP_AT,
     HEAP_BASE,
     HEAP_COUNT,
@@ -37,7 +38,6 @@ from xccl_emu.timing.device.layout import (
     RUNG,
     SCALAR_AT,
 )
-from xccl_emu.timing.device.pieces import room_for_pieces
 from xccl_emu.timing.device.scalar import step_scalar_timed
 
 QUANTUM = 512
@@ -58,8 +58,8 @@ def virtual_time(mem, st, tm, who, log, budget):
             return ENDED_DONE
         if tm[N_RECORDS] + QUANTUM + ACTORS_PER_CORE > tm[RECORD_CAPACITY]:
             return ENDED_LOG_FULL
-        if not room_for_pieces(tm):
-            return ENDED_PIECES_FULL
+        if not room_for_granules(tm):
+            return ENDED_GRANULES_FULL
         if taken >= budget:
             return ENDED_PAUSED
         if tm[HEAP_COUNT] == 0:

@@ -42,6 +42,7 @@ from xccl_emu.machine.device.layout import GROUP_WORDS as MACHINE_GROUP_WORDS
 from xccl_emu.machine.device.pipes import free_descriptor
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
+from xccl_emu.timing.device.granules import became_visible, find_granule, leave, wait_at, wake
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
     ARRIVED_AT,
@@ -56,14 +57,14 @@ from xccl_emu.timing.device.layout import (
     FENCE_AT,
     FINISHED,
     FREE,
+    GRANULE_AT,
+    GRANULE_WAITER,
     GROUP_BASE,
     GROUP_WAITER,
     GROUP_WORDS,
     ISSUED,
     LIMIT,
     NOW,
-    PIECE_AT,
-    PIECE_WAITER,
     POPPED,
     QUEUED,
     READS_DONE,
@@ -73,7 +74,6 @@ from xccl_emu.timing.device.layout import (
     SITE_BASE,
     WAITS_AT,
 )
-from xccl_emu.timing.device.pieces import became_visible, find_piece, leave, wait_at, wake
 from xccl_emu.timing.device.records import later, record, set_time
 from xccl_emu.timing.device.transfer import die_at, latency_of, path_to
 
@@ -131,7 +131,7 @@ def _nbytes(op, b, c):
 def _wait(tm, op, a, group, core):
     """Have the core woken by what it waits for on other cores; what it waits for on its own it finds itself."""
     if op == OP_POLL:
-        wait_at(tm, find_piece(tm, a) + PIECE_WAITER, core)
+        wait_at(tm, find_granule(tm, a) + GRANULE_WAITER, core)
     elif op == OP_AWAIT_GROUP:
         wait_at(tm, group + GROUP_WAITER, core)
 
@@ -160,7 +160,7 @@ def _granted(mem, st, tm, row, op, a, b, c, here, group, looks):
         n = tm[row + QUEUED + pipe]
         return (later(tm, since, ring_at(row, POPPED, pipe, n)) if n >= QUEUE_DEPTH else since), issue
     if op == OP_POLL:
-        seen = later(tm, since, find_piece(tm, a) + PIECE_AT)
+        seen = later(tm, since, find_granule(tm, a) + GRANULE_AT)
         return seen, tm[C_LOAD] if seen == since else tm[C_POLL]
     if op == OP_QUIET or op == OP_RETURN:
         return drained_at(tm, row), tm[C_QUIET] if op == OP_QUIET else 0
@@ -171,7 +171,7 @@ def _granted(mem, st, tm, row, op, a, b, c, here, group, looks):
     if op == OP_DMA:
         return since, tm[C_DMA_ISSUE]
     if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD:
-        since = later(tm, since, find_piece(tm, a) + PIECE_AT) if looks else since
+        since = later(tm, since, find_granule(tm, a) + GRANULE_AT) if looks else since
         since = later(tm, since, row + FENCE_AT) if op != OP_LOAD else since
         return since, issue + _memory_access(st, tm, op, a, here)
     return since, issue

@@ -82,7 +82,7 @@ def group_row(m, group, which):
 
 @jit
 def sync_row(m, number, address):
-    """What the writes release whose value stands in this 8-byte word of a synchronization piece."""
+    """What the writes release whose value stands in this 8-byte word of a synchronization granule."""
     return m[SYNC_ROWS] + (number * 4 + (address >> 3 & 3)) * m[WORDS]
 
 

@@ -4,9 +4,9 @@
 
     =========  =====================================================================================================
     clocks     rows of ``m[WORDS]`` words: what happened before, one word for each engine
-    shadow     four words for each 32-byte piece of memory (data buffers too): `S_GENERATION` and so on
-    records    the accesses to remember, four words each, in a list for each piece: `R_NEXT` and so on
-    undo       the bytes of each piece before its first write: five words each, the piece and what it held
+    shadow     four words for each 32-byte granule of memory (data buffers too): `S_GENERATION` and so on
+    records    the accesses to remember, four words each, in a list for each granule: `R_NEXT` and so on
+    undo       the bytes of each granule before its first write: five words each, the granule and what it held
     flights    two words for each place in a die's ring of writes in flight: row of the clock that the write releases
                + 1 (or 0), and a number that only grows
     keys       weight or priority of each write in flight
@@ -24,7 +24,7 @@ ENGINE_DMA = 4
 (
     GENERATION, WORDS, PER_CORE, N_DMA, TARGETS, JUDGED, BUFFERS_START, META_START, META_END, SERIAL,
     PIPE_ROWS, QUEUE_ROWS, DMA_ROWS, EVENT_ROWS, GROUP_ROWS, FLIGHT_ROWS, SYNC_ROWS, SCRATCH_ROW,
-    CORE_INDEX, CORE_NUMBER, CORE_DIE, DMA_EPOCHS, DIE_INDEX, FREE_ROWS, SYNC_PIECES,
+    CORE_INDEX, CORE_NUMBER, CORE_DIE, DMA_EPOCHS, DIE_INDEX, FREE_ROWS, SYNC_GRANULES,
     N_SYNC, N_SYNC_KNOWN, SYNC_MAX, RECORD_TOP, RECORD_FREE, N_UNDO, CAPACITY, N_GROUPS, STOP,
     JUDGE, WATCHED, RUNG, FENCE_ROWS, FENCED, FENCES,
 ) = range(40)  # fmt: skip
@@ -48,7 +48,7 @@ must let something through now); in how many runs it has happened.  And what is 
 HEADER = 80
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
-"""Of a piece: the run that the rest is of; a bit for each byte that was written, and `SAVED`; its first record; and
+"""Of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; its first record; and
 what outlasts a run: a bit for each byte that is filled at the start, and above `SYNC_SHIFT` its number as a
 synchronization + 1."""
 
@@ -58,7 +58,7 @@ SYNC_SHIFT = 32
 ALL_BYTES = (1 << 32) - 1
 
 R_NEXT, R_WHAT, R_ENGINE, R_EPOCH = range(4)
-"""Of a record: the next one of its piece; first byte, end, flags and site; engine (number in a clock); its epoch."""
+"""Of a record: the next one of its granule; first byte, end, flags and site; engine (number in a clock); its epoch."""
 
 RECORD_WORDS = 4
 UNDO_WORDS = 5
@@ -68,7 +68,7 @@ IMMEDIATE, DELIVERED = 8, 16
 NOT_ENABLED, TAKEN_OK = 0, 1
 FOUND_ERROR, FOUND_RACE, FOUND_UNWRITTEN, FOUND_WRONG, FOUND_DEADLOCK, FOUND_LIVELOCK = range(2, 8)
 RUN_DONE, RUN_CUT, RESTART, GROW, BAD_ACTION = range(8, 13)
-"""What an action, or a run, comes to.  `RESTART`: a piece turned out to be a synchronization after it was written, so
+"""What an action, or a run, comes to.  `RESTART`: a granule turned out to be a synchronization after it was written, so
 the clocks of these writes were not kept; the same run again keeps them.  `GROW`: an array is too small."""
 
 JUDGE_NOTHING, JUDGE_ALL, JUDGE_NO_RACES = range(3)

@@ -1,8 +1,8 @@
-"""Shadow memory of the monitor: who accessed each piece, and whether the next access is ordered behind that.
+"""Shadow memory of the monitor: who accessed each granule, and whether the next access is ordered behind that.
 
-Accesses are kept byte by byte: each piece has a list of records, and two cores that write different bytes of a piece do
-not conflict.  A record is dropped when a write that is ordered behind it covers all of its bytes: whatever is ordered
-behind that write is ordered behind the record too.
+Accesses are kept byte by byte: each granule has a list of records, and two cores that write different bytes of a
+granule do not conflict.  A record is dropped when a write that is ordered behind it covers all of its bytes: whatever
+is ordered behind that write is ordered behind the record too.
 """
 
 from xccl_emu.check.device.accesses import SYNC, WHOLE, WRITE
@@ -54,50 +54,50 @@ from xccl_emu.check.device.monitor.layout import (
     V_SITE_2,
 )
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
-from xccl_emu.machine.device.layout import DIE_SHIFT, N_DMA_SLOTS, ORDER, ORDER_FIFO, PIECE_BYTES
+from xccl_emu.machine.device.layout import DIE_SHIFT, GRANULE_BYTES, N_DMA_SLOTS, ORDER, ORDER_FIFO
 from xccl_emu.machine.device.words import jit, load_i64
 
 _SITE_SHIFT, _FLAGS_SHIFT = 24, 16
 
 
 @jit
-def shadow_of(space, piece):
-    """Index of the shadow of a piece, made fresh if it is of an earlier run."""
+def shadow_of(space, granule):
+    """Index of the shadow of a granule, made fresh if it is of an earlier run."""
     st, m, shadow = space[1], space[2], space[4]
-    s = piece * SHADOW_WORDS
+    s = granule * SHADOW_WORDS
     if shadow[s + S_GENERATION] != m[GENERATION]:
         shadow[s + S_GENERATION] = m[GENERATION]
         shadow[s + S_RECORDS] = 0
-        shadow[s + S_WRITTEN] = ALL_BYTES if _has_flags(st, m, piece) else shadow[s + S_FIXED] & ALL_BYTES
+        shadow[s + S_WRITTEN] = ALL_BYTES if _has_flags(st, m, granule) else shadow[s + S_FIXED] & ALL_BYTES
     return s
 
 
 @jit
-def _has_flags(st, m, piece):
-    """Is a piece of a metadata area?"""
-    address = piece * PIECE_BYTES
+def _has_flags(st, m, granule):
+    """Is a granule of a metadata area?"""
+    address = granule * GRANULE_BYTES
     offset = address & ((1 << st[DIE_SHIFT]) - 1)
     return address < m[BUFFERS_START] and m[META_START] <= offset and offset < m[META_END]
 
 
 @jit
-def sync_number(space, piece):
-    """Number of a piece as a synchronization + 1; 0 if none is known to use it so."""
-    return space[4][piece * SHADOW_WORDS + S_FIXED] >> SYNC_SHIFT
+def sync_number(space, granule):
+    """Number of a granule as a synchronization + 1; 0 if none is known to use it so."""
+    return space[4][granule * SHADOW_WORDS + S_FIXED] >> SYNC_SHIFT
 
 
 @jit
 def touch(space, i, engine, known, issued, start, nbytes, flags, site):
     """Judge an access of an engine of core ``i``, whose clock is the join of two rows, and remember it."""
-    last = (start + nbytes - 1) // PIECE_BYTES
-    for piece in range(start // PIECE_BYTES, last + 1):
-        first = max(start - piece * PIECE_BYTES, 0)
-        end = min(start + nbytes - piece * PIECE_BYTES, PIECE_BYTES)
+    last = (start + nbytes - 1) // GRANULE_BYTES
+    for granule in range(start // GRANULE_BYTES, last + 1):
+        first = max(start - granule * GRANULE_BYTES, 0)
+        end = min(start + nbytes - granule * GRANULE_BYTES, GRANULE_BYTES)
         if flags & WRITE:
             at_once = WHOLE if engine == MTU_OUT else 0
-            _write(space, i, engine, known, issued, piece, first, end, flags | at_once, site)
+            _write(space, i, engine, known, issued, granule, first, end, flags | at_once, site)
         else:
-            _read(space, i, engine, known, issued, piece, first, end, flags, site)
+            _read(space, i, engine, known, issued, granule, first, end, flags, site)
 
 
 @jit
@@ -109,18 +109,18 @@ def _epoch(m, clocks, i, engine, known):
 
 
 @jit
-def _read(space, i, engine, known, issued, piece, first, end, flags, site):
+def _read(space, i, engine, known, issued, granule, first, end, flags, site):
     m, clocks, shadow, records = space[2], space[3], space[4], space[5]
     if m[JUDGED] == JUDGE_NOTHING:
         return
-    s = shadow_of(space, piece)
+    s = shadow_of(space, granule)
     if not flags & SYNC:
         bits = (1 << end) - (1 << first)
         if shadow[s + S_WRITTEN] & bits != bits:
             at = first
             while shadow[s + S_WRITTEN] >> at & 1:
                 at += 1
-            _found(m, FOUND_UNWRITTEN, piece * PIECE_BYTES + at, i, engine, site, flags)
+            _found(m, FOUND_UNWRITTEN, granule * GRANULE_BYTES + at, i, engine, site, flags)
     me, epoch = engine_word(m, i, engine), _epoch(m, clocks, i, engine, known)
     r, again = shadow[s + S_RECORDS], -1
     while r:
@@ -129,8 +129,8 @@ def _read(space, i, engine, known, issued, piece, first, end, flags, site):
         first_2, end_2, flags_2 = what & 63, what >> 8 & 63, what >> _FLAGS_SHIFT & 255
         if first_2 < end and first < end_2:
             if flags_2 & WRITE:
-                if not _visible_to(space, i, engine, me, epoch, known, issued, piece, record, flags_2):
-                    _race(space, i, engine, site, flags, piece, max(first, first_2), record)
+                if not _visible_to(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
+                    _race(space, i, engine, site, flags, granule, max(first, first_2), record)
             elif records[record + R_ENGINE] == me and first <= first_2 and end_2 <= end:
                 if flags & SYNC == 0 or flags_2 & SYNC:  # a plain read is the stricter one
                     again = record
@@ -144,9 +144,9 @@ def _read(space, i, engine, known, issued, piece, first, end, flags, site):
 
 
 @jit
-def _write(space, i, engine, known, issued, piece, first, end, flags, site):
+def _write(space, i, engine, known, issued, granule, first, end, flags, site):
     m, clocks, shadow, records = space[2], space[3], space[4], space[5]
-    s = shadow_of(space, piece)
+    s = shadow_of(space, granule)
     shadow[s + S_WRITTEN] |= (1 << end) - (1 << first)
     if m[JUDGED] == JUDGE_NOTHING:
         return
@@ -161,10 +161,10 @@ def _write(space, i, engine, known, issued, piece, first, end, flags, site):
             records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
         gone = False
         if first_2 < end and first < end_2:
-            if _behind(space, i, engine, me, epoch, known, issued, piece, record, flags_2):
+            if _behind(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
                 gone = first <= first_2 and end_2 <= end
             else:
-                _race(space, i, engine, site, flags, piece, max(first, first_2), record)
+                _race(space, i, engine, site, flags, granule, max(first, first_2), record)
         after = records[record + R_NEXT]
         if gone:
             if before < 0:
@@ -193,25 +193,25 @@ def _happened(space, i, engine, me, epoch, known, issued, record):
 
 
 @jit
-def _visible_to(space, i, engine, me, epoch, known, issued, piece, record, flags_2):
+def _visible_to(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
     """Is a recorded write known to be visible to a read, or to come first where the machine keeps order by itself?"""
     m, clocks, records = space[2], space[3], space[5]
     other, epoch_2 = records[record + R_ENGINE], records[record + R_EPOCH]
-    in_buffer = piece * PIECE_BYTES >= m[BUFFERS_START]
+    in_buffer = granule * GRANULE_BYTES >= m[BUFFERS_START]
     if in_buffer or m[TARGETS] == 0 or flags_2 & IMMEDIATE or other % m[PER_CORE] >= ENGINE_DMA:
         return _happened(space, i, engine, me, epoch, known, issued, record)
     if other == me and engine == SCALAR:  # it sees its own stores in flight
         return True
-    die = piece * PIECE_BYTES >> space[1][DIE_SHIFT]
+    die = granule * GRANULE_BYTES >> space[1][DIE_SHIFT]
     word = visible_word(m, other // m[PER_CORE], other % m[PER_CORE], die)
     return _known(clocks, known, issued, word, epoch_2)
 
 
 @jit
-def _behind(space, i, engine, me, epoch, known, issued, piece, record, flags_2):
+def _behind(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
     """Does a write come behind what is recorded?
 
-    Writes of one core to one piece become visible in the order in which they happen, under `fifo` those of one die.
+    Writes of one core to one granule become visible in the order in which they happen, under `fifo` those of one die.
     """
     st, m = space[1], space[2]
     if flags_2 & WRITE:
@@ -223,13 +223,13 @@ def _behind(space, i, engine, me, epoch, known, issued, piece, record, flags_2):
         if st[ORDER] == ORDER_FIFO and m[m[CORE_DIE] + other // m[PER_CORE]] == m[m[CORE_DIE] + i]:
             kept = True
         if not kept:
-            return _visible_to(space, i, engine, me, epoch, known, issued, piece, record, flags_2)
+            return _visible_to(space, i, engine, me, epoch, known, issued, granule, record, flags_2)
     return _happened(space, i, engine, me, epoch, known, issued, record)
 
 
 @jit
 def _awaited_by_atomic(space, i, record):
-    """Is a recorded write one that an atomic of core ``i`` in the same piece had to wait for?"""
+    """Is a recorded write one that an atomic of core ``i`` in the same granule had to wait for?"""
     st, m = space[1], space[2]
     other = space[5][record + R_ENGINE]
     if st[ORDER] == ORDER_FIFO:
@@ -238,10 +238,10 @@ def _awaited_by_atomic(space, i, record):
 
 
 @jit
-def delivered(space, piece, word, epoch):
-    """A write to a synchronization piece has become visible: that of this engine and epoch."""
+def delivered(space, granule, word, epoch):
+    """A write to a synchronization granule has become visible: that of this engine and epoch."""
     shadow, records = space[4], space[5]
-    r = shadow[piece * SHADOW_WORDS + S_RECORDS]
+    r = shadow[granule * SHADOW_WORDS + S_RECORDS]
     while r:
         record = r * RECORD_WORDS
         if records[record + R_ENGINE] == word and records[record + R_EPOCH] == epoch:
@@ -250,10 +250,10 @@ def delivered(space, piece, word, epoch):
 
 
 @jit
-def acquired(space, piece, row):
-    """Somebody has read what the writes in this clock released: so those of them to this very piece are seen."""
+def acquired(space, granule, row):
+    """Somebody has read what the writes in this clock released: so those of them to this very granule are seen."""
     clocks, shadow, records = space[3], space[4], space[5]
-    r = shadow[piece * SHADOW_WORDS + S_RECORDS]
+    r = shadow[granule * SHADOW_WORDS + S_RECORDS]
     while r:
         record = r * RECORD_WORDS
         what = records[record + R_WHAT]
@@ -263,20 +263,20 @@ def acquired(space, piece, row):
 
 
 @jit
-def _race(space, i, engine, site, flags, piece, at, record):
+def _race(space, i, engine, site, flags, granule, at, record):
     """Two accesses that nothing orders: a violation unless both synchronize (`docs/races.md`)."""
     m, records = space[2], space[5]
     what = records[record + R_WHAT]
     flags_2 = what >> _FLAGS_SHIFT & 255
     if m[JUDGED] != JUDGE_ALL or _is_sync(flags, flags_2) or _is_sync(flags_2, flags):
         return
-    if flags & flags_2 & WRITE and flags & flags_2 & WHOLE and _has_flags(space[1], m, piece):
+    if flags & flags_2 & WRITE and flags & flags_2 & WHOLE and _has_flags(space[1], m, granule):
         return
     if m[STOP] == 0:
         other = records[record + R_ENGINE]
         m[V_CORE_2], m[V_ENGINE_2] = other // m[PER_CORE], other % m[PER_CORE]
         m[V_SITE_2], m[V_FLAGS_2] = (what >> _SITE_SHIFT) - 1, flags_2
-        _found(m, FOUND_RACE, piece * PIECE_BYTES + at, i, engine, site, flags)
+        _found(m, FOUND_RACE, granule * GRANULE_BYTES + at, i, engine, site, flags)
 
 
 @jit
@@ -302,7 +302,7 @@ def _fill(records, record, first, end, flags, site, me, epoch):
 
 @jit
 def _add(space, s, first, end, flags, site, me, epoch):
-    """Put a record in front of the piece's list."""
+    """Put a record in front of the granule's list."""
     m, shadow, records = space[2], space[4], space[5]
     r = m[RECORD_FREE]
     if r:
@@ -320,12 +320,12 @@ def _add(space, s, first, end, flags, site, me, epoch):
 
 @jit
 def save(space, start, nbytes):
-    """Keep what the pieces of a range held before their first write of the run."""
+    """Keep what the granules of a range held before their first write of the run."""
     mem, m, shadow, undo = space[0], space[2], space[4], space[6]
     if start < 0 or nbytes <= 0 or start > mem.size - nbytes:  # the action will be refused
         return
-    for piece in range(start // PIECE_BYTES, (start + nbytes - 1) // PIECE_BYTES + 1):
-        s = shadow_of(space, piece)
+    for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
+        s = shadow_of(space, granule)
         if shadow[s + S_WRITTEN] & SAVED:
             continue
         place = m[N_UNDO] * UNDO_WORDS
@@ -333,7 +333,7 @@ def save(space, start, nbytes):
             m[STOP] = GROW
             return
         shadow[s + S_WRITTEN] |= SAVED
-        undo[place] = piece
+        undo[place] = granule
         for w in range(4):
-            undo[place + 1 + w] = load_i64(mem, piece * PIECE_BYTES + 8 * w)
+            undo[place + 1 + w] = load_i64(mem, granule * GRANULE_BYTES + 8 * w)
         m[N_UNDO] += 1

@@ -84,12 +84,12 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_CORE,
     FLIGHT_COUNT,
     FLIGHT_KIND,
+    GRANULE_BYTES,
     GROUP,
     IN_FLIGHT,
     KIND_SCALAR,
     N_CORES,
     N_DMA_SLOTS,
-    PIECE_BYTES,
     STATUS,
     STATUS_RUNNING,
 )
@@ -151,18 +151,18 @@ def poll_begins(space, i, base):
         return
     address, own = st[base + REQUEST + 1], pipe_row(space[2], i, SCALAR)
     if address >= 0 and address <= space[0].size - 8 and address & 7 == 0:
-        note_sync(space, address // PIECE_BYTES)
+        note_sync(space, address // GRANULE_BYTES)
         touch(space, i, SCALAR, own, own, address, 8, SYNC | WHOLE, request_site(st, base))
 
 
 @part
 def judge(space, i, r):
-    """Judge one access of the action, and make its piece known if it is used as a synchronization."""
+    """Judge one access of the action, and make its granule known if it is used as a synchronization."""
     st, m, rows = space[1], space[2], space[10]
     start, nbytes, flags, engine = rows[r, START], rows[r, NBYTES], rows[r, FLAGS], rows[r, AGENT]
     known, issued = m[X_KNOWN], m[X_ISSUED]
     if flags & SYNC:
-        note_sync(space, start // PIECE_BYTES)
+        note_sync(space, start // GRANULE_BYTES)
     if m[X_OP] == OP_ATOMIC_ADD:
         flags |= IMMEDIATE
         if m[FENCES]:
@@ -227,7 +227,7 @@ def _after_scalar(space, i, core, base, op):
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_ATOMIC_ADD:
         _acquire(space, i, core, base)
-        number = sync_number(space, m[X_A] // PIECE_BYTES)
+        number = sync_number(space, m[X_A] // GRANULE_BYTES)
         if number:
             row = released(st, m, clocks, i, own, m[X_ISSUED], m[X_A])
             publish(m, clocks, number - 1, m[X_A], 8, row, True)
@@ -252,11 +252,11 @@ def _acquire(space, i, core, base):
     m, clocks, rows = space[2], space[3], space[10]
     if not rows[0, FLAGS] & SYNC:
         return
-    number = sync_number(space, m[X_A] // PIECE_BYTES)
+    number = sync_number(space, m[X_A] // GRANULE_BYTES)
     if number and not _saw_own_store(space, core, base, m[X_A]):
         row = sync_row(m, number - 1, m[X_A])
         join_row(m, clocks, pipe_row(m, i, SCALAR), row)
-        acquired(space, m[X_A] // PIECE_BYTES, row)
+        acquired(space, m[X_A] // GRANULE_BYTES, row)
 
 
 @jit

@@ -17,8 +17,8 @@ from xccl_emu.check.device.monitor.layout import (
     SAVED,
     SERIAL,
     STOP,
+    SYNC_GRANULES,
     SYNC_MAX,
-    SYNC_PIECES,
     SYNC_SHIFT,
     WORDS,
     X_A,
@@ -36,29 +36,29 @@ from xccl_emu.machine.device.layout import (
     DIE,
     FLIGHT_ADDRESS,
     FLIGHT_COUNT,
+    GRANULE_BYTES,
     KIND_ADD,
     KIND_DMA,
     KIND_SCALAR,
     ORDER,
     ORDER_SC,
-    PIECE_BYTES,
 )
 from xccl_emu.machine.device.words import jit
 
 
 @jit
-def note_sync(space, piece):
-    """A piece is used as a synchronization: from now on keep what writes to it release."""
+def note_sync(space, granule):
+    """A granule is used as a synchronization: from now on keep what writes to it release."""
     m, clocks, shadow = space[2], space[3], space[4]
-    if sync_number(space, piece):
+    if sync_number(space, granule):
         return
     number = m[N_SYNC]
     if number >= m[SYNC_MAX]:
         m[STOP] = GROW
         return
-    s = shadow_of(space, piece)
+    s = shadow_of(space, granule)
     m[N_SYNC] += 1
-    m[m[SYNC_PIECES] + number] = piece
+    m[m[SYNC_GRANULES] + number] = granule
     shadow[s + S_FIXED] |= number + 1 << SYNC_SHIFT
     for word in range(4):
         row = sync_row(m, number, word << 3)
@@ -84,7 +84,7 @@ def wrote(space, i, base, known, issued):
         flights[place] = 0
         flights[place + 1] = m[SERIAL]
         m[SERIAL] += 1
-        if sync_number(space, address // PIECE_BYTES):
+        if sync_number(space, address // GRANULE_BYTES):
             row = _take_row(m, die)
             source = released(st, m, clocks, i, known, issued, address)
             for w in range(m[WORDS]):
@@ -96,10 +96,10 @@ def wrote(space, i, base, known, issued):
 def _publish_now(space, i, known, issued, start, nbytes):
     """Under `sc`: a write is visible at once."""
     st, m, clocks = space[1], space[2], space[3]
-    for piece in range(start // PIECE_BYTES, (start + nbytes - 1) // PIECE_BYTES + 1):
-        number = sync_number(space, piece)
+    for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
+        number = sync_number(space, granule)
         if number:
-            first, end = max(start, piece * PIECE_BYTES), min(start + nbytes, (piece + 1) * PIECE_BYTES)
+            first, end = max(start, granule * GRANULE_BYTES), min(start + nbytes, (granule + 1) * GRANULE_BYTES)
             row = released(st, m, clocks, i, known, issued, first)
             publish(m, clocks, number - 1, first, end - first, row, m[X_OP] == OP_ADD)
 
@@ -119,10 +119,10 @@ def after_delivery(space, die, k):
     first = m[m[DIE_INDEX] + die] * m[CAPACITY]
     row = flights[(first + k) * 2] - 1
     if row >= 0:
-        number = sync_number(space, m[X_A] // PIECE_BYTES)
+        number = sync_number(space, m[X_A] // GRANULE_BYTES)
         publish(m, clocks, number - 1, m[X_A], m[X_B], row, m[X_OP] == KIND_ADD)
         word = engine_word(m, index_of(m, m[X_C]), SCALAR if m[X_OP] == KIND_SCALAR else MTU_OUT)
-        delivered(space, m[X_A] // PIECE_BYTES, word, clocks[row + word])
+        delivered(space, m[X_A] // GRANULE_BYTES, word, clocks[row + word])
         stack = m[FREE_ROWS] + m[m[DIE_INDEX] + die] * (m[CAPACITY] + 1)
         m[stack + 1 + m[stack]] = (row - m[FLIGHT_ROWS]) // m[WORDS] - first
         m[stack] += 1

@@ -31,7 +31,7 @@ from xccl_emu.check.device.monitor.layout import (
     SERIAL,
     SHADOW_WORDS,
     STOP,
-    SYNC_PIECES,
+    SYNC_GRANULES,
     SYNC_SHIFT,
     TAKEN_OK,
     UNDO_WORDS,
@@ -43,11 +43,11 @@ from xccl_emu.lang.requests import MTU_OUT, SCALAR
 from xccl_emu.machine.device.flight import block_of_core
 from xccl_emu.machine.device.layout import (
     FAULT_HAPPENED,
+    GRANULE_BYTES,
     N_ACTIVE,
     N_ACTIVE_DIES,
     N_DMA_SLOTS,
     N_LIVE,
-    PIECE_BYTES,
     STATUS,
     STATUS_DONE,
 )
@@ -95,12 +95,12 @@ def begin(space, run, forget):
 
 @jit
 def undo_writes(space):
-    """Put back every piece of memory that the last run has written."""
+    """Put back every granule of memory that the last run has written."""
     mem, m, undo = space[0], space[2], space[6]
     for u in range(m[N_UNDO]):
         place = u * UNDO_WORDS
         for w in range(4):
-            store_i64(mem, undo[place] * PIECE_BYTES + 8 * w, undo[place + 1 + w])
+            store_i64(mem, undo[place] * GRANULE_BYTES + 8 * w, undo[place + 1 + w])
     m[N_UNDO] = 0
 
 
@@ -108,7 +108,7 @@ def undo_writes(space):
 def _forget_syncs(space):
     m, shadow = space[2], space[4]
     for number in range(m[N_SYNC_KNOWN], m[N_SYNC]):
-        shadow[m[m[SYNC_PIECES] + number] * SHADOW_WORDS + S_FIXED] &= (1 << SYNC_SHIFT) - 1
+        shadow[m[m[SYNC_GRANULES] + number] * SHADOW_WORDS + S_FIXED] &= (1 << SYNC_SHIFT) - 1
     m[N_SYNC] = m[N_SYNC_KNOWN]
 
 

@@ -69,11 +69,11 @@ from xccl_emu.machine.device.layout import (
     CHOICE_BITS,
     DIE,
     FLIGHT_COUNT,
+    GRANULE_BYTES,
     N_ACTIVE,
     N_LIVE,
     ORDER,
     ORDER_SC,
-    PIECE_BYTES,
 )
 from xccl_emu.machine.device.words import jit
 
@@ -158,7 +158,7 @@ def _follow(space, run, policy, candidate, of_core):
 
 @jit
 def _wake_after_delivery(space, run):
-    """A write became visible: whoever polls its piece may go on, and all on the writer's die (room, quiets)."""
+    """A write became visible: whoever polls its granule may go on, and all on the writer's die (room, quiets)."""
     st, m, asleep = space[1], space[2], run[5]
     die = st[block_of_core(st, m[X_C]) + DIE]
     for i in range(st[N_ACTIVE]):
@@ -166,7 +166,7 @@ def _wake_after_delivery(space, run):
         if st[base + DIE] == die:
             for p in range(ACTORS_PER_CORE):
                 asleep[i * ACTORS_PER_CORE + p] = 0
-        elif st[base + REQUEST] == OP_POLL and st[base + REQUEST + 1] // PIECE_BYTES == m[X_A] // PIECE_BYTES:
+        elif st[base + REQUEST] == OP_POLL and st[base + REQUEST + 1] // GRANULE_BYTES == m[X_A] // GRANULE_BYTES:
             asleep[i * ACTORS_PER_CORE] = 0
 
 

@@ -1,9 +1,9 @@
 """The checker's own words beside the machine's state, the log by which both are put back, and the fingerprint.
 
 One int64 array, the book, holds: a header, a block for each core that is searched (clocks, open accesses), a few words
-for each 32-byte piece of memory (who uses it, and how; which of its bytes were written), and the log.  What is changed
-is logged first, so that a search can step back; the fingerprint is a sum over words, kept up to date from the logged
-and the present values.
+for each 32-byte granule of memory (who uses it, and how; which of its bytes were written), and the log.  What is
+changed is logged first, so that a search can step back; the fingerprint is a sum over words, kept up to date from the
+logged and the present values.
 
 The fingerprint has 64 bits.  A word contributes a mix of its place and value; a write in flight contributes a mix of
 what it is and of how many older ones have to become visible before it, so their order in the ring does not matter.
@@ -39,7 +39,7 @@ entry = compiled(_nrt=False, no_cfunc_wrapper=True)
 # ---- header of the book
 (
     N, FULL, RESTART, VIOLATION, LIMIT, TRANSITIONS, ACTIONS, LOG, HASH, MEMORY_END, CORES, MEMBERS, BLOCKS,
-    PIECE_TABLE, LOG_BASE, LOG_END, TOUCHED, RECORDING, RECORDED, MASK, RECORD_BASE, RECORD_END, EXPECTED_BASE,
+    GRANULE_TABLE, LOG_BASE, LOG_END, TOUCHED, RECORDING, RECORDED, MASK, RECORD_BASE, RECORD_END, EXPECTED_BASE,
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
     CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
     STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
@@ -92,7 +92,7 @@ BLOCK = FENCE_VECTOR + 1
 # ---- violations that the machine itself does not record
 RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE, TOO_EARLY = range(1, 10)
 
-# ---- rows behind those of the accesses: how many these are, their highest class, words of a piece
+# ---- rows behind those of the accesses: how many these are, their highest class, words of a granule
 N_ROWS, ROWS_CLASS, ROWS_WORDS = 4, 5, 6
 
 STATE, BOOK, MEMORY = range(3)

@@ -39,9 +39,9 @@ from xccl_emu.check.device.search.book import (
     unsigned,
 )
 from xccl_emu.check.device.search.clocks import block_of, forget_all
+from xccl_emu.check.device.search.granules import freeze
 from xccl_emu.check.device.search.linked import find_race, settle_all, transition
 from xccl_emu.check.device.search.moves import touch_core
-from xccl_emu.check.device.search.pieces import freeze
 from xccl_emu.check.device.search.races import core_of, first_wrong
 from xccl_emu.check.device.search.record import deliver_latent
 from xccl_emu.check.device.search.settle import PER_CORE, n_choices

@@ -28,7 +28,7 @@ from xccl_emu.check.device.search.book import (
     call,
 )
 from xccl_emu.check.device.search.clocks import DMA_SHIFT, joined, knows, lane
-from xccl_emu.check.device.search.pieces import USE_UNORDERED, has_flags, see
+from xccl_emu.check.device.search.granules import USE_UNORDERED, has_flags, see
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device.flight import block_of_die, flight
 from xccl_emu.machine.device.layout import (
@@ -133,7 +133,7 @@ def note_access(st, ck, block, base, core, start, nbytes, what, vector, site):
 
 @jit
 def _are_flags(ck, start, end, what, other):
-    """May two writes of a core to some bytes go without an order?  Then these pieces are explored from now on."""
+    """May two writes of a core to some bytes go without an order?  Then these granules are explored from now on."""
     both = what & other
     if not both & WRITES or not both & IN_MEMORY or what & 15 >= AGENT_DMA or other & 15 >= AGENT_DMA:
         return False
@@ -147,16 +147,16 @@ def _are_flags(ck, start, end, what, other):
 
 @jit
 def note_visible(st, ck, block, start):
-    """A poll has seen what the core itself wrote to this piece, and so what is before a fence before that."""
-    n, piece = 0, start >> 5
+    """A poll has seen what the core itself wrote to this granule, and so what is before a fence before that."""
+    n, granule = 0, start >> 5
     for k in range(ck[block + N_RECORDS] if ck[block + FENCE_VECTOR] else 0):
         at = block + RECORDS + k * RECORD_WORDS
-        if ck[at + 2] & ALONE and ck[at] >> 5 == piece and ck[at + 2] >> _FENCES == 0:
+        if ck[at + 2] & ALONE and ck[at] >> 5 == granule and ck[at + 2] >> _FENCES == 0:
             ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + FENCE_VECTOR])
             land_before(st, ck, block, start, 0, VISIBLE)
     while n < ck[block + N_RECORDS]:
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] & ALONE and ck[at] >> 5 == piece:
+        if ck[at + 2] & ALONE and ck[at] >> 5 == granule:
             _drop(ck, block, n)
         else:
             n += 1

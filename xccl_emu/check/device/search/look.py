@@ -20,8 +20,7 @@ from xccl_emu.check.device.search.clocks import (
     joined,
     vector_at,
 )
-from xccl_emu.check.device.search.linked import linked
-from xccl_emu.check.device.search.pieces import (
+from xccl_emu.check.device.search.granules import (
     DATA,
     LOCAL,
     OWN,
@@ -43,6 +42,7 @@ from xccl_emu.check.device.search.pieces import (
     touch,
     two_pipes_write,
 )
+from xccl_emu.check.device.search.linked import linked
 from xccl_emu.check.device.search.races import any_before, any_released, core_of
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
@@ -95,7 +95,7 @@ NOT, PLAINLY, AT_ONCE = range(3)
 
 @linked
 def look_at(mem, st, ck, rows, named, i, what):
-    """List what an action reads and writes, note who uses these pieces, and keep the highest class of them.
+    """List what an action reads and writes, note who uses these granules, and keep the highest class of them.
 
     ``what`` is pipe << 16 | choice.
     """

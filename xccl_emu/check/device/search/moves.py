@@ -4,7 +4,7 @@ A *transition* is an action on memory that several cores use.  What is local to 
 actions, its data buffer, its flags, memory that it alone uses) is done at once after it (`settle`): it commutes with
 everything that others can do meanwhile and nothing that others do can prevent it, so any run is equivalent to one in
 which it comes first (a persistent set of one action).  That it really is local is checked: by `clocks` and `inside`
-within a core, by `pieces` between cores.
+within a core, by `granules` between cores.
 """
 
 import numpy as np
@@ -70,6 +70,20 @@ from xccl_emu.check.device.search.clocks import (
     tick,
     vector_at,
 )
+from xccl_emu.check.device.search.granules import (
+    DATA,
+    OWN,
+    STABLE,
+    SYNC,
+    USE_POLL,
+    USE_UNSTABLE,
+    USES,
+    granule_of,
+    mark_written,
+    never_written,
+    touch,
+    worst_class,
+)
 from xccl_emu.check.device.search.inside import (
     ADDS,
     ALONE,
@@ -85,20 +99,6 @@ from xccl_emu.check.device.search.inside import (
     note_visible,
 )
 from xccl_emu.check.device.search.linked import linked
-from xccl_emu.check.device.search.pieces import (
-    DATA,
-    OWN,
-    STABLE,
-    SYNC,
-    USE_POLL,
-    USE_UNSTABLE,
-    USES,
-    mark_written,
-    never_written,
-    piece_of,
-    touch,
-    worst_class,
-)
 from xccl_emu.check.device.search.races import (
     age_marks,
     core_of,
@@ -294,16 +294,16 @@ def _flew(st, ck, ring, before):
 
 @jit
 def _keep_words(mem, rows):
-    """Remember what stands in a stable piece before a write."""
+    """Remember what stands in a stable granule before a write."""
     for w in range(4):
         rows[ROWS_WORDS, w] = load_i64(mem, (rows[0, START] & ~31) + 8 * w)
 
 
 @jit
 def _judge_stable(mem, ck, rows, i):
-    """Check what was assumed of a stable piece: the words that are polled do not fall."""
+    """Check what was assumed of a stable granule: the words that are polled do not fall."""
     start, nbytes, own = rows[0, START], rows[0, NBYTES], rows[ROWS_CLASS, 0] == OWN
-    uses = ck[piece_of(ck, start) + USES]
+    uses = ck[granule_of(ck, start) + USES]
     for w in range(4):
         now = load_i64(mem, (start & ~31) + 8 * w)
         if uses & USE_POLL << w and (now < rows[ROWS_WORDS, w] or (own and now == rows[ROWS_WORDS, w])):
@@ -426,7 +426,7 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
 
 @jit
 def _note_flag(st, ck, block, start, nbytes, vector):
-    """Mtu-out has written a flag: whoever sees it makes known what was known then, of each piece by itself."""
+    """Mtu-out has written a flag: whoever sees it makes known what was known then, of each granule by itself."""
     if st[ORDER] == ORDER_SC:
         ck[block + SHARED_VECTOR] = joined(ck[block + SHARED_VECTOR], vector)
         return

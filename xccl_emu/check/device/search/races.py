@@ -46,19 +46,19 @@ from xccl_emu.check.device.search.book import (
     call,
 )
 from xccl_emu.check.device.search.clocks import block_of, lane
-from xccl_emu.check.device.search.linked import linked
-from xccl_emu.check.device.search.pieces import (
+from xccl_emu.check.device.search.granules import (
     DATA,
     OWN,
     USE_LATE,
     USE_TORN,
     USE_UNORDERED,
     USES,
+    granule_of,
     has_flags,
-    piece_of,
     see,
     worst_class,
 )
+from xccl_emu.check.device.search.linked import linked
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
@@ -265,7 +265,7 @@ def _torn_under(st, ck, base):
     address = st[base + REQUEST + 1]
     if address < 0 or address > ck[MEMORY_END] - 8:
         return False
-    return ck[piece_of(ck, address) + USES] & USE_TORN != 0
+    return ck[granule_of(ck, address) + USES] & USE_TORN != 0
 
 
 @jit
@@ -283,7 +283,7 @@ def _meet(rows, a, b):
 
 @jit
 def _conflict(ck, rows, a, b):
-    """Is there a piece in which two accesses that meet are no race only if both synchronize, and they do not?"""
+    """Is there a granule in which two accesses that meet are no race only if both synchronize, and they do not?"""
     first = max(rows[a, START], rows[b, START])
     end = min(rows[a, START] + rows[a, NBYTES], rows[b, START] + rows[b, NBYTES])
     either = rows[a, FLAGS] | rows[b, FLAGS]
@@ -299,7 +299,7 @@ def _conflict(ck, rows, a, b):
 
 @jit
 def _conflict_inside(ck, rows, a, b):
-    """Do two open accesses of one core conflict?  Its writes to a piece keep the order in which they take off."""
+    """Do two open accesses of one core conflict?  Its writes to a granule keep the order in which they take off."""
     either = rows[a, FLAGS] | rows[b, FLAGS]
     if either & EARLY or rows[a, AGENT] == rows[b, AGENT] or worst_class(ck, rows[a, START], rows[a, NBYTES]) <= DATA:
         return False

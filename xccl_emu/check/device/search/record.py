@@ -19,8 +19,8 @@ from xccl_emu.check.device.search.book import (
     ROWS_CLASS,
     call,
 )
+from xccl_emu.check.device.search.granules import DATA
 from xccl_emu.check.device.search.linked import linked, machine_step, recorded_step
-from xccl_emu.check.device.search.pieces import DATA
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_OUT, OP_ATOMIC_ADD, OP_QUIET, OP_RETURN, SCALAR
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliver, deliverable, fenced, flight
@@ -110,7 +110,7 @@ def step_recorded(mem, st, ck, rows, named, core, what):
         _deliver_fenced(mem, st, ck, core, base)
     if at_once and not _is_whole(pipe, choice):
         return _write_at_once(mem, st, ck, rows, named, core, base, pipe)
-    _make_room(mem, st, ck, core, base, _pieces_written(ck, rows))
+    _make_room(mem, st, ck, core, base, _granules_written(ck, rows))
     if _is_whole(pipe, choice):
         return 1 if _whole_dma(mem, st, ck, rows, named, core, base, choice, at_once) else 0
     done = machine_step(mem, st, ck, core, pipe, choice)
@@ -120,8 +120,8 @@ def step_recorded(mem, st, ck, rows, named, core, what):
 
 
 @jit
-def _pieces_written(ck, rows):
-    """How many pieces of memory an action writes."""
+def _granules_written(ck, rows):
+    """How many granules of memory an action writes."""
     n = 0
     for r in range(rows[N_ROWS, 0]):
         if rows[r, FLAGS] & WRITE and rows[r, START] < ck[MEMORY_END] and rows[r, NBYTES] > 0:
@@ -131,7 +131,7 @@ def _pieces_written(ck, rows):
 
 @call
 def _make_room(mem, st, ck, core, base, n):
-    """Deliver latent writes of a die, the oldest first, until so many pieces have room among its writes in flight."""
+    """Deliver latent writes of a die, the oldest first, until so many granules have room among its writes in flight."""
     ring, k = block_of_die(st, st[base + DIE]), 0
     while k < st[ring + FLIGHT_COUNT] and st[ring + FLIGHT_COUNT] + n > st[FLIGHT_CAPACITY]:
         if not st[flight(st, ring, k) + FLIGHT_SITE] & _LATENT or not _deliver_own(mem, st, ck, core, base, k):
@@ -140,7 +140,7 @@ def _make_room(mem, st, ck, core, base, n):
 
 @jit
 def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
-    """A store, or an instruction of mtu-out piece by piece; deliver what takes off unless it stays latent."""
+    """A store, or an instruction of mtu-out granule by granule; deliver what takes off unless it stays latent."""
     ring = block_of_die(st, st[base + DIE])
     queued = st[pipe_of(base, MTU_OUT) + PIPE_COUNT] if pipe == MTU_OUT else 0
     while True:

@@ -35,11 +35,11 @@ from xccl_emu.check.device.search.book import (
     step_back,
 )
 from xccl_emu.check.device.search.clocks import block_of, close_reads, completion_of, note_set
+from xccl_emu.check.device.search.granules import DATA, may_write, worst_class
 from xccl_emu.check.device.search.inside import LANDED, land_before
 from xccl_emu.check.device.search.linked import find_race, linked, look, settle_all, take
 from xccl_emu.check.device.search.look import AT_ONCE, NOT, how, overlaps_itself, written_at_once
 from xccl_emu.check.device.search.moves import flag_landed, number_of, touch_core
-from xccl_emu.check.device.search.pieces import DATA, may_write, worst_class
 from xccl_emu.check.device.search.races import any_before, core_of, note_late, release_before
 from xccl_emu.check.device.search.record import clear_way, deliver_latent, in_ring, write_down
 from xccl_emu.lang.abi import REQUEST

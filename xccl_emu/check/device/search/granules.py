@@ -1,4 +1,4 @@
-"""Who uses each 32-byte piece of memory, and how: what a search may treat as private, as data, or has to explore.
+"""Who uses each 32-byte granule of memory, and how: what a search may treat as private, as data, or has to explore.
 
 There are two tables. *Frozen* (`USERS`, `USES`, `CLASS`) is all that a reduction may read; it does not change while a
 search goes on. *Seen* (`SEEN_USERS`, `SEEN_USES`) is what accesses write; it only grows. The moment that anything is
@@ -20,13 +20,13 @@ from xccl_emu.check.device.search.book import (
     BOOK,
     DIE_BYTES,
     FULL,
+    GRANULE_TABLE,
     GREW_FIRST,
     GREW_LAST,
     JOINING,
     META_END,
     META_START,
     NOW,
-    PIECE_TABLE,
     RESTART,
     WRITTEN_TABLE,
     call,
@@ -37,24 +37,24 @@ from xccl_emu.machine.device.layout import ORDER, ORDER_FIFO, ORDER_RELAXED
 from xccl_emu.machine.device.words import jit
 
 LOCAL, OWN, DATA, STABLE, SYNC = range(5)
-NO_PIECE = 1 << 60
-"""Behind all pieces."""
+NO_GRANULE = 1 << 60
+"""Behind all granules."""
 ALL_BYTES = (1 << 32) - 1
-"""Of a piece, a bit each."""
+"""Of a granule, a bit each."""
 
 USERS, USES, CLASS, SEEN_USERS, SEEN_USES = range(5)
-PIECE_WORDS = 5
-"""Words of a piece: frozen, a mask of the cores that use it, `USE_*` and the class; seen, the first two again."""
+GRANULE_WORDS = 5
+"""Words of a granule: frozen, a mask of the cores that use it, `USE_*` and the class; seen, the first two again."""
 
 USE_READ, USE_WRITE, USE_ADD, USE_EXACT, USE_UNSTABLE = 1, 2, 4, 8, 16
 """Plain read; write; add by mtu-out; synchronizing use whose every value counts; a polled word fell, or by DMA."""
-USE_POLL = 32  # shifted left by the number of the polled word in the piece
+USE_POLL = 32  # shifted left by the number of the polled word in the granule
 POLLED = USE_POLL * 15
 USE_AT_LEAST = 512  # some poll waits for "at least"
 USE_BY_SCALAR, USE_BY_OUT = 1024, 2048
 """Written by scalar stores and atomics; by mtu-out.  Which of the two takes off first is explored."""
 USE_AS_DATA, USE_AS_SYNC = 4096, 8192
-"""It is part of a transfer that also touches pieces of this class: a transfer is all of one class."""
+"""It is part of a transfer that also touches granules of this class: a transfer is all of one class."""
 USE_TORN = 1 << 14
 """Written by DMA, so not at once: a poll of it is an access like any other (`races`)."""
 USE_UNORDERED = 1 << 15
@@ -67,24 +67,24 @@ MANY = 255
 
 
 @jit
-def piece_of(ck, address):
-    """Where the words of an address' piece are."""
-    return ck[PIECE_TABLE] + (address >> 5) * PIECE_WORDS
+def granule_of(ck, address):
+    """Where the words of an address' granule are."""
+    return ck[GRANULE_TABLE] + (address >> 5) * GRANULE_WORDS
 
 
 @call
 def touch(ck, i, start, nbytes, use):
     """Note that the core with number ``i`` uses bytes so; returns their class, which is the same for all of them.
 
-    Where a transfer touches pieces of several classes, all are to become of the highest one, so that it can be explored
-    or made at once as a whole.
+    Where a transfer touches granules of several classes, all are to become of the highest one, so that it can be
+    explored or made at once as a whole.
     """
     first, last = start >> 5, start + nbytes - 1 >> 5
     lowest, highest = SYNC, LOCAL
     for p in range(first, last + 1):
         _see_core(ck, i, p, use)
-        of_piece = ck[ck[PIECE_TABLE] + p * PIECE_WORDS + CLASS]
-        lowest, highest = min(lowest, of_piece), max(highest, of_piece)
+        of_granule = ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + CLASS]
+        lowest, highest = min(lowest, of_granule), max(highest, of_granule)
     if lowest != highest:
         for p in range(first, last + 1):
             _see_core(ck, i, p, USE_AS_DATA if highest == DATA else USE_AS_SYNC)
@@ -93,15 +93,15 @@ def touch(ck, i, start, nbytes, use):
 
 @jit
 def _see_core(ck, i, p, use):
-    """Note a use of a piece by a core."""
-    at = ck[PIECE_TABLE] + p * PIECE_WORDS
+    """Note a use of a granule by a core."""
+    at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
     see(ck, p, 1 << i, _written_by(ck[at + SEEN_USES], i) | use if use & (USE_WRITE | USE_ADD) else use)
 
 
 @jit
 def see(ck, p, users, uses):
-    """Note users and uses of a piece; the search has to begin anew if one of them was not seen before."""
-    at = ck[PIECE_TABLE] + p * PIECE_WORDS
+    """Note users and uses of a granule; the search has to begin anew if one of them was not seen before."""
+    at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
     users, uses = ck[at + SEEN_USERS] | users, ck[at + SEEN_USES] | uses
     if users != ck[at + SEEN_USERS] or uses != ck[at + SEEN_USES]:
         ck[at + SEEN_USERS], ck[at + SEEN_USES] = users, uses
@@ -113,21 +113,21 @@ def see(ck, p, users, uses):
 def freeze(st, ck):
     """From now on go by all that was seen."""
     for p in range(ck[GREW_FIRST], ck[GREW_LAST] + 1):
-        at = ck[PIECE_TABLE] + p * PIECE_WORDS
+        at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
         ck[at + USERS], ck[at + USES] = ck[at + SEEN_USERS], ck[at + SEEN_USES]
         ck[at + CLASS] = _class(st, ck, ck[at + USERS], ck[at + USES])
-    ck[GREW_FIRST], ck[GREW_LAST] = NO_PIECE, -1
+    ck[GREW_FIRST], ck[GREW_LAST] = NO_GRANULE, -1
 
 
 @entry
-def explore_flags(st, ck, n_pieces):
+def explore_flags(st, ck, n_granules):
     """Take no flag for stable any more: from now on it matters when each of its writes becomes visible."""
     ck[JOINING] = 1
-    for p in range(n_pieces):
-        at = ck[PIECE_TABLE] + p * PIECE_WORDS
+    for p in range(n_granules):
+        at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
         if ck[at + CLASS] == STABLE:
             ck[at + SEEN_USES] |= USE_UNSTABLE
-    ck[GREW_FIRST], ck[GREW_LAST] = 0, n_pieces - 1
+    ck[GREW_FIRST], ck[GREW_LAST] = 0, n_granules - 1
     freeze(st, ck)
 
 
@@ -165,18 +165,18 @@ def _class(st, ck, users, uses):
 
 @jit
 def worst_class(ck, start, nbytes):
-    """The highest class among the pieces of some bytes, as far as it is known."""
+    """The highest class among the granules of some bytes, as far as it is known."""
     worst = LOCAL
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        worst = max(worst, ck[ck[PIECE_TABLE] + p * PIECE_WORDS + CLASS])
+        worst = max(worst, ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + CLASS])
     return worst
 
 
 @jit
 def may_write(ck, i, start, nbytes):
-    """Does a core itself write to some of these bytes' pieces?  Then when its writes become visible matters to it."""
+    """Does a core itself write to some of these bytes' granules?  Then when its writes become visible matters to it."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        writer = ck[ck[PIECE_TABLE] + p * PIECE_WORDS + USES] >> WRITER_SHIFT
+        writer = ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] >> WRITER_SHIFT
         if writer == i + 1 or writer == MANY:
             return True
     return False
@@ -184,16 +184,17 @@ def may_write(ck, i, start, nbytes):
 
 @jit
 def has_flags(ck, p):
-    """Is a piece of a metadata area?  Only there two writes at once may go without an order."""
+    """Is a granule of a metadata area?  Only there two writes at once may go without an order."""
     offset = (p << 5) % ck[DIE_BYTES]
     return ck[META_START] <= offset and offset < ck[META_END]
 
 
 @jit
 def two_pipes_write(ck, start, nbytes):
-    """Do scalar stores and mtu-out both write to one of the pieces?  Then which of them takes off first is a choice."""
+    """Do scalar stores and mtu-out both write to one of the granules?  Then which of them takes off first is a
+    choice."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        uses = ck[ck[PIECE_TABLE] + p * PIECE_WORDS + USES]
+        uses = ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES]
         if uses & USE_BY_SCALAR and uses & USE_BY_OUT:
             return True
     return False
@@ -201,7 +202,7 @@ def two_pipes_write(ck, start, nbytes):
 
 @jit
 def _bytes_in(p, start, nbytes):
-    """A bit for each byte of a piece that is among some bytes."""
+    """A bit for each byte of a granule that is among some bytes."""
     first, end = max(start - (p << 5), 0), min(start + nbytes - (p << 5), 32)
     return (1 << end) - (1 << first)
 

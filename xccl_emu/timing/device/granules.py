@@ -1,48 +1,48 @@
-"""Words that are polled: when a write of one became visible, and which cores wait for it (a hash table by piece)."""
+"""Words that are polled: when a write of one became visible, and which cores wait for it (a hash table by granule)."""
 
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.heap import come_back
 from xccl_emu.timing.device.layout import (
     CORE_BASE,
     CORE_WORDS,
+    GRANULE_AT,
+    GRANULE_BASE,
+    GRANULE_KEY,
+    GRANULE_SLOTS,
+    GRANULE_WAITER,
+    GRANULE_WORDS,
+    GRANULES_A_DIE,
+    GRANULES_USED,
     NEXT_WAITER,
-    PIECE_AT,
-    PIECE_BASE,
-    PIECE_KEY,
-    PIECE_SLOTS,
-    PIECE_WAITER,
-    PIECE_WORDS,
-    PIECES_A_DIE,
-    PIECES_USED,
     SCALAR_AT,
     WAITS_AT,
 )
 
-_PIECE_SHIFT = 5
+_GRANULE_SHIFT = 5
 _SPREAD = 7919  # so that equal fields of different dies have different places
 
 
 @jit
-def find_piece(tm, address):
-    """Index of a piece's entry, made if it is new; the table is never full (`room_for_pieces`)."""
-    key = (address >> _PIECE_SHIFT) + 1
-    slots = tm[PIECE_SLOTS]
-    slot = (key + key // tm[PIECES_A_DIE] * _SPREAD) & (slots - 1)
+def find_granule(tm, address):
+    """Index of a granule's entry, made if it is new; the table is never full (`room_for_granules`)."""
+    key = (address >> _GRANULE_SHIFT) + 1
+    slots = tm[GRANULE_SLOTS]
+    slot = (key + key // tm[GRANULES_A_DIE] * _SPREAD) & (slots - 1)
     while True:
-        entry = tm[PIECE_BASE] + slot * PIECE_WORDS
-        if tm[entry + PIECE_KEY] == key:
+        entry = tm[GRANULE_BASE] + slot * GRANULE_WORDS
+        if tm[entry + GRANULE_KEY] == key:
             return entry
-        if tm[entry + PIECE_KEY] == 0:
-            tm[entry + PIECE_KEY] = key
-            tm[PIECES_USED] += 1
+        if tm[entry + GRANULE_KEY] == 0:
+            tm[entry + GRANULE_KEY] = key
+            tm[GRANULES_USED] += 1
             return entry
         slot = (slot + 1) & (slots - 1)
 
 
 @jit
-def room_for_pieces(tm):
+def room_for_granules(tm):
     """Is the table at most half full?"""
-    return 2 * tm[PIECES_USED] < tm[PIECE_SLOTS]
+    return 2 * tm[GRANULES_USED] < tm[GRANULE_SLOTS]
 
 
 @jit
@@ -85,9 +85,9 @@ def wake(tm, slot, time):
 @jit
 def became_visible(tm, who, address, time, record):
     """A word was written by itself, visible from ``time`` on."""
-    entry = find_piece(tm, address)
-    tm[entry + PIECE_AT] = max(time, tm[entry + PIECE_AT])
+    entry = find_granule(tm, address)
+    tm[entry + GRANULE_AT] = max(time, tm[entry + GRANULE_AT])
     if who.size:
-        who[entry + PIECE_AT] = record
-    if tm[entry + PIECE_WAITER]:
-        wake(tm, entry + PIECE_WAITER, time)
+        who[entry + GRANULE_AT] = record
+    if tm[entry + GRANULE_WAITER]:
+        wake(tm, entry + GRANULE_WAITER, time)
