@@ -21,7 +21,7 @@ from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol.registry import make
 
 TINY = ("check", "sendrecv", "--slots", "2", "--chunks", "3", "--granules", "1")
-QUIET = "data before tail"
+FENCE = "data before tail"
 
 
 def as_json(*arguments: str) -> tuple[int, dict[str, Any]]:
@@ -52,7 +52,8 @@ def test_a_right_protocol_is_verified(order: str) -> None:
     code, told = as_json(*TINY, "--order", order)
     assert (code, told["verdict"], told["order"], told["violation"]) == (0, "verified", order, None)
     assert told["configuration"] == {
-        "ranks": 2, "cores": 1, "slots": 2, "chunks": 3, "granules": 1, "rounds": 1, "path": "mtu"
+        "ranks": 2, "cores": 1, "slots": 2, "chunks": 3, "granules": 1, "rounds": 1, "path": "mtu",
+        "ack_each": 0,
     }  # fmt: skip
     assert told["states"] > 10
     assert told["transitions"] >= told["states"] - 1
@@ -74,11 +75,12 @@ def test_the_verdict_is_a_table_for_people() -> None:
         assert text in out
 
 
-def test_a_missing_quiet_is_a_violation_that_replays(tmp_path: Path) -> None:
+def test_a_missing_fence_is_a_violation_that_replays(tmp_path: Path) -> None:
     """Exit code 1, a table that names steps and addresses, and a file that shows the same violation again."""
-    code, out, _ = invoke(*TINY, "--without", QUIET, "--out", "found.json", "--chart", "c.mmd", "--trace", "t.json")
+    without = ("--without", FENCE, "--without", "half sent")
+    code, out, _ = invoke(*TINY, *without, "--out", "found.json", "--chart", "c.mmd", "--trace", "t.json")
     assert code == 1
-    for text in ("sendrecv under relaxed: violation", "SWITCHED OFF: quiet (data", "at die1.ring[0→1].slot0:"):
+    for text in ("sendrecv under relaxed: violation", "SWITCHED OFF: fence (data", "at die1.ring[0→1].slot0:"):
         assert text in out
     assert "also found:" in out
     assert "bad instruction" in out
@@ -87,7 +89,9 @@ def test_a_missing_quiet_is_a_violation_that_replays(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     found = json.loads((tmp_path / "found.json").read_text())
     code, told = as_json("check", "--replay", "found.json")
-    assert (code, told["verdict"], told["protocol"], told["without"]) == (1, "violation", "sendrecv", [QUIET])
+    assert (code, told["verdict"], told["protocol"], told["without"]) == (
+        1, "violation", "sendrecv", sorted([FENCE, "half sent"])
+    )  # fmt: skip
     assert told["violation"]["kind"] == found["kind"]
     assert told["violation"]["steps"] == len(found["actions"])
     code, again, _ = invoke("check", "sendrecv", "--replay", "found.json")
@@ -136,20 +140,22 @@ def test_each_sync_says_which_are_needed() -> None:
     """Each synchronization that a run comes to is checked by itself; those of other paths are listed apart."""
     sizes = ("--slots", "2", "--chunks", "3", "--granules", "1")
     code, told = as_json(
-        "check", "sendrecv-dma", *sizes, "--each-sync", "--without", "all acknowledged", "--seconds", "20"
+        "check", "sendrecv-dma", *sizes, "--each-sync", "--without", "ring address", "--seconds", "20"
     )
     assert (code, told["verdict"]) == (0, "verified")
     findings = {one["sync"]: one["finding"] for one in told["each_sync"]}
     assert findings["DMA before tail"] == findings["slot free"] == findings["tail in"] == "needed"
-    assert "all acknowledged" not in findings
+    assert "ring address" not in findings
     assert {one["sync"]: one["steps"] for one in told["each_sync"]}["slot free"] == [4]
-    assert set(told["unreached"]) == {"chunk in buffer", QUIET, "half free", "slot read"}
+    assert set(told["unreached"]) == {
+        "chunk in buffer", FENCE, "half sent", "half free", "chunk read", "slot read"
+    }  # fmt: skip
     assert not list(Path.cwd().iterdir())
 
 
 def test_each_sync_of_a_wrong_protocol_is_its_violation() -> None:
     """What is wrong as it is shows its own violation; nothing is asked of its synchronizations."""
-    code, out, _ = invoke(*TINY, "--without", QUIET, "--each-sync")
+    code, out, _ = invoke(*TINY, "--without", FENCE, "--each-sync")
     assert code == 1
     assert "sendrecv under relaxed: violation" in out
     assert "without each synchronization" not in out
@@ -180,7 +186,7 @@ def test_each_sync_is_a_table_for_people() -> None:
 )
 def test_a_damaged_or_foreign_replay_file(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     """Exit code 2 and what is wrong with the file, whichever part of it is."""
-    assert invoke(*TINY, "--without", QUIET, "--out", "found.json")[0] == 1
+    assert invoke(*TINY, "--without", FENCE, "--out", "found.json")[0] == 1
     file = tmp_path / "found.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     code, _, err = invoke("check", "--replay", "found.json")
@@ -192,7 +198,7 @@ def test_a_damaged_or_foreign_replay_file(change: dict[str, Any], said: str, tmp
 
 def test_a_replay_file_of_another_protocol_is_refused() -> None:
     """A protocol named beside the file must be the file's."""
-    assert invoke(*TINY, "--without", QUIET, "--out", "found.json")[0] == 1
+    assert invoke(*TINY, "--without", FENCE, "--out", "found.json")[0] == 1
     code, _, err = invoke("check", "moe", "--replay", "found.json")
     assert (code, "is of protocol 'sendrecv', not 'moe'" in err) == (2, True)
 
@@ -270,7 +276,7 @@ def test_ends_of_a_fault_are_told() -> None:
 @pytest.mark.parametrize("option", ["--chart", "--trace", "--out"])
 def test_a_picture_that_cannot_be_written(option: str) -> None:
     """The violation is shown first; then the option, its path and the reason, and a code of its own."""
-    code, out, err = invoke(*TINY, "--without", QUIET, option, "/dev/full")
+    code, out, err = invoke(*TINY, "--without", FENCE, option, "/dev/full")
     assert "sendrecv under relaxed: violation" in out
     assert (code, f"{option} /dev/full: cannot be written (No space left on device)" in err) == (5, True)
 

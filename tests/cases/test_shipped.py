@@ -148,7 +148,7 @@ def test_syncs_are_those_of_what_is_launched(name: str) -> None:
 def test_reached_syncs_leave_out_other_paths() -> None:
     """Of send and receive through the data buffer all names but those of DMA are reached, and the reverse."""
     dma = {"DMA before tail", "DMA before ack"}
-    mtu = {"chunk in buffer", "data before tail", "half free", "slot read"}
+    mtu = {"chunk in buffer", "data before tail", "half sent", "half free", "chunk read", "slot read"}
     case = make("sendrecv")
     assert reached_syncs(case) == set(case.syncs) - dma
     assert reached_syncs(make("sendrecv-dma")) == set(case.syncs) - mtu

@@ -40,25 +40,25 @@ def test_every_protocol_has_a_trace(protocol: str, tmp_path: Path) -> None:
 
 
 def test_the_eight_steps_of_a_transfer_can_be_read_off(tmp_path: Path) -> None:
-    """With one slot, the first chunk's steps stand in the trace one after the other, each where the paper has it."""
+    """With one slot, the first chunk's steps end one after the other in the trace, each where the paper has it."""
     _, events = traced(tmp_path, "sendrecv", "--set", "slots=1", "--set", "chunks=2", "--place", "nodes")
     threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     read_off = [
         (0, "core 0 mtu-in", "step 1: mtu_in"),  # the sender's app data into its data buffer
         (0, "core 0 mtu-out", "step 2: mtu_out"),  # into the receiver's ring
         (0, "core 0 mtu-out", "step 3: put, tail"),
-        (0, "core 0 scalar", "waits: step 4: poll, slot free"),  # for an acknowledgement
         (1, "core 0 scalar", "step 5: poll, tail in"),
         (1, "core 0 mtu-in", "step 6: mtu_in"),  # out of the ring
         (1, "core 0 mtu-out", "step 7: put, ack"),
+        (0, "core 0 scalar", "waits: step 4: poll, slot free"),  # for that acknowledgement, from the beginning on
         (0, "core 0 scalar", "step 8: poll, all acknowledged"),
     ]
-    begins = []
+    ends = []
     for die, thread, name in read_off:
         found = [e for e in events if e["ph"] == "X" and (e["pid"], threads[e["pid"], e["tid"]]) == (die, thread)]
-        begins.append(next(e["ts"] for e in found if e["name"] == name))
-    assert begins == sorted(begins)
-    assert len(set(begins)) >= 7  # the wait of step 4 begins with the put before it
+        ends.append(next(e["ts"] + e["dur"] for e in found if e["name"] == name))
+    assert ends == sorted(ends)
+    assert len(set(ends)) == 8
     puts = {e["name"] for e in events if e["ph"] == "X" and "writes" in e["args"]}
     assert puts == {"step 2: mtu_out", "step 3: put, tail", "step 6: mtu_out", "step 7: put, ack"}
 
