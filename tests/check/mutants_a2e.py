@@ -179,7 +179,7 @@ OWN = (
     ),
     Mutant(
         "a2e: tokens announced by core 0 before core 1 has sent its own", PAIRS,
-        (attends('    yield from barrier(1, "all cores have sent")\n', ""),), (DATA_RACE, UNWRITTEN_READ),
+        (attends('            yield from barrier(1, "all cores have sent")\n', ""),), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant("a2e: messages announced before they are visible", USUAL, (forwards(MESSAGES_VISIBLE, ""),), (DATA_RACE,)),
     Mutant(

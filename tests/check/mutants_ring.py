@@ -10,6 +10,7 @@ from xccl_emu.check.verdict import (
     DEADLOCK,
     LEFTOVER,
     TORN_METADATA,
+    UNWRITTEN_READ,
     WRONG_BITS,
 )
 from xccl_emu.protocols.sendrecv_case import AsyncCase, BothWaysCase, SendRecvCase
@@ -85,7 +86,7 @@ KNOWN = (
     ),
     Mutant(
         "tail published before the data, fence after both", RING,
-        (edit(DATA + SENT + FENCE + TAIL, TAIL + DATA + SENT + FENCE),), (DATA_RACE,),
+        (edit(DATA + SENT + FENCE + TAIL, TAIL + DATA + SENT + FENCE),), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "tail published before the fence", RING,
