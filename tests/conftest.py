@@ -1,7 +1,10 @@
 """What all tests share: Numba's cache folder, Hypothesis profiles, and the folder of measured expert loads."""
 
+import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,6 +34,21 @@ _register_profiles()
 def repository() -> Path:
     """The root of the checkout."""
     return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def load_tool() -> Callable[[str], ModuleType]:
+    """Loads a module of ``tools`` by its name: a script that writes a page, for the tests of that page."""
+
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name, REPOSITORY / "tools" / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session")

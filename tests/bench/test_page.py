@@ -1,8 +1,7 @@
 """docs/benchmarks.md and README's table: made by a command, and still what it says."""
 
-import importlib.util
 import json
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -13,14 +12,9 @@ from xccl_emu.cli.main import app
 
 
 @pytest.fixture(scope="module")
-def tool(repository: Path) -> ModuleType:
+def tool(load_tool: Callable[[str], ModuleType]) -> ModuleType:
     """tools/benchmarks.py."""
-    spec = importlib.util.spec_from_file_location("benchmarks", repository / "tools" / "benchmarks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("benchmarks")
 
 
 def rows_of(tool: ModuleType, *arguments: str) -> list[str]:

@@ -1,6 +1,6 @@
 """docs/fidelity.md: the papers' steps beside the lines of the kernels."""
 
-import importlib.util
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -16,14 +16,9 @@ SUMS = "examples/prefix_sum/prefix_sum.py:PrefixSum"
 
 
 @pytest.fixture(scope="module")
-def tool(repository: Path) -> ModuleType:
+def tool(load_tool: Callable[[str], ModuleType]) -> ModuleType:
     """tools/fidelity.py."""
-    spec = importlib.util.spec_from_file_location("fidelity", repository / "tools" / "fidelity.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("fidelity")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """docs/mixserve.md: its tables are what the analyzer says, and so are the numbers around them."""
 
-import importlib.util
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -13,14 +13,9 @@ from xccl_emu.plan.published import MORE_EP, compared
 
 
 @pytest.fixture(scope="module")
-def tool(repository: Path) -> ModuleType:
+def tool(load_tool: Callable[[str], ModuleType]) -> ModuleType:
     """tools/mixserve.py."""
-    spec = importlib.util.spec_from_file_location("mixserve", repository / "tools" / "mixserve.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("mixserve")
 
 
 def test_the_tables_are_what_the_analyzer_says(tool: ModuleType) -> None:

@@ -15,7 +15,7 @@ from xccl_emu.plan.explain import deciding, ms, reason, terms_s
 from xccl_emu.plan.forms import CORRECTED, LITERAL, literal_but_for
 from xccl_emu.plan.grammar import Block, Strategy, parse
 from xccl_emu.plan.model import load_model
-from xccl_emu.plan.strategies import ORDERS, Estimate, Workload, plan, synchronous
+from xccl_emu.plan.strategies import ORDERS, Estimate, Workload, plan
 
 PAPER = Setting(load_model("DeepSeek-R1"), load_cluster("910B"))
 HYBRID = parse("TP=8 + DP=4, TP=8 + EP=4", 32, 8)
@@ -24,6 +24,11 @@ HYBRID = parse("TP=8 + DP=4, TP=8 + EP=4", 32, 8)
 def seconds(of: Estimate, phase: str) -> float:
     """Of all terms of a phase."""
     return sum(term.seconds for term in getattr(of, phase))
+
+
+def synchronous(of: Estimate) -> Estimate:
+    """The same strategy where nothing overlaps."""
+    return replace(of, setting=replace(of.setting, overlapped=False))
 
 
 def test_equations_9_to_11() -> None:

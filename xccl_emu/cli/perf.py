@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from xccl_emu.bench.sizes import sizes_from
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
 
@@ -12,7 +13,6 @@ TYPES = {"bf16": "bfloat16", "fp16": "half"}
 
 _BYTES = re.compile(r"(\d{1,15})([KMG]?)B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_POINTS_MAX = 64
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,7 @@ class Perf:
         nbytes, end = bytes_of("-b", self.begin), bytes_of("-e", self.end or self.begin)
         if nbytes > end:
             raise ConfigError(f"-e {self.end}: must be no less than -b {self.begin}")
-        for _ in range(_POINTS_MAX):
-            if nbytes <= end:
-                yield nbytes
-            nbytes *= self.factor
+        yield from sizes_from(nbytes, end, self.factor)
 
 
 def bytes_of(option: str, text: str) -> int:

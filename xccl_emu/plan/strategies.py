@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from xccl_emu.errors import ConfigError
@@ -151,8 +151,3 @@ def plan(setting: Setting, workload: Workload, by: str = "throughput") -> Plan:
 def single_terms(terms: Iterable[Term]) -> dict[str, float]:
     """Seconds by name."""
     return {term.name: term.seconds for term in terms}
-
-
-def synchronous(of: Estimate) -> Estimate:
-    """The same strategy where nothing overlaps."""
-    return replace(of, setting=replace(of.setting, overlapped=False))
