@@ -115,7 +115,7 @@ class A2ECase(Case):
                 bench.expect_whole(buffers[name], data, f"{name} of expert die {die}", cores)
 
     def _writer(self, name: str) -> Kernel:
-        """Which kernel answers for what is in a buffer of an expert die."""
+        """Which kernel owns what is in a buffer of an expert die."""
         if self.pull:
             return pull_expert
         return compute_stream if name == "y" else a2e_stream

@@ -237,10 +237,10 @@ def test_ctrl_c_ends_a_check_with_130(tmp_path: Path) -> None:
 
 
 def test_a_fault_is_checked_and_its_witness_replays(tmp_path: Path) -> None:
-    """Drawn schedules, exit code 0 where the protocol keeps its promise, else 1 and a file that shows it again."""
+    """Drawn schedules, exit code 0 where no wrong bits are taken for right, else 1 and a file that shows it again."""
     code, told = as_json(*TINY, "--fault", "stop:die1", "--schedules", "60")
     assert (code, told["verdict"], told["policy"], told["fault"]) == (0, "no violation found", "portfolio", "stop:die1")
-    assert "promises never to take wrong bits for right" in told["reason"]
+    assert "takes no wrong bits for right" in told["reason"]
     code, out, _ = invoke(*TINY, "--fault", "corrupt:0-1", "--schedules", "600", "--out", "bit.json")
     assert code == 1
     assert "FAULT: visible, with bit" in " ".join(out.split())

@@ -85,7 +85,7 @@ def _called(decorator: ast.expr) -> ast.expr:
     [
         ("cli/main.py", set()),
         ("check/search/setup.py", set()),
-        ("check/device/search/book.py", {"check"}),
+        ("check/device/search/checker_state.py", {"check"}),
         ("timing/device/heap.py", {"timing"}),
         ("machine/device/words.py", {"machine", "check", "timing"}),
         ("_bare.py", {"machine", "check", "timing"}),

@@ -42,7 +42,7 @@ def test_a_protocol_may_rule_out_to_block(how: str, kind: str, tmp_path: Path) -
     case = waiting(how, 0)
     found = check(case, fault="stop:die0", schedules=60)
     assert found.violation.kind == kind
-    assert "and that no core waits for ever" in found.reason
+    assert "and no core waits for ever" in found.reason
     Witness.of(case, found.violation, found.order, (), found.fault).save(tmp_path / "w.json")
     witness = Witness.load(tmp_path / "w.json")
     assert shows_again(witness.trial(case), found.violation, witness.actions)

@@ -164,7 +164,7 @@ def test_never_wrong_bits_when_something_stops(scenario: Checkable, order: str, 
     """A die that stops, a link that is cut or late: no schedule of the portfolio ends in wrong bits, and it says so."""
     found = check(scenario, order=order, fault=fault, schedules=120)
     assert (found.verdict, found.schedules, found.policy) == (verdict.NO_VIOLATION, 120, "portfolio")
-    assert "promises never to take wrong bits for right" in found.reason
+    assert "takes no wrong bits for right" in found.reason
     if "stall" not in fault:
         came = re.match(r"it came to the fault in (\d+) of 120", found.reason)
         assert int(came[1]) > 60
@@ -205,17 +205,17 @@ def test_a_die_may_stop_after_each_of_its_actions(scenario: Checkable, die: int)
 
 @pytest.mark.parametrize("scenario", [SENDRECV, DISPATCH], ids=["sendrecv", "dispatch"])
 def test_a_flipped_bit_is_taken_for_right(scenario: Checkable) -> None:
-    """Nothing checks payloads, nor says so: the verdict is a violation, and that nothing was promised."""
+    """Nothing checks payloads, nor says so: the verdict is a violation, and that none is tolerated."""
     found = check(scenario, fault="corrupt:0-1", schedules=1000)
     assert found.violation.kind == verdict.WRONG_BITS
-    assert "promises nothing under corrupt" in found.reason
+    assert "does not tolerate corrupt" in found.reason
 
 
 def test_a_late_duplicate_spoils_a_slot_that_is_used_again() -> None:
     """An old granule of a ring's slot comes again after the next chunk, and passes for it."""
     found = check(SENDRECV, fault="duplicate:0-1", schedules=1200)
     assert found.violation.kind == verdict.WRONG_BITS
-    assert "promises nothing under duplicate" in found.reason
+    assert "does not tolerate duplicate" in found.reason
 
 
 # ---- small protocols under faults
@@ -230,12 +230,12 @@ def test_an_old_answer_is_taken_for_the_next_one() -> None:
     assert check(TWO_SLOTS, fault="duplicate:0-1", schedules=600).verdict == verdict.NO_VIOLATION
 
 
-def test_a_stopped_die_is_waited_for_or_reported_as_promised() -> None:
-    """An error that the protocol promises is no violation when its cause has happened, and is one without."""
-    for promised in (True, False):
-        small = waiting("fail", declared=int(promised))
+def test_a_stopped_die_is_waited_for_or_reported_as_declared() -> None:
+    """An error that the protocol declares is no violation when its cause has happened, and is one without."""
+    for declared in (True, False):
+        small = waiting("fail", declared=int(declared))
         found = check(small, fault="stop:die0@0", schedules=60)
-        assert (found.violation is None) == promised
+        assert (found.violation is None) == declared
         without = check(small, fault="stop:die1@9999", policy="late", schedules=60)
         assert without.violation.kind == verdict.ASSERTION
         assert "it came to the fault in 0 of" in without.reason

@@ -31,7 +31,7 @@ class Trap:
     expected: dict[int, int] = field(default_factory=dict)
     """Words (as `Small.memory` names them) that must hold a value at the end."""
     owners: tuple[int, ...] = ()
-    """Cores that answer for them."""
+    """Cores that own them."""
     dies: int = 0
     cores: int = 1
     """Of each die."""

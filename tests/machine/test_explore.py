@@ -151,7 +151,7 @@ def test_exploring_leaves_the_pod_as_it_was(order: str) -> None:
     first = explore(pod, [(pod.meta(0), 8)])
     assert explore(pod, [(pod.meta(0), 8)]) == first
     assert first.bounds == Bounds(
-        grains=62, queue_depth=8, dma_descriptors=8, flight_granules=0 if order == "sc" else 8
+        subtransfers=62, queue_depth=8, dma_descriptors=8, flight_granules=0 if order == "sc" else 8
     )
     launches = [pod.launch_of(core) for core in pod.active_cores()]
     pod.run()

@@ -12,7 +12,7 @@ from xccl_emu.campaign.programs import Small, program
 from xccl_emu.errors import DeadlockError, RunError
 from xccl_emu.lang import add, atomic_add, dma, kernel, load, store, wait_flag
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, SCALAR, VECTOR
-from xccl_emu.machine.device.pipes import grain, n_grains
+from xccl_emu.machine.device.pipes import n_subtransfers, subtransfer
 from xccl_emu.machine.explore import explore
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
@@ -211,17 +211,17 @@ def test_dma_reads_no_two_granules_at_once(word: int) -> None:
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 3000))
-def test_grains_divide_a_transfer(source: int, target: int, nbytes: int) -> None:
-    """Grains follow each other from first to last byte, and a grain of a short transfer lies in one granule each
+def test_subtransfers_divide_a_transfer(source: int, target: int, nbytes: int) -> None:
+    """Sub-transfers follow each other from first to last byte, and one of a short transfer lies in one granule each
     side."""
-    n = n_grains(source, target, nbytes)
-    grains = [grain(source, target, nbytes, g) for g in range(n)]
+    n = n_subtransfers(source, target, nbytes)
+    subtransfers = [subtransfer(source, target, nbytes, g) for g in range(n)]
     assert 1 <= n <= 62
-    assert [end for _, end in grains] == [start for start, _ in grains[1:]] + [nbytes]
-    assert grains[0][0] == 0
-    assert all(start < end for start, end in grains)
+    assert [end for _, end in subtransfers] == [start for start, _ in subtransfers[1:]] + [nbytes]
+    assert subtransfers[0][0] == 0
+    assert all(start < end for start, end in subtransfers)
     if nbytes < 32 * 30:
-        for start, end in grains:
+        for start, end in subtransfers:
             assert (source + start) // 32 == (source + end - 1) // 32
             assert (target + start) // 32 == (target + end - 1) // 32
 

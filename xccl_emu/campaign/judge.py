@@ -12,7 +12,7 @@ from functools import cached_property
 from xccl_emu.campaign.generate import NOTHING, SPOILED, Case
 from xccl_emu.campaign.programs import ORDERS, Small, Words
 from xccl_emu.check import verdict as kinds
-from xccl_emu.check.device.search import book
+from xccl_emu.check.device.search import checker_state
 from xccl_emu.check.sampling import sample
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.setup import Setup
@@ -244,7 +244,7 @@ def _not_shown(scene: Scene, found: Found, monitored: bool) -> str:
 
 
 def _ended_otherwise(found: Found, ended: str) -> str:
-    if found.violation in (book.DEADLOCK, book.WRONG_BITS) and ended != found.kind:
+    if found.violation in (checker_state.DEADLOCK, checker_state.WRONG_BITS) and ended != found.kind:
         return f"replay ends with {ended}"
     return "replay ends with another error" if found.kind in MACHINE_KINDS and ended != found.message else ""
 

@@ -197,15 +197,15 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
 
 
 def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> str:
-    """How often it came to the fault, how runs ended then, and what the protocol has promised."""
+    """How often it came to the fault, how runs ended then, and what the protocol tolerates."""
     came = f"it came to the fault in {times:,} of {verdict.schedules:,} schedules"
     often = f"of {verdict.schedules:,} schedules" if fault.kind == "stall" else came
-    blocking = "" if trial.may_block else ", and that no core waits for ever"
-    if fault.kind in trial.promises:
-        promise = f"promises never to take wrong bits for right under {fault.kind}{blocking}"
+    blocking = "" if trial.may_block else ", and no core waits for ever"
+    if fault.kind in trial.tolerated:
+        says = f"tolerates {fault.kind}: it takes no wrong bits for right{blocking}"
     else:
-        promise = f"promises nothing under {fault.kind}{blocking and f'{blocking} all the same'}"
-    return f"{often}: {_endings(verdict)}; {verdict.protocol} {promise}"
+        says = f"does not tolerate {fault.kind}{blocking and ', but no core may wait for ever'}"
+    return f"{often}: {_endings(verdict)}; {verdict.protocol} {says}"
 
 
 def _endings(verdict: Verdict) -> str:

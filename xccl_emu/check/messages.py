@@ -71,7 +71,7 @@ def core_name(pod: Pod, core: int) -> str:
 
 
 def is_due(trial: Trial, expected: Expected) -> bool:
-    """Have all cores returned that answer for these bytes, as the pod stands?"""
+    """Have all owners of these bytes returned, as the pod stands?"""
     return _returned(trial.pod, trial.owners(expected))
 
 

@@ -19,7 +19,7 @@ class Expected:
     """Global address of the first byte."""
     data: bytes
     cores: tuple[int, ...] = ()
-    """Global numbers of the cores that answer for them, their owners: once these have returned the bytes must be there,
+    """Global numbers of the cores that own them: once these have returned the bytes must be there,
     whatever goes on elsewhere.  None listed: all cores, so the bytes are judged when all kernels are done."""
 
 
@@ -43,9 +43,9 @@ class Trial:
     labels: tuple[Label, ...] = ()
     stops: Mapping[int, str] = field(default_factory=dict)
     """Codes of `fail` that the protocol declares for faults, with what they mean; without a fault they are bugs."""
-    promises: frozenset[str] = frozenset()
+    tolerated: frozenset[str] = frozenset()
     """Kinds of faults (`faults.KINDS`) under which it never takes wrong bits for right: it waits, or ends in one of
-    ``stops``.  Under others a check runs too, and says that nothing was promised."""
+    ``stops``.  Under others a check runs too, and says that they are not tolerated."""
     may_block: bool = True
     """May cores wait without end after a fault?  If not, such a run is a violation: each must return, or end in one of
     ``stops``."""
@@ -57,7 +57,7 @@ class Trial:
         self.pod.labels.add((label.name, label.address, label.nbytes) for label in self.labels)
 
     def owners(self, expected: Expected) -> tuple[int, ...]:
-        """Global numbers of the cores that answer for bytes."""
+        """Global numbers of the cores that own bytes."""
         return expected.cores or tuple(self.pod.active_cores())
 
     def wrong_bytes(self) -> dict[str, int]:

@@ -1,6 +1,6 @@
-"""Every schedule and delivery order of a small pod, found the naive way: the reference that faster searches must equal.
+"""Every schedule and delivery order of a small pod, by brute force: the reference that faster searches must equal.
 
-From each state every action of every actor is tried, one grain or one write at a time; nothing is merged or reduced.
+From each state every action of every actor is tried, one sub-transfer or one write at a time; nothing is reduced.
 States are told apart by 128-bit fingerprints of what can influence the rest of the run: counters, the table of last
 writers, random state and logs are left out, queues are read from their head, and of the writes in flight only that
 order counts which the memory order keeps.
@@ -32,8 +32,8 @@ _SLICE_FIRST, _SLICE_SECONDS = 1 << 7, 0.05  # states expanded between two looks
 class Bounds:
     """Limits of the machine within which a search is exhaustive."""
 
-    grains: int
-    """In so many grains a transfer is read at most; one of more granules is read several granules at a time."""
+    subtransfers: int
+    """In so many sub-transfers a transfer is read at most; one of more granules is read several granules at a time."""
     queue_depth: int
     """Instructions that a pipe's queue holds; a kernel that issues more waits."""
     dma_descriptors: int
@@ -120,7 +120,7 @@ def explore(
         pod.state[[at.N_ACTIVE, at.N_ACTIVE_DIES, at.N_LIVE]] = 0
     states, transitions, deadlocks = (int(counted[i]) for i in (device.STATES, device.TRANSITIONS, device.DEADLOCKS))
     messages = frozenset(_message(pod, error) for error in bad)
-    bounds = Bounds(at.MAX_GRAINS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, int(pod.state[at.FLIGHT_CAPACITY]))
+    bounds = Bounds(at.MAX_SUBTRANSFERS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, int(pod.state[at.FLIGHT_CAPACITY]))
     return Explored(states, transitions, frozenset(ends), deadlocks, messages, not counted[device.STACK], bounds)
 
 

@@ -25,7 +25,7 @@ class Bench:
         self._filled: list[Buffer] = []
         self._labels: list[Label] = []
         self._stops: dict[int, str] = {}
-        self._promises: set[str] = set()
+        self._tolerated: set[str] = set()
         self._may_block = True
         self._roles: dict[str, tuple[int, ...]] = {}
 
@@ -105,7 +105,7 @@ class Bench:
                 raise ConfigError(f"faults={kind!r}: must be of {', '.join(KINDS)}, without dies")
         if not isinstance(may_block, bool):
             raise ConfigError(f"may_block={may_block!r}: must be True or False")
-        self._promises |= set(faults)
+        self._tolerated |= set(faults)
         self._may_block = may_block
 
     def role(self, name: str, dies: Iterable[int]) -> None:
@@ -119,7 +119,7 @@ class Bench:
             raise ConfigError("the protocol function has launched no kernel")
         expected = tuple(replace(each, cores=cores_of(pod, owners)) for each, owners in self._expected)
         return Trial(
-            pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops), frozenset(self._promises),
+            pod, expected, tuple(self._filled), tuple(self._labels), dict(self._stops), frozenset(self._tolerated),
             self._may_block, self._roles,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Who answers for expected bytes, as a protocol function names them."""
+"""Who owns expected bytes, as a protocol function names them."""
 
 import re
 from collections.abc import Iterable

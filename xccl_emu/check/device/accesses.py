@@ -53,7 +53,7 @@ from xccl_emu.machine.device.layout import (
     UB_BASE,
 )
 from xccl_emu.machine.device.numerics import element_bytes
-from xccl_emu.machine.device.pipes import entry_of, grain, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, pipe_of, subtransfer
 from xccl_emu.machine.device.words import jit
 
 START, NBYTES, FLAGS, AGENT, SITE = range(5)
@@ -68,7 +68,7 @@ A store or put is not `SYNC` by itself: whether it is a flag depends on who else
 """
 
 WHOLE_TRANSFER = 0xFFF << 4
-"""In the place of a grain in a choice: all of the transfer.  Only the checker uses it, no action of the machine."""
+"""In the place of a sub-transfer in a choice: all of the transfer.  The checker's, no action of the machine."""
 
 AGENT_DMA = 4
 """Agents are a core's pipes 0-3, then its DMA descriptors 4-11."""
@@ -112,7 +112,7 @@ def accesses(st, base, pipe, choice, named, out):
         source, nbytes = st[entry + 1], st[entry + 3]
         start, end = 0, nbytes
         if choice < WHOLE_TRANSFER:
-            start, end = grain(source, source, nbytes, choice >> 4)
+            start, end = subtransfer(source, source, nbytes, choice >> 4)
         n = _row(out, 0, source + start, end - start, 0, MTU_IN, site)
         return _row(out, n, ub + st[entry + 2] + start, end - start, WRITE, MTU_IN, site)
     if op == OP_MTU_OUT:
@@ -156,7 +156,7 @@ def _of_scalar(st, base, named, out):
 
 @jit
 def _of_dma(st, base, choice, out):
-    """A grain of a descriptor, or with `CHOICE_ALL` all of the first that is in use."""
+    """A sub-transfer of a descriptor, or with `CHOICE_ALL` all of the first that is in use."""
     k = choice & 15
     if choice == CHOICE_ALL:
         k = 0
@@ -168,7 +168,7 @@ def _of_dma(st, base, choice, out):
     source, target, nbytes, site = st[slot + 1], st[slot + 2], st[slot + 3], st[slot + ENTRY_SITE]
     start, end = 0, nbytes
     if choice < WHOLE_TRANSFER:
-        start, end = grain(source, target, nbytes, choice >> 4)
+        start, end = subtransfer(source, target, nbytes, choice >> 4)
         start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
     n = _row(out, 0, source + start, end - start, 0, AGENT_DMA + k, site)
     return _row(out, n, target + start, end - start, WRITE, AGENT_DMA + k, site)

@@ -42,11 +42,11 @@ from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
 NAME_WORDS = 6
-"""Of an action's name: actor, kind, choice (or grain), and three words of what it is about."""
+"""Of an action's name: actor, kind, choice (or sub-transfer), and three words of what it is about."""
 
 RAW, NEXT, HEAD, TRANSFER, DESCRIPTOR, DELIVERY, FAULT, FAULTY_DELIVERY = range(8)
-"""Kinds: the very choice; the actor's next; the head of an in-order queue; a grain of an mtu-in or a DMA; a write; what
-breaks; a write with which something breaks."""
+"""Kinds: the very choice; the actor's next; the head of an in-order queue; a sub-transfer of mtu-in or DMA; a write;
+what breaks; a write with which something breaks."""
 
 NOWHERE = -1
 """No action: as a fault it would be of kind 0, and there is none."""
@@ -86,8 +86,8 @@ def identify(st, code, name):
         j = choice & 15 if pipe == MTU_IN and choice != CHOICE_ALL else 0
         if j < st[queue + PIPE_COUNT]:
             entry = entry_of(st, queue, j)
-            grain = st[entry] == OP_MTU_IN and choice != CHOICE_ALL
-            kind, chosen = (TRANSFER, choice >> 4) if grain else (HEAD, choice)
+            subtransfer = st[entry] == OP_MTU_IN and choice != CHOICE_ALL
+            kind, chosen = (TRANSFER, choice >> 4) if subtransfer else (HEAD, choice)
             _name(name, actor, kind, chosen, st[entry], st[entry + 1], st[entry + 2])
 
 

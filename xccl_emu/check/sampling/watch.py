@@ -351,6 +351,6 @@ def _expected(trial: Trial) -> tuple[Words, NDArray[np.uint8]]:
 
 
 def _answers(trial: Trial) -> Words:
-    """Which cores answer for which expectation, [n, 2]: its number, the core's."""
+    """Which cores own which expectation, [n, 2]: its number, the core's."""
     rows = [(number, core) for number, expected in enumerate(trial.expected) for core in trial.owners(expected)]
     return np.array(rows, np.int64).reshape(-1, 2)

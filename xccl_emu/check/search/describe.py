@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.accesses import AGENT_DMA
-from xccl_emu.check.device.search import book as at
+from xccl_emu.check.device.search import checker_state as at
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import layout
 from xccl_emu.machine.device.flight import own_write_pending
-from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
 
 _LOG_ACTIONS = 1 << 20
@@ -95,7 +95,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
             entry = entry_of(st, queue, j)
             if st[entry] == OP_MTU_IN and st[entry + 1] <= start < st[entry + 1] + st[entry + 3]:
                 source, nbytes, done = (int(st[entry + i]) for i in (1, 3, layout.ENTRY_PROGRESS))
-                return _grains(core, MTU_IN, j, source, source, nbytes, done)
+                return _subtransfers(core, MTU_IN, j, source, source, nbytes, done)
         return []
     if agent == MTU_OUT:
         queue = pipe_of(base, MTU_OUT)
@@ -107,7 +107,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         slot = base + layout.DMA_SLOTS + k * layout.ENTRY_WORDS
         done = int(st[slot + layout.ENTRY_PROGRESS])
         source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
-        return _grains(core, DMA, k, source, target, nbytes, done) if st[slot] else []
+        return _subtransfers(core, DMA, k, source, target, nbytes, done) if st[slot] else []
     return []
 
 
@@ -124,9 +124,9 @@ def _before_atomic(pod: Pod, core: int, address: int) -> list[int]:
     return [_code(pod.spec.n_cores, 0, layout.CHOICE_ALL) + (int(st[base + layout.DIE]) << layout.CHOICE_BITS)]
 
 
-def _grains(core: int, pipe: int, j: int, source: int, target: int, nbytes: int, done: int) -> list[int]:
-    grains = range(int(n_grains(source, target, nbytes)))
-    return [_code(core, pipe, j | g << 4) for g in grains if done >= 0 and not done >> g & 1]
+def _subtransfers(core: int, pipe: int, j: int, source: int, target: int, nbytes: int, done: int) -> list[int]:
+    subtransfers = range(int(n_subtransfers(source, target, nbytes)))
+    return [_code(core, pipe, j | g << 4) for g in subtransfers if done >= 0 and not done >> g & 1]
 
 
 def _code(core: int, pipe: int, choice: int) -> int:

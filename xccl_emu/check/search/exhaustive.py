@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check.device.search import bfs, dfs
-from xccl_emu.check.device.search import book as at
+from xccl_emu.check.device.search import checker_state as at
 from xccl_emu.check.search import livelock
 from xccl_emu.check.search.describe import describe, spinning
 from xccl_emu.check.search.setup import Setup
@@ -68,7 +68,7 @@ class Found:
     """What a search came to."""
 
     violation: int = 0
-    """`book.RACE` and so on."""
+    """`checker_state.RACE` and so on."""
     complete: bool = False
     kind: str = ""
     message: str = ""
@@ -115,7 +115,7 @@ class Search:
         self.found = Found()
         self.started = self._looked = working_seconds()
         self._slice = _SLICE_FIRST
-        self._args = (setup.memory, setup.state, setup.book, setup.rows, setup.named)
+        self._args = (setup.memory, setup.state, setup.checker, setup.rows, setup.named)
 
     def run(self) -> Found:
         """Learn, search part after part, and begin anew whenever something was taken for what it is not."""
@@ -134,7 +134,7 @@ class Search:
 
     def _learn(self) -> None:
         """Take random walks until some in a row have shown nothing new; what they show is frozen as it is seen."""
-        ck, quiet = self.setup.book, 0
+        ck, quiet = self.setup.checker, 0
         for number in range(_WALKS):
             ck[at.WALK_1], ck[at.WALK_2] = number + 1, number + 1
             before = self.setup.table().copy()
@@ -163,10 +163,10 @@ class Search:
         violations: list[_Violation] = []
         for members in self.found.parts:
             violation = self._search(members)
-            if self.setup.book[at.RESTART]:
+            if self.setup.checker[at.RESTART]:
                 self._walk()
                 return False
-            if violation is not None and violation.what in _BY_CLOCKS and not self.setup.book[at.JOINING]:
+            if violation is not None and violation.what in _BY_CLOCKS and not self.setup.checker[at.JOINING]:
                 self.setup.explore_flags()
                 return False
             if violation is not None and violation.what not in _OF_ALL:
@@ -185,7 +185,7 @@ class Search:
 
     def _search(self, members: Sequence[int]) -> "_Violation | None":
         """Search one part; what it violates."""
-        ck = self.setup.book
+        ck = self.setup.checker
         self._start(members)
         if self.breadth_first:
             self._judge_livelock(*self._breadth_first())
@@ -204,7 +204,7 @@ class Search:
         return None
 
     def _start(self, members: Sequence[int]) -> None:
-        ck = self.setup.book
+        ck = self.setup.checker
         self.setup.reset(members)
         ck[[at.TRANSITIONS, at.ACTIONS, at.CYCLES, at.DOUBT]] = 0
         ck[at.STATES], ck[at.STATES_MAX] = 1, self.max_states - self.found.states
@@ -222,11 +222,11 @@ class Search:
             self._look(why)
 
     def _hash(self) -> np.uint64:
-        return np.uint64(int(self.setup.book[at.HASH]) & 0xFFFFFFFFFFFFFFFF)
+        return np.uint64(int(self.setup.checker[at.HASH]) & 0xFFFFFFFFFFFFFFFF)
 
     def _breadth_first(self) -> "_Graph":
         """Search breadth first; returns how each state was reached, and all transitions."""
-        ck, size, why = self.setup.book, 1 << 15, dfs.PAUSED
+        ck, size, why = self.setup.checker, 1 << 15, dfs.PAUSED
         table, ids = np.zeros(size, np.uint64), np.zeros(size, np.int64)
         queue, edges = np.zeros((size, bfs.QUEUE_WORDS), np.int64), np.zeros((size, bfs.EDGE_WORDS), np.int64)
         table[int(self._hash() & np.uint64(size - 1))] = max(self._hash(), np.uint64(1))
@@ -244,7 +244,7 @@ class Search:
 
     def _find_livelock(self, members: Sequence[int]) -> None:
         """The states have a cycle: is there one from which no run comes to an end?"""
-        ck = self.setup.book
+        ck = self.setup.checker
         kept = {word: int(ck[word]) for word in (at.STATES, at.TRANSITIONS, at.ACTIONS)}
         self._start(members)
         self._judge_livelock(*self._breadth_first())
@@ -253,7 +253,7 @@ class Search:
 
     def _judge_livelock(self, queue: NDArray[np.int64], edges: NDArray[np.int64]) -> None:
         """If some state has no way to an end: the shortest path to such states that never leave each other again."""
-        ck, depth = self.setup.book, queue[:, bfs.DEPTH_OF]
+        ck, depth = self.setup.checker, queue[:, bfs.DEPTH_OF]
         self.found.cycles |= bool((depth[edges[:, bfs.TO]] <= depth[edges[:, bfs.FROM]]).any())
         if self.found.reason or ck[at.LIMIT] or ck[at.VIOLATION] or ck[at.RESTART]:
             return
@@ -265,7 +265,7 @@ class Search:
 
     def _look(self, why: int) -> None:
         """Report progress, stop at a limit, and choose how much to do until the next look."""
-        ck, now = self.setup.book, working_seconds()
+        ck, now = self.setup.checker, working_seconds()
         elapsed, spent, self._looked = now - self.started, now - self._looked, now
         if spent < _SLICE_SECONDS:
             self._slice = min(2 * self._slice, _SLICE_MAX)
@@ -284,27 +284,27 @@ class Search:
     def _limit(self, limit: int) -> str:
         """What was met, in words."""
         if limit == at.LIMIT_SPIN:
-            return f"{LIMITS[limit]}: {spinning(self.setup.pod, self.setup.book)}"
+            return f"{LIMITS[limit]}: {spinning(self.setup.pod, self.setup.checker)}"
         return LIMITS[limit]
 
     # ---- a violation
 
     def _violation(self, members: Sequence[int]) -> "_Violation":
         """What was found, and the path that leads there."""
-        ck = self.setup.book
+        ck = self.setup.checker
         what, witness = int(ck[at.VIOLATION]), ck[at.WITNESS : at.WITNESS + 12].copy()
         if what == at.LIVELOCK:
             return _Violation(what, members, witness, self._path, self._loop, 0)
         start, depth = int(ck[at.FRAMES]), int(ck[at.DEPTH])
         frames = ck[start : start + (depth + 1) * dfs.FRAME_WORDS].reshape(-1, dfs.FRAME_WORDS)
-        path = frames[:, [dfs.FRAME_MOVER, dfs.FRAME_N]].copy()
+        path = frames[:, [dfs.FRAME_PROCESS, dfs.FRAME_N]].copy()
         path[:, 1] -= 1
         path = path[path[:, 1] >= 0]  # in the last state nothing was taken, if it is the end or the beginning
         return _Violation(what, members, witness, path, path[:0], int(ck[at.HASH]))
 
     def _retrace(self, violation: "_Violation") -> None:
         """Follow the path again, which must end in the same violation and state, and write down the actions on it."""
-        ck = self.setup.book
+        ck = self.setup.checker
         self._follow(violation)
         if not self._same(violation):
             self.found.reason = NOT_AGAIN
@@ -327,16 +327,16 @@ class Search:
 
     def _follow(self, violation: "_Violation") -> bool:
         """Take the transitions of the path; could all be taken, or have they shown a violation before?"""
-        recording = int(self.setup.book[at.RECORDING])
+        recording = int(self.setup.checker[at.RECORDING])
         self.setup.reset(violation.members)
-        self.setup.book[at.RECORDING] = recording
+        self.setup.checker[at.RECORDING] = recording
         dfs.begin(*self._args)
         taken = dfs.follow(*self._args, violation.path)
-        return bool(taken == len(violation.path) or self.setup.book[at.VIOLATION])
+        return bool(taken == len(violation.path) or self.setup.checker[at.VIOLATION])
 
     def _same(self, violation: "_Violation") -> bool:
         """Has a path led to the violation again?"""
-        ck = self.setup.book
+        ck = self.setup.checker
         if violation.what == at.LIVELOCK:
             before = int(ck[at.HASH])
             return bool(dfs.follow(*self._args, violation.loop) == len(violation.loop) and ck[at.HASH] == before)
@@ -346,7 +346,7 @@ class Search:
 
     def _describe(self) -> None:
         """Put what was found into words, the pod standing where it was found."""
-        ck = self.setup.book
+        ck = self.setup.checker
         first = int(ck[at.RECORD_BASE])
         taken = ck[first : first + int(ck[at.RECORDED])].copy()
         self.setup.pod.state[layout.ACTIONS] = len(taken)
@@ -358,6 +358,6 @@ def _path_to(queue: NDArray[np.int64], state: int) -> NDArray[np.int64]:
     """Mover and choice of each transition on the way to a state, [n, 2]."""
     steps = []
     while state:
-        steps.append(queue[state, [bfs.MOVER, bfs.CHOICE]])
+        steps.append(queue[state, [bfs.PROCESS, bfs.CHOICE]])
         state = int(queue[state, bfs.PARENT])
     return np.array(steps[::-1], np.int64).reshape(-1, 2)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.search.bfs import EDGE_CHOICE, EDGE_MOVER, FROM, TO
+from xccl_emu.check.device.search.bfs import EDGE_CHOICE, EDGE_PROCESS, FROM, TO
 
 Edges = NDArray[np.int64]
 """Transitions, [n, `bfs.EDGE_WORDS`]; ``TO`` is -1 where a run ends."""
@@ -22,7 +22,7 @@ def reaches_end(n: int, edges: Edges) -> NDArray[np.bool_]:
 
 
 def fair_loop(edges: Edges, ending: NDArray[np.bool_]) -> tuple[int, Edges]:
-    """A state, and transitions, (mover, choice) [n, 2], that lead from it back to it without ever coming near an end.
+    """A state, and transitions, (process, choice) [n, 2], that lead from it back to it without ever coming near an end.
 
     The states of the loop can be reached from each other and nothing else can be reached from them, and whoever can
     move in one of them moves in the loop: that it goes on for ever is not the fault of an unfair schedule.
@@ -31,12 +31,12 @@ def fair_loop(edges: Edges, ending: NDArray[np.bool_]) -> tuple[int, Edges]:
     state = _in_bottom(lost)
     bottom = lost[np.isin(lost[:, FROM], list(_reached(lost[:, FROM], lost[:, TO], state)))]
     here, loop = state, list[int]()
-    for mover in np.unique(bottom[:, EDGE_MOVER]):
-        loop += _way(bottom, here, EDGE_MOVER, mover)
+    for process in np.unique(bottom[:, EDGE_PROCESS]):
+        loop += _way(bottom, here, EDGE_PROCESS, process)
         here = int(bottom[loop[-1], TO])
     if here != state:
         loop += _way(bottom, here, TO, state)
-    return state, bottom[loop][:, [EDGE_MOVER, EDGE_CHOICE]]
+    return state, bottom[loop][:, [EDGE_PROCESS, EDGE_CHOICE]]
 
 
 def _in_bottom(lost: Edges) -> int:

@@ -1,4 +1,4 @@
-"""The host's side of a search: the book for a trial, its tables, and which cores can be searched apart."""
+"""The host's side of a search: the checker state for a trial, its tables, and which cores can be searched apart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.check.device.search import book as at
-from xccl_emu.check.device.search import granules, linked, look, moves, races, record, settle
+from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.device.search import classify, granules, linked, moves, races, record, run_local
+from xccl_emu.check.device.search.classify import NAMED, TAKEN
 from xccl_emu.check.device.search.dfs import FRAME_WORDS
-from xccl_emu.check.device.search.look import NAMED, TAKEN
 from xccl_emu.check.device.search.races import ROWS
 from xccl_emu.check.messages import words_of_sites
 from xccl_emu.check.trial import Expected, Trial
@@ -25,10 +25,10 @@ _FRAMES = 1 << 20
 _RECORD_WORDS = 1 << 22
 
 _LINKED = {
-    linked.LOOK: look.look_at,
-    linked.TAKE: moves.take_action,
-    linked.SETTLE_ALL: settle.settle_everyone,
-    linked.TRANSITION: settle.make_transition,
+    linked.CLASSIFY: classify.classify_action,
+    linked.EXECUTE: moves.execute_action,
+    linked.RUN_LOCAL_ALL: run_local.run_local_of_all,
+    linked.TRANSITION: run_local.make_transition,
     linked.FIND_RACE: races.find_race_of,
     linked.RECORDED_STEP: record.step_recorded,
 }
@@ -43,7 +43,7 @@ class Initial:
 
 
 class Setup:
-    """A trial made ready to be searched: machine, book and what they looked like at first."""
+    """A trial made ready to be searched: machine, checker state and what they looked like at first."""
 
     def __init__(self, trial: Trial, full: bool) -> None:
         self.trial, self.pod = trial, trial.pod
@@ -61,12 +61,12 @@ class Setup:
         self.rows = np.zeros((ROWS, 5), np.int64)
         self.named = words_of_sites(self.pod, lambda site: (NAMED if site.sync else 0) | (TAKEN if site.used else 0))
         self._written = self._filled()
-        self.book = self._book(full)
+        self.checker = self._checker(full)
         self._mark_owners()
 
-    # ---- the book
+    # ---- the checker state
 
-    def _book(self, full: bool) -> NDArray[np.int64]:
+    def _checker(self, full: bool) -> NDArray[np.int64]:
         sizes = {
             at.CORES: len(self.cores) * at.CORE_WORDS,
             at.MEMBERS: len(self.cores),
@@ -121,12 +121,12 @@ class Setup:
             mask = self._owners(expected)
             self.table()[first:last, granules.SEEN_USERS] |= mask
             self.table()[first:last, granules.SEEN_USES] |= granules.USE_READ if mask else 0
-        self.book[[at.GREW_FIRST, at.GREW_LAST]] = 0, self.n_granules - 1
+        self.checker[[at.GREW_FIRST, at.GREW_LAST]] = 0, self.n_granules - 1
         self.freeze()
 
     def freeze(self) -> None:
         """From now on go by all that was seen of who uses what, and how."""
-        granules.freeze(self.state, self.book)
+        granules.freeze(self.state, self.checker)
 
     def all_frozen(self) -> bool:
         """Is nothing seen that is not frozen?"""
@@ -144,8 +144,9 @@ class Setup:
 
     def table(self) -> NDArray[np.int64]:
         """Words of the granules, [granules, `GRANULE_WORDS`]."""
-        start = int(self.book[at.GRANULE_TABLE])
-        return self.book[start : start + self.n_granules * granules.GRANULE_WORDS].reshape(-1, granules.GRANULE_WORDS)
+        start = int(self.checker[at.GRANULE_TABLE])
+        end = start + self.n_granules * granules.GRANULE_WORDS
+        return self.checker[start:end].reshape(-1, granules.GRANULE_WORDS)
 
     # ---- where a search begins
 
@@ -153,7 +154,7 @@ class Setup:
         """Put everything back, and search these cores (their numbers) next."""
         np.copyto(self.memory, self.initial.memory)
         np.copyto(self.state, self.initial.state)
-        ck = self.book
+        ck = self.checker
         for word in (at.RESTART, at.VIOLATION, at.LIMIT, at.HASH, at.RECORDING, at.RECORDED, at.DEPTH, at.TOUCHED):
             ck[word] = 0
         ck[at.LOG] = ck[at.LOG_BASE]
@@ -171,7 +172,7 @@ class Setup:
 
     def _expect(self, members: Sequence[int]) -> None:
         """List what these cores have to leave in memory: bytes that one of them uses, and those that nobody does."""
-        ck, mask = self.book, sum(1 << i for i in members)
+        ck, mask = self.checker, sum(1 << i for i in members)
         users = self.table()[:, granules.USERS]
         row = int(ck[at.EXPECTED_BASE])
         rows: list[list[int]] = []
@@ -201,7 +202,7 @@ class Setup:
 
     def explore_flags(self) -> None:
         """Take no flag for stable any more: from now on it matters when each of its writes becomes visible."""
-        granules.explore_flags(self.state, self.book, self.n_granules)
+        granules.explore_flags(self.state, self.checker, self.n_granules)
 
     def components(self) -> list[list[int]]:
         """Numbers of the cores in parts that share nothing that any of them writes, as far as is known."""

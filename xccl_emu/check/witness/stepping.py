@@ -18,7 +18,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word
-from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import deadlock, running, symbolic
 from xccl_emu.machine.stats import PIPE_NAMES
@@ -145,20 +145,20 @@ class Stepper:
         return step
 
     def _reading(self, step: Step, entry: int, choice: int) -> Step:
-        """An mtu-in transfer: which of its grains, from where, and their first bytes."""
+        """An mtu-in transfer: which of its sub-transfers, from where, and their first bytes."""
         source, nbytes = int(self._st[entry + 1]), int(self._st[entry + 3])
-        count = int(n_grains(source, source, nbytes))
+        count = int(n_subtransfers(source, source, nbytes))
         first = step.accesses[0] if step.accesses else Access(source, nbytes, False, False)
         return replace(
             step,
-            part=_grains(count, choice, int(self._st[entry + at.ENTRY_PROGRESS])),
+            part=_subtransfers(count, choice, int(self._st[entry + at.ENTRY_PROGRESS])),
             address=first.start,
             place=symbolic(self._pod, first.start),
             value=f"saw {some_bytes(self._mem[first.start : first.start + first.nbytes].tobytes())}",
         )
 
     def _dma(self, code: int, core: int, choice: int) -> Step:
-        """A descriptor copies a grain, or all that it can."""
+        """A descriptor copies a sub-transfer, or all that it can."""
         base, known = self._pod.core_base(core), self._queued[core].descriptors
         can_copy = [k for k in known if self._st[_descriptor(base, k) + at.ENTRY_PROGRESS] != DMA_READ_DONE]
         k = min(can_copy, default=-1) if choice == at.CHOICE_ALL else choice & 15
@@ -285,8 +285,8 @@ def _descriptor(base: int, k: int) -> int:
     return base + at.DMA_SLOTS + k * at.ENTRY_WORDS
 
 
-def _grains(count: int, choice: int, done: int) -> Part:
-    """The grain that a choice names, or those that are not in the mask of what is done."""
+def _subtransfers(count: int, choice: int, done: int) -> Part:
+    """The sub-transfer that a choice names, or those that are not in the mask of what is done."""
     if choice != at.CHOICE_ALL:
         return Part((choice >> 4) + 1, (choice >> 4) + 1, count)
     left = [g + 1 for g in range(count) if done != _READ_DONE and not done >> g & 1]

@@ -19,7 +19,15 @@ from xccl_emu.machine.device.layout import (
     N_DMA_SLOTS,
     PIPE_COUNT,
 )
-from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of, step_dma, step_mtu_in, step_mtu_out, step_vector
+from xccl_emu.machine.device.pipes import (
+    entry_of,
+    n_subtransfers,
+    pipe_of,
+    step_dma,
+    step_mtu_in,
+    step_mtu_out,
+    step_vector,
+)
 from xccl_emu.machine.device.scalar import step_scalar
 from xccl_emu.machine.device.words import jit
 
@@ -83,7 +91,7 @@ def choices(st, actor):
         return min(1, st[pipe_of(base, pipe) + PIPE_COUNT])
     total = 0
     for j in range(_entries(st, base, pipe)):
-        total += _grains_of(st, base, pipe, j)
+        total += _subtransfers_of(st, base, pipe, j)
     return total
 
 
@@ -95,10 +103,10 @@ def nth_choice(st, actor, n):
         return n
     base = block_of_core(st, core)
     for j in range(_entries(st, base, pipe)):
-        grains = _grains_of(st, base, pipe, j)
-        if n < grains:
+        subtransfers = _subtransfers_of(st, base, pipe, j)
+        if n < subtransfers:
             return j | n << 4
-        n -= grains
+        n -= subtransfers
     return 0
 
 
@@ -108,10 +116,10 @@ def _entries(st, base, pipe):
 
 
 @jit
-def _grains_of(st, base, pipe, j):
-    """In how many grains the j-th transfer of mtu-in or DMA is copied; a flag counts as one."""
+def _subtransfers_of(st, base, pipe, j):
+    """In how many sub-transfers the j-th transfer of mtu-in or DMA is copied; a flag counts as one."""
     if pipe == MTU_IN:
         entry = entry_of(st, pipe_of(base, MTU_IN), j)
-        return n_grains(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 1
+        return n_subtransfers(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 1
     slot = base + DMA_SLOTS + j * ENTRY_WORDS
-    return n_grains(st[slot + 1], st[slot + 2], st[slot + 3]) if st[slot] else 0
+    return n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3]) if st[slot] else 0

@@ -40,7 +40,7 @@ PIPE_HEAD, PIPE_COUNT, PIPE_ENTRIES = 0, 1, 2
 QUEUE_DEPTH = 8
 ENTRY_WORDS = 10
 ENTRY_SITE, ENTRY_PROGRESS, ENTRY_IN_FLIGHT = 7, 8, 9  # behind the operation and six operands
-ENTRY_CUT = 5  # of a DMA descriptor, in an unused operand: grain + 1 and bytes of it that are copied
+ENTRY_CUT = 5  # of a DMA descriptor, in an unused operand: sub-transfer + 1 and bytes of it that are copied
 PIPE_WORDS = PIPE_ENTRIES + QUEUE_DEPTH * ENTRY_WORDS
 DMA_SLOTS = PIPES + 3 * PIPE_WORDS
 N_DMA_SLOTS = 8
@@ -75,7 +75,7 @@ NOTED_BYTES_MAX = 256  # a larger write under `sc` is not noted granule by granu
 LARGE_SHIFT = 12  # of such a write it is noted when it touched each block of 4 KiB
 
 GRANULE_BYTES = 32
-MAX_GRAINS = 62  # a transfer is read in at most so many grains, so that one word can say which are done
+MAX_SUBTRANSFERS = 62  # a transfer is read in at most so many sub-transfers, so that one word can say which are done
 
 # ---- an action: an actor and a choice
 ACTORS_PER_CORE = N_PIPES  # behind them one actor a die, which delivers writes

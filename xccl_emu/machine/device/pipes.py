@@ -54,7 +54,7 @@ from xccl_emu.machine.device.layout import (
     KIND_ADD,
     KIND_DMA,
     KIND_MTU,
-    MAX_GRAINS,
+    MAX_SUBTRANSFERS,
     N_DMA_SLOTS,
     N_PIPES,
     ORDER,
@@ -162,29 +162,29 @@ def _parts(source, target, nbytes):
 
 
 @jit
-def _parts_of_grain(parts):
-    """Parts that are copied together, so that a mask of `MAX_GRAINS` bits says what of a transfer is done."""
-    return (parts + MAX_GRAINS - 1) // MAX_GRAINS
+def _parts_of_subtransfer(parts):
+    """Parts that are copied together, so that a mask of `MAX_SUBTRANSFERS` bits says what of a transfer is done."""
+    return (parts + MAX_SUBTRANSFERS - 1) // MAX_SUBTRANSFERS
 
 
 @jit
-def n_grains(source, target, nbytes):
-    """In how many grains a transfer is copied; give the source twice where the target is a data buffer."""
+def n_subtransfers(source, target, nbytes):
+    """In how many sub-transfers a transfer is copied; give the source twice where the target is a data buffer."""
     parts = _parts(source, target, nbytes)
-    size = _parts_of_grain(parts)
+    size = _parts_of_subtransfer(parts)
     return (parts + size - 1) // size
 
 
 @jit
-def grain(source, target, nbytes, g):
-    """First and last+1 byte, counted from the first of the transfer, of grain ``g``."""
-    size = _parts_of_grain(_parts(source, target, nbytes))
+def subtransfer(source, target, nbytes, g):
+    """First and last+1 byte, counted from the first of the transfer, of sub-transfer ``g``."""
+    size = _parts_of_subtransfer(_parts(source, target, nbytes))
     return _cut(source, target, g * size), min(_cut(source, target, (g + 1) * size), nbytes)
 
 
 @jit
 def step_mtu_in(mem, st, core, base, choice):
-    """One action of mtu-in: the whole of the head, or the entry and the grain that the choice names."""
+    """One action of mtu-in: the whole of the head, or the entry and the sub-transfer that the choice names."""
     queue = pipe_of(base, MTU_IN)
     if st[queue + PIPE_COUNT] == 0:
         return False
@@ -196,7 +196,7 @@ def step_mtu_in(mem, st, core, base, choice):
         return (j == 0) and (choice == CHOICE_ALL or choice == 0) and _flag(st, core, base, queue, entry)
     if st[entry + ENTRY_PROGRESS] == _READ_DONE or not _may_overtake(st, queue, j):
         return False
-    if not _read_grain(mem, st, base, entry, choice):
+    if not _read_subtransfer(mem, st, base, entry, choice):
         return False
     if st[entry + ENTRY_PROGRESS] == _READ_DONE:
         st[BYTES_BY_PIPE + MTU_IN] += st[entry + 3]
@@ -226,29 +226,29 @@ def _may_overtake(st, queue, j):
 
 
 @jit
-def _read_grain(mem, st, base, entry, choice):
-    """Copy a grain, or all that is left, to the data buffer; False if the grain is done or does not exist."""
+def _read_subtransfer(mem, st, base, entry, choice):
+    """Copy a sub-transfer, or all that is left, to the data buffer; False if it is done or does not exist."""
     source, nbytes = st[entry + 1], st[entry + 3]
     ub = st[base + UB_BASE] + st[entry + 2]
     mask = st[entry + ENTRY_PROGRESS]
-    grains = n_grains(source, source, nbytes)
+    subtransfers = n_subtransfers(source, source, nbytes)
     if choice == CHOICE_ALL:
         if mask == 0:
             move(mem, st, ub, source, nbytes)
         else:
-            for g in range(grains):
+            for g in range(subtransfers):
                 if not mask >> g & 1:
-                    start, end = grain(source, source, nbytes, g)
+                    start, end = subtransfer(source, source, nbytes, g)
                     move(mem, st, ub + start, source + start, end - start)
         put(st, entry + ENTRY_PROGRESS, _READ_DONE)
         return True
     g = choice >> 4
-    if g >= grains or mask >> g & 1:
+    if g >= subtransfers or mask >> g & 1:
         return False
-    start, end = grain(source, source, nbytes, g)
+    start, end = subtransfer(source, source, nbytes, g)
     move(mem, st, ub + start, source + start, end - start)
     mask |= 1 << g
-    put(st, entry + ENTRY_PROGRESS, _READ_DONE if mask == (1 << grains) - 1 else mask)
+    put(st, entry + ENTRY_PROGRESS, _READ_DONE if mask == (1 << subtransfers) - 1 else mask)
     return True
 
 
@@ -393,55 +393,55 @@ def ring_dma(st, base):
 
 @jit
 def step_dma(mem, st, core, base, choice):
-    """One action of a core's DMA: a grain of the chosen descriptor, or all that there is room for of the first.
+    """One action of a core's DMA: a sub-transfer of the chosen descriptor, or all that there is room for of the first.
 
-    In place of a grain's number `MAX_GRAINS` says all of the chosen descriptor.
+    In place of a sub-transfer's number `MAX_SUBTRANSFERS` says all of the chosen descriptor.
     """
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         chosen = choice == CHOICE_ALL or k == (choice & 15)
         if chosen and st[slot] != 0 and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
-            if _copy_grain(mem, st, core, base, slot, k, choice):
+            if _copy_subtransfer(mem, st, core, base, slot, k, choice):
                 finish_dma(st, core, base, slot)
                 return True
     return False
 
 
 @jit
-def _copy_grain(mem, st, core, base, slot, k, choice):
-    """Read and write a grain of a DMA transfer; grains are cut at the granules of the source and of the target."""
+def _copy_subtransfer(mem, st, core, base, slot, k, choice):
+    """Read and write a sub-transfer of DMA, cut at the granules of the source and of the target."""
     source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
     mask = st[slot + ENTRY_PROGRESS]
-    grains = n_grains(source, target, nbytes)
-    whole = choice == CHOICE_ALL or choice >> 4 == MAX_GRAINS
+    subtransfers = n_subtransfers(source, target, nbytes)
+    whole = choice == CHOICE_ALL or choice >> 4 == MAX_SUBTRANSFERS
     if whole and st[ORDER] == ORDER_SC and mask == 0:
         write_bytes(mem, st, core, base, KIND_DMA + k, target, source, nbytes, st[slot + ENTRY_SITE])
         put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE)
         return True
     moved = False
-    first, last = (0, grains) if whole else (choice >> 4, (choice >> 4) + 1)
-    for g in range(first, min(last, grains)):
+    first, last = (0, subtransfers) if whole else (choice >> 4, (choice >> 4) + 1)
+    for g in range(first, min(last, subtransfers)):
         if mask >> g & 1 or not _may_copy(st, base, slot, g):
             continue
         moved = True
         if _copy_granules(mem, st, core, base, slot, k, g):
             mask |= 1 << g
-    put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE if mask == (1 << grains) - 1 else mask)
+    put(st, slot + ENTRY_PROGRESS, DMA_READ_DONE if mask == (1 << subtransfers) - 1 else mask)
     return moved
 
 
 @jit
 def _may_copy(st, base, slot, g):
-    """Is there room for a granule, and no other grain half copied?"""
+    """Is there room for a granule, and no other sub-transfer half copied?"""
     cut = st[slot + ENTRY_CUT]
     return (cut == 0 or cut >> 32 == g + 1) and room_for_writes(st, base, 1)
 
 
 @jit
 def _copy_granules(mem, st, core, base, slot, k, g):
-    """Copy a grain from where it was cut off, until it is done (True) or there is no more room."""
+    """Copy a sub-transfer from where it was cut off, until it is done (True) or there is no more room."""
     source, target, site = st[slot + 1], st[slot + 2], st[slot + ENTRY_SITE]
-    start, end = grain(source, target, st[slot + 3], g)
+    start, end = subtransfer(source, target, st[slot + 3], g)
     start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
     begin = start
     while start < end and room_for_writes(st, base, 1):

@@ -22,7 +22,7 @@ from xccl_emu.machine.device.layout import (
     ENTRY_SITE,
     ENTRY_WORDS,
     GRANULE_BYTES,
-    MAX_GRAINS,
+    MAX_SUBTRANSFERS,
     N_DMA_SLOTS,
     PIPE_COUNT,
 )
@@ -180,7 +180,7 @@ def step_dma_timed(mem, st, tm, who, log, core, base, row):
     slot = base + DMA_SLOTS + k * ENTRY_WORDS
     source, target, nbytes, event = st[slot + 1], st[slot + 2], st[slot + 3], st[slot + 4]
     site = st[slot + ENTRY_SITE]
-    if not act_once(mem, st, core * ACTORS_PER_CORE + DMA, k | MAX_GRAINS << 4):
+    if not act_once(mem, st, core * ACTORS_PER_CORE + DMA, k | MAX_SUBTRANSFERS << 4):
         return 0
     tm[row + DMA_MOVES] = 0
     _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, begin)

@@ -146,7 +146,7 @@ def returned(space, run, live):
 
 @jit
 def _answered(st, answers, e):
-    """Have all cores returned that answer for a range?"""
+    """Have all owners of a range returned?"""
     for a in range(answers.shape[0]):
         if answers[a, 0] == e and st[block_of_core(st, answers[a, 1]) + STATUS] != STATUS_DONE:
             return False

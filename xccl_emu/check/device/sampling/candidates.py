@@ -23,7 +23,7 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.words import jit
 
 _READ_DONE = -1
@@ -75,7 +75,7 @@ def _busy(st, m, base, pipe):
 
 @jit
 def try_candidate(space, run, candidate, of_core):
-    """Let a candidate act; returns the code and the choice. The grains of a transfer go in any order."""
+    """Let a candidate act; returns the code and the choice. The sub-transfers of a transfer go in any order."""
     st, m = space[1], space[2]
     actor, choice, choices = candidate, 0, 1
     base, pipe = 0, SCALAR
@@ -99,13 +99,13 @@ def try_candidate(space, run, candidate, of_core):
 
 @jit
 def _live(st, base, pipe):
-    """How many grains, or flags, of mtu-in or DMA may be taken now."""
+    """How many sub-transfers, or flags, of mtu-in or DMA may be taken now."""
     total = 0
     if pipe == DMA:
         for k in range(N_DMA_SLOTS):
             slot = base + DMA_SLOTS + k * ENTRY_WORDS
             if st[slot] != 0 and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
-                total += _missing(n_grains(st[slot + 1], st[slot + 2], st[slot + 3]), st[slot + ENTRY_PROGRESS])
+                total += _missing(n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3]), st[slot + ENTRY_PROGRESS])
         return total
     queue = pipe_of(base, MTU_IN)
     for j in range(st[queue + PIPE_COUNT]):
@@ -113,13 +113,13 @@ def _live(st, base, pipe):
         if st[entry] != OP_MTU_IN:
             return total + (1 if j == 0 else 0)
         if st[entry + ENTRY_PROGRESS] != _READ_DONE:
-            total += _missing(n_grains(st[entry + 1], st[entry + 1], st[entry + 3]), st[entry + ENTRY_PROGRESS])
+            total += _missing(n_subtransfers(st[entry + 1], st[entry + 1], st[entry + 3]), st[entry + ENTRY_PROGRESS])
     return total
 
 
 @jit
-def _missing(grains, mask):
-    n = grains
+def _missing(subtransfers, mask):
+    n = subtransfers
     while mask:
         n -= mask & 1
         mask >>= 1
@@ -148,7 +148,7 @@ def _nth_live(st, base, pipe, n):
         if st[entry] == 0 or st[entry + ENTRY_PROGRESS] == _READ_DONE:
             continue
         target = st[entry + 2] if pipe == DMA else st[entry + 1]
-        missing = _missing(n_grains(st[entry + 1], target, st[entry + 3]), st[entry + ENTRY_PROGRESS])
+        missing = _missing(n_subtransfers(st[entry + 1], target, st[entry + 3]), st[entry + ENTRY_PROGRESS])
         if n < missing:
             return j | _nth_missing(st[entry + ENTRY_PROGRESS], n) << 4
         n -= missing

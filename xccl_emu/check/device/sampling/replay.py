@@ -34,7 +34,7 @@ from xccl_emu.machine.device.layout import (
     N_LIVE,
     PIPE_COUNT,
 )
-from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.words import jit
 
 
@@ -111,7 +111,7 @@ def _take(space, actor, choice):
             queue = pipe_of(base, MTU_OUT)
             count, last = st[queue + PIPE_COUNT], 1 << 30
         elif of_core:
-            first, last = _grains_left(st, base, pipe)
+            first, last = _subtransfers_left(st, base, pipe)
             step = 16
     code = NOT_ENABLED
     c = first
@@ -128,16 +128,16 @@ def _take(space, actor, choice):
 
 
 @jit
-def _grains_left(st, base, pipe):
+def _subtransfers_left(st, base, pipe):
     """First and last choice for all that is left of the transfer that comes next."""
     if pipe == MTU_IN:
         queue = pipe_of(base, MTU_IN)
         entry = entry_of(st, queue, 0)
         if st[queue + PIPE_COUNT] == 0 or st[entry] != OP_MTU_IN:
             return 0, 0
-        return 0, n_grains(st[entry + 1], st[entry + 1], st[entry + 3]) - 1 << 4
+        return 0, n_subtransfers(st[entry + 1], st[entry + 1], st[entry + 3]) - 1 << 4
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot] != 0 and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
-            return k, k | n_grains(st[slot + 1], st[slot + 2], st[slot + 3]) - 1 << 4
+            return k, k | n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3]) - 1 << 4
     return 0, 0

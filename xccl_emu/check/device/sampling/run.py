@@ -1,7 +1,7 @@
 """Many runs of a trial, one after the other, each by a policy and under watch.
 
 `run` is (rng, candidates, candidate keys, candidate serials, actor keys, asleep, loads, changes, log, start, parts,
-expected, expected bytes, who answers for them, declared errors, whether it may block, how runs ended): scratch of the
+expected, expected bytes, their owners, declared errors, whether it may block, how runs ended): scratch of the
 policies, the actions of the run, what a run begins and ends with, and what all came to.
 """
 

@@ -6,7 +6,7 @@ present one and goes on from there; states that wait in line mostly differ from 
 
 import numpy as np
 
-from xccl_emu.check.device.search.book import (
+from xccl_emu.check.device.search.checker_state import (
     DEPTH,
     FRAMES,
     HASH,
@@ -25,24 +25,24 @@ from xccl_emu.check.device.search.dfs import (
     FRAME_HASH,
     FRAME_ID,
     FRAME_MARK,
-    FRAME_MOVER,
     FRAME_N,
+    FRAME_PROCESS,
     FRAME_WORDS,
     PAUSED,
     TABLE_FULL,
     judge_end,
-    n_movers,
+    n_processes,
     open_frame,
     over,
 )
 from xccl_emu.check.device.search.linked import transition
-from xccl_emu.check.device.search.settle import n_choices
+from xccl_emu.check.device.search.run_local import n_choices
 from xccl_emu.machine.device.words import jit
 
-PARENT, MOVER, CHOICE, DEPTH_OF = range(4)
+PARENT, PROCESS, CHOICE, DEPTH_OF = range(4)
 QUEUE_WORDS = 4
 
-FROM, TO, EDGE_MOVER, EDGE_CHOICE = range(4)
+FROM, TO, EDGE_PROCESS, EDGE_CHOICE = range(4)
 EDGE_WORDS = 4
 
 
@@ -83,8 +83,8 @@ def _go_to(mem, st, ck, rows, named, queue, state):
         while queue[at, DEPTH_OF] > d + 1:
             at = queue[at, PARENT]
         frame = ck[FRAMES] + d * FRAME_WORDS
-        ck[frame + FRAME_MOVER], ck[frame + FRAME_N] = queue[at, MOVER], queue[at, CHOICE] + 1
-        transition(mem, st, ck, rows, named, queue[at, MOVER], queue[at, CHOICE])
+        ck[frame + FRAME_PROCESS], ck[frame + FRAME_N] = queue[at, PROCESS], queue[at, CHOICE] + 1
+        transition(mem, st, ck, rows, named, queue[at, PROCESS], queue[at, CHOICE])
         d += 1
         ck[DEPTH] = d
         open_frame(ck)
@@ -95,8 +95,8 @@ def _go_to(mem, st, ck, rows, named, queue, state):
 def breadth_first(mem, st, ck, rows, named, table, ids, queue, edges, budget):
     """Expand states in order; `ENDED`, `PAUSED`, or `TABLE_FULL` when what it is given must grow.
 
-    ``queue`` [states, 4] holds parent, mover, choice and depth of each state; ``edges`` [n, 4] takes the transitions as
-    (from, to, mover, choice), and (state, -1, -1, -1) for an end.
+    ``queue`` [states, 4] holds parent, process, choice and depth of each state; ``edges`` [n, 4] takes transitions as
+    (from, to, process, choice), and (state, -1, -1, -1) for an end.
     """
     taken = 0
     while ck[QUEUE_HEAD] < ck[QUEUE_TAIL] and not over(ck):
@@ -120,9 +120,9 @@ def breadth_first(mem, st, ck, rows, named, table, ids, queue, edges, budget):
 
 
 @jit
-def _add_edge(ck, edges, state, to, mover, choice):
+def _add_edge(ck, edges, state, to, process, choice):
     n = ck[N_EDGES]
-    edges[n, FROM], edges[n, TO], edges[n, EDGE_MOVER], edges[n, EDGE_CHOICE] = state, to, mover, choice
+    edges[n, FROM], edges[n, TO], edges[n, EDGE_PROCESS], edges[n, EDGE_CHOICE] = state, to, process, choice
     ck[N_EDGES] = n + 1
 
 
@@ -130,22 +130,22 @@ def _add_edge(ck, edges, state, to, mover, choice):
 def _expand(mem, st, ck, rows, named, table, ids, queue, edges, state):
     """Try every transition of the present state; False if there is none."""
     frame, moved = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS, False
-    for mover in range(n_movers(st, ck)):
+    for process in range(n_processes(st, ck)):
         n = 0
-        while n < n_choices(st, ck, mover):
-            if transition(mem, st, ck, rows, named, mover, n):
+        while n < n_choices(st, ck, process):
+            if transition(mem, st, ck, rows, named, process, n):
                 moved = True
                 ck[TRANSITIONS] += 1
-                ck[frame + FRAME_MOVER], ck[frame + FRAME_N] = mover, n + 1
+                ck[frame + FRAME_PROCESS], ck[frame + FRAME_N] = process, n + 1
                 if over(ck):
                     return True
                 to = find_or_add(table, ids, unsigned(ck[HASH]), ck[QUEUE_TAIL])
                 if to == ck[QUEUE_TAIL]:
-                    queue[to, PARENT], queue[to, MOVER], queue[to, CHOICE] = state, mover, n
+                    queue[to, PARENT], queue[to, PROCESS], queue[to, CHOICE] = state, process, n
                     queue[to, DEPTH_OF] = ck[DEPTH] + 1
                     ck[QUEUE_TAIL] += 1
                     ck[STATES] += 1
-                _add_edge(ck, edges, state, to, mover, n)
+                _add_edge(ck, edges, state, to, process, n)
                 step_back(mem, st, ck, ck[frame + FRAME_MARK])
                 ck[HASH] = ck[frame + FRAME_HASH]
             n += 1

@@ -20,7 +20,7 @@ visible that are when the answer comes (elsewhere it makes some visible early, w
 """
 
 from xccl_emu.check.device.accesses import AGENT_DMA
-from xccl_emu.check.device.search.book import (
+from xccl_emu.check.device.search.checker_state import (
     BLOCK,
     BLOCKS,
     CONSUMED,
@@ -62,7 +62,7 @@ DMA_SHIFT = 4 * _LANE
 
 @jit
 def block_of(ck, i):
-    """Where the block of the core with number ``i`` begins in the book."""
+    """Where the block of the core with number ``i`` begins in the checker state."""
     return ck[BLOCKS] + i * BLOCK
 
 

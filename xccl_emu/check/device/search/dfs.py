@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xccl_emu.check.device.search.book import (
+from xccl_emu.check.device.search.checker_state import (
     CYCLES,
     DEADLOCK,
     DEPTH,
@@ -40,16 +40,16 @@ from xccl_emu.check.device.search.book import (
 )
 from xccl_emu.check.device.search.clocks import block_of, forget_all
 from xccl_emu.check.device.search.granules import freeze
-from xccl_emu.check.device.search.linked import find_race, settle_all, transition
+from xccl_emu.check.device.search.linked import find_race, run_local_all, transition
 from xccl_emu.check.device.search.moves import touch_core
 from xccl_emu.check.device.search.races import core_of, first_wrong
 from xccl_emu.check.device.search.record import deliver_latent
-from xccl_emu.check.device.search.settle import PER_CORE, n_choices
+from xccl_emu.check.device.search.run_local import PER_CORE, n_choices
 from xccl_emu.machine.device.flight import block_of_core
 from xccl_emu.machine.device.layout import ORDER, ORDER_SC, STATUS, STATUS_DONE
 from xccl_emu.machine.device.words import jit
 
-FRAME_MOVER, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY = range(5)
+FRAME_PROCESS, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY = range(5)
 FRAME_ID = FRAME_ANY  # breadth first: the number of the state
 FRAME_WORDS = 5
 
@@ -95,7 +95,7 @@ def begin(mem, st, ck, rows, named):
     for m in range(ck[N]):
         if not over(ck):
             touch_core(mem, st, ck, ck[ck[MEMBERS] + m])
-            settle_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
+            run_local_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
     if not ck[LIMIT] and not ck[RESTART]:
         find_race(mem, st, ck, rows, named, everyone)
     ck[DEPTH] = 0
@@ -113,13 +113,13 @@ def open_frame(ck):
     if frame + 2 * FRAME_WORDS > ck[FRAMES_END]:
         ck[LIMIT] = LIMIT_DEPTH
         return
-    ck[frame + FRAME_MOVER], ck[frame + FRAME_N], ck[frame + FRAME_ANY] = 0, 0, 0
+    ck[frame + FRAME_PROCESS], ck[frame + FRAME_N], ck[frame + FRAME_ANY] = 0, 0, 0
     ck[frame + FRAME_MARK], ck[frame + FRAME_HASH] = ck[LOG], ck[HASH]
     _count(ck, 1)
 
 
 @jit
-def n_movers(st, ck):
+def n_processes(st, ck):
     """Pipes of the cores that are searched, then the dies that deliver."""
     return ck[N] * PER_CORE + (ck[N_DIES_HERE] if st[ORDER] != ORDER_SC else 0)
 
@@ -130,23 +130,23 @@ def depth_first(mem, st, ck, rows, named, table, budget):
     taken = 0
     while ck[DEPTH] >= 0 and not over(ck):
         frame = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS
-        mover, n = ck[frame + FRAME_MOVER], ck[frame + FRAME_N]
-        if mover == n_movers(st, ck):
+        process, n = ck[frame + FRAME_PROCESS], ck[frame + FRAME_N]
+        if process == n_processes(st, ck):
             if not ck[frame + FRAME_ANY]:
                 judge_end(mem, st, ck)
                 if ck[VIOLATION]:
                     return ENDED
             _back(mem, st, ck)
             continue
-        if n >= n_choices(st, ck, mover):
-            ck[frame + FRAME_MOVER], ck[frame + FRAME_N] = mover + 1, 0
+        if n >= n_choices(st, ck, process):
+            ck[frame + FRAME_PROCESS], ck[frame + FRAME_N] = process + 1, 0
             continue
         if taken >= budget or ck[STATES] > ck[STATES_MAX]:
             return PAUSED
         if 2 * ck[STATES] >= table.size:
             return TABLE_FULL
         ck[frame + FRAME_N] = n + 1
-        if not transition(mem, st, ck, rows, named, mover, n):
+        if not transition(mem, st, ck, rows, named, process, n):
             continue
         taken += 1
         ck[frame + FRAME_ANY] = 1
@@ -216,16 +216,16 @@ def walk(mem, st, ck, rows, named, budget):
             ck[RESTART], ck[TOUCHED] = 0, 0
             for m in range(ck[N]):
                 touch_core(mem, st, ck, ck[ck[MEMBERS] + m])
-                settle_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
+                run_local_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
             ck[LOG] = ck[LOG_BASE]
-        movers = n_movers(st, ck)
-        first, moved = _draw(ck, movers), False
-        for k in range(movers):
-            mover = (first + k) % movers
-            n = n_choices(st, ck, mover)
+        processes = n_processes(st, ck)
+        first, moved = _draw(ck, processes), False
+        for k in range(processes):
+            process = (first + k) % processes
+            n = n_choices(st, ck, process)
             start = _draw(ck, n) if n else 0
             for c in range(n):
-                if transition(mem, st, ck, rows, named, mover, (start + c) % n):
+                if transition(mem, st, ck, rows, named, process, (start + c) % n):
                     moved = True
                     break
             if moved:
@@ -244,7 +244,7 @@ def _draw(ck, n):
 
 @entry
 def follow(mem, st, ck, rows, named, path):
-    """Take the transitions of a path, [n, 2] mover and choice; returns how many could be taken."""
+    """Take the transitions of a path, [n, 2] process and choice; returns how many could be taken."""
     for k in range(path.shape[0]):
         ck[LOG] = ck[LOG_BASE]
         if not transition(mem, st, ck, rows, named, path[k, 0], path[k, 1]):

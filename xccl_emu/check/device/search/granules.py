@@ -16,8 +16,8 @@ anew. So when a search has ended without that, every access of every explored ru
 - SYNC: whatever else. Explored: when each write becomes visible, and each read.
 """
 
-from xccl_emu.check.device.search.book import (
-    BOOK,
+from xccl_emu.check.device.search.checker_state import (
+    CHECKER,
     DIE_BYTES,
     FULL,
     GRANULE_TABLE,
@@ -213,7 +213,7 @@ def mark_written(mem, st, ck, start, nbytes):
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
         at = ck[WRITTEN_TABLE] + p
         if ck[at] != ALL_BYTES and ck[at] | _bytes_in(p, start, nbytes) != ck[at]:
-            save(mem, st, ck, BOOK | NOW, at, 1)
+            save(mem, st, ck, CHECKER | NOW, at, 1)
             ck[at] |= _bytes_in(p, start, nbytes)
 
 

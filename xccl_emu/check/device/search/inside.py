@@ -4,7 +4,7 @@ An agent is a pipe or a DMA descriptor.  What it did is kept until whatever can 
 """
 
 from xccl_emu.check.device.accesses import AGENT_DMA
-from xccl_emu.check.device.search.book import (
+from xccl_emu.check.device.search.checker_state import (
     DMA_SNAPSHOTS,
     DOUBT,
     EVENTS_SET,

@@ -1,8 +1,8 @@
 """Large compiled functions, called by address.
 
 Numba compiles a callee again as a part of each of its callers.  What is large and used in several places (the step of
-the machine, taking an action, a transition) is therefore compiled once, and called by the address that the book
-keeps.  All have one signature: memory, state, book, rows, named, and two numbers.
+the machine, taking an action, a transition) is therefore compiled once, and called by an address that the checker state
+keeps.  All have one signature: memory, state, checker state, rows, named, and two numbers.
 """
 
 import functools
@@ -11,7 +11,7 @@ from numba import config, types
 from numba.extending import intrinsic
 
 from xccl_emu._kept import compiled
-from xccl_emu.check.device.search.book import HANDLES
+from xccl_emu.check.device.search.checker_state import HANDLES
 from xccl_emu.machine.device import by_address
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE
 from xccl_emu.machine.device.single import act_once
@@ -20,7 +20,7 @@ from xccl_emu.machine.device.words import jit
 linked = compiled(_nrt=False, no_cfunc_wrapper=True)
 """For functions that are called by address."""
 
-LOOK, TAKE, SETTLE_ALL, TRANSITION, FIND_RACE, RECORDED_STEP = range(6)
+CLASSIFY, EXECUTE, RUN_LOCAL_ALL, TRANSITION, FIND_RACE, RECORDED_STEP = range(6)
 
 _SIGNATURE = types.int64(
     types.Array(types.uint8, 1, "C"),
@@ -59,27 +59,27 @@ def machine_step(mem, st, ck, core, pipe, choice):
 
 
 @jit
-def look(mem, st, ck, rows, named, i, what):
-    """`look.look_at`."""
-    return call_at(ck[HANDLES + LOOK], mem, st, ck, rows, named, i, what)
+def classify(mem, st, ck, rows, named, i, what):
+    """`classify.classify_action`."""
+    return call_at(ck[HANDLES + CLASSIFY], mem, st, ck, rows, named, i, what)
 
 
 @jit
-def take(mem, st, ck, rows, named, i, what):
-    """`moves.take_action`; ``what`` is at_once << 24 | pipe << 16 | choice."""
-    return call_at(ck[HANDLES + TAKE], mem, st, ck, rows, named, i, what)
+def execute(mem, st, ck, rows, named, i, what):
+    """`moves.execute_action`; ``what`` is at_once << 24 | pipe << 16 | choice."""
+    return call_at(ck[HANDLES + EXECUTE], mem, st, ck, rows, named, i, what)
 
 
 @jit
-def settle_all(mem, st, ck, rows, named, i):
-    """`settle.settle_everyone`."""
-    return call_at(ck[HANDLES + SETTLE_ALL], mem, st, ck, rows, named, i, 0)
+def run_local_all(mem, st, ck, rows, named, i):
+    """`run_local.run_local_of_all`."""
+    return call_at(ck[HANDLES + RUN_LOCAL_ALL], mem, st, ck, rows, named, i, 0)
 
 
 @jit
-def transition(mem, st, ck, rows, named, mover, n):
-    """`settle.make_transition`."""
-    return call_at(ck[HANDLES + TRANSITION], mem, st, ck, rows, named, mover, n)
+def transition(mem, st, ck, rows, named, process, n):
+    """`run_local.make_transition`."""
+    return call_at(ck[HANDLES + TRANSITION], mem, st, ck, rows, named, process, n)
 
 
 @jit
@@ -90,5 +90,5 @@ def find_race(mem, st, ck, rows, named, cores):
 
 @jit
 def recorded_step(mem, st, ck, rows, named, core, what):
-    """`record.step_recorded`; ``what`` as for `take`."""
+    """`record.step_recorded`; ``what`` as for `execute`."""
     return call_at(ck[HANDLES + RECORDED_STEP], mem, st, ck, rows, named, core, what)

@@ -1,7 +1,7 @@
 """Moves of a search: an action of the machine with all that the checker keeps beside it.
 
 A *transition* is an action on memory that several cores use.  What is local to a core (its kernel between two such
-actions, its data buffer, its flags, memory that it alone uses) is done at once after it (`settle`): it commutes with
+actions, its data buffer, its flags, memory that it alone uses) is done at once after it (`run_local`): it commutes with
 everything that others can do meanwhile and nothing that others do can prevent it, so any run is equivalent to one in
 which it comes first (a persistent set of one action).  That it really is local is checked: by `clocks` and `inside`
 within a core, by `granules` between cores.
@@ -11,11 +11,11 @@ import numpy as np
 
 from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WRITE, switched_off
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
-from xccl_emu.check.device.search.book import (
+from xccl_emu.check.device.search.checker_state import (
     ACTIONS,
     ARRIVED,
     BLOCK,
-    BOOK,
+    CHECKER,
     CORE_WORDS,
     CORES,
     DMA_SNAPSHOTS,
@@ -183,12 +183,12 @@ def touch_core(mem, st, ck, i):
     base = block_of_core(st, core_of(ck, i))
     save(mem, st, ck, STATE | LATE, base, WINDOWS)
     save(mem, st, ck, STATE | LATE, base + REGISTERS, ck[ck[CORES] + i * CORE_WORDS + 1])
-    save(mem, st, ck, BOOK | LATE, block_of(ck, i), BLOCK)
+    save(mem, st, ck, CHECKER | LATE, block_of(ck, i), BLOCK)
 
 
 @linked
-def take_action(mem, st, ck, rows, named, i, what):
-    """Take an action that was just looked at, if it is possible, and keep the book; the core must be touched.
+def execute_action(mem, st, ck, rows, named, i, what):
+    """Take an action that was just looked at, if it is possible, and keep the checker state; the core must be touched.
 
     ``what`` is at_once << 24 | pipe << 16 | choice.
     """
@@ -445,9 +445,9 @@ def flag_landed(mem, st, ck, i, die, k):
     if not _is_flag_by_out(st, ck, flight(st, ring, k), core_of(ck, i)):
         return
     if not ck[TOUCHED] >> i & 1:
-        save(mem, st, ck, BOOK | NOW, block + SHARED_VECTOR, 1)
-        save(mem, st, ck, BOOK | NOW, block + N_FLYING, 1)
-        save(mem, st, ck, BOOK | NOW, block + FLYING, FLYING_MAX)
+        save(mem, st, ck, CHECKER | NOW, block + SHARED_VECTOR, 1)
+        save(mem, st, ck, CHECKER | NOW, block + N_FLYING, 1)
+        save(mem, st, ck, CHECKER | NOW, block + FLYING, FLYING_MAX)
     n = 0
     for j in range(k):
         n += 1 if _is_flag_by_out(st, ck, flight(st, ring, j), core_of(ck, i)) else 0

@@ -20,7 +20,7 @@ release orders what goes to the same die only: there no write is made at once.
 """
 
 from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
-from xccl_emu.check.device.search.book import (
+from xccl_emu.check.device.search.checker_state import (
     CORE_WORDS,
     CORES,
     EXPECTED_BASE,
@@ -217,20 +217,20 @@ def open_accesses(st, ck, rows, named, i, at):
         op = st[base + REQUEST]
         polls = op == OP_POLL and _torn_under(st, ck, base)
         if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD or polls:
-            n = _look(st, ck, rows, named, base, SCALAR, 0, at, n)
+            n = _append_shared(st, ck, rows, named, base, SCALAR, 0, at, n)
     queue = pipe_of(base, MTU_IN)
     for j in range(st[queue + PIPE_COUNT]):
         entry = entry_of(st, queue, j)
         if st[entry] != OP_MTU_IN:
             break
         if st[entry + ENTRY_PROGRESS] >= 0 and (j == 0 or _may_overtake(st, queue, j)):
-            n = _look(st, ck, rows, named, base, MTU_IN, 0xFFF << 4 | j, at, n)
+            n = _append_shared(st, ck, rows, named, base, MTU_IN, 0xFFF << 4 | j, at, n)
     if st[pipe_of(base, MTU_OUT) + PIPE_COUNT]:
-        n = _look(st, ck, rows, named, base, MTU_OUT, CHOICE_ALL, at, n)
+        n = _append_shared(st, ck, rows, named, base, MTU_OUT, CHOICE_ALL, at, n)
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot] and st[slot + ENTRY_PROGRESS] >= 0:
-            n = _look(st, ck, rows, named, base, DMA, 0xFFF << 4 | k, at, n)
+            n = _append_shared(st, ck, rows, named, base, DMA, 0xFFF << 4 | k, at, n)
     return n
 
 
@@ -248,7 +248,7 @@ def _flying(st, ck, rows, core, base, at, n):
 
 
 @call
-def _look(st, ck, rows, named, base, pipe, choice, at, n):
+def _append_shared(st, ck, rows, named, base, pipe, choice, at, n):
     """Append those accesses of an action that are to shared memory."""
     m = accesses(st, base, pipe, choice, named, rows)
     for r in range(m):

@@ -7,7 +7,7 @@ write has no room, which on the machine holds it up, and in the search did not; 
 """
 
 from xccl_emu.check.device.accesses import FLAGS, NBYTES, START, WHOLE_TRANSFER, WRITE
-from xccl_emu.check.device.search.book import (
+from xccl_emu.check.device.search.checker_state import (
     LIMIT,
     LIMIT_LOG,
     MEMORY_END,
@@ -42,7 +42,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_SC,
     PIPE_COUNT,
 )
-from xccl_emu.machine.device.pipes import n_grains, pipe_of
+from xccl_emu.machine.device.pipes import n_subtransfers, pipe_of
 from xccl_emu.machine.device.words import jit
 
 _LATENT = 1 << 20
@@ -73,11 +73,11 @@ def _is_whole(pipe, choice):
 
 @call
 def _whole_dma(mem, st, ck, rows, named, core, base, choice, at_home):
-    """All grains of a DMA transfer."""
+    """All sub-transfers of a DMA transfer."""
     k = choice & 15
     slot = base + DMA_SLOTS + k * ENTRY_WORDS
     done = False
-    for g in range(n_grains(st[slot + 1], st[slot + 2], st[slot + 3])):
+    for g in range(n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3])):
         if machine_step(mem, st, ck, core, DMA, k | g << 4):
             done = True
             if ck[RECORDING] and not at_home:

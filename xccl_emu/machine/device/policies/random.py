@@ -17,7 +17,7 @@ def draw(st, n):
 
 @jit
 def uniform_random(mem, st, log, budget):
-    """See `machine.device.policies`.  Transfers go grain by grain and writes granule by granule, in any order."""
+    """See `machine.device.policies`.  Transfers go by sub-transfers and writes by granules, in any order."""
     taken = 0
     moved = 1
     while True:

@@ -1,9 +1,9 @@
 """The checker's own words beside the machine's state, the log by which both are put back, and the fingerprint.
 
-One int64 array, the book, holds: a header, a block for each core that is searched (clocks, open accesses), a few words
-for each 32-byte granule of memory (who uses it, and how; which of its bytes were written), and the log.  What is
-changed is logged first, so that a search can step back; the fingerprint is a sum over words, kept up to date from the
-logged and the present values.
+One int64 array, the checker state, holds: a header, a block for each core that is searched (clocks, open accesses), a
+few words for each 32-byte granule of memory (who uses it, and how; which of its bytes were written), and the log. What
+is changed is logged first, so that a search can step back; the fingerprint is a sum over words, kept up to date from
+the logged and the present values.
 
 The fingerprint has 64 bits.  A word contributes a mix of its place and value; a write in flight contributes a mix of
 what it is and of how many older ones have to become visible before it, so their order in the ring does not matter.
@@ -36,7 +36,7 @@ call = compiled(_nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 entry = compiled(_nrt=False, no_cfunc_wrapper=True)
 """For what Python calls."""
 
-# ---- header of the book
+# ---- header of the checker state
 (
     N, FULL, RESTART, VIOLATION, LIMIT, TRANSITIONS, ACTIONS, LOG, HASH, MEMORY_END, CORES, MEMBERS, BLOCKS,
     GRANULE_TABLE, LOG_BASE, LOG_END, TOUCHED, RECORDING, RECORDED, MASK, RECORD_BASE, RECORD_END, EXPECTED_BASE,
@@ -51,7 +51,7 @@ HANDLES = 62
 """Addresses of functions (`linked`)."""
 HEADER = 72
 
-# ---- what must be in memory at the end: (first byte, bytes, where the words are, who answers for it) each
+# ---- what must be in memory at the end: (first byte, bytes, where the words are, its owners) each
 EXPECTED_WORDS = 4
 
 # ---- the table of cores: (number of the core in the pod, its registers) each
@@ -60,7 +60,7 @@ CORE_WORDS = 2
 ON_PATH_WORDS = 1 << 14
 """How many states on the path have a fingerprint that ends so: to see quickly that a known state is not on it."""
 
-# ---- a core's block in the book
+# ---- a core's block in the checker state
 VECTORS, SHARED_VECTOR, ARRIVED, N_EVENTS_SET, N_RECORDS, N_MARKS, N_READ, N_CONSUMED = 0, 4, 5, 6, 7, 8, 9, 10
 N_FLYING = 11
 SNAPSHOTS = 12  # of the scalar's vector, for each place of the three queues
@@ -95,7 +95,7 @@ RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE
 # ---- rows behind those of the accesses: how many these are, their highest class, words of a granule
 N_ROWS, ROWS_CLASS, ROWS_WORDS = 4, 5, 6
 
-STATE, BOOK, MEMORY = range(3)
+STATE, CHECKER, MEMORY = range(3)
 """What a logged range belongs to; memory is counted in words of 8 bytes."""
 
 LATE, NOW, RAW = 0, 4, 8
@@ -166,7 +166,7 @@ def save(mem, st, ck, kind, first, n):
     space = kind & 3
     if space == STATE:
         _copy(ck, top, st, first, n)
-    elif space == BOOK:
+    elif space == CHECKER:
         _copy(ck, top, ck, first, n)
     else:
         for i in range(n):
@@ -191,7 +191,7 @@ def step_back(mem, st, ck, mark):
         top -= n + 2
         if space == STATE:
             _copy(st, first, ck, top, n)
-        elif space == BOOK:
+        elif space == CHECKER:
             _copy(ck, first, ck, top, n)
         else:
             for i in range(n):
@@ -211,8 +211,8 @@ def hash_changes(mem, st, ck, mark, when):
             continue
         if kind & 3 == STATE:
             change += _changed(st, ck, first, top, n, STATE)
-        elif kind & 3 == BOOK:
-            change += _changed(ck, ck, first, top, n, BOOK)
+        elif kind & 3 == CHECKER:
+            change += _changed(ck, ck, first, top, n, CHECKER)
         else:
             for i in range(n):
                 now = load_i64(mem, 8 * (first + i))

@@ -2,7 +2,7 @@
 
 from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, accesses
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
-from xccl_emu.check.device.search.book import (
+from xccl_emu.check.device.search.checker_state import (
     FENCE_VECTOR,
     FULL,
     MEMORY_END,
@@ -94,7 +94,7 @@ NOT, PLAINLY, AT_ONCE = range(3)
 
 
 @linked
-def look_at(mem, st, ck, rows, named, i, what):
+def classify_action(mem, st, ck, rows, named, i, what):
     """List what an action reads and writes, note who uses these granules, and keep the highest class of them.
 
     ``what`` is pipe << 16 | choice.
@@ -182,7 +182,7 @@ def written_at_once(st, ck, worst):
 
 @jit
 def overlaps_itself(st, base, k):
-    """Does a DMA transfer write to what it reads?  Then the order of its grains matters."""
+    """Does a DMA transfer write to what it reads?  Then the order of its sub-transfers matters."""
     slot = base + DMA_SLOTS + k * ENTRY_WORDS
     return abs(st[slot + 1] - st[slot + 2]) < st[slot + 3]
 

@@ -1,7 +1,7 @@
 """Transitions of a search: one action on shared memory, and all that follows from it at once."""
 
 from xccl_emu.check.device.accesses import WHOLE_TRANSFER, switched_off
-from xccl_emu.check.device.search.book import (
+from xccl_emu.check.device.search.checker_state import (
     ACTIONS,
     DIES,
     FENCE_VECTOR,
@@ -34,11 +34,11 @@ from xccl_emu.check.device.search.book import (
     save_bytes,
     step_back,
 )
+from xccl_emu.check.device.search.classify import AT_ONCE, NOT, how, overlaps_itself, written_at_once
 from xccl_emu.check.device.search.clocks import block_of, close_reads, completion_of, note_set
 from xccl_emu.check.device.search.granules import DATA, may_write, worst_class
 from xccl_emu.check.device.search.inside import LANDED, land_before
-from xccl_emu.check.device.search.linked import find_race, linked, look, settle_all, take
-from xccl_emu.check.device.search.look import AT_ONCE, NOT, how, overlaps_itself, written_at_once
+from xccl_emu.check.device.search.linked import classify, execute, find_race, linked, run_local_all
 from xccl_emu.check.device.search.moves import flag_landed, number_of, touch_core
 from xccl_emu.check.device.search.races import any_before, core_of, note_late, release_before
 from xccl_emu.check.device.search.record import clear_way, deliver_latent, in_ring, write_down
@@ -97,7 +97,7 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.device.pipes import entry_of, n_grains, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.scalar import drained
 from xccl_emu.machine.device.words import jit
 
@@ -107,7 +107,7 @@ SPIN_SITES = 10
 """So many sites of its loop are kept."""
 
 PER_CORE = 5
-"""Movers of a core: its pipes and its DMA; behind all cores one mover a die, which delivers."""
+"""Processes of a core: its pipes and its DMA; behind all cores one process a die, which delivers."""
 
 
 @jit
@@ -116,7 +116,7 @@ def _over(ck):
 
 
 @call
-def settle(mem, st, ck, rows, named, i):
+def run_local(mem, st, ck, rows, named, i):
     """Do everything of a core that is local to it, until nothing local is left."""
     base = block_of_core(st, core_of(ck, i))
     taken, before = 0, -1
@@ -159,14 +159,14 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
     else:
         off = st[entry] != OP_RETURN and switched_off(st, base)
         if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base):
-            look(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
+            classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
             return False
     op = st[entry]
-    look(mem, st, ck, rows, named, i, pipe << 16 | choice)
+    classify(mem, st, ck, rows, named, i, pipe << 16 | choice)
     way = how(st, ck, rows, i, base, pipe, op, off)
     if way == NOT or ck[RESTART]:
         return False
-    return take(mem, st, ck, rows, named, i, (1 << 24 if way == AT_ONCE else 0) | pipe << 16 | choice) != 0
+    return execute(mem, st, ck, rows, named, i, (1 << 24 if way == AT_ONCE else 0) | pipe << 16 | choice) != 0
 
 
 @jit
@@ -181,9 +181,9 @@ def _granted(mem, st, ck, core, base):
 
 
 @linked
-def settle_everyone(mem, st, ck, rows, named, i, _):
+def run_local_of_all(mem, st, ck, rows, named, i, _):
     """Settle a core, then all others that this lets go on: at a barrier, or at a poll that may be granted at once."""
-    settle(mem, st, ck, rows, named, i)
+    run_local(mem, st, ck, rows, named, i)
     again = True
     while again and not _over(ck):
         again = False
@@ -191,7 +191,7 @@ def settle_everyone(mem, st, ck, rows, named, i, _):
             j = ck[ck[MEMBERS] + m]
             if not _over(ck) and _can_wake(mem, st, ck, rows, named, j):
                 touch_core(mem, st, ck, j)
-                settle(mem, st, ck, rows, named, j)
+                run_local(mem, st, ck, rows, named, j)
                 again = True
     return 0
 
@@ -207,7 +207,7 @@ def _can_wake(mem, st, ck, rows, named, j):
         return st[group + GROUP_PHASE] != st[base + REQUEST + 1] and not switched_off(st, base)
     if op != OP_POLL or switched_off(st, base) or not _granted(mem, st, ck, core_of(ck, j), base):
         return False
-    look(mem, st, ck, rows, named, j, SCALAR << 16 | CHOICE_ALL)
+    classify(mem, st, ck, rows, named, j, SCALAR << 16 | CHOICE_ALL)
     return how(st, ck, rows, j, base, SCALAR, op, False) != NOT and not ck[RESTART]
 
 
@@ -215,13 +215,13 @@ def _can_wake(mem, st, ck, rows, named, j):
 
 
 @jit
-def n_choices(st, ck, mover):
-    """How many transitions of a mover there may be: each is then tried."""
-    m = mover // PER_CORE
+def n_choices(st, ck, process):
+    """How many transitions of a process there may be: each is then tried."""
+    m = process // PER_CORE
     if m >= ck[N]:
-        die = ck[ck[DIES] + mover - ck[N] * PER_CORE]
+        die = ck[ck[DIES] + process - ck[N] * PER_CORE]
         return st[block_of_die(st, die) + FLIGHT_COUNT]
-    base, pipe = block_of_core(st, core_of(ck, ck[ck[MEMBERS] + m])), mover % PER_CORE
+    base, pipe = block_of_core(st, core_of(ck, ck[ck[MEMBERS] + m])), process % PER_CORE
     if st[base + STATUS] != STATUS_RUNNING:
         return 0
     if pipe == SCALAR:
@@ -237,7 +237,7 @@ def n_choices(st, ck, mover):
     total = 0
     for j in range(count):
         entry = entry_of(st, pipe_of(base, MTU_IN), j)
-        total += n_grains(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
+        total += n_subtransfers(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
     return total
 
 
@@ -247,7 +247,8 @@ def _dma_choices(st, ck, i, base):
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot]:
-            total += 1 if _copied_whole(st, ck, i, base, k) else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
+            whole = _copied_whole(st, ck, i, base, k)
+            total += 1 if whole else n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3])
     return total
 
 
@@ -293,35 +294,35 @@ def _choice(st, ck, i, base, pipe, n):
     if pipe == MTU_IN:
         for j in range(st[pipe_of(base, MTU_IN) + PIPE_COUNT]):
             entry = entry_of(st, pipe_of(base, MTU_IN), j)
-            grains = n_grains(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
-            if n < grains:
+            subtransfers = n_subtransfers(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
+            if n < subtransfers:
                 return j | n << 4
-            n -= grains
+            n -= subtransfers
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot]:
             whole = _copied_whole(st, ck, i, base, k)
-            grains = 1 if whole else n_grains(st[slot + 1], st[slot + 2], st[slot + 3])
-            if n < grains:
+            subtransfers = 1 if whole else n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3])
+            if n < subtransfers:
                 return WHOLE_TRANSFER | k if whole else k | n << 4
-            n -= grains
+            n -= subtransfers
     return 0
 
 
 @linked
-def make_transition(mem, st, ck, rows, named, mover, n):
-    """Make the n-th transition of a mover, with all that follows from it; False, and nothing changed, if it is not one.
+def make_transition(mem, st, ck, rows, named, process, n):
+    """Make the n-th transition of a process, with all that follows from it; False, and nothing changed, if it is none.
 
     What changed is logged; the fingerprint is up to date.  A violation, a limit or the wish to begin anew is in the
-    book.
+    checker state.
     """
     mark, before = ck[LOG], ck[HASH]
     ck[TOUCHED] = 0
-    m = mover // PER_CORE
+    m = process // PER_CORE
     if m >= ck[N]:
-        done = _deliver(mem, st, ck, rows, named, ck[ck[DIES] + mover - ck[N] * PER_CORE], n)
+        done = _deliver(mem, st, ck, rows, named, ck[ck[DIES] + process - ck[N] * PER_CORE], n)
     else:
-        done = _act(mem, st, ck, rows, named, ck[ck[MEMBERS] + m], mover % PER_CORE, n)
+        done = _act(mem, st, ck, rows, named, ck[ck[MEMBERS] + m], process % PER_CORE, n)
     if not done and not ck[VIOLATION]:
         step_back(mem, st, ck, mark)
         ck[HASH] = before
@@ -355,7 +356,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
         if st[entry + ENTRY_PROGRESS] < 0:
             return False
     # Whether it is local is asked of all that is left of a transfer, as `_local` asks it.
-    look(mem, st, ck, rows, named, i, pipe << 16 | (CHOICE_ALL if pipe == MTU_OUT else choice))
+    classify(mem, st, ck, rows, named, i, pipe << 16 | (CHOICE_ALL if pipe == MTU_OUT else choice))
     if how(st, ck, rows, i, base, pipe, st[entry], off) != NOT or ck[RESTART]:
         return False  # local: it was done, or it cannot be
     worst, at_once = rows[ROWS_CLASS, 0], False
@@ -370,10 +371,10 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     if pipe == SCALAR:  # what was loaded early is long complete
         close_reads(ck, block_of(ck, i), ck[block_of(ck, i) + VECTORS])
     if pipe == MTU_OUT and choice != CHOICE_ALL:
-        look(mem, st, ck, rows, named, i, pipe << 16 | choice)
-    if not take(mem, st, ck, rows, named, i, (1 << 24 if at_once else 0) | pipe << 16 | choice):
+        classify(mem, st, ck, rows, named, i, pipe << 16 | choice)
+    if not execute(mem, st, ck, rows, named, i, (1 << 24 if at_once else 0) | pipe << 16 | choice):
         return False
-    settle_all(mem, st, ck, rows, named, i)
+    run_local_all(mem, st, ck, rows, named, i)
     return True
 
 
@@ -425,5 +426,5 @@ def _deliver(mem, st, ck, rows, named, die, k):
     if kind >= KIND_DMA and st[slot] == 0:
         note_set(ck, block_of(ck, i), DMA, SCALAR, event, completion_of(ck, block_of(ck, i), kind - KIND_DMA))
     if last:
-        settle_all(mem, st, ck, rows, named, i)
+        run_local_all(mem, st, ck, rows, named, i)
     return True
