@@ -1,6 +1,6 @@
 """Write docs/benchmarks.md, and the table in README.md: what the benches emulate beside what was published.
 
-    python tools/benchmarks.py                 run `xccl-emu bench` and write both: all without data, and sensitivity
+    python tools/benchmarks.py                 run `xccl-emu bench` and write both: all without data, eplb, and sensitivity
     python tools/benchmarks.py --from FILE...  take results from files instead, as the command printed them (--json)
     python tools/benchmarks.py --check         end with 1 if README's table is not that of docs/benchmarks.md
 """
@@ -19,7 +19,7 @@ from xccl_emu.bench.result import Result, score
 ROOT = Path(__file__).parent.parent
 PAGE, README = ROOT / "docs" / "benchmarks.md", ROOT / "README.md"
 BEGIN, END = "<!-- benchmarks: written by tools/benchmarks.py -->", "<!-- benchmarks end -->"
-COMMANDS = (["all", "--no-data"], ["sensitivity"])
+COMMANDS = (["all", "--no-data"], ["eplb", "--no-data"], ["sensitivity"])
 
 HEAD = """# What was published, and what the emulator says
 

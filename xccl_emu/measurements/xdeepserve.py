@@ -94,6 +94,26 @@ class Iteration(Measurement):
 
 
 @dataclass(frozen=True)
+class Eplb(Measurement):
+    """What replicas of hot experts are worth to a layer on 288 dies, 120 tokens each (Figure 11b).
+
+    Loads are as skewed as those measured of DeepSeek-V3, or are read from a file: as `run dispatch --routing` takes it.
+    """
+
+    name = "eplb"
+
+    routing: str | None = option(None, "Measured loads of each layer's experts.", metavar="FILE")
+    layer: int = option(30, "Which layer of that file.", least=0)
+
+    def rows(self, setting: "Setting") -> "list[Result]":
+        """See the class."""
+        from xccl_emu.bench.eplb import eplb
+        from xccl_emu.routing import load_expert_loads
+
+        return eplb(setting, loads=load_expert_loads(self.routing).layer(self.layer) if self.routing else None)
+
+
+@dataclass(frozen=True)
 class Tpot(Measurement):
     """The decode budget of disaggregated attention and experts.
 

@@ -68,8 +68,9 @@ def load_expert_loads(path: str | Path) -> ExpertLoads:
     Raises ConfigError, naming the file, if it cannot be read, is not such an object, the layers differ in their
     number of experts, or a count is negative or not a finite number.
     """
+    text = _read(path)
     try:
-        content = json.loads(_read(path))
+        content = json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:

@@ -1,0 +1,115 @@
+"""What replicas of hot experts are worth to a layer on the whole deployment (xDeepServe 4.5, Figure 11b).
+
+The figure has three routings on EP288: uniform loads, skewed loads as they are, and the same with a redundant expert
+on every die.  A layer is dispatch, the experts' computing and combine, one behind the other on each rank.  Computing
+takes as long for each row as published for a balanced batch, an input: so the hottest die keeps all others waiting in
+combine.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xccl_emu import routing
+from xccl_emu.bench import published
+from xccl_emu.bench.layers import Layer, count_wrong, pull_group
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.setting import DEFAULT, Setting
+from xccl_emu.routing import Placement, Redundancy, Routing
+from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
+
+LAYER = Layer(ranks=288, tokens=120)
+BALANCED_ROWS = 160 * 96 * 9 / 288
+"""On an expert die, in the published time of its computing."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A routing of a batch, and where experts are."""
+
+    placement: Placement
+    routed: Routing
+
+    @classmethod
+    def of(cls, layer: Layer, loads: ArrayLike, replicas: int, seed: int) -> "Way":
+        """Choices are drawn by these loads, the same for every number of replicas."""
+        redundancy = Redundancy(replicas, loads, slots_per_rank=1, top_k=layer.top_k) if replicas else None
+        placement = routing.place_experts(layer.ranks, layer.experts, redundancy=redundancy)
+        rng = np.random.default_rng((seed, 1))
+        drawn = routing.draw_routing(loads, layer.ranks, layer.tokens, layer.top_k, rng, "loads")
+        return cls(placement, routing.place_choices(drawn, placement))
+
+    @property
+    def rows(self) -> Microseconds:
+        """[ranks] that each has to compute."""
+        return self.placement.rank_loads(self.routed).astype(np.float64)
+
+    @property
+    def hottest_over_mean(self) -> float:
+        """Rows of the rank that has most, over the mean."""
+        return float(self.rows.max() / self.rows.mean())
+
+
+def ways(layer: Layer, loads: ArrayLike, seed: int) -> dict[str, Way]:
+    """By name, as in the figure: average routing, native, balanced."""
+    return {
+        "average": Way.of(layer, np.ones(layer.experts), 0, seed),
+        "native": Way.of(layer, loads, 0, seed),
+        "balanced": Way.of(layer, loads, layer.ranks, seed),
+    }
+
+
+def time_way(setting: Setting, layer: Layer, way: Way, row_us: float) -> tuple[float, int | None]:
+    """Mean rank's microseconds from the start of dispatch to the end of combine, and wrong elements."""
+    setting.check_memory(f"EP{layer.ranks}:", layer.bytes_needed(setting.data))
+    pod, policy = setting.pod()
+    group = pull_group(pod, layer.config(way.placement.local_experts))
+    tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
+
+    def start(at_us: Microseconds) -> None:
+        policy.start_us = on_cores(at_us, range(layer.cores), pod.spec.cores_per_die)
+
+    starts = arrivals(layer.ranks, setting.costs.skew_us, (setting.seed, 3))
+    start(starts)
+    with setting.stage("dispatch") as progress:
+        group.dispatch(list(tokens), way.routed.topk, progress)
+    computed = Taken.of(policy.timing, starts).ends_us + way.rows * row_us
+    if setting.data:
+        policy.start_us = {}
+        group.run_dummy()
+    first = computed.min()
+    start(computed - first)
+    with setting.stage("combine") as progress:
+        group.combine(way.routed.weights, progress)
+    ends = Taken.of(policy.timing, computed - first).ends_us + first
+    wrong = sum(count_wrong(group, tokens, way.routed.topk, way.routed.weights)) if setting.data else None
+    return Taken(starts, ends).mean_us, wrong
+
+
+def eplb(setting: Setting = DEFAULT, layer: Layer = LAYER, loads: ArrayLike | None = None) -> list[Result]:
+    """Hottest die over the mean and latency of a layer under each routing, and what EPLB saves of the native one.
+
+    loads: tokens of each expert, [experts]; drawn as `routing.skewed_loads` if there are none.
+    """
+    given = published.row("tpot", "MoE, of a microbatch and layer")
+    row_us = 1000 * given.value / BALANCED_ROWS
+    us: dict[str, float] = {}
+    results = []
+    skewed = routing.skewed_loads(layer.experts, setting.seed) if loads is None else loads
+    for name, way in ways(layer, skewed, setting.seed).items():
+        with setting.stage(f"EPLB, {name}"):
+            us[name], wrong = time_way(setting, layer, way, row_us)
+        shape = {**layer.shape, "routing": name, "replicas": way.placement.n_replicas}
+        results += [
+            Result("eplb", f"hottest die over mean, {name}", way.hottest_over_mean, "ratio", configuration=shape),
+            Result("eplb", f"layer, {name}", us[name], "us", configuration=shape, wrong=wrong),
+        ]
+    (row,) = published.rows("eplb")
+    return [*results, Result.of(row, saved_percent(us), configuration=layer.shape)]
+
+
+def saved_percent(us: Mapping[str, float]) -> float:
+    """Of the native latency."""
+    return 100 * (us["native"] - us["balanced"]) / us["native"]
