@@ -1,6 +1,6 @@
 """Write docs/benchmarks.md, and the table in README.md: what the benches emulate beside what was published.
 
-    python tools/benchmarks.py                 run `xccl-emu bench` and write both: all without data, eplb, and sensitivity
+    python tools/benchmarks.py                 run `xccl-emu bench` all, eplb and sensitivity, and write both
     python tools/benchmarks.py --from FILE...  take results from files instead, as the command printed them (--json)
     python tools/benchmarks.py --check         end with 1 if README's table is not that of docs/benchmarks.md
 """

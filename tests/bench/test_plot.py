@@ -1,5 +1,6 @@
 """Plots: what can be drawn is drawn, and what cannot is refused before anything runs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,11 +36,18 @@ def test_a_plot_is_written(results: list[Result], tmp_path: Path) -> None:
     assert file.stat().st_size > 10_000
 
 
+ONE_SIZE = [
+    Result("iteration", f"{what}, x", 30.0, unit, configuration={"ranks": 288, "tokens": 120, "cores": 48})
+    for what, unit in (("both", "%"), ("layer", "us"), ("layer again", "us"))
+]
 ROWS = [Result("links", "latency", 1.0, "us", 1.1), Result("links", "bandwidth", 300.0, "GB/s"),
         Result("links", "nothing", None, "us")]  # fmt: skip
 
 
-@pytest.mark.parametrize("results", [ROWS, [*ROWS, *DEGREES, *TRANSFERS]], ids=["one bench", "several"])
+MIXED = [*ROWS, *DEGREES, *TRANSFERS]
+
+
+@pytest.mark.parametrize("results", [ROWS, ONE_SIZE, MIXED], ids=["one bench", "one size", "several"])
 def test_rows_without_sizes_are_bars(results: list[Result], tmp_path: Path) -> None:
     """Every bench can be drawn, all of them at once too."""
     pytest.importorskip("matplotlib")
@@ -47,6 +55,8 @@ def test_rows_without_sizes_are_bars(results: list[Result], tmp_path: Path) -> N
     text = (tmp_path / "plot.svg").read_text()
     assert text.rstrip().endswith("</svg>")
     assert len(text) > 10_000
+    units = {result.unit for result in results if "bytes" not in result.configuration}
+    assert len(re.findall('id="axes_', text)) == len(units)
 
 
 def test_every_bench_takes_a_plot() -> None:

@@ -51,9 +51,14 @@ def _drawn(results: Sequence[Result], fabric: Fabric) -> Any:
         return _of_rows([result for result in results if "bytes" not in result.configuration])
     if transfers:
         return _of_transfers(transfers, fabric)
-    if batches:
+    if _differ(batches, "tokens"):
         return _of_batches(batches)
-    return _of_degrees(degrees) if len({r.configuration["ranks"] for r in degrees}) > 1 else _of_rows(results)
+    return _of_degrees(degrees) if _differ(degrees, "ranks") else _of_rows(results)
+
+
+def _differ(results: Sequence[Result], size: str) -> bool:
+    """Were several of these sizes run?  Else there is no axis to draw along."""
+    return len({result.configuration[size] for result in results}) > 1
 
 
 def _figure(panels: int) -> tuple[Any, list[Any]]:
@@ -125,8 +130,6 @@ def _of_batches(results: Sequence[Result]) -> Any:
         return operator if len(degrees) == 1 else f"{operator}, EP{result.configuration['ranks']}"
 
     batches = sorted({int(result.configuration["tokens"]) for result in results})
-    if len(batches) == 1 and len(degrees) > 1:
-        return _of_degrees(results)
     _add(panel, _by(results, label, "tokens", lambda result: float(result.emulated or 0)))
     ranks = f": EP{degrees.pop()}" if len(degrees) == 1 else ""
     title = f"{results[0].bench}{ranks}, {results[0].configuration['cores']} cores a die"
@@ -148,8 +151,8 @@ def _of_degrees(results: Sequence[Result]) -> Any:
     _add(panel, emulated)
     known = [result for result in results if result.published is not None]
     published = _by(known, _operator, "ranks", lambda result: float(result.published or 0))
-    for points, colour in zip(published.values(), _COLOURS, strict=False):
-        panel.plot(*zip(*sorted(points), strict=True), "x", color=colour, markersize=7, label="published")
+    for (operator, points), colour in zip(published.items(), _COLOURS, strict=False):
+        panel.plot(*zip(*sorted(points), strict=True), "x", color=colour, markersize=7, label=f"{operator}, published")
     degrees = sorted({int(result.configuration["ranks"]) for result in results})
     title = f"{results[0].bench}: {results[0].configuration['tokens']} tokens a die"
     panel.set(xscale="log", xlabel="ranks", ylabel="latency, us", title=title)
@@ -183,7 +186,7 @@ def _of_rows(results: Sequence[Result]) -> Any:
         if values and max(values) > 100 * min(values) and min(r.emulated or 0 for r in rows) >= 0:
             panel.set_xscale("log")
     panels[0].set_title(results[0].bench if not several else "all benches")
-    panels[0].legend(frameon=False, fontsize="small", loc="lower right")
+    panels[0].legend(fontsize="small", loc="best")
     return figure
 
 
