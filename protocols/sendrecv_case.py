@@ -1,24 +1,27 @@
 """Send and receive as cases (xDeepServe 3.1)."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import sendrecv as device
+from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
-from xccl_emu.protocol import Bench, Case, Preset, choice, payload, size, switch
+from xccl_emu.protocol import Bench, Case, Preset, Site, choice, payload, size, switch, text
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols import sendrecv_paper
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_calls import RING_PATHS
-from xccl_emu.protocols.sendrecv_layout import PATHS, RingLayout
+from xccl_emu.protocols.sendrecv_layout import PATHS, RingLayout, part
+from xccl_emu.sizes import parse_size
 
 _RING = {"slots": 2, "chunks": 5, "granules": 2}
 STOPS = {
@@ -29,7 +32,7 @@ STOPS = {
 
 
 @dataclass(frozen=True)
-class SendRecvCase(Case):
+class _Transfers(Case):
     """Each die r but the last sends a payload to die r + 1, on ``cores`` cores a side.
 
     Each channel's payload is ``chunks`` chunks of ``granules`` granules of 32 bytes, a chunk fills a slot, and the
@@ -37,11 +40,6 @@ class SendRecvCase(Case):
     touch its part of the buffers alone.
     """
 
-    presets: ClassVar[tuple[Preset, ...]] = (
-        Preset("sendrecv", "Send and receive through a ring of slots", {}, _RING | {"rounds": 2}),
-        Preset("sendrecv-dma", "Each chunk copied by a DMA engine", {"path": "dma"}, _RING | {"rounds": 2}),
-        Preset("sendrecv-zero-copy", "Read from the sender's buffer, no ring", {"path": "zero-copy"}, _RING),
-    )
     papers = (sendrecv_paper.SEND_RECV,)
 
     ranks: int = size(2, "Dies, each of which sends to the next.", least=2)
@@ -49,22 +47,19 @@ class SendRecvCase(Case):
     slots: int = size(4, "Slots of each core's ring.")
     chunks: int = size(8, "Chunks of a core's payload.")
     granules: int = size(4, "Granules of 32 bytes of a chunk.")
-    rounds: int = size(1, "Transfers back to back, in one kernel a side.")
+    rounds: int = size(1, "Transfers back to back, in one kernel a side; on the pod in launches of their own.")
     path: str = choice("mtu", "How data is copied.", of=PATHS)
     ack_each: int = switch(0, "Acknowledge each chunk, although the payload fits the ring.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rounds > 1 and self.path == "zero-copy":
-            raise ConfigError(f"rounds={self.rounds}: must be 1 on the zero-copy path")
 
     def lay_out(self, bench: Bench) -> None:
         """All sides launched; each core that receives owns its part of the target, so channels have nothing in
         common."""
+        if self.rounds > 1 and self.path == "zero-copy":
+            raise ConfigError(f"rounds={self.rounds}: must be 1 on the zero-copy path")
         pod = bench.pod(self._spec())
         each, slot_bytes = bool(self.ack_each), self._slot_bytes
         comm = SendRecv(pod, slots=self.slots, slot_bytes=slot_bytes, channels_max=self.cores, ack_each=each)
-        data = [payload(self._nbytes, source) for source, _ in self._pairs]
+        data = [self._payload(source, self.rounds) for source, _ in self._pairs]
         sources = [bench.filled(pair[0], what, "app.source") for pair, what in zip(self._pairs, data, strict=True)]
         targets = [pod.alloc(target, self._nbytes) for _, target in self._pairs]
         self._queue(comm, sources, targets)
@@ -80,15 +75,15 @@ class SendRecvCase(Case):
     def _expect(self, bench: Bench, pod: Pod, source: int, target: Buffer, data: NDArray[np.uint8]) -> None:
         """The payload is there when either side has returned."""
         bench.label_buffer(target, "app.target")
-        nbytes = self.chunks * self._slot_bytes
         sends, receives = self._sides
         sides = cores_running(pod, source, [sends]), cores_running(pod, target.die, [receives])
         for channel, cores in enumerate(zip(*sides, strict=True)):
             for r in range(self.rounds):
-                start = (r * self.cores + channel) * nbytes
+                own = part(self._payload_bytes, self.cores, channel)
+                start = r * self._payload_bytes + own.start
                 for core, side in zip(cores, ("sender", "receiver"), strict=True):
                     name = f"target on die {target.die}, round {r}, channel {channel}, for its {side}"
-                    bench.expect(target.address + start, data[start : start + nbytes], name, [core])
+                    bench.expect(target.address + start, data[start : start + own.nbytes], name, [core])
 
     def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer]) -> None:
         how = {"cores": self.cores, "path": self.path, "rounds": self.rounds}
@@ -108,24 +103,128 @@ class SendRecvCase(Case):
         return [(r, r + 1) for r in range(self.ranks - 1)]
 
     @property
+    def _dies(self) -> int:
+        """Of the least pod."""
+        return self.ranks
+
+    @property
     def _slot_bytes(self) -> int:
         return self.granules * GRANULE_BYTES
 
     @property
+    def _payload_bytes(self) -> int:
+        return self.cores * self.chunks * self._slot_bytes
+
+    @property
     def _nbytes(self) -> int:
-        return self.rounds * self.cores * self.chunks * self._slot_bytes
+        return self.rounds * self._payload_bytes
+
+    def _payload(self, source: int, rounds: int = 1) -> NDArray[np.uint8]:
+        """What a die sends in so many rounds."""
+        return payload(rounds * self._payload_bytes, source)
 
     def _spec(self) -> PodSpec:
-        sides = 1 if self.ranks == 2 else 2
+        sides = 1 if len(self._pairs) == 1 else 2
         return self._pod(sides, sides * self.cores)
 
     def _pod(self, sides: int, cores: int) -> PodSpec:
         """With room for so many payloads on a die, which has so many cores."""
-        channels = self.ranks * self.cores
+        channels = self._dies * self.cores
         return small_pod(
-            self.ranks, cores, app_bytes=sides * self._nbytes, meta_bytes=2 * channels * GRANULE_BYTES,
+            self._dies, cores, app_bytes=sides * align(self._nbytes), meta_bytes=2 * channels * GRANULE_BYTES,
             managed_bytes=channels * self.slots * self._slot_bytes, ub_bytes=2 * self._slot_bytes,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SendRecvCase(_Transfers):
+    """Each die r but the last sends a payload to die r + 1, on ``cores`` cores a side; or a file is sent, between any
+    two dies, or every die sends to a random other one at once.
+
+    Each channel's payload is ``chunks`` chunks of ``granules`` granules of 32 bytes, if nothing else is said of it; a
+    chunk fills a slot, and the channel's ring has ``slots`` slots.
+    """
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset("sendrecv", "Send and receive through a ring of slots", {}, _RING | {"rounds": 2}, {"cores": 2}),
+        Preset("sendrecv-dma", "Each chunk copied by a DMA engine", {"path": "dma"}, _RING | {"rounds": 2}),
+        Preset("sendrecv-zero-copy", "Read from the sender's buffer, no ring", {"path": "zero-copy"}, _RING),
+    )
+
+    nbytes: int | str = text("", "Of a payload, such as 3000 or 1.5M, in place of chunks; 1M on the pod.", beside=True)
+    file: str = text("", "File to send, in place of random bytes.", beside=True)
+    source: int = size(-1, "Die that sends, if only one does; -1 is the first.", least=-1, most=767, beside=True)
+    target: int = size(-1, "Die that receives; -1 is the last of the pod.", least=-1, most=767, beside=True)
+    permutation: int = switch(0, "Every die sends to a random other one at once.", beside=True, also="permutation")
+    seed: int = size(0, "Of the payloads.", least=0, most=None, beside=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.file and self.nbytes:
+            raise ConfigError(f"nbytes={self.nbytes}: goes without --file, which gives the size")
+        for name, usual in (("file", ""), ("source", -1), ("target", -1)):
+            if (self.permutation or self.ranks > 2) and getattr(self, name) != usual:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)}: goes with two dies, not with more ranks or --permutation"
+                )
+        self._payload_bytes  # noqa: B018  refuses what is none
+
+    def for_pod(self, given: Collection[str], site: Site) -> tuple[Self, str]:
+        """A megabyte, and slots as large as may be, if nothing else is asked for."""
+        slot_bytes = RingLayout.fit(site.pod.spec, self.slots, None, site.pod.spec.cores_per_die, 0, 0).slot_bytes
+        usual: dict[str, Any] = {} if "granules" in given else {"granules": slot_bytes // GRANULE_BYTES}
+        if not {"file", "chunks"} & {*given} and not self.nbytes:
+            usual["nbytes"] = "1M"
+        case = replace(self, **usual)
+        n, ring = case._payload_bytes, 0
+        if case.permutation:
+            ring = case.slots * min(n, case.cores * case._slot_bytes)
+        site.fits(len(case._pairs_of(site.pod.spec.n_dies)) * (3 * n + ring), "the payloads need", "send less")
+        return case, ""
+
+    def carry_out(self, site: Site) -> None:
+        """Transfers one after the other over the same rings, of all pairs at once, each held against what was sent."""
+        pod, pairs = site.pod, self._pairs_of(site.pod.spec.n_dies)
+        comm = SendRecv(pod, slots=self.slots, slot_bytes=self._slot_bytes, ack_each=bool(self.ack_each))
+        data = [self._payload(source) for source, _ in pairs]
+        buffers = [(pod.put(s, what), pod.alloc(t, what.size)) for (s, t), what in zip(pairs, data, strict=True)]
+        site.facts |= {"pairs": len(pairs), "nbytes": self._payload_bytes}
+        for number in range(self.rounds):
+            for source, target in buffers:
+                comm.transfer(source, target, event_id=number + 1, cores=self.cores, path=self.path)
+            with site.stage(name := f"send and receive {number + 1}") as progress:
+                stats = comm.run(progress)
+            site.rounds.append(asdict(stats) | {"wall_seconds": site.seconds[name]})
+            for (_, target), what in zip(buffers, data, strict=True):
+                site.wrong += int(np.count_nonzero(pod.view(target) != what))
+                pod.view(target)[:] = 0
+
+    def _pairs_of(self, dies: int) -> list[tuple[int, int]]:
+        if self.permutation:  # each die sends to the next in a random circle, so never to itself
+            ring: list[int] = np.random.default_rng(self.seed).permutation(dies).tolist()
+            return list(zip(ring, ring[1:] + ring[:1], strict=True))
+        if self.ranks > 2:
+            return super()._pairs
+        return [(max(self.source, 0), dies - 1 if self.target < 0 else self.target)]
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return self._pairs_of(self._dies)
+
+    @property
+    def _dies(self) -> int:
+        return max(self.ranks, self.source + 1, self.target + 1)
+
+    @property
+    def _payload_bytes(self) -> int:
+        if self.file:
+            return _size_of(self.file)
+        return parse_size("--nbytes", str(self.nbytes)) if self.nbytes != "" else super()._payload_bytes
+
+    def _payload(self, source: int, rounds: int = 1) -> NDArray[np.uint8]:
+        if self.file:
+            return np.tile(np.fromfile(self.file, np.uint8), rounds)
+        return payload(rounds * self._payload_bytes, source + 1009 * self.seed)
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
@@ -143,7 +242,7 @@ class SendRecvCase(Case):
 
 
 @dataclass(frozen=True)
-class _OneRound(SendRecvCase):
+class _OneRound(_Transfers):
     """What goes through the ring, once."""
 
     rounds: int = size(1, "Must be 1.", most=1)
@@ -216,3 +315,15 @@ def _label_pair(bench: Bench, layout: RingLayout, source: int, target: int) -> N
         for slot in range(layout.slots):
             start = ring + slot * layout.slot_bytes
             bench.label(f"die{target}.ring{of_channel}.slot{slot}", start, layout.slot_bytes)
+
+
+def _size_of(file: str) -> int:
+    """Bytes of a file; ConfigError if it cannot be read, or has none."""
+    try:
+        with open(file, "rb"):
+            nbytes = Path(file).stat().st_size
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--file {file}: cannot be read ({getattr(error, 'strerror', error)})") from error
+    if nbytes == 0:
+        raise ConfigError(f"--file {file}: is empty, there is nothing to send")
+    return nbytes

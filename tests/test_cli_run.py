@@ -226,6 +226,14 @@ def test_every_die_sends_to_a_random_other_at_once() -> None:
     assert result["wrong"] == 0
 
 
+@pytest.mark.parametrize("more", [["--nbytes", "70"], ["--permutation", "1", "--ranks", "3"], ["--target", "2"]])
+def test_what_runs_on_the_pod_is_verified_too(more: list[str]) -> None:
+    """Payloads of any size, and pairs of any dies, are sizes of the case: every schedule of a small one is right."""
+    small = ("--slots", "2", "--chunks", "3", "--granules", "1")
+    assert as_json("check", "sendrecv", *small, *more)["verdict"] == "verified"
+    assert as_json("run", "sendrecv", *more)["wrong"] == 0
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_cannot_be_written() -> None:
     """A full disk behind stdout is told in one line, with an exit code of its own."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from xccl_emu.bench.sizes import parse_size, parse_whole, size_text, sizes_from
 from xccl_emu.errors import ConfigError
+from xccl_emu.sizes import parse_size, parse_whole, size_text, sizes_from
 
 
 @pytest.mark.parametrize(

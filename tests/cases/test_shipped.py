@@ -190,7 +190,7 @@ def test_a_synchronization_can_be_left_out() -> None:
 def test_refusals_name_the_size(name: str, sizes: dict[str, Any], message: str) -> None:
     """What there is no case for is refused before anything is built."""
     with pytest.raises(ConfigError, match=message):
-        make(name, **sizes)
+        make(name, **sizes).build("sc")
 
 
 def test_building_compiles_nothing() -> None:

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from xccl_emu.bench import published
 from xccl_emu.bench.result import Result, total_wrong
 from xccl_emu.bench.setting import DEFAULT, TARGETS, Setting
-from xccl_emu.bench.sizes import size_text
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, MIB
 from xccl_emu.protocols.arguments import number_in
 from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.sizes import size_text
 from xccl_emu.timing.run import VirtualTime
 
 TRANSFERS_MAX = 1000

@@ -113,7 +113,7 @@ def _of_transfers(results: Sequence[Result], fabric: Fabric) -> Any:
 
 def _size_ticks(panel: Any, sizes: Sequence[int]) -> None:
     """Sizes in powers of 1024, at most about eight of them."""
-    from xccl_emu.bench.sizes import size_text
+    from xccl_emu.sizes import size_text
 
     shown = sizes[:: max(1, -(-len(sizes) // 9))]
     panel.set_xlabel("payload")

@@ -1,21 +1,28 @@
 """What run, bench and compare do with a case."""
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
+from xccl_emu.bench.memory import available_bytes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.traffic import Comparison, Line, line_of
 from xccl_emu.check.trial import Trial
 from xccl_emu.cli.perf import Perf
 from xccl_emu.cli.perf_job import measure, points
+from xccl_emu.cli.site_show import SiteResult
 from xccl_emu.errors import ConfigError
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.collective import Collective
-from xccl_emu.protocol.registry import make
+from xccl_emu.protocol.registry import known, make
+from xccl_emu.protocol.site import Site, resident_gb
+from xccl_emu.stage import Stage, silent
 from xccl_emu.timing.run import VirtualTime
 
 Sizes = Mapping[str, int | str]
@@ -28,6 +35,15 @@ class RunOptions:
 
     order: str = "sc"
     policy: str = "round-robin"
+    stages: Stage = silent
+    say: Callable[[str], None] = lambda note: None
+    """Is told a note before the run."""
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise ConfigError(f"--order {self.order}: must be one of {', '.join(ORDERS)}")
+        if self.policy not in POLICIES:
+            raise ConfigError(f"--policy {self.policy}: must be one of {', '.join(POLICIES)}")
 
 
 @dataclass
@@ -40,6 +56,10 @@ class CaseResult:
     stats: dict[str, Any] = field(default_factory=dict)
     wrong: dict[str, int] = field(default_factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return asdict(self)
+
     def told(self) -> str:
         """For people."""
         sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
@@ -50,19 +70,32 @@ class CaseResult:
         return "\n".join([*lines, f"#wrong {sum(self.wrong.values())}"])
 
 
-def run(protocol: str, sizes: Sizes, options: RunOptions) -> CaseResult:
-    """Run it once, and hold memory against what must be there."""
-    if options.order not in ORDERS:
-        raise ConfigError(f"--order {options.order}: must be one of {', '.join(ORDERS)}")
-    if options.policy not in POLICIES:
-        raise ConfigError(f"--policy {options.policy}: must be one of {', '.join(POLICIES)}")
+def run(protocol: str, sizes: Sizes, options: RunOptions) -> CaseResult | SiteResult:
+    """Run it once, on a pod that it just fits or on the whole one, and hold memory against what must be there."""
+    usual = known(protocol).preset.on_pod
+    if usual is not None:
+        return run_on_pod(protocol, {**usual, **sizes}, sizes, options)
     case = make(protocol, **sizes)
     trial = case.build(options.order)
     trial.pod.policy = options.policy
-    result = CaseResult(protocol, dict(case.configuration), asdict(options))
+    result = CaseResult(protocol, dict(case.configuration), {"order": options.order, "policy": options.policy})
     result.stats = asdict(trial.pod.run())
     result.wrong = trial.wrong_bytes()
     return result
+
+
+def run_on_pod(protocol: str, sizes: Sizes, given: Collection[str], options: RunOptions) -> SiteResult:
+    """Run it on the whole pod, call after call; only what is not ``given`` may be smaller, so as to fit the memory."""
+    started, case = time.perf_counter(), make(protocol, **sizes)
+    pod = Pod(CLOUDMATRIX384, order=options.order, policy=options.policy, seed=getattr(case, "seed", 0))
+    site = Site(pod, options.stages, available_bytes())
+    case, note = case.for_pod(given, site)
+    if note:
+        options.say(note)
+    case.carry_out(site)
+    chosen = {each.name: getattr(case, each.name) for each in case.sizes()}
+    told = {"order": options.order, "policy": options.policy, **chosen}
+    return SiteResult(protocol, site, told, time.perf_counter() - started, resident_gb())
 
 
 # ---- in virtual time

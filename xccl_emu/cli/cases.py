@@ -1,6 +1,6 @@
 """Protocols on the command line: their sizes as options, and commands for those that have none of their own."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import typer.core
@@ -16,7 +16,12 @@ class CaseGroup(typer.core.TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first argument names."""
-        return super().resolve_command(ctx, ["case", *args] if args and self._is_case(args[0]) else args)
+        if not args or not self._is_case(args[0]):
+            return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, ["case", *args])
+        if command is not None and "--help" in args:
+            command.epilog = _sizes_told(args[0])
+        return name, command, rest
 
     def _is_case(self, name: str) -> bool:
         if ":" in name:
@@ -39,12 +44,31 @@ def sizes_of(given: Iterable[str]) -> dict[str, int | str]:
     return sizes
 
 
-def sizes_from(rest: Sequence[str]) -> dict[str, int | str]:
-    """Sizes given as options, ``--dies 4`` or ``--dies=4``; ConfigError for anything else that was left over."""
-    others, sizes = split_sizes(rest)
+def sizes_from(rest: Sequence[str], protocol: str | None = None) -> dict[str, int | str]:
+    """Sizes given as options, ``--dies 4`` or ``--dies=4``; ConfigError for anything else that was left over.
+
+    Of a protocol that is named, switches may be given as ``--NAME`` and ``--no-NAME``, and sizes by other names.
+    """
+    others, sizes = split_sizes(rest if protocol is None else [*_as_named(rest, protocol)])
     if others:
         raise ConfigError(f"{others[0]}: must be an option, as in --ranks 4")
     return sizes
+
+
+def _as_named(rest: Sequence[str], protocol: str) -> Iterator[str]:
+    """The same words, with the names that a protocol's sizes have in it."""
+    from xccl_emu.protocol.case import sizes_of
+    from xccl_emu.protocol.registry import known
+
+    plain = dict[str, str]()
+    for each in sizes_of(known(protocol).maker):
+        if each.also and each.is_switch:
+            plain |= {f"--{each.also}": f"--{each.name}=1", f"--no-{each.also}": f"--{each.name}=0"}
+        elif each.also:
+            plain |= {f"--{each.also}": f"--{each.name}"}
+    for word in rest:
+        option, equals, value = word.partition("=")
+        yield plain.get(option, option) + equals + value
 
 
 def protocol_and_sizes(words: Sequence[str]) -> tuple[str | None, dict[str, int | str]]:
@@ -75,3 +99,12 @@ def number_or_text(value: str) -> int | str:
     """A whole number if it is one."""
     number = value.removeprefix("-").isdecimal() and len(value) <= 1000  # Python converts no longer ones
     return int(value) if number else value
+
+
+def _sizes_told(protocol: str) -> str:
+    """What can be chosen of a protocol, for people."""
+    from xccl_emu.cli.listing import sizes_text
+    from xccl_emu.protocol.registry import known
+
+    it = known(protocol)
+    return "\b\n" + "\n".join([f"{protocol}: {it.preset.about}", *sizes_text(it)])

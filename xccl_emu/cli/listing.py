@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from xccl_emu.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from xccl_emu.protocol.case import Size
+    from xccl_emu.protocol.registry import Known
 
 
 def list_protocols(
@@ -37,13 +41,28 @@ def _one(name: str) -> dict[str, Any]:
     from xccl_emu.protocol.registry import known, make, proofs_of
 
     it = known(name)
-    sizes = [vars(size) | {"default": it.preset.sizes.get(size.name, size.default)} for size in sizes_of(it.maker)]
+    sizes = [_described(it, size) for size in sizes_of(it.maker)]
     proofs = {what: dict(case.configuration) for what, case in proofs_of(name).items()}
     papers = [str(paper) for paper in getattr(it.maker, "papers", ())]
     return {
         "protocol": name, "about": it.preset.about, "papers": papers, "sizes": sizes,
         "synchronizations": list(make(name).syncs), "proofs": proofs,
     }  # fmt: skip
+
+
+def _described(it: "Known", size: "Size") -> dict[str, Any]:
+    """A size, its default that of the name, and what it is on the whole pod if that is another."""
+    default = it.preset.sizes.get(size.name, size.default)
+    on_pod = (it.preset.on_pod or {}).get(size.name, default)
+    return vars(size) | {"default": default} | ({} if on_pod == default else {"on_pod": on_pod})
+
+
+def sizes_text(it: "Known") -> Iterator[str]:
+    """A line for each size that can be chosen, with the default of a run."""
+    from xccl_emu.protocol.case import sizes_of
+
+    for size in sizes_of(it.maker):
+        yield _size_text(_described(it, size))
 
 
 def _names(told: dict[str, str]) -> Iterator[str]:
@@ -56,13 +75,19 @@ def _text(told: dict[str, Any]) -> Iterator[str]:
     yield f"{told['protocol']}: {told['about']}"
     yield from (f"  {paper}" for paper in told["papers"])
     yield "sizes"
-    for size in told["sizes"]:
-        ends = f"{size['least']} to {size['most']}" if size["most"] is not None else f"from {size['least']} on"
-        bounds = f" ({ends})" if size["least"] is not None else ""
-        of = f" (one of {', '.join(map(str, size['choices']))})" if size["choices"] else ""
-        yield f"  --{size['name'].replace('_', '-')} {size['default']}{bounds}{of}  {size['help']}".rstrip()
+    yield from map(_size_text, told["sizes"])
     yield "synchronizations"
     yield from (f"  {sync}" for sync in told["synchronizations"])
     yield "to be proved"
     for what, configuration in told["proofs"].items():
         yield f"  {what}: {' '.join(f'{name}={value}' for name, value in configuration.items())}"
+
+
+def _size_text(size: dict[str, Any]) -> str:
+    ends = f"{size['least']} to {size['most']}" if size["most"] is not None else f"from {size['least']} on"
+    bounds = f" ({ends})" if size["least"] is not None else ""
+    of = f" (one of {', '.join(map(str, size['choices']))})" if size["choices"] else ""
+    also = f" (also --{size['also']})" if size["also"] else ""
+    on_pod = f" [run: {size['on_pod']}]" if "on_pod" in size else ""
+    name = size["name"].replace("_", "-")
+    return f"  --{name} {size['default']}{on_pod}{bounds}{of}{also}  {size['help']}".rstrip()

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xccl_emu.bench.sizes import sizes_from
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
+from xccl_emu.sizes import sizes_from
 
 TYPES = {"bf16": "bfloat16", "fp16": "half"}
 """Types of elements, and what nccl-tests call them."""

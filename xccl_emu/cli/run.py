@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import JSON, AsJson, command_of
+
+if TYPE_CHECKING:
+    from xccl_emu.cli.case_job import CaseResult
+    from xccl_emu.cli.site_show import SiteResult
 
 app = App(cls=CaseGroup, help="Run a protocol and hold its result against the oracle.", no_args_is_help=True)
 
@@ -34,9 +38,14 @@ def case(
     """
     from xccl_emu.cli.case_job import RunOptions
     from xccl_emu.cli.case_job import run as run_case
+    from xccl_emu.cli.show import Stages
 
-    result = run_case(protocol, sizes_from(ctx.args), RunOptions(order, policy))
-    typer.echo(json.dumps(asdict(result)) if as_json else result.told())
+    options = RunOptions(order, policy, Stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
+    _show(run_case(protocol, sizes_from(ctx.args, protocol), options), as_json)
+
+
+def _show(result: "CaseResult | SiteResult", as_json: bool) -> None:
+    typer.echo(json.dumps(result.to_json()) if as_json else result.told())
     if result.wrong:
         raise typer.Exit(WRONG)
 

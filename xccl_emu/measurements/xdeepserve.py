@@ -40,7 +40,7 @@ class SendRecv(Measurement):
     def rows(self, setting: "Setting") -> "list[Result]":
         """See the class."""
         from xccl_emu.bench.sendrecv import Sweep, sendrecv
-        from xccl_emu.bench.sizes import parse_size, parse_whole, sizes_from
+        from xccl_emu.sizes import parse_size, parse_whole, sizes_from
 
         sizes = sizes_from(parse_size("-b", self.begin), parse_size("-e", self.end), self.factor)
         to, cores = list(dict.fromkeys(self.to.split(","))), parse_whole("--cores", self.cores)
@@ -70,7 +70,7 @@ class Dispatch(Swept):
     def rows(self, setting: "Setting") -> "list[Result]":
         """See the class."""
         from xccl_emu.bench.dispatch import dispatch
-        from xccl_emu.bench.sizes import parse_whole
+        from xccl_emu.sizes import parse_whole
 
         return dispatch(setting, self.ranks, parse_whole("--batches", self.batches), self.cores)
 

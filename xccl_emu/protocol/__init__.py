@@ -10,9 +10,10 @@ from xccl_emu.protocol.collective import Collective
 from xccl_emu.protocol.data import payload
 from xccl_emu.protocol.paper import Deviation, Paper, Step
 from xccl_emu.protocol.regions import Region, Regions
+from xccl_emu.protocol.site import Site
 from xccl_emu.protocol.tight import tight_pod
 
 __all__ = [
-    "Bench", "Case", "Collective", "Deviation", "Paper", "Preset", "Region", "Regions", "Size", "Step", "choice",
-    "payload", "protocol", "size", "switch", "syncs", "text", "tight_pod",
+    "Bench", "Case", "Collective", "Deviation", "Paper", "Preset", "Region", "Regions", "Site", "Size", "Step",
+    "choice", "payload", "protocol", "size", "switch", "syncs", "text", "tight_pod",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -14,10 +14,12 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.paper import Paper
+from xccl_emu.protocol.site import Site
 
 SIZE_MAX = 1 << 16
 """Of a size that says nothing else: what is larger is a mistake, and would take the memory of this machine."""
 SWITCH = (0, 1)
+INT64 = range(-(1 << 63), 1 << 63)
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,15 @@ class Size:
     least: int | None = None
     most: int | None = None
     choices: tuple[int | str, ...] = ()
+    beside: bool = False
+    """Is it in no report where it has its default?  So are sizes that most have no use for."""
+    also: str = ""
+    """Another name on the command line; of a switch that of ``--NAME`` and ``--no-NAME``."""
+
+    @property
+    def is_switch(self) -> bool:
+        """Is it on or off?"""
+        return self.choices == SWITCH
 
     def checked(self, value: Any) -> int | str:
         """The value as reports and replay files have it; ConfigError if it is none, or out of range."""
@@ -39,6 +50,7 @@ class Size:
             self._must(isinstance(value, int | str) and value in self.choices, value, self._choices_told)
         elif self.least is not None:
             self._must(isinstance(value, int) and not isinstance(value, bool), value, "a whole number")
+            self._must(value in INT64, value, f"a whole number, {INT64[0]} to {INT64[-1]}")
             self._must(value >= self.least, value, f"at least {self.least}")
             self._must(self.most is None or value <= self.most, value, f"at most {self.most}")
         else:
@@ -52,27 +64,27 @@ class Size:
 
     @property
     def _choices_told(self) -> str:
-        return "0 or 1" if self.choices == SWITCH else f"one of {', '.join(map(str, self.choices))}"
+        return "0 or 1" if self.is_switch else f"one of {', '.join(map(str, self.choices))}"
 
 
-def size(default: int, help: str = "", *, least: int = 1, most: int | None = SIZE_MAX) -> Any:
-    """A field of a case that is a whole number in a range."""
-    return field(default=default, metadata={"help": help, "least": least, "most": most})
+def size(default: int, help: str = "", *, least: int = 1, most: int | None = SIZE_MAX, **more: Any) -> Any:
+    """A field of a case that is a whole number in a range; here and below ``more`` is ``beside`` and ``also``."""
+    return field(default=default, metadata={"help": help, "least": least, "most": most, **more})
 
 
-def choice(default: int | str, help: str = "", *, of: Collection[int | str]) -> Any:
+def choice(default: int | str, help: str = "", *, of: Collection[int | str], **more: Any) -> Any:
     """A field of a case that is one of several values."""
-    return field(default=default, metadata={"help": help, "choices": tuple(of)})
+    return field(default=default, metadata={"help": help, "choices": tuple(of), **more})
 
 
-def switch(default: int, help: str = "") -> Any:
+def switch(default: int, help: str = "", **more: Any) -> Any:
     """A field of a case that is 1 or 0, on or off; True and False are taken too."""
-    return choice(default, help, of=SWITCH)
+    return choice(default, help, of=SWITCH, **more)
 
 
-def text(default: int | str, help: str = "") -> Any:
+def text(default: int | str, help: str = "", **more: Any) -> Any:
     """A field of a case that is a number or a string, which the case checks by itself."""
-    return field(default=default, metadata={"help": help})
+    return field(default=default, metadata={"help": help, **more})
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,8 @@ class Preset:
     sizes: Mapping[str, int | str] = field(default_factory=dict)
     each_sync: Mapping[str, int | str] = field(default_factory=dict)
     """Sizes at which to find out what each synchronization is for: more than one core and round where that matters."""
+    on_pod: Mapping[str, int | str] | None = None
+    """Sizes with which it runs on the whole pod (`Case.carry_out`); None if it runs on one that it just fits."""
 
 
 class Case:
@@ -108,6 +122,17 @@ class Case:
         It is called anew for each part of a check, and must do the same each time.
         """
         raise NotImplementedError(f"{type(self).__name__}.lay_out")
+
+    def for_pod(self, given: Collection[str], site: Site) -> tuple[Self, str]:
+        """The case as it is run on the whole pod, and a note if it is smaller than usual, so as to fit the memory.
+
+        Only sizes that are not ``given`` may differ; CapacityError if it does not fit.
+        """
+        return self, ""
+
+    def carry_out(self, site: Site) -> None:
+        """On the whole pod: make one call after the other, as a user does, and hold each against the oracle."""
+        raise NotImplementedError(f"{type(self).__name__}.carry_out")
 
     @classmethod
     def sizes(cls) -> tuple[Size, ...]:
@@ -134,8 +159,9 @@ class Case:
 
     @property
     def configuration(self) -> Mapping[str, int | str]:
-        """Every size, those at their default too."""
-        return {each.name: getattr(self, each.name) for each in self.sizes()}
+        """Every size, those at their default too, but for those that are `Size.beside` it."""
+        values = {each: getattr(self, each.name) for each in self.sizes()}
+        return {each.name: value for each, value in values.items() if not each.beside or value != each.default}
 
     @property
     def payload_bytes(self) -> int | None:

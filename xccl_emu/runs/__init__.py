@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xccl_emu.options import option
 
 if TYPE_CHECKING:
-    from xccl_emu.bench.stage import Stage
+    from xccl_emu.stage import Stage
 
 
 @dataclass(frozen=True)

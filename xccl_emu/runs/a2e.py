@@ -8,7 +8,7 @@ from xccl_emu.options import option
 from xccl_emu.runs import LayerRun
 
 if TYPE_CHECKING:
-    from xccl_emu.bench.stage import Stage
+    from xccl_emu.stage import Stage
 
 
 @dataclass(frozen=True)

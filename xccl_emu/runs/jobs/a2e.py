@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from xccl_emu import oracle, routing
 from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
 from xccl_emu.bench.memory import available_bytes
-from xccl_emu.bench.stage import Stage
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, GIB, small_pod
@@ -26,6 +25,7 @@ from xccl_emu.runs.jobs.layer import (
     hottest_over_mean,
     resident_gb,
 )
+from xccl_emu.stage import Stage
 
 
 @dataclass

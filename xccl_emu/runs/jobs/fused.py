@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 from xccl_emu import oracle
-from xccl_emu.bench.stage import Stage
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import KIB
 from xccl_emu.protocols.fused import FusedExpertParallel
@@ -13,6 +12,7 @@ from xccl_emu.protocols.layout import ROUTE
 from xccl_emu.runs.fused import Fused
 from xccl_emu.runs.jobs.layer import INTERPRETER_BYTES
 from xccl_emu.runs.jobs.moe import MoeJob, at_once
+from xccl_emu.stage import Stage
 
 DEFAULT_RANKS = 320
 REPLICAS = 32

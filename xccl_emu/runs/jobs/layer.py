@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import routing
-from xccl_emu.bench.stage import Progress, Stage
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.spec import GIB
 from xccl_emu.runs.jobs import tables
+from xccl_emu.stage import Progress, Stage
 
 EXPERTS = 256
 """Routed experts where no file says how many."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from xccl_emu import oracle, routing
 from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
 from xccl_emu.bench.memory import available_bytes
-from xccl_emu.bench.stage import Stage
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
@@ -33,6 +32,7 @@ from xccl_emu.runs.jobs.layer import (
     ranks_that_fit,
     resident_gb,
 )
+from xccl_emu.stage import Stage
 
 PerRank = Sequence[NDArray[Any]]
 """An array for each rank."""

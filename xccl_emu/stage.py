@@ -1,4 +1,4 @@
-"""How a bench says what it is doing, so that nobody waits without knowing for what."""
+"""How a run says what it is doing, so that nobody waits without knowing for what."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

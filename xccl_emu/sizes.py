@@ -1,4 +1,4 @@
-"""Sizes as benchmarks of collective communication take them: with K, M or G, from a least to a most by a factor."""
+"""Sizes as users say them: with K, M or G, from a least to a most by a factor."""
 
 from xccl_emu.errors import ConfigError
 

@@ -1,0 +1,69 @@
+"""What a run on the whole pod prints: JSON, or a table, 80 columns wide."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from xccl_emu.cli.console import stdout_console
+from xccl_emu.protocol.site import Site
+
+_CAPTION = "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes that instructions copied"
+
+
+@dataclass(frozen=True)
+class SiteResult:
+    """What a case did on the whole pod, how long that took in wall seconds, and how much memory."""
+
+    protocol: str
+    site: Site
+    options: dict[str, Any]
+    """What was asked for, or taken where nothing was."""
+    seconds: float
+    resident_gb: float
+
+    @property
+    def wrong(self) -> int:
+        """Elements that are not the oracle's."""
+        return self.site.wrong
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        site = self.site
+        return {
+            "wrong": site.wrong, **site.facts, "options": self.options, "rounds": site.rounds, "stages": site.seconds,
+            "seconds": self.seconds, "resident_gb": self.resident_gb,
+        }  # fmt: skip
+
+    def told(self) -> str:
+        """For people."""
+        stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.site.seconds.items())
+        total = f"{self.seconds:.1f} s in all ({stages}), {self.resident_gb:.1f} GB resident"
+        console = stdout_console()
+        with console.capture() as captured:
+            console.print(self._table())
+        return f"{captured.get()}{total}\n#wrong {self.wrong}"
+
+    def _table(self) -> Table:
+        """A line for each protocol of each round."""
+        facts = ", ".join(f"{value} {name}".replace("_", " ") for name, value in self.site.facts.items())
+        table = Table(title=f"{self.protocol}: {facts}", caption=_CAPTION)
+        table.add_column("round")
+        for name in ("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s"):
+            table.add_column(name, justify="right")
+        for number, stats in enumerate(self.site.rounds, start=1):
+            protocols = {"": stats} if "seconds" in stats else stats
+            for name, one in protocols.items():
+                table.add_row(f"{number} {name}", *_cells(one))
+        return table
+
+
+def _cells(stats: dict[str, Any]) -> Iterator[str]:
+    moved, seconds = stats["bytes_by_pipe"], stats["seconds"]
+    copied = moved["mtu-in"] + moved["mtu-out"] + 2 * moved["dma"]
+    for n in (moved["mtu-in"], moved["mtu-out"], moved["dma"], stats["vector_elements"]):
+        yield f"{n / 1e9:.{2 if n >= 1e7 or not n else 5}f}"
+    yield f"{sum(stats['instructions'].values()) / 1e6:.2f}"
+    yield f"{seconds:.2f}"
+    yield f"{copied / 1e9 / max(seconds, 1e-9):.1f}"

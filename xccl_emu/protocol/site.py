@@ -1,0 +1,53 @@
+"""Where a case runs at full size: a pod, its calls one after the other, and what came of them."""
+
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from xccl_emu.errors import CapacityError
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import GIB
+from xccl_emu.stage import Progress, Stage
+
+INTERPRETER_BYTES = 700 << 20
+"""Python, compiled code and what the oracle has at a time."""
+
+
+@dataclass
+class Site:
+    """A pod for a case, and what the case has found there."""
+
+    pod: Pod
+    stages: Stage
+    free_bytes: int
+    """Memory that may be planned with."""
+    wrong: int = 0
+    """Elements that are not the oracle's."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What else there is to say, by name."""
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    """Of each round, or of each protocol in it: seconds, actions, instructions, bytes by engine."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall seconds of each stage."""
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Progress]:
+        """Name and time what is done inside; gives the stage's function for progress."""
+        started = time.perf_counter()
+        with self.stages(name) as progress:
+            yield progress
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+    def fits(self, need: int, what: str, remedy: str) -> None:
+        """Raises CapacityError if so many bytes are not free."""
+        if need > self.free_bytes:
+            free = f"{self.free_bytes / GIB:.1f} GiB are free"
+            raise CapacityError(f"{what} about {need / GIB:.1f} GiB, {free}; {remedy}")
+
+
+def resident_gb() -> float:
+    """The most memory that this process had, in 10^9 bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
