@@ -1,6 +1,7 @@
 """Protocols on the command line: their sizes as options, and commands for those that have none of their own."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import typer.core
@@ -28,9 +29,9 @@ class CaseGroup(typer.core.TyperGroup):
             return True
         if name in self.commands or name.startswith("-"):
             return False
-        from xccl_emu.protocol.registry import names
+        from xccl_emu.protocol.registry import is_known
 
-        return name in names()
+        return is_known(name)
 
 
 def sizes_of(given: Iterable[str]) -> dict[str, int | str]:
@@ -66,9 +67,12 @@ def _as_named(rest: Sequence[str], protocol: str) -> Iterator[str]:
             plain |= {f"--{each.also}": f"--{each.name}=1", f"--no-{each.also}": f"--{each.name}=0"}
         elif each.also:
             plain |= {f"--{each.also}": f"--{each.name}"}
-    for word in rest:
+    for word, following in zip_longest(rest, rest[1:]):
         option, equals, value = word.partition("=")
-        yield plain.get(option, option) + equals + value
+        named = plain.get(option, option)
+        if equals or following in ("0", "1"):  # a switch as sizes are given: --NAME 1
+            named = named.partition("=")[0]
+        yield named + equals + value
 
 
 def protocol_and_sizes(words: Sequence[str]) -> tuple[str | None, dict[str, int | str]]:

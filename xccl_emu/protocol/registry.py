@@ -48,15 +48,12 @@ class Known:
     preset: Preset
 
 
-def _ours() -> Mapping[str, Known]:
-    """Cases that modules of `xccl_emu.protocols` have, by name."""
-    return {each.preset.name: each for maker in _of_modules() for each in _by_name(maker)}
-
-
-def _of_modules() -> Iterator[Maker]:
-    package = import_module(GROUP)
-    for each in pkgutil.iter_modules(package.__path__):
-        yield from makers_of(import_module(f"{GROUP}.{each.name}")).values()
+def _ours(first: str = "") -> Iterator[Known]:
+    """Cases that modules of `xccl_emu.protocols` have; of modules that are named so first, before others are loaded."""
+    modules = [each.name for each in pkgutil.iter_modules(import_module(GROUP).__path__)]
+    for name in sorted(modules, key=lambda name: not name.startswith(first)):
+        for maker in makers_of(import_module(f"{GROUP}.{name}")).values():
+            yield from _by_name(maker)
 
 
 def _by_name(maker: Maker) -> list[Known]:
@@ -71,19 +68,32 @@ def _known(maker: Maker, name: str) -> Known:
 
 def names() -> tuple[str, ...]:
     """Names of the cases of `xccl_emu.protocols` and of entry points of other packages, in alphabetical order."""
-    return tuple(sorted({*_ours(), *(entry.name for entry in entry_points(group=GROUP))}))
+    ours = (each.preset.name for each in _ours())
+    return tuple(sorted({*ours, *(entry.name for entry in entry_points(group=GROUP))}))
 
 
 def known(name: str) -> Known:
     """What a name of `names`, or ``file.py:Name``, stands for; ConfigError if there is no such thing."""
     if isinstance(name, str) and ":" in name:
         return _known(of_file(name), name.rpartition(":")[2])
-    ours = _ours()
-    if name in ours:
-        return ours[name]
-    for entry in entry_points(group=GROUP, name=name):  # no other package is loaded for the sake of a name of ours
-        return _known(entry.load(), name)
-    raise ConfigError(f"protocol {name!r}: must be one of {', '.join(names())}, or FILE.py:NAME")
+    found = _found(name)
+    if found is None:
+        raise ConfigError(f"protocol {name!r}: must be one of {', '.join(names())}, or FILE.py:NAME")
+    return found
+
+
+def is_known(name: str) -> bool:
+    """Is it one of `names`?"""
+    return _found(name) is not None
+
+
+def _found(name: str) -> Known | None:
+    ours = _ours(first=f"{name}".partition("-")[0])
+    found = next((each for each in ours if each.preset.name == name), None)
+    if found is None:
+        for entry in entry_points(group=GROUP, name=name):  # no other package is loaded for the sake of a name of ours
+            return _known(entry.load(), name)
+    return found
 
 
 def make(name: str, **sizes: Any) -> Case:
