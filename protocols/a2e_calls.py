@@ -142,7 +142,7 @@ class AttentionExperts(ABC):
         start, end = self.meta
         for die in range(self.first_die, self.first_die + self.config.n_dies):
             first = self.pod.meta(die, start)
-            self.pod.memory[first : first + end - start] = 0
+            self.pod.span(first, end - start)[:] = 0
 
 
 def _expert_sizes(c: A2EConfig) -> Mapping[str, int]:
@@ -220,7 +220,7 @@ class Calls:
         for i in range(c.n_attention):
             n, buffers = self.lengths[call][i], self.batches[call % c.turns][i]
             self.pod.view(buffers["batches"], np.int32)[call // c.turns] = n
-            self.pod.fill_payload(self._view(call, buffers["x"], c.numpy_dtype(), c.hidden)[:n], given.tokens[i])
+            self.pod.fill_payload(self._payload(call, buffers["x"])[:n], given.tokens[i])
             self._view(call, buffers["topk"], np.int32, _COLUMNS)[:n] = whole_rows(given.topk[i])
             self._view(call, buffers["weights"], np.float32, _COLUMNS)[:n, :k] = given.weights[i]
 
@@ -228,6 +228,12 @@ class Calls:
         """[tokens_max, columns] of a call in a buffer of its domain."""
         rows: NDArray[Any] = self.pod.view(buffer, dtype, (-1, self.config.tokens_max, columns))
         return np.asarray(rows[call // self.config.turns])
+
+    def _payload(self, call: int, buffer: Buffer) -> NDArray[Any]:
+        """[tokens_max, hidden] of a call in a buffer of its domain, of what only travels."""
+        c = self.config
+        rows: NDArray[Any] = self.pod.payload(buffer, c.numpy_dtype(), (-1, c.tokens_max, c.hidden))
+        return np.asarray(rows[call // c.turns])
 
     def _commit(self, call: int, topk: Sequence[NDArray[Any]]) -> None:
         """Commit what a call will fill: what it has batches for, and of the rows those that there will be."""
@@ -263,7 +269,7 @@ class Calls:
         call, i = index_of("call", call, self.n_calls), index_of("i", i, self.config.n_attention)
         self._check_run(call)
         buffer = self.batches[call % self.config.turns][i]["out"]
-        return self._view(call, buffer, self.config.numpy_dtype(), self.config.hidden)[: self.lengths[call][i]]
+        return self._payload(call, buffer)[: self.lengths[call][i]]
 
     def received(self, call: int, die: int) -> Received:
         """What a call brought to an expert die; views, valid until the next launch.
@@ -280,7 +286,7 @@ class Calls:
         counts = table[: c.local_experts * c.n_attention].reshape(c.local_experts, c.n_attention)
         rows, first = int(counts.sum()), call % c.depth * c.rows_max
         dtype = np.int8 if c.quantized else c.numpy_dtype()
-        x = self.pod.view(buffers["recv_x"], dtype, (-1, c.hidden))[first : first + rows]
+        x = self.pod.payload(buffers["recv_x"], dtype, (-1, c.hidden))[first : first + rows]
         return Received.of(x, self.pod.view(buffers["route"], ROUTE)[first : first + rows], counts)
 
 

@@ -230,7 +230,7 @@ class ExpertGroup(ABC, Generic[C]):
     def _load(self, rank: int, x: NDArray[Any], choices: NDArray[Any]) -> None:
         buffers = self._ranks[rank]
         self.pod.view(buffers.batches, np.int32)[0] = len(x)
-        states = self.pod.view(buffers.x, self.config.numpy_dtype(), (-1, self.config.hidden))
+        states = self.pod.payload(buffers.x, self.config.numpy_dtype(), (-1, self.config.hidden))
         self.pod.fill_payload(states[: len(x)], x)
         self.pod.view(buffers.topk, np.int32, (-1, _INDEX_COLUMNS))[: len(x)] = whole_rows(choices)
 
@@ -282,7 +282,7 @@ class ExpertGroup(ABC, Generic[C]):
         counts = self.pod.view(buffers.counts, np.int32)[: c.n_slots].reshape(c.local_experts, c.n_ranks)
         rows = int(counts.sum())
         dtype = np.int8 if c.quantized else c.numpy_dtype()
-        x = self.pod.view(buffers.recv_x, dtype, (-1, c.hidden))[:rows]
+        x = self.pod.payload(buffers.recv_x, dtype, (-1, c.hidden))[:rows]
         return Received.of(x, self.pod.view(buffers.route, ROUTE)[:rows], counts)
 
     # ---- experts
@@ -305,10 +305,13 @@ class ExpertGroup(ABC, Generic[C]):
     def expert_output(self, rank: int) -> NDArray[Any]:
         """[rows, hidden] view to write a rank's expert outputs into, in the order of the received rows.
 
+        Read-only where the pod's policy moves no data.
+
         Raises ConfigError if nothing was dispatched.
         """
         self._check_stage("expert_output", _DISPATCHED)
-        flat = self.pod.view(self._ranks[self._check_rank(rank)].y, self.config.numpy_dtype(), (-1, self.config.hidden))
+        buffer = self._ranks[self._check_rank(rank)].y
+        flat = self.pod.payload(buffer, self.config.numpy_dtype(), (-1, self.config.hidden))
         return flat[: len(self.received(rank).x)]
 
     # ---- combine
@@ -342,7 +345,7 @@ class ExpertGroup(ABC, Generic[C]):
         """What combine gave a rank: [T, hidden]; ConfigError if nothing was combined since the last dispatch."""
         n_tokens = self.n_tokens(rank)
         self._check_stage("output", _COMBINED)
-        flat = self.pod.view(self._ranks[rank].out, self.config.numpy_dtype(), (-1, self.config.hidden))
+        flat = self.pod.payload(self._ranks[rank].out, self.config.numpy_dtype(), (-1, self.config.hidden))
         return flat[:n_tokens]
 
     # ---- both
@@ -421,4 +424,4 @@ class ExpertGroup(ABC, Generic[C]):
         start, end = self._layout.meta_start, self._layout.meta_end
         for rank in range(self.config.n_ranks):
             first = self.pod.meta(self.die_of(rank), start)
-            self.pod.memory[first : first + end - start] = 0
+            self.pod.span(first, end - start)[:] = 0

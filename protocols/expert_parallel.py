@@ -33,7 +33,7 @@ class ExpertParallel(ExpertGroup[EpConfig]):
     def rounds_done(self, done_offset: int) -> int:
         """How many rounds rank 0 has acknowledged to itself, in the fields at an offset: the last event ID."""
         field = self.pod.meta(self.config.first_die, done_offset)
-        return int(self.pod.memory[field : field + 8].view(np.int64)[0])
+        return int(self.pod.span(field, 8).view(np.int64)[0])
 
     def _room(self, before: int, row_bytes: int) -> int:
         """How many rows fit a half of what is behind the first ``before`` bytes of the data buffer."""

@@ -47,7 +47,7 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
         """Event ID of the next dispatch: behind that in what rank 0 last told itself, in either table."""
         tables = (self.layout.fields, self.layout.fields + self.config.n_slots * 32)
         fields = [self.pod.meta(self.config.first_die, table) for table in tables]
-        return 1 + max(int(self.pod.memory[field : field + 8].view(np.int64)[0]) for field in fields)
+        return 1 + max(int(self.pod.span(field, 8).view(np.int64)[0]) for field in fields)
 
     def areas(self) -> Fused:
         """Where the protocol keeps what, and which optimizations are on."""

@@ -163,13 +163,18 @@ class GroupRounds(ABC):
     def _fill(self, i: int, rank: int, x: NDArray[Any], choices: NDArray[Any], weights: NDArray[Any]) -> None:
         n, b, k = len(x), self.buffers[rank], self.config.top_k
         self.pod.view(b.batches, np.int32)[i] = n
-        self.pod.fill_payload(self._view(i, b.x, self.config.numpy_dtype(), self.config.hidden)[:n], x)
+        self.pod.fill_payload(self._payload(i, b.x, self.config.numpy_dtype())[:n], x)
         self._view(i, b.topk, np.int32, INDEX_BYTES // 4)[:n] = whole_rows(choices)
         self._view(i, b.weights, np.float32, INDEX_BYTES // 4)[:n, :k] = weights
 
     def _view(self, i: int, buffer: Buffer, dtype: Any, columns: int) -> NDArray[Any]:
         """[rows, columns] of round ``i`` in a buffer."""
         rounds: NDArray[Any] = self.pod.view(buffer, dtype, (self.n_rounds, -1, columns))
+        return np.asarray(rounds[i])
+
+    def _payload(self, i: int, buffer: Buffer, dtype: Any) -> NDArray[Any]:
+        """[rows, hidden] of round ``i`` in a buffer of what only travels."""
+        rounds: NDArray[Any] = self.pod.payload(buffer, dtype, (self.n_rounds, -1, self.config.hidden))
         return np.asarray(rounds[i])
 
     def launch(self) -> None:
@@ -220,19 +225,19 @@ class GroupRounds(ABC):
         c, b = self.config, self.buffers[rank]
         counts = self._view(i, b.counts, np.int32, align(4 * c.n_slots) // 4)[0, : c.n_slots]
         rows = int(counts.sum())
-        x = self._view(i, b.recv_x, np.int8 if c.quantized else c.numpy_dtype(), c.hidden)[:rows]
+        x = self._payload(i, b.recv_x, np.int8 if c.quantized else c.numpy_dtype())[:rows]
         route = self._view(i, b.route, ROUTE, 1)[:rows, 0]
         return Received.of(x, route, counts.reshape(c.local_experts, c.n_ranks))
 
     def expert_output(self, i: int, rank: int) -> NDArray[Any]:
         """[rows, hidden] outputs of a rank's experts in round ``i``, in the order of the received rows."""
         rows = len(self.received(i, rank).x)
-        return self._view(i, self.buffers[rank].y, self.config.numpy_dtype(), self.config.hidden)[:rows]
+        return self._payload(i, self.buffers[rank].y, self.config.numpy_dtype())[:rows]
 
     def output(self, i: int, rank: int) -> NDArray[Any]:
         """[T, hidden] sums that combine gave a rank in round ``i``."""
         self._check_result(i, rank)
-        flat = self._view(i, self.buffers[rank].out, self.config.numpy_dtype(), self.config.hidden)
+        flat = self._payload(i, self.buffers[rank].out, self.config.numpy_dtype())
         return flat[: self._lengths[i][rank]]
 
 

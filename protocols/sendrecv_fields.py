@@ -15,7 +15,7 @@ class PairFields:
     def __init__(self, pod: Pod, layout: RingLayout, source: int, target: int) -> None:
         first = np.array([layout.tail(source, target, 0), layout.ack(source, target, 0)])
         self._tails, self._acks = (
-            pod.memory[start : start + layout.fields_bytes].view(np.int64).reshape(-1, 4) for start in first.tolist()
+            pod.span(start, layout.fields_bytes).view(np.int64).reshape(-1, 4) for start in first.tolist()
         )
         self._rings = layout.ring(source, target, 0) + np.arange(layout.channels) * layout.channel_bytes
 

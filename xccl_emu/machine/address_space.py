@@ -1,4 +1,8 @@
-"""The bytes of a pod: one flat mapping, committed by the kernel page by page as it is touched."""
+"""The bytes of a pod: one flat mapping, committed by the kernel page by page as it is touched.
+
+Behind them stand dirty bits, one for each chunk of `layout.CHUNK_BYTES`: without one nobody has ever written there, so
+the chunk holds zeros.  Runs that leave out zeros look there first, and touch no memory to find out.
+"""
 
 import contextlib
 import mmap
@@ -7,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError
+from xccl_emu.machine.device.layout import ALL_DIRTY, CHUNK_SHIFT
 
 _MADV_POPULATE_WRITE = 23  # Linux 5.14; not in mmap
 _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # a name in mmap only since Python 3.13
@@ -34,6 +39,30 @@ def map_bytes(nbytes: int, what: str, *, dense: bool = False) -> NDArray[np.uint
         with contextlib.suppress(OSError):  # a kernel without huge pages
             mapping.madvise(mmap.MADV_HUGEPAGE if huge else mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(mapping, dtype=np.uint8)
+
+
+class Memory:
+    """The bytes of a pod, and which of them may be something else than zero."""
+
+    def __init__(self, nbytes: int, what: str) -> None:
+        start = (nbytes + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
+        self.with_bits = map_bytes(start + (start >> CHUNK_SHIFT + 3) + mmap.PAGESIZE, what)
+        self.bytes, self._bits = self.with_bits[:start], self.with_bits[start:]
+        self.bits_at = start
+        """Where the dirty bits begin; `layout.ALL_DIRTY` once somebody may have written anywhere."""
+
+    def hand_out(self) -> NDArray[np.uint8]:
+        """All bytes, to somebody who may write anywhere at any time."""
+        self.bits_at = ALL_DIRTY
+        return self.bytes
+
+    def span(self, start: int, nbytes: int) -> NDArray[np.uint8]:
+        """A range of bytes, to somebody who may write there at any time."""
+        if nbytes > 0:
+            first, last = start >> CHUNK_SHIFT, start + nbytes - 1 >> CHUNK_SHIFT
+            self._bits[first >> 3] |= 0xFF << (first & 7) & 0xFF
+            self._bits[(first >> 3) + 1 : (last >> 3) + 1] = 0xFF  # some chunks behind it too
+        return self.bytes[start : start + nbytes]
 
 
 def commit(array: NDArray[np.uint8], start: int, nbytes: int) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from xccl_emu.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.abi import REGISTERS, RESULT
-from xccl_emu.machine.address_space import commit, map_bytes
+from xccl_emu.machine.address_space import Memory, commit
 from xccl_emu.machine.claims import Claims
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.labels import Labels
@@ -34,7 +34,7 @@ class Driver(Protocol):
 
     @property
     def data(self) -> bool:
-        """Is payload moved?  Else it stays zeros, and the run sets `layout.SPARSE`."""
+        """Is payload moved?  Else it stays zeros, and the run takes `Pod.sparse_memory` and sets `layout.SPARSE`."""
 
     def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
         """How the run ended (`layout.ENDED_*`), seconds that it took here, and its schedule if the pod records."""
@@ -101,7 +101,7 @@ class Pod:
         self.without = without
         self._known_syncs: set[str] = set()
         self.generators = generators
-        self.memory = map_bytes(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
+        self._memory = Memory(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
         self._array = StateArray(spec, order, self.seed)
         self.state = self._array.words
         self.claims = Claims()
@@ -117,6 +117,25 @@ class Pod:
         self._schedule: Schedule | None = None
 
     # ---- memory
+
+    @property
+    def memory(self) -> NDArray[np.uint8]:
+        """[bytes] all memory, data buffers of the cores behind it, in place.
+
+        Whoever has it may write anywhere: from then on runs without payload look at bytes before they leave them out.
+        `view` and `span` say where.
+        """
+        return self._memory.hand_out()
+
+    def span(self, address: int, nbytes: int) -> NDArray[np.uint8]:
+        """[nbytes] bytes from a global address on, in place; ConfigError for what is not all on dies and CPUs."""
+        if not 0 <= address <= address + nbytes <= self.spec.memory_bytes:
+            raise ConfigError(f"address={address}: the {nbytes} bytes there are not all in the memory of dies or CPUs")
+        return self._memory.span(address, nbytes)
+
+    def sparse_memory(self) -> tuple[NDArray[np.uint8], int]:
+        """Memory with its dirty bits, and where these begin (`layout.SPARSE`); for a policy that moves no payload."""
+        return self._memory.with_bits, self._memory.bits_at
 
     def address(self, die: int, offset: int) -> int:
         """Global address of an offset in a die's memory; like `meta` and `managed`, ConfigError for one outside."""
@@ -161,7 +180,7 @@ class Pod:
         """Copy an array into a die's app data area."""
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         buffer = self.alloc(die, raw.size)
-        self.memory[buffer.address : buffer.address + raw.size] = raw
+        self.span(buffer.address, raw.size)[:] = raw
         return buffer
 
     @property
@@ -170,20 +189,31 @@ class Pod:
         return isinstance(self.policy, str) or self.policy.data
 
     def fill_payload(self, view: NDArray[Any], data: NDArray[Any]) -> None:
-        """Copy into a view of memory what only travels, and decides nothing; left out where no data is moved."""
+        """Copy into a view that `payload` gave; left out where no data is moved."""
         if self.moves_data:
             view[:] = data
 
     def view(self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
         """The bytes of a buffer as an array (no copy); ConfigError for a buffer that is not on this pod."""
         self._check_buffer(buffer)
-        flat = self.memory[buffer.address : buffer.address + buffer.nbytes].view(dtype)
+        flat = self.span(buffer.address, buffer.nbytes).view(dtype)
+        return flat if shape is None else flat.reshape(shape)
+
+    def payload(
+        self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None
+    ) -> NDArray[Any]:
+        """As `view`, of bytes that only travel, and decide nothing; read-only where no data is moved."""
+        if self.moves_data:
+            return self.view(buffer, dtype, shape)
+        self._check_buffer(buffer)
+        flat = self._memory.bytes[buffer.address : buffer.address + buffer.nbytes].view(dtype)
+        flat.flags.writeable = False
         return flat if shape is None else flat.reshape(shape)
 
     def commit(self, buffer: Buffer, nbytes: int) -> None:
         """Commit the first bytes of a buffer that is about to be filled; a hint that only saves time."""
         if self.moves_data:
-            commit(self.memory, buffer.address, min(nbytes, buffer.nbytes))
+            commit(self._memory.with_bits, buffer.address, min(nbytes, buffer.nbytes))
 
     def mark_app(self) -> dict[int, int]:
         """How much of each app data area is in use; `release_app` goes back to it."""
@@ -388,7 +418,7 @@ class Pod:
         """Copy the whole pod; CapacityError if it is not small."""
         self._check_small("snapshot")
         books = (dict(self._app_used), [*self._launches], dict(self._owner), [*self.kernels], self._failed)
-        return Snapshot(self._identity(), self.memory.copy(), self.state.copy(), books)
+        return Snapshot(self._identity(), self._memory.bytes.copy(), self.state.copy(), books)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot of this pod, or of one made and switched alike; ConfigError for any other."""
@@ -405,7 +435,7 @@ class Pod:
     def digest(self) -> str:
         """Hash of all memory of a small pod's dies; CapacityError if it is not small."""
         self._check_small("digest")
-        dies = self.memory[: self.spec.memory_bytes]
+        dies = self._memory.bytes[: self.spec.memory_bytes]
         return hashlib.blake2b(dies.tobytes(), digest_size=16).hexdigest()
 
     # ---- for reports and the driver
@@ -477,7 +507,7 @@ class Pod:
             raise ConfigError(f"kernel {kernel.name}: {kernel.n_registers} registers, a core has {self.spec.registers}")
 
     def _check_small(self, what: str) -> None:
-        size = self.memory.nbytes + self.state.nbytes
+        size = self._memory.bytes.nbytes + self.state.nbytes
         if size > _SNAPSHOT_BYTES_MAX:
             raise CapacityError(
                 f"{what}: the pod has {size} bytes, {_SNAPSHOT_BYTES_MAX} are possible; take a smaller one"

@@ -81,7 +81,7 @@ class Bench:
                 f"array: its {raw.size} bytes at offset {offset} do not fit the metadata area of a die, which has "
                 f"{pod.spec.meta_bytes}"
             )
-        pod.memory[address : address + raw.size] = raw
+        pod.span(address, raw.size)[:] = raw
         if name:
             self.label(f"die{die}.{name}", address, raw.size)
         return address

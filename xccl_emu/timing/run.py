@@ -137,9 +137,9 @@ class VirtualTime:
         routes = self._routes(pod)
         times = Times(pod, self.fabric, self.costs, self.start_us, self.log, routes)
         started = time.perf_counter()
-        pod.state[at.SPARSE] = not self.data
+        memory, pod.state[at.SPARSE] = (pod.memory, 0) if self.data else pod.sparse_memory()
         try:
-            ended = _run(pod, times, progress)
+            ended = _run(pod, memory, times, progress)
         finally:
             pod.state[at.SPARSE] = 0
         if ended == at.ENDED_DONE:
@@ -185,7 +185,7 @@ class VirtualTime:
             raise ConfigError("record=True: a timed run is repeated by running it again; it has no schedule")
 
 
-def _run(pod: "Pod", times: Times, progress: Progress | None) -> int:
+def _run(pod: "Pod", memory: NDArray[np.uint8], times: Times, progress: Progress | None) -> int:
     """Slice by slice; how it ended.  CapacityError if a table is full."""
     from xccl_emu.machine import compiled
     from xccl_emu.timing.device.policy import virtual_time
@@ -193,7 +193,7 @@ def _run(pod: "Pod", times: Times, progress: Progress | None) -> int:
     ended = at.ENDED_PAUSED
     while ended == at.ENDED_PAUSED:
         with compiled.arithmetic_of(pod.kernels):
-            ended = virtual_time(pod.memory, pod.state, times.tm, times.who, times.records, _SLICE_ACTIONS)
+            ended = virtual_time(memory, pod.state, times.tm, times.who, times.records, _SLICE_ACTIONS)
         if progress is not None:
             progress(int(pod.state[at.ACTIONS]))
     times.check_room(int(ended))

@@ -55,7 +55,7 @@ from xccl_emu.machine.device.layout import (
     WRITER_SLOTS,
     WRITER_WORDS,
 )
-from xccl_emu.machine.device.sparse import move
+from xccl_emu.machine.device.sparse import mark, move
 from xccl_emu.machine.device.words import (
     bytes_to_words,
     jit,
@@ -183,6 +183,7 @@ def write_words(mem, st, core, base, kind, address, nbytes, w0, w1, w2, w3, site
 
 @jit
 def _store(mem, st, kind, address, nbytes, w0, w1, w2, w3):
+    mark(mem, st, address, nbytes)
     if nbytes == 4:
         store_u32(mem, address, w0)
         return

@@ -21,7 +21,7 @@ BYTES_BY_PIPE = 64  # of the vector pipe: elements
 FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 69, 70, 80  # what a check has broken; the copy is of a write in flight
 STEP_TABLE = 81  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 97, 98
-SPARSE = 99  # is what would change nothing left out, so that memory is committed only where it is not zero?
+SPARSE = 99  # where in memory the dirty bits begin if what would change nothing is left out, or `ALL_DIRTY`; else 0
 ACT = 100  # where the machine's action is, for `single.act_once`
 N_HOMES = 101  # dies, and CPUs behind them
 HEADER_WORDS = 102
@@ -75,6 +75,9 @@ NOTED_BYTES_MAX = 256  # a larger write under `sc` is not noted granule by granu
 LARGE_SHIFT = 12  # of such a write it is noted when it touched each block of 4 KiB
 
 GRANULE_BYTES = 32
+CHUNK_SHIFT = 9  # of bytes with a dirty bit: 512, as a message's slot
+CHUNK_BYTES = 1 << CHUNK_SHIFT
+ALL_DIRTY = -1  # no bits: any byte may be something else than zero
 MAX_SUBTRANSFERS = 62  # a transfer is read in at most so many sub-transfers, so that one word can say which are done
 
 # ---- an action: an actor and a choice

@@ -75,6 +75,7 @@ from xccl_emu.machine.device.layout import (
     UB_BASE,
 )
 from xccl_emu.machine.device.pipes import enqueue, fence_ahead, pipe_of, ring_dma, take_event
+from xccl_emu.machine.device.sparse import mark
 from xccl_emu.machine.device.traffic import note_traffic
 from xccl_emu.machine.device.words import call_step, jit, load_i32, load_i64, put, store_i64, store_u32
 
@@ -164,6 +165,7 @@ def _grant_memory(mem, st, core, base, op, a, b, c):
         return False
     old = load_i64(mem, a)
     put(st, base + RESULT, old)
+    mark(mem, st, a, 8)
     store_i64(mem, a, old + b)
     note_writer(st, a, core, request_site(st, base))
     st[BYTES_BY_PIPE + SCALAR] += 8
@@ -189,7 +191,9 @@ def _grant_buffer(mem, st, base, op, a, b, c):
     at = st[base + UB_BASE] + a
     if op == OP_UB_LOAD:
         put(st, base + RESULT, load_i32(mem, at) if b == 4 else load_i64(mem, at))
-    elif c == 4:
+        return True
+    mark(mem, st, at, c)
+    if c == 4:
         store_u32(mem, at, b)
     else:
         store_i64(mem, at, b)

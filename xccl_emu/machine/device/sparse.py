@@ -1,13 +1,16 @@
 """Memory that stays sparse: what would change nothing is left out, so that no page is committed that holds zeros.
 
 A run without data is a run whose payload is zeros, with this switched on (`layout.SPARSE`).  Every byte ends as it
-would otherwise, control words and payload alike: no rule says which is which, so none can be wrong.
+would otherwise, control words and payload alike: no rule says which is which, so none can be wrong.  Who writes marks
+the chunks that it writes as dirty, the host (`Memory.span`) and the machine (`mark`); where no chunk is, nobody has
+ever written, and there is nothing to compare and nothing to touch.
 """
 
 from xccl_emu.lang.requests import (
     OP_V_ADD,
     OP_V_AXPY,
     OP_V_COPY,
+    OP_V_COUNT,
     OP_V_DEQUANTIZE,
     OP_V_FILL,
     OP_V_NARROW,
@@ -15,65 +18,156 @@ from xccl_emu.lang.requests import (
     OP_V_SCALE,
     OP_V_WIDEN,
 )
-from xccl_emu.machine.device.layout import SPARSE
-from xccl_emu.machine.device.numerics import element_bytes
-from xccl_emu.machine.device.words import copy_bytes, jit, load_i32, same_bytes
-
-_CHUNK = 512  # of a copy that leaves out what is there already; a message's slot is one
+from xccl_emu.machine.device.layout import ALL_DIRTY, CHUNK_BYTES, CHUNK_SHIFT, DIE_SHIFT, N_HOMES, SPARSE
+from xccl_emu.machine.device.numerics import element_bytes, fill
+from xccl_emu.machine.device.words import copy_bytes, jit, load_i32, load_i64, same_bytes
 
 
 @jit
-def copy_changed(mem, target, source, nbytes):
-    """`copy_bytes`, but without the chunks that are there already."""
-    if same_bytes(mem, target, source, nbytes):
+def mark(mem, st, start, nbytes):
+    """Note, where memory is sparse, that a range of at least one byte is written."""
+    bits = st[SPARSE]
+    if bits > 0:
+        for chunk in range(start >> CHUNK_SHIFT, (start + nbytes - 1 >> CHUNK_SHIFT) + 1):
+            mem[bits + (chunk >> 3)] |= 1 << (chunk & 7)
+
+
+@jit
+def _clean(mem, st, start, nbytes):
+    """Note that there are zeros again, if it is a whole chunk of a data buffer: of what is on dies hosts have views."""
+    bits = st[SPARSE]
+    if bits > 0 and nbytes == CHUNK_BYTES and start >> st[DIE_SHIFT] >= st[N_HOMES]:
+        mem[bits + (start >> CHUNK_SHIFT + 3)] &= 0xFF ^ 1 << (start >> CHUNK_SHIFT & 7)
+
+
+@jit
+def _next_dirty(mem, st, start, end):
+    """The first byte from ``start`` on that may be something else than zero; ``end`` if none before that may be."""
+    bits = st[SPARSE]
+    if bits < 0:
+        return start
+    chunk = start >> CHUNK_SHIFT
+    while chunk << CHUNK_SHIFT < end:
+        ahead = load_i64(mem, bits + 8 * (chunk >> 6)) >> (chunk & 63)
+        if ahead != 0:
+            while not ahead & 1:
+                ahead >>= 1
+                chunk += 1
+            return max(start, min(chunk << CHUNK_SHIFT, end))
+        chunk = (chunk >> 6) + 1 << 6
+    return end
+
+
+@jit
+def _to_end_of_chunk(at, end):
+    """Bytes from ``at`` to the end of its chunk, or to ``end`` if that is before."""
+    return min((at >> CHUNK_SHIFT) + 1 << CHUNK_SHIFT, end) - at
+
+
+@jit
+def _zeros(mem, start, nbytes):
+    return mem[start] == 0 and same_bytes(mem, start, start + 1, nbytes - 1)
+
+
+@jit
+def all_zero(mem, st, start, nbytes):
+    """Is there nothing but zeros in a range of at least one byte?"""
+    end = start + nbytes
+    at = _next_dirty(mem, st, start, end)
+    while at < end:
+        size = _to_end_of_chunk(at, end)
+        if not _zeros(mem, at, size):
+            return False
+        _clean(mem, st, at, size)
+        at = _next_dirty(mem, st, at + size, end)
+    return True
+
+
+@jit
+def copy_changed(mem, st, target, source, nbytes):
+    """`copy_bytes`, but without what is there already, and without a look at what is zero on both sides."""
+    if st[SPARSE] == ALL_DIRTY and same_bytes(mem, target, source, nbytes):
         return
     done = 0
-    while done < nbytes:
-        size = min(_CHUNK, nbytes - done)
-        if not same_bytes(mem, target + done, source + done, size):
-            copy_bytes(mem, target + done, source + done, size)
+    while True:
+        here = _next_dirty(mem, st, target + done, target + nbytes) - target
+        there = _next_dirty(mem, st, source + done, source + nbytes) - source
+        done = min(here, there)
+        if done == nbytes:
+            return
+        size = _to_end_of_chunk(target + done, target + nbytes)
+        _copy_part(mem, st, target + done, source + done, size)
         done += size
 
 
 @jit
-def all_zero(mem, start, nbytes):
-    """Is there nothing but zeros in a range of at least one byte?"""
-    return mem[start] == 0 and same_bytes(mem, start, start + 1, nbytes - 1)
+def _copy_part(mem, st, target, source, nbytes):
+    """Of `copy_changed`, a part that lies within one chunk of the target; zeros it can have without the source."""
+    if _next_dirty(mem, st, source, source + nbytes) == source + nbytes:
+        fill(mem, target, nbytes, 0)
+        _clean(mem, st, target, nbytes)
+    elif _next_dirty(mem, st, target, target + nbytes) > target:
+        if not _zeros(mem, source, nbytes):
+            mark(mem, st, target, nbytes)
+            copy_bytes(mem, target, source, nbytes)
+    elif not same_bytes(mem, target, source, nbytes):
+        copy_bytes(mem, target, source, nbytes)
 
 
 @jit
 def move(mem, st, target, source, nbytes):
     """Copy within memory; where it is sparse, only what changes something."""
     if st[SPARSE]:
-        copy_changed(mem, target, source, nbytes)
+        copy_changed(mem, st, target, source, nbytes)
     else:
         copy_bytes(mem, target, source, nbytes)
 
 
 @jit
-def leaves_zeros(mem, ub, op, a, b, c, d, e):
+def leaves_zeros(mem, st, ub, op, a, b, c, d, e):
     """Would a vector instruction change nothing: make zeros of zeros where zeros are, or copy what is there already?
 
     Not all that would are found; a count, for one, decides where things go, and is always made.
     """
     if op == OP_V_FILL:
-        return c & 0xFF == 0 and all_zero(mem, ub + a, b)
+        return c & 0xFF == 0 and all_zero(mem, st, ub + a, b)
     if op == OP_V_SCALE:
-        return _harmless(c) and all_zero(mem, ub + a, 4 * b)
+        return _harmless(c) and all_zero(mem, st, ub + a, 4 * b)
     if op == OP_V_AXPY:
-        return _harmless(c) and all_zero(mem, ub + a, element_bytes(e) * d) and all_zero(mem, ub + b, 4 * d)
+        return _harmless(c) and all_zero(mem, st, ub + a, element_bytes(e) * d) and all_zero(mem, st, ub + b, 4 * d)
     if op == OP_V_ADD or op == OP_V_WIDEN:
-        return all_zero(mem, ub + a, element_bytes(d) * c) and all_zero(mem, ub + b, 4 * c)
+        return all_zero(mem, st, ub + a, element_bytes(d) * c) and all_zero(mem, st, ub + b, 4 * c)
     if op == OP_V_NARROW:
-        return all_zero(mem, ub + a, 4 * c) and all_zero(mem, ub + b, 2 * c)
+        return all_zero(mem, st, ub + a, 4 * c) and all_zero(mem, st, ub + b, 2 * c)
     if op == OP_V_QUANTIZE:  # its scale, behind it, is zero then, too
-        return all_zero(mem, ub + a, 2 * c) and all_zero(mem, ub + b, c + 4)
+        return all_zero(mem, st, ub + a, 2 * c) and all_zero(mem, st, ub + b, c + 4)
     if op == OP_V_DEQUANTIZE:
-        return _harmless(load_i32(mem, ub + d)) and all_zero(mem, ub + a, c) and all_zero(mem, ub + b, 4 * c)
-    return op == OP_V_COPY and same_bytes(mem, ub + b, ub + a, c)
+        return _harmless(load_i32(mem, ub + d)) and all_zero(mem, st, ub + a, c) and all_zero(mem, st, ub + b, 4 * c)
+    if op == OP_V_COPY:
+        return (all_zero(mem, st, ub + a, c) and all_zero(mem, st, ub + b, c)) or same_bytes(mem, ub + b, ub + a, c)
+    return False
 
 
 @jit
 def _harmless(bits):
     """Is zero times the FP32 value with these bits a positive zero?"""
     return bits & 0x80000000 == 0 and bits & 0x7F800000 != 0x7F800000
+
+
+@jit
+def mark_result(mem, st, ub, op, a, b, c, d):
+    """`mark` what a vector instruction is about to write."""
+    if op == OP_V_FILL:
+        mark(mem, st, ub + a, b)
+    elif op == OP_V_SCALE:
+        mark(mem, st, ub + a, 4 * b)
+    elif op == OP_V_COPY:
+        mark(mem, st, ub + b, c)
+    elif op == OP_V_COUNT:
+        mark(mem, st, ub + b, 4)
+    elif op == OP_V_QUANTIZE:
+        mark(mem, st, ub + b, c + 4)
+    elif op == OP_V_NARROW:
+        mark(mem, st, ub + b, 2 * c)
+    else:
+        mark(mem, st, ub + b, 4 * (d if op == OP_V_AXPY else c))
