@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = ("pyproject.toml", "README.md", "MANIFEST.in", "xccl_emu", "kernels", "protocols")
+SOURCES = ("pyproject.toml", "README.md", "MANIFEST.in", "xccl_emu", "corpus", "kernels", "protocols")
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys, xccl_emu
@@ -43,8 +43,9 @@ def files_below(package: Path) -> dict[str, bytes]:
 
 
 def modules_of(files: dict[str, bytes]) -> list[str]:
-    """Dotted names of the modules and packages among `files`, without the top one."""
-    paths = [Path(name).with_suffix("") for name in files if name.endswith(".py")]
+    """Dotted names of the modules and packages among `files`, without the top one; members of the corpus are files."""
+    packages = {Path(name).parent for name in files if name.endswith("/__init__.py")}
+    paths = [Path(name).with_suffix("") for name in files if name.endswith(".py") and Path(name).parent in packages]
     dotted = {".".join(path.parent.parts if path.name == "__init__" else path.parts) for path in paths}
     return sorted(dotted - {"xccl_emu"})
 
@@ -90,8 +91,8 @@ def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_links_lead_to_the_top_level_folders(repository: Path) -> None:
-    """xccl_emu/kernels and xccl_emu/protocols are relative links, so that a checkout works wherever it lies."""
-    for name in ("kernels", "protocols"):
+    """The links in xccl_emu are relative, so that a checkout works wherever it lies."""
+    for name in ("corpus", "kernels", "protocols"):
         link = repository / "xccl_emu" / name
         assert link.is_symlink(), f"{link} is not a link"
         assert link.readlink() == Path("..") / name

@@ -130,14 +130,14 @@ def of_file(text: str) -> Maker:
     path = Path(file)
     if path.suffix != ".py" or not path.is_file():
         raise ConfigError(f"protocol {text!r}: there is no file {file!r}; must be FILE.py:NAME, or of xccl-emu list")
-    there = makers_of(_module_of(path.resolve()))
+    there = makers_of(module_of(path.resolve()))
     if name not in there:
         those = ", ".join(there) or "none: derive a frozen dataclass from xccl_emu.protocol.Case"
         raise ConfigError(f"protocol {text!r}: {file} has no protocol {name!r}, but {those}")
     return there[name]
 
 
-def _module_of(path: Path) -> ModuleType:
+def module_of(path: Path) -> ModuleType:
     """The module of a file; modules beside it can be imported by it.  ConfigError for one that fails."""
     folder, parts = path.parent, [path.stem]
     while (folder / "__init__.py").is_file():

@@ -1,0 +1,64 @@
+"""The corpus: each bug is found and its mend proved, as its page and docs/corpus.md say."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from cli_support import invoke
+
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import DEADLOCK, VERIFIED
+from xccl_emu.cli import corpus_job
+from xccl_emu.cli.corpus_job import find, looked_at
+from xccl_emu.protocol.corpus import Member, members
+from xccl_emu.protocol.registry import make
+
+MEMBERS = members()
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
+def test_member_is_as_its_page_says(member: Member, load_tool: Callable[[str], ModuleType], repository: Path) -> None:
+    """The broken case is refuted as expected, the mended one is not, in a minute each, and both pages say so."""
+    (result,) = find((member.name,), 60.0)
+    assert result.right, result.to_json()
+    assert max(result.broken.seconds, result.mended.seconds) < 60
+    assert load_tool("corpus").row(result) in (repository / "docs" / "corpus.md").read_text("utf-8").splitlines()
+    page = " ".join(member.page.read_text(encoding="utf-8").split())
+    assert f"`Broken` has a {result.broken.finding}, found after {looked_at(result.broken)}." in page
+    assert looked_at(result.mended) in page
+    assert all(f"`{source}`" in page for source in member.sources)
+
+
+def test_a_late_credit_needs_an_order_in_which_it_is_late() -> None:
+    """The page of the credit in flight says that under `sc` nothing is late."""
+    (member,) = members(("credit_in_flight",))
+    assert check(member.case("Broken"), order="sc").verdict == VERIFIED
+
+
+def test_command_tells_of_a_member_that_is_not_as_its_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code is 0 where all is found as expected, and 1 where something else is."""
+    (member,) = members(("flag_cleared_early",))
+    code, out, _ = invoke("corpus", member.name)
+    assert (code, "all are as their pages say" in out) == (0, True)
+    monkeypatch.setattr(corpus_job, "members", lambda names: (replace(member, finding=DEADLOCK),))
+    code, out, _ = invoke("corpus", member.name)
+    assert (code, f"not as its page says: {member.name}" in out) == (1, True)
+
+
+@pytest.mark.nojit
+def test_command_refuses_what_is_no_member() -> None:
+    """An unknown name and a limit that is not positive are wrong usage, and say what would be right."""
+    code, _, err = invoke("corpus", "no_such_bug")
+    assert (code, "must be one of counter_of_chunks" in err) == (2, True)
+    code, _, err = invoke("corpus", "--seconds", "0")
+    assert (code, "--seconds 0.0: must be positive" in err) == (2, True)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
+def test_member_is_a_file_as_any_other(member: Member) -> None:
+    """Its cases are found as FILE.py:NAME, and differ in nothing but what the mend changes: sizes are the same."""
+    broken, mended = make(f"{member.file}:Broken"), make(f"{member.file}:Mended")
+    assert broken.configuration == mended.configuration

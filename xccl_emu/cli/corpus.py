@@ -1,0 +1,46 @@
+"""``xccl-emu corpus``: bugs that were found in the wild, each found here, and proved to be mended."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from xccl_emu.cli.options import JSON, command_of
+from xccl_emu.options import option
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """Find the bugs of the corpus, and prove their mends: all members, or those that are named.
+
+    A member is a bug of a published library, written anew as a broken and a mended case. Each is looked at by the
+    command that finds it; the broken one must be refuted as its page says, the mended one verified.
+
+    \b
+      xccl-emu corpus
+      xccl-emu corpus credit_in_flight --json
+      xccl-emu check corpus/credit_in_flight/credit_in_flight.py:Broken
+
+    Exit code: 0 if all are as their pages say, 1 if one is not.
+    """
+
+    seconds: float = option(60.0, "Most seconds of each case.")
+
+
+def _corpus(options: CorpusOptions, members: list[str] | None, as_json: bool) -> None:
+    from xccl_emu.cli.corpus_job import find, show
+
+    results = find(tuple(members or ()), options.seconds, quiet=as_json)
+    show(results, as_json)
+    raise typer.Exit(0 if all(result.right for result in results) else 1)
+
+
+_MEMBERS = JSON.replace(
+    name="members",
+    default=None,
+    annotation=Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MEMBER", help="Names of folders [default: all].", show_default=False),
+    ],
+)
+corpus = command_of(CorpusOptions, _corpus, JSON, first=(_MEMBERS,))

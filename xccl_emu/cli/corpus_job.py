@@ -1,0 +1,120 @@
+"""What ``xccl-emu corpus`` does and prints."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import VERIFIED, VIOLATION
+from xccl_emu.cli.console import stdout_console
+from xccl_emu.cli.show import counting
+from xccl_emu.errors import ConfigError
+from xccl_emu.protocol.corpus import CASES, Member, members
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a tool says of one case."""
+
+    verdict: str
+    finding: str
+    """Kind of the violation; empty if there is none."""
+    searched: int
+    """How much was looked at, of what ``unit`` says."""
+    unit: str
+    seconds: float
+    refuted: bool
+    clean: bool
+    """As right as this tool can say: verified, or nothing found by all that it was asked to try."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A member, and what was found."""
+
+    member: Member
+    broken: Outcome
+    mended: Outcome
+
+    @property
+    def right(self) -> bool:
+        """Is it as its page says?"""
+        return self.broken.refuted and self.broken.finding == self.member.finding and self.mended.clean
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        found = {"broken": asdict(self.broken), "mended": asdict(self.mended)}
+        told = {"sources": self.member.sources, "tool": self.member.tool, "shown_by": self.member.shown_by}
+        return {"member": self.member.name, **told, "expected": self.member.finding, **found, "right": self.right}
+
+
+Tool = Callable[[Member, str, float], Outcome]
+
+
+def _check(member: Member, case: str, seconds: float) -> Outcome:
+    """Every schedule of the case."""
+    verdict = check(member.case(case), seconds=seconds, **member.options)
+    finding = verdict.violation.kind if verdict.violation is not None else ""
+    told = verdict.verdict
+    return Outcome(told, finding, verdict.states, "states", verdict.seconds, told == VIOLATION, told == VERIFIED)
+
+
+TOOLS: Mapping[str, Tool] = {"check": _check}
+"""Who finds bugs, by the name that members give."""
+
+
+def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> list[Result]:
+    """What each member comes to; ConfigError for a name that none has, and for a limit that is not positive."""
+    if not seconds > 0:
+        raise ConfigError(f"--seconds {seconds}: must be positive")
+    all_of_them = members(names)
+    with counting("corpus", len(all_of_them), quiet) as count:
+        return [*_each(all_of_them, seconds, count)]
+
+
+def _each(all_of_them: Sequence[Member], seconds: float, count: Callable[[int, str], None]) -> Iterator[Result]:
+    for i, member in enumerate(all_of_them):
+        count(i, member.name)
+        broken, mended = (TOOLS[member.tool](member, case, seconds) for case in CASES)
+        yield Result(member, broken, mended)
+
+
+def show(results: Sequence[Result], as_json: bool) -> None:
+    """Print them."""
+    if as_json:
+        typer.echo(json.dumps([result.to_json() for result in results]))
+        return
+    console = stdout_console()
+    console.print(_table(results))
+    wrong = [result.member.name for result in results if not result.right]
+    says = f"not as its page says: {', '.join(wrong)}" if wrong else "all are as their pages say"
+    console.print(says, highlight=False)
+
+
+def _table(results: Sequence[Result]) -> Table:
+    table = Table(title="bugs that were found in the wild", title_style="")
+    for name in ("member", "by", "expected", "broken", "looked at", "mended", "looked at", "seconds"):
+        table.add_column(name, justify="right" if name in ("looked at", "seconds") else "left")
+    for result in results:
+        broken, mended = result.broken, result.mended
+        style = "green" if result.right else "bold red"
+        seconds = f"{broken.seconds + mended.seconds:.1f}"
+        table.add_row(
+            result.member.name, result.member.tool, result.member.finding, f"[{style}]{told(broken)}[/]",
+            looked_at(broken), f"[{style}]{told(mended)}[/]", looked_at(mended), seconds,
+        )  # fmt: skip
+    return table
+
+
+def told(outcome: Outcome) -> str:
+    """What was found, or the verdict if nothing was."""
+    return outcome.finding or outcome.verdict
+
+
+def looked_at(outcome: Outcome) -> str:
+    """How much, and of what."""
+    return f"{outcome.searched:,} {outcome.unit}"
