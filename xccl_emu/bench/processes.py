@@ -4,10 +4,11 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from typing import Generic, TypeVar
 
@@ -113,6 +114,22 @@ def on_dask(run: Callable[[S], T], items: Iterable[S], address: str) -> Iterator
             else:
                 failed.append((f"task {tasks.index(done) + 1}", why_not))
     _raise_failed(failed, len(tasks))
+
+
+def in_parts(
+    run: Callable[[S], T], items: Sequence[S], workers: int, dask: str | None = None
+) -> Generator[T, None, None]:
+    """What ``run`` returns for each item, as it is done: in this process, in others, or on the cluster of a scheduler.
+
+    Raises as `on_processes` and `on_dask` do.
+    """
+    if dask:
+        yield from on_dask(run, items, dask)
+    elif workers == 1:
+        yield from map(run, items)
+    else:
+        jobs = [Job(f"part {number + 1} of {len(items)}", partial(run, item), 0) for number, item in enumerate(items)]
+        yield from (result for _, result in on_processes(jobs, 0, workers, advice="take these by themselves"))
 
 
 @contextlib.contextmanager

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from xccl_emu.bench.processes import Job, on_dask, on_processes
+from xccl_emu.bench.processes import in_parts
 from xccl_emu.campaign.generate import Case, draw
 from xccl_emu.campaign.judge import BUDGET, Budget, Contradiction, Judged, judge
 from xccl_emu.campaign.programs import ORDERS
@@ -191,13 +190,7 @@ def _judged(case: Case, plan: Plan) -> list[Judged]:
 
 def parts(plan: Plan, workers: int, dask: str | None) -> Generator[Summary, None, None]:
     """What each part of a plan came to, as it is done: in this process, in others, or on a cluster."""
-    if dask:
-        yield from on_dask(judge_all, plan.chunks(workers), dask)
-    elif workers == 1:
-        yield from map(judge_all, plan.chunks(1))
-    else:
-        jobs = [Job(f"programs from {one.first} on", partial(judge_all, one), 0) for one in plan.chunks(workers)]
-        yield from (result for _, result in on_processes(jobs, 0, workers, advice="judge these by themselves"))
+    return in_parts(judge_all, plan.chunks(1 if workers == 1 and not dask else workers), workers, dask)
 
 
 def campaign(

@@ -10,7 +10,7 @@ import typer
 import typer.core
 
 from xccl_emu import __version__, _cache
-from xccl_emu.cli import bench, campaign, check, compare, corpus, ending, fit, listing, plan, run, trace
+from xccl_emu.cli import bench, campaign, check, compare, corpus, ending, fit, fuzz, listing, plan, run, trace
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE
 from xccl_emu.errors import ConfigError, OutputError, ReplayError, UnfinishedError, XcclEmuError
@@ -93,6 +93,7 @@ app.command("check", no_args_is_help=True, context_settings=ANY_SIZE)(check.chec
 app.command("compare", context_settings=ANY_SIZE)(compare.compare)
 app.command("corpus")(corpus.corpus)
 app.command("fit")(fit.fit)
+app.command("fuzz", no_args_is_help=True, context_settings=ANY_SIZE)(fuzz.fuzz)
 app.command("list")(listing.list_protocols)
 app.command("plan")(plan.plan)
 app.command("trace", no_args_is_help=True, context_settings=ANY_SIZE)(trace.trace)

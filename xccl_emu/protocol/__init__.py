@@ -5,7 +5,7 @@ finds cases: by the names that ship, by entry points of other packages, and as `
 """
 
 from xccl_emu.protocol.bench import Bench
-from xccl_emu.protocol.case import Case, Preset, Size, choice, protocol, size, switch, syncs, text
+from xccl_emu.protocol.case import Call, Case, Preset, Size, choice, protocol, size, switch, syncs, text
 from xccl_emu.protocol.collective import Collective
 from xccl_emu.protocol.data import payload
 from xccl_emu.protocol.paper import Deviation, Paper, Step
@@ -14,6 +14,6 @@ from xccl_emu.protocol.site import Site
 from xccl_emu.protocol.tight import tight_pod
 
 __all__ = [
-    "Bench", "Case", "Collective", "Deviation", "Paper", "Preset", "Region", "Regions", "Site", "Size", "Step",
+    "Bench", "Call", "Case", "Collective", "Deviation", "Paper", "Preset", "Region", "Regions", "Site", "Size", "Step",
     "choice", "payload", "protocol", "size", "switch", "syncs", "text", "tight_pod",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self, cast
 
@@ -36,6 +36,10 @@ class Size:
     """Is it in no report where it has its default?  So are sizes that most have no use for."""
     also: str = ""
     """Another name on the command line; of a switch that of ``--NAME`` and ``--no-NAME``."""
+    each_call: bool = False
+    """May it differ from call to call of a sequence, on one communicator (`Case.lay_out_calls`)?"""
+    examples: tuple[int | str, ...] = ()
+    """Values that are worth a try, of one that has neither choices nor a range."""
 
     @property
     def is_switch(self) -> bool:
@@ -68,7 +72,8 @@ class Size:
 
 
 def size(default: int, help: str = "", *, least: int = 1, most: int | None = SIZE_MAX, **more: Any) -> Any:
-    """A field of a case that is a whole number in a range; here and below ``more`` is ``beside`` and ``also``."""
+    """A field of a case that is a whole number in a range; ``more``, here and below: fields of `Size` of those
+    names."""
     return field(default=default, metadata={"help": help, "least": least, "most": most, **more})
 
 
@@ -134,6 +139,16 @@ class Case:
         """On the whole pod: make one call after the other, as a user does, and hold each against the oracle."""
         raise NotImplementedError(f"{type(self).__name__}.carry_out")
 
+    def lay_out_calls(self, bench: Bench, calls: "Sequence[Call]") -> None:
+        """As `lay_out`, of several calls on one communicator, each rank's one behind the other at its own pace.
+
+        ``calls`` have the sizes of this case but for those that may differ from call to call (``each_call=True``).  A
+        case that has such sizes overrides this; any other is called on a pod that is at rest, and made anew for it.
+        """
+        if len(calls) != 1:
+            raise ConfigError(f"calls: {self.name} makes one call on a pod at rest, there are {len(calls)}")
+        calls[0].case.lay_out(bench)
+
     @classmethod
     def sizes(cls) -> tuple[Size, ...]:
         """What can be chosen, in the order in which reports print it."""
@@ -191,6 +206,15 @@ class Case:
 def first_sentence(documented: Any) -> str:
     """The first line of a docstring."""
     return (documented.__doc__ or "").strip().partition("\n")[0]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One of several calls on a communicator."""
+
+    case: Case
+    again: int | None = None
+    """The number of an earlier call whose arguments it has, as a captured graph replays them; its data are its own."""
 
 
 Build = Callable[..., None]

@@ -1,0 +1,121 @@
+"""``xccl-emu fuzz``: what is drawn, found, kept and replayed, and how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from xccl_emu.bench.processes import LOCAL
+from xccl_emu.cli.main import app
+from xccl_emu.errors import UnfinishedError
+from xccl_emu.fuzz import run
+from xccl_emu.fuzz.judge import Budget
+from xccl_emu.fuzz.run import Plan, Summary, fuzz, fuzz_part
+
+PREFIX_SUM = "examples/prefix_sum/prefix_sum.py:PrefixSum"
+NO_QUIET = ("--without", "chunk before tail")
+
+
+def invoke(*words: str) -> tuple[int, str]:
+    """Exit code and output of the command, in this process."""
+    done = CliRunner().invoke(app, ["fuzz", "--workers", "1", *words])
+    return done.exit_code, done.output
+
+
+def test_nothing_found() -> None:
+    """A protocol outside of the package, with no change, passes; small sequences are proved."""
+    code, out = invoke(PREFIX_SUM, "--examples", "10", "--json")
+    told = json.loads(out)
+    assert (code, told["findings"], told["stopped"]) == (0, [], "")
+    assert told["sequences"] >= 10
+    assert 0 < told["proved"] <= told["judged"]
+    assert told["calls"] > told["sequences"]
+
+
+def test_a_finding_is_kept_and_shown_again(tmp_path: Path) -> None:
+    """Without its quiet a single call is enough, and what is kept shows the same violation."""
+    file = tmp_path / "found.json"
+    code, out = invoke(PREFIX_SUM, *NO_QUIET, "--examples", "10", "--out", str(file))
+    assert code == 1
+    assert "data race" in out
+    assert "communicator 1: " in out
+    assert "communicator 2: " not in out
+    assert f"--replay {file} {PREFIX_SUM}" in out
+    code, again = invoke(PREFIX_SUM, "--replay", str(file))
+    assert code == 1
+    assert "data race" in again
+    code, told = invoke(PREFIX_SUM, "--replay", str(file), "--json")
+    assert json.loads(told)["findings"][0]["verdict"]["violation"]["kind"] == "data race"
+
+
+def test_the_same_seed_finds_the_same() -> None:
+    """What is drawn depends on the seed, and on nothing else."""
+    plan = Plan(PREFIX_SUM, {}, 5, 3, Budget(without=("chunk before tail",)))
+    one, other = fuzz_part(plan), fuzz_part(plan)
+    assert one.findings[0].stages == other.findings[0].stages
+    assert one.findings[0].verdict.violation is not None
+    assert other.findings[0].verdict.violation is not None
+    assert one.findings[0].verdict.violation.actions.tolist() == other.findings[0].verdict.violation.actions.tolist()
+
+
+def test_given_sizes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size on the command line is the same in all sequences."""
+    plan = Plan(PREFIX_SUM, {"dies": 4}, 3, 0, Budget(without=("chunk before tail",)))
+    found = json.loads(fuzz_part(plan).findings[0].stages)
+    assert [stage["sizes"]["dies"] for stage in found] == [4]
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (UnfinishedError("part 4 of 9: x"), 3)])
+def test_what_ends_it_early(monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
+    """Ctrl-C and a killed worker leave the counts of what was done, and their exit codes."""
+
+    def parts(*words: object) -> object:
+        yield Summary("prefix_sum", sequences=20)
+        raise error
+
+    monkeypatch.setattr(run, "in_parts", parts)
+    ended, out = invoke(PREFIX_SUM, "--examples", "1")
+    assert ended == code
+    assert "20 sequences" in out
+
+
+def test_seconds_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When its time is over nothing more begins, and that is no error."""
+    code, out = invoke(PREFIX_SUM, "--seconds", "0.01", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["stopped"] == "more than 0.01 seconds"
+    assert told["sequences"] < 100
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "PROTOCOL: must be one of"),
+        (("nothing",), "protocol 'nothing': must be one of"),
+        ((PREFIX_SUM, "--order", "tso"), "must be one of sc, fifo, relaxed"),
+        ((PREFIX_SUM, "--seconds", "0"), "--seconds 0.0: must be positive"),
+        ((PREFIX_SUM, "--legs", "4"), "has no such size, but dies"),
+        ((PREFIX_SUM, "--dies", "1"), "must be at least 2"),
+        ((PREFIX_SUM, "--without", "nothing"), "no such synchronization"),
+        (("--replay", "/nowhere.json"), "does not exist"),
+    ],
+)
+def test_what_is_refused(words: tuple[str, ...], told: str) -> None:
+    """Exit code 2, and what would be right."""
+    code, out = invoke("--examples", "1", *words)
+    assert code == 2
+    assert told in out
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dask", [None, LOCAL])
+def test_on_processes_and_on_a_cluster(dask: str | None) -> None:
+    """Parts in other processes, and on a cluster, add up to the same as one after the other."""
+    if dask:
+        pytest.importorskip("distributed")
+    plan = Plan(PREFIX_SUM, {"dies": 2}, 30)
+    here, there = fuzz(plan, 1), fuzz(plan, 2, dask)
+    assert {**vars(here), "seconds": 0} == {**vars(there), "seconds": 0}

@@ -1,0 +1,67 @@
+"""``xccl-emu fuzz``: sequences of calls of one protocol, drawn and judged."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import typer
+
+from xccl_emu.cli.cases import protocol_and_sizes, sizes_of
+from xccl_emu.cli.options import JSON, SET, WORDS, command_of
+from xccl_emu.errors import ConfigError, OutputError
+from xccl_emu.options import option
+
+
+@dataclass(frozen=True)
+class FuzzOptions:
+    """Call a protocol again and again on one pod, with sizes that change, and judge what happens.
+
+    Sequences are drawn from the sizes of the protocol: calls back to back on one communicator where it can make them,
+    communicators one after the other, ranks with nothing to do, a call replayed with its arguments frozen, one fault.
+    Each is judged on drawn schedules, and on every schedule if it is small. What is found is made short, calls first,
+    then the schedule, and kept as a file that replays.
+
+    Sizes of the protocol are options: --ranks 2. Those that are given are the same in all sequences.
+
+    \b
+      xccl-emu fuzz dispatch                         two hundred sequences
+      xccl-emu fuzz sendrecv --path dma --seconds 60
+      xccl-emu fuzz examples/prefix_sum/prefix_sum.py:PrefixSum --dies 2
+      xccl-emu fuzz --replay dispatch-fuzz.json      show it again
+      xccl-emu fuzz dispatch --examples 100000 --seconds 3600 --dask tcp://scheduler:8786
+
+    Exit code: 0 nothing found, 1 a violation, 2 wrong usage, 3 a worker was killed, 130 interrupted; more of them:
+    xccl-emu --help.
+    """
+
+    protocol: str | None = None
+    sizes: dict[str, int | str] = field(default_factory=dict)
+    examples: int | None = option(None, "Sequences [default: 200, or as many as --seconds allow]", least=1)
+    seconds: float | None = option(None, "Begin nothing more after so long; what is compiled first does not count.")
+    seed: int = option(0, "Seed of sequences and schedules.", least=0)
+    order: str = option("relaxed", "Memory order: sc, fifo or relaxed.")
+    without: tuple[str, ...] = option((), "Switch a synchronization off; may be given again.", metavar="SYNC")
+    schedules: int = option(120, "Schedules that are drawn of each sequence.", least=1)
+    states: int = option(20000, "Most states of a search of every schedule of a sequence; 0 for none.", least=0)
+    calls: int = option(6, "Most calls of a sequence.", least=1)
+    workers: int | None = option(None, "Processes [default: one for each core]", least=1)
+    dask: str | None = option(None, 'On the cluster of this Dask scheduler, or "local".', metavar="ADDRESS")
+    replay: Path | None = option(None, "Show what a file that was kept shows.", metavar="FILE")
+    out: Path | None = option(None, "File to keep what is found in [default: named by the protocol]")
+
+
+def _fuzz(options: FuzzOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
+    try:
+        from xccl_emu.cli.fuzz_job import run_fuzz, show
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        raise ConfigError("fuzz: needs Hypothesis; install xccl_emu[testing]") from error
+    protocol, sizes = protocol_and_sizes(words or ())
+    result = run_fuzz(replace(options, protocol=protocol, sizes={**sizes_of(more or ()), **sizes}), as_json)
+    show(result, as_json)
+    if result.unsaved:
+        raise OutputError(result.unsaved)
+    raise typer.Exit(result.exit_code)
+
+
+fuzz = command_of(FuzzOptions, _fuzz, SET, JSON, first=(WORDS,))

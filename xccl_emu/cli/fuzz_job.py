@@ -1,0 +1,180 @@
+"""What ``xccl-emu fuzz`` does and prints."""
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import typer
+
+from xccl_emu.check.verdict import UNFINISHED, VIOLATION, Verdict
+from xccl_emu.check.witness.render import print_others, print_witness
+from xccl_emu.check.witness.replay_file import Witness
+from xccl_emu.cli import ending
+from xccl_emu.cli.check_show import verdict_table
+from xccl_emu.cli.console import stdout_console
+from xccl_emu.cli.files import check_file, writing
+from xccl_emu.cli.fuzz import FuzzOptions
+from xccl_emu.cli.show import counting
+from xccl_emu.errors import ConfigError, OutputError, ReplayError
+from xccl_emu.fuzz.judge import Budget
+from xccl_emu.fuzz.run import INTERRUPTED, Finding, Plan, Summary, fuzz
+from xccl_emu.machine.state import ORDERS
+from xccl_emu.protocol.registry import make, names
+from xccl_emu.protocol.sequence import Sequence
+
+EXAMPLES, WITHOUT_END = 200, 100_000
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the command came to."""
+
+    summary: Summary
+    protocol: str
+    """As the user names it."""
+    kept: Path | None = None
+    replayed: bool = False
+    unsaved: str = ""
+    """Why nothing was kept."""
+
+    @property
+    def exit_code(self) -> int:
+        """1 for a finding, else whether it came to an end, and judged anything."""
+        if self.replayed:
+            return ending.WRONG if self.summary.findings[0].verdict.verdict == VIOLATION else ending.UNFINISHED
+        if self.summary.findings:
+            return ending.WRONG
+        if self.summary.stopped == INTERRUPTED:
+            return ending.INTERRUPTED
+        return ending.UNFINISHED if self.summary.killed or not self.summary.judged else 0
+
+
+def run_fuzz(options: FuzzOptions, quiet: bool) -> Result:
+    """Fuzz, or replay; ConfigError for what the command line cannot mean."""
+    _check(options)
+    if options.replay is not None:
+        return _replay(options, options.replay)
+    assert options.protocol is not None
+    summary = _watched(options, options.protocol, quiet)
+    result = Result(summary, options.protocol)
+    return _kept(options, result) if summary.findings else result
+
+
+def _check(options: FuzzOptions) -> None:
+    if options.protocol is None and options.replay is None:
+        raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
+    if options.order not in ORDERS:
+        raise ConfigError(f"order={options.order!r}: must be one of {', '.join(ORDERS)}")
+    if options.seconds is not None and not options.seconds > 0:
+        raise ConfigError(f"--seconds {options.seconds}: must be positive")
+    check_file("--out", options.out)
+    if options.protocol is not None and options.replay is None:
+        case = make(options.protocol, **options.sizes)
+        case.build(options.order)
+        for name in options.without:
+            if name not in case.syncs:
+                listed = ", ".join(map(repr, case.syncs))
+                raise ConfigError(f"--without {name!r}: {case.name} has no such synchronization, but {listed}")
+
+
+def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> Summary:
+    """The campaign, with a line on stderr that says how far it is."""
+    examples = options.examples or (EXAMPLES if options.seconds is None else WITHOUT_END)
+    budget = Budget(options.order, options.without, options.schedules, options.states, options.calls)
+    plan = Plan(protocol, options.sizes, examples, options.seed, budget)
+    workers = options.workers or len(os.sched_getaffinity(0))
+    with counting("fuzz", examples, quiet) as count:
+
+        def tell(summary: Summary) -> None:
+            count(summary.sequences, f"{summary.calls:,} calls, {summary.schedules:,} schedules")
+
+        return fuzz(plan, workers, options.dask, options.seconds, tell)
+
+
+# ---- what is found is kept
+
+
+def _kept(options: FuzzOptions, result: Result) -> Result:
+    found = result.summary.findings[0]
+    path = options.out or Path(f"{found.verdict.protocol}-fuzz.json")
+    try:
+        with writing("--out", path):
+            _witness(found, result.protocol).save(path)
+    except OutputError as error:
+        return Result(result.summary, result.protocol, unsaved=str(error))
+    return Result(result.summary, result.protocol, path)
+
+
+def _witness(found: Finding, protocol: str) -> Witness:
+    assert found.verdict.violation is not None
+    return Witness.of(
+        found.sequence(protocol), found.verdict.violation, found.verdict.order, found.verdict.without, found.fault
+    )
+
+
+def _replay(options: FuzzOptions, path: Path) -> Result:
+    """What the schedule of a file shows."""
+    from xccl_emu.check.sampling.sample import replay
+
+    try:
+        witness = Witness.load(path)
+        protocol = options.protocol or witness.protocol
+        sequence = Sequence.read(protocol, witness.configuration)
+        violation = replay(witness.trial(sequence), witness.actions, witness.loop)
+    except ReplayError as error:
+        raise ConfigError(f"--replay {path}: {error}") from error
+    verdict = Verdict(
+        VIOLATION if violation else UNFINISHED, witness.protocol, witness.configuration, witness.order, "replay", 0,
+        witness.without, witness.fault, actions=len(witness.actions), violation=violation,
+        reason="" if violation else "the schedule of the file shows no violation any more",
+    )  # fmt: skip
+    finding = Finding(str(witness.configuration["stages"]), witness.fault, verdict)
+    return Result(Summary(protocol, findings=[finding]), protocol, path, replayed=True)
+
+
+# ---- what is printed
+
+
+def show(result: Result, as_json: bool) -> None:
+    """Print it."""
+    if as_json:
+        kept = None if result.kept is None else str(result.kept)
+        typer.echo(json.dumps(result.summary.to_json() | {"replay_file": kept}))
+        return
+    for found in result.summary.findings[:1]:
+        _show_finding(found, result)
+    if not result.replayed:
+        typer.echo(_counts(result.summary))
+    if result.kept is not None and not result.replayed:
+        typer.echo(f"show it again: xccl-emu fuzz --replay {result.kept}{_file_of(result.protocol)}")
+
+
+def _file_of(protocol: str) -> str:
+    """What must be said again of a protocol that no name is known of."""
+    return f" {protocol}" if ":" in protocol else ""
+
+
+def _counts(summary: Summary) -> str:
+    found = "a violation" if summary.findings else f"nothing found{summary.stopped and f', {summary.stopped}'}"
+    return (
+        f"{summary.protocol}: {found}; {summary.sequences:,} sequences of {summary.calls:,} calls in"
+        f" {summary.seconds:.1f} s; {summary.judged:,} judged on {summary.schedules:,} schedules,"
+        f" {summary.proved:,} of them on every one ({summary.states:,} states)"
+    )
+
+
+def _show_finding(found: Finding, result: Result) -> None:
+    console, sequence = stdout_console(), found.sequence(result.protocol)
+    if found.verdict.violation is not None:
+        print_witness(console, sequence.build(found.verdict.order, found.verdict.without), found.verdict.violation)
+        print_others(console, found.verdict.others)
+        console.print()
+    for number, stage in enumerate(sequence.stages, 1):
+        console.print(f"communicator {number}: {stage}", highlight=False, markup=False)
+    console.print(verdict_table(_short(found.verdict)))
+
+
+def _short(verdict: Verdict) -> Verdict:
+    """Without the configuration, which is told above it."""
+    return replace(verdict, configuration={})

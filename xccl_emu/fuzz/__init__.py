@@ -1,0 +1,1 @@
+"""Sequences of calls, drawn by Hypothesis' stateful testing and judged on sampled schedules, small ones on all."""

@@ -1,0 +1,76 @@
+"""One sequence judged: sampled schedules under the monitor, and if it is small every schedule."""
+
+from dataclasses import dataclass, replace
+
+from xccl_emu.check.check import check
+from xccl_emu.check.faults import check_fits, parse
+from xccl_emu.check.sampling.sample import PORTFOLIO, sample
+from xccl_emu.check.shorten import told
+from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict, Violation
+from xccl_emu.errors import CapacityError
+from xccl_emu.protocol.sequence import Sequence
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of a sequence is looked at."""
+
+    order: str = "relaxed"
+    without: tuple[str, ...] = ()
+    """Synchronizations that are switched off."""
+    schedules: int = 120
+    """That are drawn, of all policies together."""
+    states: int = 20_000
+    """Most states of a search of every schedule; 0 for none."""
+    calls_max: int = 6
+    """Of a sequence."""
+    cores_max: int = 16
+    """That run a kernel in it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What became of one sequence."""
+
+    violation: Violation | None = None
+    schedules: int = 0
+    states: int = 0
+    proved: bool = False
+    """Was every schedule of its last stage covered?"""
+    skipped: bool = False
+    """Is it larger than the budget allows, or a fault that does not fit?"""
+
+
+def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
+    """Judge the last stage of a sequence, if a fault is named with that in it; raises what building the pod raises."""
+    trial = sequence.build(budget.order, budget.without)
+    if len(trial.pod.active_cores()) > budget.cores_max:
+        return Judged(skipped=True)
+    broken = parse(fault) if fault else None
+    if broken is not None and check_fits(broken, trial.pod.spec, budget.order):
+        return Judged(skipped=True)
+    schedules = 0
+    for policy in PORTFOLIO:
+        each = -(-budget.schedules // len(PORTFOLIO))
+        sampled = sample(trial, policy, seed=seed, schedules=each, fault=broken)
+        schedules += sampled.schedules
+        if sampled.violation is not None:
+            return Judged(sampled.violation, schedules)
+    if broken is not None or not budget.states:
+        return Judged(None, schedules)
+    return _searched(sequence, schedules, budget)
+
+
+def _searched(sequence: Sequence, schedules: int, budget: Budget) -> Judged:
+    verdict = check(sequence, order=budget.order, without=budget.without, max_states=budget.states)
+    return Judged(verdict.violation, schedules, verdict.states, verdict.verdict == VERIFIED)
+
+
+def verdict_of(sequence: Sequence, fault: str, seed: int, budget: Budget, violation: Violation) -> Verdict:
+    """A violation as a check tells it: the most telling one near it, by a schedule made short."""
+    configuration = dict(sequence.configuration)
+    verdict = Verdict(VIOLATION, sequence.name, configuration, budget.order, "fuzz", seed, budget.without, fault)
+    try:
+        return told(sequence, verdict, violation)
+    except CapacityError:  # its pod cannot be copied
+        return replace(verdict, violation=violation)

@@ -1,0 +1,152 @@
+"""The machine of a pod on which calls are made: its rules make a sequence longer, and each judges what it made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from xccl_emu.check.verdict import Violation
+from xccl_emu.errors import ConfigError
+from xccl_emu.fuzz import draw
+from xccl_emu.fuzz.judge import Budget, Judged, judge
+from xccl_emu.protocol.registry import Known
+from xccl_emu.protocol.sequence import AGAIN, Sequence, Stage, makes_rows
+
+Sizes = Mapping[str, int | str]
+STAGES_MAX = 3
+
+
+class SequenceViolation(AssertionError):
+    """A sequence of calls, and what goes wrong in its last stage."""
+
+    def __init__(self, sequence: Sequence, fault: str, violation: Violation) -> None:
+        told = f" under {fault}" if fault else ""
+        super().__init__(f"{sequence.name}, {sequence}{told}: {violation.kind}: {violation.message}")
+        self.sequence, self.fault, self.violation = sequence, fault, violation
+
+
+@dataclass
+class Counted:
+    """What a run of the machine has looked at."""
+
+    sequences: int = 0
+    calls: int = 0
+    judged: int = 0
+    """Different sequences, those with which another one begins too."""
+    proved: int = 0
+    """Of these: every schedule was covered."""
+    schedules: int = 0
+    states: int = 0
+    seen: dict[str, Judged] = field(default_factory=dict, repr=False)
+
+    def note(self, key: str, judged: Judged) -> None:
+        """Remember what became of a sequence."""
+        self.seen[key] = judged
+        self.judged += not judged.skipped
+        self.proved += judged.proved
+        self.schedules += judged.schedules
+        self.states += judged.states
+
+
+class CallsMachine(RuleBasedStateMachine):
+    """Calls on one pod; derive by `machine_of`."""
+
+    of: ClassVar[Known]
+    fixed: ClassVar[Sizes]
+    budget: ClassVar[Budget]
+    seed: ClassVar[int]
+    counted: ClassVar[Counted]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stages: list[Stage] = []
+        self.counted.sequences += 1
+
+    def take(self, stages: list[Stage]) -> None:
+        """Go on to a longer sequence, if there can be one; SequenceViolation if something goes wrong in it."""
+        sequence = Sequence(self.of, tuple(stages))
+        if sequence.n_calls > self.budget.calls_max:
+            return
+        judged = self._judged(sequence, "")
+        if judged is not None and not judged.skipped:
+            self.stages = stages
+            self.counted.calls += 1
+
+    def _judged(self, sequence: Sequence, fault: str) -> Judged | None:
+        key = f"{sequence.configuration} {fault}"
+        if key not in self.counted.seen:
+            try:
+                judged = judge(sequence, fault, self.seed, self.budget)
+            except ConfigError:
+                return None
+            self.counted.note(key, judged)
+        judged = self.counted.seen[key]
+        if judged.violation is not None:
+            raise SequenceViolation(sequence, fault, judged.violation)
+        return judged
+
+    def begin(self, sizes: Sizes, call: Sizes) -> None:
+        """A communicator on the pod at rest, and a call on it."""
+        if len(self.stages) < STAGES_MAX:
+            self.take([*self.stages, Stage({**self.fixed, **sizes}, (call,))])
+
+    def follow(self, call: Sizes) -> None:
+        """A further call on the last communicator."""
+        last = self.stages[-1]
+        self.take([*self.stages[:-1], Stage(last.sizes, (*last.calls, call))])
+
+    def fail(self, fault: tuple[int, int, int]) -> None:
+        """What has been called last, with one fault."""
+        sequence = Sequence(self.of, tuple(self.stages))
+        named = draw.fault_in(sequence.build(self.budget.order, self.budget.without), *fault)
+        if named:
+            self._judged(sequence, named)
+
+
+def machine_of(of: Known, fixed: Sizes, budget: Budget, seed: int) -> type[CallsMachine]:
+    """The machine of one protocol: its rules draw from the sizes of its case, but for those that are ``fixed``."""
+    sizes, calls = draw.communicators(of, fixed), draw.calls(of, fixed)
+    small = st.integers(0, 7)
+
+    class Machine(CallsMachine):
+        counted = Counted()
+
+        @initialize(sizes=sizes, call=calls)
+        def first(self, sizes: Sizes, call: Sizes) -> None:
+            self.begin(sizes, call)
+
+        @rule(sizes=sizes, call=calls)
+        def communicator(self, sizes: Sizes, call: Sizes) -> None:
+            self.begin(sizes, call)
+
+        @precondition(lambda self: self.stages)
+        @rule(fault=st.tuples(small, small, small))
+        def fault(self, fault: tuple[int, int, int]) -> None:
+            self.fail(fault)
+
+    rules: dict[str, Any] = {}
+    if makes_rows(of):
+
+        @precondition(lambda self: self.stages)
+        @rule(call=calls)
+        def call(self: CallsMachine, call: Sizes) -> None:
+            self.follow(call)
+
+        @precondition(lambda self: self.stages)
+        @rule(number=small)
+        def replay(self: CallsMachine, number: int) -> None:
+            self.follow({AGAIN: number % len(self.stages[-1].calls)})
+
+        rules |= {"call": call, "replay": replay}
+    else:
+
+        @precondition(lambda self: self.stages)
+        @rule()
+        def again(self: CallsMachine) -> None:
+            self.begin(self.stages[-1].sizes, {})
+
+        rules["again"] = again
+    given = {"of": of, "fixed": fixed, "budget": budget, "seed": seed, "__module__": __name__}
+    return type("Calls", (Machine,), given | rules)

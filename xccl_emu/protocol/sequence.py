@@ -1,0 +1,184 @@
+"""Several calls on one pod, as something that can be checked: what hides in one call may show in the next.
+
+A sequence has stages.  A stage is a communicator with its sizes, and the calls on it, which each rank makes one behind
+the other at its own pace; the next stage begins when the pod is at rest.  Then hosts have set the metadata areas to
+zero and given their app data back, as `Case.lay_out` finds them on a new pod; what was in managed data stays there.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from xccl_emu.check.trial import Trial
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.labels import Labels
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import PodSpec, small_pod
+from xccl_emu.protocol.bench import Bench
+from xccl_emu.protocol.case import Call, Case, Size, sizes_of
+from xccl_emu.protocol.registry import Known, known
+
+Sizes = Mapping[str, int | str]
+AGAIN = "again"
+"""In place of the sizes of a call: the number of the call of its stage whose arguments it has."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A communicator, and the calls on it."""
+
+    sizes: Sizes = field(default_factory=dict)
+    """Of the communicator; others are the usual ones."""
+    calls: tuple[Sizes, ...] = ({},)
+    """What is particular of each call, or ``{"again": number}``."""
+
+    def __str__(self) -> str:
+        return f"{_told(self.sizes) or 'usual sizes'}: {'; '.join(_told(call) or 'a call' for call in self.calls)}"
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Calls of one protocol on one pod; what `xccl_emu.check.check` takes, and judges the last stage of."""
+
+    of: Known
+    stages: tuple[Stage, ...]
+
+    @classmethod
+    def read(cls, protocol: str, configuration: Sizes) -> "Sequence":
+        """From the name of a protocol and what `configuration` has given; ConfigError for anything else."""
+        try:
+            stages = tuple(
+                Stage(dict(one["sizes"]), tuple(map(dict, one["calls"])))
+                for one in json.loads(str(configuration["stages"]))
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"stages: are no sequence of calls ({error})") from error
+        return cls(known(protocol), stages)
+
+    @property
+    def name(self) -> str:
+        """That of the protocol."""
+        return self.of.preset.name
+
+    @property
+    def configuration(self) -> Sizes:
+        """The stages as text."""
+        return {"stages": json.dumps([{"sizes": dict(s.sizes), "calls": [*map(dict, s.calls)]} for s in self.stages])}
+
+    @property
+    def n_calls(self) -> int:
+        """Of all stages."""
+        return sum(len(stage.calls) for stage in self.stages)
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """The last stage, launched on a pod on which those before it have run; raises what `Case.lay_out` raises.
+
+        The stages before it run round robin: they are judged by sequences that end with them.
+        """
+        made = [[*self._calls(stage)] for stage in self.stages]
+        pod = Pod(_room([_spec_of(calls, order) for calls in made]), order=order, without=without)
+        for calls in made[:-1]:
+            _laid_out(calls, pod)
+            pod.run()
+            _tidy(pod)
+        return _laid_out(made[-1], pod)
+
+    def _calls(self, stage: Stage) -> Iterator[Call]:
+        calls = list[Call]()
+        for sizes in stage.calls:
+            again = sizes.get(AGAIN)
+            if again is None:
+                calls.append(Call(self.of.maker(**{**self.of.preset.sizes, **stage.sizes, **sizes})))
+            else:
+                calls.append(Call(calls[_number(again, len(calls))].case, int(again)))
+            yield calls[-1]
+
+    def __str__(self) -> str:
+        return " | ".join(map(str, self.stages))
+
+
+def sizes_each_call(of: Known) -> tuple[Size, ...]:
+    """Sizes that may differ from call to call; none if its calls find a pod at rest."""
+    return tuple(size for size in sizes_of(of.maker) if size.each_call) if makes_rows(of) else ()
+
+
+def makes_rows(of: Known) -> bool:
+    """Can its calls follow each other on one communicator?"""
+    return getattr(of.maker, "lay_out_calls", Case.lay_out_calls) is not Case.lay_out_calls
+
+
+def _told(sizes: Sizes) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sizes.items())
+
+
+def _number(again: Any, calls: int) -> int:
+    if isinstance(again, int) and 0 <= again < calls:
+        return again
+    raise ConfigError(f"again={again!r}: must be the number of an earlier call, 0 to {calls - 1}")
+
+
+# ---- one pod for all of them
+
+
+class _SpecKnown(Exception):
+    """What a case asks for its pod to be."""
+
+    def __init__(self, spec: PodSpec) -> None:
+        self.spec = spec
+
+
+class _Asking(Bench):
+    """A bench on which a case says what its pod must be, and nothing more."""
+
+    def pod(self, spec: PodSpec) -> Pod:
+        raise _SpecKnown(spec)
+
+
+class _Shared(Bench):
+    """A bench whose pod is there already, and has room for what is asked for."""
+
+    def __init__(self, pod: Pod) -> None:
+        super().__init__(pod.order, pod.without)
+        self._given = pod
+
+    def pod(self, spec: PodSpec) -> Pod:
+        if self._pod is not None:
+            raise ConfigError("pod: the bench has one already; a check is of a single pod")
+        self._pod = self._given
+        return self._pod
+
+
+def _spec_of(calls: list[Call], order: str) -> PodSpec:
+    try:
+        calls[0].case.lay_out_calls(_Asking(order, ()), calls)
+    except _SpecKnown as known:
+        return known.spec
+    raise ConfigError("the protocol function must make its pod first: pod = bench.pod(small_pod(...))")
+
+
+def _laid_out(calls: list[Call], pod: Pod) -> Trial:
+    bench = _Shared(pod)
+    calls[0].case.lay_out_calls(bench, calls)
+    return bench.trial()
+
+
+def _room(specs: list[PodSpec]) -> PodSpec:
+    """The least pod that has room for each of them; of one it is that one."""
+
+    def most(name: str) -> int:
+        return max(int(getattr(spec, name)) for spec in specs)
+
+    if len(set(specs)) == 1:
+        return specs[0]
+    areas = {name: most(name) for name in ("app_bytes", "meta_bytes", "managed_bytes", "ub_bytes", "flight_granules")}
+    return small_pod(most("n_dies"), most("cores_per_die"), **areas).with_(registers=most("registers"))
+
+
+def _tidy(pod: Pod) -> None:
+    """Behind a stage: metadata and app data are zero again, and app data free."""
+    spec = pod.spec
+    for start in range(0, spec.memory_bytes, spec.die_bytes):
+        pod.memory[start : start + spec.managed_start] = 0
+    pod.release_app({})
+    pod.labels = Labels()
