@@ -68,6 +68,7 @@ class Times:
             tl.GROUP_BASE: spec.n_cores * tl.GROUP_WORDS,
             tl.SITE_BASE: at.MAX_KERNELS * at.MAX_SITES,
             tl.GRANULE_BASE: self._granules * tl.GRANULE_WORDS,
+            tl.VERSION_BASE: self._granules * tl.GRANULE_WORDS,
         }
         for number in range(len(self._networks)):
             network = tl.NETWORKS + number * tl.NETWORK_WORDS
@@ -84,6 +85,7 @@ class Times:
         for region, start in self._starts.items():
             tm[region] = start
         tm[tl.GRANULE_SLOTS], tm[tl.HEAP_SLOTS] = self._granules, self._heap_slots
+        tm[tl.VERSIONS] = self._granules
         tm[tl.GRANULES_A_DIE] = pod.spec.die_bytes >> 5
         tm[tl.RECORD_CAPACITY] = len(self.records) // tl.RECORD_WORDS if len(self.records) else 1 << 62
         tm[tl.LIMIT] = LIMIT_NS * PS_PER_NS

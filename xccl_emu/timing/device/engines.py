@@ -4,10 +4,12 @@ from xccl_emu.lang.requests import (
     DMA,
     MTU_IN,
     MTU_OUT,
+    OP_ADD,
     OP_DMA,
     OP_FENCE,
     OP_MTU_IN,
     OP_MTU_OUT,
+    OP_PUT,
     OP_SET_FLAG,
     OP_V_QUANTIZE,
     OP_WAIT_FLAG,
@@ -29,7 +31,7 @@ from xccl_emu.machine.device.layout import (
 from xccl_emu.machine.device.pipes import elements, entry_of, pipe_of
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
-from xccl_emu.timing.device.granules import became_visible
+from xccl_emu.timing.device.granules import became_visible, find_granule
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
     C_CORE,
@@ -75,6 +77,7 @@ def step_pipe_timed(mem, st, tm, who, log, core, base, row, pipe):
     if not own and tm[since] > tm[NOW] + tm[LIMIT]:
         return -tm[since]
     count = elements(st, entry, op) if pipe == VECTOR and op >= OP_V_QUANTIZE else 0
+    entry = _written(mem, tm, op, a, b, c)
     if not act_once(mem, st, core * ACTORS_PER_CORE + pipe, CHOICE_ALL):
         return 0
     tm[row + RUN + pipe] = n + 1
@@ -87,10 +90,18 @@ def step_pipe_timed(mem, st, tm, who, log, core, base, row, pipe):
     elif op == OP_MTU_IN:
         _read(st, tm, who, log, core, base, row, a, c, site, since)
     else:
-        _write(st, tm, who, log, core, base, row, op, a, b, c, site, since)
+        _write(mem, st, tm, who, log, core, base, row, op, a, b, c, site, since, entry)
     popped = ring_at(row, POPPED, pipe, n)
     set_time(tm, who, popped, tm[since], who[row + FREE + pipe] if who.size else 0)
     return 1
+
+
+@jit
+def _written(mem, tm, op, a, b, c):
+    """Entry of the granule that an instruction writes by itself, or 0; found before it does, for what was there."""
+    if op == OP_MTU_OUT:
+        return find_granule(mem, tm, b) if c <= GRANULE_BYTES else 0
+    return find_granule(mem, tm, a) if op == OP_PUT or op == OP_ADD else 0
 
 
 @jit
@@ -143,7 +154,7 @@ def _read(st, tm, who, log, core, base, row, address, nbytes, site, since):
 
 
 @jit
-def _write(st, tm, who, log, core, base, row, op, a, b, c, site, since):
+def _write(mem, st, tm, who, log, core, base, row, op, a, b, c, site, since, entry):
     """mtu-out: the pipe is busy until the bytes have left; they are visible a latency later."""
     address, nbytes = (b, c) if op == OP_MTU_OUT else (a, GRANULE_BYTES)
     here, there = st[base + DIE], die_at(st, address)
@@ -158,8 +169,8 @@ def _write(st, tm, who, log, core, base, row, op, a, b, c, site, since):
     set_time(tm, who, row + FREE + MTU_OUT, free, number)
     if visible > tm[row + ALL_VISIBLE]:
         set_time(tm, who, row + ALL_VISIBLE, visible, number)
-    if nbytes <= GRANULE_BYTES:
-        became_visible(tm, who, address, visible, number)
+    if entry:
+        became_visible(mem, tm, who, entry, address, visible, b if op == OP_ADD else 0, number)
 
 
 @jit
@@ -180,10 +191,11 @@ def step_dma_timed(mem, st, tm, who, log, core, base, row):
     slot = base + DMA_SLOTS + k * ENTRY_WORDS
     source, target, nbytes, event = st[slot + 1], st[slot + 2], st[slot + 3], st[slot + 4]
     site = st[slot + ENTRY_SITE]
+    entry = find_granule(mem, tm, target) if nbytes <= GRANULE_BYTES else 0
     if not act_once(mem, st, core * ACTORS_PER_CORE + DMA, k | MAX_SUBTRANSFERS << 4):
         return 0
     tm[row + DMA_MOVES] = 0
-    _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, begin)
+    _copied(mem, st, tm, who, log, core, base, row, source, target, nbytes, event, site, begin, entry)
     return 1
 
 
@@ -209,7 +221,7 @@ def _start_dma(st, tm, who, core, base, row):
 
 
 @jit
-def _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, site, begin):
+def _copied(mem, st, tm, who, log, core, base, row, source, target, nbytes, event, site, begin, entry):
     here, start, end = st[base + DIE], die_at(st, source), die_at(st, target)
     write = start == here
     peer, far = (end, target) if write else (start, source)
@@ -221,5 +233,5 @@ def _copied(st, tm, who, log, core, base, row, source, target, nbytes, event, si
     set_time(tm, who, event_at(row, DMA, SCALAR, event), visible, number)
     if visible > tm[row + ALL_VISIBLE]:
         set_time(tm, who, row + ALL_VISIBLE, visible, number)
-    if nbytes <= GRANULE_BYTES:
-        became_visible(tm, who, target, visible, number)
+    if entry:
+        became_visible(mem, tm, who, entry, target, visible, 0, number)

@@ -1,30 +1,49 @@
-"""Words that are polled: when a write of one became visible, and which cores wait for it (a hash table by granule)."""
+"""Words that are polled: what they held when, and which cores wait for them (a hash table by granule).
 
-from xccl_emu.machine.device.words import jit
+Memory has a write as soon as it is made, also one that is still on its way.  So each granule keeps versions: what it
+held, and from when on that was visible.  A poll goes on at the first time at which it sees what it waits for, and both
+it and a load that looks for a flag see the version of their time.
+"""
+
+from xccl_emu.lang.requests import CMP_EQ, CMP_GE
+from xccl_emu.machine.device.words import jit, load_i64, store_i64
 from xccl_emu.timing.device.heap import come_back
 from xccl_emu.timing.device.layout import (
     CORE_BASE,
     CORE_WORDS,
     GRANULE_AT,
     GRANULE_BASE,
+    GRANULE_BEFORE,
     GRANULE_KEY,
     GRANULE_SLOTS,
+    GRANULE_VALUE,
     GRANULE_WAITER,
     GRANULE_WORDS,
     GRANULES_A_DIE,
     GRANULES_USED,
+    LIMIT,
     NEXT_WAITER,
+    NOW,
     SCALAR_AT,
+    VERSION_BASE,
+    VERSION_FREE,
+    VERSIONS,
+    VERSIONS_MADE,
     WAITS_AT,
 )
+from xccl_emu.timing.device.records import set_time
 
 _GRANULE_SHIFT = 5
 _SPREAD = 7919  # so that equal fields of different dies have different places
+_A_TURN = 1024  # more granules and versions than a core's turn can make
 
 
 @jit
-def find_granule(tm, address):
-    """Index of a granule's entry, made if it is new; the table is never full (`room_for_granules`)."""
+def find_granule(mem, tm, address):
+    """Index of a granule's entry; a new one holds what memory does, seen from the start of the run on.
+
+    The table is never full (`room_for_granules`).
+    """
     key = (address >> _GRANULE_SHIFT) + 1
     slots = tm[GRANULE_SLOTS]
     slot = (key + key // tm[GRANULES_A_DIE] * _SPREAD) & (slots - 1)
@@ -35,14 +54,25 @@ def find_granule(tm, address):
         if tm[entry + GRANULE_KEY] == 0:
             tm[entry + GRANULE_KEY] = key
             tm[GRANULES_USED] += 1
+            _hold(mem, tm, entry)
             return entry
         slot = (slot + 1) & (slots - 1)
 
 
 @jit
 def room_for_granules(tm):
-    """Is the table at most half full?"""
-    return 2 * tm[GRANULES_USED] < tm[GRANULE_SLOTS]
+    """Is the table at most half full, and is there room for the versions of another turn?"""
+    return 2 * tm[GRANULES_USED] < tm[GRANULE_SLOTS] and tm[VERSIONS_MADE] + _A_TURN < tm[VERSIONS]
+
+
+@jit
+def _hold(mem, tm, entry):
+    """The last version of a granule is what memory holds."""
+    address = tm[entry + GRANULE_KEY] - 1 << _GRANULE_SHIFT
+    tm[entry + GRANULE_VALUE] = load_i64(mem, address)
+    tm[entry + GRANULE_VALUE + 1] = load_i64(mem, address + 8)
+    tm[entry + GRANULE_VALUE + 2] = load_i64(mem, address + 16)
+    tm[entry + GRANULE_VALUE + 3] = load_i64(mem, address + 24)
 
 
 @jit
@@ -83,11 +113,103 @@ def wake(tm, slot, time):
 
 
 @jit
-def became_visible(tm, who, address, time, record):
-    """A word was written by itself, visible from ``time`` on."""
-    entry = find_granule(tm, address)
-    tm[entry + GRANULE_AT] = max(time, tm[entry + GRANULE_AT])
-    if who.size:
-        who[entry + GRANULE_AT] = record
+def became_visible(mem, tm, who, entry, address, time, added, record):
+    """A granule, found before, was written by itself, visible from ``time`` on.
+
+    What is ``added`` to its word counts when it arrives, whoever added first.  What is stored, for which that is 0,
+    arrives behind all that was written before.
+    """
+    _keep(tm, who, entry)
+    _hold(mem, tm, entry)
+    version = _in_order(tm, who, entry, GRANULE_VALUE + _word_of(address), time, added) if added else entry
+    visible = max(time, tm[tm[version + GRANULE_BEFORE] + GRANULE_AT])
+    set_time(tm, who, version + GRANULE_AT, visible, record)
     if tm[entry + GRANULE_WAITER]:
-        wake(tm, entry + GRANULE_WAITER, time)
+        wake(tm, entry + GRANULE_WAITER, visible)
+
+
+@jit
+def _word_of(address):
+    """Number of a word in its granule."""
+    return address >> 3 & 3
+
+
+@jit
+def _keep(tm, who, entry):
+    """Make the last version of a granule the one before the last, and forget those that nobody can see any more."""
+    kept = tm[VERSION_FREE]
+    if kept:
+        tm[VERSION_FREE] = tm[kept + GRANULE_BEFORE]
+    else:
+        kept = tm[VERSION_BASE] + tm[VERSIONS_MADE] * GRANULE_WORDS
+        tm[VERSIONS_MADE] += 1
+    _copy(tm, entry, kept)
+    tm[kept + GRANULE_BEFORE] = tm[entry + GRANULE_BEFORE]
+    set_time(tm, who, kept + GRANULE_AT, tm[entry + GRANULE_AT], who[entry + GRANULE_AT] if who.size else 0)
+    tm[entry + GRANULE_BEFORE] = kept
+    while tm[kept + GRANULE_BEFORE] and tm[kept + GRANULE_AT] > tm[NOW] - tm[LIMIT]:
+        kept = tm[kept + GRANULE_BEFORE]
+    while tm[kept + GRANULE_BEFORE]:
+        gone = tm[kept + GRANULE_BEFORE]
+        tm[kept + GRANULE_BEFORE] = tm[gone + GRANULE_BEFORE]
+        tm[gone + GRANULE_BEFORE] = tm[VERSION_FREE]
+        tm[VERSION_FREE] = gone
+
+
+@jit
+def _copy(tm, source, target):
+    """The words of a version."""
+    for word in range(GRANULE_VALUE, GRANULE_WORDS):
+        tm[target + word] = tm[source + word]
+
+
+@jit
+def _in_order(tm, who, version, word, time, added):
+    """The place of what was added last: versions that are visible later are moved up and have it too."""
+    before = tm[version + GRANULE_BEFORE]
+    while tm[before + GRANULE_BEFORE] and tm[before + GRANULE_AT] > time:
+        cause = who[before + GRANULE_AT] if who.size else 0
+        set_time(tm, who, version + GRANULE_AT, tm[before + GRANULE_AT], cause)
+        version, before = before, tm[before + GRANULE_BEFORE]
+        _copy(tm, before, version)
+        tm[version + word] += added
+    return version
+
+
+@jit
+def version_at(tm, entry, time):
+    """The version of a granule that is visible at a time."""
+    version = entry
+    while tm[version + GRANULE_AT] > time and tm[version + GRANULE_BEFORE]:
+        version = tm[version + GRANULE_BEFORE]
+    return version
+
+
+@jit
+def first_seen(tm, entry, address, compare, wanted, time):
+    """The version at which a poll goes on that began at a time, or the last one if it has to wait."""
+    word = GRANULE_VALUE + _word_of(address)
+    first = version = entry
+    while True:
+        if _satisfied(tm[version + word], compare, wanted):
+            first = version
+        if tm[version + GRANULE_AT] <= time or tm[version + GRANULE_BEFORE] == 0:
+            return first
+        version = tm[version + GRANULE_BEFORE]
+
+
+@jit
+def _satisfied(value, compare, wanted):
+    return value == wanted if compare == CMP_EQ else value >= wanted if compare == CMP_GE else value != wanted
+
+
+@jit
+def is_last(mem, tm, entry, address):
+    """Does memory hold the last version of a word?  Else a larger transfer wrote it, which is visible at once."""
+    return load_i64(mem, address & -8) == tm[entry + GRANULE_VALUE + _word_of(address)]
+
+
+@jit
+def show(mem, tm, version, address):
+    """Have memory hold a version of a word."""
+    store_i64(mem, address & -8, tm[version + GRANULE_VALUE + _word_of(address)])

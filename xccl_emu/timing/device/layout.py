@@ -10,6 +10,7 @@ from xccl_emu.machine.device.layout import N_DMA_SLOTS, N_EVENTS, N_PIPES, QUEUE
 # ---- header
 HEAP_COUNT, NOW, N_RECORDS, RECORD_CAPACITY, LIMIT = range(5)
 HEAP_BASE, CORE_BASE, DIE_BASE, GROUP_BASE, GRANULE_BASE, GRANULE_SLOTS, GRANULES_USED = range(5, 12)
+VERSION_BASE, VERSIONS_MADE, VERSION_FREE, VERSIONS = 12, 14, 15, 16  # the last: how many there is room for
 N_ROUTES = 13  # ranges of memory that are reached over another network
 HEAP_SLOTS, GRANULES_A_DIE = 17, 18  # with so many in the heap a core is not entered twice
 SITE_BASE = 19  # a word for each site of each kernel: is it a load that is a synchronization?
@@ -34,7 +35,7 @@ ROUTE_START, ROUTE_END, ROUTE_NETWORK = range(3)
 ROUTE_WORDS = 3
 HEADER_WORDS = 256
 
-ENDED_GRANULES_FULL = 100  # the table of polled words is; the machine has the other ways to end
+ENDED_GRANULES_FULL = 100  # the table of polled words is, or that of what they held; the machine has the other ways
 
 # ---- a core's block
 SCALAR_AT, READS_DONE, ALL_VISIBLE, NEXT_WAITER, WAITS_AT, HEAP_AT, FINISHED, CORE_DIE = range(8)
@@ -71,9 +72,10 @@ SWITCH_WORDS = 2 * PLANES_MAX * UPLINKS_MAX
 ARRIVED_AT, RELEASED_AT, GROUP_WAITER = 0, 2, 4
 GROUP_WORDS = 5
 
-# ---- a granule that was written by itself: when that became visible, and who polls it
-GRANULE_KEY, GRANULE_AT, GRANULE_WAITER = range(3)
-GRANULE_WORDS = 3
+# ---- a granule that is polled or was written by itself: a line of the cache.  Who polls it; its last version, which is
+# what memory holds; and where the version before that is, or 0.  A version: when it became visible, and its words
+GRANULE_KEY, GRANULE_WAITER, GRANULE_AT, GRANULE_BEFORE, GRANULE_VALUE = range(5)
+GRANULE_WORDS = 8
 
 # ---- a record
 RECORD_CORE, RECORD_ENGINE, RECORD_OP, RECORD_SITE, RECORD_START, RECORD_END, RECORD_NBYTES, RECORD_PEER = range(8)

@@ -26,6 +26,7 @@ from xccl_emu.machine.device.layout import (
     CHOICE_ALL,
     DIE,
     ERROR,
+    GRANULE_BYTES,
     GROUP,
     KERNEL,
     MAX_SITES,
@@ -42,7 +43,17 @@ from xccl_emu.machine.device.layout import GROUP_WORDS as MACHINE_GROUP_WORDS
 from xccl_emu.machine.device.pipes import free_descriptor
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
-from xccl_emu.timing.device.granules import became_visible, find_granule, leave, wait_at, wake
+from xccl_emu.timing.device.granules import (
+    became_visible,
+    find_granule,
+    first_seen,
+    is_last,
+    leave,
+    show,
+    version_at,
+    wait_at,
+    wake,
+)
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
     ARRIVED_AT,
@@ -105,21 +116,45 @@ def step_scalar_timed(mem, st, tm, who, log, core, base, row):
     group = tm[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
     phase = st[st[MACHINE_GROUPS] + st[base + GROUP] * MACHINE_GROUP_WORDS + MACHINE_PHASE]
     slot = free_descriptor(st, base) if op == OP_DMA else 0
-    if not act_once(mem, st, core * ACTORS_PER_CORE + SCALAR, CHOICE_ALL):
+    follows = looks or op == OP_POLL or op == OP_STORE or op == OP_ATOMIC_ADD
+    entry = find_granule(mem, tm, a) if follows and 0 <= a <= mem.size - GRANULE_BYTES else 0
+    seen = _seen(mem, tm, row, op, a, b, c, looks, entry)
+    if not _act(mem, st, tm, core, a, entry, seen):
         if st[ERROR] == 0:
-            _wait(tm, op, a, group, core)
+            _wait(tm, op, entry, group, core)
         return 0
     if tm[row + WAITS_AT]:
         leave(tm, core)
-    since, took = _granted(mem, st, tm, row, op, a, b, c, here, group, looks)
+    since, took = _granted(st, tm, row, op, a, b, c, here, group, seen)
     end = tm[since] + took
     read = a if op == OP_LOAD or op == OP_POLL else -1
     written = a if op == OP_STORE or op == OP_ATOMIC_ADD else -1
     moved, peer = _nbytes(op, b, c), die_at(st, a)
     number = record(tm, who, log, core, SCALAR, op, site, since, end, moved, peer, 0, end, read, written)
     set_time(tm, who, row + SCALAR_AT, end, number)
-    _then(st, tm, who, row, op, a, b, c, here, group, phase, slot, number)
+    _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, number)
     return 1
+
+
+@jit
+def _seen(mem, tm, row, op, address, compare, wanted, looks, entry):
+    """Which version of a word the request sees: the last one, unless that is still on its way."""
+    if entry == 0 or tm[entry + GRANULE_AT] <= tm[row + SCALAR_AT] or not is_last(mem, tm, entry, address):
+        return entry
+    if op == OP_POLL:
+        return first_seen(tm, entry, address, compare, wanted, tm[row + SCALAR_AT])
+    return version_at(tm, entry, tm[row + SCALAR_AT]) if looks else entry
+
+
+@jit
+def _act(mem, st, tm, core, address, entry, seen):
+    """Have the machine grant the request, on the version of memory that it sees; was it granted?"""
+    if seen != entry:
+        show(mem, tm, seen, address)
+    granted = act_once(mem, st, core * ACTORS_PER_CORE + SCALAR, CHOICE_ALL)
+    if seen != entry:
+        show(mem, tm, entry, address)
+    return granted
 
 
 @jit
@@ -128,10 +163,10 @@ def _nbytes(op, b, c):
 
 
 @jit
-def _wait(tm, op, a, group, core):
+def _wait(tm, op, entry, group, core):
     """Have the core woken by what it waits for on other cores; what it waits for on its own it finds itself."""
     if op == OP_POLL:
-        wait_at(tm, find_granule(tm, a) + GRANULE_WAITER, core)
+        wait_at(tm, entry + GRANULE_WAITER, core)
     elif op == OP_AWAIT_GROUP:
         wait_at(tm, group + GROUP_WAITER, core)
 
@@ -149,19 +184,16 @@ def pipe_of_request(op, a, b):
 
 
 @jit
-def _granted(mem, st, tm, row, op, a, b, c, here, group, looks):
-    """Index of the time at which a request that was granted began, and how long it took.
-
-    A load that looks for a flag, and found what is not visible yet, found it when it became so.
-    """
+def _granted(st, tm, row, op, a, b, c, here, group, seen):
+    """Index of the time at which a request that was granted began, and how long it took."""
     since, issue = row + SCALAR_AT, tm[C_ISSUE]
     pipe = pipe_of_request(op, a, b)
     if pipe != SCALAR:
         n = tm[row + QUEUED + pipe]
         return (later(tm, since, ring_at(row, POPPED, pipe, n)) if n >= QUEUE_DEPTH else since), issue
     if op == OP_POLL:
-        seen = later(tm, since, find_granule(tm, a) + GRANULE_AT)
-        return seen, tm[C_LOAD] if seen == since else tm[C_POLL]
+        begun = later(tm, since, seen + GRANULE_AT)
+        return begun, tm[C_LOAD] if begun == since else tm[C_POLL]
     if op == OP_QUIET or op == OP_RETURN:
         return drained_at(tm, row), tm[C_QUIET] if op == OP_QUIET else 0
     if op == OP_WAIT_FLAG:
@@ -171,7 +203,6 @@ def _granted(mem, st, tm, row, op, a, b, c, here, group, looks):
     if op == OP_DMA:
         return since, tm[C_DMA_ISSUE]
     if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD:
-        since = later(tm, since, find_granule(tm, a) + GRANULE_AT) if looks else since
         since = later(tm, since, row + FENCE_AT) if op != OP_LOAD else since
         return since, issue + _memory_access(st, tm, op, a, here)
     return since, issue
@@ -203,7 +234,7 @@ def _memory_access(st, tm, op, a, here):
 
 
 @jit
-def _then(st, tm, who, row, op, a, b, c, here, group, phase, slot, number):
+def _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, number):
     """What a granted request leaves behind for others."""
     end = tm[row + SCALAR_AT]
     pipe = pipe_of_request(op, a, b)
@@ -220,7 +251,7 @@ def _then(st, tm, who, row, op, a, b, c, here, group, phase, slot, number):
         visible = end + latency_of(tm, path_to(tm, here, die_at(st, a), a), True)
         if visible > tm[row + ALL_VISIBLE]:
             set_time(tm, who, row + ALL_VISIBLE, visible, number)
-        became_visible(tm, who, a, visible, number)
+        became_visible(mem, tm, who, entry, a, visible, b if op == OP_ATOMIC_ADD else 0, number)
     elif op == OP_RETURN:
         tm[row + FINISHED] = end
 
