@@ -16,9 +16,8 @@ from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, small_pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_calls import AttentionExperts
+from xccl_emu.protocols.a2e_case import bytes_needed
 from xccl_emu.protocols.a2e_pull import A2EPull
-from xccl_emu.runs.a2e import A2ERun
-from xccl_emu.runs.jobs.a2e import bytes_needed
 
 EXPERTS, TOP_K, TOKENS, HIDDEN = 256, 8, 96, 7168
 _COPIES = ("mtu-in", "mtu-out", "dma")
@@ -55,7 +54,7 @@ class Sample:
 
 def config_of(attention: int, domains: int, local: int, tokens: int, hidden: int, path: str, cores: int) -> A2EConfig:
     """Attention and expert dies in the proportion of the whole pod."""
-    experts = attention * A2ERun.experts // A2ERun.attention
+    experts = attention * 288 // 160
     return A2EConfig(
         domains, attention, experts, local, hidden=hidden, top_k=TOP_K + 1, tokens_max=tokens, shared=True, path=path,
         depth=1, cores=cores, a2e_cores=cores, compute_cores=cores, e2a_cores=cores,
@@ -128,8 +127,8 @@ def main() -> None:
     """Measure, and print the table."""
     command = parser(__doc__)
     command.add_argument("--attention", type=int, nargs="+", default=[20, 160], help="attention dies of a domain")
-    command.add_argument("--domains", type=int, default=A2ERun.domains, help="domains")
-    command.add_argument("--cores", type=int, default=A2ERun.cores, help="cores of an attention die and a stream")
+    command.add_argument("--domains", type=int, default=3, help="domains")
+    command.add_argument("--cores", type=int, default=2, help="cores of an attention die and a stream")
     command.add_argument("--repeats", type=int, default=2, help="later launches of which the best counts")
     options = command.parse_args()
     report = Report(f"A2E and E2A: {options.domains} domains, {TOKENS} tokens a die, hidden {HIDDEN}")
@@ -139,7 +138,7 @@ def main() -> None:
         kind(Pod(small_pod(3, 3, ub_bytes=64 * KIB)), tiny).run([Call([token], [np.zeros((1, 1), int)], [weight])])
     yardstick = Yardstick()
     for attention in sorted(options.attention):
-        experts = attention * A2ERun.experts // A2ERun.attention
+        experts = attention * 288 // 160
         placement = routing.place_experts(experts, EXPERTS)
         shape = (placement.local_experts, TOKENS, HIDDEN)
         for path in ("mtu", "urma"):

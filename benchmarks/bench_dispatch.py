@@ -13,11 +13,10 @@ from xccl_emu import routing
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
 from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocol.registry import on_pod
 from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig
-from xccl_emu.runs.dispatch import Dispatch
-from xccl_emu.runs.jobs.moe import bytes_needed
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 STAGES = ("dispatch", "expert", "combine")
@@ -68,12 +67,12 @@ def of_pull(pod: Pod, **shape: Any) -> ExpertParallel:
     return ExpertParallel(pod, EpConfig(**shape))
 
 
-def need_of_pull(ranks: int, cores: int) -> float:
-    """Bytes of dispatch and combine."""
-    return bytes_needed(ranks, Dispatch(cores=cores), TOP_K + 1)
+def need_of(name: str) -> Callable[[int, int], float]:
+    """Bytes that a case needs on the pod."""
+    return lambda ranks, cores: on_pod(name, cores=cores).bytes_needed(ranks)  # type: ignore[attr-defined]
 
 
-PULL = Kind("Dispatch and combine", of_pull, 60, need_of_pull, [8, 16, 32, 64, 128, 288], Dispatch.cores, 8)
+PULL = Kind("Dispatch and combine", of_pull, 60, need_of("dispatch"), [8, 16, 32, 64, 128, 288], 4, 8)
 
 
 @dataclass

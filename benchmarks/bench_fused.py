@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bench_dispatch import PROTOCOLS, TOP_K, Kind, command_of, measure, report_of
+from bench_dispatch import PROTOCOLS, Kind, command_of, measure, need_of, report_of
 from harness import Report, Yardstick
 
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.fused import FusedExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig
-from xccl_emu.runs.fused import Fused
-from xccl_emu.runs.jobs.fused import fused_bytes_needed
 
 SWITCHES: Mapping[str, dict[str, Any]] = {
     "SDMA": {"path": "sdma"},
@@ -25,12 +23,7 @@ def of_fused(pod: Pod, **shape: Any) -> FusedExpertParallel:
     return FusedExpertParallel(pod, FusedConfig(**shape))
 
 
-def need_of_fused(ranks: int, cores: int) -> float:
-    """Bytes of fused dispatch and combine."""
-    return fused_bytes_needed(ranks, Fused(cores=cores), TOP_K + 1)
-
-
-FUSED = Kind("Fused dispatch and combine", of_fused, 96, need_of_fused, [16, 64, 320], Fused.cores, 16)
+FUSED = Kind("Fused dispatch and combine", of_fused, 96, need_of("fused"), [16, 64, 320], 4, 16)
 
 
 def report_switches(report: Report, ranks: int, cores: int, yardstick: Yardstick) -> None:

@@ -3,10 +3,12 @@
 Everything runs in one launch: streams start, calls pass through, the end passes through, streams return.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
 
+from xccl_emu import oracle
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.a2e import attention
 from xccl_emu.kernels.a2e_expert import a2e_stream, compute_stream
@@ -16,9 +18,10 @@ from xccl_emu.kernels.a2e_return import e2a_stream
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.machine.spec import PodSpec
-from xccl_emu.protocol import Bench, Case, Preset, choice, size, switch, text, tight_pod
+from xccl_emu.machine.spec import PodSpec, small_pod
+from xccl_emu.protocol import Bench, Case, Preset, Site, choice, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
+from xccl_emu.protocol.site import INTERPRETER_BYTES
 from xccl_emu.protocols import a2e_layout, a2e_pull, moe_paper
 from xccl_emu.protocols.a2e import A2E
 from xccl_emu.protocols.a2e_calls import Call, Calls
@@ -26,14 +29,19 @@ from xccl_emu.protocols.a2e_data import Image, make_calls
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_paper import TRAMPOLINES
 from xccl_emu.protocols.a2e_pull import A2EPull
-from xccl_emu.protocols.tokens import TOKENS_HELP, as_text, tokens_of
+from xccl_emu.protocols.compared import wrong_rows, wrong_sums
+from xccl_emu.protocols.routed_case import RoutedCase
+from xccl_emu.protocols.tokens import TOKENS_HELP, tokens_of
+from xccl_emu.routing import Placement, place_experts
+from xccl_emu.routing.choices import ZIPF
+from xccl_emu.stage import silent
 
 _KERNELS = (attention, a2e_stream, compute_stream, e2a_stream), (pull_attention, pull_expert)
 """Of trampolines, and of plain pull: first that of the attention dies."""
 
 
 @dataclass(frozen=True)
-class A2ECase(Case):
+class A2ECase(RoutedCase):
     """A few attention dies, expert dies and trampolines; ``rounds`` calls, one domain after the other.
 
     A token is ``granules`` granules of 32 bytes on its way to the experts, with a slot of 512 bytes behind it, and
@@ -44,6 +52,10 @@ class A2ECase(Case):
         Preset(
             "a2e", "Attention and experts on dies of their own, through trampolines", {},
             {"domains": 2, "attention": 1, "experts": 2, "tokens": 3, "top_k": 2, "rounds": 4},
+            {
+                "domains": 3, "attention": 160, "experts": 288, "tokens": 96, "cores": 2, "hidden": 7168, "top_k": 0,
+                "routing": ZIPF,
+            },
         ),
         Preset(
             "a2e-urma", "The same by URMA: DMA descriptors", {"path": "urma"},
@@ -54,6 +66,7 @@ class A2ECase(Case):
             {"attention": 1, "experts": 2, "cores": 2, "tokens": 5, "top_k": 2, "rounds": 2},
         ),
     )  # fmt: skip
+    by_pattern = ("local", "masked")
     papers = (TRAMPOLINES, moe_paper.DISPATCH, moe_paper.COMBINE)  # plain pull is dispatch and combine
 
     domains: int = size(1, "Domains of attention dies, which take turns.")
@@ -62,8 +75,8 @@ class A2ECase(Case):
     local: int = size(1, "Experts on each.")
     tokens: int | str | Sequence[int] = text(1, TOKENS_HELP)
     granules: int = size(1, "Granules of 32 bytes of a token.")
-    top_k: int = size(1, "Experts of each token.")
-    rounds: int = size(2, "Calls.", least=0)
+    top_k: int = size(1, "Experts of each token; by a routing beside the shared one, and 0 is 8 or as it has.", least=0)
+    rounds: int = size(2, "Calls; on the pod as many as microbatches of all domains.", least=0, also="calls")
     cores: int = size(1, "Cores of an attention die, and of each stream; by plain pull of each die.")
     depth: int = size(1, "Calls that the expert dies have memory for.")
     pull: int = switch(0, "Without trampolines; then there is one domain, and a depth of 1.")
@@ -75,12 +88,11 @@ class A2ECase(Case):
     microbatches: int = size(1, "Microbatches of each domain, each on cores of its own.")
     attention_work: int = size(0, "Vector instructions that stand in for attention.", least=0)
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
+    quantized: int = switch(1, "INT8 on the way to the experts.", beside=True, also="quantize")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", as_text(self.tokens))
-        super().__post_init__()
-        object.__setattr__(self, "tokens", as_text(self._lengths))
-        if self.top_k > self.experts * self.local:
+        self._check(self.attention)
+        if not self.routing and not 1 <= self.top_k <= self.experts * self.local:
             raise ConfigError(f"top_k={self.top_k}: there are {self.experts * self.local} experts")
         if self.pull and (self.domains * self.microbatches, self.depth) != (1, 1):
             raise ConfigError(f"domains={self.domains}, depth={self.depth}: a2e-pull has one of each")
@@ -88,7 +100,7 @@ class A2ECase(Case):
 
     def lay_out(self, bench: Bench) -> None:
         """All kernels launched, and what the app buffers must hold in the end."""
-        given = make_calls(self._config(), self._lengths, self.rounds, bool(self.masked), self.seed)
+        given = [call for call, _ in self._given()]
         calls = self._calls(bench.pod(self._spec(given)), given)
         calls.launch()
         image = Image(calls.config, given, ends=not self.pull)
@@ -133,16 +145,78 @@ class A2ECase(Case):
                         row = buffers[name].address + (r * c.tokens_max + t) * stride
                         yield Buffer(buffers[name].die, row, nbytes)
 
+    # ---- on the whole pod
+
+    def for_pod(self, given: Collection[str], site: Site) -> tuple[Self, str]:
+        """A call of each microbatch of each domain, if nothing else is asked for."""
+        usual: dict[str, Any] = {} if "rounds" in given else {"rounds": self.domains * self.microbatches}
+        case, most = replace(self, **usual), site.pod.spec.n_dies
+        c = case._config()
+        if c.n_dies > most:
+            sum_ = f"{c.n_domains} x {c.n_attention} + {c.n_experts} = {c.n_dies}"
+            raise ConfigError(f"experts={c.n_experts}: that is {sum_} dies; the pod has {most}")
+        remedy = "take fewer --tokens, --calls or --attention dies, or a smaller --hidden"
+        site.fits(bytes_needed(c, case.rounds), "this needs", remedy)
+        return replace(case, top_k=case._choices.top_k) if case.routing else case, ""
+
+    def carry_out(self, site: Site) -> None:
+        """All calls in one launch.  Of the rows of expert dies those of the last calls are kept, and compared."""
+        with site.stage("compile"):  # a tiny call, so that compiling is not mistaken for the protocol's time
+            tiny = {"tokens": 1, "hidden": 32, "top_k": 1, "rounds": 1, "routing": "", "layer": -1, "microbatches": 1}
+            one: Any = {"domains": 1, "attention": 1, "experts": 1, "cores": 1, "trampolines": 0, **tiny}
+            pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=site.pod.order, policy=site.pod.policy)
+            replace(self, **one)._make_calls(Site(pod, silent, site.free_bytes))
+        self._make_calls(site)
+
+    def _make_calls(self, site: Site) -> None:
+        with site.stage("routing"):
+            given = [call for call, facts in self._given() if site.facts.update(facts) is None]
+        with site.stage("tokens"):
+            calls = self._calls(site.pod, given)
+        with site.stage("calls") as progress:
+            calls.launch()
+            calls.owner.run_launched(progress)
+        site.rounds.append({name: asdict(stats) for name, stats in calls.owner.stats.items()})
+        kept = range(max(0, len(given) - self.depth), len(given))
+        site.facts |= {
+            "dies": calls.config.n_dies, "tokens": sum(len(x) for call in given for x in call.tokens),
+            "messages": sum(int((choices >= 0).sum()) for call in given for choices in call.topk),
+            "compared": {"outputs": [*range(len(given))], "rows": [*kept]},
+        }  # fmt: skip
+        with site.stage("verify"):
+            for number, call in enumerate(given):
+                site.wrong += _count_wrong(calls, number, call, number in kept)
+
     # ---- what it is made of
+
+    def _given(self) -> Iterator[tuple[Call, dict[str, Any]]]:
+        """Each call, and what there is to say of it."""
+        c = self._config()
+        if not self.routing:
+            yield from ((call, {}) for call in make_calls(c, self._lengths, self.rounds, bool(self.masked), self.seed))
+            return
+        drawn = self._draw(self._placement, self.attention, c.hidden)
+        for number in range(self.rounds):
+            batch, facts = drawn.round(number)
+            yield Call(batch.tokens, batch.topk, batch.weights), facts
 
     @property
     def _lengths(self) -> tuple[int, ...]:
-        return tokens_of(self.tokens, self.attention)
+        return tokens_of(self.tokens, self.attention, none=bool(self.routing))
+
+    @functools.cached_property
+    def _placement(self) -> Placement:
+        """Of the experts, by a routing."""
+        return place_experts(self.experts, self._choices.n_experts)
 
     def _config(self) -> A2EConfig:
+        local, top_k = self.local, self.top_k
+        if self.routing:
+            local, top_k = self._placement.local_experts, self._choices.top_k + 1
         return A2EConfig(
-            self.domains, self.attention, self.experts, self.local, hidden=32 * self.granules, top_k=self.top_k,
-            tokens_max=max(1, *self._lengths), path=self.path, depth=self.depth, cores=self.cores,
+            self.domains, self.attention, self.experts, local, hidden=self.hidden or 32 * self.granules, top_k=top_k,
+            tokens_max=max(1, *self._lengths), dtype=self.dtype, quantized=bool(self.quantized),
+            quantizer=self.quantizer, shared=bool(self.routing), path=self.path, depth=self.depth, cores=self.cores,
             a2e_cores=self.cores, compute_cores=self.cores, e2a_cores=self.cores, n_trampolines=self.trampolines,
             a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts, microbatches=self.microbatches,
             attention_work=self.attention_work,
@@ -207,3 +281,27 @@ def _label_all(bench: Bench, calls: Calls) -> None:
         for buffers in dies:
             for name, buffer in buffers.items():
                 bench.label_buffer(buffer, f"{area}.{name}")
+
+
+def bytes_needed(c: A2EConfig, calls: int) -> int:
+    """Memory that so many full calls touch, estimated, in whole pages: batches, buffers of all stages, data buffers."""
+    page = 4096
+    tokens = c.n_attention * c.tokens_max
+    rows = tokens * c.top_k
+    kept, domains = min(c.depth, max(calls, 1)), min(c.turns, calls)
+    attention = calls * tokens * 2 * c.row_bytes + domains * rows * c.row_bytes
+    experts = tokens * c.message_bytes + rows * (c.message_bytes + page)
+    by_call = rows * (c.payload_bytes + 32 + 2 * (c.row_bytes + page // 4))
+    cores = c.n_experts * c.expert_cores + c.n_attention * c.turns * c.cores
+    drawn = tokens * (2 * c.row_bytes + c.payload_bytes)
+    return attention + experts + kept * by_call + cores * (192 << 10) + drawn + INTERPRETER_BYTES
+
+
+def _count_wrong(calls: Calls, number: int, call: Call, rows: bool) -> int:
+    """Elements of the outputs of a call, and of the rows that the expert dies got in it, that are not the oracle's."""
+    c = calls.config
+    expected = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
+    outputs = ((i, calls.output(number, i)) for i in range(c.n_attention))
+    wrong = sum(wrong_sums(expected, i, call.weights[i], output, c.shared) for i, output in outputs)
+    got = (calls.received(number, die) for die in range(c.n_experts if rows else 0))
+    return wrong + sum(wrong_rows(expected, die, received) for die, received in enumerate(got))

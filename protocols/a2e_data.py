@@ -23,7 +23,7 @@ def make_calls(c: A2EConfig, lengths: Sequence[int], n_calls: int, masked: bool,
         if masked:
             next(choices for choices in topk if len(choices))[0, 0] = -1
         weights = [rng.uniform(0.5, 2, (n, c.top_k)).astype(np.float32) for n in lengths]
-        calls.append(Call([states(rng, n, c.hidden) for n in lengths], topk, weights))
+        calls.append(Call([states(rng, n, c.hidden, c.dtype) for n in lengths], topk, weights))
     return calls
 
 
@@ -34,7 +34,9 @@ class Image:
         """``ends``: whether the expert dies are told of the end."""
         self._config, self._calls, self._ends = config, calls, ends
         self._sent = [
-            oracle.dispatch(call.tokens, call.topk, config.n_experts, config.local_experts, config.quantized)
+            oracle.dispatch(
+                call.tokens, call.topk, config.n_experts, config.local_experts, config.quantized, config.quantizer
+            )
             for call in calls
         ]
 

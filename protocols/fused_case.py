@@ -17,9 +17,10 @@ from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
 from xccl_emu.protocols.fused_paper import FUSED_COMBINE, FUSED_DISPATCH
-from xccl_emu.protocols.layer_case import LayerCase, columns
+from xccl_emu.protocols.layer_case import PAGE, USUAL_RANKS, LayerCase, columns
 from xccl_emu.protocols.moe_data import Batch, Image, choice_steps, make_batches
 from xccl_emu.protocols.moe_labels import Label, tallies
+from xccl_emu.routing.choices import ZIPF
 
 _WRITTEN = ("recv_x", "route", "counts", "y", "out")
 _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
@@ -31,7 +32,11 @@ class FusedCase(LayerCase):
 
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset(
-            "fused", "CANN's FusedDispatch and FusedCombine", {}, {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3}
+            "fused", "CANN's FusedDispatch and FusedCombine", {}, {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3},
+            {
+                "ranks": USUAL_RANKS, "cores": 4, "tokens": 96, "hidden": 7168, "top_k": 0, "rounds": 1,
+                "routing": ZIPF, "redundant": -1,
+            },
         ),
         Preset(
             "fused-scalar", "Places counted in scalar loops", {"counting": "scalar"},
@@ -45,10 +50,10 @@ class FusedCase(LayerCase):
     rounds: int = size(3, "Layers one after the other.")
     masked: int = switch(0, "Is the first choice of each rank's last token masked?")
     path: str = choice("aiv", "Who writes to the peers: the cores, or the SDMA engine.", of=FusedConfig.PATHS)
-    early_quantization: int = switch(1, "Quantize before sending, or when it came.")
-    preallocated: int = switch(1, "A region for each source, else counts first.")
-    pipelined: int = switch(1, "Load and quantize a token while one is sent.")
-    double_buffered: int = switch(1, "Messages and contributions in buffers of their own.")
+    early_quantization: int = switch(1, "Quantize before sending, or when it came.", also="early/late")
+    preallocated: int = switch(1, "A region for each source, else counts first.", also="preallocate")
+    pipelined: int = switch(1, "Load and quantize a token while one is sent.", also="pipeline")
+    double_buffered: int = switch(1, "Messages and contributions in buffers of their own.", also="double-buffer")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
     def lay_out(self, bench: Bench) -> None:
@@ -72,11 +77,11 @@ class FusedCase(LayerCase):
         switches: dict[str, Any] = {name: bool(getattr(self, name)) for name in _SWITCHES}
         return FusedConfig(**self._shape, path=self.path, **switches)
 
-    def _batches(self) -> list[Batch]:
+    def _pattern(self) -> list[Batch]:
         drawn = make_batches(self._config(), self._lengths, self.rounds, self.seed)
-        return [replace(batch, topk=self._choices(i)) for i, batch in enumerate(drawn)]
+        return [replace(batch, topk=self._slots(i)) for i, batch in enumerate(drawn)]
 
-    def _choices(self, i: int) -> list[NDArray[np.int32]]:
+    def _slots(self, i: int) -> list[NDArray[np.int32]]:
         """[T, top_k] slots for each rank: its tokens go round the ranks, and all to one in every third round.
 
         So where a token goes its neighbour has gone the round before, which a core that is ahead could overwrite.
@@ -93,7 +98,15 @@ class FusedCase(LayerCase):
         return topk
 
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> FusedRounds:
-        return FusedRounds(FusedExpertParallel(pod, self._config()), *columns(batches))
+        return FusedRounds(self._group(pod), *columns(batches))
+
+    def _group(self, pod: Pod) -> FusedExpertParallel:
+        return FusedExpertParallel(pod, self._config())
+
+    @property
+    def _under_way(self) -> int:
+        c = self._config()
+        return c.message_bytes + (min(PAGE, c.wire_bytes) if c.preallocated else 0) + c.row_bytes
 
     def _ub_bytes(self) -> int:
         return fused_buffer_bytes(self._config())

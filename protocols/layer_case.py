@@ -1,22 +1,35 @@
 """What cases of a layer of experts have in common, where every rank has tokens and experts."""
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import PodSpec
-from xccl_emu.protocol import Case, choice, size, switch, text, tight_pod
-from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.machine.spec import GIB, PodSpec, small_pod
+from xccl_emu.protocol import Site, choice, size, switch, text, tight_pod
+from xccl_emu.protocol.site import INTERPRETER_BYTES
+from xccl_emu.protocols.compared import count_wrong
+from xccl_emu.protocols.drawn import Drawn
+from xccl_emu.protocols.expert_group import ExpertGroup
+from xccl_emu.protocols.layout import ROUTE, EpConfig
 from xccl_emu.protocols.moe_data import Batch
-from xccl_emu.protocols.rounds import GroupRounds
-from xccl_emu.protocols.tokens import TOKENS_HELP, as_text, tokens_of
+from xccl_emu.protocols.rounds import GroupRounds, in_parts
+from xccl_emu.protocols.routed_case import RoutedCase
+from xccl_emu.protocols.tokens import TOKENS_HELP, tokens_of
+from xccl_emu.stage import silent
+
+PAGE = 4096
+FEW_TOKENS = 256
+"""Tokens of a rank that always go at once, if nothing else is asked for."""
+USUAL_RANKS, REPLICAS = 320, 32
+"""A deployment: 288 dies serve routed experts, 32 of them replicas of the hottest, and 32 the shared one."""
 
 
 @dataclass(frozen=True)
-class LayerCase(Case, ABC):
+class LayerCase(RoutedCase, ABC):
     """Sizes of the group and of its layers, and a pod on which they just fit.
 
     A token is ``granules`` granules of 32 bytes and the slot of 512 bytes behind them, which is always there: 224
@@ -24,30 +37,57 @@ class LayerCase(Case, ABC):
     else 16; on the way back a row has two bytes an element.
     """
 
+    by_routing = ("layer", "redundant", "redundant_slots")
+    by_pattern = ("experts", "repeats", "masked")
+
     ranks: int = size(2, "Ranks, one a die.", least=2)
     cores: int = size(1, "Cores of each rank.")
     tokens: int | str | Sequence[int] = text(2, TOKENS_HELP)
     granules: int = size(4, "Granules of 32 bytes of a token; 224 are the true size.")
-    top_k: int = size(1, "Experts of each token.")
+    top_k: int = size(1, "Experts of each token; by a routing beside the shared one, and 0 is 8 or as it has.", least=0)
     rounds: int = size(2, "Layers one after the other.")
     experts: int = size(1, "Experts on each rank.")
-    quantized: int = switch(1, "INT8 for the experts.")
+    quantized: int = switch(1, "INT8 for the experts.", also="quantize")
     repeats: int = switch(0, "Does each token choose an expert twice, and so on with the next?")
     counting: str = choice("auto", "Who counts where messages go, and how.", of=EpConfig.COUNTINGS)
 
+    at_once: int = size(
+        0, "Tokens of a rank that go at once, the others behind them; 0 is all, or what fits.", least=0, beside=True
+    )  # fmt: skip
+    redundant: int = size(
+        0, f"Replicas of the hottest routed experts; -1 is {REPLICAS} on {USUAL_RANKS} ranks, else none.", least=-1,
+        most=None, beside=True,
+    )  # fmt: skip
+    redundant_slots: int = size(
+        0, "Slots for replicas alone on every die; 0: on dies or in slots behind the experts.", least=0, most=None,
+        beside=True,
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", as_text(self.tokens))
-        super().__post_init__()
-        object.__setattr__(self, "tokens", as_text(self._lengths))
-        if not self.quantized and self.granules % 2:
+        self._check(self.ranks)
+        if not self.quantized and self.granules % 2 and not self.hidden:
             raise ConfigError(f"granules={self.granules}: must be even where nothing is quantized")
-        if self.top_k > self.ranks * self.experts and not self.repeats:
+        most = self.top_k if self.repeats else self.ranks * self.experts
+        if not self.routing and not 1 <= self.top_k <= most:
             raise ConfigError(f"top_k={self.top_k}: there are {self.ranks * self.experts} experts")
         self._config()  # refuses the rest
 
     @abstractmethod
     def _config(self) -> EpConfig:
         """That of the group."""
+
+    @abstractmethod
+    def _group(self, pod: Pod) -> ExpertGroup[Any]:
+        """The group on a pod."""
+
+    @abstractmethod
+    def _pattern(self) -> list[Batch]:
+        """Batches of all rounds where nothing is said of the routing."""
+
+    @property
+    @abstractmethod
+    def _under_way(self) -> int:
+        """Bytes of a choice between its dies, where it takes memory, in whole pages where it lies alone."""
 
     @abstractmethod
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> GroupRounds:
@@ -59,17 +99,59 @@ class LayerCase(Case, ABC):
 
     @property
     def _lengths(self) -> tuple[int, ...]:
-        return tokens_of(self.tokens, self.ranks)
+        return tokens_of(self.tokens, self.ranks, none=bool(self.routing))
+
+    @property
+    def _at_once(self) -> int:
+        """Tokens of a rank that go at once, at most."""
+        return min(self.at_once or max(self._lengths), max(self._lengths))
+
+    @property
+    def _hidden(self) -> int:
+        return self.hidden or self.granules * (32 if self.quantized else 16)
+
+    @property
+    def _replicas(self) -> int:
+        return self.redundant if self.redundant >= 0 else REPLICAS if self.ranks == USUAL_RANKS else 0
+
+    @functools.cached_property
+    def _drawn(self) -> Drawn:
+        """By a routing."""
+        placement = self._choices.place(self.ranks, self._replicas, self.redundant_slots)
+        return self._draw(placement, self.ranks, self._hidden)
 
     @property
     def _shape(self) -> Mapping[str, Any]:
         """What every configuration is made of."""
-        hidden = self.granules * (32 if self.quantized else 16)
+        experts, top_k = self.experts, self.top_k
+        if self.routing:
+            experts, top_k = self._drawn.placement.local_experts, self._choices.top_k + 1
         return {
-            "n_ranks": self.ranks, "local_experts": self.experts, "hidden": hidden, "top_k": self.top_k,
-            "tokens_max": max(1, *self._lengths), "quantized": bool(self.quantized), "cores": self.cores,
+            "n_ranks": self.ranks, "local_experts": experts, "hidden": self._hidden, "top_k": top_k,
+            "tokens_max": max(1, self._at_once), "dtype": self.dtype, "quantized": bool(self.quantized),
+            "quantizer": self.quantizer, "shared": bool(self.routing), "cores": self.cores,
             "repeats": bool(self.repeats), "counting": self.counting,
         }  # fmt: skip
+
+    # ---- what goes through it
+
+    def _given(self) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
+        """The parts of each round, and what there is to say of it."""
+        rounds = map(self._drawn.round, range(self.rounds)) if self.routing else ((b, {}) for b in self._pattern())
+        for batch, facts in rounds:
+            columns = (in_parts(rows, max(1, self._at_once)) for rows in vars(batch).values())
+            counted = {
+                "ranks": self.ranks, "tokens": sum(map(len, batch.tokens)),
+                "messages": sum(int((choices >= 0).sum()) for choices in batch.topk),
+                "replicas": self._drawn.placement.n_replicas if self.routing else 0,
+            }  # fmt: skip
+            yield [Batch(*part) for part in zip(*columns, strict=True)], counted | facts
+
+    def _batches(self) -> list[Batch]:
+        """All parts of all rounds."""
+        return [part for parts, _ in self._given() for part in parts]
+
+    # ---- on the least pod, and on the whole one
 
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:
         def lay_out(pod: Pod) -> tuple[int, int]:
@@ -77,6 +159,81 @@ class LayerCase(Case, ABC):
             return group.layout.meta_end, group.layout.managed_end
 
         return tight_pod(self.ranks, self.cores, self._ub_bytes(), lay_out)
+
+    def bytes_needed(self, ranks: int) -> int:
+        """Memory that so many ranks touch on the whole pod, estimated: tokens, rows in all their places, buffers."""
+        c = self._config()
+        rows = ranks * self._at_once * c.top_k
+        tokens = ranks * max(self._lengths) * 3 * c.row_bytes
+        per_row = c.payload_bytes + ROUTE.itemsize + c.row_bytes + self._under_way
+        return tokens + rows * per_row + ranks * self.cores * (192 << 10) + INTERPRETER_BYTES
+
+    def for_pod(self, given: Collection[str], site: Site) -> tuple[Self, str]:
+        """As many tokens at once, and as many ranks, as the memory and the dies have room for."""
+        case, note = self, ""
+        while case.bytes_needed(case.ranks) > site.free_bytes and (fewer := case._fewer_at_once(given)):
+            case = fewer
+        if case.bytes_needed(case.ranks) > site.free_bytes:
+            most = site.pod.spec.n_dies
+            largest = next((r for r in range(most, 1, -1) if case.bytes_needed(r) <= site.free_bytes), 0)
+            what = f"{case.ranks} ranks need"
+            if "ranks" in given or not largest:
+                remedy = f"--ranks {largest} would fit" if largest else "take fewer --tokens or a smaller --hidden"
+                site.fits(case.bytes_needed(case.ranks), what, remedy)
+            note = f"{what} about {case.bytes_needed(case.ranks) / GIB:.1f} GiB: running {largest} ranks"
+            case = replace(case, ranks=largest)
+        while not case._has_room(site.pod):
+            fewer = case._fewer_at_once(given)
+            if fewer is None:
+                case._group(site.pod)  # says what there is no room for
+            else:
+                case = fewer
+        taken: dict[str, Any] = {"redundant": case._replicas, "at_once": max(1, case._at_once)}
+        if case.routing:
+            taken["top_k"] = case._drawn.choices.top_k
+        return replace(case, **taken), note
+
+    def _fewer_at_once(self, given: Collection[str]) -> Self | None:
+        """Half as many tokens at once, unless it was said how many, or they are few."""
+        if "at_once" in given or self._at_once <= FEW_TOKENS:
+            return None
+        return replace(self, at_once=-(-self._at_once // 2))
+
+    def _has_room(self, pod: Pod) -> bool:
+        mark = pod.mark_app()
+        try:
+            self._group(pod)
+        except CapacityError:
+            return False
+        pod.release_app(mark)
+        return True
+
+    def carry_out(self, site: Site) -> None:
+        """Dispatch, the dummy expert and combine, one after the other; the parts of a batch behind each other."""
+        with site.stage("compile"):  # a tiny layer, so that compiling is not mistaken for the protocol's time
+            tiny = {"tokens": 1, "hidden": 32, "top_k": 1, "routing": "", "layer": -1, "redundant": 0, "at_once": 0}
+            one: Any = {"ranks": 2, "cores": 1, "rounds": 1, "redundant_slots": 0, **tiny}
+            pod = Pod(small_pod(2, ub_bytes=64 << 10), order=site.pod.order, policy=site.pod.policy)
+            replace(self, **one)._make_calls(Site(pod, silent, site.free_bytes))
+        self._make_calls(site)
+
+    def _make_calls(self, site: Site) -> None:
+        group, rounds = self._group(site.pod), self._given()
+        for number in range(self.rounds):
+            suffix = f" {number + 1}" if self.rounds > 1 else ""
+            with site.stage("routing"):
+                parts, facts = next(rounds)
+            site.facts |= facts
+            for batch in parts:
+                with site.stage(f"dispatch{suffix}") as progress:
+                    group.dispatch(batch.tokens, batch.topk, progress)
+                with site.stage(f"expert{suffix}") as progress:
+                    group.run_dummy(progress)
+                with site.stage(f"combine{suffix}") as progress:
+                    group.combine(batch.weights, progress)
+                site.rounds.append({name: asdict(stats) for name, stats in group.stats.items()})
+                with site.stage(f"verify{suffix}"):
+                    site.wrong += sum(count_wrong(group, batch.tokens, batch.topk, batch.weights))
 
 
 def columns(batches: Sequence[Batch]) -> tuple[list[Any], list[Any], list[Any]]:

@@ -15,13 +15,18 @@ from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols import moe_paper
 from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layer_case import LayerCase, columns
+from xccl_emu.protocols.layer_case import PAGE, LayerCase, columns
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes
 from xccl_emu.protocols.moe_data import Batch, Image, make_batches
 from xccl_emu.protocols.moe_labels import label_all
 from xccl_emu.protocols.rounds import Rounds
+from xccl_emu.routing.choices import ZIPF
 
 _COMBINE_INPUTS = ("pos", "counts", "y")
+_DECODE: Mapping[str, int | str] = {
+    "ranks": 288, "cores": 4, "tokens": 60, "hidden": 7168, "top_k": 0, "rounds": 1, "routing": ZIPF, "redundant": 0,
+}  # fmt: skip
+"""Of 288 dies, 256 have one routed expert each and 32 the shared one (a token's rank mod 32)."""
 _PAIRS = {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 2}
 
 
@@ -39,12 +44,12 @@ class MoeCase(LayerCase):
     least_granules: ClassVar[int] = 1
 
     path: str = choice("mtu", "How data is pulled.", of=EpConfig.PATHS)
-    quantized_back: int = switch(0, "INT8 on the way back, too.")
+    quantized_back: int = switch(0, "INT8 on the way back, too.", also="quantize-back")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
     def lay_out(self, bench: Bench) -> None:
         """Every rank launched, and what its app buffers must hold, which its cores own."""
-        batches = make_batches(self._config(), self._lengths, self.rounds, self.seed)
+        batches = self._batches()
         rounds = self._rounds(bench.pod(self._spec(batches)), batches)
         images = [Image(rounds.config, batches, rank) for rank in range(self.ranks)]
         for rank, image in enumerate(images):
@@ -68,8 +73,19 @@ class MoeCase(LayerCase):
     def _config(self) -> EpConfig:
         return EpConfig(**self._shape, path=self.path, quantized_back=bool(self.quantized_back))
 
+    def _pattern(self) -> list[Batch]:
+        return make_batches(self._config(), self._lengths, self.rounds, self.seed)
+
+    def _group(self, pod: Pod) -> ExpertParallel:
+        return ExpertParallel(pod, self._config())
+
+    @property
+    def _under_way(self) -> int:
+        c = self._config()
+        return c.message_bytes + c.row_bytes + min(2 * PAGE, c.row_bytes)
+
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> Rounds:
-        return Rounds(ExpertParallel(pod, self._config()), *columns(batches), parts=self.parts)
+        return Rounds(self._group(pod), *columns(batches), parts=self.parts)
 
     def _ub_bytes(self) -> int:
         return buffer_bytes(self._config())
@@ -94,10 +110,12 @@ class MoeCase(LayerCase):
 
 @dataclass(frozen=True)
 class DispatchCase(MoeCase):
-    """Dispatch alone, ``rounds`` times; sizes as those of `MoeCase`."""
+    """Dispatch alone, ``rounds`` times; on the whole pod all of a layer, and combine too.  Sizes as of `MoeCase`."""
 
     presets = (
-        Preset("dispatch", "Pull dispatch of tokens to the dies of their experts", {}, _PAIRS | {"granules": 1}),
+        Preset(
+            "dispatch", "Pull dispatch of tokens to the dies of their experts", {}, _PAIRS | {"granules": 1}, _DECODE
+        ),
         Preset("dispatch-scalar", "Places counted in scalar loops", {"counting": "scalar"}, _PAIRS | {"granules": 1}),
     )
     papers = (moe_paper.DISPATCH,)
@@ -119,7 +137,7 @@ class CombineCase(MoeCase):
     least_granules = 2
     """A row that comes back has at least two, because hidden states have a multiple of 32 elements."""
 
-    quantized: int = switch(0, "INT8 on the wire in dispatch.")
+    quantized: int = switch(0, "INT8 on the wire in dispatch.", also="quantize")
 
     def _fill(self, bench: Bench, pod: Pod, buffers: Mapping[str, Buffer], image: Image) -> None:
         super()._fill(bench, pod, buffers, image)

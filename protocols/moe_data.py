@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +12,10 @@ from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.protocols.expert_group import whole_rows
-from xccl_emu.protocols.layout import ROUTE, EpConfig
+from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig
+
+_BITS = {"bf16": (0x3F01, 0x3F80), "fp16": (0x3801, 0x3900)}
+"""Of numbers from 0.5 to 1, or to 0.63."""
 
 Rows = list[NDArray[Any]]
 """An array for each round."""
@@ -46,14 +48,14 @@ def make_batches(config: EpConfig, lengths: Sequence[int], rounds: int, seed: in
         first = [rank + 1 + i // 2 + apart * np.arange(n)[:, None] for rank, n in enumerate(lengths)]
         topk = [((slots + choice_steps(config)) % config.n_slots).astype(np.int32) for slots in first]
         weights = [rng.uniform(0.5, 2, (n, config.top_k)).astype(np.float32) for n in lengths]
-        batches.append(Batch([states(rng, n, config.hidden) for n in lengths], topk, weights))
+        batches.append(Batch([states(rng, n, config.hidden, config.dtype) for n in lengths], topk, weights))
     return batches
 
 
-def states(rng: np.random.Generator, n: int, hidden: int) -> NDArray[Any]:
-    """[n, hidden] BF16 hidden states without a zero byte, also when quantized."""
-    bits = rng.integers(0x3F01, 0x3F80, (n, hidden)) | rng.integers(0, 2, (n, hidden)) << 15
-    return bits.astype(np.uint16).view(ml_dtypes.bfloat16)
+def states(rng: np.random.Generator, n: int, hidden: int, dtype: str = "bf16") -> NDArray[Any]:
+    """[n, hidden] hidden states without a zero byte, also when quantized."""
+    bits = rng.integers(*_BITS[dtype], (n, hidden)) | rng.integers(0, 2, (n, hidden)) << 15
+    return bits.astype(np.uint16).view(DTYPES[dtype][1])
 
 
 class Image:
@@ -117,7 +119,8 @@ def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]
         "counts": got.counts.reshape(1, -1),
         "pos": _positions(config, batch.topk[rank]),
         "y": sent.dummy(np.full(len(got.x), rank), np.arange(len(got.x))),
-        "out": sent.combined_for(rank, batch.weights[rank], quantizer=c.quantizer if c.quantized_back else None),
+        "out": sent.combined_for(
+            rank, batch.weights[rank], shared=c.shared, quantizer=c.quantizer if c.quantized_back else None),
     }
 
 

@@ -17,8 +17,8 @@ def as_text(given: Any) -> Any:
     return ",".join(map(str, given))
 
 
-def tokens_of(given: Any, ranks: int) -> tuple[int, ...]:
-    """Tokens of each rank; ConfigError for what says something else."""
+def tokens_of(given: Any, ranks: int, none: bool = False) -> tuple[int, ...]:
+    """Tokens of each rank; ConfigError for what says something else, or no token at all unless ``none`` are right."""
     try:
         parts = given.split(",") if isinstance(given, str) else given if isinstance(given, Iterable) else [given]
         counts = tuple(int(part) if isinstance(part, str) else operator.index(part) for part in parts)
@@ -26,7 +26,7 @@ def tokens_of(given: Any, ranks: int) -> tuple[int, ...]:
         raise ConfigError(f"tokens={given!r}: must be a whole number, or one for each rank") from error
     if len(counts) == 1:
         counts *= ranks
-    if len(counts) != ranks or min(counts) < 0 or max(counts) == 0:
+    if len(counts) != ranks or min(counts) < 0 or (max(counts) == 0 and not none):
         raise ConfigError(f"tokens={given!r}: must be one number or {ranks}, none negative and one above 0")
     if max(counts) > SIZE_MAX:
         raise ConfigError(f"tokens={max(counts)}: must be at most {SIZE_MAX}")

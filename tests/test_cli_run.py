@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,15 @@ import pytest
 
 from tests.cli_support import as_json, invoke
 from xccl_emu.errors import CapacityError
-from xccl_emu.protocols.a2e import A2EConfig, Calls
-from xccl_emu.runs.a2e import A2ERun
-from xccl_emu.runs.dispatch import Dispatch
-from xccl_emu.runs.fused import Fused
-from xccl_emu.runs.jobs import fused as fused_job
-from xccl_emu.runs.jobs import moe as moe_job
-from xccl_emu.runs.jobs.a2e import bytes_needed
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384
+from xccl_emu.protocol import Site
+from xccl_emu.protocol.registry import on_pod
+from xccl_emu.protocols.a2e import Calls
+from xccl_emu.protocols.a2e_case import bytes_needed
+from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.protocols.fused import FusedExpertParallel
+from xccl_emu.stage import silent
 
 DISPATCH = ("run", "dispatch", "--ranks", "4", "--tokens", "5", "--hidden", "64", "--cores", "2")
 FUSED = ("run", "fused", *DISPATCH[2:])
@@ -100,7 +101,7 @@ def test_replicas_cool_the_hottest_die() -> None:
 
 @pytest.mark.parametrize(
     ("job", "owner", "rank"),
-    [(DISPATCH, moe_job.ExpertParallel, (2,)), (FUSED, fused_job.FusedExpertParallel, (2,)), (A2E, Calls, (1, 0))],
+    [(DISPATCH, ExpertParallel, (2,)), (FUSED, FusedExpertParallel, (2,)), (A2E, Calls, (1, 0))],
     ids=NAMES,
 )
 def test_a_wrong_bit_is_counted_and_fails_the_command(
@@ -132,12 +133,23 @@ def test_the_table_names_what_was_moved(job: tuple[str, ...], told: str) -> None
     assert out.strip().endswith("#wrong 0")
 
 
-def test_the_job_takes_fewer_ranks_than_the_default_when_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def fitted(name: str, free_bytes: int, **sizes: Any) -> tuple[Any, str]:
+    """A case as it would run with so much memory, and its note."""
+    site = Site(Pod(CLOUDMATRIX384), silent, free_bytes)
+    return on_pod(name, hidden=64, **sizes).for_pod({"hidden", *sizes}, site)
+
+
+def needed(name: str, ranks: int, **sizes: Any) -> int:
+    """Memory of so many ranks."""
+    case: Any = on_pod(name, hidden=64, **sizes)
+    return int(case.bytes_needed(ranks))
+
+
+def test_the_job_takes_fewer_ranks_than_the_default_when_memory_is_short() -> None:
     """Without --ranks the largest number of ranks that fits is run, and the note says so."""
-    monkeypatch.setattr(moe_job, "available_bytes", lambda: moe_job.bytes_needed(3, Dispatch(hidden=64), 9))
-    fewer = moe_job.MoeJob(Dispatch(hidden=64), lambda name: None)
+    fewer, note = fitted("dispatch", needed("dispatch", 3))
     assert fewer.ranks == 3
-    assert "running 3 ranks" in fewer.note
+    assert "running 3 ranks" in note
 
 
 @pytest.mark.parametrize("job", [DISPATCH, FUSED], ids=NAMES[:2])
@@ -150,38 +162,29 @@ def test_a_batch_larger_than_asked_for_goes_in_parts(job: tuple[str, ...]) -> No
     assert (len(whole["rounds"]), len(parts["rounds"])) == (1, 2)
 
 
-def test_fewer_tokens_go_at_once_where_all_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_tokens_go_at_once_where_all_do_not_fit() -> None:
     """Half as many at a time, until memory is enough; what was asked for is refused if it does not fit."""
-    options = Dispatch(hidden=64, ranks=4, tokens=1024)
-    quarter = replace(options, at_once=256)
-    monkeypatch.setattr(moe_job, "available_bytes", lambda: moe_job.bytes_needed(4, quarter, 9))
-    assert moe_job.MoeJob(options, lambda name: None).options == quarter
+    free = needed("dispatch", 4, tokens=1024, at_once=256)
+    assert fitted("dispatch", free, ranks=4, tokens=1024)[0].at_once == 256
     with pytest.raises(CapacityError, match="4 ranks need about"):
-        moe_job.MoeJob(replace(options, at_once=257), lambda name: None)
+        fitted("dispatch", free, ranks=4, tokens=1024, at_once=257)
 
 
-def test_the_usual_deployment_is_taken_if_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_deployment_is_taken_if_it_fits() -> None:
     """Without --ranks 320 ranks with 32 replicas are run, or as many as fit with none, and a note says so."""
-    options = Fused(hidden=64)
-    monkeypatch.setattr(moe_job, "available_bytes", lambda: 1 << 50)
-    usual = fused_job.FusedJob(options, lambda name: None)
-    assert (usual.ranks, usual.options.redundant, usual.note) == (320, 32, "")
-    need = fused_job.fused_bytes_needed(3, options, 9)
-    monkeypatch.setattr(moe_job, "available_bytes", lambda: need)
-    fewer = fused_job.FusedJob(options, lambda name: None)
-    assert (fewer.ranks, fewer.options.redundant) == (3, 0)
-    assert "running 3 ranks" in fewer.note
+    usual, note = fitted("fused", 1 << 50)
+    assert (usual.ranks, usual.redundant, note) == (320, 32, "")
+    fewer, note = fitted("fused", needed("fused", 3))
+    assert (fewer.ranks, fewer.redundant) == (3, 0)
+    assert "running 3 ranks" in note
 
 
 def test_the_whole_pod_needs_less_than_20_gigabytes() -> None:
     """The estimate for the usual deployment, 46,080 tokens over 768 dies, is below the limit that it is held to."""
-    o = A2ERun()
-    config = A2EConfig(
-        o.domains, o.attention, o.experts, top_k=9, tokens_max=o.tokens, depth=o.depth, cores=o.cores,
-        a2e_cores=o.cores, compute_cores=o.cores, e2a_cores=o.cores,
-    )  # fmt: skip
+    case: Any = on_pod("a2e", rounds=3)
+    config = case._config()
     assert config.n_dies == 768
-    assert bytes_needed(config, o.n_calls) < 20e9
+    assert bytes_needed(config, 3) < 20e9
 
 
 @pytest.mark.parametrize("name", MEASURED)
@@ -224,6 +227,14 @@ def test_every_die_sends_to_a_random_other_at_once() -> None:
     result = as_json("run", "sendrecv", "--permutation", "--nbytes", "3000", "--order", "relaxed")
     assert result["pairs"] == 768
     assert result["wrong"] == 0
+
+
+def test_a_layer_with_a_routing_is_checked_too() -> None:
+    """A shared expert, FP16, parts of a batch: what the pod runs, many schedules of a small one hold."""
+    small = ("--ranks", "2", "--tokens", "2", "--hidden", "32", "--top-k", "1", "--routing", "zipf", "--at-once", "1")
+    for more in (("dispatch", "--dtype", "fp16"), ("fused", "--quantizer", "cann")):
+        verdict = as_json("check", *more, *small, "--policy", "portfolio", "--schedules", "3")
+        assert verdict["verdict"] == "no violation found"
 
 
 @pytest.mark.parametrize("more", [["--nbytes", "70"], ["--permutation", "1", "--ranks", "3"], ["--target", "2"]])

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
 from xccl_emu.bench import published
-from xccl_emu.bench.compare import wrong_rows, wrong_sums
 from xccl_emu.bench.layers import EXPERTS, HIDDEN, TOP_K, Shape, bytes_needed
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.lang.requests import MTU_OUT
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
+from xccl_emu.protocols.compared import wrong_rows, wrong_sums
 from xccl_emu.timing.array import PS_PER_US
 from xccl_emu.timing.arrival import arrivals, on_cores
 from xccl_emu.timing.device import layout as tl

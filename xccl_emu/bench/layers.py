@@ -1,16 +1,15 @@
 """One mixture-of-experts layer in virtual time: dispatch, dummy expert, combine, held against the oracle."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from xccl_emu import oracle, routing
-from xccl_emu.bench.compare import wrong_rows, wrong_sums
+from xccl_emu import routing
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.pod import Pod
+from xccl_emu.protocols.compared import count_wrong
 from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.fused import FusedExpertParallel
@@ -148,16 +147,3 @@ def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group, num
     with setting.stage(name + "comparison"):
         wrong = count_wrong(group, tokens, routed.topk, routed.weights) if setting.data else (None, None)
     return Timed(dispatch, combine, *wrong)
-
-
-def count_wrong(
-    group: ExpertGroup[Any],
-    tokens: NDArray[Any],
-    topk: Sequence[NDArray[np.int32]],
-    weights: Sequence[NDArray[np.float32]],
-) -> tuple[int, int]:
-    """Elements of all that the group's ranks received, and of their outputs, that are not the oracle's."""
-    c = group.config
-    expected = oracle.dispatch(list(tokens), topk, c.n_ranks, c.local_experts, c.quantized, quantizer=c.quantizer)
-    rows = sum(wrong_rows(expected, rank, group.received(rank)) for rank in range(c.n_ranks))
-    return rows, sum(wrong_sums(expected, rank, weights[rank], group.output(rank)) for rank in range(c.n_ranks))

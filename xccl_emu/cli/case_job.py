@@ -20,7 +20,7 @@ from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.collective import Collective
-from xccl_emu.protocol.registry import known, make
+from xccl_emu.protocol.registry import known, make, on_pod
 from xccl_emu.protocol.site import Site, resident_gb
 from xccl_emu.stage import Stage, silent
 from xccl_emu.timing.run import VirtualTime
@@ -72,9 +72,8 @@ class CaseResult:
 
 def run(protocol: str, sizes: Sizes, options: RunOptions) -> CaseResult | SiteResult:
     """Run it once, on a pod that it just fits or on the whole one, and hold memory against what must be there."""
-    usual = known(protocol).preset.on_pod
-    if usual is not None:
-        return run_on_pod(protocol, {**usual, **sizes}, sizes, options)
+    if known(protocol).preset.on_pod is not None:
+        return run_on_pod(protocol, sizes, options)
     case = make(protocol, **sizes)
     trial = case.build(options.order)
     trial.pod.policy = options.policy
@@ -84,12 +83,12 @@ def run(protocol: str, sizes: Sizes, options: RunOptions) -> CaseResult | SiteRe
     return result
 
 
-def run_on_pod(protocol: str, sizes: Sizes, given: Collection[str], options: RunOptions) -> SiteResult:
-    """Run it on the whole pod, call after call; only what is not ``given`` may be smaller, so as to fit the memory."""
-    started, case = time.perf_counter(), make(protocol, **sizes)
+def run_on_pod(protocol: str, sizes: Sizes, options: RunOptions) -> SiteResult:
+    """Run it on the whole pod, call after call; sizes that are not given may be smaller, so as to fit the memory."""
+    started, case = time.perf_counter(), on_pod(protocol, **sizes)
     pod = Pod(CLOUDMATRIX384, order=options.order, policy=options.policy, seed=getattr(case, "seed", 0))
     site = Site(pod, options.stages, available_bytes())
-    case, note = case.for_pod(given, site)
+    case, note = case.for_pod(sizes, site)
     if note:
         options.say(note)
     case.carry_out(site)

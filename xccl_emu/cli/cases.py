@@ -64,7 +64,8 @@ def _as_named(rest: Sequence[str], protocol: str) -> Iterator[str]:
     plain = dict[str, str]()
     for each in sizes_of(known(protocol).maker):
         if each.also and each.is_switch:
-            plain |= {f"--{each.also}": f"--{each.name}=1", f"--no-{each.also}": f"--{each.name}=0"}
+            on, _, off = each.also.partition("/")
+            plain |= {f"--{on}": f"--{each.name}=1", f"--{off or f'no-{on}'}": f"--{each.name}=0"}
         elif each.also:
             plain |= {f"--{each.also}": f"--{each.name}"}
     for word, following in zip_longest(rest, rest[1:]):

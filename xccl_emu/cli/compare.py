@@ -21,7 +21,7 @@ def _compare(options: LayerCompared, words: list[str] | None, as_json: bool) -> 
 
         result = compare_cases(named, sizes)
     else:
-        from xccl_emu.runs.jobs.compare import run
+        from xccl_emu.runs.compare_job import run
 
         result = run(options)
     typer.echo(json.dumps(asdict(result)) if as_json else as_markdown(result))

@@ -6,9 +6,6 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
 from rich.progress import TimeElapsedColumn as Elapsed
-from rich.table import Table
-
-from xccl_emu.cli.console import stdout_console
 
 
 def _progress(quiet: bool, *columns: ProgressColumn) -> Progress:
@@ -45,10 +42,3 @@ class Stages:
         """Gives a function to call with the number of actions so far."""
         with spinner(name, self._quiet) as note:
             yield lambda actions: note(f"{actions / 1e6:.1f} M actions")
-
-
-def print_result(table: Table, closing: str) -> None:
-    """Print a table and a line to stdout."""
-    console = stdout_console()
-    console.print(table)
-    console.print(closing, highlight=False)

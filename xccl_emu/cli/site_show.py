@@ -47,8 +47,10 @@ class SiteResult:
 
     def _table(self) -> Table:
         """A line for each protocol of each round."""
-        facts = ", ".join(f"{value} {name}".replace("_", " ") for name, value in self.site.facts.items())
-        table = Table(title=f"{self.protocol}: {facts}", caption=_CAPTION)
+        facts = self.site.facts.items()
+        counts = ", ".join(f"{value:,} {name}".replace("_", " ") for name, value in facts if isinstance(value, int))
+        words = "; ".join([counts, *(value for _, value in facts if isinstance(value, str))])
+        table = Table(title=f"{self.protocol}: {words}", caption=_CAPTION)
         table.add_column("round")
         for name in ("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s"):
             table.add_column(name, justify="right")

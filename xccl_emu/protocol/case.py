@@ -35,7 +35,7 @@ class Size:
     beside: bool = False
     """Is it in no report where it has its default?  So are sizes that most have no use for."""
     also: str = ""
-    """Another name on the command line; of a switch that of ``--NAME`` and ``--no-NAME``."""
+    """Another name on the command line; of a switch that of ``--NAME`` and ``--no-NAME``, or both, ``ON/OFF``."""
     each_call: bool = False
     """May it differ from call to call of a sequence, on one communicator (`Case.lay_out_calls`)?"""
     examples: tuple[int | str, ...] = ()
@@ -152,7 +152,8 @@ class Case:
     @classmethod
     def sizes(cls) -> tuple[Size, ...]:
         """What can be chosen, in the order in which reports print it."""
-        return tuple(Size(each.name, each.default, **each.metadata) for each in fields(cls))  # type: ignore[arg-type]
+        known = (Size(each.name, each.default, **each.metadata) for each in fields(cls))  # type: ignore[arg-type]
+        return tuple(sorted(known, key=lambda size: size.beside))
 
     @classmethod
     def proofs(cls) -> "Mapping[str, Case]":

@@ -110,6 +110,14 @@ def make(name: str, **sizes: Any) -> Case:
     return made
 
 
+def on_pod(name: str, **sizes: Any) -> Case:
+    """The same with the sizes that it has on the whole pod; ConfigError if it runs on none."""
+    usual = known(name).preset.on_pod
+    if usual is None:
+        raise ConfigError(f"protocol {name!r}: has no sizes for the whole pod")
+    return make(name, **{**usual, **sizes})
+
+
 def proofs() -> Mapping[str, Case]:
     """What is to be verified of all protocols, by name and what is particular, as in ``"fused: one core"``."""
     return {f"{name}: {what}": case for name in names() for what, case in proofs_of(name).items()}

@@ -1,5 +1,6 @@
 """Tokens of a mixture-of-experts layer, and how many elements of what came out are not the oracle's, bit for bit."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -7,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle
-from xccl_emu.protocols.expert_group import Received
+from xccl_emu.protocols.expert_group import ExpertGroup, Received
 
+PerRank = Sequence[NDArray[Any]] | NDArray[Any]
+"""An array for each rank."""
 _SAME_NAMES = ("x", "scales", "source", "token", "choice", "counts")
 
 
@@ -33,13 +36,27 @@ def wrong_sums(
     source: int,
     weights: NDArray[np.float32],
     got: NDArray[Any],
+    shared: bool = True,
     quantizer: str | None = None,
 ) -> int:
-    """Elements of the outputs [T, hidden] of a source rank that are not the oracle's; the last choice is shared.
+    """Elements of the outputs [T, hidden] of a source rank that are not the oracle's.
 
-    quantizer: rule by which expert outputs travel as INT8, if they do.
+    shared: whether the last choice is the shared expert.  quantizer: rule by which expert outputs travel as INT8, if
+    they do.
     """
-    return differ(got, expected.combined_for(source, weights, shared=True, quantizer=quantizer))
+    return differ(got, expected.combined_for(source, weights, shared=shared, quantizer=quantizer))
+
+
+def count_wrong(
+    group: ExpertGroup[Any], tokens: PerRank, topk: Sequence[NDArray[Any]], weights: Sequence[NDArray[np.float32]]
+) -> tuple[int, int]:
+    """Elements of all that the group's ranks received, and of their outputs, that are not the oracle's."""
+    c = group.config
+    expected = oracle.dispatch(list(tokens), topk, c.n_ranks, c.local_experts, c.quantized, quantizer=c.quantizer)
+    rows = sum(wrong_rows(expected, rank, group.received(rank)) for rank in range(c.n_ranks))
+    back = c.quantizer if c.quantized_back else None
+    sums = (wrong_sums(expected, r, weights[r], group.output(r), c.shared, back) for r in range(c.n_ranks))
+    return rows, sum(sums)
 
 
 def differ(got: NDArray[Any], want: NDArray[Any]) -> int:

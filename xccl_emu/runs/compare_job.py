@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle, routing
-from xccl_emu.bench.compare import draw_tokens, wrong_rows, wrong_sums
 from xccl_emu.bench.traffic import Comparison, Line, line_of
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
@@ -21,6 +20,7 @@ from xccl_emu.protocols.a2e import A2E
 from xccl_emu.protocols.a2e_calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e_layout import MANAGED, A2EConfig
 from xccl_emu.protocols.a2e_pull import A2EPull
+from xccl_emu.protocols.compared import draw_tokens, wrong_rows, wrong_sums
 from xccl_emu.protocols.expert_group import ExpertGroup, Layout
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds

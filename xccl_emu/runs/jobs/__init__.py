@@ -1,1 +1,0 @@
-"""What the runs do: on the pod, and held against the oracle."""
