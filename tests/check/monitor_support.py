@@ -10,7 +10,7 @@ from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
 
-ORDERS = ("sc", "fifo", "relaxed")
+ORDERS = ("sc", "fifo", "relaxed", "unordered")
 Side = tuple[Kernel, int, int, Mapping[str, int]]
 """Kernel, die, core, arguments."""
 

@@ -7,7 +7,8 @@ if values in memory are asked for too, a further thread does, which looks at the
 from collections.abc import Sequence
 
 import pytest
-from litmus.suite import FENCE_COLUMNS, FENCE_TESTS, TESTS, Column, Litmus, Op
+from litmus import orders
+from litmus.suite import FENCE_COLUMNS, FENCE_TESTS, TESTS, Column, FenceTest, Litmus, Op
 
 from xccl_emu.campaign.judge import Budget, searched, verdict_of
 from xccl_emu.campaign.programs import Instruction, Small
@@ -114,17 +115,28 @@ def test_what_the_order_forbids_is_verified_and_what_it_allows_is_found(column: 
 @pytest.mark.parametrize("order", FENCE_COLUMNS)
 def test_what_fences_forbid_is_verified_and_what_they_allow_is_found(order: str) -> None:
     """Both searches say of the tests of fences what is tabled, flags, data and observers being as they come."""
+    assert not _wrong(FENCE_TESTS, order, FENCE_COLUMNS.index(order))
+
+
+@pytest.mark.parametrize("order", orders.COLUMNS)
+def test_what_orders_keep_at_one_address_is_verified_and_what_they_do_not_is_found(order: str) -> None:
+    """Both searches say of the tests of writes to one address what is tabled."""
+    assert not _wrong(orders.TESTS, order, orders.COLUMNS.index(order))
+
+
+def _wrong(tests: Sequence[FenceTest], order: str, column: int) -> list[str]:
+    """Tests of which a search says something else than its letter in a column."""
     wrong = []
-    for test in FENCE_TESTS:
+    for test in tests:
         granules: dict[int, int] = {}
         words = {}
         for name, die in sorted(test.home.items()):
             words[name] = die << 3 | 4 * granules.setdefault(die, 0)
             granules[die] += 1
         small = small_at(test.test, words)
-        deserved = kinds.ASSERTION if test.expected[FENCE_COLUMNS.index(order)] == "A" else kinds.VERIFIED
+        deserved = kinds.ASSERTION if test.expected[column] == "A" else kinds.VERIFIED
         for name in ("full", "merged"):
             said = verdict_of(searched(small.trial(order, None), name, LARGE))
             if said != deserved:
                 wrong.append(f"{test.name}, {name}: {said}, not {deserved}")
-    assert not wrong
+    return wrong

@@ -98,6 +98,15 @@ def test_an_order_is_searched_by_itself_where_relaxed_says_nothing_of_it(name: s
     assert verdict.reason.startswith(told) if told else verdict.reason == ""
 
 
+def test_what_is_verified_under_relaxed_need_not_be_right_under_unordered() -> None:
+    """A verdict is handed to stronger orders only: an older head over a newer one is found where it can be."""
+    trap = NAMED["an older head over a newer"]
+    assert check(trap, order="relaxed").verdict == kinds.VERIFIED
+    found = check(trap, order="unordered")
+    assert (found.verdict, found.violation.kind) == (kinds.VIOLATION, kinds.DEADLOCK)
+    assert replay(trap.build("unordered"), found.violation.actions).kind == kinds.DEADLOCK
+
+
 @pytest.mark.parametrize("order", ["sc", "fifo"])
 def test_what_is_wrong_under_every_order_has_a_witness_of_the_order_asked_for(order: str) -> None:
     """The schedule of a violation is one of the machine under that order, and replays there."""

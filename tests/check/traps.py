@@ -19,6 +19,8 @@ WEAK = {"sc": OK, "fifo": RACE, "relaxed": RACE}
 """Right if writes are visible at once only."""
 LATE = {"sc": OK, "fifo": OK, "relaxed": RACE}
 """Right unless writes to one die overtake each other."""
+TWICE = {"sc": OK, "fifo": OK, "relaxed": OK}
+"""Right unless writes of one core to one address overtake each other; what is wrong then is to be added."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ class Trap:
 
     def allows(self, order: str) -> frozenset[str]:
         """What may be said under an order."""
-        return self.allowed[order] if isinstance(self.allowed, dict) else self.allowed
+        if not isinstance(self.allowed, dict):
+            return self.allowed
+        return self.allowed[order if order in self.allowed else "relaxed"]
 
 
 HINT = "store 1.7 1; store 1.7 2"
@@ -336,6 +340,32 @@ TRAPS = (
     Trap("a word of two cores", ("store m1.0 1; store m1.0 2", "store m1.0 1; store m1.0 2"), RACE),
     Trap("a look at a field", ("put 1.0 1 2", "load_named 1.0"), OK),
     Trap("a look at a field without a name", ("put 1.0 1 2", "load 1.0"), RACE),
+    # writes of one core to one address, which keep their order unless the memory order is `unordered`
+    Trap("a word that is stored twice", ("store m1.0 1; store m1.0 2; quiet",), TWICE | {"unordered": WRONG}, {0o50: 2},
+         dies=2),
+    Trap("a word that is stored twice, a fence between", ("store m1.0 1; fence; store m1.0 2; quiet",), OK, {0o50: 2},
+         dies=2),
+    Trap("two transfers to one place",
+         ("ub_store 3; out m1.0 0 1; ub_store 5 4; set 0 3 0; wait 0 3 0; out m1.0 4 1; quiet",),
+         TWICE | {"unordered": WRONG}, {0o50: 5}, dies=2),
+    Trap("transfers that share a word", ("ub_store 3; ub_store 5 4; out m1.0 0 1; out m1.1 4 1; quiet",),
+         TWICE | {"unordered": WRONG}, {0o50: 3, 0o51: 5}, dies=2),
+    Trap("data written twice before its flag",
+         ("store m1.0 1; store m1.0 2; quiet; put 1.4 1", "ge 1.4 1; load m1.0; fail_unless 7 2"),
+         TWICE | {"unordered": FAILED}),
+    Trap("data written twice, a fence between",
+         ("store m1.0 1; fence; store m1.0 2; quiet; put 1.4 1", "ge 1.4 1; load m1.0; fail_unless 7 2"), OK),
+    Trap("an older head over a newer", ("store 1.0 1; store 1.0 2", "ge 1.0 2"), TWICE | {"unordered": LOCKED}),
+    Trap("an older head over a newer, put", ("put 1.0 1; put 1.0 2", "ge 1.0 2"), TWICE | {"unordered": LOCKED}),
+    Trap("a head behind a fence", ("store 1.0 1; fence; store 1.0 2", "ge 1.0 1; ge 1.0 2"), OK),
+    Trap("a head that is added to", ("add 1.0 1; add 1.0 1", "ge 1.0 1; ge 1.0 2"), OK),
+    Trap("an own put seen that another overtakes", ("put 0.0 1; put 0.0 2; eq 0.0 2",),
+         TWICE | {"unordered": LOCKED}),
+    Trap("an own store seen that another overtakes", ("store 0.0 1; store 0.0 2; eq 0.0 2; quiet; eq 0.0 2",),
+         TWICE | {"unordered": LOCKED}),
+    Trap("an addition that overtakes a store", ("store 1.0 5; atomic 1.0 1; quiet", "ge 1.0 6"),
+         TWICE | {"unordered": LOCKED}),
+    Trap("an addition behind a fence", ("store 1.0 5; fence; atomic 1.0 1; quiet", "ge 1.0 6"), OK),
     # what planted bugs showed
     Trap("a payload that may arrive behind its receiver's return",
          ("ub_store 5 0; out m1.0 0 0; put 1.4 1; quiet", "ge 1.4 1"), LATE | {"relaxed": WRONG}, {0o50: 5},

@@ -7,7 +7,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 
-ORDERS = ("sc", "fifo", "relaxed")
+ORDERS = ("sc", "fifo", "relaxed", "unordered")
 
 
 def vector_operation(op, a, b, c, d, e):

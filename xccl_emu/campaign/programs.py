@@ -28,7 +28,7 @@ from xccl_emu.machine.explore import Explored, explore
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
 
-ORDERS = ("sc", "fifo", "relaxed")
+ORDERS = ("sc", "fifo", "relaxed", "unordered")
 WORDS_A_DIE = 8
 """Shared words in a die's metadata area; as many are in its managed data area."""
 UB_BYTES = 320

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from xccl_emu.campaign.generate import NOTHING, Case
-from xccl_emu.campaign.judge import Budget, Contradiction, judge
+from xccl_emu.campaign.judge import WEAKER, Budget, Contradiction, judge
 from xccl_emu.campaign.programs import DATA, Instruction, Small
 
 Still = Callable[[Case], bool]
@@ -12,7 +12,7 @@ Still = Callable[[Case], bool]
 
 def contradicts_as(wrong: Contradiction, budget: Budget) -> Still:
     """Does a case contradict in the same way?"""
-    orders = ("relaxed", wrong.order) if "under relaxed" in wrong.kind else (wrong.order,)
+    orders = (*(weaker for weaker in WEAKER.get(wrong.order, ()) if f"under {weaker}" in wrong.kind), wrong.order)
 
     def still(case: Case) -> bool:
         found = [each for judged in judge(case, orders, budget) for each in judged.contradictions]

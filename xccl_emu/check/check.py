@@ -19,8 +19,10 @@ Progress = Callable[[str, int, int, float], None]
 
 POLICIES = ("exhaustive", "portfolio", "random", "pct", "weights", "eager", "late", "lifo")
 REDUCTIONS = ("full", "merged")
-ORDERS = ("sc", "fifo", "relaxed")
-WEAKEST = "relaxed"
+ORDERS = ("sc", "fifo", "relaxed", "unordered")
+WEAKER = "relaxed"
+"""Is searched first where a verdict is asked for under one of `STRONGER`: it allows every run of these."""
+STRONGER = ("sc", "fifo")
 MAX_STATES = 50_000_000
 _SECONDS_LEAST = 0.01
 _MOST = (1 << 63) - 1
@@ -59,7 +61,7 @@ def check(
     Parameters
     ----------
     checkable: builds the pod to be checked, anew for each part of the check.
-    order: memory order, ``"sc"``, ``"fifo"`` or ``"relaxed"``.
+    order: memory order, ``"sc"``, ``"fifo"``, ``"relaxed"`` or ``"unordered"``.
     policy: ``"exhaustive"``, or how schedules are drawn.
     schedules, seconds: limits; an exhaustive search that meets one is unfinished.  Seconds of compiling do not count.
     seed: of drawn schedules.
@@ -126,8 +128,8 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
     Its search is reduced most, since it need not tell when a write becomes visible.
     """
     started, orders = working_seconds(), [verdict.order]
-    if verdict.order != WEAKEST and options.reduction == "full":
-        orders.insert(0, WEAKEST)
+    if verdict.order in STRONGER and options.reduction == "full":
+        orders.insert(0, WEAKER)
     for order in orders:
         seconds = options.seconds
         left = None if seconds is None else max(seconds - (working_seconds() - started), _SECONDS_LEAST)

@@ -40,7 +40,7 @@ class CheckOptions:
 
     protocol: str | None = None
     sizes: dict[str, int | str] = field(default_factory=dict)
-    order: str | None = option(None, "Memory order: sc, fifo or relaxed [default: relaxed]")
+    order: str | None = option(None, "Memory order: sc, fifo, relaxed or unordered [default: relaxed]")
     policy: str | None = option(
         None,
         "exhaustive, portfolio, random, pct, weights, eager, late or lifo [default: exhaustive, and where that meets a"

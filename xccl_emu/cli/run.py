@@ -26,7 +26,7 @@ def _group() -> None:
 def case(
     ctx: typer.Context,
     protocol: Annotated[str, typer.Argument(help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)],
-    order: Annotated[str, typer.Option(help="Memory order: sc, fifo or relaxed.")] = "sc",
+    order: Annotated[str, typer.Option(help="Memory order: sc, fifo, relaxed or unordered.")] = "sc",
     policy: Annotated[str, typer.Option(help="Which core steps next: round-robin or random.")] = "round-robin",
     as_json: AsJson = False,
 ) -> None:

@@ -72,7 +72,7 @@ class Pod:
     Parameters
     ----------
     spec: what the pod is made of.
-    order: memory order, ``"sc"``, ``"fifo"`` or ``"relaxed"``.
+    order: memory order, ``"sc"``, ``"fifo"``, ``"relaxed"`` or ``"unordered"``.
     policy: who goes next, ``"round-robin"``, ``"random"``, or an object that drives runs itself, as virtual time does.
     seed: of the random policy.
     record: keep the schedule of each run (`schedule`).

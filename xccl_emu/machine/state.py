@@ -10,7 +10,7 @@ from xccl_emu.machine.address_space import map_bytes
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.spec import PodSpec
 
-ORDERS = ("sc", "fifo", "relaxed")
+ORDERS = ("sc", "fifo", "relaxed", "unordered")
 _SMALL_CORES = 64
 
 

@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
         "xccl_emu.testing.strategies needs Hypothesis: pip install hypothesis", name=error.name
     ) from error
 
-ORDERS = ("sc", "fifo", "relaxed")
+ORDERS = ("sc", "fifo", "relaxed", "unordered")
 SAMPLING_POLICIES = ("portfolio", "random", "pct", "weights", "eager", "late", "lifo")
 MASKED = -1
 """The expert of a choice that is switched off."""

@@ -163,7 +163,7 @@ def fingerprint(space, parts):
 
 @jit
 def _flights(st, st64, ring):
-    """Sum over a die's writes in flight: each with how many older ones have to become visible before it."""
+    """Sum over a die's writes in flight: each with how many are older than it, where that matters."""
     sum_1, sum_2 = np.uint64(0), np.uint64(0)
     for k in range(st[ring + at.FLIGHT_COUNT]):
         entry = flight(st, ring, k)
@@ -181,7 +181,7 @@ def _flights(st, st64, ring):
 
 @jit
 def _ordered(st, older, younger):
-    """1 if the memory order keeps two writes of a die in order (written anew here, not taken from `flight`)."""
+    """1 if it matters which of two writes of a die in flight is older (written anew here, not taken from `flight`)."""
     one, other = st[older + at.FLIGHT_ADDRESS], st[younger + at.FLIGHT_ADDRESS]
     if st[at.ORDER] == at.ORDER_FIFO:
         return 1 if one >> st[at.DIE_SHIFT] == other >> st[at.DIE_SHIFT] else 0
@@ -191,4 +191,6 @@ def _ordered(st, older, younger):
     ):
         return 0
     kind, kind_other = st[older + at.FLIGHT_KIND], st[younger + at.FLIGHT_KIND]
+    if st[at.ORDER] == at.ORDER_UNORDERED:  # a load sees the youngest of its core's stores in flight, all the same
+        return 1 if kind == at.KIND_SCALAR and kind_other == at.KIND_SCALAR else 0
     return 1 if max(kind, at.KIND_ADD) == max(kind_other, at.KIND_ADD) else 0

@@ -51,6 +51,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_FIFO,
     ORDER_RELAXED,
     ORDER_SC,
+    ORDER_UNORDERED,
     WRITER_BASE,
     WRITER_SLOTS,
     WRITER_WORDS,
@@ -200,17 +201,18 @@ def deliverable(st, die, k):
 
     `fifo`: nothing older goes to the same die.  `relaxed`: nothing older of the same core, or the same DMA
     descriptor, goes to the same granule, and nothing that stands before a fence of its core goes to the same die.
+    `unordered`: the latter alone.
     """
     ring = block_of_die(st, die)
     if k < 0 or k >= st[ring + FLIGHT_COUNT]:
         return False
     entry = flight(st, ring, k)
-    fifo = st[ORDER] == ORDER_FIFO
+    fifo, kept = st[ORDER] == ORDER_FIFO, st[ORDER] != ORDER_UNORDERED
     shift = st[DIE_SHIFT] if fifo else _GRANULE_SHIFT
     target = st[entry + FLIGHT_ADDRESS] >> shift
     for j in range(k):
         older = flight(st, ring, j)
-        if st[older + FLIGHT_ADDRESS] >> shift == target and (fifo or _same_agent(st, older, entry)):
+        if kept and st[older + FLIGHT_ADDRESS] >> shift == target and (fifo or _same_agent(st, older, entry)):
             return False
         if st[older + FLIGHT_FENCES] > st[entry + FLIGHT_FENCES] and fenced(st, older, entry):
             return False
@@ -229,7 +231,7 @@ def fenced(st, older, younger):
 @jit
 def pass_fence(st, core, base):
     """Put one more fence behind all that a core has in flight, but for DMA; `fifo` keeps the order of all anyway."""
-    if st[ORDER] != ORDER_RELAXED or st[base + IN_FLIGHT] == 0:
+    if st[ORDER] < ORDER_RELAXED or st[base + IN_FLIGHT] == 0:
         return
     ring = block_of_die(st, st[base + DIE])
     for k in range(st[ring + FLIGHT_COUNT]):
@@ -334,17 +336,18 @@ def _overlay(value, address, nbytes, data, start, size):
 def own_write_pending(st, core, base, address):
     """Must an atomic here wait for own writes to its granule, or before a fence, or under `fifo` for any of the die's?
 
-    Of those before a fence, and of the die's, for writes to the same die.
+    Of those before a fence, and of the die's, for writes to the same die; under `unordered` for those before a fence
+    alone.
     """
     if st[ORDER] == ORDER_SC:
         return False
     ring = block_of_die(st, st[base + DIE])
-    fifo = st[ORDER] == ORDER_FIFO
+    fifo, kept = st[ORDER] == ORDER_FIFO, st[ORDER] != ORDER_UNORDERED
     shift = st[DIE_SHIFT] if fifo else _GRANULE_SHIFT
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
         mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA
-        if (fifo or mine) and st[entry + FLIGHT_ADDRESS] >> shift == address >> shift:
+        if kept and (fifo or mine) and st[entry + FLIGHT_ADDRESS] >> shift == address >> shift:
             return True
         if (
             mine

@@ -27,7 +27,7 @@ N_HOMES = 101  # dies, and CPUs behind them
 HEADER_WORDS = 102
 
 # ---- memory orders
-ORDER_SC, ORDER_FIFO, ORDER_RELAXED = range(3)
+ORDER_SC, ORDER_FIFO, ORDER_RELAXED, ORDER_UNORDERED = range(4)
 
 # ---- a core's block; PC, RESULT, REQUEST and REGISTERS are in lang.abi
 KERNEL, STATUS, DIE, GROUP, IN_FLIGHT, UB_BASE, N_WINDOWS = 0, 2, 4, 5, 6, 7, 8

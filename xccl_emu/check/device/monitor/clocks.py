@@ -183,8 +183,8 @@ def pass_fence(m, clocks, i, known, issued):
 
 @jit
 def behind_fence(st, m, clocks, i, row, die):
-    """Under `relaxed`, whoever sees a write of a core to a die sees its writes to that die before its last fence."""
-    if st[ORDER] != ORDER_RELAXED or not m[FENCES] or m[X_OP] == OP_DMA:
+    """But under `sc`, whoever sees a write of a core to a die sees its writes to that die before its last fence."""
+    if st[ORDER] < ORDER_RELAXED or not m[FENCES] or m[X_OP] == OP_DMA:
         return
     for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
         word = visible_word(m, i, engine, die)

@@ -6,7 +6,7 @@ is ordered behind that write is ordered behind the record too.
 """
 
 from xccl_emu.check.device.accesses import SYNC, WHOLE, WRITE
-from xccl_emu.check.device.monitor.clocks import engine_word, visible_word
+from xccl_emu.check.device.monitor.clocks import engine_word, fence_row, visible_word
 from xccl_emu.check.device.monitor.layout import (
     ALL_BYTES,
     BUFFERS_START,
@@ -14,6 +14,7 @@ from xccl_emu.check.device.monitor.layout import (
     DELIVERED,
     DMA_EPOCHS,
     ENGINE_DMA,
+    FENCES,
     FOUND_RACE,
     FOUND_UNWRITTEN,
     GENERATION,
@@ -54,7 +55,7 @@ from xccl_emu.check.device.monitor.layout import (
     V_SITE_2,
 )
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
-from xccl_emu.machine.device.layout import DIE_SHIFT, GRANULE_BYTES, N_DMA_SLOTS, ORDER, ORDER_FIFO
+from xccl_emu.machine.device.layout import DIE_SHIFT, GRANULE_BYTES, N_DMA_SLOTS, ORDER, ORDER_FIFO, ORDER_UNORDERED
 from xccl_emu.machine.device.words import jit, load_i64
 
 _SITE_SHIFT, _FLAGS_SHIFT = 24, 16
@@ -162,7 +163,8 @@ def _write(space, i, engine, known, issued, granule, first, end, flags, site):
         gone = False
         if first_2 < end and first < end_2:
             if _behind(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
-                gone = first <= first_2 and end_2 <= end
+                covered = first <= first_2 and end_2 <= end
+                gone = covered and _lands_first(space, i, engine, me, epoch, known, issued, granule, record, flags_2)
             else:
                 _race(space, i, engine, site, flags, granule, max(first, first_2), record)
         after = records[record + R_NEXT]
@@ -228,12 +230,27 @@ def _behind(space, i, engine, me, epoch, known, issued, granule, record, flags_2
 
 
 @jit
+def _lands_first(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
+    """Is what is recorded, and a write comes behind, sure to be visible when that is?  Not so under `unordered`."""
+    st, m, clocks, records = space[1], space[2], space[3], space[5]
+    if st[ORDER] != ORDER_UNORDERED or not flags_2 & WRITE:
+        return True
+    other = records[record + R_ENGINE]
+    if m[FENCES] and other // m[PER_CORE] == i and other % m[PER_CORE] < ENGINE_DMA and engine < ENGINE_DMA:
+        if clocks[fence_row(m, i) + other] >= records[record + R_EPOCH]:
+            return True
+    return _visible_to(space, i, engine, me, epoch, known, issued, granule, record, flags_2)
+
+
+@jit
 def _awaited_by_atomic(space, i, record):
     """Is a recorded write one that an atomic of core ``i`` in the same granule had to wait for?"""
     st, m = space[1], space[2]
     other = space[5][record + R_ENGINE]
     if st[ORDER] == ORDER_FIFO:
         return m[m[CORE_DIE] + other // m[PER_CORE]] == m[m[CORE_DIE] + i]
+    if st[ORDER] == ORDER_UNORDERED:
+        return False
     return other // m[PER_CORE] == i and other % m[PER_CORE] < ENGINE_DMA
 
 

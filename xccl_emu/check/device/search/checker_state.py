@@ -25,8 +25,10 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_KIND,
     FLIGHT_NBYTES,
     KIND_DMA,
+    KIND_SCALAR,
     ORDER,
     ORDER_FIFO,
+    ORDER_UNORDERED,
 )
 from xccl_emu.machine.device.words import jit, load_i64, store_i64
 
@@ -260,14 +262,25 @@ def _entry_hash(st, entry, rank):
 
 @jit
 def _ordered(st, older, younger):
-    """1 if the memory order keeps two writes of a die in order."""
+    """1 if it matters which of two writes of a die in flight is older."""
     one, other = st[older + FLIGHT_ADDRESS], st[younger + FLIGHT_ADDRESS]
     if st[ORDER] == ORDER_FIFO:
         return 1 if one >> st[DIE_SHIFT] == other >> st[DIE_SHIFT] else 0
     if one >> 5 != other >> 5 or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
         return 0
     kind, kind_other = st[older + FLIGHT_KIND], st[younger + FLIGHT_KIND]
+    if st[ORDER] == ORDER_UNORDERED:  # a load sees the youngest of its core's stores in flight, all the same
+        return 1 if kind == KIND_SCALAR and kind_other == KIND_SCALAR else 0
     return 1 if kind == kind_other or (kind < KIND_DMA and kind_other < KIND_DMA) else 0
+
+
+@jit
+def _rank(st, ring, k):
+    """How many writes in flight are older than the k-th, where that matters."""
+    entry, rank = flight(st, ring, k), 0
+    for j in range(k):
+        rank += _ordered(st, flight(st, ring, j), entry)
+    return rank
 
 
 @call
@@ -275,11 +288,7 @@ def ring_hash(st, ring, first):
     """What the writes in flight of a die, from the one at ``first`` on, contribute to the fingerprint."""
     total = np.uint64(0)
     for k in range(first, st[ring + FLIGHT_COUNT]):
-        entry = flight(st, ring, k)
-        rank = 0
-        for j in range(k):
-            rank += _ordered(st, flight(st, ring, j), entry)
-        total += _entry_hash(st, entry, rank)
+        total += _entry_hash(st, flight(st, ring, k), _rank(st, ring, k))
     return total
 
 
@@ -287,12 +296,11 @@ def ring_hash(st, ring, first):
 def delivered_hash(st, ring, k):
     """How the fingerprint changes when the k-th write in flight, which nothing holds back, becomes visible."""
     entry = flight(st, ring, k)
-    change = np.uint64(0) - _entry_hash(st, entry, 0)
+    rank = _rank(st, ring, k) if st[ORDER] == ORDER_UNORDERED else 0
+    change = np.uint64(0) - _entry_hash(st, entry, rank)
     for j in range(k + 1, st[ring + FLIGHT_COUNT]):
         younger = flight(st, ring, j)
         if _ordered(st, entry, younger):
-            rank = 0
-            for i in range(j):
-                rank += _ordered(st, flight(st, ring, i), younger)
+            rank = _rank(st, ring, j)
             change += _entry_hash(st, younger, rank - 1) - _entry_hash(st, younger, rank)
     return change

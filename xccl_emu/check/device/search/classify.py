@@ -177,7 +177,7 @@ def _behind_fence(st, ck, i, address, worst):
 @jit
 def written_at_once(st, ck, worst):
     """Does the search make writes to this class visible with the instruction that makes them?"""
-    return st[ORDER] == ORDER_RELAXED and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
+    return st[ORDER] >= ORDER_RELAXED and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
 
 
 @jit
@@ -203,7 +203,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
         return _how_written(st, ck, rows, i, vector_at(st, ck, block, base, MTU_OUT, 0))
     if worst > OWN or overlaps_itself(st, base, rows[0, AGENT] - AGENT_DMA):
         return NOT
-    return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if st[ORDER] == ORDER_RELAXED else NOT
+    return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if st[ORDER] >= ORDER_RELAXED else NOT
 
 
 @jit

@@ -11,8 +11,9 @@ anew. So when a search has ended without that, every access of every explored ru
   at once; the poll makes the write known to be visible (`inside`).
 - DATA: several cores use it, and none synchronizes on it. A full search writes it at once but marks it until the
   quiet, or under `sc` the release (`races`), and reads transfers whole.
-- STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall. But
-  for `fifo`, a full search makes it visible at once; polls for "at least" are granted at once too, others explored.
+- STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall.
+  Under `sc` and `relaxed` a full search makes it visible at once; polls for "at least" are granted at once too,
+  others explored.
 - SYNC: whatever else. Explored: when each write becomes visible, and each read.
 """
 
@@ -33,7 +34,7 @@ from xccl_emu.check.device.search.checker_state import (
     entry,
     save,
 )
-from xccl_emu.machine.device.layout import ORDER, ORDER_FIFO, ORDER_RELAXED
+from xccl_emu.machine.device.layout import ORDER, ORDER_RELAXED, ORDER_SC
 from xccl_emu.machine.device.words import jit
 
 LOCAL, OWN, DATA, STABLE, SYNC = range(5)
@@ -146,7 +147,8 @@ def _class(st, ck, users, uses):
     least = DATA if uses & USE_AS_DATA else LOCAL
     if not uses & (USE_WRITE | USE_ADD):
         return least
-    relaxed, early = ck[FULL] and st[ORDER] == ORDER_RELAXED, ck[FULL] and st[ORDER] != ORDER_FIFO
+    relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED
+    early = relaxed or (ck[FULL] and st[ORDER] == ORDER_SC)
     both = uses & USE_BY_SCALAR and uses & USE_BY_OUT
     if users & users - 1 == 0:
         if not uses & (POLLED | USE_EXACT):

@@ -42,6 +42,7 @@ from xccl_emu.machine.device.layout import (
     ORDER,
     ORDER_RELAXED,
     ORDER_SC,
+    ORDER_UNORDERED,
     PIPE_COUNT,
 )
 from xccl_emu.machine.device.pipes import pipe_of
@@ -115,7 +116,7 @@ def note_access(st, ck, block, base, core, start, nbytes, what, vector, site):
         first, last, other = ck[at], ck[at + 1], ck[at + 2]
         known = other & 15 == agent or knows(vector, other & 15, ck[at + 3])
         if first < end and start < last and (writes or other & WRITES) and other & 15 != agent:
-            loose = not writes or (agent >= AGENT_DMA and st[ORDER] == ORDER_RELAXED)  # it may come before the write
+            loose = not writes or (agent >= AGENT_DMA and st[ORDER] >= ORDER_RELAXED)  # it may come before the write
             late = loose and what & IN_MEMORY != 0 and other & WRITES != 0 and other & 15 < AGENT_DMA
             if not known or (late and st[ORDER] != ORDER_SC and other & VISIBLE == 0):
                 if other & COARSE:
@@ -123,12 +124,25 @@ def note_access(st, ck, block, base, core, start, nbytes, what, vector, site):
                 elif not _are_flags(ck, max(start, first), min(end, last), what, other):
                     _race_inside(ck, core, at, start, nbytes, agent, writes, site)
                 return
+        if first < end and start < last and _may_overtake(st, what, other):
+            for p in range(max(start, first) >> 5, (min(end, last) - 1 >> 5) + 1):
+                see(ck, p, 0, USE_UNORDERED)  # which of the two becomes visible last is explored from now on
         covered = start <= first and last <= end and (writes or what == other)
         if known and (covered or _known_to_all(st, ck, block, base, other, ck[at + 3])):
             _drop(ck, block, n)
         else:
             n += 1
     _add(ck, block, start, end, what, own, site)
+
+
+@jit
+def _may_overtake(st, what, other):
+    """Under `unordered`, may a write of a core become visible before an earlier one of it that is recorded?"""
+    both = what & other
+    if st[ORDER] != ORDER_UNORDERED or not both & WRITES or not both & IN_MEMORY or both & ADDS:
+        return False
+    by_core = what & 15 < AGENT_DMA and other & 15 < AGENT_DMA
+    return by_core and not other & VISIBLE and other >> _FENCES == 0
 
 
 @jit
@@ -174,7 +188,7 @@ def note_landed(st, ck, block, core, base):
 @call
 def age_records(st, ck, block):
     """A core has passed a fence: what its scalar unit and mtu-out wrote to memory stands before one more."""
-    for n in range(ck[block + N_RECORDS] if st[ORDER] == ORDER_RELAXED else 0):
+    for n in range(ck[block + N_RECORDS] if st[ORDER] >= ORDER_RELAXED else 0):
         at = block + RECORDS + n * RECORD_WORDS
         if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY and ck[at + 2] & 15 < AGENT_DMA:
             ck[at + 2] += 1 << _FENCES
@@ -183,7 +197,7 @@ def age_records(st, ck, block):
 @call
 def land_before(st, ck, block, address, fences, how):
     """A write to this address is visible: note so of what is before a fence before it, to the same die."""
-    for n in range(ck[block + N_RECORDS] if st[ORDER] == ORDER_RELAXED else 0):
+    for n in range(ck[block + N_RECORDS] if st[ORDER] >= ORDER_RELAXED else 0):
         at = block + RECORDS + n * RECORD_WORDS
         die = address >> st[DIE_SHIFT]
         on_die = ck[at] >> st[DIE_SHIFT] == die and ck[at + 1] - 1 >> st[DIE_SHIFT] == die

@@ -156,7 +156,7 @@ def release_marks(st, ck, block, vector):
 @call
 def age_marks(st, ck, block):
     """A core has passed a fence: what it has marked stands before one more."""
-    for n in range(ck[block + N_MARKS] if st[ORDER] == ORDER_RELAXED else 0):
+    for n in range(ck[block + N_MARKS] if st[ORDER] >= ORDER_RELAXED else 0):
         ck[block + MARKS + n * MARK_WORDS + 2] += 1 << _MARK_FENCES
 
 
@@ -167,7 +167,7 @@ def _is_before(st, ck, at, address, fences):
     ``fences`` are those that the core has passed since that write took off.
     """
     one_die = ck[at] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]
-    return st[ORDER] == ORDER_RELAXED and one_die and ck[at + 2] >> _MARK_FENCES > fences
+    return st[ORDER] >= ORDER_RELAXED and one_die and ck[at + 2] >> _MARK_FENCES > fences
 
 
 @jit

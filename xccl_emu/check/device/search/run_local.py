@@ -363,7 +363,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     if ck[FULL] and worst == DATA and pipe == MTU_OUT:
         choice = CHOICE_ALL
     if pipe == DMA:
-        at_once = ck[FULL] and worst <= DATA and st[ORDER] == ORDER_RELAXED
+        at_once = ck[FULL] and worst <= DATA and st[ORDER] >= ORDER_RELAXED
         at_once = at_once and not overlaps_itself(st, base, choice & 15)
     elif pipe == MTU_OUT or (pipe == SCALAR and st[entry] == OP_STORE):
         at_once = written_at_once(st, ck, worst)
