@@ -201,6 +201,15 @@ def test_bench_trace_and_compare_take_a_file(tmp_path: Path) -> None:
     assert [(line["part"], line["dies"], line["dies_written"]) for line in lines] == [("die", 4, [1.5, 2])]
 
 
+def test_options_of_the_comparison_are_sizes_of_named_protocols() -> None:
+    """``--ranks`` is an option of the command and a size of the protocol: what is given reaches the protocol, and
+    what it does not have is refused."""
+    compared = as_json("compare", "moe", "fused", "--ranks", "3", "--tokens", "1", "--experts", "2")
+    assert [line["dies"] for line in compared["lines"]] == [3, 3]
+    assert compared["options"] == {"protocols": ["moe", "fused"], "ranks": 3, "tokens": 1, "experts": 2}
+    assert "--attention 2: moe has no such size" in invoke("compare", "moe", "--attention", "2")[2]
+
+
 def test_roles_are_compared_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A case that names roles gets a line for each: the sender writes one payload and one flag, the receiver none."""
     monkeypatch.setattr(registry, "of_file", lambda name: Push)

@@ -12,7 +12,7 @@ from xccl_emu import measurements
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import JSON, command_of
+from xccl_emu.cli.options import CTX, JSON, command_of
 from xccl_emu.cli.perf import Perf
 from xccl_emu.errors import UnfinishedError
 from xccl_emu.options import option
@@ -106,8 +106,8 @@ def _case(perf: Perf, ctx: typer.Context, protocol: str, as_json: bool, csv: Pat
 
 
 CASE = (
-    inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
-    inspect.Parameter("protocol", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Protocol),
+    CTX,
+    inspect.Parameter("protocol", inspect.Parameter.KEYWORD_ONLY, annotation=Protocol),
 )
 app.command("case", hidden=True, context_settings=ANY_SIZE)(command_of(Perf, _case, *OUTPUTS, first=CASE))
 

@@ -8,18 +8,18 @@ import typer
 
 from xccl_emu.cli.cases import split_sizes
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import JSON, WORDS, command_of
+from xccl_emu.cli.options import CTX, JSON, WORDS, command_of
 from xccl_emu.runs.compare import LayerCompared
 
 
-def _compare(options: LayerCompared, words: list[str] | None, as_json: bool) -> None:
+def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None, as_json: bool) -> None:
     from xccl_emu.bench.traffic import as_markdown
 
     named, sizes = split_sizes(words or ())
     if named:
         from xccl_emu.cli.case_job import compare as compare_cases
 
-        result = compare_cases(named, sizes)
+        result = compare_cases(named, _given(options, ctx) | sizes)
     else:
         from xccl_emu.runs.compare_job import run
 
@@ -30,6 +30,13 @@ def _compare(options: LayerCompared, words: list[str] | None, as_json: bool) -> 
         raise typer.Exit(WRONG)
 
 
+def _given(options: LayerCompared, ctx: typer.Context) -> dict[str, int | str]:
+    """Options that were given: the named protocols have sizes of these names, or refuse them."""
+    values: dict[str, int | str] = asdict(options)
+    sources = {name: getattr(ctx.get_parameter_source(name), "name", "") for name in values}
+    return {name: value for name, value in values.items() if sources[name] == "COMMANDLINE"}
+
+
 _PROTOCOLS = WORDS.replace(
     annotation=Annotated[
         list[str] | None,
@@ -38,4 +45,4 @@ _PROTOCOLS = WORDS.replace(
         ),
     ]
 )
-compare = command_of(LayerCompared, _compare, JSON, first=(_PROTOCOLS,))
+compare = command_of(LayerCompared, _compare, JSON, first=(CTX, _PROTOCOLS))

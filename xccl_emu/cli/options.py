@@ -12,6 +12,8 @@ from xccl_emu.options import Option
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 JSON = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
 """``--json``, as every command has it."""
+CTX = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+"""The context, for options that no command declares, and what was given."""
 WORDS = inspect.Parameter(
     "words", inspect.Parameter.KEYWORD_ONLY, default=None,
     annotation=Annotated[
