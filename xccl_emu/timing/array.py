@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.lang.kernel import Site
 from xccl_emu.lang.requests import OPERATIONS
 from xccl_emu.machine.address_space import map_bytes
 from xccl_emu.machine.device import layout as at
@@ -60,6 +61,7 @@ class Times:
     def _place(self, pod: "Pod") -> int:
         spec = pod.spec
         self._granules = 1 << (14 if spec.n_cores <= _SMALL_CORES else 22)
+        self._versions = self._granules // 2
         self._heap_slots = 4 * len(pod.active_cores())
         sizes = {
             tl.HEAP_BASE: 2 * (self._heap_slots + len(pod.active_cores()) + 1),
@@ -68,7 +70,7 @@ class Times:
             tl.GROUP_BASE: spec.n_cores * tl.GROUP_WORDS,
             tl.SITE_BASE: at.MAX_KERNELS * at.MAX_SITES,
             tl.GRANULE_BASE: self._granules * tl.GRANULE_WORDS,
-            tl.VERSION_BASE: self._granules * tl.GRANULE_WORDS,
+            tl.VERSION_BASE: self._versions * tl.GRANULE_WORDS,
         }
         for number in range(len(self._networks)):
             network = tl.NETWORKS + number * tl.NETWORK_WORDS
@@ -85,7 +87,7 @@ class Times:
         for region, start in self._starts.items():
             tm[region] = start
         tm[tl.GRANULE_SLOTS], tm[tl.HEAP_SLOTS] = self._granules, self._heap_slots
-        tm[tl.VERSIONS] = self._granules
+        tm[tl.VERSIONS] = tm[tl.VERSIONS_LEFT] = self._versions
         tm[tl.GRANULES_A_DIE] = pod.spec.die_bytes >> 5
         tm[tl.RECORD_CAPACITY] = len(self.records) // tl.RECORD_WORDS if len(self.records) else 1 << 62
         tm[tl.LIMIT] = LIMIT_NS * PS_PER_NS
@@ -158,10 +160,10 @@ class Times:
             self.tm[self._starts[tl.DIE_BASE] + die * tl.DIE_WORDS + tl.LOGGED] = log is not False
 
     def _mark_sites(self, pod: "Pod") -> None:
-        """Say of each load with the name of a synchronization that it looks for what others write."""
+        """Say of each site whether other cores have to do with it."""
         for number, kernel in enumerate(pod.kernels):
             first = self._starts[tl.SITE_BASE] + number * at.MAX_SITES
-            self.tm[first : first + len(kernel.sites)] = [s.operation == "load" and bool(s.sync) for s in kernel.sites]
+            self.tm[first : first + len(kernel.sites)] = [_told(site) for site in kernel.sites]
 
     def row(self, core: int) -> int:
         """Index of a core's first word."""
@@ -172,7 +174,8 @@ class Times:
         if ended == at.ENDED_LOG_FULL:
             raise CapacityError(f"timing: more than {_LOG_RECORDS:,} actions in the log: log fewer dies")
         if ended == tl.ENDED_GRANULES_FULL:
-            raise CapacityError(f"timing: more than {self._granules // 2} words are polled or written by themselves")
+            most = f"{self._granules // 2} words are polled or written by themselves, or {self._versions} such writes"
+            raise CapacityError(f"timing: more than {most} are on their way")
 
     def finished_us(self) -> dict[int, float]:
         """When each core returned."""
@@ -182,6 +185,11 @@ class Times:
         """[actions, RECORD_WORDS]."""
         n = int(self.tm[tl.N_RECORDS])
         return self.records[: n * tl.RECORD_WORDS].reshape(n, tl.RECORD_WORDS)
+
+
+def _told(site: Site) -> bool:
+    """Does a site say something to other cores, or look for what they say?"""
+    return site.operation == "atomic_add" or (site.operation in ("load", "store") and bool(site.sync))
 
 
 def _femtoseconds(per_nanosecond: float) -> int:

@@ -170,7 +170,7 @@ def _write(mem, st, tm, who, log, core, base, row, op, a, b, c, site, since, ent
     if visible > tm[row + ALL_VISIBLE]:
         set_time(tm, who, row + ALL_VISIBLE, visible, number)
     if entry:
-        became_visible(mem, tm, who, entry, address, visible, b if op == OP_ADD else 0, number)
+        became_visible(mem, tm, who, entry, address, visible, 1, b if op == OP_ADD else 0, number)
 
 
 @jit
@@ -234,4 +234,4 @@ def _copied(mem, st, tm, who, log, core, base, row, source, target, nbytes, even
     if visible > tm[row + ALL_VISIBLE]:
         set_time(tm, who, row + ALL_VISIBLE, visible, number)
     if entry:
-        became_visible(mem, tm, who, entry, target, visible, 0, number)
+        became_visible(mem, tm, who, entry, target, visible, 1, 0, number)

@@ -28,6 +28,7 @@ from xccl_emu.timing.device.layout import (
     VERSION_BASE,
     VERSION_FREE,
     VERSIONS,
+    VERSIONS_LEFT,
     VERSIONS_MADE,
     WAITS_AT,
 )
@@ -62,7 +63,31 @@ def find_granule(mem, tm, address):
 @jit
 def room_for_granules(tm):
     """Is the table at most half full, and is there room for the versions of another turn?"""
-    return 2 * tm[GRANULES_USED] < tm[GRANULE_SLOTS] and tm[VERSIONS_MADE] + _A_TURN < tm[VERSIONS]
+    if tm[VERSIONS_LEFT] < _A_TURN:
+        _forget_all(tm)
+        if tm[VERSIONS_LEFT] < tm[VERSIONS] >> 3:
+            return False
+    return 2 * tm[GRANULES_USED] < tm[GRANULE_SLOTS]
+
+
+@jit
+def _forget_all(tm):
+    """Forget the versions of all granules whose last one everybody sees."""
+    for slot in range(tm[GRANULE_SLOTS]):
+        entry = tm[GRANULE_BASE] + slot * GRANULE_WORDS
+        if tm[entry + GRANULE_AT] <= tm[NOW] - tm[LIMIT]:
+            _forget(tm, entry)
+
+
+@jit
+def _forget(tm, version):
+    """Forget the versions before one."""
+    while tm[version + GRANULE_BEFORE]:
+        gone = tm[version + GRANULE_BEFORE]
+        tm[version + GRANULE_BEFORE] = tm[gone + GRANULE_BEFORE]
+        tm[gone + GRANULE_BEFORE] = tm[VERSION_FREE]
+        tm[VERSION_FREE] = gone
+        tm[VERSIONS_LEFT] += 1
 
 
 @jit
@@ -113,16 +138,17 @@ def wake(tm, slot, time):
 
 
 @jit
-def became_visible(mem, tm, who, entry, address, time, added, record):
+def became_visible(mem, tm, who, entry, address, time, kept, added, record):
     """A granule, found before, was written by itself, visible from ``time`` on.
 
-    What is ``added`` to its word counts when it arrives, whoever added first.  What is stored, for which that is 0,
-    arrives behind all that was written before.
+    What was there before is ``kept`` if anybody can look for this write.  What is ``added`` to its word counts when it
+    arrives, whoever added first; what is stored, for which that is 0, arrives behind all that was written before.
     """
-    _keep(tm, who, entry)
+    if kept:
+        _keep(tm, who, entry)
     _hold(mem, tm, entry)
     version = _in_order(tm, who, entry, GRANULE_VALUE + _word_of(address), time, added) if added else entry
-    visible = max(time, tm[tm[version + GRANULE_BEFORE] + GRANULE_AT])
+    visible = max(time, tm[(tm[version + GRANULE_BEFORE] if added else entry) + GRANULE_AT])
     set_time(tm, who, version + GRANULE_AT, visible, record)
     if tm[entry + GRANULE_WAITER]:
         wake(tm, entry + GRANULE_WAITER, visible)
@@ -138,6 +164,7 @@ def _word_of(address):
 def _keep(tm, who, entry):
     """Make the last version of a granule the one before the last, and forget those that nobody can see any more."""
     kept = tm[VERSION_FREE]
+    tm[VERSIONS_LEFT] -= 1
     if kept:
         tm[VERSION_FREE] = tm[kept + GRANULE_BEFORE]
     else:
@@ -149,11 +176,7 @@ def _keep(tm, who, entry):
     tm[entry + GRANULE_BEFORE] = kept
     while tm[kept + GRANULE_BEFORE] and tm[kept + GRANULE_AT] > tm[NOW] - tm[LIMIT]:
         kept = tm[kept + GRANULE_BEFORE]
-    while tm[kept + GRANULE_BEFORE]:
-        gone = tm[kept + GRANULE_BEFORE]
-        tm[kept + GRANULE_BEFORE] = tm[gone + GRANULE_BEFORE]
-        tm[gone + GRANULE_BEFORE] = tm[VERSION_FREE]
-        tm[VERSION_FREE] = gone
+    _forget(tm, kept)
 
 
 @jit

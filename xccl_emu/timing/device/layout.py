@@ -10,10 +10,10 @@ from xccl_emu.machine.device.layout import N_DMA_SLOTS, N_EVENTS, N_PIPES, QUEUE
 # ---- header
 HEAP_COUNT, NOW, N_RECORDS, RECORD_CAPACITY, LIMIT = range(5)
 HEAP_BASE, CORE_BASE, DIE_BASE, GROUP_BASE, GRANULE_BASE, GRANULE_SLOTS, GRANULES_USED = range(5, 12)
-VERSION_BASE, VERSIONS_MADE, VERSION_FREE, VERSIONS = 12, 14, 15, 16  # the last: how many there is room for
+VERSION_BASE, VERSIONS, VERSIONS_MADE, VERSIONS_LEFT, VERSION_FREE = 12, 14, 15, 16, 20  # the last: of a list
 N_ROUTES = 13  # ranges of memory that are reached over another network
 HEAP_SLOTS, GRANULES_A_DIE = 17, 18  # with so many in the heap a core is not entered twice
-SITE_BASE = 19  # a word for each site of each kernel: is it a load that is a synchronization?
+SITE_BASE = 19  # a word for each site of each kernel: does it tell other cores something, or look (`array._told`)?
 COSTS = 24
 (
     C_ISSUE, C_LOAD, C_POLL, C_QUIET, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,

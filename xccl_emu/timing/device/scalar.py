@@ -110,7 +110,8 @@ def step_scalar_timed(mem, st, tm, who, log, core, base, row):
     here = st[base + DIE]
     memory = op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD
     site = st[base + REQUEST + REQUEST_WORDS - 1]
-    looks = op == OP_LOAD and tm[tm[SITE_BASE] + st[base + KERNEL] * MAX_SITES + site]
+    told = memory and tm[tm[SITE_BASE] + st[base + KERNEL] * MAX_SITES + site]
+    looks = told and op == OP_LOAD
     if memory and (looks or die_at(st, a) != here) and tm[row + SCALAR_AT] > tm[NOW] + tm[LIMIT]:
         return -tm[row + SCALAR_AT]
     group = tm[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
@@ -132,7 +133,7 @@ def step_scalar_timed(mem, st, tm, who, log, core, base, row):
     moved, peer = _nbytes(op, b, c), die_at(st, a)
     number = record(tm, who, log, core, SCALAR, op, site, since, end, moved, peer, 0, end, read, written)
     set_time(tm, who, row + SCALAR_AT, end, number)
-    _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, number)
+    _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, told, number)
     return 1
 
 
@@ -234,7 +235,7 @@ def _memory_access(st, tm, op, a, here):
 
 
 @jit
-def _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, number):
+def _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, told, number):
     """What a granted request leaves behind for others."""
     end = tm[row + SCALAR_AT]
     pipe = pipe_of_request(op, a, b)
@@ -251,7 +252,8 @@ def _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, n
         visible = end + latency_of(tm, path_to(tm, here, die_at(st, a), a), True)
         if visible > tm[row + ALL_VISIBLE]:
             set_time(tm, who, row + ALL_VISIBLE, visible, number)
-        became_visible(mem, tm, who, entry, a, visible, b if op == OP_ATOMIC_ADD else 0, number)
+        added = b if op == OP_ATOMIC_ADD else 0
+        became_visible(mem, tm, who, entry, a, visible, told, added, number)
     elif op == OP_RETURN:
         tm[row + FINISHED] = end
 
