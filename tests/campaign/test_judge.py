@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xccl_emu.campaign import judge as judging
-from xccl_emu.campaign.generate import AN_END, SPOILED, Case
+from xccl_emu.campaign.generate import AN_END, SPOILED, Case, draw, with_orders
 from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, Budget, judge
 from xccl_emu.campaign.programs import Small, program
 from xccl_emu.check import verdict as kinds
@@ -81,3 +81,12 @@ def test_a_false_alarm(monkeypatch: pytest.MonkeyPatch, found: Found, wrong: str
     """A violation that brute force does not have, or whose actions do not show it, is contradicted."""
     monkeypatch.setattr(judging, "searched", lambda trial, name, budget: found)
     assert f"full {found.kind}: {wrong}" in kinds_of(RIGHT, "relaxed")
+
+
+@pytest.mark.slow
+def test_judges_agree_on_programs_that_ask_for_orders() -> None:
+    """Searches, brute force and the monitor contradict each other on none of 60 programs, relaxed and unordered."""
+    for number in range(60):
+        case = with_orders(draw(29, number), 29, number)
+        for judged in judge(case, ["relaxed", "unordered"]):
+            assert not judged.contradictions, (number, case)

@@ -4,14 +4,14 @@ Every thread compares what it has read, and goes on only while it is as asked.  
 if values in memory are asked for too, a further thread does, which looks at them when the others are through.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
-from litmus import orders
-from litmus.suite import FENCE_COLUMNS, FENCE_TESTS, TESTS, Column, FenceTest, Litmus, Op
+from litmus import orders, requests
+from litmus.suite import FENCE_COLUMNS, FENCE_TESTS, TESTS, Column, FenceTest, Litmus
 
 from xccl_emu.campaign.judge import Budget, searched, verdict_of
-from xccl_emu.campaign.programs import Instruction, Small
+from xccl_emu.campaign.programs import DATA, Instruction, Small
 from xccl_emu.check import verdict as kinds
 
 LARGE = Budget(states=1_000_000, seconds=60)
@@ -24,6 +24,9 @@ MACHINE: dict[Column, tuple[str, bool]] = {
 """Column: memory order, and whether each address has a die of its own."""
 DONE, AGREED = 1 << 3 | 4, 1 << 3 | 5
 """Words in a granule that no address is in: threads that are through, threads whose values are as asked."""
+INSTRUCTION = {"": "store", "relaxed": "store", "no-order": "store4", "strong": "store_named"}
+STORES = {"store": ("store0", ""), "store4": ("store2", "no-order"), "store_named": ("store3", "strong")}
+"""By what a store asks for, the instruction that stands for it; and the lines of the interpreter that these are."""
 NEVER = 31
 """No value of any test."""
 
@@ -33,23 +36,28 @@ def small_of(test: Litmus, own_die: bool) -> Small:
     return small_at(test, {name: k << 3 if own_die else 4 * k for k, name in enumerate("xyz")})
 
 
-def small_at(test: Litmus, words: dict[str, int]) -> Small:
-    """The test with each address at a word of its own."""
+def small_at(test: Litmus, words: dict[str, int], asks: Sequence[Sequence[str]] = ()) -> Small:
+    """The test with each address at a word of its own, and requests that ask for what ``asks`` says of each."""
     memory = {name: value for name, value in test.asked.items() if ":" not in name}
     asking = {int(name.split(":")[0]) for name in test.asked if ":" in name}
-    threads = [_thread(test, t, ops, words, len(asking), bool(memory)) for t, ops in enumerate(test.program)]
+    asks = asks or [[""] * len(ops) for ops in test.program]
+    threads = [_thread(test, t, asks[t], words, len(asking), bool(memory)) for t in range(len(test.program))]
     if memory:
         threads.append(_observer(len(threads), len(asking), {words[name]: value for name, value in memory.items()}))
-    return Small(tuple(map(tuple, threads)), dies=3)
+    orders = {line: order for line, order in STORES.values() if order} if any(map(any, asks)) else {}
+    for ops, each in zip(test.program, asks, strict=True):
+        for op, order in zip(ops, each, strict=True):
+            orders |= {"atomic_add1": order} if op[0] == "u" and order else {}
+    return Small(tuple(map(tuple, threads)), dies=3, asks=orders)
 
 
 def _thread(
-    test: Litmus, t: int, ops: Sequence[Op], words: dict[str, int], asking: int, observed: bool
+    test: Litmus, t: int, asks: Sequence[str], words: dict[str, int], asking: int, observed: bool
 ) -> list[Instruction]:
     steps: list[tuple[Instruction, int | None]] = []  # with the value that must have come out
-    for op in ops:
+    for op, order in zip(test.program[t], asks, strict=True):
         if op[0] == "w":
-            steps.append((Instruction("store", words[op[1]], op[2]), None))
+            steps.append((Instruction(INSTRUCTION[order], words[op[1]], op[2]), None))
         elif op[0] == "r":
             steps.append((Instruction("load_named", words[op[1]]), test.asked.get(f"{t}:{op[2]}")))
         elif op[0] == "u":
@@ -124,16 +132,35 @@ def test_what_orders_keep_at_one_address_is_verified_and_what_they_do_not_is_fou
     assert not _wrong(orders.TESTS, order, orders.COLUMNS.index(order))
 
 
+@pytest.mark.parametrize("column", range(2))
+def test_what_requests_ask_for_is_verified_and_what_they_do_not_is_found(column: int) -> None:
+    """Both searches say of the tests of requests with orders what is tabled."""
+    wrong = []
+    for test in requests.TESTS:
+        small = small_at(test.test, _words_of(test.home), test.asks)
+        deserved = kinds.ASSERTION if test.expected[column] == "A" else kinds.VERIFIED
+        for name in ("full", "merged"):
+            said = verdict_of(searched(small.trial(requests.COLUMNS[column], None), name, LARGE))
+            if said != deserved:
+                wrong.append(f"{test.name}, {name}: {said}, not {deserved}")
+    assert not wrong
+
+
+def _words_of(home: Mapping[str, int]) -> dict[str, int]:
+    """A word for each address, those of a die in granules of their own."""
+    granules: dict[int, int] = {}
+    words = {}
+    for name, die in sorted(home.items()):
+        words[name] = die << 3 | (0, 4, DATA)[granules.setdefault(die, 0)]
+        granules[die] += 1
+    return words
+
+
 def _wrong(tests: Sequence[FenceTest], order: str, column: int) -> list[str]:
     """Tests of which a search says something else than its letter in a column."""
     wrong = []
     for test in tests:
-        granules: dict[int, int] = {}
-        words = {}
-        for name, die in sorted(test.home.items()):
-            words[name] = die << 3 | 4 * granules.setdefault(die, 0)
-            granules[die] += 1
-        small = small_at(test.test, words)
+        small = small_at(test.test, _words_of(test.home))
         deserved = kinds.ASSERTION if test.expected[column] == "A" else kinds.VERIFIED
         for name in ("full", "merged"):
             said = verdict_of(searched(small.trial(order, None), name, LARGE))

@@ -29,12 +29,13 @@ Event = tuple[int, str]
 
 @dataclass(frozen=True)
 class Access:
-    """A write, read, atomic or quiet: its place, and how many fences stand before it in its thread."""
+    """A write, read, atomic or quiet: its place, how many fences its thread has before it, the order it asks for."""
 
     number: int
     thread: int
     op: Op
     fences: int
+    asks: str = ""
 
     @property
     def lands(self) -> bool:
@@ -64,14 +65,19 @@ def rules(order: str, home: Mapping[str, int]) -> Rules:
             return False
         if first.fences < then.fences or order in ("sc", "fifo"):
             return True
-        return order == "relaxed" and one == other
+        if "no-order" in (first.asks, then.asks):
+            return False
+        return then.asks == "strong" or (order == "relaxed" and one == other)
 
     return Rules(kept, order == "sc")
 
 
-def allowed(program: Sequence[Sequence[Op]], of: Rules) -> set[Outcome]:
-    """The outcomes of all allowed executions, each a set of (name, value): "x" or "thread:register"."""
-    accesses = list(_accesses(program))
+def allowed(program: Sequence[Sequence[Op]], of: Rules, asks: Sequence[Sequence[str]] = ()) -> set[Outcome]:
+    """The outcomes of all allowed executions, each a set of (name, value): "x" or "thread:register".
+
+    ``asks`` has for each operation of each thread which order it asks for.
+    """
+    accesses = list(_accesses(program, asks or [[""] * len(ops) for ops in program]))
     always = _always(accesses, of)
     found = set[Outcome]()
     for landings in _landings(accesses):
@@ -94,15 +100,15 @@ def allowed(program: Sequence[Sequence[Op]], of: Rules) -> set[Outcome]:
     return found
 
 
-def _accesses(program: Sequence[Sequence[Op]]) -> Iterator[Access]:
+def _accesses(program: Sequence[Sequence[Op]], asks: Sequence[Sequence[str]]) -> Iterator[Access]:
     numbers = itertools.count()
     for thread, ops in enumerate(program):
         fences = 0
-        for op in ops:
+        for op, order in zip(ops, asks[thread], strict=True):
             if op[0] == "s":
                 fences += 1
             else:
-                yield Access(next(numbers), thread, op, fences)
+                yield Access(next(numbers), thread, op, fences, order)
 
 
 def _always(accesses: Sequence[Access], of: Rules) -> set[tuple[Event, Event]]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from xccl_emu.campaign.corpus import CORPUS, PATTERNS
 from xccl_emu.campaign.interpreter import SIZE_MAX
-from xccl_emu.campaign.programs import DATA, WITH_WORD, WITHOUT_WORD, Instruction, Small, program
+from xccl_emu.campaign.programs import DATA, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
+from xccl_emu.lang.requests import ORDERS
 
 NOTHING, AN_END, SPOILED = "nothing", "an end", "a spoiled end"
 """What memory is to hold at the end: anything, what a run under `sc` leaves, or that with one word changed."""
@@ -62,6 +63,13 @@ def draw(seed: int, number: int) -> Case:
     small = replace(_fenced(Random(f"{seed}/{number}/fences"), small), fresh=rng.random() < 0.1, without=without)
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     return Case(small, expects, rng.randrange(1 << 16))
+
+
+def with_orders(case: Case, seed: int, number: int) -> Case:
+    """A case in which some kinds of writes ask for orders."""
+    rng = Random(f"{seed}/{number}/orders")
+    lines = [line for line in WRITING if rng.random() < 0.5]
+    return replace(case, small=replace(case.small, asks={line: rng.choice(ORDERS[1:]) for line in lines}))
 
 
 def _mutated(rng: Random, small: Small, most: int) -> Small:

@@ -25,7 +25,7 @@ from xccl_emu.campaign.interpreter import (
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.explore import Explored, explore
-from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.pod import WRITES, Buffer, Pod
 from xccl_emu.machine.spec import small_pod
 
 ORDERS = ("sc", "fifo", "relaxed", "unordered")
@@ -40,6 +40,13 @@ WITHOUT_WORD = (
 )  # fmt: skip
 WITH_WORD = tuple(name for name in OPERATIONS if name not in WITHOUT_WORD)
 """Instructions whose first operand is a word."""
+
+WRITING = {
+    f"{site.operation}{sum(s.operation == site.operation for s in interpret.sites[:number])}": number
+    for number, site in enumerate(interpret.sites)
+    if site.operation in WRITES
+}
+"""Sites of the interpreter that write: ``store0`` is that of the first kind of store, and so on."""
 
 Words = tuple[int, ...]
 
@@ -112,6 +119,8 @@ class Small:
     """Does nobody own what memory is to hold at the end, or do the cores of each die what is on theirs?"""
     fresh: bool = False
     """Have data buffers never been written at the start, so that reading them is a violation?"""
+    asks: Mapping[str, str] = field(default_factory=dict)
+    """Which orders writes ask for, by their names in `WRITING`."""
 
     @property
     def n_dies(self) -> int:
@@ -148,6 +157,8 @@ class Small:
             pod.memory[address : address + 8].view(np.int64)[0] = value
         for first in range(0, len(self.programs), self.cores_per_die):
             self._launch(pod, first // self.cores_per_die, self.programs[first : first + self.cores_per_die])
+        for line, order in self.asks.items():
+            pod.weaken(0, WRITING[line], order)
         return pod
 
     def _launch(self, pod: Pod, die: int, programs: Sequence[tuple[Instruction, ...]]) -> None:
@@ -205,6 +216,7 @@ class Small:
     def _options(self) -> dict[str, Any]:
         plain = Small(self.programs)
         options = {name: getattr(self, name) for name in _OPTIONS if getattr(self, name) != getattr(plain, name)}
+        options |= {"asks": dict(self.asks)} if self.asks else {}
         return options | ({"memory": dict(self.memory)} if self.memory else {})
 
     def to_json(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from xccl_emu.lang import _flow
 from xccl_emu.lang._records import Record, fields_of, words_of
 from xccl_emu.lang._resolve import CONSTRUCTORS, Functions, Rewriter, bind, is_empty, plain, value_of
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, has_yield, is_range, read, yield_of
+from xccl_emu.lang.requests import ORDERS
 
 RESULT_NAME = f"{RESERVED}result"
 """Name that the step function gives to the granted value; never a register."""
@@ -20,7 +21,7 @@ RESULT_NAME = f"{RESERVED}result"
 class Site:
     """The place of one request: what a report says about it.
 
-    ``step`` and ``sync`` are the request's keywords of these names; ``callers`` are the (file, line) of each
+    ``step``, ``sync`` and ``order`` are the request's keywords of these names; ``callers`` are the (file, line) of each
     ``yield from`` on the way to a subroutine, outermost first; ``used`` says whether the kernel takes what is granted.
     """
 
@@ -32,6 +33,7 @@ class Site:
     sync: str
     callers: tuple[tuple[str, int], ...] = ()
     used: bool = True
+    order: str = ""
 
 
 @dataclass(frozen=True)
@@ -291,30 +293,32 @@ class Builder:
         if not isinstance(value, FunctionType) or value not in CONSTRUCTORS:
             hint = "; use yield from" if inspect.isgeneratorfunction(value) else ""
             raise frame.source.refuse(node, f"{ast.unparse(call.func)!r} is not a request constructor{hint}")
-        words, step, sync = self._request(value, call, frame)
+        words, step, sync, order = self._request(value, call, frame)
         text = frame.source.line(node.lineno)
         used = result is not None
-        site = Site(frame.source.file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers, used)
+        site = Site(frame.source.file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers, used, order)
         self.sites.append(site)
         resume = self._new()
         self._leave(Ask(words, len(self.sites) - 1, resume), resume)
         if result is not None:
             self._assign(result, ast.Name(RESULT_NAME, ast.Load()))
 
-    def _request(self, constructor: FunctionType, call: ast.Call, frame: Frame) -> tuple[Words, int, str]:
-        """Return the words of a request, and its step and sync."""
+    def _request(self, constructor: FunctionType, call: ast.Call, frame: Frame) -> tuple[Words, int, str, str]:
+        """Return the words of a request, and its step, sync and order."""
         arguments: dict[str, Any] = bind(constructor, call, frame.source, frame.rewriter.argument)
-        step, sync = arguments.pop("step"), arguments.pop("sync")
-        for name, given, kind in (("step", step, int), ("sync", sync, str)):
+        step, sync, order = (arguments.pop(name, ast.Constant("")) for name in ("step", "sync", "order"))
+        for name, given, kind in (("step", step, int), ("sync", sync, str), ("order", order, str)):
             if not isinstance(given, ast.Constant) or not isinstance(given.value, kind):
                 raise frame.source.refuse(call, f"{name} must be a literal, not {ast.unparse(given)!r}")
+        if order.value not in ORDERS:
+            raise frame.source.refuse(call, f"order={order.value!r}: must be one of {', '.join(ORDERS[1:])}")
         for name, given in arguments.items():
             if isinstance(given, Record) or (isinstance(given, ast.Constant) and not isinstance(given.value, int)):
                 what = "a record" if isinstance(given, Record) else ast.unparse(given)
                 raise frame.source.refuse(call, f"{name} must be an integer, not {what}")
         # A constructor only places its arguments, so it can be given expressions and places those.
         words = tuple(w if isinstance(w, ast.expr) else ast.Constant(w) for w in constructor(**arguments))
-        return words, step.value, sync.value
+        return words, step.value, sync.value, order.value
 
     def _kept(self, record: Record, prefix: str) -> Record:
         """Return a record whose fields are names and literals: what has to be computed is computed once, here."""

@@ -5,7 +5,8 @@ kernel goes on when the machine has granted it.  A request is seven integers: th
 
 Every function takes two more keywords that never reach the machine: ``step``, the step of the paper that the
 request implements, and ``sync``, the name of a synchronization, by which a run can switch it off.  Both must be
-literals; they are recorded with the source line as the request's site.
+literals; they are recorded with the source line as the request's site.  So is ``order`` of requests that write: one of
+`ORDERS`, or empty for what the pod's memory order makes of a request that asks for nothing.
 
 Addresses are global (die * die_bytes + offset) unless they are called ``ub``: those are byte offsets into the data
 buffer of the core that runs the kernel.
@@ -26,6 +27,13 @@ BF16, FP16, FP32 = range(3)
 
 # Rules by which it makes INT8 of them: XCCL's, and that of CANN's public kernels.
 RULE_XCCL, RULE_CANN = range(2)
+
+ORDERS = ("", "no-order", "relaxed", "strong")
+"""What a write may ask for, as URMA's requests do, under `relaxed` and `unordered` (`sc` and `fifo` keep all in order).
+
+Of a core's writes to one die a strong one becomes visible behind the earlier relaxed and strong ones; those without an
+order wait for nothing, and nothing waits for them.  What asks for nothing is relaxed.  A fence orders all of them.
+"""
 
 OPERATIONS = (
     "return", "load", "store", "atomic_add", "poll", "quiet", "arrive", "await_group", "ub_load", "ub_store",
@@ -49,12 +57,12 @@ def load(address: int, nbytes: int = 8, step: int = 0, sync: str = "") -> Reques
     return (OP_LOAD, address, nbytes, 0, 0, 0, 0)
 
 
-def store(address: int, value: int, nbytes: int = 8, step: int = 0, sync: str = "") -> Request:
+def store(address: int, value: int, nbytes: int = 8, step: int = 0, sync: str = "", order: str = "") -> Request:
     """Write ``nbytes`` (4 or 8, aligned); becomes visible as the memory order says."""
     return (OP_STORE, address, value, nbytes, 0, 0, 0)
 
 
-def atomic_add(address: int, value: int, step: int = 0, sync: str = "") -> Request:
+def atomic_add(address: int, value: int, step: int = 0, sync: str = "", order: str = "") -> Request:
     """Add to the aligned 8-byte word at its home memory and return the old value; blocks the core."""
     return (OP_ATOMIC_ADD, address, value, 0, 0, 0, 0)
 
@@ -133,19 +141,20 @@ def mtu_in(source: int, ub: int, nbytes: int, step: int = 0, sync: str = "") -> 
     return (OP_MTU_IN, source, ub, nbytes, 0, 0, 0)
 
 
-def mtu_out(ub: int, target: int, nbytes: int, step: int = 0, sync: str = "") -> Request:
+def mtu_out(ub: int, target: int, nbytes: int, step: int = 0, sync: str = "", order: str = "") -> Request:
     """Copy the data buffer to memory."""
     return (OP_MTU_OUT, ub, target, nbytes, 0, 0, 0)
 
 
 def put(
-    target: int, word0: int, word1: int = 0, word2: int = 0, word3: int = 0, step: int = 0, sync: str = ""
+    target: int, word0: int, word1: int = 0, word2: int = 0, word3: int = 0, step: int = 0, sync: str = "",
+    order: str = "",
 ) -> Request:
     """Write one aligned 32-byte granule that the scalar unit built, by mtu-out."""
     return (OP_PUT, target, word0, word1, word2, word3, 0)
 
 
-def add(target: int, value: int, step: int = 0, sync: str = "") -> Request:
+def add(target: int, value: int, step: int = 0, sync: str = "", order: str = "") -> Request:
     """Add to an aligned 8-byte word at its home memory by mtu-out; returns nothing and does not wait."""
     return (OP_ADD, target, value, 0, 0, 0, 0)
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError, ReplayError
-from xccl_emu.lang import Kernel
+from xccl_emu.lang import Kernel, Site
 from xccl_emu.lang.abi import REGISTERS, RESULT
+from xccl_emu.lang.requests import ORDERS as ORDERS_ASKED
 from xccl_emu.machine.address_space import Memory, commit
 from xccl_emu.machine.claims import Claims
 from xccl_emu.machine.device import layout as at
@@ -22,6 +23,11 @@ from xccl_emu.machine.state import ORDERS, StateArray
 from xccl_emu.machine.stats import RunStats, Traffic, statistics, traffic_of
 
 POLICIES = ("round-robin", "random")
+WRITES = ("store", "atomic_add", "mtu_out", "put", "add")
+"""Requests that may ask for an order."""
+FENCE = "fence"
+_ASKED = (0, 1, 0, 2)
+"""What `REQUEST_ORDERS` says of requests that ask for nothing, no order, a relaxed and a strong one."""
 _SNAPSHOT_BYTES_MAX = 1 << 30
 
 
@@ -99,6 +105,7 @@ class Pod:
         self.order = _one_of("order", order, ORDERS)
         self.policy = policy if hasattr(policy, "drive") else _one_of("policy", policy, POLICIES)
         self.without = without
+        self._weaker: dict[tuple[int, int], str] = {}
         self._known_syncs: set[str] = set()
         self.generators = generators
         self._memory = Memory(spec.memory_bytes + spec.n_cores * spec.ub_bytes, spec.name)
@@ -365,10 +372,37 @@ class Pod:
 
     def activate(self) -> None:
         """List who takes part in the run that begins, and what of it is switched off."""
+        asked = 0
         for number, kernel in enumerate(self.kernels):
-            switched = [bool(site.sync) and site.sync in self._without for site in kernel.sites]
-            self._array.switches(number)[: len(switched)] = switched
+            words = [self._site_word(number, n, site) for n, site in enumerate(kernel.sites)]
+            self._array.switches(number)[: len(words)] = words
+            asked = max([asked, *(_ASKED[word >> at.SITE_ORDER & 3] for word in words)])
+        self.state[at.REQUEST_ORDERS] = asked if self.order in ("relaxed", "unordered") else 0
         self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
+
+    def _site_word(self, kernel: int, number: int, site: Site) -> int:
+        off, order = bool(site.sync) and site.sync in self._without, site.order
+        weaker = self._weaker.get((kernel, number), order)
+        if weaker == FENCE:
+            return int(off) | at.SITE_FENCE
+        return int(off) | ORDERS_ASKED.index(weaker) << at.SITE_ORDER
+
+    def weaken(self, kernel: int, site: int, to: str) -> None:
+        """Have the requests of a site, of the kernel with this number, ask for another order; or a quiet be a fence.
+
+        Parameters
+        ----------
+        to: one of `xccl_emu.lang.requests.ORDERS`, or ``"fence"`` for a quiet.  Until the first run begins.
+
+        Raises ConfigError for a kernel, site or order that is not there, or does not fit the request.
+        """
+        if not 0 <= kernel < len(self.kernels) or not 0 <= site < len(self.kernels[kernel].sites):
+            raise ConfigError(f"kernel={kernel}, site={site}: no kernel launched so far has it")
+        operation = self.kernels[kernel].sites[site].operation
+        known = (FENCE,) if operation == "quiet" else ORDERS_ASKED if operation in WRITES else ()
+        if to not in known:
+            raise ConfigError(f"to={to!r}: {operation} can be one of {', '.join(known) or 'nothing else'}")
+        self._weaker[kernel, site] = to
 
     def _finish(self, stats: RunStats) -> RunStats:
         for launch in self._launches:
@@ -408,10 +442,13 @@ class Pod:
         business that a replay begins with the bytes that the recorded run began with.
         """
         parts = [repr(self.spec), self.order, repr(sorted(self.without))]
+        if self._weaker:
+            parts.append(repr(sorted(self._weaker.items())))
         for launch in self._launches:
             what = (launch.die, launch.cores, launch.args, launch.grants)
             syncs = [site.sync for site in launch.kernel.sites]
             parts += [launch.kernel.name, launch.kernel.source, repr(syncs), repr(what)]
+            parts += [repr(orders)] if any(orders := [site.order for site in launch.kernel.sites]) else []
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
     def snapshot(self) -> Snapshot:

@@ -49,6 +49,7 @@ from xccl_emu.machine.device.layout import (
     KERNEL,
     MAX_SITES,
     PIPE_COUNT,
+    SITE_OFF,
     SWITCH_BASE,
     UB_BASE,
 )
@@ -77,7 +78,7 @@ AGENT_DMA = 4
 @jit
 def switched_off(st, base):
     """Is the core's current request a synchronization that is switched off?"""
-    return st[st[SWITCH_BASE] + st[base + KERNEL] * MAX_SITES + request_site(st, base)] != 0
+    return st[st[SWITCH_BASE] + st[base + KERNEL] * MAX_SITES + request_site(st, base)] & SITE_OFF != 0
 
 
 @jit

@@ -204,9 +204,10 @@ class Monitor:
         cores, dies, spec = pod.active_cores(), _dies(pod), pod.spec
         fifo, sc = pod.order == "fifo", pod.order == "sc"
         capacity = int(pod.state[machine.FLIGHT_CAPACITY])
-        targets = 0 if sc else spec.n_homes if fifo or self._fences else 1
+        strong = int(pod.state[machine.REQUEST_ORDERS]) == machine.ASKS_SOME_STRONG
+        targets = 0 if sc else spec.n_homes if fifo or self._fences or strong else 1
         n_dma = machine.N_DMA_SLOTS if self._rings else 0
-        per_core = at.ENGINE_DMA + n_dma + 2 * targets
+        per_core = at.ENGINE_DMA + n_dma + (4 if strong else 2) * targets
         words = per_core * len(cores)
         groups = _groups(pod)
         tables = {

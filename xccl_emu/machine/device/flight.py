@@ -7,10 +7,13 @@ are none: a write is visible at once.
 import numpy as np
 
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import DMA, SCALAR
+from xccl_emu.lang.requests import DMA, OP_FENCE, OP_QUIET, SCALAR
 from xccl_emu.machine.device.access import set_error_at
 from xccl_emu.machine.device.layout import (
     ACTIONS,
+    ASKED_SHIFT,
+    ASKS_NO,
+    ASKS_STRONG,
     BYTES_BY_PIPE,
     CORE_BASE,
     CORE_WORDS,
@@ -25,6 +28,7 @@ from xccl_emu.machine.device.layout import (
     ENTRY_WORDS,
     ERR_DOUBLE_SET,
     EVENTS,
+    FENCES_MASK,
     FLIGHT_ADDRESS,
     FLIGHT_CAPACITY,
     FLIGHT_CORE,
@@ -39,12 +43,14 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_WORDS,
     GRANULE_BYTES,
     IN_FLIGHT,
+    KERNEL,
     KIND_ADD,
     KIND_DMA,
     KIND_SCALAR,
     LARGE_BASE,
     LARGE_SHIFT,
     LARGE_SLOTS,
+    MAX_SITES,
     N_PIPES,
     NOTED_BYTES_MAX,
     ORDER,
@@ -52,6 +58,10 @@ from xccl_emu.machine.device.layout import (
     ORDER_RELAXED,
     ORDER_SC,
     ORDER_UNORDERED,
+    REQUEST_ORDERS,
+    SITE_FENCE,
+    SITE_ORDER,
+    SWITCH_BASE,
     WRITER_BASE,
     WRITER_SLOTS,
     WRITER_WORDS,
@@ -133,6 +143,30 @@ def _note_writers(st, address, nbytes, core, site):
 
 
 @jit
+def site_word(st, base, site):
+    """What is said of a site of a core's kernel."""
+    return st[st[SWITCH_BASE] + st[base + KERNEL] * MAX_SITES + site]
+
+
+@jit
+def asked_at(st, base, site):
+    """Which order the requests of a site ask for."""
+    return site_word(st, base, site) >> SITE_ORDER & 3
+
+
+@jit
+def fences_since(st, entry):
+    """How many fences its core has passed since a write took off."""
+    return st[entry + FLIGHT_FENCES] & FENCES_MASK
+
+
+@jit
+def asked(st, entry):
+    """Which order a write in flight asks for."""
+    return st[entry + FLIGHT_FENCES] >> ASKED_SHIFT
+
+
+@jit
 def room_for_writes(st, base, n_granules):
     """Can so many more granules go into flight?"""
     if st[ORDER] == ORDER_SC:
@@ -153,7 +187,7 @@ def _take_off(st, core, base, kind, address, nbytes, site):
     put(st, entry + FLIGHT_SITE, site)
     for i in range(4):
         put(st, entry + FLIGHT_DATA + i, 0)
-    put(st, entry + FLIGHT_FENCES, 0)
+    put(st, entry + FLIGHT_FENCES, asked_at(st, base, site) << ASKED_SHIFT if st[REQUEST_ORDERS] else 0)
     put(st, base + IN_FLIGHT, st[base + IN_FLIGHT] + 1)
     return entry + FLIGHT_DATA
 
@@ -201,7 +235,7 @@ def deliverable(st, die, k):
 
     `fifo`: nothing older goes to the same die.  `relaxed`: nothing older of the same core, or the same DMA
     descriptor, goes to the same granule, and nothing that stands before a fence of its core goes to the same die.
-    `unordered`: the latter alone.
+    `unordered`: the latter alone.  What requests ask for is beside that (`strong_waits`).
     """
     ring = block_of_die(st, die)
     if k < 0 or k >= st[ring + FLIGHT_COUNT]:
@@ -213,16 +247,28 @@ def deliverable(st, die, k):
     for j in range(k):
         older = flight(st, ring, j)
         if kept and st[older + FLIGHT_ADDRESS] >> shift == target and (fifo or _same_agent(st, older, entry)):
+            if asked(st, older) != ASKS_NO and asked(st, entry) != ASKS_NO:
+                return False
+        if fences_since(st, older) > fences_since(st, entry) and fenced(st, older, entry):
             return False
-        if st[older + FLIGHT_FENCES] > st[entry + FLIGHT_FENCES] and fenced(st, older, entry):
+        if st[REQUEST_ORDERS] and strong_waits(st, older, entry):
             return False
     return True
 
 
 @jit
+def strong_waits(st, older, younger):
+    """Is a write in flight strong, and an older one of its core to the same die not without an order?"""
+    if asked(st, younger) != ASKS_STRONG or asked(st, older) == ASKS_NO:
+        return False
+    by_core = st[older + FLIGHT_KIND] < KIND_DMA and st[older + FLIGHT_CORE] == st[younger + FLIGHT_CORE]
+    return by_core and st[older + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == st[younger + FLIGHT_ADDRESS] >> st[DIE_SHIFT]
+
+
+@jit
 def fenced(st, older, younger):
     """Has the core of two writes in flight to the same die passed a fence between them?"""
-    if st[older + FLIGHT_FENCES] <= st[younger + FLIGHT_FENCES] or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
+    if fences_since(st, older) <= fences_since(st, younger) or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
         return False
     to_one_die = st[older + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == st[younger + FLIGHT_ADDRESS] >> st[DIE_SHIFT]
     return to_one_die and st[younger + FLIGHT_KIND] < KIND_DMA
@@ -337,25 +383,34 @@ def own_write_pending(st, core, base, address):
     """Must an atomic here wait for own writes to its granule, or before a fence, or under `fifo` for any of the die's?
 
     Of those before a fence, and of the die's, for writes to the same die; under `unordered` for those before a fence
-    alone.
+    alone.  An atomic that is strong waits for all own ones to that die, but for those without an order.
     """
     if st[ORDER] == ORDER_SC:
         return False
     ring = block_of_die(st, st[base + DIE])
-    fifo, kept = st[ORDER] == ORDER_FIFO, st[ORDER] != ORDER_UNORDERED
-    shift = st[DIE_SHIFT] if fifo else _GRANULE_SHIFT
+    own = asked_at(st, base, request_site(st, base)) if st[REQUEST_ORDERS] else 0
+    fifo, kept = st[ORDER] == ORDER_FIFO, st[ORDER] != ORDER_UNORDERED or own == ASKS_STRONG
+    shift = st[DIE_SHIFT] if fifo or own == ASKS_STRONG else _GRANULE_SHIFT
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
         mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA
-        if kept and (fifo or mine) and st[entry + FLIGHT_ADDRESS] >> shift == address >> shift:
+        loose = own == ASKS_NO or asked(st, entry) == ASKS_NO
+        if kept and not loose and (fifo or mine) and st[entry + FLIGHT_ADDRESS] >> shift == address >> shift:
             return True
         if (
             mine
-            and st[entry + FLIGHT_FENCES]
+            and fences_since(st, entry)
             and st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]
         ):
             return True
     return False
+
+
+@jit
+def weaken_quiet(st, base):
+    """Of a quiet that is to be a fence make one, when the kernel comes to it."""
+    if st[base + REQUEST] == OP_QUIET and site_word(st, base, request_site(st, base)) & SITE_FENCE:
+        put(st, base + REQUEST, OP_FENCE)
 
 
 @jit

@@ -24,7 +24,8 @@ TRAFFIC_BASE, TRAFFIC_WORDS = 97, 98
 SPARSE = 99  # where in memory the dirty bits begin if what would change nothing is left out, or `ALL_DIRTY`; else 0
 ACT = 100  # where the machine's action is, for `single.act_once`
 N_HOMES = 101  # dies, and CPUs behind them
-HEADER_WORDS = 102
+REQUEST_ORDERS = 102  # do some requests ask for no order (1), or for a strong one (2)?  Not under `sc` and `fifo`.
+HEADER_WORDS = 103
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED, ORDER_UNORDERED = range(4)
@@ -58,6 +59,7 @@ FLIGHT_HEAD, FLIGHT_COUNT, FLIGHT_ENTRIES = 0, 1, 2
 FLIGHT_WORDS = 10
 FLIGHT_CORE, FLIGHT_KIND, FLIGHT_ADDRESS, FLIGHT_NBYTES, FLIGHT_SITE, FLIGHT_DATA = 0, 1, 2, 3, 4, 5
 FLIGHT_FENCES = 9  # behind four words of data: how many fences its core has passed since; not of DMA, nor under `fifo`
+FENCES_MASK, ASKED_SHIFT = (1 << 20) - 1, 20  # above that: the order that its request asks for
 KIND_SCALAR, KIND_MTU, KIND_ADD, KIND_DMA = range(4)  # KIND_DMA + slot for a write of that DMA descriptor
 
 # ---- a core group's block
@@ -67,6 +69,11 @@ GROUP_WORDS = 4
 # ---- a die's counters of traffic: requests of its cores for memory of other dies, and two bit masks of these dies
 TRAFFIC_WRITES, TRAFFIC_FLAGS, TRAFFIC_READS, TRAFFIC_WRITE_BYTES, TRAFFIC_READ_BYTES, TRAFFIC_MASKS = range(6)
 TRAFFIC_MASK_BITS = 32  # in a word
+
+# ---- a word for each site of a kernel: is its synchronization off, which order does it ask for, is its quiet a fence?
+SITE_OFF, SITE_ORDER, SITE_FENCE = 1, 1, 8  # the order is above the first bit
+ASKS_NO, ASKS_RELAXED, ASKS_STRONG = range(1, 4)
+ASKS_SOME_STRONG = 2  # in `REQUEST_ORDERS`
 
 MAX_KERNELS = 16
 MAX_SITES = 256  # of one kernel

@@ -40,6 +40,7 @@ from xccl_emu.machine.device.flight import (
     room_for_writes,
     set_event,
     sign_extend_32,
+    weaken_quiet,
     write_words,
 )
 from xccl_emu.machine.device.layout import (
@@ -67,6 +68,7 @@ from xccl_emu.machine.device.layout import (
     N_LIVE,
     N_PIPES,
     PIPE_COUNT,
+    SITE_OFF,
     STATUS,
     STATUS_DONE,
     STATUS_RUNNING,
@@ -101,13 +103,14 @@ def step_scalar(mem, st, core, base, choice):
         st[N_LIVE] -= 1
         return True
     call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)
+    weaken_quiet(st, base)
     return True
 
 
 @jit
 def _switched_off(st, base):
     """Is this request's synchronization switched off by name?"""
-    return st[st[SWITCH_BASE] + st[base + KERNEL] * MAX_SITES + request_site(st, base)] != 0
+    return st[st[SWITCH_BASE] + st[base + KERNEL] * MAX_SITES + request_site(st, base)] & SITE_OFF != 0
 
 
 @jit

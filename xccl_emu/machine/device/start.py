@@ -1,6 +1,6 @@
 """The compiled entry points that the host side calls besides the policies."""
 
-from xccl_emu.machine.device.flight import block_of_core
+from xccl_emu.machine.device.flight import block_of_core, weaken_quiet
 from xccl_emu.machine.device.layout import (
     ACTIVE_BASE,
     KERNEL,
@@ -21,3 +21,4 @@ def start(st):
         if st[base + STATUS] == STATUS_IDLE:
             put(st, base + STATUS, STATUS_RUNNING)
             call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)
+            weaken_quiet(st, base)

@@ -25,7 +25,10 @@ from xccl_emu.check.device.monitor.layout import (
     X_OP,
 )
 from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_DMA, SCALAR
+from xccl_emu.machine.device.flight import asked_at
 from xccl_emu.machine.device.layout import (
+    ASKS_SOME_STRONG,
+    ASKS_STRONG,
     DIE_SHIFT,
     N_DMA_SLOTS,
     N_EVENTS,
@@ -34,6 +37,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_FIFO,
     ORDER_RELAXED,
     QUEUE_DEPTH,
+    REQUEST_ORDERS,
 )
 from xccl_emu.machine.device.words import jit
 
@@ -96,6 +100,12 @@ def engine_word(m, i, engine):
 def visible_word(m, i, engine, die):
     """Word of a clock that says which writes of the scalar unit or mtu-out to a die are visible."""
     return i * m[PER_CORE] + ENGINE_DMA + m[N_DMA] + (m[TARGETS] if engine == MTU_OUT else 0) + die % m[TARGETS]
+
+
+@jit
+def strong_word(m, i, engine, die):
+    """Word of a clock that says so of its writes that are not without an order."""
+    return visible_word(m, i, engine, die) + 2 * m[TARGETS]
 
 
 @jit
@@ -173,6 +183,16 @@ def in_order(st, m, clocks, i, row, die):
 
 
 @jit
+def behind_strong(st, m, clocks, i, row, die, base, site):
+    """Whoever sees a strong write of a core sees its earlier ones to that die, but for those without an order."""
+    if st[REQUEST_ORDERS] != ASKS_SOME_STRONG or m[X_OP] == OP_DMA or asked_at(st, base, site) != ASKS_STRONG:
+        return
+    for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
+        word = strong_word(m, i, engine, die)
+        clocks[row + word] = max(clocks[row + word], clocks[row + engine_word(m, i, engine)])
+
+
+@jit
 def pass_fence(m, clocks, i, known, issued):
     """mtu-out comes to a fence: what it knows now happens before its core's writes behind it."""
     row = fence_row(m, i)
@@ -192,7 +212,7 @@ def behind_fence(st, m, clocks, i, row, die):
 
 
 @jit
-def released(st, m, clocks, i, known, issued, address):
+def released(st, m, clocks, i, known, issued, address, base, site):
     """The clock that a write to this address releases: all that its instruction knows; in the scratch row."""
     row = m[SCRATCH_ROW]
     copy_row(m, clocks, row, known)
@@ -200,6 +220,7 @@ def released(st, m, clocks, i, known, issued, address):
         join_row(m, clocks, row, issued)
     in_order(st, m, clocks, i, row, address >> st[DIE_SHIFT])
     behind_fence(st, m, clocks, i, row, address >> st[DIE_SHIFT])
+    behind_strong(st, m, clocks, i, row, address >> st[DIE_SHIFT], base, site)
     return row
 
 

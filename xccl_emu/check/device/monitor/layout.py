@@ -62,8 +62,9 @@ R_NEXT, R_WHAT, R_ENGINE, R_EPOCH = range(4)
 
 RECORD_WORDS = 4
 UNDO_WORDS = 5
-IMMEDIATE, DELIVERED = 8, 16
-"""Flags beside those of `accesses`: whoever knows that the write happened knows that it is visible; it is visible."""
+IMMEDIATE, DELIVERED, LOOSE = 8, 16, 32
+"""Flags beside those of `accesses`: whoever knows that the write happened knows that it is visible; it is visible; it
+asks for no order."""
 
 NOT_ENABLED, TAKEN_OK = 0, 1
 FOUND_ERROR, FOUND_RACE, FOUND_UNWRITTEN, FOUND_WRONG, FOUND_DEADLOCK, FOUND_LIVELOCK = range(2, 8)

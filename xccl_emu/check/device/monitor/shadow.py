@@ -6,7 +6,7 @@ is ordered behind that write is ordered behind the record too.
 """
 
 from xccl_emu.check.device.accesses import SYNC, WHOLE, WRITE
-from xccl_emu.check.device.monitor.clocks import engine_word, fence_row, visible_word
+from xccl_emu.check.device.monitor.clocks import engine_word, fence_row, strong_word, visible_word
 from xccl_emu.check.device.monitor.layout import (
     ALL_BYTES,
     BUFFERS_START,
@@ -23,6 +23,7 @@ from xccl_emu.check.device.monitor.layout import (
     JUDGE_ALL,
     JUDGE_NOTHING,
     JUDGED,
+    LOOSE,
     META_END,
     META_START,
     N_UNDO,
@@ -55,7 +56,16 @@ from xccl_emu.check.device.monitor.layout import (
     V_SITE_2,
 )
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
-from xccl_emu.machine.device.layout import DIE_SHIFT, GRANULE_BYTES, N_DMA_SLOTS, ORDER, ORDER_FIFO, ORDER_UNORDERED
+from xccl_emu.machine.device.layout import (
+    ASKS_SOME_STRONG,
+    DIE_SHIFT,
+    GRANULE_BYTES,
+    N_DMA_SLOTS,
+    ORDER,
+    ORDER_FIFO,
+    ORDER_UNORDERED,
+    REQUEST_ORDERS,
+)
 from xccl_emu.machine.device.words import jit, load_i64
 
 _SITE_SHIFT, _FLAGS_SHIFT = 24, 16
@@ -206,6 +216,10 @@ def _visible_to(space, i, engine, me, epoch, known, issued, granule, record, fla
         return True
     die = granule * GRANULE_BYTES >> space[1][DIE_SHIFT]
     word = visible_word(m, other // m[PER_CORE], other % m[PER_CORE], die)
+    if space[1][REQUEST_ORDERS] == ASKS_SOME_STRONG and flags_2 & LOOSE == 0:
+        strong = strong_word(m, other // m[PER_CORE], other % m[PER_CORE], die)
+        if _known(clocks, known, issued, strong, epoch_2):
+            return True
     return _known(clocks, known, issued, word, epoch_2)
 
 
@@ -233,7 +247,7 @@ def _behind(space, i, engine, me, epoch, known, issued, granule, record, flags_2
 def _lands_first(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
     """Is what is recorded, and a write comes behind, sure to be visible when that is?  Not so under `unordered`."""
     st, m, clocks, records = space[1], space[2], space[3], space[5]
-    if st[ORDER] != ORDER_UNORDERED or not flags_2 & WRITE:
+    if (st[ORDER] != ORDER_UNORDERED and not st[REQUEST_ORDERS]) or not flags_2 & WRITE:
         return True
     other = records[record + R_ENGINE]
     if m[FENCES] and other // m[PER_CORE] == i and other % m[PER_CORE] < ENGINE_DMA and engine < ENGINE_DMA:
@@ -249,7 +263,7 @@ def _awaited_by_atomic(space, i, record):
     other = space[5][record + R_ENGINE]
     if st[ORDER] == ORDER_FIFO:
         return m[m[CORE_DIE] + other // m[PER_CORE]] == m[m[CORE_DIE] + i]
-    if st[ORDER] == ORDER_UNORDERED:
+    if st[ORDER] == ORDER_UNORDERED or space[5][record + R_WHAT] >> _FLAGS_SHIFT & LOOSE:
         return False
     return other // m[PER_CORE] == i and other % m[PER_CORE] < ENGINE_DMA
 

@@ -7,6 +7,7 @@ from xccl_emu.check.device.monitor.calls import call, part
 from xccl_emu.check.device.monitor.clocks import (
     arrive,
     behind_fence,
+    behind_strong,
     complete_dma,
     dma_row,
     engine_word,
@@ -26,13 +27,16 @@ from xccl_emu.check.device.monitor.clocks import (
     sync_row,
 )
 from xccl_emu.check.device.monitor.layout import (
+    CORE_NUMBER,
     DMA_EPOCHS,
+    ENGINE_DMA,
     FENCED,
     FENCES,
     FOUND_ERROR,
     GROW,
     IMMEDIATE,
     JUDGE,
+    LOOSE,
     N_DMA,
     NOT_ENABLED,
     RUNG,
@@ -72,9 +76,10 @@ from xccl_emu.lang.requests import (
     OP_WAIT_FLAG,
     SCALAR,
 )
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, request_site
+from xccl_emu.machine.device.flight import asked_at, block_of_core, block_of_die, flight, request_site
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
+    ASKS_NO,
     DIE,
     DIE_SHIFT,
     DMA_SLOTS,
@@ -90,6 +95,7 @@ from xccl_emu.machine.device.layout import (
     KIND_SCALAR,
     N_CORES,
     N_DMA_SLOTS,
+    REQUEST_ORDERS,
     STATUS,
     STATUS_RUNNING,
 )
@@ -161,6 +167,9 @@ def judge(space, i, r):
     st, m, rows = space[1], space[2], space[10]
     start, nbytes, flags, engine = rows[r, START], rows[r, NBYTES], rows[r, FLAGS], rows[r, AGENT]
     known, issued = m[X_KNOWN], m[X_ISSUED]
+    base = block_of_core(st, m[m[CORE_NUMBER] + i])
+    if st[REQUEST_ORDERS] and flags & WRITE and engine < ENGINE_DMA and asked_at(st, base, rows[r, SITE]) == ASKS_NO:
+        flags |= LOOSE
     if flags & SYNC:
         note_sync(space, start // GRANULE_BYTES)
     if m[X_OP] == OP_ATOMIC_ADD:
@@ -169,6 +178,7 @@ def judge(space, i, r):
             join_row(m, space[3], known, fence_row(m, i))
         in_order(st, m, space[3], i, known, start >> st[DIE_SHIFT])  # it had to wait for them
         behind_fence(st, m, space[3], i, known, start >> st[DIE_SHIFT])
+        behind_strong(st, m, space[3], i, known, start >> st[DIE_SHIFT], base, rows[r, SITE])
     times = 1
     if flags & WRITE and (m[X_OP] == OP_V_AXPY or m[X_OP] == OP_V_ADD or m[X_OP] == OP_V_SCALE):
         times = 2  # an accumulator is read too
@@ -229,7 +239,7 @@ def _after_scalar(space, i, core, base, op):
         _acquire(space, i, core, base)
         number = sync_number(space, m[X_A] // GRANULE_BYTES)
         if number:
-            row = released(st, m, clocks, i, own, m[X_ISSUED], m[X_A])
+            row = released(st, m, clocks, i, own, m[X_ISSUED], m[X_A], base, space[10][0, SITE])
             publish(m, clocks, number - 1, m[X_A], 8, row, True)
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_QUIET:

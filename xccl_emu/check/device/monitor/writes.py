@@ -36,6 +36,7 @@ from xccl_emu.machine.device.layout import (
     DIE,
     FLIGHT_ADDRESS,
     FLIGHT_COUNT,
+    FLIGHT_SITE,
     GRANULE_BYTES,
     KIND_ADD,
     KIND_DMA,
@@ -86,7 +87,7 @@ def wrote(space, i, base, known, issued):
         m[SERIAL] += 1
         if sync_number(space, address // GRANULE_BYTES):
             row = _take_row(m, die)
-            source = released(st, m, clocks, i, known, issued, address)
+            source = released(st, m, clocks, i, known, issued, address, base, st[flight(st, ring, k) + FLIGHT_SITE])
             for w in range(m[WORDS]):
                 clocks[row + w] = clocks[source + w]
             flights[place] = row + 1
@@ -100,7 +101,7 @@ def _publish_now(space, i, known, issued, start, nbytes):
         number = sync_number(space, granule)
         if number:
             first, end = max(start, granule * GRANULE_BYTES), min(start + nbytes, (granule + 1) * GRANULE_BYTES)
-            row = released(st, m, clocks, i, known, issued, first)
+            row = released(st, m, clocks, i, known, issued, first, 0, 0)
             publish(m, clocks, number - 1, first, end - first, row, m[X_OP] == OP_ADD)
 
 

@@ -63,8 +63,9 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, fences_since, flight
 from xccl_emu.machine.device.layout import (
+    ASKS_SOME_STRONG,
     CHOICE_ALL,
     DIE,
     DIE_SHIFT,
@@ -73,7 +74,6 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
     FLIGHT_COUNT,
-    FLIGHT_FENCES,
     IN_FLIGHT,
     KERNEL,
     MAX_SITES,
@@ -81,6 +81,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_FIFO,
     ORDER_RELAXED,
     ORDER_SC,
+    REQUEST_ORDERS,
     UB_BASE,
     UB_BYTES,
 )
@@ -149,7 +150,7 @@ def _how_written(st, ck, rows, i, vector):
         return NOT
     if worst >= STABLE and (any_read(ck, block, vector) or any_released(st, ck, block, vector)):
         return NOT  # others may be ordered by it behind loads or writes that are still open
-    if order == ORDER_FIFO:
+    if order == ORDER_FIFO or st[REQUEST_ORDERS] == ASKS_SOME_STRONG:
         return NOT  # its place among the writes of the die matters
     if worst >= STABLE and two_pipes_write(ck, rows[r, START], rows[r, NBYTES]):
         return NOT
@@ -168,7 +169,7 @@ def _behind_fence(st, ck, i, address, worst):
     ring = block_of_die(st, st[base + DIE])
     for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
         entry = flight(st, ring, k)
-        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_FENCES]:
+        if st[entry + FLIGHT_CORE] == core and fences_since(st, entry):
             if st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]:
                 return True
     return False
@@ -177,7 +178,8 @@ def _behind_fence(st, ck, i, address, worst):
 @jit
 def written_at_once(st, ck, worst):
     """Does the search make writes to this class visible with the instruction that makes them?"""
-    return st[ORDER] >= ORDER_RELAXED and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
+    early = st[ORDER] >= ORDER_RELAXED and st[REQUEST_ORDERS] != ASKS_SOME_STRONG
+    return early and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
 
 
 @jit
@@ -203,7 +205,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
         return _how_written(st, ck, rows, i, vector_at(st, ck, block, base, MTU_OUT, 0))
     if worst > OWN or overlaps_itself(st, base, rows[0, AGENT] - AGENT_DMA):
         return NOT
-    return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if st[ORDER] >= ORDER_RELAXED else NOT
+    return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if written_at_once(st, ck, LOCAL) else NOT
 
 
 @jit

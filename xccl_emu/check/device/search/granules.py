@@ -34,7 +34,7 @@ from xccl_emu.check.device.search.checker_state import (
     entry,
     save,
 )
-from xccl_emu.machine.device.layout import ORDER, ORDER_RELAXED, ORDER_SC
+from xccl_emu.machine.device.layout import ORDER, ORDER_RELAXED, ORDER_SC, REQUEST_ORDERS
 from xccl_emu.machine.device.words import jit
 
 LOCAL, OWN, DATA, STABLE, SYNC = range(5)
@@ -147,7 +147,7 @@ def _class(st, ck, users, uses):
     least = DATA if uses & USE_AS_DATA else LOCAL
     if not uses & (USE_WRITE | USE_ADD):
         return least
-    relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED
+    relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED and not st[REQUEST_ORDERS]
     early = relaxed or (ck[FULL] and st[ORDER] == ORDER_SC)
     both = uses & USE_BY_SCALAR and uses & USE_BY_OUT
     if users & users - 1 == 0:

@@ -44,6 +44,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_SC,
     ORDER_UNORDERED,
     PIPE_COUNT,
+    REQUEST_ORDERS,
 )
 from xccl_emu.machine.device.pipes import pipe_of
 from xccl_emu.machine.device.words import jit
@@ -137,9 +138,13 @@ def note_access(st, ck, block, base, core, start, nbytes, what, vector, site):
 
 @jit
 def _may_overtake(st, what, other):
-    """Under `unordered`, may a write of a core become visible before an earlier one of it that is recorded?"""
+    """May a write of a core, of two to the same bytes, become visible before an earlier one that is recorded?
+
+    Under `unordered`, or where requests ask for orders; whatever these are, since more facts do no harm.
+    """
     both = what & other
-    if st[ORDER] != ORDER_UNORDERED or not both & WRITES or not both & IN_MEMORY or both & ADDS:
+    kept = st[ORDER] != ORDER_UNORDERED and not st[REQUEST_ORDERS]
+    if kept or not both & WRITES or not both & IN_MEMORY or both & ADDS:
         return False
     by_core = what & 15 < AGENT_DMA and other & 15 < AGENT_DMA
     return by_core and not other & VISIBLE and other >> _FENCES == 0

@@ -136,6 +136,7 @@ from xccl_emu.lang.requests import (
 )
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.layout import (
+    ASKS_SOME_STRONG,
     CHOICE_ALL,
     DIE,
     DMA_SLOTS,
@@ -159,6 +160,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_FIFO,
     ORDER_SC,
     PIPE_COUNT,
+    REQUEST_ORDERS,
     WINDOWS,
 )
 from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
@@ -419,7 +421,7 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
     if ck[JOINING] and op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS:
         if rows[ROWS_CLASS, 0] == SYNC:
             ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
-            if st[ORDER] == ORDER_FIFO:
+            if st[ORDER] == ORDER_FIFO or st[REQUEST_ORDERS] == ASKS_SOME_STRONG:
                 note_landed(st, ck, block, core, base)
             learn_landed(ck, block)
 

@@ -23,7 +23,15 @@ from xccl_emu.check.device.search.granules import DATA
 from xccl_emu.check.device.search.linked import linked, machine_step, recorded_step
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_OUT, OP_ATOMIC_ADD, OP_QUIET, OP_RETURN, SCALAR
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliver, deliverable, fenced, flight
+from xccl_emu.machine.device.flight import (
+    block_of_core,
+    block_of_die,
+    deliver,
+    deliverable,
+    fenced,
+    fences_since,
+    flight,
+)
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
     CHOICE_ALL,
@@ -35,7 +43,6 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_CAPACITY,
     FLIGHT_CORE,
     FLIGHT_COUNT,
-    FLIGHT_FENCES,
     FLIGHT_SITE,
     N_CORES,
     ORDER,
@@ -191,7 +198,7 @@ def _deliver_fenced(mem, st, ck, core, base):
     ring, k = block_of_die(st, st[base + DIE]), 0
     while k < st[ring + FLIGHT_COUNT]:
         entry = flight(st, ring, k)
-        latent = st[entry + FLIGHT_SITE] & _LATENT and st[entry + FLIGHT_FENCES]
+        latent = st[entry + FLIGHT_SITE] & _LATENT and fences_since(st, entry)
         if st[entry + FLIGHT_CORE] != core or not latent or not _deliver_own(mem, st, ck, core, base, k):
             k += 1
 

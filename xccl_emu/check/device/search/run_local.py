@@ -63,6 +63,7 @@ from xccl_emu.machine.device.flight import (
     block_of_die,
     deliver,
     deliverable,
+    fences_since,
     flight,
     read_word,
     request_site,
@@ -77,7 +78,6 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
     FLIGHT_COUNT,
-    FLIGHT_FENCES,
     FLIGHT_KIND,
     FLIGHT_NBYTES,
     FLIGHT_WORDS,
@@ -91,8 +91,6 @@ from xccl_emu.machine.device.layout import (
     N_CORES,
     N_DMA_SLOTS,
     N_LIVE,
-    ORDER,
-    ORDER_RELAXED,
     PIPE_COUNT,
     STATUS,
     STATUS_RUNNING,
@@ -363,7 +361,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     if ck[FULL] and worst == DATA and pipe == MTU_OUT:
         choice = CHOICE_ALL
     if pipe == DMA:
-        at_once = ck[FULL] and worst <= DATA and st[ORDER] >= ORDER_RELAXED
+        at_once = ck[FULL] and worst <= DATA and written_at_once(st, ck, worst)
         at_once = at_once and not overlaps_itself(st, base, choice & 15)
     elif pipe == MTU_OUT or (pipe == SCALAR and st[entry] == OP_STORE):
         at_once = written_at_once(st, ck, worst)
@@ -398,7 +396,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
     save(mem, st, ck, STATE | RAW, ring, 2)
     save_bytes(mem, st, ck, address, st[entry + FLIGHT_NBYTES])
     waits = st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN
-    fences = st[entry + FLIGHT_FENCES]
+    fences = fences_since(st, entry)
     lands = ck[JOINING] and ck[block_of(ck, i) + FENCE_VECTOR]
     releases = kind < KIND_DMA and (lands or any_before(st, ck, block_of(ck, i), address, fences))
     last = kind >= KIND_DMA or releases or (waits and st[base + IN_FLIGHT] == 1)
