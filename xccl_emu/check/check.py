@@ -144,6 +144,15 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
     return searched
 
 
+def search_once(
+    checkable: Checkable, order: str, without: Collection[str] = (), *, seconds: float | None = None,
+    max_states: int = MAX_STATES, progress: Progress | None = None,
+) -> Verdict:  # fmt: skip
+    """One exhaustive search under an order; the schedule of a violation as it was found, not made short."""
+    verdict = Verdict("", checkable.name, dict(checkable.configuration), order, "exhaustive", 0, _names(without))
+    return _searched(verdict, checkable, _Options(None, seconds, max_states, progress, False, "full"))[0]
+
+
 def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tuple[Verdict, bool]:
     """The verdict of one search, the schedule of a violation as it was found; whether its states have a cycle."""
     from xccl_emu.check.search.exhaustive import Search

@@ -52,6 +52,10 @@ class CheckOptions:
     each_sync: bool = option(
         False, "Switch off each synchronization by itself: which ones are needed?", named=("--each-sync",)
     )
+    weakest: bool = option(
+        False, "Weaken each request and quiet by itself: which order does it need, and which quiet could be a fence?",
+        named=("--weakest",),
+    )  # fmt: skip
     fault: str = option(
         "",
         "What breaks, at a drawn moment or after n: stop:die1[@n], cut:0-1[@n], stall:0-1, duplicate:0-1[@n],"

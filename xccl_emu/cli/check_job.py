@@ -13,6 +13,8 @@ from xccl_emu.check.check import MAX_STATES, POLICIES, check
 from xccl_emu.check.faults import check_fits, parse
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict, Violation
+from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
+from xccl_emu.check.weakest import Weakest, weakest
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
 from xccl_emu.cli.check import CheckOptions
@@ -63,6 +65,8 @@ class Result:
     each: tuple[SyncResult, ...] | None = None
     unreached: tuple[str, ...] = ()
     """Names of synchronizations that this configuration never comes to."""
+    weakest: tuple[Weakest, ...] | None = None
+    """Of ``--weakest``."""
     chart: Path | None = None
     trace: Path | None = None
     unsaved: str = ""
@@ -72,6 +76,8 @@ class Result:
     def exit_code(self) -> int:
         """That of the verdict; of ``--each-sync`` whether every synchronization got an answer."""
         code = EXIT_CODES[self.verdict.verdict]
+        if self.weakest is not None and any(one.unfinished for one in self.weakest):
+            return code or ending.UNFINISHED
         if self.each is None or code:
             return code
         return ending.UNFINISHED if any(one.finding in (UNFINISHED, UNSUPPORTED) for one in self.each) else 0
@@ -80,6 +86,8 @@ class Result:
         """As ``--json`` prints it."""
         file = None if self.replay_file is None else str(self.replay_file)
         told = self.verdict.to_json() | {"replay_file": file}
+        if self.weakest is not None:
+            return told | {"weakest": [one.to_json() for one in self.weakest]}
         if self.each is None:
             return told
         return told | {"each_sync": [one.to_json() for one in self.each], "unreached": list(self.unreached)}
@@ -102,6 +110,8 @@ class Job:
         self._check_names(self._options.without)
         if self._options.each_sync:
             return self._each_sync()
+        if self._options.weakest:
+            return self._weakest()
         return self._saved(self._judge(self._options.without))
 
     # ---- what is checked
@@ -134,6 +144,11 @@ class Job:
             if options.each_sync and getattr(options, name) is not None:
                 raise ConfigError(f"--{name} {getattr(options, name)}: goes with one check, not with --each-sync")
             check_file(f"--{name}", getattr(options, name))
+        if options.weakest and self._order not in ORDERS_THAT_MATTER:
+            raise ConfigError(f"--order {self._order}: keeps all in order; --weakest goes with relaxed or unordered")
+        for name in ("each_sync", "fault", "policy", "replay"):
+            if options.weakest and getattr(options, name):
+                raise ConfigError(f"--{name.replace('_', '-')}: does not go with --weakest, which searches")
 
     def _check_names(self, names: Collection[str]) -> None:
         known = self._case.syncs
@@ -191,6 +206,19 @@ class Job:
         each = [self._without(name) for name in names if name in reached]
         unreached = tuple(name for name in names if name not in reached)
         return dataclasses.replace(self._result(verdict, None), each=tuple(each), unreached=unreached)
+
+    def _weakest(self) -> Result:
+        """The protocol as it is, then with each request and quiet weakened by itself."""
+        options = self._options
+        verdict = self._judge(options.without)
+        if verdict.verdict != VERIFIED:
+            return self._saved(verdict)
+        seconds = SECONDS if options.seconds is None else options.seconds
+        found = weakest(
+            self._case, order=self._order, without=options.without, seconds=seconds,
+            max_states=options.states or MAX_STATES, progress=self._progress,
+        )  # fmt: skip
+        return dataclasses.replace(self._result(verdict, None), weakest=tuple(found))
 
     def _without(self, name: str) -> SyncResult:
         verdict = self._judge([*self._options.without, name])

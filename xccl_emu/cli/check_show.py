@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from rich.table import Table
 
 from xccl_emu.check.verdict import Verdict
+from xccl_emu.check.weakest import Weakest
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.marks import marks
 from xccl_emu.check.witness.perfetto import save_perfetto
@@ -22,6 +23,9 @@ _STYLES = {"verified": "bold green", "no violation found": "green", "violation":
 _REACH = (
     "redundant: nothing goes wrong without it in this very configuration. With more ranks, cores or rounds it may be"
     " needed: ask again with larger sizes before removing it"
+)
+_ONE_AT_A_TIME = (
+    "one at a time: two requests that can each be weaker need not both be. Of this very configuration, as all verdicts"
 )
 
 
@@ -51,6 +55,9 @@ def show(result: Result) -> None:
             console.print(_REACH, highlight=False)
         if result.unreached:
             console.print(f"never reached here: {', '.join(result.unreached)}", highlight=False)
+    if result.weakest is not None:
+        console.print(weakest_table(result.weakest))
+        console.print(_ONE_AT_A_TIME, highlight=False)
     if result.replay_file is not None and result.verdict.policy != "replay":
         console.print(f"show it again: xccl-emu check --replay {result.replay_file}", highlight=False)
 
@@ -101,6 +108,21 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         ("certificate", verdict.certificate.words() if verdict.certificate is not None else ""),
         ("rests on" if verdict.verdict == "verified" else "because", verdict.reason),
     ]
+
+
+def weakest_table(found: tuple[Weakest, ...]) -> Table:
+    """One line a request: what it asks for, the weakest that will do, and what goes wrong with less."""
+    table = Table(title="the weakest that will do", title_style="")
+    for name in ("kernel", "request", "asks for", "weakest", "with less", "states"):
+        table.add_column(name, justify="right" if name == "states" else "left", overflow="fold")
+    for one in found:
+        where = f"{one.site.operation} {one.site.file.rpartition('/')[2]}:{one.site.line}"
+        where += "".join(f" < {line}" for _, line in one.site.callers[::-1])
+        less = ", ".join(f"{to}: {kind}" for to, kind in one.refuted.items())
+        named = f"{where} ({one.site.sync})" if one.site.sync else where
+        told = one.weakest if one.reached else f"{one.weakest} (a run does not come to it)"
+        table.add_row(one.kernel, named, one.asks, told, less or one.unfinished, f"{one.states:,}")
+    return table
 
 
 def sync_table(each: tuple[SyncResult, ...]) -> Table:

@@ -1,0 +1,123 @@
+"""The weakest order of each request: a strong flag is needed, data may be relaxed, a quiet be a fence."""
+
+import json
+
+import pytest
+
+from tests.cli_support import invoke
+from xccl_emu.check.check import MAX_STATES, check
+from xccl_emu.check.verdict import VERIFIED, VIOLATION
+from xccl_emu.check.weakest import Weakened, weakest
+from xccl_emu.errors import ConfigError
+from xccl_emu.lang import kernel, load, poll_ge, put, quiet, store
+from xccl_emu.machine import Pod, small_pod
+from xccl_emu.testing import Bench, protocol
+
+
+@kernel
+def publish(data, flag):
+    """Data, then a strong flag; nothing waits before the end."""
+    yield store(data, 7)
+    yield store(flag, 1, order="strong")
+    yield quiet()
+
+
+@kernel
+def count(data, flag):
+    """A flag written twice behind data that a quiet makes visible."""
+    yield store(data, 7)
+    yield quiet(sync="data visible")
+    yield put(flag, 1)
+    yield put(flag, 2)
+
+
+@kernel
+def take(data, flag, out, last):
+    """Wait for the last value of the flag, read the data and keep them."""
+    yield poll_ge(flag, last)
+    value = yield load(data)
+    yield store(out, value)
+
+
+def pod_of(bench: Bench, sender: object, last: int) -> Pod:
+    """Data and flag at die 1, on which the receiver keeps what it has read."""
+    pod = bench.pod(small_pod(2, app_bytes=128, meta_bytes=64, managed_bytes=64))
+    out = bench.wanted(1, (7).to_bytes(8, "little"), "taken")
+    data, flag = pod.managed(1), pod.meta(1)
+    pod.launch(sender, 0, [0], {"data": data, "flag": flag}, [pod.grant_managed("w", 1), pod.grant_meta("w", 1)])
+    args = {"data": data, "flag": flag, "out": out.address, "last": last}
+    pod.launch(take, 1, [0], args, [pod.grant_managed("r", 1), pod.grant_meta("r", 1), pod.grant(out, "w")])
+    return pod
+
+
+@protocol
+def published(bench: Bench) -> None:
+    """A strong flag behind its data."""
+    pod_of(bench, publish, 1)
+
+
+@protocol
+def counted(bench: Bench) -> None:
+    """A flag that is written twice."""
+    pod_of(bench, count, 2)
+
+
+def answers(case: object, order: str = "relaxed") -> list[tuple[str, str, str]]:
+    """Operation, what it asks for and the weakest that will do, of each request."""
+    return [(one.site.operation, one.asks, one.weakest) for one in weakest(case, order=order, max_states=MAX_STATES)]
+
+
+@pytest.mark.parametrize("order", ["relaxed", "unordered"])
+def test_a_flag_that_data_follow_has_to_be_strong(order: str) -> None:
+    """Data may be relaxed and not without an order, the flag has to be strong, and the last quiet may be a fence."""
+    assert answers(published(), order) == [
+        ("store", "relaxed", "relaxed"),
+        ("store", "strong", "strong"),
+        ("quiet", "quiet", "fence"),
+        ("store", "relaxed", "no-order"),
+    ]
+
+
+def test_a_counter_that_is_written_needs_the_order_of_its_granule() -> None:
+    """A flag written twice may not lose its order, and what is on its die may be fenced; alone, the data need none."""
+    assert answers(counted()) == [
+        ("store", "relaxed", "no-order"),
+        ("quiet", "quiet", "fence"),
+        ("put", "relaxed", "relaxed"),
+        ("put", "relaxed", "relaxed"),
+        ("store", "relaxed", "no-order"),
+    ]
+    assert check(counted(), order="unordered").verdict == VIOLATION
+
+
+@pytest.mark.parametrize("case", [published(), counted()])
+def test_what_is_called_weak_enough_is_verified_and_what_is_not_is_refuted(case: object) -> None:
+    """A check of each weakened protocol by other roads too: a certificate where it is enough, a replay where not."""
+    for number, kernel_ in enumerate(case.build("relaxed").pod.kernels):
+        for one in weakest(case, max_states=MAX_STATES):
+            if one.kernel != kernel_.name:
+                continue
+            n = kernel_.sites.index(one.site)
+            for to in [*one.refuted, *([one.weakest] if one.weakest != one.asks else [])]:
+                said = check(Weakened(case, number, n, to), certify=2.0)
+                assert said.verdict == (VIOLATION if to in one.refuted else VERIFIED), (one.site.text, to)
+                assert said.certificate.disagreement == "", (one.site.text, to)
+
+
+def test_orders_that_keep_everything_are_refused() -> None:
+    """Under sc and fifo it does not matter what a request asks for, and a site must be there to be weakened."""
+    with pytest.raises(ConfigError, match="order='fifo'"):
+        answers(published(), "fifo")
+    pod = published().build("relaxed").pod
+    for kernel_, site, to in ((2, 0, "strong"), (0, 9, "strong"), (0, 0, "fence"), (0, 2, "strong"), (0, 0, "weak")):
+        with pytest.raises(ConfigError):
+            pod.weaken(kernel_, site, to)
+
+
+def test_the_command_prints_them() -> None:
+    """`check --weakest --json` has a line for each request."""
+    code, out, err = invoke("check", "sendrecv", "--chunks", "2", "--weakest", "--json")
+    assert code == 0, err
+    found = json.loads(out)["weakest"]
+    assert {"send", "recv"} == {one["kernel"] for one in found}
+    assert all(one["weakest"] for one in found)
