@@ -30,7 +30,7 @@ from .small import waiting
 from .witness_support import printed, shows_again
 
 SENDRECV = SendRecvCase(slots=2, chunks=4, granules=2)
-DISPATCH = DispatchCase(2, 1, 1, 2, rounds=2)
+DISPATCH = DispatchCase(ranks=2, tokens=1, granules=2, rounds=2)
 HARMLESS = ("stop:die0", "stop:die1", "cut:0-1", "cut:1-0", "stall:0-1", "stall:1-0")
 
 
@@ -189,7 +189,7 @@ def test_under_sc_a_die_can_stop_but_no_link_can_be_cut(scenario: Checkable) -> 
 
 @pytest.mark.parametrize("die", [0, 1])
 @pytest.mark.parametrize(
-    "scenario", [SendRecvCase(slots=1, chunks=2, granules=1), DispatchCase(2, 1, 1, 1, rounds=1)],
+    "scenario", [SendRecvCase(slots=1, chunks=2, granules=1), DispatchCase(ranks=2, tokens=1, granules=1, rounds=1)],
     ids=["sendrecv", "dispatch"],
 )  # fmt: skip
 def test_a_die_may_stop_after_each_of_its_actions(scenario: Checkable, die: int) -> None:

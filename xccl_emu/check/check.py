@@ -44,7 +44,7 @@ def check(
     checkable: Checkable,
     *,
     order: str = "relaxed",
-    policy: str = "exhaustive",
+    policy: str | None = None,
     schedules: int | None = None,
     seconds: float | None = None,
     seed: int = 0,
@@ -56,17 +56,17 @@ def check(
     reduction: str = "full",
     certify: float | None = None,
 ) -> Verdict:
-    """Check a protocol; every schedule with ``policy="exhaustive"``, else as many as the limits allow.
+    """Check a protocol; every schedule with policy ``"exhaustive"``, else as many as the limits allow.
 
     Parameters
     ----------
     checkable: builds the pod to be checked, anew for each part of the check.
     order: memory order, ``"sc"``, ``"fifo"``, ``"relaxed"`` or ``"unordered"``.
-    policy: ``"exhaustive"``, or how schedules are drawn.
+    policy: ``"exhaustive"``, or how schedules are drawn; None for the former, and with a fault for ``"portfolio"``.
     schedules, seconds: limits; an exhaustive search that meets one is unfinished.  Seconds of compiling do not count.
     seed: of drawn schedules.
     without: names of synchronizations to switch off, or one name.
-    fault: what breaks in the hardware (`xccl_emu.check.faults`); empty for nothing.  Schedules are drawn then.
+    fault: what breaks in the hardware (`xccl_emu.check.faults`); empty for nothing.
     max_states: limit of an exhaustive search.
     progress: told now and then how far it is.
     breadth_first: search for a violation with the fewest transitions.
@@ -77,9 +77,11 @@ def check(
     Raises ConfigError for an unknown order, policy, reduction, fault or synchronization, a limit that is not positive,
     and whatever building the pod raises.
     """
+    broken = not isinstance(fault, str) or fault != ""
+    policy = ("portfolio" if broken else "exhaustive") if policy is None else policy
     _check_names(order=(order, ORDERS), policy=(policy, POLICIES), reduction=(reduction, REDUCTIONS))
     _check_limits(schedules=schedules, seconds=seconds, max_states=max_states, certify=certify)
-    if not isinstance(fault, str) or fault:
+    if broken:
         parse(fault)
         if certify is not None:
             raise ConfigError(f"certify={certify!r}: goes without a fault, of which no verdict is a proof")
@@ -88,7 +90,7 @@ def check(
     seed, sizes = whole("seed", seed), dict(checkable.configuration)
     verdict = Verdict("", checkable.name, sizes, order, policy, seed, names, fault)
     options = _Options(schedules, seconds, max_states, progress, breadth_first, reduction)
-    judge = _exhaustive if policy == "exhaustive" and not fault else _sampled
+    judge = _sampled if policy != "exhaustive" else _faulty if fault else _exhaustive
     verdict = judge(verdict, checkable, options)
     verdict = replace(verdict, seconds=working_seconds() - started)
     return verdict if certify is None else certified(checkable, verdict, seconds=certify)
@@ -118,6 +120,48 @@ def _check_limits(**limits: float | None) -> None:
             raise ConfigError(f"{name}={limit!r}: must be a number, and positive")
         if name in ("schedules", "max_states") and whole(name, limit) > _MOST:
             raise ConfigError(f"{name}={limit!r}: must be a whole number, 1 to {_MOST}")
+
+
+def _faulty(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
+    """Every schedule with a fault at any moment: that without it, and then what the fault may add.
+
+    A run under ``stop`` or ``cut`` is the beginning of one without a fault, and under ``stall`` it is one: they add
+    nothing to what has been judged, unless cores may not wait for ever.
+    """
+    started, fault, trial = working_seconds(), parse(verdict.fault), checkable.build(verdict.order, verdict.without)
+    if why := check_fits(fault, trial.pod.spec, verdict.order):
+        return replace(verdict, verdict=UNSUPPORTED, reason=why)
+    without = _exhaustive(verdict, checkable, options)
+    if without.verdict != VERIFIED:
+        return replace(without, reason="; ".join(filter(None, (without.reason, "without the fault"))))
+    if fault.kind == "stall" or (fault.kind in ("stop", "cut") and trial.may_block):
+        one = "a schedule" if fault.kind == "stall" else "the beginning of a schedule"
+        return replace(without, reason=f"a run under {fault.kind} is {one} without it, and all of these are right")
+    left = None if options.seconds is None else max(options.seconds - (working_seconds() - started), _SECONDS_LEAST)
+    return _by_brute_force(without, checkable, fault, replace(options, seconds=left))
+
+
+def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, options: _Options) -> Verdict:
+    """The verdict on all runs in which a fault happens."""
+    from xccl_emu.check.sampling.sample import replay
+    from xccl_emu.check.search.faulty import FaultySearch
+
+    if fault.at is not None:
+        why = f"a search takes every moment: leave out the @{fault.at}, or draw schedules"
+        return replace(verdict, verdict=UNSUPPORTED, reason=why)
+    trial = checkable.build(verdict.order, verdict.without)
+    found = FaultySearch(trial, fault, max_states=options.max_states, seconds=options.seconds).run()
+    verdict = replace(verdict, states=found.states, transitions=found.transitions, collision=0.0)
+    if found.actions is not None:
+        shown = replay(checkable.build(verdict.order, verdict.without), found.actions, found.loop)
+        if shown is None:
+            why = "brute force has found something that the replay of its schedule does not show: please report this"
+            return replace(verdict, verdict=UNFINISHED, reason=why)
+        shown = replace(shown, found_by="brute force", found_after=found.states)
+        return told(checkable, replace(verdict, reason=""), shown)
+    if found.reason:
+        return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
+    return replace(verdict, reason=f"brute force, the fault at every moment: of its ends {found.ends}")
 
 
 def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:

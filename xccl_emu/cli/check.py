@@ -30,6 +30,7 @@ class CheckOptions:
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify   ask brute force too
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
       xccl-emu check sendrecv --fault stop:die1                does it ever take wrong bits for right?
+      xccl-emu check sendrecv --fault stop:die1 --policy exhaustive  never: every schedule, the fault at any moment
       xccl-emu check fused --double-buffered 0                 one buffer for both, and what is overwritten
       xccl-emu check examples/prefix_sum/prefix_sum.py:PrefixSum --dies 2 --each-sync
       xccl-emu check moe --ranks 8 --tokens 4 --policy portfolio --seconds 60
@@ -44,7 +45,7 @@ class CheckOptions:
     policy: str | None = option(
         None,
         "exhaustive, portfolio, random, pct, weights, eager, late or lifo [default: exhaustive, and where that meets a"
-        " limit the portfolio of the others behind it]",
+        " limit the portfolio of the others behind it; with --fault portfolio]",
     )
     without: tuple[str, ...] = option(
         (), "Switch a synchronization off; may be given again.", metavar="SYNC"
@@ -59,7 +60,7 @@ class CheckOptions:
     fault: str = option(
         "",
         "What breaks, at a drawn moment or after n: stop:die1[@n], cut:0-1[@n], stall:0-1, duplicate:0-1[@n],"
-        " corrupt:0-1[@n]; schedules are drawn then.",
+        " corrupt:0-1[@n]; schedules are drawn then, or with --policy exhaustive all covered.",
     )
     schedules: int | None = option(None, "Most schedules that are drawn.", least=1)
     seconds: float | None = option(None, "Most seconds of each check, without those of compiling [default: 75]")

@@ -79,7 +79,7 @@ def explore(
     """
     observed = _observed(pod, observe)
     begin(pod)
-    parts = _parts(pod)
+    parts = changing(pod)
     if parts[:, 2].sum() > _STATE_WORDS_MAX:
         most = 8 * _STATE_WORDS_MAX
         raise CapacityError(f"pod {pod.spec.name}: more than {most} bytes can change; take a smaller one")
@@ -126,7 +126,7 @@ def explore(
 
 def standing(pod: Pod) -> tuple[int, int]:
     """Fingerprint of the state in which a run of a pod stands: equal for states that `explore` takes for one."""
-    parts = _parts(pod)
+    parts = changing(pod)
     space = (pod.memory, pod.state, pod.memory.view(np.uint64), pod.state.view(np.uint64))
     with np.errstate(over="ignore"):
         one, two = device.fingerprint(space, parts)
@@ -155,7 +155,7 @@ def _observed(pod: Pod, ranges: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
     return np.array(words + [(0, pod.core_base(core) + RESULT) for core in pod.active_cores()], np.int64).reshape(-1, 2)
 
 
-def _parts(pod: Pod) -> NDArray[np.int64]:
+def changing(pod: Pod) -> NDArray[np.int64]:
     """What a run can change, [n, 3]: kind, first word, words."""
     spec, st, cores = pod.spec, pod.state, pod.active_cores()
     launches = [launch for core in cores if (launch := pod.launch_of(core)) is not None]

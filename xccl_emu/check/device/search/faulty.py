@@ -1,0 +1,274 @@
+"""Every run in which one thing breaks, by brute force: the actions of the machine, and what breaks among them.
+
+As `machine.device.explore`, whose states these are, with what has broken beside them.  Nothing is reduced.
+"""
+
+import numpy as np
+
+from xccl_emu.check.device.fault_actions import MISLEADING, act_fault, atomic_cut, may_arrive
+from xccl_emu.check.device.fault_codes import (
+    AGAIN,
+    ANY_TARGET,
+    CORRUPT,
+    CUT,
+    DUPLICATE,
+    F_CORRUPT,
+    F_CUT,
+    F_DUPLICATE,
+    F_STOP,
+    STOP,
+)
+from xccl_emu.check.device.search.checker_state import call
+from xccl_emu.lang.requests import SCALAR
+from xccl_emu.machine.device.actions import choices, nth_choice
+from xccl_emu.machine.device.explore import fingerprint, restore, save
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
+from xccl_emu.machine.device.layout import (
+    ACTORS_PER_CORE,
+    CHOICE_ALL,
+    CHOICE_BITS,
+    DIE_SHIFT,
+    ERR_FAIL,
+    ERROR,
+    ERROR_A,
+    FAULT_COPY,
+    FAULT_CUT,
+    FAULT_HAPPENED,
+    FLIGHT_ADDRESS,
+    FLIGHT_COUNT,
+    FLIGHT_NBYTES,
+    N_CORES,
+    N_LIVE,
+    STATUS,
+    STATUS_DONE,
+)
+from xccl_emu.machine.device.policies.common import n_actors, nth_actor
+from xccl_emu.machine.device.single import act_once
+from xccl_emu.machine.device.words import jit
+
+STACK, STATES, TRANSITIONS, EDGES, SLICE, FOUND, NODE, CODE, RIGHT, BLOCKED, DECLARED, REFUSED = range(12)
+"""What is counted; what was found, behind which state and by which action; how runs ended behind a fault."""
+
+ENDED, STACK_FULL, TABLE_FULL, EDGES_FULL, PAUSED = range(5)
+"""Why the search stops."""
+
+WRONG_BITS, DEADLOCK, ERROR_FOUND = range(1, 4)
+"""What it finds."""
+
+FAULT, FROM, TO, MAY_BLOCK = range(4)
+"""Words of what is asked: the kind of fault, its die, the die that is written to, may cores wait for ever?"""
+
+NO_ACTION = 0
+"""As a code: the violation is of the state itself.  (Action 0 can be of the first core only, and is no end.)"""
+
+
+@jit
+def search(space, parts, asked, graph, counted, max_states):
+    """Expand states until none is left, something is found, a limit is met or something is full.
+
+    ``asked`` is what may break (`FAULT` and so on), declared errors, and what must be in memory (`_wrong`); ``graph``
+    the states that wait [n, words] and their numbers, the table of fingerprints [n, 3], for each state the one before
+    it and the action [n, 2], and transitions [n, 4], from, to (-1: an end), actor and choice, if there is room for any.
+    """
+    mem, st = space[0], space[1]
+    words = asked[0]
+    stack, ids, table, _, edges = graph
+    while counted[STACK] > 0 and counted[STATES] <= max_states and counted[FOUND] == 0:
+        if counted[SLICE] == 0:
+            return PAUSED
+        restore(space, parts, stack, counted[STACK])
+        possible = _possible(st, words)
+        if counted[STACK] + possible >= stack.shape[0]:
+            return STACK_FULL
+        if 2 * (counted[STATES] + possible) >= table.shape[0]:
+            return TABLE_FULL
+        if edges.shape[0] and counted[EDGES] + possible >= edges.shape[0]:
+            return EDGES_FULL
+        counted[SLICE] -= 1
+        node = ids[counted[STACK]]
+        counted[STACK] -= 1
+        if _wrong(mem, st, asked):
+            _find(counted, WRONG_BITS, node, NO_ACTION)
+            return ENDED
+        save(space, parts, stack, 0)
+        if st[N_LIVE] == 0:
+            counted[RIGHT] += 1 if st[FAULT_HAPPENED] else 0
+            _edge(edges, counted, node, -1, 0)
+            if st[FAULT_COPY + FLIGHT_NBYTES]:
+                _try(space, parts, asked, graph, counted, node, ~AGAIN)
+            continue
+        moved = _expand(space, parts, asked, graph, counted, node)
+        if not moved and counted[FOUND] == 0:
+            if st[FAULT_HAPPENED] and words[MAY_BLOCK]:
+                counted[BLOCKED] += 1
+            else:
+                _find(counted, DEADLOCK, node, NO_ACTION)
+        if counted[FOUND] == 0:
+            _break(space, parts, asked, graph, counted, node)
+    return ENDED
+
+
+@jit
+def _find(counted, what, node, code):
+    counted[FOUND], counted[NODE], counted[CODE] = what, node, code
+
+
+@jit
+def _possible(st, words):
+    """At most so many actions are possible, what may break among them."""
+    possible = 4
+    for a in range(n_actors(st)):
+        possible += choices(st, nth_actor(st, a))
+    if words[FAULT] == F_DUPLICATE or words[FAULT] == F_CORRUPT:
+        possible += 257 * st[block_of_die(st, words[FROM]) + FLIGHT_COUNT]
+    return possible
+
+
+@jit
+def _expand(space, parts, asked, graph, counted, node):
+    """Every action of the machine that nothing cuts off; False if there is none."""
+    mem, st = space[0], space[1]
+    moved = False
+    for a in range(n_actors(st)):
+        actor = nth_actor(st, a)
+        for n in range(choices(st, actor)):
+            choice = nth_choice(st, actor, n)
+            if counted[FOUND] or _cut_off(st, actor, choice):
+                continue
+            if act_once(mem, st, actor, choice) or st[ERROR] != 0:
+                moved = True
+                code = actor << CHOICE_BITS | choice
+                _reached(space, parts, asked, graph, counted, node, code)
+                restore(space, parts, graph[0], 0)
+    return moved
+
+
+@jit
+def _cut_off(st, actor, choice):
+    """Does an action need a link that is cut?"""
+    if st[FAULT_CUT] == 0:
+        return False
+    core = actor // ACTORS_PER_CORE
+    if core >= st[N_CORES]:
+        return not may_arrive(st, actor - st[N_CORES] * ACTORS_PER_CORE, choice)
+    return actor % ACTORS_PER_CORE == SCALAR and atomic_cut(st, block_of_core(st, core))
+
+
+@jit
+def _break(space, parts, asked, graph, counted, node):
+    """Everything that may break here, once in a run, and what follows from it."""
+    st, words = space[1], asked[0]
+    kind, die, to = words[FAULT], words[FROM], words[TO]
+    ring = block_of_die(st, die)
+    if st[FAULT_COPY + FLIGHT_NBYTES]:
+        _try(space, parts, asked, graph, counted, node, ~AGAIN)
+    if st[FAULT_HAPPENED] == 0 and kind == F_STOP:
+        _try(space, parts, asked, graph, counted, node, ~(STOP | die << 4))
+    elif st[FAULT_HAPPENED] == 0 and kind == F_CUT:
+        code = ~(CUT | die << 4 | to << 20)
+        _try(space, parts, asked, graph, counted, node, code)
+    elif kind == F_STOP and st[FAULT_CUT] == 0 and st[ring + FLIGHT_COUNT]:
+        code = ~(CUT | die << 4 | ANY_TARGET << 20)  # what a stopped die has in flight may be lost
+        _try(space, parts, asked, graph, counted, node, code)
+    elif st[FAULT_HAPPENED] == 0:
+        for k in range(st[ring + FLIGHT_COUNT]):
+            entry = flight(st, ring, k)
+            if st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == to:
+                bits = 8 * st[entry + FLIGHT_NBYTES] if kind == F_CORRUPT else 1
+                for bit in range(bits):
+                    code = ~((CORRUPT if kind == F_CORRUPT else DUPLICATE) | die << 4 | k << 20 | bit << 36)
+                    _try(space, parts, asked, graph, counted, node, code)
+
+
+@call
+def _try(space, parts, asked, graph, counted, node, code):
+    if counted[FOUND] == 0 and act_fault(space[0], space[1], code):
+        _reached(space, parts, asked, graph, counted, node, code)
+    restore(space, parts, graph[0], 0)
+
+
+@call
+def _reached(space, parts, asked, graph, counted, node, code):
+    """An action was taken: judge an error, or put the state aside if it is new."""
+    st = space[1]
+    stack, ids, table, tree, edges = graph
+    counted[TRANSITIONS] += 1
+    if st[ERROR] != 0:
+        if not _forgiven(st, asked[1]):
+            _find(counted, ERROR_FOUND, node, code)
+        counted[DECLARED if st[ERROR] == ERR_FAIL else REFUSED] += 1
+        _edge(edges, counted, node, -1, code)
+        return
+    one, two = fingerprint(space, parts)
+    to = _number(table, one, two, counted)
+    _edge(edges, counted, node, to, code)
+    if to == counted[STATES]:
+        tree[to, 0], tree[to, 1] = node, code
+        counted[STATES] += 1
+        counted[STACK] += 1
+        ids[counted[STACK]] = to
+        save(space, parts, stack, counted[STACK])
+
+
+@jit
+def _number(table, one, two, counted):
+    """The number of a state; that of the next one if it is new, and then it is added."""
+    last = table.shape[0] - 1
+    place = np.int64(one & np.uint64(last))
+    while table[place, 0] != 0 or table[place, 1] != 0:
+        if table[place, 0] == one and table[place, 1] == two:
+            return np.int64(table[place, 2])
+        place = (place + 1) & last
+    table[place, 0], table[place, 1], table[place, 2] = one, two, np.uint64(counted[STATES])
+    return counted[STATES]
+
+
+@jit
+def move_all(table, larger):
+    """Copy the states of a table into a larger one."""
+    last = larger.shape[0] - 1
+    for i in range(table.shape[0]):
+        if table[i, 0] != 0 or table[i, 1] != 0:
+            place = np.int64(table[i, 0] & np.uint64(last))
+            while larger[place, 0] != 0 or larger[place, 1] != 0:
+                place = (place + 1) & last
+            for w in range(3):
+                larger[place, w] = table[i, w]
+    return larger
+
+
+@jit
+def _edge(edges, counted, node, to, code):
+    if edges.shape[0]:
+        n = counted[EDGES]
+        edges[n, 0], edges[n, 1] = node, to
+        edges[n, 2], edges[n, 3] = code >> CHOICE_BITS, code & CHOICE_ALL
+        counted[EDGES] = n + 1
+
+
+@jit
+def _forgiven(st, stops):
+    """Is an error one that the protocol has declared, or that the machine has seen behind a wrong word?"""
+    if st[FAULT_HAPPENED] == 0:
+        return False
+    if st[ERROR] != ERR_FAIL:
+        return st[FAULT_HAPPENED] & MISLEADING != 0
+    for i in range(stops.size):
+        if stops[i] == st[ERROR_A]:
+            return True
+    return False
+
+
+@jit
+def _wrong(mem, st, asked):
+    """Is a byte wrong whose owners have all returned?  Rows: address, bytes, where these are, first owner, owners."""
+    what, data, owners = asked[2], asked[3], asked[4]
+    for e in range(what.shape[0]):
+        due = True
+        for i in range(what[e, 3], what[e, 3] + what[e, 4]):
+            due = due and st[owners[i] + STATUS] == STATUS_DONE
+        if due:
+            for b in range(what[e, 1]):
+                if mem[what[e, 0] + b] != data[what[e, 2] + b]:
+                    return True
+    return False

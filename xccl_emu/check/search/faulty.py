@@ -1,0 +1,142 @@
+"""Every schedule with one fault at any moment, by brute force: nothing is reduced, and what breaks is an action.
+
+For small pods.  It judges what a protocol must keep when something has broken: the bytes of cores that have returned,
+errors that it has not declared, and, where cores may not wait for ever, that each run comes to an end.  Races and reads
+of what nobody has written it leaves to the search without a fault.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.check.device.search import faulty as device
+from xccl_emu.check.faults import Fault
+from xccl_emu.check.search import livelock
+from xccl_emu.check.trial import Trial
+from xccl_emu.machine import compiled
+from xccl_emu.machine.clock import working_seconds
+from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device.explore import PLAIN, restore, save
+from xccl_emu.machine.driver import begin
+from xccl_emu.machine.explore import changing
+
+_SLICE, _COUNTED, _BYTES_MAX = 1 << 10, 12, 1 << 30
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the search came to."""
+
+    states: int
+    transitions: int
+    reason: str
+    """Why it is unfinished; empty if it has visited every state, or found something."""
+    actions: NDArray[np.int64] | None
+    """A schedule, with the fault, that ends in what is wrong; None if nothing is."""
+    loop: int = 0
+    """Of a livelock: so many actions at the end lead from a state back to it."""
+    ends: str = ""
+    """How runs ended in which something broke, in words."""
+
+
+class FaultySearch:
+    """One search; `run` returns what it found, the pod is afterwards as it was."""
+
+    def __init__(self, trial: Trial, fault: Fault, *, max_states: int, seconds: float | None) -> None:
+        self._trial, self._pod, self._max_states, self._seconds = trial, trial.pod, max_states, seconds
+        begin(self._pod)
+        memory, state = self._pod.memory, self._pod.state
+        self._space = (memory, state, memory.view(np.uint64), state.view(np.uint64))
+        broken = (PLAIN, at.FAULT_CUT, at.FAULT_HAPPENED + 1 - at.FAULT_CUT)
+        self._parts = np.concatenate([changing(self._pod), np.array([broken], np.int64)])
+        words = np.array([fault.number, fault.source, fault.target, trial.may_block], np.int64)
+        self._asked = (words, np.array([*trial.stops], np.int64), *self._expected())
+        n = 1 << 12
+        self._graph: list[NDArray[Any]] = [
+            np.zeros((64, int(self._parts[:, 2].sum())), np.uint64), np.zeros(64, np.int64),
+            np.zeros((n, 3), np.uint64), np.zeros((n // 2, 2), np.int64),
+            np.zeros((0 if trial.may_block else n, 4), np.int64),
+        ]  # fmt: skip
+        self._counted = np.zeros(_COUNTED, np.int64)
+
+    def run(self) -> Found:
+        """Visit every state; raises KernelError where the arithmetic of a kernel fails."""
+        root = self._graph[0][:1].copy()
+        try:
+            with np.errstate(over="ignore"), compiled.arithmetic_of(self._pod.kernels):
+                save(self._space, self._parts, root, 0)
+                self._graph[0][1] = root[0]
+                self._counted[[device.STACK, device.STATES]] = 1, 1
+                reason = self._search()
+        finally:
+            restore(self._space, self._parts, root, 0)
+            self._pod.state[[at.N_ACTIVE, at.N_ACTIVE_DIES, at.N_LIVE]] = 0
+        return self._found(reason)
+
+    def _search(self) -> str:
+        """Why it did not come to its end."""
+        started, counted, why = working_seconds(), self._counted, device.PAUSED
+        while why != device.ENDED:
+            counted[device.SLICE] = _SLICE
+            arrays = tuple(self._graph)
+            why = device.search(self._space, self._parts, self._asked, arrays, counted, self._max_states)
+            if counted[device.STATES] > self._max_states:
+                return f"more than {self._max_states} states"
+            if self._seconds is not None and working_seconds() - started > self._seconds and why != device.ENDED:
+                return f"more than {self._seconds:g} seconds"
+            self._grow(why)
+            if sum(array.nbytes for array in self._graph) > _BYTES_MAX:
+                return "the states take more memory than a search by brute force is given"
+        return ""
+
+    def _grow(self, why: int) -> None:
+        """Twice the room for what is full."""
+        graph = self._graph
+        if why == device.STACK_FULL:
+            graph[0], graph[1] = _twice(graph[0]), _twice(graph[1])
+        elif why == device.TABLE_FULL:
+            graph[2], graph[3] = device.move_all(graph[2], np.zeros_like(_twice(graph[2]))), _twice(graph[3])
+        elif why == device.EDGES_FULL:
+            graph[4] = _twice(graph[4])
+
+    def _found(self, reason: str) -> Found:
+        counted = self._counted
+        states, transitions = int(counted[device.STATES]), int(counted[device.TRANSITIONS])
+        if counted[device.FOUND]:
+            code = int(counted[device.CODE])
+            last = [code] if counted[device.FOUND] == device.ERROR_FOUND else []
+            return Found(states, transitions, "", np.array([*self._path(int(counted[device.NODE])), *last], np.int64))
+        edges = self._graph[4][: int(counted[device.EDGES])]
+        if not reason and len(edges):
+            ending = livelock.reaches_end(states, edges)
+            if not ending.all():
+                state, loop = livelock.fair_loop(edges, ending)
+                round_ = (loop[:, 0] << at.CHOICE_BITS | loop[:, 1]).tolist()
+                actions = np.array([*self._path(state), *round_], np.int64)
+                return Found(states, transitions, "", actions, len(round_))
+        names = {"right": device.RIGHT, "blocked": device.BLOCKED, "in a declared error": device.DECLARED}
+        ends = ", ".join(f"{int(counted[i]):,} {name}" for name, i in names.items())
+        return Found(states, transitions, reason, None, ends=ends)
+
+    def _path(self, state: int) -> list[int]:
+        """Actions that lead to a state."""
+        path = list[int]()
+        while state:
+            state, code = map(int, self._graph[3][state])
+            path.append(code)
+        return path[::-1]
+
+    def _expected(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Rows of what must be in memory, its bytes, and blocks of the cores that own it."""
+        rows, data, owners = list[tuple[int, ...]](), b"", list[int]()
+        for each in self._trial.expected:
+            cores = [self._pod.core_base(core) for core in self._trial.owners(each)]
+            rows.append((each.address, len(each.data), len(data), len(owners), len(cores)))
+            data, owners = data + each.data, owners + cores
+        return np.array(rows, np.int64).reshape(-1, 5), np.frombuffer(data, np.uint8), np.array(owners, np.int64)
+
+
+def _twice(array: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([array, np.zeros_like(array)])
