@@ -65,10 +65,52 @@ def test_compiled_functions_read_constants_alone(path: Path) -> None:
     assigned = [(name.id, node.value) for node in statements for name in _names(node.targets)]
     names = [name for name, _ in assigned]
     changing = {name for name, value in assigned if names.count(name) > 1 or isinstance(value, MUTABLE)}
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef) and set(DECORATORS) & {n.id for n in _names(function.decorator_list)}:
-            assert not changing & {name.id for name in _names([function])}, function.name
-            assert not any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(function)), function.name
+    for function in compiled_functions(path):
+        assert not changing & {name.id for name in _names([function])}, function.name
+        assert not any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(function)), function.name
+
+
+def compiled_functions(path: Path) -> list[ast.FunctionDef]:
+    """Of a module, those that have a decorator that compiles them."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    return [each for each in functions if set(DECORATORS) & {name.id for name in _names(each.decorator_list)}]
+
+
+def meaning(function: ast.FunctionDef) -> str:
+    """What it does, whatever it and its variables are called."""
+    stored = [each.id for each in _names(function.body) if isinstance(each.ctx, ast.Store)]
+    own = {name: f"v{i}" for i, name in enumerate(dict.fromkeys([*(a.arg for a in function.args.args), *stored]))}
+    for each in _names(function.body):
+        each.id = own.get(each.id, each.id)
+    return "\n".join(ast.unparse(line) for line in function.body[ast.get_docstring(function) is not None :])
+
+
+@pytest.mark.nojit
+def test_no_compiled_function_stands_twice() -> None:
+    """No two functions of the device folders do the same, by whatever names: what is said is said in one place.
+
+    Intrinsics are left out: what they do is in a global of their module.
+    """
+    found: dict[str, list[str]] = {}
+    for path in DEVICE:
+        for function in compiled_functions(path):
+            if "intrinsic" in {name.id for name in _names(function.decorator_list)}:
+                continue
+            found.setdefault(meaning(function), []).append(f"{path.relative_to(PACKAGE)}: {function.name}")
+    assert len(found) > 400
+    assert [names for names in found.values() if len(names) > 1] == []
+
+
+@pytest.mark.nojit
+def test_a_function_that_stands_twice_would_be_seen() -> None:
+    """The test above can fail: names and docstrings make no difference, what is done does."""
+    sources = ("def f(x, n):\n    'Doc.'\n    k = x + n\n    return k", "def g(a, b):\n    c = a + b\n    return c")
+    one, same, other = (ast.parse(each).body[0] for each in (*sources, sources[1].replace("+", "-")))
+    assert isinstance(one, ast.FunctionDef)
+    assert isinstance(same, ast.FunctionDef)
+    assert isinstance(other, ast.FunctionDef)
+    assert meaning(one) == meaning(same) != meaning(other)
 
 
 def _names(nodes: Sequence[ast.AST]) -> list[ast.Name]:
@@ -159,6 +201,42 @@ for i, j in ((3, 1), (-1, 1), (0, 2), (0, -1)):
 """
 
 
+FORMS = """
+from collections import defaultdict
+from numba.core.dispatcher import Dispatcher
+from xccl_emu import _parts
+from xccl_emu.check.check import check
+from xccl_emu.protocol.registry import make
+from xccl_emu.timing.run import VirtualTime
+from xccl_emu.timing.topologies import CLOUDMATRIX384
+
+parts, wholes, as_part, as_whole = defaultdict(set), set(), _parts.Part._compile, Dispatcher.compile
+
+def name(function):
+    return f"{function.__module__}.{function.__qualname__}"
+
+def part(self, args):
+    parts[name(self._compiler.py_func)].add(args)
+    return as_part(self, args)
+
+def whole(self, signature):
+    wholes.add(name(self.py_func))
+    return as_whole(self, signature)
+
+_parts.Part._compile, Dispatcher.compile = part, whole
+small = make("sendrecv", slots=2, chunks=2, granules=1)
+for policy in ("exhaustive", "portfolio"):
+    check(small, policy=policy, schedules=2)
+for case, policy in (("moe", "round-robin"), ("combine-int8", "random"), ("sendrecv", VirtualTime(CLOUDMATRIX384))):
+    pod = make(case).build("sc").pod
+    pod.policy = policy
+    pod.run()
+several = {each.rpartition(".")[2] for each, forms in parts.items() if len(forms) > 1}
+both = {each.rpartition(".")[2] for each in wholes & parts.keys()}
+print(len(parts) > 400, *sorted(several), *sorted(both))
+"""
+
+
 def run(folder: Path, program: str = PROGRAM, **settings: str) -> tuple[list[str], str]:
     """Words that the program prints, and what it warns of."""
     environment = os.environ | {"XCCL_EMU_CACHE_DIR": str(folder), "PYTHONWARNINGS": "default"} | settings
@@ -183,6 +261,14 @@ def test_kept_code_is_found_and_heals(tmp_path: Path) -> None:
 def test_a_literal_makes_no_function_of_its_own(tmp_path: Path) -> None:
     """Two calls with different numbers compile the callee once."""
     assert run(tmp_path)[0][1] == "1"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_function_is_compiled_in_one_form(tmp_path: Path) -> None:
+    """Machine, checker and virtual time, compiled anew: each function for one signature, but for that which looks
+    through keys or serials; and two alone are called by the host and by compiled code too."""
+    assert run(tmp_path, FORMS)[0] == ["True", "_largest", "freeze", "undo_writes"]
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")

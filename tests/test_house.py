@@ -42,3 +42,20 @@ def test_a_name_would_be_seen() -> None:
     """The test above can fail: the modules of a protocol name it."""
     found = [text for _, text in words(ROOT / "protocols" / "a2e_case.py") if NAMED.search(text)]
     assert {"A2ECase", "a2e-urma", "xccl_emu.protocols.a2e"} <= set(found)
+
+
+MANY = {"check.py: check", "interpreter.py: interpret"}
+"""What may be chosen of a check, each by name; and a kernel, whose parameters are its registers."""
+
+
+@pytest.mark.nojit
+def test_host_functions_have_few_parameters() -> None:
+    """What takes ten or more wants a record; in kernels and device code each is a register."""
+    folders = ("xccl_emu", "protocols", "tools", "benchmarks")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    found = set()
+    for path in (path for path in paths if not {"device", "kernels"} & {*path.parts}):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and len(node.args.args) + len(node.args.kwonlyargs) >= 10:
+                found.add(f"{path.name}: {node.name}")
+    assert found == MANY

@@ -37,7 +37,7 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.device.flight import request_site
+from xccl_emu.machine.device.flight import request_site, switched_off
 from xccl_emu.machine.device.layout import (
     CHOICE_ALL,
     DMA_SLOTS,
@@ -49,8 +49,6 @@ from xccl_emu.machine.device.layout import (
     KERNEL,
     MAX_SITES,
     PIPE_COUNT,
-    SITE_OFF,
-    SWITCH_BASE,
     UB_BASE,
 )
 from xccl_emu.machine.device.numerics import element_bytes
@@ -73,12 +71,6 @@ WHOLE_TRANSFER = 0xFFF << 4
 
 AGENT_DMA = 4
 """Agents are a core's pipes 0-3, then its DMA descriptors 4-11."""
-
-
-@jit
-def switched_off(st, base):
-    """Is the core's current request a synchronization that is switched off?"""
-    return st[st[SWITCH_BASE] + st[base + KERNEL] * MAX_SITES + request_site(st, base)] & SITE_OFF != 0
 
 
 @jit

@@ -211,8 +211,7 @@ class Search:
         dfs.begin(*self._args)
 
     def _depth_first(self) -> None:
-        table, why = np.zeros(1 << 14, np.uint64), dfs.PAUSED
-        dfs.add_to(table, self._hash())
+        table, why = self._fingerprints(1 << 14), dfs.PAUSED
         while why != dfs.ENDED and not self.found.reason:
             why = dfs.depth_first(*self._args, table, self._slice)
             if why == dfs.TABLE_FULL:
@@ -221,15 +220,18 @@ class Search:
                 table = larger
             self._look(why)
 
-    def _hash(self) -> np.uint64:
-        return np.uint64(int(self.setup.checker[at.HASH]) & 0xFFFFFFFFFFFFFFFF)
+    def _fingerprints(self, size: int) -> NDArray[np.uint64]:
+        """A hash set, of a power of two of places, with the state that the search begins with."""
+        table = np.zeros(size, np.uint64)
+        begun = max(1, int(self.setup.checker[at.HASH]) & 0xFFFFFFFFFFFFFFFF)
+        table[begun & (size - 1)] = begun
+        return table
 
     def _breadth_first(self) -> "_Graph":
         """Search breadth first; returns how each state was reached, and all transitions."""
         ck, size, why = self.setup.checker, 1 << 15, dfs.PAUSED
-        table, ids = np.zeros(size, np.uint64), np.zeros(size, np.int64)
+        table, ids = self._fingerprints(size), np.zeros(size, np.int64)
         queue, edges = np.zeros((size, bfs.QUEUE_WORDS), np.int64), np.zeros((size, bfs.EDGE_WORDS), np.int64)
-        table[int(self._hash() & np.uint64(size - 1))] = max(self._hash(), np.uint64(1))
         ck[at.QUEUE_HEAD], ck[at.QUEUE_TAIL], ck[at.N_EDGES] = 0, 1, 0
         while why != dfs.ENDED and not self.found.reason:
             why = bfs.breadth_first(*self._args, table, ids, queue, edges, self._slice)

@@ -17,7 +17,7 @@ from xccl_emu.errors import ReplayError
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as at
-from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word
+from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import deadlock, running, symbolic
@@ -94,7 +94,7 @@ class Stepper:
         base = self._pod.core_base(core)
         op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
         site = at.AT_END if op == rq.OP_RETURN else site
-        off = op != rq.OP_RETURN and bool(rows.switched_off(self._st, base))
+        off = op != rq.OP_RETURN and bool(switched_off(self._st, base))
         words = wording(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
         step = self._begin(code, core, _Instruction(self._number, op, words, site), choice=0)
         step = replace(step, value=self._seen(core, op, operands, words), switched_off=off)

@@ -60,6 +60,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_UNORDERED,
     REQUEST_ORDERS,
     SITE_FENCE,
+    SITE_OFF,
     SITE_ORDER,
     SWITCH_BASE,
     WRITER_BASE,
@@ -417,3 +418,9 @@ def weaken_quiet(st, base):
 def request_site(st, base):
     """Site of the core's current request."""
     return st[base + REQUEST + REQUEST_WORDS - 1]
+
+
+@jit
+def switched_off(st, base):
+    """Is this request's synchronization switched off by name?"""
+    return site_word(st, base, request_site(st, base)) & SITE_OFF != 0

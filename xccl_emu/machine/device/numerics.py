@@ -79,7 +79,7 @@ def quantize_int8(mem, source, target, count, dtype, rule):
     top = np.uint16(0)
     for i in range(x.size):
         top = max(top, x[i] & np.uint16(0x7FFF))  # magnitudes order as integers
-    amax = widen(top, dtype)
+    amax = widen(np.uint16(top), dtype)
     factor = _ONE_TWENTY_SEVEN / amax if top > 0 else _INFINITY
     scale = np.float32(0.0)
     if not np.isfinite(amax):
@@ -143,7 +143,7 @@ def element_bytes(dtype):
 @jit_arrays
 def axpy(mem, source, target, weight_bits, count, dtype):
     """Accumulator += weight * element: the product is rounded, then the sum."""
-    weight = float_of(weight_bits & 0xFFFFFFFF)
+    weight = float_of(np.uint64(weight_bits & 0xFFFFFFFF))
     acc = _floats(mem, target, count)
     if dtype == FP32:
         wide = _floats(mem, source, count)
@@ -176,7 +176,7 @@ def accumulate(mem, source, target, count, dtype):
 @jit_arrays
 def scale_row(mem, target, count, factor_bits):
     """Accumulator *= factor."""
-    factor = float_of(factor_bits & 0xFFFFFFFF)
+    factor = float_of(np.uint64(factor_bits & 0xFFFFFFFF))
     acc = _floats(mem, target, count)
     for i in range(acc.size):
         acc[i] *= factor

@@ -40,6 +40,7 @@ from xccl_emu.machine.device.flight import (
     room_for_writes,
     set_event,
     sign_extend_32,
+    switched_off,
     weaken_quiet,
     write_words,
 )
@@ -63,17 +64,14 @@ from xccl_emu.machine.device.layout import (
     IN_FLIGHT,
     KERNEL,
     KIND_SCALAR,
-    MAX_SITES,
     N_DMA_SLOTS,
     N_LIVE,
     N_PIPES,
     PIPE_COUNT,
-    SITE_OFF,
     STATUS,
     STATUS_DONE,
     STATUS_RUNNING,
     STEP_TABLE,
-    SWITCH_BASE,
     UB_BASE,
 )
 from xccl_emu.machine.device.pipes import enqueue, fence_ahead, pipe_of, ring_dma, take_event
@@ -89,7 +87,7 @@ def step_scalar(mem, st, core, base, choice):
         return False
     op = st[base + REQUEST]
     # A return has no site of its own; a load that is switched off still loads, it only orders nothing.
-    if op == OP_RETURN or op == OP_LOAD or not _switched_off(st, base):
+    if op == OP_RETURN or op == OP_LOAD or not switched_off(st, base):
         if not _grant(mem, st, core, base, op):
             return False
         if op != OP_RETURN and (op <= OP_ATOMIC_ADD or OP_DMA <= op <= OP_ADD):
@@ -105,12 +103,6 @@ def step_scalar(mem, st, core, base, choice):
     call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)
     weaken_quiet(st, base)
     return True
-
-
-@jit
-def _switched_off(st, base):
-    """Is this request's synchronization switched off by name?"""
-    return st[st[SWITCH_BASE] + st[base + KERNEL] * MAX_SITES + request_site(st, base)] & SITE_OFF != 0
 
 
 @jit

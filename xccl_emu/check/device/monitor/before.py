@@ -1,6 +1,5 @@
 """What the monitor takes down before an action, because it is not to be seen any more afterwards."""
 
-from xccl_emu.check.device.accesses import switched_off
 from xccl_emu.check.device.monitor.clocks import dma_row, index_of, queue_row
 from xccl_emu.check.device.monitor.layout import X_A, X_B, X_C, X_DMA, X_EVENT, X_FLIGHTS, X_LAST, X_OFF, X_OP, X_ROW
 from xccl_emu.lang.abi import REQUEST
@@ -18,7 +17,7 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, switched_off
 from xccl_emu.machine.device.layout import (
     DIE,
     DMA_SLOTS,

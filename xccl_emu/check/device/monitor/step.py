@@ -1,6 +1,6 @@
 """One action of the machine, watched: taken, judged, and its synchronization written into the clocks."""
 
-from xccl_emu.check.device.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses, switched_off
+from xccl_emu.check.device.accesses import AGENT, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
 from xccl_emu.check.device.fault_actions import is_cut
 from xccl_emu.check.device.monitor.before import before_core, before_delivery
 from xccl_emu.check.device.monitor.calls import call, part
@@ -76,7 +76,7 @@ from xccl_emu.lang.requests import (
     OP_WAIT_FLAG,
     SCALAR,
 )
-from xccl_emu.machine.device.flight import asked_at, block_of_core, block_of_die, flight, request_site
+from xccl_emu.machine.device.flight import asked_at, block_of_core, block_of_die, flight, request_site, switched_off
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
     ASKS_NO,

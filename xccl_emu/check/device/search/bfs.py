@@ -33,10 +33,9 @@ from xccl_emu.check.device.search.dfs import (
     judge_end,
     n_processes,
     open_frame,
-    over,
 )
 from xccl_emu.check.device.search.linked import transition
-from xccl_emu.check.device.search.run_local import n_choices
+from xccl_emu.check.device.search.run_local import n_choices, over
 from xccl_emu.machine.device.words import jit
 
 PARENT, PROCESS, CHOICE, DEPTH_OF = range(4)

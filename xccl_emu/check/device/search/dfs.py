@@ -44,7 +44,7 @@ from xccl_emu.check.device.search.linked import find_race, run_local_all, transi
 from xccl_emu.check.device.search.moves import touch_core
 from xccl_emu.check.device.search.races import core_of, first_wrong
 from xccl_emu.check.device.search.record import deliver_latent
-from xccl_emu.check.device.search.run_local import PER_CORE, n_choices
+from xccl_emu.check.device.search.run_local import PER_CORE, n_choices, over
 from xccl_emu.machine.device.flight import block_of_core
 from xccl_emu.machine.device.layout import ORDER, ORDER_SC, STATUS, STATUS_DONE
 from xccl_emu.machine.device.words import jit
@@ -57,11 +57,6 @@ ENDED, PAUSED, TABLE_FULL = range(3)
 
 
 @jit
-def over(ck):
-    return ck[VIOLATION] | ck[LIMIT] | ck[RESTART]
-
-
-@entry
 def add_to(table, hash_):
     """Add a fingerprint to the hash set (open addressing; 0 is a free place); False if it is there already."""
     one = hash_ if hash_ != 0 else np.uint64(1)

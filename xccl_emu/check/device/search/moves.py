@@ -9,7 +9,7 @@ within a core, by `granules` between cores.
 
 import numpy as np
 
-from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WRITE, switched_off
+from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WRITE
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
 from xccl_emu.check.device.search.checker_state import (
     ACTIONS,
@@ -134,7 +134,7 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, switched_off
 from xccl_emu.machine.device.layout import (
     ASKS_SOME_STRONG,
     CHOICE_ALL,

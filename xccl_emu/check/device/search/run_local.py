@@ -1,6 +1,6 @@
 """Transitions of a search: one action on shared memory, and all that follows from it at once."""
 
-from xccl_emu.check.device.accesses import WHOLE_TRANSFER, switched_off
+from xccl_emu.check.device.accesses import WHOLE_TRANSFER
 from xccl_emu.check.device.search.checker_state import (
     ACTIONS,
     DIES,
@@ -67,6 +67,7 @@ from xccl_emu.machine.device.flight import (
     flight,
     read_word,
     request_site,
+    switched_off,
 )
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
@@ -109,7 +110,8 @@ PER_CORE = 5
 
 
 @jit
-def _over(ck):
+def over(ck):
+    """Is there something to tell, or to begin anew for?"""
     return ck[VIOLATION] | ck[LIMIT] | ck[RESTART]
 
 
@@ -118,10 +120,10 @@ def run_local(mem, st, ck, rows, named, i):
     """Do everything of a core that is local to it, until nothing local is left."""
     base = block_of_core(st, core_of(ck, i))
     taken, before = 0, -1
-    while taken != before and not _over(ck):
+    while taken != before and not over(ck):
         before = taken
         for pipe in range(SCALAR, DMA):
-            while not _over(ck) and st[base + STATUS] == STATUS_RUNNING:
+            while not over(ck) and st[base + STATUS] == STATUS_RUNNING:
                 if not _local(mem, st, ck, rows, named, i, pipe, 0):
                     break
                 taken += 1
@@ -129,7 +131,7 @@ def run_local(mem, st, ck, rows, named, i):
                     _note_spin(st, ck, i, taken - _SPIN - 1)
         for k in range(N_DMA_SLOTS):
             slot = base + DMA_SLOTS + k * ENTRY_WORDS
-            if st[slot] and st[slot + ENTRY_PROGRESS] >= 0 and not _over(ck):
+            if st[slot] and st[slot + ENTRY_PROGRESS] >= 0 and not over(ck):
                 taken += 1 if _local(mem, st, ck, rows, named, i, DMA, k) else 0
 
 
@@ -183,11 +185,11 @@ def run_local_of_all(mem, st, ck, rows, named, i, _):
     """Settle a core, then all others that this lets go on: at a barrier, or at a poll that may be granted at once."""
     run_local(mem, st, ck, rows, named, i)
     again = True
-    while again and not _over(ck):
+    while again and not over(ck):
         again = False
         for m in range(ck[N]):
             j = ck[ck[MEMBERS] + m]
-            if not _over(ck) and _can_wake(mem, st, ck, rows, named, j):
+            if not over(ck) and _can_wake(mem, st, ck, rows, named, j):
                 touch_core(mem, st, ck, j)
                 run_local(mem, st, ck, rows, named, j)
                 again = True

@@ -46,28 +46,19 @@ def which(policy, n_cores, n):
 def pick(policy, rng, keys, serials, first, end, n_cores):
     """Place of the chosen candidate among those from ``first`` to ``end`` - 1."""
     if policy == P_PCT:
-        return _highest(keys, first, end)
+        return _largest(keys, first, end)
     if policy == P_LIFO and first == n_cores:
-        return _youngest(serials, first, end)
+        return _largest(serials, first, end)
     if policy == P_RANDOM or (policy == P_LATE and first == n_cores):
         return first + draw_below(rng, end - first)
     return _weighted(rng, keys, first, end)
 
 
 @jit
-def _highest(keys, first, end):
+def _largest(values, first, end):
     best = first
     for c in range(first + 1, end):
-        if keys[c] > keys[best]:
-            best = c
-    return best
-
-
-@jit
-def _youngest(serials, first, end):
-    best = first
-    for c in range(first + 1, end):
-        if serials[c] > serials[best]:
+        if values[c] > values[best]:
             best = c
     return best
 
