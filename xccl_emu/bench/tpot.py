@@ -127,7 +127,6 @@ def tpot(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> lis
 
 
 def tpot_and_a2e(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
-    """Time one call, for its own rows and for the budget; then in other ways; then layers of all domains."""
+    """Time one call, for its own rows and for the budget; then layers of all domains."""
     one = time_call(setting, deployment)
-    rows = [*a2e.rows_of(one, deployment), *a2e.rows_beside(setting)]
-    return [*rows, *rows_of(one, time_layers(one, setting, deployment), deployment)]
+    return [*a2e.rows_of(one, deployment), *rows_of(one, time_layers(one, setting, deployment), deployment)]

@@ -36,7 +36,7 @@ class Fused(Swept):
     """
 
     name = "fused"
-    suite = Suite(4, 0, 17.0, 3.2)
+    suite = Suite(4, 1, 17.0, 3.2)
 
     def rows(self, setting: "Setting") -> "list[Result]":
         """See the class."""
@@ -52,7 +52,7 @@ class Ablation(Measurement):
     """The fused operators on 64 dies with each optimization switched off alone, and the ratio to the whole."""
 
     name = "ablation"
-    suite = Suite(7, 2, 8.0, 2.0)
+    suite = Suite(8, 3, 8.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -60,4 +60,4 @@ class Congestion(Measurement):
     """What a die gets where 8, 128 or 768 dies write to each other, going round or at random, striped or by address."""
 
     name = "congestion"
-    suite = Suite(9, 9, 3.0, 3.0)
+    suite = Suite(10, 3, 3.0, 3.0)

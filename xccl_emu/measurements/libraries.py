@@ -10,4 +10,4 @@ class Hixl(Measurement):
     """Copies of 128 MiB by the DMA engine, in blocks of 1 to 8 MiB, to a die of the same and of another node (HIXL)."""
 
     name = "hixl"
-    suite = Suite(8, 8, 1.5, 1.0)
+    suite = Suite(9, 8, 1.5, 1.0)
