@@ -83,6 +83,19 @@ def test_times_are_the_same_without_data(name: str) -> None:
     holds()
 
 
+@pytest.mark.parametrize("name", names())
+def test_a_log_changes_no_time(name: str) -> None:
+    """Every protocol takes as long where each action is written down as where those that nobody else sees are taken at
+    once."""
+    ended = []
+    for log in (False, True):
+        trial = make(name).build("sc")
+        trial.pod.policy = policy = VirtualTime(ROUND, COSTS, log=log)
+        trial.pod.run()
+        ended.append((policy.timing.finished_us, trial.pod.digest()))
+    assert ended[0] == ended[1]
+
+
 def group(data: bool) -> tuple[ExpertParallel, list[Any], float]:
     """One layer of four ranks with rows of true size; also the counts that came, and how long dispatch took."""
     spec = small_pod(4, 2, app_bytes=64 * MIB, managed_bytes=64 * MIB, ub_bytes=MIB // 4)

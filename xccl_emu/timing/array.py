@@ -64,7 +64,7 @@ class Times:
         self._versions = self._granules // 2
         self._heap_slots = 4 * len(pod.active_cores())
         sizes = {
-            tl.HEAP_BASE: 2 * (self._heap_slots + len(pod.active_cores()) + 1),
+            tl.HEAP_BASE: _LINE_WORDS + 2 * (self._heap_slots + len(pod.active_cores()) + 1),
             tl.CORE_BASE: spec.n_cores * tl.CORE_WORDS,
             tl.DIE_BASE: spec.n_homes * tl.DIE_WORDS,
             tl.GROUP_BASE: spec.n_cores * tl.GROUP_WORDS,
@@ -86,6 +86,7 @@ class Times:
         tm = self.tm
         for region, start in self._starts.items():
             tm[region] = start
+        tm[tl.HEAP_BASE] += _LINE_WORDS - 2  # the first entry ends a line; each four that follow are one
         tm[tl.GRANULE_SLOTS], tm[tl.HEAP_SLOTS] = self._granules, self._heap_slots
         tm[tl.VERSIONS] = tm[tl.VERSIONS_LEFT] = self._versions
         tm[tl.GRANULES_A_DIE] = pod.spec.die_bytes >> 5

@@ -68,7 +68,7 @@ from xccl_emu.machine.device.layout import (
     SPARSE,
     UB_BASE,
 )
-from xccl_emu.machine.device.sparse import leaves_zeros, mark_result, move
+from xccl_emu.machine.device.sparse import computed_of_zeros, mark_result, move
 from xccl_emu.machine.device.words import copy_bytes, jit, put
 
 _READ_DONE = -1
@@ -263,7 +263,7 @@ def step_vector(mem, st, core, base, choice):
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
     ub, a, b, c, d = st[base + UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
-    if not st[SPARSE] or not leaves_zeros(mem, st, ub, op, a, b, c, d, st[entry + 5]):
+    if not st[SPARSE] or not computed_of_zeros(mem, st, ub, op, a, b, c, d, st[entry + 5]):
         mark_result(mem, st, ub, op, a, b, c, d)
         _compute(mem, ub, op, a, b, c, d, st[entry + 5])
     st[BYTES_BY_PIPE + VECTOR] += elements(st, entry, op)

@@ -45,6 +45,7 @@ from xccl_emu.machine.device.flight import (
     write_words,
 )
 from xccl_emu.machine.device.layout import (
+    ACTIONS,
     AT_END,
     BYTES_BY_PIPE,
     CHOICE_ALL,
@@ -193,6 +194,28 @@ def _grant_buffer(mem, st, base, op, a, b, c):
     else:
         store_i64(mem, at, b)
     return True
+
+
+@jit
+def run_on_buffer(mem, st, core, base, most):
+    """Up to so many steps of a scalar unit as long as each is an access to its data buffer; how many there were.
+
+    They are those of `step_scalar`, one after the other; nobody else sees anything of them.
+    """
+    taken = 0
+    while taken < most:
+        op = st[base + REQUEST]
+        if (op != OP_UB_LOAD and op != OP_UB_STORE) or st[base + STATUS] != STATUS_RUNNING or _switched_off(st, base):
+            break
+        a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
+        if st[ERROR] or not check_scalar(st, core, base, op, a, b, c, 0):
+            break
+        _grant_buffer(mem, st, base, op, a, b, c)
+        st[COUNT_BY_OP + op] += 1
+        st[ACTIONS] += 1
+        call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)
+        taken += 1
+    return taken
 
 
 @jit

@@ -1,4 +1,8 @@
-"""Cores by the time at which they go on: a binary heap of (time, core) in the array of times."""
+"""Cores by the time at which they go on: a heap of (time, core) in the array of times.
+
+Each entry has four below it, which stand in one line of the cache (`array.Times` places them so): with ten thousands of
+cores it is the way down that takes time.
+"""
 
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import HEAP_AT, HEAP_BASE, HEAP_COUNT, HEAP_SLOTS
@@ -10,7 +14,7 @@ def push(tm, time, core):
     base, i = tm[HEAP_BASE], tm[HEAP_COUNT]
     tm[HEAP_COUNT] = i + 1
     while i > 0:
-        parent = (i - 1) >> 1
+        parent = (i - 1) >> 2
         if not _before(tm, time, core, base + 2 * parent):
             break
         tm[base + 2 * i], tm[base + 2 * i + 1] = tm[base + 2 * parent], tm[base + 2 * parent + 1]
@@ -27,12 +31,12 @@ def pop(tm):
     time, last = tm[base + 2 * n], tm[base + 2 * n + 1]
     i = 0
     while True:
-        child = 2 * i + 1
+        child = 4 * i + 1
         if child >= n:
             break
-        right = base + 2 * child + 2
-        if child + 1 < n and _before(tm, tm[right], tm[right + 1], base + 2 * child):
-            child += 1
+        for other in range(child + 1, min(child + 4, n)):
+            if _before(tm, tm[base + 2 * other], tm[base + 2 * other + 1], base + 2 * child):
+                child = other
         if _before(tm, time, last, base + 2 * child):
             break
         tm[base + 2 * i], tm[base + 2 * i + 1] = tm[base + 2 * child], tm[base + 2 * child + 1]

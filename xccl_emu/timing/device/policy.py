@@ -38,7 +38,7 @@ from xccl_emu.timing.device.layout import (
     RUNG,
     SCALAR_AT,
 )
-from xccl_emu.timing.device.scalar import step_scalar_timed
+from xccl_emu.timing.device.scalar import run_on_buffer_timed, step_scalar_timed
 
 QUANTUM = 512
 """Actions of one core before the others have a look: a scalar unit alone could go on for long."""
@@ -114,11 +114,11 @@ def _turn(mem, st, tm, who, log, core):
         again = 0
         for engine in range(ACTORS_PER_CORE):
             while moved < QUANTUM and st[ERROR] == 0:
-                did = _step(mem, st, tm, who, log, core, base, row, engine)
+                did = _step(mem, st, tm, who, log, core, base, row, engine, QUANTUM - moved)
                 if did <= 0:
                     again = max(again, did) if again and did else again + did
                     break
-                moved += 1
+                moved += did
     if moved >= QUANTUM:
         again = -max(1, tm[NOW])
     if again:
@@ -127,9 +127,11 @@ def _turn(mem, st, tm, who, log, core):
 
 
 @jit
-def _step(mem, st, tm, who, log, core, base, row, engine):
+def _step(mem, st, tm, who, log, core, base, row, engine, most):
+    """How many actions of an engine, up to so many, were taken; 0 if it has to wait, minus the time to come back at."""
     if engine == SCALAR:
-        return step_scalar_timed(mem, st, tm, who, log, core, base, row)
+        taken = run_on_buffer_timed(mem, st, tm, who, log, core, base, row, most)
+        return taken if taken else step_scalar_timed(mem, st, tm, who, log, core, base, row)
     if engine == DMA:
         return step_dma_timed(mem, st, tm, who, log, core, base, row)
     return step_pipe_timed(mem, st, tm, who, log, core, base, row, engine)

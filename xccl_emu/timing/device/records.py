@@ -34,7 +34,7 @@ def record(tm, who, log, core, engine, op, site, since, end, nbytes, peer, queue
     """
     if log.size == 0:
         return 0
-    if not _logged(tm, tm[tm[CORE_BASE] + core * CORE_WORDS + CORE_DIE]) and not (nbytes > 0 and _logged(tm, peer)):
+    if not logged(tm, tm[tm[CORE_BASE] + core * CORE_WORDS + CORE_DIE]) and not (nbytes > 0 and logged(tm, peer)):
         return 0
     number = tm[N_RECORDS]
     at = number * RECORD_WORDS
@@ -48,7 +48,8 @@ def record(tm, who, log, core, engine, op, site, since, end, nbytes, peer, queue
 
 
 @jit
-def _logged(tm, die):
+def logged(tm, die):
+    """Is the log kept for a die?"""
     return tm[tm[DIE_BASE] + die * DIE_WORDS + LOGGED]
 
 

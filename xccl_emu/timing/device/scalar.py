@@ -41,6 +41,7 @@ from xccl_emu.machine.device.layout import GROUP_PHASE as MACHINE_PHASE
 from xccl_emu.machine.device.layout import GROUP_SIZE as MACHINE_SIZE
 from xccl_emu.machine.device.layout import GROUP_WORDS as MACHINE_GROUP_WORDS
 from xccl_emu.machine.device.pipes import free_descriptor
+from xccl_emu.machine.device.scalar import run_on_buffer
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.granules import (
@@ -85,7 +86,7 @@ from xccl_emu.timing.device.layout import (
     SITE_BASE,
     WAITS_AT,
 )
-from xccl_emu.timing.device.records import later, record, set_time
+from xccl_emu.timing.device.records import later, logged, record, set_time
 from xccl_emu.timing.device.transfer import die_at, latency_of, path_to
 
 
@@ -156,6 +157,19 @@ def _act(mem, st, tm, core, address, entry, seen):
     if seen != entry:
         show(mem, tm, entry, address)
     return granted
+
+
+@jit
+def run_on_buffer_timed(mem, st, tm, who, log, core, base, row, most):
+    """Up to so many accesses to the data buffer at once, which nobody else sees; none where each is to be logged."""
+    if log.size and logged(tm, st[base + DIE]):
+        return 0
+    taken = run_on_buffer(mem, st, core, base, most)
+    if taken:
+        if tm[row + WAITS_AT]:
+            leave(tm, core)
+        set_time(tm, who, row + SCALAR_AT, tm[row + SCALAR_AT] + taken * tm[C_ISSUE], 0)
+    return taken
 
 
 @jit
