@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
-from xccl_emu import oracle
+from xccl_emu import oracle, protocol
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.a2e import attention
 from xccl_emu.kernels.a2e_expert import a2e_stream, compute_stream
@@ -31,7 +31,7 @@ from xccl_emu.protocols.a2e_paper import TRAMPOLINES
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.protocols.compared import wrong_rows, wrong_sums
 from xccl_emu.protocols.routed_case import RoutedCase
-from xccl_emu.protocols.tokens import TOKENS_HELP, tokens_of
+from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP, as_text, tokens_of
 from xccl_emu.routing import Placement, place_experts
 from xccl_emu.routing.choices import ZIPF
 from xccl_emu.stage import silent
@@ -73,7 +73,7 @@ class A2ECase(RoutedCase):
     attention: int = size(2, "Attention dies of a domain.")
     experts: int = size(3, "Expert dies, of which the first are trampolines.")
     local: int = size(1, "Experts on each.")
-    tokens: int | str | Sequence[int] = text(1, TOKENS_HELP)
+    tokens: int | str | Sequence[int] = text(1, TOKENS_HELP, examples=EXAMPLES, each_call=True)
     granules: int = size(1, "Granules of 32 bytes of a token.")
     top_k: int = size(1, "Experts of each token; by a routing beside the shared one, and 0 is 8 or as it has.", least=0)
     rounds: int = size(2, "Calls; on the pod as many as microbatches of all domains.", least=0, also="calls")
@@ -100,7 +100,19 @@ class A2ECase(RoutedCase):
 
     def lay_out(self, bench: Bench) -> None:
         """All kernels launched, and what the app buffers must hold in the end."""
-        given = [call for call, _ in self._given()]
+        self._lay_out(bench, [call for call, _ in self._given()])
+
+    def lay_out_calls(self, bench: Bench, calls: Sequence[protocol.Call]) -> None:
+        """As many rounds of each, in one launch, with room for the most tokens of each attention die."""
+        if len(calls) == 1:
+            return calls[0].case.lay_out(bench)
+        if self.routing:
+            raise ConfigError(f"routing={self.routing!r}: goes with a single call, there are {len(calls)}")
+        each = [tokens_of(call.case.configuration["tokens"], self.attention) for call in calls]
+        whole = replace(self, tokens=as_text([max(lengths) for lengths in zip(*each, strict=True)]))
+        whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(self.rounds)]))
+
+    def _lay_out(self, bench: Bench, given: Sequence[Call]) -> None:
         calls = self._calls(bench.pod(self._spec(given)), given)
         calls.launch()
         image = Image(calls.config, given, ends=not self.pull)
@@ -189,11 +201,14 @@ class A2ECase(RoutedCase):
 
     # ---- what it is made of
 
+    def _pattern(self, tokens: Sequence[Sequence[int]]) -> list[Call]:
+        return make_calls(self._config(), tokens, bool(self.masked), self.seed)
+
     def _given(self) -> Iterator[tuple[Call, dict[str, Any]]]:
         """Each call, and what there is to say of it."""
         c = self._config()
         if not self.routing:
-            yield from ((call, {}) for call in make_calls(c, self._lengths, self.rounds, bool(self.masked), self.seed))
+            yield from ((call, {}) for call in self._pattern([self._lengths] * self.rounds))
             return
         drawn = self._draw(self._placement, self.attention, c.hidden)
         for number in range(self.rounds):

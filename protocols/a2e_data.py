@@ -13,11 +13,12 @@ from xccl_emu.protocols.layout import ROUTE
 from xccl_emu.protocols.moe_data import states
 
 
-def make_calls(c: A2EConfig, lengths: Sequence[int], n_calls: int, masked: bool, seed: int) -> list[Call]:
-    """Calls in which the tokens of neighbouring dies go to neighbouring experts, one further in every call."""
+def make_calls(c: A2EConfig, tokens: Sequence[Sequence[int]], masked: bool, seed: int) -> list[Call]:
+    """Calls with so many tokens of each attention die; those of neighbouring dies go to neighbouring experts, one
+    further in every call."""
     rng = np.random.default_rng(seed)
     calls = []
-    for call in range(n_calls):
+    for call, lengths in enumerate(tokens):
         first = [i + call + np.arange(n)[:, None] for i, n in enumerate(lengths)]
         topk = [((slots + np.arange(c.top_k)) % c.n_slots).astype(np.int32) for slots in first]
         if masked:

@@ -53,12 +53,12 @@ class FusedCase(LayerCase):
     early_quantization: int = switch(1, "Quantize before sending, or when it came.", also="early/late")
     preallocated: int = switch(1, "A region for each source, else counts first.", also="preallocate")
     pipelined: int = switch(1, "Load and quantize a token while one is sent.", also="pipeline")
-    double_buffered: int = switch(1, "Messages and contributions in buffers of their own.", also="double-buffer")
+    double_buffered: int = switch(
+        1, "Messages and contributions in buffers of their own.", also="double-buffer", examples=(1,)
+    )
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
-    def lay_out(self, bench: Bench) -> None:
-        """Every rank launched, and what its app buffers must hold, which its cores own."""
-        batches = self._batches()
+    def _lay_out(self, bench: Bench, batches: Sequence[Batch]) -> None:
         rounds = self._rounds(bench.pod(self._spec(batches)), batches)
         rounds.launch()
         for rank in range(self.ranks):
@@ -77,11 +77,11 @@ class FusedCase(LayerCase):
         switches: dict[str, Any] = {name: bool(getattr(self, name)) for name in _SWITCHES}
         return FusedConfig(**self._shape, path=self.path, **switches)
 
-    def _pattern(self) -> list[Batch]:
-        drawn = make_batches(self._config(), self._lengths, self.rounds, self.seed)
-        return [replace(batch, topk=self._slots(i)) for i, batch in enumerate(drawn)]
+    def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
+        drawn = make_batches(self._config(), rounds, self.seed)
+        return [replace(batch, topk=self._slots(i, rounds[i])) for i, batch in enumerate(drawn)]
 
-    def _slots(self, i: int) -> list[NDArray[np.int32]]:
+    def _slots(self, i: int, lengths: Sequence[int]) -> list[NDArray[np.int32]]:
         """[T, top_k] slots for each rank: its tokens go round the ranks, and all to one in every third round.
 
         So where a token goes its neighbour has gone the round before, which a core that is ahead could overwrite.
@@ -89,7 +89,7 @@ class FusedCase(LayerCase):
         apart = 0 if i % 3 == 2 else 1
         n_slots, k = self.ranks * self.experts, choice_steps(self._config())
         topk = []
-        for rank, n in enumerate(self._lengths):
+        for rank, n in enumerate(lengths):
             first = (rank + 1 + i + apart * np.arange(n)) * self.experts
             choices = ((first[:, None] + k) % n_slots).astype(np.int32)
             if self.masked:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB, PodSpec, small_pod
-from xccl_emu.protocol import Site, choice, size, switch, text, tight_pod
+from xccl_emu.protocol import Bench, Call, Site, choice, size, switch, text, tight_pod
 from xccl_emu.protocol.site import INTERPRETER_BYTES
 from xccl_emu.protocols.compared import count_wrong
 from xccl_emu.protocols.drawn import Drawn
@@ -18,7 +18,7 @@ from xccl_emu.protocols.layout import ROUTE, EpConfig
 from xccl_emu.protocols.moe_data import Batch
 from xccl_emu.protocols.rounds import GroupRounds, in_parts
 from xccl_emu.protocols.routed_case import RoutedCase
-from xccl_emu.protocols.tokens import TOKENS_HELP, tokens_of
+from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP, as_text, tokens_of
 from xccl_emu.stage import silent
 
 PAGE = 4096
@@ -42,7 +42,7 @@ class LayerCase(RoutedCase, ABC):
 
     ranks: int = size(2, "Ranks, one a die.", least=2)
     cores: int = size(1, "Cores of each rank.")
-    tokens: int | str | Sequence[int] = text(2, TOKENS_HELP)
+    tokens: int | str | Sequence[int] = text(2, TOKENS_HELP, examples=EXAMPLES, each_call=True)
     granules: int = size(4, "Granules of 32 bytes of a token; 224 are the true size.")
     top_k: int = size(1, "Experts of each token; by a routing beside the shared one, and 0 is 8 or as it has.", least=0)
     rounds: int = size(2, "Layers one after the other.")
@@ -81,8 +81,12 @@ class LayerCase(RoutedCase, ABC):
         """The group on a pod."""
 
     @abstractmethod
-    def _pattern(self) -> list[Batch]:
-        """Batches of all rounds where nothing is said of the routing."""
+    def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
+        """Batches of rounds with so many tokens of each rank, where nothing is said of the routing."""
+
+    @abstractmethod
+    def _lay_out(self, bench: Bench, batches: Sequence[Batch]) -> None:
+        """Every rank launched, and what its app buffers must hold, which its cores own."""
 
     @property
     @abstractmethod
@@ -133,11 +137,26 @@ class LayerCase(RoutedCase, ABC):
             "repeats": bool(self.repeats), "counting": self.counting,
         }  # fmt: skip
 
+    def lay_out(self, bench: Bench) -> None:
+        """One call: all parts of all its rounds."""
+        self._lay_out(bench, self._batches())
+
+    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
+        """All rounds of all calls in one launch, on a group that has room for the most tokens of each rank."""
+        if len(calls) == 1:
+            return calls[0].case.lay_out(bench)
+        if self.routing:
+            raise ConfigError(f"routing={self.routing!r}: goes with a single call, there are {len(calls)}")
+        each = [tokens_of(call.case.configuration["tokens"], self.ranks) for call in calls]
+        whole = replace(self, tokens=as_text([max(lengths) for lengths in zip(*each, strict=True)]))
+        whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(self.rounds)]))
+
     # ---- what goes through it
 
     def _given(self) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
         """The parts of each round, and what there is to say of it."""
-        rounds = map(self._drawn.round, range(self.rounds)) if self.routing else ((b, {}) for b in self._pattern())
+        usual = [self._lengths] * self.rounds
+        rounds = map(self._drawn.round, range(self.rounds)) if self.routing else ((b, {}) for b in self._pattern(usual))
         for batch, facts in rounds:
             columns = (in_parts(rows, max(1, self._at_once)) for rows in vars(batch).values())
             counted = {

@@ -47,9 +47,7 @@ class MoeCase(LayerCase):
     quantized_back: int = switch(0, "INT8 on the way back, too.", also="quantize-back")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
-    def lay_out(self, bench: Bench) -> None:
-        """Every rank launched, and what its app buffers must hold, which its cores own."""
-        batches = self._batches()
+    def _lay_out(self, bench: Bench, batches: Sequence[Batch]) -> None:
         rounds = self._rounds(bench.pod(self._spec(batches)), batches)
         images = [Image(rounds.config, batches, rank) for rank in range(self.ranks)]
         for rank, image in enumerate(images):
@@ -73,8 +71,8 @@ class MoeCase(LayerCase):
     def _config(self) -> EpConfig:
         return EpConfig(**self._shape, path=self.path, quantized_back=bool(self.quantized_back))
 
-    def _pattern(self) -> list[Batch]:
-        return make_batches(self._config(), self._lengths, self.rounds, self.seed)
+    def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
+        return make_batches(self._config(), rounds, self.seed)
 
     def _group(self, pod: Pod) -> ExpertParallel:
         return ExpertParallel(pod, self._config())

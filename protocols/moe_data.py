@@ -35,15 +35,16 @@ def choice_steps(config: EpConfig) -> NDArray[np.int64]:
     return np.arange(config.top_k) // (1 + config.repeats)
 
 
-def make_batches(config: EpConfig, lengths: Sequence[int], rounds: int, seed: int) -> list[Batch]:
-    """Batches in which every rank with tokens has some for the next one, in every other round all of them.
+def make_batches(config: EpConfig, rounds: Sequence[Sequence[int]], seed: int) -> list[Batch]:
+    """Batches of rounds with so many tokens of each rank; who has any has some for the next rank, in every other round
+    all of them.
 
     Each byte of a hidden state is above 0, and so is each byte that it is quantized to (absolute values from 0.5 to 1):
     nothing looks like memory that was never written.
     """
     rng = np.random.default_rng(seed)
     batches = []
-    for i in range(rounds):
+    for i, lengths in enumerate(rounds):
         apart = (i + 1) % 2
         first = [rank + 1 + i // 2 + apart * np.arange(n)[:, None] for rank, n in enumerate(lengths)]
         topk = [((slots + choice_steps(config)) % config.n_slots).astype(np.int32) for slots in first]

@@ -8,6 +8,8 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.case import SIZE_MAX
 
 TOKENS_HELP = 'Tokens of each rank: 2, or "2,0" for each its own.'
+EXAMPLES = (1, 3, "2,0", "0,2", "1,3", "0,1,2", "3,0,0")
+"""Some of them with nothing to do."""
 
 
 def as_text(given: Any) -> Any:

@@ -15,10 +15,8 @@ Sizes = Mapping[str, int | str]
 
 def values(size: Size) -> SearchStrategy[int | str]:
     """Small values of one size; which of them go together only the case knows."""
-    if size.choices:
-        return st.sampled_from([size.default, *(one for one in size.choices if one != size.default)])
-    if size.examples:
-        return st.sampled_from([size.default, *(one for one in size.examples if one != size.default)])
+    if worth := size.examples or size.choices:
+        return st.sampled_from([size.default, *(one for one in worth if one != size.default)])
     if isinstance(size.default, str):
         return st.just(size.default)
     least = 1 if size.least is None else size.least
@@ -35,7 +33,7 @@ def some_sizes(sizes: Mapping[str, Size], fixed: Sizes) -> SearchStrategy[dict[s
 def communicators(of: Known, fixed: Sizes) -> SearchStrategy[dict[str, int | str]]:
     """Sizes of a communicator."""
     each_call = {size.name for size in sizes_each_call(of)}
-    own = {size.name: size for size in sizes_of(of.maker) if size.name not in each_call}
+    own = {size.name: size for size in sizes_of(of.maker) if size.name not in each_call and not size.beside}
     return some_sizes(own, {**of.preset.sizes, **fixed})
 
 

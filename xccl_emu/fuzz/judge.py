@@ -1,5 +1,7 @@
 """One sequence judged: sampled schedules under the monitor, and if it is small every schedule."""
 
+import math
+import time
 from dataclasses import dataclass, replace
 
 from xccl_emu.check.check import check
@@ -26,6 +28,13 @@ class Budget:
     """Of a sequence."""
     cores_max: int = 16
     """That run a kernel in it."""
+    until: float = math.inf
+    """Of `time.time`: nothing new is judged from then on."""
+
+    @property
+    def spent(self) -> bool:
+        """Is the time over?"""
+        return time.time() > self.until
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +61,7 @@ def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
     schedules = 0
     for policy in PORTFOLIO:
         each = -(-budget.schedules // len(PORTFOLIO))
-        sampled = sample(trial, policy, seed=seed, schedules=each, fault=broken)
+        sampled = sample(trial, policy, seed=seed, schedules=each, fault=broken, at_once=each)
         schedules += sampled.schedules
         if sampled.violation is not None:
             return Judged(sampled.violation, schedules)

@@ -11,11 +11,14 @@ from xccl_emu.check.verdict import Violation
 from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz import draw
 from xccl_emu.fuzz.judge import Budget, Judged, judge
+from xccl_emu.machine.clock import working_seconds
 from xccl_emu.protocol.registry import Known
 from xccl_emu.protocol.sequence import AGAIN, Sequence, Stage, makes_rows
 
 Sizes = Mapping[str, int | str]
 STAGES_MAX = 3
+SHRINK_SECONDS = 10.0
+"""That Hypothesis has to make a sequence shorter; on a machine that is slow it comes less far."""
 
 
 class SequenceViolation(AssertionError):
@@ -32,7 +35,9 @@ class Counted:
     """What a run of the machine has looked at."""
 
     sequences: int = 0
+    """That were drawn; those that are tried to make one shorter in which something goes wrong are not counted."""
     calls: int = 0
+    """Of these sequences."""
     judged: int = 0
     """Different sequences, those with which another one begins too."""
     proved: int = 0
@@ -40,10 +45,20 @@ class Counted:
     schedules: int = 0
     states: int = 0
     seen: dict[str, Judged] = field(default_factory=dict, repr=False)
+    found_at: float = 0.0
+    """When something was found; from then on nothing is counted any more."""
+
+    @property
+    def over(self) -> bool:
+        """Is it time to keep what was found as it is?"""
+        return bool(self.found_at) and working_seconds() > self.found_at + SHRINK_SECONDS
 
     def note(self, key: str, judged: Judged) -> None:
         """Remember what became of a sequence."""
         self.seen[key] = judged
+        if self.found_at:
+            return
+        self.found_at = working_seconds() if judged.violation is not None else 0.0
         self.judged += not judged.skipped
         self.proved += judged.proved
         self.schedules += judged.schedules
@@ -62,7 +77,7 @@ class CallsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.stages: list[Stage] = []
-        self.counted.sequences += 1
+        self.counted.sequences += not (self.counted.found_at or self.budget.spent)
 
     def take(self, stages: list[Stage]) -> None:
         """Go on to a longer sequence, if there can be one; SequenceViolation if something goes wrong in it."""
@@ -72,11 +87,13 @@ class CallsMachine(RuleBasedStateMachine):
         judged = self._judged(sequence, "")
         if judged is not None and not judged.skipped:
             self.stages = stages
-            self.counted.calls += 1
+            self.counted.calls += not (self.counted.found_at or self.budget.spent)
 
     def _judged(self, sequence: Sequence, fault: str) -> Judged | None:
         key = f"{sequence.configuration} {fault}"
         if key not in self.counted.seen:
+            if self.counted.over or (self.budget.spent and not self.counted.found_at):
+                return None
             try:
                 judged = judge(sequence, fault, self.seed, self.budget)
             except ConfigError:
@@ -139,7 +156,7 @@ def machine_of(of: Known, fixed: Sizes, budget: Budget, seed: int) -> type[Calls
         def replay(self: CallsMachine, number: int) -> None:
             self.follow({AGAIN: number % len(self.stages[-1].calls)})
 
-        rules |= {"call": call, "replay": replay}
+        rules |= {"call": call, "replay": replay} if of.maker.replayed else {"call": call}  # type: ignore[attr-defined]
     else:
 
         @precondition(lambda self: self.stages)

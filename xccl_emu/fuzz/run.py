@@ -1,9 +1,10 @@
 """Fuzzing of a protocol: many sequences, in processes or on a Dask cluster, and what it came to."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import hypothesis
@@ -15,6 +16,7 @@ from xccl_emu.check.verdict import Verdict
 from xccl_emu.errors import UnfinishedError
 from xccl_emu.fuzz.judge import Budget, verdict_of
 from xccl_emu.fuzz.machine import Counted, SequenceViolation, machine_of
+from xccl_emu.fuzz.shorter import shortened
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocol.sequence import Sequence
 
@@ -102,13 +104,16 @@ def fuzz_part(plan: Plan) -> Summary:
     try:
         run_state_machine_as_test(hypothesis.seed(plan.seed)(machine), settings=settings)
     except SequenceViolation as error:
-        verdict = verdict_of(error.sequence, error.fault, plan.seed, plan.budget, error.violation)
-        found.append(Finding(str(error.sequence.configuration["stages"]), error.fault, verdict))
+        sequence, violation = shortened(
+            error.sequence, error.fault, error.violation, plan.seed, plan.budget, plan.sizes
+        )
+        verdict = verdict_of(sequence, error.fault, plan.seed, plan.budget, violation)
+        found.append(Finding(str(sequence.configuration["stages"]), error.fault, verdict))
     return _summary(plan.protocol, machine.counted, found)
 
 
 def _summary(protocol: str, counted: Counted, found: list[Finding]) -> Summary:
-    numbers = {name: value for name, value in vars(counted).items() if name != "seen"}
+    numbers = {name: value for name, value in vars(counted).items() if name not in ("seen", "found_at")}
     return Summary(protocol, findings=found, **numbers)
 
 
@@ -124,11 +129,11 @@ def fuzz(
     What stops it before that (Ctrl-C, a worker that dies) is in the summary.  The first sequences are drawn in this
     process, and what they compile is kept: its seconds do not count.
     """
-    first, *others = plan.chunks()
-    if others:
-        fuzz_part(Plan(plan.protocol, plan.sizes, 1, plan.seed, plan.budget))
+    fuzz_part(Plan(plan.protocol, plan.sizes, 1, plan.seed, plan.budget))
     summary, started = Summary(plan.protocol), time.perf_counter()
-    with closing(in_parts(fuzz_part, [first, *others], workers, dask)) as done:
+    until = math.inf if seconds is None else time.time() + seconds
+    chunks = replace(plan, budget=replace(plan.budget, until=until)).chunks()
+    with closing(in_parts(fuzz_part, chunks, workers, dask)) as done:
         try:
             for part in done:
                 summary.add(part)

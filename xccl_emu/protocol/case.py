@@ -39,7 +39,7 @@ class Size:
     each_call: bool = False
     """May it differ from call to call of a sequence, on one communicator (`Case.lay_out_calls`)?"""
     examples: tuple[int | str, ...] = ()
-    """Values that are worth a try, of one that has neither choices nor a range."""
+    """Values that are worth a try where nobody chooses; none named: those that its choices or its range say."""
 
     @property
     def is_switch(self) -> bool:
@@ -114,6 +114,8 @@ class Case:
 
     presets: ClassVar[tuple[Preset, ...]] = ()
     """Names by which commands know it, the most general one first; if there is none, it goes by that of the class."""
+    replayed: ClassVar[bool] = False
+    """May a call of `lay_out_calls` have the arguments of an earlier one (`Call.again`)?"""
     papers: ClassVar[tuple[Paper, ...]] = ()
     """What papers say of it, if any does, and where its kernels deviate (`tools/fidelity.py` makes a page of it)."""
 

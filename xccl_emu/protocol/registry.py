@@ -5,6 +5,7 @@ The entry points are of the group ``xccl_emu.protocols``; each is a class derive
 
 import hashlib
 import importlib.util
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +28,8 @@ GROUP = "xccl_emu.protocols"
 def is_maker(thing: Any) -> bool:
     """Is it a class derived from `Case` that lays itself out, or a function made by `protocol`?"""
     if isinstance(thing, type):
-        return issubclass(thing, Case) and thing.lay_out is not Case.lay_out and thing is not FunctionCase
+        lays_out = issubclass(thing, Case) and thing.lay_out is not Case.lay_out
+        return lays_out and thing is not FunctionCase and not inspect.isabstract(thing)
     return callable(thing) and getattr(thing, "makes_case", False)
 
 

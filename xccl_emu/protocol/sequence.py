@@ -52,6 +52,8 @@ class Sequence:
                 Stage(dict(one["sizes"]), tuple(map(dict, one["calls"])))
                 for one in json.loads(str(configuration["stages"]))
             )
+            if not stages or not all(stage.calls for stage in stages):
+                raise ValueError("nobody makes a call")
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"stages: are no sequence of calls ({error})") from error
         return cls(known(protocol), stages)

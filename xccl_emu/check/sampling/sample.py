@@ -64,13 +64,15 @@ def sample(
     seconds: float | None = None,
     fault: Fault | None = None,
     progress: Callable[[int, int], None] | None = None,
+    at_once: int = 1,
 ) -> Sampled:
     """Run ``schedules`` schedules of a policy, or until ``seconds`` are over or one finds something.
 
     Without either limit there are `SCHEDULES_DEFAULT`.  ``portfolio`` takes all policies in turn, in slices that grow.
     The same seed gives the same schedules: number n of a policy depends on the trial, the seed and n alone.
     With a ``fault`` something breaks in each of them, if it comes to that.
-    ``progress`` is called now and then with the schedules and actions so far.  Raises ConfigError for an unknown policy
+    ``progress`` is called now and then with the schedules and actions so far: first after ``at_once`` schedules, then
+    less and less often, as time allows.  Raises ConfigError for an unknown policy
     or a pod that is not ready to run, KernelError where the arithmetic of a kernel fails.
     """
     if policy not in POLICIES:
@@ -78,7 +80,7 @@ def sample(
     monitor = monitor_of(trial)
     if schedules is None and seconds is None:
         schedules = SCHEDULES_DEFAULT
-    job = _Job(monitor, seed, schedules, seconds, fault, progress)
+    job = _Job(monitor, seed, schedules, seconds, fault, progress, at_once)
     names = PORTFOLIO if policy == "portfolio" else (policy,)
     turn = 0
     while job.goes_on():
@@ -172,11 +174,12 @@ class _Job:
         seconds: float | None,
         fault: Fault | None,
         progress: Callable[[int, int], None] | None,
+        at_once: int,
     ) -> None:
         self._monitor, self._seed, self._fault, self._progress = monitor, seed, fault, progress
         self._most, self._seconds = schedules, seconds
         self._started = working_seconds()
-        self._at_once = 1
+        self._at_once = at_once
         self.done: dict[str, int] = {}
         self.actions = self.faults = 0
         self.endings: NDArray[np.int64] = np.zeros(1, np.int64)

@@ -1,0 +1,73 @@
+"""Makes a sequence in which something goes wrong shorter: fewer communicators, fewer calls, sizes as usual.
+
+Hypothesis has shortened what it has drawn; but a size that is drawn as usual stays in it, and so does a call where
+what is drawn behind it would change.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from xccl_emu.check.verdict import Violation
+from xccl_emu.errors import ConfigError, RunError
+from xccl_emu.fuzz.judge import Budget, judge
+from xccl_emu.machine.clock import working_seconds
+from xccl_emu.protocol.sequence import AGAIN, Sequence, Sizes, Stage
+
+SECONDS = 10.0
+
+
+def shortened(
+    sequence: Sequence, fault: str, violation: Violation, seed: int, budget: Budget, fixed: Sizes
+) -> tuple[Sequence, Violation]:
+    """The shortest that is found in a few seconds, and what goes wrong in it: something of the same kind.
+
+    The ``fixed`` sizes stay.
+    """
+    until = working_seconds() + SECONDS
+    better: tuple[Sequence, Violation] | None = (sequence, violation)
+    while better is not None:
+        sequence, violation = better
+        better = next(_wrong(sequence, fault, violation, seed, budget, until, fixed), None)
+    return sequence, violation
+
+
+def _wrong(
+    sequence: Sequence, fault: str, violation: Violation, seed: int, budget: Budget, until: float, fixed: Sizes
+) -> Iterator[tuple[Sequence, Violation]]:
+    for stages in _shorter(sequence.stages, fixed):
+        if working_seconds() > until:
+            return
+        candidate = replace(sequence, stages=stages)
+        try:
+            found = judge(candidate, fault, seed, replace(budget, states=0)).violation
+        except (ConfigError, RunError):
+            continue
+        if found is not None and found.kind == violation.kind:
+            yield candidate, found
+
+
+def _shorter(stages: tuple[Stage, ...], fixed: Sizes) -> Iterator[tuple[Stage, ...]]:
+    """Without a communicator; without a call; with a size as usual."""
+    if len(stages) > 1:
+        yield from (stages[:i] + stages[i + 1 :] for i in range(len(stages)))
+    for i, stage in enumerate(stages):
+        for changed in _fewer(stage, fixed):
+            yield (*stages[:i], changed, *stages[i + 1 :])
+
+
+def _fewer(stage: Stage, fixed: Sizes) -> Iterator[Stage]:
+    calls = stage.calls
+    if len(calls) > 1 and not any(AGAIN in call for call in calls):
+        yield from (Stage(stage.sizes, calls[:i] + calls[i + 1 :]) for i in range(len(calls)))
+    elif len(calls) > 1:
+        yield Stage(stage.sizes, calls[:-1])
+    yield from (Stage(sizes, calls) for sizes in _usual(stage.sizes, fixed))
+    for i, call in enumerate(calls):
+        yield from (Stage(stage.sizes, (*calls[:i], sizes, *calls[i + 1 :])) for sizes in _usual(call, fixed))
+
+
+def _usual(sizes: Sizes, fixed: Sizes) -> Iterator[Sizes]:
+    """With one of them fewer; a call that is made again stays one."""
+    for name in sizes:
+        if name != AGAIN and name not in fixed:
+            yield {other: value for other, value in sizes.items() if other != name}

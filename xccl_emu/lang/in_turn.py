@@ -1,0 +1,51 @@
+"""Several kernels that one core runs one behind the other, with arguments from a table: a stream of launches."""
+
+import functools
+import linecache
+from collections.abc import Sequence
+
+from xccl_emu.lang.kernel import Kernel
+from xccl_emu.lang.requests import load, quiet
+
+WORD_BYTES = 8
+
+
+@functools.lru_cache(maxsize=64)
+def in_turn(kernels: tuple[Kernel, ...]) -> Kernel:
+    """A kernel ``(table, launches)`` that runs as many launches as the table has rows.
+
+    A row is the number of a kernel and its `words`; all rows have as many words as the longest one (`row_words`).
+    Where one kernel ends and the next one begins all that the core has issued is done and visible, as at a return.
+    """
+    name = "_then_".join(kernel.name for kernel in kernels)
+    lines = [f"def {name}(table, launches):", f'    """Run the launches of a table: {name}."""']
+    lines += ["    for _ in range(launches):", "        which = yield load(table)"]
+    scope: dict[str, object] = {"load": load, "quiet": quiet, "__name__": __name__}
+    for number, kernel in enumerate(kernels):
+        scope[f"kernel_{number}"] = kernel
+        scope |= {kind.__name__: kind for kind in kernel.records.values()}
+        lines += [f"        if which == {number}:", *_one(number, kernel)]
+    lines += ["        yield quiet()", f"        table += {WORD_BYTES * row_words(kernels)}"]
+    text = "".join(f"{line}\n" for line in lines)
+    file = f"<launches of {name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # where a kernel's source is read
+    exec(compile(text, file, "exec"), scope)
+    return Kernel(scope[name])  # type: ignore[arg-type]
+
+
+def _one(number: int, kernel: Kernel) -> list[str]:
+    """Its arguments from the table, and the kernel."""
+    loads = [f"            a{i} = yield load(table + {WORD_BYTES * (i + 1)})" for i in range(len(kernel.words))]
+    given: dict[str, list[str]] = {}
+    for i, (parameter, _) in enumerate(kernel.words):
+        given.setdefault(parameter, []).append(f"a{i}")
+    arguments = [
+        f"{kernel.records[name].__name__}({', '.join(given[name])})" if name in kernel.records else given[name][0]
+        for name in kernel.params
+    ]
+    return [*loads, f"            yield from kernel_{number}({', '.join(arguments)})"]
+
+
+def row_words(kernels: Sequence[Kernel]) -> int:
+    """Words of a row: the number of the kernel, and the most arguments that one of them takes."""
+    return 1 + max(len(kernel.words) for kernel in kernels)

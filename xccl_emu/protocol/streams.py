@@ -1,0 +1,63 @@
+"""Launches that a core makes one behind the other, as a rank's stream does, in one run of the pod."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xccl_emu.lang import Kernel
+from xccl_emu.lang.in_turn import in_turn, row_words
+from xccl_emu.machine.launch import Grant, bind_arguments
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol.bench import Bench
+from xccl_emu.protocol.case import Call, Case
+
+
+@dataclass(frozen=True)
+class StreamCase(Case):
+    """A case whose calls are launches in streams: a single call is a sequence of one."""
+
+    def lay_out(self, bench: Bench) -> None:
+        """One call."""
+        self.lay_out_calls(bench, [Call(self)])
+
+
+@dataclass
+class _Stream:
+    """What one core runs."""
+
+    rows: list[tuple[Kernel, tuple[int, ...]]] = field(default_factory=list)
+    grants: list[Grant] = field(default_factory=list)
+
+
+class Streams:
+    """The streams of a pod, a core each.  Between two launches everything that the core has issued is done; nothing
+    orders the launches of two cores.
+
+    `Streams.launch` collects, `Streams.put` launches; then app data has room for a table with a row for each launch.
+    """
+
+    def __init__(self, bench: Bench, pod: Pod) -> None:
+        self._bench, self._pod = bench, pod
+        self._streams: dict[tuple[int, int], _Stream] = {}
+
+    def launch(
+        self, kernel: Kernel, die: int, args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant], core: int = 0
+    ) -> None:
+        """Behind what that core runs already; raises ConfigError for arguments that the kernel does not take."""
+        stream = self._streams.setdefault((die, core), _Stream())
+        (words,) = bind_arguments(kernel, 1, args)
+        stream.rows.append((kernel, words))
+        stream.grants += [grant for grant in grants if grant not in stream.grants]
+
+    def put(self) -> None:
+        """Launch all of them; raises what `Pod.launch` raises."""
+        for (die, core), stream in self._streams.items():
+            kernels = tuple(dict.fromkeys(kernel for kernel, _ in stream.rows))
+            table = np.zeros((len(stream.rows), row_words(kernels)), np.int64)
+            for row, (kernel, words) in zip(table, stream.rows, strict=True):
+                row[: 1 + len(words)] = kernels.index(kernel), *words
+            held = self._bench.filled(die, table, f"launches of core {core}")
+            args = {"table": held.address, "launches": len(table)}
+            grants = [self._pod.grant(held, "r"), *stream.grants]
+            self._pod.launch(in_turn(kernels), die, [core], args, grants)
