@@ -62,3 +62,10 @@ def test_member_is_a_file_as_any_other(member: Member) -> None:
     """Its cases are found as FILE.py:NAME, and differ in nothing but what the mend changes: sizes are the same."""
     broken, mended = make(f"{member.file}:Broken"), make(f"{member.file}:Mended")
     assert broken.configuration == mended.configuration
+
+
+@pytest.mark.parametrize("order", ["sc", "fifo", "relaxed"])
+def test_a_head_is_overtaken_under_unordered_only(order: str) -> None:
+    """The page of the head that is overtaken says that no other order lets an older write land on a newer."""
+    (member,) = members(("head_overtaken",))
+    assert check(member.case("Broken"), order=order).verdict == VERIFIED
