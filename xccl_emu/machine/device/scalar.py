@@ -205,7 +205,7 @@ def run_on_buffer(mem, st, core, base, most):
     taken = 0
     while taken < most:
         op = st[base + REQUEST]
-        if (op != OP_UB_LOAD and op != OP_UB_STORE) or st[base + STATUS] != STATUS_RUNNING or _switched_off(st, base):
+        if (op != OP_UB_LOAD and op != OP_UB_STORE) or st[base + STATUS] != STATUS_RUNNING or switched_off(st, base):
             break
         a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
         if st[ERROR] or not check_scalar(st, core, base, op, a, b, c, 0):
