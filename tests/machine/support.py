@@ -45,12 +45,16 @@ def issue(op, a, b, c, d, e):
     elif op == rq.OP_ATOMIC_ADD:
         result = yield rq.atomic_add(a, b)
     elif op == rq.OP_POLL:
-        if b == rq.CMP_EQ:
-            result = yield rq.poll_eq(a, c)
+        if b == rq.CMP_EQ and d > 8:
+            yield rq.poll_line_eq(a, 0, d, e, c)
+        elif b == rq.CMP_EQ:
+            result = yield rq.poll_eq(a, c, d, e)
+        elif b == rq.CMP_NE and d > 8:
+            yield rq.poll_line_ne(a, 0, d, e, c)
         elif b == rq.CMP_NE:
-            result = yield rq.poll_ne(a, c)
+            result = yield rq.poll_ne(a, c, d, e)
         else:
-            result = yield rq.poll_ge(a, c)
+            result = yield rq.poll_ge(a, c, d, e)
     elif op == rq.OP_UB_LOAD:
         result = yield rq.ub_load(a, b)
     elif op == rq.OP_UB_STORE:

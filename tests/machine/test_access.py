@@ -52,6 +52,13 @@ def _buffer(ub: int, nbytes: int, alignment: int = 1) -> bool:
     return nbytes > 0 and ub >= 0 and ub + nbytes <= UB and ub % alignment == 0
 
 
+def _pollable(a: int, b: int, nbytes: int, mask: int) -> bool:
+    """A word, with any mask; or, for equal and unequal, a line with flags in it, and the beginning of the buffer."""
+    if nbytes in (16, 32, 64, 128) and b in (rq.CMP_EQ, rq.CMP_NE):
+        return 0 < mask < 1 << nbytes // 4 and _memory(a, nbytes, "r", nbytes)
+    return nbytes in (1, 2, 4, 8) and _memory(a, nbytes, "r", nbytes)
+
+
 def _apart(a: int, b: int, nbytes: int) -> bool:
     return abs(a - b) >= nbytes
 
@@ -62,10 +69,10 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
     wide = {rq.BF16: 2, rq.FP16: 2, rq.FP32: 4}
     ruled = half and e in (rq.RULE_XCCL, rq.RULE_CANN)
     rules = {
-        "load": lambda: b in (4, 8) and _memory(a, b, "r", b),
-        "store": lambda: c in (4, 8) and _memory(a, c, "w", c),
+        "load": lambda: b in (1, 2, 4, 8) and _memory(a, b, "r", b),
+        "store": lambda: c in (1, 2, 4, 8) and _memory(a, c, "w", c),
         "atomic_add": lambda: _memory(a, 8, "r", 8) and _memory(a, 8, "w", 8),
-        "poll": lambda: _memory(a, 8, "r", 8),
+        "poll": lambda: _pollable(a, b, d, e),
         "ub_load": lambda: b in (4, 8) and _buffer(a, b, b),
         "ub_store": lambda: c in (4, 8) and _buffer(a, c, c),
         "set_flag": lambda: 0 <= a <= 3 and 0 <= b <= 3 and 0 <= c < 32,

@@ -12,6 +12,7 @@ from xccl_emu.campaign.programs import Small, program
 from xccl_emu.errors import DeadlockError, RunError
 from xccl_emu.lang import add, atomic_add, dma, kernel, load, store, wait_flag
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, SCALAR, VECTOR
+from xccl_emu.machine.device.layout import ATOMIC_SHIFT, HEADER_WORDS
 from xccl_emu.machine.device.pipes import n_subtransfers, subtransfer
 from xccl_emu.machine.explore import explore
 from xccl_emu.machine.pod import Pod
@@ -214,8 +215,10 @@ def test_dma_reads_no_two_granules_at_once(word: int) -> None:
 def test_subtransfers_divide_a_transfer(source: int, target: int, nbytes: int) -> None:
     """Sub-transfers follow each other from first to last byte, and one of a short transfer lies in one granule each
     side."""
-    n = n_subtransfers(source, target, nbytes)
-    subtransfers = [subtransfer(source, target, nbytes, g) for g in range(n)]
+    state = np.zeros(HEADER_WORDS, np.int64)
+    state[ATOMIC_SHIFT] = 5
+    n = n_subtransfers(state, source, target, nbytes)
+    subtransfers = [subtransfer(state, source, target, nbytes, g) for g in range(n)]
     assert 1 <= n <= 62
     assert [end for _, end in subtransfers] == [start for start, _ in subtransfers[1:]] + [nbytes]
     assert subtransfers[0][0] == 0

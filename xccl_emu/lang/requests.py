@@ -19,7 +19,7 @@ Request: TypeAlias = tuple[int, int, int, int, int, int, int]
 # The four in-order pipes of a core, and its DMA descriptors, which complete in any order.
 SCALAR, MTU_IN, VECTOR, MTU_OUT, DMA = range(5)
 
-# How a poll compares the 8-byte word in memory with the value it waits for.
+# How a poll compares what is in memory with the value it waits for.
 CMP_EQ, CMP_NE, CMP_GE = range(3)
 
 # Element types that the vector pipe reads and writes; FP32 is for what is added to an accumulator.
@@ -53,12 +53,12 @@ OPERATIONS = (
 
 
 def load(address: int, nbytes: int = 8, step: int = 0, sync: str = "") -> Request:
-    """Read ``nbytes`` (4 or 8, aligned) as a signed integer; sees the core's own scalar stores in flight."""
+    """Read ``nbytes`` (1, 2, 4 or 8, aligned) as a signed integer; sees the core's own scalar stores in flight."""
     return (OP_LOAD, address, nbytes, 0, 0, 0, 0)
 
 
 def store(address: int, value: int, nbytes: int = 8, step: int = 0, sync: str = "", order: str = "") -> Request:
-    """Write ``nbytes`` (4 or 8, aligned); becomes visible as the memory order says."""
+    """Write ``nbytes`` (1, 2, 4 or 8, aligned); becomes visible as the memory order says."""
     return (OP_STORE, address, value, nbytes, 0, 0, 0)
 
 
@@ -67,19 +67,37 @@ def atomic_add(address: int, value: int, step: int = 0, sync: str = "", order: s
     return (OP_ATOMIC_ADD, address, value, 0, 0, 0, 0)
 
 
-def poll_eq(address: int, value: int, step: int = 0, sync: str = "") -> Request:
-    """Wait until the aligned 8-byte word equals ``value``; returns the word."""
-    return (OP_POLL, address, CMP_EQ, value, 0, 0, 0)
+def poll_eq(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "") -> Request:
+    """Wait until the word, of ``nbytes`` (1, 2, 4 or 8, aligned), equals ``value`` in the bits of ``mask``.
+
+    Returns the whole word, as `load` does, and so do `poll_ne` and `poll_ge`.
+    """
+    return (OP_POLL, address, CMP_EQ, value, nbytes, mask, 0)
 
 
-def poll_ne(address: int, value: int, step: int = 0, sync: str = "") -> Request:
-    """Wait until the aligned 8-byte word differs from ``value``; returns the word."""
-    return (OP_POLL, address, CMP_NE, value, 0, 0, 0)
+def poll_ne(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "") -> Request:
+    """Wait until the word differs from ``value`` in the bits of ``mask``."""
+    return (OP_POLL, address, CMP_NE, value, nbytes, mask, 0)
 
 
-def poll_ge(address: int, value: int, step: int = 0, sync: str = "") -> Request:
-    """Wait until the aligned 8-byte word is at least ``value``; returns the word."""
-    return (OP_POLL, address, CMP_GE, value, 0, 0, 0)
+def poll_ge(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "") -> Request:
+    """Wait until the word, of which only the bits of ``mask`` are taken, is at least ``value``."""
+    return (OP_POLL, address, CMP_GE, value, nbytes, mask, 0)
+
+
+def poll_line_eq(address: int, ub: int, nbytes: int, words: int, value: int, step: int = 0, sync: str = "") -> Request:
+    """Read a line of ``nbytes`` (16, 32, 64 or 128, aligned) to the data buffer, over and over until its flags are in.
+
+    Bit w of ``words`` says that word w, of 4 bytes, is a flag: it must equal the low 4 bytes of ``value`` if w is even,
+    the high 4 if it is odd.  A line is read granule by granule in any order; it sees nothing in flight.  What is read
+    in vain is dropped, and is no race.  Returns nothing.
+    """
+    return (OP_POLL, address, CMP_EQ, value, nbytes, words, ub)
+
+
+def poll_line_ne(address: int, ub: int, nbytes: int, words: int, value: int, step: int = 0, sync: str = "") -> Request:
+    """Read a line as `poll_line_eq` does, until each of the words differs from its half of ``value``."""
+    return (OP_POLL, address, CMP_NE, value, nbytes, words, ub)
 
 
 def quiet(step: int = 0, sync: str = "") -> Request:

@@ -2,12 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from xccl_emu.errors import AccessError, DeadlockError, ProtocolError, RunError
 from xccl_emu.lang import Site
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.flight import large_slot, read_word
+from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
 from xccl_emu.machine.stats import PIPE_NAMES
 
@@ -73,9 +76,7 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
     st = pod.state
     op, a, b, c = (int(st[base + REQUEST + i]) for i in range(4))
     if op == rq.OP_POLL:
-        saw = int(read_word(pod.memory, st, core, base, a, 8))
-        sign = {rq.CMP_EQ: "==", rq.CMP_GE: ">="}.get(b, "!=")
-        return f"polls {symbolic(pod, a)} (address {a:#x}): saw {saw}, wants {sign} {c}; {last_writer(pod, a)}"
+        return _polls(pod, base, core)
     if op == rq.OP_WAIT_FLAG and b == 0:
         return f"waits for event {c} of {PIPE_NAMES[a]}, which is not set"
     if op == rq.OP_AWAIT_GROUP:
@@ -84,6 +85,21 @@ def _waits_for(pod: "Pod", base: int, core: int) -> str:
     if op in (rq.OP_QUIET, rq.OP_RETURN):
         return f"waits in {rq.OPERATIONS[op]} for its queues to drain: " + "; ".join(_stuck_pipes(pod, base))
     return f"cannot issue {rq.OPERATIONS[op]}: " + "; ".join(_stuck_pipes(pod, base))
+
+
+def _polls(pod: "Pod", base: int, core: int) -> str:
+    """What a poll saw, of a line all its words, and what it waits for."""
+    a, compare, wanted, nbytes, mask = (int(pod.state[base + REQUEST + i]) for i in range(1, 6))
+    sign = {rq.CMP_EQ: "==", rq.CMP_GE: ">="}.get(compare, "!=")
+    if is_line(nbytes):
+        words = pod.memory[a : a + nbytes].view(np.uint32)
+        flags = " ".join(f"{words[w]:#x}" for w in range(len(words)) if mask >> w & 1)
+        saw, wants = f"saw flags {flags}", f"wants each {sign} its half of {wanted:#x}"
+    else:
+        some = "" if mask == -1 else f" in the bits {mask:#x}"
+        saw = f"saw {int(read_word(pod.memory, pod.state, core, base, a, nbytes))}"
+        wants = f"wants {sign} {wanted}{some}"
+    return f"polls {symbolic(pod, a)} (address {a:#x}): {saw}, {wants}; {last_writer(pod, a)}"
 
 
 def _stuck_pipes(pod: "Pod", base: int) -> list[str]:

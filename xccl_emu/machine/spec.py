@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.device.layout import CHOICE_ALL, GRANULE_BYTES
+from xccl_emu.machine.device.layout import ATOMIC_BYTES, CHOICE_ALL, GRANULE_BYTES
 
 
 def whole(name: str, value: Any) -> int:
@@ -44,9 +44,11 @@ class PodSpec:
     ub_bytes: int = 192 * KIB
     """Data buffer of one core."""
     flight_granules: int = 256
-    """Writes in flight that a die holds at most, in granules of 32 bytes; unused under `sc`."""
+    """Writes in flight that a die holds at most, each at most ``atomic_bytes``; unused under `sc`."""
     registers: int = 288
     """Registers a kernel may have on a core."""
+    atomic_bytes: int = GRANULE_BYTES
+    """The unit in which writes become visible and reads are taken: 4, 8, 16, 32, 64 or 128 bytes."""
     cpus_per_node: int = 0
     """CPU sockets, whose memory cores of dies may touch; behind that of all dies, ``die_bytes`` of it each."""
 
@@ -58,8 +60,14 @@ class PodSpec:
         self._positive("nodes", "chips_per_node", "dies_per_chip", "cores_per_die", "flight_granules", "registers")
         if self.flight_granules >= CHOICE_ALL:
             raise ConfigError(f"flight_granules={self.flight_granules}: must be below {CHOICE_ALL}")
+        if self.atomic_bytes not in ATOMIC_BYTES:
+            raise ConfigError(f"atomic_bytes={self.atomic_bytes}: must be one of {', '.join(map(str, ATOMIC_BYTES))}")
         if self.die_bytes < 1 or self.die_bytes & (self.die_bytes - 1):
             raise ConfigError(f"die_bytes={self.die_bytes}: must be a power of two")
+        if self.die_bytes < self.atomic_bytes:
+            raise ConfigError(f"die_bytes={self.die_bytes}: must be at least atomic_bytes={self.atomic_bytes}")
+        if self.atomic_bytes < 8 and self.flight_granules < 2:
+            raise ConfigError("flight_granules=1: must be at least 2 where a word is written in halves")
         if self.cpus_per_node < 0:
             raise ConfigError(f"cpus_per_node={self.cpus_per_node}: must not be negative")
         for name in ("meta_bytes", "managed_bytes", "ub_bytes"):
@@ -127,6 +135,7 @@ def small_pod(
     managed_bytes: int = 64 * KIB,
     ub_bytes: int = 8 * KIB,
     flight_granules: int = 64,
+    atomic_bytes: int = GRANULE_BYTES,
 ) -> PodSpec:
     """A pod for tests and proofs: one die a chip, areas as large as asked; the app data area fills a power of two."""
     app_bytes, meta_bytes = whole("app_bytes", app_bytes), whole("meta_bytes", meta_bytes)
@@ -142,6 +151,7 @@ def small_pod(
         managed_bytes=managed_bytes,
         ub_bytes=ub_bytes,
         flight_granules=flight_granules,
+        atomic_bytes=atomic_bytes,
     )
 
 

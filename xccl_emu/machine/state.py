@@ -20,7 +20,8 @@ class StateArray:
     def __init__(self, spec: PodSpec, order: str, seed: int) -> None:
         self.core_words = REGISTERS + spec.registers
         self.flight_capacity = 0 if order == "sc" else spec.flight_granules
-        self.die_words = at.FLIGHT_ENTRIES + self.flight_capacity * at.FLIGHT_WORDS
+        self.flight_words = at.FLIGHT_DATA + max(spec.atomic_bytes, at.GRANULE_BYTES) // 8
+        self.die_words = at.FLIGHT_ENTRIES + self.flight_capacity * self.flight_words
         self.writer_slots = 1 << 12 if spec.n_cores <= _SMALL_CORES else 1 << 18
         self.large_slots = self.writer_slots >> 2
         self.traffic_words = at.TRAFFIC_MASKS + 2 * -(-spec.n_homes // at.TRAFFIC_MASK_BITS)
@@ -54,6 +55,8 @@ class StateArray:
         st[at.N_CORES], st[at.CORES_PER_DIE], st[at.N_DIES] = spec.n_cores, spec.cores_per_die, spec.n_dies
         st[at.N_HOMES] = spec.n_homes
         st[at.DIE_SHIFT] = spec.die_bytes.bit_length() - 1
+        st[at.ATOMIC_SHIFT] = spec.atomic_bytes.bit_length() - 1
+        st[at.FLIGHT_WORDS] = self.flight_words
         st[at.UB_BYTES], st[at.ORDER] = spec.ub_bytes, ORDERS.index(order)
         st[at.CORE_WORDS], st[at.DIE_WORDS] = self.core_words, self.die_words
         st[at.FLIGHT_CAPACITY] = self.flight_capacity

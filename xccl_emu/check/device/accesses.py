@@ -39,6 +39,7 @@ from xccl_emu.lang.requests import (
 )
 from xccl_emu.machine.device.flight import request_site, switched_off
 from xccl_emu.machine.device.layout import (
+    ATOMIC_SHIFT,
     CHOICE_ALL,
     DMA_SLOTS,
     ENTRY_CUT,
@@ -51,6 +52,7 @@ from xccl_emu.machine.device.layout import (
     PIPE_COUNT,
     UB_BASE,
 )
+from xccl_emu.machine.device.lines import line_part, polls_line
 from xccl_emu.machine.device.numerics import element_bytes
 from xccl_emu.machine.device.pipes import entry_of, pipe_of, subtransfer
 from xccl_emu.machine.device.words import jit
@@ -90,7 +92,7 @@ def accesses(st, base, pipe, choice, named, out):
     ``named`` tells for each (kernel, site) whether it has a sync name, [kernels * MAX_SITES].
     """
     if pipe == SCALAR:
-        return _of_scalar(st, base, named, out)
+        return _of_scalar(st, base, choice, named, out)
     if pipe == DMA:
         return _of_dma(st, base, choice, out)
     queue = pipe_of(base, pipe)
@@ -98,33 +100,36 @@ def accesses(st, base, pipe, choice, named, out):
     if j >= st[queue + PIPE_COUNT]:
         return 0
     entry = entry_of(st, queue, j)
-    op, site, ub = st[entry], st[entry + ENTRY_SITE], st[base + UB_BASE]
+    op, site, ub, atomic = st[entry], st[entry + ENTRY_SITE], st[base + UB_BASE], 1 << st[ATOMIC_SHIFT]
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG or op == OP_FENCE:
         return 0
     if op == OP_MTU_IN:
         source, nbytes = st[entry + 1], st[entry + 3]
         start, end = 0, nbytes
         if choice < WHOLE_TRANSFER:
-            start, end = subtransfer(source, source, nbytes, choice >> 4)
+            start, end = subtransfer(st, source, source, nbytes, choice >> 4)
         n = _row(out, 0, source + start, end - start, 0, MTU_IN, site)
         return _row(out, n, ub + st[entry + 2] + start, end - start, WRITE, MTU_IN, site)
     if op == OP_MTU_OUT:
         target, nbytes, start = st[entry + 2], st[entry + 3], st[entry + ENTRY_PROGRESS]
         end = nbytes
         if choice != CHOICE_ALL:
-            end = min(nbytes, start + GRANULE_BYTES - (target + start) % GRANULE_BYTES)
+            end = min(nbytes, start + atomic - (target + start) % atomic)
         n = _row(out, 0, ub + st[entry + 1] + start, end - start, 0, MTU_OUT, site)
         return _row(out, n, target + start, end - start, WRITE, MTU_OUT, site)
     if op == OP_PUT:
-        return _row(out, 0, st[entry + 1], GRANULE_BYTES, WRITE | WHOLE, MTU_OUT, site)
+        start = st[entry + ENTRY_PROGRESS]
+        end = GRANULE_BYTES if choice == CHOICE_ALL else min(GRANULE_BYTES, start + atomic)
+        whole = WHOLE if atomic >= GRANULE_BYTES else 0
+        return _row(out, 0, st[entry + 1] + start, end - start, WRITE | whole, MTU_OUT, site)
     if op == OP_ADD:
         return _row(out, 0, st[entry + 1], 8, WRITE | WHOLE | SYNC, MTU_OUT, site)
     return _of_vector(st, entry, op, ub, site, out)
 
 
 @jit
-def _of_scalar(st, base, named, out):
-    """The core's current request."""
+def _of_scalar(st, base, choice, named, out):
+    """The core's current request, or a part of it."""
     op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
     if op < OP_LOAD or op > OP_UB_STORE:
         return 0
@@ -132,12 +137,16 @@ def _of_scalar(st, base, named, out):
     if op == OP_LOAD:
         sync = SYNC if named[st[base + KERNEL] * MAX_SITES + site] & 1 and not off else 0
         return _row(out, 0, a, b, WHOLE | sync, SCALAR, site)
+    if polls_line(st, base):
+        first, nbytes = line_part(st, base, choice)
+        n = _row(out, 0, a + first, nbytes, 0 if off else SYNC, SCALAR, site)
+        return _row(out, n, st[base + UB_BASE] + st[base + REQUEST + 6] + first, nbytes, WRITE, SCALAR, site)
     if off:
         return 0
     if op == OP_POLL:
-        return _row(out, 0, a, 8, WHOLE | SYNC, SCALAR, site)
+        return _row(out, 0, a, st[base + REQUEST + 4], WHOLE | SYNC, SCALAR, site)
     if op == OP_STORE:
-        return _row(out, 0, a, c, WRITE | WHOLE, SCALAR, site)
+        return _row(out, 0, a, c, WRITE | (WHOLE if c >> st[ATOMIC_SHIFT] <= 1 else 0), SCALAR, site)
     if op == OP_ATOMIC_ADD:
         return _row(out, 0, a, 8, WRITE | WHOLE | SYNC, SCALAR, site)
     if op == OP_UB_LOAD:
@@ -161,7 +170,7 @@ def _of_dma(st, base, choice, out):
     source, target, nbytes, site = st[slot + 1], st[slot + 2], st[slot + 3], st[slot + ENTRY_SITE]
     start, end = 0, nbytes
     if choice < WHOLE_TRANSFER:
-        start, end = subtransfer(source, target, nbytes, choice >> 4)
+        start, end = subtransfer(st, source, target, nbytes, choice >> 4)
         start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
     n = _row(out, 0, source + start, end - start, 0, AGENT_DMA + k, site)
     return _row(out, n, target + start, end - start, WRITE, AGENT_DMA + k, site)

@@ -109,7 +109,7 @@ def before_arrival(st, code):
     if kind_of(code) == DUPLICATE:
         if st[FAULT_COPY + FLIGHT_NBYTES] != 0:
             return False
-        for i in range(FLIGHT_WORDS):
+        for i in range(st[FLIGHT_WORDS]):
             put(st, FAULT_COPY + i, st[entry + i])
         return True
     if bit >= 8 * st[entry + FLIGHT_NBYTES]:
@@ -198,7 +198,7 @@ def forget_cut(st):
         for k in range(st[ring + FLIGHT_COUNT]):
             if may_arrive(st, die, k):
                 entry, to = flight(st, ring, k), flight(st, ring, kept)
-                for i in range(FLIGHT_WORDS):
+                for i in range(st[FLIGHT_WORDS]):
                     st[to + i] = st[entry + i]
                 kept += 1
         st[ring + FLIGHT_COUNT] = kept

@@ -11,10 +11,11 @@ from xccl_emu.check.device.accesses import AGENT_DMA
 from xccl_emu.check.device.search import checker_state as at
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
+from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import layout
 from xccl_emu.machine.device.flight import own_write_pending
+from xccl_emu.machine.device.lines import polls_line
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
 
@@ -86,7 +87,10 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     st, base = pod.state, pod.core_base(core)
     if agent == SCALAR:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
-        same = request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD) and request[1] == start and request[-1] == site
+        line = request[0] == OP_POLL and polls_line(st, base)
+        same = (
+            (line or request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD)) and request[1] == start and request[-1] == site
+        )
         waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
         return [*_before_atomic(pod, core, start), _code(core, SCALAR, 0)] if waiting else []
     if agent == MTU_IN:
@@ -95,7 +99,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
             entry = entry_of(st, queue, j)
             if st[entry] == OP_MTU_IN and st[entry + 1] <= start < st[entry + 1] + st[entry + 3]:
                 source, nbytes, done = (int(st[entry + i]) for i in (1, 3, layout.ENTRY_PROGRESS))
-                return _subtransfers(core, MTU_IN, j, source, source, nbytes, done)
+                return _subtransfers(st, core, MTU_IN, j, source, source, nbytes, done)
         return []
     if agent == MTU_OUT:
         queue = pipe_of(base, MTU_OUT)
@@ -107,7 +111,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         slot = base + layout.DMA_SLOTS + k * layout.ENTRY_WORDS
         done = int(st[slot + layout.ENTRY_PROGRESS])
         source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
-        return _subtransfers(core, DMA, k, source, target, nbytes, done) if st[slot] else []
+        return _subtransfers(st, core, DMA, k, source, target, nbytes, done) if st[slot] else []
     return []
 
 
@@ -124,8 +128,10 @@ def _before_atomic(pod: Pod, core: int, address: int) -> list[int]:
     return [_code(pod.spec.n_cores, 0, layout.CHOICE_ALL) + (int(st[base + layout.DIE]) << layout.CHOICE_BITS)]
 
 
-def _subtransfers(core: int, pipe: int, j: int, source: int, target: int, nbytes: int, done: int) -> list[int]:
-    subtransfers = range(int(n_subtransfers(source, target, nbytes)))
+def _subtransfers(
+    st: NDArray[np.int64], core: int, pipe: int, j: int, source: int, target: int, nbytes: int, done: int
+) -> list[int]:
+    subtransfers = range(int(n_subtransfers(st, source, target, nbytes)))
     return [_code(core, pipe, j | g << 4) for g in subtransfers if done >= 0 and not done >> g & 1]
 
 

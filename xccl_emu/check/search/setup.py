@@ -89,6 +89,7 @@ class Setup:
         ck[at.RECORD_END], ck[at.FRAMES_END], ck[at.LOG_END] = starts[at.FRAMES], starts[at.LOG_BASE], end
         ck[at.FULL] = full
         spec = self.pod.spec
+        ck[at.UNIT_GRANULES] = max(1, spec.atomic_bytes // layout.GRANULE_BYTES)
         ck[at.MEMORY_END], ck[at.DIE_BYTES] = spec.memory_bytes, spec.die_bytes
         ck[at.META_START], ck[at.META_END] = spec.meta_start, spec.managed_start
         ck[at.GREW_FIRST], ck[at.GREW_LAST] = granules.NO_GRANULE, -1

@@ -84,19 +84,19 @@ class Stepper:
         if core not in self._queued:
             raise self._not_enabled()
         if pipe == rq.SCALAR:
-            return self._scalar(code, core)
+            return self._scalar(code, core, choice)
         return self._dma(code, core, choice) if pipe == rq.DMA else self._pipe(code, core, pipe, choice)
 
     # ---- a core's scalar unit
 
-    def _scalar(self, code: int, core: int) -> Step:
-        """The core's request is granted, or queued on a pipe."""
+    def _scalar(self, code: int, core: int, choice: int) -> Step:
+        """The core's request is granted, or queued on a pipe; of a line, a part is read."""
         base = self._pod.core_base(core)
         op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
         site = at.AT_END if op == rq.OP_RETURN else site
         off = op != rq.OP_RETURN and bool(switched_off(self._st, base))
         words = wording(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
-        step = self._begin(code, core, _Instruction(self._number, op, words, site), choice=0)
+        step = self._begin(code, core, _Instruction(self._number, op, words, site), choice)
         step = replace(step, value=self._seen(core, op, operands, words), switched_off=off)
         step = self._take(step)
         if off and op != rq.OP_LOAD:
@@ -108,7 +108,10 @@ class Stepper:
     def _seen(self, core: int, op: int, operands: Sequence[int], words: Wording) -> str:
         """The value that a request of the scalar unit is about to read, or to write."""
         a, base = operands[0], self._pod.core_base(core)
-        if op in (rq.OP_LOAD, rq.OP_POLL, rq.OP_ATOMIC_ADD) and 0 <= a <= self._mem.size - 8:  # else a violation
+        if op == rq.OP_POLL and words.nbytes > 8 and 0 <= a <= self._mem.size - words.nbytes:
+            return f"saw {some_bytes(self._mem[a : a + words.nbytes].tobytes())}"
+        # What is not inside is a violation.
+        if op in (rq.OP_LOAD, rq.OP_POLL, rq.OP_ATOMIC_ADD) and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
             value = number(int(read_word(self._mem, self._st, core, base, a, words.nbytes)))
             return f"was {value}" if op == rq.OP_ATOMIC_ADD else f"saw {value}"
         if op == rq.OP_UB_LOAD and words.address is not None:
@@ -147,7 +150,7 @@ class Stepper:
     def _reading(self, step: Step, entry: int, choice: int) -> Step:
         """An mtu-in transfer: which of its sub-transfers, from where, and their first bytes."""
         source, nbytes = int(self._st[entry + 1]), int(self._st[entry + 3])
-        count = int(n_subtransfers(source, source, nbytes))
+        count = int(n_subtransfers(self._st, source, source, nbytes))
         first = step.accesses[0] if step.accesses else Access(source, nbytes, False, False)
         return replace(
             step,
@@ -266,6 +269,7 @@ class Stepper:
 
     def _not_enabled(self) -> ReplayError:
         return ReplayError(f"the schedule does not fit: action {self._number} of it is not enabled")
+
 
 def source_of(pod: Pod, core: int, site: int) -> Source | None:
     """The place in the kernel that a core runs; None for its return, which has none."""

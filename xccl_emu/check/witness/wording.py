@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device.layout import GRANULE_BYTES
+from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
 from xccl_emu.machine.stats import PIPE_NAMES
@@ -57,7 +58,17 @@ def wording(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Wording:
     if op in (rq.OP_UB_LOAD, rq.OP_UB_STORE):
         nbytes, value = (b, "") if op == rq.OP_UB_LOAD else (c, number(b))
         return Wording(name, ub + a, nbytes, f"ub+{a:#x}", value)
+    if op == rq.OP_POLL:
+        return _poll(pod, operands)
     return _vector(ub, op, operands) if op >= rq.OP_V_QUANTIZE else _scalar(pod, op, a, b, c)
+
+
+def _poll(pod: Pod, operands: Sequence[int]) -> Wording:
+    """A poll of a word, perhaps of some of its bits, or of a line."""
+    address, compare, value, nbytes, mask = operands[:5]
+    sign = {rq.CMP_EQ: "==", rq.CMP_GE: ">="}.get(compare, "!=")
+    what = " line" if is_line(nbytes) else "" if mask == -1 else f" & {number(mask)}"
+    return Wording(f"poll{what} {sign} {number(value)}", address, nbytes, symbolic(pod, address))
 
 
 def _pipe_name(pipe: int) -> str:
@@ -70,9 +81,6 @@ def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Wording:
     name = rq.OPERATIONS[op]
     if op in (rq.OP_ATOMIC_ADD, rq.OP_ADD):
         return Wording(f"{name} {number(b)}", a, 8, symbolic(pod, a))
-    if op == rq.OP_POLL:
-        sign = {rq.CMP_EQ: "==", rq.CMP_GE: ">="}.get(b, "!=")
-        return Wording(f"{name} {sign} {number(c)}", a, 8, symbolic(pod, a))
     if op == rq.OP_LOAD:
         return Wording(name, a, b, symbolic(pod, a))
     if op == rq.OP_STORE:

@@ -51,10 +51,11 @@ class Writes:
 
     def _in_flight(self, step: Step, entry: int) -> Write:
         address, nbytes = int(self._st[entry + at.FLIGHT_ADDRESS]), int(self._st[entry + at.FLIGHT_NBYTES])
-        data = self._st[entry + at.FLIGHT_DATA : entry + at.FLIGHT_FENCES]
+        data = self._st[entry + at.FLIGHT_DATA : entry + self._st[at.FLIGHT_WORDS]]
         if step.operation in ("mtu_out", "dma"):
             return self._new(step, address, nbytes, some_bytes(data.tobytes()[:nbytes]))
-        value = numbers(data.tolist()) if step.operation == "put" else number(int(data[0]))
+        whole = step.operation == "put" and nbytes == at.GRANULE_BYTES
+        value = numbers(data[:4].tolist()) if whole else number(int(data[0]))
         return self._new(step, address, nbytes, value)
 
     def _done(self, step: Step, access: Access) -> Write:

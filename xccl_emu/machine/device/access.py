@@ -3,6 +3,7 @@
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import (
     BF16,
+    CMP_NE,
     DMA,
     FP16,
     FP32,
@@ -63,6 +64,7 @@ from xccl_emu.machine.device.layout import (
     WINDOWS,
     WRITE,
 )
+from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.device.numerics import element_bytes
 from xccl_emu.machine.device.words import jit
 
@@ -133,31 +135,48 @@ def _disjoint(st, core, base, a, b, nbytes):
 
 
 @jit
-def _word_size(st, core, base, nbytes):
-    if nbytes != 4 and nbytes != 8:
+def _word_size(st, core, base, nbytes, least):
+    if nbytes < least or nbytes > 8 or nbytes & nbytes - 1:
         return set_error(st, core, base, ERR_SIZE, nbytes, 8)
     return True
 
 
 @jit
+def _word(st, core, base, address, nbytes, right):
+    """May this core touch this word of memory?"""
+    return (
+        _word_size(st, core, base, nbytes, 1)
+        and _memory(st, core, base, address, nbytes, right)
+        and _aligned(st, core, base, address, nbytes)
+    )
+
+
+@jit
+def _line(st, core, base, address):
+    """May a line be polled?  At least one of its words must be a flag, and none that is not in it."""
+    nbytes, words, ub = st[base + REQUEST + 4], st[base + REQUEST + 5], st[base + REQUEST + 6]
+    if words <= 0 or words >> nbytes // 4 or st[base + REQUEST + 2] > CMP_NE:
+        return set_error(st, core, base, ERR_OPERAND, words, nbytes)
+    inside = _memory(st, core, base, address, nbytes, READ) and _aligned(st, core, base, address, nbytes)
+    return inside and _buffer(st, core, base, ub, nbytes, 4)
+
+
+@jit
 def check_scalar(st, core, base, op, a, b, c, d):
     """Check a request of the scalar unit on memory or the data buffer; False and an error recorded if it is bad."""
-    if op == OP_POLL or op == OP_LOAD:
-        nbytes = 8 if op == OP_POLL else b
-        return (
-            _word_size(st, core, base, nbytes)
-            and _memory(st, core, base, a, nbytes, READ)
-            and _aligned(st, core, base, a, nbytes)
-        )
+    if op == OP_POLL:
+        return _line(st, core, base, a) if is_line(d) else _word(st, core, base, a, d, READ)
+    if op == OP_LOAD:
+        return _word(st, core, base, a, b, READ)
     if op == OP_STORE:
-        return _word_size(st, core, base, c) and _memory(st, core, base, a, c, WRITE) and _aligned(st, core, base, a, c)
+        return _word(st, core, base, a, c, WRITE)
     if op == OP_ATOMIC_ADD:
         readable = _memory(st, core, base, a, 8, READ)  # it returns the old value
         return readable and _memory(st, core, base, a, 8, WRITE) and _aligned(st, core, base, a, 8)
     if op == OP_UB_LOAD:
-        return _word_size(st, core, base, b) and _buffer(st, core, base, a, b, b)
+        return _word_size(st, core, base, b, 4) and _buffer(st, core, base, a, b, b)
     if op == OP_UB_STORE:
-        return _word_size(st, core, base, c) and _buffer(st, core, base, a, c, c)
+        return _word_size(st, core, base, c, 4) and _buffer(st, core, base, a, c, c)
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         # DMA sets its events by itself, on completion and for the scalar unit alone, and never waits
         last_source = DMA if op == OP_WAIT_FLAG and b == SCALAR else MTU_OUT

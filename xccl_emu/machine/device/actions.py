@@ -19,6 +19,7 @@ from xccl_emu.machine.device.layout import (
     N_DMA_SLOTS,
     PIPE_COUNT,
 )
+from xccl_emu.machine.device.lines import line_parts
 from xccl_emu.machine.device.pipes import (
     entry_of,
     n_subtransfers,
@@ -86,7 +87,7 @@ def choices(st, actor):
         return st[block_of_die(st, actor - st[N_CORES] * ACTORS_PER_CORE) + FLIGHT_COUNT]
     base, pipe = block_of_core(st, core), actor % ACTORS_PER_CORE
     if pipe == SCALAR:
-        return 1
+        return line_parts(st, base)
     if pipe == VECTOR or pipe == MTU_OUT:
         return min(1, st[pipe_of(base, pipe) + PIPE_COUNT])
     total = 0
@@ -120,6 +121,6 @@ def _subtransfers_of(st, base, pipe, j):
     """In how many sub-transfers the j-th transfer of mtu-in or DMA is copied; a flag counts as one."""
     if pipe == MTU_IN:
         entry = entry_of(st, pipe_of(base, MTU_IN), j)
-        return n_subtransfers(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 1
+        return n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 1
     slot = base + DMA_SLOTS + j * ENTRY_WORDS
-    return n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3]) if st[slot] else 0
+    return n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3]) if st[slot] else 0

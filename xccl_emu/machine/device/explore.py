@@ -171,7 +171,7 @@ def _flights(st, st64, ring):
         for j in range(k):
             rank += _ordered(st, flight(st, ring, j), entry)
         one, two = _mix(_SEED_2, _SEED_1, np.uint64(rank))
-        for i in range(at.FLIGHT_WORDS):
+        for i in range(st[at.FLIGHT_WORDS]):
             if i != at.FLIGHT_SITE:
                 one, two = _mix(one, two, st64[entry + i])
         sum_1 += one
@@ -191,10 +191,10 @@ def _ordered(st, older, younger):
         asked = (st[older + at.FLIGHT_FENCES] | st[younger + at.FLIGHT_FENCES]) >> at.ASKED_SHIFT
         if by_core and asked:
             return 1
-    if (
-        one // at.GRANULE_BYTES != other // at.GRANULE_BYTES
-        or st[older + at.FLIGHT_CORE] != st[younger + at.FLIGHT_CORE]
-    ):
+    atomic = 1 << st[at.ATOMIC_SHIFT]
+    end, end_other = one + st[older + at.FLIGHT_NBYTES], other + st[younger + at.FLIGHT_NBYTES]
+    apart = (end - 1) // atomic < other // atomic or (end_other - 1) // atomic < one // atomic
+    if apart or st[older + at.FLIGHT_CORE] != st[younger + at.FLIGHT_CORE]:
         return 0
     kind, kind_other = st[older + at.FLIGHT_KIND], st[younger + at.FLIGHT_KIND]
     if st[at.ORDER] == at.ORDER_UNORDERED:  # a load sees the youngest of its core's stores in flight, all the same

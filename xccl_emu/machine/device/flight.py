@@ -1,7 +1,7 @@
 """Memory and the writes in flight: what a write becomes under each memory order, and how it becomes visible.
 
-A die holds its cores' writes in flight in a ring, in issue order, each at most one 32-byte granule.  Under `sc` there
-are none: a write is visible at once.
+A die holds its cores' writes in flight in a ring, in issue order, each no more than is visible at once.  Under `sc`
+there are none: a write is visible with the action that makes it.
 """
 
 import numpy as np
@@ -14,6 +14,7 @@ from xccl_emu.machine.device.layout import (
     ASKED_SHIFT,
     ASKS_NO,
     ASKS_STRONG,
+    ATOMIC_SHIFT,
     BYTES_BY_PIPE,
     CORE_BASE,
     CORE_WORDS,
@@ -71,7 +72,6 @@ from xccl_emu.machine.device.sparse import mark, move
 from xccl_emu.machine.device.words import (
     bytes_to_words,
     jit,
-    load_i32,
     load_i64,
     put,
     store_i64,
@@ -103,7 +103,7 @@ def flight(st, ring, k):
     at = st[ring + FLIGHT_HEAD] + k
     if at >= st[FLIGHT_CAPACITY]:  # a division would cost more than all else here
         at -= st[FLIGHT_CAPACITY]
-    return ring + FLIGHT_ENTRIES + at * FLIGHT_WORDS
+    return ring + FLIGHT_ENTRIES + at * st[FLIGHT_WORDS]
 
 
 @jit
@@ -186,8 +186,8 @@ def _take_off(st, core, base, kind, address, nbytes, site):
     put(st, entry + FLIGHT_ADDRESS, address)
     put(st, entry + FLIGHT_NBYTES, nbytes)
     put(st, entry + FLIGHT_SITE, site)
-    for i in range(4):
-        put(st, entry + FLIGHT_DATA + i, 0)
+    for i in range(FLIGHT_DATA, st[FLIGHT_WORDS]):
+        put(st, entry + i, 0)
     put(st, entry + FLIGHT_FENCES, asked_at(st, base, site) << ASKED_SHIFT if st[REQUEST_ORDERS] else 0)
     put(st, base + IN_FLIGHT, st[base + IN_FLIGHT] + 1)
     return entry + FLIGHT_DATA
@@ -195,7 +195,7 @@ def _take_off(st, core, base, kind, address, nbytes, site):
 
 @jit
 def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
-    """Write bytes that stand at ``source``: at once under `sc`, else one granule into flight (there must be room)."""
+    """Write bytes that stand at ``source``: at once under `sc`, else into flight, where they must be atomic."""
     if st[ORDER] == ORDER_SC:
         move(mem, st, address, source, nbytes)
         _note_writers(st, address, nbytes, core, site)
@@ -210,6 +210,10 @@ def write_words(mem, st, core, base, kind, address, nbytes, w0, w1, w2, w3, site
         _store(mem, st, kind, address, nbytes, w0, w1, w2, w3)
         note_writer(st, address, core, site)
         return
+    if kind == KIND_SCALAR and nbytes >> st[ATOMIC_SHIFT] > 1:  # two halves of 4 bytes
+        put(st, _take_off(st, core, base, kind, address, 4, site), w0 & 0xFFFFFFFF)
+        put(st, _take_off(st, core, base, kind, address + 4, 4, site), w0 >> 32 & 0xFFFFFFFF)
+        return
     data = _take_off(st, core, base, kind, address, nbytes, site)
     put(st, data, w0)
     put(st, data + 1, w1)
@@ -220,8 +224,12 @@ def write_words(mem, st, core, base, kind, address, nbytes, w0, w1, w2, w3, site
 @jit
 def _store(mem, st, kind, address, nbytes, w0, w1, w2, w3):
     mark(mem, st, address, nbytes)
-    if nbytes == 4:
-        store_u32(mem, address, w0)
+    if nbytes < 8:
+        if nbytes == 4:
+            store_u32(mem, address, w0)
+            return
+        for i in range(nbytes):
+            mem[address + i] = w0 >> (8 * i) & 255
         return
     store_i64(mem, address, w0 + load_i64(mem, address) if kind == KIND_ADD else w0)
     if nbytes == GRANULE_BYTES:
@@ -235,7 +243,7 @@ def deliverable(st, die, k):
     """May the k-th oldest write of this die become visible now?
 
     `fifo`: nothing older goes to the same die.  `relaxed`: nothing older of the same core, or the same DMA
-    descriptor, goes to the same granule, and nothing that stands before a fence of its core goes to the same die.
+    descriptor, goes to the same unit, and nothing that stands before a fence of its core goes to the same die.
     `unordered`: the latter alone.  What requests ask for is beside that (`strong_waits`).
     """
     ring = block_of_die(st, die)
@@ -243,11 +251,10 @@ def deliverable(st, die, k):
         return False
     entry = flight(st, ring, k)
     fifo, kept = st[ORDER] == ORDER_FIFO, st[ORDER] != ORDER_UNORDERED
-    shift = st[DIE_SHIFT] if fifo else _GRANULE_SHIFT
-    target = st[entry + FLIGHT_ADDRESS] >> shift
+    shift = st[DIE_SHIFT] if fifo else st[ATOMIC_SHIFT]
     for j in range(k):
         older = flight(st, ring, j)
-        if kept and st[older + FLIGHT_ADDRESS] >> shift == target and (fifo or _same_agent(st, older, entry)):
+        if kept and same_unit(st, older, entry, shift) and (fifo or _same_agent(st, older, entry)):
             if asked(st, older) != ASKS_NO and asked(st, entry) != ASKS_NO:
                 return False
         if fences_since(st, older) > fences_since(st, entry) and fenced(st, older, entry):
@@ -264,6 +271,14 @@ def strong_waits(st, older, younger):
         return False
     by_core = st[older + FLIGHT_KIND] < KIND_DMA and st[older + FLIGHT_CORE] == st[younger + FLIGHT_CORE]
     return by_core and st[older + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == st[younger + FLIGHT_ADDRESS] >> st[DIE_SHIFT]
+
+
+@jit
+def same_unit(st, one, other, shift):
+    """Do two writes in flight touch the same unit of ``1 << shift`` bytes?  An add may touch two of 4."""
+    a, b = st[one + FLIGHT_ADDRESS], st[other + FLIGHT_ADDRESS]
+    last_a, last_b = a + st[one + FLIGHT_NBYTES] - 1, b + st[other + FLIGHT_NBYTES] - 1
+    return a >> shift <= last_b >> shift and b >> shift <= last_a >> shift
 
 
 @jit
@@ -308,7 +323,7 @@ def deliver(mem, st, die, k):
         store_i64(mem, address, load_i64(mem, address) + st[entry + FLIGHT_DATA])
     else:
         words_to_bytes(mem, address, st, entry + FLIGHT_DATA, st[entry + FLIGHT_NBYTES])
-    note_writer(st, address, core, st[entry + FLIGHT_SITE])
+    _note_writers(st, address, st[entry + FLIGHT_NBYTES], core, st[entry + FLIGHT_SITE])
     _remove(st, ring, k)
     base = block_of_core(st, core)
     put(st, base + IN_FLIGHT, st[base + IN_FLIGHT] - 1)
@@ -324,10 +339,10 @@ def _remove(st, ring, k):
     """Close the gap from the old end, so that the ring stays in issue order."""
     for j in range(k, 0, -1):
         older, newer = flight(st, ring, j - 1), flight(st, ring, j)
-        for i in range(FLIGHT_WORDS):
+        for i in range(st[FLIGHT_WORDS]):
             put(st, newer + i, st[older + i])
     first = flight(st, ring, 0)
-    for i in range(FLIGHT_WORDS):
+    for i in range(st[FLIGHT_WORDS]):
         put(st, first + i, 0)
     head = st[ring + FLIGHT_HEAD] + 1
     put(st, ring + FLIGHT_HEAD, head if head < st[FLIGHT_CAPACITY] else 0)
@@ -346,42 +361,42 @@ def finish_dma(st, core, base, slot):
 
 
 @jit
-def sign_extend_32(value):
-    """The low 32 bits as a signed integer."""
-    return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+def sign_extended(value, nbytes):
+    """The low ``nbytes`` (1, 2, 4 or 8) of a word as a signed integer."""
+    if nbytes == 8:
+        return value
+    sign = 1 << 8 * nbytes - 1
+    return (value & 2 * sign - 1 ^ sign) - sign
 
 
 @jit
 def read_word(mem, st, core, base, address, nbytes):
     """What a scalar load sees: memory, and over it the core's own scalar stores in flight, oldest first."""
-    value = load_i32(mem, address) if nbytes == 4 else load_i64(mem, address)
-    if st[base + IN_FLIGHT] == 0:
-        return value
-    ring = block_of_die(st, st[base + DIE])
-    for k in range(st[ring + FLIGHT_COUNT]):
-        entry = flight(st, ring, k)
-        start = st[entry + FLIGHT_ADDRESS]
-        mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR
-        if mine and start < address + nbytes and address < start + st[entry + FLIGHT_NBYTES]:
-            value = _overlay(value, address, nbytes, st[entry + FLIGHT_DATA], start, st[entry + FLIGHT_NBYTES])
-    return value
+    word = address & ~7
+    value = load_i64(mem, word)
+    if st[base + IN_FLIGHT]:
+        ring = block_of_die(st, st[base + DIE])
+        for k in range(st[ring + FLIGHT_COUNT]):
+            entry = flight(st, ring, k)
+            start = st[entry + FLIGHT_ADDRESS]
+            mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR
+            if mine and start & ~7 == word:
+                value = _overlay(value, st[entry + FLIGHT_DATA], start - word, st[entry + FLIGHT_NBYTES])
+    return sign_extended(value >> (8 * (address - word)), nbytes)
 
 
 @jit
-def _overlay(value, address, nbytes, data, start, size):
-    """Lay a stored word of 4 or 8 bytes over a loaded one; both are aligned, so they nest."""
-    if nbytes == size:
+def _overlay(value, data, at, size):
+    """Lay stored bytes over a word of 8, from byte ``at`` on."""
+    if size == 8:
         return data
-    if nbytes == 4:  # the half of an 8-byte store that was asked for
-        return sign_extend_32(data >> (8 * (address - start)))
-    shift = 8 * (start - address)
-    mask = np.int64(0xFFFFFFFF) << shift
-    return (value & ~mask) | (data << shift & mask)
+    mask = np.int64((1 << 8 * size) - 1) << 8 * at
+    return (value & ~mask) | (data << 8 * at & mask)
 
 
 @jit
 def own_write_pending(st, core, base, address):
-    """Must an atomic here wait for own writes to its granule, or before a fence, or under `fifo` for any of the die's?
+    """Must an atomic here wait for own writes to its unit, or before a fence, or under `fifo` for any of the die's?
 
     Of those before a fence, and of the die's, for writes to the same die; under `unordered` for those before a fence
     alone.  An atomic that is strong waits for all own ones to that die, but for those without an order.
@@ -391,7 +406,7 @@ def own_write_pending(st, core, base, address):
     ring = block_of_die(st, st[base + DIE])
     own = asked_at(st, base, request_site(st, base)) if st[REQUEST_ORDERS] else 0
     fifo, kept = st[ORDER] == ORDER_FIFO, st[ORDER] != ORDER_UNORDERED or own == ASKS_STRONG
-    shift = st[DIE_SHIFT] if fifo or own == ASKS_STRONG else _GRANULE_SHIFT
+    shift = st[DIE_SHIFT] if fifo or own == ASKS_STRONG else max(3, st[ATOMIC_SHIFT])
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
         mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA

@@ -18,14 +18,18 @@ ACTIONS = 30
 LARGE_BASE, LARGE_SLOTS = 23, 31
 COUNT_BY_OP = 32
 BYTES_BY_PIPE = 64  # of the vector pipe: elements
-FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 69, 70, 80  # what a check has broken; the copy is of a write in flight
+FAULT_CUT, FAULT_HAPPENED = 69, 80  # what a check has broken
 STEP_TABLE = 81  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 97, 98
 SPARSE = 99  # where in memory the dirty bits begin if what would change nothing is left out, or `ALL_DIRTY`; else 0
 ACT = 100  # where the machine's action is, for `single.act_once`
 N_HOMES = 101  # dies, and CPUs behind them
 REQUEST_ORDERS = 102  # do some requests ask for no order (1), or for a strong one (2)?  Not under `sc` and `fifo`.
-HEADER_WORDS = 103
+ATOMIC_SHIFT = 103  # log2 of the bytes that become visible, and are read, at once
+FLIGHT_WORDS = 104  # of a write in flight: as many as its largest data need
+FAULT_COPY = 105  # of a write in flight
+FLIGHT_WORDS_MOST = 22
+HEADER_WORDS = FAULT_COPY + FLIGHT_WORDS_MOST
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED, ORDER_UNORDERED = range(4)
@@ -35,6 +39,7 @@ KERNEL, STATUS, DIE, GROUP, IN_FLIGHT, UB_BASE, N_WINDOWS = 0, 2, 4, 5, 6, 7, 8
 N_PIPES = 5  # scalar, mtu-in, vector, mtu-out, DMA
 EVENTS = 32  # a word of 32 binary events for each (source pipe, target pipe)
 N_EVENTS = 32
+POLLED = 60  # of a line that is polled: a bit for each granule that has been read
 AT_END = -1  # the site of a return, which has none
 PIPES = 64  # three queues: mtu-in, vector, mtu-out
 PIPE_HEAD, PIPE_COUNT, PIPE_ENTRIES = 0, 1, 2
@@ -56,10 +61,9 @@ ANY_DIE = -1
 
 # ---- a die's block: its writes in flight, a ring in issue order
 FLIGHT_HEAD, FLIGHT_COUNT, FLIGHT_ENTRIES = 0, 1, 2
-FLIGHT_WORDS = 10
-FLIGHT_CORE, FLIGHT_KIND, FLIGHT_ADDRESS, FLIGHT_NBYTES, FLIGHT_SITE, FLIGHT_DATA = 0, 1, 2, 3, 4, 5
-FLIGHT_FENCES = 9  # behind four words of data: how many fences its core has passed since; not of DMA, nor under `fifo`
-FENCES_MASK, ASKED_SHIFT = (1 << 20) - 1, 20  # above that: the order that its request asks for
+FLIGHT_CORE, FLIGHT_KIND, FLIGHT_ADDRESS, FLIGHT_NBYTES, FLIGHT_SITE, FLIGHT_FENCES, FLIGHT_DATA = range(7)
+"""Of a write in flight; fences: how many its core has passed since; not of DMA, nor under `fifo`."""
+FENCES_MASK, ASKED_SHIFT = (1 << 20) - 1, 20  # above the fences: the order that its request asks for
 KIND_SCALAR, KIND_MTU, KIND_ADD, KIND_DMA = range(4)  # KIND_DMA + slot for a write of that DMA descriptor
 
 # ---- a core group's block
@@ -85,6 +89,8 @@ GRANULE_BYTES = 32
 CHUNK_SHIFT = 9  # of bytes with a dirty bit: 512, as a message's slot
 CHUNK_BYTES = 1 << CHUNK_SHIFT
 ALL_DIRTY = -1  # no bits: any byte may be something else than zero
+ATOMIC_BYTES = (4, 8, 16, 32, 64, 128)  # that may become visible at once; a granule is usual
+LINE_BYTES_LEAST, LINE_BYTES_MOST = 16, 128  # of what a poll reads at least and at most, if not a word
 MAX_SUBTRANSFERS = 62  # a transfer is read in at most so many sub-transfers, so that one word can say which are done
 
 # ---- an action: an actor and a choice
@@ -101,5 +107,5 @@ ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT
 assert WINDOWS + MAX_WINDOWS * WINDOW_WORDS <= REGISTERS
 assert REQUEST_WORDS == ENTRY_PROGRESS
 assert FAULT_CUT == BYTES_BY_PIPE + N_PIPES
-assert FLIGHT_FENCES == FLIGHT_DATA + GRANULE_BYTES // 8
-assert FAULT_HAPPENED == FAULT_COPY + FLIGHT_WORDS < STEP_TABLE
+assert FAULT_HAPPENED < STEP_TABLE
+assert FLIGHT_DATA + max(ATOMIC_BYTES) // 8 == FLIGHT_WORDS_MOST

@@ -41,6 +41,7 @@ from xccl_emu.machine.device.flight import (
     write_words,
 )
 from xccl_emu.machine.device.layout import (
+    ATOMIC_SHIFT,
     BYTES_BY_PIPE,
     CHOICE_ALL,
     DMA_SLOTS,
@@ -141,24 +142,23 @@ def take_event(st, base, source, target, event):
 
 
 @jit
-def _cut(source, target, i):
-    """The i-th place, from the first byte on, where a transfer is cut: wherever its source or target begins a
-    granule."""
+def _cut(unit, source, target, i):
+    """The i-th place, from the first byte on, where a transfer is cut: wherever its source or target begins a unit."""
     if i == 0:
         return 0
-    a, b = GRANULE_BYTES - source % GRANULE_BYTES, GRANULE_BYTES - target % GRANULE_BYTES
+    a, b = unit - source % unit, unit - target % unit
     if a == b:
-        return a + (i - 1) * GRANULE_BYTES
-    return (i - 1) // 2 * GRANULE_BYTES + (min(a, b) if i % 2 else max(a, b))
+        return a + (i - 1) * unit
+    return (i - 1) // 2 * unit + (min(a, b) if i % 2 else max(a, b))
 
 
 @jit
-def _parts(source, target, nbytes):
-    """In how many parts the cuts divide a transfer; no part lies in two granules of its source or target."""
-    parts = (source + nbytes - 1) // GRANULE_BYTES - source // GRANULE_BYTES + 1
-    if source % GRANULE_BYTES == target % GRANULE_BYTES:
+def _parts(unit, source, target, nbytes):
+    """In how many parts the cuts divide a transfer; no part lies in two units of its source or target."""
+    parts = (source + nbytes - 1) // unit - source // unit + 1
+    if source % unit == target % unit:
         return parts
-    return parts + (target + nbytes - 1) // GRANULE_BYTES - target // GRANULE_BYTES
+    return parts + (target + nbytes - 1) // unit - target // unit
 
 
 @jit
@@ -168,18 +168,19 @@ def _parts_of_subtransfer(parts):
 
 
 @jit
-def n_subtransfers(source, target, nbytes):
+def n_subtransfers(st, source, target, nbytes):
     """In how many sub-transfers a transfer is copied; give the source twice where the target is a data buffer."""
-    parts = _parts(source, target, nbytes)
+    parts = _parts(1 << st[ATOMIC_SHIFT], source, target, nbytes)
     size = _parts_of_subtransfer(parts)
     return (parts + size - 1) // size
 
 
 @jit
-def subtransfer(source, target, nbytes, g):
+def subtransfer(st, source, target, nbytes, g):
     """First and last+1 byte, counted from the first of the transfer, of sub-transfer ``g``."""
-    size = _parts_of_subtransfer(_parts(source, target, nbytes))
-    return _cut(source, target, g * size), min(_cut(source, target, (g + 1) * size), nbytes)
+    unit = 1 << st[ATOMIC_SHIFT]
+    size = _parts_of_subtransfer(_parts(unit, source, target, nbytes))
+    return _cut(unit, source, target, g * size), min(_cut(unit, source, target, (g + 1) * size), nbytes)
 
 
 @jit
@@ -219,8 +220,8 @@ def _may_overtake(st, queue, j):
         other, ub_other, size = st[ahead + 1], st[ahead + 2], st[ahead + 3]
         if ub < ub_other + size and ub_other < ub + nbytes:
             return False
-        first, last = source // GRANULE_BYTES, (source + nbytes - 1) // GRANULE_BYTES
-        if first <= (other + size - 1) // GRANULE_BYTES and other // GRANULE_BYTES <= last:
+        first, last = source >> st[ATOMIC_SHIFT], source + nbytes - 1 >> st[ATOMIC_SHIFT]
+        if first <= other + size - 1 >> st[ATOMIC_SHIFT] and other >> st[ATOMIC_SHIFT] <= last:
             return False
     return True
 
@@ -231,21 +232,21 @@ def _read_subtransfer(mem, st, base, entry, choice):
     source, nbytes = st[entry + 1], st[entry + 3]
     ub = st[base + UB_BASE] + st[entry + 2]
     mask = st[entry + ENTRY_PROGRESS]
-    subtransfers = n_subtransfers(source, source, nbytes)
+    subtransfers = n_subtransfers(st, source, source, nbytes)
     if choice == CHOICE_ALL:
         if mask == 0:
             move(mem, st, ub, source, nbytes)
         else:
             for g in range(subtransfers):
                 if not mask >> g & 1:
-                    start, end = subtransfer(source, source, nbytes, g)
+                    start, end = subtransfer(st, source, source, nbytes, g)
                     move(mem, st, ub + start, source + start, end - start)
         put(st, entry + ENTRY_PROGRESS, _READ_DONE)
         return True
     g = choice >> 4
     if g >= subtransfers or mask >> g & 1:
         return False
-    start, end = subtransfer(source, source, nbytes, g)
+    start, end = subtransfer(st, source, source, nbytes, g)
     move(mem, st, ub + start, source + start, end - start)
     mask |= 1 << g
     put(st, entry + ENTRY_PROGRESS, _READ_DONE if mask == (1 << subtransfers) - 1 else mask)
@@ -321,10 +322,10 @@ def step_mtu_out(mem, st, core, base, choice):
         return False
     site = st[entry + ENTRY_SITE]
     if op == OP_PUT:
-        w0, w1, w2, w3 = st[entry + 2], st[entry + 3], st[entry + 4], st[entry + 5]
-        write_words(mem, st, core, base, KIND_MTU, st[entry + 1], GRANULE_BYTES, w0, w1, w2, w3, site)
-        st[BYTES_BY_PIPE + MTU_OUT] += GRANULE_BYTES
-        _pop(st, queue)
+        _put_words(mem, st, core, base, entry, choice)
+        if st[entry + ENTRY_PROGRESS] == GRANULE_BYTES:
+            st[BYTES_BY_PIPE + MTU_OUT] += GRANULE_BYTES
+            _pop(st, queue)
     elif op == OP_ADD:
         write_words(mem, st, core, base, KIND_ADD, st[entry + 1], 8, st[entry + 2], 0, 0, 0, site)
         st[BYTES_BY_PIPE + MTU_OUT] += 8
@@ -339,6 +340,24 @@ def step_mtu_out(mem, st, core, base, choice):
 
 
 @jit
+def _put_words(mem, st, core, base, entry, choice):
+    """Write the next unit of a put, or all that there is room for; of more than 32 bytes a unit takes all of it."""
+    target, site, done = st[entry + 1], st[entry + ENTRY_SITE], st[entry + ENTRY_PROGRESS]
+    size = min(GRANULE_BYTES, 1 << st[ATOMIC_SHIFT])
+    while True:
+        at = entry + 2 + (done >> 3)
+        low, second = st[at], st[at + 1] if size > 8 else 0
+        third, fourth = (st[at + 2], st[at + 3]) if size > 16 else (0, 0)
+        if size == 4:
+            low = low >> (8 * (done & 4)) & 0xFFFFFFFF
+        write_words(mem, st, core, base, KIND_MTU, target + done, size, low, second, third, fourth, site)
+        done += size
+        if choice != CHOICE_ALL or done == GRANULE_BYTES or not room_for_writes(st, base, 1):
+            break
+    put(st, entry + ENTRY_PROGRESS, done)
+
+
+@jit
 def fence_ahead(st, base):
     """Is there a fence that mtu-out has not come to yet?  Then no store behind it may take off."""
     queue = pipe_of(base, MTU_OUT)
@@ -350,16 +369,16 @@ def fence_ahead(st, base):
 
 @jit
 def _write_out(mem, st, core, base, entry, choice):
-    """Take the next granule, or all granules that there is room for, from the data buffer."""
+    """Take the next unit, or all units that there is room for, from the data buffer."""
     target, nbytes, done = st[entry + 2], st[entry + 3], st[entry + ENTRY_PROGRESS]
     ub = st[base + UB_BASE] + st[entry + 1]
-    site = st[entry + ENTRY_SITE]
+    site, atomic = st[entry + ENTRY_SITE], 1 << st[ATOMIC_SHIFT]
     if choice == CHOICE_ALL and st[ORDER] == ORDER_SC:
         write_bytes(mem, st, core, base, KIND_MTU, target + done, ub + done, nbytes - done, site)
         put(st, entry + ENTRY_PROGRESS, nbytes)
         return
     while True:
-        size = min(GRANULE_BYTES - (target + done) % GRANULE_BYTES, nbytes - done)
+        size = min(atomic - (target + done) % atomic, nbytes - done)
         write_bytes(mem, st, core, base, KIND_MTU, target + done, ub + done, size, site)
         done += size
         if choice != CHOICE_ALL or done == nbytes or not room_for_writes(st, base, 1):
@@ -413,7 +432,7 @@ def _copy_subtransfer(mem, st, core, base, slot, k, choice):
     """Read and write a sub-transfer of DMA, cut at the granules of the source and of the target."""
     source, target, nbytes = st[slot + 1], st[slot + 2], st[slot + 3]
     mask = st[slot + ENTRY_PROGRESS]
-    subtransfers = n_subtransfers(source, target, nbytes)
+    subtransfers = n_subtransfers(st, source, target, nbytes)
     whole = choice == CHOICE_ALL or choice >> 4 == MAX_SUBTRANSFERS
     if whole and st[ORDER] == ORDER_SC and mask == 0:
         write_bytes(mem, st, core, base, KIND_DMA + k, target, source, nbytes, st[slot + ENTRY_SITE])
@@ -442,12 +461,12 @@ def _may_copy(st, base, slot, g):
 def _copy_granules(mem, st, core, base, slot, k, g):
     """Copy a sub-transfer from where it was cut off, until it is done (True) or there is no more room."""
     source, target, site = st[slot + 1], st[slot + 2], st[slot + ENTRY_SITE]
-    start, end = subtransfer(source, target, st[slot + 3], g)
+    atomic = 1 << st[ATOMIC_SHIFT]
+    start, end = subtransfer(st, source, target, st[slot + 3], g)
     start += st[slot + ENTRY_CUT] & 0xFFFFFFFF
     begin = start
     while start < end and room_for_writes(st, base, 1):
-        size = min(GRANULE_BYTES - (source + start) % GRANULE_BYTES, GRANULE_BYTES - (target + start) % GRANULE_BYTES)
-        size = min(size, end - start)
+        size = min(atomic - (source + start) % atomic, atomic - (target + start) % atomic, end - start)
         write_bytes(mem, st, core, base, KIND_DMA + k, target + start, source + start, size, site)
         if st[ORDER] != ORDER_SC:
             put(st, slot + ENTRY_IN_FLIGHT, st[slot + ENTRY_IN_FLIGHT] + 1)

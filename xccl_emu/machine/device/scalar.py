@@ -39,7 +39,7 @@ from xccl_emu.machine.device.flight import (
     request_site,
     room_for_writes,
     set_event,
-    sign_extend_32,
+    sign_extended,
     switched_off,
     weaken_quiet,
     write_words,
@@ -47,6 +47,7 @@ from xccl_emu.machine.device.flight import (
 from xccl_emu.machine.device.layout import (
     ACTIONS,
     AT_END,
+    ATOMIC_SHIFT,
     BYTES_BY_PIPE,
     CHOICE_ALL,
     COUNT_BY_OP,
@@ -69,12 +70,14 @@ from xccl_emu.machine.device.layout import (
     N_LIVE,
     N_PIPES,
     PIPE_COUNT,
+    POLLED,
     STATUS,
     STATUS_DONE,
     STATUS_RUNNING,
     STEP_TABLE,
     UB_BASE,
 )
+from xccl_emu.machine.device.lines import line_parts, polls_line, read_line
 from xccl_emu.machine.device.pipes import enqueue, fence_ahead, pipe_of, ring_dma, take_event
 from xccl_emu.machine.device.sparse import mark
 from xccl_emu.machine.device.traffic import note_traffic
@@ -84,13 +87,17 @@ from xccl_emu.machine.device.words import call_step, jit, load_i32, load_i64, pu
 @jit
 def step_scalar(mem, st, core, base, choice):
     """Grant the core's request and run its kernel to the next one; False, and nothing changed, if it has to wait."""
-    if st[base + STATUS] != STATUS_RUNNING or (choice != CHOICE_ALL and choice != 0):
+    if st[base + STATUS] != STATUS_RUNNING:
+        return False
+    if choice > 0 and choice != CHOICE_ALL and choice >= line_parts(st, base):
         return False
     op = st[base + REQUEST]
     # A return has no site of its own; a load that is switched off still loads, it only orders nothing.
-    if op == OP_RETURN or op == OP_LOAD or not switched_off(st, base):
-        if not _grant(mem, st, core, base, op):
+    if op == OP_RETURN or op == OP_LOAD or not switched_off(st, base) or polls_line(st, base):
+        if not _grant(mem, st, core, base, op, choice):
             return False
+        if st[base + POLLED]:
+            return True  # of a line not all is read yet
         if op != OP_RETURN and (op <= OP_ATOMIC_ADD or OP_DMA <= op <= OP_ADD):
             note_traffic(st, base, op)
     elif op == OP_POLL:  # as if it had seen what it waits for
@@ -107,7 +114,7 @@ def step_scalar(mem, st, core, base, choice):
 
 
 @jit
-def _grant(mem, st, core, base, op):
+def _grant(mem, st, core, base, op, choice):
     """Carry out one request; False if it cannot be granted now, or if it is bad (then the error is recorded)."""
     a, b, c = st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
     if op >= OP_V_QUANTIZE:
@@ -119,7 +126,7 @@ def _grant(mem, st, core, base, op):
     if not check_scalar(st, core, base, op, a, b, c, st[base + REQUEST + 4]):
         return False
     if op <= OP_POLL:
-        return _grant_memory(mem, st, core, base, op, a, b, c)
+        return _grant_memory(mem, st, core, base, op, choice, a, b, c)
     if op == OP_UB_LOAD or op == OP_UB_STORE:
         return _grant_buffer(mem, st, base, op, a, b, c)
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
@@ -134,13 +141,15 @@ def _grant(mem, st, core, base, op):
 
 
 @jit
-def _grant_memory(mem, st, core, base, op, a, b, c):
+def _grant_memory(mem, st, core, base, op, choice, a, b, c):
     """Return, load, store, atomic add, poll."""
     if op == OP_RETURN:
         return drained(st, base) and _no_event_left(st, core, base)
     if op == OP_POLL:
-        value = read_word(mem, st, core, base, a, 8)
-        if (value == c) if b == CMP_EQ else (value >= c) if b == CMP_GE else (value != c):
+        if polls_line(st, base):
+            return read_line(mem, st, base, choice, switched_off(st, base))
+        value = read_word(mem, st, core, base, a, st[base + REQUEST + 4])
+        if is_awaited(value & st[base + REQUEST + 5], b, c):
             put(st, base + RESULT, value)
             return True
         return False
@@ -151,9 +160,9 @@ def _grant_memory(mem, st, core, base, op, a, b, c):
     if fence_ahead(st, base):
         return False
     if op == OP_STORE:
-        if not room_for_writes(st, base, 1):
+        if not room_for_writes(st, base, max(1, c >> st[ATOMIC_SHIFT])):
             return False
-        value = sign_extend_32(b) if c == 4 else b
+        value = sign_extended(b, c)
         write_words(mem, st, core, base, KIND_SCALAR, a, c, value, 0, 0, 0, request_site(st, base))
         st[BYTES_BY_PIPE + SCALAR] += c
         return True
@@ -166,6 +175,14 @@ def _grant_memory(mem, st, core, base, op, a, b, c):
     note_writer(st, a, core, request_site(st, base))
     st[BYTES_BY_PIPE + SCALAR] += 8
     return True
+
+
+@jit
+def is_awaited(value, compare, wanted):
+    """Does a poll wait for this value?"""
+    if compare == CMP_EQ:
+        return value == wanted
+    return value >= wanted if compare == CMP_GE else value != wanted
 
 
 @jit

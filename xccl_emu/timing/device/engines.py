@@ -28,10 +28,11 @@ from xccl_emu.machine.device.layout import (
     N_DMA_SLOTS,
     PIPE_COUNT,
 )
+from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.device.pipes import elements, entry_of, pipe_of
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
-from xccl_emu.timing.device.granules import became_visible, find_granule
+from xccl_emu.timing.device.granules import became_visible, find_granule, line_became_visible
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
     C_CORE,
@@ -100,8 +101,16 @@ def step_pipe_timed(mem, st, tm, who, log, core, base, row, pipe):
 def _written(mem, tm, op, a, b, c):
     """Entry of the granule that an instruction writes by itself, or 0; found before it does, for what was there."""
     if op == OP_MTU_OUT:
+        for begin in range(0, c if _is_a_line(b, c) else 0, GRANULE_BYTES):
+            find_granule(mem, tm, b + begin)
         return find_granule(mem, tm, b) if c <= GRANULE_BYTES else 0
     return find_granule(mem, tm, a) if op == OP_PUT or op == OP_ADD else 0
+
+
+@jit
+def _is_a_line(address, nbytes):
+    """Is it a line, of more than a granule, that somebody may poll?"""
+    return nbytes > GRANULE_BYTES and is_line(nbytes) and address & nbytes - 1 == 0
 
 
 @jit
@@ -171,6 +180,8 @@ def _write(mem, st, tm, who, log, core, base, row, op, a, b, c, site, since, ent
         set_time(tm, who, row + ALL_VISIBLE, visible, number)
     if entry:
         became_visible(mem, tm, who, entry, address, visible, 1, b if op == OP_ADD else 0, number)
+    elif _is_a_line(address, nbytes):
+        line_became_visible(mem, tm, who, address, nbytes, visible, number)
 
 
 @jit

@@ -155,6 +155,14 @@ def became_visible(mem, tm, who, entry, address, time, kept, added, record):
 
 
 @jit
+def line_became_visible(mem, tm, who, address, nbytes, time, record):
+    """A line of more than a granule, whose granules were found before, was written; each is visible when all is."""
+    for begin in range(address >> _GRANULE_SHIFT, (address + nbytes - 1 >> _GRANULE_SHIFT) + 1):
+        start = begin << _GRANULE_SHIFT
+        became_visible(mem, tm, who, find_granule(mem, tm, start), start, time, 1, 0, record)
+
+
+@jit
 def _word_of(address):
     """Number of a word in its granule."""
     return address >> 3 & 3

@@ -40,6 +40,7 @@ from xccl_emu.machine.device.layout import GROUP_BASE as MACHINE_GROUPS
 from xccl_emu.machine.device.layout import GROUP_PHASE as MACHINE_PHASE
 from xccl_emu.machine.device.layout import GROUP_SIZE as MACHINE_SIZE
 from xccl_emu.machine.device.layout import GROUP_WORDS as MACHINE_GROUP_WORDS
+from xccl_emu.machine.device.lines import flags_in, is_line, polls_whole_word
 from xccl_emu.machine.device.pipes import free_descriptor
 from xccl_emu.machine.device.scalar import run_on_buffer
 from xccl_emu.machine.device.single import act_once
@@ -120,10 +121,12 @@ def step_scalar_timed(mem, st, tm, who, log, core, base, row):
     slot = free_descriptor(st, base) if op == OP_DMA else 0
     follows = looks or op == OP_POLL or op == OP_STORE or op == OP_ATOMIC_ADD
     entry = find_granule(mem, tm, a) if follows and 0 <= a <= mem.size - GRANULE_BYTES else 0
-    seen = _seen(mem, tm, row, op, a, b, c, looks, entry)
-    if not _act(mem, st, tm, core, a, entry, seen):
+    in_versions = op != OP_POLL or polls_whole_word(st, base)
+    shown = _seen(mem, tm, row, op, a, b, c, looks, entry) if in_versions else entry
+    seen = shown if in_versions else _last_written(mem, st, tm, base, entry)
+    if not _act(mem, st, tm, core, a, entry, shown):
         if st[ERROR] == 0:
-            _wait(tm, op, entry, group, core)
+            _wait(tm, op, entry if in_versions else _flag_missing(mem, st, tm, base, entry), group, core)
         return 0
     if tm[row + WAITS_AT]:
         leave(tm, core)
@@ -146,6 +149,26 @@ def _seen(mem, tm, row, op, address, compare, wanted, looks, entry):
     if op == OP_POLL:
         return first_seen(tm, entry, address, compare, wanted, tm[row + SCALAR_AT])
     return version_at(tm, entry, tm[row + SCALAR_AT]) if looks else entry
+
+
+@jit
+def _last_written(mem, st, tm, base, entry):
+    """The granule that was written last of a polled line, or of a word of which some bits are polled; no versions."""
+    address, nbytes, last = st[base + REQUEST + 1], st[base + REQUEST + 4], entry
+    for first in range(GRANULE_BYTES, nbytes if entry and is_line(nbytes) else 0, GRANULE_BYTES):
+        if address + first <= mem.size - GRANULE_BYTES:
+            granule = find_granule(mem, tm, address + first)
+            last = later(tm, last + GRANULE_AT, granule + GRANULE_AT) - GRANULE_AT
+    return last
+
+
+@jit
+def _flag_missing(mem, st, tm, base, entry):
+    """The granule of a polled line in which a flag is not in."""
+    address, nbytes, first = st[base + REQUEST + 1], st[base + REQUEST + 4], 0
+    while is_line(nbytes) and first + GRANULE_BYTES < nbytes and flags_in(mem, st, base, first, GRANULE_BYTES):
+        first += GRANULE_BYTES
+    return find_granule(mem, tm, address + first) if first else entry
 
 
 @jit

@@ -58,6 +58,7 @@ from xccl_emu.check.device.monitor.layout import (
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
 from xccl_emu.machine.device.layout import (
     ASKS_SOME_STRONG,
+    ATOMIC_SHIFT,
     DIE_SHIFT,
     GRANULE_BYTES,
     N_DMA_SLOTS,
@@ -100,12 +101,13 @@ def sync_number(space, granule):
 @jit
 def touch(space, i, engine, known, issued, start, nbytes, flags, site):
     """Judge an access of an engine of core ``i``, whose clock is the join of two rows, and remember it."""
-    last = (start + nbytes - 1) // GRANULE_BYTES
-    for granule in range(start // GRANULE_BYTES, last + 1):
-        first = max(start - granule * GRANULE_BYTES, 0)
-        end = min(start + nbytes - granule * GRANULE_BYTES, GRANULE_BYTES)
+    at, size = start, min(GRANULE_BYTES, 1 << space[1][ATOMIC_SHIFT])
+    while at < start + nbytes:  # piece by piece, as it becomes visible
+        granule, first = at // GRANULE_BYTES, at % GRANULE_BYTES
+        end = min(first // size * size + size, start + nbytes - granule * GRANULE_BYTES)
+        at = granule * GRANULE_BYTES + end
         if flags & WRITE:
-            at_once = WHOLE if engine == MTU_OUT else 0
+            at_once = WHOLE if engine == MTU_OUT or engine == SCALAR else 0
             _write(space, i, engine, known, issued, granule, first, end, flags | at_once, site)
         else:
             _read(space, i, engine, known, issued, granule, first, end, flags, site)
@@ -156,7 +158,7 @@ def _read(space, i, engine, known, issued, granule, first, end, flags, site):
 
 @jit
 def _write(space, i, engine, known, issued, granule, first, end, flags, site):
-    m, clocks, shadow, records = space[2], space[3], space[4], space[5]
+    st, m, clocks, shadow, records = space[1], space[2], space[3], space[4], space[5]
     s = shadow_of(space, granule)
     shadow[s + S_WRITTEN] |= (1 << end) - (1 << first)
     if m[JUDGED] == JUDGE_NOTHING:
@@ -168,7 +170,9 @@ def _write(space, i, engine, known, issued, granule, first, end, flags, site):
         record = r * RECORD_WORDS
         what = records[record + R_WHAT]
         first_2, end_2, flags_2 = what & 63, what >> 8 & 63, what >> _FLAGS_SHIFT & 255
-        if flags & IMMEDIATE and flags_2 & WRITE and _awaited_by_atomic(space, i, record):
+        near = first >> st[ATOMIC_SHIFT] <= end_2 - 1 >> st[ATOMIC_SHIFT]
+        near = near and first_2 >> st[ATOMIC_SHIFT] <= end - 1 >> st[ATOMIC_SHIFT]
+        if flags & IMMEDIATE and flags_2 & WRITE and near and _awaited_by_atomic(space, i, record):
             records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
         gone = False
         if first_2 < end and first < end_2:
@@ -269,26 +273,34 @@ def _awaited_by_atomic(space, i, record):
 
 
 @jit
-def delivered(space, granule, word, epoch):
-    """A write to a synchronization granule has become visible: that of this engine and epoch."""
+def delivered(space, granule, start, nbytes, word, epoch):
+    """Some bytes of a write to a synchronization granule have become visible: that of this engine and epoch."""
     shadow, records = space[4], space[5]
     r = shadow[granule * SHADOW_WORDS + S_RECORDS]
     while r:
         record = r * RECORD_WORDS
-        if records[record + R_ENGINE] == word and records[record + R_EPOCH] == epoch:
+        at = granule * GRANULE_BYTES + (records[record + R_WHAT] & 63)
+        inside = start <= at and at < start + nbytes
+        if records[record + R_ENGINE] == word and records[record + R_EPOCH] == epoch and inside:
             records[record + R_WHAT] |= DELIVERED << _FLAGS_SHIFT
         r = records[record + R_NEXT]
 
 
 @jit
-def acquired(space, granule, row):
-    """Somebody has read what the writes in this clock released: so those of them to this very granule are seen."""
-    clocks, shadow, records = space[3], space[4], space[5]
+def acquired(space, granule, word, row):
+    """Somebody has read what the writes in this clock released: so those of them are seen that had to come before.
+
+    They are those to the bytes that become visible together with a word.
+    """
+    st, clocks, shadow, records = space[1], space[3], space[4], space[5]
+    unit = word % GRANULE_BYTES >> max(3, st[ATOMIC_SHIFT])
     r = shadow[granule * SHADOW_WORDS + S_RECORDS]
     while r:
         record = r * RECORD_WORDS
         what = records[record + R_WHAT]
-        if what >> _FLAGS_SHIFT & DELIVERED and clocks[row + records[record + R_ENGINE]] >= records[record + R_EPOCH]:
+        known = clocks[row + records[record + R_ENGINE]] >= records[record + R_EPOCH]
+        near = (what & 63) >> max(3, st[ATOMIC_SHIFT]) == unit
+        if near and known and what >> _FLAGS_SHIFT & DELIVERED:
             records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
         r = records[record + R_NEXT]
 

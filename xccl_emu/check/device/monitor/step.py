@@ -93,6 +93,7 @@ from xccl_emu.machine.device.layout import (
     GROUP,
     IN_FLIGHT,
     KIND_SCALAR,
+    LINE_BYTES_MOST,
     N_CORES,
     N_DMA_SLOTS,
     REQUEST_ORDERS,
@@ -155,10 +156,18 @@ def poll_begins(space, i, base):
     st = space[1]
     if st[base + STATUS] != STATUS_RUNNING or st[base + REQUEST] != OP_POLL or switched_off(st, base):
         return
-    address, own = st[base + REQUEST + 1], pipe_row(space[2], i, SCALAR)
-    if address >= 0 and address <= space[0].size - 8 and address & 7 == 0:
-        note_sync(space, address // GRANULE_BYTES)
-        touch(space, i, SCALAR, own, own, address, 8, SYNC | WHOLE, request_site(st, base))
+    address, nbytes, own = st[base + REQUEST + 1], st[base + REQUEST + 4], pipe_row(space[2], i, SCALAR)
+    if nbytes <= 0 or nbytes > LINE_BYTES_MOST or nbytes & nbytes - 1:
+        return  # it will be refused
+    if address >= 0 and address <= space[0].size - nbytes and address & nbytes - 1 == 0:
+        _note_syncs(space, address, nbytes)
+        touch(space, i, SCALAR, own, own, address, nbytes, SYNC | WHOLE, request_site(st, base))
+
+
+@jit
+def _note_syncs(space, start, nbytes):
+    for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
+        note_sync(space, granule)
 
 
 @part
@@ -171,7 +180,7 @@ def judge(space, i, r):
     if st[REQUEST_ORDERS] and flags & WRITE and engine < ENGINE_DMA and asked_at(st, base, rows[r, SITE]) == ASKS_NO:
         flags |= LOOSE
     if flags & SYNC:
-        note_sync(space, start // GRANULE_BYTES)
+        _note_syncs(space, start, nbytes)
     if m[X_OP] == OP_ATOMIC_ADD:
         flags |= IMMEDIATE
         if m[FENCES]:
@@ -258,15 +267,20 @@ def _after_scalar(space, i, core, base, op):
 
 @jit
 def _acquire(space, i, core, base):
-    """What a poll, atomic or synchronizing load has read is known, and with it what its writes released."""
+    """What a poll, atomic or synchronizing load has read is known, and with it what its writes released.
+
+    A line, which is not read at once, sees no store that is in flight.
+    """
     m, clocks, rows = space[2], space[3], space[10]
     if not rows[0, FLAGS] & SYNC:
         return
-    number = sync_number(space, m[X_A] // GRANULE_BYTES)
-    if number and not _saw_own_store(space, core, base, m[X_A]):
-        row = sync_row(m, number - 1, m[X_A])
-        join_row(m, clocks, pipe_row(m, i, SCALAR), row)
-        acquired(space, m[X_A] // GRANULE_BYTES, row)
+    for word in range(rows[0, START] >> 3, (rows[0, START] + rows[0, NBYTES] - 1 >> 3) + 1):
+        granule = (word << 3) // GRANULE_BYTES
+        number = sync_number(space, granule)
+        if number and (not rows[0, FLAGS] & WHOLE or not _saw_own_store(space, core, base, word << 3)):
+            row = sync_row(m, number - 1, word << 3)
+            join_row(m, clocks, pipe_row(m, i, SCALAR), row)
+            acquired(space, granule, word << 3, row)
 
 
 @jit

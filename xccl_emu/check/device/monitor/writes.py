@@ -36,6 +36,7 @@ from xccl_emu.machine.device.layout import (
     DIE,
     FLIGHT_ADDRESS,
     FLIGHT_COUNT,
+    FLIGHT_NBYTES,
     FLIGHT_SITE,
     GRANULE_BYTES,
     KIND_ADD,
@@ -80,17 +81,27 @@ def wrote(space, i, base, known, issued):
     die = st[base + DIE]
     ring = block_of_die(st, die)
     for k in range(m[X_FLIGHTS], st[ring + FLIGHT_COUNT]):
-        address = st[flight(st, ring, k) + FLIGHT_ADDRESS]
+        entry = flight(st, ring, k)
+        address = st[entry + FLIGHT_ADDRESS]
         place = (m[m[DIE_INDEX] + die] * m[CAPACITY] + k) * 2
         flights[place] = 0
         flights[place + 1] = m[SERIAL]
         m[SERIAL] += 1
-        if sync_number(space, address // GRANULE_BYTES):
+        if _any_sync(space, address, st[entry + FLIGHT_NBYTES]):
             row = _take_row(m, die)
             source = released(st, m, clocks, i, known, issued, address, base, st[flight(st, ring, k) + FLIGHT_SITE])
             for w in range(m[WORDS]):
                 clocks[row + w] = clocks[source + w]
             flights[place] = row + 1
+
+
+@jit
+def _any_sync(space, start, nbytes):
+    """Is one of the granules of a write in flight known as a synchronization?"""
+    for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
+        if sync_number(space, granule):
+            return True
+    return False
 
 
 @jit
@@ -120,10 +131,13 @@ def after_delivery(space, die, k):
     first = m[m[DIE_INDEX] + die] * m[CAPACITY]
     row = flights[(first + k) * 2] - 1
     if row >= 0:
-        number = sync_number(space, m[X_A] // GRANULE_BYTES)
-        publish(m, clocks, number - 1, m[X_A], m[X_B], row, m[X_OP] == KIND_ADD)
         word = engine_word(m, index_of(m, m[X_C]), SCALAR if m[X_OP] == KIND_SCALAR else MTU_OUT)
-        delivered(space, m[X_A] // GRANULE_BYTES, word, clocks[row + word])
+        for granule in range(m[X_A] // GRANULE_BYTES, (m[X_A] + m[X_B] - 1) // GRANULE_BYTES + 1):
+            number = sync_number(space, granule)
+            start, end = max(m[X_A], granule * GRANULE_BYTES), min(m[X_A] + m[X_B], (granule + 1) * GRANULE_BYTES)
+            if number:
+                publish(m, clocks, number - 1, start, end - start, row, m[X_OP] == KIND_ADD)
+                delivered(space, granule, m[X_A], m[X_B], word, clocks[row + word])
         stack = m[FREE_ROWS] + m[m[DIE_INDEX] + die] * (m[CAPACITY] + 1)
         m[stack + 1 + m[stack]] = (row - m[FLIGHT_ROWS]) // m[WORDS] - first
         m[stack] += 1

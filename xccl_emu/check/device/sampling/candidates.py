@@ -23,6 +23,7 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_RUNNING,
 )
+from xccl_emu.machine.device.lines import line_parts
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.words import jit
 
@@ -81,14 +82,17 @@ def try_candidate(space, run, candidate, of_core):
     base, pipe = 0, SCALAR
     if of_core:
         base, pipe = block_of_core(st, candidate // ACTORS_PER_CORE), candidate % ACTORS_PER_CORE
-        if pipe == MTU_IN or pipe == DMA:
-            choices = _live(st, base, pipe)
+        choices = _live(st, base, pipe) if pipe == MTU_IN or pipe == DMA else 1
+        if pipe == SCALAR:
+            choices = line_parts(st, base)
     else:
         actor, choice = candidate >> CHOICE_BITS, candidate & 0xFFFF
     first = draw_below(run[0], choices) if choices > 1 else 0
     for c in range(choices):
+        if of_core:
+            choice = (first + c) % choices
         if pipe == MTU_IN or pipe == DMA:
-            choice = _nth_live(st, base, pipe, (first + c) % choices)
+            choice = _nth_live(st, base, pipe, choice)
         code = call(m[WATCHED], space, actor, choice)
         if code != NOT_ENABLED:
             return code, choice
@@ -105,7 +109,8 @@ def _live(st, base, pipe):
         for k in range(N_DMA_SLOTS):
             slot = base + DMA_SLOTS + k * ENTRY_WORDS
             if st[slot] != 0 and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
-                total += _missing(n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3]), st[slot + ENTRY_PROGRESS])
+                count = n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3])
+                total += _missing(count, st[slot + ENTRY_PROGRESS])
         return total
     queue = pipe_of(base, MTU_IN)
     for j in range(st[queue + PIPE_COUNT]):
@@ -113,7 +118,8 @@ def _live(st, base, pipe):
         if st[entry] != OP_MTU_IN:
             return total + (1 if j == 0 else 0)
         if st[entry + ENTRY_PROGRESS] != _READ_DONE:
-            total += _missing(n_subtransfers(st[entry + 1], st[entry + 1], st[entry + 3]), st[entry + ENTRY_PROGRESS])
+            count = n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3])
+            total += _missing(count, st[entry + ENTRY_PROGRESS])
     return total
 
 
@@ -148,7 +154,7 @@ def _nth_live(st, base, pipe, n):
         if st[entry] == 0 or st[entry + ENTRY_PROGRESS] == _READ_DONE:
             continue
         target = st[entry + 2] if pipe == DMA else st[entry + 1]
-        missing = _missing(n_subtransfers(st[entry + 1], target, st[entry + 3]), st[entry + ENTRY_PROGRESS])
+        missing = _missing(n_subtransfers(st, st[entry + 1], target, st[entry + 3]), st[entry + ENTRY_PROGRESS])
         if n < missing:
             return j | _nth_missing(st[entry + ENTRY_PROGRESS], n) << 4
         n -= missing

@@ -135,9 +135,9 @@ def _subtransfers_left(st, base, pipe):
         entry = entry_of(st, queue, 0)
         if st[queue + PIPE_COUNT] == 0 or st[entry] != OP_MTU_IN:
             return 0, 0
-        return 0, n_subtransfers(st[entry + 1], st[entry + 1], st[entry + 3]) - 1 << 4
+        return 0, n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) - 1 << 4
     for k in range(N_DMA_SLOTS):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot] != 0 and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
-            return k, k | n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3]) - 1 << 4
+            return k, k | n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3]) - 1 << 4
     return 0, 0

@@ -30,6 +30,7 @@ from xccl_emu.check.device.monitor.layout import (
     TAKEN_OK,
     TOTAL,
     X_A,
+    X_B,
     X_C,
     X_FLIGHTS,
     X_OP,
@@ -166,8 +167,15 @@ def _wake_after_delivery(space, run):
         if st[base + DIE] == die:
             for p in range(ACTORS_PER_CORE):
                 asleep[i * ACTORS_PER_CORE + p] = 0
-        elif st[base + REQUEST] == OP_POLL and st[base + REQUEST + 1] // GRANULE_BYTES == m[X_A] // GRANULE_BYTES:
+        elif st[base + REQUEST] == OP_POLL and _in_one_granule(st[base + REQUEST + 1], st[base + REQUEST + 4], m):
             asleep[i * ACTORS_PER_CORE] = 0
+
+
+@jit
+def _in_one_granule(address, nbytes, m):
+    """Do a poll and the write that has become visible touch the same granule?"""
+    last, written = (address + nbytes - 1) // GRANULE_BYTES, (m[X_A] + m[X_B] - 1) // GRANULE_BYTES
+    return address // GRANULE_BYTES <= written and m[X_A] // GRANULE_BYTES <= last
 
 
 @jit

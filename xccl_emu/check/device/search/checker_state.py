@@ -14,8 +14,9 @@ import numpy as np
 from numba import config
 
 from xccl_emu._kept import compiled
-from xccl_emu.machine.device.flight import asked, flight
+from xccl_emu.machine.device.flight import asked, flight, same_unit
 from xccl_emu.machine.device.layout import (
+    ATOMIC_SHIFT,
     DIE_SHIFT,
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
@@ -24,6 +25,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_FENCES,
     FLIGHT_KIND,
     FLIGHT_NBYTES,
+    FLIGHT_WORDS,
     KIND_DMA,
     KIND_SCALAR,
     ORDER,
@@ -46,9 +48,9 @@ entry = compiled(_nrt=False, no_cfunc_wrapper=True)
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
     CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
     STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
-    OWNERS,
-) = range(47)  # fmt: skip
-WITNESS = 47
+    OWNERS, UNIT_GRANULES,
+) = range(48)  # fmt: skip
+WITNESS = 48
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
 HANDLES = 62
 """Addresses of functions (`linked`)."""
@@ -258,6 +260,8 @@ def _entry_hash(st, entry, rank):
     z += unsigned(st[entry + FLIGHT_CORE] << 8 | st[entry + FLIGHT_KIND]) * _C3 + unsigned(st[data]) * _C4
     z += unsigned(st[entry + FLIGHT_FENCES]) * _C8
     z += unsigned(st[data + 1]) * _C5 + unsigned(st[data + 2]) * _C6 + unsigned(st[data + 3]) * _C7
+    for i in range(FLIGHT_DATA + 4, st[FLIGHT_WORDS]):
+        z += mixed(i, st[entry + i])
     return mixed(3, signed(z))
 
 
@@ -269,7 +273,7 @@ def _ordered(st, older, younger):
         return 1 if one >> st[DIE_SHIFT] == other >> st[DIE_SHIFT] else 0
     if st[REQUEST_ORDERS] and _asked_apart(st, older, younger):
         return 1
-    if one >> 5 != other >> 5 or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
+    if not same_unit(st, older, younger, st[ATOMIC_SHIFT]) or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
         return 0
     kind, kind_other = st[older + FLIGHT_KIND], st[younger + FLIGHT_KIND]
     if st[ORDER] == ORDER_UNORDERED:  # a load sees the youngest of its core's stores in flight, all the same

@@ -76,6 +76,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_COUNT,
     IN_FLIGHT,
     KERNEL,
+    LINE_BYTES_MOST,
     MAX_SITES,
     ORDER,
     ORDER_FIFO,
@@ -85,6 +86,7 @@ from xccl_emu.machine.device.layout import (
     UB_BASE,
     UB_BYTES,
 )
+from xccl_emu.machine.device.lines import polls_line
 from xccl_emu.machine.device.words import jit
 
 NAMED, TAKEN = 1, 2
@@ -103,7 +105,7 @@ def classify_action(mem, st, ck, rows, named, i, what):
     pipe, choice, base = what >> 16, what & CHOICE_ALL, block_of_core(st, core_of(ck, i))
     n = accesses(st, base, pipe, choice, named, rows)
     worst = LOCAL
-    if pipe == SCALAR and n == 1 and not _inside(st, ck, base, rows):
+    if pipe == SCALAR and not _inside(st, ck, base, rows, n):
         n = 0  # a bad address: let the machine find it
     for r in range(n):
         if rows[r, START] < ck[MEMORY_END]:
@@ -115,26 +117,33 @@ def classify_action(mem, st, ck, rows, named, i, what):
 
 
 @jit
-def _inside(st, ck, base, rows):
-    start, nbytes = rows[0, START], rows[0, NBYTES]
-    if nbytes != 4 and nbytes != 8:
-        return False
-    ub = st[base + UB_BASE]
-    return (start >= 0 and start + nbytes <= ck[MEMORY_END]) or (ub <= start and start + nbytes <= ub + st[UB_BYTES])
+def _inside(st, ck, base, rows, n):
+    """Are words, or a line, in memory or in the core's data buffer?"""
+    for r in range(n):
+        start, nbytes, ub = rows[r, START], rows[r, NBYTES], st[base + UB_BASE]
+        if nbytes <= 0 or nbytes > LINE_BYTES_MOST or start < 0:
+            return False
+        if start + nbytes > ck[MEMORY_END] and not (ub <= start and start + nbytes <= ub + st[UB_BYTES]):
+            return False
+    return True
 
 
 @jit
 def _use(st, ck, rows, named, base, pipe, r):
     flags = rows[r, FLAGS]
     if pipe == SCALAR and st[base + REQUEST] == OP_POLL:
+        if polls_line(st, base):
+            return USE_EXACT if flags & SYNC_ACCESS else USE_READ
+        part = st[base + REQUEST + 4] != 8 or st[base + REQUEST + 5] != -1
         taken = named[st[base + KERNEL] * MAX_SITES + rows[r, SITE]] & TAKEN
         compare = st[base + REQUEST + 2]
-        kind = USE_EXACT if taken or compare == CMP_NE else USE_AT_LEAST if compare == CMP_GE else 0
+        kind = USE_EXACT if taken or part or compare == CMP_NE else USE_AT_LEAST if compare == CMP_GE else 0
         return USE_POLL << (rows[r, START] >> 3 & 3) | kind
     if not flags & WRITE:
         return USE_EXACT if flags & SYNC_ACCESS else USE_READ
     if pipe == SCALAR:
-        return USE_WRITE | USE_BY_SCALAR | (USE_EXACT if flags & SYNC_ACCESS else 0)
+        torn = 0 if flags & WHOLE else USE_UNSTABLE
+        return USE_WRITE | USE_BY_SCALAR | torn | (USE_EXACT if flags & SYNC_ACCESS else 0)
     if pipe == MTU_OUT and flags & WHOLE:
         return USE_BY_OUT | (USE_ADD if flags & SYNC_ACCESS else USE_WRITE)
     return USE_WRITE | USE_UNSTABLE | (USE_BY_OUT if pipe == MTU_OUT else USE_TORN)
@@ -211,7 +220,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
 @jit
 def _how_scalar(st, ck, rows, i, base, block, op, off):
     worst = rows[ROWS_CLASS, 0]
-    if off and op != OP_LOAD:
+    if off and op != OP_LOAD and rows[N_ROWS, 0] == 0:
         return PLAINLY
     if op == OP_RETURN and ck[OWNERS] >> i & 1:
         return NOT  # what it owns is judged then: the moment matters

@@ -29,6 +29,7 @@ from xccl_emu.check.device.search.checker_state import (
     META_START,
     NOW,
     RESTART,
+    UNIT_GRANULES,
     WRITTEN_TABLE,
     call,
     entry,
@@ -78,9 +79,10 @@ def touch(ck, i, start, nbytes, use):
     """Note that the core with number ``i`` uses bytes so; returns their class, which is the same for all of them.
 
     Where a transfer touches granules of several classes, all are to become of the highest one, so that it can be
-    explored or made at once as a whole.
+    explored or made at once as a whole.  Granules that become visible at once have the same users and uses, too.
     """
-    first, last = start >> 5, start + nbytes - 1 >> 5
+    unit = ck[UNIT_GRANULES]
+    first, last = (start >> 5) // unit * unit, (start + nbytes - 1 >> 5) // unit * unit + unit - 1
     lowest, highest = SYNC, LOCAL
     for p in range(first, last + 1):
         _see_core(ck, i, p, use)

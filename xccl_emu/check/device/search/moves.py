@@ -137,6 +137,7 @@ from xccl_emu.lang.requests import (
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, switched_off
 from xccl_emu.machine.device.layout import (
     ASKS_SOME_STRONG,
+    ATOMIC_SHIFT,
     CHOICE_ALL,
     DIE,
     DMA_SLOTS,
@@ -432,7 +433,7 @@ def _note_flag(st, ck, block, start, nbytes, vector):
     if st[ORDER] == ORDER_SC:
         ck[block + SHARED_VECTOR] = joined(ck[block + SHARED_VECTOR], vector)
         return
-    for _ in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+    for _ in range(start >> st[ATOMIC_SHIFT], (start + nbytes - 1 >> st[ATOMIC_SHIFT]) + 1 if nbytes else 0):
         n = ck[block + N_FLYING]
         if n == FLYING_MAX:
             ck[LIMIT] = LIMIT_MARKS

@@ -19,12 +19,24 @@ comes after it in its core's own order (`clocks`), or a quiet; both are transiti
 release orders what goes to the same die only: there no write is made at once.
 """
 
-from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, SYNC, WHOLE, WRITE, accesses
+from xccl_emu.check.device.accesses import (
+    AGENT,
+    AGENT_DMA,
+    FLAGS,
+    NBYTES,
+    SITE,
+    START,
+    SYNC,
+    WHOLE,
+    WRITE,
+    accesses,
+)
 from xccl_emu.check.device.search.checker_state import (
     CORE_WORDS,
     CORES,
     EXPECTED_BASE,
     EXPECTED_WORDS,
+    GRANULE_TABLE,
     LIMIT,
     LIMIT_OPEN,
     MARK_WORDS,
@@ -48,12 +60,12 @@ from xccl_emu.check.device.search.checker_state import (
 from xccl_emu.check.device.search.clocks import block_of, lane
 from xccl_emu.check.device.search.granules import (
     DATA,
+    GRANULE_WORDS,
     OWN,
     USE_LATE,
     USE_TORN,
     USE_UNORDERED,
     USES,
-    granule_of,
     has_flags,
     see,
     worst_class,
@@ -61,7 +73,7 @@ from xccl_emu.check.device.search.granules import (
 from xccl_emu.check.device.search.linked import linked
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, switched_off
 from xccl_emu.machine.device.layout import (
     CHOICE_ALL,
     DIE,
@@ -79,6 +91,7 @@ from xccl_emu.machine.device.layout import (
     KIND_ADD,
     KIND_DMA,
     KIND_SCALAR,
+    LINE_BYTES_MOST,
     N_DMA_SLOTS,
     ORDER,
     ORDER_RELAXED,
@@ -215,9 +228,9 @@ def open_accesses(st, ck, rows, named, i, at):
         n = _append(ck, rows, at, n, ck[r], ck[r + 1], EARLY, SCALAR, ck[r + 2])
     if st[base + STATUS] == STATUS_RUNNING:
         op = st[base + REQUEST]
-        polls = op == OP_POLL and _torn_under(st, ck, base)
+        polls = op == OP_POLL and (switched_off(st, base) or _torn_under(st, ck, base))
         if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD or polls:
-            n = _append_shared(st, ck, rows, named, base, SCALAR, 0, at, n)
+            n = _append_shared(st, ck, rows, named, base, SCALAR, CHOICE_ALL, at, n)
     queue = pipe_of(base, MTU_IN)
     for j in range(st[queue + PIPE_COUNT]):
         entry = entry_of(st, queue, j)
@@ -262,10 +275,13 @@ def _append_shared(st, ck, rows, named, base, pipe, choice, at, n):
 @jit
 def _torn_under(st, ck, base):
     """Does somebody write to the word that a core polls in another way than at once?  Other writes it may meet."""
-    address = st[base + REQUEST + 1]
-    if address < 0 or address > ck[MEMORY_END] - 8:
+    address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
+    if nbytes <= 0 or nbytes > LINE_BYTES_MOST or address < 0 or address > ck[MEMORY_END] - nbytes:
         return False
-    return ck[granule_of(ck, address) + USES] & USE_TORN != 0
+    for p in range(address >> 5, (address + nbytes - 1 >> 5) + 1):
+        if ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] & USE_TORN:
+            return True
+    return False
 
 
 @jit

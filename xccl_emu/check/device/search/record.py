@@ -34,6 +34,7 @@ from xccl_emu.machine.device.flight import (
 )
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
+    ATOMIC_SHIFT,
     CHOICE_ALL,
     CHOICE_BITS,
     DIE,
@@ -84,7 +85,7 @@ def _whole_dma(mem, st, ck, rows, named, core, base, choice, at_home):
     k = choice & 15
     slot = base + DMA_SLOTS + k * ENTRY_WORDS
     done = False
-    for g in range(n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3])):
+    for g in range(n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3])):
         if machine_step(mem, st, ck, core, DMA, k | g << 4):
             done = True
             if ck[RECORDING] and not at_home:
@@ -117,7 +118,7 @@ def step_recorded(mem, st, ck, rows, named, core, what):
         _deliver_fenced(mem, st, ck, core, base)
     if at_once and not _is_whole(pipe, choice):
         return _write_at_once(mem, st, ck, rows, named, core, base, pipe)
-    _make_room(mem, st, ck, core, base, _granules_written(ck, rows))
+    _make_room(mem, st, ck, core, base, _units_written(st, ck, rows))
     if _is_whole(pipe, choice):
         return 1 if _whole_dma(mem, st, ck, rows, named, core, base, choice, at_once) else 0
     done = machine_step(mem, st, ck, core, pipe, choice)
@@ -127,12 +128,13 @@ def step_recorded(mem, st, ck, rows, named, core, what):
 
 
 @jit
-def _granules_written(ck, rows):
-    """How many granules of memory an action writes."""
+def _units_written(st, ck, rows):
+    """How many writes in flight an action makes at most."""
     n = 0
     for r in range(rows[N_ROWS, 0]):
         if rows[r, FLAGS] & WRITE and rows[r, START] < ck[MEMORY_END] and rows[r, NBYTES] > 0:
-            n += (rows[r, START] + rows[r, NBYTES] - 1 >> 5) - (rows[r, START] >> 5) + 1
+            shift = st[ATOMIC_SHIFT]
+            n += (rows[r, START] + rows[r, NBYTES] - 1 >> shift) - (rows[r, START] >> shift) + 1
     return n
 
 
@@ -151,16 +153,18 @@ def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
     ring = block_of_die(st, st[base + DIE])
     queued = st[pipe_of(base, MTU_OUT) + PIPE_COUNT] if pipe == MTU_OUT else 0
     while True:
-        _make_room(mem, st, ck, core, base, 1)
+        _make_room(mem, st, ck, core, base, 1 if st[ATOMIC_SHIFT] >= 3 else 2)  # a word may go in halves
+        before = st[ring + FLIGHT_COUNT]
         done = machine_step(mem, st, ck, core, pipe, 0)
         if done or st[ERROR]:
             write_down(st, ck, core * ACTORS_PER_CORE + pipe, 0)
         if not done:
             return 0
-        last = st[ring + FLIGHT_COUNT] - 1
-        st[flight(st, ring, last) + FLIGHT_SITE] |= _LATENT
-        if rows[ROWS_CLASS, 0] != DATA:  # behind a fence, and before that a flag in flight, it has to stay latent
-            _deliver_own(mem, st, ck, core, base, clear_way(mem, st, ck, st[base + DIE], last))
+        for last in range(before, st[ring + FLIGHT_COUNT]):
+            st[flight(st, ring, last) + FLIGHT_SITE] |= _LATENT
+        left = st[ring + FLIGHT_COUNT] - before if rows[ROWS_CLASS, 0] != DATA else 0
+        for _ in range(left):  # behind a fence, and before that a flag in flight, it has to stay latent
+            _deliver_own(mem, st, ck, core, base, clear_way(mem, st, ck, st[base + DIE], st[ring + FLIGHT_COUNT] - 1))
         if pipe != MTU_OUT or st[pipe_of(base, MTU_OUT) + PIPE_COUNT] < queued:
             return 1
 

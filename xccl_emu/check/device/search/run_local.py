@@ -44,8 +44,6 @@ from xccl_emu.check.device.search.races import any_before, core_of, note_late, r
 from xccl_emu.check.device.search.record import clear_way, deliver_latent, in_ring, write_down
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
-    CMP_EQ,
-    CMP_GE,
     DMA,
     MTU_IN,
     MTU_OUT,
@@ -96,8 +94,9 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_RUNNING,
 )
+from xccl_emu.machine.device.lines import flags_in, line_part, line_parts, polls_line
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
-from xccl_emu.machine.device.scalar import drained
+from xccl_emu.machine.device.scalar import drained, is_awaited
 from xccl_emu.machine.device.words import jit
 
 _SPIN = 1 << 16
@@ -158,7 +157,7 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
         entry = entry_of(st, queue, 0)
     else:
         off = st[entry] != OP_RETURN and switched_off(st, base)
-        if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base):
+        if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base, choice):
             classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
             return False
     op = st[entry]
@@ -170,14 +169,19 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
 
 
 @jit
-def _granted(mem, st, ck, core, base):
-    """Would the poll that the core is at be granted now?"""
-    address = st[base + REQUEST + 1]
-    if address < 0 or address > ck[MEMORY_END] - 8 or address & 7:
+def _granted(mem, st, ck, core, base, choice):
+    """Would the poll that the core is at be granted now, or of a line what the choice says?"""
+    address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
+    line = polls_line(st, base)
+    if nbytes <= 0 or (nbytes > 8 and not line) or nbytes & nbytes - 1:
         return True  # let the machine refuse it
-    value = read_word(mem, st, core, base, address, 8)
-    compare, wanted = st[base + REQUEST + 2], st[base + REQUEST + 3]
-    return (value == wanted) if compare == CMP_EQ else (value >= wanted) if compare == CMP_GE else (value != wanted)
+    if address < 0 or address > ck[MEMORY_END] - nbytes or address & nbytes - 1:
+        return True
+    if line:
+        first, size = line_part(st, base, choice)
+        return flags_in(mem, st, base, first, size)
+    value = read_word(mem, st, core, base, address, nbytes) & st[base + REQUEST + 5]
+    return is_awaited(value, st[base + REQUEST + 2], st[base + REQUEST + 3])
 
 
 @linked
@@ -205,7 +209,7 @@ def _can_wake(mem, st, ck, rows, named, j):
     if op == OP_AWAIT_GROUP:
         group = st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
         return st[group + GROUP_PHASE] != st[base + REQUEST + 1] and not switched_off(st, base)
-    if op != OP_POLL or switched_off(st, base) or not _granted(mem, st, ck, core_of(ck, j), base):
+    if op != OP_POLL or switched_off(st, base) or not _granted(mem, st, ck, core_of(ck, j), base, CHOICE_ALL):
         return False
     classify(mem, st, ck, rows, named, j, SCALAR << 16 | CHOICE_ALL)
     return how(st, ck, rows, j, base, SCALAR, op, False) != NOT and not ck[RESTART]
@@ -225,7 +229,7 @@ def n_choices(st, ck, process):
     if st[base + STATUS] != STATUS_RUNNING:
         return 0
     if pipe == SCALAR:
-        return 1
+        return line_parts(st, base)
     if pipe == VECTOR:
         return 0
     i = ck[ck[MEMBERS] + m]
@@ -237,7 +241,7 @@ def n_choices(st, ck, process):
     total = 0
     for j in range(count):
         entry = entry_of(st, pipe_of(base, MTU_IN), j)
-        total += n_subtransfers(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
+        total += n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
     return total
 
 
@@ -248,7 +252,7 @@ def _dma_choices(st, ck, i, base):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot]:
             whole = _copied_whole(st, ck, i, base, k)
-            total += 1 if whole else n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3])
+            total += 1 if whole else n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3])
     return total
 
 
@@ -286,7 +290,7 @@ def _all_whole(st, ck, i, base):
 def _choice(st, ck, i, base, pipe, n):
     """The n-th choice of a pipe."""
     if pipe == SCALAR:
-        return 0
+        return n
     if pipe == MTU_OUT:
         return 0
     if pipe == MTU_IN and _all_whole(st, ck, i, base):
@@ -294,7 +298,8 @@ def _choice(st, ck, i, base, pipe, n):
     if pipe == MTU_IN:
         for j in range(st[pipe_of(base, MTU_IN) + PIPE_COUNT]):
             entry = entry_of(st, pipe_of(base, MTU_IN), j)
-            subtransfers = n_subtransfers(st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
+            reads = st[entry] == OP_MTU_IN
+            subtransfers = n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) if reads else 0
             if n < subtransfers:
                 return j | n << 4
             n -= subtransfers
@@ -302,7 +307,7 @@ def _choice(st, ck, i, base, pipe, n):
         slot = base + DMA_SLOTS + k * ENTRY_WORDS
         if st[slot]:
             whole = _copied_whole(st, ck, i, base, k)
-            subtransfers = 1 if whole else n_subtransfers(st[slot + 1], st[slot + 2], st[slot + 3])
+            subtransfers = 1 if whole else n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3])
             if n < subtransfers:
                 return WHOLE_TRANSFER | k if whole else k | n << 4
             n -= subtransfers
@@ -340,7 +345,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     entry, off = base + REQUEST, False
     if pipe == SCALAR:
         off = st[entry] != OP_RETURN and switched_off(st, base)
-        if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base):
+        if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base, choice):
             return False
         if st[entry] == OP_QUIET or st[entry] == OP_RETURN:
             if ck[RECORDING]:
@@ -391,10 +396,10 @@ def _deliver(mem, st, ck, rows, named, die, k):
     i, base, mark = number_of(ck, core), block_of_core(st, core), ck[LOG]
     first = flight(st, ring, 0)
     if entry >= first:
-        save(mem, st, ck, STATE | RAW, first, entry - first + FLIGHT_WORDS)
+        save(mem, st, ck, STATE | RAW, first, entry - first + st[FLIGHT_WORDS])
     else:
         for j in range(k + 1):
-            save(mem, st, ck, STATE | RAW, flight(st, ring, j), FLIGHT_WORDS)
+            save(mem, st, ck, STATE | RAW, flight(st, ring, j), st[FLIGHT_WORDS])
     save(mem, st, ck, STATE | RAW, ring, 2)
     save_bytes(mem, st, ck, address, st[entry + FLIGHT_NBYTES])
     waits = st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN

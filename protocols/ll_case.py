@@ -1,0 +1,83 @@
+"""NCCL's protocols LL and LL128 as cases: transfers in lines that carry their own flags."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.kernels import ll, ll128
+from xccl_emu.kernels.ll import Slots
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.device.layout import ATOMIC_BYTES
+from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, size
+
+
+@dataclass(frozen=True)
+class Packets(Case):
+    """Rank 0 sends ``steps`` slots of ``lines`` lines to rank 1; a line is of 16 bytes (LL) or of 128 (LL128)."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset("ll", "Send and receive in lines of 16 bytes, half of it flags, as NCCL's LL", {"line": 16}),
+        Preset("ll128", "Send and receive in lines of 128 bytes with a flag, as NCCL's LL128",
+               {"line": 128, "atomic_bytes": 128}),
+    )  # fmt: skip
+
+    line: int = choice(16, "Bytes of a line.", of=(16, 128))
+    steps: int = size(3, "Slots that are sent.", most=1 << 20)
+    lines: int = size(2, "Lines of a slot, each with 8 or 120 bytes of data.", most=256)
+    slots: int = size(2, "Slots that may be on their way; NCCL has 8.", most=64)
+    atomic_bytes: int = choice(8, "Bytes that become visible at once: LL needs 8, LL128 needs 128.", of=ATOMIC_BYTES)
+    seed: int = size(0, "Of the payload.", least=0)
+
+    def payload(self) -> NDArray[np.uint8]:
+        """What rank 0 has and rank 1 gets, [steps, lines, bytes of data of a line]."""
+        shape = (self.steps, self.lines, self._data)
+        return np.random.default_rng(self.seed).integers(1, 256, shape, np.uint8)
+
+    @property
+    def _data(self) -> int:
+        return ll.DATA_BYTES if self.line == ll.LINE_BYTES else ll128.DATA_BYTES
+
+    def _kernels(self) -> tuple[Kernel, Kernel]:
+        short = self.line == ll.LINE_BYTES
+        return (ll.send_ll, ll.receive_ll) if short else (ll128.send_ll128, ll128.receive_ll128)
+
+    def lay_out(self, bench: Bench) -> None:
+        """Slots on the die of rank 1, the credit on that of rank 0."""
+        regions = Regions(2)
+        slots = regions.managed("slot", self.lines * self.line, self.slots)
+        credit = regions.meta("credit", 128)  # so that the slots behind it are on lines of their own
+        payload = self.payload()
+        app = payload.nbytes + -payload.nbytes % 128
+        spec = regions.tight_pod(app_bytes=app, ub_bytes=self.lines * (self.line + self._data))
+        areas = app + spec.meta_bytes + spec.managed_bytes
+        pod = bench.pod(spec.with_(atomic_bytes=self.atomic_bytes, die_bytes=1 << areas.bit_length()))
+        regions.place(bench, pod)
+        told = Slots(slots.at(1), credit.at(0), self.slots, slots.step, self.lines, self.steps)
+        own = bench.filled(0, payload, "own")
+        out = bench.wanted(1, payload, "out", owners="die1")
+        send, receive = self._kernels()
+        grants = [pod.grant(own, "r"), slots.grant(1, "w"), credit.grant(0, "r")]
+        pod.launch(send, 0, [0], {"own": own.address, "s": told}, grants)
+        grants = [pod.grant(out, "w"), slots.grant(1, "r"), credit.grant(0, "w")]
+        pod.launch(receive, 1, [0], {"out": out.address, "s": told}, grants)
+
+    @property
+    def payload_bytes(self) -> int:
+        """What is sent."""
+        return self.steps * self.lines * self._data
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Slots that are used again, of one line and of two; and all units in which the lines may become visible."""
+        usual, long = cls(), cls(line=128, atomic_bytes=128)
+        return {
+            "two lines a slot": usual,
+            "one slot": replace(usual, slots=1),
+            "five steps": replace(usual, steps=5),
+            "a line at once": replace(usual, atomic_bytes=16),
+            "two lines a slot of 128 bytes": long,
+            "one slot of 128 bytes": replace(long, slots=1),
+        }

@@ -1,0 +1,89 @@
+"""A poll of a line: data and flags are read together, granule by granule, until the flags are in.
+
+What a spin reads in vain it drops, so of all its rounds only the last can be told from nothing.  In that one each
+granule is read at some moment, in any order, and the flags in it must be in at this moment: so reading a granule is an
+action by itself, enabled when its own flags are in, and nothing is ever read again.
+"""
+
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.requests import CMP_EQ, OP_POLL
+from xccl_emu.machine.device.layout import (
+    ATOMIC_SHIFT,
+    CHOICE_ALL,
+    LINE_BYTES_LEAST,
+    LINE_BYTES_MOST,
+    POLLED,
+    UB_BASE,
+)
+from xccl_emu.machine.device.sparse import move
+from xccl_emu.machine.device.words import jit, load_i32, put
+
+
+@jit
+def is_line(nbytes):
+    """Is it the size of a line?"""
+    return nbytes >= LINE_BYTES_LEAST and nbytes <= LINE_BYTES_MOST and nbytes & nbytes - 1 == 0
+
+
+@jit
+def polls_line(st, base):
+    """Does the core's request poll a line?"""
+    return st[base + REQUEST] == OP_POLL and is_line(st[base + REQUEST + 4])
+
+
+@jit
+def polls_whole_word(st, base):
+    """Does the core's request poll a word of 8 bytes, and all bits of it?"""
+    return st[base + REQUEST] == OP_POLL and st[base + REQUEST + 4] == 8 and st[base + REQUEST + 5] == -1
+
+
+@jit
+def line_parts(st, base):
+    """In how many parts the scalar unit carries out its request: those of a line, 1 of anything else."""
+    if not polls_line(st, base):
+        return 1
+    return max(1, st[base + REQUEST + 4] >> st[ATOMIC_SHIFT])
+
+
+@jit
+def line_part(st, base, choice):
+    """First byte, counted from the line's, and bytes of what a choice reads.
+
+    `CHOICE_ALL` is the whole of a line of which nothing has been read, or the first granule that has not been.
+    """
+    nbytes, done = st[base + REQUEST + 4], st[base + POLLED]
+    size = min(1 << st[ATOMIC_SHIFT], nbytes)
+    if choice == CHOICE_ALL:
+        if done == 0:
+            return 0, nbytes
+        choice = 0
+        while done >> choice & 1:
+            choice += 1
+    return choice * size, size
+
+
+@jit
+def flags_in(mem, st, base, first, nbytes):
+    """Are those flags of a polled line in that are among some bytes of it?"""
+    address, equal, value = st[base + REQUEST + 1], st[base + REQUEST + 2] == CMP_EQ, st[base + REQUEST + 3]
+    for w in range(first >> 2, first + nbytes >> 2):
+        if st[base + REQUEST + 5] >> w & 1:
+            wanted = value >> (32 * (w & 1))
+            same = (load_i32(mem, address + 4 * w) ^ wanted) & 0xFFFFFFFF == 0
+            if same != equal:
+                return False
+    return True
+
+
+@jit
+def read_line(mem, st, base, choice, off):
+    """Read what a choice says of a line that was checked, if its flags are in or it is switched ``off``."""
+    first, nbytes = line_part(st, base, choice)
+    done = st[base + POLLED]
+    size = min(1 << st[ATOMIC_SHIFT], st[base + REQUEST + 4])
+    if done >> (first // size) & 1 or not (off or flags_in(mem, st, base, first, nbytes)):
+        return False
+    move(mem, st, st[base + UB_BASE] + st[base + REQUEST + 6] + first, st[base + REQUEST + 1] + first, nbytes)
+    done |= (1 << nbytes // size) - 1 << first // size
+    put(st, base + POLLED, 0 if done == (1 << line_parts(st, base)) - 1 else done)
+    return True
