@@ -4,6 +4,7 @@
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xccl_emu.oracle.numerics import Hidden, round_to
 
@@ -26,3 +27,12 @@ def by_ring(values: Hidden) -> Hidden:
             total = round_to(wide, values.dtype)
         sums.append(total)
     return np.stack(sums)
+
+
+def sum_without_empty(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Sums of FP32 over the ranks, [ranks, elements]: from rank 0 on, where -0.0, which means empty, counts as +0.0."""
+    there = np.where(values == 0, np.float32(0), values)
+    total: NDArray[np.float32] = there[0]
+    for term in there[1:]:
+        total = total + term
+    return total
