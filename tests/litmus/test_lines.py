@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.lang import kernel, mtu_out, poll_line_eq, poll_line_ne, ub_load, ub_store
+from xccl_emu.lang import kernel, mtu_out, poll_line_eq, poll_line_ne, put, ub_load, ub_store
 from xccl_emu.machine.explore import explore
 from xccl_emu.machine.pod import ORDERS, Pod
 from xccl_emu.machine.spec import small_pod
@@ -123,3 +123,19 @@ def test_lines_have_the_outcomes_of_the_model(atomic_bytes: int, order: str) -> 
 def test_random_lines_have_the_outcomes_of_the_model(program: Program, atomic_bytes: int, order: str) -> None:
     """Any writes and any line: the same outcomes as in the model, and it blocks where that does."""
     assert run(program, atomic_bytes, order) == outcomes(program, CELLS, UNITS[atomic_bytes][1], order)
+
+
+@kernel
+def put_words(home):
+    """Write a granule by mtu-out."""
+    yield put(home, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("atomic_bytes", UNITS)
+def test_a_put_goes_in_units_and_loses_nothing(atomic_bytes: int, order: str) -> None:
+    """All four words of a put arrive, whatever becomes visible at once."""
+    pod = Pod(small_pod(2, app_bytes=256, atomic_bytes=atomic_bytes), order=order)
+    granule = pod.alloc(0, 32)
+    pod.launch(put_words, 0, [0], {"home": granule.address}, [pod.grant(granule, "rw")])
+    assert {outcome[:4] for outcome in explore(pod, [(granule.address, 32)]).outcomes} == {(1, 2, 3, 4)}

@@ -232,8 +232,9 @@ def _store(mem, st, kind, address, nbytes, w0, w1, w2, w3):
             mem[address + i] = w0 >> (8 * i) & 255
         return
     store_i64(mem, address, w0 + load_i64(mem, address) if kind == KIND_ADD else w0)
-    if nbytes == GRANULE_BYTES:
+    if nbytes > 8:
         store_i64(mem, address + 8, w1)
+    if nbytes == GRANULE_BYTES:
         store_i64(mem, address + 16, w2)
         store_i64(mem, address + 24, w3)
 

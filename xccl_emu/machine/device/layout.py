@@ -18,7 +18,6 @@ ACTIONS = 30
 LARGE_BASE, LARGE_SLOTS = 23, 31
 COUNT_BY_OP = 32
 BYTES_BY_PIPE = 64  # of the vector pipe: elements
-FAULT_CUT, FAULT_HAPPENED = 69, 80  # what a check has broken
 STEP_TABLE = 81  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 97, 98
 SPARSE = 99  # where in memory the dirty bits begin if what would change nothing is left out, or `ALL_DIRTY`; else 0
@@ -27,9 +26,9 @@ N_HOMES = 101  # dies, and CPUs behind them
 REQUEST_ORDERS = 102  # do some requests ask for no order (1), or for a strong one (2)?  Not under `sc` and `fifo`.
 ATOMIC_SHIFT = 103  # log2 of the bytes that become visible, and are read, at once
 FLIGHT_WORDS = 104  # of a write in flight: as many as its largest data need
-FAULT_COPY = 105  # of a write in flight
 FLIGHT_WORDS_MOST = 22
-HEADER_WORDS = FAULT_COPY + FLIGHT_WORDS_MOST
+FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 105, 106, 128  # what a check has broken; the copy is of a write in flight
+HEADER_WORDS = 129
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED, ORDER_UNORDERED = range(4)
@@ -106,6 +105,6 @@ ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT
 
 assert WINDOWS + MAX_WINDOWS * WINDOW_WORDS <= REGISTERS
 assert REQUEST_WORDS == ENTRY_PROGRESS
-assert FAULT_CUT == BYTES_BY_PIPE + N_PIPES
-assert FAULT_HAPPENED < STEP_TABLE
+assert BYTES_BY_PIPE + N_PIPES <= STEP_TABLE
+assert FAULT_HAPPENED == FAULT_COPY + FLIGHT_WORDS_MOST == HEADER_WORDS - 1
 assert FLIGHT_DATA + max(ATOMIC_BYTES) // 8 == FLIGHT_WORDS_MOST
