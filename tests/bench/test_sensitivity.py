@@ -7,13 +7,13 @@ import pytest
 from xccl_emu.bench import sensitivity
 from xccl_emu.bench.a2e import Deployment
 from xccl_emu.bench.layers import Layer
-from xccl_emu.bench.sensitivity import End, ends, jobs, results_of
+from xccl_emu.bench.sensitivity import SWITCHES, End, ends, jobs, results_of
 from xccl_emu.timing.costs import ASSUMED, Costs
 
 
 def test_every_assumed_constant_is_moved_to_both_ends() -> None:
     """No fitted or published one is, and none to where it is already."""
-    moved = ends()
+    moved = [end for end in ends() if not end.switched]
     assumed = {f.name: f.metadata["range"] for f in fields(Costs) if f.metadata["kind"] == ASSUMED}
     assert {end.constant for end in moved} == set(assumed)
     assert all(end.value in assumed[end.constant] for end in moved)
@@ -38,3 +38,17 @@ def test_a_constant_moves_what_depends_on_it(monkeypatch: pytest.MonkeyPatch) ->
     slow, base = (sensitivity.latencies(end, 0) for end in (End("core_gb_s", 20.0), End()))
     assert slow["send/recv 512 KB on 2 cores"] > 1.1 * base["send/recv 512 KB on 2 cores"]
     assert slow.keys() == base.keys()
+
+
+def test_cores_and_counting_are_moved_where_a_layer_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer cores, and with loops in place of an instruction, a dispatch of some tokens takes longer."""
+    monkeypatch.setattr(sensitivity, "FUSED", Layer(2, 32, 64, 2, 1, 4))
+    monkeypatch.setattr(sensitivity, "PULL", Layer(2, 32, 64, 2, 1, 4))
+    monkeypatch.setattr(sensitivity, "ONE_DOMAIN", Deployment(2, 3, 1, 64, 2, 1))
+    base, few, loops = (
+        sensitivity.latencies(end, 0) for end in (End(), End("cores", 1), End("counting", "scalar"))
+    )
+    for what in ("fused dispatch EP2", "dispatch EP2, batch 32"):
+        assert few[what] > 1.05 * base[what]
+        assert loops[what] > 1.05 * base[what]
+    assert [end.constant for end in ends() if end.switched] == list(SWITCHES)

@@ -1,14 +1,18 @@
 """The DMA engine of a die in time: a queue for each core, descriptors started one after the other, nothing idle."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.transfers import copy_blocks
 from xccl_emu.lang import DMA, SCALAR, dma, kernel, wait_flag
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
+from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import VirtualTime
 
@@ -18,9 +22,11 @@ START_US, LATENCY_US, US_A_BYTE = COSTS.dma_start_us, 6.0, 0.5 / 1000
 """Of `ROUND` and `COSTS`, for a write to another node."""
 
 
-def copies(cores: int, times: int, nbytes: int, starts: list[float]) -> tuple[VirtualTime, bool]:
+def copies(
+    cores: int, times: int, nbytes: int, starts: list[float], engines: int = 1
+) -> tuple[VirtualTime, bool]:
     """Each core of a die copies some blocks to a die of another node; the policy, and whether all arrived."""
-    policy = VirtualTime(ROUND, COSTS, log=True, start_us=dict(enumerate(starts)))
+    policy = VirtualTime(ROUND, replace(COSTS, dma_engines=engines), log=True, start_us=dict(enumerate(starts)))
     pod = Pod(small_pod(6, cores, app_bytes=1 << 16), policy=policy)
     data = np.arange(cores * times * nbytes) % 251
     source, target = pod.put(0, data.astype(np.uint8)), pod.alloc(5, data.size)
@@ -48,6 +54,24 @@ def test_the_engine_serves_others_while_a_core_waits() -> None:
     policy, right = copies(3, 8, 64, [])
     assert right
     assert policy.timing.latency_us == pytest.approx(24 * START_US + 64 * US_A_BYTE + LATENCY_US, rel=0.01)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("engines", [1, 2, 3, 8])
+def test_engines_share_the_descriptors_of_a_die(engines: int) -> None:
+    """Each starts by itself: of descriptors that are rung together, so many are started at once."""
+    policy, right = copies(6, 1, 32, [], engines)
+    assert right
+    rounds = -(-6 // engines)
+    expected = rounds * START_US + 32 * US_A_BYTE + LATENCY_US
+    assert policy.timing.latency_us == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("engines", [0, 9, 1.5])
+def test_a_die_has_a_whole_number_of_engines(engines: float) -> None:
+    """Another number is refused by name."""
+    with pytest.raises(ConfigError, match="dma_engines"):
+        Costs(dma_engines=engines)
 
 
 @settings(max_examples=10, deadline=None)

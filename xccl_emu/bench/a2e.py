@@ -88,6 +88,9 @@ OTHERS = {
 }
 """The same in other ways."""
 
+ENGINES = (2, 8)
+"""DMA engines of a die by which URMA is timed as well: no paper says how many there are."""
+
 
 @dataclass(frozen=True)
 class Call1:
@@ -205,8 +208,12 @@ def rows_of(one: Call1, deployment: Deployment) -> list[Result]:
 def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, Deployment] = OTHERS) -> list[Result]:
     """A2E and E2A in other ways, for which nothing was published."""
     rows = []
-    for name, deployment in others.items():
-        one = time_call(setting, deployment)
+    told = {name: (setting, deployment) for name, deployment in others.items()}
+    for n in ENGINES if others is OTHERS else ():
+        more = replace(setting, costs=replace(setting.costs, dma_engines=n))
+        told[f"by URMA, {n} engines a die"] = more, OTHERS["by URMA"]
+    for name, (where, deployment) in told.items():
+        one = time_call(where, deployment)
         for what, us, wrong in (("A2E", one.a2e_us, one.wrong_rows), ("E2A", one.e2a_us, one.wrong_sums)):
             rows.append(Result("a2e", f"{what} {name}", us, "us", configuration=deployment.shape, wrong=wrong))
     return rows

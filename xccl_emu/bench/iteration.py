@@ -6,6 +6,7 @@ operator apart.  The published profile is of a die: its least, mean and greatest
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,12 @@ from xccl_emu.bench.setting import DEFAULT, Setting
 LAYER = Layer(ranks=288, tokens=120, replicas=288)
 LAYERS, TIMED = 58, 3
 """Of experts in an iteration; and how many are run, of which a die's layers are drawn."""
+
+OTHERS = {
+    "counted in scalar loops": replace(LAYER, counting="scalar"), "on 16 cores": replace(LAYER, cores=16),
+    "counted in scalar loops on 16 cores": replace(LAYER, cores=16, counting="scalar"),
+}  # fmt: skip
+"""What no paper says of the kernels, in other ways."""
 
 CALLS, ITERATION_US = 61, 93_000.0
 """Of both operators in an iteration, MTP's among them, and how long it takes: inputs (Figure 20)."""
@@ -47,10 +54,22 @@ def iteration(setting: Setting = DEFAULT, layer: Layer = LAYER, layers: int = TI
         emulated |= {f"{name} {which}": value for which, value in of_a_die(us, setting.seed).items()}
         wrong[f"{name} min"] = total_wrong(bad for one in timed for this, _, bad in one.operators if this == name)
     emulated["both, share of the iteration"] = 100 * share(emulated)
-    return [
+    rows = [
         Result.of(row, emulated[row.what], configuration=layer.shape, wrong=wrong.get(row.what))
         for row in published.rows("iteration")
     ]
+    return [*rows, *(rows_beside(setting) if layer == LAYER else ())]
+
+
+def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, Layer] = OTHERS) -> list[Result]:
+    """Least of dispatch and combine of one layer in other ways, without payload; nothing was published for them."""
+    rows = []
+    for name, layer in others.items():
+        for what, taken, _ in time_layer(replace(setting, data=False), layer).operators:
+            least = of_a_die(taken.us[None], setting.seed)["min"]
+            shape = layer.shape | {"counting": layer.counting}
+            rows.append(Result("iteration", f"{what} min {name}", least, "us", configuration=shape))
+    return rows
 
 
 def share(emulated: Mapping[str, float]) -> float:

@@ -1,7 +1,8 @@
 """Send and receive between two dies, by size, number of cores and class of path (xDeepServe, Figure 5)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,8 @@ class Sweep:
     """As `SendRecv` knows it."""
     slots: int = 4
     """Of each core's ring."""
+    slot_bytes: int | None = None
+    """As `SendRecv` has it."""
 
     def __post_init__(self) -> None:
         for name, least in (("iterations", 1), ("warmup", 0)):
@@ -55,6 +58,20 @@ class Sweep:
 
 DEFAULT_SWEEP = Sweep()
 
+SMALL_BYTES, LARGE_BYTES, FEW, MANY = 512 * KIB, 9 * MIB, 2, CLOUDMATRIX384.cores_per_die
+"""What the paper's text says of Figure 5 is about."""
+
+OTHERS: Mapping[str, tuple[dict[str, Any], dict[str, float]]] = {
+    "slots of 32 KB": ({"slot_bytes": 32 * KIB, "slots": 8}, {}),
+    "slots of 16 KB": ({"slot_bytes": 16 * KIB, "slots": 16}, {}),
+    "by DMA": ({"path": "dma"}, {}),
+    "zero-copy": ({"path": "zero-copy"}, {}),
+    "cores of 44 GB/s": ({}, {"core_gb_s": 44.0}),
+    "cores of 60 GB/s": ({}, {"core_gb_s": 60.0}),
+    "slots of 32 KB, cores of 60 GB/s": ({"slot_bytes": 32 * KIB, "slots": 8}, {"core_gb_s": 60.0}),
+}
+"""What no paper says, in other ways: fields of `Sweep`, and costs."""
+
 
 class _Pair:
     """Die 0, and a die that it sends to."""
@@ -64,7 +81,7 @@ class _Pair:
         self._pod: Pod
         self._policy: VirtualTime
         self._pod, self._policy = setting.pod()
-        self._comm = SendRecv(self._pod, slots=sweep.slots)
+        self._comm = SendRecv(self._pod, slots=sweep.slots, slot_bytes=sweep.slot_bytes)
         most = max(sweep.sizes)
         setting.check_memory(f"a payload of {size_text(most)}:", 3 * most if setting.data else 0)
         self._source, self._target = self._pod.alloc(0, most), self._pod.alloc(TARGETS[to], most)
@@ -113,23 +130,39 @@ def measure(sweep: Sweep, setting: Setting = DEFAULT) -> list[Result]:
 
 def claims(setting: Setting = DEFAULT) -> Iterator[Result]:
     """What the paper's text says of Figure 5, within a node and between nodes."""
-    sizes, cores = (512 * KIB, 9 * MIB), (2, CLOUDMATRIX384.cores_per_die)
-    runs = measure(replace(DEFAULT_SWEEP, sizes=sizes, cores=cores, to=("node", "pod")), setting)
-    by = {(r.configuration["to"], r.configuration["bytes"], r.configuration["cores"]): r for r in runs}
     small, large = published.rows("sendrecv")
     for to in ("node", "pod"):
-        one, two, many = by[to, sizes[0], 2], by[to, sizes[1], 2], by[to, sizes[1], cores[1]]
+        one, faster, wrong = _claimed(replace(DEFAULT_SWEEP, to=(to,)), setting)
         where = {"to": to, "path": DEFAULT_SWEEP.path, "slots": DEFAULT_SWEEP.slots}
         yield _named(Result.of(small, one.emulated, wrong=one.wrong, configuration=where))
-        faster = float(two.emulated or 0) / float(many.emulated or 1)
-        yield _named(Result.of(large, faster, wrong=total_wrong((two.wrong, many.wrong)), configuration=where))
+        yield _named(Result.of(large, faster, wrong=wrong, configuration=where))
+
+
+def _claimed(sweep: Sweep, setting: Setting) -> tuple[Result, float, int | None]:
+    """The small payload on few cores, by how much many are faster with the large one, and wrong bytes of that."""
+    runs = measure(replace(sweep, sizes=(SMALL_BYTES, LARGE_BYTES), cores=(FEW, MANY)), setting)
+    small, large, _, many = runs
+    faster = float(large.emulated or 0) / float(many.emulated or 1)
+    return small, faster, total_wrong((large.wrong, many.wrong))
 
 
 def _named(result: Result) -> Result:
     return replace(result, what=f"{result.what}, {result.configuration['to']}")
 
 
+def rows_beside(setting: Setting = DEFAULT) -> Iterator[Result]:
+    """The same between nodes in other ways, for which nothing was published."""
+    for name, (fields, costs) in OTHERS.items():
+        sweep, told = replace(DEFAULT_SWEEP, **fields), replace(setting, costs=replace(setting.costs, **costs))
+        one, faster, wrong = _claimed(sweep, told)
+        where: dict[str, Any] = {"to": "pod", **fields, **costs}
+        yield replace(one, what=f"512 KB on 2 cores, pod, {name}", configuration=where)
+        what = f"9 MB on 48 cores, times faster than on 2, pod, {name}"
+        yield Result("sendrecv", what, faster, "x", configuration=where, wrong=wrong)
+
+
 def sendrecv(setting: Setting = DEFAULT, sweep: Sweep = DEFAULT_SWEEP) -> list[Result]:
     """The paper's claims, if rings are as they take them, and then every size on every number of cores."""
     as_published = (sweep.path, sweep.slots) == (DEFAULT_SWEEP.path, DEFAULT_SWEEP.slots)
-    return [*(claims(setting) if as_published else ()), *measure(sweep, setting)]
+    beside = (*claims(setting), *rows_beside(setting)) if as_published else ()
+    return [*beside, *measure(sweep, setting)]

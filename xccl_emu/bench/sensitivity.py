@@ -1,7 +1,7 @@
 """How far results move when a constant that no published row determines moves over the range that is plausible for it.
 
 Each assumed constant of `Costs` is set to the ends of its range, all others left alone, and the same kernels run again
-in virtual time, without payload.
+in virtual time, without payload.  So is what no paper says of the kernels: how many cores work, and how they count.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,33 +25,54 @@ FUSED, PULL = Layer(ranks=64, tokens=TOKENS), Layer(ranks=128, tokens=64)
 SENT_BYTES, SENT_CORES = 512 * KIB, 2
 """What of Figure 5 is."""
 
+SWITCHES: Mapping[str, float | str] = {"cores": 16, "counting": "scalar"}
+"""Fields of `Layer` that are moved as well: one of two streams of decode has 16 of the 48 cores (CloudMatrix384 4.2.3),
+and counting in the vector pipe is by an instruction of ours."""
+
 _RUN_BYTES = 4 << 30
 """That one run touches at most."""
 
 
 @dataclass(frozen=True)
 class End:
-    """An end of a constant's range; without a constant, everything as it is."""
+    """An end of a constant's range, or what a switch is set to; without a name, everything as it is."""
 
     constant: str = ""
-    value: float = 0.0
+    value: float | str = 0.0
+
+    @property
+    def costs(self) -> Costs:
+        """With the constant there, if it is one."""
+        return replace(Costs(), **({} if self.constant in ("", *SWITCHES) else {self.constant: self.value}))  # type: ignore[arg-type]
+
+    @property
+    def switched(self) -> dict[str, Any]:
+        """The fields of `Layer` that it sets."""
+        return {self.constant: self.value} if self.constant in SWITCHES else {}
+
+    @property
+    def usual(self) -> float | str:
+        """What it has in place of the value."""
+        usual: float | str = getattr(FUSED if self.switched else Costs(), self.constant)
+        return usual
 
 
 def ends() -> list[End]:
-    """Both ends of the range of each assumed constant, but for those at which it already is."""
+    """Both ends of the range of each assumed constant, but for those at which it already is; and the switches."""
     assumed = [constant for constant in fields(Costs) if constant.metadata["kind"] == ASSUMED]
     both = ((constant, end) for constant in assumed for end in constant.metadata["range"])
-    return [End(constant.name, float(end)) for constant, end in both if end != constant.default]
+    moved = [End(constant.name, float(end)) for constant, end in both if end != constant.default]
+    return [*moved, *(End(name, value) for name, value in SWITCHES.items())]
 
 
 def latencies(end: End, seed: int) -> dict[str, float]:
-    """Microseconds of an operator of each protocol with a cost at an end of its range."""
-    costs = replace(Costs(), **{end.constant: end.value}) if end.constant else Costs()
-    setting = Setting(costs=costs, seed=seed, data=False)
-    layer = FusedLayer(setting, FUSED)
-    fused = layer.run(costs)
+    """Microseconds of an operator of each protocol with a cost at an end of its range, or a switch set."""
+    setting = Setting(costs=end.costs, seed=seed, data=False)
+    layer = FusedLayer(setting, replace(FUSED, **end.switched))
+    fused = layer.run(end.costs)
     del layer  # its pod, before the next
-    pull, call = time_layer(setting, PULL), time_call(setting, ONE_DOMAIN)
+    pull = time_layer(setting, replace(PULL, **end.switched))
+    call = time_call(setting, replace(ONE_DOMAIN, cores=end.switched.get("cores", ONE_DOMAIN.cores)))
     sweep = sendrecv.Sweep(sizes=(SENT_BYTES,), cores=(SENT_CORES,))
     (sent,) = sendrecv.measure(sweep, setting)
     return {
@@ -65,7 +86,7 @@ def latencies(end: End, seed: int) -> dict[str, float]:
 
 def jobs(seed: int) -> list[Job[Any]]:
     """The latencies as they are, and those with each constant at each end."""
-    return [Job(f"{end.constant} {end.value:g}", partial(latencies, end, seed), _RUN_BYTES) for end in (End(), *ends())]
+    return [Job(f"{end.constant} {end.value}", partial(latencies, end, seed), _RUN_BYTES) for end in (End(), *ends())]
 
 
 def results_of(done: Iterable[tuple[int, Any]]) -> list[Result]:
@@ -76,9 +97,8 @@ def results_of(done: Iterable[tuple[int, Any]]) -> list[Result]:
 
 
 def _moved(end: End, base: Mapping[str, float], found: Mapping[str, float]) -> list[Result]:
-    default = float(getattr(Costs(), end.constant))
     return [
-        Result("sensitivity", f"{what}: {end.constant} {default:g} -> {end.value:g}", 100 * (found[what] / us - 1), "%",
+        Result("sensitivity", f"{what}: {end.constant} {end.usual} -> {end.value}", 100 * (found[what] / us - 1), "%",
                configuration={"result": what, "latency_us": us, "constant": end.constant, "value": end.value})
         for what, us in base.items()
     ]  # fmt: skip

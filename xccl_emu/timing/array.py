@@ -100,6 +100,7 @@ class Times:
         }  # fmt: skip
         for where, nanoseconds in times.items():
             tm[where] = round(nanoseconds * PS_PER_NS)
+        tm[tl.C_DMA_ENGINES] = round(costs.dma_engines)
         tm[tl.C_CORE], tm[tl.C_VECTOR] = _femtoseconds(costs.core_gb_s), _femtoseconds(costs.vector_gelem_s)
         for number, name in enumerate(OPERATIONS):
             tm[tl.PASSES + number] = round(16 * PASSES.get(name, 0))

@@ -27,6 +27,9 @@ def _constant(default: float, kind: str, source: str, low: float | None = None, 
     return field(default=default, metadata={"kind": kind, "source": source, "range": (low, high)})
 
 
+ENGINES_MAX = 8
+"""DMA engines of a die."""
+
 _FITTED = tomllib.loads(files("xccl_emu.timing").joinpath("fitted.toml").read_text("utf-8"))["constants"]
 
 
@@ -70,6 +73,9 @@ class Costs:
     dma_issue_ns: float = _constant(100, ASSUMED, "writing a descriptor and the doorbell; 3400 on a host", 30, 3400)
     """Of ringing a DMA descriptor, on the scalar unit."""
 
+    dma_engines: float = _constant(1, ASSUMED, "\"the DMA engine\" of xDeepServe 3.3; HIXL's rows have one core", 1, 8)
+    """Of a die, each of which starts descriptors by itself: a whole number."""
+
     def __post_init__(self) -> None:
         for constant in fields(self):
             value = getattr(self, constant.name)
@@ -78,3 +84,5 @@ class Costs:
         for name in ("core_gb_s", "vector_gelem_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name}={getattr(self, name)}: must be above 0")
+        if self.dma_engines not in range(1, ENGINES_MAX + 1):
+            raise ConfigError(f"dma_engines={self.dma_engines}: must be a whole number, 1 to {ENGINES_MAX}")

@@ -36,6 +36,7 @@ from xccl_emu.timing.device.granules import became_visible, find_granule, line_b
 from xccl_emu.timing.device.layout import (
     ALL_VISIBLE,
     C_CORE,
+    C_DMA_ENGINES,
     C_DMA_START,
     C_EVENT,
     C_MTU_START,
@@ -188,8 +189,9 @@ def _write(mem, st, tm, who, log, core, base, row, op, a, b, c, site, since, ent
 def step_dma_timed(mem, st, tm, who, log, core, base, row):
     """Do the next DMA descriptor: as `step_pipe_timed`.
 
-    A core's descriptors are a queue: the next begins when the one before it is done.  The die's engine starts those of
-    all its cores one after the other, the earliest that is ready first; their bytes are on the way at the same time.
+    A core's descriptors are a queue: the next begins when the one before it is done.  Those of all
+    cores of a die are started by its engines, each one after the other, the earliest that is ready first; their bytes
+    are on the way at the same time.
     """
     if tm[row + DMA_MOVES] == 0:
         ready = _start_dma(st, tm, who, core, base, row)
@@ -222,13 +224,23 @@ def _start_dma(st, tm, who, core, base, row):
     ready = later(tm, row + RUNG + first, row + DMA_DONE)
     if tm[ready] > tm[NOW] + tm[LIMIT]:
         return -tm[ready]
-    engine = tm[DIE_BASE] + st[base + DIE] * DIE_WORDS + DMA_ENGINE
+    engine = _next_engine(tm, tm[DIE_BASE] + st[base + DIE] * DIE_WORDS + DMA_ENGINE)
     since = later(tm, ready, engine)
     cause = who[since] if who.size else 0
     set_time(tm, who, row + DMA_READY, tm[since], cause)
     set_time(tm, who, engine, tm[since] + tm[C_DMA_START], cause)
     tm[row + DMA_MOVES], tm[row + DMA_SLOT] = tm[engine], first
     return 1
+
+
+@jit
+def _next_engine(tm, engines):
+    """That of a die's DMA engines which is free first."""
+    engine = engines
+    for k in range(1, tm[C_DMA_ENGINES]):
+        if tm[engines + k] < tm[engine]:
+            engine = engines + k
+    return engine
 
 
 @jit

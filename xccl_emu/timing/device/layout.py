@@ -17,8 +17,8 @@ SITE_BASE = 19  # a word for each site of each kernel: does it tell other cores 
 COSTS = 24
 (
     C_ISSUE, C_LOAD, C_POLL, C_QUIET, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,
-    C_DMA_ISSUE, C_MEMORY, C_DRAM, C_CPU,
-) = range(COSTS, COSTS + 15)  # fmt: skip
+    C_DMA_ISSUE, C_MEMORY, C_DRAM, C_CPU, C_DMA_ENGINES,
+) = range(COSTS, COSTS + 16)  # fmt: skip
 PASSES = 48  # of the vector pipe, in sixteenths, by operation
 PATHS = PASSES + len(OPERATIONS) + 1  # of each network, by class of path
 CLASSES, PATH_WORDS = 6, 5
@@ -50,10 +50,11 @@ EVENT_AT = DMA_DONE + 4  # by source pipe, target pipe and event
 FENCE_AT = EVENT_AT + N_PIPES * N_PIPES * N_EVENTS  # when mtu-out passed its last fence
 CORE_WORDS = FENCE_AT + 1
 
-# ---- the block of a die, or of a CPU's socket behind them: when its memory, its link to its sibling and its DMA engine
-# are free; are the actions of its cores written down; and where it is
-MEMORY, LINK, DMA_ENGINE, LOGGED, CHIP, NODE, IS_CPU = range(7)
-IDLE_FROM, IDLE_UNTIL = 7, 8  # when its memory had last nothing to do
+# ---- the block of a die, or of a CPU's socket behind them: when its memory and its link to its sibling are free; are
+# the actions of its cores written down; where it is; and when its DMA engines are free
+MEMORY, LINK, LOGGED, CHIP, NODE, IS_CPU = range(6)
+IDLE_FROM, IDLE_UNTIL = 6, 7  # when its memory had last nothing to do
+DMA_ENGINE, DMA_ENGINES_MAX = 8, 8
 DIE_WORDS = 16
 
 # ---- its ports in a network: when each plane is free, out and in; or behind the only plane a node's own links: that to
@@ -82,5 +83,5 @@ RECORD_CORE, RECORD_ENGINE, RECORD_OP, RECORD_SITE, RECORD_START, RECORD_END, RE
 RECORD_CAUSE, RECORD_QUEUED, RECORD_VISIBLE, RECORD_READ, RECORD_WRITTEN = range(8, 13)  # the last two: where, or -1
 RECORD_WORDS = 13
 
-assert COSTS + 15 <= PASSES
+assert COSTS + 16 <= PASSES
 assert ROUTES + ROUTES_MAX * ROUTE_WORDS <= HEADER_WORDS
