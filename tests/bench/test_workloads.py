@@ -10,7 +10,7 @@ from xccl_emu.bench.ablation import SWITCHES, ablation
 from xccl_emu.bench.congestion import congestion
 from xccl_emu.bench.dispatch import claims, dispatch
 from xccl_emu.bench.hixl import hixl
-from xccl_emu.bench.iteration import iteration, of_a_die
+from xccl_emu.bench.iteration import iteration, of_a_die, rows_beside
 from xccl_emu.bench.layers import Layer, fused_group, time_layer
 from xccl_emu.bench.result import Result, payload_gb_s
 from xccl_emu.bench.sendrecv import Sweep
@@ -37,6 +37,19 @@ def test_both_claims_of_figure_5_are_measured() -> None:
     assert [row.what.split(",")[-1].strip() for row in rows] == ["node", "node", "pod", "pod"]
     assert [row.relation for row in rows] == ["<", ">"] * 2
     assert all(row.met is not None and not row.wrong for row in rows)
+
+
+def test_what_no_paper_says_of_a_send_is_shown_in_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Smaller slots and faster cores take less time for the small payload than the default, and no byte is wrong."""
+    monkeypatch.setattr(sendrecv, "LARGE_BYTES", 1 << 20)
+    rows = {row.what: row for row in sendrecv.rows_beside()}
+    (_, _, usual, _) = sendrecv.claims()
+    for name in ("slots of 32 KB", "cores of 60 GB/s"):
+        small = rows[f"512 KB on 2 cores, pod, {name}"]
+        assert float(small.emulated or 0) < float(usual.emulated or 0)
+        assert rows[f"9 MB on 48 cores, times faster than on 2, pod, {name}"].unit == "x"
+    assert len(rows) == 2 * len(sendrecv.OTHERS)
+    assert not any(row.wrong for row in rows.values())
 
 
 @pytest.mark.parametrize(
@@ -90,6 +103,15 @@ def test_an_iteration_is_told_by_a_die() -> None:
         assert 0 < rows[f"{name} min"] <= rows[f"{name} avg"] <= rows[f"{name} max"]
     both = rows["dispatch avg"] + rows["combine avg"]
     assert rows["both, share of the iteration"] == pytest.approx(100 * 61 * both / 93_000)
+
+
+def test_an_iteration_in_other_ways() -> None:
+    """Counting in scalar loops makes the least dispatch take longer, and leaves combine as it is."""
+    many = replace(SMALL, tokens=32)
+    others = {"": many, "x": replace(many, counting="scalar")}
+    rows = {row.what: float(row.emulated or 0) for row in rows_beside(others=others)}
+    assert rows["dispatch min x"] > 1.05 * rows["dispatch min "]
+    assert rows["combine min x"] == pytest.approx(rows["combine min "], rel=0.01)
 
 
 def test_a_die_has_as_many_layers_as_an_iteration() -> None:
