@@ -45,7 +45,8 @@ MISSES = """## What misses, and why, as far as it is understood
   which it forwards, 1,344 rows or 143 us in all, so parts cannot hide all of the way there behind the way back. A2E is
   the mean of expert dies, which wait for the last attention die; it moves with the spread of arrivals. Neither parts
   (151 us in one) nor 16 cores of an attention die (149 us) explain what A2E lacks; what moves it most is what a
-  transfer costs a pipe (`mtu_start_ns`: up to 17%).
+  transfer costs a pipe (`mtu_start_ns`: up to 17%). The paper measured a deployment of three domains, where the way
+  back of one call shares ports with the way there of the next; here a domain has the expert dies for itself.
 - **By URMA** both take far longer than through the data buffers: a descriptor for each message and each row, all
   started by one engine a die, one after the other, and each core waits for one before the next. That is what HIXL's
   copies of megabytes say, and 864 messages of a die at 0.74 us each take longer than the published 172 us. The papers
