@@ -16,9 +16,11 @@ from xccl_emu.protocol.corpus import Member, members
 from xccl_emu.protocol.registry import make
 
 MEMBERS = members()
+EACH = [pytest.param(member, marks=pytest.mark.slow if member.tool == "fuzz" else ()) for member in MEMBERS]
+"""Two hundred sequences take some seconds."""
 
 
-@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
+@pytest.mark.parametrize("member", EACH, ids=lambda member: member.name)
 def test_member_is_as_its_page_says(member: Member, load_tool: Callable[[str], ModuleType], repository: Path) -> None:
     """The broken case is refuted as expected, the mended one is not, in a minute each, and both pages say so."""
     (result,) = find((member.name,), 60.0)

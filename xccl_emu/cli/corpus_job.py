@@ -9,11 +9,14 @@ import typer
 from rich.table import Table
 
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import VERIFIED, VIOLATION
+from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED, VIOLATION
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.show import counting
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.corpus import CASES, Member, members
+
+SEQUENCES = 200
+"""That are drawn of a case that is fuzzed."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,19 @@ def _check(member: Member, case: str, seconds: float) -> Outcome:
     return Outcome(told, finding, verdict.states, "states", verdict.seconds, told == VIOLATION, told == VERIFIED)
 
 
-TOOLS: Mapping[str, Tool] = {"check": _check}
+def _fuzz(member: Member, case: str, seconds: float) -> Outcome:
+    """Sequences of calls, one after the other, so that the same number finds the same."""
+    from xccl_emu.fuzz.run import Plan, fuzz
+
+    plan = Plan(f"{member.file}:{case}", examples=SEQUENCES)
+    summary = fuzz(plan, 1, seconds=seconds)
+    found = [one.verdict.violation.kind for one in summary.findings if one.verdict.violation is not None]
+    told = VIOLATION if found else UNFINISHED if summary.stopped else NO_VIOLATION
+    looked, finding = summary.sequences, found[0] if found else ""
+    return Outcome(told, finding, looked, "sequences", summary.seconds, bool(found), told == NO_VIOLATION)
+
+
+TOOLS: Mapping[str, Tool] = {"check": _check, "fuzz": _fuzz}
 """Who finds bugs, by the name that members give."""
 
 
