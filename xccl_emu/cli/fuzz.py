@@ -38,7 +38,7 @@ class FuzzOptions:
     examples: int | None = option(None, "Sequences [default: 200, or as many as --seconds allow]", least=1)
     seconds: float | None = option(None, "Begin nothing more after so long; what is compiled first does not count.")
     seed: int = option(0, "Seed of sequences and schedules.", least=0)
-    order: str = option("relaxed", "Memory order: sc, fifo or relaxed.")
+    order: str = option("relaxed", "Memory order: sc, fifo, relaxed or unordered.")
     without: tuple[str, ...] = option((), "Switch a synchronization off; may be given again.", metavar="SYNC")
     schedules: int = option(120, "Schedules that are drawn of each sequence.", least=1)
     states: int = option(20000, "Most states of a search of every schedule of a sequence; 0 for none.", least=0)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import check_fits, parse
-from xccl_emu.check.sampling.sample import PORTFOLIO, sample
 from xccl_emu.check.shorten import told
 from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict, Violation
 from xccl_emu.errors import CapacityError
@@ -52,6 +51,8 @@ class Judged:
 
 def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
     """Judge the last stage of a sequence, if a fault is named with that in it; raises what building the pod raises."""
+    from xccl_emu.check.sampling.sample import PORTFOLIO, sample  # compiled code is imported only when something runs
+
     trial = sequence.build(budget.order, budget.without)
     if len(trial.pod.active_cores()) > budget.cores_max:
         return Judged(skipped=True)

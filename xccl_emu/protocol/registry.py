@@ -64,6 +64,11 @@ def _by_name(maker: Maker) -> list[Known]:
     return [_known(maker, maker.__name__)]
 
 
+def known_of(maker: Maker) -> Known:
+    """What a class derived from `Case`, or a protocol function, stands for by the first of its names."""
+    return _by_name(maker)[0]
+
+
 def _known(maker: Maker, name: str) -> Known:
     return Known(maker, Preset(name, first_sentence(maker)))
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from xccl_emu.protocol.bench import Bench
     from xccl_emu.protocol.case import Case, protocol, syncs
     from xccl_emu.testing.assertions import NotVerified, ProtocolViolation, assert_no_violation, assert_verified
+    from xccl_emu.testing.calls import calls_machine, sequences
     from xccl_emu.testing.witnesses import replay, save_witness, witness_text
 
 _HOMES = {
@@ -30,6 +31,7 @@ _HOMES = {
     "xccl_emu.protocol.bench": ("Bench",),
     "xccl_emu.protocol.case": ("Case", "protocol", "syncs"),
     "xccl_emu.testing.assertions": ("NotVerified", "ProtocolViolation", "assert_no_violation", "assert_verified"),
+    "xccl_emu.testing.calls": ("calls_machine", "sequences"),
     "xccl_emu.testing.witnesses": ("replay", "save_witness", "witness_text"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -48,11 +50,13 @@ __all__ = [
     "Violation",
     "assert_no_violation",
     "assert_verified",
+    "calls_machine",
     "certify",
     "check",
     "protocol",
     "replay",
     "save_witness",
+    "sequences",
     "syncs",
     "witness_text",
 ]

@@ -1,0 +1,67 @@
+"""Sequences of calls of a protocol of your own, as Hypothesis tests them.
+
+    TestCalls = calls_machine(MyCase).TestCase     # for pytest or unittest
+
+    @given(sequences(MyCase, ranks=2))
+    def test_calls(sequence): assert_no_violation(sequence, schedules=100)
+
+What ``xccl-emu fuzz`` draws and judges is the same (docs/fuzzing.md).
+"""
+
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from xccl_emu.check.verdict import VIOLATION, Verdict
+from xccl_emu.fuzz import draw
+from xccl_emu.fuzz.judge import Budget, Judged
+from xccl_emu.fuzz.machine import CallsMachine, SequenceViolation, machine_of
+from xccl_emu.protocol.registry import Maker, known_of
+from xccl_emu.protocol.sequence import Sequence, Stage, makes_rows
+from xccl_emu.testing.assertions import ProtocolViolation
+
+_EXAMPLES = 50
+_CALLS_MAX = 4
+
+
+@st.composite
+def sequences(draw_one: st.DrawFn, /, maker: Maker, **sizes: Any) -> Sequence:
+    """One or two communicators of a case, each with calls if it can make several; the ``sizes`` are fixed.
+
+    Sizes of several fields need not go together: `Sequence.build` then raises ConfigError, as the case does.
+    """
+    of = known_of(maker)
+    calls = st.lists(draw.calls(of, sizes), min_size=1, max_size=_CALLS_MAX if makes_rows(of) else 1)
+    stages = st.lists(st.tuples(draw.communicators(of, sizes), calls), min_size=1, max_size=2)
+    return Sequence(of, tuple(Stage({**sizes, **own}, tuple(each)) for own, each in draw_one(stages)))
+
+
+def calls_machine(
+    maker: Maker, *, seed: int = 0, schedules: int = 120, states: int = 20_000, **sizes: Any
+) -> type[CallsMachine]:
+    """A state machine whose rules call a case, and fail with `ProtocolViolation` where something goes wrong.
+
+    Each sequence is judged on so many ``schedules`` drawn by ``seed``, and searched as far as ``states`` go; the
+    ``sizes`` are fixed.
+    """
+    budget = Budget(schedules=schedules, states=states)
+    kind = machine_of(known_of(maker), sizes, budget, seed)
+
+    class Calls(kind):  # type: ignore[valid-type, misc]
+        def _judged(self, sequence: Sequence, fault: str) -> Judged | None:
+            try:
+                judged: Judged | None = super()._judged(sequence, fault)
+            except SequenceViolation as error:
+                verdict = Verdict(
+                    VIOLATION, sequence.name, sequence.configuration, budget.order, "fuzz", seed, fault=fault,
+                    violation=error.violation,
+                )  # fmt: skip
+                raise ProtocolViolation(sequence, verdict) from None
+            return judged
+
+    Calls.TestCase.settings = settings(
+        max_examples=_EXAMPLES, stateful_step_count=budget.calls_max, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    return Calls
