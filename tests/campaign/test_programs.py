@@ -2,7 +2,7 @@
 
 import pytest
 
-from xccl_emu.campaign.generate import Case, draw
+from xccl_emu.campaign.generate import Case, draw, with_orders
 from xccl_emu.campaign.interpreter import OPERATIONS
 from xccl_emu.campaign.programs import DATA, Instruction, Small, program
 from xccl_emu.errors import ConfigError
@@ -23,7 +23,8 @@ def test_a_program_is_told_by_seed_and_number() -> None:
     """The same numbers draw the same program, others hardly ever, and every instruction is drawn."""
     assert draw(7, 3) == CASES[3]
     assert len({str(case) for case in CASES}) > 390
-    assert {one.name for case in CASES for each in case.small.programs for one in each} == set(OPERATIONS)
+    swapped = with_orders(CASES[3], 7, 3), with_orders(CASES[5], 7, 5)
+    assert {one.name for case in (*CASES, *swapped) for each in case.small.programs for one in each} >= set(OPERATIONS)
 
 
 @pytest.mark.parametrize("text", ["jump 1.0", "store 9.0", "store 1.x", "store 1.0 32", "store 1.0 -1"])

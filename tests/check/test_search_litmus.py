@@ -47,7 +47,8 @@ def small_at(test: Litmus, words: dict[str, int], asks: Sequence[Sequence[str]] 
     orders = {line: order for line, order in STORES.values() if order} if any(map(any, asks)) else {}
     for ops, each in zip(test.program, asks, strict=True):
         for op, order in zip(ops, each, strict=True):
-            orders |= {"atomic_add1": order} if op[0] == "u" and order else {}
+            line = {"u": "atomic_add1", "c": "compare_swap0"}.get(op[0])
+            orders |= {line: order} if line and order else {}
     return Small(tuple(map(tuple, threads)), dies=3, asks=orders)
 
 
@@ -62,6 +63,8 @@ def _thread(
             steps.append((Instruction("load_named", words[op[1]]), test.asked.get(f"{t}:{op[2]}")))
         elif op[0] == "u":
             steps.append((Instruction("atomic_taken", words[op[1]], op[3]), test.asked.get(f"{t}:{op[2]}")))
+        elif op[0] == "c":
+            steps.append((Instruction("swap", words[op[1]], op[3], op[4]), test.asked.get(f"{t}:{op[2]}")))
         else:
             steps.append((Instruction("quiet" if op[0] == "f" else "fence"), None))
     agrees = any(value is not None for _, value in steps)

@@ -40,7 +40,7 @@ class Access:
     @property
     def lands(self) -> bool:
         """Does it change memory?"""
-        return self.op[0] in ("w", "u")
+        return self.op[0] in ("w", "u", "c")
 
     @property
     def last(self) -> Event:
@@ -145,6 +145,9 @@ def _values(landings: Mapping[str, Sequence[Access]]) -> tuple[dict[int, int], d
             if access.op[0] == "u":
                 old[f"{access.thread}:{access.op[2]}"] = now
                 now += access.op[3]
+            elif access.op[0] == "c":
+                old[f"{access.thread}:{access.op[2]}"] = now
+                now = access.op[4] if now == access.op[3] else now
             elif access.op[0] == "w":
                 now = access.op[2]
             values[access.number] = now

@@ -9,6 +9,8 @@ operation, threads separated by `|`, all memory 0 at the start:
     S      fence                     ("s",)
     Uax1   add 1 to x, old value     ("u", "x", "a", 1)
            into register a
+    Cax1>2 if x is 1 make it 2, ("c", "x", "a", 1, 2)
+           old value into register a
 
 An outcome lists registers as `thread:register=value` and final memory as `address=value`. Each expectation is a
 letter a column: A, the outcome must be reachable; F, it must never appear. Columns, in the order of COLUMNS:
@@ -35,6 +37,7 @@ Op = (
     | tuple[Literal["r"], str, str]
     | tuple[Literal["f", "s"]]
     | tuple[Literal["u"], str, str, int]
+    | tuple[Literal["c"], str, str, int, int]
 )
 Column = Literal["sc", "tso", "c", "d", "fifo_one", "fifo_two", "fifo_one_async", "fifo_two_async"]
 COLUMNS: tuple[Column, ...] = ("sc", "tso", "c", "d", "fifo_one", "fifo_two", "fifo_one_async", "fifo_two_async")
@@ -71,7 +74,10 @@ def _op(token: str) -> Op:
         return ("r", rest[1], rest[0])
     if kind == "U":
         return ("u", rest[1], rest[0], int(rest[2:]))
-    raise ValueError(f"token {token!r}: an operation starts with W, R, F, S or U")
+    if kind == "C":
+        expected, value = rest[2:].split(">")
+        return ("c", rest[1], rest[0], int(expected), int(value))
+    raise ValueError(f"token {token!r}: an operation starts with W, R, F, S, U or C")
 
 
 def _test(name: str, program: str, asked: str, published: str, derived: str) -> Litmus:

@@ -66,10 +66,18 @@ def draw(seed: int, number: int) -> Case:
 
 
 def with_orders(case: Case, seed: int, number: int) -> Case:
-    """A case in which some kinds of writes ask for orders."""
+    """A case in which some kinds of writes ask for orders, and some atomics are compare-and-swaps."""
     rng = Random(f"{seed}/{number}/orders")
     lines = [line for line in WRITING if rng.random() < 0.5]
-    return replace(case, small=replace(case.small, asks={line: rng.choice(ORDERS[1:]) for line in lines}))
+    asks = {line: rng.choice(ORDERS[1:]) for line in lines}
+    programs = tuple(tuple(_swapped(rng, one) for one in each) for each in case.small.programs)
+    return replace(case, small=replace(case.small, programs=programs, asks=asks))
+
+
+def _swapped(rng: Random, one: Instruction) -> Instruction:
+    """A compare-and-swap for half of the atomics, and for some stores."""
+    likely = {"atomic": 0.5, "atomic_taken": 0.5, "store": 0.1}.get(one.name, 0.0)
+    return Instruction("swap", one.a, rng.randrange(3), rng.randrange(1, 4)) if rng.random() < likely else one
 
 
 def _mutated(rng: Random, small: Small, most: int) -> Small:
@@ -215,8 +223,8 @@ def _put(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
 _Operands = Callable[[Random, int, int, int], tuple[int, ...]]
 _SPINS = ("spin", "spin_plain")
 _NAMES = (
-    *(name for name in WITH_WORD if name not in _SPINS), *(name for name in WITHOUT_WORD if name != "fence"), "quiet",
-    _SPINS[0],
+    *(name for name in WITH_WORD if name not in (*_SPINS, "swap")),
+    *(name for name in WITHOUT_WORD if name != "fence"), "quiet", _SPINS[0],
 )  # fmt: skip
 _OPERANDS: dict[str, _Operands] = {
     "in": _transfer,

@@ -8,6 +8,7 @@ from xccl_emu.lang import (
     arrive,
     atomic_add,
     await_group,
+    compare_swap,
     dma,
     fail,
     fence,
@@ -32,7 +33,7 @@ OPERATIONS = (
     "end", "load", "load_named", "store", "store_seen", "atomic", "atomic_taken", "ge", "eq", "ne", "ge_taken",
     "ne_taken", "quiet", "put", "add", "in", "out", "set", "wait", "ub_load", "ub_store", "dma", "arrive", "await",
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
-    "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence",
+    "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap",
 )  # fmt: skip
 """The instructions of a program, by their code."""
 NBYTES = (8, 16, 32, 40, 64, 4, 20, 28)
@@ -182,4 +183,7 @@ def interpret(p0, p1, p2, p3, p4, p5, home, stride, data, result):
             yield put(word & ~31, b, c, b + 1, c + 1, sync="put")
         elif op == 38:
             yield fence(sync="fence")
+        elif op == 39:
+            last = yield compare_swap(word, b, c, sync="swap")
+            seen = seen * 8 + last
     yield store(result, seen)

@@ -22,6 +22,9 @@ SCALAR, MTU_IN, VECTOR, MTU_OUT, DMA = range(5)
 # How a poll compares what is in memory with the value it waits for.
 CMP_EQ, CMP_NE, CMP_GE = range(3)
 
+SWAPS = 1
+"""Third operand of an atomic that is a compare-and-swap; its second is then the new value, its fourth the expected."""
+
 # Element types that the vector pipe reads and writes; FP32 is for what is added to an accumulator.
 BF16, FP16, FP32 = range(3)
 
@@ -65,6 +68,16 @@ def store(address: int, value: int, nbytes: int = 8, step: int = 0, sync: str = 
 def atomic_add(address: int, value: int, step: int = 0, sync: str = "", order: str = "") -> Request:
     """Add to the aligned 8-byte word at its home memory and return the old value; blocks the core."""
     return (OP_ATOMIC_ADD, address, value, 0, 0, 0, 0)
+
+
+def compare_swap(
+    address: int, expected: int, value: int, step: int = 0, sync: str = "", order: str = ""
+) -> Request:  # fmt: skip
+    """If the aligned 8-byte word is ``expected`` make it ``value``, at its home memory; return the old one.
+
+    It blocks the core as `atomic_add` does, and counts as a write whether it swaps or not.
+    """
+    return (OP_ATOMIC_ADD, address, value, SWAPS, expected, 0, 0)
 
 
 def poll_eq(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "") -> Request:

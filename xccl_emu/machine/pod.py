@@ -23,7 +23,7 @@ from xccl_emu.machine.state import ORDERS, StateArray
 from xccl_emu.machine.stats import RunStats, Traffic, statistics, traffic_of
 
 POLICIES = ("round-robin", "random")
-WRITES = ("store", "atomic_add", "mtu_out", "put", "add")
+WRITES = ("store", "atomic_add", "compare_swap", "mtu_out", "put", "add")
 """Requests that may ask for an order."""
 FENCE = "fence"
 _ASKED = (0, 1, 0, 2)

@@ -79,6 +79,8 @@ def _pipe_name(pipe: int) -> str:
 def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Wording:
     """What the scalar unit does itself, and an add by mtu-out."""
     name = rq.OPERATIONS[op]
+    if op == rq.OP_ATOMIC_ADD and c == rq.SWAPS:
+        return Wording(f"compare_swap to {number(b)}", a, 8, symbolic(pod, a))
     if op in (rq.OP_ATOMIC_ADD, rq.OP_ADD):
         return Wording(f"{name} {number(b)}", a, 8, symbolic(pod, a))
     if op == rq.OP_LOAD:

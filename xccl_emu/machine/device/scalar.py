@@ -29,6 +29,7 @@ from xccl_emu.lang.requests import (
     OP_V_QUANTIZE,
     OP_WAIT_FLAG,
     SCALAR,
+    SWAPS,
     VECTOR,
 )
 from xccl_emu.machine.device.access import check_scalar, check_transfer, check_vector, set_error, set_error_at
@@ -142,7 +143,7 @@ def _grant(mem, st, core, base, op, choice):
 
 @jit
 def _grant_memory(mem, st, core, base, op, choice, a, b, c):
-    """Return, load, store, atomic add, poll."""
+    """Return, load, store, atomic add or compare-and-swap, poll."""
     if op == OP_RETURN:
         return drained(st, base) and _no_event_left(st, core, base)
     if op == OP_POLL:
@@ -171,7 +172,7 @@ def _grant_memory(mem, st, core, base, op, choice, a, b, c):
     old = load_i64(mem, a)
     put(st, base + RESULT, old)
     mark(mem, st, a, 8)
-    store_i64(mem, a, old + b)
+    store_i64(mem, a, old + b if c != SWAPS else b if old == st[base + REQUEST + 4] else old)
     note_writer(st, a, core, request_site(st, base))
     st[BYTES_BY_PIPE + SCALAR] += 8
     return True

@@ -19,6 +19,7 @@ from xccl_emu.lang.requests import (
     OP_V_QUANTIZE,
     OP_WAIT_FLAG,
     SCALAR,
+    SWAPS,
     VECTOR,
 )
 from xccl_emu.machine.device.layout import (
@@ -289,7 +290,7 @@ def _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, t
         visible = end + latency_of(tm, path_to(tm, here, die_at(st, a), a), True)
         if visible > tm[row + ALL_VISIBLE]:
             set_time(tm, who, row + ALL_VISIBLE, visible, number)
-        added = b if op == OP_ATOMIC_ADD else 0
+        added = b if op == OP_ATOMIC_ADD and c != SWAPS else 0
         became_visible(mem, tm, who, entry, a, visible, told, added, number)
     elif op == OP_RETURN:
         tm[row + FINISHED] = end

@@ -8,6 +8,7 @@ from xccl_emu.lang.requests import (
     MTU_IN,
     MTU_OUT,
     OP_ARRIVE,
+    OP_ATOMIC_ADD,
     OP_DMA,
     OP_MTU_IN,
     OP_RETURN,
@@ -15,6 +16,7 @@ from xccl_emu.lang.requests import (
     OP_V_QUANTIZE,
     OP_WAIT_FLAG,
     SCALAR,
+    SWAPS,
     VECTOR,
 )
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, switched_off
@@ -43,7 +45,7 @@ from xccl_emu.machine.device.layout import (
     STATUS_RUNNING,
 )
 from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.words import jit, load_i64
 
 
 @jit
@@ -94,6 +96,9 @@ def _before_scalar(space, i, base):
         m[X_ROW] = queue_row(m, i, pipe, (st[queue + PIPE_HEAD] + st[queue + PIPE_COUNT]) % QUEUE_DEPTH)
     elif op == OP_DMA:
         m[X_DMA] = max(0, free_descriptor(st, base))  # if none is free the core does not get that far
+    elif op == OP_ATOMIC_ADD:  # does it change its word?  A swap that fails releases nothing.
+        there = m[X_C] == SWAPS and a >= 0 and a <= space[0].size - 8 and a & 7 == 0
+        m[X_LAST] = 0 if there and load_i64(space[0], a) != st[base + REQUEST + 4] else 1
     elif op == OP_ARRIVE:
         group = st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
         m[X_B] = st[group + GROUP_PHASE]

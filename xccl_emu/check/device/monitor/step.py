@@ -247,7 +247,7 @@ def _after_scalar(space, i, core, base, op):
     elif op == OP_ATOMIC_ADD:
         _acquire(space, i, core, base)
         number = sync_number(space, m[X_A] // GRANULE_BYTES)
-        if number:
+        if number and m[X_LAST]:
             row = released(st, m, clocks, i, own, m[X_ISSUED], m[X_A], base, space[10][0, SITE])
             publish(m, clocks, number - 1, m[X_A], 8, row, True)
         clocks[own + engine_word(m, i, SCALAR)] += 1
