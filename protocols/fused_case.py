@@ -44,6 +44,7 @@ class FusedCase(LayerCase):
         ),
     )
     papers = (FUSED_DISPATCH, FUSED_COMBINE)
+    group, config = FusedExpertParallel, FusedConfig
 
     cores: int = size(2, "Cores of each rank.")
     granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
@@ -99,9 +100,6 @@ class FusedCase(LayerCase):
 
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> FusedRounds:
         return FusedRounds(self._group(pod), *columns(batches))
-
-    def _group(self, pod: Pod) -> FusedExpertParallel:
-        return FusedExpertParallel(pod, self._config())
 
     @property
     def _under_way(self) -> int:

@@ -4,7 +4,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Pod
@@ -37,6 +37,9 @@ class LayerCase(RoutedCase, ABC):
     else 16; on the way back a row has two bytes an element.
     """
 
+    group: ClassVar[type[ExpertGroup[Any]]]
+    config: ClassVar[type[EpConfig]]
+    """Of what users call, and of its sizes."""
     by_routing = ("layer", "redundant", "redundant_slots")
     by_pattern = ("experts", "repeats", "masked")
 
@@ -77,10 +80,6 @@ class LayerCase(RoutedCase, ABC):
         """That of the group."""
 
     @abstractmethod
-    def _group(self, pod: Pod) -> ExpertGroup[Any]:
-        """The group on a pod."""
-
-    @abstractmethod
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
         """Batches of rounds with so many tokens of each rank, where nothing is said of the routing."""
 
@@ -100,6 +99,10 @@ class LayerCase(RoutedCase, ABC):
     @abstractmethod
     def _ub_bytes(self) -> int:
         """Of the data buffer, that the kernels use."""
+
+    def _group(self, pod: Pod) -> Any:
+        """The group on a pod."""
+        return type(self).group(pod, self._config())  # type: ignore[call-arg]
 
     @property
     def _lengths(self) -> tuple[int, ...]:

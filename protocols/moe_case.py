@@ -38,6 +38,7 @@ class MoeCase(LayerCase):
         Preset("moe", "Dispatch, a dummy expert, combine, in one launch", {}, _PAIRS | {"granules": 2}),
     )
     papers: ClassVar[tuple[Paper, ...]] = (moe_paper.DISPATCH, moe_paper.COMBINE)
+    group, config = ExpertParallel, EpConfig
     parts: ClassVar[int] = DISPATCH | EXPERT | COMBINE
     written: ClassVar[tuple[str, ...]] = ("recv_x", "route", "counts", "pos", "y", "out")
     """Buffers that hold something new in the end."""
@@ -73,9 +74,6 @@ class MoeCase(LayerCase):
 
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
         return make_batches(self._config(), rounds, self.seed)
-
-    def _group(self, pod: Pod) -> ExpertParallel:
-        return ExpertParallel(pod, self._config())
 
     @property
     def _under_way(self) -> int:

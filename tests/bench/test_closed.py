@@ -8,7 +8,7 @@ import pytest
 from xccl_emu.bench import closed
 from xccl_emu.bench.a2e import Deployment, time_call
 from xccl_emu.bench.fused import FusedLayer, balanced_choices
-from xccl_emu.bench.layers import EXPERTS, Layer, pull_group
+from xccl_emu.bench.layers import EXPERTS, Layer, group_on
 from xccl_emu.bench.sendrecv import Sweep, measure
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
@@ -45,7 +45,7 @@ def test_pull_operators_take_what_the_closed_forms_say(ranks: int, tokens: int) 
     setting = Setting(costs=TOGETHER, data=False)
     pod, policy = setting.pod()
     local = -(-EXPERTS // ranks) + 1
-    group = pull_group(pod, Layer(ranks, tokens).config(local))
+    group = group_on(pod, Layer(ranks, tokens).config(local))
     topk = balanced_choices(ranks, tokens, EXPERTS, 8, 0)
     group.dispatch(list(setting.tokens(ranks, tokens, 7168)), topk)
     shape = closed.Shape(ranks, tokens, local_experts=local)

@@ -11,7 +11,7 @@ from xccl_emu.bench.congestion import congestion
 from xccl_emu.bench.dispatch import claims, dispatch
 from xccl_emu.bench.hixl import hixl
 from xccl_emu.bench.iteration import iteration, of_a_die, rows_beside
-from xccl_emu.bench.layers import Layer, fused_group, time_layer
+from xccl_emu.bench.layers import Layer, time_layer
 from xccl_emu.bench.result import Result, payload_gb_s
 from xccl_emu.bench.sendrecv import Sweep
 from xccl_emu.bench.setting import DEFAULT, Setting
@@ -67,18 +67,16 @@ def test_a_sweep_that_cannot_be(wrong: dict[str, object], message: str) -> None:
         Sweep(**wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("make", ["pull", "fused"])
-def test_a_layer_is_held_against_the_oracle(make: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("protocol", ["dispatch", "fused"])
+def test_a_layer_is_held_against_the_oracle(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer that is right has no wrong elements; one whose output was changed behind its back has."""
-    of = {"fused": fused_group}.get(make)
-    more = {} if of is None else {"make": of}
-    right = time_layer(DEFAULT, SMALL, **more)  # type: ignore[arg-type]
+    right = time_layer(DEFAULT, SMALL, protocol)
     assert (right.wrong_rows, right.wrong_sums) == (0, 0)
     from xccl_emu.protocols.expert_group import ExpertGroup
 
     output = ExpertGroup.output
     monkeypatch.setattr(ExpertGroup, "output", lambda group, rank: -output(group, rank))
-    changed = time_layer(DEFAULT, SMALL, **more)  # type: ignore[arg-type]
+    changed = time_layer(DEFAULT, SMALL, protocol)
     assert changed.wrong_rows == 0
     assert changed.wrong_sums
 

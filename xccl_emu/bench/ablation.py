@@ -2,16 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from xccl_emu.bench.layers import Layer, time_layer
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
-from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.expert_group import ExpertGroup
-from xccl_emu.protocols.fused import FusedExpertParallel
-from xccl_emu.protocols.fused_layout import FusedConfig
 
 LAYER = Layer(ranks=64, tokens=128)
 
@@ -25,11 +20,6 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "no pipeline": {"pipelined": False},
 }
 """What is off, and the fields of `FusedConfig` that say so.  The double buffer saves no time within one round."""
-
-
-def fused_with(pod: Pod, shape: dict[str, Any], *, switches: dict[str, Any]) -> ExpertGroup[Any]:
-    """A fused group with some optimizations off."""
-    return FusedExpertParallel(pod, FusedConfig(**shape, **switches))
 
 
 def ablation(setting: Setting = DEFAULT, layer: Layer = LAYER) -> list[Result]:
@@ -56,7 +46,7 @@ def _switched(setting: Setting, layer: Layer, switches: Mapping[str, dict[str, A
 def _times(setting: Setting, layer: Layer, name: str, off: dict[str, Any], where: str) -> list[Result]:
     """Of both operators with some optimizations off."""
     told = replace(setting, stage=lambda stage: setting.stage(f"{name}{where}: {stage}"))
-    timed = time_layer(told, layer, partial(fused_with, switches=off))
+    timed = time_layer(told, layer, "fused", **off)
     return [
         Result("ablation", f"{op}, {name}{where}", setting.operator_us(timing), "us",
                configuration=layer.shape | off, wrong=wrong)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from xccl_emu import routing
 from xccl_emu.bench import published
-from xccl_emu.bench.layers import Layer, count_wrong, pull_group
+from xccl_emu.bench.layers import Layer, count_wrong, group_on
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.routing import Placement, Redundancy, Routing
@@ -65,7 +65,7 @@ def time_way(setting: Setting, layer: Layer, way: Way, row_us: float) -> tuple[f
     """Mean rank's microseconds from the start of dispatch to the end of combine, and wrong elements."""
     setting.check_memory(f"EP{layer.ranks}:", layer.bytes_needed(setting.data))
     pod, policy = setting.pod()
-    group = pull_group(pod, layer.config(way.placement.local_experts))
+    group = group_on(pod, layer.config(way.placement.local_experts))
     tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
 
     def start(at_us: Microseconds) -> None:

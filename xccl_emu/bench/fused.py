@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.bench import published
-from xccl_emu.bench.layers import Layer, Shape, count_wrong, fused_group
+from xccl_emu.bench.layers import Layer, Shape, count_wrong, group_on
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
@@ -65,7 +65,7 @@ class FusedLayer:
         pod, self._policy = setting.pod(spec)
         self._setting, self._layer = setting, layer
         local = -(-layer.experts // layer.ranks) + 1
-        self._group = fused_group(pod, layer.config(local))
+        self._group = group_on(pod, layer.config(local), "fused")
         self._tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
         self._topk = balanced_choices(layer.ranks, layer.tokens, layer.experts, layer.top_k, setting.seed)
         weights = np.random.default_rng((setting.seed, 4)).random((layer.tokens, layer.top_k + 1), np.float32)

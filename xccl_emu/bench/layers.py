@@ -1,6 +1,5 @@
 """One mixture-of-experts layer in virtual time: dispatch, dummy expert, combine, held against the oracle."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,15 +8,12 @@ import numpy as np
 from xccl_emu import routing
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol.registry import known
 from xccl_emu.protocols.compared import count_wrong
 from xccl_emu.protocols.expert_group import ExpertGroup
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.fused import FusedExpertParallel
-from xccl_emu.protocols.fused_layout import FusedConfig
-from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.timing.arrival import Taken, arrivals, on_cores
 
-__all__ = ["Layer", "Timed", "count_wrong", "fused_group", "pull_group", "time_layer"]
+__all__ = ["Layer", "Timed", "count_wrong", "group_on", "time_layer"]
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 """Routed experts, routed choices of a token, and elements of a hidden state, of DeepSeek-V3."""
@@ -26,8 +22,6 @@ CORES = 48
 """Of a die."""
 
 Shape = dict[str, int | float | str | bool]
-MakeGroup = Callable[[Pod, dict[str, Any]], ExpertGroup[Any]]
-"""Makes a group of a shape on a pod."""
 
 
 def bytes_needed(rows: int, cores: int, hidden: int, data: bool) -> int:
@@ -110,18 +104,18 @@ class Timed:
         return ("dispatch", self.dispatch, self.wrong_rows), ("combine", self.combine, self.wrong_sums)
 
 
-def pull_group(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
-    """Dispatch and combine that pull."""
-    return ExpertParallel(pod, EpConfig(**shape))
+def group_on(pod: Pod, shape: dict[str, Any], protocol: str = "dispatch") -> ExpertGroup[Any]:
+    """A group as the case of that name has them, of a shape as `Layer.config` gives it."""
+    of: Any = known(protocol).maker
+    group: ExpertGroup[Any] = of.group(pod, of.config(**shape))
+    return group
 
 
-def fused_group(pod: Pod, shape: dict[str, Any]) -> ExpertGroup[Any]:
-    """FusedDispatch and FusedCombine."""
-    return FusedExpertParallel(pod, FusedConfig(**shape))
+def time_layer(setting: Setting, layer: Layer, protocol: str = "dispatch", number: int = 0, **switches: Any) -> Timed:
+    """Run a layer once on a pod of its own.
 
-
-def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group, number: int = 0) -> Timed:
-    """Run a layer once on a pod of its own; ``make`` makes the group, ``number`` is that of the layer in a model.
+    ``protocol`` is a case of layers, ``number`` that of the layer in a model; ``switches`` are more fields of the
+    group's configuration.
 
     Ranks arrive apart at both operators (`Costs.skew_us`): there is computing before each of them.
     """
@@ -130,7 +124,7 @@ def time_layer(setting: Setting, layer: Layer, make: MakeGroup = pull_group, num
     placement, routed = layer.placed(setting.seed, number)
     before = [arrivals(layer.ranks, setting.costs.skew_us, (setting.seed, 3 + op, number)) for op in range(2)]
     pod, policy = setting.pod()
-    group = make(pod, layer.config(placement.local_experts))
+    group = group_on(pod, layer.config(placement.local_experts) | switches, protocol)
     tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
     policy.start_us = on_cores(before[0], range(layer.cores), pod.spec.cores_per_die)
     with setting.stage(name + "dispatch") as progress:

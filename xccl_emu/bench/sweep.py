@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
-from xccl_emu.bench.layers import CORES, Layer, fused_group, pull_group, time_layer
+from xccl_emu.bench.layers import CORES, Layer, time_layer
 from xccl_emu.bench.processes import Job, on_dask, on_processes
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.errors import ConfigError
-
-GROUPS = {"dispatch": pull_group, "fused": fused_group}
-"""By the name of the bench."""
 
 AXES = ("ep", "batch")
 
@@ -22,6 +19,7 @@ class Point:
     """One layer of a sweep."""
 
     bench: str
+    """Its name, and that of the case whose layer it is."""
     ranks: int
     tokens: int
     cores: int = CORES
@@ -84,7 +82,7 @@ def points(bench: str, axes: dict[str, list[int]], cores: int, setting: Setting)
 def run_point(point: Point) -> list[Result]:
     """Run one point, in any process: latency of dispatch and of combine."""
     setting = Setting(seed=point.seed, data=point.data)
-    layer, timed = point.layer, time_layer(setting, point.layer, GROUPS[point.bench])
+    layer, timed = point.layer, time_layer(setting, point.layer, point.bench)
     return [
         Result(
             point.bench, f"{name}, {point.what}", setting.operator_us(timing), "us",
