@@ -100,6 +100,9 @@ RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE
 # ---- rows behind those of the accesses: how many these are, their highest class, words of a granule
 N_ROWS, ROWS_CLASS, ROWS_WORDS = 4, 5, 6
 
+LATENT = 1 << 20
+"""Added to the site of a write in flight that the search took to be visible (`record`)."""
+
 STATE, CHECKER, MEMORY = range(3)
 """What a logged range belongs to; memory is counted in words of 8 bytes."""
 

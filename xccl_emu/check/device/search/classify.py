@@ -5,6 +5,12 @@ from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
 from xccl_emu.check.device.search.checker_state import (
     FENCE_VECTOR,
     FULL,
+    JOINING,
+    LATENT,
+    MARK_WORDS,
+    MARKS,
+    MARKS_MAX,
+    MEMBERS,
     MEMORY_END,
     N_MARKS,
     N_READ,
@@ -13,6 +19,7 @@ from xccl_emu.check.device.search.checker_state import (
     READ_MAX,
     ROWS_CLASS,
     VECTORS,
+    N,
 )
 from xccl_emu.check.device.search.clocks import (
     any_read,
@@ -31,12 +38,14 @@ from xccl_emu.check.device.search.granules import (
     USE_BY_OUT,
     USE_BY_SCALAR,
     USE_EXACT,
+    USE_IN_TURN,
     USE_POLL,
     USE_READ,
     USE_TORN,
     USE_UNORDERED,
     USE_UNSTABLE,
     USE_WRITE,
+    in_turn,
     may_write,
     see,
     touch,
@@ -74,6 +83,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
     FLIGHT_COUNT,
+    FLIGHT_SITE,
     IN_FLIGHT,
     KERNEL,
     LINE_BYTES_MOST,
@@ -157,15 +167,69 @@ def _how_written(st, ck, rows, i, vector):
         for p in range(rows[r, START] >> 5, (rows[r, START] + rows[r, NBYTES] - 1 >> 5) + 1):
             see(ck, p, 0, USE_UNORDERED)  # it says when others are visible, so when it becomes so matters
         return NOT
+    if order == ORDER_FIFO and not _out_of_turn(st, ck, rows, i):
+        return NOT  # its place among the writes of the die matters
     if worst >= STABLE and (any_read(ck, block, vector) or any_released(st, ck, block, vector)):
         return NOT  # others may be ordered by it behind loads or writes that are still open
-    if order == ORDER_FIFO or st[REQUEST_ORDERS] == ASKS_SOME_STRONG:
-        return NOT  # its place among the writes of the die matters
+    if st[REQUEST_ORDERS] == ASKS_SOME_STRONG:
+        return NOT  # likewise
     if worst >= STABLE and two_pipes_write(ck, rows[r, START], rows[r, NBYTES]):
         return NOT
     if order == ORDER_SC:
         return PLAINLY if worst <= OWN or (ck[FULL] and worst <= STABLE) else NOT
-    return AT_ONCE if written_at_once(st, ck, worst) else PLAINLY
+    return AT_ONCE if written_at_once(st, ck, rows) else PLAINLY
+
+
+@jit
+def _out_of_turn(st, ck, rows, i):
+    """Under `fifo`: may a write be visible at once, though others of its die go before it?  If not, that is noted."""
+    worst, r = rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
+    start, nbytes = rows[r, START], rows[r, NBYTES]
+    if not written_at_once(st, ck, rows):
+        return False
+    if worst == STABLE:
+        waits, use = _any_before_it(st, ck, i, start), USE_UNORDERED
+    else:
+        full = worst == DATA and ck[block_of(ck, i) + N_MARKS] == MARKS_MAX
+        waits, use = full or _others_before_it(st, ck, i, start, nbytes), USE_IN_TURN
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1 if waits else 0):
+        see(ck, p, 0, use)
+    return not waits
+
+
+@jit
+def _any_before_it(st, ck, i, address):
+    """Has the die of a core anything in flight, or data marked, to the die of this address?"""
+    die, target = st[block_of_core(st, core_of(ck, i)) + DIE], address >> st[DIE_SHIFT]
+    ring = block_of_die(st, die)
+    for k in range(st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        if st[entry + FLIGHT_SITE] < LATENT and st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == target:
+            return True
+    for m in range(ck[N]):
+        j = ck[ck[MEMBERS] + m]
+        block = block_of(ck, j)
+        for n in range(ck[block + N_MARKS] if st[block_of_core(st, core_of(ck, j)) + DIE] == die else 0):
+            if ck[block + MARKS + n * MARK_WORDS] >> st[DIE_SHIFT] == target:
+                return True
+    return False
+
+
+@jit
+def _others_before_it(st, ck, i, start, nbytes):
+    """Has another core of the die something in flight to the same die, or anybody to the same granules?"""
+    core = core_of(ck, i)
+    ring = block_of_die(st, st[block_of_core(st, core) + DIE])
+    for k in range(st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        address = st[entry + FLIGHT_ADDRESS]
+        if st[entry + FLIGHT_SITE] >= LATENT:
+            continue
+        if st[entry + FLIGHT_CORE] != core and address >> st[DIE_SHIFT] == start >> st[DIE_SHIFT]:
+            return True
+        if start >> 5 <= address >> 5 and address >> 5 <= start + nbytes - 1 >> 5:
+            return True
+    return False
 
 
 @jit
@@ -185,8 +249,12 @@ def _behind_fence(st, ck, i, address, worst):
 
 
 @jit
-def written_at_once(st, ck, worst):
-    """Does the search make writes to this class visible with the instruction that makes them?"""
+def written_at_once(st, ck, rows):
+    """Does the search make the write that the last row tells of visible with the instruction that makes it?"""
+    worst, r = rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
+    if st[ORDER] == ORDER_FIFO:
+        early = ck[FULL] and not ck[JOINING] and worst <= STABLE and r >= 0
+        return early and not in_turn(ck, rows[r, START], rows[r, NBYTES])
     early = st[ORDER] >= ORDER_RELAXED and st[REQUEST_ORDERS] != ASKS_SOME_STRONG
     return early and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
 

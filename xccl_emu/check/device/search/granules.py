@@ -35,7 +35,7 @@ from xccl_emu.check.device.search.checker_state import (
     entry,
     save,
 )
-from xccl_emu.machine.device.layout import ORDER, ORDER_RELAXED, ORDER_SC, REQUEST_ORDERS
+from xccl_emu.machine.device.layout import ORDER, ORDER_FIFO, ORDER_RELAXED, ORDER_SC, REQUEST_ORDERS
 from xccl_emu.machine.device.words import jit
 
 LOCAL, OWN, DATA, STABLE, SYNC = range(5)
@@ -63,7 +63,9 @@ USE_UNORDERED = 1 << 15
 """Nothing orders a write to it and another one, which may be at once, or its owner's return: it is explored."""
 USE_LATE = 1 << 16
 """Written by another core when its owners have returned: so when they return matters."""
-WRITER_SHIFT = 17
+USE_IN_TURN = 1 << 17
+"""Under `fifo` its writes keep their turn among those of their die, since others may go by that."""
+WRITER_SHIFT = 18
 """Above: the number of the only core that stores there, plus 1, or `MANY`."""
 MANY = 255
 
@@ -150,7 +152,7 @@ def _class(st, ck, users, uses):
     if not uses & (USE_WRITE | USE_ADD):
         return least
     relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED and not st[REQUEST_ORDERS]
-    early = relaxed or (ck[FULL] and st[ORDER] == ORDER_SC)
+    early = relaxed or (ck[FULL] and (st[ORDER] == ORDER_SC or st[ORDER] == ORDER_FIFO))
     both = uses & USE_BY_SCALAR and uses & USE_BY_OUT
     if users & users - 1 == 0:
         if not uses & (POLLED | USE_EXACT):
@@ -191,6 +193,15 @@ def has_flags(ck, p):
     """Is a granule of a metadata area?  Only there two writes at once may go without an order."""
     offset = (p << 5) % ck[DIE_BYTES]
     return ck[META_START] <= offset and offset < ck[META_END]
+
+
+@jit
+def in_turn(ck, start, nbytes):
+    """Do writes to some of these bytes' granules keep their turn under `fifo`?"""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        if ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] & USE_IN_TURN:
+            return True
+    return False
 
 
 @jit

@@ -15,8 +15,8 @@ after an open load is made a transition.  Others can be ordered behind a load on
 core could make a conflicting access that is not, there is a state of the search with both open.
 
 Under `sc` writes need no quiet, and one of shared data, made at once, stays open like a load: until such a release that
-comes after it in its core's own order (`clocks`), or a quiet; both are transitions while it is open.  Under `fifo` a
-release orders what goes to the same die only: there no write is made at once.
+comes after it in its core's own order (`clocks`), or a quiet; both are transitions while it is open.  Under `fifo` it
+stays open until the quiet; who meets it before may be ordered by a flag behind it, so from then on it keeps its turn.
 """
 
 from xccl_emu.check.device.accesses import (
@@ -62,6 +62,7 @@ from xccl_emu.check.device.search.granules import (
     DATA,
     GRANULE_WORDS,
     OWN,
+    USE_IN_TURN,
     USE_LATE,
     USE_TORN,
     USE_UNORDERED,
@@ -94,6 +95,7 @@ from xccl_emu.machine.device.layout import (
     LINE_BYTES_MOST,
     N_DMA_SLOTS,
     ORDER,
+    ORDER_FIFO,
     ORDER_RELAXED,
     ORDER_SC,
     PIPE_COUNT,
@@ -106,8 +108,8 @@ from xccl_emu.machine.device.words import jit
 
 _MARK_SITE, _MARK_AGENT, _MARK_CLOCK = (1 << 16) - 1, 16, 20
 _MARK_FENCES = 16  # under `relaxed`, in the place of agent and clock: fences that the core has passed since
-FLYING, EARLY = 8, 16
-"""Further flags of an open access: a write in flight; a load that was made early."""
+FLYING, EARLY, MARKED = 8, 16, 32
+"""Further flags of an open access: a write in flight; a load that was made early; a write of shared data that was."""
 
 OPEN = 16
 """First row of the lists of open accesses, `OPEN_MAX` each."""
@@ -222,7 +224,7 @@ def open_accesses(st, ck, rows, named, i, at):
         n = _flying(st, ck, rows, core, base, at, n)
     for k in range(ck[block + N_MARKS]):
         m = block + MARKS + k * MARK_WORDS
-        n = _append(ck, rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE, MTU_OUT, ck[m + 2] & _MARK_SITE)
+        n = _append(ck, rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE | MARKED, MTU_OUT, ck[m + 2] & _MARK_SITE)
     for k in range(ck[block + N_READ]):
         r = block + READ + k * READ_WORDS
         n = _append(ck, rows, at, n, ck[r], ck[r + 1], EARLY, SCALAR, ck[r + 2])
@@ -314,6 +316,17 @@ def _conflict(ck, rows, a, b):
 
 
 @jit
+def _taken_back(st, ck, rows, a, b):
+    """Under `fifo` a mark may outlast its write's being in flight: then such writes keep their turn from now on."""
+    if st[ORDER] != ORDER_FIFO or not (rows[a, FLAGS] | rows[b, FLAGS]) & MARKED:
+        return False
+    end = min(rows[a, START] + rows[a, NBYTES], rows[b, START] + rows[b, NBYTES])
+    for p in range(max(rows[a, START], rows[b, START]) >> 5, (end - 1 >> 5) + 1):
+        see(ck, p, 0, USE_IN_TURN)
+    return True
+
+
+@jit
 def _conflict_inside(ck, rows, a, b):
     """Do two open accesses of one core conflict?  Its writes to a granule keep the order in which they take off."""
     either = rows[a, FLAGS] | rows[b, FLAGS]
@@ -359,7 +372,8 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
             for a in range(OPEN, OPEN + mine):
                 for b in range(OPEN + OPEN_MAX, OPEN + OPEN_MAX + theirs):
                     if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict(ck, rows, a, b):
-                        _report(ck, rows, i, a, j, b)
+                        if not _taken_back(st, ck, rows, a, b):
+                            _report(ck, rows, i, a, j, b)
     if ck[VIOLATION] == 0:
         ck[VIOLATION] = found
     return ck[VIOLATION]

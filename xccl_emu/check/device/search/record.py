@@ -8,6 +8,7 @@ write has no room, which on the machine holds it up, and in the search did not; 
 
 from xccl_emu.check.device.accesses import FLAGS, NBYTES, START, WHOLE_TRANSFER, WRITE
 from xccl_emu.check.device.search.checker_state import (
+    LATENT,
     LIMIT,
     LIMIT_LOG,
     MEMORY_END,
@@ -38,23 +39,23 @@ from xccl_emu.machine.device.layout import (
     CHOICE_ALL,
     CHOICE_BITS,
     DIE,
+    DIE_SHIFT,
     DMA_SLOTS,
     ENTRY_WORDS,
     ERROR,
+    FLIGHT_ADDRESS,
     FLIGHT_CAPACITY,
     FLIGHT_CORE,
     FLIGHT_COUNT,
     FLIGHT_SITE,
     N_CORES,
     ORDER,
+    ORDER_FIFO,
     ORDER_SC,
     PIPE_COUNT,
 )
 from xccl_emu.machine.device.pipes import n_subtransfers, pipe_of
 from xccl_emu.machine.device.words import jit
-
-_LATENT = 1 << 20
-"""Added to the site of a write in flight that the search took to be visible."""
 
 
 @call
@@ -143,7 +144,7 @@ def _make_room(mem, st, ck, core, base, n):
     """Deliver latent writes of a die, the oldest first, until so many granules have room among its writes in flight."""
     ring, k = block_of_die(st, st[base + DIE]), 0
     while k < st[ring + FLIGHT_COUNT] and st[ring + FLIGHT_COUNT] + n > st[FLIGHT_CAPACITY]:
-        if not st[flight(st, ring, k) + FLIGHT_SITE] & _LATENT or not _deliver_own(mem, st, ck, core, base, k):
+        if not st[flight(st, ring, k) + FLIGHT_SITE] & LATENT or not _deliver_own(mem, st, ck, core, base, k):
             k += 1
 
 
@@ -161,7 +162,7 @@ def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
         if not done:
             return 0
         for last in range(before, st[ring + FLIGHT_COUNT]):
-            st[flight(st, ring, last) + FLIGHT_SITE] |= _LATENT
+            st[flight(st, ring, last) + FLIGHT_SITE] |= LATENT
         left = st[ring + FLIGHT_COUNT] - before if rows[ROWS_CLASS, 0] != DATA else 0
         for _ in range(left):  # behind a fence, and before that a flag in flight, it has to stay latent
             _deliver_own(mem, st, ck, core, base, clear_way(mem, st, ck, st[base + DIE], st[ring + FLIGHT_COUNT] - 1))
@@ -175,21 +176,28 @@ def _deliver_own(mem, st, ck, core, base, k):
     die = st[base + DIE]
     if not deliverable(st, die, k):
         return False
-    st[flight(st, block_of_die(st, die), k) + FLIGHT_SITE] &= _LATENT - 1
+    st[flight(st, block_of_die(st, die), k) + FLIGHT_SITE] &= LATENT - 1
     write_down(st, ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
     deliver(mem, st, die, k)
     return True
 
 
+@jit
+def _before_in_order(st, older, younger):
+    """Does `fifo` put one write before another?"""
+    to_one_die = st[older + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == st[younger + FLIGHT_ADDRESS] >> st[DIE_SHIFT]
+    return st[ORDER] == ORDER_FIFO and to_one_die
+
+
 @call
 def clear_way(mem, st, ck, die, k):
-    """Make latent writes visible that a fence puts before the k-th in flight; returns where that one is then."""
+    """Make latent writes visible that a fence, or `fifo`, puts before the k-th in flight; returns where it is then."""
     ring, j = block_of_die(st, die), 0
     while j < k:
         older, younger = flight(st, ring, j), flight(st, ring, k)
         core = st[younger + FLIGHT_CORE]
-        latent = st[older + FLIGHT_SITE] & _LATENT and fenced(st, older, younger)
-        if latent and _deliver_own(mem, st, ck, core, block_of_core(st, core), j):
+        before = fenced(st, older, younger) or _before_in_order(st, older, younger)
+        if before and st[older + FLIGHT_SITE] & LATENT and _deliver_own(mem, st, ck, core, block_of_core(st, core), j):
             k -= 1
         else:
             j += 1
@@ -198,12 +206,12 @@ def clear_way(mem, st, ck, die, k):
 
 @call
 def _deliver_fenced(mem, st, ck, core, base):
-    """Make latent writes of a core visible that stand before a fence."""
-    ring, k = block_of_die(st, st[base + DIE]), 0
+    """Make latent writes of a core visible that stand before a fence; under `fifo` all of its die."""
+    ring, k, fifo = block_of_die(st, st[base + DIE]), 0, st[ORDER] == ORDER_FIFO
     while k < st[ring + FLIGHT_COUNT]:
         entry = flight(st, ring, k)
-        latent = st[entry + FLIGHT_SITE] & _LATENT and fences_since(st, entry)
-        if st[entry + FLIGHT_CORE] != core or not latent or not _deliver_own(mem, st, ck, core, base, k):
+        latent = st[entry + FLIGHT_SITE] & LATENT and (fifo or fences_since(st, entry))
+        if (st[entry + FLIGHT_CORE] != core and not fifo) or not latent or not _deliver_own(mem, st, ck, core, base, k):
             k += 1
 
 
@@ -214,9 +222,20 @@ def deliver_latent(mem, st, ck, core, base):
     k = 0
     while k < st[ring + FLIGHT_COUNT]:
         entry = flight(st, ring, k)
-        latent = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_SITE] & _LATENT
+        latent = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_SITE] & LATENT
+        k = clear_way(mem, st, ck, st[base + DIE], k) if latent and st[ORDER] == ORDER_FIFO else k
         if not latent or not _deliver_own(mem, st, ck, core, base, k):
             k += 1
+
+
+@jit
+def n_latent(st, ck, core, base):
+    """While a path is recorded: how many writes in flight of a core the search took to be visible."""
+    ring, n = block_of_die(st, st[base + DIE]), 0
+    for k in range(st[ring + FLIGHT_COUNT] if ck[RECORDING] else 0):
+        entry = flight(st, ring, k)
+        n += 1 if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_SITE] & LATENT else 0
+    return n
 
 
 @call
@@ -225,7 +244,7 @@ def in_ring(st, die, k):
     ring = block_of_die(st, die)
     j = 0
     while True:
-        if not st[flight(st, ring, j) + FLIGHT_SITE] & _LATENT:
+        if not st[flight(st, ring, j) + FLIGHT_SITE] & LATENT:
             if k == 0:
                 return j
             k -= 1

@@ -41,7 +41,7 @@ from xccl_emu.check.device.search.inside import LANDED, land_before
 from xccl_emu.check.device.search.linked import classify, execute, find_race, linked, run_local_all
 from xccl_emu.check.device.search.moves import flag_landed, number_of, touch_core
 from xccl_emu.check.device.search.races import any_before, core_of, note_late, release_before
-from xccl_emu.check.device.search.record import clear_way, deliver_latent, in_ring, write_down
+from xccl_emu.check.device.search.record import clear_way, deliver_latent, in_ring, n_latent, write_down
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     DMA,
@@ -371,7 +371,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
         at_once = ck[FULL] and worst <= DATA and written_at_once(st, ck, worst)
         at_once = at_once and not overlaps_itself(st, base, choice & 15)
     elif pipe == MTU_OUT or (pipe == SCALAR and st[entry] == OP_STORE):
-        at_once = written_at_once(st, ck, worst)
+        at_once = written_at_once(st, ck, rows)
     touch_core(mem, st, ck, i)
     if pipe == SCALAR:  # what was loaded early is long complete
         close_reads(ck, block_of(ck, i), ck[block_of(ck, i) + VECTORS])
@@ -406,7 +406,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
     fences = fences_since(st, entry)
     lands = ck[JOINING] and ck[block_of(ck, i) + FENCE_VECTOR]
     releases = kind < KIND_DMA and (lands or any_before(st, ck, block_of(ck, i), address, fences))
-    last = kind >= KIND_DMA or releases or (waits and st[base + IN_FLIGHT] == 1)
+    last = kind >= KIND_DMA or releases or (waits and st[base + IN_FLIGHT] - n_latent(st, ck, core, base) == 1)
     if last:
         touch_core(mem, st, ck, i)
     else:
