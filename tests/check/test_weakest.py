@@ -109,7 +109,8 @@ def test_orders_that_keep_everything_are_refused() -> None:
     with pytest.raises(ConfigError, match="order='fifo'"):
         answers(published(), "fifo")
     pod = published().build("relaxed").pod
-    for kernel_, site, to in ((2, 0, "strong"), (0, 9, "strong"), (0, 0, "fence"), (0, 2, "strong"), (0, 0, "weak")):
+    bad = [(2, 0, "strong"), (0, 9, "strong"), (0, 0, "fence"), (0, 2, "strong"), (0, 0, "weak"), ("a", 0, "")]
+    for kernel_, site, to in (*bad, (0, 0, ())):
         with pytest.raises(ConfigError):
             pod.weaken(kernel_, site, to)
 

@@ -396,11 +396,12 @@ class Pod:
 
         Raises ConfigError for a kernel, site or order that is not there, or does not fit the request.
         """
+        kernel, site = whole("kernel", kernel), whole("site", site)
         if not 0 <= kernel < len(self.kernels) or not 0 <= site < len(self.kernels[kernel].sites):
             raise ConfigError(f"kernel={kernel}, site={site}: no kernel launched so far has it")
         operation = self.kernels[kernel].sites[site].operation
         known = (FENCE,) if operation == "quiet" else ORDERS_ASKED if operation in WRITES else ()
-        if to not in known:
+        if not isinstance(to, str) or to not in known:
             raise ConfigError(f"to={to!r}: {operation} can be one of {', '.join(known) or 'nothing else'}")
         self._weaker[kernel, site] = to
 
