@@ -1,114 +1,185 @@
 """RS-Combine, MixServe's Algorithm 1: reduce-scatter in the node of the experts, sums back, all-gather at home."""
 
-from xccl_emu.kernels.group import drain_halves
+from xccl_emu.kernels.group import drain
 from xccl_emu.kernels.mixserve_parts import (
-    ACC,
     FIELD_BYTES,
+    PLACES,
     Cluster,
     Inboxes,
     Tables,
-    columns,
     end_sums,
+    load_terms,
+    node_on,
     round_sum,
+    row_here,
     row_in,
     row_left,
     sum_left,
-    term_added,
-    term_in,
+    terms_added,
+    terms_here,
+    terms_in,
+    terms_place,
 )
-from xccl_emu.lang import MTU_IN, MTU_OUT, load, mtu_out, poll_ge, put, quiet, v_add, v_axpy, v_fill, v_widen
+from xccl_emu.lang import (
+    MTU_IN,
+    MTU_OUT,
+    fence,
+    load,
+    mtu_in,
+    mtu_out,
+    poll_ge,
+    put,
+    quiet,
+    v_add,
+    v_axpy,
+    v_fill,
+    v_widen,
+)
 
 
-def spread_terms(step, r, turn, c: Cluster, t: Tables, b: Inboxes):
-    """Algorithm 1, line 14: each shard of the rows of the node ``step`` nodes on, to the rank that adds it up."""
-    node = (c.node + step) % c.nodes
-    capacity = c.tokens * c.top_k
-    n = 0
+def rows_of(step, r, c: Cluster, t: Tables):
+    """Rows of all groups of the node ``step`` nodes on."""
+    rows = 0
     for group in range(c.groups):
-        block = node * c.groups + group
-        total = yield load(t.arrived + (r * c.nodes * c.groups + block) * 8)
-        for j in range(total * c.shards):
-            rank = c.ep_first + group * c.shards + j % c.shards
-            if rank != c.local:
-                at = (block * capacity + j // c.shards) * c.row_bytes
-                at += columns(j % c.shards, c.core, c.cores, c.part_bytes)
-                place = b.terms + (c.node * c.ranks + rank) * c.pitch
-                place += ((turn % 2 * c.ranks + c.local) * capacity + j // c.shards) * c.room
-                yield from row_in(n, t.partial + r * t.partial_bytes + at, c.part_bytes, c.room)
-                yield mtu_out(n % 2 * c.room, place, c.part_bytes, step=14)
-                yield from row_left(n)
-                n += 1
-    yield from drain_halves(MTU_OUT, MTU_IN, n, "row left")
+        total = yield load(t.arrived + ((r * c.nodes + node_on(step, c.node, c.nodes)) * c.groups + group) * 8)
+        rows += total
+    return rows
+
+
+def place_of(i, step, r, c: Cluster, t: Tables):
+    """Place of the i-th row of the node ``step`` nodes on: the groups of that node have ``capacity`` each."""
+    block = (r * c.nodes + node_on(step, c.node, c.nodes)) * c.groups
+    total = yield load(t.arrived + block * 8)
+    group = 0
+    while i >= total:
+        i -= total
+        group += 1
+        total = yield load(t.arrived + (block + group) * 8)
+    return group * c.capacity + i
+
+
+def load_row(n, i, step, r, c: Cluster, t: Tables):
+    """Load the i-th row of the node ``step`` nodes on."""
+    place = yield from place_of(i, step, r, c, t)
+    row = node_on(step, c.node, c.nodes) * c.groups * c.capacity + place
+    yield from row_in(n, t.partial + r * t.partial_bytes + row * c.row_bytes, c.row_bytes, c)
+
+
+def spread_row(n, i, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
+    """Algorithm 1, line 14: each shard of that row to the rank that adds it up."""
+    place = yield from place_of(i, step, r, c, t)
+    at = yield from row_here(n, c)
+    for j in range(c.shards):
+        shard = (c.local + 1 + j) % c.shards
+        rank = c.ep_first + place // c.capacity * c.shards + shard
+        if rank != c.local:
+            term = (turn % 2 * c.capacity + place % c.capacity) * c.ranks + c.local
+            target = b.terms + (c.node * c.ranks + rank) * c.pitch + term * c.part_bytes
+            yield mtu_out(at + shard * c.part_bytes, target, c.part_bytes, step=14)
+    yield from row_left(n)
 
 
 def tell_terms(turn, c: Cluster, b: Inboxes):
     """Tell those with the same experts that their terms are there."""
+    yield fence(step=14, sync="terms before field")
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local:
             field = b.terms_fields + (c.node * c.ranks + rank) * c.pitch + c.local * FIELD_BYTES
             yield put(field, turn + 1, step=14, sync="terms")
 
 
-def return_sums(step, r, turn, c: Cluster, t: Tables, b: Inboxes):
-    """Add up this rank's shard of the rows of the node ``step`` nodes on, and write the sums there."""
-    node = (c.node + step) % c.nodes
-    capacity = c.tokens * c.top_k
-    die = (c.node * c.ranks + c.local) * c.pitch
+def await_terms(turn, c: Cluster, b: Inboxes):
+    """Wait for the terms of all that have the same experts."""
+    fields = b.terms_fields + (c.node * c.ranks + c.local) * c.pitch
     for rank in range(c.ep_first, c.ep_first + c.ep_size):
         if rank != c.local:
-            yield poll_ge(b.terms_fields + die + rank * FIELD_BYTES, turn + 1, step=14, sync="terms in")
-    block = node * c.groups + c.group
-    own = t.partial + r * t.partial_bytes + columns(c.local % c.shards, c.core, c.cores, c.part_bytes)
-    target = b.returned + (node * c.ranks + c.local) * c.pitch + (r % 2 * c.nodes + c.node) * capacity * c.room
-    total = yield load(t.arrived + (r * c.nodes * c.groups + block) * 8)
-    for i in range(total):
-        for j in range(c.ep_size):
-            term = b.terms + die + ((turn % 2 * c.ranks + c.ep_first + j) * capacity + i) * c.room
-            if c.ep_first + j == c.local:
-                term = own + (block * capacity + i) * c.row_bytes
-            at = yield from term_in(i * c.ep_size + j, term, c)
-            if j == 0:
-                yield v_widen(at, ACC * c.room, c.part_bytes // 2, c.dtype, step=14)
-            else:
-                yield v_add(at, ACC * c.room, c.part_bytes // 2, c.dtype, step=14)
-            yield from term_added(i * c.ep_size + j)
-        at = yield from round_sum(i, c)
-        yield mtu_out(at, target + i * c.room, c.part_bytes, step=9)
-        yield from sum_left(i)
-    yield from end_sums(total * c.ep_size, total)
+            yield poll_ge(fields + rank * FIELD_BYTES, turn + 1, step=14, sync="terms in")
+
+
+def load_shards(n, i, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
+    """Load the i-th terms: those that the ranks of one group have of this rank's shard of a row, its own among them."""
+    groups = c.ep_size // c.shards
+    first = c.ep_first + i % groups * c.shards
+    source = b.terms + (c.node * c.ranks + c.local) * c.pitch
+    source += ((turn % 2 * c.capacity + i // groups) * c.ranks + first) * c.part_bytes
+    at = yield from terms_place(n, c)
+    own = c.local - first
+    if own < 0 or own >= c.shards:
+        yield mtu_in(source, at, c.row_bytes, step=14)
+    else:
+        row = ((node_on(step, c.node, c.nodes) * c.groups + c.group) * c.capacity + i // groups) * c.row_bytes
+        row += t.partial + r * t.partial_bytes
+        if own > 0:
+            yield mtu_in(source, at, own * c.part_bytes, step=14)
+        yield mtu_in(row + own * c.part_bytes, at + own * c.part_bytes, c.part_bytes, step=14)
+        if own + 1 < c.shards:
+            yield mtu_in(
+                source + (own + 1) * c.part_bytes,
+                at + (own + 1) * c.part_bytes,
+                (c.shards - 1 - own) * c.part_bytes,
+                step=14,
+            )
+    yield from terms_in(n)
+
+
+def return_sum(n, i, step, r, c: Cluster, b: Inboxes):
+    """Add up these terms; a sum that is complete leaves for the node ``step`` nodes on."""
+    groups = c.ep_size // c.shards
+    at = yield from terms_here(n, c)
+    for j in range(c.shards):
+        if i % groups + j == 0:
+            yield v_widen(at, c.acc, c.part_bytes // 2, c.dtype, step=14)
+        else:
+            yield v_add(at + j * c.part_bytes, c.acc, c.part_bytes // 2, c.dtype, step=14)
+    yield from terms_added(n)
+    if i % groups == groups - 1:
+        at = yield from round_sum(n // groups, c.part_bytes, c)
+        target = b.returned + (node_on(step, c.node, c.nodes) * c.ranks + c.local) * c.pitch
+        target += ((r % 2 * c.nodes + c.node) * c.capacity + i // groups) * c.part_bytes
+        yield mtu_out(at, target, c.part_bytes, step=9)
+        yield from sum_left(n // groups)
 
 
 def tell_returned(step, r, c: Cluster, b: Inboxes):
-    """Tell the rank that the sums of a step went to; they are visible."""
-    rank = (c.node + step) % c.nodes * c.ranks + c.local
+    """Tell the rank that the sums of a step went to; they are visible before."""
+    rank = node_on(step, c.node, c.nodes) * c.ranks + c.local
+    yield fence(step=9, sync="sums before field")
     yield put(b.returned_fields + rank * c.pitch + c.node * FIELD_BYTES, r + 1, step=9, sync="sums returned")
 
 
 def await_returned(step, r, c: Cluster, b: Inboxes):
     """Wait for the sums from ``step`` nodes back."""
     fields = b.returned_fields + (c.node * c.ranks + c.local) * c.pitch
-    yield poll_ge(fields + (c.node + c.nodes - step) % c.nodes * FIELD_BYTES, r + 1, step=11, sync="sums returned in")
+    yield poll_ge(fields + node_on(-step, c.node, c.nodes) * FIELD_BYTES, r + 1, step=11, sync="sums returned in")
 
 
 def weigh(r, c: Cluster, t: Tables, b: Inboxes):
     """Line 15: this shard of each token, the sum of what its choices brought, weighed; to all that have the tokens."""
-    die = (c.node * c.ranks + c.local) * c.pitch
-    capacity = c.tokens * c.top_k
+    returned = b.returned + (c.node * c.ranks + c.local) * c.pitch + r % 2 * c.nodes * c.capacity * c.part_bytes
     n = 0
     for i in range(c.tokens):
-        yield v_fill(ACC * c.room, 2 * c.part_bytes, step=15)
-        for j in range(c.top_k):
-            choice = (r * c.tokens + i) * c.top_k + j
-            place = yield load(t.places + choice * 4, 4)
-            if place >= 0:
-                weight = yield load(t.weights + choice * 4, 4)
-                came = b.returned + die + (r % 2 * c.nodes * capacity + place) * c.room
-                at = yield from term_in(n, came, c)
-                yield v_axpy(at, ACC * c.room, weight, c.part_bytes // 2, c.dtype, step=15)
-                yield from term_added(n)
+        yield v_fill(c.acc, 2 * c.part_bytes, step=15)
+        choice = (r * c.tokens + i) * c.top_k
+        for first in range(c.top_k):
+            if first % c.shards == 0:
+                at = yield from terms_place(n, c)
+                for j in range(first, min(first + c.shards, c.top_k)):
+                    place = yield load(t.places + (choice + j) * 4, 4)
+                    if place >= 0:
+                        yield mtu_in(returned + place * c.part_bytes, at + (j - first) * c.part_bytes, c.part_bytes)
+                yield from terms_in(n)
+                at = yield from terms_here(n, c)
+                for j in range(first, min(first + c.shards, c.top_k)):
+                    place = yield load(t.places + (choice + j) * 4, 4)
+                    if place >= 0:
+                        weight = yield load(t.weights + (choice + j) * 4, 4)
+                        yield v_axpy(
+                            at + (j - first) * c.part_bytes, c.acc, weight, c.part_bytes // 2, c.dtype, step=15
+                        )
+                yield from terms_added(n)
                 n += 1
-        at = yield from round_sum(i, c)
-        slot = b.results + ((r % 2 * c.ranks + c.local) * c.tokens + i) * c.room
+        at = yield from round_sum(i, c.part_bytes, c)
+        slot = b.results + ((r % 2 * c.tokens + i) * c.ranks + c.local) * c.part_bytes
         for rank in range(c.dp_first, c.dp_first + c.dp_size):
             yield mtu_out(at, slot + (c.node * c.ranks + rank) * c.pitch, c.part_bytes, step=17)
         yield from sum_left(i)
@@ -126,39 +197,81 @@ def gather_results(r, c: Cluster, t: Tables, b: Inboxes):
     for rank in range(c.dp_first, c.dp_first + c.dp_size):
         if rank != c.local:
             yield poll_ge(b.results_fields + die + rank * FIELD_BYTES, r + 1, step=17, sync="results in")
-    parts = c.dp_size // c.shards
-    for i in range(c.tokens * c.shards):
-        for j in range(parts):
-            rank = c.dp_first + j * c.shards + i % c.shards
-            came = b.results + die + ((r % 2 * c.ranks + rank) * c.tokens + i // c.shards) * c.room
-            at = yield from term_in(i * parts + j, came, c)
-            if j == 0:
-                yield v_widen(at, ACC * c.room, c.part_bytes // 2, c.dtype, step=17)
+    groups = c.dp_size // c.shards
+    for i in range(c.tokens):
+        for group in range(groups):
+            first = (r % 2 * c.tokens + i) * c.ranks + c.dp_first + group * c.shards
+            yield from load_terms(i * groups + group, b.results + die + first * c.part_bytes, c.row_bytes, c)
+            at = yield from terms_here(i * groups + group, c)
+            if group == 0:
+                yield v_widen(at, c.acc, c.row_bytes // 2, c.dtype, step=17)
             else:
-                yield v_add(at, ACC * c.room, c.part_bytes // 2, c.dtype, step=17)
-            yield from term_added(i * parts + j)
-        at = yield from round_sum(i, c)
-        row = t.out + (r * c.tokens + i // c.shards) * c.row_bytes
-        yield mtu_out(at, row + columns(i % c.shards, c.core, c.cores, c.part_bytes), c.part_bytes)
+                yield v_add(at, c.acc, c.row_bytes // 2, c.dtype, step=17)
+            yield from terms_added(i * groups + group)
+        at = yield from round_sum(i, c.row_bytes, c)
+        yield mtu_out(at, t.out + (r * c.tokens + i) * c.row_bytes, c.row_bytes)
         yield from sum_left(i)
-    yield from end_sums(c.tokens * c.shards * parts, c.tokens * c.shards)
+    yield from end_sums(c.tokens * groups, c.tokens)
+
+
+def spread_rows(n, rows, step, r, turn, c: Cluster, t: Tables, b: Inboxes):
+    """All rows of the node ``step`` nodes on, of which each is loaded before the one before it leaves."""
+    for j in range(rows + 1):
+        if j < rows:
+            yield from load_row(n + j, j, step, r, c, t)
+        if j > 0:
+            yield from spread_row(n + j - 1, j - 1, step, r, turn, c, t, b)
 
 
 def combine(r, c: Cluster, t: Tables, b: Inboxes):
-    """Algorithm 1, sums first: with overlap the sums of a step leave while the next step's are made; own node last."""
-    for i in range(c.nodes):
+    """Algorithm 1, sums first, own node last.
+
+    With overlap the sums of a step leave, row by row, while the next step's terms go round this node.
+    """
+    groups = c.ep_size // c.shards
+    n = 0
+    m = 0
+    for i in range(c.nodes + c.overlap):
         step = (i + 1) % c.nodes
+        back = (i + 1 - c.overlap) % c.nodes
         turn = r * c.nodes + i
-        yield from spread_terms(step, r, turn, c, t, b)
-        yield quiet(step=14, sync="terms before field")
-        if c.overlap and i > 0:
-            yield from tell_returned(i, r, c, b)
-        yield from tell_terms(turn, c, b)
-        yield from return_sums(step, r, turn, c, t, b)
-        if not c.overlap and step > 0:
-            yield quiet(step=9, sync="sums before field")
-            yield from tell_returned(step, r, c, b)
-            yield from await_returned(step, r, c, b)
+        spreads = 0
+        if i < c.nodes:
+            spreads = yield from rows_of(step, r, c, t)
+        spread = 0
+        if not c.overlap:
+            yield from spread_rows(n, spreads, step, r, turn, c, t, b)
+            spread = spreads
+            yield from tell_terms(turn, c, b)
+        sums = 0
+        if i >= c.overlap:
+            yield from await_terms(turn - c.overlap, c, b)
+            total = yield load(t.arrived + ((r * c.nodes + node_on(back, c.node, c.nodes)) * c.groups + c.group) * 8)
+            sums = total * groups
+        left = spread
+        for j in range(max(sums, (spreads - spread + 1) // 2) + 1):
+            if j < sums:
+                yield from load_shards(m + j, j, back, r, turn - c.overlap, c, t, b)
+            for _ in range(2):
+                if spread < spreads:
+                    yield from load_row(n + spread, spread, step, r, c, t)
+                    spread += 1
+            for _ in range(2):
+                if j > 0 and left < spreads:
+                    yield from spread_row(n + left, left, step, r, turn, c, t, b)
+                    left += 1
+            if j > 0 and j - 1 < sums:
+                yield from return_sum(m + j - 1, j - 1, back, r, c, b)
+        n += spreads
+        m += sums
+        if c.overlap and i < c.nodes:
+            yield from tell_terms(turn, c, b)
+        if i >= c.overlap and back > 0:
+            yield from tell_returned(back, r, c, b)
+            if not c.overlap:
+                yield from await_returned(back, r, c, b)
+    yield from drain(MTU_OUT, MTU_IN, n, PLACES, "row left")
+    yield from end_sums(m, m // groups)
     yield quiet(sync="own sums")
     if c.overlap:
         for i in range(1, c.nodes):

@@ -2,19 +2,16 @@
 
 from typing import NamedTuple
 
-from xccl_emu.kernels.group import drain, drain_halves
+from xccl_emu.kernels.group import drain_halves
 from xccl_emu.lang import MTU_IN, MTU_OUT, VECTOR, mtu_in, set_flag, v_narrow, wait_flag
 
 FIELD_BYTES = 32
-LOADS = 4
-"""Terms of sums that have a place in the data buffer."""
-
-ACC = 4 + LOADS
-"""Rooms before the FP32 sum, which takes two: halves for rows, terms, two places for what leaves."""
+PLACES = 4
+"""In the data buffer, for rows that are passed on; there are two for terms of sums, and two for sums that leave."""
 
 
 class Cluster(NamedTuple):
-    """Shape of the cluster and of what it moves, and which core of which rank this is."""
+    """Shape of the cluster and of what a core of each rank moves, and which rank this is."""
 
     nodes: int
     ranks: int
@@ -22,8 +19,6 @@ class Cluster(NamedTuple):
     node: int
     local: int
     """Number of the rank in its node."""
-    core: int
-    cores: int
     shards: int
     groups: int
     """Groups of a node that have tokens of their own."""
@@ -34,7 +29,9 @@ class Cluster(NamedTuple):
     dp_first: int
     dp_size: int
     tokens: int
-    """Of each group."""
+    """Of each group, those that this core moves."""
+    capacity: int
+    """Rows of a group that a place for those of a node has."""
     top_k: int
     experts: int
     """Of each rank."""
@@ -42,9 +39,11 @@ class Cluster(NamedTuple):
     row_bytes: int
     """Of a hidden state."""
     part_bytes: int
-    """Of the columns that a core of a rank moves."""
+    """Of a shard of it."""
     room: int
-    """In whole granules, of a place for such columns, or for counts."""
+    """Of a place in the data buffer, for a row or counts."""
+    acc: int
+    """Where in the data buffer the FP32 sum is."""
     head: int
     """Bytes of the counts of a block, by expert, in whole granules."""
     pitch: int
@@ -57,7 +56,10 @@ class Cluster(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Addresses of this rank's app buffers, those of the first round; n = nodes, k = top_k, N = tokens * k."""
+    """Addresses of what a core has of this rank's app data, in the first round; n = nodes, k = top_k, N = tokens * k.
+
+    Rows of a block take N places, ``capacity`` in outputs and inboxes.
+    """
 
     x: int
     """[tokens] hidden states."""
@@ -72,7 +74,7 @@ class Tables(NamedTuple):
     weights: int
     """FP32 [tokens][k]."""
     arrived: int
-    """Rows that came, 8 bytes [n][groups], for each core."""
+    """Rows that came, 8 bytes [n][groups]."""
     partial: int
     """Outputs of experts [n][groups][N], of which this rank has its part of the sum."""
     partial_bytes: int
@@ -82,7 +84,7 @@ class Tables(NamedTuple):
 
 
 class Inboxes(NamedTuple):
-    """Addresses on die 0 of what others write: blocks of this core, and the rows that all cores of a rank write."""
+    """Addresses on die 0 of what others write for this core; N is the capacity."""
 
     sent: int
     """[2][nodes] blocks: counts by expert, then rows."""
@@ -93,58 +95,80 @@ class Inboxes(NamedTuple):
     """[2][nodes][groups][N] hidden states."""
     gathered_fields: int
     terms: int
-    """[2][ranks][N] rows to add up."""
+    """[2][N][ranks] shards to add up."""
     terms_fields: int
     returned: int
     """[2][nodes][N] sums."""
     returned_fields: int
     results: int
-    """[2][ranks][tokens] weighted sums."""
+    """[2][tokens][ranks] weighted sums."""
     results_fields: int
 
 
-# ---- through the data buffer
+def node_on(step: int, node: int, nodes: int) -> int:
+    """Number of the node ``step`` nodes on from one of several; before it, if that is below zero."""
+    return (node + nodes + step) % nodes
 
 
-def row_in(n, source, nbytes, room):
-    """Load the n-th of several rows into one of two halves."""
-    half = n % 2
-    if n >= 2:
-        yield wait_flag(MTU_OUT, MTU_IN, half, sync="row left")
-    yield mtu_in(source, half * room, nbytes)
-    yield set_flag(MTU_IN, MTU_OUT, half, sync="row in buffer")
-    yield wait_flag(MTU_IN, MTU_OUT, half, sync="row in buffer")
+# ---- through the data buffer: places for rows, for terms, the FP32 sum, and places for sums that leave
+
+
+def row_in(n, source, nbytes, c: Cluster):
+    """Load the n-th of the rows that are passed on."""
+    if n >= PLACES:
+        yield wait_flag(MTU_OUT, MTU_IN, n % PLACES, sync="row left")
+    yield mtu_in(source, n % PLACES * c.room, nbytes)
+    yield set_flag(MTU_IN, MTU_OUT, n % PLACES, sync="row in buffer")
+
+
+def row_here(n, c: Cluster):
+    """Have mtu-out wait until the n-th row is in the data buffer; returns where it is."""
+    yield wait_flag(MTU_IN, MTU_OUT, n % PLACES, sync="row in buffer")
+    return n % PLACES * c.room
 
 
 def row_left(n):
-    """Say that the half of the n-th row may be loaded again."""
-    yield set_flag(MTU_OUT, MTU_IN, n % 2, sync="row left")
+    """Say that the place of the n-th row may be used again."""
+    yield set_flag(MTU_OUT, MTU_IN, n % PLACES, sync="row left")
 
 
-def term_in(n, source, c: Cluster):
-    """Load the n-th of the terms of several sums; returns where it is."""
-    place = n % LOADS
-    at = 2 * c.room + place * c.room
-    if n >= LOADS:
-        yield wait_flag(VECTOR, MTU_IN, place, sync="term added")
-    yield mtu_in(source, at, c.part_bytes)
-    yield set_flag(MTU_IN, VECTOR, place, sync="term in buffer")
-    yield wait_flag(MTU_IN, VECTOR, place, sync="term in buffer")
-    return at
+def terms_place(n, c: Cluster):
+    """Where the n-th terms go, when the place is free."""
+    if n >= 2:
+        yield wait_flag(VECTOR, MTU_IN, n % 2, sync="terms added")
+    return (PLACES + n % 2) * c.room
 
 
-def term_added(n):
-    """Say that the place of the n-th term may be loaded again."""
-    yield set_flag(VECTOR, MTU_IN, n % LOADS, sync="term added")
+def terms_in(n):
+    """Say that the n-th terms are in the data buffer."""
+    yield set_flag(MTU_IN, VECTOR, n % 2, sync="terms in buffer")
 
 
-def round_sum(m, c: Cluster):
-    """Round the m-th of several sums, for mtu-out; returns where it is."""
+def load_terms(n, source, nbytes, c: Cluster):
+    """Load the n-th terms, which lie side by side."""
+    at = yield from terms_place(n, c)
+    yield mtu_in(source, at, nbytes)
+    yield from terms_in(n)
+
+
+def terms_here(n, c: Cluster):
+    """Have the vector pipe wait until the n-th terms are in the data buffer; returns where they are."""
+    yield wait_flag(MTU_IN, VECTOR, n % 2, sync="terms in buffer")
+    return (PLACES + n % 2) * c.room
+
+
+def terms_added(n):
+    """Say that the place of the n-th terms may be used again."""
+    yield set_flag(VECTOR, MTU_IN, n % 2, sync="terms added")
+
+
+def round_sum(m, nbytes, c: Cluster):
+    """Round the m-th of the sums to so many bytes, for mtu-out; returns where it is."""
     half = m % 2
-    at = (2 + LOADS + half) * c.room
+    at = c.acc + (2 + half) * c.room
     if m >= 2:
         yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
-    yield v_narrow(ACC * c.room, at, c.part_bytes // 2, c.dtype)
+    yield v_narrow(c.acc, at, nbytes // 2, c.dtype)
     yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
     yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
     return at
@@ -157,10 +181,5 @@ def sum_left(m):
 
 def end_sums(n, m):
     """Consume the flags that the last of ``n`` terms and ``m`` sums left set."""
-    yield from drain(VECTOR, MTU_IN, n, LOADS, "term added")
+    yield from drain_halves(VECTOR, MTU_IN, n, "terms added")
     yield from drain_halves(MTU_OUT, VECTOR, m, "sum left")
-
-
-def columns(shard, core, cores, part_bytes):
-    """Where the columns of a shard that a core moves begin in a row."""
-    return (shard * cores + core) * part_bytes

@@ -45,9 +45,9 @@ class MixServeCase(Case):
     ranks: int = size(2, "Ranks of a node.", most=96)
     dp: int = size(0, "Degree of data parallelism of attention; 0 for one group a node.", least=0)
     ep: int = size(0, "Degree of expert parallelism; 0 for one group a node.", least=0)
-    cores: int = size(1, "Cores of each rank; each moves a part of the columns.", most=48)
+    cores: int = size(1, "Cores of each rank; each moves some of the tokens.", most=48)
     tokens: int = size(1, "Tokens of each group that has tokens of its own.")
-    hidden: int = size(64, "Elements of a hidden state; shards and cores must divide it.")
+    hidden: int = size(32, "Elements of a hidden state; each shard has whole granules, of 16.")
     experts: int = size(1, "Experts of each group that has experts of its own.", most=4096)
     top_k: int = size(2, "Experts of each token.")
     rounds: int = size(2, "Rounds one after the other, in one kernel.")
@@ -59,13 +59,15 @@ class MixServeCase(Case):
     def __post_init__(self) -> None:
         super().__post_init__()
         of = self._degrees
-        if self.hidden % (of.shards * self.cores):
-            raise ConfigError(f"hidden={self.hidden}: must be a multiple of {of.shards} shards x {self.cores} cores")
+        if self.hidden % (16 * of.shards):
+            raise ConfigError(f"hidden={self.hidden}: must be a multiple of 16 x {of.shards} shards")
+        if self.cores > self.tokens:
+            raise ConfigError(f"cores={self.cores}: must be at most {self.tokens}, one for each token")
         if self.top_k > of.ep * self.experts:
             raise ConfigError(f"top_k={self.top_k}: there are {of.ep * self.experts} experts")
         if self._shape.ub_bytes > UB_BYTES:
-            raise ConfigError(f"hidden={self.hidden}: a core's columns need {self._shape.ub_bytes} bytes of {UB_BYTES}")
-        nbytes = 2 * of.world * self.rounds * of.nodes * of.dp_groups * self._shape.capacity * self.hidden
+            raise ConfigError(f"hidden={self.hidden}: rows and sums need {self._shape.ub_bytes} bytes of {UB_BYTES}")
+        nbytes = of.world * self.cores * self.rounds * self._partial_bytes
         if nbytes > BYTES_MAX:
             raise ConfigError(f"tokens={self.tokens}: rows take {nbytes} bytes, must be at most {BYTES_MAX}")
 
@@ -77,62 +79,62 @@ class MixServeCase(Case):
         spec = regions.tight_pod(app_bytes=self._app_bytes, ub_bytes=shape.ub_bytes, cores=self.cores)
         pod = bench.pod(spec)
         regions.place(bench, pod)
-        for die in range(of.world):
-            buffers = self._buffers(bench, pod, die, data)
-            self._launch(pod, die, layout, buffers)
+        for die, core in np.ndindex(of.world, self.cores):
+            buffers = self._buffers(bench, pod, die, core, data)
+            self._launch(pod, die, core, layout, buffers)
             if self.part == "dispatch":
-                self._expect_rows(bench, die, layout, data)
+                self._expect_rows(bench, die, core, layout, data)
         bench.tolerates("stop", "cut", "stall")
 
-    def _buffers(self, bench: Bench, pod: Pod, die: int, data: Data) -> dict[str, Buffer]:
-        """Those of a rank, by name."""
+    def _buffers(self, bench: Bench, pod: Pod, die: int, core: int, data: Data) -> dict[str, Buffer]:
+        """Those of a core, by name."""
         of, (node, local) = data.of, divmod(die, data.of.ranks)
-        own = of.tokens_of(node, of.group(local))
-        filled = {"tokens": data.x[:, own], "weights": data.weights[:, own], **data.tables(node, local)}
+        own, dealt = of.tokens_of(node, of.group(local)), data.shape.tokens_of(core)
+        tables = data.tables(node, local, core)
+        filled = {"tokens": data.x[:, own, dealt], "weights": data.weights[:, own, dealt], **tables}
         wanted: dict[str, NDArray[Any]] = {}
-        arrived = data.arrived(node, local)[None].repeat(self.cores, 0)
         if self.part == "combine":
-            filled |= {"arrived": arrived, "partial": data.partials(node, local)}
+            filled |= {"arrived": data.arrived(node, local, core), "partial": data.partials(node, local, core)}
         else:
-            wanted["arrived"] = arrived
+            wanted["arrived"] = data.arrived(node, local, core)
         if self.part != "dispatch":
-            wanted["out"] = data.results[:, own]
+            wanted["out"] = data.results[:, own, dealt]
+        owner = f"die{die}.core{core}"
         buffers = {name: bench.filled(die, array, name) for name, array in filled.items()}
-        buffers |= {name: bench.wanted(die, array, name, owners=f"die{die}") for name, array in wanted.items()}
+        buffers |= {name: bench.wanted(die, array, name, owners=owner) for name, array in wanted.items()}
         if self.part == "both":
             buffers["partial"] = pod.alloc(die, self._partial_bytes)
             bench.label_buffer(buffers["partial"], "partial")
         return buffers
 
-    def _launch(self, pod: Pod, die: int, layout: Layout, buffers: Mapping[str, Buffer]) -> None:
+    def _launch(self, pod: Pod, die: int, core: int, layout: Layout, buffers: Mapping[str, Buffer]) -> None:
         of, shape, (node, local) = self._degrees, layout.shape, divmod(die, self._degrees.ranks)
         group, ep, dp = of.group(local), of.same_experts(local), of.same_tokens(local)
         dispatches, combines = PARTS[self.part]
         at = {name: buffer.address for name, buffer in buffers.items()}
+        cluster = Cluster(
+            of.nodes, of.ranks, node, local, of.shards, of.dp_groups, group if of.dp_groups > 1 else 0, ep.start,
+            len(ep), dp.start, len(dp), len(shape.tokens_of(core)), shape.capacity, self.top_k, self.experts,
+            of.experts_of(node, group) * self.experts, shape.row_bytes, shape.part_bytes, shape.room, shape.acc,
+            shape.head, pod.spec.die_bytes, DTYPES[self.dtype][0], self.overlap, dispatches, combines, self.rounds,
+        )  # fmt: skip
+        tables = Tables(
+            at["tokens"], at["totals"], at["counts"], at["rows"], at["places"], at["weights"], at["arrived"],
+            at.get("partial", 0), 0 if dispatches else self._partial_bytes, at.get("out", 0),
+        )  # fmt: skip
         grants = [pod.grant(buffer, _RIGHTS.get(name, "r")) for name, buffer in buffers.items()]
-        for core in range(self.cores):
-            cluster = Cluster(
-                of.nodes, of.ranks, node, local, core, self.cores, of.shards, of.dp_groups,
-                group if of.dp_groups > 1 else 0, ep.start, len(ep), dp.start, len(dp), self.tokens, self.top_k,
-                self.experts, of.experts_of(node, group) * self.experts, 2 * self.hidden, shape.part_bytes, shape.room,
-                shape.head, pod.spec.die_bytes, DTYPES[self.dtype][0], self.overlap, dispatches, combines, self.rounds,
-            )  # fmt: skip
-            tables = Tables(
-                at["tokens"], at["totals"], at["counts"], at["rows"], at["places"], at["weights"],
-                at["arrived"] + core * buffers["arrived"].nbytes // self.cores, at.get("partial", 0),
-                0 if dispatches else self._partial_bytes, at.get("out", 0),
-            )  # fmt: skip
-            told = {"c": cluster, "t": tables, "b": layout.inboxes(core)}
-            pod.launch(mixserve, die, [core], told, grants + layout.grants(core))
+        told = {"c": cluster, "t": tables, "b": layout.inboxes(core)}
+        pod.launch(mixserve, die, [core], told, grants + layout.grants(core))
 
-    def _expect_rows(self, bench: Bench, die: int, layout: Layout, data: Data) -> None:
+    def _expect_rows(self, bench: Bench, die: int, core: int, layout: Layout, data: Data) -> None:
         """Of the last two rounds: those before them are overwritten."""
-        of, capacity = data.of, layout.shape.capacity
+        of, shape = data.of, layout.shape
         for r, tokens in np.ndindex(self.rounds, of.dp):
-            rows = data.rows(r, tokens, *divmod(die, of.ranks))
+            rows = data.rows(r, tokens, *divmod(die, of.ranks), core)
             if r >= self.rounds - 2 and len(rows):
-                at = layout.gathered.at(die) + (r % 2 * of.dp + tokens) * capacity * 2 * self.hidden
-                bench.expect(at, rows, f"rows of group {tokens} on die {die} in round {r}", owners=f"die{die}")
+                at = layout.gathered.at(die, core) + (r % 2 * of.dp + tokens) * shape.capacity * shape.row_bytes
+                what = f"rows of group {tokens} on core {core} of die {die} in round {r}"
+                bench.expect(at, rows, what, owners=f"die{die}.core{core}")
 
     # ---- sizes
 
@@ -150,17 +152,17 @@ class MixServeCase(Case):
 
     @property
     def _partial_bytes(self) -> int:
-        """Of a round."""
-        return 2 * self._degrees.dp * self._shape.capacity * self.hidden
+        """Of a core and a round."""
+        return self._degrees.dp * self._shape.capacity * self._shape.row_bytes
 
     @property
     def _app_bytes(self) -> int:
         of, capacity = self._degrees, self._shape.capacity
-        tokens = 2 * self.tokens * self.hidden
+        tokens = capacity // self.top_k * self._shape.row_bytes
         tables = [of.nodes * 4 * capacity, 4 * capacity, 4 * capacity, 8 * of.nodes * self.experts, 8 * of.nodes]
         rows = self._partial_bytes * (1 if self.part == "both" else self.rounds)
-        arrived = self.cores * self.rounds * 8 * of.dp
-        return sum(align(self.rounds * each) for each in (tokens, tokens, *tables)) + align(rows) + align(arrived)
+        each = [tokens, tokens, *tables, 8 * of.dp]
+        return self.cores * (sum(align(self.rounds * nbytes) for nbytes in each) + align(rows))
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

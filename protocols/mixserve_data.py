@@ -45,12 +45,12 @@ class Data:
 
     # ---- the tables of a rank
 
-    def tables(self, node: int, local: int) -> dict[str, NDArray[np.generic]]:
-        """Rows of each node and expert, their choices, and where each choice's row is, of all rounds."""
+    def tables(self, node: int, local: int, core: int) -> dict[str, NDArray[np.generic]]:
+        """Of a core's tokens: rows of each node and expert, their choices, and where each row is, by rounds."""
         of, capacity = self.of, self.shape.capacity
-        choices = self.choices[:, of.tokens_of(node, of.group(local))].reshape(self.rounds, capacity)
+        choices = self._of_core(core)[:, of.tokens_of(node, of.group(local))].reshape(self.rounds, -1)
         rows = np.full((self.rounds, of.nodes, capacity), -1, np.int32)
-        places = np.full((self.rounds, capacity), -1, np.int32)
+        places = np.full(choices.shape, -1, np.int32)
         counts = np.zeros((self.rounds, of.nodes, self.shape.experts), np.int64)
         for r, other in np.ndindex(self.rounds, of.nodes):
             expert = choices[r] - of.experts_of(other, of.group(local)) * self.shape.experts
@@ -61,25 +61,32 @@ class Data:
             counts[r, other] = np.bincount(expert[mine], minlength=self.shape.experts)
         return {"rows": rows, "places": places, "counts": counts, "totals": counts.sum(2)}
 
-    def arrived(self, node: int, local: int) -> Chosen:
-        """Rows that a rank's experts get from each group of each node, [rounds, nodes, groups]."""
+    def arrived(self, node: int, local: int, core: int) -> Chosen:
+        """Rows of a core that a rank's experts get from each group of each node, [rounds, nodes, groups]."""
         experts = self._experts(self.of.experts_of(node, self.of.group(local)))
-        counts = [[len(rows_for(chosen, experts)) for chosen in choices] for choices in self.choices]
+        counts = [[len(rows_for(chosen, experts)) for chosen in choices] for choices in self._of_core(core)]
         return np.array(counts).reshape(self.rounds, self.of.nodes, self.of.dp_groups)
+
+    def _of_core(self, core: int) -> Chosen:
+        """Choices of a core's tokens."""
+        return self.choices[:, :, self.shape.tokens_of(core)]
 
     # ---- what must come out
 
-    def rows(self, r: int, tokens: int, node: int, local: int) -> Hidden:
-        """What a rank's experts get of a group's tokens."""
+    def rows(self, r: int, tokens: int, node: int, local: int, core: int) -> Hidden:
+        """What a rank's experts get of a group's tokens that a core moves."""
         experts = self._experts(self.of.experts_of(node, self.of.group(local)))
-        return dispatched(self.x[r, tokens], self.choices[r, tokens], experts)
+        return dispatched(self.x[r, tokens][self.shape.tokens_of(core)], self._of_core(core)[r, tokens], experts)
 
-    def partials(self, node: int, local: int) -> Hidden:
+    def partials(self, node: int, local: int, core: int) -> Hidden:
         """What they make of it, this rank's part of the sum, [rounds, nodes, groups, capacity, hidden]."""
-        of, shape = self.of, self.shape
+        of, shape, dealt = self.of, self.shape, self.shape.tokens_of(core)
         made = np.zeros((self.rounds, of.dp, shape.capacity, shape.hidden), self.x.dtype)
         for r, tokens in np.ndindex(self.rounds, of.dp):
-            rows = self._outputs(r, tokens, of.experts_of(node, of.group(local)))[local - of.same_experts(local).start]
+            e = of.experts_of(node, of.group(local))
+            outputs = self._outputs(r, tokens, e)[local - of.same_experts(local).start]
+            token = rows_for(self.choices[r, tokens], self._experts(e)) // shape.top_k
+            rows = outputs[(token >= dealt.start) & (token < dealt.stop)]
             made[r, tokens, : len(rows)] = rows
         return made.reshape(self.rounds, of.nodes, of.dp_groups, shape.capacity, shape.hidden)
 
@@ -98,7 +105,16 @@ class Data:
         return range(e * self.shape.experts, (e + 1) * self.shape.experts)
 
     def _outputs(self, r: int, tokens: int, e: int) -> Hidden:
-        """Parts of the outputs of a group's experts for some tokens, [ranks, rows, hidden]."""
+        """Parts of the outputs of a group's experts for some tokens, [ranks, rows, hidden]; made once."""
+        if (r, tokens, e) not in self._made:
+            self._made[r, tokens, e] = self._make(r, tokens, e)
+        return self._made[r, tokens, e]
+
+    @functools.cached_property
+    def _made(self) -> dict[tuple[int, int, int], Hidden]:
+        return {}
+
+    def _make(self, r: int, tokens: int, e: int) -> Hidden:
         chosen, ranks = self.choices[r, tokens], self.of.shards * self.of.dp_groups
         mine = rows_for(chosen, self._experts(e))
         if not self.dummy:

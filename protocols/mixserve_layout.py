@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.group import align
-from xccl_emu.kernels.mixserve_parts import ACC, FIELD_BYTES, Inboxes
+from xccl_emu.kernels.mixserve_parts import FIELD_BYTES, PLACES, Inboxes
 from xccl_emu.machine.launch import Grant
 from xccl_emu.protocol import Region, Regions
 
@@ -95,20 +95,24 @@ class Shape:
     experts: int
     hidden: int
 
+    def tokens_of(self, core: int) -> range:
+        """Tokens of each group that a core moves."""
+        return range(self.tokens * core // self.cores, self.tokens * (core + 1) // self.cores)
+
     @property
     def capacity(self) -> int:
-        """Rows that a group may have for a node."""
-        return self.tokens * self.top_k
+        """Rows of a core that a group may have for a node."""
+        return -(-self.tokens // self.cores) * self.top_k
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a hidden state."""
+        return 2 * self.hidden
 
     @property
     def part_bytes(self) -> int:
-        """Of the columns that a core of a rank moves."""
-        return 2 * self.hidden // (self.of.shards * self.cores)
-
-    @property
-    def room(self) -> int:
-        """Of a place for them, or for the counts of a block, in whole granules."""
-        return align(max(self.part_bytes, 8 * self.experts))
+        """Of a shard of it."""
+        return self.row_bytes // self.of.shards
 
     @property
     def head(self) -> int:
@@ -116,24 +120,35 @@ class Shape:
         return align(8 * self.experts)
 
     @property
+    def room(self) -> int:
+        """Of a place in the data buffer, for a row or counts."""
+        return max(self.row_bytes, self.head)
+
+    @property
+    def acc(self) -> int:
+        """Of what is before the FP32 sum in the data buffer: rows and terms."""
+        return (PLACES + 2) * self.room
+
+    @property
     def ub_bytes(self) -> int:
-        """Of the data buffer."""
-        return (ACC + 2) * self.room
+        """Of the data buffer: behind that come the sum, which takes two places, and two for sums that leave."""
+        return self.acc + 4 * self.room
 
 
 class Layout:
-    """Inboxes and fields: those of each core, and rows of which every core writes its columns."""
+    """Inboxes and fields of each core."""
 
     def __init__(self, regions: Regions, shape: Shape) -> None:
         of, cores = shape.of, shape.cores
         self.shape = shape
         blocks = cores * 2 * of.nodes
-        self.sent = regions.managed("sent", shape.head + shape.capacity * shape.room, blocks)
+        self.sent = regions.managed("sent", shape.head + shape.capacity * shape.part_bytes, blocks)
         self.heads = regions.managed("heads", shape.head, blocks * of.dp_groups)
-        self.gathered = regions.managed("gathered", 2 * of.nodes * of.dp_groups * shape.capacity * 2 * shape.hidden)
-        self.terms = regions.managed("terms", shape.capacity * shape.room, cores * 2 * of.ranks)
-        self.returned = regions.managed("returned", shape.capacity * shape.room, blocks)
-        self.results = regions.managed("results", shape.tokens * shape.room, cores * 2 * of.ranks)
+        rows = 2 * of.dp * shape.capacity
+        self.gathered = regions.managed("gathered", rows * shape.row_bytes, cores)
+        self.terms = regions.managed("terms", of.ranks * shape.capacity * shape.part_bytes, cores * 2)
+        self.returned = regions.managed("returned", shape.capacity * shape.part_bytes, blocks)
+        self.results = regions.managed("results", of.ranks * shape.tokens * shape.part_bytes, cores * 2)
         fields = (2 * of.nodes, 2 * of.nodes * of.ranks, of.ranks, of.nodes, of.ranks)
         names = ("sent", "gathered", "terms", "returned", "results")
         self.fields = [
@@ -144,15 +159,15 @@ class Layout:
         """Where a core of any rank has them, on die 0."""
         sent, gathered, terms, returned, results = (self._of(field, core) for field in self.fields)
         return Inboxes(
-            self._of(self.sent, core), sent, self._of(self.heads, core), self.gathered.at(0), gathered,
+            self._of(self.sent, core), sent, self._of(self.heads, core), self._of(self.gathered, core), gathered,
             self._of(self.terms, core), terms, self._of(self.returned, core), returned,
             self._of(self.results, core), results,
         )  # fmt: skip
 
     def grants(self, core: int) -> list[Grant]:
         """Leave to touch what a core of any rank has."""
-        own = (self.sent, self.heads, self.terms, self.returned, self.results, *self.fields)
-        return [self._part(region, core) for region in own] + [replace(self.gathered.grant(0, "rw"), die=None)]
+        own = (self.sent, self.heads, self.gathered, self.terms, self.returned, self.results, *self.fields)
+        return [self._part(region, core) for region in own]
 
     def _of(self, region: Region, core: int) -> int:
         return region.at(0, core * (region.count // self.shape.cores))

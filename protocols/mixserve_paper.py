@@ -18,10 +18,6 @@ AG_DISPATCH = Paper(
                     "The listing has tensors whose shape the receiver knows; that of routed rows it does not.",
                     "put rows sent",
                 ),
-                Deviation(
-                    "A core may move a part of each shard's columns.", "The paper does not speak of cores.",
-                    "block + c.head + i * c.room",
-                ),
             ),
         ),
         Step(10, "Receive the shard that comes from i nodes back."),
@@ -29,7 +25,7 @@ AG_DISPATCH = Paper(
             13, "When it is there, all-gather it in the TP group.", (
                 Deviation(
                     "Rows of the own node stay: a local stage that the listing lacks.", "Without it they are lost.",
-                    "mtu_out(n % 2 * c.room, place",
+                    "mtu_out(at, row + (c.node",
                 ),
                 Deviation(
                     "Every rank writes its shard to all others at once.", "Table I has one round of Broadcast.",

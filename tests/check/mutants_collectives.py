@@ -220,38 +220,26 @@ KNOWN = (
     ),
 )
 
-SENT_TO = "    node = (c.node + step) % c.nodes\n    capacity = c.tokens * c.top_k\n    block = b.sent +"
-TOLD_TO = "    node = (c.node + step) % c.nodes\n    total ="
-SENT_BLOCK = "* c.pitch + (r % 2 * c.nodes + c.node) * (c.head"
-KEPT = "            yield mtu_out(n % 2 * c.room, place, c.part_bytes, step=13)\n"
-EARLY = (
-    '                yield quiet(step=8, sync="rows before field")\n'
-    "                yield from tell_sent(step, r, c, t, b)\n"
-)
-GATHERED_QUIET = '        yield quiet(step=13, sync="rows before field")\n        if sends and c.overlap:\n'
+SENT_BLOCK = "    block += (r % 2 * c.nodes + c.node) * (c.head"
+KEPT = "        yield mtu_out(at, row + (c.node * c.ranks + c.local) * c.pitch, c.row_bytes, step=13)\n"
+SENT_FENCE = '    yield fence(step=8, sync="rows before field")\n'
+GATHERED_FENCE = '    yield fence(step=13, sync="rows before field")\n'
 SENT_IN = '        yield poll_ge(field, r + 1, step=10, sync="rows sent in")\n'
-OTHERS = "    if step > 0 or c.ep_size > c.shards:\n"
-COLUMNS = "    at = columns(c.local % c.shards, c.core, c.cores, c.part_bytes)\n    for i in range(total + 1):\n"
+OTHERS = "        if i > 0 and (step > 0 or rank // c.shards != c.local // c.shards):\n"
+COLUMNS = "    shard = c.local % c.shards * c.part_bytes\n"
 GATHERED_WAIT = '            yield poll_ge(fields + rank * FIELD_BYTES, r + 1, step=13, sync="rows gathered in")\n'
-TERMS_PLACE = "                place += ((turn % 2 * c.ranks + c.local)"
-TERMS_FROM = "b.terms + die + ((turn % 2 * c.ranks + c.ep_first + j)"
-SUM = "        for j in range(c.ep_size):\n"
-TERM_ADDED = (
-    "            yield from term_added(i * c.ep_size + j)\n        at = yield from round_sum(i, c)\n"
-    "        yield mtu_out(at, target"
-)
-SUMMED = "    yield from end_sums(total * c.ep_size, total)\n"
-RETURNED_TO = "    rank = (c.node + step) % c.nodes * c.ranks + c.local\n"
-RETURNED = "    target = b.returned + (node * c.ranks + c.local) * c.pitch + (r % 2 * c.nodes + c.node)"
-WEIGHED = "            if place >= 0:\n"
-CAME_BACK = "                came = b.returned + die + (r % 2 * c.nodes * capacity + place)"
+TERMS_PLACE = "            term = (turn % 2 * c.capacity + place"
+TERMS_FROM = "    source += ((turn % 2 * c.capacity"
+SUM = "    for j in range(c.shards):\n        if i % groups + j == 0:\n"
+RETURNED_TO = "    rank = node_on(step, c.node, c.nodes) * c.ranks + c.local\n"
+RETURNED = "        target += ((r % 2 * c.nodes + c.node)"
+WEIGHED = "                    if place >= 0:\n                        weight"
+CAME_BACK = "* c.pitch + r % 2 * c.nodes * c.capacity * c.part_bytes\n"
 OWN_SUMS = '    yield quiet(sync="own sums")\n'
-PARTS = "    parts = c.dp_size // c.shards\n"
-TERMS_QUIET = '        yield quiet(step=14, sync="terms before field")\n'
-RESULT = "    for i in range(c.tokens * c.shards):\n"
-HOME_PLACE = "    at = yield from round_sum(i, c)\n        slot ="
-RESULTS = "((r % 2 * c.ranks + c.local) * c.tokens + i) * c.room\n"
-RESULTS_IN = "((r % 2 * c.ranks + rank) * c.tokens + i // c.shards) * c.room\n"
+PARTS = "    groups = c.dp_size // c.shards\n"
+TERMS_FENCE = '    yield fence(step=14, sync="terms before field")\n'
+RESULTS = "        slot = b.results + ((r % 2 * c.tokens"
+RESULTS_IN = "            first = (r % 2 * c.tokens"
 
 HEADS_OF = "            target = out + (row * p.ranks + rank) * k.part\n"
 LATENTS_OF = "            target = gathered + (start + row) * k.latent\n"
@@ -262,8 +250,14 @@ OWN = (
         "as printed: r_TP where the global rank is meant (Alg. 2, line 7)",
         DISPATCH,
         (
-            dispatches(SENT_TO, SENT_TO.replace("(c.node + step) % c.nodes", "step")),
-            dispatches(TOLD_TO, TOLD_TO.replace("(c.node + step) % c.nodes", "step")),
+            dispatches(
+                "    node = node_on(step, c.node, c.nodes)\n    block = b.sent +",
+                "    node = step\n    block = b.sent +",
+            ),
+            dispatches(
+                "    node = node_on(step, c.node, c.nodes)\n    total = yield load(t.totals",
+                "    node = step\n    total = yield load(t.totals",
+            ),
         ),
         (DEADLOCK, WRONG_BITS, DATA_RACE),
     ),
@@ -277,25 +271,14 @@ OWN = (
     Mutant(
         "as printed: sums are not made before the exchange (Alg. 1, lines 9 and 14)",
         COMBINE,
-        (
-            combines(SUM, "        for j in range(c.local - c.ep_first, c.local - c.ep_first + 1):\n"),
-            combines(
-                "yield from term_in(i * c.ep_size + j, term, c)\n            if j == 0:",
-                "yield from term_in(i, term, c)\n            if 1:",
-            ),
-            combines(
-                TERM_ADDED,
-                TERM_ADDED.replace("i * c.ep_size + j", "i"),
-            ),
-            combines(SUMMED, "    yield from end_sums(total, total)\n"),
-        ),
+        (combines(SUM, "    at += c.local * c.part_bytes\n    for j in range(1):\n        if i % groups + j == 0:\n"),),
         (WRONG_BITS,),
         quick=True,
     ),
     Mutant(
         "as printed: r_TP where the global rank is meant (Alg. 1, line 8)",
         COMBINE,
-        (combines(RETURNED_TO, RETURNED_TO.replace("(c.node + step) % c.nodes", "step")),),
+        (combines(RETURNED_TO, "    rank = step * c.ranks + c.local\n"),),
         (DEADLOCK, WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
@@ -304,7 +287,7 @@ OWN = (
         (
             combines(
                 WEIGHED,
-                WEIGHED.replace("0:", "0 and (c.node + c.nodes - place // capacity) % c.nodes == c.local:"),
+                WEIGHED.replace("0:", "0 and (c.node + c.nodes - place // c.capacity) % c.nodes == c.local:"),
             ),
         ),
         (WRONG_BITS,),
@@ -312,13 +295,13 @@ OWN = (
     Mutant(
         "dispatch: the field before the rows, no overlap",
         replace(DISPATCH, overlap=0),
-        (dispatches(EARLY, "".join(reversed(EARLY.splitlines(keepends=True)))),),
+        (dispatches(SENT_FENCE, ""),),
         (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant(
         "dispatch: fields before the rows",
         DISPATCH,
-        (dispatches(GATHERED_QUIET, "        if sends and c.overlap:\n"),),
+        (dispatches(GATHERED_FENCE, ""),),
         (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, LEFTOVER),
     ),
     Mutant(
@@ -330,13 +313,13 @@ OWN = (
     Mutant(
         "dispatch: rows of the other groups of the node are not gathered",
         replace(DISPATCH, dp=4),
-        (dispatches(OTHERS, "    if step > 0:\n"),),
+        (dispatches(OTHERS, "        if i > 0 and step > 0:\n"),),
         (WRONG_BITS, UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
         "dispatch: each shard at the place of the next one",
         DISPATCH,
-        (dispatches(COLUMNS, COLUMNS.replace("c.local % c.shards", "(c.local + 1) % c.shards")),),
+        (dispatches(COLUMNS, COLUMNS.replace("c.local %", "(c.local + 1) %")),),
         (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
@@ -350,7 +333,7 @@ OWN = (
         LONGER,
         (
             dispatches(SENT_BLOCK, SENT_BLOCK.replace("r % 2", "0")),
-            dispatches("        head = b.sent + die + (r % 2 ", "        head = b.sent + die + (0 "),
+            dispatches("    head += (r % 2 *", "    head += (0 *"),
         ),
         (DATA_RACE,),
     ),
@@ -367,16 +350,15 @@ OWN = (
         "combine: sums begin at the own rank",
         replace(COMBINE, nodes=1, ranks=3, hidden=96, top_k=1),
         (
-            combines(SUM, SUM + "            k = (c.local - c.ep_first + j) % c.ep_size\n"),
-            combines(TERMS_FROM, TERMS_FROM.replace("+ j)", "+ k)")),
-            combines("if c.ep_first + j == c.local", "if c.ep_first + k == c.local"),
+            combines(SUM, "    for k in range(c.shards):\n        j = (c.local + k) % c.shards\n        if k == 0:\n"),
+            combines("v_widen(at, c.acc, c.part", "v_widen(at + j * c.part_bytes, c.acc, c.part"),
         ),
         (WRONG_BITS,),
     ),
     Mutant(
         "combine: fields before the terms",
         COMBINE,
-        (combines(TERMS_QUIET, ""),),
+        (combines(TERMS_FENCE, ""),),
         (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant(
@@ -394,7 +376,7 @@ OWN = (
     Mutant(
         "combine: results of one group only, where several have the tokens",
         replace(COMBINE, ep=4),
-        (combines(PARTS, "    parts = 1\n"),),
+        (combines(PARTS, "    groups = 1\n"),),
         (WRONG_BITS,),
     ),
     Mutant(
@@ -443,7 +425,7 @@ HARMLESS = (
     ),
     Mutant(
         "combine: results of all rounds in one place, of ranks with the same experts",
-        replace(COMBINE, rounds=3),
+        replace(COMBINE, nodes=1, top_k=1, rounds=3),
         (combines(RESULTS, RESULTS.replace("r % 2", "0")), combines(RESULTS_IN, RESULTS_IN.replace("r % 2", "0"))),
         (),
     ),

@@ -15,9 +15,18 @@ from xccl_emu.protocol import Case
 from xccl_emu.protocols.collectives_case import numbers
 from xccl_emu.protocols.mixserve_case import MixServeCase
 from xccl_emu.protocols.mixserve_layout import degrees
+from xccl_emu.timing.gantt import busy_us, gantt
+from xccl_emu.timing.run import VirtualTime
+from xccl_emu.timing.topologies import ATLAS_800T_A2
 
 R1 = {"hidden": 7168, "experts": 64, "top_k": 8, "rounds": 1}
 """DeepSeek-R1 on four nodes: 256 experts."""
+
+SLOW = {
+    "2 x 2 ranks", "2 x 2 ranks, no overlap", "AG-Dispatch, d_DP > d_EP", "RS-Combine, 2 x 2 ranks",
+    "RS-Combine, 2 x 2 ranks, no overlap",
+}  # fmt: skip
+"""Proofs of more than a few seconds."""
 
 
 def wrong_bytes(case: Case, order: str = "sc", policy: str = "round-robin") -> dict[str, int]:
@@ -40,7 +49,7 @@ def cases(draw: st.DrawFn) -> MixServeCase:
     assume(top_k <= nodes * degree[1] * experts)
     return MixServeCase(
         nodes=nodes, ranks=ranks, dp=nodes * degree[0], ep=nodes * degree[1], cores=cores,
-        tokens=draw(st.integers(1, 4)), hidden=ranks * cores * draw(st.integers(1, 20)), experts=experts, top_k=top_k,
+        tokens=draw(st.integers(cores, 4)), hidden=16 * shards * draw(st.integers(1, 3)), experts=experts, top_k=top_k,
         rounds=draw(st.integers(1, 3)), part=draw(st.sampled_from(["both", "dispatch", "combine"])),
         overlap=draw(st.integers(0, 1)), dtype=draw(st.sampled_from(["bf16", "fp16"])), seed=draw(st.integers(0, 9)),
     )  # fmt: skip
@@ -53,7 +62,10 @@ def test_any_cluster_gives_the_bits_of_plain_collectives(case: MixServeCase, ord
     assert wrong_bytes(case, order, policy) == {}
 
 
-@pytest.mark.parametrize("what", MixServeCase.proofs())
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(what, marks=pytest.mark.slow) if what in SLOW else what for what in MixServeCase.proofs()],
+)
 def test_mixserve_is_verified(what: str) -> None:
     """Both algorithms with 2 x 2 ranks and two rounds, overlapped or not: every schedule gives these bits."""
     verdict = check(MixServeCase.proofs()[what], seconds=100)
@@ -109,9 +121,10 @@ def test_the_order_of_the_choices_is_in_the_bits() -> None:
     [
         ({"dp": 3}, "dp=3: must be a multiple of the 2 nodes that divides 4 ranks"),
         ({"nodes": 1, "ranks": 6, "dp": 2, "ep": 3}, "ep=3: one of dp=2 and ep must be a multiple of the other"),
-        ({"hidden": 7}, "hidden=7: must be a multiple of 2 shards x 1 cores"),
+        ({"hidden": 48}, "hidden=48: must be a multiple of 16 x 2 shards"),
+        ({"cores": 2}, "cores=2: must be at most 1, one for each token"),
         ({"top_k": 3}, "top_k=3: there are 2 experts"),
-        ({"hidden": 65536}, "hidden=65536: a core's columns need "),
+        ({"hidden": 65536}, "hidden=65536: rows and sums need "),
         ({"tokens": 65536, "top_k": 8, "experts": 8, "hidden": 4096}, "tokens=65536: rows take "),
         ({"part": "gather"}, "part='gather': must be one of both, dispatch, combine"),
     ],
@@ -120,3 +133,23 @@ def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, Any], message: str) 
     """By name and value, before there is a pod."""
     with pytest.raises(ConfigError, match=message):
         MixServeCase(**sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "inter", "intra"), [("dispatch", 8, 13), ("combine", 9, 14)])
+def test_overlap_leaves_the_longer_of_both_levels_and_a_round(part: str, inter: int, intra: int) -> None:
+    """At DeepSeek-R1's sizes, up to the last step that overlaps: no more than the synchronous run, and than 1.1 times
+    what the busier level of links takes there, and one of its rounds."""
+    bars = []
+    for overlap in (0, 1):
+        case = MixServeCase(nodes=4, ranks=8, tokens=64, cores=32, part=part, overlap=overlap, **R1)
+        trial = case.build("sc")
+        policy = trial.pod.policy = VirtualTime(ATLAS_800T_A2, log=[0])
+        trial.pod.run()
+        bars.append(gantt(policy.timing, 0))
+    between, within = f"step {inter}, RoCE", f"step {intra}, HCCS"
+    apart, together = (max(each[name][-1][1] for name in (between, within)) for each in bars)
+    rounds = {between: 3, within: 4 if part == "combine" else 3}
+    longest = max(busy_us(bars[0][name]) * (1 + 1 / rounds[name]) for name in rounds)
+    assert together <= apart
+    assert together <= 1.1 * longest

@@ -31,6 +31,7 @@ class TraceOptions:
       xccl-emu trace sendrecv --cores 4 --granules 256 --place nodes
       xccl-emu trace dispatch --ranks 8 --tokens 16 --granules 224 --dies 0,1
       xccl-emu trace fused --ranks 8 --cores 8 --tokens 16 --top-k 4 --granules 224
+      xccl-emu trace mixserve-dispatch --nodes 4 --ranks 8 --tokens 8 --fabric atlas-800t-a2 --gantt 0
       xccl-emu trace a2e --attention 4 --experts 6 --tokens 8 --cores 2 --e2a-parts 4
 
     Exit code: 0, 1 if the run fails or bytes are wrong, 2 wrong usage.
@@ -42,6 +43,8 @@ class TraceOptions:
     dies: str | None = option(None, 'Dies to show, as in "0,1" or "0-3,8" [default: all that take part]')
     fabric: str = option("cloudmatrix384", "cloudmatrix384, atlas-800t-a2 or h20.")
     place: str = option("packed", "Where the dies are: packed (die by die on the chips), chips or nodes (one on each).")
+    gantt: int | None = option(None, "Die to draw a Gantt chart of: when it computes, and writes to others.", least=0)
+    plot: Path | None = option(None, "Draw that chart to a PNG, SVG or PDF file too.", metavar="FILE")
     events: int = option(
         200_000, "Most slices and ends of arrows; what begins later is left out, and counted.", least=1
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """What ``xccl-emu trace`` does: one case in virtual time, its bytes checked, its trace written."""
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -9,6 +10,8 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import make
 from xccl_emu.timing.critical import breakdown
 from xccl_emu.timing.fabric import Fabric
+from xccl_emu.timing.gantt import gantt
+from xccl_emu.timing.gantt import lines as gantt_lines
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import TOPOLOGIES
 from xccl_emu.timing.trace import Trace, save_trace
@@ -33,6 +36,8 @@ class Result:
     arrows: int
     left_out: int
     until_us: float
+    gantt_us: dict[str, list[tuple[float, float]]]
+    """Begin and end of each bar of a Gantt chart, by its name; empty if none was asked for."""
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -50,6 +55,8 @@ class Result:
         if self.left_out:
             what = f"{self.left_out:,} actions, from {self.until_us:.3f} us on"
             lines.append(f"  left out: {what}; choose --dies, or more with --events")
+        if self.gantt_us:
+            lines += ["", *gantt_lines(self.gantt_us, self.latency_us)]
         return "\n".join(lines)
 
 
@@ -60,6 +67,7 @@ def run(options: TraceOptions) -> Result:
     case = make(options.protocol, **options.sizes)
     trial = case.build("sc")
     dies = _dies(options.dies, trial.pod.spec.n_dies)
+    _check_gantt(options, dies or range(trial.pod.spec.n_dies))
     policy = VirtualTime(fabric, log=dies or True)
     trial.pod.policy = policy
     trial.pod.run()
@@ -67,7 +75,12 @@ def run(options: TraceOptions) -> Result:
     told |= {"protocol": options.protocol, "fabric": fabric.name}
     with writing("--out", options.out):
         made = save_trace(policy.timing, options.out, dies, options.events, told)
-    return _result(options, dict(case.configuration), policy, tuple(trial.wrong_bytes()), made)
+    result = _result(options, dict(case.configuration), policy, tuple(trial.wrong_bytes()), made)
+    if options.plot is not None:
+        from xccl_emu.cli.gantt_plot import draw
+
+        draw(result.gantt_us, f"{options.protocol} on {fabric.name}, die {options.gantt}", options.plot)
+    return result
 
 
 def _result(
@@ -75,10 +88,23 @@ def _result(
 ) -> Result:
     timing = policy.timing
     path = breakdown(timing) if timing.complete else None
+    bars = {} if options.gantt is None else {name: list(each) for name, each in gantt(timing, options.gantt).items()}
     return Result(
         options.protocol, configuration, policy.fabric.name, timing.latency_us, path, wrong, str(options.out),
-        made.slices, made.arrows, made.left_out, made.until_us,
+        made.slices, made.arrows, made.left_out, made.until_us, bars,
     )  # fmt: skip
+
+
+def _check_gantt(options: TraceOptions, dies: Collection[int]) -> None:
+    """ConfigError for a chart of a die that is not shown, and for a plot of nothing or that cannot be drawn."""
+    if options.gantt is not None and options.gantt not in dies:
+        raise ConfigError(f"--gantt {options.gantt}: must be one of the dies that are shown")
+    if options.plot is not None:
+        from xccl_emu.cli.bench_plot import check_plot
+
+        if options.gantt is None:
+            raise ConfigError(f"--plot {options.plot}: goes with --gantt")
+        check_plot(options.plot)
 
 
 def _fabric(options: TraceOptions) -> Fabric:
