@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.hostile_support import NUMBERS, OTHERS, outcome
-from xccl_emu import routing
-from xccl_emu.bench import sizes, sweep
+from xccl_emu import routing, sizes
+from xccl_emu.bench import sweep
 from xccl_emu.bench.sendrecv import Sweep
 from xccl_emu.check import faults
 from xccl_emu.check.check import check
