@@ -50,12 +50,20 @@ class Known:
     preset: Preset
 
 
-def _ours(first: str = "") -> Iterator[Known]:
-    """Cases that modules of `xccl_emu.protocols` have; of modules that are named so first, before others are loaded."""
-    modules = [each.name for each in pkgutil.iter_modules(import_module(GROUP).__path__)]
-    for name in sorted(modules, key=lambda name: not name.startswith(first)):
+def _ours(wanted: str = "") -> Iterator[Known]:
+    """Cases that modules of `xccl_emu.protocols` have; of those first whose source has a preset of the wanted name."""
+    package = import_module(GROUP)
+    names = [each.name for each in pkgutil.iter_modules(package.__path__)]
+    if wanted:
+        names.sort(key=lambda name: not _says(Path(package.__path__[0], f"{name}.py"), f'Preset("{wanted}"'))
+    for name in names:
         for maker in makers_of(import_module(f"{GROUP}.{name}")).values():
             yield from _by_name(maker)
+
+
+def _says(file: Path, words: str) -> bool:
+    """Are the words in a source, spaces and ends of lines aside?"""
+    return file.is_file() and words in "".join(file.read_text(encoding="utf-8").split())
 
 
 def _by_name(maker: Maker) -> list[Known]:
@@ -95,8 +103,7 @@ def is_known(name: str) -> bool:
 
 
 def _found(name: str) -> Known | None:
-    ours = _ours(first=f"{name}".partition("-")[0])
-    found = next((each for each in ours if each.preset.name == name), None)
+    found = next((each for each in _ours(wanted=name) if each.preset.name == name), None)
     if found is None:
         for entry in entry_points(group=GROUP, name=name):  # no other package is loaded for the sake of a name of ours
             return _known(entry.load(), name)
