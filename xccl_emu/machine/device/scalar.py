@@ -109,9 +109,15 @@ def step_scalar(mem, st, core, base, choice):
         put(st, base + STATUS, STATUS_DONE)
         st[N_LIVE] -= 1
         return True
+    _go_on(st, base)
+    return True
+
+
+@jit
+def _go_on(st, base):
+    """Run a kernel to its next request."""
     call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)
     weaken_quiet(st, base)
-    return True
 
 
 @jit
@@ -231,7 +237,7 @@ def run_on_buffer(mem, st, core, base, most):
         _grant_buffer(mem, st, base, op, a, b, c)
         st[COUNT_BY_OP + op] += 1
         st[ACTIONS] += 1
-        call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)
+        _go_on(st, base)
         taken += 1
     return taken
 
