@@ -69,7 +69,7 @@ from xccl_emu.machine.device.layout import (
     SPARSE,
     UB_BASE,
 )
-from xccl_emu.machine.device.sparse import computed_of_zeros, mark_result, move
+from xccl_emu.machine.device.sparse import count, leaves_zeros, mark_result, move
 from xccl_emu.machine.device.words import copy_bytes, jit, put
 
 _READ_DONE = -1
@@ -264,9 +264,9 @@ def step_vector(mem, st, core, base, choice):
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG:
         return _flag(st, core, base, queue, entry)
     ub, a, b, c, d = st[base + UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
-    if not st[SPARSE] or not computed_of_zeros(mem, st, ub, op, a, b, c, d, st[entry + 5]):
+    if not st[SPARSE] or not leaves_zeros(mem, st, ub, op, a, b, c, d, st[entry + 5]):
         mark_result(mem, st, ub, op, a, b, c, d)
-        _compute(mem, ub, op, a, b, c, d, st[entry + 5])
+        _compute(mem, st, ub, op, a, b, c, d, st[entry + 5])
     st[BYTES_BY_PIPE + VECTOR] += elements(st, entry, op)
     _pop(st, queue)
     return True
@@ -281,7 +281,7 @@ def elements(st, entry, op):
 
 
 @jit
-def _compute(mem, ub, op, a, b, c, d, e):
+def _compute(mem, st, ub, op, a, b, c, d, e):
     if op == OP_V_QUANTIZE:
         numerics.quantize_int8(mem, ub + a, ub + b, c, d, e)
     elif op == OP_V_AXPY:
@@ -301,7 +301,7 @@ def _compute(mem, ub, op, a, b, c, d, e):
     elif op == OP_V_FILL:
         numerics.fill(mem, ub + a, b, c & 0xFF)
     elif op == OP_V_COUNT:
-        numerics.count_between(mem, ub + a, ub + b, c, d, e)
+        count(mem, st, ub + a, ub + b, c, d, e)
 
 
 @jit

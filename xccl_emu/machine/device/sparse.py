@@ -19,8 +19,8 @@ from xccl_emu.lang.requests import (
     OP_V_WIDEN,
 )
 from xccl_emu.machine.device.layout import ALL_DIRTY, CHUNK_BYTES, CHUNK_SHIFT, DIE_SHIFT, N_HOMES, SPARSE
-from xccl_emu.machine.device.numerics import element_bytes, fill
-from xccl_emu.machine.device.words import copy_bytes, jit, load_i32, load_i64, same_bytes, store_u32
+from xccl_emu.machine.device.numerics import count_between, element_bytes, fill
+from xccl_emu.machine.device.words import copy_bytes, jit, jit_arrays, load_i32, load_i64, same_bytes, store_u32
 
 
 @jit
@@ -124,25 +124,10 @@ def move(mem, st, target, source, nbytes):
 
 
 @jit
-def computed_of_zeros(mem, st, ub, op, a, b, c, d, e):
-    """Do a vector instruction for which it is enough to know of zeros; False if it is none, or has others to look at.
-
-    A count decides where things go, and is always made, but not zero by zero.
-    """
-    if op != OP_V_COUNT:
-        return _leaves_zeros(mem, st, ub, op, a, b, c, d, e)
-    if not all_zero(mem, st, ub + a, 4 * c):
-        return False
-    mark(mem, st, ub + b, 4)
-    store_u32(mem, ub + b, c if d <= 0 < e else 0)
-    return True
-
-
-@jit
-def _leaves_zeros(mem, st, ub, op, a, b, c, d, e):
+def leaves_zeros(mem, st, ub, op, a, b, c, d, e):
     """Would a vector instruction change nothing: make zeros of zeros where zeros are, or copy what is there already?
 
-    Not all that would are found.
+    Not all that would are found; a count, for one, decides where things go, and is always made (`count`).
     """
     if op == OP_V_FILL:
         return c & 0xFF == 0 and all_zero(mem, st, ub + a, b)
@@ -186,3 +171,12 @@ def mark_result(mem, st, ub, op, a, b, c, d):
         mark(mem, st, ub + b, 2 * c)
     else:
         mark(mem, st, ub + b, 4 * (d if op == OP_V_AXPY else c))
+
+
+@jit_arrays
+def count(mem, st, source, target, n, low, high):
+    """`numerics.count_between`, but of zeros without a look at each."""
+    if st[SPARSE] and all_zero(mem, st, source, 4 * n):
+        store_u32(mem, target, n if low <= 0 < high else 0)
+    else:
+        count_between(mem, source, target, n, low, high)
