@@ -18,6 +18,7 @@ from xccl_emu.check.device.search.checker_state import (
     OWNERS,
     READ_MAX,
     ROWS_CLASS,
+    UNIT_GRANULES,
     VECTORS,
     N,
 )
@@ -177,7 +178,7 @@ def _how_written(st, ck, rows, i, vector):
         return NOT
     if order == ORDER_SC:
         return PLAINLY if worst <= OWN or (ck[FULL] and worst <= STABLE) else NOT
-    return AT_ONCE if written_at_once(st, ck, rows) else PLAINLY
+    return AT_ONCE if order == ORDER_FIFO or written_at_once(st, ck, worst) else PLAINLY
 
 
 @jit
@@ -185,7 +186,7 @@ def _out_of_turn(st, ck, rows, i):
     """Under `fifo`: may a write be visible at once, though others of its die go before it?  If not, that is noted."""
     worst, r = rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
     start, nbytes = rows[r, START], rows[r, NBYTES]
-    if not written_at_once(st, ck, rows):
+    if not before_its_turn(st, ck, rows):
         return False
     if worst == STABLE:
         waits, use = _any_before_it(st, ck, i, start), USE_UNORDERED
@@ -249,14 +250,18 @@ def _behind_fence(st, ck, i, address, worst):
 
 
 @jit
-def written_at_once(st, ck, rows):
-    """Does the search make the write that the last row tells of visible with the instruction that makes it?"""
-    worst, r = rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
-    if st[ORDER] == ORDER_FIFO:
-        early = ck[FULL] and not ck[JOINING] and worst <= STABLE and r >= 0
-        return early and not in_turn(ck, rows[r, START], rows[r, NBYTES])
+def written_at_once(st, ck, worst):
+    """Does the search make writes to this class visible with the instruction that makes them?"""
     early = st[ORDER] >= ORDER_RELAXED and st[REQUEST_ORDERS] != ASKS_SOME_STRONG
     return early and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
+
+
+@jit
+def before_its_turn(st, ck, rows):
+    """Does it so under `fifo` with the write that the last row tells of?"""
+    worst, r = rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
+    early = st[ORDER] == ORDER_FIFO and ck[FULL] and not ck[JOINING] and worst <= STABLE and r >= 0
+    return early and ck[UNIT_GRANULES] == 1 and not in_turn(ck, rows[r, START], rows[r, NBYTES])
 
 
 @jit

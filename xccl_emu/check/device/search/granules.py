@@ -152,7 +152,8 @@ def _class(st, ck, users, uses):
     if not uses & (USE_WRITE | USE_ADD):
         return least
     relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED and not st[REQUEST_ORDERS]
-    early = relaxed or (ck[FULL] and (st[ORDER] == ORDER_SC or st[ORDER] == ORDER_FIFO))
+    fifo = st[ORDER] == ORDER_FIFO and ck[UNIT_GRANULES] == 1
+    early = relaxed or (ck[FULL] and (st[ORDER] == ORDER_SC or fifo))
     both = uses & USE_BY_SCALAR and uses & USE_BY_OUT
     if users & users - 1 == 0:
         if not uses & (POLLED | USE_EXACT):

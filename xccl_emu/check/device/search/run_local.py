@@ -34,7 +34,7 @@ from xccl_emu.check.device.search.checker_state import (
     save_bytes,
     step_back,
 )
-from xccl_emu.check.device.search.classify import AT_ONCE, NOT, how, overlaps_itself, written_at_once
+from xccl_emu.check.device.search.classify import AT_ONCE, NOT, before_its_turn, how, overlaps_itself, written_at_once
 from xccl_emu.check.device.search.clocks import block_of, close_reads, completion_of, note_set
 from xccl_emu.check.device.search.granules import DATA, may_write, worst_class
 from xccl_emu.check.device.search.inside import LANDED, land_before
@@ -371,7 +371,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
         at_once = ck[FULL] and worst <= DATA and written_at_once(st, ck, worst)
         at_once = at_once and not overlaps_itself(st, base, choice & 15)
     elif pipe == MTU_OUT or (pipe == SCALAR and st[entry] == OP_STORE):
-        at_once = written_at_once(st, ck, rows)
+        at_once = written_at_once(st, ck, worst) or before_its_turn(st, ck, rows)
     touch_core(mem, st, ck, i)
     if pipe == SCALAR:  # what was loaded early is long complete
         close_reads(ck, block_of(ck, i), ck[block_of(ck, i) + VECTORS])
