@@ -94,6 +94,8 @@ class Summary:
 
 def fuzz_part(plan: Plan) -> Summary:
     """Draw and judge the sequences of a plan one after the other, up to the first in which something goes wrong."""
+    if plan.budget.spent:
+        return Summary(plan.protocol)
     machine = machine_of(known(plan.protocol), plan.sizes, plan.budget, plan.seed)
     settings = hypothesis.settings(
         max_examples=plan.examples, stateful_step_count=plan.budget.calls_max + 2, database=None, deadline=None,
@@ -132,6 +134,7 @@ def fuzz(
     fuzz_part(Plan(plan.protocol, plan.sizes, 1, plan.seed, plan.budget))
     summary, started = Summary(plan.protocol), time.perf_counter()
     until = math.inf if seconds is None else time.time() + seconds
+    late = 0
     chunks = replace(plan, budget=replace(plan.budget, until=until)).chunks()
     with closing(in_parts(fuzz_part, chunks, workers, dask)) as done:
         try:
@@ -144,6 +147,8 @@ def fuzz(
                     break
                 if seconds is not None and summary.seconds > seconds and summary.sequences < plan.examples:
                     summary.stopped = f"more than {seconds:g} seconds"
+                    late += 1
+                if late == workers:  # each has told what it was at
                     break
         except KeyboardInterrupt:
             summary.stopped = INTERRUPTED
