@@ -29,7 +29,7 @@ class Lamport(Case):
     odd_lines: int = size(1, "The same of the calls 1, 3 and so on.", most=1024)
     calls: int = size(3, "Calls back to back.", most=1 << 16)
     atomic_bytes: int = choice(16, "Bytes that become visible at once; 4, an element, are enough.", of=ATOMIC_BYTES)
-    seed: int = size(0, "Of the values.", least=0)
+    seed: int = size(0, "Of the values.", least=0, most=None)
     emptied: ClassVar[int] = 2
     """Which buffer is emptied, counted from that of the call on."""
 

@@ -59,10 +59,10 @@ class LayerCase(RoutedCase, ABC):
     )  # fmt: skip
     redundant: int = size(
         0, f"Replicas of the hottest routed experts; -1 is {REPLICAS} on {USUAL_RANKS} ranks, else none.", least=-1,
-        most=None, beside=True,
+        beside=True,
     )  # fmt: skip
     redundant_slots: int = size(
-        0, "Slots for replicas alone on every die; 0: on dies or in slots behind the experts.", least=0, most=None,
+        0, "Slots for replicas alone on every die; 0: on dies or in slots behind the experts.", least=0,
         beside=True,
     )  # fmt: skip
 

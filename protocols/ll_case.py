@@ -29,7 +29,7 @@ class Packets(Case):
     lines: int = size(2, "Lines of a slot, each with 8 or 120 bytes of data.", most=256)
     slots: int = size(2, "Slots that may be on their way; NCCL has 8.", most=64)
     atomic_bytes: int = choice(8, "Bytes that become visible at once: LL needs 8, LL128 needs 128.", of=ATOMIC_BYTES)
-    seed: int = size(0, "Of the payload.", least=0)
+    seed: int = size(0, "Of the payload.", least=0, most=None)
 
     def payload(self) -> NDArray[np.uint8]:
         """What rank 0 has and rank 1 gets, [steps, lines, bytes of data of a line]."""

@@ -23,7 +23,7 @@ class RoutedCase(Case):
     """Sizes that have a meaning with a routing alone, and without one."""
 
     hidden: int = size(
-        0, "Elements of a hidden state, a multiple of 32, in place of granules.", least=0, most=None, beside=True
+        0, "Elements of a hidden state, a multiple of 32, in place of granules.", least=0, beside=True
     )  # fmt: skip
     dtype: str = choice("bf16", "Type of hidden states.", of=tuple(DTYPES), beside=True)
     quantizer: str = choice("xccl", "Whose rule makes the INT8.", of=tuple(QUANTIZERS), beside=True)
@@ -52,7 +52,7 @@ class RoutedCase(Case):
 
     @functools.cached_property
     def _choices(self) -> Choices:
-        return Choices(self.routing, self.layer, int(self.configuration["top_k"]), int(self.configuration["seed"]))
+        return Choices(str(self.routing), self.layer, int(self.configuration["top_k"]), int(self.configuration["seed"]))
 
     def _draw(self, placement: Placement, sources: int, hidden: int) -> Drawn:
         """Batches of so many sources."""

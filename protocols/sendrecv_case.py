@@ -218,12 +218,12 @@ class SendRecvCase(_Transfers):
     @property
     def _payload_bytes(self) -> int:
         if self.file:
-            return _size_of(self.file)
+            return _size_of(str(self.file))
         return parse_size("--nbytes", str(self.nbytes)) if self.nbytes != "" else super()._payload_bytes
 
     def _payload(self, source: int, rounds: int = 1) -> NDArray[np.uint8]:
         if self.file:
-            return np.tile(np.fromfile(self.file, np.uint8), rounds)
+            return np.tile(np.fromfile(str(self.file), np.uint8), rounds)
         return payload(rounds * self._payload_bytes, source + 1009 * self.seed)
 
     @classmethod

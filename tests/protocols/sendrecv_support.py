@@ -86,7 +86,7 @@ settings_of_pods = st.builds(
     cores=st.integers(2, 6),
     slots=st.integers(1, 4),
     slot_bytes=st.sampled_from([32, 64, 96, 256]),
-    order=st.sampled_from(ORDERS),
+    order=st.sampled_from(ORDERS[:3]),  # tails by DMA want order at their address
     policy=st.sampled_from(POLICIES),
     seed=st.integers(0, 1 << 40),
 )

@@ -65,6 +65,10 @@ def run(trial: Trial, data: bool, payload: bool) -> tuple[Any, str]:
     return policy.timing.finished_us, trial.pod.digest()
 
 
+DATA_ARE_FLAGS = ("all-reduce-lamport",)
+"""What their polls wait for is payload, so which of two granules ends a wait depends on it."""
+
+
 @pytest.mark.parametrize("name", names())
 def test_times_are_the_same_without_data(name: str) -> None:
     """For every protocol and drawn sizes each core returns at the same picosecond, with payload moved and without; and
@@ -77,7 +81,8 @@ def test_times_are_the_same_without_data(name: str) -> None:
         sparse, same = run(case.build("sc"), data=False, payload=True)
         nothing, empty = run(case.build("sc"), data=False, payload=False)
         _, zeros = run(case.build("sc"), data=True, payload=False)
-        assert moved == sparse == nothing
+        assert moved == sparse
+        assert nothing == sparse or name in DATA_ARE_FLAGS
         assert (same, empty) == (full, zeros)
 
     holds()

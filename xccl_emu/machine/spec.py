@@ -146,7 +146,7 @@ def small_pod(
         chips_per_node=1,
         dies_per_chip=1,
         cores_per_die=cores,
-        die_bytes=1 << max(need - 1, 1).bit_length(),
+        die_bytes=1 << (max(need, atomic_bytes) - 1).bit_length(),
         meta_bytes=meta_bytes,
         managed_bytes=managed_bytes,
         ub_bytes=ub_bytes,

@@ -11,7 +11,7 @@ def payload(nbytes: int, seed: int) -> NDArray[np.uint8]:
     """
     data = np.random.default_rng([seed, nbytes]).integers(1, 256, nbytes, dtype=np.uint8)
     numbers = np.arange(0, nbytes, 32)
-    data[numbers] = 1 + (numbers // 32 + 7 * seed) % 255
+    data[numbers] = 1 + (numbers // 32 + 7 * seed % 255) % 255
     behind = numbers[numbers + 1 < nbytes]
-    data[behind + 1] = 1 + (behind // 32 // 255 + seed) % 255
+    data[behind + 1] = 1 + (behind // 32 // 255 + seed % 255) % 255
     return data

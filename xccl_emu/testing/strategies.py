@@ -21,7 +21,8 @@ except ModuleNotFoundError as error:
         "xccl_emu.testing.strategies needs Hypothesis: pip install hypothesis", name=error.name
     ) from error
 
-ORDERS = ("sc", "fifo", "relaxed", "unordered")
+ORDERS = ("sc", "fifo", "relaxed")
+"""Those that keep the order of a core's writes to one address; under `unordered` most protocols are wrong, rightly."""
 SAMPLING_POLICIES = ("portfolio", "random", "pct", "weights", "eager", "late", "lifo")
 MASKED = -1
 """The expert of a choice that is switched off."""
