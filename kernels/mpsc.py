@@ -1,0 +1,84 @@
+"""A ring with several producers and one consumer: a ticket says which slot a message gets.
+
+A producer takes the next ticket, an atomic at the consumer's die, and waits until the slot of that number is free; its
+tail says that number, so a slot that is used again cannot be taken for the message before.  The consumer reads in order
+of tickets, whoever was faster, and tells every producer how many it has read.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu.lang import (
+    MTU_IN,
+    MTU_OUT,
+    SCALAR,
+    atomic_add,
+    fence,
+    kernel,
+    load,
+    mtu_in,
+    mtu_out,
+    poll_ge,
+    put,
+    set_flag,
+    wait_flag,
+)
+
+FIELD_BYTES = 32
+"""Of a tail, and of a head."""
+
+
+class Tickets(NamedTuple):
+    """Where ring, tails and tickets are on the consumer's die, the heads on the producers', and the sizes."""
+
+    ring: int
+    tails: int
+    tickets: int
+    heads: int
+    """Of producer 0; that of producer p is ``p * pitch`` further on."""
+    pitch: int
+    slots: int
+    nbytes: int
+    """Of a message."""
+    producers: int
+    messages: int
+    """Of each producer."""
+
+
+def fetched(source, nbytes):
+    """Bring a message into the data buffer."""
+    yield mtu_in(source, 0, nbytes)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="message in buffer")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="message in buffer")
+
+
+def written():
+    """Wait until mtu-out has read the data buffer."""
+    yield set_flag(MTU_OUT, SCALAR, 1, sync="buffer free")
+    yield wait_flag(MTU_OUT, SCALAR, 1, sync="buffer free")
+
+
+@kernel
+def produce(own, me, r: Tickets):
+    """Send ``own`` [messages, nbytes]."""
+    for i in range(r.messages):
+        yield from fetched(own + i * r.nbytes, r.nbytes)
+        ticket = yield atomic_add(r.tickets, 1, sync="ticket")
+        yield poll_ge(r.heads + me * r.pitch, ticket + 1 - r.slots, sync="slot free")
+        yield mtu_out(0, r.ring + ticket % r.slots * r.nbytes, r.nbytes)
+        yield fence(sync="message before tail")
+        yield put(r.tails + ticket % r.slots * FIELD_BYTES, ticket + 1, me * r.messages + i)
+        yield from written()
+
+
+@kernel
+def consume(out, r: Tickets):
+    """Leave the messages of all producers at ``out`` [producers, messages, nbytes]."""
+    for ticket in range(r.producers * r.messages):
+        tail = r.tails + ticket % r.slots * FIELD_BYTES
+        yield poll_ge(tail, ticket + 1, sync="tail in")
+        number = yield load(tail + 8)
+        yield from fetched(r.ring + ticket % r.slots * r.nbytes, r.nbytes)
+        for p in range(r.producers):
+            yield put(r.heads + p * r.pitch, ticket + 1)
+        yield mtu_out(0, out + number * r.nbytes, r.nbytes)
+        yield from written()
