@@ -17,7 +17,7 @@ from xccl_emu.lang import BF16, FP16, Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Bench, Case, Collective, Preset, Regions, choice, size, switch
-from xccl_emu.protocols.collectives_layout import BarrierLayout, Layout, RingLayout
+from xccl_emu.protocols.collectives_layout import BarrierLayout, Layout, RingLayout, SenseLayout
 
 MOST = 1 << 28
 BYTES_MAX = 1 << 32
@@ -64,6 +64,9 @@ ALGORITHMS = {
     "all-to-all-ring": Algorithm("From each a share for each, on a ring", "ring_all_to_all", RingLayout, 1, 0, 1),
     "all-to-all": Algorithm("From each a share for each, pairwise", "exchange", Layout, 1, 0, 1),
     "barrier": Algorithm("What all wrote is read behind a dissemination barrier", "meet", BarrierLayout, 0, 0, 1),
+    "barrier-sense": Algorithm(
+        "What all wrote is read behind a barrier whose sense turns", "meet_by_sense", SenseLayout, 0, 0, 1
+    ),
 }
 
 
@@ -166,7 +169,7 @@ class CollectiveCase(Collective):
 
     @property
     def _kernel(self) -> Kernel:
-        kernels = (ring.ring, ring.ring_all_to_all, exchange.exchange, barrier.meet)
+        kernels = (ring.ring, ring.ring_all_to_all, exchange.exchange, barrier.meet, barrier.meet_by_sense)
         return {kernel.name: kernel for kernel in kernels}[self._of.kernel]
 
     @property

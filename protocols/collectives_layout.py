@@ -92,3 +92,16 @@ class BarrierLayout(Layout):
         """Of a barrier between what all write and what all read."""
         places = self._at(self.field, 0, core), self._at(self.inbox, 0, core), pod.spec.die_bytes
         return Barrier(me, self.ranks, *places, self.room), self._grants(core, me, None)
+
+
+class SenseLayout(BarrierLayout):
+    """A field for the sense, and one in which ranks count themselves."""
+
+    @classmethod
+    def fields_of(cls, ranks: int) -> int:
+        """Both, on each rank."""
+        return 2
+
+    def _grants(self, core: int, me: int, *to: int | None) -> list[Grant]:
+        """Ranks count with an atomic, which reads."""
+        return [*super()._grants(core, me, *to), self._part(self.field, core, 0, "rw")]
