@@ -63,9 +63,10 @@ MISSES = """## What misses, and why, as far as it is understood
 - **Means and greatest of Figure 20.** Ranks arrive apart by the one spread that Table 7 was fitted to. In an iteration
   attention, experts and the launch leave them further apart, the greatest by a millisecond; no published number says
   how far, so nothing is put in for it. The same holds for the share of the iteration.
-- **EPLB** is of a layer of experts: dispatch, computing that takes as long for each row as published for a balanced batch,
-  and combine. The published saving is of the forward pass, with attention, whose part is not told; so ours is larger.
-  On loads measured of DeepSeek-V3 (`--routing`, layer 30) the hottest die has 9.1 times the mean, 1.4 with replicas.
+- **EPLB** is of a layer of experts: dispatch, computing that takes as long for each row as published for a balanced
+  batch, and combine. The published saving is of the forward pass, with attention, whose part is not told; so ours is
+  larger. On loads measured of DeepSeek-V3 (`--routing`, layer 30) the hottest die has 9.1 times the mean, 1.4 with
+  replicas.
 - **HIXL's blocks of 1 and 2 MiB**: start-up is one constant for both directions and distances; the published rows want
   0.2 us within a node and up to 1 us between nodes.
 """
