@@ -23,6 +23,7 @@ TWO_SHOT = CollectiveCase(collective="all-reduce-two-shot", calls=2)
 TO_ALL = CollectiveCase(collective="all-to-all")
 PREFILL = SpTpSpCase()
 BARRIER = CollectiveCase(collective="barrier")
+BY_SENSE = CollectiveCase(collective="barrier-sense")
 DISPATCH = MixServeCase(part="dispatch")
 COMBINE = MixServeCase(part="combine")
 LONGER = replace(DISPATCH, rounds=3)
@@ -92,8 +93,10 @@ SECOND = "            exchanges += 1\n            yield from broadcast(exchanges
 COUNT = "        yield put(field + (b.me + distance) % b.ranks * b.pitch, count,"
 STEPS = "    while distance < b.ranks:\n"
 STEP = "        step += 1\n"
-HALF = "        half = turn % 2 * b.ranks\n"
+WRITTEN, READ = "(turn % 2 * b.ranks + b.me) * b.room", "(turn % 2 * b.ranks + i) * b.room"
 QUIET = '    yield quiet(sync="writes before barrier")\n'
+TURNED, SENSE_IN = 'count % 2, sync="sense")', 'count % 2, sync="sense in")'
+LAST = "    if came == b.ranks - 1:\n"
 
 KNOWN = (
     Mutant(
@@ -211,13 +214,29 @@ KNOWN = (
         "barrier: every barrier has the same number", BARRIER, (meets(COUNT, COUNT.replace("count", "1")),), (DEADLOCK,)
     ),
     Mutant("barrier: one field for all steps", BARRIER, (meets(STEP, ""),), (UNWRITTEN_READ, DATA_RACE, WRONG_BITS)),
-    Mutant("barrier: one mailbox for all turns", BARRIER, (meets(HALF, "        half = 0\n"),), (DATA_RACE,)),
+    Mutant(
+        "barrier: one mailbox for all turns",
+        BARRIER,
+        (meets(WRITTEN, "b.me * b.room"), meets(READ, "i * b.room")),
+        (DATA_RACE,),
+    ),
     Mutant(
         "barrier: quiet behind it",
         BARRIER,
-        (meets(QUIET, ""), meets("        distance *= 2\n", "        distance *= 2\n" + QUIET)),
+        (
+            meets(QUIET + "    step = 0\n", "    step = 0\n"),
+            meets("        distance *= 2\n", "        distance *= 2\n" + QUIET),
+        ),
         (DATA_RACE, UNWRITTEN_READ),
     ),
+    Mutant(
+        "barrier-sense: the sense does not turn",
+        BY_SENSE,
+        (meets(TURNED, TURNED.replace("count % 2", "1")), meets(SENSE_IN, SENSE_IN.replace("count % 2", "1"))),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+    Mutant("barrier-sense: the last but one turns it", BY_SENSE, (meets(LAST, LAST.replace("- 1", "- 2")),),
+           (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, DEADLOCK)),
 )
 
 SENT_BLOCK = "    block += (r % 2 * c.nodes + c.node) * (c.head"
