@@ -73,6 +73,7 @@ REFUSED = (
     ("check --replay absent.json", "absent.json: does not exist"),
     ("check --replay absent.json --slots 3", "--slots 3: goes without --replay"),
     ("check --replay absent.json --without tail", "--without"),
+    ("run fused --late 1", "--late: takes no value; or say --early-quantization 0"),
     # ---- trace and campaign
     ("trace sendrecv --dies 0,x", "--dies 0,x"),
     ("trace sendrecv --dies 5", "--dies 5: die 5: the run has dies 0 to 1"),

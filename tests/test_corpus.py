@@ -1,5 +1,6 @@
 """The corpus: each bug is found and its mend proved, as its page and docs/corpus.md say."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,12 @@ from types import ModuleType
 import pytest
 from cli_support import invoke
 
+import xccl_emu
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED
-from xccl_emu.cli import corpus_job
+from xccl_emu.cli import corpus_job, ending
 from xccl_emu.cli.corpus_job import find, looked_at
+from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.corpus import Member, members
 from xccl_emu.protocol.registry import make
 
@@ -31,6 +34,52 @@ def test_member_is_as_its_page_says(member: Member, load_tool: Callable[[str], M
     assert f"`Broken` has a {result.broken.finding}, found after {looked_at(result.broken)}." in page
     assert looked_at(result.mended) in page
     assert all(f"`{source}`" in page for source in member.sources)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "MEMBER = 3", "from xccl_emu.protocol.corpus import Member\nMEMBER = Member((), '', '')"]
+)
+def test_a_folder_that_is_no_member_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module without its Member, or without its two cases, is no traceback."""
+    (tmp_path / "corpus" / "odd").mkdir(parents=True)
+    (tmp_path / "corpus" / "odd" / "odd.py").write_text(text)
+    monkeypatch.setattr(xccl_emu, "__file__", str(tmp_path / "__init__.py"))
+    with pytest.raises(ConfigError, match="must have a Member called MEMBER, and Broken and Mended"):
+        members()
+
+
+def test_ctrl_c_ends_the_whole_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fuzz tells of a Ctrl-C in its summary: the corpus does not go on with the next case."""
+    from xccl_emu.fuzz import run
+
+    monkeypatch.setattr(run, "fuzz", lambda plan, *_, **__: run.Summary(plan.protocol, stopped=run.INTERRUPTED))
+    with pytest.raises(KeyboardInterrupt):
+        find(("one_slot",), 1.0)
+
+
+def test_ctrl_c_within_the_collector_waits() -> None:
+    """What is raised in Hypothesis' callback of the garbage collector is dropped, so nothing is raised there."""
+    frames = []
+
+    def gc_callback() -> None:
+        frames.append(inspect.currentframe())
+
+    gc_callback()
+    assert ending._unheard(frames[0])
+    assert not ending._unheard(inspect.currentframe())
+
+
+def test_what_check_prints_shows_a_case_of_a_file_again(tmp_path: Path, repository: Path) -> None:
+    """The line that says how to show it again names the file of the case, and each command says whose a file is."""
+    name = f"{repository}/corpus/credit_in_flight/credit_in_flight.py:Broken"
+    kept = str(tmp_path / "kept.json")
+    code, out, _ = invoke("check", name, "--out", kept)
+    assert code == 1
+    assert f"xccl-emu check --replay {kept} {name}" in out
+    assert invoke("check", "--replay", kept, name)[0] == 1
+    code, _, err = invoke("fuzz", "--replay", kept)
+    assert code == 2
+    assert "is of xccl-emu check" in err
 
 
 def test_a_late_credit_needs_an_order_in_which_it_is_late() -> None:

@@ -72,6 +72,8 @@ def _as_named(rest: Sequence[str], protocol: str) -> Iterator[str]:
         option, equals, value = word.partition("=")
         named = plain.get(option, option)
         if equals or following in ("0", "1"):  # a switch as sizes are given: --NAME 1
+            if named.endswith("=0"):
+                raise ConfigError(f"{word}: takes no value; or say {named[:-2].replace('_', '-')} 0")
             named = named.partition("=")[0]
         yield named + equals + value
 

@@ -71,6 +71,8 @@ class Result:
     trace: Path | None = None
     unsaved: str = ""
     """Why there is no replay file."""
+    protocol: str = ""
+    """As the user names it."""
 
     @property
     def exit_code(self) -> int:
@@ -248,7 +250,10 @@ class Job:
         def fresh() -> Trial:
             return self._case.build(verdict.order, verdict.without)
 
-        return Result(verdict, fresh, file, chart=self._options.chart, trace=self._options.trace)
+        options = self._options
+        return Result(
+            verdict, fresh, file, chart=options.chart, trace=options.trace, protocol=options.protocol or ""
+        )  # fmt: skip
 
     def _saved(self, verdict: Verdict) -> Result:
         """The result, the witness of a violation as a file; if that cannot be written the result says why."""
@@ -281,6 +286,8 @@ def _load(options: CheckOptions) -> Witness:
         witness = Witness.load(options.replay)
     except ReplayError as error:
         raise ConfigError(f"--replay: {error}") from error
+    if "stages" in witness.configuration:
+        raise ConfigError(f"--replay {options.replay}: is of xccl-emu fuzz, which shows it again")
     if options.protocol is not None and ":" not in options.protocol:
         _check_is_of(options, witness, options.protocol)
     return witness

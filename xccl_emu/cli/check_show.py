@@ -15,7 +15,7 @@ from xccl_emu.check.witness.steps import steps
 from xccl_emu.cli.check_job import Progress, Result, SyncResult
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing
-from xccl_emu.cli.show import spinner
+from xccl_emu.cli.show import file_of, spinner
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
 
@@ -59,7 +59,8 @@ def show(result: Result) -> None:
         console.print(weakest_table(result.weakest))
         console.print(_ONE_AT_A_TIME, highlight=False)
     if result.replay_file is not None and result.verdict.policy != "replay":
-        console.print(f"show it again: xccl-emu check --replay {result.replay_file}", highlight=False)
+        again = f"show it again: xccl-emu check --replay {result.replay_file}{file_of(result.protocol)}"
+        console.print(again, highlight=False, markup=False, soft_wrap=True)
 
 
 def draw(result: Result) -> None:

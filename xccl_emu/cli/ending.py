@@ -39,7 +39,8 @@ _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "out of memory"
 _heard: list[int] = []
 """Signals that have come: Ctrl-C within an import may come out as any other error."""
 _AGAIN_S, _IMPORT_S = 0.02, 3.0
-"""Ctrl-C waits for an import by looking again so soon, but no longer than that: a user's module may take for ever."""
+"""Ctrl-C waits for an import, and for what the garbage collector calls (`gc_callback` is Hypothesis'), by looking again
+so soon, but no longer than that: a user's module may take for ever."""
 
 
 def say(message: str) -> None:
@@ -129,18 +130,18 @@ def _listen() -> None:
 
 
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
-    """End by KeyboardInterrupt, once imports are through: a C extension prints a traceback of what meets it there."""
+    """End by KeyboardInterrupt, once it is heard: an import in C prints a traceback of it, the collector drops it."""
     _heard.append(signal.SIGINT)
-    if len(_heard) * _AGAIN_S < _IMPORT_S and _imports(frame):
+    if len(_heard) * _AGAIN_S < _IMPORT_S and _unheard(frame):
         signal.signal(signal.SIGALRM, _on_interrupt)
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
         return
     raise KeyboardInterrupt
 
 
-def _imports(frame: FrameType | None) -> bool:
+def _unheard(frame: FrameType | None) -> bool:
     while frame is not None:
-        if "importlib._bootstrap" in frame.f_code.co_filename:
+        if "importlib._bootstrap" in frame.f_code.co_filename or frame.f_code.co_name in ("__del__", "gc_callback"):
             return True
         frame = frame.f_back
     return False

@@ -15,7 +15,7 @@ from xccl_emu.cli.check_show import verdict_table
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.fuzz import FuzzOptions
-from xccl_emu.cli.show import counting
+from xccl_emu.cli.show import counting, file_of
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.fuzz.judge import Budget
 from xccl_emu.fuzz.run import INTERRUPTED, Finding, Plan, Summary, fuzz
@@ -119,6 +119,8 @@ def _replay(options: FuzzOptions, path: Path) -> Result:
 
     try:
         witness = Witness.load(path)
+        if "stages" not in witness.configuration:
+            raise ReplayError("is of xccl-emu check, which shows it again")
         protocol = options.protocol or witness.protocol
         sequence = Sequence.read(protocol, witness.configuration)
         violation = replay(witness.trial(sequence), witness.actions, witness.loop)
@@ -147,12 +149,7 @@ def show(result: Result, as_json: bool) -> None:
     if not result.replayed:
         typer.echo(_counts(result.summary))
     if result.kept is not None and not result.replayed:
-        typer.echo(f"show it again: xccl-emu fuzz --replay {result.kept}{_file_of(result.protocol)}")
-
-
-def _file_of(protocol: str) -> str:
-    """What must be said again of a protocol that no name is known of."""
-    return f" {protocol}" if ":" in protocol else ""
+        typer.echo(f"show it again: xccl-emu fuzz --replay {result.kept}{file_of(result.protocol)}")
 
 
 def _counts(summary: Summary) -> str:

@@ -10,15 +10,18 @@ from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import AsJson
 
-app = App(cls=CaseGroup, help="Run a protocol and hold its result against the oracle.", no_args_is_help=True)
+app = App(cls=CaseGroup, no_args_is_help=True)
 
 
-@app.callback()
+@app.callback(subcommand_metavar="NAME [SIZES]...")
 def _group() -> None:
-    """Run a protocol and hold its result against the oracle; NAME is of xccl-emu list, or FILE.py:NAME.
+    """Run a protocol and hold its result against the oracle.
+
+    NAME is one of xccl-emu list, or FILE.py:NAME. Sizes of the protocol are options.
 
     \b
-      xccl-emu run NAME --help        its sizes, and what they are on the whole pod
+      xccl-emu run dispatch --ranks 32
+      xccl-emu run dispatch --help        its sizes, and what they are on the whole pod
     """
 
 

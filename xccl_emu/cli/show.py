@@ -42,3 +42,8 @@ class Stages:
         """Gives a function to call with the number of actions so far."""
         with spinner(name, self._quiet) as note:
             yield lambda actions: note(f"{actions / 1e6:.1f} M actions")
+
+
+def file_of(protocol: str) -> str:
+    """What must be said again of a protocol that no name is known of."""
+    return f" {protocol}" if ":" in protocol else ""

@@ -65,5 +65,8 @@ def members(names: tuple[str, ...] = ()) -> tuple[Member, ...]:
 
 
 def _member(path: Path) -> Member:
-    found: Member = module_of(path.resolve()).MEMBER
+    module = module_of(path.resolve())
+    found = getattr(module, "MEMBER", None)
+    if not isinstance(found, Member) or not all(hasattr(module, name) for name in CASES):
+        raise ConfigError(f"member {path.stem!r}: {path} must have a Member called MEMBER, and {' and '.join(CASES)}")
     return replace(found, folder=path.resolve().parent)
