@@ -20,11 +20,12 @@ def test_text_is_read_as_it_was_written() -> None:
 
 
 def test_a_program_is_told_by_seed_and_number() -> None:
-    """The same numbers draw the same program, others hardly ever, and every instruction is drawn."""
+    """The same numbers draw the same program, others hardly ever, and every instruction but polls of lines is drawn."""
     assert draw(7, 3) == CASES[3]
     assert len({str(case) for case in CASES}) > 390
     swapped = with_orders(CASES[3], 7, 3), with_orders(CASES[5], 7, 5)
-    assert {one.name for case in (*CASES, *swapped) for each in case.small.programs for one in each} >= set(OPERATIONS)
+    drawn = {one.name for case in (*CASES, *swapped) for each in case.small.programs for one in each}
+    assert drawn == set(OPERATIONS) - {"line", "line_ne"}
 
 
 @pytest.mark.parametrize("text", ["jump 1.0", "store 9.0", "store 1.x", "store 1.0 32", "store 1.0 -1"])

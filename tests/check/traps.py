@@ -41,12 +41,13 @@ class Trap:
     memory: dict[int, int] = field(default_factory=dict)
     rare: bool = False
     """May a few hundred schedules miss what is wrong?"""
+    atomic_bytes: int = 32
     configuration: ClassVar[Mapping[str, int | str]] = {}
 
     def small(self) -> Small:
         """The configuration."""
         programs = tuple(program(text) for text in self.programs)
-        return Small(programs, self.cores, self.dies, self.memory, fresh=self.fresh)
+        return Small(programs, self.cores, self.dies, self.memory, fresh=self.fresh, atomic_bytes=self.atomic_bytes)
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """Launched, on a fresh pod."""
@@ -372,4 +373,35 @@ TRAPS = (
          owners=(1,)),
     Trap("an event set anew before the vector pipe has taken it",
          ("set 1 2 0; set 2 1 1; wait 1 2 0; wait 2 1 1; set 1 2 0; wait 1 2 0",), EVENTS),
+    # what an attack on lines, units of other sizes, swaps and early data under `fifo` found, and what it did not
+    Trap("a store that a fence holds back", ("in 0.0 0 1; set 1 3; wait 1 3; fence; store 0.1 5; quiet", "ge 0.1 5"),
+         OK),
+    Trap("a swap that a fence holds back", ("in 0.0 0 1; set 1 3; wait 1 3; fence; swap 0.1 0 5; quiet", "ge 0.1 5"),
+         OK),
+    Trap("a store that no fence holds back", ("in 0.0 0 1; set 1 3; wait 1 3; store 0.1 5; quiet", "ge 0.1 5"), RACE),
+    Trap("answers to two additions of 8 bytes, of which 4 become visible at once",
+         ("ub_store 5; out m1.0; add 1.0 1; ge 0.0 1; ub_store 6; out m1.1; add 1.0 1; ge 0.0 2; ub_store 7",
+          "ge 1.0 1; add 0.0 1; ge 1.0 2; add 0.0 1"), OK, atomic_bytes=4),
+    Trap("a line that nobody writes", ("line 0.0 1 1", "quiet"), LOCKED, atomic_bytes=16),
+    Trap("a line that DMA passes by", ("dma_data 0.0 8; wait 4", "line m1.0 1 1"), RACE, memory={0: 2, 0o50: 0}),
+    Trap("data before a line", ("store m1.0 5; put 1.0 1 1", "line 1.0 1 1; load m1.0"), LATE, memory={0o50: 1}),
+    Trap("data behind a line", ("put 1.0 1 1; store m1.0 5", "line 1.0 1 1; load m1.0"), RACE, memory={0o50: 1}),
+    Trap("a neighbour's data before a line",
+         ("store m1.0 5; arrive; await", "arrive; await; put 1.0 1 1", "line 1.0 1 1; load m1.0"), LATE, cores=2,
+         memory={0o50: 1}),
+    Trap("data on one die, a line on another", ("store m1.0 5; put 2.0 1 1", "", "line 2.0 1 1; load m1.0"), WEAK,
+         memory={0o50: 1}),
+    Trap("a line with a flag in each unit",
+         ("ub_store 1 0; ub_store 5 1; ub_store 1 2; out 1.0 0 2", "line 1.0 1 9; ub_load 0 25; fail_unless 7 5"), OK,
+         atomic_bytes=16),
+    Trap("a line with a flag in one unit",
+         ("ub_store 1 0; ub_store 5 2; out 1.0 0 2", "line 1.0 1 1; ub_load 0 26; fail_unless 7 5"), FAILED,
+         atomic_bytes=16),
+    Trap("the last of four units is polled",
+         ("ub_store 5 0; ub_store 1 3; out m1.0 0 2", "ge m1.3 1; load m1.0"), LATE, memory={0o50: 1}, atomic_bytes=8),
+    Trap("four units before a fence", ("ub_store 5 0; out m1.0 0 2; fence; put 1.0 1", "line 1.0 1; load m1.0"), OK,
+         atomic_bytes=8),
+    Trap("a swap that fails releases nothing",
+         ("store m1.0 5; quiet; swap 1.0 3 1", "store 1.0 1", "ge 1.0 1; load m1.0"), RACE, memory={0o50: 1}),
+    Trap("a swap that does not fail releases", ("store m1.0 5; quiet; swap 1.0 0 1", "ge 1.0 1; load m1.0"), OK),
 )  # fmt: skip

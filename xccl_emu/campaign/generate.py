@@ -223,7 +223,7 @@ def _put(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
 _Operands = Callable[[Random, int, int, int], tuple[int, ...]]
 _SPINS = ("spin", "spin_plain")
 _NAMES = (
-    *(name for name in WITH_WORD if name not in (*_SPINS, "swap")),
+    *(name for name in WITH_WORD if name not in (*_SPINS, "swap", "line", "line_ne")),
     *(name for name in WITHOUT_WORD if name != "fence"), "quiet", _SPINS[0],
 )  # fmt: skip
 _OPERANDS: dict[str, _Operands] = {

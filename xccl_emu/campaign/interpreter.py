@@ -18,6 +18,8 @@ from xccl_emu.lang import (
     mtu_out,
     poll_eq,
     poll_ge,
+    poll_line_eq,
+    poll_line_ne,
     poll_ne,
     put,
     quiet,
@@ -33,7 +35,7 @@ OPERATIONS = (
     "end", "load", "load_named", "store", "store_seen", "atomic", "atomic_taken", "ge", "eq", "ne", "ge_taken",
     "ne_taken", "quiet", "put", "add", "in", "out", "set", "wait", "ub_load", "ub_store", "dma", "arrive", "await",
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
-    "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap",
+    "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap", "line", "line_ne",
 )  # fmt: skip
 """The instructions of a program, by their code."""
 NBYTES = (8, 16, 32, 40, 64, 4, 20, 28)
@@ -186,4 +188,17 @@ def interpret(p0, p1, p2, p3, p4, p5, home, stride, data, result):
         elif op == 39:
             last = yield compare_swap(word, b, c, sync="swap")
             seen = seen * 8 + last
+        elif op == 40 or op == 41:
+            flags = 1
+            if c >> 2 == 1:
+                flags = 1 << (4 << (c & 3)) - 4
+            elif c >> 2 == 2:
+                flags = 0x11111111
+            elif c >> 2 == 3:
+                flags = 0x01010101
+            flags = flags & (1 << (4 << (c & 3))) - 1
+            if op == 40:
+                yield poll_line_eq(word, 192, 16 << (c & 3), flags, b, sync="line")
+            else:
+                yield poll_line_ne(word, 192, 16 << (c & 3), flags, b, sync="line")
     yield store(result, seen)

@@ -119,6 +119,8 @@ class Small:
     """Does nobody own what memory is to hold at the end, or do the cores of each die what is on theirs?"""
     fresh: bool = False
     """Have data buffers never been written at the start, so that reading them is a violation?"""
+    atomic_bytes: int = 32
+    """Become visible, and are read, at once."""
     asks: Mapping[str, str] = field(default_factory=dict)
     """Which orders writes ask for, by their names in `WRITING`."""
 
@@ -150,6 +152,7 @@ class Small:
             managed_bytes=8 * WORDS_A_DIE,
             ub_bytes=UB_BYTES,
             flight_granules=self.flight_granules,
+            atomic_bytes=self.atomic_bytes,
         )
         pod = Pod(spec, order=order, without=self.without)
         for word, value in self.memory.items():
@@ -231,7 +234,7 @@ class Small:
         return replace(small, memory=memory, without=tuple(small.without))
 
 
-_OPTIONS = ("cores_per_die", "dies", "without", "flight_granules", "together", "fresh")
+_OPTIONS = ("cores_per_die", "dies", "without", "flight_granules", "together", "fresh", "atomic_bytes")
 
 
 def address_of(pod: Pod, word: int) -> int:

@@ -11,10 +11,10 @@ from xccl_emu.check.device.accesses import AGENT_DMA
 from xccl_emu.check.device.search import checker_state as at
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
+from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import layout
-from xccl_emu.machine.device.flight import own_write_pending
+from xccl_emu.machine.device.flight import own_write_pending, switched_off
 from xccl_emu.machine.device.lines import polls_line
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
@@ -87,7 +87,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     st, base = pod.state, pod.core_base(core)
     if agent == SCALAR:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
-        line = request[0] == OP_POLL and polls_line(st, base)
+        line = polls_line(st, base) and switched_off(st, base)  # a poll that waits is open as it stands
         same = (
             (line or request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD)) and request[1] == start and request[-1] == site
         )

@@ -356,7 +356,8 @@ def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
         if memory and flags & WRITE and pipe != DMA and early and worst == DATA:
             _mark(ck, block, start, nbytes, mark_of(st, rows[r, AGENT], rows[r, SITE], vector))
         if memory and flags & WRITE and pipe == MTU_OUT and worst == SYNC and ck[JOINING]:
-            _note_flag(st, ck, block, start, nbytes, joined(vector, ck[block + VECTORS + MTU_OUT]))
+            units = 1 if flags & SYNC_ACCESS else nbytes  # an addition is one write in flight, over two units too
+            _note_flag(st, ck, block, start, units, joined(vector, ck[block + VECTORS + MTU_OUT]))
             tick(ck, block, MTU_OUT)
 
 

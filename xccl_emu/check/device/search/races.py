@@ -103,7 +103,7 @@ from xccl_emu.machine.device.layout import (
     STATUS_DONE,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.device.pipes import _may_overtake, entry_of, pipe_of
+from xccl_emu.machine.device.pipes import _may_overtake, entry_of, fence_ahead, pipe_of
 from xccl_emu.machine.device.words import jit
 
 _MARK_SITE, _MARK_AGENT, _MARK_CLOCK = (1 << 16) - 1, 16, 20
@@ -231,7 +231,8 @@ def open_accesses(st, ck, rows, named, i, at):
     if st[base + STATUS] == STATUS_RUNNING:
         op = st[base + REQUEST]
         polls = op == OP_POLL and (switched_off(st, base) or _torn_under(st, ck, base))
-        if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD or polls:
+        writes = (op == OP_STORE or op == OP_ATOMIC_ADD) and not fence_ahead(st, base)
+        if op == OP_LOAD or writes or polls:
             n = _append_shared(st, ck, rows, named, base, SCALAR, CHOICE_ALL, at, n)
     queue = pipe_of(base, MTU_IN)
     for j in range(st[queue + PIPE_COUNT]):

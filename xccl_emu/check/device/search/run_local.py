@@ -362,7 +362,8 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
             return False
     # Whether it is local is asked of all that is left of a transfer, as `_local` asks it.
     classify(mem, st, ck, rows, named, i, pipe << 16 | (CHOICE_ALL if pipe == MTU_OUT else choice))
-    if how(st, ck, rows, i, base, pipe, st[entry], off) != NOT or ck[RESTART]:
+    waits = pipe == SCALAR and polls_line(st, base)  # not as a whole, or it had been done; other parts may be read
+    if (how(st, ck, rows, i, base, pipe, st[entry], off) != NOT and not waits) or ck[RESTART]:
         return False  # local: it was done, or it cannot be
     worst, at_once = rows[ROWS_CLASS, 0], False
     if ck[FULL] and worst == DATA and pipe == MTU_OUT:
