@@ -15,7 +15,7 @@ from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD,
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import layout
 from xccl_emu.machine.device.flight import own_write_pending, switched_off
-from xccl_emu.machine.device.lines import polls_line
+from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
 
@@ -87,7 +87,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     st, base = pod.state, pod.core_base(core)
     if agent == SCALAR:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
-        line = polls_line(st, base) and switched_off(st, base)  # a poll that waits is open as it stands
+        line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it stands
         same = (
             (line or request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD)) and request[1] == start and request[-1] == site
         )
@@ -113,6 +113,12 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
         return _subtransfers(st, core, DMA, k, source, target, nbytes, done) if st[slot] else []
     return []
+
+
+def _is_in(pod: Pod, base: int) -> bool:
+    """Can the first unit of a line be read?"""
+    first, nbytes = line_part(pod.state, base, 0)
+    return bool(switched_off(pod.state, base) or flags_in(pod.memory, pod.state, base, first, nbytes))
 
 
 def _is_atomic(pod: Pod, access: Sequence[int]) -> bool:
