@@ -67,6 +67,7 @@ class Lamport(Case):
             others = [buffers.grant(rank, "w") for rank in range(self.ranks) if rank != me]
             grants = [pod.grant(own, "r"), pod.grant(out, "w"), buffers.grant(me, "rw"), *others]
             pod.launch(lamport, me, [0], {"own": own.address, "out": out.address, "p": told._replace(me=me)}, grants)
+        bench.tolerates("stop", "cut", "stall")
 
     def _fill(self, bench: Bench, pod: Pod, me: int, address: int, room: int) -> None:
         """All places of a die are empty at first."""

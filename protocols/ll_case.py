@@ -63,6 +63,7 @@ class Packets(Case):
         pod.launch(send, 0, [0], {"own": own.address, "s": told}, grants)
         grants = [pod.grant(out, "w"), slots.grant(1, "r"), credit.grant(0, "w")]
         pod.launch(receive, 1, [0], {"out": out.address, "s": told}, grants)
+        bench.tolerates("stop", "cut", "stall")
 
     @property
     def payload_bytes(self) -> int:

@@ -61,6 +61,7 @@ class MpscRing(Case):
         grants = [pod.grant(out, "w"), ring.grant(consumer, "r"), tails.grant(consumer, "r")]
         grants += [heads.grant(rank, "w") for rank in range(self.producers)]
         pod.launch(consume, consumer, [0], {"out": out.address, "r": told}, grants)
+        bench.tolerates("stop", "cut", "stall")
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

@@ -1,6 +1,7 @@
 """The corpus: each bug is found and its mend proved, as its page and docs/corpus.md say."""
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,16 +24,23 @@ EACH = [pytest.param(member, marks=pytest.mark.slow if member.tool == "fuzz" els
 """Two hundred sequences take some seconds."""
 
 
+def but_for_sequences(text: str) -> str:
+    """A text without numbers of sequences: what Hypothesis draws differs from one version to the next."""
+    return re.sub(r"\d+ sequences?", "sequences", text)
+
+
 @pytest.mark.parametrize("member", EACH, ids=lambda member: member.name)
 def test_member_is_as_its_page_says(member: Member, load_tool: Callable[[str], ModuleType], repository: Path) -> None:
     """The broken case is refuted as expected, the mended one is not, in a minute each, and both pages say so."""
     (result,) = find((member.name,), 60.0)
     assert result.right, result.to_json()
     assert max(result.broken.seconds, result.mended.seconds) < 60
-    assert load_tool("corpus").row(result) in (repository / "docs" / "corpus.md").read_text("utf-8").splitlines()
-    page = " ".join(member.page.read_text(encoding="utf-8").split())
-    assert f"`Broken` has a {result.broken.finding}, found after {looked_at(result.broken)}." in page
-    assert looked_at(result.mended) in page
+    rows = (repository / "docs" / "corpus.md").read_text("utf-8").splitlines()
+    assert but_for_sequences(load_tool("corpus").row(result)) in map(but_for_sequences, rows)
+    page = but_for_sequences(" ".join(member.page.read_text(encoding="utf-8").split()))
+    found = f"`Broken` has a {result.broken.finding}, found after {looked_at(result.broken)}."
+    assert but_for_sequences(found) in page
+    assert but_for_sequences(looked_at(result.mended)) in page
     assert all(f"`{source}`" in page for source in member.sources)
 
 
