@@ -119,7 +119,7 @@ def test_lines_have_the_outcomes_of_the_model(atomic_bytes: int, order: str) -> 
 
 
 @settings(max_examples=60, deadline=None)
-@given(programs, st.sampled_from(sorted(UNITS)), st.sampled_from(ORDERS))
+@given(programs, st.sampled_from(sorted(UNITS)), st.sampled_from(ORDERS[:3]))  # the model keeps writes to one cell
 def test_random_lines_have_the_outcomes_of_the_model(program: Program, atomic_bytes: int, order: str) -> None:
     """Any writes and any line: the same outcomes as in the model, and it blocks where that does."""
     assert run(program, atomic_bytes, order) == outcomes(program, CELLS, UNITS[atomic_bytes][1], order)
