@@ -7,23 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from xccl_emu.check.verdict import UNWRITTEN_READ
-from xccl_emu.lang import kernel, load, poll_ge, put, quiet, store
+from xccl_emu.corpus.parts import copy, swapped
+from xccl_emu.lang import kernel, poll_ge, put, quiet
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol import Bench, Call, size
 from xccl_emu.protocol.corpus import Member
 from xccl_emu.protocol.streams import StreamCase, Streams
 
 MEMBER = Member(("hw-native-sys/pypto#1829", "hw-native-sys/pypto#1631"), UNWRITTEN_READ, "two calls", tool="fuzz")
-
-
-def copy(source, target, words):
-    """Copy so many words, one by one."""
-    for i in range(words):
-        value = yield load(source + 8 * i)
-        yield store(target + 8 * i, value)
 
 
 @kernel
@@ -54,9 +46,7 @@ class Mended(StreamCase):
         streams.put()
 
     def _launch(self, bench: Bench, pod: Pod, streams: Streams, number: int, words: int, me: int) -> None:
-        peer, sent = 1 - me, 100 * number + 10 * np.arange(2)[:, None] + np.arange(1, words + 1)
-        own = bench.filled(me, sent[me], f"own of call {number}")
-        out = bench.wanted(me, sent[peer], f"received in call {number}", owners=f"die{me}")
+        peer, (own, out) = 1 - me, swapped(bench, number, words, me)
         args = {
             "own": own.address, "out": out.address, "words": words, "colour": number + 1 if self.mended else 1,
             "inbox": pod.managed(me, 32 * number), "peer_inbox": pod.managed(peer, 32 * number),

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from xccl_emu.check.verdict import DATA_RACE
+from xccl_emu.corpus import parts
 from xccl_emu.lang import kernel, load, poll_ge, put, quiet, store
 from xccl_emu.machine import Buffer, Pod, small_pod
 from xccl_emu.protocol import Bench, Call, size
@@ -19,17 +18,10 @@ from xccl_emu.protocol.streams import StreamCase, Streams
 MEMBER = Member(("ROCm/aiter#3928",), DATA_RACE, "a call replayed with its arguments frozen", tool="fuzz")
 
 
-def copied(source, target, words):
-    """Copy so many words, one by one."""
-    for i in range(words):
-        value = yield load(source + 8 * i)
-        yield store(target + 8 * i, value)
-
-
 @kernel
 def copy(source, target, words):
     """Operands into the buffer of the graph, or results out of it: no part of what is captured."""
-    yield from copied(source, target, words)
+    yield from parts.copy(source, target, words)
 
 
 @kernel
@@ -40,11 +32,11 @@ def exchange(input, output, slots, peer_slots, flag, peer_flag, count, words, co
         colour += 1
         yield store(count, colour)
     slot = colour % 2 * 32
-    yield from copied(input, peer_slots + slot, words)
+    yield from parts.copy(input, peer_slots + slot, words)
     yield quiet()
     yield put(peer_flag, colour)
     yield poll_ge(flag, colour)
-    yield from copied(slots + slot, output, words)
+    yield from parts.copy(slots + slot, output, words)
 
 
 @dataclass(frozen=True)
@@ -79,9 +71,7 @@ class Mended(StreamCase):
         me: int,
     ) -> None:
         (input, output), peer = static, 1 - me
-        sent = 100 * number + 10 * np.arange(2)[:, None] + np.arange(1, words + 1)
-        own = bench.filled(me, sent[me], f"own of call {number}")
-        out = bench.wanted(me, sent[peer], f"received in call {number}", owners=f"die{me}")
+        own, out = parts.swapped(bench, number, words, me)
         grants = [
             pod.grant(own, "r"), pod.grant(out, "w"), pod.grant(input, "rw"), pod.grant(output, "rw"),
             pod.grant_managed("r", me), pod.grant_managed("w", peer), pod.grant_meta("rw", me),

@@ -7,31 +7,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xccl_emu.check.verdict import DATA_RACE
+from xccl_emu.corpus.parts import read
 from xccl_emu.lang import (
-    MTU_IN,
-    SCALAR,
     add,
     fence,
     kernel,
-    mtu_in,
     mtu_out,
     poll_ge,
     put,
     quiet,
-    set_flag,
-    wait_flag,
 )
 from xccl_emu.protocol import Bench, Case, Regions, payload, size
 from xccl_emu.protocol.corpus import Member
 
 MEMBER = Member(("deepseek-ai/DeepEP#310", "deepseek-ai/DeepEP@b65b22e"), DATA_RACE, "two rounds; a late add")
-
-
-def read(source, nbytes):
-    """Copy a chunk to the start of the data buffer, and wait until it is there."""
-    yield mtu_in(source, 0, nbytes)
-    yield set_flag(MTU_IN, SCALAR, 0)
-    yield wait_flag(MTU_IN, SCALAR, 0)
 
 
 @kernel

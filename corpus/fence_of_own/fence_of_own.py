@@ -7,20 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xccl_emu.check.verdict import DATA_RACE
+from xccl_emu.corpus.parts import read
 from xccl_emu.lang import (
-    MTU_IN,
-    SCALAR,
     arrive,
     await_group,
     fence,
     kernel,
-    mtu_in,
     mtu_out,
     poll_ge,
     put,
     quiet,
-    set_flag,
-    wait_flag,
 )
 from xccl_emu.protocol import Bench, Case, Regions, payload, size
 from xccl_emu.protocol.corpus import Member
@@ -29,13 +25,6 @@ MEMBER = Member(
     ("AMD-AGI/Primus-Turbo#482", "ROCm/iris#462", "ROCm/iris#465", "ROCm/mori#522"),
     DATA_RACE, "two cores that write one payload",
 )  # fmt: skip
-
-
-def read(source, nbytes):
-    """Copy a part to the start of the data buffer, and wait until it is there."""
-    yield mtu_in(source, 0, nbytes)
-    yield set_flag(MTU_IN, SCALAR, 0)
-    yield wait_flag(MTU_IN, SCALAR, 0)
 
 
 @kernel

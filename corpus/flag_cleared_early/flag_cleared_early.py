@@ -7,30 +7,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xccl_emu.check.verdict import DATA_RACE
+from xccl_emu.corpus.parts import read
 from xccl_emu.lang import (
-    MTU_IN,
-    SCALAR,
     fence,
     kernel,
-    mtu_in,
     mtu_out,
     poll_eq,
     put,
     quiet,
-    set_flag,
-    wait_flag,
 )
 from xccl_emu.protocol import Bench, Case, Regions, payload, size
 from xccl_emu.protocol.corpus import Member
 
 MEMBER = Member(("sgl-project/sgl-kernel-npu#720", "sgl-project/sgl-kernel-npu@0990a9bd"), DATA_RACE, "two tokens")
-
-
-def read(source, nbytes):
-    """Copy a token to the start of the data buffer, and wait until it is there."""
-    yield mtu_in(source, 0, nbytes)
-    yield set_flag(MTU_IN, SCALAR, 0)
-    yield wait_flag(MTU_IN, SCALAR, 0)
 
 
 @kernel

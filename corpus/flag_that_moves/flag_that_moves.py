@@ -10,20 +10,14 @@ from typing import ClassVar
 import numpy as np
 
 from xccl_emu.check.verdict import WRONG_BITS
-from xccl_emu.lang import kernel, load, poll_ge, put, quiet, store
+from xccl_emu.corpus.parts import copy
+from xccl_emu.lang import kernel, poll_ge, put, quiet, store
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol import Bench, Call, size
 from xccl_emu.protocol.corpus import Member
 from xccl_emu.protocol.streams import StreamCase, Streams
 
 MEMBER = Member(("deepseek-ai/DeepEP#313",), WRONG_BITS, "two calls, the second one shorter", tool="fuzz")
-
-
-def copy(source, target, words):
-    """Copy so many words, one by one."""
-    for i in range(words):
-        value = yield load(source + 8 * i)
-        yield store(target + 8 * i, value)
 
 
 @kernel

@@ -9,12 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from xccl_emu.check.verdict import DEADLOCK
+from xccl_emu.corpus.parts import read
 from xccl_emu.lang import (
-    MTU_IN,
     MTU_OUT,
     SCALAR,
     kernel,
-    mtu_in,
     mtu_out,
     poll_eq,
     poll_ge,
@@ -30,13 +29,6 @@ MEMBER = Member(
     ("vllm-project/vllm#2760", "vllm-project/vllm#8558", "vllm-project/vllm#57059", "vllm-project/vllm#57182",
      "ROCm/aiter#2890"), DEADLOCK, "two calls; a flag of the second that comes before the first is cleared",
 )  # fmt: skip
-
-
-def load(source, nbytes):
-    """Copy a message to the data buffer, and wait until it is there."""
-    yield mtu_in(source, 0, nbytes)
-    yield set_flag(MTU_IN, SCALAR, 0)
-    yield wait_flag(MTU_IN, SCALAR, 0)
 
 
 def meet_in_bytes(flags, pitch, me, ranks):
@@ -63,7 +55,7 @@ def meet_in_words(flags, pitch, me, ranks, call):
 def gather(own, out, slots, flags, pitch, me, ranks, calls, nbytes, mended):
     """Call by call write the own message to the others, meet, and read theirs; a slot is used once."""
     for call in range(calls):
-        yield from load(own + call * nbytes, nbytes)
+        yield from read(own + call * nbytes, nbytes)
         for i in range(1, ranks):
             yield mtu_out(0, slots + (me + i) % ranks * pitch + (call * ranks + me) * nbytes, nbytes)
         yield quiet()
@@ -73,7 +65,7 @@ def gather(own, out, slots, flags, pitch, me, ranks, calls, nbytes, mended):
             yield from meet_in_bytes(flags, pitch, me, ranks)
         for i in range(1, ranks):
             at = (call * ranks + (me + i) % ranks) * nbytes
-            yield from load(slots + me * pitch + at, nbytes)
+            yield from read(slots + me * pitch + at, nbytes)
             yield mtu_out(0, out + at, nbytes)
             yield set_flag(MTU_OUT, SCALAR, 1)
             yield wait_flag(MTU_OUT, SCALAR, 1)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from xccl_emu.check.verdict import WRONG_BITS
+from xccl_emu.corpus.parts import swapped
 from xccl_emu.lang import kernel, load, poll_ne, quiet, store
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol import Bench, Call, size
@@ -56,9 +55,7 @@ class Mended(StreamCase):
         streams.put()
 
     def _launch(self, bench: Bench, pod: Pod, streams: Streams, number: int, words: int, cleaned: int, me: int) -> None:
-        peer, sent = 1 - me, 100 * number + 10 * np.arange(2)[:, None] + np.arange(1, words + 1)
-        own = bench.filled(me, sent[me], f"own of call {number}")
-        out = bench.wanted(me, sent[peer], f"received in call {number}", owners=f"die{me}")
+        peer, (own, out) = 1 - me, swapped(bench, number, words, me)
         args = {
             "own": own.address, "out": out.address, "words": words, "cleaned": cleaned, "call": number,
             "buffers": pod.meta(me), "peer_buffers": pod.meta(peer),
