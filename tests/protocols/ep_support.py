@@ -1,25 +1,64 @@
-"""What the tests of dispatch and combine share: pods that just fit, drawn batches, and comparison with the oracle."""
+"""What the tests of dispatch and combine share, by pull and fused: pods that just fit, drawn batches, and comparison
+with the oracle."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from xccl_emu import oracle
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
-from xccl_emu.machine.pod import ORDERS, POLICIES, Buffer, Pod
-from xccl_emu.machine.spec import small_pod
+from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
+from xccl_emu.machine.spec import MIB, PodSpec, small_pod
 from xccl_emu.protocols.expert_parallel import ExpertParallel, Received
-from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes
+from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds, run_fused_rounds
+from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes, lay_out_fused
+from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes, lay_out
+from xccl_emu.protocols.rounds import GroupRounds, Rounds, run_rounds
 
 POISON = 0xA5
 WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
-ROUND_REGISTERS = 288
-"""Enough for the kernel that runs whole rounds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A way in which groups move their data."""
+
+    config: Any
+    group: Any
+    rounds: Any
+    run_rounds: Any
+    lay_out: Any
+    buffer_bytes: Any
+    switches: tuple[dict[str, Any], ...]
+    """Each choice that it has on its own."""
+
+
+PULL = Kind(
+    EpConfig, ExpertParallel, Rounds, run_rounds, lay_out, buffer_bytes, ({"path": "dma"}, {"quantized": False})
+)
+FUSED = Kind(
+    FusedConfig, FusedExpertParallel, FusedRounds, run_fused_rounds, lay_out_fused, fused_buffer_bytes,
+    ({"path": "sdma"}, {"early_quantization": False}, {"preallocated": False}, {"pipelined": False}),
+)  # fmt: skip
+KINDS = {"pull": PULL, "fused": FUSED}
+EITHER = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+EITHER_WAY = pytest.mark.parametrize(
+    ("kind", "switches"),
+    [pytest.param(k, s, id=f"{name}-{s}") for name, k in KINDS.items() for s in ({}, *k.switches)],
+)
+"""Each kind as it is, and with each of its choices."""
+
+
+def kind_of(config: EpConfig) -> Kind:
+    """By what the group of a configuration moves its data."""
+    return FUSED if isinstance(config, FusedConfig) else PULL
+
 
 SPECIAL_BITS = {
     "bf16": {"zero": 0, "minus zero": 0x8000, "subnormal": 0x0003, "smallest normal": 0x0080, "huge": 0x7F7F},
@@ -98,42 +137,29 @@ class Case:
         choices[rng.random(choices.shape) < self.masked] = -1
         return choices
 
-    def group(self, **options: Any) -> ExpertParallel:
+    def group(self, **options: Any) -> Any:
         """A group on a new, poisoned pod."""
         return self.group_in(self.order, self.policy, self.seed, **options)
 
-    def group_in(self, order: str, policy: str, seed: int, **options: Any) -> ExpertParallel:
+    def group_in(self, order: str, policy: str, seed: int, **options: Any) -> Any:
         """The same under another order, policy or seed of the policy."""
-        spare = {
-            "spare_ub": self.spare_ub,
-            "flight_granules": self.flight_granules,
-            "rounds": max(1, len(self.lengths)),
-        }
-        pod = pod_for(self.config, order=order, policy=policy, seed=seed, **spare, **options)
-        return ExpertParallel(pod, self.config)
+        pod = Pod(self.spec(), order=order, policy=policy, seed=seed, **options)
+        poison(pod)
+        return kind_of(self.config).group(pod, self.config)
 
-
-def pod_for(
-    c: EpConfig, *, spare_ub: int = 0, flight_granules: int = 64, rounds: int = 1, spare: int = 128, **options: Any
-) -> Pod:
-    """A pod on which the group and so many rounds in one launch fit; app areas, managed areas and buffers poisoned."""
-    tokens = c.tokens_max * (2 * c.row_bytes + 3 * INDEX_BYTES)
-    rows = c.rows_max * (c.payload_bytes + ROUTE_BYTES + c.row_bytes)
-    app = (rounds + 1) * (tokens + rows + align(4 * c.n_slots) + 128)
-    blocks = c.rows_max * (c.message_bytes + c.returned_bytes)
-    managed = c.cores * 2 * c.row_bytes + blocks + c.tallies_bytes + spare
-    spec = small_pod(
-        c.first_die + c.n_ranks,
-        c.cores,
-        app_bytes=app,
-        meta_bytes=align(32 * (c.n_slots + 3 * c.n_ranks) + spare),
-        managed_bytes=align(managed),
-        ub_bytes=align(buffer_bytes(c) + spare_ub),
-        flight_granules=flight_granules,
-    ).with_(registers=ROUND_REGISTERS)
-    pod = Pod(spec, **options)
-    poison(pod)
-    return pod
+    def spec(self) -> PodSpec:
+        """A pod on which the group and its rounds in one launch fit; areas exactly, but for app data."""
+        c, kind, rounds = self.config, kind_of(self.config), max(1, len(self.lengths))
+        tokens = c.tokens_max * (2 * c.row_bytes + 2 * INDEX_BYTES + c.position_bytes)
+        rows = c.rows_max * (c.payload_bytes + ROUTE_BYTES + c.row_bytes)
+        app = (rounds + 1) * (tokens + rows + align(4 * c.n_slots) + 128)
+        dies, ub = c.first_die + c.n_ranks, align(kind.buffer_bytes(c) + self.spare_ub)
+        roomy = Pod(small_pod(dies, c.cores, app_bytes=MIB, meta_bytes=MIB, managed_bytes=64 * MIB, ub_bytes=ub))
+        layout = kind.lay_out(c, roomy)
+        return small_pod(
+            dies, c.cores, app_bytes=app, meta_bytes=layout.meta_end, managed_bytes=layout.managed_end, ub_bytes=ub,
+            flight_granules=self.flight_granules,
+        )  # fmt: skip
 
 
 def poison(pod: Pod) -> None:
@@ -149,7 +175,17 @@ def spans_of_dies(pod: Pod) -> Any:
     return pod.memory[: pod.spec.n_dies * pod.spec.die_bytes].reshape(pod.spec.n_dies, -1)
 
 
-def run_round(group: ExpertParallel, batch: Batch) -> tuple[list[Received], list[Any]]:
+def columns(batches: Sequence[Batch]) -> tuple[list[Any], ...]:
+    """Tokens, choices and weights of rounds."""
+    return tuple([getattr(batch, name) for batch in batches] for name in ("tokens", "topk", "weights"))
+
+
+def rounds_of(group: Any, batches: Sequence[Batch], *parts: int) -> GroupRounds:
+    """The batches as rounds of one launch."""
+    return kind_of(group.config).rounds(group, *columns(batches), *parts)
+
+
+def run_round(group: Any, batch: Batch) -> tuple[list[Received], list[Any]]:
     """Dispatch, expert, combine in three runs."""
     received = group.dispatch(batch.tokens, batch.topk)
     group.run_dummy()
@@ -209,7 +245,7 @@ def check_outputs(c: EpConfig, batch: Batch, outputs: Sequence[Any]) -> None:
         assert_same_bits(f"output of rank {rank}", got, want)
 
 
-def check_round(group: ExpertParallel, batch: Batch) -> None:
+def check_round(group: Any, batch: Batch) -> None:
     """Run a round and compare everything that it gives."""
     received, outputs = run_round(group, batch)
     for rank, got in enumerate(received):
@@ -217,13 +253,40 @@ def check_round(group: ExpertParallel, batch: Batch) -> None:
     check_outputs(group.config, batch, outputs)
 
 
+def check_rounds(rounds: GroupRounds, batches: Sequence[Batch]) -> None:
+    """Compare what each round of a launch left."""
+    config = rounds.config
+    for i, batch in enumerate(batches):
+        for rank in range(config.n_ranks):
+            check_received(config, batch, rank, rounds.received(i, rank))
+        check_outputs(config, batch, [rounds.output(i, rank) for rank in range(config.n_ranks)])
+
+
+def follow(case: Case) -> None:
+    """Run all rounds of a case on one group; compare each with the oracle, and what none may touch with the poison."""
+    group = case.group()
+    touched = Touched(group)
+    for batch in case.batches():
+        touched.add(batch)
+        check_round(group, batch)
+    touched.check()
+
+
+def follow_in_one_launch(case: Case) -> None:
+    """The same rounds in one launch."""
+    batches = case.batches()
+    rounds = rounds_of(case.group(), batches)
+    rounds.run()
+    check_rounds(rounds, batches)
+
+
 # ---- what may change
 
 
 class Touched:
-    """The bytes of a pod that rounds may write, those of the dispatch blocks and buffers down to the row."""
+    """The bytes of a pod that rounds may write, those of what is sent and of buffers down to the row."""
 
-    def __init__(self, group: ExpertParallel) -> None:
+    def __init__(self, group: Any) -> None:
         self.group, self.pod, self.config = group, group.pod, group.config
         self.before = spans_of_dies(self.pod).copy()
         self.may = np.zeros_like(self.before, dtype=bool)
@@ -231,36 +294,44 @@ class Touched:
     def add(self, batch: Batch) -> None:
         """Allow what a round with this batch writes."""
         c, layout, spec = self.config, self.group.layout, self.pod.spec
-        rows_of = self._rows(batch)
+        messages = np.stack([np.bincount(t[t >= 0] // c.local_experts, minlength=c.n_ranks) for t in batch.topk])
         for rank in range(c.n_ranks):
             die = self.may[c.first_die + rank]
-            self._app(rank, len(batch.tokens[rank]), int(rows_of[:, rank].sum()))
-            die[spec.meta_start + layout.dispatch_fields : spec.meta_start + layout.meta_end] = True
+            self._app(rank, len(batch.tokens[rank]), int(messages[:, rank].sum()))
+            die[spec.meta_start + layout.meta_start : spec.meta_start + layout.meta_end] = True
             managed = die[spec.managed_start :]
             managed[layout.staging : layout.managed_end] = True
-            for other in range(c.n_ranks):
-                start = layout.dispatch_blocks + other * layout.dispatch_block_bytes
-                managed[start : start + rows_of[rank, other] * c.message_bytes] = True
-                start = layout.combine_blocks + other * layout.combine_block_bytes
-                managed[start : start + rows_of[other, rank] * c.returned_bytes] = True
+            sent = self._fused if isinstance(c, FusedConfig) else self._pull
+            for start, nbytes in sent(rank, messages, batch.topk[rank].reshape(-1)):
+                managed[start : start + nbytes] = True
 
-    def _rows(self, batch: Batch) -> Any:
-        """[source, expert rank] messages."""
-        c = self.config
-        ranks = [choices[choices >= 0] // c.local_experts for choices in batch.topk]
-        return np.stack([np.bincount(r, minlength=c.n_ranks) for r in ranks])
+    def _pull(self, rank: int, messages: Any, _: Any) -> Iterator[tuple[int, int]]:
+        """What a rank lays out for each peer: messages, and rows on their way back."""
+        c, layout = self.config, self.group.layout
+        for other in range(c.n_ranks):
+            yield layout.dispatch_blocks + other * layout.dispatch_block_bytes, messages[rank, other] * c.message_bytes
+            yield layout.combine_blocks + other * layout.combine_block_bytes, messages[other, rank] * c.returned_bytes
+
+    def _fused(self, rank: int, messages: Any, choices: Any) -> Iterator[tuple[int, int]]:
+        """What a rank is sent: messages, packed or by source, and contributions by choice."""
+        c, layout = self.config, self.group.layout
+        regions = messages[:, rank] if c.preallocated else [int(messages[:, rank].sum())]
+        for source, n in enumerate(regions):
+            yield layout.dispatch + source * c.max_tokens * c.message_bytes, n * c.message_bytes
+        for choice in np.flatnonzero(choices >= 0):
+            yield layout.combine + choice * c.row_bytes, c.row_bytes
 
     def _app(self, rank: int, tokens: int, rows: int) -> None:
         c, b = self.config, self.group._ranks[rank]
-        table = tokens * INDEX_BYTES
-        sizes: list[tuple[Buffer, int]] = [
-            (b.batches, 8), (b.x, tokens * c.row_bytes), (b.topk, table), (b.pos, table), (b.weights, table),
-            (b.recv_x, rows * c.payload_bytes), (b.route, rows * ROUTE_BYTES), (b.counts, 4 * c.n_slots),
-            (b.y, rows * c.row_bytes), (b.out, tokens * c.row_bytes),
-        ]  # fmt: skip
-        flat = self.may.reshape(-1)
-        for buffer, size in sizes:
-            flat[buffer.address : buffer.address + size] = True
+        states, table = tokens * c.row_bytes, tokens * INDEX_BYTES
+        sizes = {
+            "batches": 8, "x": states, "topk": table, "pos": tokens * c.position_bytes, "weights": table,
+            "recv_x": rows * c.payload_bytes, "route": rows * ROUTE_BYTES, "counts": 4 * c.n_slots,
+            "y": rows * c.row_bytes, "out": states,
+        }  # fmt: skip
+        for name, size in sizes.items():
+            start = getattr(b, name).address
+            self.may.reshape(-1)[start : start + size] = True
 
     def check(self) -> None:
         """Everything else is as it was."""
@@ -272,32 +343,31 @@ class Touched:
 
 
 @st.composite
-def configs(draw: st.DrawFn, ranks: st.SearchStrategy[int]) -> EpConfig:
-    """Small groups of every kind."""
+def configs(draw: st.DrawFn, kind: Kind, ranks: st.SearchStrategy[int]) -> EpConfig:
+    """Small groups, with any of their switches."""
     n_ranks, local, repeats = draw(ranks), draw(st.integers(1, 4)), draw(st.sampled_from([False, False, True]))
-    return EpConfig(
+    switches = {"quantized_back"} if kind is PULL else {"early_quantization", "preallocated", "pipelined"}
+    return kind.config(
+        **{name: draw(st.booleans()) for name in sorted({"quantized", "shared", *switches})},
         n_ranks=n_ranks,
         local_experts=local,
         hidden=32 * draw(st.integers(1, 8)),
         top_k=draw(st.integers(1, 16 if repeats else min(16, n_ranks * local))),
         tokens_max=draw(st.integers(1, 6)),
         dtype=draw(st.sampled_from(["bf16", "fp16"])),
-        quantized=draw(st.booleans()),
         quantizer=draw(st.sampled_from(sorted(QUANTIZERS))),
-        shared=draw(st.booleans()),
         cores=draw(st.integers(1, 4)),
-        path=draw(st.sampled_from(["mtu", "dma"])),
+        path=draw(st.sampled_from(kind.config.PATHS)),
         first_die=draw(st.integers(0, 1)),
         repeats=repeats,
-        quantized_back=draw(st.booleans()),
         counting=draw(st.sampled_from(EpConfig.COUNTINGS)),
     )
 
 
 @st.composite
-def cases(draw: st.DrawFn, ranks: st.SearchStrategy[int], rounds: st.SearchStrategy[int]) -> Case:
+def cases(draw: st.DrawFn, kind: Kind, ranks: st.SearchStrategy[int], rounds: st.SearchStrategy[int]) -> Case:
     """A group, how it runs, and batches of uneven sizes for its rounds; ranks without tokens among them."""
-    config = draw(configs(ranks))
+    config = draw(configs(kind, ranks))
     length = st.one_of(st.just(0), st.integers(0, config.tokens_max))
     lengths = st.tuples(*[length] * config.n_ranks)
     return Case(

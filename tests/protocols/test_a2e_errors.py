@@ -28,6 +28,8 @@ CASE = Case(CONFIG, "relaxed", "random", seed=9, lengths=((3, 0), (1, 4), (2, 2)
         ({"local_experts": 0}, "local_experts=0: must be a whole number, 1 to 65536"),
         ({"tokens_max": 0}, "tokens_max=0: must be a whole number, 1 to 65536"),
         ({"top_k": 17}, "top_k=17: must be a whole number, 1 to 16"),
+        ({"top_k": 7}, "top_k=7: there are 6 expert slots"),
+        ({"n_domains": True}, "n_domains=True: must be a whole number, 1 to 65536"),
         ({"hidden": 48}, "hidden=48: must be a multiple of 32"),
         ({"depth": 9}, "depth=9: must be a whole number, 1 to 8"),
         ({"e2a_cores": 0}, "e2a_cores=0: must be a whole number, 1 to 1024"),

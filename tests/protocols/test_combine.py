@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from xccl_emu.machine.pod import ORDERS
 from xccl_emu.protocols.layout import EpConfig
 
-from .ep_support import Batch, Case, assert_same_bits, cases, oracle_of, rule_back
+from .ep_support import EITHER, PULL, Batch, Case, Kind, assert_same_bits, cases, oracle_of, rule_back
 
 
 @settings(max_examples=40)
-@given(cases(ranks=st.integers(2, 5), rounds=st.integers(1, 2)))
+@given(cases(PULL, ranks=st.integers(2, 5), rounds=st.integers(1, 2)))
 def test_outputs_written_by_the_host_come_back_weighted(case: Case) -> None:
     """Any bits written into expert_output are fetched and summed as the oracle sums them."""
     group, rng = case.group(), np.random.default_rng(case.seed)
@@ -43,9 +43,10 @@ def _one_token(config: EpConfig, choices: list[int], weights: list[float]) -> Ba
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_contributions_are_added_in_order_of_the_choices(order: str) -> None:
+@EITHER
+def test_contributions_are_added_in_order_of_the_choices(kind: Kind, order: str) -> None:
     """A sum whose value depends on its order: 2**24, then 1, then -2**24 in FP32 is 0, in another order 1."""
-    config = EpConfig(n_ranks=3, hidden=32, top_k=3, tokens_max=1, quantized=False)
+    config = kind.config(n_ranks=3, hidden=32, top_k=3, tokens_max=1, quantized=False)
     group = Case(config, order, "random", 2, ()).group()
     for choices in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
         batch = _one_token(config, choices, [1.0, 1.0, 1.0])

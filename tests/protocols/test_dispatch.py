@@ -1,10 +1,11 @@
-"""Dispatch, dummy expert and combine on small pods, bit for bit against the oracle, in every order and policy."""
+"""Dispatch, dummy expert and combine on small pods, pulled and fused, bit for bit against the oracle."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.kernels.counts import INDEX_BYTES
@@ -13,50 +14,54 @@ from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes
 
 from .ep_support import (
+    EITHER,
+    EITHER_WAY,
+    FUSED,
+    PULL,
     SPECIAL_BITS,
     WAYS,
     Batch,
     Case,
-    Touched,
+    Kind,
     cases,
+    check_outputs,
+    check_received,
     check_round,
     digests_of,
+    follow,
+    follow_in_one_launch,
     run_round,
 )
 
-SMALL = EpConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
+
+def small(kind: Kind, **options: Any) -> Case:
+    """Three rounds of a small group."""
+    config = kind.config(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
+    return Case(config, "relaxed", "random", **{"seed": 4, "lengths": ((4, 1, 3), (0, 3, 2), (2, 2, 4))} | options)
 
 
-def follow(case: Case) -> None:
-    """Run all rounds of a case on one group; compare each with the oracle, and what none may touch with the poison."""
-    group = case.group()
-    touched = Touched(group)
-    for batch in case.batches():
-        touched.add(batch)
-        check_round(group, batch)
-    touched.check()
-
-
-@settings(max_examples=120)
-@given(cases(ranks=st.integers(2, 6), rounds=st.integers(1, 3)))
-def test_rounds_give_what_the_oracle_gives_and_touch_nothing_else(case: Case) -> None:
-    """Any small group, batch sizes that change from round to round, no reset in between."""
-    follow(case)
+@EITHER
+@settings(max_examples=100)
+@given(st.data())
+def test_rounds_give_what_the_oracle_gives_and_touch_nothing_else(kind: Kind, data: st.DataObject) -> None:
+    """Any small group with any of its switches, batch sizes that change from round to round, no reset in between."""
+    follow(data.draw(cases(kind, ranks=st.integers(2, 6), rounds=st.integers(1, 3))))
 
 
 @settings(max_examples=8)
-@given(cases(ranks=st.integers(7, 16), rounds=st.just(1)))
+@given(cases(PULL, ranks=st.integers(7, 16), rounds=st.just(1)))
 def test_larger_groups_give_what_the_oracle_gives(case: Case) -> None:
     """Up to 16 ranks with up to 64 experts."""
     follow(case)
 
 
 @pytest.mark.boundscheck
+@EITHER
 @settings(max_examples=15)
-@given(cases(ranks=st.integers(2, 4), rounds=st.integers(1, 2)))
-def test_rounds_stay_in_bounds(case: Case) -> None:
+@given(st.data())
+def test_rounds_stay_in_bounds(kind: Kind, data: st.DataObject) -> None:
     """No index of the machine's arrays leaves them (the run with bounds checks is what can fail here)."""
-    follow(case)
+    follow(data.draw(cases(kind, ranks=st.integers(2, 4), rounds=st.integers(1, 2))))
 
 
 @pytest.mark.nojit
@@ -74,42 +79,44 @@ def test_a_small_round_without_the_jit(switches: dict[str, Any]) -> None:
     follow(Case(config, "relaxed", "random", seed=5, lengths=((2, 1),)))
 
 
-@settings(max_examples=12)
-@given(case=cases(ranks=st.integers(2, 4), rounds=st.integers(1, 2)))
-def test_memory_is_the_same_in_every_order_under_every_policy(case: Case) -> None:
+@EITHER
+@settings(max_examples=10)
+@given(st.data())
+def test_memory_is_the_same_in_every_order_under_every_policy(kind: Kind, data: st.DataObject) -> None:
     """One digest of all memory, managed and metadata areas included, for all orders, policies and two seeds."""
-    assert len(digests_of(case, WAYS)) == 1
+    assert len(digests_of(data.draw(cases(kind, ranks=st.integers(2, 4), rounds=st.integers(1, 2))), WAYS)) == 1
 
 
 @pytest.mark.parametrize(("order", "policy"), WAYS)
-@pytest.mark.parametrize("path", ["mtu", "dma"])
-@pytest.mark.parametrize("quantized", [True, False])
-def test_every_way_of_running(order: str, policy: str, path: str, quantized: bool) -> None:
-    """Each order, policy, path and wire format is run at least once, whatever Hypothesis draws."""
-    config = EpConfig(
-        n_ranks=4, local_experts=2, hidden=96, top_k=4, tokens_max=5, cores=3, path=path, quantized=quantized,
-        shared=True,
-    )  # fmt: skip
-    follow(Case(config, order, policy, seed=11, lengths=((5, 0, 2, 3), (1, 4, 0, 0)), spare_ub=2048))
+@EITHER_WAY
+def test_every_way_of_running(kind: Kind, switches: dict[str, Any], order: str, policy: str) -> None:
+    """Each order, policy and switch is run at least once, whatever Hypothesis draws; in calls, and in one launch."""
+    sizes = {"n_ranks": 4, "local_experts": 2, "hidden": 96, "top_k": 4, "tokens_max": 5, "cores": 3, "shared": True}
+    config = kind.config(**sizes | switches)
+    case = Case(config, order, policy, seed=11, lengths=((5, 0, 2, 3), (1, 4, 0, 0)), spare_ub=2048)
+    follow(case)
+    follow_in_one_launch(case)
 
 
 @pytest.mark.parametrize("routing", ["one expert", "own rank"])
 @pytest.mark.parametrize("cores", [1, 4])
-def test_blocks_hold_the_worst_case(routing: str, cores: int) -> None:
-    """Full batches that all go to one expert, or to all experts of one rank, fit the fixed blocks."""
-    config = EpConfig(n_ranks=3, local_experts=3, hidden=32, top_k=3, tokens_max=6, cores=cores)
+@pytest.mark.parametrize(
+    ("kind", "switches"), [(PULL, {}), (FUSED, {}), (FUSED, {"preallocated": False})], ids=["pull", "fused", "packed"]
+)
+def test_buffers_hold_the_worst_case(kind: Kind, switches: dict[str, Any], routing: str, cores: int) -> None:
+    """Full batches that all go to one expert, or to all experts of one rank, fit the fixed blocks, or Eq. (1)."""
+    config = kind.config(n_ranks=3, local_experts=3, hidden=32, top_k=3, tokens_max=6, cores=cores, **switches)
     case = Case(config, "relaxed", "random", seed=3, lengths=((6, 6, 6),) * 2, masked=0.0, routing=routing)
     group = case.group()
     for batch in case.batches():
         check_round(group, batch)
-    rows = [len(group.received(rank).x) for rank in range(3)]
-    assert max(rows) >= 18
+    assert max(len(group.received(rank).x) for rank in range(3)) >= 18
 
 
-@pytest.mark.parametrize("path", EpConfig.PATHS)
-def test_an_expert_that_takes_every_choice_gets_a_message_for_each(path: str) -> None:
-    """Made for repeats, blocks hold a full batch whose choices are all one expert, each weighed by itself."""
-    config = EpConfig(n_ranks=3, hidden=32, top_k=5, tokens_max=4, cores=2, path=path, shared=True, repeats=True)
+@EITHER_WAY
+def test_an_expert_that_takes_every_choice_gets_a_message_for_each(kind: Kind, switches: dict[str, Any]) -> None:
+    """Made for repeats, there is room for a full batch whose choices are all one expert, each weighed by itself."""
+    config = kind.config(n_ranks=3, hidden=32, top_k=5, tokens_max=4, cores=2, shared=True, repeats=True, **switches)
     case = Case(config, "relaxed", "random", seed=5, lengths=((4, 4, 0),), masked=0.0)
     (batch,), group = case.batches(), case.group()
     for choices in batch.topk:
@@ -127,18 +134,19 @@ def test_what_streams_is_said_by_the_batch(tokens_max: int, streams: bool) -> No
 
 
 @pytest.mark.parametrize("cores", [1, 3])
-def test_a_large_batch_streams_its_choices(cores: int) -> None:
+@EITHER_WAY
+def test_a_large_batch_streams_its_choices(kind: Kind, switches: dict[str, Any], cores: int) -> None:
     """Choices of 300 tokens go through a data buffer with room for those of 17, in many parts, and no bit differs."""
-    config = EpConfig(
-        n_ranks=2, local_experts=2, hidden=32, top_k=3, tokens_max=300, cores=cores, counting="scalar"
-    )  # fmt: skip
-    assert buffer_bytes(config) < 300 * INDEX_BYTES / 2
+    sizes = {"n_ranks": 2, "local_experts": 2, "hidden": 32, "top_k": 3, "tokens_max": 300, "cores": cores}
+    config = kind.config(**sizes, counting="scalar", **switches)
+    assert kind.buffer_bytes(config) < 300 * INDEX_BYTES / 2
     follow(Case(config, "relaxed", "random", seed=8, lengths=((300, 41), (7, 290))))
 
 
-def test_a_masked_batch_sends_nothing_and_sums_to_zero() -> None:
+@EITHER
+def test_a_masked_batch_sends_nothing_and_sums_to_zero(kind: Kind) -> None:
     """With every choice masked nobody receives a row, and each token gets +0."""
-    case = Case(SMALL, "relaxed", "random", seed=4, lengths=((4, 0, 2),), masked=1.0)
+    case = small(kind, lengths=((4, 0, 2),), masked=1.0)
     received, outputs = run_round(case.group(), case.batches()[0])
     assert [len(r.x) for r in received] == [0, 0, 0]
     assert [out.shape for out in outputs] == [(4, 64), (0, 64), (2, 64)]
@@ -146,10 +154,13 @@ def test_a_masked_batch_sends_nothing_and_sums_to_zero() -> None:
 
 
 @pytest.mark.parametrize("cores", [1, 3])
-def test_no_tokens_at_all(cores: int) -> None:
-    """A round in which no rank has a token ends, and the next one is right."""
-    config = EpConfig(n_ranks=3, hidden=32, top_k=2, tokens_max=3, cores=cores)
-    follow(Case(config, "relaxed", "random", seed=6, lengths=((0, 0, 0), (3, 0, 1), (0, 0, 0), (0, 2, 0))))
+@EITHER
+def test_no_tokens_at_all(kind: Kind, cores: int) -> None:
+    """A round in which no rank has a token ends, and the next one is right; in one launch too."""
+    config = kind.config(n_ranks=3, hidden=32, top_k=2, tokens_max=3, cores=cores)
+    case = Case(config, "relaxed", "random", seed=6, lengths=((0, 0, 0), (3, 0, 1), (0, 0, 0), (0, 2, 0)))
+    follow(case)
+    follow_in_one_launch(case)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
@@ -180,26 +191,39 @@ def test_minus_zero_survives_unquantized() -> None:
     assert (outputs[0].view(np.uint16) == 0).all()
 
 
+@EITHER
 @settings(max_examples=10)
 @given(seed=st.integers(0, 1 << 40), order=st.sampled_from(ORDERS), dispatches=st.integers(1, 3))
-@example(seed=1, order="relaxed", dispatches=3)
-def test_dispatches_without_combine(seed: int, order: str, dispatches: int) -> None:
+def test_dispatches_without_combine(kind: Kind, seed: int, order: str, dispatches: int) -> None:
     """Dispatch may be called again without a combine in between; combine then belongs to the last one."""
-    case = Case(SMALL, order, "random", seed, lengths=((4, 1, 0), (0, 3, 2), (2, 2, 4)))
-    group = case.group()
-    batches = case.batches()
+    case = replace(small(kind, seed=seed), order=order)
+    group, batches = case.group(), case.batches()
     for batch in batches[:dispatches]:
         group.dispatch(batch.tokens, batch.topk)
     check_round(group, batches[dispatches - 1])
 
 
-def test_combine_twice_gives_the_same() -> None:
+@EITHER
+def test_combine_twice_gives_the_same(kind: Kind) -> None:
     """Combine may be called again with other weights for the same dispatch."""
-    case = Case(SMALL, "relaxed", "random", seed=8, lengths=((4, 1, 3),))
+    case = small(kind)
     group, batch = case.group(), case.batches()[0]
     _, first = run_round(group, batch)
     kept = [out.copy() for out in first]
     group.combine([2 * w for w in batch.weights])
-    again = group.combine(batch.weights)
-    for one, other in zip(kept, again, strict=True):
+    for one, other in zip(kept, group.combine(batch.weights), strict=True):
         np.testing.assert_array_equal(one.view(np.uint16), other.view(np.uint16))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cores", [1, 2])
+def test_all_dies_of_the_pod(cores: int) -> None:
+    """768 ranks, one token each with eight choices."""
+    config = FUSED.config(n_ranks=768, hidden=32, top_k=8, tokens_max=1, cores=cores)
+    case = Case(config, "sc", "round-robin", seed=1, lengths=((1,) * 768,), masked=0.0)
+    group, batch = case.group(), case.batches()[0]
+    received, outputs = run_round(group, batch)
+    for rank in range(0, 768, 37):
+        check_received(config, batch, rank, received[rank])
+    assert sum(len(r.x) for r in received) == 768 * 8
+    check_outputs(config, batch, outputs)

@@ -11,9 +11,8 @@ import pytest
 from xccl_emu.errors import DeadlockError, RunError
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
 from xccl_emu.protocols.layout import EpConfig
-from xccl_emu.protocols.rounds import Rounds
 
-from .ep_support import Case, check_outputs, check_received
+from .ep_support import Case, check_rounds, rounds_of
 
 WHOLE = (DISPATCH | EXPERT | COMBINE,)
 APART = (DISPATCH, EXPERT, COMBINE)
@@ -24,9 +23,7 @@ but their own acknowledgements keeps the rounds of dispatch, or of combine, apar
 def full(config: EpConfig, flight_granules: int = 512, routing: str = "uniform") -> Case:
     """Three rounds of full batches."""
     lengths = ((config.tokens_max,) * config.n_ranks,) * 3
-    return Case(
-        config, "relaxed", "random", 0, lengths, masked=0.0, routing=routing, flight_granules=flight_granules
-    )
+    return Case(config, "relaxed", "random", 0, lengths, masked=0.0, routing=routing, flight_granules=flight_granules)
 
 
 MANY = full(EpConfig(n_ranks=3, hidden=128, top_k=2, tokens_max=8, cores=4))
@@ -43,14 +40,9 @@ def run_in_launches(case: Case, phases: Sequence[int], without: Sequence[str]) -
     mark = group.pod.mark_app()
     for parts in phases:
         group.pod.release_app(mark)
-        rounds = Rounds(
-            group, [b.tokens for b in batches], [b.topk for b in batches], [b.weights for b in batches], parts
-        )
+        rounds = rounds_of(group, batches, parts)
         rounds.run()
-    for i, batch in enumerate(batches):
-        for rank in range(case.config.n_ranks):
-            check_received(case.config, batch, rank, rounds.received(i, rank))
-        check_outputs(case.config, batch, [rounds.output(i, rank) for rank in range(case.config.n_ranks)])
+    check_rounds(rounds, batches)
 
 
 def goes_wrong(case: Case, phases: Sequence[int], without: Sequence[str]) -> bool:

@@ -1,41 +1,32 @@
 """Arguments and calls that make no sense, in every group: a ConfigError, memory as it was, and a group that goes on."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from xccl_emu.errors import ConfigError, DeadlockError
+from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.fused import FusedExpertParallel, run_fused_rounds
-from xccl_emu.protocols.fused_layout import FusedConfig
-from xccl_emu.protocols.layout import EpConfig
-from xccl_emu.protocols.rounds import run_rounds
 from xccl_emu.protocols.sendrecv import SendRecv
 
 from .a2e_support import Case as A2ECase
 from .a2e_support import check
-from .ep_support import Case, check_round
-from .fused_support import FusedCase, fused_rounds_of
-from .test_rounds import rounds_of
+from .ep_support import EITHER, FUSED, KINDS, PULL, Case, Kind, check_round, columns, rounds_of
 
 SIZES: dict[str, Any] = {"n_ranks": 2, "local_experts": 2, "hidden": 32, "top_k": 2, "tokens_max": 2}
-LENGTHS = ((2, 1), (1, 2))
-GROUPS: dict[str, Case] = {
-    "pull": Case(EpConfig(**SIZES), "relaxed", "random", seed=3, lengths=LENGTHS),
-    "fused": FusedCase(FusedConfig(**SIZES), "relaxed", "random", seed=3, lengths=LENGTHS),
+GROUPS = {
+    kind: Case(kind.config(**SIZES), "relaxed", "random", seed=3, lengths=((2, 1), (1, 2))) for kind in KINDS.values()
 }
 CALLS = A2ECase(
     A2EConfig(1, 2, 3, hidden=32, top_k=2, tokens_max=2, depth=1), "relaxed", "random", seed=3, lengths=((2, 0), (1, 2))
 )
 EITHER_A2E = pytest.mark.parametrize("case", [CALLS, replace(CALLS, pull=True)], ids=["a2e", "a2e-pull"])
-EITHER = pytest.mark.parametrize("kind", GROUPS)
 
 
 def refused(pod: Pod, call: Callable[[], Any], message: str) -> None:
@@ -46,22 +37,16 @@ def refused(pod: Pod, call: Callable[[], Any], message: str) -> None:
     assert (pod.digest(), pod.mark_app(), pod.active_cores()) == (before, used, [])
 
 
-def lists(batches: Iterable[Any]) -> tuple[list[Any], ...]:
-    """Tokens, choices and weights of rounds."""
-    return tuple([getattr(batch, name) for batch in batches] for name in ("tokens", "topk", "weights"))
-
-
 # ---- a misspelt synchronization
 
 
 @EITHER
-def test_a_misspelt_synchronization_breaks_no_group(kind: str) -> None:
+def test_a_misspelt_synchronization_breaks_no_group(kind: Kind) -> None:
     """Every call refuses it before anything changes, and goes on once it is gone."""
     group, (batch, other) = GROUPS[kind].group(without=["nonsense"]), GROUPS[kind].batches()
-    run: Any = run_rounds if kind == "pull" else run_fused_rounds
     message = r"without=\['nonsense'\]: no kernel launched so far has it"
     refused(group.pod, lambda: group.dispatch(batch.tokens, batch.topk), message)
-    refused(group.pod, lambda: run(group, *lists([batch])), message)
+    refused(group.pod, lambda: kind.run_rounds(group, *columns([batch])), message)
     group.pod.without = []
     group.dispatch(batch.tokens, batch.topk)
     group.pod.without = ["nonsense"]
@@ -109,8 +94,8 @@ def test_a_misspelt_synchronization_breaks_no_communicator() -> None:
 @pytest.mark.nojit
 def test_a_kernel_with_too_many_registers_is_refused_before_tokens_are_loaded() -> None:
     """On a pod with few registers dispatch changes no byte."""
-    case = GROUPS["pull"]
-    group = ExpertParallel(Pod(case.group().pod.spec.with_(registers=8)), case.config)
+    case = GROUPS[PULL]
+    group = ExpertParallel(Pod(case.spec().with_(registers=8)), case.config)
     batch = case.batches()[0]
     refused(group.pod, lambda: group.dispatch(batch.tokens, batch.topk), "registers, a core has 8")
 
@@ -119,17 +104,17 @@ def test_a_kernel_with_too_many_registers_is_refused_before_tokens_are_loaded() 
 
 
 @EITHER
-def test_what_is_no_list_is_refused(kind: str) -> None:
+def test_what_is_no_list_is_refused(kind: Kind) -> None:
     """None or a number in place of arrays, or of rounds, is named, and the rank that has none."""
     group, batch = GROUPS[kind].group(), GROUPS[kind].batches()[0]
     group.dispatch(batch.tokens, batch.topk)
-    run: Any = run_rounds if kind == "pull" else run_fused_rounds
     refused(group.pod, lambda: group.dispatch(None, batch.topk), "tokens=None: must be 2 arrays, for 2 ranks")  # type: ignore[arg-type]
     refused(group.pod, lambda: group.dispatch(batch.tokens, 3), "topk=3: must be 2 arrays")  # type: ignore[arg-type]
     refused(group.pod, lambda: group.dispatch([None, None], batch.topk), "tokens of rank 0:")  # type: ignore[list-item]
     refused(group.pod, lambda: group.combine(None), "weights=None: must be 2 arrays")  # type: ignore[arg-type]
-    refused(group.pod, lambda: run(group, 3, 3, 3), "tokens=3: must be a list of rounds")
-    refused(group.pod, lambda: run(group, *lists([batch])[:2], [None]), "weights of round 0=None: must be 2 arrays")
+    refused(group.pod, lambda: kind.run_rounds(group, 3, 3, 3), "tokens=3: must be a list of rounds")
+    given = *columns([batch])[:2], [None]
+    refused(group.pod, lambda: kind.run_rounds(group, *given), "weights of round 0=None: must be 2 arrays")
     check_round(group, batch)
 
 
@@ -163,40 +148,21 @@ def test_calls_may_come_one_by_one(case: A2ECase) -> None:
         ({"first_die": "x"}, "first_die='x': must be a whole number"),
     ],
 )
-@pytest.mark.parametrize("kind", [ExpertParallel, FusedExpertParallel, A2E, A2EPull])
-def test_places_are_numbers(kind: Any, options: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize("group", [PULL.group, FUSED.group, A2E, A2EPull])
+def test_places_are_numbers(group: Any, options: dict[str, Any], message: str) -> None:
     """An offset or a die that is none is refused by name, and nothing is allocated."""
-    config = CALLS.config
-    if kind not in (A2E, A2EPull):
-        if "first_die" in options:
-            return  # a field of the configuration there
-        config = GROUPS["fused" if kind is FusedExpertParallel else "pull"].config
+    configs = {kind.group: case.config for kind, case in GROUPS.items()}
+    if group in configs and "first_die" in options:
+        return  # a field of the configuration there
     pod = Pod(small_pod(5, 3, managed_bytes=1 << 20))
-    refused(pod, lambda: kind(pod, config, **options), message)
-
-
-@pytest.mark.nojit
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: A2EConfig(1, 1, 3, local_experts=2, top_k=7), "top_k=7: there are 6 expert slots"),
-        (lambda: A2EConfig(True, 1, 3, top_k=1), "n_domains=True: must be a whole number, 1 to 65536"),
-        (lambda: EpConfig(2, local_experts=True), "local_experts=True: must be a whole number, 1 to 4096"),
-        (lambda: EpConfig(2, first_die=False), "first_die=False: must be a whole number, 0 to 1048576"),
-    ],
-)
-def test_configurations_have_one_set_of_checks(make: Callable[[], Any], message: str) -> None:
-    """No choice of more experts than there are, and no truth in place of a number, in any kind of group."""
-    with pytest.raises(ConfigError) as caught:
-        make()
-    assert str(caught.value) == message
+    refused(pod, lambda: group(pod, configs.get(group, CALLS.config), **options), message)
 
 
 # ---- results that there are not
 
 
 @EITHER
-def test_results_are_those_of_the_last_calls(kind: str) -> None:
+def test_results_are_those_of_the_last_calls(kind: Kind) -> None:
     """Before dispatch there is nothing to read or compute, before combine no output, and neither after `reset`."""
     group, (batch, other) = GROUPS[kind].group(), GROUPS[kind].batches()
     nothing = {
@@ -216,24 +182,7 @@ def test_results_are_those_of_the_last_calls(kind: str) -> None:
 
 
 @EITHER
-def test_a_dispatch_that_was_interrupted_leaves_no_rows(kind: str) -> None:
-    """What has arrived of a failed dispatch cannot be taken for a result, though an earlier one had one."""
-    group, (batch, other) = GROUPS[kind].group(), GROUPS[kind].batches()
-    check_round(group, batch)
-    launch = group._launch
-    group._launch = lambda kernel, rank, *rest: None if rank == 1 else launch(kernel, rank, *rest)  # type: ignore[method-assign]
-    with pytest.raises(DeadlockError):
-        group.dispatch(other.tokens, other.topk)
-    del group._launch
-    for call in (group.received, group.expert_output, group.output):
-        with pytest.raises(ConfigError, match=r"failed or was interrupted: call reset\(\) first"):
-            call(0)
-    group.reset()
-    check_round(group, other)
-
-
-@EITHER
-def test_ranks_and_rounds_that_there_are_not(kind: str) -> None:
+def test_ranks_and_rounds_that_there_are_not(kind: Kind) -> None:
     """Too large, negative, or no number: refused by name, with what would be right."""
     group, batches = GROUPS[kind].group(), GROUPS[kind].batches()
     check_round(group, batches[0])
@@ -241,7 +190,7 @@ def test_ranks_and_rounds_that_there_are_not(kind: str) -> None:
         for rank in (2, -1, "x", None, True):
             with pytest.raises(ConfigError, match=rf"^rank={rank!r}: must be a whole number, 0 to 1$"):
                 call(rank)  # type: ignore[arg-type]
-    rounds: Any = rounds_of(group, batches) if kind == "pull" else fused_rounds_of(group, batches)  # type: ignore[arg-type]
+    rounds = rounds_of(group, batches)
     for result in (rounds.received, rounds.output, rounds.expert_output):
         with pytest.raises(ConfigError, match="round=0: the rounds have not run to their end"):
             result(0, 0)

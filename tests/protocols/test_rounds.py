@@ -1,6 +1,7 @@
 """Several rounds in one launch, where a fast rank may be a round ahead of a slow one."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,84 +9,104 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.kernels.fused_layers import fused_layers
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
-from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocols.layout import EpConfig
-from xccl_emu.protocols.rounds import Rounds, run_rounds
+from xccl_emu.protocols.rounds import Rounds, in_parts
 
-from .ep_support import Batch, Case, assert_same_bits, cases, check_outputs, check_received, check_round
+from .ep_support import (
+    EITHER,
+    EITHER_WAY,
+    FUSED,
+    PULL,
+    Case,
+    Kind,
+    assert_same_bits,
+    cases,
+    check_outputs,
+    check_round,
+    check_rounds,
+    columns,
+    follow_in_one_launch,
+    kind_of,
+    rounds_of,
+)
 
-CONFIG = EpConfig(n_ranks=3, local_experts=2, hidden=32, top_k=3, tokens_max=3, cores=2)
-CASE = Case(CONFIG, "relaxed", "random", seed=1, lengths=((3, 0, 1), (0, 2, 3), (1, 3, 0)))
+CASES = {
+    kind: Case(
+        kind.config(n_ranks=3, local_experts=2, hidden=32, top_k=3, tokens_max=3, cores=2), "relaxed", "random", seed=1,
+        lengths=((3, 0, 1), (0, 2, 3), (1, 3, 0)),
+    )
+    for kind in (PULL, FUSED)
+}  # fmt: skip
+CASE, CONFIG = CASES[PULL], CASES[PULL].config
 
 
-def rounds_of(group: ExpertParallel, batches: list[Batch], parts: int = DISPATCH | EXPERT | COMBINE) -> Rounds:
-    """The batches as rounds of one launch."""
-    return Rounds(group, [b.tokens for b in batches], [b.topk for b in batches], [b.weights for b in batches], parts)
+def run(group: Any, batches: list[Any]) -> list[list[np.ndarray]]:
+    """Outputs [round][rank] of the batches, in one launch."""
+    return kind_of(group.config).run_rounds(group, *columns(batches))
 
 
-def check_rounds(rounds: Rounds, batches: list[Batch]) -> None:
-    """Compare what each round left with the oracle."""
-    config = rounds.config
-    for i, batch in enumerate(batches):
-        for rank in range(config.n_ranks):
-            check_received(config, batch, rank, rounds.received(i, rank))
-        check_outputs(config, batch, [rounds.output(i, rank) for rank in range(config.n_ranks)])
-
-
-@settings(max_examples=100)
-@given(cases(ranks=st.integers(2, 4), rounds=st.integers(1, 4)))
-def test_rounds_in_one_launch_give_what_the_oracle_gives(case: Case) -> None:
+@EITHER
+@settings(max_examples=90)
+@given(st.data())
+def test_rounds_in_one_launch_give_what_the_oracle_gives(kind: Kind, data: st.DataObject) -> None:
     """All that dispatch and combine give in each round, for any small group, order and policy."""
-    group, batches = case.group(), case.batches()
-    rounds = rounds_of(group, batches)
-    rounds.run()
-    check_rounds(rounds, batches)
+    follow_in_one_launch(data.draw(cases(kind, ranks=st.integers(2, 4), rounds=st.integers(1, 4))))
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("path", ["mtu", "dma"])
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
-def test_many_schedules(order: str, path: str, n_ranks: int) -> None:
-    """Three rounds, ranks without tokens, ten seeds of the random policy for each order and path."""
+@EITHER_WAY
+def test_many_schedules(kind: Kind, switches: dict[str, Any], n_ranks: int, order: str) -> None:
+    """Three rounds, ranks without tokens, ten seeds of the random policy for each order and switch."""
     lengths = tuple(tuple((2 * i + rank) % 3 for rank in range(n_ranks)) for i in range(3))
-    config = replace(CONFIG, n_ranks=n_ranks, path=path)
+    config = replace(CASES[kind].config, n_ranks=n_ranks, **switches)
     for seed in range(10):
-        case = Case(config, order, "random", seed, lengths)
-        group, batches = case.group(), case.batches()
-        rounds = rounds_of(group, batches)
-        rounds.run()
-        check_rounds(rounds, batches)
+        follow_in_one_launch(Case(config, order, "random", seed, lengths))
+
+
+@settings(max_examples=10)
+@given(cases(FUSED, ranks=st.integers(2, 4), rounds=st.just(1)), st.integers(1, 4))
+def test_a_batch_goes_through_smaller_buffers_in_parts(case: Case, at_once: int) -> None:
+    """In one launch, a round for each part: put together, the outputs are those of the whole batch."""
+    (batch,) = case.batches()
+    smaller = replace(case, config=replace(case.config, tokens_max=at_once), lengths=((0,),) * 6)
+    parts = (in_parts(each, at_once) for each in (batch.tokens, batch.topk, batch.weights))
+    outputs = FUSED.run_rounds(smaller.group(), *parts)
+    check_outputs(case.config, batch, [np.concatenate(each) for each in zip(*outputs, strict=True)])
 
 
 @pytest.mark.boundscheck
 @pytest.mark.parametrize("policy", POLICIES)
-def test_single_calls_and_rounds_in_one_launch_mix(policy: str) -> None:
+@EITHER
+def test_single_calls_and_rounds_in_one_launch_mix(kind: Kind, policy: str) -> None:
     """The counts of rounds carry over from calls to launches of rounds and back."""
-    case = replace(CASE, policy=policy)
+    case = replace(CASES[kind], policy=policy)
     group, batches = case.group(), case.batches()
-    check_round(group, batches[0])
-    for outputs, batch in zip(_run(group, batches), batches, strict=True):
-        check_outputs(CONFIG, batch, outputs)
+    for some in (batches, batches[::-1]):
+        check_round(group, some[0])
+        for outputs, batch in zip(run(group, some), some, strict=True):
+            check_outputs(case.config, batch, outputs)
     check_round(group, batches[1])
-    for outputs, batch in zip(_run(group, batches[::-1]), batches[::-1], strict=True):
-        check_outputs(CONFIG, batch, outputs)
     assert group.stats["rounds"].actions > 0
 
 
-def _run(group: ExpertParallel, batches: list[Batch]) -> list[list[np.ndarray]]:
-    return run_rounds(group, [b.tokens for b in batches], [b.topk for b in batches], [b.weights for b in batches])
+@pytest.mark.nojit
+@pytest.mark.parametrize("switches", [{}, *FUSED.switches, {"counting": "scalar"}])
+def test_two_fused_rounds_without_the_jit(switches: dict[str, Any]) -> None:
+    """The same kernel in plain Python gives what the oracle gives."""
+    config = FUSED.config(n_ranks=2, hidden=32, top_k=2, tokens_max=2, **switches)
+    follow_in_one_launch(Case(config, "relaxed", "random", seed=5, lengths=((2, 1), (1, 2))))
 
 
 @pytest.mark.nojit
 def test_two_rounds_without_the_jit() -> None:
-    """The same kernel in plain Python gives what the oracle gives."""
+    """That of pull, too."""
     config = EpConfig(n_ranks=2, hidden=32, top_k=1, tokens_max=1, quantized=False)
-    case = Case(config, "relaxed", "random", seed=3, lengths=((1, 1), (0, 1)))
-    rounds = rounds_of(case.group(), case.batches())
-    rounds.run()
-    check_rounds(rounds, case.batches())
+    follow_in_one_launch(Case(config, "relaxed", "random", seed=3, lengths=((1, 1), (0, 1))))
 
 
 def test_memory_is_the_same_under_every_order_and_policy() -> None:
@@ -129,18 +150,18 @@ def test_app_memory_is_given_back() -> None:
     """`run_rounds` leaves as much of the app areas free as it found, also when it refuses."""
     group, batches = CASE.group(), CASE.batches()
     mark = group.pod.mark_app()
-    _run(group, batches)
+    run(group, batches)
     assert group.pod.mark_app() == mark
     with pytest.raises(CapacityError, match="do not fit the app data area"):
-        _run(group, batches * 9)
+        run(group, batches * 9)
     assert group.pod.mark_app() == mark
     check_round(group, batches[0])
 
 
 def test_refusals_name_round_rank_and_value() -> None:
     """What does not fit is refused before anything moves."""
-    group, batches = CASE.group(), CASE.batches()
-    tokens, topk, weights = ([getattr(b, name) for b in batches] for name in ("tokens", "topk", "weights"))
+    group = CASE.group()
+    tokens, topk, weights = columns(CASE.batches())
     before = group.pod.digest()
     with pytest.raises(ConfigError, match="tokens: no rounds"):
         Rounds(group, [], [], [])
@@ -159,8 +180,12 @@ def test_refusals_name_round_rank_and_value() -> None:
 
 def test_a_pod_with_few_registers_is_refused() -> None:
     """The kernel of whole rounds needs more registers than those of the phases, and the message says how many."""
-    spec = CASE.group().pod.spec.with_(registers=150)
-    group, batches = ExpertParallel(Pod(spec), CONFIG), CASE.batches()
+    group, batches = PULL.group(Pod(CASE.spec().with_(registers=150)), CONFIG), CASE.batches()
     check_round(group, batches[0])
     with pytest.raises(ConfigError, match=r"registers=150: rounds in one launch need a pod with \d+$"):
         rounds_of(group, batches)
+
+
+def test_fused_rounds_fit_the_registers_of_a_usual_pod() -> None:
+    """The kernel of whole rounds needs no more registers than a pod has unless asked for more."""
+    assert fused_layers.n_registers <= small_pod(2).registers
