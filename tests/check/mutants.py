@@ -58,15 +58,51 @@ class Edit:
 
 
 @dataclass(frozen=True)
+class Without:
+    """A change of a module's text: what names a synchronization, or else the lines that have a text, do nothing."""
+
+    module: str
+    what: str
+
+    def apply(self, text: str) -> str:
+        """The text changed; AssertionError if there are no such lines."""
+        lines = text.splitlines(keepends=True)
+        gone = [line for line in lines if "yield" in line and f'"{self.what}"' in line]
+        gone = gone or [line for line in lines if self.what in line]
+        assert gone, f"{self.module}: {self.what!r} stands nowhere"
+        return "".join(re.sub(r"\S.*", "pass", line) if line in gone else line for line in lines)
+
+
+@dataclass(frozen=True)
+class Of:
+    """A module of kernels, to be changed."""
+
+    module: str
+
+    def __call__(self, old: str, new: str) -> Edit:
+        """An old text, which stands there once, becomes a new one."""
+        return Edit(self.module, old, new)
+
+    def at(self, place: str, old: str, new: str) -> Edit:
+        """In a place that stands there once, old becomes new."""
+        assert old in place
+        return Edit(self.module, place, place.replace(old, new))
+
+    def without(self, what: str) -> Without:
+        """A synchronization by its name, or lines by a part of them, left out."""
+        return Without(self.module, what)
+
+
+@dataclass(frozen=True)
 class Mutant:
     """A bug: in which configuration it is planted, how, and what finds it."""
 
     name: str
     scenario: Case
-    edits: tuple[Edit, ...]
+    edits: tuple[Edit | Without, ...]
     kinds: tuple[str, ...]
     """The kinds of violations that it shows itself as; which one is met first depends on the schedule."""
-    base: tuple[Edit, ...] = ()
+    base: tuple[Edit | Without, ...] = ()
     """Changes that make a correct variant, in which the bug is then planted."""
     schedules: int = 1000
     """What a portfolio needs at most with seed 0."""
@@ -92,7 +128,7 @@ class Planted:
     """A scenario whose kernels are changed."""
 
     scenario: Case
-    edits: tuple[Edit, ...]
+    edits: tuple[Edit | Without, ...]
 
     @property
     def name(self) -> str:
@@ -126,7 +162,7 @@ def in_place(changed: Mapping[str, ModuleType]) -> Iterator[None]:
 
 
 @functools.cache
-def kernels(edits: tuple[Edit, ...]) -> Mapping[str, ModuleType]:
+def kernels(edits: tuple[Edit | Without, ...]) -> Mapping[str, ModuleType]:
     """The modules that differ by these edits, and those that import them, loaded anew from changed text."""
     changed: dict[str, ModuleType] = {}
     wanted = {edit.module for edit in edits}

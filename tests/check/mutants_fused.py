@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import replace
-from functools import partial
 from unittest import mock
 
 from xccl_emu.check.trial import Trial
@@ -20,8 +19,8 @@ from xccl_emu.machine.launch import Grant
 from xccl_emu.protocols.fused_case import FusedCase
 from xccl_emu.protocols.fused_layout import FusedGrants
 
-from .mutants import Edit, Mutant
-from .mutants_moe import CONTRIBUTION_IN, MADE, MESSAGE_LEFT, NUMBER, ROW
+from .mutants import Mutant, Of
+from .mutants_moe import EARLIER, MADE, NUMBER, ONWARD, OWN_ROW, ROW
 
 PAIR = FusedCase(ranks=2, cores=1, tokens=2, rounds=2)
 PAIRS = replace(PAIR, cores=2, rounds=3)
@@ -37,9 +36,10 @@ ONE_LOOP = replace(LOOPS, cores=1, tokens=3)
 SPLIT = replace(LONG, cores=2)
 
 of_dispatch, of_counts, of_combine, of_layers = (
-    partial(Edit, module) for module in ("fused", "counts", "fused_combine", "fused_layers")
+    Of(module) for module in ("fused", "counts", "fused_combine", "fused_layers")
 )
-"""A change of a module of kernels: old text, new text."""
+"""Modules of kernels, to be changed."""
+
 
 class Permitted(FusedCase):
     """The same where ranks may read the arrivals of others, as one that does not count by atomics has to, and write
@@ -69,40 +69,15 @@ RESETTING = permitted(replace(PAIR, tokens=1, rounds=3))
 # ---- what stands in dispatch
 
 COUNTS = '        yield put(field, event, n, begin + before, step=2, sync="counts")\n'
-POLL_COUNTS = '        yield poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")\n'
 SUM_COUNTS = "        n = yield ub_load(f.work + i * FIELD_BYTES + 8, step=3)\n"
-COUNTS_IN = '    yield from barrier(3, "all counts are in")\n'
 VISIBLE = '    yield quiet(step=1, sync="messages visible")  # and counted\n'
 ALL_SENT = '    yield from barrier(2, "all cores have sent")\n'
 PUBLISH = "    yield from publish(rank, first, last, event, c, f)\n"
 FIELD = "table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES"
 BEFORE = "yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)\n"
 FULL = '            yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")\n'
-COUNTS_LOADED = '    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")\n'
-HALF_FREE = """\
-        if turn >= 2:
-            yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
-"""
-SET_HALF_FREE = '        yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")\n        row'
-DRAIN_HALVES = '    yield from drain_halves(MTU_OUT, MTU_IN, turn, "half free")\n'
-QUANTIZED = """\
-    yield set_flag(VECTOR, MTU_OUT, half, sync="rows quantized")
-    yield wait_flag(VECTOR, MTU_OUT, half, sync="rows quantized")
-"""
-STAGED = '    yield quiet(step=1, sync="messages staged")\n'
-WRITTEN = '            yield wait_flag(DMA, SCALAR, k, step=1, sync="message written")\n'
-ASKED_IN = '        yield poll_eq(asked, event, step=1, sync="asked in")\n'
-PLACES_FOUND = '                yield wait_flag(VECTOR, SCALAR, half, sync="places found")\n'
 SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
 
-TALLIES_VISIBLE = '    yield quiet(step=1, sync="tallies visible")\n'
-ALL_ADDED = '    yield from barrier(1, "all tallies are added up")\n'
-EARLIER = "            yield store(tallies + i * stride + 4 * slot, before, 4, step=1)\n"
-ONWARD = "        yield ub_store(4 * slot, place + 1, step=1)\n"
-OWN_ROW = (
-    of_counts("return half if tallies else t\n", "return 0 if tallies else t\n"),
-    of_counts("choices + half * INDEX_BYTES, INDEX_BYTES", "choices, INDEX_BYTES"),
-)
 
 # ---- what stands in combine
 
@@ -113,19 +88,10 @@ READ_MODIFY_WRITE = """\
         seen = yield load(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, step=2)
         yield store(f.arrivals + home * c.die_bytes + token * FIELD_BYTES, seen + 1, step=2, sync="arrival")
 """
-ALL_ARRIVED = '    yield poll_ge(f.arrivals + own, due, step=3, sync="all arrived")\n'
-DUE = "    yield store(f.due + own, due, step=3)\n"
 NOT_MASKED = "        if slot >= 0:\n            due = due + 1\n"
 TARGET = "    return f.combine + home * c.die_bytes + (token * c.top_k + choice) * 2 * c.hidden\n"
 WEIGHT = "weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=3)\n"
-ROWS_LISTED = '        yield wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")\n'
-ROW_IN = """\
-            yield set_flag(MTU_IN, MTU_OUT, i % BUFFERS, sync="row in")
-            yield wait_flag(MTU_IN, MTU_OUT, i % BUFFERS, sync="row in")
-"""
 PARTS = "    if end - begin < c.cores:\n"
-COMBINED = '    yield quiet(sync="outputs visible")\n    yield from barrier(0, "all cores have combined")\n'
-ASSEMBLED = '    yield from barrier(0, "all cores have assembled")\n'
 
 CLEAR = '        yield put(own + i * FIELD_BYTES, 0, sync="clear counts")\n'
 CLEARED_LATE = (
@@ -133,8 +99,8 @@ CLEARED_LATE = (
     '        yield put(mine + slot * FIELD_BYTES, 0, sync="clear counts")\n'
 )
 BOOLEAN = (
-    of_dispatch(COUNTS, COUNTS.replace("event", "1")),
-    of_dispatch(POLL_COUNTS, POLL_COUNTS.replace("event", "1")),
+    of_dispatch.at(COUNTS, "event", "1"),
+    of_dispatch.at('poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")', "event", "1"),
 )
 RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + CLEAR))
 """Flags that are 0 or 1, and 0 again when the count was read: right on one core, with a table for each parity."""
@@ -142,7 +108,7 @@ RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + CLEAR))
 KNOWN = (
     Mutant(
         "fused: event e set, event e + 1 awaited", SINGLE,
-        (of_dispatch(FULL, FULL.replace("half,", "(half + 1) % 2,")),), (DEADLOCK, BAD_INSTRUCTION), quick=True,
+        (of_dispatch.at(FULL, "half,", "(half + 1) % 2,"),), (DEADLOCK, BAD_INSTRUCTION), quick=True,
     ),
     Mutant(
         "fused: combine of a token starts on the stores' issue, not on their completion", PAIR,
@@ -150,11 +116,11 @@ KNOWN = (
     ),
     Mutant(
         "fused: a contribution is weighed when its load is issued", PAIR,
-        (Edit("sums", CONTRIBUTION_IN, ""),), (UNWRITTEN_READ, DATA_RACE),
+        (Of("sums").without("contribution in"),), (UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
         "fused: single table of counts, a fast rank overwrites those of the round before", THREE,
-        (of_dispatch(FIELD, FIELD.replace("event % 2", "event * 0")),), (DEADLOCK, TORN_METADATA),
+        (of_dispatch.at(FIELD, "event % 2", "event * 0"),), (DEADLOCK, TORN_METADATA),
     ),
     Mutant(
         "fused: boolean flags that are never reset", THREE, BOOLEAN, (TORN_METADATA, DATA_RACE),
@@ -187,61 +153,61 @@ OWN = (
     ),
     Mutant(
         "fused: places that leave out the experts before", CHOICES,
-        (of_counts(BEFORE, BEFORE.replace("slot - slot % c.n_local", "slot")),),
+        (of_counts.at(BEFORE, "slot - slot % c.n_local", "slot"),),
         (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant(
         "fused: places used before they are found", replace(PAIR, quantized=False, granules=2, rounds=1),
-        (of_dispatch(PLACES_FOUND, ""),), (DATA_RACE, UNWRITTEN_READ, AREA_VIOLATION, LEFTOVER, BAD_INSTRUCTION),
+        (of_dispatch.without("places found"),), (DATA_RACE, UNWRITTEN_READ, AREA_VIOLATION, LEFTOVER, BAD_INSTRUCTION),
     ),
     Mutant(
         "fused: counts used before they are loaded", PAIR,
-        (of_dispatch(COUNTS_LOADED, ""),), (DATA_RACE, UNWRITTEN_READ, AREA_VIOLATION, LEFTOVER, BAD_INSTRUCTION),
+        (of_dispatch.without('wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")'),),
+        (DATA_RACE, UNWRITTEN_READ, AREA_VIOLATION, LEFTOVER, BAD_INSTRUCTION),
     ),
     Mutant(
         "fused: counts told when this core has sent, not when all have", PAIRS,
-        (of_dispatch(ALL_SENT, ""),), (DATA_RACE, UNWRITTEN_READ),
+        (of_dispatch.without("all cores have sent"),), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: counts of other cores' sources read before they are in", PAIRS,
-        (of_dispatch(COUNTS_IN, ""),), (TORN_METADATA, UNWRITTEN_READ),
+        (of_dispatch.without("all counts are in"),), (TORN_METADATA, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: routing of the next choice written into a message that is leaving", CHOICES,
-        (of_dispatch(MESSAGE_LEFT, ""),), (DATA_RACE,),
+        (of_dispatch.without("message left"),), (DATA_RACE,),
     ),
     Mutant(
         "fused: a half filled again before it was copied out", LONG,
-        (of_dispatch(HALF_FREE, ""), of_dispatch(SET_HALF_FREE, "        row"), of_dispatch(DRAIN_HALVES, "")),
-        (DATA_RACE,),
+        (of_dispatch.without("half free"),), (DATA_RACE,),
     ),
     Mutant(
         "fused: a core begins with a source's first message, and not where its rows begin", SPLIT,
-        (of_dispatch(SKIPPED, SKIPPED.replace(" + begin - row", "")),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
+        (of_dispatch.at(SKIPPED, " + begin - row", ""),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: the message awaited in the wrong half", LONG,
-        (of_dispatch(MADE, MADE.replace("half,", "1 - half,")),), (DATA_RACE, DEADLOCK, BAD_INSTRUCTION),
+        (of_dispatch.at(MADE, "half,", "1 - half,"),), (DATA_RACE, DEADLOCK, BAD_INSTRUCTION),
     ),
     Mutant(
         "fused: late quantization, rows copied out before they are quantized", replace(PAIR, early_quantization=False),
-        (of_dispatch(QUANTIZED, ""),), (DATA_RACE, UNWRITTEN_READ),
+        (of_dispatch.without("rows quantized"),), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: SDMA rung before its messages are staged", replace(PAIR, path="sdma"),
-        (of_dispatch(STAGED, ""),), (DATA_RACE, UNWRITTEN_READ),
+        (of_dispatch.without("messages staged"),), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: SDMA of a token not awaited", replace(PAIR, path="sdma"),
-        (of_dispatch(WRITTEN, "            pass\n"),), (DATA_RACE, BAD_INSTRUCTION, LEFTOVER),
+        (of_dispatch.without("message written"),), (DATA_RACE, BAD_INSTRUCTION, LEFTOVER),
     ),
     Mutant(
         "fused: room granted before it is known what others have", replace(PAIR, preallocated=False),
-        (of_dispatch(ASKED_IN, ""),), (TORN_METADATA, DATA_RACE),
+        (of_dispatch.without("asked in"),), (TORN_METADATA, DATA_RACE),
     ),
     Mutant(
         "fused: what a token was due forgotten", PAIR,
-        (of_combine(DUE, ""),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
+        (of_combine.without("store(f.due + own, due, step=3)"),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: contributions for masked choices awaited", replace(PAIR, masked=True),
@@ -249,20 +215,20 @@ OWN = (
     ),
     Mutant(
         "fused: contributions of a token to one place", CHOICES,
-        (of_combine(TARGET, TARGET.replace("+ choice", "+ 0 * choice")),), (DATA_RACE, UNWRITTEN_READ),
+        (of_combine.at(TARGET, "+ choice", "+ 0 * choice"),), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: the second choice of an expert gets the place of the first", TWICE,
-        (of_counts(NUMBER, NUMBER.replace("COLUMNS + k + 1", "COLUMNS + 1")),),
+        (of_counts.at(NUMBER, "COLUMNS + k + 1", "COLUMNS + 1"),),
         (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant(
         "fused: both contributions of an expert to one place", TWICE,
-        (of_combine(TARGET, TARGET.replace("+ choice", "+ 0 * choice")),), (DATA_RACE, UNWRITTEN_READ),
+        (of_combine.at(TARGET, "+ choice", "+ 0 * choice"),), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: an expert that is chosen twice awaited once", replace(TWICE, rounds=3),
-        (of_combine(NOT_MASKED, NOT_MASKED.replace("slot >= 0", "slot >= 0 and k == 0")),),
+        (of_combine.at(NOT_MASKED, "slot >= 0", "slot >= 0 and k == 0"),),
         (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
@@ -271,23 +237,23 @@ OWN = (
     ),
     Mutant(
         "fused: both contributions of an expert weighed as its first", TWICE,
-        (of_combine(WEIGHT, WEIGHT.replace("4 * k,", "0,")),), (WRONG_BITS,),
+        (of_combine.at(WEIGHT, "4 * k,", "0,"),), (WRONG_BITS,),
     ),
     Mutant(
         "fused: tallies told before they are visible", LOOPS,
-        (of_counts(TALLIES_VISIBLE, ""),), (UNWRITTEN_READ, DATA_RACE),
+        (of_counts.without("tallies visible"),), (UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
         "fused: tallies used before all are added up", LOOPS,
-        (of_counts(ALL_ADDED, ""),), (UNWRITTEN_READ, DATA_RACE),
+        (of_counts.without("all tallies are added up"),), (UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
         "fused: places by tallies that leave out the tokens of cores before", replace(LOOPS, tokens=3),
-        (of_counts(EARLIER, EARLIER.replace("before,", "0,")),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+        (of_counts.at(EARLIER, "before,", "0,"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant(
         "fused: every message for an expert to the place of the first, by tallies", ONE_LOOP,
-        (of_counts(ONWARD, ONWARD.replace("place + 1", "place")),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+        (of_counts.at(ONWARD, "place + 1", "place"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
     Mutant(
         "fused: choices of the next token brought over those of one that is sent", ONE_LOOP,
@@ -295,11 +261,12 @@ OWN = (
     ),
     Mutant(
         "fused: a route used before it is loaded", PAIR,
-        (of_combine(ROWS_LISTED, ""),), (DATA_RACE, AREA_VIOLATION, UNWRITTEN_READ, LEFTOVER, BAD_INSTRUCTION),
+        (of_combine.without('wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")'),),
+        (DATA_RACE, AREA_VIOLATION, UNWRITTEN_READ, LEFTOVER, BAD_INSTRUCTION),
     ),
     Mutant(
         "fused: a contribution sent before it is loaded", PAIR,
-        (of_combine(ROW_IN, ""),), (DATA_RACE, UNWRITTEN_READ),
+        (of_combine.without("row in"),), (DATA_RACE, UNWRITTEN_READ),
     ),
     Mutant(
         "fused: cores that share a peer send all of its rows", SHARED,
@@ -307,14 +274,14 @@ OWN = (
     ),
     Mutant(
         "fused: arrivals not awaited", PAIR,
-        (of_combine(ALL_ARRIVED, ""),), (UNWRITTEN_READ, DATA_RACE),
+        (of_combine.without("all arrived"),), (UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
         "fused: a core begins the next round while its neighbour waits", PAIRS,
-        (of_layers(COMBINED, ""),), (DATA_RACE,),
+        (of_layers.without("outputs visible"), of_layers.without("all cores have combined")), (DATA_RACE,),
     ),
     Mutant(
         "fused: experts begin when a neighbour has not assembled", PAIRS,
-        (of_layers(ASSEMBLED, ""),), (DATA_RACE, UNWRITTEN_READ),
+        (of_layers.without("all cores have assembled"),), (DATA_RACE, UNWRITTEN_READ),
     ),
 )  # fmt: skip

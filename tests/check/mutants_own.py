@@ -1,7 +1,5 @@
 """Bugs in the small protocols of `mutants_kernels`, and their configurations."""
 
-from functools import partial
-
 import numpy as np
 
 from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, TORN_METADATA, UNWRITTEN_READ, WRONG_BITS
@@ -11,7 +9,7 @@ from xccl_emu.protocol import payload
 from xccl_emu.testing import Bench, protocol
 
 from . import mutants_kernels as device
-from .mutants import Edit, Mutant
+from .mutants import Mutant, Of
 
 NBYTES = 64
 ROUNDS = 4
@@ -99,11 +97,10 @@ def cleared(bench: Bench, dies: int = 2, cores: int = 1) -> None:
 
 PUSH, PUSH_BOOLEAN, ARRIVALS = push_counted(), push_boolean(), arrivals()
 BARRIER, TWO_CORES, CLEARED = counter_barrier(), two_cores(), cleared()
-edit = partial(Edit, "mutants_kernels")
-"""A change of the kernels: old text, new text."""
+edit = Of("mutants_kernels")
+"""The kernels, to be changed."""
 
 BOOLEAN_FLAG = '        yield put(peer_flag + half * 32, 1, sync="flag")\n'
-CLEAR = '        yield put(flag + half * 32, 0, sync="clear flag")\n'
 BUFFERS = 'outbox + half * nbytes, 0, nbytes, 0)\n        yield quiet(sync="token visible")'
 INBOX = """\
         yield from through_buffer(inbox + half * nbytes, out + r * nbytes, nbytes, nbytes, 1)
@@ -118,29 +115,28 @@ ONE_FLAG_LATE_CLEAR = """\
             yield put(flag + (1 - half) * 32, 0, sync="clear flag")
 """
 ARRIVAL = '    yield atomic_add(counter, 1, sync="arrival")\n'
-MEET_QUIET = '    yield quiet(sync="word visible")\n'
 PART_QUIET = '    yield quiet(sync="part visible")\n'
 PARTS_WRITTEN = '    yield from barrier(0, "all parts written")\n    if core == 0:\n'
 CLEAR_QUIET = '        yield quiet(sync="token visible, flag cleared")\n'
 TAIL_IN = '        yield poll_eq(tail, r + 1, sync="tail in")\n'
 READ_SLOT = "        yield mtu_in(slot"
-ALL_ARRIVED = 'poll_ge(counter, n, sync="all arrived")'
 ACKED = '        yield poll_eq(ack, 1, sync="acknowledged")\n'
 
 KNOWN = (
     Mutant(
         "push: single buffer instead of double", PUSH,
         (
-            edit(BUFFERS, BUFFERS.replace("half * nbytes", "0 * nbytes")),
-            edit(INBOX, INBOX.replace("inbox + half * nbytes", "inbox")),
+            edit.at(BUFFERS, "half * nbytes", "0 * nbytes"),
+            edit.at(INBOX, "inbox + half * nbytes", "inbox"),
         ), (DATA_RACE,), quick=True,
     ),
     Mutant(
-        "push: boolean flags that are never reset", PUSH_BOOLEAN, (edit(CLEAR, ""),), (DATA_RACE, WRONG_BITS),
+        "push: boolean flags that are never reset", PUSH_BOOLEAN,
+        (edit.without("clear flag"),), (DATA_RACE, WRONG_BITS),
     ),
     Mutant(
         "push: flag cleared after the peer may have set it again", PUSH_BOOLEAN,
-        (edit(CLEAR, ""), edit(BOOLEAN_FLAG, ONE_FLAG_LATE_CLEAR)), (DEADLOCK,),
+        (edit.without("clear flag"), edit(BOOLEAN_FLAG, ONE_FLAG_LATE_CLEAR)), (DEADLOCK,),
     ),
     Mutant(
         "combine: arrivals counted by read-modify-write", ARRIVALS,
@@ -149,7 +145,7 @@ KNOWN = (
     ),
     Mutant(
         "counter barrier with fetch_add and no quiet before it", BARRIER,
-        (edit(MEET_QUIET, ""),), (TORN_METADATA, DATA_RACE),
+        (edit.without("word visible"),), (TORN_METADATA, DATA_RACE),
     ),
     Mutant(
         "quiet issued by core 0, payload written by core 1", TWO_CORES,
@@ -182,6 +178,6 @@ OWN = (
     ),
     Mutant(
         "combine: waits for one arrival too few", ARRIVALS,
-        (edit(ALL_ARRIVED, ALL_ARRIVED.replace("n,", "n - 1,")),), (DATA_RACE,),
+        (edit.at('poll_ge(counter, n, sync="all arrived")', "n,", "n - 1,"),), (DATA_RACE,),
     ),
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """Bugs in send and receive."""
 
-from functools import partial
-
 from xccl_emu.check.verdict import (
     AREA_VIOLATION,
     ASSERTION,
@@ -15,7 +13,7 @@ from xccl_emu.check.verdict import (
 )
 from xccl_emu.protocols.sendrecv_case import AsyncCase, BothWaysCase, SendRecvCase
 
-from .mutants import Edit, Mutant
+from .mutants import Mutant, Of
 
 RING = SendRecvCase(slots=2, chunks=5, granules=2)
 FITS = SendRecvCase(slots=3, chunks=3, granules=2)
@@ -28,15 +26,14 @@ BOTH = BothWaysCase(slots=2, chunks=3, granules=2)
 ROUNDS = SendRecvCase(slots=2, chunks=3, granules=2, rounds=2)
 ASYNC = AsyncCase(slots=2, chunks=4, granules=2)
 
-edit = partial(Edit, "sendrecv")
-"""A change of the kernels: old text, new text."""
+edit = Of("sendrecv")
+"""The kernels, to be changed."""
 
 # ---- what stands in the kernels
 
 DATA = "    yield mtu_out(half * c.slot_bytes, slot, chunk_bytes(i, nbytes, c.slot_bytes), step=2)\n"
 SENT = '    if more:\n        yield set_flag(MTU_OUT, MTU_IN, half, step=2, sync="half sent")\n'
 FENCE = '    yield fence(step=3, sync="data before tail")\n'
-LOAD_AGAIN = '    if again:\n        yield wait_flag(MTU_OUT, MTU_IN, half, step=1, sync="half sent")\n'
 TAIL = '    yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")\n'
 FREE = '        yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, sync="slot free")\n'
 IN_BUFFER = '    yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")\n'
@@ -66,10 +63,7 @@ ACKNOWLEDGED_MODULO = ACKNOWLEDGED.replace("poll_ge", "poll_eq").replace(
     "c.base + chunks", "(c.base + chunks) % c.slots"
 )
 ALL_PULLED = "    yield from pull(target, nbytes, c, 0, chunks, 1, acks_each(c.ack_each, chunks, c.slots))\n"
-ZERO_COPY_IN = '    yield poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")\n'
 NEXT_BASE = "base=base))\n        base = base + chunks\n    return base\n\n\n@kernel\ndef recv_rounds"
-OTHER_HALF = "pull_chunk(i, 1, target, received,"
-LAST = "    last = min(chunks, acknowledged - c.base + c.slots)\n"
 STORES = """\
     yield store(c.tail + COUNT, c.base + i + 1, step=3, sync="tail")
     yield store(c.tail + CHUNK, i, step=3, sync="tail")
@@ -133,7 +127,7 @@ OWN = (
     ),
     Mutant(
         "consumer acknowledges one chunk too few", RING,
-        (edit(LAST_ACK, LAST_ACK.replace("base + chunks", "base + chunks - 1")),), (DEADLOCK,),
+        (edit.at(LAST_ACK, "base + chunks", "base + chunks - 1"),), (DEADLOCK,),
     ),
     Mutant(
         "consumer acknowledges before all is copied out", RING,
@@ -149,7 +143,7 @@ OWN = (
     ),
     Mutant(
         "producer uses a half of its buffer again before it has left", RING,
-        (edit(LOAD_AGAIN, ""), edit(SENT, "")), (DATA_RACE,),
+        (edit.without("half sent"),), (DATA_RACE,),
     ),
     Mutant(
         "producer numbers its chunks from one", RING,
@@ -158,13 +152,13 @@ OWN = (
     Mutant(
         "both sides go round one slot too few", RING,
         (
-            edit(SLOT, SLOT.replace("% slots", "% (slots - 1)")),
+            edit.at(SLOT, "% slots", "% (slots - 1)"),
         ), (WRONG_BITS, DATA_RACE),
     ),
     Mutant(
         "both sides go round one slot too many", RING,
         (
-            edit(SLOT, SLOT.replace("% slots", "% (slots + 1)")),
+            edit.at(SLOT, "% slots", "% (slots + 1)"),
         ), (AREA_VIOLATION,),
     ),
     Mutant(
@@ -181,15 +175,15 @@ OWN = (
     ),
     Mutant(
         "consumer waits for the other half's event", RING,
-        (edit(AGAIN, AGAIN.replace("half, step", "1 - half, step")),), (BAD_INSTRUCTION, DEADLOCK),
+        (edit.at(AGAIN, "half, step", "1 - half, step"),), (BAD_INSTRUCTION, DEADLOCK),
     ),
     Mutant(
         "consumer frees a half that nobody will take again", RING,
-        (edit(MORE, MORE.replace("    if more:\n    ", "")),), (LEFTOVER,),
+        (edit.at(MORE, "    if more:\n    ", ""),), (LEFTOVER,),
     ),
     Mutant(
         "producer waits for the event of the chunk that it has just asked for", RING,
-        (edit(IN_BUFFER, IN_BUFFER.replace("half, step", "1 - half, step")),), (BAD_INSTRUCTION, DATA_RACE, DEADLOCK),
+        (edit.at(IN_BUFFER, "half, step", "1 - half, step"),), (BAD_INSTRUCTION, DATA_RACE, DEADLOCK),
     ),
     Mutant(
         "field of the tail written word by word, the count first", RING,
@@ -201,7 +195,7 @@ OWN = (
     ),
     Mutant(
         "receiver returns without all chunks", SMALL,
-        (edit(ALL_PULLED, ALL_PULLED.replace("chunks, 1,", "chunks - 1, 1,")),), (DEADLOCK, WRONG_BITS),
+        (edit.at(ALL_PULLED, "chunks, 1,", "chunks - 1, 1,"),), (DEADLOCK, WRONG_BITS),
     ),
     Mutant(
         "DMA: tail without waiting for the completion", DMA,
@@ -233,7 +227,8 @@ OWN = (
     ),
     Mutant(
         "zero-copy: receiver does not wait for the tail", ZERO_COPY,
-        (edit(ZERO_COPY_IN, ""),), (ASSERTION, TORN_METADATA, DATA_RACE, WRONG_BITS),
+        (edit.without('poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")'),),
+        (ASSERTION, TORN_METADATA, DATA_RACE, WRONG_BITS),
     ),
     Mutant(
         "back to back: the data buffer used again before the payload has left it", ROUNDS,
@@ -241,14 +236,14 @@ OWN = (
     ),
     Mutant(
         "back to back: every round counts from the first one's base", ROUNDS,
-        (edit(NEXT_BASE, NEXT_BASE.replace("        base = base + chunks\n", "")),), (DEADLOCK, DATA_RACE, WRONG_BITS),
+        (edit.at(NEXT_BASE, "        base = base + chunks\n", ""),), (DEADLOCK, DATA_RACE, WRONG_BITS),
     ),
     Mutant(
         "asynchronous: one free slot too many", ASYNC,
-        (edit(LAST, LAST.replace("+ c.slots)", "+ c.slots + 1)")),), (DATA_RACE,),
+        (edit.at("last = min(chunks, acknowledged - c.base + c.slots)", "+ c.slots)", "+ c.slots + 1)"),), (DATA_RACE,),
     ),
     Mutant(
         "both ways: what is received uses the half of what is sent", BOTH,
-        (edit(OTHER_HALF, OTHER_HALF.replace("(i, 1,", "(i, 0,")),), (WRONG_BITS, DATA_RACE, BAD_INSTRUCTION),
+        (edit.at("pull_chunk(i, 1, target, received,", "(i, 1,", "(i, 0,"),), (WRONG_BITS, DATA_RACE, BAD_INSTRUCTION),
     ),
 )  # fmt: skip
