@@ -27,38 +27,101 @@ def copy(source, target, words):
         yield store(target + 8 * i, value)
 
 
-def swapped(bench: Bench, number: int, words: int, me: int) -> tuple[Buffer, Buffer]:
-    """What a rank sends in a call, and where what its peer sends must be in the end."""
-    sent = 100 * number + 10 * np.arange(2)[:, None] + np.arange(1, words + 1)
-    own = bench.filled(me, sent[me], f"own of call {number}")
-    return own, bench.wanted(me, sent[1 - me], f"received in call {number}", owners=f"die{me}")
+@dataclass(frozen=True)
+class Turn:
+    """One of two ranks in one of the calls."""
+
+    pod: Pod
+    calls: Sequence[Call]
+    number: int
+    me: int
+    kept: Any = None
+    """What `Pair.keep` has given."""
+
+    @property
+    def peer(self) -> int:
+        """The other rank."""
+        return 1 - self.me
+
+    @property
+    def case(self) -> Any:
+        """The sizes of this call."""
+        return self.calls[self.number].case
+
+    def managed(self, name: str, offset: int = 0) -> dict[str, int]:
+        """A place in the managed areas of both, as arguments."""
+        return {name: self.pod.managed(self.me, offset), f"peer_{name}": self.pod.managed(self.peer, offset)}
+
+    def meta(self, name: str, offset: int = 0) -> dict[str, int]:
+        """A field in the metadata areas of both, as arguments."""
+        return {name: self.pod.meta(self.me, offset), f"peer_{name}": self.pod.meta(self.peer, offset)}
+
+    def grants(self, managed: tuple[str, str] = ("r", "w"), meta: tuple[str, str] = ("r", "w")) -> list[Grant]:
+        """What the rank may do on its own die and on its peer's."""
+        pod = self.pod
+        return [
+            pod.grant_managed(managed[0], self.me), pod.grant_managed(managed[1], self.peer),
+            pod.grant_meta(meta[0], self.me), pod.grant_meta(meta[1], self.peer),
+        ]  # fmt: skip
+
+    def swap(
+        self, bench: Bench, sent: Sequence[np.ndarray], owners: str = ""
+    ) -> tuple[Buffer, Buffer, dict[str, int], list[Grant]]:
+        """What the rank sends, and where what its peer sends must be in the end: buffers, arguments and grants."""
+        own = bench.filled(self.me, sent[self.me], f"own of call {self.number}")
+        what = f"received in call {self.number}"
+        out = bench.wanted(self.me, sent[self.peer], what, owners=owners or f"die{self.me}")
+        return own, out, {"own": own.address, "out": out.address}, [self.pod.grant(own, "r"), self.pod.grant(out, "w")]
+
+
+def numbered(number: int, *words: int) -> list[np.ndarray]:
+    """So many words of each rank that say of which call and rank they are."""
+    return [100 * number + 10 * me + np.arange(1, n + 1) for me, n in enumerate(words)]
 
 
 @dataclass(frozen=True)
 class Pair(StreamCase):
-    """Two ranks, each with a launch for every call."""
+    """Two ranks, each with launches for every call."""
 
-    words: int = size(1, "Words of 8 bytes that a rank sends.", most=3, each_call=True)
     room: ClassVar[dict[str, int]] = {}
     """Areas of the pod that are not of these sizes: 2 KiB of app data and 32 bytes of each other one."""
+    cores: ClassVar[int] = 1
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
         """On a pod with this room."""
-        room = {"app_bytes": 2048, "meta_bytes": 32, "managed_bytes": 32, "ub_bytes": 32} | self.room
-        pod = bench.pod(small_pod(2, **room))
-        streams = Streams(bench, pod)
-        for number, call in enumerate(calls):
+        room = {"app_bytes": 2048, "meta_bytes": 32, "managed_bytes": 32, "ub_bytes": 32} | self.room_of(len(calls))
+        pod = bench.pod(small_pod(2, self.cores, **room))
+        streams, kept = Streams(bench, pod), self.keep(pod)
+        for number in range(len(calls)):
             for me in range(2):
-                self.launch(bench, pod, streams, number, call.case.words, me)
+                self.launch(bench, streams, Turn(pod, calls, number, me, kept))
         streams.put()
 
-    def launch(self, bench: Bench, pod: Pod, streams: Streams, number: int, words: int, me: int) -> None:
-        """The launch of one rank for a call: its own words go out, its peer's come in."""
-        own, out = swapped(bench, number, words, me)
-        kernel, args, grants = self.called(pod, number, me, 1 - me)
-        args |= {"own": own.address, "out": out.address, "words": words}
-        streams.launch(kernel, me, args, [pod.grant(own, "r"), pod.grant(out, "w"), *grants])
+    def room_of(self, n_calls: int) -> dict[str, int]:
+        """The room for so many calls."""
+        return self.room
 
-    def called(self, pod: Pod, number: int, me: int, peer: int) -> tuple[Kernel, dict[str, Any], list[Grant]]:
+    def keep(self, pod: Pod) -> Any:
+        """What there is once for all calls."""
+
+    def launch(self, bench: Bench, streams: Streams, turn: Turn) -> None:
+        """What a rank launches for a call."""
+        raise NotImplementedError(f"{type(self).__name__}.launch")
+
+
+@dataclass(frozen=True)
+class Swap(Pair):
+    """Each sends its peer as many words, by one launch."""
+
+    words: int = size(1, "Words of 8 bytes that a rank sends.", most=3, each_call=True)
+
+    def launch(self, bench: Bench, streams: Streams, turn: Turn) -> None:
+        """Its own words go out, its peer's come in."""
+        words = turn.case.words
+        _, _, buffers, grants = turn.swap(bench, numbered(turn.number, words, words))
+        kernel, args, more = self.called(turn)
+        streams.launch(kernel, turn.me, {**args, **buffers, "words": words}, [*grants, *more])
+
+    def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
         """The kernel, its arguments beside the words, and what else it may touch."""
         raise NotImplementedError(f"{type(self).__name__}.called")

@@ -10,10 +10,10 @@ from typing import ClassVar
 from xccl_emu.check.verdict import DATA_RACE
 from xccl_emu.corpus import parts
 from xccl_emu.lang import kernel, load, poll_ge, put, quiet, store
-from xccl_emu.machine import Buffer, Pod, small_pod
+from xccl_emu.machine import Buffer, Pod
 from xccl_emu.protocol import Bench, Call, size
 from xccl_emu.protocol.corpus import Member
-from xccl_emu.protocol.streams import StreamCase, Streams
+from xccl_emu.protocol.streams import Streams
 
 MEMBER = Member(("ROCm/aiter#3928",), DATA_RACE, "a call replayed with its arguments frozen", tool="fuzz")
 
@@ -40,51 +40,37 @@ def exchange(input, output, slots, peer_slots, flag, peer_flag, count, words, co
 
 
 @dataclass(frozen=True)
-class Mended(StreamCase):
+class Mended(parts.Pair):
     """Each rank counts its calls in memory, and takes the colour from there."""
 
     words: int = size(1, "Words of 8 bytes that a rank sends.", most=3, each_call=True)
     mended: ClassVar[int] = 1
     replayed = True
+    room: ClassVar[dict[str, int]] = {"app_bytes": 4096, "meta_bytes": 64, "managed_bytes": 64}
 
-    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
-        """Two ranks, an input and an output each, which the graph knows; the host counts calls that are no replay."""
-        pod = bench.pod(small_pod(2, app_bytes=4096, meta_bytes=64, managed_bytes=64, ub_bytes=32))
-        streams = Streams(bench, pod)
-        static = [(pod.alloc(me, 32), pod.alloc(me, 32)) for me in range(2)]
-        colours = list[int]()
-        for number, call in enumerate(calls):
-            colours.append(1 + len(set(colours)) if call.again is None else colours[call.again])
-            for me in range(2):
-                self._launch(bench, pod, streams, static[me], number, call.case.words, colours[-1], me)
-        streams.put()
+    def keep(self, pod: Pod) -> list[tuple[Buffer, Buffer]]:
+        """An input and an output of each rank, which the graph knows."""
+        return [(pod.alloc(me, 32), pod.alloc(me, 32)) for me in range(2)]
 
-    def _launch(
-        self,
-        bench: Bench,
-        pod: Pod,
-        streams: Streams,
-        static: tuple[Buffer, Buffer],
-        number: int,
-        words: int,
-        colour: int,
-        me: int,
-    ) -> None:
-        (input, output), peer = static, 1 - me
-        own, out = parts.swapped(bench, number, words, me)
-        grants = [
-            pod.grant(own, "r"), pod.grant(out, "w"), pod.grant(input, "rw"), pod.grant(output, "rw"),
-            pod.grant_managed("r", me), pod.grant_managed("w", peer), pod.grant_meta("rw", me),
-            pod.grant_meta("w", peer),
-        ]  # fmt: skip
+    def launch(self, bench: Bench, streams: Streams, turn: parts.Turn) -> None:
+        """The call between copies to and from what the graph knows."""
+        pod, me, words = turn.pod, turn.me, turn.case.words
+        input, output = turn.kept[me]
+        own, out, _, grants = turn.swap(bench, parts.numbered(turn.number, words, words))
+        grants += [pod.grant(input, "rw"), pod.grant(output, "rw"), *turn.grants(meta=("rw", "w"))]
         captured = {
-            "input": input.address, "output": output.address, "slots": pod.managed(me),
-            "peer_slots": pod.managed(peer), "flag": pod.meta(me), "peer_flag": pod.meta(peer),
-            "count": pod.meta(me, 32), "words": words, "colour": colour, "mended": self.mended,
+            **turn.managed("slots"), **turn.meta("flag"), "input": input.address, "output": output.address,
+            "count": pod.meta(me, 32), "words": words, "colour": colour(turn.calls, turn.number), "mended": self.mended,
         }  # fmt: skip
         streams.launch(copy, me, {"source": own.address, "target": input.address, "words": words}, grants)
         streams.launch(exchange, me, captured, grants)
         streams.launch(copy, me, {"source": output.address, "target": out.address, "words": words}, grants)
+
+
+def colour(calls: Sequence[Call], number: int) -> int:
+    """The host counts calls that are no replay; a replay has the colour of the call that it is of."""
+    again = calls[number].again
+    return 1 + sum(call.again is None for call in calls[:number]) if again is None else colour(calls, again)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xccl_emu.check.verdict import DATA_RACE
-from xccl_emu.corpus.parts import Pair, copy
+from xccl_emu.corpus.parts import Swap, Turn, copy
 from xccl_emu.lang import Kernel, kernel, poll_ge, put, quiet
-from xccl_emu.machine import Pod
 from xccl_emu.machine.launch import Grant
 from xccl_emu.protocol.corpus import Member
 
@@ -27,24 +26,16 @@ def exchange(own, out, slot, peer_slot, flag, peer_flag, words, call):
 
 
 @dataclass(frozen=True)
-class Mended(Pair):
+class Mended(Swap):
     """Two slots in turn: who stages call i + 2 has seen the flag of call i + 1, so its peer is through with call i."""
 
     slots: ClassVar[int] = 2
     room: ClassVar[dict[str, int]] = {"managed_bytes": 64}
 
-    def called(self, pod: Pod, number: int, me: int, peer: int) -> tuple[Kernel, dict[str, Any], list[Grant]]:
+    def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
         """With the slot of its turn."""
-        offset = number % self.slots * 32
-        args = {
-            "slot": pod.managed(me, offset), "peer_slot": pod.managed(peer, offset),
-            "flag": pod.meta(me), "peer_flag": pod.meta(peer), "call": number + 1,
-        }  # fmt: skip
-        grants = [
-            pod.grant_managed("w", me), pod.grant_managed("r", peer),
-            pod.grant_meta("r", me), pod.grant_meta("w", peer),
-        ]  # fmt: skip
-        return exchange, args, grants
+        slot = turn.managed("slot", turn.number % self.slots * 32)
+        return exchange, {**slot, **turn.meta("flag"), "call": turn.number + 1}, turn.grants(managed=("w", "r"))
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xccl_emu.check.verdict import DEADLOCK
-from xccl_emu.corpus.parts import Pair, copy
+from xccl_emu.corpus.parts import Swap, Turn, copy
 from xccl_emu.lang import Kernel, kernel, poll_ge, put, quiet
-from xccl_emu.machine import Pod
 from xccl_emu.machine.launch import Grant
 from xccl_emu.protocol.corpus import Member
 
@@ -29,24 +28,16 @@ def exchange(own, out, inbox, peer_inbox, flag, peer_flag, words):
 
 
 @dataclass(frozen=True)
-class Mended(Pair):
+class Mended(Swap):
     """Two flags in turn: the peer sets one again only when it has seen the other, which is set behind the cleaning."""
 
     flags: ClassVar[int] = 2
     room: ClassVar[dict[str, int]] = {"meta_bytes": 64, "managed_bytes": 64}
 
-    def called(self, pod: Pod, number: int, me: int, peer: int) -> tuple[Kernel, dict[str, Any], list[Grant]]:
+    def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
         """With two inboxes, in turn."""
-        inbox, flag = number % 2 * 32, number % self.flags * 32
-        args = {
-            "inbox": pod.managed(me, inbox), "peer_inbox": pod.managed(peer, inbox),
-            "flag": pod.meta(me, flag), "peer_flag": pod.meta(peer, flag),
-        }  # fmt: skip
-        grants = [
-            pod.grant_managed("r", me), pod.grant_managed("w", peer),
-            pod.grant_meta("rw", me), pod.grant_meta("w", peer),
-        ]  # fmt: skip
-        return exchange, args, grants
+        inbox = turn.managed("inbox", turn.number % 2 * 32)
+        return exchange, {**inbox, **turn.meta("flag", turn.number % self.flags * 32)}, turn.grants(meta=("rw", "w"))
 
 
 @dataclass(frozen=True)
