@@ -37,7 +37,7 @@ def write_to_all(turn, size, w: Work, b: Barrier):
     """Write a slice into the slot for it on every rank."""
     own = slice_at(turn, w.slices, w.slice_bytes, w.own, w.own_bytes)
     for i in range(b.ranks):
-        slot = b.inbox + (b.me + i) % b.ranks * b.pitch + (turn % 2 * b.ranks + b.me) * b.room
+        slot = b.inbox + (b.me + i) % b.ranks * b.pitch + ((w.done + turn) % 2 * b.ranks + b.me) * b.room
         yield from copy(i, b.ranks, own, slot, size, b.room)
 
 
@@ -45,7 +45,7 @@ def read_from_all(turn, size, w: Work, b: Barrier):
     """Leave what all ranks wrote."""
     out = slice_at(turn, w.slices, w.slice_bytes, w.out, w.out_bytes)
     for i in range(b.ranks):
-        slot = b.inbox + b.me * b.pitch + (turn % 2 * b.ranks + i) * b.room
+        slot = b.inbox + b.me * b.pitch + ((w.done + turn) % 2 * b.ranks + i) * b.room
         yield from copy(i, b.ranks, slot, out + i * w.share, size, b.room)
     yield from leave_buffer()
 
@@ -56,7 +56,7 @@ def meet(w: Work, b: Barrier):
     for turn in range(w.calls * w.slices):
         size = slice_size(turn, w.slices, w.slice_bytes, w.nbytes)
         yield from write_to_all(turn, size, w, b)
-        yield from barrier(turn + 1, b)
+        yield from barrier(w.done + turn + 1, b)
         yield from read_from_all(turn, size, w, b)
 
 
@@ -66,5 +66,5 @@ def meet_by_sense(w: Work, b: Barrier):
     for turn in range(w.calls * w.slices):
         size = slice_size(turn, w.slices, w.slice_bytes, w.nbytes)
         yield from write_to_all(turn, size, w, b)
-        yield from sense_barrier(turn + 1, b)
+        yield from sense_barrier(w.done + turn + 1, b)
         yield from read_from_all(turn, size, w, b)

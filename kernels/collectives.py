@@ -1,7 +1,8 @@
 """What the kernels of collectives share: what a core moves, and copies and sums through its data buffer.
 
 A core moves its part of every share, slice by slice; cores have nothing in common, like channels.  All ranks take the
-same *turns*: a turn is one slice of one call, counted on from call to call, so flags only rise.
+same *turns*: a turn is one slice of one call, counted on from call to call, so flags only rise.  Of launches that
+follow each other on the same inboxes and flags each is told what those before it have counted (``done``).
 """
 
 from typing import NamedTuple
@@ -44,6 +45,8 @@ class Work(NamedTuple):
     """From what a call has to what the next one has."""
     out_bytes: int
     dtype: int
+    done: int
+    """Exchanges, hops or barriers of the launches before."""
 
 
 class Ring(NamedTuple):
@@ -121,6 +124,8 @@ class Packed(NamedTuple):
     """[tokens]"""
     out: int
     """[own tokens][ranks]"""
+    done: int
+    """Layers of the launches before."""
 
 
 def slice_size(turn, slices, slice_bytes, nbytes):

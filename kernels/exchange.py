@@ -73,7 +73,7 @@ def add_up(turn, own, size, w: Work, p: Peers):
 @kernel
 def exchange(w: Work, p: Peers):
     """All-to-all, all-gather, reduce-scatter; all-reduce in one turn a slice, or two."""
-    exchanges = 0
+    exchanges = w.done
     for turn in range(w.calls * w.slices):
         size = slice_size(turn, w.slices, w.slice_bytes, w.nbytes)
         own = slice_at(turn, w.slices, w.slice_bytes, w.own, w.own_bytes)

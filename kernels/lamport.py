@@ -58,11 +58,15 @@ class Ranks(NamedTuple):
     calls: int
     emptied: int
     """Which buffer is emptied, counted from that of the call on."""
+    done: int
+    """Calls of the launches before."""
+    before: int
+    """Bytes of an operand of the last of these; 0 if there is none."""
 
 
-def size_of(call, nbytes, odd_nbytes):
-    """Bytes of an operand of a call."""
-    return odd_nbytes if call % 2 else nbytes
+def size_of(i, nbytes, odd_nbytes):
+    """Bytes of an operand of call ``i`` of a launch."""
+    return odd_nbytes if i % 2 else nbytes
 
 
 def place(buffers, call, ranks, rank, room):
@@ -103,17 +107,19 @@ def lamport(own, out, p: Ranks):
     empty = (2 + p.ranks) * p.room
     for word in range(p.room // 4):
         yield ub_store(empty + 4 * word, EMPTY)
-    for call in range(p.calls):
-        size = size_of(call, p.nbytes, p.odd_nbytes)
+    before = p.before
+    for i in range(p.calls):
+        call = p.done + i
+        size = size_of(i, p.nbytes, p.odd_nbytes)
         yield from load_operand(own, size)
-        for i in range(1, p.ranks):
-            there = p.buffers + (p.me + i) % p.ranks * p.pitch
+        for j in range(1, p.ranks):
+            there = p.buffers + (p.me + j) % p.ranks * p.pitch
             yield mtu_out(0, place(there, call, p.ranks, p.me, p.room), size)
-        if call > 0:
-            for i in range(1, p.ranks):
-                rank = (p.me + i) % p.ranks
+        if before > 0:
+            for j in range(1, p.ranks):
+                rank = (p.me + j) % p.ranks
                 at = place(p.buffers + p.me * p.pitch, call + p.emptied, p.ranks, rank, p.room)
-                yield mtu_out(empty, at, size_of(call - 1, p.nbytes, p.odd_nbytes))
+                yield mtu_out(empty, at, before)
         yield from add_up(call, size, p)
         yield set_flag(VECTOR, MTU_OUT, 1, sync="sum in buffer")
         yield wait_flag(VECTOR, MTU_OUT, 1, sync="sum in buffer")
@@ -121,3 +127,4 @@ def lamport(own, out, p: Ranks):
         yield quiet(sync="call over")
         own += size
         out += size
+        before = size

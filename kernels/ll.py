@@ -43,6 +43,8 @@ class Slots(NamedTuple):
     n_lines: int
     """Of a slot."""
     n_steps: int
+    done: int
+    """Steps of the launches before, on the same slots."""
 
 
 def written(size, event):
@@ -56,7 +58,7 @@ def written(size, event):
 def send_ll(own, s: Slots):
     """Send ``own`` [n_steps, n_lines, 8 bytes]."""
     data = s.n_lines * LINE_BYTES
-    for step in range(s.n_steps):
+    for step in range(s.done, s.done + s.n_steps):
         yield mtu_in(own, data, s.n_lines * DATA_BYTES)
         yield set_flag(MTU_IN, SCALAR, 0, sync="data in buffer")
         yield wait_flag(MTU_IN, SCALAR, 0, sync="data in buffer")
@@ -74,7 +76,7 @@ def send_ll(own, s: Slots):
 def receive_ll(out, s: Slots):
     """Leave at ``out`` what the other rank sends."""
     data = s.n_lines * LINE_BYTES
-    for step in range(s.n_steps):
+    for step in range(s.done, s.done + s.n_steps):
         slot = s.lines + step % s.slots * s.step
         for line in range(s.n_lines):
             yield poll_line_eq(slot + LINE_BYTES * line, 0, LINE_BYTES, FLAGS, step + 1 << 32, sync="line in")

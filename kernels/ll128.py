@@ -32,7 +32,7 @@ FLAG = 0b11 << 30
 def send_ll128(own, s: Slots):
     """Send ``own`` [n_steps, n_lines, 120 bytes]."""
     data = s.n_lines * LINE_BYTES
-    for step in range(s.n_steps):
+    for step in range(s.done, s.done + s.n_steps):
         yield mtu_in(own, data, s.n_lines * DATA_BYTES)
         yield set_flag(MTU_IN, VECTOR, 0, sync="data in buffer")
         yield wait_flag(MTU_IN, VECTOR, 0, sync="data in buffer")
@@ -51,7 +51,7 @@ def send_ll128(own, s: Slots):
 def receive_ll128(out, s: Slots):
     """Leave at ``out`` what the other rank sends."""
     data = s.n_lines * LINE_BYTES
-    for step in range(s.n_steps):
+    for step in range(s.done, s.done + s.n_steps):
         slot = s.lines + step % s.slots * s.step
         for line in range(s.n_lines):
             at = LINE_BYTES * line

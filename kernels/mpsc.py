@@ -42,6 +42,10 @@ class Tickets(NamedTuple):
     producers: int
     messages: int
     """Of each producer."""
+    done: int
+    """Of each producer, in the launches before."""
+    total: int
+    """Of each producer, in all launches."""
 
 
 def fetched(source, nbytes):
@@ -59,21 +63,21 @@ def written():
 
 @kernel
 def produce(own, me, r: Tickets):
-    """Send ``own`` [messages, nbytes]."""
+    """Send ``own`` [messages, nbytes]; numbers go on from launch to launch, since the consumer may be one behind."""
     for i in range(r.messages):
         yield from fetched(own + i * r.nbytes, r.nbytes)
         ticket = yield atomic_add(r.tickets, 1, sync="ticket")
         yield poll_ge(r.heads + me * r.pitch, ticket + 1 - r.slots, sync="slot free")
         yield mtu_out(0, r.ring + ticket % r.slots * r.nbytes, r.nbytes)
         yield fence(sync="message before tail")
-        yield put(r.tails + ticket % r.slots * FIELD_BYTES, ticket + 1, me * r.messages + i)
+        yield put(r.tails + ticket % r.slots * FIELD_BYTES, ticket + 1, me * r.total + r.done + i)
         yield from written()
 
 
 @kernel
 def consume(out, r: Tickets):
-    """Leave the messages of all producers at ``out`` [producers, messages, nbytes]."""
-    for ticket in range(r.producers * r.messages):
+    """Leave as many messages as all producers send in a launch at ``out`` [producers, total, nbytes]."""
+    for ticket in range(r.producers * r.done, r.producers * (r.done + r.messages)):
         tail = r.tails + ticket % r.slots * FIELD_BYTES
         yield poll_ge(tail, ticket + 1, sync="tail in")
         number = yield load(tail + 8)

@@ -67,7 +67,7 @@ def gather_chunks(hop, out, size, w: Work, r: Ring):
 @kernel
 def ring(w: Work, r: Ring):
     """Reduce-scatter, all-gather, or both."""
-    hop = 0
+    hop = w.done
     for turn in range(w.calls * w.slices):
         size = slice_size(turn, w.slices, w.slice_bytes, w.nbytes)
         own = slice_at(turn, w.slices, w.slice_bytes, w.own, w.own_bytes)
@@ -87,7 +87,7 @@ def ring(w: Work, r: Ring):
 @kernel
 def ring_all_to_all(w: Work, r: Ring):
     """Hop by hop each rank keeps the first of the blocks that came, and passes on the others, which are farther on."""
-    hop = 0
+    hop = w.done
     for turn in range(w.calls * w.slices):
         size = slice_size(turn, w.slices, w.slice_bytes, w.nbytes)
         own = slice_at(turn, w.slices, w.slice_bytes, w.own, w.own_bytes)

@@ -74,6 +74,6 @@ def sp_tp_sp(k: Packed, p: Peers):
     own = segment(p.me + 1, p.ranks, k.tokens) - segment(p.me, p.ranks, k.tokens)
     for i in range(k.layers):
         latents = k.latents + i * own * k.latent
-        yield from all_gather(2 * i, latents, k.gathered + i * k.tokens * k.latent, k, p)
+        yield from all_gather(2 * (k.done + i), latents, k.gathered + i * k.tokens * k.latent, k, p)
         heads = k.heads + i * k.tokens * k.part
-        yield from all_to_all(2 * i + 1, heads, k.out + i * own * p.ranks * k.part, k, p)
+        yield from all_to_all(2 * (k.done + i) + 1, heads, k.out + i * own * p.ranks * k.part, k, p)

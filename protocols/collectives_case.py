@@ -16,7 +16,8 @@ from xccl_emu.kernels.group import align
 from xccl_emu.lang import BF16, FP16, Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
-from xccl_emu.protocol import Bench, Case, Collective, Preset, Regions, choice, size, switch
+from xccl_emu.protocol import Bench, Call, Case, Collective, Preset, Regions, choice, size, switch
+from xccl_emu.protocol.streams import StreamCase, Streams
 from xccl_emu.protocols.collectives_layout import BarrierLayout, Layout, RingLayout, SenseLayout
 
 MOST = 1 << 28
@@ -71,7 +72,7 @@ ALGORITHMS = {
 
 
 @dataclass(frozen=True)
-class CollectiveCase(Collective):
+class CollectiveCase(StreamCase, Collective):
     """A collective of ``calls`` calls back to back, each of ``ranks`` shares of ``elements`` elements.
 
     What is reduced is the sum over all ranks; in place, results lie where the operands were.
@@ -84,11 +85,13 @@ class CollectiveCase(Collective):
     collective: str = choice("all-reduce-ring", "Which, and by what algorithm.", of=ALGORITHMS)
     ranks: int = size(3, "Ranks, one a die.", least=2, most=768)
     cores: int = size(1, "Cores of each rank; each moves a part of every share.", most=48)
-    elements: int = size(16, "Elements of a share; a rank has, or gets, one for each rank.", most=MOST)
-    slot: int = size(16384, "Elements that move at once.", most=24576)
-    calls: int = size(3, "Calls back to back, in one kernel.")
+    elements: int = size(
+        16, "Elements of a share; a rank has, or gets, one for each rank.", most=MOST, examples=(1, 40), each_call=True
+    )
+    slot: int = size(16384, "Elements that move at once.", most=24576, examples=(16, 32))
+    calls: int = size(3, "Calls back to back, in one kernel.", examples=(1, 2), each_call=True)
     dtype: str = choice("bf16", "Type of the elements; sums are in FP32.", of=DTYPES)
-    in_place: int = switch(0, "Results where the operands were.")
+    in_place: int = switch(0, "Results where the operands were.", each_call=True)
     seed: int = size(0, "Of the values.", least=0, most=None)
 
     def __post_init__(self) -> None:
@@ -99,10 +102,10 @@ class CollectiveCase(Collective):
 
     # ---- what goes in and comes out
 
-    def values(self) -> NDArray[Any]:
-        """What the ranks have, [calls, ranks, shares, elements of a share]."""
+    def values(self, launch: int = 0) -> NDArray[Any]:
+        """What the ranks have, [calls, ranks, shares, elements of a share]; other values in each launch."""
         shape = (self.calls, self.ranks, self._had, self._share)
-        return numbers(shape, self.dtype, self.seed)
+        return numbers(shape, self.dtype, [self.seed, launch] if launch else self.seed)
 
     def results(self, values: NDArray[Any]) -> NDArray[Any]:
         """What they must get, [calls, ranks, shares, elements of a share]."""
@@ -113,53 +116,67 @@ class CollectiveCase(Collective):
             return sums.repeat(self.ranks, 1) if of.gather or not of.scatter else sums.swapaxes(1, 2)
         return values.swapaxes(1, 2) if of.scatter else values.swapaxes(1, 2).repeat(self.ranks, 1)
 
-    def lay_out(self, bench: Bench) -> None:
-        """Inboxes in the managed area, flags in the metadata area, and cores that have nothing in common."""
-        regions, room = Regions(self.ranks), align(self._slice_bytes)
+    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
+        """Inboxes in the managed area, flags in the metadata area, cores that have nothing in common; a launch a
+        call."""
+        cases = [call.case for call in calls if isinstance(call.case, CollectiveCase)]
+        regions, room = Regions(self.ranks), max(align(case._slice_bytes) for case in cases)
         blocks = self.ranks - 1 if self._of.kernel == "ring_all_to_all" else 1
         layout = self._of.layout(regions, self.ranks, self.cores, room, blocks)
-        pod = bench.pod(regions.tight_pod(app_bytes=self._app_bytes, ub_bytes=4 * room, cores=self.cores))
+        app = sum(case._app_bytes for case in cases) + self.cores * Streams.table_bytes(len(cases), self._kernel)
+        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=4 * room, cores=self.cores))
         regions.place(bench, pod)
-        values = self.values()
-        results = self.results(values)
-        for me in range(self.ranks):
-            buffers = self._buffers(bench, pod, me, values[:, me], results[:, me])
-            for core in range(self.cores):
-                self._launch(pod, me, core, buffers, layout)
+        streams, done = Streams(bench, pod), [0] * self.cores
+        for number, case in enumerate(cases):
+            case._lay_out_call(bench, pod, streams, layout, number, done)
+        streams.put()
         bench.tolerates("stop", "cut", "stall")
 
+    def _lay_out_call(
+        self, bench: Bench, pod: Pod, streams: Streams, layout: Layout, number: int, done: list[int]
+    ) -> None:
+        """The launches of a call; ``done`` is what those before it have counted on each core."""
+        values = self.values(number)
+        results = self.results(values)
+        for me in range(self.ranks):
+            buffers = self._buffers(bench, pod, me, number, values[:, me], results[:, me])
+            for core in range(self.cores):
+                work = self._work(core, me, buffers, done[core])
+                told, grants = layout.told(pod, me, core, self._of.scatter, self._of.reduce, self._of.gather)
+                own, out = buffers
+                grants += [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
+                args = {"w": work, self._kernel.params[1]: told}
+                streams.launch(self._kernel, me, args, grants, core)
+        for core in range(self.cores):
+            done[core] += self.calls * self._slices(core) * self._counted
+
     def _buffers(
-        self, bench: Bench, pod: Pod, me: int, had: NDArray[Any], got: NDArray[Any]
+        self, bench: Bench, pod: Pod, me: int, number: int, had: NDArray[Any], got: NDArray[Any]
     ) -> tuple[Buffer, Buffer]:
         """Operands and results of a rank; twice the same in place, where one may be a share of the other."""
-        name = f"results of rank {me}"
+        call = f" of call {number}" if number else ""
         if not self.in_place:
-            return bench.filled(me, had, "own"), bench.wanted(me, got, "out", owners=f"die{me}")
+            return bench.filled(me, had, f"own{call}"), bench.wanted(me, got, f"out{call}", owners=f"die{me}")
         shape = (self.calls, max(had.shape[1], got.shape[1]), self._share)
         both = pod.alloc(me, 2 * math.prod(shape))
-        bench.label_buffer(both, "both")
+        bench.label_buffer(both, f"both{call}")
         bench.already_filled(both)
         before = pod.view(both, had.dtype, shape)
         before[:, self._shares(me, had.shape[1])] = had
         after = before.copy()
         after[:, self._shares(me, got.shape[1])] = got
-        bench.expect(both.address, after, name, owners=f"die{me}")
+        bench.expect(both.address, after, f"results{call} of rank {me}", owners=f"die{me}")
         return both, both
 
-    def _launch(self, pod: Pod, me: int, core: int, buffers: tuple[Buffer, Buffer], layout: Layout) -> None:
+    def _work(self, core: int, me: int, buffers: tuple[Buffer, Buffer], done: int) -> Work:
         own, out = buffers
-        begin, end = (min(i * self._part, self._share) for i in (core, core + 1))
-        nbytes = 2 * (end - begin)
-        work = Work(
+        begin = min(core * self._part, self._share)
+        return Work(
             own.address + 2 * (begin + self._first(me, self._had)),
             out.address + 2 * (begin + self._first(me, self._got)),
-            2 * self._share, nbytes, -(-nbytes // self._slice_bytes), self._slice_bytes, self.calls,
-            own.nbytes // self.calls, out.nbytes // self.calls, DTYPES[self.dtype][0],
+            2 * self._share, self._nbytes(core), self._slices(core), self._slice_bytes, self.calls,
+            own.nbytes // self.calls, out.nbytes // self.calls, DTYPES[self.dtype][0], done,
         )  # fmt: skip
-        of, kernel = self._of, self._kernel
-        told, grants = layout.told(pod, me, core, of.scatter, of.reduce, of.gather)
-        grants += [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
-        pod.launch(kernel, me, [core], {"w": work, kernel.params[1]: told}, grants)
 
     # ---- sizes
 
@@ -191,6 +208,22 @@ class CollectiveCase(Collective):
     def _part(self) -> int:
         """Elements of a share that a core moves, in whole granules; the last cores may have fewer, or none."""
         return align(2 * -(-self._share // self.cores)) // 2
+
+    def _nbytes(self, core: int) -> int:
+        """Of a share that a core moves."""
+        begin, end = (min(i * self._part, self._share) for i in (core, core + 1))
+        return 2 * (end - begin)
+
+    def _slices(self, core: int) -> int:
+        """Of these."""
+        return -(-self._nbytes(core) // self._slice_bytes)
+
+    @property
+    def _counted(self) -> int:
+        """What a kernel counts in each of its turns."""
+        of = self._of
+        each = {"exchange": 1 + of.reduce * of.gather, "ring": (of.reduce + of.gather) * (self.ranks - 1)}
+        return each.get(of.kernel, self.ranks - 1 if of.kernel == "ring_all_to_all" else 1)
 
     @property
     def _slice_bytes(self) -> int:

@@ -1,6 +1,6 @@
 """A ring with tickets as a case: several producers, one consumer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.kernels.mpsc import FIELD_BYTES, Tickets, consume, produce
-from xccl_emu.protocol import Bench, Case, Preset, Regions, payload, size
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.protocol import Bench, Call, Case, Preset, Region, Regions, payload, size
+from xccl_emu.protocol.streams import StreamCase, Streams
 
 
 @dataclass(frozen=True)
-class MpscRing(Case):
+class MpscRing(StreamCase):
     """Each of ``producers`` ranks sends ``messages`` to the last rank, through one ring of ``slots``."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
@@ -20,15 +22,15 @@ class MpscRing(Case):
     )
 
     producers: int = size(2, "Ranks that send.", most=64)
-    messages: int = size(2, "Messages of each.", most=1 << 12)
+    messages: int = size(2, "Messages of each.", most=1 << 12, examples=(1, 3), each_call=True)
     slots: int = size(2, "Slots of the ring.", most=1 << 12)
     granules: int = size(1, "Granules of 32 bytes of a message.", most=128)
     seed: int = size(0, "Of the messages.", least=0, most=None)
 
-    def sent(self) -> NDArray[np.uint8]:
-        """What the producers have and the consumer gets, [producers, messages, bytes]."""
-        nbytes = self.producers * self.messages * self._nbytes
-        return payload(nbytes, self.seed).reshape(self.producers, self.messages, self._nbytes)
+    def sent(self, messages: int) -> NDArray[np.uint8]:
+        """What the producers have and the consumer gets, so many messages of each, [producers, messages, bytes]."""
+        nbytes = self.producers * messages * self._nbytes
+        return payload(nbytes, self.seed).reshape(self.producers, messages, self._nbytes)
 
     @property
     def _nbytes(self) -> int:
@@ -39,29 +41,46 @@ class MpscRing(Case):
         """What is sent."""
         return self.producers * self.messages * self._nbytes
 
-    def lay_out(self, bench: Bench) -> None:
-        """Ring, tails and tickets on the consumer's die, a head on each producer's."""
-        consumer, sent = self.producers, self.sent()
+    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
+        """Ring, tails and tickets on the consumer's die, a head on each producer's.
+
+        The consumer takes what comes: in a call of its own it may get messages of the producers' next one.
+        """
+        each = [call.case.messages for call in calls if isinstance(call.case, MpscRing)]
+        consumer, sent = self.producers, self.sent(sum(each))
         regions = Regions(consumer + 1)
         ring = regions.managed("slot", self._nbytes, self.slots)
         tails = regions.meta("tail", FIELD_BYTES, self.slots)
         tickets, heads = regions.meta("tickets", FIELD_BYTES), regions.meta("head", FIELD_BYTES)
-        pod = bench.pod(regions.tight_pod(app_bytes=sent.nbytes, ub_bytes=self._nbytes))
+        app = sent.nbytes + Streams.table_bytes(len(each), produce, consume)
+        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=self._nbytes))
         regions.place(bench, pod)
         told = Tickets(
             ring.at(consumer), tails.at(consumer), tickets.at(consumer), heads.at(0), heads.at(1) - heads.at(0),
-            self.slots, self._nbytes, self.producers, self.messages,
+            self.slots, self._nbytes, self.producers, 0, 0, sum(each),
         )  # fmt: skip
-        out = bench.wanted(consumer, sent, "out", owners=f"die{consumer}")
-        for rank in range(self.producers):
-            own = bench.filled(rank, sent[rank], "own")
+        streams, out = Streams(bench, pod), bench.wanted(consumer, sent, "out", owners=f"die{consumer}")
+        owns = [bench.filled(rank, sent[rank], "own") for rank in range(self.producers)]
+        for number, messages in enumerate(each):
+            told = told._replace(messages=messages, done=sum(each[:number]))
+            self._launch(pod, streams, (owns, out), (ring, tails, tickets, heads), told)
+        streams.put()
+        bench.tolerates("stop", "cut", "stall")
+
+    def _launch(
+        self, pod: Pod, streams: Streams, buffers: tuple[Sequence[Buffer], Buffer], regions: Sequence[Region],
+        told: Tickets,
+    ) -> None:  # fmt: skip
+        """All ranks' launches of a call."""
+        (owns, out), (ring, tails, tickets, heads), consumer = buffers, regions, self.producers
+        for rank, own in enumerate(owns):
             shared = [ring.grant(consumer, "w"), tails.grant(consumer, "w"), tickets.grant(consumer, "rw")]
             grants = [pod.grant(own, "r"), heads.grant(rank, "r"), *shared]
-            pod.launch(produce, rank, [0], {"own": own.address, "me": rank, "r": told}, grants)
+            first = own.address + told.done * self._nbytes
+            streams.launch(produce, rank, {"own": first, "me": rank, "r": told}, grants)
         grants = [pod.grant(out, "w"), ring.grant(consumer, "r"), tails.grant(consumer, "r")]
         grants += [heads.grant(rank, "w") for rank in range(self.producers)]
-        pod.launch(consume, consumer, [0], {"out": out.address, "r": told}, grants)
-        bench.tolerates("stop", "cut", "stall")
+        streams.launch(consume, consumer, {"out": out.address, "r": told}, grants)
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

@@ -1,6 +1,6 @@
 """All-gather and all-to-all of staged parallelism in prefill, SP-TP-SP, as a case (CloudMatrix384 4.3.1)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,13 +10,15 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.collectives import Packed
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.sp_tp_sp import segment, sp_tp_sp
-from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, size
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, size
+from xccl_emu.protocol.streams import StreamCase, Streams
 from xccl_emu.protocols.collectives_case import BYTES_MAX, DTYPES, numbers
 from xccl_emu.protocols.collectives_layout import Layout
 
 
 @dataclass(frozen=True)
-class SpTpSpCase(Case):
+class SpTpSpCase(StreamCase):
     """Layers of prefill between their stages: tokens of packed prompts in segments, heads on ranks, segments again."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
@@ -24,10 +26,10 @@ class SpTpSpCase(Case):
     )
 
     ranks: int = size(3, "Ranks, one a die.", least=2, most=768)
-    tokens: int = size(4, "Tokens of all prompts, packed.")
+    tokens: int = size(4, "Tokens of all prompts, packed.", examples=(1, 2, 3), each_call=True)
     latent: int = size(16, "Elements of a token's latent, behind the down projection.", most=16384)
     part: int = size(16, "Elements that the heads of a rank make of a token.", most=16384)
-    layers: int = size(2, "Layers one after the other, in one kernel.")
+    layers: int = size(2, "Layers one after the other, in one kernel.", examples=(1, 3), each_call=True)
     dtype: str = choice("bf16", "Type of the elements.", of=DTYPES)
     seed: int = size(0, "Of the values.", least=0, most=None)
 
@@ -37,29 +39,41 @@ class SpTpSpCase(Case):
         if nbytes > BYTES_MAX:
             raise ConfigError(f"tokens={self.tokens}: buffers take {nbytes} bytes, must be at most {BYTES_MAX}")
 
-    def lay_out(self, bench: Bench) -> None:
-        """A rank has its segment of the latents, and what its heads made of all tokens."""
-        row, longest = 2 * max(self.latent, self.part), -(-self.tokens // self.ranks)
+    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
+        """Slots with room for the longest segment of all calls, and a launch for each."""
+        cases = [call.case for call in calls if isinstance(call.case, SpTpSpCase)]
+        row, longest = 2 * max(self.latent, self.part), -(-max(case.tokens for case in cases) // self.ranks)
         regions, half = Regions(self.ranks), align(row)
         layout = Layout(regions, self.ranks, 1, align(longest * row))
-        pod = bench.pod(regions.tight_pod(app_bytes=self._app_bytes, ub_bytes=2 * half))
+        app = sum(case._app_bytes for case in cases) + Streams.table_bytes(len(cases), sp_tp_sp)
+        pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=2 * half))
         regions.place(bench, pod)
-        latents = numbers((self.layers, self.tokens, self.latent), self.dtype, self.seed)
-        heads = numbers((self.ranks, self.layers, self.tokens, self.part), self.dtype, [self.seed, 1])
+        streams, done = Streams(bench, pod), 0
+        for number, case in enumerate(cases):
+            case._lay_out_call(bench, pod, streams, layout, number, done)
+            done += case.layers
+        streams.put()
+        bench.tolerates("stop", "cut", "stall")
+
+    def _lay_out_call(self, bench: Bench, pod: Pod, streams: Streams, layout: Layout, number: int, done: int) -> None:
+        """A rank has its segment of the latents, and what its heads made of all tokens."""
+        seed, call = [self.seed, 2 * number] if number else self.seed, f" of call {number}" if number else ""
+        latents = numbers((self.layers, self.tokens, self.latent), self.dtype, seed)
+        heads = numbers((self.ranks, self.layers, self.tokens, self.part), self.dtype, [self.seed, 2 * number + 1])
         for me in range(self.ranks):
             mine = slice(segment(me, self.ranks, self.tokens), segment(me + 1, self.ranks, self.tokens))
             owner = f"die{me}"
-            has = bench.filled(me, latents[:, mine], "latents"), bench.filled(me, heads[me], "heads")
+            has = bench.filled(me, latents[:, mine], f"latents{call}"), bench.filled(me, heads[me], f"heads{call}")
             back = np.ascontiguousarray(heads[:, :, mine].transpose(1, 2, 0, 3))
-            gets = bench.wanted(me, latents, "gathered", owners=owner), bench.wanted(me, back, "out", owners=owner)
+            gathered = bench.wanted(me, latents, f"gathered{call}", owners=owner)
+            gets = gathered, bench.wanted(me, back, f"out{call}", owners=owner)
             told, grants = layout.told(pod, me, 0, 0, 0, 0)
             packed = Packed(
-                self.tokens, 2 * self.latent, 2 * self.part, half, self.layers, has[0].address, gets[0].address,
-                has[1].address, gets[1].address,
+                self.tokens, 2 * self.latent, 2 * self.part, align(2 * max(self.latent, self.part)), self.layers,
+                has[0].address, gets[0].address, has[1].address, gets[1].address, done,
             )  # fmt: skip
             grants += [pod.grant(buffer, "r") for buffer in has] + [pod.grant(buffer, "w") for buffer in gets]
-            pod.launch(sp_tp_sp, me, [0], {"k": packed, "p": told}, grants)
-        bench.tolerates("stop", "cut", "stall")
+            streams.launch(sp_tp_sp, me, {"k": packed, "p": told}, grants)
 
     @property
     def _app_bytes(self) -> int:

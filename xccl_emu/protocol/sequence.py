@@ -166,15 +166,19 @@ def _laid_out(calls: list[Call], pod: Pod) -> Trial:
 
 
 def _room(specs: list[PodSpec]) -> PodSpec:
-    """The least pod that has room for each of them; of one it is that one."""
+    """The least pod that has room for each of them; of one it is that one.  ConfigError for other units of memory."""
 
     def most(name: str) -> int:
         return max(int(getattr(spec, name)) for spec in specs)
 
     if len(set(specs)) == 1:
         return specs[0]
-    areas = {name: most(name) for name in ("app_bytes", "meta_bytes", "managed_bytes", "ub_bytes", "flight_granules")}
-    return small_pod(most("n_dies"), most("cores_per_die"), **areas).with_(registers=most("registers"))
+    if len(units := {spec.atomic_bytes for spec in specs}) > 1:
+        raise ConfigError(f"atomic_bytes={max(units)}: a pod has one such unit, and it is {min(units)} for others")
+    areas = ("app_bytes", "meta_bytes", "managed_bytes", "ub_bytes", "flight_granules", "atomic_bytes")
+    return small_pod(most("n_dies"), most("cores_per_die"), **{name: most(name) for name in areas}).with_(
+        registers=most("registers")
+    )
 
 
 def _tidy(pod: Pod) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
 from xccl_emu.lang.in_turn import in_turn, row_words
 from xccl_emu.machine.launch import Grant, bind_arguments
@@ -28,13 +29,16 @@ class _Stream:
 
     rows: list[tuple[Kernel, tuple[int, ...]]] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
+    args: Mapping[str, int | Sequence[int]] = field(default_factory=dict)
+    """Of the last launch."""
 
 
 class Streams:
     """The streams of a pod, a core each.  Between two launches everything that the core has issued is done; nothing
     orders the launches of two cores.
 
-    `Streams.launch` collects, `Streams.put` launches; then app data has room for a table with a row for each launch.
+    `Streams.launch` collects, `Streams.put` launches; then app data has room for a table with a row for each launch
+    (`table_bytes`).
     """
 
     def __init__(self, bench: Bench, pod: Pod) -> None:
@@ -48,11 +52,20 @@ class Streams:
         stream = self._streams.setdefault((die, core), _Stream())
         (words,) = bind_arguments(kernel, 1, args)
         stream.rows.append((kernel, words))
+        stream.args = args
         stream.grants += [grant for grant in grants if grant not in stream.grants]
 
+    @staticmethod
+    def table_bytes(calls: int, *kernels: Kernel) -> int:
+        """App data that the table of a core takes which makes so many launches of these kernels; none for one."""
+        return align(8 * calls * row_words(kernels)) if calls > 1 else 0
+
     def put(self) -> None:
-        """Launch all of them; raises what `Pod.launch` raises."""
+        """Launch all of them, a single launch as it is; raises what `Pod.launch` raises."""
         for (die, core), stream in self._streams.items():
+            if len(stream.rows) == 1:
+                self._pod.launch(stream.rows[0][0], die, [core], stream.args, stream.grants)
+                continue
             kernels = tuple(dict.fromkeys(kernel for kernel, _ in stream.rows))
             table = np.zeros((len(stream.rows), row_words(kernels)), np.int64)
             for row, (kernel, words) in zip(table, stream.rows, strict=True):
