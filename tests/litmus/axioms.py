@@ -13,6 +13,8 @@ write it takes its value from; it is allowed if nothing has to come before itsel
   issued between; a read of memory, after the landing of what it reads and of all own earlier writes there, and before
   the next landing there.
 
+A request that signals is two writes: what it copies lands before its signal does, whatever it asks for.
+
 A failed compare-and-swap writes back what it read: nobody can tell.  Under `sc` issue and landing are one.
 """
 
@@ -29,23 +31,32 @@ Event = tuple[int, str]
 
 @dataclass(frozen=True)
 class Access:
-    """A write, read, atomic or quiet: its place, how many fences its thread has before it, the order it asks for."""
+    """A write, read, atomic or quiet: its place, how many fences its thread has before it, the order it asks for.
+
+    ``signals``: it is the signal of the request that the access before it copies for.
+    """
 
     number: int
     thread: int
     op: Op
     fences: int
     asks: str = ""
+    signals: bool = False
 
     @property
     def lands(self) -> bool:
         """Does it change memory?"""
-        return self.op[0] in ("w", "u", "c")
+        return self.op[0] in ("w", "a", "u", "c")
+
+    @property
+    def flies(self) -> bool:
+        """Does it land later than it is issued?"""
+        return self.op[0] in ("w", "a")
 
     @property
     def last(self) -> Event:
         """The event at which it is done."""
-        return (self.number, "land" if self.op[0] == "w" else "issue")
+        return (self.number, "land" if self.flies else "issue")
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,8 @@ def rules(order: str, home: Mapping[str, int]) -> Rules:
 
     def kept(first: Access, then: Access) -> bool:
         one, other = first.op[1], then.op[1]  # type: ignore[misc]
+        if then.signals and first.number == then.number - 1:
+            return True
         if home[one] != home[other]:
             return False
         if first.fences < then.fences or order in ("sc", "fifo"):
@@ -72,12 +85,19 @@ def rules(order: str, home: Mapping[str, int]) -> Rules:
     return Rules(kept, order == "sc")
 
 
-def allowed(program: Sequence[Sequence[Op]], of: Rules, asks: Sequence[Sequence[str]] = ()) -> set[Outcome]:
+def allowed(
+    program: Sequence[Sequence[Op]],
+    of: Rules,
+    asks: Sequence[Sequence[str]] = (),
+    signals: Sequence[Sequence[bool]] = (),
+) -> set[Outcome]:
     """The outcomes of all allowed executions, each a set of (name, value): "x" or "thread:register".
 
-    ``asks`` has for each operation of each thread which order it asks for.
+    ``asks`` has for each operation of each thread which order it asks for, ``signals`` whether it is the signal of the
+    one before it.
     """
-    accesses = list(_accesses(program, asks or [[""] * len(ops) for ops in program]))
+    none = [[False] * len(ops) for ops in program]
+    accesses = list(_accesses(program, asks or [[""] * len(ops) for ops in program], signals or none))
     always = _always(accesses, of)
     found = set[Outcome]()
     for landings in _landings(accesses):
@@ -100,22 +120,24 @@ def allowed(program: Sequence[Sequence[Op]], of: Rules, asks: Sequence[Sequence[
     return found
 
 
-def _accesses(program: Sequence[Sequence[Op]], asks: Sequence[Sequence[str]]) -> Iterator[Access]:
+def _accesses(
+    program: Sequence[Sequence[Op]], asks: Sequence[Sequence[str]], signals: Sequence[Sequence[bool]]
+) -> Iterator[Access]:
     numbers = itertools.count()
     for thread, ops in enumerate(program):
         fences = 0
-        for op, order in zip(ops, asks[thread], strict=True):
+        for op, order, signal in zip(ops, asks[thread], signals[thread], strict=True):
             if op[0] == "s":
                 fences += 1
             else:
-                yield Access(next(numbers), thread, op, fences, order)
+                yield Access(next(numbers), thread, op, fences, order, signal)
 
 
 def _always(accesses: Sequence[Access], of: Rules) -> set[tuple[Event, Event]]:
     """What comes first in every execution."""
     edges = set[tuple[Event, Event]]()
     for access in accesses:
-        if access.op[0] == "w":
+        if access.flies:
             edges.add(((access.number, "issue"), access.last))
     for first, then in itertools.combinations(accesses, 2):
         if first.thread != then.thread:
@@ -123,7 +145,7 @@ def _always(accesses: Sequence[Access], of: Rules) -> set[tuple[Event, Event]]:
         edges.add((((first.number, "issue")), (then.number, "issue")))
         if of.at_once:
             edges.add((first.last, (then.number, "issue")))
-        elif first.op[0] == "w" and (then.op[0] == "f" or (then.lands and of.kept(first, then))):
+        elif first.flies and (then.op[0] == "f" or (then.lands and of.kept(first, then))):
             edges.add((first.last, then.last))
     return edges
 
@@ -150,6 +172,8 @@ def _values(landings: Mapping[str, Sequence[Access]]) -> tuple[dict[int, int], d
                 now = access.op[4] if now == access.op[3] else now
             elif access.op[0] == "w":
                 now = access.op[2]
+            elif access.op[0] == "a":
+                now += access.op[2]
             values[access.number] = now
     return values, old
 

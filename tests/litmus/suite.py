@@ -9,6 +9,7 @@ operation, threads separated by `|`, all memory 0 at the start:
     S      fence                     ("s",)
     Uax1   add 1 to x, old value     ("u", "x", "a", 1)
            into register a
+    Ax1    add 1 to x by mtu-out    ("a", "x", 1)
     Cax1>2 if x is 1 make it 2, ("c", "x", "a", 1, 2)
            old value into register a
 
@@ -35,6 +36,7 @@ from typing import Literal
 Op = (
     tuple[Literal["w"], str, int]
     | tuple[Literal["r"], str, str]
+    | tuple[Literal["a"], str, int]
     | tuple[Literal["f", "s"]]
     | tuple[Literal["u"], str, str, int]
     | tuple[Literal["c"], str, str, int, int]

@@ -20,6 +20,8 @@ NOTHING, AN_END, SPOILED = "nothing", "an end", "a spoiled end"
 WORDS = (0, 1, 3, 4, 5)
 SYNCS = ("load", "atomic", "ge", "eq", "ne", "quiet", "add", "await", "spin", "spin again", "store", "put")
 """Names of synchronizations in the kernel that interprets; one is switched off in some programs."""
+SIGNALS = "put_signal0"
+"""The line of the interpreter that signals."""
 _FREE_SIZE = 6
 _DIES_MAX = 3
 
@@ -66,12 +68,22 @@ def draw(seed: int, number: int) -> Case:
 
 
 def with_orders(case: Case, seed: int, number: int) -> Case:
-    """A case in which some kinds of writes ask for orders, and some atomics are compare-and-swaps."""
+    """A case in which some kinds of writes ask for orders, some atomics are compare-and-swaps, some writes signal."""
     rng = Random(f"{seed}/{number}/orders")
-    lines = [line for line in WRITING if rng.random() < 0.5]
+    lines = [line for line in WRITING if line != SIGNALS and rng.random() < 0.5]
     asks = {line: rng.choice(ORDERS[1:]) for line in lines}
     programs = tuple(tuple(_swapped(rng, one) for one in each) for each in case.small.programs)
+    rng = Random(f"{seed}/{number}/signals")
+    programs = tuple(tuple(_signalled(rng, one) for one in each) for each in programs)
+    asks |= {SIGNALS: rng.choice(ORDERS[1:])} if rng.random() < 0.3 else {}
     return replace(case, small=replace(case.small, programs=programs, asks=asks))
+
+
+def _signalled(rng: Random, one: Instruction) -> Instruction:
+    """A request that signals for half of the transfers out and some of the puts: of a word or two, to a word."""
+    if one.name not in ("out", "put", "put_one", "add") or rng.random() < 0.5:
+        return one
+    return Instruction("signal", one.a & ~DATA, rng.randrange(8) | rng.randrange(3) << 3, rng.randrange(2) << 3)
 
 
 def _swapped(rng: Random, one: Instruction) -> Instruction:
@@ -223,7 +235,7 @@ def _put(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
 _Operands = Callable[[Random, int, int, int], tuple[int, ...]]
 _SPINS = ("spin", "spin_plain")
 _NAMES = (
-    *(name for name in WITH_WORD if name not in (*_SPINS, "swap", "line", "line_ne")),
+    *(name for name in WITH_WORD if name not in (*_SPINS, "swap", "line", "line_ne", "signal")),
     *(name for name in WITHOUT_WORD if name != "fence"), "quiet", _SPINS[0],
 )  # fmt: skip
 _OPERANDS: dict[str, _Operands] = {

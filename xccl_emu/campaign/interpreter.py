@@ -22,6 +22,7 @@ from xccl_emu.lang import (
     poll_line_ne,
     poll_ne,
     put,
+    put_signal,
     quiet,
     set_flag,
     store,
@@ -36,6 +37,7 @@ OPERATIONS = (
     "ne_taken", "quiet", "put", "add", "in", "out", "set", "wait", "ub_load", "ub_store", "dma", "arrive", "await",
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
     "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap", "line", "line_ne",
+    "signal",
 )  # fmt: skip
 """The instructions of a program, by their code."""
 NBYTES = (8, 16, 32, 40, 64, 4, 20, 28)
@@ -201,4 +203,8 @@ def interpret(p0, p1, p2, p3, p4, p5, home, stride, data, result):
                 yield poll_line_eq(word, 192, 16 << (c & 3), flags, b, sync="line")
             else:
                 yield poll_line_ne(word, 192, 16 << (c & 3), flags, b, sync="line")
+        elif op == 42:
+            word = home + (a >> 3 & 3) * stride + (a & 7) * 8
+            there = word + data + ((b & 7) - (a & 7)) * 8
+            yield put_signal((b & 7) * 8, there, nbytes, word, (b >> 3) + 1, 1 + (c >> 3), sync="signal")
     yield store(result, seen)

@@ -154,7 +154,8 @@ class Small:
             flight_granules=self.flight_granules,
             atomic_bytes=self.atomic_bytes,
         )
-        pod = Pod(spec, order=order, without=self.without)
+        off = () if any(one.name == "signal" for each in self.programs for one in each) else ("signal",)
+        pod = Pod(spec, order=order, without=(*self.without, *off))  # what may signal is searched with less left out
         for word, value in self.memory.items():
             address = address_of(pod, word)
             pod.memory[address : address + 8].view(np.int64)[0] = value

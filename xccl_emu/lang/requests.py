@@ -25,6 +25,9 @@ CMP_EQ, CMP_NE, CMP_GE = range(3)
 SWAPS = 1
 """Third operand of an atomic that is a compare-and-swap; its second is then the new value, its fourth the expected."""
 
+SIGNAL_SET, SIGNAL_ADD = 1, 2
+"""Sixth operand of an mtu-out that has a signal behind it: is the word set to the value, or is the value added?"""
+
 # Element types that the vector pipe reads and writes; FP32 is for what is added to an accumulator.
 BF16, FP16, FP32 = range(3)
 
@@ -175,6 +178,19 @@ def mtu_in(source: int, ub: int, nbytes: int, step: int = 0, sync: str = "") -> 
 def mtu_out(ub: int, target: int, nbytes: int, step: int = 0, sync: str = "", order: str = "") -> Request:
     """Copy the data buffer to memory."""
     return (OP_MTU_OUT, ub, target, nbytes, 0, 0, 0)
+
+
+def put_signal(
+    ub: int, target: int, nbytes: int, signal: int, value: int, how: int = SIGNAL_SET, step: int = 0, sync: str = "",
+    order: str = "",
+) -> Request:  # fmt: skip
+    """Copy the data buffer to memory as `mtu_out` does, and when all of that is visible, and only then, signal there.
+
+    The signal sets an aligned 8-byte word to ``value``, or adds to it (``how``: `SIGNAL_SET` or `SIGNAL_ADD`), at once.
+    The word is in the metadata area of the target's die, outside of what is copied.  What this request copies is
+    visible before the signal, whatever the order; to other writes both stand as what asks for this ``order`` does.
+    """
+    return (OP_MTU_OUT, ub, target, nbytes, signal, value, how)
 
 
 def put(

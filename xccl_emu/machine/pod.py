@@ -23,7 +23,7 @@ from xccl_emu.machine.state import ORDERS, StateArray
 from xccl_emu.machine.stats import RunStats, Traffic, statistics, traffic_of
 
 POLICIES = ("round-robin", "random")
-WRITES = ("store", "atomic_add", "compare_swap", "mtu_out", "put", "add")
+WRITES = ("store", "atomic_add", "compare_swap", "mtu_out", "put_signal", "put", "add")
 """Requests that may ask for an order."""
 FENCE = "fence"
 _ASKED = (0, 1, 0, 2)
@@ -377,6 +377,8 @@ class Pod:
             words = [self._site_word(number, n, site) for n, site in enumerate(kernel.sites)]
             self._array.switches(number)[: len(words)] = words
             asked = max([asked, *(_ASKED[word >> at.SITE_ORDER & 3] for word in words)])
+            signals = [word for word, site in zip(words, kernel.sites, strict=True) if site.operation == "put_signal"]
+            asked = at.ASKS_SOME_STRONG if any(not word & at.SITE_OFF for word in signals) else asked
         self.state[at.REQUEST_ORDERS] = asked if self.order in ("relaxed", "unordered") else 0
         self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
 

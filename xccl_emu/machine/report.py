@@ -114,6 +114,14 @@ def _stuck_pipes(pod: "Pod", base: int) -> list[str]:
     return stuck or ["nothing is queued"]
 
 
+def _bad_signal(pod: "Pod", core: int, word: int) -> str:
+    """What is wrong with the signal of an mtu-out."""
+    if int(pod.state[pod.core_base(core) + REQUEST + 6]) not in (rq.SIGNAL_SET, rq.SIGNAL_ADD):
+        return f"how={word}: a signal sets ({rq.SIGNAL_SET}) or adds ({rq.SIGNAL_ADD})"
+    right = "must be a word of the metadata area of the die that it copies to, outside of what it copies"
+    return f"signal at {symbolic(pod, word)}: {right}"
+
+
 def running(pod: "Pod") -> list[int]:
     """Global numbers of the cores whose kernels have not returned."""
     return [core for core in pod.active_cores() if pod.state[pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING]
@@ -149,7 +157,7 @@ def violation(pod: "Pod") -> RunError:
         at.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
         at.ERR_ALIGN: f"{a:#x} must be a multiple of {b}",
         at.ERR_SIZE: f"size out of range ({a}, {b})",
-        at.ERR_OPERAND: f"operand out of range ({a}, {b})",
+        at.ERR_OPERAND: _bad_signal(pod, core, a) if op == rq.OP_MTU_OUT else f"operand out of range ({a}, {b})",
     }
     if code == at.ERR_DOUBLE_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]

@@ -57,6 +57,7 @@ class StateArray:
         st[at.DIE_SHIFT] = spec.die_bytes.bit_length() - 1
         st[at.ATOMIC_SHIFT] = spec.atomic_bytes.bit_length() - 1
         st[at.FLIGHT_WORDS] = self.flight_words
+        st[at.SIGNALS_START], st[at.SIGNALS_END] = spec.meta_start, spec.managed_start
         st[at.UB_BYTES], st[at.ORDER] = spec.ub_bytes, ORDERS.index(order)
         st[at.CORE_WORDS], st[at.DIE_WORDS] = self.core_words, self.die_words
         st[at.FLIGHT_CAPACITY] = self.flight_capacity
@@ -103,7 +104,7 @@ class StateArray:
             st[first + len(listed) + n] = die
             st[at.N_ACTIVE_DIES] = n + 1
         st[at.CURSOR] = st[at.LOG_COUNT] = st[at.ACTIONS] = 0
-        st[at.COUNT_BY_OP : at.STEP_TABLE] = 0
+        st[at.COUNT_BY_OP : at.SIGNALS_START] = 0
         st[at.FAULT_CUT : at.FAULT_HAPPENED + 1] = 0
         writers = self.start[at.WRITER_BASE]
         st[writers : writers + self.writer_slots * at.WRITER_WORDS] = 0  # of other kernels, in an earlier run

@@ -35,6 +35,7 @@ from xccl_emu.lang.requests import (
     OP_V_WIDEN,
     OP_WAIT_FLAG,
     SCALAR,
+    SIGNAL_ADD,
     VECTOR,
 )
 from xccl_emu.machine.device.flight import request_site, switched_off
@@ -54,7 +55,7 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.lines import line_part, polls_line
 from xccl_emu.machine.device.numerics import element_bytes
-from xccl_emu.machine.device.pipes import entry_of, pipe_of, subtransfer
+from xccl_emu.machine.device.pipes import entry_of, pipe_of, signals_next, subtransfer
 from xccl_emu.machine.device.words import jit
 
 START, NBYTES, FLAGS, AGENT, SITE = range(5)
@@ -110,6 +111,9 @@ def accesses(st, base, pipe, choice, named, out):
             start, end = subtransfer(st, source, source, nbytes, choice >> 4)
         n = _row(out, 0, source + start, end - start, 0, MTU_IN, site)
         return _row(out, n, ub + st[entry + 2] + start, end - start, WRITE, MTU_IN, site)
+    if op == OP_MTU_OUT and signals_next(st, entry):
+        adds = SYNC if st[entry + 6] == SIGNAL_ADD else 0
+        return _row(out, 0, st[entry + 4], 8, WRITE | WHOLE | adds, MTU_OUT, site)
     if op == OP_MTU_OUT:
         target, nbytes, start = st[entry + 2], st[entry + 3], st[entry + ENTRY_PROGRESS]
         end = nbytes

@@ -207,13 +207,15 @@ class Monitor:
         strong = int(pod.state[machine.REQUEST_ORDERS]) == machine.ASKS_SOME_STRONG
         targets = 0 if sc else spec.n_homes if fifo or self._fences or strong else 1
         n_dma = machine.N_DMA_SLOTS if self._rings else 0
-        per_core = at.ENGINE_DMA + n_dma + (4 if strong else 2) * targets
+        signals = at.SIGNAL_WORDS if strong and _any_signal(pod) else 0
+        per_core = at.ENGINE_DMA + n_dma + (4 if strong else 2) * targets + signals
         words = per_core * len(cores)
         groups = _groups(pod)
         tables = {
             at.CORE_INDEX: spec.n_cores, at.CORE_NUMBER: len(cores), at.CORE_DIE: len(cores),
             at.DMA_EPOCHS: len(cores) * machine.N_DMA_SLOTS, at.DIE_INDEX: spec.n_dies,
-            at.FREE_ROWS: len(dies) * (capacity + 1), at.SYNC_GRANULES: self._sync_max,
+            at.FREE_ROWS: len(dies) * (capacity + 1), at.SYNC_GRANULES: self._sync_max, at.SIGNALLED: len(cores),
+            at.SYNC_WRITERS: 4 * self._sync_max,
         }  # fmt: skip
         rows = {
             at.PIPE_ROWS: 4 * len(cores), at.QUEUE_ROWS: 3 * machine.QUEUE_DEPTH * len(cores),
@@ -231,7 +233,7 @@ class Monitor:
         _table(m, at.SYNC_GRANULES, range(len(self.known)), self.known)
         m[[at.WORDS, at.PER_CORE, at.N_DMA, at.TARGETS]] = words, per_core, n_dma, targets
         m[[at.JUDGED, at.ASKED]] = self._judged
-        m[at.FENCES] = self._fences
+        m[at.FENCES], m[at.SIGNALS] = self._fences, signals
         m[[at.CAPACITY, at.N_GROUPS, at.SYNC_MAX]] = capacity, groups, self._sync_max
         m[[at.N_SYNC, at.N_SYNC_KNOWN]] = len(self.known)
         m[[at.META_START, at.META_END, at.BUFFERS_START]] = _bounds(pod)
@@ -267,6 +269,10 @@ class Monitor:
 
 def _dies(pod: Pod) -> list[int]:
     return sorted({core // pod.spec.cores_per_die for core in pod.active_cores()})
+
+
+def _any_signal(pod: Pod) -> bool:
+    return any(site.operation == "put_signal" for kernel in pod.kernels for site in kernel.sites)
 
 
 def _groups(pod: Pod) -> int:

@@ -18,7 +18,7 @@ from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
-from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import deadlock, running, symbolic
 from xccl_emu.machine.stats import PIPE_NAMES
@@ -140,12 +140,22 @@ class Stepper:
         j = choice & 15 if pipe == rq.MTU_IN and choice != at.CHOICE_ALL else 0
         if j >= len(known):
             raise self._not_enabled()
-        step = self._begin(code, core, known[j], choice)
+        step = self._begin(code, core, self._signal(queue, known[j]), choice)
         if known[j].op == rq.OP_MTU_IN:
             step = self._reading(step, int(entry_of(self._st, queue, j)), choice)
         step = self._with_writes(self._take(step))
         del known[: len(known) - int(self._st[queue + at.PIPE_COUNT])]
         return step
+
+    def _signal(self, queue: int, instruction: _Instruction) -> _Instruction:
+        """Of an mtu-out whose signal is next, the signal; else the instruction itself."""
+        entry = int(entry_of(self._st, queue, 0))
+        if instruction.op != rq.OP_MTU_OUT or not signals_next(self._st, entry):
+            return instruction
+        address, value = int(self._st[entry + 4]), int(self._st[entry + 5])
+        adds = int(self._st[entry + 6]) == rq.SIGNAL_ADD
+        words = Wording("signal, adds" if adds else "signal", address, 8, symbolic(self._pod, address), number(value))
+        return replace(instruction, op=rq.OP_ADD if adds else rq.OP_PUT, words=words)
 
     def _reading(self, step: Step, entry: int, choice: int) -> Step:
         """An mtu-in transfer: which of its sub-transfers, from where, and their first bytes."""

@@ -48,6 +48,7 @@ def wording(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Wording:
     if op == rq.OP_MTU_IN:
         return Wording(f"{name} {c} B", a, c, symbolic(pod, a), f"to ub+{b:#x}")
     if op == rq.OP_MTU_OUT:
+        name = "put_signal" if operands[5] else name
         return Wording(f"{name} {c} B", b, c, symbolic(pod, b), f"from ub+{a:#x}")
     if op == rq.OP_DMA:
         return Wording(f"{name} {c} B, event {d}", b, c, symbolic(pod, b), f"from {symbolic(pod, a)}")

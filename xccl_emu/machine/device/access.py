@@ -34,6 +34,8 @@ from xccl_emu.lang.requests import (
     RULE_CANN,
     RULE_XCCL,
     SCALAR,
+    SIGNAL_ADD,
+    SIGNAL_SET,
 )
 from xccl_emu.machine.device.layout import (
     ANY_DIE,
@@ -55,6 +57,8 @@ from xccl_emu.machine.device.layout import (
     N_HOMES,
     N_WINDOWS,
     READ,
+    SIGNALS_END,
+    SIGNALS_START,
     UB_BYTES,
     WINDOW_DIE,
     WINDOW_END,
@@ -194,12 +198,30 @@ def check_scalar(st, core, base, op, a, b, c, d):
 
 
 @jit
+def _signal(st, core, base, target, nbytes):
+    """May an mtu-out signal so?  In the metadata area of the die that it copies to, and outside of what it copies."""
+    signal, how = st[base + REQUEST + 4], st[base + REQUEST + 6]
+    if how != SIGNAL_SET and how != SIGNAL_ADD:
+        return set_error(st, core, base, ERR_OPERAND, how, SIGNAL_ADD)
+    if not _memory(st, core, base, signal, 8, WRITE) or not _aligned(st, core, base, signal, 8):
+        return False
+    offset = signal - (signal >> st[DIE_SHIFT] << st[DIE_SHIFT])
+    in_area = st[SIGNALS_START] <= offset and offset < st[SIGNALS_END] and signal >> st[DIE_SHIFT] < st[N_DIES]
+    if not in_area or signal >> st[DIE_SHIFT] != target >> st[DIE_SHIFT]:
+        return set_error(st, core, base, ERR_OPERAND, signal, target)
+    if signal < target + nbytes and target < signal + 8:
+        return set_error(st, core, base, ERR_OPERAND, signal, target)
+    return True
+
+
+@jit
 def check_transfer(st, core, base, op, a, b, c):
     """Check an instruction of mtu-in or mtu-out before it is queued."""
     if op == OP_MTU_IN:
         return _memory(st, core, base, a, c, READ) and _buffer(st, core, base, b, c, 1)
     if op == OP_MTU_OUT:
-        return _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, WRITE)
+        inside = _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, WRITE)
+        return inside and (st[base + REQUEST + 6] == 0 or _signal(st, core, base, b, c))
     if op == OP_PUT:
         return _memory(st, core, base, a, GRANULE_BYTES, WRITE) and _aligned(st, core, base, a, GRANULE_BYTES)
     if op == OP_ADD:

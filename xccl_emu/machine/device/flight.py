@@ -44,6 +44,8 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_WORDS,
     GRANULE_BYTES,
     IN_FLIGHT,
+    IS_PAYLOAD,
+    IS_SIGNAL,
     KERNEL,
     KIND_ADD,
     KIND_DMA,
@@ -59,6 +61,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_RELAXED,
     ORDER_SC,
     ORDER_UNORDERED,
+    PART_SHIFT,
     REQUEST_ORDERS,
     SITE_FENCE,
     SITE_OFF,
@@ -164,7 +167,7 @@ def fences_since(st, entry):
 @jit
 def asked(st, entry):
     """Which order a write in flight asks for."""
-    return st[entry + FLIGHT_FENCES] >> ASKED_SHIFT
+    return st[entry + FLIGHT_FENCES] >> ASKED_SHIFT & 3
 
 
 @jit
@@ -245,7 +248,8 @@ def deliverable(st, die, k):
 
     `fifo`: nothing older goes to the same die.  `relaxed`: nothing older of the same core, or the same DMA
     descriptor, goes to the same unit, and nothing that stands before a fence of its core goes to the same die.
-    `unordered`: the latter alone.  What requests ask for is beside that (`strong_waits`).
+    `unordered`: the latter alone.  What requests ask for is beside that (`strong_waits`), and that a signal is behind
+    what its own request copies.
     """
     ring = block_of_die(st, die)
     if k < 0 or k >= st[ring + FLIGHT_COUNT]:
@@ -262,7 +266,7 @@ def deliverable(st, die, k):
             return False
         if st[REQUEST_ORDERS] and strong_waits(st, older, entry):
             return False
-    return True
+    return st[entry + FLIGHT_FENCES] >> PART_SHIFT != IS_SIGNAL or not _payload_flies(st, ring, k)
 
 
 @jit
@@ -272,6 +276,32 @@ def strong_waits(st, older, younger):
         return False
     by_core = st[older + FLIGHT_KIND] < KIND_DMA and st[older + FLIGHT_CORE] == st[younger + FLIGHT_CORE]
     return by_core and st[older + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == st[younger + FLIGHT_ADDRESS] >> st[DIE_SHIFT]
+
+
+@jit
+def _payload_flies(st, ring, k):
+    """Is something in flight that the request copies whose signal is the k-th oldest write of a die?
+
+    mtu-out takes one request after the other, so that is what stands between this signal and the one before it, which
+    is in flight as long as something is that its own request copies.
+    """
+    core = st[flight(st, ring, k) + FLIGHT_CORE]
+    for j in range(k - 1, -1, -1):
+        older = flight(st, ring, j)
+        part = st[older + FLIGHT_FENCES] >> PART_SHIFT
+        if part and st[older + FLIGHT_CORE] == core:
+            return part == IS_PAYLOAD
+    return False
+
+
+@jit
+def mark_parts(st, base, first, part):
+    """Note of the youngest writes in flight of a die, from the one at ``first`` on, that they are a part of a request
+    that signals.  Not under `fifo`, which keeps their order anyway."""
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(first if st[ORDER] >= ORDER_RELAXED else st[ring + FLIGHT_COUNT], st[ring + FLIGHT_COUNT]):
+        entry = flight(st, ring, k)
+        put(st, entry + FLIGHT_FENCES, st[entry + FLIGHT_FENCES] | part << PART_SHIFT)
 
 
 @jit

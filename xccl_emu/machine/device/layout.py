@@ -18,6 +18,7 @@ ACTIONS = 30
 LARGE_BASE, LARGE_SLOTS = 23, 31
 COUNT_BY_OP = 32
 BYTES_BY_PIPE = 64  # of the vector pipe: elements
+SIGNALS_START, SIGNALS_END = 79, 80  # of a die: its metadata area, where signals may go
 STEP_TABLE = 81  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 97, 98
 SPARSE = 99  # where in memory the dirty bits begin if what would change nothing is left out, or `ALL_DIRTY`; else 0
@@ -63,6 +64,8 @@ FLIGHT_HEAD, FLIGHT_COUNT, FLIGHT_ENTRIES = 0, 1, 2
 FLIGHT_CORE, FLIGHT_KIND, FLIGHT_ADDRESS, FLIGHT_NBYTES, FLIGHT_SITE, FLIGHT_FENCES, FLIGHT_DATA = range(7)
 """Of a write in flight; fences: how many its core has passed since; not of DMA, nor under `fifo`."""
 FENCES_MASK, ASKED_SHIFT = (1 << 20) - 1, 20  # above the fences: the order that its request asks for
+PART_SHIFT = 22  # above that: is it what a request copies that signals, or the signal?
+IS_PAYLOAD, IS_SIGNAL = 1, 2
 KIND_SCALAR, KIND_MTU, KIND_ADD, KIND_DMA = range(4)  # KIND_DMA + slot for a write of that DMA descriptor
 
 # ---- a core group's block
@@ -76,7 +79,7 @@ TRAFFIC_MASK_BITS = 32  # in a word
 # ---- a word for each site of a kernel: is its synchronization off, which order does it ask for, is its quiet a fence?
 SITE_OFF, SITE_ORDER, SITE_FENCE = 1, 1, 8  # the order is above the first bit
 ASKS_NO, ASKS_RELAXED, ASKS_STRONG = range(1, 4)
-ASKS_SOME_STRONG = 2  # in `REQUEST_ORDERS`
+ASKS_SOME_STRONG = 2  # in `REQUEST_ORDERS`; a signal counts as strong there: it tells of writes before it
 
 MAX_KERNELS = 16
 MAX_SITES = 256  # of one kernel
@@ -105,6 +108,6 @@ ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT
 
 assert WINDOWS + MAX_WINDOWS * WINDOW_WORDS <= REGISTERS
 assert REQUEST_WORDS == ENTRY_PROGRESS
-assert BYTES_BY_PIPE + N_PIPES <= STEP_TABLE
+assert BYTES_BY_PIPE + N_PIPES <= SIGNALS_START
 assert FAULT_HAPPENED == FAULT_COPY + FLIGHT_WORDS_MOST == HEADER_WORDS - 1
 assert FLIGHT_DATA + max(ATOMIC_BYTES) // 8 == FLIGHT_WORDS_MOST

@@ -28,12 +28,15 @@ from xccl_emu.lang.requests import (
     OP_V_SCALE,
     OP_V_WIDEN,
     OP_WAIT_FLAG,
+    SIGNAL_ADD,
     VECTOR,
 )
 from xccl_emu.machine.device import numerics
 from xccl_emu.machine.device.flight import (
     DMA_READ_DONE,
+    block_of_die,
     finish_dma,
+    mark_parts,
     pass_fence,
     room_for_writes,
     set_event,
@@ -44,6 +47,7 @@ from xccl_emu.machine.device.layout import (
     ATOMIC_SHIFT,
     BYTES_BY_PIPE,
     CHOICE_ALL,
+    DIE,
     DMA_SLOTS,
     ENTRY_CUT,
     ENTRY_IN_FLIGHT,
@@ -51,7 +55,10 @@ from xccl_emu.machine.device.layout import (
     ENTRY_SITE,
     ENTRY_WORDS,
     EVENTS,
+    FLIGHT_COUNT,
     GRANULE_BYTES,
+    IS_PAYLOAD,
+    IS_SIGNAL,
     KIND_ADD,
     KIND_DMA,
     KIND_MTU,
@@ -332,11 +339,32 @@ def step_mtu_out(mem, st, core, base, choice):
         _pop(st, queue)
     else:
         assert op == OP_MTU_OUT
-        _write_out(mem, st, core, base, entry, choice)
-        if st[entry + ENTRY_PROGRESS] == st[entry + 3]:
-            st[BYTES_BY_PIPE + MTU_OUT] += st[entry + 3]
-            _pop(st, queue)
+        _step_out(mem, st, core, base, queue, entry, choice)
     return True
+
+
+@jit
+def signals_next(st, entry):
+    """Is what an mtu-out copies on its way, and its signal is not?  That is an action of its own."""
+    return st[entry + 6] != 0 and st[entry + ENTRY_PROGRESS] == st[entry + 3]
+
+
+@jit
+def _step_out(mem, st, core, base, queue, entry, choice):
+    """Copy a unit of an mtu-out or all of it, or if that is done, signal."""
+    ring, site, how = block_of_die(st, st[base + DIE]), st[entry + ENTRY_SITE], st[entry + 6]
+    before, signals = st[ring + FLIGHT_COUNT], signals_next(st, entry)
+    if signals:
+        kind = KIND_ADD if how == SIGNAL_ADD else KIND_MTU
+        write_words(mem, st, core, base, kind, st[entry + 4], 8, st[entry + 5], 0, 0, 0, site)
+        st[BYTES_BY_PIPE + MTU_OUT] += 8
+    else:
+        _write_out(mem, st, core, base, entry, choice)
+        st[BYTES_BY_PIPE + MTU_OUT] += st[entry + 3] if st[entry + ENTRY_PROGRESS] == st[entry + 3] else 0
+    if how:
+        mark_parts(st, base, before, IS_SIGNAL if signals else IS_PAYLOAD)
+    if st[entry + ENTRY_PROGRESS] == st[entry + 3] and (signals or how == 0):
+        _pop(st, queue)
 
 
 @jit

@@ -37,6 +37,8 @@ def note_traffic(st, base, op):
         _note(st, base, a, c, TRAFFIC_READS)
     elif op == OP_MTU_OUT:
         _note(st, base, b, c, TRAFFIC_WRITES)
+        if st[base + REQUEST + 6]:
+            _note(st, base, st[base + REQUEST + 4], 8, TRAFFIC_FLAGS)
     elif op == OP_DMA:
         _note(st, base, a, c, TRAFFIC_READS)
         _note(st, base, b, c, TRAFFIC_WRITES)

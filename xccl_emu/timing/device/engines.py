@@ -14,6 +14,7 @@ from xccl_emu.lang.requests import (
     OP_V_QUANTIZE,
     OP_WAIT_FLAG,
     SCALAR,
+    SIGNAL_ADD,
     VECTOR,
 )
 from xccl_emu.machine.device.layout import (
@@ -79,6 +80,8 @@ def step_pipe_timed(mem, st, tm, who, log, core, base, row, pipe):
     if not own and tm[since] > tm[NOW] + tm[LIMIT]:
         return -tm[since]
     count = elements(st, entry, op) if pipe == VECTOR and op >= OP_V_QUANTIZE else 0
+    how = st[entry + 6] if op == OP_MTU_OUT else 0
+    signal, added = (st[entry + 4], st[entry + 5] if how == SIGNAL_ADD else 0) if how else (-1, 0)
     entry = _written(mem, tm, op, a, b, c)
     if not act_once(mem, st, core * ACTORS_PER_CORE + pipe, CHOICE_ALL):
         return 0
@@ -93,6 +96,8 @@ def step_pipe_timed(mem, st, tm, who, log, core, base, row, pipe):
         _read(st, tm, who, log, core, base, row, a, c, site, since)
     else:
         _write(mem, st, tm, who, log, core, base, row, op, a, b, c, site, since, entry)
+        if signal >= 0:
+            _signal(mem, st, tm, who, log, core, base, row, signal, added, site)
     popped = ring_at(row, POPPED, pipe, n)
     set_time(tm, who, popped, tm[since], who[row + FREE + pipe] if who.size else 0)
     return 1
@@ -183,6 +188,25 @@ def _write(mem, st, tm, who, log, core, base, row, op, a, b, c, site, since, ent
         became_visible(mem, tm, who, entry, address, visible, 1, b if op == OP_ADD else 0, number)
     elif _is_a_line(address, nbytes):
         line_became_visible(mem, tm, who, address, nbytes, visible, number)
+
+
+@jit
+def _signal(mem, st, tm, who, log, core, base, row, address, added, site):
+    """What a request signals leaves right behind what it copies, by the same way, and is visible behind it."""
+    here, there = st[base + DIE], die_at(st, address)
+    path, since = path_to(tm, here, there, address), row + FREE + MTU_OUT
+    entry = find_granule(mem, tm, address)
+    if not act_once(mem, st, core * ACTORS_PER_CORE + MTU_OUT, CHOICE_ALL):
+        return
+    own = tm[since] + 8 * tm[C_CORE] // 1000
+    left = pass_fabric(tm, path, here, there, address, 8, True, TO_MEMORY, tm[since])
+    free = max(own, left)
+    visible, late = free + latency_of(tm, path, True), max(0, left - own)
+    number = record(tm, who, log, core, MTU_OUT, OP_MTU_OUT, site, since, free, 8, there, late, visible, -1, address)
+    set_time(tm, who, since, free, number)
+    if visible > tm[row + ALL_VISIBLE]:
+        set_time(tm, who, row + ALL_VISIBLE, visible, number)
+    became_visible(mem, tm, who, entry, address, visible, 1, added, number)
 
 
 @jit

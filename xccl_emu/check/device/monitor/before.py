@@ -1,26 +1,45 @@
 """What the monitor takes down before an action, because it is not to be seen any more afterwards."""
 
 from xccl_emu.check.device.monitor.clocks import dma_row, index_of, queue_row
-from xccl_emu.check.device.monitor.layout import X_A, X_B, X_C, X_DMA, X_EVENT, X_FLIGHTS, X_LAST, X_OFF, X_OP, X_ROW
+from xccl_emu.check.device.monitor.layout import (
+    SIGNALLED,
+    X_A,
+    X_ADDS,
+    X_B,
+    X_C,
+    X_DMA,
+    X_EVENT,
+    X_FLIGHTS,
+    X_LAST,
+    X_OFF,
+    X_OP,
+    X_PAYLOAD,
+    X_ROW,
+    X_SIGNAL,
+)
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     DMA,
     MTU_IN,
     MTU_OUT,
+    OP_ADD,
     OP_ARRIVE,
     OP_ATOMIC_ADD,
     OP_DMA,
     OP_MTU_IN,
+    OP_MTU_OUT,
     OP_RETURN,
     OP_SET_FLAG,
     OP_V_QUANTIZE,
     OP_WAIT_FLAG,
     SCALAR,
+    SIGNAL_ADD,
     SWAPS,
     VECTOR,
 )
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, switched_off
+from xccl_emu.machine.device.flight import asked, block_of_core, block_of_die, flight, switched_off
 from xccl_emu.machine.device.layout import (
+    ASKS_NO,
     DIE,
     DMA_SLOTS,
     ENTRY_WORDS,
@@ -44,7 +63,7 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of, signals_next
 from xccl_emu.machine.device.words import jit, load_i64
 
 
@@ -54,7 +73,7 @@ def before_core(space, core, base, pipe, choice):
     st, m = space[1], space[2]
     i = index_of(m, core)
     m[X_FLIGHTS] = st[block_of_die(st, st[base + DIE]) + FLIGHT_COUNT]
-    m[X_OFF] = 0
+    m[X_OFF] = m[X_PAYLOAD] = m[X_SIGNAL] = 0
     if pipe == SCALAR:
         return st[base + STATUS] == STATUS_RUNNING and _before_scalar(space, i, base)
     if pipe == DMA:
@@ -72,6 +91,11 @@ def before_core(space, core, base, pipe, choice):
     entry = entry_of(st, queue, j)
     m[X_OP], m[X_A], m[X_B], m[X_C] = st[entry], st[entry + 1], st[entry + 2], st[entry + 3]
     m[X_ROW] = queue_row(m, i, pipe, (st[queue + PIPE_HEAD] + j) % QUEUE_DEPTH)
+    m[X_ADDS] = 1 if m[X_OP] == OP_ADD else 0
+    if m[X_OP] == OP_MTU_OUT and st[entry + 6]:
+        signals = signals_next(st, entry)
+        m[X_SIGNAL if signals else X_PAYLOAD] = m[m[SIGNALLED] + i] + 1
+        m[X_ADDS] = 1 if signals and st[entry + 6] == SIGNAL_ADD else 0
     return True
 
 
@@ -117,6 +141,7 @@ def before_delivery(space, die, k):
         return False
     entry = flight(st, ring, k)
     m[X_OP] = st[entry + FLIGHT_KIND]
+    m[X_LAST] = 1 if asked(st, entry) == ASKS_NO else 0
     m[X_A], m[X_B], m[X_C] = st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES], st[entry + FLIGHT_CORE]
     if m[X_OP] >= KIND_DMA:
         slot = block_of_core(st, m[X_C]) + DMA_SLOTS + (m[X_OP] - KIND_DMA) * ENTRY_WORDS

@@ -19,10 +19,12 @@ from xccl_emu.check.device.monitor.layout import (
     PIPE_ROWS,
     QUEUE_ROWS,
     SCRATCH_ROW,
+    SIGNALS,
     SYNC_ROWS,
     TARGETS,
     WORDS,
     X_OP,
+    X_SIGNAL,
 )
 from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_DMA, SCALAR
 from xccl_emu.machine.device.flight import asked_at
@@ -106,6 +108,12 @@ def visible_word(m, i, engine, die):
 def strong_word(m, i, engine, die):
     """Word of a clock that says so of its writes that are not without an order."""
     return visible_word(m, i, engine, die) + 2 * m[TARGETS]
+
+
+@jit
+def signal_word(m, i, number):
+    """Word of a clock that says up to which number the signals of a core are known that share this word."""
+    return (i + 1) * m[PER_CORE] - m[SIGNALS] + number % m[SIGNALS]
 
 
 @jit
@@ -221,6 +229,8 @@ def released(st, m, clocks, i, known, issued, address, base, site):
     in_order(st, m, clocks, i, row, address >> st[DIE_SHIFT])
     behind_fence(st, m, clocks, i, row, address >> st[DIE_SHIFT])
     behind_strong(st, m, clocks, i, row, address >> st[DIE_SHIFT], base, site)
+    if m[SIGNALS] and m[X_SIGNAL]:
+        clocks[row + signal_word(m, i, m[X_SIGNAL])] = m[X_SIGNAL]
     return row
 
 

@@ -45,7 +45,12 @@ the compiled parts of the monitor are; whether any DMA was rung, any fence passe
 is due, what has been counted, when its second part is due, and whether it has happened (of a stalled link: whether it
 must let something through now); in how many runs it has happened.  And what is to be judged as long as it has not."""
 
-HEADER = 80
+(X_PAYLOAD, X_SIGNAL, X_ADDS, SIGNALS, SIGNALLED, SYNC_WRITERS) = range(80, 86)
+"""Of requests that signal: the number of that which copies, or signals, with the action under way; does that add; how
+many words of a clock say which signals of a core are known, and how many each core has sent.  And where requests tell
+of others before them, of each word of a synchronization which core alone wrote it last, + 1."""
+
+HEADER = 86
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
 """Of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; its first record; and
@@ -58,7 +63,12 @@ SYNC_SHIFT = 32
 ALL_BYTES = (1 << 32) - 1
 
 R_NEXT, R_WHAT, R_ENGINE, R_EPOCH = range(4)
-"""Of a record: the next one of its granule; first byte, end, flags and site; engine (number in a clock); its epoch."""
+"""Of a record: the next one of its granule; first byte, end, flags, site, and above `REQUEST_SHIFT` the number of the
+request that signals when this is visible; engine (number in a clock); its epoch."""
+REQUEST_SHIFT = 40
+SIGNAL_WORDS = 8
+"""Of each core in a clock: the latest of its signals known whose numbers are the same modulo this.  So who knows of a
+signal is taken to know of those 8, 16 and so on before it; the search is exact there."""
 
 RECORD_WORDS = 4
 UNDO_WORDS = 5

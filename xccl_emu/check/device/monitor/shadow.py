@@ -6,7 +6,7 @@ is ordered behind that write is ordered behind the record too.
 """
 
 from xccl_emu.check.device.accesses import SYNC, WHOLE, WRITE
-from xccl_emu.check.device.monitor.clocks import engine_word, fence_row, strong_word, visible_word
+from xccl_emu.check.device.monitor.clocks import engine_word, fence_row, signal_word, strong_word, visible_word
 from xccl_emu.check.device.monitor.layout import (
     ALL_BYTES,
     BUFFERS_START,
@@ -35,12 +35,14 @@ from xccl_emu.check.device.monitor.layout import (
     RECORD_FREE,
     RECORD_TOP,
     RECORD_WORDS,
+    REQUEST_SHIFT,
     S_FIXED,
     S_GENERATION,
     S_RECORDS,
     S_WRITTEN,
     SAVED,
     SHADOW_WORDS,
+    SIGNALS,
     STOP,
     SYNC_SHIFT,
     TARGETS,
@@ -54,6 +56,7 @@ from xccl_emu.check.device.monitor.layout import (
     V_FLAGS_2,
     V_SITE,
     V_SITE_2,
+    X_PAYLOAD,
 )
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
 from xccl_emu.machine.device.layout import (
@@ -70,6 +73,7 @@ from xccl_emu.machine.device.layout import (
 from xccl_emu.machine.device.words import jit, load_i64
 
 _SITE_SHIFT, _FLAGS_SHIFT = 24, 16
+_SITE_MASK = (1 << REQUEST_SHIFT - _SITE_SHIFT) - 1
 
 
 @jit
@@ -224,6 +228,10 @@ def _visible_to(space, i, engine, me, epoch, known, issued, granule, record, fla
         strong = strong_word(m, other // m[PER_CORE], other % m[PER_CORE], die)
         if _known(clocks, known, issued, strong, epoch_2):
             return True
+    number = records[record + R_WHAT] >> REQUEST_SHIFT
+    if number and m[SIGNALS]:
+        if _known(clocks, known, issued, signal_word(m, other // m[PER_CORE], number), number):
+            return True
     return _known(clocks, known, issued, word, epoch_2)
 
 
@@ -318,7 +326,7 @@ def _race(space, i, engine, site, flags, granule, at, record):
     if m[STOP] == 0:
         other = records[record + R_ENGINE]
         m[V_CORE_2], m[V_ENGINE_2] = other // m[PER_CORE], other % m[PER_CORE]
-        m[V_SITE_2], m[V_FLAGS_2] = (what >> _SITE_SHIFT) - 1, flags_2
+        m[V_SITE_2], m[V_FLAGS_2] = (what >> _SITE_SHIFT & _SITE_MASK) - 1, flags_2
         _found(m, FOUND_RACE, granule * GRANULE_BYTES + at, i, engine, site, flags)
 
 
@@ -357,6 +365,8 @@ def _add(space, s, first, end, flags, site, me, epoch):
             return
         m[RECORD_TOP] = r + 1
     _fill(records, r * RECORD_WORDS, first, end, flags, site, me, epoch)
+    if flags & WRITE:
+        records[r * RECORD_WORDS + R_WHAT] |= m[X_PAYLOAD] << REQUEST_SHIFT
     records[r * RECORD_WORDS + R_NEXT] = shadow[s + S_RECORDS]
     shadow[s + S_RECORDS] = r
 

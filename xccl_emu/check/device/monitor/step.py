@@ -40,7 +40,9 @@ from xccl_emu.check.device.monitor.layout import (
     N_DMA,
     NOT_ENABLED,
     RUNG,
+    SIGNALLED,
     STOP,
+    SYNC_WRITERS,
     TAKEN_OK,
     X_A,
     X_B,
@@ -53,6 +55,7 @@ from xccl_emu.check.device.monitor.layout import (
     X_OFF,
     X_OP,
     X_ROW,
+    X_SIGNAL,
 )
 from xccl_emu.check.device.monitor.shadow import acquired, save, sync_number, touch
 from xccl_emu.check.device.monitor.writes import after_delivery, note_sync, wrote
@@ -216,6 +219,7 @@ def _after(space, i, core, base, pipe, choice, known, issued):
         wrote(space, i, base, known, issued)
         if pipe == MTU_OUT:
             clocks[known + engine_word(m, i, MTU_OUT)] += 1
+            m[m[SIGNALLED] + i] += 1 if m[X_SIGNAL] else 0
         elif st[base + DMA_SLOTS + m[X_DMA] * ENTRY_WORDS] == 0:
             complete_dma(m, clocks, i, m[X_DMA], m[X_EVENT])
 
@@ -250,6 +254,7 @@ def _after_scalar(space, i, core, base, op):
         if number and m[X_LAST]:
             row = released(st, m, clocks, i, own, m[X_ISSUED], m[X_A], base, space[10][0, SITE])
             publish(m, clocks, number - 1, m[X_A], 8, row, True)
+            m[m[SYNC_WRITERS] + 4 * (number - 1) + (m[X_A] >> 3 & 3)] = 0
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_QUIET:
         pass_quiet(m, clocks, i)

@@ -20,19 +20,23 @@ from xccl_emu.check.device.monitor.layout import (
     SYNC_GRANULES,
     SYNC_MAX,
     SYNC_SHIFT,
+    SYNC_WRITERS,
     WORDS,
     X_A,
+    X_ADDS,
     X_B,
     X_C,
     X_DMA,
     X_EVENT,
     X_FLIGHTS,
+    X_LAST,
     X_OP,
 )
 from xccl_emu.check.device.monitor.shadow import delivered, shadow_of, sync_number
-from xccl_emu.lang.requests import MTU_OUT, OP_ADD, SCALAR
+from xccl_emu.lang.requests import MTU_OUT, SCALAR
 from xccl_emu.machine.device.flight import block_of_die, flight
 from xccl_emu.machine.device.layout import (
+    ASKS_SOME_STRONG,
     DIE,
     FLIGHT_ADDRESS,
     FLIGHT_COUNT,
@@ -43,7 +47,9 @@ from xccl_emu.machine.device.layout import (
     KIND_DMA,
     KIND_SCALAR,
     ORDER,
+    ORDER_RELAXED,
     ORDER_SC,
+    REQUEST_ORDERS,
 )
 from xccl_emu.machine.device.words import jit
 
@@ -64,6 +70,7 @@ def note_sync(space, granule):
     shadow[s + S_FIXED] |= number + 1 << SYNC_SHIFT
     for word in range(4):
         row = sync_row(m, number, word << 3)
+        m[m[SYNC_WRITERS] + 4 * number + word] = 0
         for w in range(m[WORDS]):
             clocks[row + w] = 0
     if shadow[s + S_WRITTEN] & SAVED and m[STOP] == 0 and m[JUDGED] != JUDGE_NOTHING:
@@ -113,7 +120,27 @@ def _publish_now(space, i, known, issued, start, nbytes):
         if number:
             first, end = max(start, granule * GRANULE_BYTES), min(start + nbytes, (granule + 1) * GRANULE_BYTES)
             row = released(st, m, clocks, i, known, issued, first, 0, 0)
-            publish(m, clocks, number - 1, first, end - first, row, m[X_OP] == OP_ADD)
+            publish(m, clocks, number - 1, first, end - first, row, m[X_ADDS] != 0)
+
+
+@jit
+def _publish(space, number, start, nbytes, row):
+    """A write is visible that was in flight: what it released can be acquired.
+
+    Of a core's writes to one word `relaxed` keeps the order, so whoever sees a later one is behind the earlier too.
+    """
+    st, m, clocks = space[1], space[2], space[3]
+    adds = m[X_OP] == KIND_ADD
+    if st[REQUEST_ORDERS] != ASKS_SOME_STRONG or st[ORDER] != ORDER_RELAXED:
+        publish(m, clocks, number, start, nbytes, row, adds)
+        return
+    writer = m[X_C] + 1 if m[X_OP] < KIND_DMA and not m[X_LAST] else 0
+    for word in range(start >> 3, (start + nbytes - 1 >> 3) + 1):
+        first, end = max(start, word << 3), min(start + nbytes, word + 1 << 3)
+        last = m[SYNC_WRITERS] + 4 * number + (word & 3)
+        same = writer != 0 and m[last] == writer
+        publish(m, clocks, number, first, end - first, row, adds or same)
+        m[last] = writer if same or not adds else 0
 
 
 @jit
@@ -136,7 +163,7 @@ def after_delivery(space, die, k):
             number = sync_number(space, granule)
             start, end = max(m[X_A], granule * GRANULE_BYTES), min(m[X_A] + m[X_B], (granule + 1) * GRANULE_BYTES)
             if number:
-                publish(m, clocks, number - 1, start, end - start, row, m[X_OP] == KIND_ADD)
+                _publish(space, number - 1, start, end - start, row)
                 delivered(space, granule, m[X_A], m[X_B], word, clocks[row + word])
         stack = m[FREE_ROWS] + m[m[DIE_INDEX] + die] * (m[CAPACITY] + 1)
         m[stack + 1 + m[stack]] = (row - m[FLIGHT_ROWS]) // m[WORDS] - first

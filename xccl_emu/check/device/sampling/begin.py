@@ -30,13 +30,17 @@ from xccl_emu.check.device.monitor.layout import (
     S_FIXED,
     SERIAL,
     SHADOW_WORDS,
+    SIGNALLED,
     STOP,
     SYNC_GRANULES,
     SYNC_SHIFT,
+    SYNC_WRITERS,
     TAKEN_OK,
     UNDO_WORDS,
     V_AT,
     V_SITE,
+    X_PAYLOAD,
+    X_SIGNAL,
 )
 from xccl_emu.check.device.monitor.step import poll_begins
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
@@ -72,10 +76,13 @@ def begin(space, run, forget):
     for number in range(m[N_SYNC]):
         for word in range(4):
             clear_row(m, clocks, sync_row(m, number, word << 3))
+            m[m[SYNC_WRITERS] + 4 * number + word] = 0
     for group in range(m[N_GROUPS]):
         for which_row in range(3):
             clear_row(m, clocks, group_row(m, group, which_row))
+    m[X_PAYLOAD] = m[X_SIGNAL] = 0
     for i in range(st[N_ACTIVE]):
+        m[m[SIGNALLED] + i] = 0
         for pipe in range(SCALAR, MTU_OUT + 1):
             clear_row(m, clocks, pipe_row(m, i, pipe))
             clocks[pipe_row(m, i, pipe) + engine_word(m, i, pipe)] = 1

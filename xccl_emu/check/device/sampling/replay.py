@@ -34,7 +34,7 @@ from xccl_emu.machine.device.layout import (
     N_LIVE,
     PIPE_COUNT,
 )
-from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
 from xccl_emu.machine.device.words import jit
 
 
@@ -121,8 +121,8 @@ def _take(space, actor, choice):
             code = more
         elif step == 1:
             break
-        if queue >= 0 and st[queue + PIPE_COUNT] != count:
-            break
+        if queue >= 0 and (st[queue + PIPE_COUNT] != count or signals_next(st, entry_of(st, queue, 0))):
+            break  # what it copies is on its way; its signal is another action
         c += step
     return code
 

@@ -9,7 +9,7 @@ within a core, by `granules` between cores.
 
 import numpy as np
 
-from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WRITE
+from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
 from xccl_emu.check.device.search.checker_state import (
     ACTIONS,
@@ -356,7 +356,7 @@ def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
         if memory and flags & WRITE and pipe != DMA and early and worst == DATA:
             _mark(ck, block, start, nbytes, mark_of(st, rows[r, AGENT], rows[r, SITE], vector))
         if memory and flags & WRITE and pipe == MTU_OUT and worst == SYNC and ck[JOINING]:
-            units = 1 if flags & SYNC_ACCESS else nbytes  # an addition is one write in flight, over two units too
+            units = 1 if flags & (SYNC_ACCESS | WHOLE) else nbytes  # an addition is one in flight, over two units too
             _note_flag(st, ck, block, start, units, joined(vector, ck[block + VECTORS + MTU_OUT]))
             tick(ck, block, MTU_OUT)
 

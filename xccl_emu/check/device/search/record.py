@@ -54,7 +54,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_SC,
     PIPE_COUNT,
 )
-from xccl_emu.machine.device.pipes import n_subtransfers, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
 from xccl_emu.machine.device.words import jit
 
 
@@ -166,7 +166,8 @@ def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
         left = st[ring + FLIGHT_COUNT] - before if rows[ROWS_CLASS, 0] != DATA else 0
         for _ in range(left):  # behind a fence, and before that a flag in flight, it has to stay latent
             _deliver_own(mem, st, ck, core, base, clear_way(mem, st, ck, st[base + DIE], st[ring + FLIGHT_COUNT] - 1))
-        if pipe != MTU_OUT or st[pipe_of(base, MTU_OUT) + PIPE_COUNT] < queued:
+        count = st[pipe_of(base, MTU_OUT) + PIPE_COUNT] if pipe == MTU_OUT else -1
+        if count < queued or signals_next(st, entry_of(st, pipe_of(base, MTU_OUT), 0)):  # its signal is another action
             return 1
 
 

@@ -1,0 +1,95 @@
+"""Requests that signal, to all judges: who sees a signal may read what its own request copied, and nothing else."""
+
+from collections.abc import Sequence
+
+import pytest
+from litmus.signals import COLUMNS, TESTS, SignalTest
+
+from xccl_emu.campaign.judge import Budget, Scene, judge_scene
+from xccl_emu.campaign.programs import DATA, Instruction, Small
+from xccl_emu.check import verdict as kinds
+from xccl_emu.check.sampling import sample
+
+BUDGET = Budget(states=200_000, brute=60_000, schedules=400, seconds=60)
+READERS = tuple(
+    test
+    for test in TESTS
+    if "".join(op[0] for op in test.program[-1])[:2] == "rr"
+    and not any(op[0] == "r" for ops in test.program[:-1] for op in ops)
+    and list(test.asked.values())[-1] == 0
+)
+"""Tests whose last thread alone reads: a flag, and then what may not be there behind it."""
+
+OVERWRITTEN = ("one word, set", "one word, written over")
+"""Under `unordered` the flag that is waited for may not stand in the end."""
+
+
+def _words(test: SignalTest) -> dict[str, int]:
+    """Where each address is: what signalling requests copy in managed memory, all else in metadata."""
+    threads = list(zip(test.program, test.signals, strict=True))
+    copied = {ops[k][1] for ops, signals in threads for k in range(len(ops) - 1) if signals[k + 1]}
+    places, words = {}, {}
+    for name in sorted(test.home):
+        area = DATA if name in copied else 0
+        words[name] = test.home[name] << 3 | area | places.setdefault((test.home[name], area), 0)
+        places[test.home[name], area] += 4
+    return words
+
+
+def _thread(ops: Sequence[tuple], signals: Sequence[bool], words: dict[str, int]) -> list[Instruction]:
+    """A thread that writes, as instructions; all its writes are mtu-out's."""
+    steps = list[Instruction]()
+    for k, op in enumerate(ops):
+        if signals[k]:
+            word, copied, value = words[op[1]], words[ops[k - 1][1]] & 7, op[2]
+            steps.append(Instruction("ub_store", ops[k - 1][2], copied))
+            how = 8 if op[0] == "a" else 0
+            steps.append(Instruction("signal", word, copied | value - 1 << 3, how))
+        elif op[0] == "w" and not (k + 1 < len(ops) and signals[k + 1]):
+            steps.append(Instruction("put_one", words[op[1]], op[2]))
+        elif op[0] in "fs":
+            steps.append(Instruction("quiet" if op[0] == "f" else "fence"))
+    return steps
+
+
+def small_of(test: SignalTest) -> Small:
+    """The test, its last thread polling for the value of the flag that is asked for, and then reading plainly."""
+    words, reader = _words(test), len(test.program) - 1
+    flag, *data = test.program[reader]
+    programs = [_thread(*each, words) for each in zip(test.program[:-1], test.signals[:-1], strict=True)]
+    flags = Instruction("ge", words[flag[1]], test.asked[f"{reader}:{flag[2]}"])
+    programs.append([flags, *(Instruction("load", words[op[1]]) for op in data)])
+    memory = {word: 0 for word in words.values() if word & DATA}  # somebody has written there
+    return Small(tuple(map(tuple, programs)), dies=3, memory=memory, asks=_asks(test))
+
+
+def _asks(test: SignalTest) -> dict[str, str]:
+    """By line of the interpreter, what its requests ask for: in no test do two of a kind ask for different orders."""
+    found = dict[str, str]()
+    for ops, asks, signals in zip(test.program, test.asks, test.signals, strict=True):
+        for k, op in enumerate(ops):
+            copies = k + 1 < len(ops) and signals[k + 1]
+            if op[0] in "wa" and asks[k]:
+                found["put_signal0" if signals[k] or copies else "put1"] = asks[k]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("column", range(2))
+@pytest.mark.parametrize("test", READERS, ids=lambda test: test.name)
+def test_what_a_signal_tells(test: SignalTest, column: int) -> None:
+    """Where the flag tells of the data all judges verify a plain read behind it, else it is a race that they show."""
+    order = COLUMNS[column]
+    scene = Scene(small_of(test), order, None, BUDGET)
+    judged = judge_scene(scene)
+    assert not judged.contradictions
+    drawn = sample.sample(scene.trial, schedules=BUDGET.schedules, seconds=BUDGET.seconds)
+    told = drawn.violation.kind if drawn.violation else kinds.NO_VIOLATION
+    if test.expected[column] == "F":
+        assert (judged.verdicts["full"], judged.verdicts["merged"], told) == (
+            kinds.VERIFIED, kinds.VERIFIED, kinds.NO_VIOLATION,
+        )  # fmt: skip
+    else:
+        lost = {kinds.DEADLOCK} if test.name in OVERWRITTEN else set()
+        found = {judged.verdicts["full"], judged.verdicts["merged"], told}
+        assert found <= {kinds.DATA_RACE, kinds.TORN_METADATA} | lost
