@@ -61,7 +61,7 @@ def dummy_experts(r, c: Cluster, t: Tables, b: Inboxes):
 @kernel
 def mixserve(c: Cluster, t: Tables, b: Inboxes):
     """Rounds of dispatch, dummy experts and combine; or of one of the two."""
-    for r in range(c.rounds):
+    for r in range(c.done, c.done + c.rounds):
         if c.dispatches:
             yield from dispatch(r, c, t, b)
         if c.dispatches and c.combines:

@@ -53,6 +53,8 @@ class Cluster(NamedTuple):
     dispatches: int
     combines: int
     rounds: int
+    done: int
+    """Rounds of the launches before."""
 
 
 class Tables(NamedTuple):

@@ -1,6 +1,6 @@
 """MixServe's fused AG-Dispatch and RS-Combine as cases (MixServe III-D)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -13,7 +13,8 @@ from xccl_emu.kernels.mixserve import mixserve
 from xccl_emu.kernels.mixserve_parts import Cluster, Tables
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import KIB
-from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, size, switch
+from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, size, switch
+from xccl_emu.protocol.streams import StreamCase, Streams
 from xccl_emu.protocols.collectives_case import BYTES_MAX, DTYPES
 from xccl_emu.protocols.mixserve_data import Data
 from xccl_emu.protocols.mixserve_layout import Degrees, Layout, Shape, degrees
@@ -27,7 +28,7 @@ _RIGHTS = {"arrived": "rw", "partial": "rw", "out": "w"}
 
 
 @dataclass(frozen=True)
-class MixServeCase(Case):
+class MixServeCase(StreamCase):
     """Rounds of AG-Dispatch, dummy experts and RS-Combine on ``nodes`` nodes of ``ranks`` ranks, a die each.
 
     Attention has ``dp`` groups with tokens of their own, each of which is split over the ranks of a group; the layer of
@@ -50,7 +51,7 @@ class MixServeCase(Case):
     hidden: int = size(32, "Elements of a hidden state; each shard has whole granules, of 16.")
     experts: int = size(1, "Experts of each group that has experts of its own.", most=4096)
     top_k: int = size(2, "Experts of each token.")
-    rounds: int = size(2, "Rounds one after the other, in one kernel.")
+    rounds: int = size(2, "Rounds one after the other, in one kernel.", examples=(1, 3), each_call=True)
     part: str = choice("both", "What is run.", of=PARTS)
     overlap: int = switch(1, "Communication within nodes and between them at the same time.")
     dtype: str = choice("bf16", "Type of hidden states; sums are in FP32.", of=DTYPES)
@@ -71,19 +72,30 @@ class MixServeCase(Case):
         if nbytes > BYTES_MAX:
             raise ConfigError(f"tokens={self.tokens}: rows take {nbytes} bytes, must be at most {BYTES_MAX}")
 
-    def lay_out(self, bench: Bench) -> None:
-        """A kernel on each core, with its rank's tables; what rows and results must be, the oracle says."""
+    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
+        """A launch for each call, and tables of the rounds of all."""
+        each = [call.case.rounds for call in calls if isinstance(call.case, MixServeCase)]
+        replace(self, rounds=sum(each))._lay_out(bench, each)
+
+    def _lay_out(self, bench: Bench, each: Sequence[int]) -> None:
+        """A kernel on each core, with its rank's tables; what rows and results must be, the oracle says.
+
+        ``each`` has the rounds of each launch.
+        """
         of, shape = self._degrees, self._shape
         regions = Regions(of.world)
         layout, data = Layout(regions, shape), self._data
-        spec = regions.tight_pod(app_bytes=self._app_bytes, ub_bytes=shape.ub_bytes, cores=self.cores)
+        app = self._app_bytes + self.cores * Streams.table_bytes(len(each), mixserve)
+        spec = regions.tight_pod(app_bytes=app, ub_bytes=shape.ub_bytes, cores=self.cores)
         pod = bench.pod(spec)
         regions.place(bench, pod)
+        streams = Streams(bench, pod)
         for die, core in np.ndindex(of.world, self.cores):
             buffers = self._buffers(bench, pod, die, core, data)
-            self._launch(pod, die, core, layout, buffers)
+            self._launch(pod, streams, die, core, layout, buffers, each)
             if self.part == "dispatch":
                 self._expect_rows(bench, die, core, layout, data)
+        streams.put()
         bench.tolerates("stop", "cut", "stall")
 
     def _buffers(self, bench: Bench, pod: Pod, die: int, core: int, data: Data) -> dict[str, Buffer]:
@@ -107,7 +119,10 @@ class MixServeCase(Case):
             bench.label_buffer(buffers["partial"], "partial")
         return buffers
 
-    def _launch(self, pod: Pod, die: int, core: int, layout: Layout, buffers: Mapping[str, Buffer]) -> None:
+    def _launch(
+        self, pod: Pod, streams: Streams, die: int, core: int, layout: Layout, buffers: Mapping[str, Buffer],
+        each: Sequence[int],
+    ) -> None:  # fmt: skip
         of, shape, (node, local) = self._degrees, layout.shape, divmod(die, self._degrees.ranks)
         group, ep, dp = of.group(local), of.same_experts(local), of.same_tokens(local)
         dispatches, combines = PARTS[self.part]
@@ -116,15 +131,17 @@ class MixServeCase(Case):
             of.nodes, of.ranks, node, local, of.shards, of.dp_groups, group if of.dp_groups > 1 else 0, ep.start,
             len(ep), dp.start, len(dp), len(shape.tokens_of(core)), shape.capacity, self.top_k, self.experts,
             of.experts_of(node, group) * self.experts, shape.row_bytes, shape.part_bytes, shape.room, shape.acc,
-            shape.head, pod.spec.die_bytes, DTYPES[self.dtype][0], self.overlap, dispatches, combines, self.rounds,
+            shape.head, pod.spec.die_bytes, DTYPES[self.dtype][0], self.overlap, dispatches, combines, 0, 0,
         )  # fmt: skip
         tables = Tables(
             at["tokens"], at["totals"], at["counts"], at["rows"], at["places"], at["weights"], at["arrived"],
             at.get("partial", 0), 0 if dispatches else self._partial_bytes, at.get("out", 0),
         )  # fmt: skip
         grants = [pod.grant(buffer, _RIGHTS.get(name, "r")) for name, buffer in buffers.items()]
-        told = {"c": cluster, "t": tables, "b": layout.inboxes(core)}
-        pod.launch(mixserve, die, [core], told, grants + layout.grants(core))
+        for number, rounds in enumerate(each):
+            told = cluster._replace(rounds=rounds, done=sum(each[:number]))
+            args = {"c": told, "t": tables, "b": layout.inboxes(core)}
+            streams.launch(mixserve, die, args, grants + layout.grants(core), core)
 
     def _expect_rows(self, bench: Bench, die: int, core: int, layout: Layout, data: Data) -> None:
         """Of the last two rounds: those before them are overwritten."""

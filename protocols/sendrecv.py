@@ -27,6 +27,7 @@ from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.sendrecv_calls import Call, OpenCalls, checked_buffer
 from xccl_emu.protocols.sendrecv_fields import PairFields
 from xccl_emu.protocols.sendrecv_launch import Launcher, Work
@@ -132,6 +133,8 @@ class SendRecv:
         self._open = self._no_calls()
         self._launched: list[tuple[list[Launch], Call]] = []
         self._broken = False
+        self._ahead: dict[tuple[bool, int, int], list[int]] = {}
+        """What a side will have counted when the streams have run that its calls were launched in."""
         layout = self.layout
         meta, managed = (layout.field_offset, layout.meta_end), (layout.managed_offset, layout.managed_end)
         pod.claims.take(self, Region((0, pod.spec.n_dies), meta, managed))
@@ -226,15 +229,23 @@ class SendRecv:
             self._open.remove(call)
         return stats
 
-    def launch(self) -> None:
+    def launch(self, streams: Streams | None = None) -> None:
         """Put everything that is open on cores and leave the run to somebody else, such as a check or a replay.
 
         Asynchronous calls repeat their passes until they are done.  What comes of the run is not noticed here: the
-        communicator takes calls again only after `reset`.
+        communicator takes calls again only after `reset`.  With ``streams`` it takes further calls before the run, and
+        each core carries them out one behind the other.
         """
         self._check_ready()
-        work = [(call, self._begin(call), None) for call in self._open.queued()]
-        self._put_on_cores([*work, *((h.call, h.base, self._progress(h)) for h in self.handles)], whole=True)
+        work: list[Work] = [(call, self._begin(call), None) for call in self._open.queued()]
+        if streams is None:
+            self._put_on_cores([*work, *((h.call, h.base, self._progress(h)) for h in self.handles)], whole=True)
+            return
+        work += [(h.call, h.base, [0] * h.call.cores) for h in self.handles]
+        Launcher(self.pod, self.layout, self._open, True, self._ack_each, streams).launch(work)
+        self._ahead |= {call.key: [n + more for n, more in zip(base, self._chunks(call), strict=True)]
+                        for call, base, _ in work}  # fmt: skip
+        self.handles, self._open = [], self._no_calls()
 
     def reset(self) -> None:
         """Make the rings usable again after an error.
@@ -251,6 +262,7 @@ class SendRecv:
         self.handles = []
         self._open = self._no_calls()
         self._launched = []
+        self._ahead = {}
         self._broken = False
 
     # ---- how they run
@@ -315,7 +327,7 @@ class SendRecv:
 
     def _put_on_cores(self, work: Sequence[Work], whole: bool = False) -> None:
         self._broken = True  # until the run is over
-        self._launched = Launcher(self.pod, self.layout, self._open, whole, self._ack_each).launch(work)
+        self._launched = Launcher(self.pod, self.layout, self._open, whole, self._ack_each, None).launch(work)
 
     # ---- what the fields say
 
@@ -331,7 +343,7 @@ class SendRecv:
         fields = self._fields(call)
         if (call.waits or self._open.partner(call) is None) and not fields.at_rest():
             fields.connect()
-        return fields.counts(call.sends)[: call.cores]
+        return self._ahead.get(call.key, fields.counts(call.sends))[: call.cores]
 
     def _progress(self, handle: Handle) -> list[int]:
         """What a handle's passes have done so far, as the next one would return it if nothing can be done."""

@@ -1,5 +1,6 @@
 """Send and receive as cases (xDeepServe 3.1)."""
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,8 +16,8 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
-from xccl_emu.protocol import Bench, Case, Preset, Site, choice, payload, size, switch, text
-from xccl_emu.protocol.owners import cores_running
+from xccl_emu.protocol import Bench, Call, Case, Preset, Site, choice, payload, size, switch, text
+from xccl_emu.protocol.streams import StreamCase, Streams
 from xccl_emu.protocols import sendrecv_paper
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_calls import RING_PATHS
@@ -32,7 +33,7 @@ STOPS = {
 
 
 @dataclass(frozen=True)
-class _Transfers(Case):
+class _Transfers(StreamCase):
     """Each die r but the last sends a payload to die r + 1, on ``cores`` cores a side.
 
     Each channel's payload is ``chunks`` chunks of ``granules`` granules of 32 bytes, a chunk fills a slot, and the
@@ -45,50 +46,60 @@ class _Transfers(Case):
     ranks: int = size(2, "Dies, each of which sends to the next.", least=2)
     cores: int = size(1, "Cores of each side.")
     slots: int = size(4, "Slots of each core's ring.")
-    chunks: int = size(8, "Chunks of a core's payload.")
+    chunks: int = size(8, "Chunks of a core's payload.", examples=(1, 2, 3), each_call=True)
     granules: int = size(4, "Granules of 32 bytes of a chunk.")
-    rounds: int = size(1, "Transfers back to back, in one kernel a side; on the pod in launches of their own.")
-    path: str = choice("mtu", "How data is copied.", of=PATHS)
+    rounds: int = size(
+        1, "Transfers back to back, in one kernel a side; on the pod in launches of their own.", examples=(2,),
+        each_call=True,
+    )  # fmt: skip
+    path: str = choice("mtu", "How data is copied.", of=PATHS, each_call=True)
     ack_each: int = switch(0, "Acknowledge each chunk, although the payload fits the ring.")
 
-    def lay_out(self, bench: Bench) -> None:
-        """All sides launched; each core that receives owns its part of the target, so channels have nothing in
-        common."""
-        if self.rounds > 1 and self.path == "zero-copy":
-            raise ConfigError(f"rounds={self.rounds}: must be 1 on the zero-copy path")
-        pod = bench.pod(self._spec())
+    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
+        """All sides launched, call by call; each core that receives owns its part of the target, so channels have
+        nothing in common."""
+        cases = [call.case for call in calls if isinstance(call.case, _Transfers)]
+        pod = bench.pod(self._spec(cases))
         each, slot_bytes = bool(self.ack_each), self._slot_bytes
         comm = SendRecv(pod, slots=self.slots, slot_bytes=slot_bytes, channels_max=self.cores, ack_each=each)
-        data = [self._payload(source, self.rounds) for source, _ in self._pairs]
-        sources = [bench.filled(pair[0], what, "app.source") for pair, what in zip(self._pairs, data, strict=True)]
-        targets = [pod.alloc(target, self._nbytes) for _, target in self._pairs]
-        self._queue(comm, sources, targets)
-        comm.launch()
-        for (source, _), target, what in zip(self._pairs, targets, data, strict=True):
-            self._expect(bench, pod, source, target, what)
+        streams = Streams(bench, pod)
+        targets = [case._lay_out_call(bench, pod, streams, comm, number) for number, case in enumerate(cases)]
+        streams.put()
+        for number, case in enumerate(cases):
+            case._expect(bench, streams, targets[number], number)
         for pair in self._pairs:
             _label_pair(bench, comm.layout, *pair)
         for code, meaning in STOPS.items():
             bench.stop(code, meaning)
         bench.tolerates("stop", "cut", "stall")
 
-    def _expect(self, bench: Bench, pod: Pod, source: int, target: Buffer, data: NDArray[np.uint8]) -> None:
+    def _lay_out_call(self, bench: Bench, pod: Pod, streams: Streams, comm: SendRecv, number: int) -> list[Buffer]:
+        """Launch a call behind those before it; returns the targets of all pairs."""
+        name = f"app.source{_of_call(number)}"
+        sources = [bench.filled(source, self._sent(source, number), name) for source, _ in self._pairs]
+        targets = [pod.alloc(target, self._nbytes) for _, target in self._pairs]
+        self._queue(comm, sources, targets, number)
+        comm.launch(streams)
+        return targets
+
+    def _expect(self, bench: Bench, streams: Streams, targets: Sequence[Buffer], number: int) -> None:
         """The payload is there when either side has returned."""
-        bench.label_buffer(target, "app.target")
         sends, receives = self._sides
-        sides = cores_running(pod, source, [sends]), cores_running(pod, target.die, [receives])
-        for channel, cores in enumerate(zip(*sides, strict=True)):
-            for r in range(self.rounds):
+        for (source, die), target in zip(self._pairs, targets, strict=True):
+            data = self._sent(source, number)
+            bench.label_buffer(target, f"app.target{_of_call(number)}")
+            sides = streams.cores(source, [sends]), streams.cores(die, [receives])
+            for r, (channel, cores) in itertools.product(range(self.rounds), enumerate(zip(*sides, strict=True))):
                 own = part(self._payload_bytes, self.cores, channel)
                 start = r * self._payload_bytes + own.start
                 for core, side in zip(cores, ("sender", "receiver"), strict=True):
-                    name = f"target on die {target.die}, round {r}, channel {channel}, for its {side}"
+                    name = f"target{_of_call(number)} on die {die}, round {r}, channel {channel}, for its {side}"
                     bench.expect(target.address + start, data[start : start + own.nbytes], name, [core])
 
-    def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer]) -> None:
+    def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer], number: int) -> None:
         how = {"cores": self.cores, "path": self.path, "rounds": self.rounds}
         for source, target in zip(sources, targets, strict=True):
-            comm.transfer(source, target, event_id=_event(source.die), **how)  # type: ignore[arg-type]
+            comm.transfer(source, target, event_id=_event(source.die, number), **how)  # type: ignore[arg-type]
 
     @property
     def _sides(self) -> tuple[Kernel, Kernel]:
@@ -123,16 +134,24 @@ class _Transfers(Case):
         """What a die sends in so many rounds."""
         return payload(rounds * self._payload_bytes, source)
 
-    def _spec(self) -> PodSpec:
-        sides = 1 if len(self._pairs) == 1 else 2
-        return self._pod(sides, sides * self.cores)
+    def _sent(self, source: int, number: int) -> NDArray[np.uint8]:
+        """What it sends in a call."""
+        return self._payload(source + 7919 * number, self.rounds)
 
-    def _pod(self, sides: int, cores: int) -> PodSpec:
-        """With room for so many payloads on a die, which has so many cores."""
-        channels = self._dies * self.cores
+    @property
+    def _on_die(self) -> tuple[int, int]:
+        """Payloads of a call, and cores, of a die that has the most."""
+        sides = 1 if len(self._pairs) == 1 else 2
+        return sides, sides * self.cores
+
+    def _spec(self, cases: "Sequence[_Transfers]") -> PodSpec:
+        """With room for the payloads of all calls."""
+        (payloads, cores), channels = self._on_die, self._dies * self.cores
+        tables = cores * Streams.table_bytes(len(cases), *{kernel for case in cases for kernel in case._sides})
         return small_pod(
-            self._dies, cores, app_bytes=sides * align(self._nbytes), meta_bytes=2 * channels * GRANULE_BYTES,
-            managed_bytes=channels * self.slots * self._slot_bytes, ub_bytes=2 * self._slot_bytes,
+            self._dies, cores, app_bytes=payloads * sum(align(case._nbytes) for case in cases) + tables,
+            meta_bytes=2 * channels * GRANULE_BYTES, managed_bytes=channels * self.slots * self._slot_bytes,
+            ub_bytes=2 * self._slot_bytes,
         )  # fmt: skip
 
 
@@ -245,8 +264,8 @@ class SendRecvCase(_Transfers):
 class _OneRound(_Transfers):
     """What goes through the ring, once."""
 
-    rounds: int = size(1, "Must be 1.", most=1)
-    path: str = choice("mtu", "How data is copied.", of=RING_PATHS)
+    rounds: int = size(1, "Must be 1.", most=1, each_call=True)
+    path: str = choice("mtu", "How data is copied.", of=RING_PATHS, each_call=True)
 
 
 @dataclass(frozen=True)
@@ -255,10 +274,10 @@ class BothWaysCase(_OneRound):
 
     presets = (Preset("sendrecv-both", "Each core sends and receives in turn", {}, _RING | {"chunks": 6}),)
 
-    def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer]) -> None:
+    def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer], number: int) -> None:
         for source, target in zip(sources, targets, strict=True):
             before = (source.die - 1) % self.ranks
-            events = {"event_id": _event(source.die), "recv_event_id": _event(before)}
+            events = {"event_id": _event(source.die, number), "recv_event_id": _event(before, number)}
             comm.exchange(source, target.die, targets[before], before, **events, cores=self.cores, path=self.path)
 
     @property
@@ -269,8 +288,9 @@ class BothWaysCase(_OneRound):
     def _pairs(self) -> list[tuple[int, int]]:
         return [(r, (r + 1) % self.ranks) for r in range(self.ranks)]
 
-    def _spec(self) -> PodSpec:
-        return self._pod(2, self.cores)
+    @property
+    def _on_die(self) -> tuple[int, int]:
+        return 2, self.cores
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
@@ -284,9 +304,9 @@ class AsyncCase(_OneRound):
 
     presets = (Preset("sendrecv-async", "isend and irecv, in passes until both are done", {}, _RING | {"chunks": 4}),)
 
-    def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer]) -> None:
+    def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer], number: int) -> None:
         for source, target in zip(sources, targets, strict=True):
-            event = _event(source.die)
+            event = _event(source.die, number)
             comm.isend(source, target.die, event_id=event, cores=self.cores, path=self.path)
             comm.irecv(target, source.die, event_id=event, cores=self.cores, path=self.path)
 
@@ -300,8 +320,12 @@ class AsyncCase(_OneRound):
         return {"asynchronous": cls(slots=2, chunks=4)}
 
 
-def _event(source: int) -> int:
-    return 7 + 16 * source
+def _event(source: int, number: int) -> int:
+    return 7 + 16 * source + number
+
+
+def _of_call(number: int) -> str:
+    return f" of call {number}" if number else ""
 
 
 def _label_pair(bench: Bench, layout: RingLayout, source: int, target: int) -> None:

@@ -9,6 +9,7 @@ from xccl_emu.kernels.parameters import Channel
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.sendrecv_calls import Call, OpenCalls
 from xccl_emu.protocols.sendrecv_layout import RingLayout, part
 
@@ -20,12 +21,15 @@ class Launcher:
     """Puts calls on cores that nothing has been launched on, each channel apart, so that it may touch its own part
     alone.
 
-    whole: whether asynchronous calls repeat their passes until they are done.  ack_each: as of `SendRecv`.
+    whole: whether asynchronous calls repeat their passes until they are done.  ack_each: as of `SendRecv`.  streams:
+    behind whose launches they go, if any.
     """
 
-    def __init__(self, pod: Pod, layout: RingLayout, calls: OpenCalls, whole: bool, ack_each: int) -> None:
+    def __init__(
+        self, pod: Pod, layout: RingLayout, calls: OpenCalls, whole: bool, ack_each: int, streams: Streams | None
+    ) -> None:
         self._pod, self._layout, self._calls, self._whole = pod, layout, calls, whole
-        self._ack_each = ack_each
+        self._ack_each, self._streams = ack_each, streams
         self._taken = set(pod.active_cores())
         self._free: dict[int, Iterator[int]] = {}
 
@@ -60,7 +64,11 @@ class Launcher:
                 other = self._arguments(call.back, channel, back[channel])
                 values |= {"target": other["target"], "received": other["nbytes"], "back": other["c"]}
                 grants += self._grants(call.back, channel)
-            launches.append(self._pod.launch(kernel, die, [core], {n: values[n] for n in kernel.params}, grants))
+            args = {name: values[name] for name in kernel.params}
+            if self._streams is not None:
+                self._streams.launch(kernel, die, args, grants, core)
+            else:
+                launches.append(self._pod.launch(kernel, die, [core], args, grants))
         return launches
 
     def _cores(self, die: int) -> Iterator[int]:

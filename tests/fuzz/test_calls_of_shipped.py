@@ -20,6 +20,10 @@ CHANGING: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "ll": ({"slots": 1}, ({"steps": 1}, {"steps": 2, "lines": 1})),
     "ll128": ({"slots": 1}, ({"steps": 2, "lines": 1}, {"steps": 1})),
     "mpsc-ring": ({"slots": 1}, ({"messages": 1}, {"messages": 1})),
+    "mixserve-dispatch": ({}, ({"rounds": 1}, {"rounds": 2})),
+    "sendrecv": ({"slots": 2}, ({"chunks": 3}, {"chunks": 1, "path": "zero-copy"}, {"chunks": 2, "path": "dma"})),
+    "sendrecv-async": ({"slots": 1}, ({"chunks": 2}, {"chunks": 1})),
+    "sendrecv-both": ({"slots": 1}, ({"chunks": 1}, {"chunks": 2})),
     "sp-tp-sp": (PAIR, ({"layers": 1, "tokens": 3}, {"layers": 1, "tokens": 1})),
 }
 

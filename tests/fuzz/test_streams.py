@@ -19,6 +19,8 @@ from xccl_emu.protocol.registry import known, make
 from xccl_emu.protocol.sequence import Sequence, Stage
 from xccl_emu.protocol.streams import Streams
 
+PREFIX_SUM = "examples/prefix_sum/prefix_sum.py:PrefixSum"
+
 
 @kernel
 def add_to(target, a, b):
@@ -98,10 +100,10 @@ def test_a_sequence_is_read_as_it_was_written() -> None:
             Sequence.read("dispatch", {"stages": text})
 
 
-def test_what_a_case_cannot_do_is_refused() -> None:
+def test_what_a_case_cannot_do_is_refused(repository: Path) -> None:
     """Two calls on a communicator that makes one, and a call made again before there is one."""
     with pytest.raises(ConfigError, match="makes one call"):
-        Sequence(known("sendrecv"), (Stage({}, ({}, {})),)).build("sc")
+        Sequence(known(f"{repository}/{PREFIX_SUM}"), (Stage({}, ({}, {})),)).build("sc")
     with pytest.raises(ConfigError, match="again=0"):
         Sequence(known("dispatch"), (Stage({}, ({"again": 0},)),)).build("sc")
 

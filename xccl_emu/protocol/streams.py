@@ -1,6 +1,6 @@
 """Launches that a core makes one behind the other, as a rank's stream does, in one run of the pod."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,6 +54,11 @@ class Streams:
         stream.rows.append((kernel, words))
         stream.args = args
         stream.grants += [grant for grant in grants if grant not in stream.grants]
+
+    def cores(self, die: int, kernels: Collection[Kernel]) -> list[int]:
+        """Global numbers of the cores of a die that run one of the kernels."""
+        running = [where for where, stream in self._streams.items() if any(of in kernels for of, _ in stream.rows)]
+        return [die * self._pod.spec.cores_per_die + core for where, core in sorted(running) if where == die]
 
     @staticmethod
     def table_bytes(calls: int, *kernels: Kernel) -> int:
