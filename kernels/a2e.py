@@ -33,6 +33,10 @@ next arrives: there the attention die announces each, and here the expert dies s
 places of messages do not depend on parts.  A core whose writes wait for a busy port cannot forward meanwhile, so in an
 E2A stream with parts half of the cores do nothing else.
 
+**Large batches.**  Of up to 512 tokens each core of a trampoline has all lists of choices in its data buffer and counts
+them there.  Of more, or on request, the lists are streamed: each core counts those that it forwards, and the cores tell
+each other (`counts`), part by part; on the way back each counts what is due of a part, and then goes through its own.
+
 The arrivals are counted for each of the ``depth`` calls apart: a fast expert die may send back the next call's rows
 before a slow one has sent back this one's.
 

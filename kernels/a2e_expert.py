@@ -20,7 +20,18 @@ from xccl_emu.kernels.a2e_parameters import (
     microbatch_of,
     part_begin,
 )
-from xccl_emu.kernels.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES, slot_of
+from xccl_emu.kernels.counts import (
+    COLUMNS,
+    FIELD_BYTES,
+    INDEX_BYTES,
+    clear_tally,
+    next_place,
+    share_tallies,
+    slot_of,
+    streamed_work_at,
+    tally_rows,
+    totals_at,
+)
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES, field_of
 from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.group import align, barrier, drain, drain_halves
@@ -93,14 +104,22 @@ def await_call(field, calls, step, sync):
 # ---- step 2: what trampolines do for A2E
 
 
+def messages_of(q: int, n_slots: int, tallies: int) -> int:
+    """Where in the data buffer of an A2E stream the messages of the q-th attention die are counted, by slot.
+
+    Where choices are streamed they stand behind what the cores tell each other.
+    """
+    return (streamed_work_at(n_slots) if tallies else 0) + q * align(4 * n_slots)
+
+
 def place_at(choice: int, n_slots: int, fan_in: int) -> int:
     """Where in the data buffer the count stands that says the place of a token's choice: behind those of all slots."""
-    return fan_in * align(4 * n_slots) + 4 * choice
+    return messages_of(fan_in, n_slots, 0) + 4 * choice
 
 
-def lists_at(n_slots: int, fan_in: int) -> int:
+def lists_at(n_slots: int, fan_in: int, tallies: int) -> int:
     """Where in the data buffer of an A2E stream the lists stand: behind those counts."""
-    return place_at(COLUMNS, n_slots, fan_in)
+    return messages_of(fan_in, n_slots, tallies) if tallies else place_at(COLUMNS, n_slots, fan_in)
 
 
 def load_lists(low, high, slots, c: Group, lists):
@@ -122,14 +141,18 @@ def keep_lists(first, last, kept, lists):
 
 
 def find_places(t, c: Group, m: Domains, lists):
-    """Count, for each choice of a token, those of the same expert up to it; it is the last one of them."""
-    for k in range(c.top_k):
-        slot = yield ub_load(lists + t * INDEX_BYTES + 4 * k, step=2)
-        if slot >= 0:
-            at = place_at(k, c.n_ranks * c.n_local, m.fan_in)
-            yield v_count(lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)
-    yield set_flag(VECTOR, SCALAR, 0, sync="places found")
-    yield wait_flag(VECTOR, SCALAR, 0, sync="places found")
+    """Count, for each choice of a token, those of the same expert up to it; it is the last one of them.
+
+    Where choices are streamed they are counted already.
+    """
+    if not c.tallies:
+        for k in range(c.top_k):
+            slot = yield ub_load(lists + t * INDEX_BYTES + 4 * k, step=2)
+            if slot >= 0:
+                at = place_at(k, c.n_ranks * c.n_local, m.fan_in)
+                yield v_count(lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)
+        yield set_flag(VECTOR, SCALAR, 0, sync="places found")
+        yield wait_flag(VECTOR, SCALAR, 0, sync="places found")
 
 
 def inbox_for(t, k, index, c: Group, m: Domains, at: Places, lists):
@@ -137,8 +160,12 @@ def inbox_for(t, k, index, c: Group, m: Domains, at: Places, lists):
     target = 0
     slot = yield ub_load(lists + t * INDEX_BYTES + 4 * k, step=2)
     if slot >= 0:
-        found = yield ub_load(place_at(k, c.n_ranks * c.n_local, m.fan_in), step=2)
-        offset = inbox_of(index, slot % c.n_local, found - 1, c.n_local, m.tokens_max, c.payload + SLOT_BYTES)
+        if c.tallies:
+            place = yield from next_place(slot, 2)
+        else:
+            found = yield ub_load(place_at(k, c.n_ranks * c.n_local, m.fan_in), step=2)
+            place = found - 1
+        offset = inbox_of(index, slot % c.n_local, place, c.n_local, m.tokens_max, c.payload + SLOT_BYTES)
         target = at.inbox + slot // c.n_local * c.die_bytes + offset
     return target
 
@@ -176,16 +203,58 @@ def forward_dma(first, last, index, slots, c: Group, m: Domains, at: Places, lis
     yield from drain_rings(turn)
 
 
-def relay_part(core, index, low, high, slots, kept, c: Group, m: Domains, at: Places, lists):
+def keep_and_tally(first, last, slots, kept, c: Group, m: Domains, lists):
+    """Keep the lists of this core's tokens and count their choices by slot, as many at a time as there is room for."""
+    yield from clear_tally(0, 2, c)
+    t = first
+    while t < last:
+        some = min(m.listed, last - t)
+        yield from load_lists(t, t + some, slots, c, lists - t * INDEX_BYTES)
+        yield from keep_lists(t, t + some, kept, lists - t * INDEX_BYTES)
+        yield from tally_rows(some, lists, 2, c)
+        t = t + some
+
+
+def go_on(messages, c: Group):
+    """The places of a part's messages begin behind those of the parts before, which are counted in ``messages``."""
+    n_slots = c.n_ranks * c.n_local
+    for slot in range(n_slots):
+        before = yield ub_load(messages + 4 * slot, step=2)
+        place = yield ub_load(4 * slot, step=2)
+        yield ub_store(4 * slot, before + place, step=2)
+        n = yield ub_load(totals_at(n_slots) + 4 * slot, step=2)
+        yield ub_store(messages + 4 * slot, before + n, step=2)
+
+
+def forward_share(first, last, index, slots, c: Group, m: Domains, at: Places, lists):
+    """Step 2 for this core's tokens, whose lists are in the data buffer, or are streamed through it."""
+    t = first
+    while t < last:
+        some = last - t
+        if c.tallies:
+            some = min(m.listed, some)
+            lists = lists_at(c.n_ranks * c.n_local, m.fan_in, c.tallies) - t * INDEX_BYTES
+            yield from load_lists(t, t + some, slots, c, lists)
+        if c.by_dma:
+            yield from forward_dma(t, t + some, index, slots, c, m, at, lists)
+        else:
+            work = lists_at(c.n_ranks * c.n_local, m.fan_in, c.tallies) + m.listed * INDEX_BYTES
+            yield from forward(t, t + some, index, slots, c, m, at, lists, work)
+        t = t + some
+
+
+def relay_part(core, die, index, low, high, slots, kept, messages, c: Group, m: Domains, at: Places, lists):
     """Step 2 for some tokens that have arrived: each core forwards its share, for which it needs the lists before."""
     first = low + (high - low) * core // c.cores
     last = low + (high - low) * (core + 1) // c.cores
-    yield from load_lists(low, high, slots, c, lists)
-    yield from keep_lists(first, last, kept, lists)
-    if c.by_dma:
-        yield from forward_dma(first, last, index, slots, c, m, at, lists)
+    if c.tallies:
+        yield from keep_and_tally(first, last, slots, kept, c, m, lists)
+        yield from share_tallies(die, core, 2, c)
+        yield from go_on(messages, c)
     else:
-        yield from forward(first, last, index, slots, c, m, at, lists, lists + m.tokens_max * INDEX_BYTES)
+        yield from load_lists(low, high, slots, c, lists)
+        yield from keep_lists(first, last, kept, lists)
+    yield from forward_share(first, last, index, slots, c, m, at, lists)
 
 
 def count_messages(core, index, n, totals, c: Group, lists):
@@ -204,17 +273,22 @@ def count_messages(core, index, n, totals, c: Group, lists):
 def relay(core, die, q, call, n, field, c: Group, m: Domains, at: Places):
     """Step 2 for the ``n`` tokens of an attention die: forward each part when it has come, and keep the lists."""
     index = first_of(die, m.n_attention, m.trampolines) + q
-    lists = lists_at(c.n_ranks * c.n_local, m.fan_in)
+    n_slots = c.n_ranks * c.n_local
+    lists = lists_at(n_slots, m.fan_in, c.tallies)
+    messages = messages_of(q, n_slots, c.tallies)
     slots = at.slots + die * c.die_bytes + q * m.tokens_max * (c.payload + SLOT_BYTES)
     kept = at.lists + die * c.die_bytes + (call % m.depth * m.fan_in + q) * lists_bytes(m.tokens_max)
+    if c.tallies:
+        yield from clear_tally(messages, 2, c)
     for part in range(m.a2e_parts):
         low = min(n, part_begin(part, m.a2e_parts, m.tokens_max))
         high = min(n, part_begin(part + 1, m.a2e_parts, m.tokens_max))
         if low < high:
             if part > 0:
                 yield from await_call(field + part * FIELD_BYTES, call + 1, 2, "tokens announced")
-            yield from relay_part(core, index, low, high, slots, kept, c, m, at, lists)
-    yield from count_messages(core, index, n, q * align(4 * c.n_ranks * c.n_local), c, lists)
+            yield from relay_part(core, die, index, low, high, slots, kept, messages, c, m, at, lists)
+    if not c.tallies:
+        yield from count_messages(core, index, n, messages, c, lists)
     if core == 0:
         yield put(kept, n, step=2)
 
@@ -259,7 +333,7 @@ def pass_on(core, die, call, c: Group, m: Domains, at: Places):
             to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
             to = to + microbatch_of(call + 1, m.turns, m.domains) * FIELD_BYTES
             yield put(at.credit + to, call + 1, step=2, sync="credit")
-        yield from publish(core, index, call, more, q * align(4 * c.n_ranks * c.n_local), c, at)
+        yield from publish(core, index, call, more, messages_of(q, c.n_ranks * c.n_local, c.tallies), c, at)
 
 
 # ---- step 3

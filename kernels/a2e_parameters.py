@@ -41,6 +41,8 @@ class Domains(NamedTuple):
     """Calls that an expert die has memory for."""
     rows_max: int
     """Rows that an expert die can have of a call."""
+    listed: int
+    """Lists of choices that a core of an A2E stream has at a time: all of a batch, unless they are streamed."""
 
 
 class ReturnPlan(NamedTuple):
@@ -53,9 +55,11 @@ class ReturnPlan(NamedTuple):
     sent: int
     """Rows of a part that this core has sent back, by attention die."""
     lists: int
-    """Choices of a part; before them a word for how many there are."""
+    """Choices of a part, or of so many of its tokens as have room; before them a word for how many there are."""
     work: int
     """Rows on their way."""
+    listed: int
+    """Tokens whose choices have room."""
 
 
 class Places(NamedTuple):
@@ -91,6 +95,8 @@ class Places(NamedTuple):
     sent: int
     relayed: int
     """Own: calls that each stream is done with."""
+    tallies: int
+    """What the cores of a trampoline's A2E stream tell each other, where choices are streamed."""
 
 
 def attention_die(call: int, i: int, turns: int, domains: int, n_attention: int, n_experts: int) -> int:

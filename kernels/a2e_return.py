@@ -126,14 +126,22 @@ def announce(part, parity, c: Group, m: Domains, at: Places, plan: ReturnPlan):
 
 
 def expect(number, low, high, kept, c: Group, plan: ReturnPlan):
-    """Load the lists of some tokens; returns how many rows have come back in all, under ``number``, with theirs."""
-    yield mtu_in(kept + HEADER_BYTES + low * INDEX_BYTES, plan.lists, (high - low) * INDEX_BYTES, step=6)
-    yield set_flag(MTU_IN, VECTOR, 0, sync="kept lists loaded")
-    yield wait_flag(MTU_IN, VECTOR, 0, sync="kept lists loaded")
-    yield v_count(plan.lists, plan.lists - 32, (high - low) * COLUMNS, 0, c.n_ranks * c.n_local, step=6)
-    yield set_flag(VECTOR, SCALAR, 0, sync="rows of a part counted")
-    yield wait_flag(VECTOR, SCALAR, 0, sync="rows of a part counted")
-    rows = yield ub_load(plan.lists - 32, step=6)
+    """Load the lists of some tokens, as many at a time as there is room for.
+
+    Returns how many rows have come back in all, under ``number``, with theirs.
+    """
+    rows = 0
+    while low < high:
+        some = min(plan.listed, high - low)
+        yield mtu_in(kept + HEADER_BYTES + low * INDEX_BYTES, plan.lists, some * INDEX_BYTES, step=6)
+        yield set_flag(MTU_IN, VECTOR, 0, sync="kept lists loaded")
+        yield wait_flag(MTU_IN, VECTOR, 0, sync="kept lists loaded")
+        yield v_count(plan.lists, plan.lists - 32, some * COLUMNS, 0, c.n_ranks * c.n_local, step=6)
+        yield set_flag(VECTOR, SCALAR, 0, sync="rows of a part counted")
+        yield wait_flag(VECTOR, SCALAR, 0, sync="rows of a part counted")
+        n = yield ub_load(plan.lists - 32, step=6)
+        rows = rows + n
+        low = low + some
     due = yield ub_load(4 * number, step=6)
     yield ub_store(4 * number, due + rows, step=6)
     return due + rows
@@ -173,6 +181,25 @@ def return_rows_dma(low, first, last, source, target, c: Group, plan: ReturnPlan
     yield from drain_rings(turn)
 
 
+def return_share(low, high, first, last, kept, source, target, c: Group, plan: ReturnPlan):
+    """Step 6 for this core's tokens of a part from ``low`` to before ``high``; lists that have no room are streamed."""
+    streamed = high - low > plan.listed
+    t = first
+    while t < last:
+        some = last - t
+        if streamed:
+            low = t
+            some = min(plan.listed, some)
+            yield mtu_in(kept + HEADER_BYTES + t * INDEX_BYTES, plan.lists, some * INDEX_BYTES, step=6)
+            yield set_flag(MTU_IN, SCALAR, 1, step=6, sync="lists of a share loaded")
+            yield wait_flag(MTU_IN, SCALAR, 1, step=6, sync="lists of a share loaded")
+        if c.by_dma:
+            yield from return_rows_dma(low, t, t + some, source, target, c, plan)
+        else:
+            yield from return_rows(low, t, t + some, source, target, c, plan)
+        t = t + some
+
+
 def return_part(i, of, die, q, call, part, c: Group, m: Domains, at: Places, plan: ReturnPlan):
     """Step 6 for a part of an attention die's tokens, when its rows are in, as the i-th of so many cores."""
     here = die * c.die_bytes
@@ -190,10 +217,7 @@ def return_part(i, of, die, q, call, part, c: Group, m: Domains, at: Places, pla
         to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden
         source = at.staging + here + place * m.tokens_max * c.top_k * 2 * c.hidden
         first, last = low + (high - low) * i // of, low + (high - low) * (i + 1) // of
-        if c.by_dma:
-            yield from return_rows_dma(low, first, last, source, at.returned + to, c, plan)
-        else:
-            yield from return_rows(low, first, last, source, at.returned + to, c, plan)
+        yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)
 
 
 # ---- the stream

@@ -102,58 +102,73 @@ def load_choices(tokens, topk, c: Group):
     yield wait_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
 
 
+def clear_tally(table, step, c: Group):
+    """Zero a table with an entry for each expert slot in the data buffer."""
+    yield v_fill(table, 4 * c.n_ranks * c.n_local, step=step)
+    yield set_flag(VECTOR, SCALAR, 0, sync="tally cleared")
+    yield wait_flag(VECTOR, SCALAR, 0, sync="tally cleared")
+
+
+def tally_rows(rows, work, step, c: Group):
+    """Count the choices of so many tokens, which are at ``work``, at the start of the data buffer."""
+    for i in range(rows):
+        for k in range(c.top_k):
+            slot = yield ub_load(work + i * INDEX_BYTES + 4 * k, step=step)
+            if slot >= 0:
+                n = yield ub_load(4 * slot, step=step)
+                yield ub_store(4 * slot, n + 1, step=step)
+
+
 def tally(first, last, work, room, topk, c: Group):
     """Count the choices of this core's tokens by expert slot, at the start of the data buffer.
 
     The choices of ``room`` tokens at a time are brought to ``work``.
     """
-    yield v_fill(0, 4 * c.n_ranks * c.n_local, step=1)
-    yield set_flag(VECTOR, SCALAR, 0, sync="tally cleared")
-    yield wait_flag(VECTOR, SCALAR, 0, sync="tally cleared")
+    yield from clear_tally(0, 1, c)
     t = first
     while t < last:
         some = min(room, last - t)
         yield mtu_in(topk + t * INDEX_BYTES, work, some * INDEX_BYTES, step=1)
         yield set_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
         yield wait_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
-        for i in range(some):
-            for k in range(c.top_k):
-                slot = yield ub_load(work + i * INDEX_BYTES + 4 * k, step=1)
-                if slot >= 0:
-                    n = yield ub_load(4 * slot, step=1)
-                    yield ub_store(4 * slot, n + 1, step=1)
+        yield from tally_rows(some, work, 1, c)
         t = t + some
 
 
-def add_up(core, tallies, c: Group):
+def add_up(core, tallies, step, c: Group):
     """In the tallies of this core's share of the slots put what the cores before have in place of what each one has."""
     stride = align(4 * c.n_ranks * c.n_local)
     for slot in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
         before = 0
         for i in range(c.cores):
-            n = yield load(tallies + i * stride + 4 * slot, 4, step=1)
-            yield store(tallies + i * stride + 4 * slot, before, 4, step=1)
+            n = yield load(tallies + i * stride + 4 * slot, 4, step=step)
+            yield store(tallies + i * stride + 4 * slot, before, 4, step=step)
             before = before + n
-        yield store(tallies + c.cores * stride + 4 * slot, before, 4, step=1)
+        yield store(tallies + c.cores * stride + 4 * slot, before, 4, step=step)
 
 
-def share_tallies(rank, core, c: Group):
-    """Tell the other cores what this one has counted; then its table has the place of its next message by slot.
+def share_tallies(rank, core, step, c: Group):
+    """Tell the other cores what this one has counted; then its table has what the cores before have, and all the sums.
 
     Two barriers: all have told, and all have added up their shares.
     """
     n_slots = c.n_ranks * c.n_local
     tallies = c.tallies + rank * c.die_bytes
-    yield mtu_out(0, tallies + core * align(4 * n_slots), 4 * n_slots, step=1)
-    yield quiet(step=1, sync="tallies visible")
-    yield from barrier(1, "all cores have counted")
-    yield from add_up(core, tallies, c)
-    yield quiet(step=1, sync="sums visible")
-    yield from barrier(1, "all tallies are added up")
-    yield mtu_in(tallies + core * align(4 * n_slots), 0, 4 * n_slots, step=1)
-    yield mtu_in(tallies + c.cores * align(4 * n_slots), totals_at(n_slots), 4 * n_slots, step=1)
+    yield mtu_out(0, tallies + core * align(4 * n_slots), 4 * n_slots, step=step)
+    yield quiet(step=step, sync="tallies visible")
+    yield from barrier(step, "all cores have counted")
+    yield from add_up(core, tallies, step, c)
+    yield quiet(step=step, sync="sums visible")
+    yield from barrier(step, "all tallies are added up")
+    yield mtu_in(tallies + core * align(4 * n_slots), 0, 4 * n_slots, step=step)
+    yield mtu_in(tallies + c.cores * align(4 * n_slots), totals_at(n_slots), 4 * n_slots, step=step)
     yield set_flag(MTU_IN, SCALAR, 0, sync="sums loaded")
     yield wait_flag(MTU_IN, SCALAR, 0, sync="sums loaded")
+
+
+def count_experts_before(c: Group):
+    """To the place of this core's next message by slot add the messages for the experts before it on its rank."""
+    n_slots = c.n_ranks * c.n_local
     before = 0
     for slot in range(n_slots):
         if slot % c.n_local == 0:
@@ -170,7 +185,8 @@ def begin_counting(rank, core, tokens, work, message, topk, c: Group):
         first = tokens * core // c.cores
         last = tokens * (core + 1) // c.cores
         yield from tally(first, last, work, 2 * message // INDEX_BYTES, topk, c)
-        yield from share_tallies(rank, core, c)
+        yield from share_tallies(rank, core, 1, c)
+        yield from count_experts_before(c)
     else:
         yield from load_choices(tokens, topk, c)
 
@@ -194,11 +210,17 @@ def find_places(half, t, tokens, topk, c: Group):
         yield set_flag(VECTOR, SCALAR, half, sync="places found")
 
 
+def next_place(slot, step):
+    """The place of this core's next message for a slot, where the tally is one of places."""
+    place = yield ub_load(4 * slot, step=step)
+    yield ub_store(4 * slot, place + 1, step=step)
+    return place
+
+
 def place_of(half, k, slot, c: Group):
     """The place of the message of a choice among those for its rank, when it is found; to be asked for once."""
     if c.tallies:
-        place = yield ub_load(4 * slot, step=1)
-        yield ub_store(4 * slot, place + 1, step=1)
+        place = yield from next_place(slot, 1)
     else:
         counted = counted_at(half, k, c.n_ranks * c.n_local)
         number = yield ub_load(counted, step=1)

@@ -87,9 +87,10 @@ class A2E(AttentionExperts):
             self._launch_streams(die)
 
     def _common(self, cores: int) -> dict[str, Any]:
-        spec = self.pod.spec
-        shape = {"c": self.config.group(cores, spec.die_bytes), "m": self.config.domains()}
-        return {"core": range(cores), "at": self.layout.on(spec, self.first_die), **shape}
+        c, spec = self.config, self.pod.spec
+        at = self.layout.on(spec, self.first_die)
+        group = c.group(cores, spec.die_bytes, at.tallies if c.streams else 0)
+        return {"core": range(cores), "at": at, "c": group, "m": c.domains(spec.ub_bytes)}
 
     def _launch_attention(self, calls: Calls, turn: int, i: int) -> None:
         c, buffers = self.config, calls.batches[turn][i]
@@ -104,7 +105,7 @@ class A2E(AttentionExperts):
         streams: list[tuple[Kernel, int, dict[str, Any], list[Grant]]] = [
             (expert_kernels.a2e_stream, c.a2e_cores, {"room": self._gather_room()}, grants.a2e(die)),
             (expert_kernels.compute_stream, c.compute_cores, {"work": c.expert_work}, grants.compute(die)),
-            (return_kernel.e2a_stream, c.e2a_cores, {"plan": return_plan(c)}, grants.e2a(die)),
+            (return_kernel.e2a_stream, c.e2a_cores, {"plan": return_plan(c, self.pod.spec.ub_bytes)}, grants.e2a(die)),
         ]
         first = 0
         for kernel, cores, more, rights in streams:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from xccl_emu import oracle, protocol
-from xccl_emu.errors import ConfigError
+from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.a2e import attention
 from xccl_emu.kernels.a2e_expert import a2e_stream, compute_stream
 from xccl_emu.kernels.a2e_parameters import WRONG_CALL
@@ -25,7 +25,7 @@ from xccl_emu.protocol.site import INTERPRETER_BYTES
 from xccl_emu.protocols import a2e_layout, a2e_pull, moe_paper
 from xccl_emu.protocols.a2e import A2E
 from xccl_emu.protocols.a2e_calls import Call, Calls
-from xccl_emu.protocols.a2e_data import Image, make_calls
+from xccl_emu.protocols.a2e_data import Image, in_turns, make_calls
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_paper import TRAMPOLINES
 from xccl_emu.protocols.a2e_pull import A2EPull
@@ -56,6 +56,10 @@ class A2ECase(RoutedCase):
                 "domains": 3, "attention": 160, "experts": 288, "tokens": 96, "cores": 2, "hidden": 7168, "top_k": 0,
                 "routing": ZIPF,
             },
+        ),
+        Preset(
+            "a2e-scalar", "Places counted in scalar loops", {"counting": "scalar", "listed": 1},
+            {"attention": 1, "experts": 2, "cores": 2, "tokens": 3, "top_k": 1, "rounds": 1},
         ),
         Preset(
             "a2e-urma", "The same by URMA: DMA descriptors", {"path": "urma"},
@@ -89,6 +93,11 @@ class A2ECase(RoutedCase):
     attention_work: int = size(0, "Vector instructions that stand in for attention.", least=0)
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
     quantized: int = switch(1, "INT8 on the way to the experts.", beside=True, also="quantize")
+    counting: str = choice("auto", "Who counts where messages go, and how.", of=a2e_layout.COUNTINGS, beside=True)
+    listed: int = size(
+        0, "Tokens whose choices a trampoline's core has at a time where they are streamed; 0: as fit.", least=0,
+        beside=True,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         self._check(self.attention)
@@ -113,6 +122,7 @@ class A2ECase(RoutedCase):
         whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(self.rounds)]))
 
     def _lay_out(self, bench: Bench, given: Sequence[Call]) -> None:
+        given = self._in_turns(given)
         calls = self._calls(bench.pod(self._spec(given)), given)
         calls.launch()
         image = Image(calls.config, given, ends=not self.pull)
@@ -168,21 +178,41 @@ class A2ECase(RoutedCase):
             sum_ = f"{c.n_domains} x {c.n_attention} + {c.n_experts} = {c.n_dies}"
             raise ConfigError(f"experts={c.n_experts}: that is {sum_} dies; the pod has {most}")
         remedy = "take fewer --tokens, --calls or --attention dies, or a smaller --hidden"
-        site.fits(bytes_needed(c, case.rounds), "this needs", remedy)
-        return replace(case, top_k=case._choices.top_k) if case.routing else case, ""
+        while not case._has_room(site) and (fewer := case._fewer_at_once(given)):
+            case = fewer
+        site.fits(case._bytes_needed(), "this needs", remedy)
+        taken: dict[str, Any] = {"at_once": case._at_once} if case._at_once < max(case._lengths) else {}
+        if case.routing:
+            taken["top_k"] = case._choices.top_k
+        return replace(case, **taken), ""
+
+    def _bytes_needed(self) -> int:
+        parts = -(-max(self._lengths) // max(1, self._at_once))
+        return bytes_needed(self._config(), self.rounds * max(1, parts))
+
+    def _has_room(self, site: Site) -> bool:
+        """In the memory, and in the areas and data buffers of the pod."""
+        if self._bytes_needed() > site.free_bytes:
+            return False
+        layout = a2e_pull if self.pull else a2e_layout
+        try:
+            layout.lay_out(self._config(), site.pod.spec, 0, 0)
+        except CapacityError:
+            return False
+        return True
 
     def carry_out(self, site: Site) -> None:
         """All calls in one launch.  Of the rows of expert dies those of the last calls are kept, and compared."""
         with site.stage("compile"):  # a tiny call, so that compiling is not mistaken for the protocol's time
-            tiny = {"tokens": 1, "hidden": 32, "top_k": 1, "rounds": 1, "routing": "", "layer": -1, "microbatches": 1}
-            one: Any = {"domains": 1, "attention": 1, "experts": 1, "cores": 1, "trampolines": 0, **tiny}
+            tiny: Any = {"tokens": 1, "hidden": 32, "top_k": 1, "rounds": 1, "routing": "", "layer": -1, "at_once": 0}
+            one: Any = {"domains": 1, "attention": 1, "experts": 1, "cores": 1, "trampolines": 0, "microbatches": 1}
             pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=site.pod.order, policy=site.pod.policy)
-            replace(self, **one)._make_calls(Site(pod, silent, site.free_bytes))
+            replace(self, **one, **tiny)._make_calls(Site(pod, silent, site.free_bytes))
         self._make_calls(site)
 
     def _make_calls(self, site: Site) -> None:
         with site.stage("routing"):
-            given = [call for call, facts in self._given() if site.facts.update(facts) is None]
+            given = self._in_turns([call for call, facts in self._given() if site.facts.update(facts) is None])
         with site.stage("tokens"):
             calls = self._calls(site.pod, given)
         with site.stage("calls") as progress:
@@ -215,6 +245,11 @@ class A2ECase(RoutedCase):
             batch, facts = drawn.round(number)
             yield Call(batch.tokens, batch.topk, batch.weights), facts
 
+    def _in_turns(self, given: Sequence[Call]) -> list[Call]:
+        """In as many calls as it takes to go through the buffers."""
+        c = self._config()
+        return in_turns(given, c.tokens_max, c.turns)
+
     @property
     def _lengths(self) -> tuple[int, ...]:
         return tokens_of(self.tokens, self.attention, none=bool(self.routing))
@@ -230,11 +265,11 @@ class A2ECase(RoutedCase):
             local, top_k = self._placement.local_experts, self._choices.top_k + 1
         return A2EConfig(
             self.domains, self.attention, self.experts, local, hidden=self.hidden or 32 * self.granules, top_k=top_k,
-            tokens_max=max(1, *self._lengths), dtype=self.dtype, quantized=bool(self.quantized),
+            tokens_max=max(1, self._at_once), dtype=self.dtype, quantized=bool(self.quantized),
             quantizer=self.quantizer, shared=bool(self.routing), path=self.path, depth=self.depth, cores=self.cores,
             a2e_cores=self.cores, compute_cores=self.cores, e2a_cores=self.cores, n_trampolines=self.trampolines,
             a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts, microbatches=self.microbatches,
-            attention_work=self.attention_work,
+            attention_work=self.attention_work, counting=self.counting, listed=self.listed,
         )  # fmt: skip
 
     def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
@@ -254,6 +289,7 @@ class A2ECase(RoutedCase):
     def proofs(cls) -> Mapping[str, Case]:
         """Each size and option by itself."""
         usual = cls()
+        streamed: dict[str, Any] = {"counting": "scalar", "listed": 1}
         return {
             "two attention dies, three expert dies": usual,
             "three calls, two of them at once": replace(usual, rounds=3, depth=2),
@@ -272,11 +308,20 @@ class A2ECase(RoutedCase):
             "two microbatches": cls(attention=1, experts=1, microbatches=2, rounds=3),
             "two domains, two microbatches each": cls(domains=2, attention=1, experts=1, microbatches=2, rounds=5),
             "microbatches that compute": cls(attention=1, experts=1, microbatches=2, rounds=3, attention_work=1),
+            "counted in scalar loops": cls(attention=1, experts=2, tokens=3, cores=2, rounds=1, **streamed),
+            "several attention dies, streamed": cls(attention=2, experts=2, trampolines=1, rounds=1, **streamed),
+            "streamed in parts": cls(attention=1, experts=2, tokens=4, a2e_parts=2, e2a_parts=2, **streamed),
+            "streamed by URMA": cls(attention=1, experts=2, tokens=2, path="urma", **streamed),
+            "a batch in two calls": cls(attention=1, experts=2, tokens=3, rounds=1, at_once=2, **streamed),
+            "batches of two domains in two calls each": cls(
+                domains=2, attention=1, experts=2, tokens=2, rounds=2, at_once=1
+            ),
             "as usual, by URMA": replace(usual, path="urma"),
             "a masked choice, by URMA": cls(attention=1, experts=3, tokens=2, top_k=3, masked=1, rounds=1, path="urma"),
             "in two parts, by URMA": cls(attention=1, experts=2, tokens=2, a2e_parts=2, e2a_parts=2, path="urma"),
             "every descriptor used again": cls(attention=1, experts=1, tokens=9, rounds=1, path="urma"),
             "as usual, by plain pull": replace(usual, pull=1),
+            "counted in scalar loops, by plain pull": replace(usual, pull=1, cores=2, rounds=1, counting="scalar"),
         }
 
 

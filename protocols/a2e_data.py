@@ -28,6 +28,29 @@ def make_calls(c: A2EConfig, tokens: Sequence[Sequence[int]], masked: bool, seed
     return calls
 
 
+def in_turns(calls: Sequence[Call], tokens_max: int, turns: int) -> list[Call]:
+    """Calls in so many parts of at most ``tokens_max`` tokens as the largest needs, each part a call in its turn.
+
+    Where the calls do not fill the last turns, calls without tokens stand in between.
+    """
+    parts = max((-(-len(x) // tokens_max) for call in calls for x in call.tokens), default=1)
+    if parts <= 1:
+        return list(calls)
+    out: list[Call] = []
+    for cycle in (calls[i : i + turns] for i in range(0, len(calls), turns)):
+        for part in range(parts):
+            out += [_part(call, part, tokens_max) for call in cycle]
+            if part < parts - 1:
+                out += [_part(cycle[0], parts, tokens_max)] * (turns - len(cycle))
+    return out
+
+
+def _part(call: Call, number: int, tokens_max: int) -> Call:
+    """So many tokens of each attention die, or the last ones, or none."""
+    rows = slice(number * tokens_max, (number + 1) * tokens_max)
+    return Call(*([of_die[rows] for of_die in column] for column in call))
+
+
 class Image:
     """What the buffers hold when all calls are done: of each call at its place what no later one has overwritten."""
 

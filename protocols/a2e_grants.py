@@ -52,6 +52,7 @@ class A2EGrants:
         first, dies = (of(die, c.n_attention, c.trampolines) for of in (first_of, dies_of))
         messages, fields = c.local_experts * c.tokens_max * c.message_bytes, c.local_experts * FIELD_BYTES
         own = [self._at(die, name, "r") for name in ("slots", "tokens_in", "acks", "relayed")]
+        own += [self._at(die, "tallies", "rw")] if c.streams else []
         return [
             *grants, *own, self._at(die, "lists", "w"), self._at(None, "credit", "w"),
             self._at(None, "inbox", "w", first * messages, dies * messages),

@@ -23,9 +23,10 @@ from xccl_emu.kernels.parameters import Group
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.spec import PodSpec, whole
 from xccl_emu.protocols.arguments import number_in, offset_in_area, one_of
-from xccl_emu.protocols.layout import DTYPES, QUANTIZERS
+from xccl_emu.protocols.layout import DTYPES, QUANTIZERS, streams
 
 PATHS = ("mtu", "urma")
+COUNTINGS = ("auto", "vector", "scalar")
 DEPTH_MAX = 8
 PARTS_MAX = 16
 
@@ -86,6 +87,12 @@ class A2EConfig:
     """Vector instructions of `BUSY_ENTRIES` that stand in for attention, before each call."""
     expert_work: int = 0
     """The same on each core of the compute stream, behind the dummy expert."""
+    counting: str = "auto"
+    """How a trampoline counts the places of messages (`kernels/counts.py`): ``"vector"``, each core all choices of an
+    attention die, on the vector pipe; ``"scalar"``, each core those that it forwards, in scalar loops, a batch of any
+    size, its choices streamed; ``"auto"``: the first up to 512 tokens, then the second."""
+    listed: int = 0
+    """Tokens whose choices a core of a trampoline has in its data buffer at most where they are streamed; 0: as fit."""
 
     def __post_init__(self) -> None:
         for name in ("attention_work", "expert_work"):
@@ -97,7 +104,8 @@ class A2EConfig:
         self._range("depth", 1, DEPTH_MAX)
         for name in ("a2e_parts", "e2a_parts"):
             self._range(name, 1, PARTS_MAX)
-        self._range("n_trampolines", 0, 1 << 16)
+        for name in ("n_trampolines", "listed"):
+            self._range(name, 0, 1 << 16)
         for name in ("cores", "a2e_cores", "compute_cores", "e2a_cores"):
             self._range(name, 1, 1 << 10)
         for name in ("quantized", "shared"):
@@ -108,7 +116,7 @@ class A2EConfig:
         self._check_trampolines()
         if self.top_k > self.n_slots:
             raise ConfigError(f"top_k={self.top_k}: there are {self.n_slots} expert slots")
-        for name, known in (("dtype", DTYPES), ("path", PATHS), ("quantizer", QUANTIZERS)):
+        for name, known in (("dtype", DTYPES), ("path", PATHS), ("quantizer", QUANTIZERS), ("counting", COUNTINGS)):
             one_of(name, getattr(self, name), known)
 
     def _check_trampolines(self) -> None:
@@ -175,6 +183,11 @@ class A2EConfig:
         return -(-self.n_attention // self.trampolines)
 
     @property
+    def streams(self) -> bool:
+        """Do cores count the choices that they forward, streamed through the data buffer, and tell each other?"""
+        return streams(self.counting, self.tokens_max)
+
+    @property
     def counts_bytes(self) -> int:
         """The counts of a call on an expert die."""
         return counts_bytes(self.n_attention, self.local_experts)
@@ -192,8 +205,8 @@ class A2EConfig:
         trampoline = trampoline_of(i, self.n_attention, self.trampolines)
         return trampoline, i - first_of(trampoline, self.n_attention, self.trampolines)
 
-    def group(self, cores: int, die_bytes: int) -> Group:
-        """The shape for a kernel on so many cores."""
+    def group(self, cores: int, die_bytes: int, tallies: int = 0) -> Group:
+        """The shape for a kernel on so many cores; ``tallies`` is where they tell each other what they have counted."""
         return Group(
             n_ranks=self.n_experts,
             n_local=self.local_experts,
@@ -206,15 +219,27 @@ class A2EConfig:
             by_dma=int(self.path == "urma"),
             cores=cores,
             die_bytes=die_bytes,
+            tallies=tallies,
         )
 
-    def domains(self) -> Domains:
-        """What else a kernel has to know."""
+    def domains(self, ub_bytes: int) -> Domains:
+        """What else a kernel has to know, on a pod with such data buffers."""
         relays = self.e2a_cores // 2 if self.e2a_parts > 1 else 0
         return Domains(
             self.turns, self.n_domains, self.n_attention, self.trampolines, self.fan_in, self.a2e_parts, self.e2a_parts,
             relays, self.tokens_max, self.depth, self.rows_max,
+            lists_that_fit(self, self.tokens_max, ub_bytes - lists_of(self) - 2 * self.message_bytes),
         )  # fmt: skip
+
+
+def lists_that_fit(c: A2EConfig, tokens: int, nbytes: int) -> int:
+    """Of so many tokens whose choices are wanted, how many have room in so many bytes; all if they are not streamed."""
+    return min(tokens, c.listed or tokens, max(1, nbytes // INDEX_BYTES)) if c.streams else tokens
+
+
+def lists_of(c: A2EConfig) -> int:
+    """Where in the data buffer of an A2E stream the lists stand."""
+    return lists_at(c.n_slots, c.fan_in, int(c.streams))
 
 
 @dataclass(frozen=True)
@@ -235,7 +260,7 @@ class A2ELayout:
         return Places(*(a + b for a, b in zip(starts, self.offsets, strict=True)))
 
 
-MANAGED = ("slots", "lists", "staging", "inbox", "returned", "outbox")
+MANAGED = ("slots", "lists", "staging", "inbox", "returned", "outbox", "tallies")
 """Those of `Places` that lie in the managed data area."""
 
 
@@ -262,6 +287,7 @@ def region_sizes(c: A2EConfig) -> Places:
         computed=field,
         sent=field,
         relayed=field,
+        tallies=(c.a2e_cores + 1) * align(4 * c.n_slots) if c.streams else 0,
     )
 
 
@@ -301,14 +327,14 @@ def fits(what: str, need: int, have: int) -> None:
         raise CapacityError(f"{what}: needs {need} bytes, has {have}; {remedy}")
 
 
-def return_plan(c: A2EConfig) -> ReturnPlan:
-    """What the E2A stream has where in the data buffer."""
+def return_plan(c: A2EConfig, ub_bytes: int) -> ReturnPlan:
+    """What the E2A stream has where in a data buffer of that size, or with as little as it needs of a smaller one."""
     counts = align(4 * c.depth * c.fan_in * c.e2a_parts)
     done = counts + c.counts_bytes
     sent = done + 2 * c.counts_bytes
     lists = sent + align(4 * c.n_attention) + 32
-    work = lists + (c.tokens_max // c.e2a_parts + 1) * INDEX_BYTES
-    return ReturnPlan(counts, done, sent, lists, work)
+    listed = lists_that_fit(c, c.tokens_max // c.e2a_parts + 1, ub_bytes - lists - PLACES * c.row_bytes)
+    return ReturnPlan(counts, done, sent, lists, lists + listed * INDEX_BYTES, listed)
 
 
 def buffer_bytes(c: A2EConfig) -> int:
@@ -316,6 +342,7 @@ def buffer_bytes(c: A2EConfig) -> int:
     send = 2 * c.message_bytes + (4 * c.hidden if c.quantized else 0)
     busy = 4 * BUSY_ENTRIES + 32
     compute = max(12 * c.hidden + 2 * ROUTE_BYTES + (busy if c.expert_work else 0), c.counts_bytes)
-    forward = max(lists_at(c.n_slots, c.fan_in) + c.tokens_max * INDEX_BYTES, c.counts_bytes) + 2 * c.message_bytes
+    lists = lists_of(c) + c.domains(0).listed * INDEX_BYTES
+    forward = max(lists, c.counts_bytes) + 2 * c.message_bytes
     attend = busy if c.attention_work else 0
-    return max(attend, send, sum_bytes(c.hidden), compute, forward, return_plan(c).work + PLACES * c.row_bytes)
+    return max(attend, send, sum_bytes(c.hidden), compute, forward, return_plan(c, 0).work + PLACES * c.row_bytes)

@@ -49,7 +49,10 @@ TRAMPOLINES = Paper(
                     "An expert die knows that it has all when each has told; the paper does not say how it knows.",
                     "put counts of messages",
                 ),
-                Deviation("Places are counted on the vector pipe.", "As in dispatch.", "v_count"),
+                Deviation(
+                    "Places are counted on the vector pipe, for large batches in scalar loops.",
+                    "As in dispatch.", "v_count",
+                ),
             ),
         ),
         Step(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import a2e_pull as device
-from xccl_emu.kernels.counts import FIELD_BYTES, choice_at, work_at
+from xccl_emu.kernels.counts import FIELD_BYTES, choice_at, streamed_work_at, work_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Areas, Group
@@ -28,7 +28,7 @@ EXPERT_RIGHTS = {"recv_x": "rw", "route": "rw", "counts": "rw", "y": "rw"}
 """What each kernel may do with the app buffers of its die."""
 
 
-_MANAGED = ("staging", "blocks", "offered")
+_MANAGED = ("staging", "blocks", "offered", "tallies")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class PullLayout:
     """On attention dies, for each expert die: messages."""
     offered: PullRegion
     """On expert dies, for each attention die: rows."""
+    tallies: PullRegion
+    """On attention dies, for each core and their sums: what the cores tell each other, where choices are streamed."""
     counts: PullRegion
     """Fields of expert dies, for each attention die: one an expert."""
     rows_pulled: PullRegion
@@ -69,7 +71,7 @@ class PullLayout:
     @property
     def managed_end(self) -> int:
         """Offset in the managed area behind the last region."""
-        return align(self.offered.offset + self.offered.nbytes)
+        return align(self.tallies.offset + self.tallies.nbytes)
 
     @property
     def meta_end(self) -> int:
@@ -88,6 +90,7 @@ def lay_out(c: A2EConfig, spec: PodSpec, managed_offset: int, field_offset: int)
     sizes = {
         "staging": (2 * c.row_bytes, c.cores),
         "blocks": (rows * c.message_bytes, e), "offered": (rows * c.row_bytes, n),
+        "tallies": (align(4 * c.n_slots), c.cores + 1 if c.streams else 0),
         "counts": (c.local_experts * FIELD_BYTES, n), "rows_pulled": (FIELD_BYTES, n),
         "messages_pulled": (FIELD_BYTES, e), "rows_offered": (FIELD_BYTES, e),
     }  # fmt: skip
@@ -112,8 +115,8 @@ def buffer_bytes(c: A2EConfig) -> int:
 
 
 def messages_at(c: A2EConfig) -> int:
-    """Where in the data buffer of an attention die the room for messages begins, behind the table of choices."""
-    return choice_at(c.tokens_max, 0, c.n_slots)
+    """Where in the data buffer of an attention die the room for messages begins, behind all choices or the sums."""
+    return streamed_work_at(c.n_slots) if c.streams else choice_at(c.tokens_max, 0, c.n_slots)
 
 
 class A2EPull(AttentionExperts):
@@ -149,9 +152,10 @@ class A2EPull(AttentionExperts):
     def launch(self, calls: Calls) -> None:
         """One kernel on every die."""
         c, die_bytes = self.config, self.pod.spec.die_bytes
+        offering = c.group(c.cores, die_bytes, self._on_attention(self.layout.tallies) if c.streams else 0)
         for i, buffers in enumerate(calls.batches[0]):
             app = {name: buffers[name].address for name in ("x", "topk", "pos", "weights", "out")}
-            args = self._args(calls, c.group(c.cores, die_bytes), messages_at(c)) | {
+            args = self._args(calls, offering, messages_at(c)) | {
                 "core": range(c.cores), "index": i, "tokens_max": c.tokens_max, "batches": buffers["batches"].address,
                 "b": Addresses(**app),
             }  # fmt: skip
@@ -202,6 +206,7 @@ class A2EPull(AttentionExperts):
         return [
             self._own(die, one.staging, "rw"), self._own(die, one.blocks, "w"),
             self._own(die, one.messages_pulled, "r"), self._own(die, one.rows_offered, "r"),
+            *([self._own(die, one.tallies, "rw")] if self.config.streams else []),
             self._mine(i, one.offered, "r"), self._mine(i, one.counts, "w"), self._mine(i, one.rows_pulled, "w"),
         ]  # fmt: skip
 

@@ -22,8 +22,6 @@ from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP, as_text, tokens_of
 from xccl_emu.stage import silent
 
 PAGE = 4096
-FEW_TOKENS = 256
-"""Tokens of a rank that always go at once, if nothing else is asked for."""
 USUAL_RANKS, REPLICAS = 320, 32
 """A deployment: 288 dies serve routed experts, 32 of them replicas of the hottest, and 32 the shared one."""
 
@@ -54,9 +52,6 @@ class LayerCase(RoutedCase, ABC):
     repeats: int = switch(0, "Does each token choose an expert twice, and so on with the next?")
     counting: str = choice("auto", "Who counts where messages go, and how.", of=EpConfig.COUNTINGS)
 
-    at_once: int = size(
-        0, "Tokens of a rank that go at once, the others behind them; 0 is all, or what fits.", least=0, beside=True
-    )  # fmt: skip
     redundant: int = size(
         0, f"Replicas of the hottest routed experts; -1 is {REPLICAS} on {USUAL_RANKS} ranks, else none.", least=-1,
         beside=True,
@@ -107,11 +102,6 @@ class LayerCase(RoutedCase, ABC):
     @property
     def _lengths(self) -> tuple[int, ...]:
         return tokens_of(self.tokens, self.ranks, none=bool(self.routing))
-
-    @property
-    def _at_once(self) -> int:
-        """Tokens of a rank that go at once, at most."""
-        return min(self.at_once or max(self._lengths), max(self._lengths))
 
     @property
     def _hidden(self) -> int:
@@ -214,12 +204,6 @@ class LayerCase(RoutedCase, ABC):
         if case.routing:
             taken["top_k"] = case._drawn.choices.top_k
         return replace(case, **taken), note
-
-    def _fewer_at_once(self, given: Collection[str]) -> Self | None:
-        """Half as many tokens at once, unless it was said how many, or they are few."""
-        if "at_once" in given or self._at_once <= FEW_TOKENS:
-            return None
-        return replace(self, at_once=-(-self._at_once // 2))
 
     def _has_room(self, pod: Pod) -> bool:
         mark = pod.mark_app()

@@ -30,6 +30,11 @@ _WHOLE_TOKENS_MAX = 512
 virtual time, EP8 on 48 cores: 314 us and 341 with 512 tokens, 635 and 595 with 1,024)."""
 
 
+def streams(counting: str, tokens_max: int) -> bool:
+    """Are the choices of such batches streamed through the data buffer, and counted in scalar loops?"""
+    return counting == "scalar" or (counting == "auto" and tokens_max > _WHOLE_TOKENS_MAX)
+
+
 @dataclass(frozen=True)
 class EpConfig:
     """An expert-parallel group: its size and the shape of what it moves (xDeepServe 3.2).
@@ -141,7 +146,7 @@ class EpConfig:
     @property
     def streams(self) -> bool:
         """Do cores count their own choices, streamed through the data buffer, and tell each other?"""
-        return self.counting == "scalar" or (self.counting == "auto" and self.tokens_max > _WHOLE_TOKENS_MAX)
+        return streams(self.counting, self.tokens_max)
 
     @property
     def tallies_bytes(self) -> int:

@@ -1,9 +1,10 @@
 """What cases have in common whose tokens go to experts that they choose: by a pattern, by loads, or as recorded."""
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol import Case, choice, size, text
@@ -13,9 +14,12 @@ from xccl_emu.protocols.tokens import as_text, tokens_of
 from xccl_emu.routing import Placement
 from xccl_emu.routing.choices import ZIPF, Choices
 
+FEW_TOKENS = 256
+"""Tokens of a rank or attention die that always go at once, if nothing else is asked for."""
+
 
 @dataclass(frozen=True)
-class RoutedCase(Case):
+class RoutedCase(Case, ABC):
     """Whoever derives from it has the fields ``tokens``, ``top_k`` and ``seed`` too."""
 
     by_routing: ClassVar[Collection[str]] = ("layer",)
@@ -32,6 +36,9 @@ class RoutedCase(Case):
         "experts, beside a shared one; else neighbours choose neighbours.", beside=True,
     )  # fmt: skip
     layer: int = size(-1, "Layer of the loads; -1 is the first MoE layer.", least=-1, beside=True)
+    at_once: int = size(
+        0, "Tokens of a source that go at once, the others behind them; 0 is all, or what fits.", least=0, beside=True
+    )  # fmt: skip
 
     def _check(self, sources: int) -> None:
         """Check the sizes; raises ConfigError also for those that do not go with a routing, or not without one."""
@@ -49,6 +56,22 @@ class RoutedCase(Case):
     @property
     def _tokens(self) -> int | str:
         return self.configuration["tokens"]
+
+    @property
+    @abstractmethod
+    def _lengths(self) -> tuple[int, ...]:
+        """Tokens of each source, that is a rank or an attention die."""
+
+    @property
+    def _at_once(self) -> int:
+        """Tokens of a source that go at once, at most."""
+        return min(self.at_once or max(self._lengths), max(self._lengths))
+
+    def _fewer_at_once(self, given: Collection[str]) -> Self | None:
+        """Half as many tokens at once, unless it was said how many, or they are few."""
+        if "at_once" in given or self._at_once <= FEW_TOKENS:
+            return None
+        return replace(self, at_once=-(-self._at_once // 2))
 
     @functools.cached_property
     def _choices(self) -> Choices:

@@ -162,6 +162,16 @@ def test_a_batch_larger_than_asked_for_goes_in_parts(job: tuple[str, ...]) -> No
     assert (len(whole["rounds"]), len(parts["rounds"])) == (1, 2)
 
 
+def test_a_batch_of_attention_dies_goes_in_several_calls() -> None:
+    """By trampolines and by plain pull, with as many tokens and messages as at once, and each part right."""
+    for more in ([], ["--domains", "1", "--pull", "1"]):
+        job = (*A2E, *more, "--counting", "scalar")
+        whole, parts = as_json(*job), as_json(*job, "--at-once", "2")
+        assert (parts["wrong"], parts["options"]["at_once"]) == (0, 2)
+        assert (parts["tokens"], parts["messages"]) == (whole["tokens"], whole["messages"])
+        assert len(parts["compared"]["outputs"]) == 2 * len(whole["compared"]["outputs"])
+
+
 def test_fewer_tokens_go_at_once_where_all_do_not_fit() -> None:
     """Half as many at a time, until memory is enough; what was asked for is refused if it does not fit."""
     free = needed("dispatch", 4, tokens=1024, at_once=256)

@@ -42,9 +42,15 @@ SHARED = A2ECase(attention=2, experts=2, trampolines=1)
 """Two attention dies with one trampoline."""
 TWO = A2ECase(attention=1, experts=1, microbatches=2, rounds=3)
 """Two microbatches of one attention die."""
+STREAMED = A2ECase(attention=1, experts=2, tokens=3, cores=2, rounds=1, counting="scalar", listed=1)
+"""A core of the trampoline has the choices of one token at a time."""
+STREAMED_PARTS = A2ECase(
+    attention=1, experts=2, tokens=4, rounds=1, a2e_parts=2, e2a_parts=2, counting="scalar", listed=1
+)
+STREAMED_ALONE = A2ECase(attention=1, experts=3, tokens=3, top_k=2, masked=1, counting="scalar", listed=1)
 PULL = A2ECase(pull=True)
 
-attends, forwards, returns = (partial(Edit, module) for module in ("a2e", "a2e_expert", "a2e_return"))
+attends, forwards, returns, counts = (partial(Edit, name) for name in ("a2e", "a2e_expert", "a2e_return", "counts"))
 """A change of a module of kernels: old text, new text."""
 
 # ---- attention dies
@@ -89,7 +95,11 @@ INBOXES_FREE = '    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync
 STAGING_FREE = '        yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")\n'
 MESSAGES_VISIBLE = '    yield quiet(step=2, sync="messages visible")\n'
 COUNT = '        yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
-PLACE = "inbox_of(index, slot % c.n_local, found - 1,"
+PLACE = "            place = found - 1\n"
+TALLIES_VISIBLE = '    yield quiet(step=step, sync="tallies visible")\n'
+ALL_ADDED = '    yield from barrier(step, "all tallies are added up")\n'
+ONWARD = "        yield ub_store(4 * slot, before + place, step=2)\n"
+NEW_CALL = "        yield from clear_tally(messages, 2, c)\n"
 DRAIN = """\
                 turn = turn + 1
     yield from drain_rings(turn)
@@ -134,14 +144,16 @@ ANNOUNCED = "            place = parity * m.fan_in + t - first_of("
 ANNOUNCED_PART = "(place * m.e2a_parts + part) * FIELD_BYTES"
 NUMBER = "        number = place * m.e2a_parts + part\n"
 ARRIVED = "yield poll_ge(at.arrivals + here + number * FIELD_BYTES, due,"
-DUE = "(high - low) * COLUMNS, 0, c.n_ranks * c.n_local,"
+DUE = "some * COLUMNS, 0, c.n_ranks * c.n_local,"
+ALL_DUE = "        rows = rows + n\n"
+OF_SHARE = '            yield wait_flag(MTU_IN, SCALAR, 1, step=6, sync="lists of a share loaded")\n'
 OF_PART = "        if token >= high:\n            break\n"
 DONE = "                yield ub_store(done_at, done + turn - before, step=5)\n"
 STAGING = "    first = (parity * m.fan_in + t - first_of(trampoline, m.n_attention, m.trampolines)) * m.tokens_max\n"
 AT_HOME = '    yield quiet(step=6, sync="rows at the attention die")\n'
 ALL_BACK = '            yield from barrier(6, "all cores have sent back")\n'
 TO_SEND = '        yield poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")\n'
-RETURN_ROWS = "            yield from return_rows(low, first, last, source, at.returned + to, c, plan)\n"
+RETURN_ROWS = "        yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)\n"
 ROWS_OF = "        to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden\n"
 TOLD = "            to = to + microbatch_of(call, m.turns, m.domains) * FIELD_BYTES\n"
 TO_EACH = "            index = first_of(die, m.n_attention, m.trampolines) + q\n            to ="
@@ -202,7 +214,7 @@ OWN = (
     ),
     Mutant(
         "a2e: two messages for an expert at one place", replace(TURNS, tokens=3),
-        (forwards(PLACE, PLACE.replace("found - 1", "0")),),
+        (forwards(PLACE, PLACE.replace("found - 1", "0 * found")),),
         (WRONG_BITS, UNWRITTEN_READ, DATA_RACE, DEADLOCK, BAD_INSTRUCTION),
     ),
     Mutant(
@@ -248,7 +260,7 @@ OWN = (
     ),
     Mutant(
         "e2a: staging said to be read before it is", TURNS,
-        (returns(RELAYED, ""), returns(RETURN_ROWS, "    " + RELAYED + RETURN_ROWS)),
+        (returns(RELAYED, ""), returns(RETURN_ROWS, RELAYED + RETURN_ROWS)),
         (DATA_RACE, WRONG_BITS, UNWRITTEN_READ),
     ),
     Mutant("a2e, in parts: the second forwarded when the first is announced", OUT, (forwards(NEXT_PART, ""),),
@@ -287,6 +299,21 @@ OWN = (
            (DATA_RACE, WRONG_BITS, UNWRITTEN_READ)),
     Mutant("e2a, several attention dies: the first alone told that its rows are there", SHARED,
            (returns(TO_EACH, TO_EACH.replace(" + q", "")),), (DEADLOCK,)),
+    Mutant("a2e, streamed: what a core has counted told before it is visible", STREAMED,
+           (counts(TALLIES_VISIBLE, ""),), (DATA_RACE, UNWRITTEN_READ)),
+    Mutant("a2e, streamed: forwarded before all cores have added up", STREAMED,
+           (counts(ALL_ADDED, ""),), (DATA_RACE, UNWRITTEN_READ)),
+    Mutant("a2e, streamed: messages of the second part at the places of the first", STREAMED_PARTS,
+           (forwards(ONWARD, ONWARD.replace("before + ", "")),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS)),
+    Mutant("a2e, streamed: messages of the call before counted again", STREAMED_ALONE,
+           (forwards(NEW_CALL, NEW_CALL.replace("yield", "if call == 0:\n            yield")),),
+           (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, DEADLOCK, AREA_VIOLATION)),
+    Mutant("a2e, streamed: lists of the next token brought over those that are kept", STREAMED_ALONE,
+           (forwards(LEFT, ""),), (DATA_RACE, WRONG_BITS, DEADLOCK)),
+    Mutant("e2a, streamed: only the choices of the last token waited for", STREAMED_ALONE,
+           (returns(ALL_DUE, "        rows = n\n"),), (DATA_RACE, UNWRITTEN_READ)),
+    Mutant("e2a, streamed: choices read before they are there", STREAMED_ALONE,
+           (returns(OF_SHARE, ""),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, LEFTOVER, BAD_INSTRUCTION)),
     Mutant("a2e, microbatches: the rows of both come back to one place", TWO,
            (returns(ROWS_OF, ""),), (DATA_RACE, WRONG_BITS, UNWRITTEN_READ, AREA_VIOLATION)),
     Mutant("a2e, microbatches: both told of one's call in the same field", TWO, (returns(TOLD, ""),),

@@ -183,8 +183,8 @@ OWN_REPEATS = (
     ),
 )  # fmt: skip
 
-EARLIER = "            yield store(tallies + i * stride + 4 * slot, before, 4, step=1)\n"
-ONWARD = "        yield ub_store(4 * slot, place + 1, step=1)\n"
+EARLIER = "            yield store(tallies + i * stride + 4 * slot, before, 4, step=step)\n"
+ONWARD = "    yield ub_store(4 * slot, place + 1, step=step)\n"
 OWN_ROW = (
     of_counts("return half if tallies else t\n", "return 0 if tallies else t\n"),
     of_counts("choices + half * INDEX_BYTES, INDEX_BYTES", "choices, INDEX_BYTES"),

@@ -150,6 +150,8 @@ def configs(draw: st.DrawFn, pull: bool) -> A2EConfig:
         a2e_parts=1 if pull else draw(st.integers(1, 3)),
         e2a_parts=1 if pull else draw(st.integers(1, 3)),
         microbatches=1 if pull else draw(st.integers(1, 2)),
+        counting=draw(st.sampled_from(a2e_layout.COUNTINGS)),
+        listed=draw(st.integers(0, 3)),
     )
 
 

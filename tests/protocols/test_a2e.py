@@ -7,10 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xccl_emu import oracle
+from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.lang.requests import MTU_OUT
 from xccl_emu.machine.pod import ORDERS, POLICIES
+from xccl_emu.protocols import a2e_layout, a2e_pull
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Calls
 from xccl_emu.protocols.a2e_case import A2ECase
+from xccl_emu.protocols.a2e_data import in_turns
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import VirtualTime
 
@@ -76,6 +80,35 @@ def test_memory_is_the_same_in_every_order_under_every_policy(case: Case) -> Non
             group.run_launched()
             digests.add(group.pod.digest())
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize("path", ["mtu", "urma"])
+@pytest.mark.parametrize("pull", [False, True])
+@pytest.mark.parametrize("cores", [1, 3])
+def test_a_large_batch_streams_its_choices(cores: int, pull: bool, path: str) -> None:
+    """Choices of 300 tokens go through data buffers with room for a part of them, many times, and no bit differs."""
+    config = A2EConfig(
+        1, 2, 3, 2, hidden=32, top_k=3, tokens_max=300, path=path, depth=1, cores=cores, a2e_cores=cores,
+        e2a_cores=cores, n_trampolines=1, a2e_parts=2, e2a_parts=2, counting="scalar", listed=17,
+    )  # fmt: skip
+    assert (a2e_pull if pull else a2e_layout).buffer_bytes(config) < 300 * INDEX_BYTES / 2
+    follow(Case(config, "relaxed", "random", seed=8, lengths=((300, 41), (7, 290)), pull=pull))
+
+
+@settings(max_examples=20)
+@given(cases(calls=st.integers(1, 4)), st.integers(1, 4))
+def test_a_batch_goes_through_smaller_buffers_in_several_calls(case: Case, at_once: int) -> None:
+    """In one launch, each part in a turn of its domain: put together, the outputs are those of the whole batch."""
+    whole, c = case.calls(), replace(case.config, tokens_max=at_once)
+    outputs = replace(case, config=c).group().run(in_turns(whole, at_once, c.turns))
+    parts = max(1, *(-(-n // at_once) for lengths in case.lengths for n in lengths))
+    for number, call in enumerate(whole):
+        cycle, turn = divmod(number, c.turns)
+        mine = [outputs[(cycle * parts + part) * c.turns + turn] for part in range(parts)]
+        sent = oracle.dispatch(call.tokens, call.topk, c.n_experts, c.local_experts, c.quantized, c.quantizer)
+        for i in range(c.n_attention):
+            summed = sent.combined_for(i, call.weights[i], shared=c.shared)
+            assert_same_bits(f"call {number}", np.concatenate([part[i] for part in mine]), summed)
 
 
 @pytest.mark.parametrize("pull", [False, True])
