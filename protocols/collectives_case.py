@@ -29,6 +29,11 @@ _BITS = {"bf16": (0x81FF, 0x3E00, 0x4B80), "fp16": (0x8FFF, 0x0400, 0x6000)}
 """Of a small number: bits that are drawn, and such as are set; and the bits of a large one but for its sign."""
 
 
+def no_numbers(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """As many zeros, which take no memory: for runs that move no payload."""
+    return np.broadcast_to(np.zeros((), DTYPES[dtype][1]), shape)
+
+
 def numbers(shape: tuple[int, ...], dtype: str, seed: int | Sequence[int]) -> NDArray[Any]:
     """Random numbers, none of them zero, half of them so large that FP32 rounds what is added to them.
 
@@ -114,7 +119,8 @@ class CollectiveCase(StreamCase, Collective):
             add_up = by_ring if of.kernel == "ring" else by_rank
             sums = np.stack([add_up(call) for call in values])[:, None]
             return sums.repeat(self.ranks, 1) if of.gather or not of.scatter else sums.swapaxes(1, 2)
-        return values.swapaxes(1, 2) if of.scatter else values.swapaxes(1, 2).repeat(self.ranks, 1)
+        shape = (self.calls, self.ranks, self.ranks, self._share)
+        return values.swapaxes(1, 2) if of.scatter else np.broadcast_to(values.swapaxes(1, 2), shape)
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
         """Inboxes in the managed area, flags in the metadata area, cores that have nothing in common; a launch a
@@ -136,8 +142,9 @@ class CollectiveCase(StreamCase, Collective):
         self, bench: Bench, pod: Pod, streams: Streams, layout: Layout, number: int, done: list[int]
     ) -> None:
         """The launches of a call; ``done`` is what those before it have counted on each core."""
-        values = self.values(number)
-        results = self.results(values)
+        had, got = ((self.calls, self.ranks, shares, self._share) for shares in (self._had, self._got))
+        values = self.values(number) if bench.payload else no_numbers(had, self.dtype)
+        results = self.results(values) if bench.payload else no_numbers(got, self.dtype)
         for me in range(self.ranks):
             buffers = self._buffers(bench, pod, me, number, values[:, me], results[:, me])
             for core in range(self.cores):
@@ -156,11 +163,14 @@ class CollectiveCase(StreamCase, Collective):
         """Operands and results of a rank; twice the same in place, where one may be a share of the other."""
         call = f" of call {number}" if number else ""
         if not self.in_place:
-            return bench.filled(me, had, f"own{call}"), bench.wanted(me, got, f"out{call}", owners=f"die{me}")
+            own = bench.filled(me, had, f"own{call}", travels=True)
+            return own, bench.wanted(me, got, f"out{call}", owners=f"die{me}")
         shape = (self.calls, max(had.shape[1], got.shape[1]), self._share)
         both = pod.alloc(me, 2 * math.prod(shape))
         bench.label_buffer(both, f"both{call}")
         bench.already_filled(both)
+        if not bench.payload:
+            return both, both
         before = pod.view(both, had.dtype, shape)
         before[:, self._shares(me, had.shape[1])] = had
         after = before.copy()

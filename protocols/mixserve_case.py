@@ -24,6 +24,9 @@ PARTS = {"both": (1, 1), "dispatch": (1, 0), "combine": (0, 1)}
 """Does it dispatch, does it combine?"""
 
 UB_BYTES = 192 * KIB
+ROWS_MAX = 1 << 36
+"""Bytes of the places for outputs of experts; a run that moves payload may have `BYTES_MAX`."""
+
 _RIGHTS = {"arrived": "rw", "partial": "rw", "out": "w"}
 
 
@@ -59,18 +62,21 @@ class MixServeCase(StreamCase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        of = self._degrees
+        of = self.degrees
         if self.hidden % (16 * of.shards):
             raise ConfigError(f"hidden={self.hidden}: must be a multiple of 16 x {of.shards} shards")
         if self.cores > self.tokens:
             raise ConfigError(f"cores={self.cores}: must be at most {self.tokens}, one for each token")
         if self.top_k > of.ep * self.experts:
             raise ConfigError(f"top_k={self.top_k}: there are {of.ep * self.experts} experts")
-        if self._shape.ub_bytes > UB_BYTES:
-            raise ConfigError(f"hidden={self.hidden}: rows and sums need {self._shape.ub_bytes} bytes of {UB_BYTES}")
-        nbytes = of.world * self.cores * self.rounds * self._partial_bytes
-        if nbytes > BYTES_MAX:
-            raise ConfigError(f"tokens={self.tokens}: rows take {nbytes} bytes, must be at most {BYTES_MAX}")
+        if self.shape.ub_bytes > UB_BYTES:
+            raise ConfigError(f"hidden={self.hidden}: rows and sums need {self.shape.ub_bytes} bytes of {UB_BYTES}")
+        self._check_rows(ROWS_MAX)
+
+    def _check_rows(self, most: int) -> None:
+        nbytes = self.degrees.world * self.cores * self.rounds * self._partial_bytes
+        if nbytes > most:
+            raise ConfigError(f"tokens={self.tokens}: rows take {nbytes} bytes, must be at most {most}")
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
         """A launch for each call, and tables of the rounds of all."""
@@ -82,9 +88,11 @@ class MixServeCase(StreamCase):
 
         ``each`` has the rounds of each launch.
         """
-        of, shape = self._degrees, self._shape
+        if bench.payload:
+            self._check_rows(BYTES_MAX)
+        of, shape = self.degrees, self.shape
         regions = Regions(of.world)
-        layout, data = Layout(regions, shape), self._data
+        layout, data = Layout(regions, shape), self.data(bench.payload)
         app = self._app_bytes + self.cores * Streams.table_bytes(len(each), mixserve)
         spec = regions.tight_pod(app_bytes=app, ub_bytes=shape.ub_bytes, cores=self.cores)
         pod = bench.pod(spec)
@@ -93,7 +101,7 @@ class MixServeCase(StreamCase):
         for die, core in np.ndindex(of.world, self.cores):
             buffers = self._buffers(bench, pod, die, core, data)
             self._launch(pod, streams, die, core, layout, buffers, each)
-            if self.part == "dispatch":
+            if self.part == "dispatch" and bench.payload:
                 self._expect_rows(bench, die, core, layout, data)
         streams.put()
         bench.tolerates("stop", "cut", "stall")
@@ -112,7 +120,8 @@ class MixServeCase(StreamCase):
         if self.part != "dispatch":
             wanted["out"] = data.results[:, own, dealt]
         owner = f"die{die}.core{core}"
-        buffers = {name: bench.filled(die, array, name) for name, array in filled.items()}
+        travelling = ("tokens", "partial")
+        buffers = {name: bench.filled(die, filled[name], name, travels=name in travelling) for name in filled}
         buffers |= {name: bench.wanted(die, array, name, owners=owner) for name, array in wanted.items()}
         if self.part == "both":
             buffers["partial"] = pod.alloc(die, self._partial_bytes)
@@ -123,7 +132,7 @@ class MixServeCase(StreamCase):
         self, pod: Pod, streams: Streams, die: int, core: int, layout: Layout, buffers: Mapping[str, Buffer],
         each: Sequence[int],
     ) -> None:  # fmt: skip
-        of, shape, (node, local) = self._degrees, layout.shape, divmod(die, self._degrees.ranks)
+        of, shape, (node, local) = self.degrees, layout.shape, divmod(die, self.degrees.ranks)
         group, ep, dp = of.group(local), of.same_experts(local), of.same_tokens(local)
         dispatches, combines = PARTS[self.part]
         at = {name: buffer.address for name, buffer in buffers.items()}
@@ -156,26 +165,25 @@ class MixServeCase(StreamCase):
     # ---- sizes
 
     @property
-    def _degrees(self) -> Degrees:
+    def degrees(self) -> Degrees:
         return degrees(self.nodes, self.ranks, self.dp, self.ep)
 
     @property
-    def _shape(self) -> Shape:
-        return Shape(self._degrees, self.cores, self.tokens, self.top_k, self.experts, self.hidden)
+    def shape(self) -> Shape:
+        return Shape(self.degrees, self.cores, self.tokens, self.top_k, self.experts, self.hidden)
 
-    @property
-    def _data(self) -> Data:
-        return Data(self._degrees, self._shape, self.rounds, self.dtype, self.seed, self.part != "combine")
+    def data(self, payload: bool) -> Data:
+        return Data(self.degrees, self.shape, self.rounds, self.dtype, self.seed, self.part != "combine", payload)
 
     @property
     def _partial_bytes(self) -> int:
         """Of a core and a round."""
-        return self._degrees.dp * self._shape.capacity * self._shape.row_bytes
+        return self.degrees.dp * self.shape.capacity * self.shape.row_bytes
 
     @property
     def _app_bytes(self) -> int:
-        of, capacity = self._degrees, self._shape.capacity
-        tokens = capacity // self.top_k * self._shape.row_bytes
+        of, capacity = self.degrees, self.shape.capacity
+        tokens = capacity // self.top_k * self.shape.row_bytes
         tables = [of.nodes * 4 * capacity, 4 * capacity, 4 * capacity, 8 * of.nodes * self.experts, 8 * of.nodes]
         rows = self._partial_bytes * (1 if self.part == "both" else self.rounds)
         each = [tokens, tokens, *tables, 8 * of.dp]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.oracle.mixserve import combined, dispatched, partials, rows_for
 from xccl_emu.oracle.numerics import Hidden
-from xccl_emu.protocols.collectives_case import numbers
+from xccl_emu.protocols.collectives_case import no_numbers, numbers
 from xccl_emu.protocols.mixserve_layout import Degrees, Shape
 
 Chosen = NDArray[np.int64]
@@ -25,11 +25,14 @@ class Data:
     seed: int
     dummy: bool
     """Are outputs those of the dummy experts?  Else they are drawn, and the order of their sums is in the bits."""
+    payload: bool = True
+    """If not, hidden states and outputs are zeros that take no memory; choices are as they are."""
 
     @functools.cached_property
     def x(self) -> Hidden:
         """Hidden states, [rounds, dp, tokens, hidden]."""
-        return numbers((self.rounds, self.of.dp, self.shape.tokens, self.shape.hidden), self.dtype, self.seed)
+        shape = (self.rounds, self.of.dp, self.shape.tokens, self.shape.hidden)
+        return numbers(shape, self.dtype, self.seed) if self.payload else no_numbers(shape, self.dtype)
 
     @functools.cached_property
     def choices(self) -> Chosen:
@@ -81,6 +84,9 @@ class Data:
     def partials(self, node: int, local: int, core: int) -> Hidden:
         """What they make of it, this rank's part of the sum, [rounds, nodes, groups, capacity, hidden]."""
         of, shape, dealt = self.of, self.shape, self.shape.tokens_of(core)
+        blocks = (self.rounds, of.nodes, of.dp_groups, shape.capacity, shape.hidden)
+        if not self.payload:
+            return no_numbers(blocks, self.dtype)
         made = np.zeros((self.rounds, of.dp, shape.capacity, shape.hidden), self.x.dtype)
         for r, tokens in np.ndindex(self.rounds, of.dp):
             e = of.experts_of(node, of.group(local))
@@ -88,11 +94,13 @@ class Data:
             token = rows_for(self.choices[r, tokens], self._experts(e)) // shape.top_k
             rows = outputs[(token >= dealt.start) & (token < dealt.stop)]
             made[r, tokens, : len(rows)] = rows
-        return made.reshape(self.rounds, of.nodes, of.dp_groups, shape.capacity, shape.hidden)
+        return made.reshape(blocks)
 
     @functools.cached_property
     def results(self) -> Hidden:
         """What the tokens get back, [rounds, dp, tokens, hidden]."""
+        if not self.payload:
+            return self.x
         apart = [range(group, self.of.ep, self.of.ep_groups) for group in range(self.of.ep_groups)]
         experts = [[self._experts(e) for e in served] for served in apart]
         made = np.empty_like(self.x)

@@ -29,6 +29,22 @@ def test_the_table_is_that_of_nccl_tests() -> None:
     assert "# Out of bounds values : 0 OK" in text
 
 
+@pytest.mark.parametrize("name", ["all-reduce-ring", "all-gather", "mixserve", "mixserve-dispatch", "mixserve-combine"])
+def test_times_are_the_same_without_payload(name: str) -> None:
+    """``--no-data`` leaves out what only travels, and nothing that decides when something happens."""
+    with_data, without = (as_json("bench", name, *words)["results"][0] for words in ([], ["--no-data"]))
+    assert with_data["emulated"] == without["emulated"]
+    assert (with_data["wrong"], without["wrong"]) == (0, None)
+
+
+def test_without_payload_nothing_is_said_to_be_right() -> None:
+    """#wrong is N/A, as nccl-tests print it where they do not check, and no line says that all is right."""
+    _, out, _ = invoke("bench", "all-gather", "-b", "4K", "--no-data")
+    assert out.splitlines()[0].endswith("validation: 0")
+    assert out.count("N/A") == 3
+    assert "Out of bounds" not in out
+
+
 @pytest.mark.parametrize(("name", "count"), [("all-gather-ring", 32), ("reduce-scatter", 32), ("all-to-all", 32)])
 def test_counts_are_of_a_share_where_ranks_have_their_own(name: str, count: int) -> None:
     """256 bytes on four ranks are 32 elements each, as nccl-tests say."""

@@ -9,6 +9,7 @@ from xccl_emu.bench import a2e, published, sendrecv, tpot
 from xccl_emu.bench.ablation import SWITCHES, ablation
 from xccl_emu.bench.congestion import congestion
 from xccl_emu.bench.dispatch import claims, dispatch
+from xccl_emu.bench.hccl import hccl
 from xccl_emu.bench.hixl import hixl
 from xccl_emu.bench.iteration import iteration, of_a_die, rows_beside
 from xccl_emu.bench.layers import Layer, time_layer
@@ -185,6 +186,14 @@ def test_copies_by_dma_are_right() -> None:
     (row,) = hixl(DEFAULT, published.rows("hixl")[3:4])
     assert row.wrong == 0
     assert 0.9 * 135 < float(row.emulated or 0) * 2**30 / 1e9 < 135
+
+
+def test_all_gather_beside_what_hccl_takes() -> None:
+    """1.3 MB of each rank arrive with every bit; larger ones move no payload, and take longer in proportion."""
+    small, large, largest = hccl(DEFAULT)
+    assert (small.wrong, large.wrong, largest.wrong) == (0, None, None)
+    assert {row.role for row in (small, large, largest)} == {"check"}
+    assert float(largest.emulated or 0) / float(large.emulated or 1) == pytest.approx(40 / 8.8, rel=0.01)
 
 
 def test_the_budget_is_the_published_one() -> None:

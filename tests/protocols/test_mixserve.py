@@ -125,14 +125,15 @@ def test_the_order_of_the_choices_is_in_the_bits() -> None:
         ({"cores": 2}, "cores=2: must be at most 1, one for each token"),
         ({"top_k": 3}, "top_k=3: there are 2 experts"),
         ({"hidden": 65536}, "hidden=65536: rows and sums need "),
-        ({"tokens": 65536, "top_k": 8, "experts": 8, "hidden": 4096}, "tokens=65536: rows take "),
+        ({"tokens": 65536, "top_k": 8, "experts": 8, "hidden": 4096}, "tokens=65536: rows take .* at most 4294967296$"),
+        ({"tokens": 65536, "top_k": 8, "experts": 8, "hidden": 4096, "rounds": 3}, "rows take .* at most 68719476736$"),
         ({"part": "gather"}, "part='gather': must be one of both, dispatch, combine"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, Any], message: str) -> None:
     """By name and value, before there is a pod."""
     with pytest.raises(ConfigError, match=message):
-        MixServeCase(**sizes)
+        MixServeCase(**sizes).build("sc")
 
 
 @pytest.mark.slow

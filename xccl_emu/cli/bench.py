@@ -102,7 +102,10 @@ def _made(make: "Make", setting: "Setting") -> "tuple[Sequence[Result], Unfinish
 def _case(perf: Perf, ctx: typer.Context, protocol: str, as_json: bool, csv: Path | None, plot: Path | None) -> None:
     from xccl_emu.cli.case_job import bench as bench_case
 
-    _bench(lambda setting: bench_case(protocol, sizes_from(ctx.args), perf, setting), Output(as_json, csv, plot))
+    def make(setting: "Setting") -> "Sequence[Result]":
+        return bench_case(protocol, sizes_from(ctx.args), perf, setting)
+
+    _bench(make, Output(as_json, csv, plot), no_data=perf.no_data)
 
 
 CASE = (

@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 from xccl_emu.bench.memory import available_bytes
@@ -115,7 +115,7 @@ def bench(protocol: str, sizes: Sizes, perf: Perf, setting: Setting) -> list[Res
     if all(isinstance(case, Collective) for case in cases):
         measured = [point for case in cases for point in points(cast(Collective, case), perf)]
         return [measure(protocol, point, perf, setting) for point in measured]
-    if perf != Perf():
+    if replace(perf, no_data=False) != Perf():
         raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o: {protocol} is no collective, and has no such options")
     return [_timed(protocol, case, setting) for case in cases]
 
@@ -124,15 +124,15 @@ def _timed(protocol: str, case: Case, setting: Setting) -> Result:
     configuration = dict(case.configuration)
     what = " ".join(f"{name}={value}" for name, value in configuration.items())
     with setting.stage(what):
-        trial, us = in_time(case, VirtualTime(setting.fabric, setting.costs))
+        trial, us = in_time(case, VirtualTime(setting.fabric, setting.costs, data=setting.data))
     beside = _bandwidths(case, us)
-    wrong = sum(trial.wrong_bytes().values())
+    wrong = sum(trial.wrong_bytes().values()) if setting.data else None
     return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, beside=beside)
 
 
 def in_time(case: Case, policy: VirtualTime) -> tuple[Trial, float]:
     """Run a case in virtual time; the trial as it is then, and microseconds."""
-    trial = case.build("sc")
+    trial = case.build("sc", payload=policy.data)
     trial.pod.policy = policy
     trial.pod.run()
     return trial, policy.timing.latency_us

@@ -32,6 +32,7 @@ class Perf:
     warmup: int = option(1, "Calls before them.", named=("-w",), least=0)
     dtype: str | None = option(None, "bfloat16 or half.", named=("-d",), metavar="TYPE")
     op: str | None = option(None, "sum, or none where nothing is reduced.", named=("-o",), metavar="OP")
+    no_data: bool = option(False, "Move no payload and check nothing: the same times, faster.", named=("--no-data",))
 
     def __post_init__(self) -> None:
         if self.dtype is not None and self.type_of is None:

@@ -33,8 +33,11 @@ def measure(protocol: str, case: Collective, perf: Perf, setting: Setting) -> Re
         "size": case.payload_bytes or 0, "count": case.count, "type": TYPES[case.dtype], "redop": case.redop,
         "root": -1, "iterations": perf.iterations, "warmup": perf.warmup,
     }  # fmt: skip
+    row |= {} if setting.data else {"data": False}
     others = {name: value for name, value in case.configuration.items() if name not in ("calls", "in_place", "dtype")}
     beside = {**_bandwidths(case, out, ""), "in-place us": inside, **_bandwidths(case, inside, "in-place ")}
+    if not setting.data:
+        return Result(protocol, told, out, "us", configuration=row | others, beside=beside)
     beside |= {"#wrong": wrong, "in-place #wrong": wrong_inside}
     return Result(protocol, told, out, "us", configuration=row | others, wrong=wrong + wrong_inside, beside=beside)
 
@@ -44,8 +47,9 @@ def _per_call(case: Collective, perf: Perf, in_place: int, setting: Setting) -> 
     times = [0.0]
     for calls in (perf.warmup, perf.warmup + perf.iterations):
         if calls:
-            trial: Trial = replace(case, in_place=in_place, calls=calls).build("sc")  # type: ignore[type-var]
-            policy = trial.pod.policy = VirtualTime(setting.fabric, setting.costs)
+            called: Collective = replace(case, in_place=in_place, calls=calls)  # type: ignore[type-var]
+            trial = called.build("sc", payload=setting.data)
+            policy = trial.pod.policy = VirtualTime(setting.fabric, setting.costs, data=setting.data)
             trial.pod.run()
             times.append(policy.timing.latency_us)
     return (times[-1] - times[-2]) / perf.iterations, wrong_elements(trial)
@@ -75,7 +79,7 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
     first, sizes = results[0].configuration, [result.configuration["size"] for result in results]
     yield (
         f"# {results[0].bench} nRanks {first['ranks']} minBytes {min(sizes)} maxBytes {max(sizes)} "
-        f"warmup iters: {first['warmup']} iters: {first['iterations']} validation: 1"
+        f"warmup iters: {first['warmup']} iters: {first['iterations']} validation: {int(first.get('data', True))}"
     )
     yield "#"
     yield "# " + _FRONT.format(*[""] * 5) + "           out-of-place                       in-place          "
@@ -85,8 +89,9 @@ def lines(results: Sequence[Result]) -> Iterator[str]:
     for result in results:
         words = (result.configuration[name] for name in ("size", "count", "type", "redop", "root"))
         yield "  " + _FRONT.format(*words) + "".join(_side(result, us, prefix) for us, prefix in _sides(result))
-    wrong = sum(result.wrong or 0 for result in results)
-    yield f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}"
+    if all(result.wrong is not None for result in results):
+        wrong = sum(result.wrong or 0 for result in results)
+        yield f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}"
     buses = [result.beside[f"{prefix}busbw GB/s"] for result in results for _, prefix in _sides(result)]
     yield f"# Avg bus bandwidth    : {sum(buses) / len(buses):g}"
 
@@ -99,4 +104,5 @@ def _sides(result: Result) -> Iterator[tuple[float, str]]:
 def _side(result: Result, us: float, prefix: str) -> str:
     digits = 0 if us >= 10000 else 1 if us >= 100 else 2
     algbw, busbw = (f"{result.beside[f'{prefix}{name} GB/s']:.2f}" for name in ("algbw", "busbw"))
-    return f"  {us:>7.{digits}f}  {algbw:>6}  {busbw:>6}  {result.beside[f'{prefix}#wrong']:>5.0f}"
+    wrong = "N/A" if result.wrong is None else f"{result.beside[f'{prefix}#wrong']:.0f}"
+    return f"  {us:>7.{digits}f}  {algbw:>6}  {busbw:>6}  {wrong:>5}"

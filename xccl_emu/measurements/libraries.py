@@ -11,3 +11,14 @@ class Hixl(Measurement):
 
     name = "hixl"
     suite = Suite(9, 8, 1.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Hccl(Measurement):
+    """All-gather of 1.3, 8.8 and 40 MB of each of 16 dies of a server, beside what HCCL takes for it.
+
+    Above 2 MB of a rank no payload moves, and nothing is compared.
+    """
+
+    name = "hccl"
+    suite = Suite(11, 9, 1.5, 1.0)

@@ -18,8 +18,10 @@ from xccl_emu.protocol.owners import Owners, cores_of
 class Bench:
     """What a protocol function builds on: it makes the pod and keeps what a check must know about it."""
 
-    def __init__(self, order: str, without: Collection[str]) -> None:
+    def __init__(self, order: str, without: Collection[str], payload: bool = True) -> None:
         self._order, self._without = order, without
+        self.payload = payload
+        """Is there payload?  If not, the case is for a run that moves none (`VirtualTime`, ``data=False``)."""
         self._pod: Pod | None = None
         self._expected: list[tuple[Expected, Owners]] = []
         self._filled: list[Buffer] = []
@@ -36,13 +38,14 @@ class Bench:
         self._pod = Pod(spec, order=self._order, without=self._without)
         return self._pod
 
-    def filled(self, die: int, array: NDArray[Any], name: str = "") -> Buffer:
+    def filled(self, die: int, array: NDArray[Any], name: str = "", *, travels: bool = False) -> Buffer:
         """An app data buffer that holds ``array`` when the run begins.
 
         The values should have no zero bytes: memory that nobody has written is zero, so a zero that never arrived would
-        go unnoticed.
+        go unnoticed.  What only travels, and decides nothing, stays zero where there is no payload.
         """
-        buffer = self._built().put(die, array)
+        left_out = travels and not self.payload
+        buffer = self._built().alloc(die, array.nbytes) if left_out else self._built().put(die, array)
         self.already_filled(buffer)
         self.label_buffer(buffer, name)
         return buffer
@@ -62,9 +65,10 @@ class Bench:
         """Memory at a global address that must hold ``array`` when all kernels are done.
 
         With ``owners`` (``"die1"``, ``"die1.core0"``, a global number of a core, or several of them) already when the
-        kernels of these cores have returned, whatever goes on elsewhere.
+        kernels of these cores have returned, whatever goes on elsewhere.  Without payload nothing is expected.
         """
-        self._expected.append((Expected(name, address, np.ascontiguousarray(array).tobytes()), owners))
+        if self.payload:
+            self._expected.append((Expected(name, address, np.ascontiguousarray(array).tobytes()), owners))
 
     def expect_whole(self, buffer: Buffer, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
         """A buffer that must hold ``array``, and behind it the zeros of what nobody has written; as for `expect`."""

@@ -194,9 +194,12 @@ class Case:
         """Names of the synchronizations in the kernels that it launches."""
         return syncs(self)
 
-    def build(self, order: str, without: Collection[str] = ()) -> Trial:
-        """A fresh pod with the kernels launched; raises what `lay_out` raises."""
-        bench = Bench(order, without)
+    def build(self, order: str, without: Collection[str] = (), *, payload: bool = True) -> Trial:
+        """A fresh pod with the kernels launched; raises what `lay_out` raises.
+
+        Without payload what only travels is zero, as far as the case says what that is, and nothing is expected.
+        """
+        bench = Bench(order, without, payload)
         self.lay_out(bench)
         return bench.trial()
 

@@ -1,0 +1,36 @@
+"""HCCL's all-gather on a server of 16 dies, as was measured of it, beside the all-gather that is shipped here."""
+
+from collections.abc import Sequence
+
+from xccl_emu.bench import published
+from xccl_emu.bench.published import Published
+from xccl_emu.bench.result import Result
+from xccl_emu.bench.setting import DEFAULT, Setting
+from xccl_emu.protocols.collectives_case import CollectiveCase
+from xccl_emu.timing.run import VirtualTime
+
+RANKS, CORES = 16, 16
+COMPARED_MAX = 2_000_000
+"""Bytes of a rank up to which payload moves: all ranks get what all have, and the oracle has it once more."""
+
+
+def case_of(row: Published) -> CollectiveCase:
+    """One call, with as many bytes of each rank as the row says."""
+    rank_bytes = round(1e6 * float(row.what.split()[0]))
+    case = CollectiveCase(collective="all-gather", ranks=RANKS, cores=CORES, calls=1)
+    return case.of_bytes(RANKS * rank_bytes)
+
+
+def hccl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) -> list[Result]:
+    """Every row, or some: from the first core's beginning to the last one's end."""
+    results = []
+    for row in published.rows("hccl") if rows is None else rows:
+        case = case_of(row)
+        data = setting.data and 2 * case.elements <= COMPARED_MAX
+        with setting.stage(row.what):
+            trial = case.build("sc", payload=data)
+            policy = trial.pod.policy = VirtualTime(setting.fabric, setting.costs, data=data)
+            trial.pod.run()
+        wrong = sum(trial.wrong_bytes().values()) if data else None
+        results.append(Result.of(row, policy.timing.latency_us, wrong=wrong, configuration=case.configuration))
+    return results
