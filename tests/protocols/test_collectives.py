@@ -1,4 +1,4 @@
-"""Collectives: every bit as the oracle sums it, for any sizes, and proofs of the small ones."""
+"""Collectives: every bit as the oracle sums it, for any sizes."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED
+from xccl_emu.check.verdict import NO_VIOLATION
 from xccl_emu.errors import ConfigError
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Case
@@ -37,13 +37,6 @@ def wrong_bytes(case: Case, order: str = "sc", policy: str = "round-robin") -> d
 def test_any_sizes_give_the_bits_of_the_oracle(case: Case, order: str, policy: str) -> None:
     """Odd lengths, slices that do not fit, more cores than elements, in place, one call after the other."""
     assert wrong_bytes(case, order, policy) == {}
-
-
-@pytest.mark.parametrize("what", CollectiveCase.proofs())
-def test_collectives_are_verified(what: str) -> None:
-    """With two and three ranks and three calls every schedule under relaxed order gives these bits."""
-    verdict = check(CollectiveCase.proofs()[what], seconds=60)
-    assert verdict.verdict == VERIFIED, verdict.reason
 
 
 @pytest.mark.nojit
