@@ -228,25 +228,6 @@ def test_list_shows_what_can_be_chosen() -> None:
     assert invoke("list", "nothing")[0] == 2
 
 
-@pytest.mark.nojit
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (("run", SCAN, "--die", "4"), "--die 4: PrefixSum has no such size, but dies, elements"),
-        (("run", SCAN, "--dies"), "--dies: must have a value"),
-        (("run", SCAN, "4"), "4: must be an option"),
-        (("bench", SCAN, "--dies", "4,0"), "dies=0: must be at least 2"),
-        (("run", SCAN, "--order", "tso"), "--order tso: must be one of sc, fifo, relaxed"),
-        (("run", SCAN, "--policy", "lifo"), "--policy lifo: must be one of round-robin, random"),
-    ],
-)
-def test_a_size_that_is_none_is_named(words: tuple[str, ...], what: str) -> None:
-    """An option that neither the command nor the protocol has, one without a value, one out of range: exit code 2."""
-    code, _, err = invoke(*words)
-    assert code == 2
-    assert what in err
-
-
 @pytest.mark.parametrize("proof", ["three dies", "two dies, two slots", "two dies, chunks of two granules"])
 def test_the_example_is_verified(proof: str) -> None:
     """Each configuration that the example names is right under every schedule."""

@@ -1,7 +1,6 @@
 """``xccl-emu compare`` and the page that holds what it prints."""
 
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -19,13 +18,9 @@ def small() -> dict[str, Any]:
 
 
 @pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch, repository: Path) -> ModuleType:
+def tool(load_tool: Callable[[str], ModuleType]) -> ModuleType:
     """The script that writes the page."""
-    monkeypatch.syspath_prepend(str(repository / "tools"))
-    monkeypatch.delitem(sys.modules, "protocols", raising=False)
-    import protocols
-
-    return protocols
+    return load_tool("protocols")
 
 
 def line(comparison: dict[str, Any], protocol: str, part: str) -> dict[str, Any]:

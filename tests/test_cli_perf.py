@@ -61,25 +61,6 @@ def test_more_iterations_are_timed_behind_the_warmup() -> None:
     assert taken[1, 2] == pytest.approx(taken[3, 2], rel=0.2)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("all-gather", "-b", "1Q"), "-b 1Q: must be bytes, as in 8, 32K or 1M"),
-        (("all-gather", "-b", "4K", "-e", "1K"), "-e 1K: must be no less than -b 4K"),
-        (("all-gather", "-e", "1K"), "-e 1K: goes with -b"),
-        (("all-gather", "-o", "sum"), "-o sum: must be none for all-gather"),
-        (("all-gather", "-d", "float"), "-d float: must be one of bfloat16, half"),
-        (("all-gather", "-b", "2"), "elements=0: must be at least 1"),
-        (("sendrecv-dma", "-b", "2K"), "sendrecv-dma is no collective, and has no such options"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused(words: tuple[str, ...], message: str) -> None:
-    """By name and value, and what would be right."""
-    code, _, err = invoke("bench", *words)
-    assert code == 2
-    assert message in " ".join(err.split())
-
-
 @pytest.mark.nojit
 def test_sizes_are_multiplied() -> None:
     """-b, -e and -f give each size from the first to the last that is not beyond the end."""

@@ -56,14 +56,6 @@ def test_wrong_data_ends_with_1(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert text.endswith("#wrong 3\n")
 
 
-def test_a_file_that_cannot_be_written() -> None:
-    """It is named, with the reason, and the exit code is that of a wrong command line."""
-    done = CliRunner().invoke(app, ["bench", "buffers", "--csv", "/nowhere/at/all.csv"])
-    assert done.exit_code == 2
-    assert "--csv /nowhere/at/all.csv: must be a file in a folder that exists" in done.stderr
-    assert not done.stdout
-
-
 def test_without_data_nothing_is_called_right() -> None:
     """Where nothing was compared the table says N/A and JSON null, and JSON tells of the run."""
     words = ("sendrecv", "-b", "1K", "-e", "1K", "--cores", "2", "--slots", "2", "--no-data")
@@ -79,25 +71,6 @@ def test_claims_are_of_the_published_setting_only() -> None:
     code, text = bench("sendrecv", "-b", "1K", "-e", "1K", "--cores", "2", "--slots", "2", "--no-data", "--json")
     assert code == 0
     assert {row["role"] for row in json.loads(text)["results"]} == {"emulated"}
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("fused", "batch=1"), "batch=1: goes with --sweep"),
-        (("fused", "--dask", "local"), "--dask local: goes with --sweep"),
-        (("dispatch", "--sweep", "ep=4", "--ranks", "8"), "--ranks 8: does not go with --sweep"),
-        (("links", "--plot", "x.foo"), "--plot x.foo: must end with .png"),
-        (("fused", "--plot", "x.foo"), "--plot x.foo: must end with .png"),
-        (("sendrecv", "-n", "1001"), "1000"),
-        (("fused", "--plot", "/nowhere/x.png"), "--plot /nowhere/x.png: must be a file in a folder"),
-    ],
-)
-def test_what_goes_with_what(words: tuple[str, ...], message: str) -> None:
-    """Options that another one makes meaningless are refused before anything runs."""
-    done = CliRunner().invoke(app, ["bench", *words])
-    assert done.exit_code == 2
-    assert message in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,19 @@
 """The page on which synchronizations are needed."""
 
-import sys
-from pathlib import Path
+from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
 from xccl_emu.protocol.registry import names
 
 QUICK = {"sendrecv", "sendrecv-dma", "sendrecv-zero-copy"}
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch):
+def tool(load_tool: Callable[[str], ModuleType]) -> ModuleType:
     """The script that writes the page."""
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import synchronizations
-
-    yield synchronizations
-    sys.modules.pop("synchronizations", None)
+    return load_tool("synchronizations")
 
 
 def parts(page: str) -> dict[str, str]:

@@ -106,30 +106,6 @@ def test_published_beside_the_equations_as_printed() -> None:
         assert row["note"].startswith("saturated")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--model", "GPT"), "--model GPT: must be DeepSeek-R1, Qwen3-235B-A22B, or a file that ends with .toml"),
-        (("--cluster", "H21"), "--cluster H21: must be 910B, H20, or a file"),
-        (("--rate", "0"), "--rate 0.0: must be a number above 0"),
-        (("--rate", "nan"), "--rate nan: must be a number above 0"),
-        (("--context", "10"), "--context 10: must be at least input + output, 420"),
-        (("--by", "price"), "--by price: must be one of throughput, ttft, itl"),
-        (("--correct", "8"), "--correct 8: goes with --literal"),
-        (("--literal", "--correct", "9"), "must be one of 1, 2, 4, 7, 8, 11, 13"),
-        (("--strategy", "EP=32"), "'EP=32' must be TP=degree or DP=degree"),
-        (("--published", "--strategy", "TP=8"), "--published: goes without"),
-        (("--published", "--model", "Qwen3-235B-A22B"), "--published: goes without"),
-        (("--plot", "a.gif"), "--plot a.gif: must end with"),
-    ],
-)
-def test_refused(words: tuple[str, ...], message: str) -> None:
-    """Exit code 2, by option and value, with what would be right."""
-    code, _, err = invoke("plan", *words)
-    assert code == 2
-    assert message in err
-
-
 def test_a_users_model_and_cluster(tmp_path: Path) -> None:
     """From files; a field that is absurd is refused by file, table, name and value."""
     model, cluster = tmp_path / "model.toml", tmp_path / "cluster.toml"

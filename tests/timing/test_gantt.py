@@ -1,14 +1,11 @@
 """Gantt charts of timed runs: when a die computes, and when it writes to others."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from xccl_emu.cli.main import app
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocols.mixserve_case import MixServeCase
 from xccl_emu.timing.gantt import busy_us, gantt, lines, merged
@@ -47,17 +44,3 @@ def test_dispatch_writes_between_and_within_nodes() -> None:
     assert max(end for each in bars.values() for _, end in each) < policy.timing.latency_us
     with pytest.raises(ConfigError, match="die=2: the run has no log of it"):
         gantt(policy.timing, 2)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--gantt", "9"], "--gantt 9: must be one of the dies that are shown"),
-        (["--plot", "a.png"], "--plot a.png: goes with --gantt"),
-    ],
-)
-def test_a_chart_of_nothing_is_refused(words: list[str], told: str, tmp_path: Path) -> None:
-    """By name and value, before anything runs."""
-    result = CliRunner().invoke(app, ["trace", "mixserve", "--out", str(tmp_path / "t.json"), *words])
-    assert result.exit_code == 2
-    assert told in result.stderr
