@@ -412,12 +412,12 @@ def read_word(mem, st, core, base, address, nbytes):
             start = st[entry + FLIGHT_ADDRESS]
             mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR
             if mine and start & ~7 == word:
-                value = _overlay(value, st[entry + FLIGHT_DATA], start - word, st[entry + FLIGHT_NBYTES])
+                value = overlay(value, st[entry + FLIGHT_DATA], start - word, st[entry + FLIGHT_NBYTES])
     return sign_extended(value >> (8 * (address - word)), nbytes)
 
 
 @jit
-def _overlay(value, data, at, size):
+def overlay(value, data, at, size):
     """Lay stored bytes over a word of 8, from byte ``at`` on."""
     if size == 8:
         return data

@@ -103,8 +103,8 @@ N_ROWS, ROWS_CLASS, ROWS_WORDS = 4, 5, 6
 LATENT = 1 << 20
 """Added to the site of a write in flight that the search took to be visible (`record`)."""
 
-STATE, CHECKER, MEMORY = range(3)
-"""What a logged range belongs to; memory is counted in words of 8 bytes."""
+STATE, CHECKER, MEMORY, NOTHING = range(4)
+"""What a logged range belongs to; memory is counted in words of 8 bytes. Of nothing, nothing is put back."""
 
 LATE, NOW, RAW = 0, 4, 8
 """When a logged range enters the fingerprint: at the end of a transition (it is then logged once), right after the
@@ -201,7 +201,7 @@ def step_back(mem, st, ck, mark):
             _copy(st, first, ck, top, n)
         elif space == CHECKER:
             _copy(ck, first, ck, top, n)
-        else:
+        elif space == MEMORY:
             for i in range(n):
                 store_i64(mem, 8 * (first + i), ck[top + i])
     ck[LOG] = top

@@ -3,14 +3,17 @@
 import numpy as np
 
 from xccl_emu.check.device.search.checker_state import (
+    ACTIONS,
     CYCLES,
     DEADLOCK,
     DEPTH,
+    DIES,
     EXPECTED_BASE,
     EXPECTED_WORDS,
     FRAMES,
     FRAMES_END,
     HASH,
+    JOINING,
     LIMIT,
     LIMIT_DEPTH,
     LOG,
@@ -22,6 +25,7 @@ from xccl_emu.check.device.search.checker_state import (
     ON_PATH_WORDS,
     RACE,
     RACE_INSIDE,
+    RECORDING,
     RESTART,
     STATES,
     STATES_MAX,
@@ -39,19 +43,20 @@ from xccl_emu.check.device.search.checker_state import (
     unsigned,
 )
 from xccl_emu.check.device.search.clocks import block_of, forget_all
+from xccl_emu.check.device.search.foreseen import ALONE, FOLLOWED, foresee
 from xccl_emu.check.device.search.granules import freeze
 from xccl_emu.check.device.search.linked import find_race, run_local_all, transition
 from xccl_emu.check.device.search.moves import touch_core
 from xccl_emu.check.device.search.races import core_of, first_wrong
 from xccl_emu.check.device.search.record import deliver_latent
 from xccl_emu.check.device.search.run_local import PER_CORE, n_choices, over
-from xccl_emu.machine.device.flight import block_of_core
-from xccl_emu.machine.device.layout import ORDER, ORDER_SC, STATUS, STATUS_DONE
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.flight import block_of_core, block_of_die
+from xccl_emu.machine.device.layout import FLIGHT_COUNT, ORDER, ORDER_SC, STATUS, STATUS_DONE
+from xccl_emu.machine.device.words import jit, prefetch
 
-FRAME_PROCESS, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY = range(5)
+FRAME_PROCESS, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY, FRAME_AHEAD = range(6)
 FRAME_ID = FRAME_ANY  # breadth first: the number of the state
-FRAME_WORDS = 5
+FRAME_WORDS = 6
 
 ENDED, PAUSED, TABLE_FULL = range(3)
 
@@ -68,6 +73,19 @@ def add_to(table, hash_):
         place = (place + np.uint64(1)) & last
     table[np.int64(place)] = one
     return True
+
+
+@jit
+def _is_in(table, hash_):
+    """Is a fingerprint in the hash set?"""
+    one = hash_ if hash_ != 0 else np.uint64(1)
+    last = np.uint64(table.size - 1)
+    place = one & last
+    while table[np.int64(place)] != 0:
+        if table[np.int64(place)] == one:
+            return True
+        place = (place + np.uint64(1)) & last
+    return False
 
 
 @entry
@@ -140,6 +158,10 @@ def depth_first(mem, st, ck, rows, named, table, budget):
             return PAUSED
         if 2 * ck[STATES] >= table.size:
             return TABLE_FULL
+        passed = _pass_known(mem, st, ck, table, frame)
+        if passed:
+            taken += passed
+            continue
         ck[frame + FRAME_N] = n + 1
         if not transition(mem, st, ck, rows, named, process, n):
             continue
@@ -153,22 +175,46 @@ def depth_first(mem, st, ck, rows, named, table, budget):
             ck[DEPTH] += 1
             open_frame(ck)
         else:
-            if not ck[CYCLES] and _on_path(ck):
-                ck[CYCLES] = 1
+            _note_cycle(ck, ck[HASH])
             step_back(mem, st, ck, ck[frame + FRAME_MARK])
             ck[HASH] = ck[frame + FRAME_HASH]
     return ENDED
 
 
 @jit
-def _on_path(ck):
-    """Is the present state, which is known, on the path to it?  Then the states have a cycle."""
-    if ck[ck[ON_PATH] + (ck[HASH] & ON_PATH_WORDS - 1)] == 0:
-        return False
+def _pass_known(mem, st, ck, table, frame):
+    """Go past deliveries, from the frame's choice on, that lead to known states; returns how many choices these are."""
+    first, process = ck[frame + FRAME_N], ck[frame + FRAME_PROCESS]
+    if process < ck[N] * PER_CORE or ck[JOINING] or ck[RECORDING]:
+        return 0
+    die = ck[ck[DIES] + process - ck[N] * PER_CORE]
+    if first == 0:
+        ck[frame + FRAME_AHEAD] = foresee(mem, st, ck, die)
+        ck[frame + FRAME_MARK] = ck[LOG]
+    n, end, ahead = first, st[block_of_die(st, die) + FLIGHT_COUNT], ck[frame + FRAME_AHEAD]
+    for k in range(n, end):
+        prefetch(table, ck[ahead + 2 * k + 1] & table.size - 1)
+    while n < end and ck[ahead + 2 * n] != FOLLOWED:
+        if ck[ahead + 2 * n] == ALONE:
+            if not _is_in(table, unsigned(ck[ahead + 2 * n + 1])):
+                break
+            ck[frame + FRAME_ANY] = 1
+            ck[TRANSITIONS] += 1
+            ck[ACTIONS] += 1
+            _note_cycle(ck, ck[ahead + 2 * n + 1])
+        n += 1
+    ck[frame + FRAME_N] = n
+    return n - first
+
+
+@jit
+def _note_cycle(ck, hash_):
+    """Is a state that is known on the path to the present one, or this one itself?  Then the states have a cycle."""
+    if ck[CYCLES] or ck[ck[ON_PATH] + (hash_ & ON_PATH_WORDS - 1)] == 0:
+        return
     for d in range(ck[DEPTH] + 1):
-        if ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_HASH] == ck[HASH]:
-            return True
-    return False
+        if ck[ck[FRAMES] + d * FRAME_WORDS + FRAME_HASH] == hash_:
+            ck[CYCLES] = 1
 
 
 @jit

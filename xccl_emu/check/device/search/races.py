@@ -409,14 +409,32 @@ def _explore_marked(ck, start, end):
                 see(ck, p, 0, USE_UNORDERED)
 
 
+@jit
+def _comes_late(st, ck, i, e, start, nbytes):
+    """Does a core write to some of the e-th expected bytes when their owners, others, have returned?"""
+    at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
+    cores = ck[at + 3] & ck[MASK]
+    if start >= ck[at] + ck[at + 1] or ck[at] >= start + nbytes or not cores or cores >> i & 1:
+        return False
+    return _all_done(st, ck, cores)
+
+
+@jit
+def any_late(st, ck, i, start, nbytes):
+    """Does a core write to bytes whose owners, others, have returned?"""
+    for e in range(ck[N_EXPECTED]):
+        if _comes_late(st, ck, i, e, start, nbytes):
+            return True
+    return False
+
+
 @call
 def note_late(st, ck, i, start, nbytes):
     """Note if a core writes to bytes whose owners, others, have returned: the write might have come before that."""
     for e in range(ck[N_EXPECTED]):
-        at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
-        first, end = max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1])
-        cores = ck[at + 3] & ck[MASK]
-        if first < end and cores and not cores >> i & 1 and _all_done(st, ck, cores):
+        if _comes_late(st, ck, i, e, start, nbytes):
+            at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
+            first, end = max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1])
             for p in range(first >> 5, (end - 1 >> 5) + 1):
                 see(ck, p, 0, USE_LATE)
 

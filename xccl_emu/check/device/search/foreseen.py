@@ -1,0 +1,121 @@
+"""What a delivery leads to, told before it is made: most lead to states that are known, and need not be made then.
+
+A fingerprint is a sum over words.  When a delivery changes nothing but its bytes and the writes in flight, the sum
+behind it follows from the one before; nothing has to be logged, changed and put back to look it up.
+"""
+
+import numpy as np
+
+from xccl_emu.check.device.search.checker_state import (
+    HASH,
+    LIMIT,
+    LIMIT_LOG,
+    LOG,
+    LOG_END,
+    MEMORY,
+    NOTHING,
+    RAW,
+    STATE,
+    call,
+    delivered_hash,
+    mixed,
+    signed,
+    unsigned,
+)
+from xccl_emu.check.device.search.clocks import block_of
+from xccl_emu.check.device.search.moves import number_of
+from xccl_emu.check.device.search.races import any_before, any_late
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.requests import OP_QUIET, OP_RETURN
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliverable, fences_since, flight, overlay
+from xccl_emu.machine.device.layout import (
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_DATA,
+    FLIGHT_KIND,
+    FLIGHT_NBYTES,
+    IN_FLIGHT,
+    KIND_ADD,
+    KIND_DMA,
+    N_ACTIVE,
+    N_LIVE,
+)
+from xccl_emu.machine.device.words import jit, load_i64
+
+IMPOSSIBLE, ALONE, FOLLOWED = range(3)
+"""Of a delivery: the memory order does not allow it now; it is all that happens; more may follow, so it is made."""
+
+
+@call
+def foresee(mem, st, ck, die):
+    """Put on the log what each write in flight would lead to, two words each: as above, and the fingerprint.
+
+    Returns where they are.  An entry of the log that puts nothing back holds them, as long as the search is in the
+    state or behind it.
+    """
+    n, ahead = st[block_of_die(st, die) + FLIGHT_COUNT], ck[LOG]
+    if ahead + 2 * n + 2 > ck[LOG_END]:
+        ck[LIMIT] = LIMIT_LOG
+        return ahead
+    for k in range(n):
+        possible, alone = deliverable(st, die, k), _only_delivers(st, ck, die, k)
+        ck[ahead + 2 * k] = (ALONE if alone else FOLLOWED) if possible else IMPOSSIBLE
+        ck[ahead + 2 * k + 1] = _hash_delivered(mem, st, ck, die, k) if possible and alone else 0
+    ck[ahead + 2 * n], ck[ahead + 2 * n + 1] = 0, 2 * n << 4 | NOTHING | RAW
+    ck[LOG] = ahead + 2 * n + 2
+    return ahead
+
+
+@jit
+def _only_delivers(st, ck, die, k):
+    """Does nothing follow when the k-th write in flight becomes visible, and is it of whole words or within one?
+
+    What may follow (`run_local._deliver`): a core goes on, a mark ends, a write comes behind its owners' return.
+    """
+    entry = flight(st, block_of_die(st, die), k)
+    core, address, nbytes = st[entry + FLIGHT_CORE], st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES]
+    base = block_of_core(st, core)
+    if st[entry + FLIGHT_KIND] >= KIND_DMA:
+        return False
+    if (address | nbytes) & 7 and (address & 7) + nbytes > 8:
+        return False
+    if st[base + IN_FLIGHT] == 1 and (st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN):
+        return False
+    i = number_of(ck, core)
+    if st[N_LIVE] < st[N_ACTIVE] and any_late(st, ck, i, address, nbytes):
+        return False
+    return not any_before(st, ck, block_of(ck, i), address, fences_since(st, entry))
+
+
+@jit
+def _hash_delivered(mem, st, ck, die, k):
+    """The fingerprint behind a delivery that nothing follows."""
+    ring = block_of_die(st, die)
+    entry = flight(st, ring, k)
+    left = block_of_core(st, st[entry + FLIGHT_CORE]) + IN_FLIGHT
+    hash_ = unsigned(ck[HASH]) + delivered_hash(st, ring, k) + _written(mem, st, entry)
+    return signed(hash_ + _changed(left << 2 | STATE, st[left], st[left] - 1))
+
+
+@jit
+def _written(mem, st, entry):
+    """What the bytes of a write change."""
+    address, nbytes, data = st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES], entry + FLIGHT_DATA
+    if (address | nbytes) & 7:
+        before = load_i64(mem, address & ~7)
+        return _changed(address >> 3 << 2 | MEMORY, before, overlay(before, st[data], address & 7, nbytes))
+    change = np.uint64(0)
+    for w in range(nbytes >> 3):
+        before = load_i64(mem, address + 8 * w)
+        after = before + st[data] if st[entry + FLIGHT_KIND] == KIND_ADD else st[data + w]
+        change += _changed((address >> 3) + w << 2 | MEMORY, before, after)
+    return change
+
+
+@jit
+def _changed(place, before, after):
+    """What a word contributes after a change less what it did before."""
+    if before == after:
+        return np.uint64(0)
+    return mixed(place, after) - mixed(place, before)
