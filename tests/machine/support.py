@@ -63,6 +63,8 @@ def issue(op, a, b, c, d, e):
         yield rq.set_flag(a, b, c)
     elif op == rq.OP_WAIT_FLAG:
         yield rq.wait_flag(a, b, c)
+    elif op == rq.OP_DCCI:
+        yield rq.dcci(a)
     elif op == rq.OP_DMA:
         yield rq.dma(a, b, c, d)
     elif op == rq.OP_MTU_IN:

@@ -91,6 +91,8 @@ def check_fits(fault: Fault, spec: PodSpec, order: str) -> str:
             raise ConfigError(f"fault {fault.kind}: die{die} is none of die0 to die{spec.n_dies - 1}")
     if order == "sc" and fault.kind != "stop":
         return f"fault {fault.kind}: under sc a write is visible at once, so no link can hold it"
+    if spec.scalar_cache:
+        return f"fault {fault.kind}: not checked where scalar units have a cache (scalar_cache={spec.scalar_cache})"
     return ""
 
 

@@ -43,15 +43,15 @@ order wait for nothing, and nothing waits for them.  What asks for nothing is re
 
 OPERATIONS = (
     "return", "load", "store", "atomic_add", "poll", "quiet", "arrive", "await_group", "ub_load", "ub_store",
-    "set_flag", "wait_flag", "fail", "dma", "mtu_in", "mtu_out", "put", "add", "fence", "v_quantize",
+    "set_flag", "wait_flag", "fail", "dcci", "dma", "mtu_in", "mtu_out", "put", "add", "fence", "v_quantize",
     "v_dequantize", "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow", "v_count",
 )  # fmt: skip
 """Name of each operation, indexed by its code."""
 
 (
     OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_POLL, OP_QUIET, OP_ARRIVE, OP_AWAIT_GROUP, OP_UB_LOAD, OP_UB_STORE,
-    OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DMA, OP_MTU_IN, OP_MTU_OUT, OP_PUT, OP_ADD, OP_FENCE, OP_V_QUANTIZE,
-    OP_V_DEQUANTIZE, OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW,
+    OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DCCI, OP_DMA, OP_MTU_IN, OP_MTU_OUT, OP_PUT, OP_ADD, OP_FENCE,
+    OP_V_QUANTIZE, OP_V_DEQUANTIZE, OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW,
     OP_V_COUNT,
 ) = range(len(OPERATIONS))  # fmt: skip
 
@@ -114,6 +114,15 @@ def poll_line_eq(address: int, ub: int, nbytes: int, words: int, value: int, ste
 def poll_line_ne(address: int, ub: int, nbytes: int, words: int, value: int, step: int = 0, sync: str = "") -> Request:
     """Read a line as `poll_line_eq` does, until each of the words differs from its half of ``value``."""
     return (OP_POLL, address, CMP_NE, value, nbytes, words, ub)
+
+
+def dcci(address: int, step: int = 0, sync: str = "") -> Request:
+    """Write back the line of 64 bytes with this address, if the scalar unit's data cache has changed it, and drop it.
+
+    The write-back goes into flight as a store does, all 64 bytes of it; nothing waits until it is visible.  What the
+    cache is, `machine.device.cache` says; on a pod without one the machine passes over the request.
+    """
+    return (OP_DCCI, address, 0, 0, 0, 0, 0)
 
 
 def quiet(step: int = 0, sync: str = "") -> Request:

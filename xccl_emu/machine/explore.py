@@ -40,6 +40,8 @@ class Bounds:
     """Of one core."""
     flight_granules: int
     """Writes in flight that a die holds; 0 under `sc`."""
+    cache_lines: int = 0
+    """Lines that the scalar unit of a core caches."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Explored:
     outcomes: frozenset[Words]
     """At each end with all kernels done: the observed words, then what each core returned, in the order of cores."""
     deadlocks: int
-    """States in which some kernel is not done and nothing can go on."""
+    """States in which some kernel is not done and nothing can go on, unless a cache evicts a line."""
     errors: frozenset[str]
     """Messages of the violations; the search does not go on behind one."""
     complete: bool
@@ -120,7 +122,8 @@ def explore(
         pod.state[[at.N_ACTIVE, at.N_ACTIVE_DIES, at.N_LIVE]] = 0
     states, transitions, deadlocks = (int(counted[i]) for i in (device.STATES, device.TRANSITIONS, device.DEADLOCKS))
     messages = frozenset(_message(pod, error) for error in bad)
-    bounds = Bounds(at.MAX_SUBTRANSFERS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, int(pod.state[at.FLIGHT_CAPACITY]))
+    flights, lines = int(pod.state[at.FLIGHT_CAPACITY]), pod.spec.scalar_cache
+    bounds = Bounds(at.MAX_SUBTRANSFERS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, flights, lines)
     return Explored(states, transitions, frozenset(ends), deadlocks, messages, not counted[device.STACK], bounds)
 
 
@@ -167,6 +170,7 @@ def changing(pod: Pod) -> NDArray[np.int64]:
         parts.append((device.PLAIN, base, at.PIPES))
         parts += [(device.QUEUE, base + at.PIPES + i * at.PIPE_WORDS, at.PIPE_WORDS) for i in range(3)]
         parts.append((device.PLAIN, base + at.DMA_SLOTS, at.WINDOWS - at.DMA_SLOTS))
+        parts.append((device.PLAIN, int(st[at.CACHE_BASE]) + core * int(st[at.CACHE_WORDS]), int(st[at.CACHE_WORDS])))
         parts.append((device.PLAIN, base + REGISTERS, launch.kernel.n_registers))
     parts.append((device.PLAIN, int(st[at.GROUP_BASE]), len(cores) * at.GROUP_WORDS))
     for die in sorted({launch.die for launch in launches}):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.device.layout import ATOMIC_BYTES, CHOICE_ALL, GRANULE_BYTES
+from xccl_emu.machine.device.layout import ATOMIC_BYTES, CACHE_LINE_BYTES, CHOICE_ALL, GRANULE_BYTES
 
 
 def whole(name: str, value: Any) -> int:
@@ -20,6 +20,8 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 _REGISTERS_MAX = 1 << 16
+CACHE_LINES_MAX = 256
+"""Lines that a scalar unit caches at most: 16 KiB."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class PodSpec:
     """The unit in which writes become visible and reads are taken: 4, 8, 16, 32, 64 or 128 bytes."""
     cpus_per_node: int = 0
     """CPU sockets, whose memory cores of dies may touch; behind that of all dies, ``die_bytes`` of it each."""
+    scalar_cache: int = 0
+    """Lines of 64 bytes that the data cache of a core's scalar unit holds at most; 0: it has none."""
 
     def __post_init__(self) -> None:
         for number in fields(self)[1:]:  # all but the name
@@ -70,6 +74,7 @@ class PodSpec:
             raise ConfigError("flight_granules=1: must be at least 2 where a word is written in halves")
         if self.cpus_per_node < 0:
             raise ConfigError(f"cpus_per_node={self.cpus_per_node}: must not be negative")
+        self._check_cache()
         for name in ("meta_bytes", "managed_bytes", "ub_bytes"):
             if getattr(self, name) < 0 or getattr(self, name) % GRANULE_BYTES:
                 raise ConfigError(
@@ -80,6 +85,17 @@ class PodSpec:
             raise ConfigError(f"die_bytes={self.die_bytes}: metadata and managed areas need {areas}")
         if self.n_homes * self.die_bytes > 1 << 60:
             raise ConfigError(f"die_bytes={self.die_bytes}: {self.n_homes} dies of it exceed the address space")
+
+    def _check_cache(self) -> None:
+        if not 0 <= self.scalar_cache <= CACHE_LINES_MAX:
+            raise ConfigError(f"scalar_cache={self.scalar_cache}: must be 0 (no cache) to {CACHE_LINES_MAX} lines")
+        if self.scalar_cache and self.die_bytes < CACHE_LINE_BYTES:
+            raise ConfigError(f"die_bytes={self.die_bytes}: must be at least {CACHE_LINE_BYTES}, a line of the cache")
+        least = max(1, CACHE_LINE_BYTES // self.atomic_bytes) if self.scalar_cache else 1
+        if self.flight_granules < least:
+            raise ConfigError(
+                f"flight_granules={self.flight_granules}: must be at least {least}, so that a line of the cache fits"
+            )
 
     def _positive(self, *names: str) -> None:
         for name in names:
@@ -136,6 +152,7 @@ def small_pod(
     ub_bytes: int = 8 * KIB,
     flight_granules: int = 64,
     atomic_bytes: int = GRANULE_BYTES,
+    scalar_cache: int = 0,
 ) -> PodSpec:
     """A pod for tests and proofs: one die a chip, areas as large as asked; the app data area fills a power of two."""
     app_bytes, meta_bytes = whole("app_bytes", app_bytes), whole("meta_bytes", meta_bytes)
@@ -152,6 +169,7 @@ def small_pod(
         ub_bytes=ub_bytes,
         flight_granules=flight_granules,
         atomic_bytes=atomic_bytes,
+        scalar_cache=scalar_cache,
     )
 
 

@@ -24,6 +24,7 @@ class StateArray:
         self.die_words = at.FLIGHT_ENTRIES + self.flight_capacity * self.flight_words
         self.writer_slots = 1 << 12 if spec.n_cores <= _SMALL_CORES else 1 << 18
         self.large_slots = self.writer_slots >> 2
+        self.cache_words = spec.scalar_cache * at.CACHED_WORDS
         self.traffic_words = at.TRAFFIC_MASKS + 2 * -(-spec.n_homes // at.TRAFFIC_MASK_BITS)
         self.start = self._place(spec)
         self.words = map_bytes(8 * self.n_words, spec.name, dense=True).view(np.int64)
@@ -35,6 +36,7 @@ class StateArray:
             at.CORE_BASE: spec.n_cores * self.core_words,
             at.DIE_BASE: spec.n_dies * self.die_words,
             at.GROUP_BASE: spec.n_cores * at.GROUP_WORDS,
+            at.CACHE_BASE: spec.n_cores * self.cache_words,
             at.SWITCH_BASE: at.MAX_KERNELS * at.MAX_SITES,
             at.WRITER_BASE: self.writer_slots * at.WRITER_WORDS,
             at.LARGE_BASE: self.large_slots,
@@ -58,6 +60,7 @@ class StateArray:
         st[at.ATOMIC_SHIFT] = spec.atomic_bytes.bit_length() - 1
         st[at.FLIGHT_WORDS] = self.flight_words
         st[at.SIGNALS_START], st[at.SIGNALS_END] = spec.meta_start, spec.managed_start
+        st[at.CACHE_LINES], st[at.CACHE_WORDS] = spec.scalar_cache, self.cache_words
         st[at.UB_BYTES], st[at.ORDER] = spec.ub_bytes, ORDERS.index(order)
         st[at.CORE_WORDS], st[at.DIE_WORDS] = self.core_words, self.die_words
         st[at.FLIGHT_CAPACITY] = self.flight_capacity
@@ -115,6 +118,8 @@ class StateArray:
     def deactivate(self, cores: Iterable[int]) -> None:
         """Free the cores and forget the error of the run."""
         st = self.words
+        cached = self.start[at.CACHE_BASE]
+        st[cached : self.start[at.SWITCH_BASE]] = 0
         for core in cores:
             self.core_block(core)[:] = 0
         st[at.ERROR : at.ERROR_B + 1] = 0

@@ -174,6 +174,8 @@ class VirtualTime:
             raise ConfigError(f"order={pod.order!r}: virtual time decides when writes are visible; it takes order='sc'")
         if pod.without:
             raise ConfigError(f"without={sorted(pod.without)}: what is switched off cannot be timed")
+        if pod.spec.scalar_cache:
+            raise ConfigError(f"scalar_cache={pod.spec.scalar_cache}: must be 0; virtual time knows no caches")
         last = max(pod.active_cores(), default=0) // pod.spec.cores_per_die
         if self.fabric.nodes and self.fabric.node_of(last) >= self.fabric.nodes:
             dies = self.fabric.nodes * self.fabric.chips_per_node * self.fabric.dies_per_chip

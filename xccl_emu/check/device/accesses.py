@@ -42,6 +42,7 @@ from xccl_emu.machine.device.flight import request_site, switched_off
 from xccl_emu.machine.device.layout import (
     ATOMIC_SHIFT,
     CHOICE_ALL,
+    CHOICE_EVICT,
     DMA_SLOTS,
     ENTRY_CUT,
     ENTRY_PROGRESS,
@@ -135,7 +136,7 @@ def accesses(st, base, pipe, choice, named, out):
 def _of_scalar(st, base, choice, named, out):
     """The core's current request, or a part of it."""
     op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
-    if op < OP_LOAD or op > OP_UB_STORE:
+    if op < OP_LOAD or op > OP_UB_STORE or (choice >= CHOICE_EVICT and choice != CHOICE_ALL):
         return 0
     site, off = request_site(st, base), switched_off(st, base)
     if op == OP_LOAD:

@@ -292,6 +292,8 @@ def _parts(pod: Pod, everything: bool) -> Words:
         launch = pod.launch_of(core)
         used = REGISTERS + launch.kernel.n_registers if launch is not None else words
         parts.append((pod.core_base(core), used))
+        if cached := int(st[machine.CACHE_WORDS]):
+            parts.append((int(st[machine.CACHE_BASE]) + core * cached, cached))
     parts += [(int(st[machine.DIE_BASE]) + die * int(st[machine.DIE_WORDS]), length) for die in _dies(pod)]
     parts.append((int(st[machine.GROUP_BASE]), _groups(pod) * machine.GROUP_WORDS))
     if everything:

@@ -32,6 +32,7 @@ LIMITS = {
     at.LIMIT_DEPTH: "a run is longer than the search is deep",
     at.LIMIT_BARRIER: "a core arrives at a barrier twice, or awaits it without arriving",
     at.LIMIT_OPEN: "a core has more accesses under way than the checker compares",
+    at.LIMIT_CACHE: "the lines that the scalar unit of a core caches were used up; give the pod more (scalar_cache)",
     at.LIMIT_SPIN: "a kernel does not come to an end by itself",
 }
 
@@ -256,6 +257,7 @@ class Search:
     def _judge_livelock(self, queue: NDArray[np.int64], edges: NDArray[np.int64]) -> None:
         """If some state has no way to an end: the shortest path to such states that never leave each other again."""
         ck, depth = self.setup.checker, queue[:, bfs.DEPTH_OF]
+        self.found.cycles |= bool(ck[at.CYCLES])
         self.found.cycles |= bool((depth[edges[:, bfs.TO]] <= depth[edges[:, bfs.FROM]]).any())
         if self.found.reason or ck[at.LIMIT] or ck[at.VIOLATION] or ck[at.RESTART]:
             return

@@ -141,7 +141,7 @@ class Setup:
             "queue_depth": layout.QUEUE_DEPTH,
             "dma_descriptors": layout.N_DMA_SLOTS,
             "flight_granules": int(self.state[layout.FLIGHT_CAPACITY]),
-        }
+        } | ({"cache_lines": self.pod.spec.scalar_cache} if self.pod.spec.scalar_cache else {})
 
     def table(self) -> NDArray[np.int64]:
         """Words of the granules, [granules, `GRANULE_WORDS`]."""

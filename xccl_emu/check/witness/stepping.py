@@ -17,6 +17,7 @@ from xccl_emu.errors import ReplayError
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.device.cache import address_of, is_hit, place_of, value_seen, written_back
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
 from xccl_emu.machine.pod import Pod
@@ -93,11 +94,14 @@ class Stepper:
         """The core's request is granted, or queued on a pipe; of a line, a part is read."""
         base = self._pod.core_base(core)
         op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
+        line = int(written_back(self._st, core, base, choice)) if self._pod.spec.scalar_cache else -1
+        if (line >= 0 and op != rq.OP_DCCI) or at.CHOICE_EVICT <= choice < at.CHOICE_ALL:
+            return self._writes_back(code, core, choice, line)
         site = at.AT_END if op == rq.OP_RETURN else site
         off = op != rq.OP_RETURN and bool(switched_off(self._st, base))
         words = wording(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
         step = self._begin(code, core, _Instruction(self._number, op, words, site), choice)
-        step = replace(step, value=self._seen(core, op, operands, words), switched_off=off)
+        step = replace(step, value=self._seen(core, op, operands, words, choice), switched_off=off)
         step = self._take(step)
         if off and op != rq.OP_LOAD:
             return step
@@ -105,11 +109,27 @@ class Stepper:
             return replace(step, issues=True, accesses=())
         return self._with_writes(step)
 
-    def _seen(self, core: int, op: int, operands: Sequence[int], words: Wording) -> str:
+    def _writes_back(self, code: int, core: int, choice: int, line: int) -> Step:
+        """A line of the cache is evicted, or written back by a return; the step is blamed on what changed it."""
+        if line < 0:
+            raise self._not_enabled()
+        place, address = int(place_of(self._st, core, line)), int(address_of(self._st, core, line))
+        data = self._st[place + at.CACHED_DATA : place + at.CACHED_WORDS].tobytes()
+        site = self._st[place + at.CACHED_DIRTY] - 1
+        how = "evict" if at.CHOICE_EVICT <= choice < at.CHOICE_ALL else "write back"
+        words = Wording(how, address, len(data), symbolic(self._pod, address), some_bytes(data))
+        step = self._begin(code, core, _Instruction(self._number, rq.OP_DCCI, words, int(site)), at.CHOICE_EVICT)
+        step = replace(step, accesses=(Access(address, len(data), True, False),))
+        return self._with_writes(self._take(step))
+
+    def _seen(self, core: int, op: int, operands: Sequence[int], words: Wording, choice: int) -> str:
         """The value that a request of the scalar unit is about to read, or to write."""
         a, base = operands[0], self._pod.core_base(core)
         if op == rq.OP_POLL and words.nbytes > 8 and 0 <= a <= self._mem.size - words.nbytes:
             return f"saw {some_bytes(self._mem[a : a + words.nbytes].tobytes())}"
+        if op == rq.OP_LOAD and self._pod.spec.scalar_cache and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
+            value = number(int(value_seen(self._mem, self._st, core, a, words.nbytes, choice)))
+            return f"saw {value}" + (" in its cache" if is_hit(self._st, core, a, choice) else "")
         # What is not inside is a violation.
         if op in (rq.OP_LOAD, rq.OP_POLL, rq.OP_ATOMIC_ADD) and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
             value = number(int(read_word(self._mem, self._st, core, base, a, words.nbytes)))

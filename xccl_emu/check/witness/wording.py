@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xccl_emu.lang import requests as rq
-from xccl_emu.machine.device.layout import GRANULE_BYTES
+from xccl_emu.machine.device.layout import CACHE_LINE_BYTES, GRANULE_BYTES
 from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import symbolic
@@ -88,6 +88,9 @@ def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Wording:
         return Wording(name, a, b, symbolic(pod, a))
     if op == rq.OP_STORE:
         return Wording(name, a, c, symbolic(pod, a), number(b))
+    if op == rq.OP_DCCI:
+        line = a & -CACHE_LINE_BYTES
+        return Wording(name, line, CACHE_LINE_BYTES, symbolic(pod, line))
     if op == rq.OP_AWAIT_GROUP:
         return Wording(f"{name} {a}")
     if op in (rq.OP_FAIL, rq.OP_RETURN):

@@ -10,6 +10,7 @@ from xccl_emu.lang.requests import (
     MTU_OUT,
     OP_ADD,
     OP_ATOMIC_ADD,
+    OP_DCCI,
     OP_DMA,
     OP_LOAD,
     OP_MTU_IN,
@@ -189,6 +190,8 @@ def check_scalar(st, core, base, op, a, b, c, d):
         if c < 0 or c >= N_EVENTS:
             return set_error(st, core, base, ERR_OPERAND, c, N_EVENTS)
         return True
+    if op == OP_DCCI:
+        return _memory(st, core, base, a, 1, READ | WRITE)
     if op == OP_DMA:
         if d < 0 or d >= N_EVENTS:
             return set_error(st, core, base, ERR_OPERAND, d, N_EVENTS)

@@ -5,11 +5,13 @@ writes in flight visible.  The choice says which of several things the actor doe
 """
 
 from xccl_emu.lang.requests import MTU_IN, MTU_OUT, OP_MTU_IN, SCALAR, VECTOR
+from xccl_emu.machine.device.cache import nth_scalar, scalar_choices
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliver
 from xccl_emu.machine.device.layout import (
     ACTIONS,
     ACTORS_PER_CORE,
     CHOICE_ALL,
+    CHOICE_EVICT,
     DMA_SLOTS,
     ENTRY_WORDS,
     ERROR,
@@ -19,7 +21,6 @@ from xccl_emu.machine.device.layout import (
     N_DMA_SLOTS,
     PIPE_COUNT,
 )
-from xccl_emu.machine.device.lines import line_parts
 from xccl_emu.machine.device.pipes import (
     entry_of,
     n_subtransfers,
@@ -87,7 +88,7 @@ def choices(st, actor):
         return st[block_of_die(st, actor - st[N_CORES] * ACTORS_PER_CORE) + FLIGHT_COUNT]
     base, pipe = block_of_core(st, core), actor % ACTORS_PER_CORE
     if pipe == SCALAR:
-        return line_parts(st, base)
+        return scalar_choices(st, base)
     if pipe == VECTOR or pipe == MTU_OUT:
         return min(1, st[pipe_of(base, pipe) + PIPE_COUNT])
     total = 0
@@ -97,10 +98,19 @@ def choices(st, actor):
 
 
 @jit
+def evicts(st, actor, choice):
+    """Does an action evict a changed line from a cache?  That need never happen."""
+    scalar = actor < st[N_CORES] * ACTORS_PER_CORE and actor % ACTORS_PER_CORE == SCALAR
+    return scalar and choice != CHOICE_ALL and choice >= CHOICE_EVICT
+
+
+@jit
 def nth_choice(st, actor, n):
     """The n-th possible choice of an actor."""
     core, pipe = actor // ACTORS_PER_CORE, actor % ACTORS_PER_CORE
-    if core >= st[N_CORES] or pipe == SCALAR or pipe == VECTOR or pipe == MTU_OUT:
+    if core < st[N_CORES] and pipe == SCALAR:
+        return nth_scalar(st, block_of_core(st, core), n)
+    if core >= st[N_CORES] or pipe == VECTOR or pipe == MTU_OUT:
         return n
     base = block_of_core(st, core)
     for j in range(_entries(st, base, pipe)):

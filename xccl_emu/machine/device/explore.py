@@ -3,7 +3,7 @@
 import numpy as np
 
 from xccl_emu.machine.device import layout as at
-from xccl_emu.machine.device.actions import choices, nth_choice
+from xccl_emu.machine.device.actions import choices, evicts, nth_choice
 from xccl_emu.machine.device.flight import flight
 from xccl_emu.machine.device.pipes import entry_of
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
@@ -54,11 +54,13 @@ def search(space, parts, observed, stack, table, outcomes, errors, counted, max_
             counted[OUTCOMES] += 1
             continue
         save(space, parts, stack, 0)
-        before = counted[TRANSITIONS]
+        stuck = True
         for a in range(actors):
             actor = nth_actor(st, a)
             for n in range(choices(st, actor)):
-                if act_once(mem, st, actor, nth_choice(st, actor, n)) or st[at.ERROR] != 0:
+                choice = nth_choice(st, actor, n)
+                if act_once(mem, st, actor, choice) or st[at.ERROR] != 0:
+                    stuck = stuck and evicts(st, actor, choice)
                     counted[TRANSITIONS] += 1
                     if st[at.ERROR] == 0:
                         push(space, parts, stack, table, counted)
@@ -67,7 +69,7 @@ def search(space, parts, observed, stack, table, outcomes, errors, counted, max_
                             errors[counted[ERRORS], i] = st[at.ERROR + i]
                         counted[ERRORS] += 1
                     restore(space, parts, stack, 0)
-        if counted[TRANSITIONS] == before:
+        if stuck:
             counted[DEADLOCKS] += 1
     return ENDED
 

@@ -7,7 +7,7 @@ there are none: a write is visible with the action that makes it.
 import numpy as np
 
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import DMA, OP_FENCE, OP_QUIET, SCALAR
+from xccl_emu.lang.requests import DMA, OP_DCCI, OP_FENCE, OP_QUIET, SCALAR
 from xccl_emu.machine.device.access import set_error_at
 from xccl_emu.machine.device.layout import (
     ACTIONS,
@@ -16,6 +16,7 @@ from xccl_emu.machine.device.layout import (
     ASKS_STRONG,
     ATOMIC_SHIFT,
     BYTES_BY_PIPE,
+    CACHE_LINES,
     CORE_BASE,
     CORE_WORDS,
     DIE,
@@ -66,6 +67,7 @@ from xccl_emu.machine.device.layout import (
     SITE_FENCE,
     SITE_OFF,
     SITE_ORDER,
+    STEP_TABLE,
     SWITCH_BASE,
     WRITER_BASE,
     WRITER_SLOTS,
@@ -74,6 +76,7 @@ from xccl_emu.machine.device.layout import (
 from xccl_emu.machine.device.sparse import mark, move
 from xccl_emu.machine.device.words import (
     bytes_to_words,
+    call_step,
     jit,
     load_i64,
     put,
@@ -83,6 +86,7 @@ from xccl_emu.machine.device.words import (
 )
 
 _GRANULE_SHIFT = 5
+_PASSED_MAX = 1 << 12  # so many in a row; a kernel may do nothing else for ever
 _SPREAD = 7919  # so that equal offsets on different dies rarely share a place
 DMA_READ_DONE = -1
 """Progress of a DMA descriptor that has read everything and waits for its writes to become visible."""
@@ -222,6 +226,24 @@ def write_words(mem, st, core, base, kind, address, nbytes, w0, w1, w2, w3, site
     put(st, data + 1, w1)
     put(st, data + 2, w2)
     put(st, data + 3, w3)
+
+
+@jit
+def write_line(mem, st, core, base, address, nbytes, words, site):
+    """Write so many bytes that stand in words of state: at once under `sc`, else into flight, unit by unit."""
+    if st[ORDER] == ORDER_SC:
+        mark(mem, st, address, nbytes)
+        for w in range(nbytes >> 3):
+            store_i64(mem, address + 8 * w, st[words + w])
+        _note_writers(st, address, nbytes, core, site)
+        return
+    size = min(1 << st[ATOMIC_SHIFT], nbytes)
+    for start in range(0, nbytes, size):
+        data = _take_off(st, core, base, KIND_SCALAR, address + start, size, site)
+        if size < 8:
+            put(st, data, st[words + (start >> 3)] >> 8 * (start & 7) & 0xFFFFFFFF)
+        for w in range(size >> 3):
+            put(st, data + w, st[words + (start >> 3) + w])
 
 
 @jit
@@ -402,10 +424,13 @@ def sign_extended(value, nbytes):
 
 @jit
 def read_word(mem, st, core, base, address, nbytes):
-    """What a scalar load sees: memory, and over it the core's own scalar stores in flight, oldest first."""
+    """What a scalar load sees: memory, and over it the core's own scalar stores in flight, oldest first.
+
+    Where it has a cache: what a poll sees, which goes past that, and what is in memory.
+    """
     word = address & ~7
     value = load_i64(mem, word)
-    if st[base + IN_FLIGHT]:
+    if st[base + IN_FLIGHT] and not st[CACHE_LINES]:
         ring = block_of_die(st, st[base + DIE])
         for k in range(st[ring + FLIGHT_COUNT]):
             entry = flight(st, ring, k)
@@ -454,8 +479,16 @@ def own_write_pending(st, core, base, address):
 
 
 @jit
-def weaken_quiet(st, base):
-    """Of a quiet that is to be a fence make one, when the kernel comes to it."""
+def go_on(st, base):
+    """Run a kernel to its next request; on a pod without a cache it passes over what cleans one.
+
+    Of a quiet that is to be a fence it makes one.
+    """
+    handle = st[STEP_TABLE + st[base + KERNEL]]
+    for _ in range(_PASSED_MAX):
+        call_step(handle, st, base)
+        if st[base + REQUEST] != OP_DCCI or st[CACHE_LINES]:
+            break
     if st[base + REQUEST] == OP_QUIET and site_word(st, base, request_site(st, base)) & SITE_FENCE:
         put(st, base + REQUEST, OP_FENCE)
 

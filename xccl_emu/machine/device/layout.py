@@ -29,7 +29,8 @@ ATOMIC_SHIFT = 103  # log2 of the bytes that become visible, and are read, at on
 FLIGHT_WORDS = 104  # of a write in flight: as many as its largest data need
 FLIGHT_WORDS_MOST = 22
 FAULT_CUT, FAULT_COPY, FAULT_HAPPENED = 105, 106, 128  # what a check has broken; the copy is of a write in flight
-HEADER_WORDS = 129
+CACHE_BASE, CACHE_LINES, CACHE_WORDS = range(129, 132)  # lines that a core's scalar unit caches; words of a core's
+HEADER_WORDS = 132
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED, ORDER_UNORDERED = range(4)
@@ -68,6 +69,11 @@ PART_SHIFT = 22  # above that: is it what a request copies that signals, or the 
 IS_PAYLOAD, IS_SIGNAL = 1, 2
 KIND_SCALAR, KIND_MTU, KIND_ADD, KIND_DMA = range(4)  # KIND_DMA + slot for a write of that DMA descriptor
 
+# ---- the lines that a core's scalar unit caches, in order of addresses, those in use first (`cache`)
+CACHE_LINE_BYTES = 64
+CACHED_LINE, CACHED_DIRTY, CACHED_DATA = range(3)  # number of the line + 1, is it changed, its words
+CACHED_WORDS = CACHED_DATA + CACHE_LINE_BYTES // 8
+
 # ---- a core group's block
 GROUP_SIZE, GROUP_ARRIVED, GROUP_PHASE = range(3)
 GROUP_WORDS = 4
@@ -98,6 +104,7 @@ MAX_SUBTRANSFERS = 62  # a transfer is read in at most so many sub-transfers, so
 # ---- an action: an actor and a choice
 ACTORS_PER_CORE = N_PIPES  # behind them one actor a die, which delivers writes
 CHOICE_BITS = 16
+CHOICE_ANEW, CHOICE_EVICT = 1, 64  # of a scalar unit with a cache: fetch a line anew; from here on, evict a line
 CHOICE_ALL = (1 << CHOICE_BITS) - 1  # the whole of the next transfer, or every write in flight in issue order
 
 # ---- errors that end a run
@@ -109,5 +116,5 @@ ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT
 assert WINDOWS + MAX_WINDOWS * WINDOW_WORDS <= REGISTERS
 assert REQUEST_WORDS == ENTRY_PROGRESS
 assert BYTES_BY_PIPE + N_PIPES <= SIGNALS_START
-assert FAULT_HAPPENED == FAULT_COPY + FLIGHT_WORDS_MOST == HEADER_WORDS - 1
+assert FAULT_HAPPENED == FAULT_COPY + FLIGHT_WORDS_MOST == CACHE_BASE - 1
 assert FLIGHT_DATA + max(ATOMIC_BYTES) // 8 == FLIGHT_WORDS_MOST

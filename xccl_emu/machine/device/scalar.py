@@ -15,6 +15,7 @@ from xccl_emu.lang.requests import (
     OP_ARRIVE,
     OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
+    OP_DCCI,
     OP_DMA,
     OP_FAIL,
     OP_LOAD,
@@ -33,7 +34,17 @@ from xccl_emu.lang.requests import (
     VECTOR,
 )
 from xccl_emu.machine.device.access import check_scalar, check_transfer, check_vector, set_error, set_error_at
+from xccl_emu.machine.device.cache import (
+    clean,
+    evict,
+    first_changed,
+    forget_lines,
+    load_cached,
+    request_choices,
+    store_cached,
+)
 from xccl_emu.machine.device.flight import (
+    go_on,
     note_writer,
     own_write_pending,
     read_word,
@@ -42,7 +53,6 @@ from xccl_emu.machine.device.flight import (
     set_event,
     sign_extended,
     switched_off,
-    weaken_quiet,
     write_words,
 )
 from xccl_emu.machine.device.layout import (
@@ -50,7 +60,9 @@ from xccl_emu.machine.device.layout import (
     AT_END,
     ATOMIC_SHIFT,
     BYTES_BY_PIPE,
+    CACHE_LINES,
     CHOICE_ALL,
+    CHOICE_EVICT,
     COUNT_BY_OP,
     DMA_SLOTS,
     ENTRY_WORDS,
@@ -65,7 +77,6 @@ from xccl_emu.machine.device.layout import (
     GROUP_SIZE,
     GROUP_WORDS,
     IN_FLIGHT,
-    KERNEL,
     KIND_SCALAR,
     N_DMA_SLOTS,
     N_LIVE,
@@ -75,14 +86,13 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_DONE,
     STATUS_RUNNING,
-    STEP_TABLE,
     UB_BASE,
 )
-from xccl_emu.machine.device.lines import line_parts, polls_line, read_line
+from xccl_emu.machine.device.lines import polls_line, read_line
 from xccl_emu.machine.device.pipes import enqueue, fence_ahead, pipe_of, ring_dma, take_event
 from xccl_emu.machine.device.sparse import mark
 from xccl_emu.machine.device.traffic import note_traffic
-from xccl_emu.machine.device.words import call_step, jit, load_i32, load_i64, put, store_i64, store_u32
+from xccl_emu.machine.device.words import jit, load_i32, load_i64, put, store_i64, store_u32
 
 
 @jit
@@ -90,9 +100,13 @@ def step_scalar(mem, st, core, base, choice):
     """Grant the core's request and run its kernel to the next one; False, and nothing changed, if it has to wait."""
     if st[base + STATUS] != STATUS_RUNNING:
         return False
-    if choice > 0 and choice != CHOICE_ALL and choice >= line_parts(st, base):
-        return False
+    if choice > 0 and choice != CHOICE_ALL and choice >= request_choices(st, base):
+        return choice >= CHOICE_EVICT and st[CACHE_LINES] != 0 and evict(mem, st, core, base, choice - CHOICE_EVICT)
     op = st[base + REQUEST]
+    if op == OP_RETURN and st[CACHE_LINES]:
+        changed = first_changed(st, core)
+        if changed >= 0:
+            return evict(mem, st, core, base, changed)
     # A return has no site of its own; a load that is switched off still loads, it only orders nothing.
     if op == OP_RETURN or op == OP_LOAD or not switched_off(st, base) or polls_line(st, base):
         if not _grant(mem, st, core, base, op, choice):
@@ -108,16 +122,11 @@ def step_scalar(mem, st, core, base, choice):
         put(st, base + RESULT, st[base + REQUEST + 1])
         put(st, base + STATUS, STATUS_DONE)
         st[N_LIVE] -= 1
+        if st[CACHE_LINES]:
+            forget_lines(st, core)
         return True
-    _go_on(st, base)
+    go_on(st, base)
     return True
-
-
-@jit
-def _go_on(st, base):
-    """Run a kernel to its next request."""
-    call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)
-    weaken_quiet(st, base)
 
 
 @jit
@@ -142,6 +151,8 @@ def _grant(mem, st, core, base, op, choice):
         return drained(st, base)
     if op == OP_DMA:
         return ring_dma(st, base)
+    if op == OP_DCCI:
+        return st[CACHE_LINES] == 0 or clean(mem, st, core, base, a)
     if op == OP_FAIL:
         return set_error(st, core, base, ERR_FAIL, a, b)
     return _grant_group(st, base, op, a)
@@ -160,6 +171,10 @@ def _grant_memory(mem, st, core, base, op, choice, a, b, c):
             put(st, base + RESULT, value)
             return True
         return False
+    if st[CACHE_LINES] and op <= OP_STORE:
+        done = _grant_cached(mem, st, core, base, op, choice, a, b, c)
+        st[BYTES_BY_PIPE + SCALAR] += (b if op == OP_LOAD else c) if done else 0
+        return done
     if op == OP_LOAD:
         put(st, base + RESULT, read_word(mem, st, core, base, a, b))
         st[BYTES_BY_PIPE + SCALAR] += b
@@ -182,6 +197,13 @@ def _grant_memory(mem, st, core, base, op, choice, a, b, c):
     note_writer(st, a, core, request_site(st, base))
     st[BYTES_BY_PIPE + SCALAR] += 8
     return True
+
+
+@jit
+def _grant_cached(mem, st, core, base, op, choice, a, b, c):
+    if op == OP_LOAD:
+        return load_cached(mem, st, core, base, choice, a, b)
+    return store_cached(mem, st, core, base, choice, a, sign_extended(b, c), c)
 
 
 @jit
@@ -237,7 +259,7 @@ def run_on_buffer(mem, st, core, base, most):
         _grant_buffer(mem, st, base, op, a, b, c)
         st[COUNT_BY_OP + op] += 1
         st[ACTIONS] += 1
-        _go_on(st, base)
+        go_on(st, base)
         taken += 1
     return taken
 

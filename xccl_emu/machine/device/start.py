@@ -1,16 +1,14 @@
 """The compiled entry points that the host side calls besides the policies."""
 
-from xccl_emu.machine.device.flight import block_of_core, weaken_quiet
+from xccl_emu.machine.device.flight import block_of_core, go_on
 from xccl_emu.machine.device.layout import (
     ACTIVE_BASE,
-    KERNEL,
     N_ACTIVE,
     STATUS,
     STATUS_IDLE,
     STATUS_RUNNING,
-    STEP_TABLE,
 )
-from xccl_emu.machine.device.words import call_step, jit, put
+from xccl_emu.machine.device.words import jit, put
 
 
 @jit
@@ -20,5 +18,4 @@ def start(st):
         base = block_of_core(st, st[st[ACTIVE_BASE] + i])
         if st[base + STATUS] == STATUS_IDLE:
             put(st, base + STATUS, STATUS_RUNNING)
-            call_step(st[STEP_TABLE + st[base + KERNEL]], st, base)
-            weaken_quiet(st, base)
+            go_on(st, base)

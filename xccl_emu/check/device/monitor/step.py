@@ -79,10 +79,13 @@ from xccl_emu.lang.requests import (
     OP_WAIT_FLAG,
     SCALAR,
 )
+from xccl_emu.machine.device.cache import address_of, written_back
 from xccl_emu.machine.device.flight import asked_at, block_of_core, block_of_die, flight, request_site, switched_off
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
     ASKS_NO,
+    CACHE_LINE_BYTES,
+    CACHE_LINES,
     DIE,
     DIE_SHIFT,
     DMA_SLOTS,
@@ -117,12 +120,14 @@ def watched(space, actor, choice):
     core = actor // ACTORS_PER_CORE
     on_core = core < st[N_CORES]
     pipe = actor % ACTORS_PER_CORE
-    base, n = 0, 0
+    base, n, line = 0, 0, -1
     if on_core:
         base = block_of_core(st, core)
         if not before_core(space, core, base, pipe, choice):
             return NOT_ENABLED
         n = accesses(st, base, pipe, choice, space[9], rows)
+        if pipe == SCALAR and st[CACHE_LINES]:
+            line = before_back(space, core, base, choice)
         for r in range(n):
             if rows[r, FLAGS] & WRITE:
                 save(space, rows[r, START], rows[r, NBYTES])
@@ -145,12 +150,29 @@ def watched(space, actor, choice):
     if m[FENCES] and pipe == SCALAR and (m[X_OP] == OP_STORE or m[X_OP] == OP_ATOMIC_ADD):
         issued = fence_row(m, i)  # it was granted when mtu-out had passed the fence
     m[X_KNOWN], m[X_ISSUED] = known, issued
+    if line >= 0:  # what it has released is what its core knows now
+        wrote(space, i, base, known, issued)
+        clocks = space[3]
+        clocks[known + engine_word(m, i, SCALAR)] += 1
+        return m[STOP] if m[STOP] else TAKEN_OK
     for r in range(n):
         call(m[JUDGE], space, i, r)
     _after(space, i, core, base, pipe, choice, known, issued)
     if pipe == SCALAR:
         poll_begins(space, i, base)
     return m[STOP] if m[STOP] else TAKEN_OK
+
+
+@jit
+def before_back(space, core, base, choice):
+    """Which line of its cache a scalar unit is about to write back, or -1; it counts as a store of the line."""
+    st, m, rows = space[1], space[2], space[10]
+    line = written_back(st, core, base, choice)
+    if line >= 0:
+        rows[0, START], rows[0, NBYTES], rows[0, FLAGS] = address_of(st, core, line), CACHE_LINE_BYTES, WRITE
+        save(space, rows[0, START], CACHE_LINE_BYTES)
+        m[X_OP] = OP_STORE
+    return line
 
 
 @jit
@@ -245,7 +267,7 @@ def _after_scalar(space, i, core, base, op):
         join_row(m, clocks, own, event_row(m, i, m[X_A], m[X_B], m[X_C]))
     elif op == OP_POLL or op == OP_LOAD:
         _acquire(space, i, core, base)
-    elif op == OP_STORE:
+    elif op == OP_STORE and not st[CACHE_LINES]:
         wrote(space, i, base, own, m[X_ISSUED])
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_ATOMIC_ADD:

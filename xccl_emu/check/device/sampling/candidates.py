@@ -2,15 +2,27 @@
 
 from xccl_emu.check.device.monitor.calls import call
 from xccl_emu.check.device.monitor.clocks import index_of
-from xccl_emu.check.device.monitor.layout import CAPACITY, CORE_NUMBER, DIE_INDEX, LOWEST, N_DMA, NOT_ENABLED, WATCHED
+from xccl_emu.check.device.monitor.layout import (
+    CAPACITY,
+    CORE_NUMBER,
+    DIE_INDEX,
+    LOWEST,
+    N_DMA,
+    NEXT_NUMBER,
+    NOT_ENABLED,
+    WATCHED,
+)
 from xccl_emu.check.device.sampling.breaks import atomic_held, held, holds
 from xccl_emu.check.device.sampling.policies.draw import draw_below
 from xccl_emu.lang.requests import DMA, MTU_IN, OP_MTU_IN, SCALAR
+from xccl_emu.machine.device.cache import request_choices, through_cache
 from xccl_emu.machine.device.flight import DMA_READ_DONE, block_of_core, block_of_die
 from xccl_emu.machine.device.layout import (
     ACTIVE_BASE,
     ACTORS_PER_CORE,
+    CACHE_LINES,
     CHOICE_BITS,
+    CHOICE_EVICT,
     DMA_SLOTS,
     ENTRY_PROGRESS,
     ENTRY_WORDS,
@@ -23,11 +35,12 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.device.lines import line_parts
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.words import jit
 
 _READ_DONE = -1
+EVICTED_EVERY = 4
+"""On average so many steps of a scalar unit before a place of its cache is drawn, and a changed line there evicted."""
 
 
 @jit
@@ -84,7 +97,14 @@ def try_candidate(space, run, candidate, of_core):
         base, pipe = block_of_core(st, candidate // ACTORS_PER_CORE), candidate % ACTORS_PER_CORE
         choices = _live(st, base, pipe) if pipe == MTU_IN or pipe == DMA else 1
         if pipe == SCALAR:
-            choices = line_parts(st, base)
+            choices = request_choices(st, base)
+            if st[CACHE_LINES] and m[NEXT_NUMBER] & 1:  # every other run keeps what it has, as long as it can
+                choices = 1 if through_cache(st, base) else choices
+            elif st[CACHE_LINES] and draw_below(run[0], EVICTED_EVERY) == 0:
+                choice = CHOICE_EVICT + draw_below(run[0], st[CACHE_LINES])
+                code = call(m[WATCHED], space, actor, choice)
+                if code != NOT_ENABLED:
+                    return code, choice
     else:
         actor, choice = candidate >> CHOICE_BITS, candidate & 0xFFFF
     first = draw_below(run[0], choices) if choices > 1 else 0

@@ -7,6 +7,7 @@ present one and goes on from there; states that wait in line mostly differ from 
 import numpy as np
 
 from xccl_emu.check.device.search.checker_state import (
+    CYCLES,
     DEPTH,
     FRAMES,
     HASH,
@@ -35,7 +36,7 @@ from xccl_emu.check.device.search.dfs import (
     open_frame,
 )
 from xccl_emu.check.device.search.linked import transition
-from xccl_emu.check.device.search.run_local import n_choices, over
+from xccl_emu.check.device.search.run_local import n_choices, need_not_happen, over
 from xccl_emu.machine.device.words import jit
 
 PARENT, PROCESS, CHOICE, DEPTH_OF = range(4)
@@ -127,13 +128,14 @@ def _add_edge(ck, edges, state, to, process, choice):
 
 @jit
 def _expand(mem, st, ck, rows, named, table, ids, queue, edges, state):
-    """Try every transition of the present state; False if there is none."""
+    """Try every transition of the present state; False if there is none that must happen sooner or later."""
     frame, moved = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS, False
     for process in range(n_processes(st, ck)):
         n = 0
         while n < n_choices(st, ck, process):
+            optional = need_not_happen(st, ck, process, n)
             if transition(mem, st, ck, rows, named, process, n):
-                moved = True
+                moved = moved or not optional & 1
                 ck[TRANSITIONS] += 1
                 ck[frame + FRAME_PROCESS], ck[frame + FRAME_N] = process, n + 1
                 if over(ck):
@@ -144,7 +146,10 @@ def _expand(mem, st, ck, rows, named, table, ids, queue, edges, state):
                     queue[to, DEPTH_OF] = ck[DEPTH] + 1
                     ck[QUEUE_TAIL] += 1
                     ck[STATES] += 1
-                _add_edge(ck, edges, state, to, process, n)
+                if not optional:  # a run that waits for such a transition may wait for ever
+                    _add_edge(ck, edges, state, to, process, n)
+                elif queue[to, DEPTH_OF] <= ck[DEPTH]:
+                    ck[CYCLES] = 1
                 step_back(mem, st, ck, ck[frame + FRAME_MARK])
                 ck[HASH] = ck[frame + FRAME_HASH]
             n += 1

@@ -91,8 +91,8 @@ BLOCK = FENCE_VECTOR + 1
 # ---- limits that end a search, or (in `DOUBT`) only keep it from proving anything
 (
     LIMIT_RECORDS, LIMIT_EVENTS, LIMIT_MARKS, LIMIT_CLOCK, LIMIT_FLIGHT, LIMIT_DMA, LIMIT_LOG, LIMIT_DEPTH,
-    LIMIT_BARRIER, LIMIT_SPIN, LIMIT_OPEN,
-) = range(1, 12)  # fmt: skip
+    LIMIT_BARRIER, LIMIT_SPIN, LIMIT_OPEN, LIMIT_CACHE,
+) = range(1, 13)  # fmt: skip
 
 # ---- violations that the machine itself does not record
 RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE, TOO_EARLY = range(1, 10)

@@ -38,8 +38,10 @@ from xccl_emu.check.device.search.granules import (
     USE_AT_LEAST,
     USE_BY_OUT,
     USE_BY_SCALAR,
+    USE_CACHED,
     USE_EXACT,
     USE_IN_TURN,
+    USE_PAST,
     USE_POLL,
     USE_READ,
     USE_TORN,
@@ -51,6 +53,7 @@ from xccl_emu.check.device.search.granules import (
     see,
     touch,
     two_pipes_write,
+    worst_class,
 )
 from xccl_emu.check.device.search.linked import linked
 from xccl_emu.check.device.search.races import any_before, any_released, core_of
@@ -73,9 +76,12 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
+from xccl_emu.machine.device.cache import address_of, through_cache, written_back
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, fences_since, flight
 from xccl_emu.machine.device.layout import (
     ASKS_SOME_STRONG,
+    CACHE_LINE_BYTES,
+    CACHE_LINES,
     CHOICE_ALL,
     DIE,
     DIE_SHIFT,
@@ -120,8 +126,12 @@ def classify_action(mem, st, ck, rows, named, i, what):
         n = 0  # a bad address: let the machine find it
     for r in range(n):
         if rows[r, START] < ck[MEMORY_END]:
-            use = _use(st, ck, rows, named, base, pipe, r)
-            worst = max(worst, touch(ck, i, rows[r, START], rows[r, NBYTES], use))
+            use, start, nbytes = _use(st, ck, rows, named, base, pipe, r), rows[r, START], rows[r, NBYTES]
+            if pipe == SCALAR and through_cache(st, base):
+                use, start, nbytes = use | USE_CACHED, start & -CACHE_LINE_BYTES, CACHE_LINE_BYTES
+            elif st[CACHE_LINES]:
+                use |= USE_PAST
+            worst = max(worst, touch(ck, i, start, nbytes, use))
     rows[N_ROWS, 0] = n
     rows[ROWS_CLASS, 0] = worst
     return worst
@@ -291,10 +301,26 @@ def how(st, ck, rows, i, base, pipe, op, off):
 
 
 @jit
+def how_back(st, ck, core, line):
+    """May a line be written back as soon as it is possible, and how?  If nobody else can tell."""
+    if worst_class(ck, address_of(st, core, line), CACHE_LINE_BYTES) > LOCAL or st[ORDER] == ORDER_FIFO:
+        return NOT
+    return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE
+
+
+@jit
 def _how_scalar(st, ck, rows, i, base, block, op, off):
     worst = rows[ROWS_CLASS, 0]
     if off and op != OP_LOAD and rows[N_ROWS, 0] == 0:
         return PLAINLY
+    if st[CACHE_LINES]:
+        if (op == OP_LOAD or op == OP_STORE) and worst == SYNC:
+            return NOT
+        if op == OP_STORE:
+            return PLAINLY
+        line = written_back(st, core_of(ck, i), base, CHOICE_ALL)
+        if line >= 0:
+            return how_back(st, ck, core_of(ck, i), line)
     if op == OP_RETURN and ck[OWNERS] >> i & 1:
         return NOT  # what it owns is judged then: the moment matters
     if op == OP_RETURN or op == OP_QUIET:

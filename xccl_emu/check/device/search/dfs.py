@@ -49,7 +49,7 @@ from xccl_emu.check.device.search.linked import find_race, run_local_all, transi
 from xccl_emu.check.device.search.moves import touch_core
 from xccl_emu.check.device.search.races import core_of, first_wrong
 from xccl_emu.check.device.search.record import deliver_latent
-from xccl_emu.check.device.search.run_local import PER_CORE, n_choices, over
+from xccl_emu.check.device.search.run_local import PER_CORE, n_choices, need_not_happen, over
 from xccl_emu.machine.device.flight import block_of_core, block_of_die
 from xccl_emu.machine.device.layout import FLIGHT_COUNT, ORDER, ORDER_SC, STATUS, STATUS_DONE
 from xccl_emu.machine.device.words import jit, prefetch
@@ -163,10 +163,11 @@ def depth_first(mem, st, ck, rows, named, table, budget):
             taken += passed
             continue
         ck[frame + FRAME_N] = n + 1
+        optional = need_not_happen(st, ck, process, n) & 1
         if not transition(mem, st, ck, rows, named, process, n):
             continue
         taken += 1
-        ck[frame + FRAME_ANY] = 1
+        ck[frame + FRAME_ANY] |= 1 - optional
         ck[TRANSITIONS] += 1
         if over(ck):
             return ENDED

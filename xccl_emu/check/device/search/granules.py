@@ -65,7 +65,9 @@ USE_LATE = 1 << 16
 """Written by another core when its owners have returned: so when they return matters."""
 USE_IN_TURN = 1 << 17
 """Under `fifo` its writes keep their turn among those of their die, since others may go by that."""
-WRITER_SHIFT = 18
+USE_CACHED, USE_PAST = 1 << 18, 1 << 19
+"""Through the cache of a scalar unit, its whole line; past it, where there is one."""
+WRITER_SHIFT = 20
 """Above: the number of the only core that stores there, plus 1, or `MANY`."""
 MANY = 255
 
@@ -148,6 +150,8 @@ def _written_by(uses, i):
 def _class(st, ck, users, uses):
     if uses & (USE_AS_SYNC | USE_UNORDERED):
         return SYNC
+    if uses & USE_CACHED and uses & (USE_WRITE | USE_ADD):  # who reads what when is never local, but for a core's own
+        return SYNC if users & users - 1 or uses & (USE_PAST | USE_AS_DATA) else LOCAL
     least = DATA if uses & USE_AS_DATA else LOCAL
     if not uses & (USE_WRITE | USE_ADD):
         return least
@@ -185,6 +189,15 @@ def may_write(ck, i, start, nbytes):
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
         writer = ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] >> WRITER_SHIFT
         if writer == i + 1 or writer == MANY:
+            return True
+    return False
+
+
+@jit
+def is_cached(ck, start, nbytes):
+    """Does a cache hold some of these bytes' granules?  What is written back is no race, but may be met halfway."""
+    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
+        if ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] & USE_CACHED:
             return True
     return False
 

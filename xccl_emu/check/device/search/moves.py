@@ -27,6 +27,7 @@ from xccl_emu.check.device.search.checker_state import (
     LATE,
     LIMIT,
     LIMIT_BARRIER,
+    LIMIT_CACHE,
     LIMIT_FLIGHT,
     LIMIT_MARKS,
     LOG,
@@ -117,6 +118,7 @@ from xccl_emu.lang.requests import (
     OP_ARRIVE,
     OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
+    OP_DCCI,
     OP_DMA,
     OP_FENCE,
     OP_LOAD,
@@ -134,10 +136,14 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
+from xccl_emu.machine.device.cache import address_of, n_cached, place_of, written_back
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, switched_off
 from xccl_emu.machine.device.layout import (
     ASKS_SOME_STRONG,
     ATOMIC_SHIFT,
+    CACHE_LINE_BYTES,
+    CACHE_LINES,
+    CACHE_WORDS,
     CHOICE_ALL,
     DIE,
     DMA_SLOTS,
@@ -187,6 +193,8 @@ def touch_core(mem, st, ck, i):
     save(mem, st, ck, STATE | LATE, base, WINDOWS)
     save(mem, st, ck, STATE | LATE, base + REGISTERS, ck[ck[CORES] + i * CORE_WORDS + 1])
     save(mem, st, ck, CHECKER | LATE, block_of(ck, i), BLOCK)
+    if st[CACHE_LINES]:
+        save(mem, st, ck, STATE | LATE, place_of(st, core_of(ck, i), 0), st[CACHE_WORDS])
 
 
 @linked
@@ -213,12 +221,17 @@ def execute_action(mem, st, ck, rows, named, i, what):
         vector = ck[block + DMA_SNAPSHOTS + (choice & 15)]
     elif pipe != SCALAR:
         vector = vector_at(st, ck, block, base, pipe, j)
-    elif ck[block + FENCE_VECTOR] and (op == OP_STORE or op == OP_ATOMIC_ADD):
+    elif ck[block + FENCE_VECTOR] and (op == OP_STORE or op == OP_ATOMIC_ADD or op == OP_DCCI):
         vector = joined(vector, ck[block + FENCE_VECTOR])  # it was granted when mtu-out had passed the fence
     fences = pipe == MTU_OUT and op == OP_FENCE
     descriptor = free_descriptor(st, base) if pipe == SCALAR and op == OP_DMA else choice & 15
     top = ck[LOG]
     ring, flying = _save_before(mem, st, ck, rows, base, at_once, op)
+    line = written_back(st, core, base, choice) if pipe == SCALAR and st[CACHE_LINES] else -1
+    back = address_of(st, core, line) if line >= 0 else -1
+    if line >= 0:
+        flying = _save_back(mem, st, ck, ring, back, at_once)
+        op = OP_DCCI  # in all that follows
     if fences:
         _save_fences(mem, st, ck, ring)
     stable = rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN
@@ -232,6 +245,8 @@ def execute_action(mem, st, ck, rows, named, i, what):
     ck[ACTIONS] += 1
     if st[ERROR] != 0 and ck[VIOLATION] == 0:
         ck[VIOLATION] = MACHINE
+    if pipe == SCALAR and st[CACHE_LINES]:
+        _after_cached(st, ck, i, block, back, vector)
     if flying >= 0:
         _flew(st, ck, ring, flying)
     if stable:
@@ -277,6 +292,28 @@ def _save_before(mem, st, ck, rows, base, at_once, op):
     if op == OP_ARRIVE:
         save(mem, st, ck, STATE | NOW, st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS, GROUP_WORDS)
     return ring, flying
+
+
+@jit
+def _save_back(mem, st, ck, ring, address, at_once):
+    """Log what a write-back will change outside of its core; returns how many writes are in flight, or -1."""
+    if at_once or st[ORDER] == ORDER_SC:
+        save_bytes(mem, st, ck, address, CACHE_LINE_BYTES)
+        return -1
+    save(mem, st, ck, STATE | RAW, ring, 2)
+    return st[ring + FLIGHT_COUNT]
+
+
+@jit
+def _after_cached(st, ck, i, block, back, vector):
+    """After an action of a scalar unit with a cache: others may go by what was written back; was there room?"""
+    if back >= 0:
+        close_reads(ck, block, vector)
+        release_marks(st, ck, block, vector)
+        if st[N_LIVE] < st[N_ACTIVE]:
+            note_late(st, ck, i, back, CACHE_LINE_BYTES)
+    if n_cached(st, core_of(ck, i)) == st[CACHE_LINES] and not ck[RECORDING]:
+        ck[LIMIT] = LIMIT_CACHE
 
 
 @jit
@@ -347,7 +384,8 @@ def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
             note_read(ck, block, start, nbytes, rows[r, SITE])
         if memory and flags & WRITE and worst >= STABLE:
             close_reads(ck, block, vector)
-            release_marks(st, ck, block, vector)
+            if not st[CACHE_LINES] or pipe != SCALAR or flags & SYNC_ACCESS:  # a store is in the cache alone
+                release_marks(st, ck, block, vector)
             if pipe == SCALAR and flags & SYNC_ACCESS:
                 release_before(st, ck, block, start, 0)
         if memory and flags & WRITE and pipe == SCALAR and flags & SYNC_ACCESS:

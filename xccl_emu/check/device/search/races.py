@@ -76,6 +76,7 @@ from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, switched_off
 from xccl_emu.machine.device.layout import (
+    CACHE_LINES,
     CHOICE_ALL,
     DIE,
     DIE_SHIFT,
@@ -231,7 +232,8 @@ def open_accesses(st, ck, rows, named, i, at):
     if st[base + STATUS] == STATUS_RUNNING:
         op = st[base + REQUEST]
         polls = op == OP_POLL and (switched_off(st, base) or _torn_under(st, ck, base))
-        writes = (op == OP_STORE or op == OP_ATOMIC_ADD) and not fence_ahead(st, base)
+        cached = op == OP_STORE and st[CACHE_LINES] != 0
+        writes = cached or ((op == OP_STORE or op == OP_ATOMIC_ADD) and not fence_ahead(st, base))
         if op == OP_LOAD or writes or polls:
             n = _append_shared(st, ck, rows, named, base, SCALAR, CHOICE_ALL, at, n)
     queue = pipe_of(base, MTU_IN)
@@ -255,7 +257,7 @@ def _flying(st, ck, rows, core, base, at, n):
     ring = block_of_die(st, st[base + DIE])
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
-        if st[entry + FLIGHT_CORE] == core:
+        if st[entry + FLIGHT_CORE] == core and not (st[CACHE_LINES] and st[entry + FLIGHT_KIND] == KIND_SCALAR):
             kind, nbytes = st[entry + FLIGHT_KIND], st[entry + FLIGHT_NBYTES]
             flags = WRITE | FLYING | (WHOLE if kind < KIND_DMA else 0) | (SYNC if kind == KIND_ADD else 0)
             agent = kind - KIND_DMA + 4 if kind >= KIND_DMA else SCALAR if kind == KIND_SCALAR else MTU_OUT

@@ -36,6 +36,8 @@ from xccl_emu.machine.device.flight import (
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
     ATOMIC_SHIFT,
+    CACHE_LINE_BYTES,
+    CACHE_LINES,
     CHOICE_ALL,
     CHOICE_BITS,
     DIE,
@@ -119,7 +121,8 @@ def step_recorded(mem, st, ck, rows, named, core, what):
         _deliver_fenced(mem, st, ck, core, base)
     if at_once and not _is_whole(pipe, choice):
         return _write_at_once(mem, st, ck, rows, named, core, base, pipe)
-    _make_room(mem, st, ck, core, base, _units_written(st, ck, rows))
+    back = CACHE_LINE_BYTES >> st[ATOMIC_SHIFT] if pipe == SCALAR and st[CACHE_LINES] else 0
+    _make_room(mem, st, ck, core, base, max(_units_written(st, ck, rows), back))
     if _is_whole(pipe, choice):
         return 1 if _whole_dma(mem, st, ck, rows, named, core, base, choice, at_once) else 0
     done = machine_step(mem, st, ck, core, pipe, choice)
@@ -154,7 +157,8 @@ def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
     ring = block_of_die(st, st[base + DIE])
     queued = st[pipe_of(base, MTU_OUT) + PIPE_COUNT] if pipe == MTU_OUT else 0
     while True:
-        _make_room(mem, st, ck, core, base, 1 if st[ATOMIC_SHIFT] >= 3 else 2)  # a word may go in halves
+        line = CACHE_LINE_BYTES if pipe == SCALAR and st[CACHE_LINES] else 8
+        _make_room(mem, st, ck, core, base, max(1, line >> st[ATOMIC_SHIFT]))  # a word may go in halves
         before = st[ring + FLIGHT_COUNT]
         done = machine_step(mem, st, ck, core, pipe, 0)
         if done or st[ERROR]:

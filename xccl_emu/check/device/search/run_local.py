@@ -36,7 +36,7 @@ from xccl_emu.check.device.search.checker_state import (
 )
 from xccl_emu.check.device.search.classify import AT_ONCE, NOT, before_its_turn, how, overlaps_itself, written_at_once
 from xccl_emu.check.device.search.clocks import block_of, close_reads, completion_of, note_set
-from xccl_emu.check.device.search.granules import DATA, may_write, worst_class
+from xccl_emu.check.device.search.granules import DATA, LOCAL, SYNC, is_cached, may_write, worst_class
 from xccl_emu.check.device.search.inside import LANDED, land_before
 from xccl_emu.check.device.search.linked import classify, execute, find_race, linked, run_local_all
 from xccl_emu.check.device.search.moves import flag_landed, number_of, touch_core
@@ -56,6 +56,13 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
+from xccl_emu.machine.device.cache import (
+    address_of,
+    nth_scalar,
+    scalar_choices,
+    through_cache,
+    written_back,
+)
 from xccl_emu.machine.device.flight import (
     block_of_core,
     block_of_die,
@@ -69,7 +76,11 @@ from xccl_emu.machine.device.flight import (
 )
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
+    CACHE_LINE_BYTES,
+    CACHE_LINES,
     CHOICE_ALL,
+    CHOICE_ANEW,
+    CHOICE_EVICT,
     DMA_SLOTS,
     ENTRY_PROGRESS,
     ENTRY_WORDS,
@@ -94,7 +105,7 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.device.lines import flags_in, line_part, line_parts, polls_line
+from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.scalar import drained, is_awaited
 from xccl_emu.machine.device.words import jit
@@ -229,7 +240,7 @@ def n_choices(st, ck, process):
     if st[base + STATUS] != STATUS_RUNNING:
         return 0
     if pipe == SCALAR:
-        return line_parts(st, base)
+        return scalar_choices(st, base)
     if pipe == VECTOR:
         return 0
     i = ck[ck[MEMBERS] + m]
@@ -243,6 +254,21 @@ def n_choices(st, ck, process):
         entry = entry_of(st, pipe_of(base, MTU_IN), j)
         total += n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
     return total
+
+
+@jit
+def need_not_happen(st, ck, process, n):
+    """Is the n-th transition of a process one that need never happen: that a line is evicted, or fetched anew?
+
+    Returned as two bits: 1 for an eviction, 2 for a load that might see its line as it is instead.
+    """
+    if not st[CACHE_LINES] or process % PER_CORE != SCALAR or process // PER_CORE >= ck[N]:
+        return 0
+    base = block_of_core(st, core_of(ck, ck[ck[MEMBERS] + process // PER_CORE]))
+    choice = nth_scalar(st, base, n)
+    if choice >= CHOICE_EVICT:
+        return 1
+    return 2 if choice == CHOICE_ANEW and through_cache(st, base) else 0
 
 
 @jit
@@ -262,7 +288,8 @@ def _read_whole(ck, i, source, nbytes):
     inside = source >= 0 and nbytes > 0 and source + nbytes <= ck[MEMORY_END]
     if not ck[FULL] or not inside:
         return ck[FULL] != 0
-    return worst_class(ck, source, nbytes) <= DATA or not may_write(ck, i, source, nbytes)
+    worst = worst_class(ck, source, nbytes)
+    return worst <= DATA or not (may_write(ck, i, source, nbytes) or (worst == SYNC and is_cached(ck, source, nbytes)))
 
 
 @jit
@@ -290,7 +317,7 @@ def _all_whole(st, ck, i, base):
 def _choice(st, ck, i, base, pipe, n):
     """The n-th choice of a pipe."""
     if pipe == SCALAR:
-        return n
+        return nth_scalar(st, base, n)
     if pipe == MTU_OUT:
         return 0
     if pipe == MTU_IN and _all_whole(st, ck, i, base):
@@ -343,11 +370,14 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     base = block_of_core(st, core_of(ck, i))
     choice = _choice(st, ck, i, base, pipe, n)
     entry, off = base + REQUEST, False
+    line = written_back(st, core_of(ck, i), base, choice) if pipe == SCALAR and st[CACHE_LINES] else -1
+    if pipe == SCALAR and choice >= CHOICE_EVICT:
+        return _evict(mem, st, ck, rows, named, i, choice, line)
     if pipe == SCALAR:
         off = st[entry] != OP_RETURN and switched_off(st, base)
         if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base, choice):
             return False
-        if st[entry] == OP_QUIET or st[entry] == OP_RETURN:
+        if line < 0 and (st[entry] == OP_QUIET or st[entry] == OP_RETURN):
             if ck[RECORDING]:
                 deliver_latent(mem, st, ck, core_of(ck, i), base)
             if not drained(st, base):
@@ -379,6 +409,19 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     if pipe == MTU_OUT and choice != CHOICE_ALL:
         classify(mem, st, ck, rows, named, i, pipe << 16 | choice)
     if not execute(mem, st, ck, rows, named, i, (1 << 24 if at_once else 0) | pipe << 16 | choice):
+        return False
+    run_local_all(mem, st, ck, rows, named, i)
+    return True
+
+
+@jit
+def _evict(mem, st, ck, rows, named, i, choice, line):
+    """Evict a changed line that others may see."""
+    if line < 0 or worst_class(ck, address_of(st, core_of(ck, i), line), CACHE_LINE_BYTES) <= LOCAL:
+        return False
+    touch_core(mem, st, ck, i)
+    classify(mem, st, ck, rows, named, i, SCALAR << 16 | choice)
+    if not execute(mem, st, ck, rows, named, i, SCALAR << 16 | choice):
         return False
     run_local_all(mem, st, ck, rows, named, i)
     return True

@@ -1,0 +1,297 @@
+"""The data cache of a core's scalar unit: lines of 64 bytes that nobody keeps coherent (`PodSpec.scalar_cache`).
+
+Loads and stores go through it.  A load takes what its line holds; one that misses fetches the line, all of it at one
+moment.  A store changes the line and nothing else; a line that was changed is written back whole, with what its other
+bytes were when it was fetched.  Everything else goes past the cache: polls, atomics, mtu-in, mtu-out and DMA.
+
+A line may be evicted at any moment.  Of a clean one that shows only at the next load or store there, so it is a choice
+of that request: `CHOICE_ANEW` fetches a line anew that has become stale.  To evict a changed line is an action by
+itself, `CHOICE_EVICT` and the line's place.  Neither must ever happen: a run in which only they could go on is stuck.
+`dcci` writes back and drops a line.  A return writes back all that is changed, drops all, and waits as for any write.
+
+Write-backs are writes in flight like any other, unit by unit.  A line is not fetched while its write-back is under way.
+"""
+
+from xccl_emu.lang.abi import REQUEST, RESULT
+from xccl_emu.lang.requests import OP_DCCI, OP_LOAD, OP_RETURN, OP_STORE
+from xccl_emu.machine.device.flight import (
+    block_of_die,
+    flight,
+    overlay,
+    request_site,
+    room_for_writes,
+    sign_extended,
+    write_line,
+)
+from xccl_emu.machine.device.layout import (
+    ATOMIC_SHIFT,
+    CACHE_BASE,
+    CACHE_LINE_BYTES,
+    CACHE_LINES,
+    CACHE_WORDS,
+    CACHED_DATA,
+    CACHED_DIRTY,
+    CACHED_LINE,
+    CACHED_WORDS,
+    CHOICE_ALL,
+    CHOICE_ANEW,
+    CHOICE_EVICT,
+    DIE,
+    FLIGHT_ADDRESS,
+    FLIGHT_CORE,
+    FLIGHT_COUNT,
+    FLIGHT_KIND,
+    IN_FLIGHT,
+    KIND_SCALAR,
+)
+from xccl_emu.machine.device.lines import line_parts
+from xccl_emu.machine.device.pipes import fence_ahead
+from xccl_emu.machine.device.words import jit, load_i64, put
+
+LINE_SHIFT = 6
+_WORDS = CACHE_LINE_BYTES // 8
+
+
+@jit
+def through_cache(st, base):
+    """Does the core's request load or store through a cache?"""
+    return st[CACHE_LINES] != 0 and (st[base + REQUEST] == OP_LOAD or st[base + REQUEST] == OP_STORE)
+
+
+@jit
+def request_choices(st, base):
+    """Choices that the core's request may have: those of a line that is polled, and of a load to fetch anew."""
+    return CHOICE_ANEW + 1 if through_cache(st, base) else line_parts(st, base)
+
+
+@jit
+def scalar_choices(st, base):
+    """All that a scalar unit may do: choices of its request, and lines to evict; `nth_scalar` numbers them."""
+    return request_choices(st, base) + st[CACHE_LINES]
+
+
+@jit
+def nth_scalar(st, base, n):
+    """The n-th choice of a scalar unit."""
+    own = request_choices(st, base)
+    return n if n < own else CHOICE_EVICT + n - own
+
+
+@jit
+def place_of(st, core, k):
+    """Where the k-th line of a core is."""
+    return st[CACHE_BASE] + core * st[CACHE_WORDS] + k * CACHED_WORDS
+
+
+@jit
+def _find(st, core, line):
+    """The place of a line that a core has cached, or -1."""
+    for k in range(st[CACHE_LINES]):
+        at = place_of(st, core, k)
+        if st[at + CACHED_LINE] == line + 1:
+            return at
+    return -1
+
+
+@jit
+def n_cached(st, core):
+    """How many lines a core has cached."""
+    n = 0
+    while n < st[CACHE_LINES] and st[place_of(st, core, n) + CACHED_LINE]:
+        n += 1
+    return n
+
+
+@jit
+def first_changed(st, core):
+    """The first line of a core that is to be written back, or -1."""
+    for k in range(n_cached(st, core)):
+        if st[place_of(st, core, k) + CACHED_DIRTY]:
+            return k
+    return -1
+
+
+@jit
+def _fetch(mem, st, at):
+    address = st[at + CACHED_LINE] - 1 << LINE_SHIFT
+    for w in range(_WORDS):
+        put(st, at + CACHED_DATA + w, load_i64(mem, address + 8 * w))
+
+
+@jit
+def is_stale(mem, st, at):
+    """Does a line differ from memory?"""
+    address = st[at + CACHED_LINE] - 1 << LINE_SHIFT
+    for w in range(_WORDS):
+        if st[at + CACHED_DATA + w] != load_i64(mem, address + 8 * w):
+            return True
+    return False
+
+
+@jit
+def _under_way(st, core, base, line):
+    """Is a write-back of a line in flight?"""
+    ring = block_of_die(st, st[base + DIE])
+    for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
+        entry = flight(st, ring, k)
+        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR:
+            if st[entry + FLIGHT_ADDRESS] >> LINE_SHIFT == line:
+                return True
+    return False
+
+
+@jit
+def _drop(st, core, k):
+    """Take a line out; those behind it move up."""
+    last = n_cached(st, core) - 1
+    for j in range(k, last):
+        for w in range(CACHED_WORDS):
+            put(st, place_of(st, core, j) + w, st[place_of(st, core, j + 1) + w])
+    for w in range(CACHED_WORDS):
+        put(st, place_of(st, core, last) + w, 0)
+
+
+@jit
+def _write_back(mem, st, core, base, k):
+    """Write a changed line back and drop it; False, and nothing changed, if it has no room among writes in flight."""
+    at = place_of(st, core, k)
+    if not room_for_writes(st, base, max(1, CACHE_LINE_BYTES >> st[ATOMIC_SHIFT])):
+        return False
+    address = st[at + CACHED_LINE] - 1 << LINE_SHIFT
+    write_line(mem, st, core, base, address, CACHE_LINE_BYTES, at + CACHED_DATA, st[at + CACHED_DIRTY] - 1)
+    _drop(st, core, k)
+    return True
+
+
+@jit
+def evict(mem, st, core, base, k):
+    """Evict a changed line; False if there is none, or it has to wait."""
+    if k < 0 or k >= n_cached(st, core) or not st[place_of(st, core, k) + CACHED_DIRTY]:
+        return False
+    return _write_back(mem, st, core, base, k)
+
+
+@jit
+def _make_place(mem, st, core, base, line):
+    """Open a place for a line, or -1 if that has to wait.  A full cache loses its first clean line, or its first."""
+    n = n_cached(st, core)
+    if n == st[CACHE_LINES]:
+        k = 0
+        while k < n and st[place_of(st, core, k) + CACHED_DIRTY]:
+            k += 1
+        if k < n:
+            _drop(st, core, k)
+        elif not _write_back(mem, st, core, base, 0):
+            return -1
+        n -= 1
+    k = n
+    while k > 0 and st[place_of(st, core, k - 1) + CACHED_LINE] > line + 1:
+        for w in range(CACHED_WORDS):
+            put(st, place_of(st, core, k) + w, st[place_of(st, core, k - 1) + w])
+        k -= 1
+    at = place_of(st, core, k)
+    put(st, at + CACHED_LINE, line + 1)
+    put(st, at + CACHED_DIRTY, 0)
+    return at
+
+
+@jit
+def _line_for(mem, st, core, base, address, choice):
+    """The place of the line with an address, fetched if it must be, or anew; -1 if that cannot be now."""
+    at = _find(st, core, address >> LINE_SHIFT)
+    if choice == CHOICE_ANEW:
+        if at < 0 or st[at + CACHED_DIRTY] or not is_stale(mem, st, at):
+            return -1
+        _fetch(mem, st, at)
+        return at
+    if at >= 0:
+        return at
+    if _under_way(st, core, base, address >> LINE_SHIFT):
+        return -1
+    at = _make_place(mem, st, core, base, address >> LINE_SHIFT)
+    if at >= 0:
+        _fetch(mem, st, at)
+    return at
+
+
+@jit
+def load_cached(mem, st, core, base, choice, address, nbytes):
+    """Load through the cache; False if the line cannot be had now."""
+    at = _line_for(mem, st, core, base, address, choice)
+    if at < 0:
+        return False
+    put(st, base + RESULT, sign_extended(_word_of(st, at, address) >> (8 * (address & 7)), nbytes))
+    return True
+
+
+@jit
+def _word_of(st, at, address):
+    return st[at + CACHED_DATA + (address >> 3 & _WORDS - 1)]
+
+
+@jit
+def store_cached(mem, st, core, base, choice, address, value, nbytes):
+    """Store to the cache; False if the line cannot be had now."""
+    at = _line_for(mem, st, core, base, address, choice)
+    if at < 0:
+        return False
+    word = overlay(_word_of(st, at, address), value, address & 7, nbytes)
+    put(st, at + CACHED_DATA + (address >> 3 & _WORDS - 1), word)
+    put(st, at + CACHED_DIRTY, request_site(st, base) + 1)
+    return True
+
+
+@jit
+def is_hit(st, core, address, choice):
+    """Does a load find its line in the cache?"""
+    return choice != CHOICE_ANEW and _find(st, core, address >> LINE_SHIFT) >= 0
+
+
+@jit
+def value_seen(mem, st, core, address, nbytes, choice):
+    """What a load would see."""
+    at = _find(st, core, address >> LINE_SHIFT)
+    word = _word_of(st, at, address) if is_hit(st, core, address, choice) else load_i64(mem, address & ~7)
+    return sign_extended(word >> (8 * (address & 7)), nbytes)
+
+
+@jit
+def clean(mem, st, core, base, address):
+    """Write back the line with an address if it is changed, and drop it; False if that has to wait."""
+    for k in range(n_cached(st, core)):
+        at = place_of(st, core, k)
+        if st[at + CACHED_LINE] == (address >> LINE_SHIFT) + 1:
+            if st[at + CACHED_DIRTY]:
+                return not fence_ahead(st, base) and _write_back(mem, st, core, base, k)
+            _drop(st, core, k)
+            return True
+    return True
+
+
+@jit
+def written_back(st, core, base, choice):
+    """Which line of its core a choice of a scalar unit would write back: evicted, by `dcci` or at the return; or -1."""
+    op, n = st[base + REQUEST], n_cached(st, core)
+    if choice != CHOICE_ALL and choice >= CHOICE_EVICT:
+        k = choice - CHOICE_EVICT
+        return k if k < n and st[place_of(st, core, k) + CACHED_DIRTY] else -1
+    if op == OP_RETURN:
+        return first_changed(st, core)
+    for k in range(n if op == OP_DCCI else 0):
+        at = place_of(st, core, k)
+        if st[at + CACHED_LINE] == (st[base + REQUEST + 1] >> LINE_SHIFT) + 1 and st[at + CACHED_DIRTY]:
+            return k
+    return -1
+
+
+@jit
+def address_of(st, core, k):
+    """The first byte of the k-th line of a core."""
+    return st[place_of(st, core, k) + CACHED_LINE] - 1 << LINE_SHIFT
+
+
+@jit
+def forget_lines(st, core):
+    """Drop all lines of a core."""
+    for w in range(n_cached(st, core) * CACHED_WORDS):
+        put(st, place_of(st, core, 0) + w, 0)
