@@ -1,6 +1,7 @@
 """``xccl-emu check``: verdicts, exit codes, JSON, replay files, and what it says to bad input."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -335,3 +336,13 @@ def test_redundant_is_said_with_its_reach() -> None:
     """Below the table: that it is so in this configuration, and not that nobody needs it."""
     _, out, _ = invoke("check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--each-sync")
     assert "redundant: nothing goes wrong without it in this very configuration" in out
+
+
+@pytest.mark.parametrize(("policy", "said"), [("exhaustive", r"exhaustive search, after [\d,]+ states?"),
+                                              ("random", r"schedule \d+, after [\d,]+ schedules?")])  # fmt: skip
+def test_a_violation_is_told_with_how_much_was_looked_at(policy: str, said: str, tmp_path: Path) -> None:
+    """States of a search, schedules of a policy."""
+    words = ("--slots", "1", "--chunks", "2", "--without", "tail in", "--policy", policy, "--out", str(tmp_path / "x"))
+    code, out, _ = invoke("check", "sendrecv", *words)
+    assert code == 1
+    assert re.search(said, " ".join(out.replace("│", " ").split()))

@@ -55,6 +55,7 @@ REFUSED = (
     (f"run {SCAN} --order tso", "--order tso: must be one of sc, fifo, relaxed"),
     (f"run {SCAN} --policy lifo", "--policy lifo: must be one of round-robin, random"),
     # ---- bench
+    ("bench eplb --layer 3", "--layer 3: goes with --routing FILE"),
     ("bench buffers --csv /nowhere/at/all.csv", "--csv /nowhere/at/all.csv: must be a file in a folder that exists"),
     ("bench fused batch=1", "batch=1: goes with --sweep"),
     ("bench fused --dask local", "--dask local: goes with --sweep"),

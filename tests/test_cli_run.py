@@ -263,3 +263,17 @@ def test_output_that_cannot_be_written() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 5
     assert done.stderr == "xccl-emu: error: output: No space left on device\n"
+
+
+@pytest.mark.nojit
+def test_help_of_a_protocol_names_it() -> None:
+    """What is said of its usage is what was typed; the next command without help runs as ever."""
+    code, out, _ = invoke("run", "sendrecv", "--help")
+    assert (code, "Usage: xccl-emu run sendrecv [OPTIONS]" in out.replace("root ", "xccl-emu ")) == (0, True), out
+    assert as_json("run", "sendrecv", "--nbytes", "64")["wrong"] == 0
+
+
+@pytest.mark.nojit
+def test_one_of_a_thing_is_told_as_one() -> None:
+    """1 pair, but 768 of them."""
+    assert "sendrecv: 1 pair, 64 nbytes" in invoke("run", "sendrecv", "--nbytes", "64")[1]

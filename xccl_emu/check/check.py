@@ -9,7 +9,17 @@ from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, check_fits, parse
 from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
-from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict, Violation
+from xccl_emu.check.verdict import (
+    BRUTE_FORCE,
+    NO_VIOLATION,
+    SEARCH,
+    UNFINISHED,
+    UNSUPPORTED,
+    VERIFIED,
+    VIOLATION,
+    Verdict,
+    Violation,
+)
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.spec import whole
@@ -157,7 +167,7 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
         if shown is None:
             why = "brute force has found something that the replay of its schedule does not show: please report this"
             return replace(verdict, verdict=UNFINISHED, reason=why)
-        shown = replace(shown, found_by="brute force", found_after=found.states)
+        shown = replace(shown, found_by=BRUTE_FORCE, found_after=found.states)
         return told(checkable, replace(verdict, reason=""), shown)
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
@@ -217,7 +227,7 @@ def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tupl
         bounds=setup.bounds(), collision=found.states**2 / 2.0**65,
     )  # fmt: skip
     if found.violation:
-        violation = Violation(found.kind, found.message, found.actions, "exhaustive search", found.states, found.loop)
+        violation = Violation(found.kind, found.message, found.actions, SEARCH, found.states, found.loop)
         return replace(verdict, verdict=VIOLATION, violation=violation), found.cycles
     outcome, reason = (UNFINISHED, found.reason) if found.reason else (VERIFIED, found.rests_on())
     return replace(verdict, verdict=outcome, reason=reason), found.cycles

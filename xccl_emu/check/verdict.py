@@ -25,6 +25,9 @@ ASSERTION = "protocol assertion"
 BAD_INSTRUCTION = "bad instruction"
 """Kinds of violations."""
 
+SEARCH, BRUTE_FORCE = "exhaustive search", "brute force"
+"""Who finds one by looking at states; anybody else draws schedules."""
+
 
 @dataclass(frozen=True, eq=False)
 class Violation:
@@ -36,7 +39,7 @@ class Violation:
     actions: NDArray[np.int64]
     """[n] int64, ``actor << 16 | choice``: a schedule of the machine that ends in the violation."""
     found_by: str
-    """The policy or search, and its seed."""
+    """The policy and its seed, `SEARCH` or `BRUTE_FORCE`."""
     found_after: int
     """States (exhaustive) or schedules (sampled) until it was found."""
     loop: int = 0

@@ -1,6 +1,7 @@
 """Protocols on the command line: their sizes as options, and commands for those that have none of their own."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from itertools import zip_longest
 from typing import Any
 
@@ -19,10 +20,12 @@ class CaseGroup(typer.core.TyperGroup):
         """The command that the first argument names."""
         if not args or not self._is_case(args[0]):
             return super().resolve_command(ctx, args)
-        name, command, rest = super().resolve_command(ctx, ["case", *args])
+        _, command, rest = super().resolve_command(ctx, ["case", *args])
         if command is not None and "--help" in args:
+            command = copy(command)
             command.epilog = _sizes_told(args[0])
-        return name, command, rest
+            command.params = [each for each in command.params if each.name != "protocol"]  # it has been named
+        return args[0], command, rest
 
     def _is_case(self, name: str) -> bool:
         if ":" in name:

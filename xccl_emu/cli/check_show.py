@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from rich.table import Table
 
-from xccl_emu.check.verdict import Verdict
+from xccl_emu.check.verdict import BRUTE_FORCE, SEARCH, Verdict, Violation
 from xccl_emu.check.weakest import Weakest
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.marks import marks
@@ -15,7 +15,7 @@ from xccl_emu.check.witness.steps import steps
 from xccl_emu.cli.check_job import Progress, Result, SyncResult
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing
-from xccl_emu.cli.show import file_of, spinner
+from xccl_emu.cli.show import file_of, some, spinner
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
 
@@ -90,6 +90,14 @@ def verdict_table(verdict: Verdict) -> Table:
     return table
 
 
+def _found(found: Violation) -> str:
+    """What was found, how, and after how much."""
+    if not found.found_after:
+        return f"{found.kind}; by {found.found_by}"
+    unit = "states" if found.found_by in (SEARCH, BRUTE_FORCE) else "schedules"
+    return f"{found.kind}; by {found.found_by}, after {some(found.found_after, unit)}"
+
+
 def _rows(verdict: Verdict) -> list[tuple[str, str]]:
     found = verdict.violation
     rate = f" ({verdict.transitions / max(verdict.seconds, 1e-9) / 1e6:.1f} M/s)" if verdict.transitions else ""
@@ -97,7 +105,7 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         ("configuration", ", ".join(f"{name} {value}" for name, value in verdict.configuration.items())),
         ("without", ", ".join(verdict.without)),
         ("fault", verdict.fault),
-        ("violation", f"{found.kind}; by {found.found_by}, after {found.found_after:,}" if found else ""),
+        ("violation", _found(found) if found else ""),
         ("policy", verdict.policy),
         ("states", f"{verdict.states:,}" if verdict.states else ""),
         ("transitions", f"{verdict.transitions:,}{rate}" if verdict.transitions else ""),

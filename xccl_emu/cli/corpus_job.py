@@ -11,7 +11,7 @@ from rich.table import Table
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED, VIOLATION
 from xccl_emu.cli.console import stdout_console
-from xccl_emu.cli.show import counting
+from xccl_emu.cli.show import counting, some
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.corpus import CASES, Member, members
 
@@ -134,4 +134,4 @@ def told(outcome: Outcome) -> str:
 
 def looked_at(outcome: Outcome) -> str:
     """How much, and of what."""
-    return f"{outcome.searched:,} {outcome.unit}"
+    return some(outcome.searched, outcome.unit)

@@ -15,7 +15,7 @@ from xccl_emu.cli.check_show import verdict_table
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.fuzz import FuzzOptions
-from xccl_emu.cli.show import counting, file_of
+from xccl_emu.cli.show import counting, file_of, some
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.fuzz.judge import Budget
 from xccl_emu.fuzz.run import INTERRUPTED, Finding, Plan, Summary, fuzz
@@ -87,7 +87,7 @@ def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> Summary:
     with counting("fuzz", examples, quiet) as count:
 
         def tell(summary: Summary) -> None:
-            count(summary.sequences, f"{summary.calls:,} calls, {summary.schedules:,} schedules")
+            count(summary.sequences, f"{some(summary.calls, 'calls')}, {some(summary.schedules, 'schedules')}")
 
         return fuzz(plan, workers, options.dask, options.seconds, tell)
 
@@ -155,9 +155,9 @@ def show(result: Result, as_json: bool) -> None:
 def _counts(summary: Summary) -> str:
     found = "a violation" if summary.findings else f"nothing found{summary.stopped and f', {summary.stopped}'}"
     return (
-        f"{summary.protocol}: {found}; {summary.sequences:,} sequences of {summary.calls:,} calls in"
-        f" {summary.seconds:.1f} s; {summary.judged:,} judged on {summary.schedules:,} schedules,"
-        f" {summary.proved:,} of them on every one ({summary.states:,} states)"
+        f"{summary.protocol}: {found}; {some(summary.sequences, 'sequences')} of {some(summary.calls, 'calls')} in"
+        f" {summary.seconds:.1f} s; {summary.judged:,} judged on {some(summary.schedules, 'schedules')},"
+        f" {summary.proved:,} of them on every one ({some(summary.states, 'states')})"
     )
 
 

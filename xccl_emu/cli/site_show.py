@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from xccl_emu.cli.console import stdout_console
+from xccl_emu.cli.show import some
 from xccl_emu.protocol.site import Site
 
 _CAPTION = "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes that instructions copied"
@@ -48,7 +49,7 @@ class SiteResult:
     def _table(self) -> Table:
         """A line for each protocol of each round."""
         facts = self.site.facts.items()
-        counts = ", ".join(f"{value:,} {name}".replace("_", " ") for name, value in facts if isinstance(value, int))
+        counts = ", ".join(some(value, name).replace("_", " ") for name, value in facts if isinstance(value, int))
         words = "; ".join([counts, *(value for _, value in facts if isinstance(value, str))])
         table = Table(title=f"{self.protocol}: {words}", caption=_CAPTION)
         table.add_column("round")

@@ -1,11 +1,13 @@
 """Fuzzing of a protocol: many sequences, in processes or on a Dask cluster, and what it came to."""
 
 import math
+import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import patch
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
@@ -104,7 +106,8 @@ def fuzz_part(plan: Plan) -> Summary:
     )  # fmt: skip
     found: list[Finding] = []
     try:
-        run_state_machine_as_test(hypothesis.seed(plan.seed)(machine), settings=settings)
+        with _drawn_by_seed_alone():
+            run_state_machine_as_test(hypothesis.seed(plan.seed)(machine), settings=settings)
     except SequenceViolation as error:
         sequence, violation = shortened(
             error.sequence, error.fault, error.violation, plan.seed, plan.budget, plan.sizes
@@ -112,6 +115,20 @@ def fuzz_part(plan: Plan) -> Summary:
         verdict = verdict_of(sequence, error.fault, plan.seed, plan.budget, violation)
         found.append(Finding(str(sequence.configuration["stages"]), error.fault, verdict))
     return _summary(plan.protocol, machine.counted, found)
+
+
+@contextmanager
+def _drawn_by_seed_alone() -> Iterator[None]:
+    """Without the constants that Hypothesis reads in the modules which a process happens to have loaded.
+
+    It draws one of them now and then, and the parts of a plan run in processes that have loaded different ones.
+    """
+    provider: Any = getattr(sys.modules.get("hypothesis.internal.conjecture.providers"), "HypothesisProvider", None)
+    if hasattr(provider, "_maybe_draw_constant"):  # an earlier version has no constants
+        with patch.object(provider, "_maybe_draw_constant", return_value=None):
+            yield
+    else:
+        yield
 
 
 def _summary(protocol: str, counted: Counted, found: list[Finding]) -> Summary:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xccl_emu.errors import ConfigError
 from xccl_emu.measurements import Measurement, Suite, Swept
 from xccl_emu.options import option
 
@@ -110,14 +111,17 @@ class Eplb(Measurement):
     name = "eplb"
 
     routing: str | None = option(None, "Measured loads of each layer's experts.", metavar="FILE")
-    layer: int = option(30, "Which layer of that file.", least=0)
+    layer: int | None = option(None, "Which layer of that file [default: 30]", least=0)
 
     def rows(self, setting: "Setting") -> "list[Result]":
         """See the class."""
         from xccl_emu.bench.eplb import eplb
         from xccl_emu.routing import load_expert_loads
 
-        return eplb(setting, loads=load_expert_loads(self.routing).layer(self.layer) if self.routing else None)
+        if self.layer is not None and not self.routing:
+            raise ConfigError(f"--layer {self.layer}: goes with --routing FILE, whose layer it is")
+        layer = 30 if self.layer is None else self.layer
+        return eplb(setting, loads=load_expert_loads(self.routing).layer(layer) if self.routing else None)
 
 
 @dataclass(frozen=True)
