@@ -52,7 +52,7 @@ active proctype sender() {{
     finished = true
 }}
 
-active proctype delivery() {{
+active proctype performing() {{
     byte w;
     do
     :: atomic {{ n_flying > 0 ->

@@ -25,7 +25,7 @@ from .small import on_dies
 from .witness_support import printed, shows_again
 
 CORES = 2
-DELIVER = CORES * ACTORS_PER_CORE << CHOICE_BITS
+PERFORM = CORES * ACTORS_PER_CORE << CHOICE_BITS
 """Die 0 makes its oldest write visible."""
 SPIN = ACTORS_PER_CORE << CHOICE_BITS
 """The scalar unit of the core on die 1."""
@@ -57,7 +57,7 @@ def spin(bench: Bench) -> None:
 def found() -> Violation:
     """Die 0 does all that it can, then die 1 spins until it is where it was before."""
     player, taken = Player(spin().build("relaxed").pod), []
-    while any(player.take(code) and not taken.append(code) for code in (0, DELIVER)):
+    while any(player.take(code) and not taken.append(code) for code in (0, PERFORM)):
         pass
     seen: dict[tuple[int, int], int] = {}
     while (state := standing(player.pod)) not in seen:

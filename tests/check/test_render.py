@@ -18,7 +18,7 @@ from xccl_emu.check.witness.marks import marks
 from xccl_emu.check.witness.perfetto import perfetto, save_perfetto
 from xccl_emu.check.witness.render import rows, told
 from xccl_emu.check.witness.shrink import shrink
-from xccl_emu.check.witness.steps import DELIVER, Trace, steps
+from xccl_emu.check.witness.steps import PERFORM, Trace, steps
 from xccl_emu.protocol.registry import make
 
 from .witness_support import everything, judge, printed, random_actions, relay, some_violation
@@ -44,10 +44,10 @@ def test_the_table_has_every_step_and_every_granule(run: tuple[str, int, int]) -
     taken: Counter[tuple[int, str]] = Counter()
     shown: Counter[tuple[int, str]] = Counter()
     for step in trace.steps:
-        if step.pipe != DELIVER and step.part is not None:
+        if step.pipe != PERFORM and step.part is not None:
             taken[step.instruction, step.pipe] += step.part.last - step.part.first + 1
     for line in lines:
-        if line.step.pipe != DELIVER and line.step.part is not None:
+        if line.step.pipe != PERFORM and line.step.part is not None:
             shown[line.step.instruction, line.step.pipe] += line.step.part.last - line.step.part.first + 1
     assert shown == taken
     flags = [step for step in trace.steps if step.operation in ("set_flag", "wait_flag")]
@@ -80,7 +80,7 @@ def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:
     text, _ = printed(checkable.build("relaxed", ["ack"]), shrunk)
     assert text.startswith(f"deadlock under relaxed, without ack, in {len(shrunk.actions)} steps:")
     assert re.search(r"die1\.core0\.scalar +7 +SWITCHED OFF: put \(ack\) +die0\.meta\.ack\[0→1\] ", text)
-    assert re.search(r"die0\.core0\.deliver +3 +visible: put +die1\.meta\.tail\[0→1\] +\[7, 0, 1", text)
+    assert re.search(r"die0\.core0\.perform +3 +visible: put +die1\.meta\.tail\[0→1\] +\[7, 0, 1", text)
     assert re.search(r"die1\.core0\.scalar +5 +poll >= 1 \(tail in\) +die1\.meta\.tail\[0→1\]\+0x10 +saw", text)
     assert "polls die0.meta.ack[0→1]+0x10" in re.sub(r"\s+", " ", text)
     assert max(map(len, text.splitlines())) <= 120

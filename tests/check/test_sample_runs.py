@@ -102,7 +102,8 @@ def test_the_machine_takes_what_a_policy_took(policy: str, order: str) -> None:
     st.integers(0, 1000),
 )  # fmt: skip
 def test_schedules_of_the_machine_are_replayed(check: SendRecvCase, order: str, policy: str, seed: int) -> None:
-    """What the machine recorded, whole transfers and deliveries included, passes under watch; so do its beginnings."""
+    """What the machine recorded passes under watch, whole transfers and when writes become visible included; so do its
+    beginnings."""
     ran = check.build(order)
     ran.pod.record, ran.pod.policy = True, policy
     ran.pod.run()
@@ -135,7 +136,7 @@ def test_a_replay_stops_at_the_violation() -> None:
     assert np.array_equal(again.actions, violation.actions)
 
 
-def _deliveries(policy: str) -> tuple[list[int], list[int]]:
+def _performed(policy: str) -> tuple[list[int], list[int]]:
     """For six stores and a quiet: after how many stores each write becomes visible, and which place it then has."""
     pod = make_pod(dies=1, cores=1)
     actions = _one(trial_of(pod, [(write_granules, 0, 0, {"target": app(pod), "n": 6})]), policy)
@@ -149,11 +150,11 @@ def _deliveries(policy: str) -> tuple[list[int], list[int]]:
     return when, which
 
 
-def test_the_extremes_of_delivery() -> None:
+def test_the_extremes_of_when_writes_become_visible() -> None:
     """Eager: each write at once. Late: none before all are issued. Last in, first out: the youngest first."""
-    assert _deliveries("eager") == ([1, 2, 3, 4, 5, 6], [0] * 6)
-    assert _deliveries("late")[0] == [6] * 6
-    assert _deliveries("lifo") == ([6] * 6, [5, 4, 3, 2, 1, 0])
+    assert _performed("eager") == ([1, 2, 3, 4, 5, 6], [0] * 6)
+    assert _performed("late")[0] == [6] * 6
+    assert _performed("lifo") == ([6] * 6, [5, 4, 3, 2, 1, 0])
 
 
 def test_limits_and_progress() -> None:

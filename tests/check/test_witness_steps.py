@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.check.witness.steps import DELIVER, Trace, steps
+from xccl_emu.check.witness.steps import PERFORM, Trace, steps
 from xccl_emu.errors import ReplayError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.schedule import Schedule
@@ -62,7 +62,7 @@ def test_instructions_are_issued_before_their_parts(run: tuple[str, int, int]) -
     for step in trace.steps:
         issued = trace.steps[step.instruction - 1]
         assert step.instruction == step.number or (issued.core == step.core and issued.number < step.number)
-        assert step.pipe in ("scalar", DELIVER) or issued.issues
+        assert step.pipe in ("scalar", PERFORM) or issued.issues
         if step.part is not None and step.pipe in ("mtu-in", "mtu-out"):
             parts.setdefault(step.instruction, []).extend(range(step.part.first, step.part.last + 1))
             assert step.part.count == ((issued.address or 0) % 32 + issued.nbytes + 31) // 32
@@ -77,8 +77,8 @@ def test_a_step_says_what_happened_where() -> None:
     assert (poll.words(), poll.place, poll.value) == ("poll >= 1 (flag in)", "area1", "saw 1")
     assert (poll.source.step, poll.source.sync, poll.source.kernel) == (3, "flag in", "use_everything")
     assert poll.source.file.endswith("witness_support.py")
-    assert told["put", DELIVER].value == "[1, 0x10000000000, 3, 0..]"
-    assert told["put", DELIVER].place == "area1+0x20"
+    assert told["put", PERFORM].value == "[1, 0x10000000000, 3, 0..]"
+    assert told["put", PERFORM].place == "area1+0x20"
     assert told["v_fill", "vector"].place == "ub+0x0"
     assert told["atomic_add", "scalar"].value in ("was 0", "was 5")
     assert told["mtu_in", "mtu-in"].value == "saw 07 07 07 07 .."

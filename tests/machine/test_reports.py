@@ -219,8 +219,8 @@ def test_a_deadlock_report_lists_every_core() -> None:
         assert f"die {core // 10} core {core % 10}, kernel wait_for" in str(caught.value)
 
 
-def test_nothing_is_delivered_behind_a_violation() -> None:
-    """When a delivery completes a DMA whose event is still set, what is in flight behind it stays there."""
+def test_nothing_becomes_visible_behind_a_violation() -> None:
+    """When a write completes a DMA whose event is still set, what is in flight behind it stays there."""
     pod = Pod(small_pod(1), order="relaxed")
     pod.memory[pod.meta(0, 512) :][:32] = 3
     args = {"source": pod.meta(0, 512), "target": pod.meta(0), "nbytes": 32}

@@ -1,4 +1,4 @@
-"""Send and receive deliver every payload, bit for bit, and touch nothing else."""
+"""Every payload that is sent arrives, bit for bit, and nothing else is touched."""
 
 import ast
 from dataclasses import dataclass
@@ -82,8 +82,8 @@ def test_tiny_transfer_arrives(path: str, order: str, policy: str) -> None:
 
 
 @pytest.mark.nojit
-def test_generators_deliver_too() -> None:
-    """The undecorated kernels, run as plain generators for a debugger, deliver what the lowered ones do."""
+def test_generators_do_too() -> None:
+    """The undecorated kernels, run as plain generators for a debugger, do what the lowered ones do."""
     import numba
 
     if not numba.config.DISABLE_JIT:

@@ -15,11 +15,11 @@ Writes are counted, granule by granule, as they become visible.
 A protocol cannot go on without a die that stopped.  Its cores then wait without end, which the machine reports, or end
 in an error that the protocol has declared (`Trial.stops`): both are right, and the verdict counts them apart.  (With
 `Trial.may_block` False waiting without end is a violation.)  What must hold is that bytes are right once
-all their owners (`Expected.cores`) have returned.  A run under `stop` or `cut` takes actions and
-deliveries away and adds none, so it is the beginning of a run without a fault; a race, a read of what was never written
-or an access outside of the areas is therefore a fault of the protocol and stays a violation.  Behind a duplicate or a
-flipped bit that is not so: there a core may follow a wrong word anywhere.  From then on only bytes are judged, and an
-access that the machine refuses is an error that is seen, and no violation.
+all their owners (`Expected.cores`) have returned.  A run under `stop` or `cut` takes actions away, among them those by
+which writes become visible, and adds none, so it is the beginning of a run without a fault; a race, a read of what was
+never written or an access outside of the areas is therefore a fault of the protocol and stays a violation.  Behind a
+duplicate or a flipped bit that is not so: there a core may follow a wrong word anywhere.  From then on only bytes are
+judged, and an access that the machine refuses is an error that is seen, and no violation.
 
 In a schedule what breaks is an action as any other.  Its code is negative, which no action of a core or die is
 (`encode`): so a witness replays as it stands, and needs not be told of the fault.

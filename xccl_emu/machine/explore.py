@@ -1,4 +1,4 @@
-"""Every schedule and delivery order of a small pod, by brute force: the reference that faster searches must equal.
+"""Every schedule of a small pod, and every order of its writes, by brute force: what faster searches must equal.
 
 From each state every action of every actor is tried, one sub-transfer or one write at a time; nothing is reduced.
 States are told apart by 128-bit fingerprints of what can influence the rest of the run: counters, the table of last

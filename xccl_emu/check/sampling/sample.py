@@ -23,7 +23,7 @@ from xccl_emu.machine.pod import Pod
 
 POLICIES = ("portfolio", *at.POLICIES)
 PORTFOLIO = ("eager", "late", "lifo", "pct", "weights", "random")
-"""The order in which a portfolio goes round; the named extremes of delivery first."""
+"""The order in which a portfolio goes round; first the named extremes of when writes become visible."""
 
 PCT_DEPTH = 3
 SCHEDULES_DEFAULT = 1000

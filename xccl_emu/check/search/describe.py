@@ -127,7 +127,7 @@ def _is_atomic(pod: Pod, access: Sequence[int]) -> bool:
 
 
 def _before_atomic(pod: Pod, core: int, address: int) -> list[int]:
-    """What an atomic waits for, if it is one: the delivery of its own writes."""
+    """What an atomic waits for, if it is one: that its own writes are visible."""
     st, base = pod.state, pod.core_base(core)
     if st[base + REQUEST] != OP_ATOMIC_ADD or not own_write_pending(st, core, base, address):
         return []

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from xccl_emu.check.witness.marks import LOOP, ROUND
 from xccl_emu.check.witness.render import Row, rows
-from xccl_emu.check.witness.steps import DELIVER, Step, Trace
+from xccl_emu.check.witness.steps import PERFORM, Step, Trace
 
 _LOCAL = ("set_flag", "wait_flag")
 _REPLACED = {";": ",", "#": "no. ", "\n": " ", "%": " percent "}
@@ -59,7 +59,7 @@ def _arrows(trace: Trace, line: Row) -> Iterator[str]:
     text = _text(f"{line.numbers} {line.mark} {step.words()} {step.value}")
     if step.switched_off or (step.operation == "fault" and not step.landed):
         yield f"Note over {core}: {text}"
-    elif step.pipe == DELIVER and step.address is not None:
+    elif step.pipe == PERFORM and step.address is not None:
         yield f"{core}->>m{trace.die_of(step.address)}: {text} at {_text(step.place)}"
     elif step.issues or step.operation in _LOCAL:
         return

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from xccl_emu.check.witness.steps import DELIVER, Step, Trace
+from xccl_emu.check.witness.steps import PERFORM, Step, Trace
 
 Event = dict[str, Any]
 
-_PIPES = ("scalar", "mtu-in", "vector", "mtu-out", "dma", DELIVER)
+_PIPES = ("scalar", "mtu-in", "vector", "mtu-out", "dma", PERFORM)
 _WAITS = ("poll", "quiet", "wait_flag", "await_group", "return")
 
 
@@ -75,7 +75,7 @@ def _flights(trace: Trace) -> Iterator[Event]:
     for write in trace.writes:
         if write.visible == write.left:
             continue
-        place = _place(trace, write.core, DELIVER)
+        place = _place(trace, write.core, PERFORM)
         event = {"cat": "in flight", "id": write.number, "name": f"{write.action} {write.place}", **place}
         end = write.visible or len(trace.steps) + 1
         args = {"value": write.value, "visible": bool(write.visible)}

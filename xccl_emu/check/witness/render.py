@@ -17,7 +17,7 @@ from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.check.witness.marks import LOOP, RACES, ROUND, marks
 from xccl_emu.check.witness.shrink import signature
-from xccl_emu.check.witness.steps import DELIVER, Part, Step, Trace, steps
+from xccl_emu.check.witness.steps import PERFORM, Part, Step, Trace, steps
 
 _FLAGS = ("set_flag", "wait_flag")
 LINES_MAX = 80
@@ -56,8 +56,8 @@ def rows(trace: Trace, marked: dict[int, str] | None = None) -> list[Row]:
 
 
 def _lines(trace: Trace, step: Step, mark: str) -> Iterator[Row]:
-    """One line of a step; of a delivery one for each write."""
-    if step.pipe != DELIVER or step.operation == "fault":
+    """One line of a step; where writes become visible one for each."""
+    if step.pipe != PERFORM or step.operation == "fault":
         yield Row(step.number, step.number, step, mark=mark)
         return
     for write in (trace.writes[n] for n in step.landed):
@@ -142,7 +142,7 @@ def _style(line: Row) -> str:
         return "yellow"
     if line.step.operation == "fault":
         return "bold magenta"
-    return "cyan" if line.step.pipe == DELIVER else ""
+    return "cyan" if line.step.pipe == PERFORM else ""
 
 
 def below(trace: Trace, marked: dict[int, str]) -> Iterator[str]:

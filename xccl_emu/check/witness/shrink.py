@@ -147,9 +147,9 @@ class Shrinker:
                     yield _exchanged(found.names, a, b, start)
 
     def _cores_of(self, names: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The core of each action; of a delivery the one that wrote."""
-        deliveries = np.isin(names[:, 1], (self._device.DELIVERY, self._device.FAULTY_DELIVERY))
-        return np.where(deliveries, names[:, 3], names[:, 0] // at.ACTORS_PER_CORE)
+        """The core of each action; where a write becomes visible the one that wrote it."""
+        performed = np.isin(names[:, 1], (self._device.DELIVERY, self._device.FAULTY_DELIVERY))
+        return np.where(performed, names[:, 3], names[:, 0] // at.ACTORS_PER_CORE)
 
     # ---- trying one
 

@@ -10,7 +10,7 @@ from xccl_emu.check.device.fault_codes import AGAIN, CORRUPT, DUPLICATE
 from xccl_emu.check.faults import decode, is_fault, words
 from xccl_emu.check.messages import core_name, words_of_sites
 from xccl_emu.check.witness.player import Player
-from xccl_emu.check.witness.steps import DELIVER, Access, Part, Source, Step, Trace, Write
+from xccl_emu.check.witness.steps import PERFORM, Access, Part, Source, Step, Trace, Write
 from xccl_emu.check.witness.wording import Wording, number, some_bytes, wording
 from xccl_emu.check.witness.writes import Writes, joined
 from xccl_emu.errors import ReplayError
@@ -81,7 +81,7 @@ class Stepper:
         actor, choice = code >> at.CHOICE_BITS, code & at.CHOICE_ALL
         core, pipe = divmod(actor, at.ACTORS_PER_CORE)
         if core >= self._pod.spec.n_cores:
-            return self._deliver(code, actor - self._pod.spec.n_cores * at.ACTORS_PER_CORE, choice)
+            return self._perform(code, actor - self._pod.spec.n_cores * at.ACTORS_PER_CORE, choice)
         if core not in self._queued:
             raise self._not_enabled()
         if pipe == rq.SCALAR:
@@ -219,7 +219,7 @@ class Stepper:
         first = writes[0]
         return replace(step, part=joined(writes), address=first.address, place=first.place, value=first.value)
 
-    def _deliver(self, code: int, die: int, choice: int) -> Step:
+    def _perform(self, code: int, die: int, choice: int) -> Step:
         """A die makes a write visible, or all that it has in flight."""
         flying = self._writes.flying.get(die, [])
         k = 0 if choice == at.CHOICE_ALL else choice
@@ -242,21 +242,21 @@ class Stepper:
             raise self._not_enabled()
         kind, die, place, _ = decode(code)
         if kind in (DUPLICATE, CORRUPT):
-            return self._deliver_wrongly(code, die, place)
+            return self._perform_wrongly(code, die, place)
         if kind == AGAIN:
             step = self._again(code)
         else:
             step = Step(
-                self._number, code, die * self._pod.spec.cores_per_die, f"die{die}", DELIVER, "fault", words(code), None
+                self._number, code, die * self._pod.spec.cores_per_die, f"die{die}", PERFORM, "fault", words(code), None
             )  # fmt: skip
         return self._take(step)
 
-    def _deliver_wrongly(self, code: int, die: int, k: int) -> Step:
+    def _perform_wrongly(self, code: int, die: int, k: int) -> Step:
         flying = self._writes.flying.get(die, [])
         if k >= len(flying):
             raise self._not_enabled()
         write = flying[k]
-        step = replace(self._deliver(code, die, k), pipe=DELIVER, operation="fault", fault=words(code))
+        step = replace(self._perform(code, die, k), pipe=PERFORM, operation="fault", fault=words(code))
         if decode(code)[0] == DUPLICATE:
             self._copied = write
         else:
@@ -273,7 +273,7 @@ class Stepper:
 
     def _step_of_write(self, code: int, write: Write) -> Step:
         return Step(
-            self._number, code, write.core, core_name(self._pod, write.core), DELIVER, write.operation, write.action,
+            self._number, code, write.core, core_name(self._pod, write.core), PERFORM, write.operation, write.action,
             write.source, write.address, write.nbytes, write.place, write.value, write.instruction, write.part,
         )  # fmt: skip
 

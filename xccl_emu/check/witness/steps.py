@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xccl_emu.check.trial import Trial
 
-DELIVER = "deliver"
+PERFORM = "perform"
 """The pipe of a step in which writes in flight become visible."""
 
 
@@ -92,11 +92,11 @@ class Step:
     code: int
     """``actor << 16 | choice``."""
     core: int
-    """Global number; of a delivery that of the core whose (first) write becomes visible."""
+    """Global number; where writes become visible that of the core of the (first) one."""
     who: str
     """The core in words, for example ``die0.core1``."""
     pipe: str
-    """``scalar``, ``mtu-in``, ``vector``, ``mtu-out``, ``dma`` or ``deliver``."""
+    """``scalar``, ``mtu-in``, ``vector``, ``mtu-out``, ``dma`` or ``perform``."""
     operation: str
     """Of `xccl_emu.lang.requests.OPERATIONS`."""
     action: str
@@ -129,7 +129,7 @@ class Step:
         """What it does, with its granules if they are not all, and a scalar unit's with the name of its sync."""
         whole = self.part is None or self.part.last - self.part.first + 1 == self.part.count
         words = self.action if whole else f"{self.action}, {self.part}"
-        if self.pipe == DELIVER:
+        if self.pipe == PERFORM:
             return f"FAULT: {self.action}" if self.operation == "fault" and not self.landed else self._visible(words)
         named = self.pipe == "scalar" and self.source is not None and self.source.sync
         sync = f" ({named})" if named else ""
