@@ -4,11 +4,12 @@ Every thread compares what it has read, and goes on only while it is as asked.  
 if values in memory are asked for too, a further thread does, which looks at them when the others are through.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 from litmus import orders, requests
-from litmus.suite import FENCE_COLUMNS, FENCE_TESTS, TESTS, Column, FenceTest, Litmus
+from litmus.suite import FENCE_COLUMNS, FENCE_TESTS, TESTS, Column, Litmus
 
 from xccl_emu.campaign.judge import Budget, searched, verdict_of
 from xccl_emu.campaign.programs import DATA, Instruction, Small
@@ -29,6 +30,8 @@ STORES = {"store": ("store0", ""), "store4": ("store2", "no-order"), "store_name
 """By what a store asks for, the instruction that stands for it; and the lines of the interpreter that these are."""
 NEVER = 31
 """No value of any test."""
+Question = tuple[str, Small, str, bool]
+"""A test's name and configuration, a memory order, and whether the outcome may come out."""
 
 
 def small_of(test: Litmus, own_die: bool) -> Small:
@@ -111,42 +114,26 @@ def fits(test: Litmus, own_die: bool) -> bool:
 def test_what_the_order_forbids_is_verified_and_what_it_allows_is_found(column: Column) -> None:
     """Both searches verify a test where its outcome is forbidden, and find the failing kernel where it is not."""
     order, own_die = MACHINE[column]
-    wrong = []
-    for test in TESTS:
-        if fits(test, own_die):
-            small = small_of(test, own_die)
-            deserved = kinds.ASSERTION if test.allows(column) else kinds.VERIFIED
-            for name in ("full", "merged"):
-                said = verdict_of(searched(small.trial(order, None), name, LARGE))
-                if said != deserved:
-                    wrong.append(f"{test.name}, {name}: {said}, not {deserved}")
-    assert not wrong
+    tests = [test for test in TESTS if fits(test, own_die)]
+    assert not _wrong((test.name, small_of(test, own_die), order, test.allows(column)) for test in tests)
 
 
 @pytest.mark.parametrize("order", FENCE_COLUMNS)
 def test_what_fences_forbid_is_verified_and_what_they_allow_is_found(order: str) -> None:
     """Both searches say of the tests of fences what is tabled, flags, data and observers being as they come."""
-    assert not _wrong(FENCE_TESTS, order, FENCE_COLUMNS.index(order))
+    assert not _wrong(_tabled(FENCE_TESTS, FENCE_COLUMNS, order))
 
 
 @pytest.mark.parametrize("order", orders.COLUMNS)
 def test_what_orders_keep_at_one_address_is_verified_and_what_they_do_not_is_found(order: str) -> None:
     """Both searches say of the tests of writes to one address what is tabled."""
-    assert not _wrong(orders.TESTS, order, orders.COLUMNS.index(order))
+    assert not _wrong(_tabled(orders.TESTS, orders.COLUMNS, order))
 
 
-@pytest.mark.parametrize("column", range(2))
-def test_what_requests_ask_for_is_verified_and_what_they_do_not_is_found(column: int) -> None:
+@pytest.mark.parametrize("order", requests.COLUMNS)
+def test_what_requests_ask_for_is_verified_and_what_they_do_not_is_found(order: str) -> None:
     """Both searches say of the tests of requests with orders what is tabled."""
-    wrong = []
-    for test in requests.TESTS:
-        small = small_at(test.test, _words_of(test.home), test.asks)
-        deserved = kinds.ASSERTION if test.expected[column] == "A" else kinds.VERIFIED
-        for name in ("full", "merged"):
-            said = verdict_of(searched(small.trial(requests.COLUMNS[column], None), name, LARGE))
-            if said != deserved:
-                wrong.append(f"{test.name}, {name}: {said}, not {deserved}")
-    assert not wrong
+    assert not _wrong(_tabled(requests.TESTS, requests.COLUMNS, order))
 
 
 def _words_of(home: Mapping[str, int]) -> dict[str, int]:
@@ -159,14 +146,20 @@ def _words_of(home: Mapping[str, int]) -> dict[str, int]:
     return words
 
 
-def _wrong(tests: Sequence[FenceTest], order: str, column: int) -> list[str]:
-    """Tests of which a search says something else than its letter in a column."""
-    wrong = []
+def _tabled(tests: Sequence[Any], columns: Sequence[str], order: str) -> Iterator[Question]:
+    """Tests with a letter for each order: A, the outcome must come out."""
     for test in tests:
-        small = small_at(test.test, _words_of(test.home))
-        deserved = kinds.ASSERTION if test.expected[column] == "A" else kinds.VERIFIED
-        for name in ("full", "merged"):
-            said = verdict_of(searched(small.trial(order, None), name, LARGE))
+        small = small_at(test.test, _words_of(test.home), getattr(test, "asks", ()))
+        yield test.name, small, order, test.expected[columns.index(order)] == "A"
+
+
+def _wrong(questions: Iterable[Question]) -> list[str]:
+    """Where a search says something else than is deserved."""
+    wrong = []
+    for name, small, order, allowed in questions:
+        deserved = kinds.ASSERTION if allowed else kinds.VERIFIED
+        for search in ("full", "merged"):
+            said = verdict_of(searched(small.trial(order, None), search, LARGE))
             if said != deserved:
-                wrong.append(f"{test.name}, {name}: {said}, not {deserved}")
+                wrong.append(f"{name}, {search}: {said}, not {deserved}")
     return wrong
