@@ -5,18 +5,17 @@ touches memory. What it read it keeps in a register and returns when all its ope
 until everything is visible, so it hides no outcome. Each address has a 32-byte granule of its own.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.lang import atomic_add, fence, kernel, load, mtu_in, put, quiet, store, ub_load, ub_store
-from xccl_emu.machine.explore import Explored, explore
-from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import small_pod
+from xccl_emu.machine.explore import Explored
 
 from .model import Op, Outcome, Program, fifo, outcomes, relaxed, sc
+from .on_machine import outcomes_at, reached, whole
 from .suite import FENCE_COLUMNS, FENCE_TESTS, TESTS, Column, Litmus
 from .test_model import ONE_HOME, ORDERS, OWN_HOME, programs
 
@@ -131,30 +130,7 @@ def run_at(
     program: Program, order: str, home: Mapping[str, int], asynchronous: bool = False, puts: str = "n"
 ) -> tuple[set[Outcome], Explored]:
     """As `run`, with each address on the die that ``home`` says."""
-    addresses = sorted({op[1] for ops in program for op in ops if op[0] not in ("f", "s")})
-    dies = max(len(program), 1 + max(home.values()))
-    spec = small_pod(dies, app_bytes=0, meta_bytes=128, managed_bytes=0, ub_bytes=64, flight_granules=8)
-    pod = Pod(spec, order=order)
-    homes = [home[address] for address in addresses]
-    names: list[str] = []
-    for thread, ops in enumerate(program):
-        code, pulled, registers = encode(tuple(ops), asynchronous, addresses, puts)
-        names += [f"{thread}:{register}" for register in registers]
-        args = {"program": code, "pulled": pulled, "home": pod.meta(0), "stride": spec.die_bytes}
-        args["dies"] = sum(die << 2 * i for i, die in enumerate(homes))
-        pod.launch(interpret, thread, [0], args, [pod.grant_meta("rw")])
-    found = explore(pod, [(pod.meta(die) + 32 * i, 8) for i, die in enumerate(homes)])
-    slots = [len(encode(tuple(ops), asynchronous, addresses)[2]) for ops in program]
-    return {frozenset(_named(words, addresses, names, slots)) for words in found.outcomes}, found
-
-
-def _named(
-    words: tuple[int, ...], addresses: list[str], names: list[str], slots: list[int]
-) -> Iterator[tuple[str, int]]:
-    yield from zip(addresses, words, strict=False)
-    results = words[len(addresses) :]
-    values = [seen >> 8 * i & 255 for seen, n in zip(results, slots, strict=True) for i in range(n)]
-    yield from zip(names, values, strict=True)
+    return outcomes_at(program, order, home, interpret, lambda t, at: encode(tuple(program[t]), asynchronous, at, puts))
 
 
 def _wrong(tests: tuple[Litmus, ...], column: Column) -> list[str]:
@@ -162,9 +138,8 @@ def _wrong(tests: tuple[Litmus, ...], column: Column) -> list[str]:
     wrong = []
     for test in tests:
         found, explored = run(test.program, column)
-        reached = any(test.asked.items() <= outcome for outcome in found)
-        whole = explored.complete and not explored.errors and not explored.deadlocks
-        if reached != test.allows(column) or found != outcomes(test.program, ORDERS[column]) or not whole:
+        as_tabled = reached(test.asked, found) == test.allows(column)
+        if not (as_tabled and whole(explored) and found == outcomes(test.program, ORDERS[column])):
             wrong.append(test.name)
     return wrong
 
@@ -212,10 +187,8 @@ def test_fences_order_what_goes_to_one_die_and_wait_for_nothing(order: str, puts
     for test in FENCE_TESTS:
         program = test.test.program
         found, explored = run_at(program, order, test.home, puts=puts)
-        reached = any(test.test.asked.items() <= outcome for outcome in found)
-        whole = explored.complete and not explored.errors and not explored.deadlocks
-        allowed = test.expected[FENCE_COLUMNS.index(order)] == "A"
-        if reached != allowed or found != outcomes(program, MODEL[order](test.home)) or not whole:
+        as_tabled = reached(test.test.asked, found) == (test.expected[FENCE_COLUMNS.index(order)] == "A")
+        if not (as_tabled and whole(explored) and found == outcomes(program, MODEL[order](test.home))):
             wrong.append(test.name)
     assert wrong == []
 

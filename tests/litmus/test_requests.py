@@ -7,15 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xccl_emu.lang import atomic_add, compare_swap, fence, kernel, load, put, quiet, store
-from xccl_emu.machine.explore import Explored, explore
-from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import small_pod
+from xccl_emu.machine.explore import Explored
 
 from .axioms import allowed, rules
 from .model import Outcome, Program
+from .on_machine import outcomes_at, reached, whole
 from .requests import COLUMNS, TESTS
 from .test_axioms import HOMES
-from .test_machine import _named
 from .test_model import programs
 
 KINDS = (
@@ -102,21 +100,8 @@ def encode(ops: Sequence[tuple], asks: Sequence[str], addresses: list[str], puts
 def run(
     program: Program, asks: Sequence[Sequence[str]], order: str, home: Mapping[str, int], puts: str = "n"
 ) -> tuple[set[Outcome], Explored]:
-    """All outcomes of a program on the machine, named as the axioms name them."""
-    addresses = sorted({op[1] for ops in program for op in ops if op[0] not in ("f", "s")})
-    dies = max(len(program), 1 + max(home.values()))
-    spec = small_pod(dies, app_bytes=0, meta_bytes=128, managed_bytes=0, ub_bytes=64, flight_granules=8)
-    pod = Pod(spec, order=order)
-    homes, names, slots = [home[address] for address in addresses], list[str](), list[int]()
-    for thread, ops in enumerate(program):
-        first, rest, registers = encode(ops, asks[thread], addresses, puts)
-        names += [f"{thread}:{register}" for register in registers]
-        slots.append(len(registers))
-        args = {"first": first, "rest": rest, "home": pod.meta(0), "stride": pod.spec.die_bytes}
-        args["dies"] = sum(die << 2 * i for i, die in enumerate(homes))
-        pod.launch(interpret, thread, [0], args, [pod.grant_meta("rw")])
-    found = explore(pod, [(pod.meta(die) + 32 * i, 8) for i, die in enumerate(homes)])
-    return {frozenset(_named(words, addresses, names, slots)) for words in found.outcomes}, found
+    """All outcomes of a program on the machine."""
+    return outcomes_at(program, order, home, interpret, lambda t, at: encode(program[t], asks[t], at, puts))
 
 
 @pytest.mark.parametrize("column", range(2))
@@ -125,7 +110,7 @@ def test_the_axioms_reproduce_the_table(column: int) -> None:
     wrong = []
     for test in TESTS:
         found = allowed(test.test.program, rules(COLUMNS[column], test.home), test.asks)
-        if any(test.test.asked.items() <= outcome for outcome in found) != (test.expected[column] == "A"):
+        if reached(test.test.asked, found) != (test.expected[column] == "A"):
             wrong.append(test.name)
         for order in ("sc", "fifo"):
             strict = rules(order, test.home)
@@ -143,8 +128,7 @@ def test_the_machine_has_the_outcomes_of_the_axioms(order: str, puts: str) -> No
         if puts == "y" and any(op[0] in ("u", "c") for ops in test.test.program for op in ops):
             continue
         found, explored = run(test.test.program, test.asks, order, test.home, puts)
-        whole = explored.complete and not explored.errors and not explored.deadlocks
-        if not whole or found != allowed(test.test.program, rules(order, test.home), test.asks):
+        if not whole(explored) or found != allowed(test.test.program, rules(order, test.home), test.asks):
             wrong.append(test.name)
     assert wrong == []
 
