@@ -62,6 +62,16 @@ def place(pod: Pod, source: int, target: int, nbytes: int, seed: int = 0) -> Sen
     return Sent(pod, data, pod.put(source, data), room, around)
 
 
+SMALL = {"slots": 2, "slot_bytes": 32}
+"""A ring that payloads go around."""
+
+
+def one_way(nbytes: int = 300, rings: dict[str, Any] = SMALL, **pod_options: Any) -> tuple[SendRecv, Sent]:
+    """A communicator on a pod, and a payload for die 1 on die 0."""
+    pod = make_pod(**pod_options)
+    return SendRecv(pod, **rings), place(pod, 0, 1, nbytes)
+
+
 @dataclass(frozen=True)
 class Setting:
     """A pod and a communicator to make."""

@@ -16,7 +16,7 @@ from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_layout import PATHS, split
 
-from .sendrecv_support import Setting, make_pod, payload, place, settings_of_pods, sizes
+from .sendrecv_support import Setting, make_pod, one_way, payload, place, settings_of_pods, sizes
 
 KERNELS = [value for value in vars(device).values() if isinstance(value, Kernel)]
 
@@ -88,9 +88,7 @@ def test_generators_do_too() -> None:
 
     if not numba.config.DISABLE_JIT:
         pytest.skip("plain generators run only with the JIT off")
-    pod = make_pod(generators=True)
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = place(pod, 0, 1, 200)
+    comm, sent = one_way(200, generators=True)
     comm.transfer(sent.source, sent.target, event_id=1)
     comm.run()
     assert sent.arrived()
@@ -173,24 +171,20 @@ def test_memory_is_as_documented() -> None:
 
 def test_zero_copy_leaves_the_rings_alone() -> None:
     """A zero-copy transfer writes nothing to the managed data areas, and gives the address of the ring back."""
-    pod = make_pod()
-    comm = SendRecv(pod)
-    sent = place(pod, 0, 1, 3000)
+    comm, sent = one_way(3000, {})
     comm.transfer(sent.source, sent.target, event_id=1, path="zero-copy")
     comm.run()
     assert sent.arrived()
-    managed = pod.managed(1)
-    assert not pod.memory[managed : managed + pod.spec.managed_bytes].any()
+    managed = comm.pod.managed(1)
+    assert not comm.pod.memory[managed : managed + comm.pod.spec.managed_bytes].any()
     ack = comm.layout.ack(0, 1, 1)
-    assert pod.memory[ack + 24 : ack + 32].view(np.int64)[0] == comm.layout.ring(0, 1, 1)
+    assert comm.pod.memory[ack + 24 : ack + 32].view(np.int64)[0] == comm.layout.ring(0, 1, 1)
 
 
 @pytest.mark.parametrize(("path", "moved"), [("mtu", (2, 2, 0)), ("dma", (0, 0, 2)), ("zero-copy", (1, 1, 0))])
 def test_bytes_go_through_the_right_pipes(path: str, moved: tuple[int, int, int]) -> None:
     """The DMA path bypasses the data buffers, and zero-copy moves each byte once instead of twice."""
-    pod = make_pod()
-    comm = SendRecv(pod)
-    sent = place(pod, 0, 1, 4096)
+    comm, sent = one_way(4096, {})
     comm.transfer(sent.source, sent.target, event_id=1, path=path)
     by_pipe = comm.run().bytes_by_pipe
     fields = by_pipe["mtu-out"] % 4096
@@ -228,9 +222,7 @@ def _meaning(site: Site) -> tuple[str, ...]:
 @pytest.mark.parametrize(("chunks", "ack_each", "acks"), [(4, False, 1), (4, True, 4), (5, False, 5)])
 def test_a_payload_that_fits_the_ring_is_acknowledged_once(path: str, chunks: int, ack_each: bool, acks: int) -> None:
     """A larger one chunk by chunk, and so is any on request; a tail comes for each chunk."""
-    pod = make_pod(policy="round-robin")
-    comm = SendRecv(pod, slots=4, slot_bytes=64, ack_each=ack_each)
-    sent = place(pod, 0, 1, 64 * chunks)
+    comm, sent = one_way(64 * chunks, dict(slots=4, slot_bytes=64, ack_each=ack_each), policy="round-robin")
     comm.transfer(sent.source, sent.target, event_id=1, cores=1, path=path)
     assert comm.run().instructions["put"] == chunks + acks
     assert sent.arrived()
@@ -239,9 +231,7 @@ def test_a_payload_that_fits_the_ring_is_acknowledged_once(path: str, chunks: in
 @pytest.mark.parametrize("order", ["sc", "relaxed"])
 def test_slots_larger_than_half_a_data_buffer_are_for_dma(order: str) -> None:
     """The DMA engine takes slots of any size; through the data buffer such a ring cannot be used, which is refused."""
-    pod = make_pod(order=order, ub_bytes=512)
-    comm = SendRecv(pod, slots=3, slot_bytes=1024, channels_max=1)
-    sent = place(pod, 0, 1, 5000)
+    comm, sent = one_way(5000, dict(slots=3, slot_bytes=1024, channels_max=1), order=order, ub_bytes=512)
     with pytest.raises(ConfigError, match="path='mtu': must be one of dma, zero-copy"):
         comm.transfer(sent.source, sent.target, event_id=1, cores=1)
     comm.transfer(sent.source, sent.target, event_id=1, cores=1, path="dma")
@@ -252,15 +242,13 @@ def test_slots_larger_than_half_a_data_buffer_are_for_dma(order: str) -> None:
 @pytest.mark.parametrize("given", [-1, 1, 7])
 def test_a_tail_of_another_chunk_is_an_error(given: int) -> None:
     """The receiver checks the chunk ID: a field whose count is right and whose ID is not ends the run."""
-    pod = make_pod(policy="round-robin")
-    comm = SendRecv(pod, slots=2, slot_bytes=64)
-    sent = place(pod, 0, 1, 64)
+    comm, sent = one_way(64, dict(slots=2, slot_bytes=64), policy="round-robin")
     comm.recv(sent.target, 0, event_id=1, cores=1)
     comm.launch()
     tail = comm.layout.tail(0, 1, 0)
-    pod.memory[tail : tail + 32].view(np.int64)[:] = 1, given, 1, 64 * device.SHAPE_UNIT + 1
+    comm.pod.memory[tail : tail + 32].view(np.int64)[:] = 1, given, 1, 64 * device.SHAPE_UNIT + 1
     with pytest.raises(ProtocolError) as caught:
-        pod.run()
+        comm.pod.run()
     assert (caught.value.code, caught.value.value) == (device.WRONG_CHUNK, given)
     assert sent.untouched()
 

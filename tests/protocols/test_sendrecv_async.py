@@ -9,7 +9,7 @@ from xccl_emu.errors import ConfigError, DeadlockError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.protocols.sendrecv import SendRecv
 
-from .sendrecv_support import Setting, make_pod, place, settings_of_pods, sizes
+from .sendrecv_support import Setting, make_pod, one_way, place, settings_of_pods, sizes
 
 PASSES = (device.isend, device.irecv)
 
@@ -50,9 +50,7 @@ def test_tests_in_any_sequence(
 @pytest.mark.parametrize("path", ["mtu", "dma"])
 def test_sides_take_turns_around_the_ring(path: str) -> None:
     """A sender fills the ring and gets no further until the receiver's pass; each side's test does its own part."""
-    pod = make_pod(order="sc", policy="round-robin")
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = place(pod, 0, 1, 100)
+    comm, sent = one_way(100, order="sc", policy="round-robin")
     mine = comm.isend(sent.source, 1, event_id=1, cores=1, path=path)
     theirs = comm.irecv(sent.target, 0, event_id=1, cores=1, path=path)
     seen = []
@@ -123,19 +121,17 @@ def test_a_run_leaves_handles_alone() -> None:
 @pytest.mark.parametrize("path", ["mtu", "dma"])
 def test_handles_go_on_from_a_snapshot(path: str) -> None:
     """Two handles that are taken back to a snapshot of the pod go on from there, as often as one likes."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = place(pod, 0, 1, 300)
+    comm, sent = one_way()
     mine, theirs = (
         comm.isend(sent.source, 1, event_id=1, cores=2, path=path),
         comm.irecv(sent.target, 0, event_id=1, cores=2, path=path),
     )
     mine.test()
-    snapshot = pod.snapshot()
+    snapshot = comm.pod.snapshot()
     for _ in range(2):
         theirs.test()
         mine.test()
-        pod.restore(snapshot)
+        comm.pod.restore(snapshot)
     assert sent.untouched()
     mine.wait()
     assert theirs.done

@@ -22,12 +22,12 @@ from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_layout import PATHS
 
-from .sendrecv_support import Sent, Setting, make_pod, place, settings_of_pods, sizes
+from .sendrecv_support import Sent, Setting, make_pod, one_way, place, settings_of_pods, sizes
 
 
-def works(pod: Pod, comm: SendRecv) -> bool:
+def works(comm: SendRecv) -> bool:
     """Whether transfers in both directions arrive, on every path and around the ring."""
-    last = pod.spec.n_dies - 1
+    pod, last = comm.pod, comm.pod.spec.n_dies - 1
     sent = []
     for path in PATHS:
         sent = [place(pod, 0, last, 700, 5), place(pod, last, 0, 700, 6)][: 2 if last else 1]
@@ -37,6 +37,12 @@ def works(pod: Pod, comm: SendRecv) -> bool:
         if not all(s.arrived() for s in sent):
             return False
     return True
+
+
+def recovers(comm: SendRecv) -> bool:
+    """Whether they do after a reset."""
+    comm.reset()
+    return works(comm)
 
 
 # ---- errors of a run
@@ -58,17 +64,14 @@ def test_wrong_event_id(setting: Setting, nbytes: int, others: int, path: str) -
     assert sent.untouched()
     with pytest.raises(ConfigError, match=r"call reset\(\)"):
         comm.transfer(sent.source, sent.target, event_id=5, cores=1)
-    comm.reset()
-    assert works(pod, comm)
+    assert recovers(comm)
 
 
 @pytest.mark.nojit
 @pytest.mark.parametrize("path", PATHS)
 def test_wrong_event_id_is_explained(path: str) -> None:
     """The message names both event IDs, the dies, the kernel's line and the paper's step."""
-    pod = make_pod()
-    comm = SendRecv(pod)
-    sent = place(pod, 0, 1, 100)
+    comm, sent = one_way(100, {})
     comm.transfer(sent.source, sent.target, event_id=-5, recv_event_id=8, path=path)
     with pytest.raises(EventMismatchError) as caught:
         comm.run()
@@ -78,15 +81,12 @@ def test_wrong_event_id_is_explained(path: str) -> None:
     assert "step 5" in text or path == "zero-copy"
     assert "kernels/sendrecv.py:" in text
     assert (caught.value.code, caught.value.value) == (device.WRONG_EVENT, 8 if path == "zero-copy" else -5)
-    comm.reset()
-    assert works(pod, comm)
+    assert recovers(comm)
 
 
 def test_wrong_event_id_asynchronously() -> None:
     """An asynchronous receiver stops at a wrong event ID too; reset drops both handles, and they say so."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = place(pod, 0, 1, 300)
+    comm, sent = one_way()
     mine, theirs = comm.isend(sent.source, 1, event_id=1), comm.irecv(sent.target, 0, event_id=2)
     with pytest.raises(EventMismatchError):
         theirs.wait()
@@ -95,23 +95,20 @@ def test_wrong_event_id_asynchronously() -> None:
     for call in (mine.test, mine.wait, theirs.test):
         with pytest.raises(ConfigError, match=r"dropped by reset\(\)"):
             call()
-    assert works(pod, comm)
+    assert works(comm)
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("nbytes", "cores"), [(299, 2), (301, 2), (30, 2), (5000, 2), (300, 1), (300, 3), (300, 4)])
 def test_sides_disagree_on_the_payload(path: str, nbytes: int, cores: int) -> None:
     """Another size or number of cores on the sender's side stops the run before anything reaches the target."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = place(pod, 0, 1, 300)
-    comm.send(pod.put(0, np.ones(nbytes, np.uint8)), 1, event_id=1, cores=cores, path=path)
+    comm, sent = one_way()
+    comm.send(comm.pod.put(0, np.ones(nbytes, np.uint8)), 1, event_id=1, cores=cores, path=path)
     comm.recv(sent.target, 0, event_id=1, cores=2, path=path)
     with pytest.raises(PayloadMismatchError, match=rf"({nbytes}|300) bytes on ({cores}|2) cores"):
         comm.run()
     assert sent.untouched()
-    comm.reset()
-    assert works(pod, comm)
+    assert recovers(comm)
 
 
 @kernel
@@ -124,47 +121,38 @@ def failing(code, value):
 @pytest.mark.parametrize("code", [1, 2, 3])
 def test_another_kernel_fails_in_the_same_run(code: int) -> None:
     """The failure of a kernel that is not of this protocol comes through as it is, whatever its code."""
-    pod = make_pod(policy="round-robin")
-    comm = SendRecv(pod)
-    sent = place(pod, 0, 1, 300)
+    comm, sent = one_way(300, {}, policy="round-robin")
     comm.transfer(sent.source, sent.target, event_id=1)
-    pod.launch(failing, 0, [3], {"code": code, "value": 77}, [])
+    comm.pod.launch(failing, 0, [3], {"code": code, "value": 77}, [])
     with pytest.raises(ProtocolError, match=rf"kernel failing .* code {code}, value 77") as caught:
         comm.run()
     assert type(caught.value) is ProtocolError
-    comm.reset()
-    assert works(pod, comm)
+    assert recovers(comm)
 
 
 @pytest.mark.nojit
 @pytest.mark.parametrize("path", PATHS)
 def test_receiver_never_comes(path: str) -> None:
     """A sender without a receiver is a deadlock that names the call and where it waits; reset makes the ring usable."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = place(pod, 0, 1, 300)
+    comm, sent = one_way()
     comm.send(sent.source, 1, event_id=1, path=path)
     with pytest.raises(DeadlockError) as caught:
         comm.run()
     assert "nobody answers the send of 300 bytes from die 0 to die 1, event ID 1" in str(caught.value)
     assert "polls die0.meta+" in str(caught.value)
     assert sent.untouched()
-    comm.reset()
-    assert works(pod, comm)
+    assert recovers(comm)
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_sender_never_comes(path: str) -> None:
     """A receiver without a sender is a deadlock that names the call; its target is unchanged."""
-    pod = make_pod()
-    comm = SendRecv(pod)
-    sent = place(pod, 0, 1, 300)
+    comm, sent = one_way(300, {})
     comm.recv(sent.target, 0, event_id=1, path=path)
     with pytest.raises(DeadlockError, match="nobody answers the receive of 300 bytes"):
         comm.run()
     assert sent.untouched()
-    comm.reset()
-    assert works(pod, comm)
+    assert recovers(comm)
 
 
 def test_other_pairs_survive_a_reset() -> None:
@@ -178,8 +166,7 @@ def test_other_pairs_survive_a_reset() -> None:
     comm.transfer(good.source, good.target, event_id=1)
     with pytest.raises(DeadlockError):
         comm.run()
-    comm.reset()
-    assert works(pod, comm)
+    assert recovers(comm)
     comm.transfer(good.source, good.target, event_id=1)
     comm.transfer(bad.source, bad.target, event_id=1)
     comm.run()
@@ -287,15 +274,12 @@ REFUSED: dict[str, tuple[Queue, type[ConfigError], str]] = {
 def test_refused_before_anything_moves(what: str) -> None:
     """The call is refused with its argument named, nothing has moved, and after reset the same rings work."""
     queue, kind, message = REFUSED[what]
-    pod = make_pod()
-    comm = SendRecv(pod)
-    sent = place(pod, 0, 1, 300)
-    before = pod.digest()
+    comm, sent = one_way(300, {})
+    before = comm.pod.digest()
     with pytest.raises(kind, match=message):
         queue(comm, sent)
-    assert pod.digest() == before
-    comm.reset()
-    assert works(pod, comm)
+    assert comm.pod.digest() == before
+    assert recovers(comm)
 
 
 def test_refused_call_leaves_the_others_queued() -> None:
@@ -363,8 +347,8 @@ def test_two_communicators_share_a_pod() -> None:
     with pytest.raises(DeadlockError):
         two.run()
     two.reset()
-    assert works(pod, one)
-    assert works(pod, two)
+    assert works(one)
+    assert works(two)
 
 
 def test_fields_of_the_real_pod_fit() -> None:
@@ -401,12 +385,10 @@ NO_NUMBERS = (1.0, "1", None, True, np.float64(1), [1], np.array([1, 2]), 1j)
 @pytest.mark.parametrize("call", ["send", "isend", "exchange", "transfer"])
 def test_what_is_no_number_is_refused_at_once(call: str, name: str, value: object) -> None:
     """When the call is queued, by its name; nothing stays open, so that the next run is as if it had not been."""
-    pod = make_pod()
-    comm = SendRecv(pod)
-    sent = place(pod, 0, 1, 64)
+    comm, sent = one_way(64, {})
     arguments: dict[str, object] = {"source": sent.source, "target_die": 1, "event_id": 1, "cores": 1}
     if call == "exchange":
-        arguments |= {"target": pod.alloc(0, 8), "source_die": 1}
+        arguments |= {"target": comm.pod.alloc(0, 8), "source_die": 1}
     if call == "transfer":
         del arguments["target_die"]
         arguments["target"] = sent.target

@@ -19,8 +19,8 @@ from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine.pod import ORDERS, POLICIES, Buffer
 from xccl_emu.protocols.sendrecv import SendRecv
 
-from .sendrecv_support import Sent, Setting, make_pod, place, settings_of_pods, sizes
-from .test_sendrecv_errors import works
+from .sendrecv_support import Sent, Setting, make_pod, one_way, place, settings_of_pods, sizes
+from .test_sendrecv_errors import recovers, works
 
 
 @dataclass(frozen=True)
@@ -106,20 +106,18 @@ def test_payloads_back_to_back(setting: Setting, nbytes: int, rounds: int, path:
         comm.transfer(s.source, s.target, event_id=3, cores=cores, path=path, rounds=rounds)
     comm.run()
     assert all(s.arrived() for s in sent)
-    assert works(pod, comm)
+    assert works(comm)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3])
 def test_rounds_count_on(slots: int) -> None:
     """Event IDs count up from round to round, counts go on, and the next transfer finds the rings at rest."""
-    pod = make_pod(order="sc")
-    comm = SendRecv(pod, slots=slots, slot_bytes=32)
-    sent = place(pod, 0, 1, 3 * 64)
+    comm, sent = one_way(3 * 64, dict(slots=slots, slot_bytes=32), order="sc")
     comm.transfer(sent.source, sent.target, event_id=5, cores=1, rounds=3)
     comm.run()
     assert sent.arrived()
     tail = comm.layout.tail(0, 1, 0)
-    assert pod.memory[tail : tail + 32].view("<i8").tolist() == [7, 1, 6, 64 * device.SHAPE_UNIT + 1]
+    assert comm.pod.memory[tail : tail + 32].view("<i8").tolist() == [7, 1, 6, 64 * device.SHAPE_UNIT + 1]
 
 
 @pytest.mark.nojit
@@ -179,8 +177,7 @@ def test_wrong_event_id_of_an_exchange(path: str) -> None:
     with pytest.raises(EventMismatchError, match=r"receive of 300 bytes.*event ID 9: the other side has event ID 0"):
         comm.run()
     assert sent[0].untouched()
-    comm.reset()
-    assert works(pod, comm)
+    assert recovers(comm)
 
 
 def test_payloads_of_an_exchange_do_not_fit() -> None:
@@ -194,8 +191,7 @@ def test_payloads_of_an_exchange_do_not_fit() -> None:
     with pytest.raises(PayloadMismatchError, match=r"receive of 200 bytes.*the other side has 199 bytes on 2 cores"):
         comm.run()
     assert sent[1].untouched()
-    comm.reset()
-    assert works(pod, comm)
+    assert recovers(comm)
 
 
 def test_the_other_die_never_comes() -> None:
@@ -208,8 +204,7 @@ def test_the_other_die_never_comes() -> None:
         comm.run()
     for what in ("send of 300 bytes from die 0 to die 1", "receive of 200 bytes from die 1 to die 0"):
         assert f"nobody answers the {what}" in str(caught.value)
-    comm.reset()
-    assert works(pod, comm)
+    assert recovers(comm)
 
 
 def test_all_out_before_anything_in_would_fill_the_rings() -> None:
@@ -264,7 +259,7 @@ def test_refused_rounds(arguments: dict[str, object], message: str) -> None:
     sent = place(comm.pod, 0, 1, 300)
     with pytest.raises(ConfigError, match=message):
         comm.transfer(sent.source, sent.target, **({"event_id": 1} | arguments))  # type: ignore[arg-type]
-    assert works(comm.pod, comm)
+    assert works(comm)
 
 
 # ---- what the kernels are made of
@@ -281,12 +276,10 @@ def test_an_exchange_is_made_of_the_parts_of_send_and_receive() -> None:
 def test_each_channel_may_touch_its_own_part_alone(rounds: int) -> None:
     """No two channels of a side may touch a byte in common, and each may write only its field, and its slots or
     target."""
-    pod = make_pod(ub_bytes=64)
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = place(pod, 0, 1, rounds * 32 * 11)
+    comm, sent = one_way(rounds * 32 * 11, ub_bytes=64)
     comm.transfer(sent.source, sent.target, event_id=1, cores=3 if rounds == 1 else 1, rounds=rounds)
     comm.launch()
-    per_core = [pod.grants_of(core) for core in pod.active_cores()]
+    per_core = [comm.pod.grants_of(core) for core in comm.pod.active_cores()]
     for side in (per_core[: len(per_core) // 2], per_core[len(per_core) // 2 :]):
         windows = [(grant.die, grant.start, grant.end) for grants in side for grant in grants]
         for i, (die, start, end) in enumerate(windows):
