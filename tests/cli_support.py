@@ -1,6 +1,11 @@
 """What the tests of the command share: running it in this process."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from typer.testing import CliRunner
@@ -21,3 +26,26 @@ def as_json(*arguments: str) -> dict[str, Any]:
     assert code == 0, err
     result: dict[str, Any] = json.loads(out)
     return result
+
+
+def python(script: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A script in a process of its own, and what it prints."""
+    return subprocess.run([sys.executable, "-c", script], **{"capture_output": True, "text": True, **options})
+
+
+def interrupted(words: Sequence[str], wait_s: float, said: str | None = None, **options: Any) -> tuple[int, str, float]:
+    """Exit code and stderr of Python with these words, which says a line, hears Ctrl-C so many seconds behind it, and
+    is given half a minute to end; and the seconds that it took."""
+    with subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
+        **options,
+    ) as process:  # fmt: skip
+        if said is not None:
+            assert process.stdout is not None
+            assert process.stdout.readline() == said
+        time.sleep(wait_s)
+        started = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    return process.returncode, errors, time.monotonic() - started

@@ -3,10 +3,8 @@
 import os
 import resource
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 import xccl_emu
+from tests.cli_support import interrupted, python
 from xccl_emu.cli import ending
 from xccl_emu.cli.main import ReportingGroup
 from xccl_emu.errors import (
@@ -57,8 +56,7 @@ def test_the_command_line_loads_nothing_heavy() -> None:
         "import sys, typer.main, xccl_emu.cli.main as c; typer.main.get_command(c.app)\n"
         "print([m for m in ('numba', 'llvmlite', 'numpy', 'ml_dtypes', 'rich') if m in sys.modules])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown.strip() == "[]"
+    assert python(code, check=True).stdout.strip() == "[]"
 
 
 def test_help_names_the_subcommands() -> None:
@@ -165,7 +163,7 @@ def test_a_library_that_does_not_load_for_lack_of_memory() -> None:
 def test_every_end_has_a_code(error: str, code: int, last: str) -> None:
     """Outside of any command too: while it is imported, or in the library that reads the command line."""
     script = f"from xccl_emu.cli.ending import run_to_end\ndef f(): raise {error}\nrun_to_end(f)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = python(script)
     assert (done.returncode, done.stderr.strip().endswith(last)) == (code, True), done.stderr
     assert ("Traceback" in done.stderr) == (code == 4)
 
@@ -194,7 +192,7 @@ def test_a_table_for_a_reader_who_has_gone() -> None:
     script = "import os; os.close(1); r, w = os.pipe(); os.close(r); os.dup2(w, 1)\n"
     script += "from xccl_emu.cli.console import stdout_console as c\n"
     script += "try: c().print('x')\nexcept BrokenPipeError: os._exit(77)"
-    assert subprocess.run([sys.executable, "-c", script]).returncode == 77
+    assert python(script, capture_output=False).returncode == 77
 
 
 def test_streams_that_are_closed_lead_nowhere() -> None:
@@ -208,23 +206,13 @@ def test_characters_that_stdout_does_not_have() -> None:
     """They are shown as question marks, where stdout has another encoding."""
     script = "from xccl_emu.cli.ending import run_to_end\nrun_to_end(lambda: print('0→1 \\udcff'))"
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env=environment)
+    done = python(script, env=environment, text=False)
     assert (done.returncode, done.stdout) == (0, b"0?1 ?\n")
 
 
 def test_interrupted_before_it_has_begun() -> None:
     """Ctrl-C while the command still imports what it needs ends it with one line, too."""
-    seen = set()
-    for wait in (0.1, 0.2, 0.4, 0.6):
-        with subprocess.Popen(
-            [sys.executable, "-c", SLOW_START], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        ) as process:  # fmt: skip
-            process.stdout.readline()
-            time.sleep(wait)
-            process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=30)
-        seen.add((process.returncode, errors))
+    seen = {interrupted(["-c", SLOW_START], wait_s, "begun\n")[:2] for wait_s in (0.1, 0.2, 0.4, 0.6)}
     assert seen == {(130, "xccl-emu: interrupted\n")}
 
 
@@ -252,19 +240,9 @@ def test_interrupting_a_command_is_one_line_and_130(tmp_path: Path, repository: 
         "def other() -> None: ...\n"
         "main()\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, str(script), "run", "wait"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(repository)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
-    )
-    with process:
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (130, "xccl-emu: interrupted\n")
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    code, errors, _ = interrupted([str(script), "run", "wait"], 0, "ready\n", env=environment)
+    assert (code, errors) == (130, "xccl-emu: interrupted\n")
 
 
 def test_the_command_says_what_it_compiles() -> None:
@@ -276,5 +254,5 @@ def test_the_command_says_what_it_compiles() -> None:
         "except SystemExit: pass\n"
         "for family in ('machine', 'machine', 'kernels'): _cache.tell_compiling(family)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = python(script, check=True)
     assert done.stderr.splitlines() == ["xccl-emu: compiling, once: the machine", "xccl-emu: compiling, once: kernels"]

@@ -2,9 +2,6 @@
 
 import json
 import re
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli_support import invoke
+from tests.cli_support import interrupted, invoke
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling import watch
 from xccl_emu.errors import CapacityError, ConfigError
@@ -213,27 +210,11 @@ def test_check_proves_it_and_shows_what_a_shared_buffer_does() -> None:
     assert (code, told["violation"]["kind"]) == (1, "data race")
 
 
-def listen_to_interrupts() -> None:
-    """A shell lets background jobs ignore interrupts, this test if it is in one; the command is to hear them."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def test_ctrl_c_ends_a_check_with_130(tmp_path: Path) -> None:
     """An interrupt ends the search within seconds, with one line and no traceback."""
-    command = [sys.executable, "-m", "xccl_emu", "check", "moe", "--ranks", "3", "--policy", "random"]
-    with subprocess.Popen(
-        [*command, "--schedules", str(10**9)],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=listen_to_interrupts,
-    ) as running:
-        time.sleep(5)
-        running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert err.splitlines()[-1] == "xccl-emu: interrupted"
+    command = ["-m", "xccl_emu", "check", "moe", "--ranks", "3", "--policy", "random", "--schedules", str(10**9)]
+    code, err, _ = interrupted(command, 5, cwd=tmp_path)
+    assert (code, err.splitlines()[-1]) == (130, "xccl-emu: interrupted")
     assert "Traceback" not in err
 
 

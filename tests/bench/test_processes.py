@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli_support import interrupted
 from xccl_emu.bench.processes import Job, on_processes
 from xccl_emu.errors import ConfigError, UnfinishedError
 
@@ -69,17 +70,7 @@ def test_ctrl_c_does_not_wait(tmp_path: Path) -> None:
         "    print('begun', flush=True)\n"
         "    list(on_processes([Job('a', partial(time.sleep, 60), 1)], 5))\n"
     )
-    with subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(1)
-        started = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        process.wait(20)
-        assert time.monotonic() - started < 10
+    assert interrupted([str(script)], 1, "begun\n")[2] < 10
 
 
 WAITING = """
