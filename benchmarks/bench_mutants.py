@@ -14,7 +14,15 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from check import mutants_a2e, mutants_collectives, mutants_fused, mutants_moe, mutants_own, mutants_ring
+from check import (
+    mutants_a2e,
+    mutants_collectives,
+    mutants_deepep,
+    mutants_fused,
+    mutants_moe,
+    mutants_own,
+    mutants_ring,
+)
 from check.mutants import Mutant
 
 from xccl_emu.check.check import check
@@ -24,6 +32,7 @@ MODULES = {
     "send and receive": mutants_ring,
     "dispatch and combine": mutants_moe,
     "fused dispatch and combine": mutants_fused,
+    "low-latency dispatch and combine": mutants_deepep,
     "A2E and E2A": mutants_a2e,
     "collectives": mutants_collectives,
     "small protocols": mutants_own,

@@ -147,14 +147,14 @@ def publish(rank, first, last, event, c: Group, a: Areas):
         yield put(field, event, n, d * a.block_bytes + before * message, step=4, sync="counts")
 
 
-def pull_rows(source, n, row, turn, payload, b: Buffers, a: Areas):
+def pull_rows(source, n, row, turn, payload, b: Buffers, work, room):
     """Steps 6-7 through the data buffer: some messages in, payloads and routes out, the halves in turn."""
     message = payload + SLOT_BYTES
     done = 0
     while done < n:
         half = turn % 2
-        some = min(a.room, n - done)
-        at = a.work + half * a.room * message
+        some = min(room, n - done)
+        at = work + half * room * message
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
         yield mtu_in(source + done * message, at, some * message, step=6)
@@ -180,15 +180,16 @@ def pull_rows_dma(source, n, row, payload, b: Buffers):
 
 
 def await_counts(rank, core, event, c: Group, b: Buffers, a: Areas):
-    """Step 5: wait, each core for its share of the fields, and note the counts, by expert and then source.
-
-    When all have, each core brings the whole table into its data buffer; returns the number of rows.
-    """
+    """Step 5: wait, each core for its share of the fields, and note the counts, by expert and then source."""
     for i in range(c.n_ranks * c.n_local * core // c.cores, c.n_ranks * c.n_local * (core + 1) // c.cores):
         field = a.fields + rank * c.die_bytes + i * FIELD_BYTES
         yield poll_eq(field, event, step=5, sync="counts in")
         n = yield load(field + 8, step=5)
         yield store(b.counts + 4 * (i % c.n_local * c.n_ranks + i // c.n_local), n, 4, step=5)
+
+
+def gather_counts(c: Group, b: Buffers):
+    """When all cores have noted theirs bring the whole table into the data buffer; returns the number of rows."""
     yield quiet(step=5, sync="counts noted")
     yield from barrier(5, "all counts are in")
     yield mtu_in(b.counts, 0, 4 * c.n_ranks * c.n_local, step=5)
@@ -228,7 +229,7 @@ def pull(rank, core, rows, c: Group, b: Buffers, a: Areas):
                         if c.by_dma:
                             yield from pull_rows_dma(source, end - begin, into, c.payload, b)
                         else:
-                            turn = yield from pull_rows(source, end - begin, into, turn, c.payload, b, a)
+                            turn = yield from pull_rows(source, end - begin, into, turn, c.payload, b, a.work, a.room)
                     row = row + n
     yield set_flag(MTU_IN, SCALAR, 2, sync="rows pulled")
     yield from drain_halves(MTU_OUT, MTU_IN, turn, "pull half free")
@@ -259,7 +260,8 @@ def offer_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
 
 def take_tokens(rank, core, event, c: Group, b: Buffers, a: Areas):
     """Steps 5-7."""
-    rows = yield from await_counts(rank, core, event, c, b, a)
+    yield from await_counts(rank, core, event, c, b, a)
+    rows = yield from gather_counts(c, b)
     yield from pull(rank, core, rows, c, b, a)
     yield from acknowledge(rank, core, event, a.done, c)
 

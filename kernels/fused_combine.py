@@ -180,14 +180,14 @@ def await_arrivals(t, rank, topk, c: Group, f: Fused):
     yield poll_ge(f.arrivals + own, due, step=3, sync="all arrived")
 
 
-def sum_token(t, rank, turn, acc, c: Group, b: Buffers, f: Fused):
+def sum_token(t, came, turn, acc, c: Group, b: Buffers):
     """Step 3 for one token: its contributions weighed and added in order of the choices, the shared one as it is."""
     yield v_fill(acc, 4 * c.hidden, step=3)
     for k in range(c.top_k):
         slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=3)
         if slot >= 0:
             weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=3)
-            source = f.combine + rank * c.die_bytes + (t * c.top_k + k) * 2 * c.hidden
+            source = came + (t * c.top_k + k) * 2 * c.hidden
             yield from add_contribution(source, acc, turn, k, weight, c, 3)
             turn = turn + 1
     return turn
@@ -199,7 +199,7 @@ def sum_tokens(rank, first, last, c: Group, b: Buffers, f: Fused):
     turn = 0
     for t in range(first, last):
         yield from await_arrivals(t, rank, b.topk, c, f)
-        turn = yield from sum_token(t, rank, turn, acc, c, b, f)
+        turn = yield from sum_token(t, f.combine + rank * c.die_bytes, turn, acc, c, b)
         yield from write_sum(t, first, acc, c, b, 3)
     yield from drain_sums(turn, last - first)
 

@@ -128,3 +128,21 @@ class Fused(NamedTuple):
     then behind how many of others to begin, by parity and destination; else 0."""
     sdma: int
     pipelined: int
+
+
+class Sets(NamedTuple):
+    """Where the two buffer sets of DeepEP's low-latency mode are; addresses are those of rank 0, sizes in bytes."""
+
+    signals: int
+    """Of dispatch -n - 1, of combine 1: by source and local expert, which are the writing rank and its expert."""
+    signals_step: int
+    """From a set to the other."""
+    data: int
+    """Of dispatch messages by source and local expert, of combine contributions by token and choice."""
+    data_step: int
+    slots: int
+    """Messages of a block."""
+    work: int
+    """Where in the data buffer the room for messages begins."""
+    room: int
+    """Messages that fit a half of it."""

@@ -17,7 +17,7 @@ from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
 from xccl_emu.protocols.fused_paper import FUSED_COMBINE, FUSED_DISPATCH
-from xccl_emu.protocols.layer_case import PAGE, USUAL_RANKS, LayerCase, columns
+from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, USUAL_RANKS, LayerCase, columns
 from xccl_emu.protocols.moe_data import Batch, Image, choice_steps, make_batches
 from xccl_emu.protocols.moe_labels import Label, tallies
 from xccl_emu.routing.choices import ZIPF
@@ -50,6 +50,7 @@ class FusedCase(LayerCase):
     granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
     rounds: int = size(3, "Layers one after the other.")
     masked: int = switch(0, "Is the first choice of each rank's last token masked?")
+    counting: str = choice("auto", COUNTING_HELP, of=FusedConfig.COUNTINGS)
     path: str = choice("aiv", "Who writes to the peers: the cores, or the SDMA engine.", of=FusedConfig.PATHS)
     early_quantization: int = switch(1, "Quantize before sending, or when it came.", also="early/late")
     preallocated: int = switch(1, "A region for each source, else counts first.", also="preallocate")
@@ -76,7 +77,7 @@ class FusedCase(LayerCase):
 
     def _config(self) -> FusedConfig:
         switches: dict[str, Any] = {name: bool(getattr(self, name)) for name in _SWITCHES}
-        return FusedConfig(**self._shape, path=self.path, **switches)
+        return FusedConfig(**self._shape, counting=self.counting, path=self.path, **switches)
 
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
         drawn = make_batches(self._config(), rounds, self.seed)

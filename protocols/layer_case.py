@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import GIB, PodSpec, small_pod
-from xccl_emu.protocol import Bench, Call, Site, choice, size, switch, text, tight_pod
+from xccl_emu.protocol import Bench, Call, Site, size, switch, text, tight_pod
 from xccl_emu.protocol.site import INTERPRETER_BYTES
 from xccl_emu.protocols.compared import count_wrong
 from xccl_emu.protocols.drawn import Drawn
@@ -22,6 +22,7 @@ from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP, as_text, tokens_of
 from xccl_emu.stage import silent
 
 PAGE = 4096
+COUNTING_HELP = "Who counts where messages go, and how."
 USUAL_RANKS, REPLICAS = 320, 32
 """A deployment: 288 dies serve routed experts, 32 of them replicas of the hottest, and 32 the shared one."""
 
@@ -50,7 +51,6 @@ class LayerCase(RoutedCase, ABC):
     experts: int = size(1, "Experts on each rank.")
     quantized: int = switch(1, "INT8 for the experts.", also="quantize")
     repeats: int = switch(0, "Does each token choose an expert twice, and so on with the next?")
-    counting: str = choice("auto", "Who counts where messages go, and how.", of=EpConfig.COUNTINGS)
 
     redundant: int = size(
         0, f"Replicas of the hottest routed experts; -1 is {REPLICAS} on {USUAL_RANKS} ranks, else none.", least=-1,
@@ -127,7 +127,7 @@ class LayerCase(RoutedCase, ABC):
             "n_ranks": self.ranks, "local_experts": experts, "hidden": self._hidden, "top_k": top_k,
             "tokens_max": max(1, self._at_once), "dtype": self.dtype, "quantized": bool(self.quantized),
             "quantizer": self.quantizer, "shared": bool(self.routing), "cores": self.cores,
-            "repeats": bool(self.repeats), "counting": self.counting,
+            "repeats": bool(self.repeats),
         }  # fmt: skip
 
     def lay_out(self, bench: Bench) -> None:
@@ -218,7 +218,7 @@ class LayerCase(RoutedCase, ABC):
         """Dispatch, the dummy expert and combine, one after the other; the parts of a batch behind each other."""
         with site.stage("compile"):  # a tiny layer, so that compiling is not mistaken for the protocol's time
             tiny = {"tokens": 1, "hidden": 32, "top_k": 1, "routing": "", "layer": -1, "redundant": 0, "at_once": 0}
-            one: Any = {"ranks": 2, "cores": 1, "rounds": 1, "redundant_slots": 0, **tiny}
+            one: Any = {"ranks": 2, "cores": 1, "rounds": 1, "experts": 1, "redundant_slots": 0, **tiny}
             pod = Pod(small_pod(2, ub_bytes=64 << 10), order=site.pod.order, policy=site.pod.policy)
             replace(self, **one)._make_calls(Site(pod, silent, site.free_bytes))
         self._make_calls(site)

@@ -15,7 +15,7 @@ from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols import moe_paper
 from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layer_case import PAGE, LayerCase, columns
+from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, LayerCase, columns
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes
 from xccl_emu.protocols.moe_data import Batch, Image, make_batches
 from xccl_emu.protocols.moe_labels import label_all
@@ -44,6 +44,7 @@ class MoeCase(LayerCase):
     """Buffers that hold something new in the end."""
     least_granules: ClassVar[int] = 1
 
+    counting: str = choice("auto", COUNTING_HELP, of=EpConfig.COUNTINGS)
     path: str = choice("mtu", "How data is pulled.", of=EpConfig.PATHS)
     quantized_back: int = switch(0, "INT8 on the way back, too.", also="quantize-back")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
@@ -70,7 +71,7 @@ class MoeCase(LayerCase):
     # ---- what it is made of
 
     def _config(self) -> EpConfig:
-        return EpConfig(**self._shape, path=self.path, quantized_back=bool(self.quantized_back))
+        return EpConfig(**self._shape, counting=self.counting, path=self.path, quantized_back=bool(self.quantized_back))
 
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
         return make_batches(self._config(), rounds, self.seed)

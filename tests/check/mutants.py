@@ -27,6 +27,7 @@ _PLACES = {
     "sendrecv": "xccl_emu.protocols.sendrecv_calls.device",
     "moe": "xccl_emu.protocols.rounds.Rounds.kernel",
     "fused_layers": "xccl_emu.protocols.fused.FusedRounds.kernel",
+    "deepep_layers": "xccl_emu.protocols.deepep.DeepEpRounds.kernel",
     "a2e": "xccl_emu.protocols.a2e.attention_kernel",
     "a2e_expert": "xccl_emu.protocols.a2e.expert_kernels",
     "a2e_return": "xccl_emu.protocols.a2e.return_kernel",
@@ -39,7 +40,10 @@ _PLACES = {
     "mutants_kernels": f"{__package__}.mutants_own.device",
 }
 """Where host sides have modules of kernels, or the kernel of one (`_KERNELS`)."""
-_KERNELS = {"moe": "moe_layers", "fused_layers": "fused_layers", "mixserve": "mixserve", "sp_tp_sp": "sp_tp_sp"}
+_KERNELS = {
+    "moe": "moe_layers", "fused_layers": "fused_layers", "deepep_layers": "deepep_layers", "mixserve": "mixserve",
+    "sp_tp_sp": "sp_tp_sp",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

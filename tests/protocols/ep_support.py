@@ -1,5 +1,5 @@
-"""What the tests of dispatch and combine share, by pull and fused: pods that just fit, drawn batches, and comparison
-with the oracle."""
+"""What the tests of dispatch and combine share, by pull, fused and DeepEP's: pods that just fit, drawn batches, and
+comparison with the oracle."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +15,14 @@ from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, PodSpec, small_pod
+from xccl_emu.protocols.deepep import (
+    DeepEp,
+    DeepEpConfig,
+    DeepEpRounds,
+    deepep_buffer_bytes,
+    lay_out_deepep,
+    run_deepep_rounds,
+)
 from xccl_emu.protocols.expert_parallel import ExpertParallel, Received
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds, run_fused_rounds
 from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes, lay_out_fused
@@ -46,7 +54,10 @@ FUSED = Kind(
     FusedConfig, FusedExpertParallel, FusedRounds, run_fused_rounds, lay_out_fused, fused_buffer_bytes,
     ({"path": "sdma"}, {"early_quantization": False}, {"preallocated": False}, {"pipelined": False}),
 )  # fmt: skip
-KINDS = {"pull": PULL, "fused": FUSED}
+DEEPEP = Kind(
+    DeepEpConfig, DeepEp, DeepEpRounds, run_deepep_rounds, lay_out_deepep, deepep_buffer_bytes, ({"quantized": False},)
+)
+KINDS = {"pull": PULL, "fused": FUSED, "deepep": DEEPEP}
 EITHER = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 EITHER_WAY = pytest.mark.parametrize(
     ("kind", "switches"),
@@ -57,7 +68,7 @@ EITHER_WAY = pytest.mark.parametrize(
 
 def kind_of(config: EpConfig) -> Kind:
     """By what the group of a configuration moves its data."""
-    return FUSED if isinstance(config, FusedConfig) else PULL
+    return next(kind for kind in KINDS.values() if type(config) is kind.config)
 
 
 SPECIAL_BITS = {
@@ -300,26 +311,38 @@ class Touched:
             self._app(rank, len(batch.tokens[rank]), int(messages[:, rank].sum()))
             die[spec.meta_start + layout.meta_start : spec.meta_start + layout.meta_end] = True
             managed = die[spec.managed_start :]
-            managed[layout.staging : layout.managed_end] = True
-            sent = self._fused if isinstance(c, FusedConfig) else self._pull
-            for start, nbytes in sent(rank, messages, batch.topk[rank].reshape(-1)):
+            sent = {PULL: self._pull, FUSED: self._fused, DEEPEP: self._deepep}[kind_of(c)]
+            for start, nbytes in sent(rank, messages, batch.topk):
                 managed[start : start + nbytes] = True
 
     def _pull(self, rank: int, messages: Any, _: Any) -> Iterator[tuple[int, int]]:
         """What a rank lays out for each peer: messages, and rows on their way back."""
         c, layout = self.config, self.group.layout
+        yield layout.staging, layout.managed_end - layout.staging
         for other in range(c.n_ranks):
             yield layout.dispatch_blocks + other * layout.dispatch_block_bytes, messages[rank, other] * c.message_bytes
             yield layout.combine_blocks + other * layout.combine_block_bytes, messages[other, rank] * c.returned_bytes
 
-    def _fused(self, rank: int, messages: Any, choices: Any) -> Iterator[tuple[int, int]]:
+    def _fused(self, rank: int, messages: Any, topk: Any) -> Iterator[tuple[int, int]]:
         """What a rank is sent: messages, packed or by source, and contributions by choice."""
         c, layout = self.config, self.group.layout
+        yield layout.staging, layout.managed_end - layout.staging
         regions = messages[:, rank] if c.preallocated else [int(messages[:, rank].sum())]
         for source, n in enumerate(regions):
             yield layout.dispatch + source * c.max_tokens * c.message_bytes, n * c.message_bytes
-        for choice in np.flatnonzero(choices >= 0):
+        for choice in np.flatnonzero(topk[rank] >= 0):
             yield layout.combine + choice * c.row_bytes, c.row_bytes
+
+    def _deepep(self, rank: int, _: Any, topk: Any) -> Iterator[tuple[int, int]]:
+        """What a rank is sent: in the second buffer set messages by source and expert, in the first contributions."""
+        c, first = self.config, self.group.layout.data
+        for source, choices in enumerate(topk):
+            for e in range(c.local_experts):
+                n = int((choices == rank * c.local_experts + e).sum())
+                block = (source * c.local_experts + e) * c.slots * c.message_bytes
+                yield first + c.set_bytes + block, n * c.message_bytes
+        for choice in np.flatnonzero(topk[rank] >= 0):
+            yield first + choice * c.row_bytes, c.row_bytes
 
     def _app(self, rank: int, tokens: int, rows: int) -> None:
         c, b = self.config, self.group._ranks[rank]
@@ -346,9 +369,9 @@ class Touched:
 def configs(draw: st.DrawFn, kind: Kind, ranks: st.SearchStrategy[int]) -> EpConfig:
     """Small groups, with any of their switches."""
     n_ranks, local, repeats = draw(ranks), draw(st.integers(1, 4)), draw(st.sampled_from([False, False, True]))
-    switches = {"quantized_back"} if kind is PULL else {"early_quantization", "preallocated", "pipelined"}
+    own = {PULL: {"quantized_back"}, FUSED: {"early_quantization", "preallocated", "pipelined"}, DEEPEP: set()}
     return kind.config(
-        **{name: draw(st.booleans()) for name in sorted({"quantized", "shared", *switches})},
+        **{name: draw(st.booleans()) for name in sorted({"quantized", "shared", *own[kind]})},
         n_ranks=n_ranks,
         local_experts=local,
         hidden=32 * draw(st.integers(1, 8)),
@@ -360,7 +383,7 @@ def configs(draw: st.DrawFn, kind: Kind, ranks: st.SearchStrategy[int]) -> EpCon
         path=draw(st.sampled_from(kind.config.PATHS)),
         first_die=draw(st.integers(0, 1)),
         repeats=repeats,
-        counting=draw(st.sampled_from(EpConfig.COUNTINGS)),
+        counting=draw(st.sampled_from(kind.config.COUNTINGS)),
     )
 
 

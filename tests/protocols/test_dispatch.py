@@ -1,4 +1,4 @@
-"""Dispatch, dummy expert and combine on small pods, pulled and fused, bit for bit against the oracle."""
+"""Dispatch, dummy expert and combine on small pods, pulled, fused and by DeepEP, bit for bit against the oracle."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes
 
 from .ep_support import (
+    DEEPEP,
     EITHER,
     EITHER_WAY,
     FUSED,
@@ -101,8 +102,9 @@ def test_every_way_of_running(kind: Kind, switches: dict[str, Any], order: str, 
 @pytest.mark.parametrize("routing", ["one expert", "own rank"])
 @pytest.mark.parametrize("cores", [1, 4])
 @pytest.mark.parametrize(
-    ("kind", "switches"), [(PULL, {}), (FUSED, {}), (FUSED, {"preallocated": False})], ids=["pull", "fused", "packed"]
-)
+    ("kind", "switches"), [(PULL, {}), (FUSED, {}), (FUSED, {"preallocated": False}), (DEEPEP, {})],
+    ids=["pull", "fused", "packed", "deepep"],
+)  # fmt: skip
 def test_buffers_hold_the_worst_case(kind: Kind, switches: dict[str, Any], routing: str, cores: int) -> None:
     """Full batches that all go to one expert, or to all experts of one rank, fit the fixed blocks, or Eq. (1)."""
     config = kind.config(n_ranks=3, local_experts=3, hidden=32, top_k=3, tokens_max=6, cores=cores, **switches)
@@ -134,7 +136,7 @@ def test_what_streams_is_said_by_the_batch(tokens_max: int, streams: bool) -> No
 
 
 @pytest.mark.parametrize("cores", [1, 3])
-@EITHER_WAY
+@pytest.mark.parametrize(("kind", "switches"), [(kind, s) for kind in (PULL, FUSED) for s in ({}, *kind.switches)])
 def test_a_large_batch_streams_its_choices(kind: Kind, switches: dict[str, Any], cores: int) -> None:
     """Choices of 300 tokens go through a data buffer with room for those of 17, in many parts, and no bit differs."""
     sizes = {"n_ranks": 2, "local_experts": 2, "hidden": 32, "top_k": 3, "tokens_max": 300, "cores": cores}

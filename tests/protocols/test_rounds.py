@@ -20,6 +20,7 @@ from .ep_support import (
     EITHER,
     EITHER_WAY,
     FUSED,
+    KINDS,
     PULL,
     Case,
     Kind,
@@ -39,7 +40,7 @@ CASES = {
         kind.config(n_ranks=3, local_experts=2, hidden=32, top_k=3, tokens_max=3, cores=2), "relaxed", "random", seed=1,
         lengths=((3, 0, 1), (0, 2, 3), (1, 3, 0)),
     )
-    for kind in (PULL, FUSED)
+    for kind in KINDS.values()
 }  # fmt: skip
 CASE, CONFIG = CASES[PULL], CASES[PULL].config
 

@@ -1,0 +1,172 @@
+"""Dispatch of DeepEP's low-latency mode: tokens, and behind them their number, go straight into the peers' buffers.
+
+Steps: 1 clean the next buffer set's signals, load a token; 2 quantize it; 3 write it to the rank of each of its
+experts; 4 behind the last one add -n - 1 to the signal of each expert, which is never 0; 5 wait until no signal is 0;
+6 and 7 bring what came into the order of the experts.  Steps 1 to 4 are the send phase and wait for no other rank, 5 to
+7 are the receive phase, DeepEP's hook: what a rank does in between overlaps with what is on its way.
+
+There are two buffer sets, and calls, be they of dispatch or combine, take them in turn.  In a set are a signal and a
+block for each source and each expert here, with room for all that may come, so a source knows by itself where a message
+goes.  The cores share the experts out.  So the count of an expert follows its messages on the queue of one core, and a
+fence in it is enough: nothing has to be visible before the core goes on.
+
+What makes calls safe, without an acknowledgement: a rank sends the signals of a call to all when it has cleaned those
+of the next call and has read all that came in the call before; and it returns when it has those of all.  So who is in
+the next call knows that its set is clean on all ranks, and read.
+"""
+
+from xccl_emu.kernels.counts import choice_at, load_choices, slot_of
+from xccl_emu.kernels.dispatch import SLOT_BYTES, clear_slots, gather_counts, message_at, prepare, pull_rows
+from xccl_emu.kernels.group import barrier, drain_halves
+from xccl_emu.kernels.parameters import Buffers, Group, Sets
+from xccl_emu.lang import (
+    MTU_IN,
+    MTU_OUT,
+    SCALAR,
+    VECTOR,
+    add,
+    fence,
+    kernel,
+    mtu_out,
+    poll_ne,
+    quiet,
+    set_flag,
+    store,
+    ub_load,
+    ub_store,
+    wait_flag,
+)
+
+SIGNAL_BYTES = 8
+SETS = 2
+"""Buffer sets, in turn."""
+
+
+def set_at(start: int, step: int, call: int, rank: int, die_bytes: int) -> int:
+    """Address of what a rank has in the buffer set of a call."""
+    return start + call % SETS * step + rank * die_bytes
+
+
+def first_of(core: int, cores: int, n_slots: int) -> int:
+    """The first signal of a core's share, which ends where that of the next core begins."""
+    return n_slots * core // cores
+
+
+def clean_next(rank, first, last, call, c: Group, s: Sets):
+    """Step 1: empty this core's share of the signals of the next call."""
+    signals = set_at(s.signals, s.signals_step, call + 1, rank, c.die_bytes)
+    for i in range(first, last):
+        yield store(signals + i * SIGNAL_BYTES, 0, step=1)
+
+
+def all_clean():
+    """Step 1: wait until all cores have cleaned their shares; they have done all that is before this call, too."""
+    yield quiet(step=1, sync="next buffer clean")
+    yield from barrier(1, "all cores have cleaned")
+
+
+def send_message(half, t, k, i, rank, at, call, c: Group, s: Sets):
+    """Step 3: write a message to the i-th expert from the own rank on, behind those before it, with its routing."""
+    slot = slot_of(i, rank, c.n_ranks, c.n_local)
+    n = yield ub_load(4 * i, step=3)
+    yield ub_store(4 * i, n + 1, step=3)
+    yield ub_store(at + c.payload + 4, rank, step=3)
+    yield ub_store(at + c.payload + 8, t, step=3)
+    yield ub_store(at + c.payload + 12, k, step=3)
+    yield ub_store(at + c.payload + 16, slot, step=3)
+    place = (rank * c.n_local + slot % c.n_local) * s.slots + n
+    data = set_at(s.data, s.data_step, call, slot // c.n_local, c.die_bytes)
+    yield mtu_out(at, data + place * (c.payload + SLOT_BYTES), c.payload + SLOT_BYTES, step=3)
+    yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
+
+
+def send_tokens(rank, tokens, first, last, call, c: Group, b: Buffers, s: Sets):
+    """Steps 1-3: of all tokens those that go to this core's experts; one is loaded while another is written."""
+    n_slots = c.n_ranks * c.n_local
+    at = message_at(0, c.hidden, c.payload, c.quantized, s.work)
+    yield from clear_slots(at, c.payload, c.payload + SLOT_BYTES)
+    for i in range(first, last):
+        yield ub_store(4 * i, 0, step=3)
+    sent = 0
+    for t in range(tokens):
+        for k in range(c.top_k):
+            slot = yield ub_load(choice_at(t, k, n_slots), step=1)
+            i = (slot + n_slots - rank * c.n_local) % n_slots
+            if slot >= 0 and first <= i < last:
+                half = sent % 2
+                if sent >= 2:
+                    yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
+                yield from prepare(half, b.x + t * 2 * c.hidden, c, s.work, 2)
+                if c.quantized:
+                    yield wait_flag(VECTOR, SCALAR, half, sync="message made")
+                else:
+                    yield wait_flag(MTU_IN, SCALAR, half, sync="message made")
+                yield from send_message(half, t, k, i, rank, at + half * (c.payload + SLOT_BYTES), call, c, s)
+                sent = sent + 1
+    yield from drain_halves(MTU_OUT, SCALAR, sent, "message left")
+
+
+def announce(rank, first, last, call, c: Group, s: Sets):
+    """Step 4: behind all of its messages the number of those for each of this core's experts, zero too."""
+    yield fence(step=4, sync="tokens before counts")
+    for i in range(first, last):
+        slot = slot_of(i, rank, c.n_ranks, c.n_local)
+        n = yield ub_load(4 * i, step=4)
+        signals = set_at(s.signals, s.signals_step, call, slot // c.n_local, c.die_bytes)
+        yield add(signals + (rank * c.n_local + slot % c.n_local) * SIGNAL_BYTES, -n - 1, step=4, sync="count")
+
+
+def await_counts(rank, first, last, call, c: Group, b: Buffers, s: Sets):
+    """Step 5: wait for this core's share of the counts, and note them, by expert and then source."""
+    signals = set_at(s.signals, s.signals_step, call, rank, c.die_bytes)
+    for i in range(first, last):
+        count = yield poll_ne(signals + i * SIGNAL_BYTES, 0, step=5, sync="counts in")
+        yield store(b.counts + 4 * (i % c.n_local * c.n_ranks + i // c.n_local), -count - 1, 4, step=5)
+
+
+def pack(rank, core, rows, call, c: Group, b: Buffers, s: Sets):
+    """Steps 6-7: payloads and routes into the outputs, each core its part of the rows."""
+    first = rows * core // c.cores
+    last = rows * (core + 1) // c.cores
+    data = set_at(s.data, s.data_step, call, rank, c.die_bytes)
+    row = 0
+    turn = 0
+    for i in range(c.n_ranks * c.n_local):
+        n = yield ub_load(4 * i, step=6)
+        begin = max(row, first)
+        end = min(row + n, last)
+        if begin < end:
+            place = (i % c.n_ranks * c.n_local + i // c.n_ranks) * s.slots + begin - row
+            source = data + place * (c.payload + SLOT_BYTES)
+            turn = yield from pull_rows(source, end - begin, begin, turn, c.payload, b, s.work, s.room)
+        row = row + n
+    yield from drain_halves(MTU_OUT, MTU_IN, turn, "pull half free")
+
+
+@kernel
+def send_dispatch(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
+    """The send phase on one core of a rank with so many tokens, in the call of that number."""
+    first = first_of(core, c.cores, c.n_ranks * c.n_local)
+    last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
+    yield from clean_next(rank, first, last, call, c, s)
+    yield from load_choices(tokens, b.topk, c)
+    yield from all_clean()
+    yield from send_tokens(rank, tokens, first, last, call, c, b, s)
+    yield from announce(rank, first, last, call, c, s)
+
+
+@kernel
+def receive_dispatch(rank, core, call, c: Group, b: Buffers, s: Sets):
+    """The receive phase."""
+    first = first_of(core, c.cores, c.n_ranks * c.n_local)
+    last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
+    yield from await_counts(rank, first, last, call, c, b, s)
+    rows = yield from gather_counts(c, b)
+    yield from pack(rank, core, rows, call, c, b, s)
+
+
+@kernel
+def deepep_dispatch(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
+    """Both, one behind the other."""
+    yield from send_dispatch(rank, core, tokens, call, c, b, s)
+    yield from receive_dispatch(rank, core, call, c, b, s)

@@ -1,0 +1,142 @@
+"""Combine of DeepEP's low-latency mode: what the experts return goes straight to the homes of its tokens.
+
+Steps: 1 clean the next buffer set's signals, and write each row, as its expert returns it, to the home of its token;
+2 behind the rows of an expert for a home add 1 to the expert's signal there; 3 wait until no signal is 0, and add up
+each token's contributions in order of its choices, weighed, in FP32, the shared one last and as it is, and round once.
+Steps 1 and 2 are the send phase, 3 is the receive phase.  `kernels/deepep.py` has the buffer sets, and why calls are
+safe.
+
+Cores share homes and experts out as in dispatch, so that the fence of one core orders the rows before their signal.
+"""
+
+from xccl_emu.kernels.counts import second_table, work_at
+from xccl_emu.kernels.deepep import SIGNAL_BYTES, all_clean, clean_next, first_of, set_at
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
+from xccl_emu.kernels.fused_combine import sum_token
+from xccl_emu.kernels.group import barrier, drain
+from xccl_emu.kernels.parameters import Buffers, Group, Sets
+from xccl_emu.kernels.sums import drain_sums, write_sum
+from xccl_emu.lang import (
+    MTU_IN,
+    MTU_OUT,
+    SCALAR,
+    add,
+    fence,
+    kernel,
+    mtu_in,
+    mtu_out,
+    poll_ne,
+    set_flag,
+    ub_load,
+    ub_store,
+    wait_flag,
+)
+
+BUFFERS = 4
+"""Rows in the data buffer at a time: while one leaves the next ones come."""
+
+
+def rows_at(slots: int, n_slots: int) -> int:
+    """Where in the data buffer rows are put on their way: behind the tables and the routes of a block."""
+    return work_at(n_slots) + slots * ROUTE_BYTES
+
+
+def find_rows(counts, c: Group):
+    """Load the counts that dispatch received, and beside each the number of its first row."""
+    second = second_table(c.n_ranks * c.n_local)
+    yield mtu_in(counts, 0, 4 * c.n_ranks * c.n_local, step=1)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
+    row = 0
+    for i in range(c.n_ranks * c.n_local):
+        yield ub_store(second + 4 * i, row, step=1)
+        n = yield ub_load(4 * i, step=1)
+        row = row + n
+
+
+def send_block(home, row, n, sent, call, c: Group, b: Buffers, s: Sets):
+    """Step 1 for the rows of one expert and home, from ``row`` on; returns how many rows the core has sent."""
+    routes = work_at(c.n_ranks * c.n_local)
+    came = set_at(s.data, s.data_step, call, home, c.die_bytes)
+    yield mtu_in(b.route + row * ROUTE_BYTES, routes, n * ROUTE_BYTES, step=1)
+    yield set_flag(MTU_IN, SCALAR, 0, sync="routes loaded")
+    yield wait_flag(MTU_IN, SCALAR, 0, sync="routes loaded")
+    for i in range(n):
+        place = sent % BUFFERS
+        at = rows_at(s.slots, c.n_ranks * c.n_local) + place * 2 * c.hidden
+        token = yield ub_load(routes + i * ROUTE_BYTES + 8, step=1)
+        choice = yield ub_load(routes + i * ROUTE_BYTES + 12, step=1)
+        if sent >= BUFFERS:
+            yield wait_flag(MTU_OUT, MTU_IN, place, sync="row left")
+        yield mtu_in(b.y + (row + i) * 2 * c.hidden, at, 2 * c.hidden, step=1)
+        yield set_flag(MTU_IN, MTU_OUT, place, sync="row in")
+        yield wait_flag(MTU_IN, MTU_OUT, place, sync="row in")
+        yield mtu_out(at, came + (token * c.top_k + choice) * 2 * c.hidden, 2 * c.hidden, step=1)
+        yield set_flag(MTU_OUT, MTU_IN, place, sync="row left")
+        sent = sent + 1
+    return sent
+
+
+def send_back(rank, first, last, call, c: Group, b: Buffers, s: Sets):
+    """Steps 1 and 2 for this core's homes and experts, from the own rank on."""
+    sent = 0
+    for i in range(first, last):
+        home = (rank + i // c.n_local) % c.n_ranks
+        cell = 4 * (i % c.n_local * c.n_ranks + home)
+        n = yield ub_load(cell, step=1)
+        if n > 0:
+            row = yield ub_load(second_table(c.n_ranks * c.n_local) + cell, step=1)
+            sent = yield from send_block(home, row, n, sent, call, c, b, s)
+    yield from drain(MTU_OUT, MTU_IN, sent, BUFFERS, "row left")
+    yield fence(step=2, sync="rows before flags")
+    for i in range(first, last):
+        signals = set_at(s.signals, s.signals_step, call, (rank + i // c.n_local) % c.n_ranks, c.die_bytes)
+        yield add(signals + (rank * c.n_local + i % c.n_local) * SIGNAL_BYTES, 1, step=2, sync="flag")
+    yield set_flag(MTU_OUT, SCALAR, 0, sync="rows left")
+    yield wait_flag(MTU_OUT, SCALAR, 0, sync="rows left")
+
+
+def await_flags(rank, first, last, call, c: Group, s: Sets):
+    """Step 3: wait, each core for its share of the signals, until all experts have sent what they had."""
+    signals = set_at(s.signals, s.signals_step, call, rank, c.die_bytes)
+    for i in range(first, last):
+        yield poll_ne(signals + i * SIGNAL_BYTES, 0, step=3, sync="flags in")
+    yield from barrier(3, "all flags are in")
+
+
+def sum_tokens(rank, first, last, call, c: Group, b: Buffers, s: Sets):
+    """Step 3 for this core's tokens."""
+    acc = work_at(c.n_ranks * c.n_local)
+    came = set_at(s.data, s.data_step, call, rank, c.die_bytes)
+    turn = 0
+    for t in range(first, last):
+        turn = yield from sum_token(t, came, turn, acc, c, b)
+        yield from write_sum(t, first, acc, c, b, 3)
+    yield from drain_sums(turn, last - first)
+
+
+@kernel
+def send_combine(rank, core, call, c: Group, b: Buffers, s: Sets):
+    """The send phase on one core of a rank, in the call of that number."""
+    first = first_of(core, c.cores, c.n_ranks * c.n_local)
+    last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
+    yield from clean_next(rank, first, last, call, c, s)
+    yield from all_clean()
+    yield from find_rows(b.counts, c)
+    yield from send_back(rank, first, last, call, c, b, s)
+
+
+@kernel
+def receive_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
+    """The receive phase on one core of a rank with so many tokens."""
+    first = first_of(core, c.cores, c.n_ranks * c.n_local)
+    last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
+    yield from await_flags(rank, first, last, call, c, s)
+    yield from sum_tokens(rank, tokens * core // c.cores, tokens * (core + 1) // c.cores, call, c, b, s)
+
+
+@kernel
+def deepep_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
+    """Both, one behind the other."""
+    yield from send_combine(rank, core, call, c, b, s)
+    yield from receive_combine(rank, core, tokens, call, c, b, s)

@@ -1,0 +1,48 @@
+"""Several rounds of a layer in one launch: DeepEP's low-latency dispatch, expert, combine, and again.
+
+Nothing but the signals keeps the ranks together; `kernels/deepep.py` says why that is enough.
+"""
+
+from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.deepep import deepep_dispatch
+from xccl_emu.kernels.deepep_combine import deepep_combine
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
+from xccl_emu.kernels.group import align, barrier
+from xccl_emu.kernels.moe import expert_round
+from xccl_emu.kernels.parameters import Buffers, Group, Rounds, Sets
+from xccl_emu.lang import kernel, load, quiet
+
+
+def one_round(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
+    """Dispatch in the call of that number, expert, combine; the buffers are those of the round.
+
+    What each core's expert has put out is visible to all when combine's first step is over.
+    """
+    yield from deepep_dispatch(rank, core, tokens, call, c, b, s)
+    yield quiet(sync="received rows visible")
+    yield from barrier(0, "all cores have received")
+    yield from expert_round(core, c, b)
+    yield from deepep_combine(rank, core, tokens, call + 1, c, b, s)
+    yield quiet(sync="outputs visible")
+
+
+@kernel
+def deepep_layers(rank, core, rounds: Rounds, c: Group, b: Buffers, s: Sets):
+    """Run them once for each round; nothing but their own signals keeps the ranks together."""
+    for r in range(rounds.n_rounds):
+        tokens = yield load(rounds.batches + 4 * r, 4)
+        token = r * rounds.tokens_max
+        row = r * rounds.rows_max
+        yield from one_round(
+            rank, core, tokens, rounds.dispatch_event + 2 * r, c,
+            Buffers(
+                x=b.x + token * 2 * c.hidden,
+                topk=b.topk + token * INDEX_BYTES,
+                weights=b.weights + token * INDEX_BYTES,
+                recv_x=b.recv_x + row * c.payload,
+                route=b.route + row * ROUTE_BYTES,
+                counts=b.counts + r * align(4 * c.n_ranks * c.n_local),
+                y=b.y + row * 2 * c.hidden,
+                out=b.out + token * 2 * c.hidden,
+            ), s,
+        )  # fmt: skip

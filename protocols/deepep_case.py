@@ -1,0 +1,103 @@
+"""DeepEP's low-latency dispatch and combine, with a dummy expert between them, as a case.
+
+All rounds are one launch, so that a fast rank may be ahead of a slow one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from xccl_emu.kernels.deepep import SETS, SIGNAL_BYTES
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Bench, Case, Preset, size
+from xccl_emu.protocol.owners import cores_running
+from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds, deepep_buffer_bytes
+from xccl_emu.protocols.deepep_paper import DEEPEP_COMBINE, DEEPEP_DISPATCH
+from xccl_emu.protocols.layer_case import PAGE, LayerCase, columns
+from xccl_emu.protocols.moe_data import Batch, Image, make_batches
+from xccl_emu.protocols.moe_labels import Label
+
+_WRITTEN = ("recv_x", "route", "counts", "y", "out")
+
+
+@dataclass(frozen=True)
+class DeepEpCase(LayerCase):
+    """A small group that runs ``rounds`` rounds of a layer, two calls each, in two buffer sets."""
+
+    presets: ClassVar[tuple[Preset, ...]] = (
+        Preset(
+            "deepep-ll", "DeepEP's low-latency dispatch and combine", {},
+            {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 2},
+            {"ranks": 8, "cores": 8, "tokens": 128, "hidden": 7168, "top_k": 8, "experts": 32, "rounds": 1},
+        ),
+    )  # fmt: skip
+    papers = (DEEPEP_DISPATCH, DEEPEP_COMBINE)
+    group, config = DeepEp, DeepEpConfig
+
+    granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
+    seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
+
+    def _lay_out(self, bench: Bench, batches: Sequence[Batch]) -> None:
+        rounds = self._rounds(bench.pod(self._spec(batches)), batches)
+        rounds.launch()
+        for rank in range(self.ranks):
+            image, buffers = Image(rounds.config, batches, rank), vars(rounds.buffers[rank])
+            cores = cores_running(rounds.pod, rank, [rounds.kernel])
+            for name in _WRITTEN:
+                bench.expect_whole(buffers[name], image.written[name], f"{name} of rank {rank}", cores)
+            for name in image.given:
+                bench.already_filled(*image.parts(name, buffers[name]))
+            for name, buffer in buffers.items():
+                bench.label_buffer(buffer, f"app.{name}")
+            for label in _sets(rounds.group, rank):
+                bench.label(*label)
+        bench.tolerates("stop", "cut", "stall")
+
+    # ---- what it is made of
+
+    def _config(self) -> DeepEpConfig:
+        return DeepEpConfig(**self._shape)
+
+    def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
+        return make_batches(self._config(), rounds, self.seed)
+
+    def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> DeepEpRounds:
+        return DeepEpRounds(self._group(pod), *columns(batches))
+
+    @property
+    def _under_way(self) -> int:
+        c = self._config()
+        return c.message_bytes + min(PAGE, c.row_bytes) + c.row_bytes
+
+    def _ub_bytes(self) -> int:
+        return deepep_buffer_bytes(self._config())
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Two and three ranks, one with no tokens, two cores and two experts a rank."""
+        usual = cls(ranks=2, tokens=2, rounds=3)
+        return {
+            "two ranks, two tokens": usual,
+            "three ranks, one token": replace(usual, ranks=3, tokens=1, rounds=2),
+            "a rank with no tokens": replace(usual, tokens="2,0"),
+            "two cores a rank": replace(usual, cores=2, rounds=2),
+            "two experts a rank": replace(usual, tokens=1, experts=2, top_k=2),
+            "nothing quantized": replace(usual, quantized=0, granules=2),
+            "an expert chosen twice": replace(usual, tokens=1, top_k=2, repeats=1),
+        }
+
+
+def _sets(group: DeepEp, rank: int) -> Iterator[Label]:
+    """Signals by who writes them, and blocks, in which contributions lie too."""
+    c, layout, die = group.config, group.layout, group.die_of(rank)
+    for i in range(SETS):
+        signals = group.pod.meta(die, layout.signals + i * c.signals_bytes)
+        data = group.pod.managed(die, layout.data) + i * group.sets().data_step
+        for slot in range(c.n_slots):
+            of = f"[{slot // c.local_experts}→{rank}].expert{slot % c.local_experts}"
+            yield f"die{die}.set{i}.signal{of}", signals + slot * SIGNAL_BYTES, SIGNAL_BYTES
+            block = c.slots * c.message_bytes
+            yield f"die{die}.set{i}.block{of}", data + slot * block, block
+        used = c.n_slots * c.slots * c.message_bytes
+        if c.set_bytes > used:
+            yield f"die{die}.set{i}.rest", data + used, c.set_bytes - used

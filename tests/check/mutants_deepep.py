@@ -1,0 +1,98 @@
+"""Bugs in DeepEP's low-latency dispatch and combine."""
+
+from dataclasses import replace
+from functools import partial
+
+from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, TORN_METADATA, UNWRITTEN_READ, WRONG_BITS
+from xccl_emu.protocols.deepep_case import DeepEpCase
+
+from .mutants import Edit, Mutant
+
+PAIR = DeepEpCase(ranks=2, tokens=2, rounds=2)
+THREE = replace(PAIR, ranks=3, tokens=1)
+IDLE = replace(PAIR, tokens="2,0")
+CORES = replace(PAIR, cores=2)
+
+of_dispatch, of_combine = (partial(Edit, module) for module in ("deepep", "deepep_combine"))
+"""A change of a module of kernels: old text, new text."""
+
+# ---- what stands in both
+
+CLEAN = "    for i in range(first, last):\n        yield store(signals + i * SIGNAL_BYTES, 0, step=1)\n"
+ALL_CLEAN = "    yield from all_clean()\n"
+QUIET = '    yield quiet(step=1, sync="next buffer clean")\n'
+BARRIER = '    yield from barrier(1, "all cores have cleaned")\n'
+SETS = "SETS = 2\n"
+
+# ---- what stands in dispatch
+
+COUNT = 'SIGNAL_BYTES, -n - 1, step=4, sync="count")\n'
+NOTED = "-count - 1, 4, step=5)\n"
+COUNTS_IN = 'count = yield poll_ne(signals + i * SIGNAL_BYTES, 0, step=5, sync="counts in")\n'
+LOADED = "count = yield load(signals + i * SIGNAL_BYTES, step=5)\n"
+SENT = "    yield from send_tokens(rank, tokens, first, last, call, c, b, s)\n"
+TOLD = "    yield from announce(rank, first, last, call, c, s)\n"
+FENCE = '    yield fence(step=4, sync="tokens before counts")\n'
+PLACE = "    place = (rank * c.n_local + slot % c.n_local) * s.slots + n\n"
+
+# ---- what stands in combine
+
+FLAG = 'SIGNAL_BYTES, 1, step=2, sync="flag")\n'
+ROWS_FIRST = '    yield fence(step=2, sync="rows before flags")\n'
+SENT_BACK = "    yield from clean_next(rank, first, last, call, c, s)\n    yield from all_clean()\n"
+FLAGS_IN = '    yield from barrier(3, "all flags are in")\n'
+
+KNOWN = (
+    Mutant(
+        "deepep: counts as they are, so that nobody sees zero tokens", PAIR,
+        (of_dispatch(COUNT, COUNT.replace("-n - 1", "-n")), of_dispatch(NOTED, NOTED.replace("-count - 1", "-count"))),
+        (DEADLOCK,), quick=True,
+    ),
+    Mutant(
+        "deepep: one buffer set", PAIR, (of_dispatch(SETS, "SETS = 1\n"),),
+        (DEADLOCK, DATA_RACE, UNWRITTEN_READ, WRONG_BITS, TORN_METADATA),
+    ),
+    Mutant(
+        "deepep: the next buffer set is not cleaned", PAIR, (of_dispatch(CLEAN, CLEAN.replace("last", "first")),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, TORN_METADATA, DEADLOCK),
+    ),
+    Mutant(
+        "deepep: the next buffer set is cleaned behind the counts", PAIR,
+        (of_dispatch(ALL_CLEAN, ""), of_dispatch(TOLD, TOLD + ALL_CLEAN)),
+        (DATA_RACE, DEADLOCK, TORN_METADATA), quick=True,
+    ),
+    Mutant(
+        "deepep: counts on the queue before the tokens", PAIR,
+        (of_dispatch(SENT + TOLD, TOLD + SENT),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, DEADLOCK),
+    ),
+    Mutant(
+        "deepep: a rank with no tokens tells nobody", IDLE,
+        (of_dispatch(TOLD, "    if tokens > 0:\n    " + TOLD),), (DEADLOCK,),
+    ),
+)  # fmt: skip
+
+OWN = (
+    Mutant(
+        "deepep: counts are not awaited", PAIR,
+        (of_dispatch(COUNTS_IN, LOADED), of_dispatch("    kernel,\n", "    kernel,\n    load,\n")),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, DEADLOCK, TORN_METADATA),
+    ),
+    Mutant(
+        "deepep: no order of tokens and counts", PAIR, (of_dispatch(FENCE, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "deepep: no order of rows and flags", PAIR, (of_combine(ROWS_FIRST, ""),), (DATA_RACE, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "deepep: cores clean and do not meet", replace(CORES, tokens=3), (of_dispatch(BARRIER, ""),),
+        (DATA_RACE, DEADLOCK, TORN_METADATA, WRONG_BITS, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "deepep: blocks of all sources in one place", THREE,
+        (of_dispatch(PLACE, "    place = slot % c.n_local * s.slots + n\n"),), (DATA_RACE, WRONG_BITS, UNWRITTEN_READ),
+    ),
+    Mutant(
+        "deepep: a core adds up when its own flags are in", CORES, (of_combine(FLAGS_IN, ""),),
+        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+    ),
+)  # fmt: skip

@@ -1,0 +1,65 @@
+"""What DeepEP's low-latency mode has of its own; bits, orders and schedules stand with those of other groups."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import VERIFIED, VIOLATION
+from xccl_emu.errors import ConfigError
+from xccl_emu.machine.pod import ORDERS, POLICIES
+from xccl_emu.protocols.deepep import DeepEpConfig
+from xccl_emu.protocols.deepep_case import DeepEpCase
+
+from .ep_support import DEEPEP, Case, check_outputs, check_round, columns, follow_in_one_launch
+
+SMALL = DeepEpConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
+CASE = Case(SMALL, "relaxed", "random", seed=4, lengths=((4, 1, 3), (0, 3, 2), (2, 2, 4)))
+
+
+@pytest.mark.nojit
+def test_two_rounds_without_the_jit() -> None:
+    """The same kernels and machine in plain Python give what the oracle gives."""
+    config = DeepEpConfig(n_ranks=2, hidden=32, top_k=2, tokens_max=2)
+    follow_in_one_launch(Case(config, "relaxed", "random", seed=5, lengths=((2, 1), (1, 2))))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_which_set_is_next_carries_over(policy: str) -> None:
+    """From calls to launches of rounds and back, also behind an odd number of calls."""
+    group, batches = replace(CASE, policy=policy).group(), CASE.batches()
+    for some in (batches, batches[::-1]):
+        check_round(group, batches[0])
+        group.dispatch(batches[1].tokens, batches[1].topk)
+        for outputs, batch in zip(DEEPEP.run_rounds(group, *columns(some)), some, strict=True):
+            check_outputs(SMALL, batch, outputs)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("sizes", [{}, {"tokens": "0,2"}, {"cores": 2, "tokens": 1}])
+def test_every_schedule_is_right(sizes: dict[str, Any], order: str) -> None:
+    """Two ranks and rounds, one rank without tokens, and two cores a rank, under each order."""
+    assert check(DeepEpCase(**sizes), order=order).verdict == VERIFIED
+
+
+@pytest.mark.parametrize(
+    "without", ["next buffer clean", "tokens before counts", "counts in", "rows before flags", "flags in", "rows left"]
+)
+def test_what_it_needs_is_needed(without: str) -> None:
+    """Without it a schedule shows what goes wrong."""
+    assert check(DeepEpCase(cores=2, tokens=3), without=[without]).verdict == VIOLATION
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"quantized_back": True}, "quantized_back=True: combine sends"),
+        ({"counting": "scalar"}, "counting='scalar': must be"),
+        ({"path": "dma"}, "path='dma': must be"),
+    ],
+)
+def test_what_this_mode_has_not_is_refused(options: dict[str, Any], said: str) -> None:
+    """By the name of the option, before there is a group."""
+    with pytest.raises(ConfigError, match=said):
+        DeepEpConfig(n_ranks=2, **options)
