@@ -29,9 +29,10 @@ def test_choices_are_balanced(ranks: int, tokens: int, seed: int) -> None:
         assert table[0, 8] // local == rank
 
 
-def test_dispatch_absorbs_the_skew_and_combine_does_not() -> None:
+@pytest.mark.parametrize("protocol", ["fused", "deepep-ll"])
+def test_dispatch_absorbs_the_skew_and_combine_does_not(protocol: str) -> None:
     """Skew makes the mean dispatch longer by what the last rank is late by, and hardly touches combine."""
-    layer = FusedLayer(Setting(), SMALL)
+    layer = FusedLayer(Setting(), SMALL, protocol)
     together, apart = (layer.run(replace(Costs(), skew_us=skew)) for skew in (0.0, 100.0))
     starts = arrivals(SMALL.ranks, 100.0, 0)
     assert apart.dispatch_us - together.dispatch_us == pytest.approx(starts.max() - starts.mean(), rel=0.1)
@@ -39,9 +40,10 @@ def test_dispatch_absorbs_the_skew_and_combine_does_not() -> None:
     assert layer.count_wrong() == (0, 0)
 
 
-def test_without_data_times_are_the_same() -> None:
+@pytest.mark.parametrize("protocol", ["fused", "deepep-ll"])
+def test_without_data_times_are_the_same(protocol: str) -> None:
     """What the fit runs without payload takes as long as with it."""
-    with_data, without = (FusedLayer(Setting(data=data), SMALL).run(Costs()) for data in (True, False))
+    with_data, without = (FusedLayer(Setting(data=data), SMALL, protocol).run(Costs()) for data in (True, False))
     assert with_data == without
 
 

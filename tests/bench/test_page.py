@@ -41,7 +41,7 @@ def test_the_page_says_what_quick_benches_say(tool: ModuleType) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bench", ["sendrecv", "fused", "a2e", "iteration", "ablation"])
+@pytest.mark.parametrize("bench", ["sendrecv", "fused", "deepep", "a2e", "iteration", "ablation"])
 def test_the_page_says_what_slower_benches_say(tool: ModuleType, bench: str) -> None:
     """The same for benches that take minutes; without payload times are the same."""
     page = tool.PAGE.read_text("utf-8").splitlines()

@@ -58,14 +58,16 @@ class Operators:
 class FusedLayer:
     """A layer with balanced routing on a pod of its own, to be timed again and again, under other costs too."""
 
-    def __init__(self, setting: Setting, layer: Layer) -> None:
-        setting.check_memory(f"fused EP{layer.ranks}:", layer.bytes_needed(setting.data))
+    def __init__(self, setting: Setting, layer: Layer, protocol: str = "fused") -> None:
+        """``protocol`` is a case of layers."""
+        self._name = f"{protocol} EP{layer.ranks}: "
+        setting.check_memory(self._name.strip(), layer.bytes_needed(setting.data))
         per_node = CLOUDMATRIX384.chips_per_node * CLOUDMATRIX384.dies_per_chip
         spec = replace(CLOUDMATRIX384, nodes=-(-layer.ranks // per_node))  # several fit an address space then
         pod, self._policy = setting.pod(spec)
         self._setting, self._layer = setting, layer
         local = -(-layer.experts // layer.ranks) + 1
-        self._group = group_on(pod, layer.config(local), "fused")
+        self._group = group_on(pod, layer.config(local), protocol)
         self._tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
         self._topk = balanced_choices(layer.ranks, layer.tokens, layer.experts, layer.top_k, setting.seed)
         weights = np.random.default_rng((setting.seed, 4)).random((layer.tokens, layer.top_k + 1), np.float32)
@@ -73,12 +75,11 @@ class FusedLayer:
 
     def run(self, costs: Costs) -> Operators:
         """Dispatch after a skewed start, the dummy expert, and combine."""
-        name = f"fused EP{self._layer.ranks}: "
         self._policy.costs = costs
         starts = arrivals(self._layer.ranks, costs.skew_us, (self._setting.seed, 3))
-        with self._setting.stage(name + "dispatch") as progress:
+        with self._setting.stage(self._name + "dispatch") as progress:
             dispatch = self._time(lambda: self._group.dispatch(list(self._tokens), self._topk, progress), starts)
-        with self._setting.stage(name + "combine") as progress:
+        with self._setting.stage(self._name + "combine") as progress:
             if self._setting.data:
                 self._time(self._group.run_dummy, 0 * starts)
             left = dispatch.ends_us - dispatch.ends_us.min()

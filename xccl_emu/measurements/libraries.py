@@ -22,3 +22,11 @@ class Hccl(Measurement):
 
     name = "hccl"
     suite = Suite(11, 9, 1.5, 1.0)
+
+
+@dataclass(frozen=True)
+class DeepEp(Measurement):
+    """DeepEP's low-latency mode on 8 to 256 of these dies, with 128 tokens each, beside FusedDispatch and the H800."""
+
+    name = "deepep"
+    suite = Suite(12, 10, 17.0, 3.5)
