@@ -60,6 +60,15 @@ def test_fused_tells_every_peer_and_adds_once_a_row(small: dict[str, Any]) -> No
     assert combine["flags"] == combine["writes"]
 
 
+def test_deepep_adds_once_for_each_expert_and_peer(small: dict[str, Any]) -> None:
+    """There and back a rank writes what the fused one does, and adds once for each of its peers' or its own experts."""
+    for part in ("dispatch", "combine"):
+        deepep, fused = line(small, "deepep", part), line(small, "fused", part)
+        assert deepep["writes"] == fused["writes"]
+        assert deepep["flags"] == [3, 3]
+        assert deepep["reads"] == [0, 0]
+
+
 def test_attention_dies_talk_to_one_trampoline(small: dict[str, Any]) -> None:
     """An attention die writes its 3 tokens to one die and announces them; pulling, it tells and thanks all 4."""
     attention = line(small, "a2e", "attention die")

@@ -21,6 +21,7 @@ from xccl_emu.protocols.a2e_calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e_layout import MANAGED, A2EConfig
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.protocols.compared import draw_tokens, wrong_rows, wrong_sums
+from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds
 from xccl_emu.protocols.expert_group import ExpertGroup, Layout
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
@@ -110,6 +111,12 @@ def _fused(o: LayerCompared) -> Found:
     return _colocated("fused", group, group.layout, FusedRounds, layer)
 
 
+def _deepep(o: LayerCompared) -> Found:
+    layer = Layer.drawn(o, o.ranks)
+    group = DeepEp(Pod(CLOUDMATRIX384), DeepEpConfig(**_ep_sizes(o, layer)))
+    return _colocated("deepep", group, group.layout, DeepEpRounds, layer)
+
+
 # ---- where attention and experts are on different dies
 
 _ON_ATTENTION = ("returned", "outbox", "credit", "returned_in")
@@ -184,4 +191,4 @@ def _reserved_of(sizes: Mapping[str, tuple[int, bool]], names: Sequence[str]) ->
     return managed, sum(sizes[name][0] for name in names) - managed
 
 
-PROTOCOLS: tuple[Callable[[LayerCompared], Found], ...] = (_pull, _fused, _a2e, _a2e_pull)
+PROTOCOLS: tuple[Callable[[LayerCompared], Found], ...] = (_pull, _fused, _deepep, _a2e, _a2e_pull)
