@@ -109,7 +109,7 @@ def test_json_of_a_violation_names_its_file(tmp_path: Path) -> None:
     assert all(set(other) == set(violation) for other in told["others"])
 
 
-@pytest.mark.parametrize("policy", ["portfolio", "random", "pct", "weights", "eager", "late", "lifo"])
+@pytest.mark.parametrize("policy", ["portfolio", "random", "pct", "weights", "eager", "late", "lifo", "skew"])
 def test_drawn_schedules(policy: str) -> None:
     """Every policy runs the schedules that it was asked for, and says that it proved nothing."""
     code, told = as_json(*TINY, "--policy", policy, "--schedules", "7", "--seed", "3")

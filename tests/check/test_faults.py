@@ -296,7 +296,7 @@ def test_equal_seeds_break_the_same(fault: str) -> None:
     assert third is None or not np.array_equal(one.actions, third.actions)
 
 
-@pytest.mark.parametrize("policy", ["random", "eager", "late", "lifo", "pct", "weights"])
+@pytest.mark.parametrize("policy", ["random", "eager", "late", "lifo", "pct", "weights", "skew"])
 def test_a_stalled_link_waits_until_nothing_else_can_go_on(policy: str) -> None:
     """Writes over it become visible only where no core can act and no other write is in flight."""
     scenario = make("sendrecv", slots=2, chunks=3, granules=1)

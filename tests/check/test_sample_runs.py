@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from xccl_emu.check import verdict
 from xccl_emu.check.device.monitor import layout as at
-from xccl_emu.check.sampling.sample import POLICIES, Sampled, monitor_of, replay, sample
+from xccl_emu.check.sampling.sample import POLICIES, PORTFOLIO, Sampled, monitor_of, replay, sample, share
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import ReplayError
@@ -163,7 +163,7 @@ def test_limits_and_progress() -> None:
     told: list[tuple[int, int]] = []
     result = sample(trial, schedules=100, progress=lambda done, actions: told.append((done, actions)))
     assert result.schedules == sum(result.by_policy.values()) == 100
-    assert sorted(result.by_policy) == sorted(at.POLICIES)
+    assert sorted(result.by_policy) == sorted(PORTFOLIO)
     assert told == sorted(told)
     assert told[-1] == (100, result.actions)
     result = sample(trial, "pct", seconds=0.05)
@@ -202,3 +202,10 @@ def test_a_small_program_in_plain_python_too(order: str) -> None:
         assert violation.kind == verdict.DATA_RACE
         again = replay(trial, violation.actions)
         assert again.message == violation.message
+
+
+def test_hosts_that_launch_apart_let_a_die_run_ahead() -> None:
+    """A sender that waits for no slot overwrites one only when it is six chunks ahead: `skew` gets there most often."""
+    trial = SendRecvCase(slots=6, chunks=12, granules=1).build("relaxed", ("slot free",))
+    shares = {policy: share(trial, policy, schedules=300, races=False) for policy in POLICIES if policy != "portfolio"}
+    assert max(shares, key=lambda policy: shares[policy]) == "skew", shares

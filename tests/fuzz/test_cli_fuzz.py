@@ -100,6 +100,7 @@ def test_seconds_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
         ((PREFIX_SUM, "--legs", "4"), "has no such size, but dies"),
         ((PREFIX_SUM, "--dies", "1"), "must be at least 2"),
         ((PREFIX_SUM, "--without", "nothing"), "no such synchronization"),
+        ((PREFIX_SUM, "--fault", "melt"), "fault='melt': must be stop:dieN"),
         (("--replay", "/nowhere.json"), "does not exist"),
     ],
 )
@@ -108,6 +109,18 @@ def test_what_is_refused(words: tuple[str, ...], told: str) -> None:
     code, out = invoke("--examples", "1", *words)
     assert code == 2
     assert told in out
+
+
+def test_a_fault_that_is_asked_for_is_found_and_replayed(tmp_path: Path) -> None:
+    """A write that comes twice is nothing that prefix sums promise to stand; on request it is drawn, and kept."""
+    file = str(tmp_path / "found.json")
+    words = (PREFIX_SUM, "--dies", "2", "--fault", "duplicate", "--examples", "20", "--out", file, "--json")
+    code, out = invoke(*words)
+    (found,) = json.loads(out)["findings"]
+    assert (code, found["fault"].partition(":")[0]) == (1, "duplicate")
+    code, out = invoke(PREFIX_SUM, "--replay", file, "--json")
+    again = json.loads(out)["findings"][0]["verdict"]
+    assert (code, again["violation"]["kind"]) == (1, found["verdict"]["violation"]["kind"])
 
 
 @pytest.mark.slow

@@ -100,6 +100,21 @@ def test_a_sequence_is_read_as_it_was_written() -> None:
             Sequence.read("dispatch", {"stages": text})
 
 
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [
+        ({"sizes": {"legs": 4}, "calls": [{}]}, "legs=4: dispatch has no such size, but ranks"),
+        ({"sizes": {"ranks": [2]}, "calls": [{}]}, r"ranks=\[2\]: must be a whole number or a text"),
+        ({"sizes": {"again": 0}, "calls": [{}]}, "again=0: dispatch has no such size"),
+        ({"sizes": {}, "calls": [{"tokens": None}]}, "tokens=None: must be"),
+    ],
+)
+def test_sizes_of_a_damaged_file_are_refused(stage: dict[str, object], said: str) -> None:
+    """A replay file that names what the protocol has not is refused by name before anything is built."""
+    with pytest.raises(ConfigError, match=said):
+        Sequence.read("dispatch", {"stages": json.dumps([stage])})
+
+
 def test_what_a_case_cannot_do_is_refused(repository: Path) -> None:
     """Two calls on a communicator that makes one, and a call made again before there is one."""
     with pytest.raises(ConfigError, match="makes one call"):

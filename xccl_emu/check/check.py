@@ -27,7 +27,7 @@ from xccl_emu.machine.spec import whole
 Progress = Callable[[str, int, int, float], None]
 """Told now and then: what goes on, states or schedules, transitions or actions, seconds."""
 
-POLICIES = ("exhaustive", "portfolio", "random", "pct", "weights", "eager", "late", "lifo")
+POLICIES = ("exhaustive", "portfolio", "random", "pct", "weights", "eager", "late", "lifo", "skew")
 REDUCTIONS = ("full", "merged")
 ORDERS = ("sc", "fifo", "relaxed", "unordered")
 WEAKER = "relaxed"

@@ -44,8 +44,8 @@ class CheckOptions:
     order: str | None = option(None, "Memory order: sc, fifo, relaxed or unordered [default: relaxed]")
     policy: str | None = option(
         None,
-        "exhaustive, portfolio, random, pct, weights, eager, late or lifo [default: exhaustive, and where that meets a"
-        " limit the portfolio of the others behind it; with --fault portfolio]",
+        "exhaustive, portfolio, random, pct, weights, eager, late, lifo or skew [default: exhaustive, and where that"
+        " meets a limit the portfolio of most others behind it; with --fault portfolio]",
     )
     without: tuple[str, ...] = option(
         (), "Switch a synchronization off; may be given again.", metavar="SYNC"

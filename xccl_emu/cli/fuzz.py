@@ -40,6 +40,10 @@ class FuzzOptions:
     seed: int = option(0, "Seed of sequences and schedules.", least=0)
     order: str = option("relaxed", "Memory order: sc, fifo, relaxed or unordered.")
     without: tuple[str, ...] = option((), "Switch a synchronization off; may be given again.", metavar="SYNC")
+    fault: tuple[str, ...] = option(
+        (), "What breaks in a sequence: stop, cut, stall, duplicate, corrupt, or one fault as of check; may be given"
+        " again [default: what the protocol says it tolerates]", metavar="KIND",
+    )  # fmt: skip
     schedules: int = option(120, "Schedules that are drawn of each sequence.", least=1)
     states: int = option(20000, "Most states of a search of every schedule of a sequence; 0 for none.", least=0)
     calls: int = option(6, "Most calls of a sequence.", least=1)

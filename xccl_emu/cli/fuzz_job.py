@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from xccl_emu.check.faults import KINDS, parse
 from xccl_emu.check.verdict import UNFINISHED, VIOLATION, Verdict
 from xccl_emu.check.witness.render import print_others, print_witness
 from xccl_emu.check.witness.replay_file import Witness
@@ -68,6 +69,9 @@ def _check(options: FuzzOptions) -> None:
         raise ConfigError(f"order={options.order!r}: must be one of {', '.join(ORDERS)}")
     if options.seconds is not None and not options.seconds > 0:
         raise ConfigError(f"--seconds {options.seconds}: must be positive")
+    for fault in options.fault:
+        if fault not in KINDS:
+            parse(fault)
     check_file("--out", options.out)
     if options.protocol is not None and options.replay is None:
         case = make(options.protocol, **options.sizes)
@@ -81,7 +85,9 @@ def _check(options: FuzzOptions) -> None:
 def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> Summary:
     """The campaign, with a line on stderr that says how far it is."""
     examples = options.examples or (EXAMPLES if options.seconds is None else WITHOUT_END)
-    budget = Budget(options.order, options.without, options.schedules, options.states, options.calls)
+    budget = Budget(
+        options.order, options.without, options.schedules, options.states, options.calls, faults=options.fault
+    )
     plan = Plan(protocol, options.sizes, examples, options.seed, budget)
     workers = options.workers or len(os.sched_getaffinity(0))
     with counting("fuzz", examples, quiet) as count:

@@ -1,6 +1,6 @@
 """Hypothesis strategies for sequences of calls, derived from the sizes of a case."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -42,12 +42,17 @@ def calls(of: Known, fixed: Sizes) -> SearchStrategy[dict[str, int | str]]:
     return some_sizes({size.name: size for size in sizes_each_call(of)}, {**of.preset.sizes, **fixed})
 
 
-def fault_in(trial: Trial, kind: int, first: int, second: int) -> str:
-    """One of the faults that a protocol says it tolerates; empty if it promises nothing, or there is one die."""
-    kinds, dies = sorted(trial.tolerated), trial.pod.spec.n_dies
+def fault_in(trial: Trial, asked: Collection[str], kind: int, first: int, second: int) -> str:
+    """One fault: of the kinds (or faults) that are ``asked`` for, else of those that a protocol says it tolerates.
+
+    Empty if it promises nothing, or there is one die.
+    """
+    kinds, dies = list(asked) or sorted(trial.tolerated), trial.pod.spec.n_dies
     if not kinds or dies < 2:
         return ""
     name, source = kinds[kind % len(kinds)], first % dies
+    if ":" in name:
+        return name
     if name == "stop":
         return f"stop:die{source}"
     return f"{name}:{source}-{(source + 1 + second % (dies - 1)) % dies}"

@@ -27,6 +27,9 @@ class Budget:
     """Of a sequence."""
     cores_max: int = 16
     """That run a kernel in it."""
+    faults: tuple[str, ...] = ()
+    """Kinds that break, or whole faults, one in a sequence; those that the protocol says it tolerates if none is
+    named."""
     until: float = math.inf
     """Of `time.time`: nothing new is judged from then on."""
 
@@ -51,7 +54,7 @@ class Judged:
 
 def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
     """Judge the last stage of a sequence, if a fault is named with that in it; raises what building the pod raises."""
-    from xccl_emu.check.sampling.sample import PORTFOLIO, sample  # compiled code is imported only when something runs
+    from xccl_emu.check.sampling.sample import OF_CALLS, sample  # compiled code is imported only when something runs
 
     trial = sequence.build(budget.order, budget.without)
     if len(trial.pod.active_cores()) > budget.cores_max:
@@ -60,19 +63,19 @@ def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
     if broken is not None and check_fits(broken, trial.pod.spec, budget.order):
         return Judged(skipped=True)
     schedules = 0
-    for policy in PORTFOLIO:
-        each = -(-budget.schedules // len(PORTFOLIO))
+    for policy in OF_CALLS:
+        each = -(-budget.schedules // len(OF_CALLS))
         sampled = sample(trial, policy, seed=seed, schedules=each, fault=broken, at_once=each)
         schedules += sampled.schedules
         if sampled.violation is not None:
             return Judged(sampled.violation, schedules)
-    if broken is not None or not budget.states:
+    if not budget.states:
         return Judged(None, schedules)
-    return _searched(sequence, schedules, budget)
+    return _searched(sequence, fault, schedules, budget)
 
 
-def _searched(sequence: Sequence, schedules: int, budget: Budget) -> Judged:
-    verdict = check(sequence, order=budget.order, without=budget.without, max_states=budget.states)
+def _searched(sequence: Sequence, fault: str, schedules: int, budget: Budget) -> Judged:
+    verdict = check(sequence, order=budget.order, without=budget.without, max_states=budget.states, fault=fault)
     return Judged(verdict.violation, schedules, verdict.states, verdict.verdict == VERIFIED)
 
 

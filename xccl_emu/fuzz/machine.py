@@ -117,7 +117,7 @@ class CallsMachine(RuleBasedStateMachine):
     def fail(self, fault: tuple[int, int, int]) -> None:
         """What has been called last, with one fault."""
         sequence = Sequence(self.of, tuple(self.stages))
-        named = draw.fault_in(sequence.build(self.budget.order, self.budget.without), *fault)
+        named = draw.fault_in(sequence.build(self.budget.order, self.budget.without), self.budget.faults, *fault)
         if named:
             self._judged(sequence, named)
 

@@ -56,7 +56,20 @@ class Sequence:
                 raise ValueError("nobody makes a call")
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"stages: are no sequence of calls ({error})") from error
-        return cls(known(protocol), stages)
+        read = cls(known(protocol), stages)
+        read._check_names()
+        return read
+
+    def _check_names(self) -> None:
+        """ConfigError for sizes that the protocol does not have, and values that are none."""
+        there = [size.name for size in sizes_of(self.of.maker)]
+        of_stages = [(item, there) for stage in self.stages for item in stage.sizes.items()]
+        of_calls = [(item, [*there, AGAIN]) for s in self.stages for call in s.calls for item in call.items()]
+        for (name, value), names in (*of_stages, *of_calls):
+            if name not in names:
+                raise ConfigError(f"stages: {name}={value!r}: {self.name} has no such size, but {', '.join(there)}")
+            if isinstance(value, bool) or not isinstance(value, int | str):
+                raise ConfigError(f"stages: {name}={value!r}: must be a whole number or a text")
 
     @property
     def name(self) -> str:

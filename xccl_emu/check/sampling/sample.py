@@ -24,6 +24,8 @@ from xccl_emu.machine.pod import Pod
 POLICIES = ("portfolio", *at.POLICIES)
 PORTFOLIO = ("eager", "late", "lifo", "pct", "weights", "random")
 """The order in which a portfolio goes round; first the named extremes of when writes become visible."""
+OF_CALLS = (*PORTFOLIO, "skew")
+"""Of sequences of calls: their hosts launch apart, too."""
 
 PCT_DEPTH = 3
 SCHEDULES_DEFAULT = 1000

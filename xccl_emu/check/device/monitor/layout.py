@@ -84,5 +84,5 @@ the clocks of these writes were not kept; the same run again keeps them.  `GROW`
 
 JUDGE_NOTHING, JUDGE_ALL, JUDGE_NO_RACES = range(3)
 
-POLICIES = ("random", "pct", "weights", "eager", "late", "lifo")
-P_RANDOM, P_PCT, P_WEIGHTS, P_EAGER, P_LATE, P_LIFO = range(6)
+POLICIES = ("random", "pct", "weights", "eager", "late", "lifo", "skew")
+P_RANDOM, P_PCT, P_WEIGHTS, P_EAGER, P_LATE, P_LIFO, P_SKEW = range(7)

@@ -23,6 +23,7 @@ from xccl_emu.check.device.monitor.layout import (
     NOT_ENABLED,
     P_PCT,
     P_RANDOM,
+    P_SKEW,
     RESTART,
     RUN_DONE,
     SCHEDULES,
@@ -51,7 +52,7 @@ from xccl_emu.check.device.sampling.breaks import (
 )
 from xccl_emu.check.device.sampling.candidates import drop, gather, lower, try_candidate
 from xccl_emu.check.device.sampling.policies.draw import draw_below, seed_draws
-from xccl_emu.check.device.sampling.policies.pick import draw_key, pick, which
+from xccl_emu.check.device.sampling.policies.pick import draw_apart, draw_key, pick, which
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     DMA,
@@ -87,6 +88,8 @@ def _advance(space, run, policy, n_taken):
     """Take the action that the policy chooses; `FOUND_DEADLOCK` if there is none."""
     m, rng = space[2], run[0]
     candidates, keys_now, serials = run[1], run[2], run[3]
+    if policy == P_SKEW and _is_change(run[7], m[DEPTH] - 1, n_taken):
+        _draw_dies(space, run)
     n, n_cores = gather(space, run, policy)
     rested = False
     while True:
@@ -179,6 +182,19 @@ def _in_one_granule(address, nbytes, m):
 
 
 @jit
+def _draw_dies(space, run):
+    """Keys of the actors, of which those of one die have a factor more; cores are in order of their dies."""
+    st, m, rng = space[1], space[2], run[0]
+    die, apart = -1, 1.0
+    for i in range(st[N_ACTIVE]):
+        on = st[block_of_core(st, m[m[CORE_NUMBER] + i]) + DIE]
+        if on != die:
+            die, apart = on, draw_apart(rng)
+        for p in range(ACTORS_PER_CORE):
+            run[4][i * ACTORS_PER_CORE + p] = draw_key(P_SKEW, rng) * apart
+
+
+@jit
 def _draw_start(space, run, policy, seed, number):
     """What a run by a policy draws at its start: the keys of the actors, and when `pct` lowers one."""
     st, m, rng = space[1], space[2], run[0]
@@ -188,6 +204,8 @@ def _draw_start(space, run, policy, seed, number):
         run[5][a] = 0
     for i in range(st[N_ACTIVE]):
         run[6][i] = 0
+    if policy == P_SKEW:
+        _draw_dies(space, run)
     m[LOWEST] = 0
     for c in range(m[DEPTH] - 1):
         run[7][c] = draw_below(rng, m[LENGTH])

@@ -7,6 +7,8 @@
     eager    a write in flight, whenever there is one that may become visible; else as weights
     late     a write in flight only when no core can go on, any of them; else as weights
     lifo     as late, the youngest write first
+    skew     as weights, but all cores of a die have one factor more, 10^-U(0, 9): hosts launch apart, and some die
+             hardly goes on as long as others can; at some steps the factors are drawn anew
     =======  ===========================================================================================
 
 A blocked poll is no candidate, so no priority makes it spin; a scalar unit that does nothing but load is lowered by
@@ -20,6 +22,8 @@ from xccl_emu.check.device.sampling.policies.draw import draw_below, draw_unit
 from xccl_emu.machine.device.words import jit
 
 _DECADES = 3 * 2.302585092994046
+_APART = 3.0
+"""Dies are apart by so many times what their actors are."""
 
 
 @jit
@@ -30,6 +34,12 @@ def draw_key(policy, rng):
     if policy == P_PCT:
         return 1.0 + draw_unit(rng)
     return math.exp(-_DECADES * draw_unit(rng))
+
+
+@jit
+def draw_apart(rng):
+    """The factor of a die, by `skew`."""
+    return math.exp(-_APART * _DECADES * draw_unit(rng))
 
 
 @jit
