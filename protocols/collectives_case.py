@@ -83,6 +83,7 @@ class CollectiveCase(StreamCase, Collective):
     What is reduced is the sum over all ranks; in place, results lie where the operands were.
     """
 
+    side_by_side = True
     presets: ClassVar[tuple[Preset, ...]] = tuple(
         Preset(name, each.about, {"collective": name}) for name, each in ALGORITHMS.items()
     )

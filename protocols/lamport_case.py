@@ -20,6 +20,7 @@ from xccl_emu.protocol.streams import StreamCase, Streams
 class Lamport(StreamCase):
     """All ranks add up what they have, ``calls`` times, and tell by the data themselves that they are in."""
 
+    side_by_side = True
     presets = (
         Preset("all-reduce-lamport", "Sums for all, of data that are their own flags: three buffers in turn",
                each_sync={"ranks": 2, "calls": 4}),

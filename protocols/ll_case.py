@@ -21,6 +21,7 @@ from xccl_emu.protocol.streams import StreamCase, Streams
 class Packets(StreamCase):
     """Rank 0 sends ``steps`` slots of ``lines`` lines to rank 1; a line is of 16 bytes (LL) or of 128 (LL128)."""
 
+    side_by_side = True
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset("ll", "Send and receive in lines of 16 bytes, half of it flags, as NCCL's LL", {"line": 16}),
         Preset("ll128", "Send and receive in lines of 128 bytes with a flag, as NCCL's LL128",

@@ -38,6 +38,7 @@ class MixServeCase(StreamCase):
     experts has ``ep`` groups with experts of their own, each of which is split over the ranks of a group.
     """
 
+    side_by_side = True
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset("mixserve", "Fused AG-Dispatch and RS-Combine on a two-level cluster"),
         Preset("mixserve-dispatch", "Fused AG-Dispatch alone", {"part": "dispatch"}),
@@ -99,14 +100,16 @@ class MixServeCase(StreamCase):
         regions.place(bench, pod)
         streams = Streams(bench, pod)
         for die, core in np.ndindex(of.world, self.cores):
-            buffers = self._buffers(bench, pod, die, core, data)
+            buffers = self._buffers(bench, pod, streams, die, core, data)
             self._launch(pod, streams, die, core, layout, buffers, each)
             if self.part == "dispatch" and bench.payload:
-                self._expect_rows(bench, die, core, layout, data)
+                self._expect_rows(bench, streams.owner(die, core), die, core, layout, data)
         streams.put()
         bench.tolerates("stop", "cut", "stall")
 
-    def _buffers(self, bench: Bench, pod: Pod, die: int, core: int, data: Data) -> dict[str, Buffer]:
+    def _buffers(
+        self, bench: Bench, pod: Pod, streams: Streams, die: int, core: int, data: Data
+    ) -> dict[str, Buffer]:
         """Those of a core, by name."""
         of, (node, local) = data.of, divmod(die, data.of.ranks)
         own, dealt = of.tokens_of(node, of.group(local)), data.shape.tokens_of(core)
@@ -119,7 +122,7 @@ class MixServeCase(StreamCase):
             wanted["arrived"] = data.arrived(node, local, core)
         if self.part != "dispatch":
             wanted["out"] = data.results[:, own, dealt]
-        owner = f"die{die}.core{core}"
+        owner = streams.owner(die, core)
         travelling = ("tokens", "partial")
         buffers = {name: bench.filled(die, filled[name], name, travels=name in travelling) for name in filled}
         buffers |= {name: bench.wanted(die, array, name, owners=owner) for name, array in wanted.items()}
@@ -152,7 +155,9 @@ class MixServeCase(StreamCase):
             args = {"c": told, "t": tables, "b": layout.inboxes(core)}
             streams.launch(mixserve, die, args, grants + layout.grants(core), core)
 
-    def _expect_rows(self, bench: Bench, die: int, core: int, layout: Layout, data: Data) -> None:
+    def _expect_rows(
+        self, bench: Bench, owner: str, die: int, core: int, layout: Layout, data: Data
+    ) -> None:
         """Of the last two rounds: those before them are overwritten."""
         of, shape = data.of, layout.shape
         for r, tokens in np.ndindex(self.rounds, of.dp):
@@ -160,7 +165,7 @@ class MixServeCase(StreamCase):
             if r >= self.rounds - 2 and len(rows):
                 at = layout.gathered.at(die, core) + (r % 2 * of.dp + tokens) * shape.capacity * shape.row_bytes
                 what = f"rows of group {tokens} on core {core} of die {die} in round {r}"
-                bench.expect(at, rows, what, owners=f"die{die}.core{core}")
+                bench.expect(at, rows, what, owners=owner)
 
     # ---- sizes
 

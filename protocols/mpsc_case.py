@@ -17,6 +17,7 @@ from xccl_emu.protocol.streams import StreamCase, Streams
 class MpscRing(StreamCase):
     """Each of ``producers`` ranks sends ``messages`` to the last rank, through one ring of ``slots``."""
 
+    side_by_side = True
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset("mpsc-ring", "Several producers, one consumer, and a ring whose slots go by tickets"),
     )

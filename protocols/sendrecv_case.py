@@ -41,6 +41,7 @@ class _Transfers(StreamCase):
     touch its part of the buffers alone.
     """
 
+    side_by_side = True
     papers = (sendrecv_paper.SEND_RECV,)
 
     ranks: int = size(2, "Dies, each of which sends to the next.", least=2)
@@ -59,9 +60,12 @@ class _Transfers(StreamCase):
         """All sides launched, call by call; each core that receives owns its part of the target, so channels have
         nothing in common."""
         cases = [call.case for call in calls if isinstance(call.case, _Transfers)]
-        pod = bench.pod(self._spec(cases))
+        pod = bench.pod(self._spec(cases, bench.corner.dies))
         each, slot_bytes = bool(self.ack_each), self._slot_bytes
-        comm = SendRecv(pod, slots=self.slots, slot_bytes=slot_bytes, channels_max=self.cores, ack_each=each)
+        comm = SendRecv(
+            pod, slots=self.slots, slot_bytes=slot_bytes, channels_max=self.cores, ack_each=each,
+            managed_offset=bench.corner.managed, field_offset=bench.corner.meta,
+        )  # fmt: skip
         streams = Streams(bench, pod)
         targets = [case._lay_out_call(bench, pod, streams, comm, number) for number, case in enumerate(cases)]
         streams.put()
@@ -144,9 +148,9 @@ class _Transfers(StreamCase):
         sides = 1 if len(self._pairs) == 1 else 2
         return sides, sides * self.cores
 
-    def _spec(self, cases: "Sequence[_Transfers]") -> PodSpec:
-        """With room for the payloads of all calls."""
-        (payloads, cores), channels = self._on_die, self._dies * self.cores
+    def _spec(self, cases: "Sequence[_Transfers]", dies: int) -> PodSpec:
+        """With room for the payloads of all calls, and rings between all of so many ``dies``, if there are more."""
+        (payloads, cores), channels = self._on_die, max(dies, self._dies) * self.cores
         tables = cores * Streams.table_bytes(len(cases), *{kernel for case in cases for kernel in case._sides})
         return small_pod(
             self._dies, cores, app_bytes=payloads * sum(align(case._nbytes) for case in cases) + tables,

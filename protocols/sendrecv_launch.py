@@ -30,7 +30,7 @@ class Launcher:
     ) -> None:
         self._pod, self._layout, self._calls, self._whole = pod, layout, calls, whole
         self._ack_each, self._streams = ack_each, streams
-        self._taken = set(pod.active_cores())
+        self._taken = set() if streams is not None else set(pod.active_cores())
         self._free: dict[int, Iterator[int]] = {}
 
     def launch(self, work: Sequence[Work]) -> list[tuple[list[Launch], Call]]:

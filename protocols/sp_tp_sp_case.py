@@ -21,6 +21,7 @@ from xccl_emu.protocols.collectives_layout import Layout
 class SpTpSpCase(StreamCase):
     """Layers of prefill between their stages: tokens of packed prompts in segments, heads on ranks, segments again."""
 
+    side_by_side = True
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset("sp-tp-sp", "All-gather and all-to-all between the stages of attention in prefill"),
     )

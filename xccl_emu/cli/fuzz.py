@@ -16,9 +16,9 @@ class FuzzOptions:
     """Call a protocol again and again on one pod, with sizes that change, and judge what happens.
 
     Sequences are drawn from the sizes of the protocol: calls back to back on one communicator where it can make them,
-    communicators one after the other, ranks with nothing to do, a call replayed with its arguments frozen, one fault.
-    Each is judged on drawn schedules, and on every schedule if it is small. What is found is made short, calls first,
-    then the schedule, and kept as a file that replays.
+    communicators one after the other or at the same time, ranks with nothing to do, a call replayed with its arguments
+    frozen, hosts that launch apart, one fault. Each is judged on drawn schedules, and on every schedule if it is small.
+    What is found is made short, calls first, then the schedule, and kept as a file that replays.
 
     Sizes of the protocol are options: --ranks 2. Those that are given are the same in all sequences.
 

@@ -1,7 +1,7 @@
 """The machine of a pod on which calls are made: its rules make a sequence longer, and each judges what it made."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -112,7 +112,16 @@ class CallsMachine(RuleBasedStateMachine):
     def follow(self, call: Sizes) -> None:
         """A further call on the last communicator."""
         last = self.stages[-1]
-        self.take([*self.stages[:-1], Stage(last.sizes, (*last.calls, call))])
+        self.take([*self.stages[:-1], replace(last, calls=(*last.calls, call))])
+
+    def join(self, sizes: Sizes, call: Sizes) -> None:
+        """Another communicator beside the last one, or a further call on it."""
+        last = self.stages[-1]
+        if last.beside is None:
+            beside = Stage({**self.fixed, **sizes}, (call,))
+        else:
+            beside = replace(last.beside, calls=(*last.beside.calls, call))
+        self.take([*self.stages[:-1], replace(last, beside=beside)])
 
     def fail(self, fault: tuple[int, int, int]) -> None:
         """What has been called last, with one fault."""
@@ -165,5 +174,13 @@ def machine_of(of: Known, fixed: Sizes, budget: Budget, seed: int) -> type[Calls
             self.begin(self.stages[-1].sizes, {})
 
         rules["again"] = again
+    if getattr(of.maker, "side_by_side", False):
+
+        @precondition(lambda self: self.stages)
+        @rule(sizes=sizes, call=calls)
+        def beside(self: CallsMachine, sizes: Sizes, call: Sizes) -> None:
+            self.join(sizes, call)
+
+        rules["beside"] = beside
     given = {"of": of, "fixed": fixed, "budget": budget, "seed": seed, "__module__": __name__}
     return type("Calls", (Machine,), given | rules)

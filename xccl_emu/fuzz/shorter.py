@@ -56,14 +56,17 @@ def _shorter(stages: tuple[Stage, ...], fixed: Sizes) -> Iterator[tuple[Stage, .
 
 
 def _fewer(stage: Stage, fixed: Sizes) -> Iterator[Stage]:
+    if stage.beside is not None:
+        yield from (replace(stage, beside=None), stage.beside)
+        yield from (replace(stage, beside=beside) for beside in _fewer(stage.beside, fixed))
     calls = stage.calls
     if len(calls) > 1 and not any(AGAIN in call for call in calls):
-        yield from (Stage(stage.sizes, calls[:i] + calls[i + 1 :]) for i in range(len(calls)))
+        yield from (replace(stage, calls=calls[:i] + calls[i + 1 :]) for i in range(len(calls)))
     elif len(calls) > 1:
-        yield Stage(stage.sizes, calls[:-1])
-    yield from (Stage(sizes, calls) for sizes in _usual(stage.sizes, fixed))
+        yield replace(stage, calls=calls[:-1])
+    yield from (replace(stage, sizes=sizes) for sizes in _usual(stage.sizes, fixed))
     for i, call in enumerate(calls):
-        yield from (Stage(stage.sizes, (*calls[:i], sizes, *calls[i + 1 :])) for sizes in _usual(call, fixed))
+        yield from (replace(stage, calls=(*calls[:i], sizes, *calls[i + 1 :])) for sizes in _usual(call, fixed))
 
 
 def _usual(sizes: Sizes, fixed: Sizes) -> Iterator[Sizes]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,21 @@ from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol.owners import Owners, cores_of
 
 
+class Corner(NamedTuple):
+    """Where a communicator begins on each die, if it is not alone on the pod."""
+
+    core: int = 0
+    meta: int = 0
+    """Bytes from the start of the metadata area."""
+    managed: int = 0
+    dies: int = 0
+    """Dies of the pod, if it has more than the communicator."""
+
+
 class Bench:
     """What a protocol function builds on: it makes the pod and keeps what a check must know about it."""
+
+    corner = Corner()
 
     def __init__(self, order: str, without: Collection[str], payload: bool = True) -> None:
         self._order, self._without = order, without

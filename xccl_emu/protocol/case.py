@@ -114,6 +114,8 @@ class Case:
     """Names by which commands know it, the most general one first; if there is none, it goes by that of the class."""
     replayed: ClassVar[bool] = False
     """May a call of `lay_out_calls` have the arguments of an earlier one (`Call.again`)?"""
+    side_by_side: ClassVar[bool] = False
+    """May two communicators of it be laid out on one pod (`Bench.corner`)?"""
     papers: ClassVar[tuple[Paper, ...]] = ()
     """What papers say of it, if any does, and where its kernels deviate (`tools/fidelity.py` makes a page of it)."""
 

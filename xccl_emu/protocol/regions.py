@@ -17,7 +17,7 @@ from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
-from xccl_emu.protocol.bench import Bench
+from xccl_emu.protocol.bench import Bench, Corner
 
 
 @dataclass(eq=False)
@@ -32,6 +32,7 @@ class Region:
     offset: int
     """From the beginning of the area."""
     _pod: Pod | None = field(default=None, repr=False)
+    _corner: Corner = field(default_factory=Corner, repr=False)
 
     @property
     def step(self) -> int:
@@ -62,7 +63,9 @@ class Region:
 
     def _start(self, die: int) -> int:
         pod = self._placed()
-        return (pod.meta if self.area == "meta" else pod.managed)(die, self.offset)
+        if self.area == "meta":
+            return pod.meta(die, self._corner.meta + self.offset)
+        return pod.managed(die, self._corner.managed + self.offset)
 
     def _placed(self) -> Pod:
         if self._pod is None:
@@ -98,7 +101,7 @@ class Regions:
     def place(self, bench: Bench, pod: Pod) -> None:
         """Give the regions their addresses on a pod, and name them in reports."""
         for region in self._all:
-            region._pod = pod
+            region._pod, region._corner = pod, bench.corner
             for die in range(self._dies):
                 for label in region.labels(die):
                     bench.label(*label)

@@ -10,13 +10,16 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from numpy.typing import NDArray
+
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
-from xccl_emu.protocol.bench import Bench
+from xccl_emu.protocol.bench import Bench, Corner
 from xccl_emu.protocol.case import Call, Case, Size, sizes_of
+from xccl_emu.protocol.owners import Owners
 from xccl_emu.protocol.registry import Known, known
 
 Sizes = Mapping[str, int | str]
@@ -32,9 +35,31 @@ class Stage:
     """Of the communicator; others are the usual ones."""
     calls: tuple[Sizes, ...] = ({},)
     """What is particular of each call, or ``{"again": number}``."""
+    beside: "Stage | None" = None
+    """Another communicator at the same time, on the first dies too, with cores and areas of its own."""
+
+    @classmethod
+    def read(cls, given: Any) -> "Stage":
+        """As `to_json` has written it; KeyError, TypeError or ValueError for anything else."""
+        beside = given.get("beside") if isinstance(given, dict) else None
+        calls = tuple(map(dict, given["calls"]))
+        if not calls:
+            raise ValueError("nobody makes a call")
+        return cls(dict(given["sizes"]), calls, None if beside is None else cls.read(beside))
+
+    def to_json(self) -> dict[str, Any]:
+        """As a replay file has it."""
+        own: dict[str, Any] = {"sizes": dict(self.sizes), "calls": [*map(dict, self.calls)]}
+        return own if self.beside is None else own | {"beside": self.beside.to_json()}
+
+    @property
+    def communicators(self) -> "tuple[Stage, ...]":
+        """This one, and what is beside it."""
+        return (self,) if self.beside is None else (self, *self.beside.communicators)
 
     def __str__(self) -> str:
-        return f"{_told(self.sizes) or 'usual sizes'}: {'; '.join(_told(call) or 'a call' for call in self.calls)}"
+        own = f"{_told(self.sizes) or 'usual sizes'}: {'; '.join(_told(call) or 'a call' for call in self.calls)}"
+        return own if self.beside is None else f"{own} beside {self.beside}"
 
 
 @dataclass(frozen=True)
@@ -48,11 +73,8 @@ class Sequence:
     def read(cls, protocol: str, configuration: Sizes) -> "Sequence":
         """From the name of a protocol and what `configuration` has given; ConfigError for anything else."""
         try:
-            stages = tuple(
-                Stage(dict(one["sizes"]), tuple(map(dict, one["calls"])))
-                for one in json.loads(str(configuration["stages"]))
-            )
-            if not stages or not all(stage.calls for stage in stages):
+            stages = tuple(map(Stage.read, json.loads(str(configuration["stages"]))))
+            if not stages:
                 raise ValueError("nobody makes a call")
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"stages: are no sequence of calls ({error})") from error
@@ -63,8 +85,9 @@ class Sequence:
     def _check_names(self) -> None:
         """ConfigError for sizes that the protocol does not have, and values that are none."""
         there = [size.name for size in sizes_of(self.of.maker)]
-        of_stages = [(item, there) for stage in self.stages for item in stage.sizes.items()]
-        of_calls = [(item, [*there, AGAIN]) for s in self.stages for call in s.calls for item in call.items()]
+        each = [one for stage in self.stages for one in stage.communicators]
+        of_stages = [(item, there) for one in each for item in one.sizes.items()]
+        of_calls = [(item, [*there, AGAIN]) for one in each for call in one.calls for item in call.items()]
         for (name, value), names in (*of_stages, *of_calls):
             if name not in names:
                 raise ConfigError(f"stages: {name}={value!r}: {self.name} has no such size, but {', '.join(there)}")
@@ -79,25 +102,27 @@ class Sequence:
     @property
     def configuration(self) -> Sizes:
         """The stages as text."""
-        return {"stages": json.dumps([{"sizes": dict(s.sizes), "calls": [*map(dict, s.calls)]} for s in self.stages])}
+        return {"stages": json.dumps([stage.to_json() for stage in self.stages])}
 
     @property
     def n_calls(self) -> int:
         """Of all stages."""
-        return sum(len(stage.calls) for stage in self.stages)
+        return sum(len(each.calls) for stage in self.stages for each in stage.communicators)
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """The last stage, launched on a pod on which those before it have run; raises what `Case.lay_out` raises.
 
         The stages before it run round robin: they are judged by sequences that end with them.
         """
-        made = [[*self._calls(stage)] for stage in self.stages]
-        pod = Pod(_room([_spec_of(calls, order) for calls in made]), order=order, without=without)
-        for calls in made[:-1]:
-            _laid_out(calls, pod)
+        made = [[[*self._calls(each)] for each in stage.communicators] for stage in self.stages]
+        dies = max(_spec_of(calls, order, 0).n_dies for together in made for calls in together)
+        specs = [_specs_of(together, order, dies) for together in made]
+        pod = Pod(_room([_beside(each) for each in specs]), order=order, without=without)
+        for together, each in zip(made[:-1], specs, strict=False):
+            _laid_out(together, each, pod)
             pod.run()
             _tidy(pod)
-        return _laid_out(made[-1], pod)
+        return _laid_out(made[-1], specs[-1], pod)
 
     def _calls(self, stage: Stage) -> Iterator[Call]:
         calls = list[Call]()
@@ -157,6 +182,18 @@ class _Shared(Bench):
         super().__init__(pod.order, pod.without)
         self._given = pod
 
+    def settle(self, corner: Corner) -> None:
+        """Another communicator is laid out there."""
+        self._pod, self.corner = None, corner
+
+    def label(self, name: str, address: int, nbytes: int) -> None:
+        """What is beside the first communicator is named so."""
+        super().label(name.replace(".", ".beside.", 1) if self.corner.core else name, address, nbytes)
+
+    def expect(self, address: int, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
+        """So is what is expected there."""
+        super().expect(address, array, f"{name}, beside" if self.corner.core else name, owners)
+
     def pod(self, spec: PodSpec) -> Pod:
         if self._pod is not None:
             raise ConfigError("pod: the bench has one already; a check is of a single pod")
@@ -164,18 +201,45 @@ class _Shared(Bench):
         return self._pod
 
 
-def _spec_of(calls: list[Call], order: str) -> PodSpec:
+def _specs_of(together: list[list[Call]], order: str, dies: int) -> list[PodSpec]:
+    """What each of some communicators asks for, on a pod with so many dies."""
+    if len(together) > 1 and not together[0][0].case.side_by_side:
+        raise ConfigError(f"beside: {together[0][0].case.name} has one communicator at a time")
+    return [_spec_of(calls, order, dies) for calls in together]
+
+
+def _spec_of(calls: list[Call], order: str, dies: int) -> PodSpec:
+    bench = _Asking(order, ())
+    bench.corner = Corner(dies=dies)
     try:
-        calls[0].case.lay_out_calls(_Asking(order, ()), calls)
+        calls[0].case.lay_out_calls(bench, calls)
     except _SpecKnown as known:
         return known.spec
     raise ConfigError("the protocol function must make its pod first: pod = bench.pod(small_pod(...))")
 
 
-def _laid_out(calls: list[Call], pod: Pod) -> Trial:
-    bench = _Shared(pod)
-    calls[0].case.lay_out_calls(bench, calls)
+def _laid_out(together: list[list[Call]], specs: list[PodSpec], pod: Pod) -> Trial:
+    bench, corner = _Shared(pod), Corner(dies=pod.spec.n_dies)
+    for calls, spec in zip(together, specs, strict=True):
+        bench.settle(corner)
+        calls[0].case.lay_out_calls(bench, calls)
+        ends = (corner.core + spec.cores_per_die, corner.meta + spec.meta_bytes, corner.managed + spec.managed_bytes)
+        corner = Corner(*ends, corner.dies)
     return bench.trial()
+
+
+def _beside(specs: list[PodSpec]) -> PodSpec:
+    """The least pod on which all of them have room at once."""
+    if len(specs) == 1:
+        return specs[0]
+    areas = ("app_bytes", "meta_bytes", "managed_bytes")
+    room = {name: sum(int(getattr(spec, name)) for spec in specs) for name in areas}
+    cores = sum(spec.cores_per_die for spec in specs)
+    widest = _room(specs)
+    return small_pod(
+        widest.n_dies, cores, **room, ub_bytes=widest.ub_bytes, flight_granules=widest.flight_granules,
+        atomic_bytes=widest.atomic_bytes,
+    ).with_(registers=widest.registers)  # fmt: skip
 
 
 def _room(specs: list[PodSpec]) -> PodSpec:

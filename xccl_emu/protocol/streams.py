@@ -49,6 +49,7 @@ class Streams:
         self, kernel: Kernel, die: int, args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant], core: int = 0
     ) -> None:
         """Behind what that core runs already; raises ConfigError for arguments that the kernel does not take."""
+        core += self._bench.corner.core
         stream = self._streams.setdefault((die, core), _Stream())
         (words,) = bind_arguments(kernel, 1, args)
         stream.rows.append((kernel, words))
@@ -59,6 +60,10 @@ class Streams:
         """Global numbers of the cores of a die that run one of the kernels."""
         running = [where for where, stream in self._streams.items() if any(of in kernels for of, _ in stream.rows)]
         return [die * self._pod.spec.cores_per_die + core for where, core in sorted(running) if where == die]
+
+    def owner(self, die: int, core: int) -> str:
+        """A core, as `Bench.expect` takes it."""
+        return f"die{die}.core{self._bench.corner.core + core}"
 
     @staticmethod
     def table_bytes(calls: int, *kernels: Kernel) -> int:
