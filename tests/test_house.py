@@ -27,7 +27,9 @@ def words(module: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, text
 
 
-OF_ONE = ("a2e", "ablation", "buffers", "closed", "deepep", "fit", "fused", "sendrecv", "sensitivity", "tpot")
+OF_ONE = (
+    "a2e", "ablation", "buffers", "closed", "deepep", "fit", "fused", "mixserve", "sendrecv", "sensitivity", "tpot",
+)  # fmt: skip
 """Modules of `xccl_emu.bench` that make rows which were published of one protocol, or put those of several together."""
 BENCHES = [path for path in sorted((ROOT / "xccl_emu" / "bench").glob("*.py")) if path.stem not in OF_ONE]
 MODULES = [path for place in PLACES for path in sorted((ROOT / "xccl_emu" / place).rglob("*.py"))] + BENCHES

@@ -1,7 +1,7 @@
 """Write the tables of docs/mixserve.md: what the analyzer says, beside what the paper measured.
 
-python tools/mixserve.py            write them
-python tools/mixserve.py --check    end with 1 if the page has others
+python tools/mixserve.py            write them, and those of the fused algorithms, which are run for it
+python tools/mixserve.py --check    end with 1 if the page has others of the analyzer
 """
 
 import argparse
@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
+from xccl_emu.bench import mixserve as forms_of_runs
 from xccl_emu.bench.result import Result
+from xccl_emu.bench.setting import Setting as PodSetting
 from xccl_emu.plan.cluster import SHIPPED as CLUSTERS
 from xccl_emu.plan.cluster import Cluster, load_cluster
 from xccl_emu.plan.costs import Setting
@@ -20,12 +22,17 @@ from xccl_emu.plan.model import SHIPPED as MODELS
 from xccl_emu.plan.model import load_model
 from xccl_emu.plan.published import EQUAL, MORE_DP, MORE_EP, compared, measured
 from xccl_emu.plan.strategies import Workload, plan
+from xccl_emu.timing.fabric import Fabric
+from xccl_emu.timing.topologies import ATLAS_800T_A2, H20
 
 PAGE = Path(__file__).parent.parent / "docs" / "mixserve.md"
 BEGIN, END = "<!-- analyzer: written by tools/mixserve.py -->", "<!-- analyzer end -->"
+RUN_BEGIN, RUN_END = "<!-- runs: written by tools/mixserve.py -->", "<!-- runs end -->"
 
 PAPER = Setting(load_model("DeepSeek-R1"), load_cluster("910B"))
 WORKLOAD = Workload()
+TOKENS = (8, 64, 512)
+"""Of a node, in runs of the fused algorithms."""
 
 
 def settings() -> Iterator[Setting]:
@@ -160,11 +167,52 @@ def robust() -> str:
     return f"### What the order of the three cases rests on\n\n{table(('assumed', 'claims that hold'), rows())}"
 
 
+def timed(part: str, fabric: Fabric) -> str:
+    """Closed forms beside runs of one of the fused algorithms, on a cluster."""
+
+    def rows() -> Iterator[Sequence[str]]:
+        for tokens in TOKENS:
+            for degrees in forms_of_runs.DEGREES:
+                case = forms_of_runs.of_cluster(fabric, part, tokens, degrees)
+                yield f"{tokens}, {degrees}", *timed_cells(forms_of_runs.compared(case, PodSetting(fabric)), degrees)
+
+    columns = (
+        "tokens a node", "between", "within", "flags", "least", "run", "sum", "run off", "most of the sum",
+        "overlapped run", "form", "form off",
+    )  # fmt: skip
+    return f"{part.capitalize()} on {fabric.name}, µs:\n\n{table(columns, rows())}"
+
+
+def timed_cells(of: forms_of_runs.Compared, degrees: str) -> Iterator[str]:
+    """Parts of the sum; the run between the least and the sum, and how far it is from the latter; with overlap the form
+    and how far that is from the run.  (12) says nothing of overlap."""
+    parts, form = of.form.parts, of.form
+    yield from (f"{parts[name]:.1f}" for name in ("between nodes", "within nodes", "flags"))
+    yield from (f"{us:.1f}" for us in (form.least_us, of.run_us, form.sum_us))
+    yield f"{100 * (of.run_us / form.sum_us - 1):+.0f}%"
+    yield max(parts, key=lambda name: parts[name])
+    yield f"{of.overlapped_run_us:.1f}"
+    has_form = degrees != "EP"
+    yield f"{of.overlapped_us:.1f}" if has_form else ""
+    yield f"{100 * (of.overlapped_us / of.overlapped_run_us - 1):+.0f}%" if has_form else ""
+
+
 def with_tables(page: str) -> str:
-    """The page with tables made anew."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n" + "\n\n".join([best(), published(), literal(), robust()]) + f"\n\n{END}{after}"
+    """The page with tables of the analyzer made anew."""
+    return between(page, (BEGIN, END), [best(), published(), literal(), robust()])
+
+
+def with_runs(page: str) -> str:
+    """The page with tables of runs made anew."""
+    parts = [timed(part, fabric) for fabric in (ATLAS_800T_A2, H20) for part in forms_of_runs.ALGORITHMS]
+    return between(page, (RUN_BEGIN, RUN_END), parts)
+
+
+def between(page: str, marks: tuple[str, str], parts: Sequence[str]) -> str:
+    """The page with these parts between two marks."""
+    before, _, rest = page.partition(marks[0])
+    _, _, after = rest.partition(marks[1])
+    return f"{before}{marks[0]}\n\n" + "\n\n".join(parts) + f"\n\n{marks[1]}{after}"
 
 
 def main() -> int:
@@ -175,7 +223,7 @@ def main() -> int:
     new = with_tables(page)
     if parser.parse_args().check:
         return int(new != page)
-    PAGE.write_text(new, "utf-8")
+    PAGE.write_text(with_runs(new), "utf-8")
     return 0
 
 
