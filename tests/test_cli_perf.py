@@ -52,6 +52,15 @@ def test_counts_are_of_a_share_where_ranks_have_their_own(name: str, count: int)
     assert make("all-reduce-ring", ranks=4).of_bytes(256).count == 128
 
 
+@pytest.mark.parametrize("words", [("mixserve-dispatch",), ("all-reduce-ring", "--ranks", "4")])
+def test_other_pods_have_other_times(words: tuple[str, ...]) -> None:
+    """``--fabric``: NVLink and InfiniBand are faster than HCCS and RoCE, and the rows say whose they are."""
+    rows = {name: as_json("bench", *words, "--fabric", name)["results"][0] for name in ("atlas-800t-a2", "h20")}
+    assert rows["h20"]["emulated"] < rows["atlas-800t-a2"]["emulated"]
+    assert rows["h20"]["configuration"]["fabric"] == "H20, 2 nodes"
+    assert "fabric" not in as_json("bench", *words)["results"][0]["configuration"]
+
+
 def test_more_iterations_are_timed_behind_the_warmup() -> None:
     """A call in a row of calls takes as long whatever their number."""
     taken = {}

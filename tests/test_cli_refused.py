@@ -64,6 +64,8 @@ REFUSED = (
     ("bench fused --plot x.foo", "--plot x.foo: must end with .png"),
     ("bench sendrecv -n 1001", "1000"),
     ("bench fused --plot /nowhere/x.png", "--plot /nowhere/x.png: must be a file in a folder"),
+    ("bench all-gather --fabric ub", "--fabric ub: must be one of cloudmatrix384, atlas-800t-a2, h20"),
+    ("bench all-gather --ranks 17 --fabric h20", "H20, 2 nodes has 16 dies; die 16 takes part in this run"),
     ("bench all-gather -b 1Q", "-b 1Q: must be bytes, as in 8, 32K or 1M"),
     ("bench all-gather -b 4K -e 1K", "-e 1K: must be no less than -b 4K"),
     ("bench all-gather -e 1K", "-e 1K: goes with -b"),

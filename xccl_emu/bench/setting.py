@@ -39,6 +39,11 @@ class Setting:
     free_bytes: int = 1 << 62
     """Memory that a run may plan with."""
 
+    @property
+    def fabric_told(self) -> dict[str, str]:
+        """For the configuration of a row: the fabric, if it is not the usual one."""
+        return {} if self.fabric == UB else {"fabric": self.fabric.name}
+
     def check_memory(self, what: str, nbytes: int) -> None:
         """Raises CapacityError for a run that would touch more memory than is free."""
         if nbytes > self.free_bytes:

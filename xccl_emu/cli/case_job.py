@@ -24,6 +24,7 @@ from xccl_emu.protocol.registry import known, make, on_pod
 from xccl_emu.protocol.site import Site, resident_gb
 from xccl_emu.stage import Stage, silent
 from xccl_emu.timing.run import VirtualTime
+from xccl_emu.timing.topologies import topology
 
 Sizes = Mapping[str, int | str]
 POLICIES = ("round-robin", "random")
@@ -111,17 +112,18 @@ def grid(sizes: Sizes) -> Iterator[dict[str, int | str]]:
 
 def bench(protocol: str, sizes: Sizes, perf: Perf, setting: Setting) -> list[Result]:
     """The time of each combination of sizes, from the first core's beginning to the last one's end; or of a call."""
+    setting = replace(setting, fabric=topology(perf.fabric))
     cases = [make(protocol, **chosen) for chosen in grid(sizes)]  # what is wrong with one is said before any runs
     if all(isinstance(case, Collective) for case in cases):
         measured = [point for case in cases for point in points(cast(Collective, case), perf)]
         return [measure(protocol, point, perf, setting) for point in measured]
-    if replace(perf, no_data=False) != Perf():
+    if replace(perf, no_data=False, fabric=Perf.fabric) != Perf():
         raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o: {protocol} is no collective, and has no such options")
     return [_timed(protocol, case, setting) for case in cases]
 
 
 def _timed(protocol: str, case: Case, setting: Setting) -> Result:
-    configuration = dict(case.configuration)
+    configuration = {**case.configuration, **setting.fabric_told}
     what = " ".join(f"{name}={value}" for name, value in configuration.items())
     with setting.stage(what):
         trial, us = in_time(case, VirtualTime(setting.fabric, setting.costs, data=setting.data))

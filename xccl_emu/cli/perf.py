@@ -32,6 +32,7 @@ class Perf:
     warmup: int = option(1, "Calls before them.", named=("-w",), least=0)
     dtype: str | None = option(None, "bfloat16 or half.", named=("-d",), metavar="TYPE")
     op: str | None = option(None, "sum, or none where nothing is reduced.", named=("-o",), metavar="OP")
+    fabric: str = option("cloudmatrix384", "cloudmatrix384, atlas-800t-a2 or h20.")
     no_data: bool = option(False, "Move no payload and check nothing: the same times, faster.", named=("--no-data",))
 
     def __post_init__(self) -> None:

@@ -25,7 +25,8 @@ def points(case: Collective, perf: Perf) -> list[Collective]:
 
 def measure(protocol: str, case: Collective, perf: Perf, setting: Setting) -> Result:
     """A row: microseconds of a call out of place, those in place beside."""
-    told = f"{case.payload_bytes} bytes, {case.configuration['ranks']} ranks"
+    where = "".join(f", {name}" for name in setting.fabric_told.values())
+    told = f"{case.payload_bytes} bytes, {case.configuration['ranks']} ranks{where}"
     with setting.stage(f"{protocol} {told}"):
         out, wrong = _per_call(case, perf, 0, setting)
         inside, wrong_inside = _per_call(case, perf, 1, setting)
@@ -33,7 +34,7 @@ def measure(protocol: str, case: Collective, perf: Perf, setting: Setting) -> Re
         "size": case.payload_bytes or 0, "count": case.count, "type": TYPES[case.dtype], "redop": case.redop,
         "root": -1, "iterations": perf.iterations, "warmup": perf.warmup,
     }  # fmt: skip
-    row |= {} if setting.data else {"data": False}
+    row |= setting.fabric_told | ({} if setting.data else {"data": False})
     others = {name: value for name, value in case.configuration.items() if name not in ("calls", "in_place", "dtype")}
     beside = {**_bandwidths(case, out, ""), "in-place us": inside, **_bandwidths(case, inside, "in-place ")}
     if not setting.data:
@@ -77,8 +78,9 @@ _SIDE = "  {:>7}  {:>6}  {:>6} {:>6}"
 def lines(results: Sequence[Result]) -> Iterator[str]:
     """The table of nccl-tests, of results of one protocol on as many ranks."""
     first, sizes = results[0].configuration, [result.configuration["size"] for result in results]
+    fabric = f"fabric {first['fabric']} " if "fabric" in first else ""
     yield (
-        f"# {results[0].bench} nRanks {first['ranks']} minBytes {min(sizes)} maxBytes {max(sizes)} "
+        f"# {results[0].bench} nRanks {first['ranks']} {fabric}minBytes {min(sizes)} maxBytes {max(sizes)} "
         f"warmup iters: {first['warmup']} iters: {first['iterations']} validation: {int(first.get('data', True))}"
     )
     yield "#"

@@ -13,7 +13,7 @@ from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.gantt import gantt
 from xccl_emu.timing.gantt import lines as gantt_lines
 from xccl_emu.timing.run import VirtualTime
-from xccl_emu.timing.topologies import TOPOLOGIES
+from xccl_emu.timing.topologies import topology
 from xccl_emu.timing.trace import Trace, save_trace
 
 PLACES = ("packed", "chips", "nodes")
@@ -108,9 +108,7 @@ def _check_gantt(options: TraceOptions, dies: Collection[int]) -> None:
 
 
 def _fabric(options: TraceOptions) -> Fabric:
-    if options.fabric not in TOPOLOGIES:
-        raise ConfigError(f"--fabric {options.fabric}: must be one of {', '.join(TOPOLOGIES)}")
-    fabric = TOPOLOGIES[options.fabric]
+    fabric = topology(options.fabric)
     if options.place not in PLACES:
         raise ConfigError(f"--place {options.place}: must be one of {', '.join(PLACES)}")
     if options.place == "packed":

@@ -1,5 +1,6 @@
 """Topologies that are known, as data, and the planes of CloudMatrix384 beside its UB plane."""
 
+from xccl_emu.errors import ConfigError
 from xccl_emu.timing.fabric import Cpus, Fabric, Path, Rate
 
 # Local memory: 1,600 GB/s a die (CloudMatrix384 3.3); its latency is an assumption, as Table 1 has no such row.
@@ -77,3 +78,10 @@ InfiniBand for each GPU. Only the fabric is modelled so: its ends are the cores 
 
 TOPOLOGIES = {"cloudmatrix384": CLOUDMATRIX384, "atlas-800t-a2": ATLAS_800T_A2, "h20": H20}
 """By the names that the command knows."""
+
+
+def topology(name: str) -> Fabric:
+    """One of them; ConfigError for another name."""
+    if name not in TOPOLOGIES:
+        raise ConfigError(f"--fabric {name}: must be one of {', '.join(TOPOLOGIES)}")
+    return TOPOLOGIES[name]
