@@ -37,6 +37,7 @@ from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
     SCALAR,
+    dcci,
     dma,
     fail,
     fence,
@@ -169,6 +170,7 @@ def isend(source, nbytes, c: Channel, done):
     if nbytes == 0:
         return 1
     chunks = count_chunks(nbytes, c.slot_bytes)
+    yield dcci(c.ack, step=4, sync="ack line")  # or from the pass before
     acknowledged = yield load(c.ack + COUNT, step=4, sync="acknowledged")
     if acknowledged == c.base + chunks:
         return chunks + 1
@@ -214,6 +216,7 @@ def await_chunk(i, chunks, c: Channel, wait, first):
     """Step 5: with ``wait`` poll for chunk ``i``; that the sides agree is seen by the ``first``, and by chunk IDs."""
     if wait:
         yield poll_ge(c.tail + COUNT, c.base + i + 1, step=5, sync="tail in")
+    yield dcci(c.tail, step=5, sync="tail line")  # a scalar unit with a cache has it from the chunk before
     if first:
         yield from check(c)
     given = yield load(c.tail + CHUNK, step=5, sync="chunk ID")  # of this chunk, or of one that has come behind it
@@ -308,6 +311,7 @@ def irecv(target, nbytes, c: Channel, done):
     """
     if nbytes == 0:
         return 0
+    yield dcci(c.tail, step=5, sync="tail line")
     published = yield load(c.tail + COUNT, step=5, sync="published")
     last = published - c.base
     yield from pull(target, nbytes, c, done, last, 0, 1)

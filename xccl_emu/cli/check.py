@@ -29,6 +29,7 @@ class CheckOptions:
       xccl-emu check --replay sendrecv-relaxed-data-race.json  show it again
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify   ask brute force too
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
+      xccl-emu check sendrecv --scalar-cache 8 --each-sync     of a scalar unit that has a data cache: which dcci?
       xccl-emu check sendrecv --fault stop:die1                does it ever take wrong bits for right?
       xccl-emu check sendrecv --fault stop:die1 --policy exhaustive  never: every schedule, the fault at any moment
       xccl-emu check fused --double-buffered 0                 one buffer for both, and what is overwritten

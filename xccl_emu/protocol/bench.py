@@ -1,6 +1,6 @@
 """What a case builds on: it makes the pod and keeps what a check must know about it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -31,8 +31,10 @@ class Bench:
 
     corner = Corner()
 
-    def __init__(self, order: str, without: Collection[str], payload: bool = True) -> None:
-        self._order, self._without = order, without
+    def __init__(
+        self, order: str, without: Collection[str], pod_sizes: Mapping[str, Any] | None = None, payload: bool = True,
+    ) -> None:  # fmt: skip
+        self._order, self._without, self._pod_sizes = order, without, dict(pod_sizes or {})
         self.payload = payload
         """Is there payload?  If not, the case is for a run that moves none (`VirtualTime`, ``data=False``)."""
         self._pod: Pod | None = None
@@ -45,10 +47,13 @@ class Bench:
         self._roles: dict[str, tuple[int, ...]] = {}
 
     def pod(self, spec: PodSpec) -> Pod:
-        """The pod, in the memory order of the check and without what it switches off; ConfigError for a second one."""
+        """The pod, in the memory order of the check and without what it switches off, and as the case is to have it.
+
+        ConfigError for a second one.
+        """
         if self._pod is not None:
             raise ConfigError("pod: the bench has one already; a check is of a single pod")
-        self._pod = Pod(spec, order=self._order, without=self._without)
+        self._pod = Pod(spec.with_(**self._pod_sizes), order=self._order, without=self._without)
         return self._pod
 
     def filled(self, die: int, array: NDArray[Any], name: str = "", *, travels: bool = False) -> Buffer:

@@ -1,9 +1,11 @@
 """A protocol in one configuration, and how its sizes are declared."""
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -12,6 +14,7 @@ from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.witness.steps import steps
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Kernel
+from xccl_emu.machine.spec import CACHE_LINES_MAX
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.paper import Paper
 from xccl_emu.protocol.site import Site
@@ -103,6 +106,15 @@ class Preset:
     """Sizes with which it runs on the whole pod (`Case.carry_out`); None if it runs on one that it just fits."""
 
 
+POD_SIZES = (
+    Size(
+        "scalar_cache", 0, "Lines of 64 bytes that the scalar unit of a core caches; 0: it has no cache.",
+        least=0, most=CACHE_LINES_MAX, beside=True,
+    ),
+)  # fmt: skip
+"""What can be chosen of the pod of any case, beside the case's own sizes (`Case.on_pod_with`)."""
+
+
 class Case:
     """A protocol in one configuration: derive a frozen dataclass from it, with `size` and `choice` for its fields.
 
@@ -118,6 +130,20 @@ class Case:
     """May two communicators of it be laid out on one pod (`Bench.corner`)?"""
     papers: ClassVar[tuple[Paper, ...]] = ()
     """What papers say of it, if any does, and where its kernels deviate (`tools/fidelity.py` makes a page of it)."""
+
+    pod_sizes: Mapping[str, int | str] = MappingProxyType({})
+    """Those of `POD_SIZES` that are not as usual."""
+
+    def on_pod_with(self, **given: int | str) -> Self:
+        """The same case on a pod that has some of `POD_SIZES`; ConfigError for others, or one out of range."""
+        known, chosen = {each.name: each for each in POD_SIZES}, dict(self.pod_sizes)
+        for name, value in given.items():
+            if name not in known:
+                raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
+            chosen[name] = known[name].checked(value)
+        case = copy.copy(self)
+        object.__setattr__(case, "pod_sizes", {n: value for n, value in chosen.items() if value != known[n].default})
+        return case
 
     def __post_init__(self) -> None:
         for each in self.sizes():
@@ -179,7 +205,8 @@ class Case:
     def configuration(self) -> Mapping[str, int | str]:
         """Every size, those at their default too, but for those that are `Size.beside` it."""
         values = {each: getattr(self, each.name) for each in self.sizes()}
-        return {each.name: value for each, value in values.items() if not each.beside or value != each.default}
+        own = {each.name: value for each, value in values.items() if not each.beside or value != each.default}
+        return own | self.pod_sizes
 
     @property
     def payload_bytes(self) -> int | None:
@@ -201,7 +228,7 @@ class Case:
 
         Without payload what only travels is zero, as far as the case says what that is, and nothing is expected.
         """
-        bench = Bench(order, without, payload)
+        bench = Bench(order, without, self.pod_sizes, payload)
         self.lay_out(bench)
         return bench.trial()
 
@@ -246,7 +273,7 @@ class FunctionCase(Case):
     @property
     def configuration(self) -> Mapping[str, int | str]:
         """Every size, in the order of the function's parameters."""
-        return self.values
+        return {**self.values, **self.pod_sizes}
 
     def lay_out(self, bench: Bench) -> None:
         """Call the function."""

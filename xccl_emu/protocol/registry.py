@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.protocol.case import Case, FunctionCase, Preset, first_sentence, sizes_of
+from xccl_emu.protocol.case import POD_SIZES, Case, FunctionCase, Preset, first_sentence, sizes_of
 
 Maker = Callable[..., Any]
 """Called with sizes it makes a case."""
@@ -111,17 +111,19 @@ def _found(name: str) -> Known | None:
 
 
 def make(name: str, **sizes: Any) -> Case:
-    """The case of that name, or of ``file.py:Name``, with its usual sizes, some of them changed.
+    """The case of that name, or of ``file.py:Name``, with its usual sizes, some of them changed, or `POD_SIZES`.
 
     Raises ConfigError for an unknown name, a size that the case does not have, or one out of range.
     """
     it = known(name)
     there = [each.name for each in sizes_of(it.maker)]
+    of_pod = {each.name: sizes[each.name] for each in POD_SIZES if each.name in sizes and each.name not in there}
     for given, value in sizes.items():
-        if given not in there:
+        if given not in there and given not in of_pod:
             raise ConfigError(f"{given}={value!r}: {it.preset.name} has no such size, but {', '.join(there)}")
-    made: Case = it.maker(**{**it.preset.sizes, **sizes})
-    return made
+    own = {given: value for given, value in sizes.items() if given not in of_pod}
+    made: Case = it.maker(**{**it.preset.sizes, **own})
+    return made.on_pod_with(**of_pod) if of_pod else made
 
 
 def on_pod(name: str, **sizes: Any) -> Case:

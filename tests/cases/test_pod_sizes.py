@@ -1,0 +1,76 @@
+"""What any case may be asked of its pod: whether scalar units have a data cache."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_support import invoke
+
+from xccl_emu.check.check import check
+from xccl_emu.check.verdict import ASSERTION, VERIFIED, VIOLATION
+from xccl_emu.errors import ConfigError
+from xccl_emu.lang import kernel, load, put
+from xccl_emu.machine import small_pod
+from xccl_emu.protocol.registry import make
+from xccl_emu.testing import Bench, protocol
+
+TINY = {"slots": 2, "chunks": 3}
+
+
+@kernel
+def copy_word(source, target):
+    """Copy a word."""
+    value = yield load(source)
+    yield put(target, value)
+
+
+@protocol
+def copying(bench: Bench, value: int = 3) -> None:
+    """One core copies a word."""
+    pod = bench.pod(small_pod(1, app_bytes=64, meta_bytes=64, managed_bytes=0, ub_bytes=32))
+    pod.launch(copy_word, 0, [0], {"source": pod.meta(0), "target": pod.meta(0, 32)}, [pod.grant_meta("rw", 0)])
+
+
+def test_a_ring_cleans_the_line_of_its_tail() -> None:
+    """With a cache send/recv is right, and needs its dcci: else it takes the chunk ID of the chunk before."""
+    cached = make("sendrecv", **TINY, scalar_cache=8)
+    assert cached.build("sc").pod.spec.scalar_cache == 8
+    assert check(cached).verdict == VERIFIED
+    stale = check(cached, without="tail line")
+    assert (stale.verdict, stale.violation and stale.violation.kind) == (VIOLATION, ASSERTION)
+    assert check(make("sendrecv", **TINY), without="tail line").verdict == VERIFIED
+
+
+def test_a_pod_as_usual_is_in_no_report() -> None:
+    """A case that is not asked says nothing of its pod, and is the same as if 0 had been said."""
+    usual, plain = make("sendrecv"), make("sendrecv", scalar_cache=0)
+    assert usual.configuration == plain.configuration
+    assert "scalar_cache" not in usual.configuration
+    assert make("sendrecv", scalar_cache=2).configuration == {**usual.configuration, "scalar_cache": 2}
+
+
+@pytest.mark.parametrize("value", ["x", "", -1, 257, 1.5, True, None])
+def test_what_is_no_number_of_lines_is_refused(value: Any) -> None:
+    """By name and value, before a pod is made."""
+    with pytest.raises(ConfigError, match="scalar_cache="):
+        make("sendrecv", scalar_cache=value)
+    with pytest.raises(ConfigError, match="lines=1: must be one of scalar_cache"):
+        make("sendrecv").on_pod_with(lines=1)
+
+
+def test_a_function_has_it_too() -> None:
+    """A case that is made of a function is on such a pod, and says so."""
+    case = copying(value=5).on_pod_with(scalar_cache=2)
+    assert dict(case.configuration) == {"value": 5, "scalar_cache": 2}
+    assert case.build("sc").pod.spec.scalar_cache == 2
+    assert copying().build("sc").pod.spec.scalar_cache == 0
+
+
+def test_a_witness_is_replayed_on_such_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a violation says which pod it was found on; --each-sync names the dcci."""
+    monkeypatch.chdir(tmp_path)
+    sizes = ("--slots", "2", "--chunks", "3", "--scalar-cache", "8")
+    code, out, _ = invoke("check", "sendrecv", *sizes, "--without", "tail line", "--out", "found.json")
+    assert (code, "in its cache" in out) == (1, True)
+    code, out, _ = invoke("check", "--replay", "found.json")
+    assert (code, "protocol assertion" in out) == (1, True)
