@@ -5,17 +5,15 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli_support import invoke
 from xccl_emu.bench.result import Result
 from xccl_emu.cli import bench_show
-from xccl_emu.cli.main import app
 
 
 def bench(*words: str) -> tuple[int, str]:
     """Exit code and standard output of the command."""
-    done = CliRunner().invoke(app, ["bench", *words])
-    return done.exit_code, done.stdout
+    return invoke("bench", *words)[:2]
 
 
 def test_buffers_come_out_exactly(tmp_path: Path) -> None:

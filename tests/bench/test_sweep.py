@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli_support import as_json, invoke
 from xccl_emu.bench.processes import LOCAL
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.sweep import Point, in_order, on_cluster, on_this_machine, parse_axes, points, run_point
-from xccl_emu.cli.main import app
 from xccl_emu.errors import ConfigError, UnfinishedError
 
 NO_DATA = Setting(data=False)
@@ -66,10 +65,7 @@ def test_results_come_in_order() -> None:
 @pytest.mark.slow
 def test_the_command_sweeps_on_processes() -> None:
     """Both axes behind one `--sweep`, all four operators of two points, with data and none of it wrong."""
-    words = ["bench", "dispatch", "--json", "--cores", "2", "--sweep", "ep=2", "batch=1:2"]
-    done = CliRunner().invoke(app, words)
-    rows = json.loads(done.stdout)["results"]
-    assert done.exit_code == 0
+    rows = as_json("bench", "dispatch", "--cores", "2", "--sweep", "ep=2", "batch=1:2")["results"]
     assert [row["configuration"]["tokens"] for row in rows] == [1, 1, 2, 2]
     assert all(row["emulated"] > 0 and not row["wrong"] for row in rows)
 
@@ -98,11 +94,11 @@ def test_what_is_done_is_kept_when_a_point_fails(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("xccl_emu.cli.bench_sweep.on_this_machine", some)
     words = ["bench", "dispatch", "--json", "--csv", str(tmp_path / "t.csv"), "--sweep", "ep=2,4", "batch=1"]
-    done = CliRunner().invoke(app, words)
-    told = json.loads(done.stdout)
-    assert (done.exit_code, len(told["results"])) == (3, 1)
+    code, out, err = invoke(*words)
+    told = json.loads(out)
+    assert (code, len(told["results"])) == (3, 1)
     assert "EP4, batch 1: killed" in told["unfinished"]
-    assert "EP4, batch 1: killed" in done.stderr
+    assert "EP4, batch 1: killed" in err
     assert (tmp_path / "t.csv").read_text().count("\n") == 2
 
 
@@ -113,5 +109,4 @@ def test_nothing_done_is_an_error_alone(monkeypatch: pytest.MonkeyPatch) -> None
         yield
 
     monkeypatch.setattr("xccl_emu.cli.bench_sweep.on_this_machine", none)
-    done = CliRunner().invoke(app, ["bench", "dispatch", "--json", "--sweep", "ep=2,4", "batch=1"])
-    assert (done.exit_code, done.stdout) == (3, "")
+    assert invoke("bench", "dispatch", "--json", "--sweep", "ep=2,4", "batch=1")[:2] == (3, "")

@@ -1,6 +1,7 @@
 """Files of models and clusters: what is missing, unknown or absurd is refused by name."""
 
 import tomllib
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from unittest.mock import patch
@@ -30,65 +31,58 @@ def test_a_copy_of_a_shipped_file_is_the_same(tmp_path: Path) -> None:
             assert load(str(copy)) == load(name)
 
 
+WRONG_MODELS = [
+    ("hidden = 4096", "", "mine.toml: hidden is missing: elements of a hidden state, 1 to"),
+    ("hidden = 4096", "hidden = 0", "mine.toml: hidden=0: must be a whole number, 1 to"),
+    ("hidden = 4096", "hidden = -4096", "hidden=-4096: must be a whole number"),
+    ("hidden = 4096", "hidden = 4096.0", "hidden=4096.0: must be a whole number"),
+    ("hidden = 4096", "hidden = true", "hidden=True: must be a whole number"),
+    ("hidden = 4096", 'hidden = "4096"', "hidden='4096': must be a whole number"),
+    ("hidden = 4096", "hidden = 1000000000", "hidden=1000000000: must be a whole number, 1 to"),
+    ("weight_bytes = 2", "weight_bytes = nan", "weight_bytes=nan: must be a number, 0.1 to 8"),
+    ("weight_bytes = 2", "weight_bytes = inf", "weight_bytes=inf: must be a number"),
+    ("hidden = 4096", "hidden = 4096\nheads = 3", "mine.toml: heads=3: no such field; there are name, attention"),
+    ('name = "Qwen3-235B-A22B"', "name = 3", "name=3: must be a text"),
+    ("[experts]", "[expert]", "mine.toml: expert=.*: no such field"),
+    ("top_k = 8", "top_k = 129", "mine.toml: experts: top_k=129: must be at most routed=128"),
+    ("top_k = 8", "", "mine.toml: experts: top_k is missing: routed experts of a token, 1 to"),
+    ("kv_heads = 4", "kv_heads = 5", "mine.toml: attention: kv_heads=5: must divide heads=64"),
+    ('kind = "gqa"', 'kind = "gpa"', "mine.toml: attention: kind='gpa': must be one of mla, gqa"),
+    ('kind = "gqa"', 'kind = ["gqa"]', "attention: kind=.*: must be one of mla, gqa"),
+    ('kind = "gqa"', "", "mine.toml: attention: kind is missing: must be one of mla, gqa"),
+    ('kind = "gqa"', 'kind = "mla"', "attention: kv_heads=4: no such field; there are heads, query_rank"),
+    ("layers = 94", "layers = 94\ndense_layers = 94", "dense_layers=94: must be below layers=94"),
+    ("layers = 94", "layers = = 94", "is no TOML"),
+]
+WRONG_CLUSTERS = [
+    ("nodes = 4", "nodes = 3", "mine.toml: nodes=3: must be a power of two, as all degrees are"),
+    ("devices_per_node = 8", "devices_per_node = 6", "devices_per_node=6: must be a power of two"),
+    ("gb_s = 60", "gb_s = 0", "mine.toml: intra: gb_s=0: must be a number, 0.001 to"),
+    ("ways = 2", "ways = 3", "mine.toml: intra: ways=3: must be a whole number, 1 to 2"),
+    ("mesh = true", "mesh = 1", "mine.toml: intra: mesh=1: must be true or false"),
+    ("efficiency = 0.5", "efficiency = 1.5", "efficiency=1.5: must be a number, 0.01 to 1 .part of tflops"),
+    ("[inter]\ngb_s = 25", "[inter]", "mine.toml: inter: gb_s is missing: 10.9 bytes a second"),
+    ("[inter]", "[between]", "between=.*: no such field"),
+    ("[inter]\ngb_s = 25\nways = 1", "", "mine.toml: inter is missing: must be given"),
+    ("memory_gb = 64", "memory_gb = -64", "memory_gb=-64: must be a number"),
+]
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("hidden = 4096", "", "mine.toml: hidden is missing: elements of a hidden state, 1 to"),
-        ("hidden = 4096", "hidden = 0", "mine.toml: hidden=0: must be a whole number, 1 to"),
-        ("hidden = 4096", "hidden = -4096", "hidden=-4096: must be a whole number"),
-        ("hidden = 4096", "hidden = 4096.0", "hidden=4096.0: must be a whole number"),
-        ("hidden = 4096", "hidden = true", "hidden=True: must be a whole number"),
-        ("hidden = 4096", 'hidden = "4096"', "hidden='4096': must be a whole number"),
-        ("hidden = 4096", "hidden = 1000000000", "hidden=1000000000: must be a whole number, 1 to"),
-        ("weight_bytes = 2", "weight_bytes = nan", "weight_bytes=nan: must be a number, 0.1 to 8"),
-        ("weight_bytes = 2", "weight_bytes = inf", "weight_bytes=inf: must be a number"),
-        ("hidden = 4096", "hidden = 4096\nheads = 3", "mine.toml: heads=3: no such field; there are name, attention"),
-        ('name = "Qwen3-235B-A22B"', "name = 3", "name=3: must be a text"),
-        ("[experts]", "[expert]", "mine.toml: expert=.*: no such field"),
-        ("top_k = 8", "top_k = 129", "mine.toml: experts: top_k=129: must be at most routed=128"),
-        ("top_k = 8", "", "mine.toml: experts: top_k is missing: routed experts of a token, 1 to"),
-        ("kv_heads = 4", "kv_heads = 5", "mine.toml: attention: kv_heads=5: must divide heads=64"),
-        ('kind = "gqa"', 'kind = "gpa"', "mine.toml: attention: kind='gpa': must be one of mla, gqa"),
-        ('kind = "gqa"', 'kind = ["gqa"]', "attention: kind=.*: must be one of mla, gqa"),
-        ('kind = "gqa"', "", "mine.toml: attention: kind is missing: must be one of mla, gqa"),
-        ('kind = "gqa"', 'kind = "mla"', "attention: kv_heads=4: no such field; there are heads, query_rank"),
-        ("layers = 94", "layers = 94\ndense_layers = 94", "dense_layers=94: must be below layers=94"),
-        ("layers = 94", "layers = = 94", "is no TOML"),
-    ],
+    ("load", "name", "old", "new", "message"),
+    [(load_model, "qwen3-235b-a22b", *row) for row in WRONG_MODELS]
+    + [(load_cluster, "910b", *row) for row in WRONG_CLUSTERS],
 )
-def test_models_that_cannot_be(old: str, new: str, message: str, tmp_path: Path) -> None:
+def test_models_and_clusters_that_cannot_be(
+    load: Callable[[str], object], name: str, old: str, new: str, message: str, tmp_path: Path
+) -> None:
     """Each by file, table, field and value, with what would be right."""
-    text = shipped("qwen3-235b-a22b")
+    text = shipped(name)
     assert old in text
     file = tmp_path / "mine.toml"
     file.write_text(text.replace(old, new))
     with pytest.raises(ConfigError, match=message):
-        load_model(str(file))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("nodes = 4", "nodes = 3", "mine.toml: nodes=3: must be a power of two, as all degrees are"),
-        ("devices_per_node = 8", "devices_per_node = 6", "devices_per_node=6: must be a power of two"),
-        ("gb_s = 60", "gb_s = 0", "mine.toml: intra: gb_s=0: must be a number, 0.001 to"),
-        ("ways = 2", "ways = 3", "mine.toml: intra: ways=3: must be a whole number, 1 to 2"),
-        ("mesh = true", "mesh = 1", "mine.toml: intra: mesh=1: must be true or false"),
-        ("efficiency = 0.5", "efficiency = 1.5", "efficiency=1.5: must be a number, 0.01 to 1 .part of tflops"),
-        ("[inter]\ngb_s = 25", "[inter]", "mine.toml: inter: gb_s is missing: 10.9 bytes a second"),
-        ("[inter]", "[between]", "between=.*: no such field"),
-        ("[inter]\ngb_s = 25\nways = 1", "", "mine.toml: inter is missing: must be given"),
-        ("memory_gb = 64", "memory_gb = -64", "memory_gb=-64: must be a number"),
-    ],
-)
-def test_clusters_that_cannot_be(old: str, new: str, message: str, tmp_path: Path) -> None:
-    """The same of clusters."""
-    text = shipped("910b")
-    assert old in text
-    file = tmp_path / "mine.toml"
-    file.write_text(text.replace(old, new))
-    with pytest.raises(ConfigError, match=message):
-        load_cluster(str(file))
+        load(str(file))
 
 
 @pytest.mark.parametrize(

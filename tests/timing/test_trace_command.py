@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from xccl_emu.cli.main import app
+from tests.cli_support import as_json, invoke
 from xccl_emu.protocol.registry import names
 
 from .trace_format import check_events
@@ -22,9 +21,8 @@ SMALL = {"a2e": ("rounds=1",), "a2e-urma": ("rounds=1",), "a2e-pull": ("rounds=1
 def traced(tmp_path: Path, protocol: str, *options: str) -> tuple[dict[str, Any], list[Event]]:
     """What the command says as JSON, and the events of its file."""
     out = tmp_path / "t.json"
-    result = CliRunner().invoke(app, ["trace", protocol, "--json", "--out", str(out), *options])
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout), json.loads(out.read_text("utf-8"))["traceEvents"]
+    told = as_json("trace", protocol, "--out", str(out), *options)
+    return told, json.loads(out.read_text("utf-8"))["traceEvents"]
 
 
 @pytest.mark.parametrize("protocol", names())
@@ -78,11 +76,10 @@ def test_what_a_slice_and_an_arrow_say(tmp_path: Path) -> None:
 def test_people_are_told_what_is_left_out(tmp_path: Path) -> None:
     """Without --json the command says how long it took, what bounds it, and how much the file lacks."""
     out = tmp_path / "t.json"
-    result = CliRunner().invoke(app, ["trace", "sendrecv", "--events", "20", "--out", str(out)])
-    assert result.exit_code == 0, result.stderr
-    assert "critical path, us: issue" in result.stdout
-    assert "bytes: as they must be" in result.stdout
-    assert "left out:" in result.stdout
+    code, shown, _ = invoke("trace", "sendrecv", "--events", "20", "--out", str(out))
+    assert code == 0
+    for text in ("critical path, us: issue", "bytes: as they must be", "left out:"):
+        assert text in shown
 
 
 def test_a_trace_goes_through_a_fifo(tmp_path: Path) -> None:
@@ -91,7 +88,7 @@ def test_a_trace_goes_through_a_fifo(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     reader = threading.Thread(target=lambda: got.append(fifo.read_text("utf-8")))
     reader.start()
-    result = CliRunner().invoke(app, ["trace", "sendrecv", "--out", str(fifo)])
+    code, _, _ = invoke("trace", "sendrecv", "--out", str(fifo))
     reader.join(30)
-    assert (result.exit_code, fifo.is_fifo()) == (0, True)
+    assert (code, fifo.is_fifo()) == (0, True)
     assert json.loads(got[0])["traceEvents"]
