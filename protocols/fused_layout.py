@@ -1,6 +1,5 @@
 """FusedDispatch and FusedCombine: configuration, and where they keep what in the areas of each die."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ from xccl_emu.kernels.fused_combine import BUFFERS, LISTED_BYTES, buffer_at
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import PodSpec
+from xccl_emu.protocols.grants import GroupGrants
 from xccl_emu.protocols.layout import EpConfig, check_fits, check_pod, messages_at, stack
 
 
@@ -135,13 +134,10 @@ def fused_buffer_bytes(config: FusedConfig) -> int:
     return max(dispatch, combine, 12 * c.hidden + 2 * ROUTE_BYTES)
 
 
-@dataclass(frozen=True)
-class FusedGrants:
+class FusedGrants(GroupGrants[FusedLayout]):
     """What dispatch and combine may touch in the managed and metadata areas: no more than they need."""
 
-    spec: PodSpec
     config: FusedConfig
-    layout: FusedLayout
 
     def dispatch(self, rank: int) -> list[Grant]:
         """What a rank's dispatch may touch."""
@@ -170,28 +166,6 @@ class FusedGrants:
             self._meta(rank, layout.arrivals, arrivals, "r"),
             self._meta(rank, layout.due, arrivals, "rw"),
         ]
-
-    def _fields(self, rank: int, offset: int, each: int) -> Sequence[Grant]:
-        """A table with ``each`` fields of every rank: on its own die to read, its own fields on any die to write."""
-        nbytes = each * FIELD_BYTES
-        return (
-            self._meta(rank, offset, self.config.n_ranks * nbytes, "r"),
-            self._meta(None, offset + rank * nbytes, nbytes, "w"),
-        )
-
-    def _own(self, rank: int, start: int, end: int) -> Sequence[Grant]:
-        """A region that only the rank's own cores use, if there is one."""
-        return [self._managed(rank, start, end - start, "rw")] if end > start else []
-
-    def _meta(self, rank: int | None, offset: int, nbytes: int, rights: str) -> Grant:
-        return self._grant(rank, self.spec.meta_start + offset, nbytes, rights)
-
-    def _managed(self, rank: int | None, offset: int, nbytes: int, rights: str) -> Grant:
-        return self._grant(rank, self.spec.managed_start + offset, nbytes, rights)
-
-    def _grant(self, rank: int | None, start: int, nbytes: int, rights: str) -> Grant:
-        die = None if rank is None else self.config.first_die + rank
-        return Grant(die, start, start + nbytes, rights)
 
 
 assert INDEX_BYTES % 32 == 0  # rows of the table of choices are whole granules
