@@ -7,15 +7,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import GIB, PodSpec, small_pod
 from xccl_emu.protocol import Bench, Call, Site, size, switch, text, tight_pod
+from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocol.site import INTERPRETER_BYTES
 from xccl_emu.protocols.compared import count_wrong
 from xccl_emu.protocols.drawn import Drawn
 from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.layout import ROUTE, EpConfig
-from xccl_emu.protocols.moe_data import Batch
+from xccl_emu.protocols.moe_data import Batch, Image
 from xccl_emu.protocols.rounds import GroupRounds, in_parts
 from xccl_emu.protocols.routed_case import RoutedCase
 from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP, as_text, tokens_of
@@ -39,6 +40,8 @@ class LayerCase(RoutedCase, ABC):
     group: ClassVar[type[ExpertGroup[Any]]]
     config: ClassVar[type[EpConfig]]
     """Of what users call, and of its sizes."""
+    written: ClassVar[tuple[str, ...]]
+    """Buffers that hold something new in the end."""
     by_routing = ("layer", "redundant", "redundant_slots")
     by_pattern = ("experts", "repeats", "masked")
 
@@ -79,8 +82,8 @@ class LayerCase(RoutedCase, ABC):
         """Batches of rounds with so many tokens of each rank, where nothing is said of the routing."""
 
     @abstractmethod
-    def _lay_out(self, bench: Bench, batches: Sequence[Batch]) -> None:
-        """Every rank launched, and what its app buffers must hold, which its cores own."""
+    def _label(self, bench: Bench, rounds: Any) -> None:
+        """Name everything that the group keeps in the pod's memory."""
 
     @property
     @abstractmethod
@@ -133,6 +136,26 @@ class LayerCase(RoutedCase, ABC):
     def lay_out(self, bench: Bench) -> None:
         """One call: all parts of all its rounds."""
         self._lay_out(bench, self._batches())
+
+    def _lay_out(self, bench: Bench, batches: Sequence[Batch]) -> None:
+        """Every rank launched, and what its app buffers must hold, which its cores own."""
+        rounds = self._rounds(bench.pod(self._spec(batches)), batches)
+        images = [Image(rounds.config, batches, rank) for rank in range(self.ranks)]
+        for rank, image in enumerate(images):
+            self._fill(bench, rounds.pod, vars(rounds.buffers[rank]), image)
+        rounds.launch()
+        for rank, image in enumerate(images):
+            cores = cores_running(rounds.pod, rank, [rounds.kernel])
+            for name in self.written:
+                buffer = vars(rounds.buffers[rank])[name]
+                bench.expect_whole(buffer, image.written[name], f"{name} of rank {rank}", cores)
+        self._label(bench, rounds)
+        bench.tolerates("stop", "cut", "stall")
+
+    def _fill(self, bench: Bench, pod: Pod, buffers: Mapping[str, Buffer], image: Image) -> None:
+        """Say which parts of the buffers hold something when the run begins."""
+        for name in image.given:
+            bench.already_filled(*image.parts(name, buffers[name]))
 
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
         """All rounds of all calls in one launch, on a group that has room for the most tokens of each rank."""

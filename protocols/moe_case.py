@@ -9,10 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
+from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
-from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocols import moe_paper
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, LayerCase, columns
@@ -41,7 +40,6 @@ class MoeCase(LayerCase):
     group, config = ExpertParallel, EpConfig
     parts: ClassVar[int] = DISPATCH | EXPERT | COMBINE
     written: ClassVar[tuple[str, ...]] = ("recv_x", "route", "counts", "pos", "y", "out")
-    """Buffers that hold something new in the end."""
     least_granules: ClassVar[int] = 1
 
     counting: str = choice("auto", COUNTING_HELP, of=EpConfig.COUNTINGS)
@@ -49,24 +47,8 @@ class MoeCase(LayerCase):
     quantized_back: int = switch(0, "INT8 on the way back, too.", also="quantize-back")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
-    def _lay_out(self, bench: Bench, batches: Sequence[Batch]) -> None:
-        rounds = self._rounds(bench.pod(self._spec(batches)), batches)
-        images = [Image(rounds.config, batches, rank) for rank in range(self.ranks)]
-        for rank, image in enumerate(images):
-            self._fill(bench, rounds.pod, vars(rounds.buffers[rank]), image)
-        rounds.launch()
-        for rank, image in enumerate(images):
-            cores = cores_running(rounds.pod, rank, [moe_layers])
-            for name in self.written:
-                buffer = vars(rounds.buffers[rank])[name]
-                bench.expect_whole(buffer, image.written[name], f"{name} of rank {rank}", cores)
+    def _label(self, bench: Bench, rounds: Rounds) -> None:
         label_all(bench, rounds)
-        bench.tolerates("stop", "cut", "stall")
-
-    def _fill(self, bench: Bench, pod: Pod, buffers: Mapping[str, Buffer], image: Image) -> None:
-        """Say which parts of the buffers hold something when the run begins."""
-        for name in image.given:
-            bench.already_filled(*image.parts(name, buffers[name]))
 
     # ---- what it is made of
 
