@@ -174,12 +174,22 @@ def kernels(edits: tuple[Edit | Without, ...]) -> Mapping[str, ModuleType]:
         for module, imported in imports().items():
             if module in wanted or wanted & imported:
                 wanted.add(module)
-                name = f"{__package__ if module.startswith('mutants') else _PACKAGE}.{module}"
-                text = text_of(name)
-                for edit in edits:
-                    text = edit.apply(text) if edit.module == module else text
-                changed[module] = sys.modules[name] = load(name, text)
+                name = name_of(module)
+                changed[module] = sys.modules[name] = load(name, changed_text(module, edits))
     return changed
+
+
+def name_of(module: str) -> str:
+    """Of a module of kernels, as it is imported."""
+    return f"{__package__ if module.startswith('mutants') else _PACKAGE}.{module}"
+
+
+def changed_text(module: str, edits: tuple[Edit | Without, ...]) -> str:
+    """The source of a module of kernels with these edits; AssertionError for one that does not fit."""
+    text = text_of(name_of(module))
+    for edit in edits:
+        text = edit.apply(text) if edit.module == module else text
+    return text
 
 
 @functools.cache

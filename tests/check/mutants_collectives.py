@@ -57,7 +57,7 @@ SHARE = "own + rank * w.share, slot + rank * p.pitch"
 ADD_ALL = "    for rank in range(p.ranks):\n        came = own\n"
 SECOND = "            exchanges += 1\n            yield from broadcast(exchanges, size, p)\n"
 COUNT = "        yield put(field + (b.me + distance) % b.ranks * b.pitch, count,"
-WRITTEN, READ = "(turn % 2 * b.ranks + b.me) * b.room", "(turn % 2 * b.ranks + i) * b.room"
+WRITTEN, READ = (f"((w.done + turn) % 2 * b.ranks + {rank}) * b.room" for rank in ("b.me", "i"))
 QUIET = '    yield quiet(sync="writes before barrier")\n'
 TURNED, SENSE_IN = 'count % 2, sync="sense")', 'count % 2, sync="sense in")'
 
@@ -308,7 +308,7 @@ OWN = (
     ),
     Mutant(
         "prefill: both collectives in one turn", PREFILL,
-        (repacks.at("all_to_all(2 * i + 1,", "2 * i + 1", "2 * i"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
+        (repacks.at("all_to_all(2 * (k.done + i) + 1,", " + 1", ""),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
     ),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from xccl_emu.protocol import Case
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 from . import mutants_a2e, mutants_collectives, mutants_deepep, mutants_fused, mutants_moe, mutants_own, mutants_ring
-from .mutants import Edit, Mutant, Planted
+from .mutants import Edit, Mutant, Planted, changed_text, name_of, text_of
 
 MODULES = (mutants_ring, mutants_own, mutants_moe, mutants_fused, mutants_a2e, mutants_collectives, mutants_deepep)
 MUTANTS = tuple(m for module in MODULES for m in (*module.KNOWN, *module.OWN))
@@ -34,6 +34,8 @@ def _verdict_without_bug(scenario: Case) -> str:
 @pytest.mark.parametrize("mutant", _parameters(MUTANTS))
 def test_planted_bug_is_found_and_its_witness_replays(mutant: Mutant) -> None:
     """Unplanted it is verified; planted, the search and a portfolio find it, and what they found happens again."""
+    expected = [[e.name for e in case.build("relaxed").expected] for case in (mutant.unplanted, mutant.planted)]
+    assert expected[0] == expected[1]
     assert _verdict_without_bug(mutant.unplanted) == VERIFIED
     searched = check(mutant.planted, seconds=SECONDS_MAX)
     drawn = check(mutant.planted, policy="portfolio", schedules=mutant.schedules)
@@ -56,6 +58,15 @@ def test_names_tell_bugs_apart() -> None:
     assert len({m.name for m in MUTANTS}) == len(MUTANTS)
     assert sum(len(module.KNOWN) for module in MODULES) >= 15
     assert sum(len(module.OWN) for module in MODULES) >= 8
+
+
+@pytest.mark.nojit
+def test_every_planted_bug_fits_the_kernels() -> None:
+    """What a bug changes stands in the kernels as they are: that one no longer fits is seen without the slow tests."""
+    for mutant in (*MUTANTS, *mutants_collectives.HARMLESS):
+        edits = mutant.base + mutant.edits
+        for module in {edit.module for edit in edits}:
+            assert changed_text(module, edits) != text_of(name_of(module)), mutant.name
 
 
 def test_edit_that_fits_nowhere_or_twice_is_refused() -> None:

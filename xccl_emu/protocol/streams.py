@@ -57,8 +57,9 @@ class Streams:
         stream.grants += [grant for grant in grants if grant not in stream.grants]
 
     def cores(self, die: int, kernels: Collection[Kernel]) -> list[int]:
-        """Global numbers of the cores of a die that run one of the kernels."""
-        running = [where for where, stream in self._streams.items() if any(of in kernels for of, _ in stream.rows)]
+        """Global numbers of the cores of a die that run one of the kernels, or one of that name (a changed one)."""
+        names = {kernel.name for kernel in kernels}
+        running = [where for where, stream in self._streams.items() if any(of.name in names for of, _ in stream.rows)]
         return [die * self._pod.spec.cores_per_die + core for where, core in sorted(running) if where == die]
 
     def owner(self, die: int, core: int) -> str:
