@@ -20,7 +20,7 @@ from xccl_emu.protocols.fused_case import FusedCase
 from xccl_emu.protocols.fused_layout import FusedGrants
 
 from .mutants import Mutant, Of
-from .mutants_moe import EARLIER, MADE, NUMBER, ONWARD, OWN_ROW, ROW
+from .mutants_moe import MADE, NUMBER, ROW, by_tallies
 
 PAIR = FusedCase(ranks=2, cores=1, tokens=2, rounds=2)
 PAIRS = replace(PAIR, cores=2, rounds=3)
@@ -239,26 +239,7 @@ OWN = (
         "fused: both contributions of an expert weighed as its first", TWICE,
         (of_combine.at(WEIGHT, "4 * k,", "0,"),), (WRONG_BITS,),
     ),
-    Mutant(
-        "fused: tallies told before they are visible", LOOPS,
-        (of_counts.without("tallies visible"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "fused: tallies used before all are added up", LOOPS,
-        (of_counts.without("all tallies are added up"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "fused: places by tallies that leave out the tokens of cores before", replace(LOOPS, tokens=3),
-        (of_counts.at(EARLIER, "before,", "0,"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "fused: every message for an expert to the place of the first, by tallies", ONE_LOOP,
-        (of_counts.at(ONWARD, "place + 1", "place"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "fused: choices of the next token brought over those of one that is sent", ONE_LOOP,
-        OWN_ROW, (DATA_RACE, WRONG_BITS, BAD_INSTRUCTION),
-    ),
+    *by_tallies("fused, tallies:", LOOPS, replace(LOOPS, tokens=3), ONE_LOOP),
     Mutant(
         "fused: a route used before it is loaded", PAIR,
         (of_combine.without('wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")'),),

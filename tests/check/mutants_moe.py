@@ -16,6 +16,7 @@ from xccl_emu.check.verdict import (
     UNWRITTEN_READ,
     WRONG_BITS,
 )
+from xccl_emu.protocols.layer_case import LayerCase
 from xccl_emu.protocols.moe_case import CombineCase, DispatchCase
 
 from .mutants import Edit, Mutant, Of, text_of
@@ -190,18 +191,32 @@ OWN_ROW = (
     of_counts("choices + half * INDEX_BYTES, INDEX_BYTES", "choices, INDEX_BYTES"),
 )
 
+def by_tallies(who: str, loops: LayerCase, uneven: LayerCase, alone: LayerCase) -> tuple[Mutant, ...]:
+    """Bugs of counting in scalar loops, which all groups share."""
+    unseen, misplaced = (UNWRITTEN_READ, DATA_RACE), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS)
+    return (
+        Mutant(f"{who} told before they are visible", loops, (of_counts.without("tallies visible"),), unseen),
+        Mutant(f"{who} used before all are added up", loops, (of_counts.without("all tallies are added up"),), unseen),
+        Mutant(
+            f"{who} places that leave out the tokens of cores before", uneven,
+            (of_counts.at(EARLIER, "before,", "0,"),), misplaced,
+        ),
+        Mutant(
+            f"{who} every message for an expert to the place of the first", alone,
+            (of_counts.at(ONWARD, "place + 1", "place"),), misplaced,
+        ),
+        Mutant(
+            f"{who} choices of the next token brought over those of one that is sent", alone,
+            OWN_ROW, (DATA_RACE, WRONG_BITS, BAD_INSTRUCTION),
+        ),
+    )  # fmt: skip
+
+
 OWN_LOOPS = (
-    Mutant(
-        "tallies: told before they are visible", LOOPS,
-        (of_counts.without("tallies visible"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
+    *by_tallies("tallies:", LOOPS, replace(LOOPS, rounds=2), ONE_LOOP),
     Mutant(
         "tallies: added up before all cores have counted", LOOPS,
         (of_counts.without("all cores have counted"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "tallies: used before all are added up", LOOPS,
-        (of_counts.without("all tallies are added up"),), (UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
         "tallies: used before the sums are visible", LOOPS,
@@ -212,21 +227,9 @@ OWN_LOOPS = (
         (of_counts.without("tally cleared"),), (UNWRITTEN_READ, DATA_RACE),
     ),
     Mutant(
-        "tallies: places that leave out the tokens of cores before", replace(LOOPS, rounds=2),
-        (of_counts.at(EARLIER, "before,", "0,"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "tallies: every message for an expert to the place of the first", ONE_LOOP,
-        (of_counts.at(ONWARD, "place + 1", "place"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
         "tallies: places that leave out the experts before", BOTH_LOOP,
         (of_counts.at("ub_store(4 * slot, place + before, step=1)", "place + before", "place"),),
         (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "tallies: choices of the next token brought over those of one that is sent", ONE_LOOP,
-        OWN_ROW, (DATA_RACE, WRONG_BITS, BAD_INSTRUCTION),
     ),
 )  # fmt: skip
 
