@@ -206,7 +206,7 @@ class Case:
         """Every size, those at their default too, but for those that are `Size.beside` it."""
         values = {each: getattr(self, each.name) for each in self.sizes()}
         own = {each.name: value for each, value in values.items() if not each.beside or value != each.default}
-        return own | self.pod_sizes
+        return {**own, **self.pod_sizes}
 
     @property
     def payload_bytes(self) -> int | None:
