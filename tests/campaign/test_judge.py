@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xccl_emu.campaign import judge as judging
-from xccl_emu.campaign.generate import AN_END, SPOILED, Case, draw, with_orders
+from xccl_emu.campaign.generate import AN_END, SPOILED, Case, draw, with_orders, with_signals
 from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, Budget, judge
 from xccl_emu.campaign.programs import Small, program
 from xccl_emu.check import verdict as kinds
@@ -81,6 +81,15 @@ def test_a_false_alarm(monkeypatch: pytest.MonkeyPatch, found: Found, wrong: str
     """A violation that brute force does not have, or whose actions do not show it, is contradicted."""
     monkeypatch.setattr(judging, "searched", lambda trial, name, budget: found)
     assert f"full {found.kind}: {wrong}" in kinds_of(RIGHT, "relaxed")
+
+
+@pytest.mark.slow
+def test_judges_agree_on_programs_that_signal() -> None:
+    """Nor on any of 60 programs in which many writes signal."""
+    for number in range(60):
+        case = with_signals(draw(31, number), 31, number)
+        for judged in judge(case, ["relaxed", "unordered"]):
+            assert not judged.contradictions, (number, case)
 
 
 @pytest.mark.slow

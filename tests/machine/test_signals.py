@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples.notify import Notify
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED, VIOLATION
 from xccl_emu.check.weakest import weakest
@@ -28,7 +29,7 @@ from xccl_emu.lang import (
 )
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.machine.pod import Grant
-from xccl_emu.testing import Bench, protocol
+from xccl_emu.testing import Bench, protocol, syncs
 from xccl_emu.timing.run import VirtualTime
 
 from .support import ORDERS
@@ -198,3 +199,18 @@ def test_in_virtual_time_a_signal_saves_the_start_of_a_second_request(nbytes: in
     """It comes behind its bytes, and earlier than a flag behind a fence, which starts anew."""
     by_signal, by_fence = _latency_us(BY_SIGNAL, nbytes), _latency_us(BY_FENCE, nbytes)
     assert 0 < by_fence - by_signal < 0.2
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("by", ["signal", "fence"])
+def test_a_ring_whose_tails_are_signals(order: str, by: str) -> None:
+    """The example is verified in every order, with slots that are used again, and so it is behind fences."""
+    for chunks, slots in ((3, 2), (3, 1)):
+        assert check(Notify(by=by, chunks=chunks, slots=slots), order=order).verdict == VERIFIED
+
+
+def test_what_the_ring_needs() -> None:
+    """Each synchronization of it is needed, and no order of its requests is."""
+    case = Notify()
+    assert {name: check(case, without=[name]).verdict for name in syncs(case)} == dict.fromkeys(syncs(case), VIOLATION)
+    assert {one.weakest for one in weakest(case, max_states=10_000)} == {"no-order"}

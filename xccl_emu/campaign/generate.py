@@ -1,6 +1,6 @@
 """Programs at random: a corpus that is right or nearly so, patterns that have fooled a search, and free ones; mutated.
 
-In some of them fences stand for quiets, or beside them.
+In some of them fences stand for quiets, or beside them, and in some requests signal.
 
 A program depends on two numbers only, the seed of the campaign and its own, so that any one is made again alone.
 """
@@ -62,7 +62,8 @@ def draw(seed: int, number: int) -> Case:
     rng = Random(f"{seed}/{number}")
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
     without = (rng.choice(SYNCS),) if rng.random() < 0.08 else ()
-    small = replace(_fenced(Random(f"{seed}/{number}/fences"), small), fresh=rng.random() < 0.1, without=without)
+    small = _signalling(Random(f"{seed}/{number}/signals"), _fenced(Random(f"{seed}/{number}/fences"), small), 0.1)
+    small = replace(small, fresh=rng.random() < 0.1, without=without)
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     return Case(small, expects, rng.randrange(1 << 16))
 
@@ -73,10 +74,20 @@ def with_orders(case: Case, seed: int, number: int) -> Case:
     lines = [line for line in WRITING if line != SIGNALS and rng.random() < 0.5]
     asks = {line: rng.choice(ORDERS[1:]) for line in lines}
     programs = tuple(tuple(_swapped(rng, one) for one in each) for each in case.small.programs)
-    rng = Random(f"{seed}/{number}/signals")
-    programs = tuple(tuple(_signalled(rng, one) for one in each) for each in programs)
     asks |= {SIGNALS: rng.choice(ORDERS[1:])} if rng.random() < 0.3 else {}
-    return replace(case, small=replace(case.small, programs=programs, asks=asks))
+    return with_signals(replace(case, small=replace(case.small, programs=programs, asks=asks)), seed, number)
+
+
+def with_signals(case: Case, seed: int, number: int) -> Case:
+    """A case in which many of the writes by mtu-out are requests that signal."""
+    return replace(case, small=_signalling(Random(f"{seed}/{number}/more signals"), case.small, 1.0))
+
+
+def _signalling(rng: Random, small: Small, likely: float) -> Small:
+    """Most often as it is, else with requests that signal."""
+    if rng.random() >= likely:
+        return small
+    return replace(small, programs=tuple(tuple(_signalled(rng, one) for one in each) for each in small.programs))
 
 
 def _signalled(rng: Random, one: Instruction) -> Instruction:

@@ -372,14 +372,15 @@ class Pod:
 
     def activate(self) -> None:
         """List who takes part in the run that begins, and what of it is switched off."""
-        asked = 0
+        asked, signals = 0, False
         for number, kernel in enumerate(self.kernels):
             words = [self._site_word(number, n, site) for n, site in enumerate(kernel.sites)]
             self._array.switches(number)[: len(words)] = words
             asked = max([asked, *(_ASKED[word >> at.SITE_ORDER & 3] for word in words)])
-            signals = [word for word, site in zip(words, kernel.sites, strict=True) if site.operation == "put_signal"]
-            asked = at.ASKS_SOME_STRONG if any(not word & at.SITE_OFF for word in signals) else asked
-        self.state[at.REQUEST_ORDERS] = asked if self.order in ("relaxed", "unordered") else 0
+            on = [site.operation for word, site in zip(words, kernel.sites, strict=True) if not word & at.SITE_OFF]
+            signals = signals or "put_signal" in on
+        weak = self.order in ("relaxed", "unordered")
+        self.state[at.REQUEST_ORDERS], self.state[at.SOME_SIGNAL] = (asked, signals) if weak else (0, 0)
         self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
 
     def _site_word(self, kernel: int, number: int, site: Site) -> int:

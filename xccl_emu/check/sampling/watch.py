@@ -207,7 +207,7 @@ class Monitor:
         strong = int(pod.state[machine.REQUEST_ORDERS]) == machine.ASKS_SOME_STRONG
         targets = 0 if sc else spec.n_homes if fifo or self._fences or strong else 1
         n_dma = machine.N_DMA_SLOTS if self._rings else 0
-        signals = at.SIGNAL_WORDS if strong and _any_signal(pod) else 0
+        signals = at.SIGNAL_WORDS if pod.state[machine.SOME_SIGNAL] else 0
         per_core = at.ENGINE_DMA + n_dma + (4 if strong else 2) * targets + signals
         words = per_core * len(cores)
         groups = _groups(pod)
@@ -215,7 +215,7 @@ class Monitor:
             at.CORE_INDEX: spec.n_cores, at.CORE_NUMBER: len(cores), at.CORE_DIE: len(cores),
             at.DMA_EPOCHS: len(cores) * machine.N_DMA_SLOTS, at.DIE_INDEX: spec.n_dies,
             at.FREE_ROWS: len(dies) * (capacity + 1), at.SYNC_GRANULES: self._sync_max, at.SIGNALLED: len(cores),
-            at.SYNC_WRITERS: 4 * self._sync_max,
+            at.SYNC_WRITERS: 4 * self._sync_max, at.CHAINED: len(cores) * signals,
         }  # fmt: skip
         rows = {
             at.PIPE_ROWS: 4 * len(cores), at.QUEUE_ROWS: 3 * machine.QUEUE_DEPTH * len(cores),
@@ -269,10 +269,6 @@ class Monitor:
 
 def _dies(pod: Pod) -> list[int]:
     return sorted({core // pod.spec.cores_per_die for core in pod.active_cores()})
-
-
-def _any_signal(pod: Pod) -> bool:
-    return any(site.operation == "put_signal" for kernel in pod.kernels for site in kernel.sites)
 
 
 def _groups(pod: Pod) -> int:

@@ -14,7 +14,7 @@ from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import layout
-from xccl_emu.machine.device.flight import own_write_pending, switched_off
+from xccl_emu.machine.device.flight import deliverable, own_write_pending, room_for_writes, switched_off
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
@@ -105,7 +105,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         queue = pipe_of(base, MTU_OUT)
         entry = entry_of(st, queue, 0)
         pending = st[queue + layout.PIPE_COUNT] and st[entry + 7] == access[1]
-        return [_code(core, MTU_OUT, layout.CHOICE_ALL)] if pending else []
+        return [*_making_room(pod, core), _code(core, MTU_OUT, layout.CHOICE_ALL)] if pending else []
     if agent >= AGENT_DMA:
         k = agent - AGENT_DMA
         slot = base + layout.DMA_SLOTS + k * layout.ENTRY_WORDS
@@ -113,6 +113,16 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
         return _subtransfers(st, core, DMA, k, source, target, nbytes, done) if st[slot] else []
     return []
+
+
+def _making_room(pod: Pod, core: int) -> list[int]:
+    """What a write of a core waits for where the writes in flight of its die are full: that one becomes visible."""
+    st, base = pod.state, pod.core_base(core)
+    if room_for_writes(st, base, 1):
+        return []
+    die = int(st[base + layout.DIE])
+    full = range(int(st[layout.FLIGHT_CAPACITY]))
+    return [_code(pod.spec.n_cores, 0, k) + (die << layout.CHOICE_BITS) for k in full if deliverable(st, die, k)][:1]
 
 
 def _is_in(pod: Pod, base: int) -> bool:

@@ -188,7 +188,8 @@ def _ordered(st, older, younger):
     if st[at.ORDER] == at.ORDER_FIFO:
         return 1 if one >> st[at.DIE_SHIFT] == other >> st[at.DIE_SHIFT] else 0
     same_die = one >> st[at.DIE_SHIFT] == other >> st[at.DIE_SHIFT]
-    if st[at.REQUEST_ORDERS] and same_die and st[older + at.FLIGHT_CORE] == st[younger + at.FLIGHT_CORE]:
+    told = st[at.REQUEST_ORDERS] | st[at.SOME_SIGNAL]
+    if told and same_die and st[older + at.FLIGHT_CORE] == st[younger + at.FLIGHT_CORE]:
         by_core = max(st[older + at.FLIGHT_KIND], st[younger + at.FLIGHT_KIND]) < at.KIND_DMA
         asked = (st[older + at.FLIGHT_FENCES] | st[younger + at.FLIGHT_FENCES]) >> at.ASKED_SHIFT
         if by_core and asked:

@@ -288,7 +288,7 @@ def deliverable(st, die, k):
             return False
         if st[REQUEST_ORDERS] and strong_waits(st, older, entry):
             return False
-    return st[entry + FLIGHT_FENCES] >> PART_SHIFT != IS_SIGNAL or not _payload_flies(st, ring, k)
+    return part_of(st, entry) != IS_SIGNAL or not _payload_flies(st, ring, k)
 
 
 @jit
@@ -301,6 +301,37 @@ def strong_waits(st, older, younger):
 
 
 @jit
+def part_of(st, entry):
+    """Is a write in flight what a request copies that signals (`IS_PAYLOAD`), its signal, or neither?"""
+    return st[entry + FLIGHT_FENCES] >> PART_SHIFT
+
+
+@jit
+def copied_for(st, ring, j, k):
+    """Is the j-th oldest write of a die what the request copies whose signal is the k-th?"""
+    one, signal = flight(st, ring, j), flight(st, ring, k)
+    core = st[signal + FLIGHT_CORE]
+    if part_of(st, one) != IS_PAYLOAD or part_of(st, signal) != IS_SIGNAL or st[one + FLIGHT_CORE] != core:
+        return False
+    for between in range(j + 1, k):
+        entry = flight(st, ring, between)
+        if st[entry + FLIGHT_CORE] == core and part_of(st, entry) == IS_SIGNAL:
+            return False
+    return True
+
+
+@jit
+def signals_before(st, ring, k, core, address):
+    """How many signals of a core to the die of an address are in flight before the k-th oldest write of its die?"""
+    n, die = 0, address >> st[DIE_SHIFT]
+    for j in range(k):
+        entry = flight(st, ring, j)
+        if part_of(st, entry) == IS_SIGNAL and st[entry + FLIGHT_CORE] == core:
+            n += 1 if st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == die else 0
+    return n
+
+
+@jit
 def _payload_flies(st, ring, k):
     """Is something in flight that the request copies whose signal is the k-th oldest write of a die?
 
@@ -310,7 +341,7 @@ def _payload_flies(st, ring, k):
     core = st[flight(st, ring, k) + FLIGHT_CORE]
     for j in range(k - 1, -1, -1):
         older = flight(st, ring, j)
-        part = st[older + FLIGHT_FENCES] >> PART_SHIFT
+        part = part_of(st, older)
         if part and st[older + FLIGHT_CORE] == core:
             return part == IS_PAYLOAD
     return False

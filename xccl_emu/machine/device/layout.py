@@ -18,6 +18,7 @@ ACTIONS = 30
 LARGE_BASE, LARGE_SLOTS = 23, 31
 COUNT_BY_OP = 32
 BYTES_BY_PIPE = 64  # of the vector pipe: elements
+SOME_SIGNAL = 78  # may requests signal?  Not under `sc` and `fifo`, where a signal is a write like any other.
 SIGNALS_START, SIGNALS_END = 79, 80  # of a die: its metadata area, where signals may go
 STEP_TABLE = 81  # where each kernel's step function is, for `words.call_step`
 TRAFFIC_BASE, TRAFFIC_WORDS = 97, 98
@@ -85,7 +86,7 @@ TRAFFIC_MASK_BITS = 32  # in a word
 # ---- a word for each site of a kernel: is its synchronization off, which order does it ask for, is its quiet a fence?
 SITE_OFF, SITE_ORDER, SITE_FENCE = 1, 1, 8  # the order is above the first bit
 ASKS_NO, ASKS_RELAXED, ASKS_STRONG = range(1, 4)
-ASKS_SOME_STRONG = 2  # in `REQUEST_ORDERS`; a signal counts as strong there: it tells of writes before it
+ASKS_SOME_STRONG = 2  # in `REQUEST_ORDERS`
 
 MAX_KERNELS = 16
 MAX_SITES = 256  # of one kernel
@@ -115,6 +116,6 @@ ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT
 
 assert WINDOWS + MAX_WINDOWS * WINDOW_WORDS <= REGISTERS
 assert REQUEST_WORDS == ENTRY_PROGRESS
-assert BYTES_BY_PIPE + N_PIPES <= SIGNALS_START
+assert BYTES_BY_PIPE + N_PIPES <= SOME_SIGNAL
 assert FAULT_HAPPENED == FAULT_COPY + FLIGHT_WORDS_MOST == CACHE_BASE - 1
 assert FLIGHT_DATA + max(ATOMIC_BYTES) // 8 == FLIGHT_WORDS_MOST

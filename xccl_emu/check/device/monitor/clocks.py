@@ -5,6 +5,7 @@ instruction knows what its core's scalar unit knew when it issued it, and what i
 """
 
 from xccl_emu.check.device.monitor.layout import (
+    CHAINED,
     CORE_DIE,
     CORE_INDEX,
     DMA_EPOCHS,
@@ -230,6 +231,11 @@ def released(st, m, clocks, i, known, issued, address, base, site):
     behind_fence(st, m, clocks, i, row, address >> st[DIE_SHIFT])
     behind_strong(st, m, clocks, i, row, address >> st[DIE_SHIFT], base, site)
     if m[SIGNALS] and m[X_SIGNAL]:
+        for k in range(m[SIGNALS]):
+            number = m[m[CHAINED] + i * m[SIGNALS] + k]
+            if number:
+                word = signal_word(m, i, number)
+                clocks[row + word] = max(clocks[row + word], number)
         clocks[row + signal_word(m, i, m[X_SIGNAL])] = m[X_SIGNAL]
     return row
 

@@ -10,6 +10,7 @@ from xccl_emu.check.device.monitor.clocks import engine_word, fence_row, signal_
 from xccl_emu.check.device.monitor.layout import (
     ALL_BYTES,
     BUFFERS_START,
+    CHAINED,
     CORE_DIE,
     DELIVERED,
     DMA_EPOCHS,
@@ -67,6 +68,7 @@ from xccl_emu.machine.device.layout import (
     N_DMA_SLOTS,
     ORDER,
     ORDER_FIFO,
+    ORDER_RELAXED,
     ORDER_UNORDERED,
     REQUEST_ORDERS,
 )
@@ -151,7 +153,7 @@ def _read(space, i, engine, known, issued, granule, first, end, flags, site):
             elif records[record + R_ENGINE] == me and first <= first_2 and end_2 <= end:
                 if flags & SYNC == 0 or flags_2 & SYNC:  # a plain read is the stricter one
                     again = record
-                if flags & SYNC == flags_2 & SYNC:
+                if flags & SYNC == flags_2 & SYNC and first == first_2 and end == end_2:
                     break  # that read was judged against all that is behind it in the list
         r = records[record + R_NEXT]
     if again >= 0:
@@ -178,6 +180,8 @@ def _write(space, i, engine, known, issued, granule, first, end, flags, site):
         near = near and first_2 >> st[ATOMIC_SHIFT] <= end - 1 >> st[ATOMIC_SHIFT]
         if flags & IMMEDIATE and flags_2 & WRITE and near and _awaited_by_atomic(space, i, record):
             records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
+        if m[X_PAYLOAD] and flags_2 & WRITE and near:
+            _keep_told(space, i, engine, record, flags, flags_2)
         gone = False
         if first_2 < end and first < end_2:
             if _behind(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
@@ -197,6 +201,21 @@ def _write(space, i, engine, known, issued, granule, first, end, flags, site):
             before = record
         r = after
     _add(space, s, first, end, flags, site, me, epoch)
+
+
+@jit
+def _keep_told(space, i, engine, record, flags, flags_2):
+    """A request that signals copies behind an own write that `relaxed` keeps before it: its signal tells of it too."""
+    st, m, records = space[1], space[2], space[5]
+    other, number = records[record + R_ENGINE], records[record + R_WHAT] >> REQUEST_SHIFT
+    own = other // m[PER_CORE] == i and other % m[PER_CORE] < ENGINE_DMA
+    if st[ORDER] != ORDER_RELAXED or not own or m[SIGNALS] == 0 or (flags | flags_2) & LOOSE:
+        return
+    if number == 0:
+        records[record + R_WHAT] |= m[X_PAYLOAD] << REQUEST_SHIFT
+    elif number != m[X_PAYLOAD]:
+        at = m[CHAINED] + i * m[SIGNALS] + number % m[SIGNALS]
+        m[at] = max(m[at], number)
 
 
 @jit

@@ -27,6 +27,7 @@ from xccl_emu.check.device.monitor.clocks import (
     sync_row,
 )
 from xccl_emu.check.device.monitor.layout import (
+    CHAINED,
     CORE_NUMBER,
     DMA_EPOCHS,
     ENGINE_DMA,
@@ -41,6 +42,7 @@ from xccl_emu.check.device.monitor.layout import (
     NOT_ENABLED,
     RUNG,
     SIGNALLED,
+    SIGNALS,
     STOP,
     SYNC_WRITERS,
     TAKEN_OK,
@@ -241,9 +243,18 @@ def _after(space, i, core, base, pipe, choice, known, issued):
         wrote(space, i, base, known, issued)
         if pipe == MTU_OUT:
             clocks[known + engine_word(m, i, MTU_OUT)] += 1
-            m[m[SIGNALLED] + i] += 1 if m[X_SIGNAL] else 0
+            if m[X_SIGNAL]:
+                _signalled(m, i)
         elif st[base + DMA_SLOTS + m[X_DMA] * ENTRY_WORDS] == 0:
             complete_dma(m, clocks, i, m[X_DMA], m[X_EVENT])
+
+
+@jit
+def _signalled(m, i):
+    """A core has sent a signal."""
+    m[m[SIGNALLED] + i] += 1
+    for k in range(m[SIGNALS]):
+        m[m[CHAINED] + i * m[SIGNALS] + k] = 0
 
 
 @jit

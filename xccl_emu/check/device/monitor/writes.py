@@ -16,6 +16,7 @@ from xccl_emu.check.device.monitor.layout import (
     S_WRITTEN,
     SAVED,
     SERIAL,
+    SIGNALS,
     STOP,
     SYNC_GRANULES,
     SYNC_MAX,
@@ -131,7 +132,8 @@ def _publish(space, number, start, nbytes, row):
     """
     st, m, clocks = space[1], space[2], space[3]
     adds = m[X_OP] == KIND_ADD
-    if st[REQUEST_ORDERS] != ASKS_SOME_STRONG or st[ORDER] != ORDER_RELAXED:
+    tells = st[REQUEST_ORDERS] == ASKS_SOME_STRONG or m[SIGNALS] != 0
+    if not tells or st[ORDER] != ORDER_RELAXED:
         publish(m, clocks, number, start, nbytes, row, adds)
         return
     writer = m[X_C] + 1 if m[X_OP] < KIND_DMA and not m[X_LAST] else 0

@@ -11,6 +11,7 @@ from xccl_emu.check.device.monitor.clocks import (
 )
 from xccl_emu.check.device.monitor.layout import (
     CAPACITY,
+    CHAINED,
     CORE_NUMBER,
     DMA_EPOCHS,
     FENCES,
@@ -31,6 +32,7 @@ from xccl_emu.check.device.monitor.layout import (
     SERIAL,
     SHADOW_WORDS,
     SIGNALLED,
+    SIGNALS,
     STOP,
     SYNC_GRANULES,
     SYNC_SHIFT,
@@ -83,6 +85,8 @@ def begin(space, run, forget):
     m[X_PAYLOAD] = m[X_SIGNAL] = 0
     for i in range(st[N_ACTIVE]):
         m[m[SIGNALLED] + i] = 0
+        for k in range(m[SIGNALS]):
+            m[m[CHAINED] + i * m[SIGNALS] + k] = 0
         for pipe in range(SCALAR, MTU_OUT + 1):
             clear_row(m, clocks, pipe_row(m, i, pipe))
             clocks[pipe_row(m, i, pipe) + engine_word(m, i, pipe)] = 1

@@ -14,7 +14,7 @@ import numpy as np
 from numba import config
 
 from xccl_emu._kept import compiled
-from xccl_emu.machine.device.flight import asked, flight, same_unit
+from xccl_emu.machine.device.flight import asked, flight, part_of, same_unit
 from xccl_emu.machine.device.layout import (
     ATOMIC_SHIFT,
     DIE_SHIFT,
@@ -32,6 +32,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_FIFO,
     ORDER_UNORDERED,
     REQUEST_ORDERS,
+    SOME_SIGNAL,
 )
 from xccl_emu.machine.device.words import jit, load_i64, store_i64
 
@@ -274,7 +275,7 @@ def _ordered(st, older, younger):
     one, other = st[older + FLIGHT_ADDRESS], st[younger + FLIGHT_ADDRESS]
     if st[ORDER] == ORDER_FIFO:
         return 1 if one >> st[DIE_SHIFT] == other >> st[DIE_SHIFT] else 0
-    if st[REQUEST_ORDERS] and _asked_apart(st, older, younger):
+    if (st[REQUEST_ORDERS] | st[SOME_SIGNAL]) and _asked_apart(st, older, younger):
         return 1
     if not same_unit(st, older, younger, st[ATOMIC_SHIFT]) or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
         return 0
@@ -286,11 +287,13 @@ def _ordered(st, older, younger):
 
 @jit
 def _asked_apart(st, older, younger):
-    """Are two writes of one core to one die, and does one of them ask for an order?  Then which is older may matter."""
+    """Are two writes of one core to one die, and does one of them ask for an order, or are both parts of requests that
+    signal?  Then which is older may matter."""
     same_core = st[older + FLIGHT_CORE] == st[younger + FLIGHT_CORE]
     by_core = st[older + FLIGHT_KIND] < KIND_DMA and st[younger + FLIGHT_KIND] < KIND_DMA
     same_die = st[older + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == st[younger + FLIGHT_ADDRESS] >> st[DIE_SHIFT]
-    return same_core and by_core and same_die and asked(st, older) | asked(st, younger) != 0
+    told = asked(st, older) | asked(st, younger) | min(part_of(st, older), part_of(st, younger))
+    return same_core and by_core and same_die and told != 0
 
 
 @jit
@@ -315,7 +318,7 @@ def ring_hash(st, ring, first):
 def delivered_hash(st, ring, k):
     """How the fingerprint changes when the k-th write in flight, which nothing holds back, becomes visible."""
     entry = flight(st, ring, k)
-    rank = _rank(st, ring, k) if st[ORDER] == ORDER_UNORDERED or st[REQUEST_ORDERS] else 0
+    rank = _rank(st, ring, k) if st[ORDER] == ORDER_UNORDERED or st[REQUEST_ORDERS] | st[SOME_SIGNAL] else 0
     change = np.uint64(0) - _entry_hash(st, entry, rank)
     for j in range(k + 1, st[ring + FLIGHT_COUNT]):
         younger = flight(st, ring, j)

@@ -48,6 +48,7 @@ from xccl_emu.check.device.search.granules import (
     USE_UNORDERED,
     USE_UNSTABLE,
     USE_WRITE,
+    all_in_flight,
     in_turn,
     may_write,
     see,
@@ -79,7 +80,6 @@ from xccl_emu.lang.requests import (
 from xccl_emu.machine.device.cache import address_of, through_cache, written_back
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, fences_since, flight
 from xccl_emu.machine.device.layout import (
-    ASKS_SOME_STRONG,
     CACHE_LINE_BYTES,
     CACHE_LINES,
     CHOICE_ALL,
@@ -99,11 +99,12 @@ from xccl_emu.machine.device.layout import (
     ORDER_FIFO,
     ORDER_RELAXED,
     ORDER_SC,
-    REQUEST_ORDERS,
+    SOME_SIGNAL,
     UB_BASE,
     UB_BYTES,
 )
 from xccl_emu.machine.device.lines import polls_line
+from xccl_emu.machine.device.pipes import entry_of, pipe_of, signals_next
 from xccl_emu.machine.device.words import jit
 
 NAMED, TAKEN = 1, 2
@@ -166,7 +167,8 @@ def _use(st, ck, rows, named, base, pipe, r):
         torn = 0 if flags & WHOLE else USE_UNSTABLE
         return USE_WRITE | USE_BY_SCALAR | torn | (USE_EXACT if flags & SYNC_ACCESS else 0)
     if pipe == MTU_OUT and flags & WHOLE:
-        return USE_BY_OUT | (USE_ADD if flags & SYNC_ACCESS else USE_WRITE)
+        tells = USE_EXACT if st[SOME_SIGNAL] and signals_next(st, entry_of(st, pipe_of(base, MTU_OUT), 0)) else 0
+        return USE_BY_OUT | (USE_ADD if flags & SYNC_ACCESS else USE_WRITE) | tells
     return USE_WRITE | USE_UNSTABLE | (USE_BY_OUT if pipe == MTU_OUT else USE_TORN)
 
 
@@ -182,7 +184,7 @@ def _how_written(st, ck, rows, i, vector):
         return NOT  # its place among the writes of the die matters
     if worst >= STABLE and (any_read(ck, block, vector) or any_released(st, ck, block, vector)):
         return NOT  # others may be ordered by it behind loads or writes that are still open
-    if st[REQUEST_ORDERS] == ASKS_SOME_STRONG:
+    if all_in_flight(st, ck):
         return NOT  # likewise
     if worst >= STABLE and two_pipes_write(ck, rows[r, START], rows[r, NBYTES]):
         return NOT
@@ -262,7 +264,7 @@ def _behind_fence(st, ck, i, address, worst):
 @jit
 def written_at_once(st, ck, worst):
     """Does the search make writes to this class visible with the instruction that makes them?"""
-    early = st[ORDER] >= ORDER_RELAXED and st[REQUEST_ORDERS] != ASKS_SOME_STRONG
+    early = st[ORDER] >= ORDER_RELAXED and not all_in_flight(st, ck)
     return early and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
 
 

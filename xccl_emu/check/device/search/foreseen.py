@@ -24,10 +24,19 @@ from xccl_emu.check.device.search.checker_state import (
 )
 from xccl_emu.check.device.search.clocks import block_of
 from xccl_emu.check.device.search.moves import number_of
-from xccl_emu.check.device.search.races import any_before, any_late
+from xccl_emu.check.device.search.races import any_before, any_late, any_told
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import OP_QUIET, OP_RETURN
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, deliverable, fences_since, flight, overlay
+from xccl_emu.machine.device.flight import (
+    block_of_core,
+    block_of_die,
+    deliverable,
+    fences_since,
+    flight,
+    overlay,
+    part_of,
+    signals_before,
+)
 from xccl_emu.machine.device.layout import (
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
@@ -36,6 +45,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_KIND,
     FLIGHT_NBYTES,
     IN_FLIGHT,
+    IS_SIGNAL,
     KIND_ADD,
     KIND_DMA,
     N_ACTIVE,
@@ -85,6 +95,10 @@ def _only_delivers(st, ck, die, k):
     i = number_of(ck, core)
     if st[N_LIVE] < st[N_ACTIVE] and any_late(st, ck, i, address, nbytes):
         return False
+    if part_of(st, entry) == IS_SIGNAL:
+        number = signals_before(st, block_of_die(st, die), k, core, address) + 1
+        if any_told(st, ck, block_of(ck, i), address, number):
+            return False
     return not any_before(st, ck, block_of(ck, i), address, fences_since(st, entry))
 
 

@@ -35,7 +35,15 @@ from xccl_emu.check.device.search.checker_state import (
     entry,
     save,
 )
-from xccl_emu.machine.device.layout import ORDER, ORDER_FIFO, ORDER_RELAXED, ORDER_SC, REQUEST_ORDERS
+from xccl_emu.machine.device.layout import (
+    ASKS_SOME_STRONG,
+    ORDER,
+    ORDER_FIFO,
+    ORDER_RELAXED,
+    ORDER_SC,
+    REQUEST_ORDERS,
+    SOME_SIGNAL,
+)
 from xccl_emu.machine.device.words import jit
 
 LOCAL, OWN, DATA, STABLE, SYNC = range(5)
@@ -147,6 +155,15 @@ def _written_by(uses, i):
 
 
 @jit
+def all_in_flight(st, ck):
+    """Is no write made visible early, because what becomes visible may tell of others before it?
+
+    So where requests are strong; and where they signal, if answers are to tell a core what of its own is visible.
+    """
+    return st[REQUEST_ORDERS] == ASKS_SOME_STRONG or (st[SOME_SIGNAL] != 0 and ck[JOINING] != 0)
+
+
+@jit
 def _class(st, ck, users, uses):
     if uses & (USE_AS_SYNC | USE_UNORDERED):
         return SYNC
@@ -155,7 +172,7 @@ def _class(st, ck, users, uses):
     least = DATA if uses & USE_AS_DATA else LOCAL
     if not uses & (USE_WRITE | USE_ADD):
         return least
-    relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED and not st[REQUEST_ORDERS]
+    relaxed = ck[FULL] and st[ORDER] == ORDER_RELAXED and not st[REQUEST_ORDERS] and not all_in_flight(st, ck)
     fifo = st[ORDER] == ORDER_FIFO and ck[UNIT_GRANULES] == 1
     early = relaxed or (ck[FULL] and (st[ORDER] == ORDER_SC or fifo))
     both = uses & USE_BY_SCALAR and uses & USE_BY_OUT

@@ -79,6 +79,7 @@ from xccl_emu.check.device.search.granules import (
     USE_POLL,
     USE_UNSTABLE,
     USES,
+    all_in_flight,
     granule_of,
     mark_written,
     never_written,
@@ -108,6 +109,8 @@ from xccl_emu.check.device.search.races import (
     note_late,
     release_before,
     release_marks,
+    see_told_before,
+    told_by_next,
 )
 from xccl_emu.check.device.search.record import step_machine
 from xccl_emu.lang.abi import REGISTERS, REQUEST
@@ -123,6 +126,7 @@ from xccl_emu.lang.requests import (
     OP_FENCE,
     OP_LOAD,
     OP_MTU_IN,
+    OP_MTU_OUT,
     OP_POLL,
     OP_QUIET,
     OP_RETURN,
@@ -139,7 +143,6 @@ from xccl_emu.lang.requests import (
 from xccl_emu.machine.device.cache import address_of, n_cached, place_of, written_back
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, switched_off
 from xccl_emu.machine.device.layout import (
-    ASKS_SOME_STRONG,
     ATOMIC_SHIFT,
     CACHE_LINE_BYTES,
     CACHE_LINES,
@@ -167,7 +170,6 @@ from xccl_emu.machine.device.layout import (
     ORDER_FIFO,
     ORDER_SC,
     PIPE_COUNT,
-    REQUEST_ORDERS,
     WINDOWS,
 )
 from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
@@ -223,7 +225,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
         vector = vector_at(st, ck, block, base, pipe, j)
     elif ck[block + FENCE_VECTOR] and (op == OP_STORE or op == OP_ATOMIC_ADD or op == OP_DCCI):
         vector = joined(vector, ck[block + FENCE_VECTOR])  # it was granted when mtu-out had passed the fence
-    fences = pipe == MTU_OUT and op == OP_FENCE
+    fences, signals = pipe == MTU_OUT and op == OP_FENCE, pipe == MTU_OUT and op == OP_MTU_OUT and st[entry + 6] != 0
     descriptor = free_descriptor(st, base) if pipe == SCALAR and op == OP_DMA else choice & 15
     top = ck[LOG]
     ring, flying = _save_before(mem, st, ck, rows, base, at_once, op)
@@ -252,7 +254,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
     if stable:
         _judge_stable(mem, ck, rows, i)
     _note_written(mem, st, ck, rows, i, core, op)
-    _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once)
+    _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once, signals)
     if pipe == SCALAR:
         if not off or op == OP_LOAD:
             _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor)
@@ -367,7 +369,7 @@ def _note_written(mem, st, ck, rows, i, core, op):
 
 
 @jit
-def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
+def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once, signals):
     """Judge and note the accesses that were made."""
     worst = rows[ROWS_CLASS, 0]
     for r in range(rows[N_ROWS, 0]):
@@ -392,7 +394,10 @@ def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once):
             land_before(st, ck, block, start, 0, VISIBLE)  # an atomic has waited for what is before its fence
         early = at_once or (ck[FULL] and st[ORDER] == ORDER_SC)
         if memory and flags & WRITE and pipe != DMA and early and worst == DATA:
-            _mark(ck, block, start, nbytes, mark_of(st, rows[r, AGENT], rows[r, SITE], vector))
+            who = mark_of(st, rows[r, AGENT], rows[r, SITE], vector)
+            who = told_by_next(st, base, core, start, who) if signals else who
+            see_told_before(st, ck, block, start, nbytes, who)
+            _mark(ck, block, start, nbytes, who)
         if memory and flags & WRITE and pipe == MTU_OUT and worst == SYNC and ck[JOINING]:
             units = 1 if flags & (SYNC_ACCESS | WHOLE) else nbytes  # an addition is one in flight, over two units too
             _note_flag(st, ck, block, start, units, joined(vector, ck[block + VECTORS + MTU_OUT]))
@@ -461,7 +466,7 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
     if ck[JOINING] and op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS:
         if rows[ROWS_CLASS, 0] == SYNC:
             ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
-            if st[ORDER] == ORDER_FIFO or st[REQUEST_ORDERS] == ASKS_SOME_STRONG:
+            if st[ORDER] == ORDER_FIFO or all_in_flight(st, ck):
                 note_landed(st, ck, block, core, base)
             learn_landed(ck, block)
 

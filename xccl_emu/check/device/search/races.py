@@ -74,8 +74,9 @@ from xccl_emu.check.device.search.granules import (
 from xccl_emu.check.device.search.linked import linked
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, switched_off
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, signals_before, switched_off
 from xccl_emu.machine.device.layout import (
+    ATOMIC_SHIFT,
     CACHE_LINES,
     CHOICE_ALL,
     DIE,
@@ -100,6 +101,7 @@ from xccl_emu.machine.device.layout import (
     ORDER_RELAXED,
     ORDER_SC,
     PIPE_COUNT,
+    SOME_SIGNAL,
     STATUS,
     STATUS_DONE,
     STATUS_RUNNING,
@@ -109,6 +111,8 @@ from xccl_emu.machine.device.words import jit
 
 _MARK_SITE, _MARK_AGENT, _MARK_CLOCK = (1 << 16) - 1, 16, 20
 _MARK_FENCES = 16  # under `relaxed`, in the place of agent and clock: fences that the core has passed since
+_FENCES_MASK = (1 << 24) - 1
+_MARK_SIGNAL = 40  # above: of what a request copies that signals, which of its core's signals to that die tells, from 1
 FLYING, EARLY, MARKED = 8, 16, 32
 """Further flags of an open access: a write in flight; a load that was made early; a write of shared data that was."""
 
@@ -183,7 +187,7 @@ def _is_before(st, ck, at, address, fences):
     ``fences`` are those that the core has passed since that write took off.
     """
     one_die = ck[at] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]
-    return st[ORDER] >= ORDER_RELAXED and one_die and ck[at + 2] >> _MARK_FENCES > fences
+    return st[ORDER] >= ORDER_RELAXED and one_die and ck[at + 2] >> _MARK_FENCES & _FENCES_MASK > fences
 
 
 @jit
@@ -201,6 +205,63 @@ def release_before(st, ck, block, address, fences):
     n = 0
     while n < ck[block + N_MARKS]:
         if _is_before(st, ck, block + MARKS + n * MARK_WORDS, address, fences):
+            _drop_mark(ck, block, n)
+        else:
+            n += 1
+
+
+@jit
+def told_by_next(st, base, core, address, who):
+    """Of a mark, that the core's next signal to its die tells of it: the one behind those that are in flight."""
+    if st[ORDER] < ORDER_RELAXED:
+        return who
+    ring = block_of_die(st, st[base + DIE])
+    return who | signals_before(st, ring, st[ring + FLIGHT_COUNT], core, address) + 1 << _MARK_SIGNAL
+
+
+@call
+def see_told_before(st, ck, block, start, nbytes, who):
+    """Explore from now on what a signal tells of though its request did not copy it: what `relaxed` keeps before that.
+
+    So it is with an earlier write of the core to what becomes visible at once with a part of the copy.
+    """
+    if st[ORDER] != ORDER_RELAXED or who >> _MARK_SIGNAL == 0:
+        return
+    shift = max(5, st[ATOMIC_SHIFT])
+    for n in range(ck[block + N_MARKS]):
+        at = block + MARKS + n * MARK_WORDS
+        first, last = max(start, ck[at]) >> shift, min(start + nbytes, ck[at + 1]) - 1 >> shift
+        near = start >> shift <= ck[at + 1] - 1 >> shift and ck[at] >> shift <= start + nbytes - 1 >> shift
+        if near and ck[at + 2] >> _MARK_SIGNAL != who >> _MARK_SIGNAL:
+            for p in range(min(first, last) << shift - 5, max(first, last) + 1 << shift - 5):
+                see(ck, p, 0, USE_UNORDERED)
+
+
+@jit
+def _told_by(st, ck, at, address):
+    """Which of the signals of its core in flight to the die of an address tells of a mark, from 1; 0 for none."""
+    return ck[at + 2] >> _MARK_SIGNAL if ck[at] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT] else 0
+
+
+@jit
+def any_told(st, ck, block, address, number):
+    """Is a write of shared data marked that this signal of a core, or a later one to the same die, tells of?"""
+    for n in range(ck[block + N_MARKS] if st[SOME_SIGNAL] else 0):
+        if _told_by(st, ck, block + MARKS + n * MARK_WORDS, address) >= number:
+            return True
+    return False
+
+
+@call
+def release_told(st, ck, block, address, number):
+    """A signal is visible: forget the marks of what its request has copied; those of later signals move up."""
+    n = 0
+    while n < ck[block + N_MARKS]:
+        at = block + MARKS + n * MARK_WORDS
+        told = _told_by(st, ck, at, address)
+        if told > number:
+            ck[at + 2] -= 1 << _MARK_SIGNAL
+        if told == number:
             _drop_mark(ck, block, n)
         else:
             n += 1

@@ -27,6 +27,7 @@ from xccl_emu.lang.requests import DMA, MTU_OUT, OP_ATOMIC_ADD, OP_QUIET, OP_RET
 from xccl_emu.machine.device.flight import (
     block_of_core,
     block_of_die,
+    copied_for,
     deliver,
     deliverable,
     fenced,
@@ -196,12 +197,13 @@ def _before_in_order(st, older, younger):
 
 @call
 def clear_way(mem, st, ck, die, k):
-    """Make latent writes visible that a fence, or `fifo`, puts before the k-th in flight; returns where it is then."""
+    """Make latent writes visible that a fence, `fifo`, or being told of by it, puts before the k-th in flight; returns
+    where it is then."""
     ring, j = block_of_die(st, die), 0
     while j < k:
         older, younger = flight(st, ring, j), flight(st, ring, k)
         core = st[younger + FLIGHT_CORE]
-        before = fenced(st, older, younger) or _before_in_order(st, older, younger)
+        before = fenced(st, older, younger) or _before_in_order(st, older, younger) or copied_for(st, ring, j, k)
         if before and st[older + FLIGHT_SITE] & LATENT and _deliver_own(mem, st, ck, core, block_of_core(st, core), j):
             k -= 1
         else:

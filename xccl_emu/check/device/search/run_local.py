@@ -40,7 +40,7 @@ from xccl_emu.check.device.search.granules import DATA, LOCAL, SYNC, is_cached, 
 from xccl_emu.check.device.search.inside import LANDED, land_before
 from xccl_emu.check.device.search.linked import classify, execute, find_race, linked, run_local_all
 from xccl_emu.check.device.search.moves import flag_landed, number_of, touch_core
-from xccl_emu.check.device.search.races import any_before, core_of, note_late, release_before
+from xccl_emu.check.device.search.races import any_before, any_told, core_of, note_late, release_before, release_told
 from xccl_emu.check.device.search.record import clear_way, deliver_latent, in_ring, n_latent, write_down
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
@@ -70,8 +70,10 @@ from xccl_emu.machine.device.flight import (
     deliverable,
     fences_since,
     flight,
+    part_of,
     read_word,
     request_site,
+    signals_before,
     switched_off,
 )
 from xccl_emu.machine.device.layout import (
@@ -96,6 +98,7 @@ from xccl_emu.machine.device.layout import (
     GROUP_PHASE,
     GROUP_WORDS,
     IN_FLIGHT,
+    IS_SIGNAL,
     KIND_DMA,
     N_ACTIVE,
     N_CORES,
@@ -450,6 +453,8 @@ def _deliver(mem, st, ck, rows, named, die, k):
     fences = fences_since(st, entry)
     lands = ck[JOINING] and ck[block_of(ck, i) + FENCE_VECTOR]
     releases = kind < KIND_DMA and (lands or any_before(st, ck, block_of(ck, i), address, fences))
+    signal = signals_before(st, ring, k, core, address) + 1 if part_of(st, entry) == IS_SIGNAL else 0
+    releases = releases or (signal > 0 and any_told(st, ck, block_of(ck, i), address, signal))
     last = kind >= KIND_DMA or releases or (waits and st[base + IN_FLIGHT] - n_latent(st, ck, core, base) == 1)
     if last:
         touch_core(mem, st, ck, i)
@@ -465,6 +470,8 @@ def _deliver(mem, st, ck, rows, named, die, k):
     if ck[RECORDING]:
         write_down(st, ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
     deliver(mem, st, die, k)
+    if releases and signal:
+        release_told(st, ck, block_of(ck, i), address, signal)
     if releases:
         release_before(st, ck, block_of(ck, i), address, fences)
         land_before(st, ck, block_of(ck, i), address, fences, LANDED)
