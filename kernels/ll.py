@@ -14,6 +14,7 @@ from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
     SCALAR,
+    dcci,
     kernel,
     mtu_in,
     mtu_out,
@@ -85,6 +86,7 @@ def receive_ll(out, s: Slots):
             yield ub_store(data + DATA_BYTES * line, low)
             yield ub_store(data + DATA_BYTES * line + 4, high)
         yield store(s.credit, step + 1)
+        yield dcci(s.credit, sync="credit line")
         yield mtu_out(data, out, s.n_lines * DATA_BYTES)
         moved = yield from written(s.n_lines * DATA_BYTES, 1)
         out += moved

@@ -10,6 +10,7 @@ from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
     VECTOR,
+    dcci,
     kernel,
     mtu_in,
     mtu_out,
@@ -58,6 +59,7 @@ def receive_ll128(out, s: Slots):
             yield poll_line_eq(slot + at, at, LINE_BYTES, FLAG, step + 1, sync="line in")
             yield v_copy(at, data + DATA_BYTES * line, DATA_BYTES)
         yield store(s.credit, step + 1)
+        yield dcci(s.credit, sync="credit line")
         yield set_flag(VECTOR, MTU_OUT, 1, sync="data in buffer")
         yield wait_flag(VECTOR, MTU_OUT, 1, sync="data in buffer")
         yield mtu_out(data, out, s.n_lines * DATA_BYTES)

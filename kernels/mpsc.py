@@ -12,6 +12,7 @@ from xccl_emu.lang import (
     MTU_OUT,
     SCALAR,
     atomic_add,
+    dcci,
     fence,
     kernel,
     load,
@@ -80,6 +81,7 @@ def consume(out, r: Tickets):
     for ticket in range(r.producers * r.done, r.producers * (r.done + r.messages)):
         tail = r.tails + ticket % r.slots * FIELD_BYTES
         yield poll_ge(tail, ticket + 1, sync="tail in")
+        yield dcci(tail, sync="tail line")
         number = yield load(tail + 8)
         yield from fetched(r.ring + ticket % r.slots * r.nbytes, r.nbytes)
         for p in range(r.producers):
