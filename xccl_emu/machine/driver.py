@@ -1,5 +1,6 @@
 """Driving a run: a policy called slice by slice, its log collected, its end turned into statistics or an error."""
 
+import functools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -80,8 +81,14 @@ def begin_run(pod: "Pod") -> None:
 
 def _link(pod: "Pod", handles: list[int]) -> None:
     pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
-    pod.state[at.ACT] = compiled.action()
+    pod.state[at.ACT] = _action()
     pod.activate()
+
+
+@functools.cache
+def _action() -> int:
+    """`compiled.action`, which takes a while to say where it is."""
+    return compiled.action()
 
 
 def _prepare(pod: "Pod", policy_name: str) -> None:

@@ -1,5 +1,6 @@
 """The pod as its users hold it: memory, launches, runs, snapshots."""
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -374,21 +375,13 @@ class Pod:
         """List who takes part in the run that begins, and what of it is switched off."""
         asked, signals = 0, False
         for number, kernel in enumerate(self.kernels):
-            words = [self._site_word(number, n, site) for n, site in enumerate(kernel.sites)]
+            weaker = frozenset((site, to) for (of, site), to in self._weaker.items() if of == number)
+            words, most, some = _site_words(kernel, self._without, weaker)
             self._array.switches(number)[: len(words)] = words
-            asked = max([asked, *(_ASKED[word >> at.SITE_ORDER & 3] for word in words)])
-            on = [site.operation for word, site in zip(words, kernel.sites, strict=True) if not word & at.SITE_OFF]
-            signals = signals or "put_signal" in on
+            asked, signals = max(asked, most), signals or some
         weak = self.order in ("relaxed", "unordered")
         self.state[at.REQUEST_ORDERS], self.state[at.SOME_SIGNAL] = (asked, signals) if weak else (0, 0)
         self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
-
-    def _site_word(self, kernel: int, number: int, site: Site) -> int:
-        off, order = bool(site.sync) and site.sync in self._without, site.order
-        weaker = self._weaker.get((kernel, number), order)
-        if weaker == FENCE:
-            return int(off) | at.SITE_FENCE
-        return int(off) | ORDERS_ASKED.index(weaker) << at.SITE_ORDER
 
     def weaken(self, kernel: int, site: int, to: str) -> None:
         """Have the requests of a site, of the kernel with this number, ask for another order; or a quiet be a fence.
@@ -559,3 +552,23 @@ def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
     if isinstance(value, str) and value in known:
         return value
     raise ConfigError(f"{name}={value!r}: must be one of {', '.join(known)}")
+
+
+@functools.lru_cache(maxsize=256)
+def _site_words(
+    kernel: Kernel, without: frozenset[str], weaker: frozenset[tuple[int, str]]
+) -> tuple[NDArray[np.int64], int, bool]:
+    """What the machine is told of each site, the most that one of them asks for, and whether one signals.
+
+    Kept, as many runs are alike.
+    """
+    changed = dict(weaker)
+    words = [_site_word(site, changed.get(number, site.order), without) for number, site in enumerate(kernel.sites)]
+    most = max((_ASKED[word >> at.SITE_ORDER & 3] for word in words), default=0)
+    on = [site.operation for word, site in zip(words, kernel.sites, strict=True) if not word & at.SITE_OFF]
+    return np.array(words, np.int64), most, "put_signal" in on
+
+
+def _site_word(site: Site, order: str, without: frozenset[str]) -> int:
+    off = int(bool(site.sync) and site.sync in without)
+    return off | (at.SITE_FENCE if order == FENCE else ORDERS_ASKED.index(order) << at.SITE_ORDER)

@@ -71,6 +71,9 @@ class Monitor:
         self.log: Words = np.zeros(0, np.int64)
         self.endings: Words = np.zeros(0, np.int64)
         """How runs ended in which something broke, by `breaks.ENDED_RIGHT` and so on; of the last `runs`."""
+        self._named = words_of_sites(trial.pod, lambda site: bool(site.sync))
+        self._filled = _filled(trial)
+        self._wanted = (*_expected(trial), _answers(trial), np.array(list(trial.stops), np.int64))
         self._judged = at.JUDGE_NOTHING
         self._rings = self._fences = True
         self.limits = _LEARNING
@@ -187,8 +190,7 @@ class Monitor:
         granules = pod.memory.size // machine.GRANULE_BYTES
         m, clock_words = self._header(pod)
         shadow = np.zeros(granules * at.SHADOW_WORDS, np.int64)
-        for buffer in self.trial.filled:
-            _fill(shadow, buffer.address, buffer.nbytes)
+        shadow[self._filled[0]] = self._filled[1]
         for number, granule in enumerate(self.known):
             shadow[granule * at.SHADOW_WORDS + at.S_FIXED] |= number + 1 << at.SYNC_SHIFT
         self.m = m
@@ -196,7 +198,7 @@ class Monitor:
         return (
             pod.memory, pod.state, m, _clocks(pod, clock_words), shadow, np.zeros(self._record_words, np.int64),
             np.zeros(self._undo_words * at.UNDO_WORDS, np.int64), np.zeros(2 * places, np.int64),
-            np.zeros(places, np.float64), words_of_sites(pod, lambda site: bool(site.sync)), np.zeros((4, 5), np.int64),
+            np.zeros(places, np.float64), self._named, np.zeros((4, 5), np.int64),
         )  # fmt: skip
 
     def _header(self, pod: Pod) -> tuple[Words, int]:
@@ -246,13 +248,12 @@ class Monitor:
         most = n_actors + int(self.m[at.CAPACITY]) * len(_dies(pod))
         if self.log.size != self.limits.most:
             self.log = np.zeros(self.limits.most, np.int64)
-        expected, data = _expected(self.trial)
-        stops = np.array(list(self.trial.stops), np.int64)
+        expected, data, answers, stops = self._wanted
         return (
             np.zeros(1, np.uint64), np.zeros(most, np.int64), np.zeros(most, np.float64), np.zeros(most, np.int64),
             np.zeros(n_actors, np.float64), np.zeros(n_actors, np.int64), np.zeros(n_actors, np.int64),
             np.zeros(64, np.int64), self.log, _words(pod.state, self._parts), self._parts, expected, data,
-            _answers(self.trial), stops, np.array([self.trial.may_block], np.int64), self.endings,
+            answers, stops, np.array([self.trial.may_block], np.int64), self.endings,
         )  # fmt: skip
 
     def _no_endings(self) -> Words:
@@ -328,12 +329,16 @@ def _bounds(pod: Pod) -> tuple[int, int, int]:
     return spec.meta_start, spec.managed_start, spec.memory_bytes
 
 
-def _fill(shadow: Words, address: int, nbytes: int) -> None:
-    """These bytes are filled at the start."""
-    for granule in range(address // machine.GRANULE_BYTES, (address + nbytes - 1) // machine.GRANULE_BYTES + 1):
-        first = max(address - granule * machine.GRANULE_BYTES, 0)
-        end = min(address + nbytes - granule * machine.GRANULE_BYTES, machine.GRANULE_BYTES)
-        shadow[granule * at.SHADOW_WORDS + at.S_FIXED] |= (1 << end) - (1 << first)
+def _filled(trial: Trial) -> tuple[Words, Words]:
+    """Which words of the shadow say what is filled at the start, and what they say: a bit for each byte."""
+    bits: dict[int, int] = {}
+    for address, nbytes in ((buffer.address, buffer.nbytes) for buffer in trial.filled):
+        for granule in range(address // machine.GRANULE_BYTES, (address + nbytes - 1) // machine.GRANULE_BYTES + 1):
+            first = max(address - granule * machine.GRANULE_BYTES, 0)
+            end = min(address + nbytes - granule * machine.GRANULE_BYTES, machine.GRANULE_BYTES)
+            bits[granule] = bits.get(granule, 0) | (1 << end) - (1 << first)
+    words = np.array([*bits], np.int64) * at.SHADOW_WORDS + at.S_FIXED
+    return words, np.array([*bits.values()], np.int64)
 
 
 def _clocks(pod: Pod, n_words: int) -> Words:
