@@ -83,7 +83,7 @@ class CollectiveCase(StreamCase, Collective):
     What is reduced is the sum over all ranks; in place, results lie where the operands were.
     """
 
-    side_by_side = True
+    side_by_side = hosts_wait = True
     presets: ClassVar[tuple[Preset, ...]] = tuple(
         Preset(name, each.about, {"collective": name}) for name, each in ALGORITHMS.items()
     )
@@ -133,7 +133,7 @@ class CollectiveCase(StreamCase, Collective):
         app = sum(case._app_bytes for case in cases) + self.cores * Streams.table_bytes(len(cases), self._kernel)
         pod = bench.pod(regions.tight_pod(app_bytes=app, ub_bytes=4 * room, cores=self.cores))
         regions.place(bench, pod)
-        streams, done = Streams(bench, pod), [0] * self.cores
+        streams, done = Streams(bench, pod, calls), [0] * self.cores
         for number, case in enumerate(cases):
             case._lay_out_call(bench, pod, streams, layout, number, done)
         streams.put()

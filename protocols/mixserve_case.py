@@ -38,7 +38,7 @@ class MixServeCase(StreamCase):
     experts has ``ep`` groups with experts of their own, each of which is split over the ranks of a group.
     """
 
-    side_by_side = True
+    side_by_side = hosts_wait = True
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset("mixserve", "Fused AG-Dispatch and RS-Combine on a two-level cluster"),
         Preset("mixserve-dispatch", "Fused AG-Dispatch alone", {"part": "dispatch"}),
@@ -82,9 +82,9 @@ class MixServeCase(StreamCase):
     def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
         """A launch for each call, and tables of the rounds of all."""
         each = [call.case.rounds for call in calls if isinstance(call.case, MixServeCase)]
-        replace(self, rounds=sum(each))._lay_out(bench, each)
+        replace(self, rounds=sum(each))._lay_out(bench, each, calls)
 
-    def _lay_out(self, bench: Bench, each: Sequence[int]) -> None:
+    def _lay_out(self, bench: Bench, each: Sequence[int], calls: Sequence[Call]) -> None:
         """A kernel on each core, with its rank's tables; what rows and results must be, the oracle says.
 
         ``each`` has the rounds of each launch.
@@ -98,7 +98,7 @@ class MixServeCase(StreamCase):
         spec = regions.tight_pod(app_bytes=app, ub_bytes=shape.ub_bytes, cores=self.cores)
         pod = bench.pod(spec)
         regions.place(bench, pod)
-        streams = Streams(bench, pod)
+        streams = Streams(bench, pod, calls)
         for die, core in np.ndindex(of.world, self.cores):
             buffers = self._buffers(bench, pod, streams, die, core, data)
             self._launch(pod, streams, die, core, layout, buffers, each)

@@ -41,7 +41,7 @@ class _Transfers(StreamCase):
     touch its part of the buffers alone.
     """
 
-    side_by_side = True
+    side_by_side = hosts_wait = True
     papers = (sendrecv_paper.SEND_RECV,)
 
     ranks: int = size(2, "Dies, each of which sends to the next.", least=2)
@@ -66,7 +66,7 @@ class _Transfers(StreamCase):
             pod, slots=self.slots, slot_bytes=slot_bytes, channels_max=self.cores, ack_each=each,
             managed_offset=bench.corner.managed, field_offset=bench.corner.meta,
         )  # fmt: skip
-        streams = Streams(bench, pod)
+        streams = Streams(bench, pod, calls)
         targets = [case._lay_out_call(bench, pod, streams, comm, number) for number, case in enumerate(cases)]
         streams.put()
         for number, case in enumerate(cases):

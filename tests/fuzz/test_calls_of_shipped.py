@@ -23,6 +23,7 @@ CHANGING: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "mixserve-dispatch": ({}, ({"rounds": 1}, {"rounds": 2})),
     "sendrecv": ({"slots": 2}, ({"chunks": 3}, {"chunks": 1, "path": "zero-copy"}, {"chunks": 2, "path": "dma"})),
     "sendrecv-async": ({"slots": 1}, ({"chunks": 2}, {"chunks": 1})),
+    "sendrecv-zero-copy": ({"cores": 2}, ({"chunks": 1}, {"chunks": 2, "waits": 1})),
     "sendrecv-both": ({"slots": 1}, ({"chunks": 1}, {"chunks": 2})),
     "sp-tp-sp": (PAIR, ({"layers": 1, "tokens": 3}, {"layers": 1, "tokens": 1})),
 }

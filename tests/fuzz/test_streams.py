@@ -1,6 +1,8 @@
 """Launches that follow each other on a core, and sequences of calls as something that is checked."""
 
 import json
+from collections.abc import Sequence as Several
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +17,9 @@ from xccl_emu.lang import kernel, load, store
 from xccl_emu.machine import small_pod
 from xccl_emu.protocol import Call
 from xccl_emu.protocol.bench import Bench
-from xccl_emu.protocol.registry import known, make
+from xccl_emu.protocol.registry import known, known_of, make
 from xccl_emu.protocol.sequence import Sequence, Stage
-from xccl_emu.protocol.streams import Streams
+from xccl_emu.protocol.streams import StreamCase, Streams
 
 PREFIX_SUM = "examples/prefix_sum/prefix_sum.py:PrefixSum"
 
@@ -55,6 +57,42 @@ def test_launches_follow_each_other(launches: list[tuple[int, int] | None]) -> N
     streams.put()
     pod.run()
     assert pod.view(word, np.int64).tolist() == [want]
+
+
+@kernel
+def copy_word(source, target):
+    """Leave a word somewhere else."""
+    value = yield load(source)
+    yield store(target, value)
+
+
+@dataclass(frozen=True)
+class Handed(StreamCase):
+    """In its first call core 0 makes what core 1 takes in the second one."""
+
+    hosts_wait = True
+
+    def lay_out_calls(self, bench: Bench, calls: Several[Call]) -> None:
+        """Core 0 copies word 0 to word 1, then core 1 that to word 2."""
+        pod = bench.pod(small_pod(1, 2, app_bytes=1024))
+        data = np.arange(1, 9) * 0x0101010101010101
+        words = [bench.filled(0, data[i : i + 1], f"word {i}") for i in range(4)]
+        streams = Streams(bench, pod, calls)
+        for number in range(len(calls)):
+            for core, (source, target) in enumerate(((0, 0), (1, 2)) if number else ((0, 1), (3, 3))):
+                grants = [pod.grant(words[source], "rw"), pod.grant(words[target], "rw")]
+                args = {"source": words[source].address, "target": words[target].address}
+                streams.launch(copy_word, 0, args, grants, core)
+        streams.put()
+        bench.expect(words[2].address, data[:1] if len(calls) > 1 else data[2:3], "the last word", owners="die0")
+
+
+@pytest.mark.parametrize(("waits", "right"), [(1, True), (0, False)])
+def test_a_host_that_waits_orders_launches_of_two_cores(waits: int, right: bool) -> None:
+    """What one core made in a call the other may take in the next one if the host has waited, and else may not."""
+    sequence = Sequence(known_of(Handed), (Stage({}, ({}, {"waits": waits})),))
+    assert Sequence(sequence.of, sequence.stages).n_calls == 2
+    assert (check(sequence).verdict == VERIFIED) is right
 
 
 def test_wrong_arguments_of_a_launch_are_refused() -> None:
@@ -119,6 +157,8 @@ def test_what_a_case_cannot_do_is_refused(repository: Path) -> None:
     """Two calls on a communicator that makes one, and a call made again before there is one."""
     with pytest.raises(ConfigError, match="makes one call"):
         Sequence(known(f"{repository}/{PREFIX_SUM}"), (Stage({}, ({}, {})),)).build("sc")
+    with pytest.raises(ConfigError, match="waits=2: must be 0 or 1"):
+        Sequence(known("sendrecv"), (Stage({}, ({"waits": 2},)),)).build("sc")
     with pytest.raises(ConfigError, match="again=0"):
         Sequence(known("dispatch"), (Stage({}, ({"again": 0},)),)).build("sc")
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from xccl_emu.check.trial import Trial
-from xccl_emu.protocol.case import Size, sizes_of
+from xccl_emu.protocol.case import SWITCH, Size, sizes_of
 from xccl_emu.protocol.registry import Known
-from xccl_emu.protocol.sequence import sizes_each_call
+from xccl_emu.protocol.sequence import WAITS, sizes_each_call
 
 Sizes = Mapping[str, int | str]
 
@@ -39,7 +39,10 @@ def communicators(of: Known, fixed: Sizes) -> SearchStrategy[dict[str, int | str
 
 def calls(of: Known, fixed: Sizes) -> SearchStrategy[dict[str, int | str]]:
     """What is particular of a call on a communicator."""
-    return some_sizes({size.name: size for size in sizes_each_call(of)}, {**of.preset.sizes, **fixed})
+    sizes = {size.name: size for size in sizes_each_call(of)}
+    if getattr(of.maker, "hosts_wait", False):
+        sizes[WAITS] = Size(WAITS, 0, choices=SWITCH)
+    return some_sizes(sizes, {**of.preset.sizes, **fixed})
 
 
 def fault_in(trial: Trial, asked: Collection[str], kind: int, first: int, second: int) -> str:

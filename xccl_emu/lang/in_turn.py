@@ -5,27 +5,45 @@ import linecache
 from collections.abc import Sequence
 
 from xccl_emu.lang.kernel import Kernel
-from xccl_emu.lang.requests import load, quiet
+from xccl_emu.lang.requests import atomic_add, load, poll_ge, quiet
 
 WORD_BYTES = 8
 
 
 @functools.lru_cache(maxsize=64)
-def in_turn(kernels: tuple[Kernel, ...]) -> Kernel:
+def in_turn(kernels: tuple[Kernel, ...], counted: bool = False) -> Kernel:
     """A kernel ``(table, launches)`` that runs as many launches as the table has rows.
 
     A row is the number of a kernel and its `words`; all rows have as many words as the longest one (`row_words`).
     Where one kernel ends and the next one begins all that the core has issued is done and visible, as at a return.
+
+    ``counted``: a third parameter ``done`` is the address of a word in which all cores of a die count their launches,
+    and the last word of a row says to how many it has to come before that launch begins.
     """
+    if counted:
+        return _made(kernels, ", done", _AWAIT.format(last=WORD_BYTES * row_words(kernels)), _COUNT, WORD_BYTES)
+    return _made(kernels, "", "", "", 0)
+
+
+_AWAIT = """        before = yield load(table + {last})
+        if before > 0:
+            yield poll_ge(done, before)
+"""
+_COUNT = "        yield atomic_add(done, 1)\n"
+
+
+def _made(kernels: tuple[Kernel, ...], more: str, first: str, last: str, last_bytes: int) -> Kernel:
     name = "_then_".join(kernel.name for kernel in kernels)
-    lines = [f"def {name}(table, launches):", f'    """Run the launches of a table: {name}."""']
-    lines += ["    for _ in range(launches):", "        which = yield load(table)"]
-    scope: dict[str, object] = {"load": load, "quiet": quiet, "__name__": __name__}
+    lines = [f"def {name}(table, launches{more}):", f'    """Run the launches of a table: {name}."""']
+    lines += ["    for _ in range(launches):", *first.splitlines(), "        which = yield load(table)"]
+    scope: dict[str, object] = {each.__name__: each for each in (load, quiet, poll_ge, atomic_add)}
+    scope["__name__"] = __name__
     for number, kernel in enumerate(kernels):
         scope[f"kernel_{number}"] = kernel
         scope |= {kind.__name__: kind for kind in kernel.records.values()}
         lines += [f"        if which == {number}:", *_one(number, kernel)]
-    lines += ["        yield quiet()", f"        table += {WORD_BYTES * row_words(kernels)}"]
+    step = WORD_BYTES * row_words(kernels) + last_bytes
+    lines += ["        yield quiet()", *last.splitlines(), f"        table += {step}"]
     text = "".join(f"{line}\n" for line in lines)
     file = f"<launches of {name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # where a kernel's source is read

@@ -126,6 +126,8 @@ class Case:
     """Names by which commands know it, the most general one first; if there is none, it goes by that of the class."""
     replayed: ClassVar[bool] = False
     """May a call of `lay_out_calls` have the arguments of an earlier one (`Call.again`)?"""
+    hosts_wait: ClassVar[bool] = False
+    """Does it heed `Call.waits`?"""
     side_by_side: ClassVar[bool] = False
     """May two communicators of it be laid out on one pod (`Bench.corner`)?"""
     papers: ClassVar[tuple[Paper, ...]] = ()
@@ -248,6 +250,8 @@ class Call:
     case: Case
     again: int | None = None
     """The number of an earlier call whose arguments it has, as a captured graph replays them; its data are its own."""
+    waits: bool = False
+    """Has each host waited for all that it launched before it makes this call (`Streams`)?"""
 
 
 Build = Callable[..., None]

@@ -25,6 +25,8 @@ from xccl_emu.protocol.registry import Known, known
 Sizes = Mapping[str, int | str]
 AGAIN = "again"
 """In place of the sizes of a call: the number of the call of its stage whose arguments it has."""
+WAITS = "waits"
+"""Beside the sizes of a call: 1 if hosts wait for all calls before it, 0 if they launch it at once."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Sequence:
         there = [size.name for size in sizes_of(self.of.maker)]
         each = [one for stage in self.stages for one in stage.communicators]
         of_stages = [(item, there) for one in each for item in one.sizes.items()]
-        of_calls = [(item, [*there, AGAIN]) for one in each for call in one.calls for item in call.items()]
+        of_calls = [(item, [*there, AGAIN, WAITS]) for one in each for call in one.calls for item in call.items()]
         for (name, value), names in (*of_stages, *of_calls):
             if name not in names:
                 raise ConfigError(f"stages: {name}={value!r}: {self.name} has no such size, but {', '.join(there)}")
@@ -127,11 +129,12 @@ class Sequence:
     def _calls(self, stage: Stage) -> Iterator[Call]:
         calls = list[Call]()
         for sizes in stage.calls:
-            again = sizes.get(AGAIN)
+            again, waits = sizes.get(AGAIN), _waits(sizes.get(WAITS, 0))
             if again is None:
-                calls.append(Call(self.of.maker(**{**self.of.preset.sizes, **stage.sizes, **sizes})))
+                own = {name: value for name, value in sizes.items() if name != WAITS}
+                calls.append(Call(self.of.maker(**{**self.of.preset.sizes, **stage.sizes, **own}), waits=waits))
             else:
-                calls.append(Call(calls[_number(again, len(calls))].case, int(again)))
+                calls.append(Call(calls[_number(again, len(calls))].case, int(again), waits))
             yield calls[-1]
 
     def __str__(self) -> str:
@@ -150,6 +153,12 @@ def makes_rows(of: Known) -> bool:
 
 def _told(sizes: Sizes) -> str:
     return ", ".join(f"{name} {value}" for name, value in sizes.items())
+
+
+def _waits(value: Any) -> bool:
+    if value in (0, 1):
+        return bool(value)
+    raise ConfigError(f"{WAITS}={value!r}: must be 0 or 1")
 
 
 def _number(again: Any, calls: int) -> int:
