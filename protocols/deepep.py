@@ -20,7 +20,7 @@ from xccl_emu.kernels import deepep as dispatch_kernel
 from xccl_emu.kernels import deepep_combine as combine_kernel
 from xccl_emu.kernels.counts import work_at
 from xccl_emu.kernels.deepep import SETS, SIGNAL_BYTES
-from xccl_emu.kernels.deepep_layers import deepep_layers
+from xccl_emu.kernels.deepep_layers import deepep_hooks, deepep_layers
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Sets
 from xccl_emu.kernels.sums import sum_bytes
@@ -189,6 +189,12 @@ class DeepEpRounds(GroupRounds):
 
     def _rights(self) -> Mapping[str, str]:
         return joined([DISPATCH_RIGHTS, OF_EXPERT, COMBINE_RIGHTS])
+
+
+class HookedRounds(DeepEpRounds):
+    """The same two rounds side by side: the expert of one computes between the phases of a call of the other."""
+
+    kernel = deepep_hooks
 
 
 def run_deepep_rounds(

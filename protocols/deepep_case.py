@@ -10,11 +10,12 @@ from typing import ClassVar
 from xccl_emu.kernels.deepep import SETS, SIGNAL_BYTES
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Case, Preset, size
-from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds, deepep_buffer_bytes
+from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds, HookedRounds, deepep_buffer_bytes
 from xccl_emu.protocols.deepep_paper import DEEPEP_COMBINE, DEEPEP_DISPATCH
 from xccl_emu.protocols.layer_case import PAGE, LayerCase, columns
 from xccl_emu.protocols.moe_data import Batch, make_batches
 from xccl_emu.protocols.moe_labels import Label
+from xccl_emu.routing.choices import ZIPF
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,16 @@ class DeepEpCase(LayerCase):
         Preset(
             "deepep-ll", "DeepEP's low-latency dispatch and combine", {},
             {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 2},
-            {"ranks": 8, "cores": 8, "tokens": 128, "hidden": 7168, "top_k": 8, "experts": 32, "rounds": 1},
+            {
+                "ranks": 8, "cores": 8, "tokens": 128, "hidden": 7168, "top_k": 0, "rounds": 1, "routing": ZIPF,
+                "redundant": 0,
+            },
         ),
     )  # fmt: skip
     papers = (DEEPEP_DISPATCH, DEEPEP_COMBINE)
     group, config = DeepEp, DeepEpConfig
     written = ("recv_x", "route", "counts", "y", "out")
+    launched: ClassVar[type[DeepEpRounds]] = DeepEpRounds
 
     granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
@@ -52,7 +57,7 @@ class DeepEpCase(LayerCase):
         return make_batches(self._config(), rounds, self.seed)
 
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> DeepEpRounds:
-        return DeepEpRounds(self._group(pod), *columns(batches))
+        return self.launched(self._group(pod), *columns(batches))
 
     @property
     def _under_way(self) -> int:
@@ -74,6 +79,30 @@ class DeepEpCase(LayerCase):
             "two experts a rank": replace(usual, tokens=1, experts=2, top_k=2),
             "nothing quantized": replace(usual, quantized=0, granules=2),
             "an expert chosen twice": replace(usual, tokens=1, top_k=2, repeats=1),
+        }
+
+
+@dataclass(frozen=True)
+class HookedCase(DeepEpCase):
+    """The same, two rounds side by side.  Sizes as of `DeepEpCase`."""
+
+    presets = (
+        Preset(
+            "deepep-ll-hooks", "Two rounds side by side, by DeepEP's receive hooks", {},
+            {"ranks": 2, "cores": 2, "tokens": 1, "rounds": 2},
+        ),
+    )  # fmt: skip
+    launched = HookedRounds
+
+    @classmethod
+    def proofs(cls) -> Mapping[str, Case]:
+        """Two rounds, and one more behind them."""
+        usual = cls(ranks=2, tokens=2, rounds=2)
+        return {
+            "two rounds": usual,
+            "three rounds": replace(usual, rounds=3, tokens="2,0"),
+            "two cores a rank, two rounds": replace(usual, cores=2, tokens=1),
+            "three ranks, two rounds": replace(usual, ranks=3, tokens=1),
         }
 
 

@@ -4,15 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.cli_support import as_json
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import ORDERS, POLICIES
-from xccl_emu.protocols.deepep import DeepEpConfig
-from xccl_emu.protocols.deepep_case import DeepEpCase
+from xccl_emu.protocols.deepep import DeepEpConfig, HookedRounds
+from xccl_emu.protocols.deepep_case import DeepEpCase, HookedCase
 
-from .ep_support import DEEPEP, Case, check_outputs, check_round, columns, follow_in_one_launch
+from .ep_support import DEEPEP, Case, cases, check_outputs, check_round, check_rounds, columns, follow_in_one_launch
 
 SMALL = DeepEpConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
 CASE = Case(SMALL, "relaxed", "random", seed=4, lengths=((4, 1, 3), (0, 3, 2), (2, 2, 4)))
@@ -36,11 +39,32 @@ def test_which_set_is_next_carries_over(policy: str) -> None:
             check_outputs(SMALL, batch, outputs)
 
 
+@settings(max_examples=40)
+@given(cases(DEEPEP, ranks=st.integers(2, 4), rounds=st.integers(1, 5)))
+def test_rounds_side_by_side_give_what_the_oracle_gives(case: Case) -> None:
+    """By the receive hooks, any small group, an even or odd number of rounds; calls behind them are right, too."""
+    batches, group = case.batches(), case.group()
+    rounds = HookedRounds(group, *columns(batches))
+    rounds.run()
+    check_rounds(rounds, batches)
+    check_round(group, batches[0])
+
+
+@pytest.mark.nojit
+def test_two_rounds_side_by_side_without_the_jit() -> None:
+    """The same kernel in plain Python."""
+    case = Case(DeepEpConfig(n_ranks=2, hidden=32, top_k=2, tokens_max=2), "relaxed", "random", 5, ((2, 1), (1, 2)))
+    rounds = HookedRounds(case.group(), *columns(case.batches()))
+    rounds.run()
+    check_rounds(rounds, case.batches())
+
+
 @pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("made", [DeepEpCase, HookedCase])
 @pytest.mark.parametrize("sizes", [{}, {"tokens": "0,2"}, {"cores": 2, "tokens": 1}])
-def test_every_schedule_is_right(sizes: dict[str, Any], order: str) -> None:
-    """Two ranks and rounds, one rank without tokens, and two cores a rank, under each order."""
-    assert check(DeepEpCase(**sizes), order=order).verdict == VERIFIED
+def test_every_schedule_is_right(sizes: dict[str, Any], made: type[DeepEpCase], order: str) -> None:
+    """Two ranks and rounds, one rank without tokens, and two cores a rank, under each order, side by side too."""
+    assert check(made(**sizes), order=order).verdict == VERIFIED
 
 
 @pytest.mark.parametrize(
@@ -63,3 +87,17 @@ def test_what_this_mode_has_not_is_refused(options: dict[str, Any], said: str) -
     """By the name of the option, before there is a group."""
     with pytest.raises(ConfigError, match=said):
         DeepEpConfig(n_ranks=2, **options)
+
+
+def test_a_small_layer_on_the_whole_pod() -> None:
+    """By the command: groups of calls, of experts in order and by a routing with a shared one; no element is wrong."""
+    sizes = ("--ranks", "4", "--tokens", "5", "--hidden", "64", "--cores", "2", "--top-k", "3", "--rounds", "2")
+    for more in (("--routing", "", "--experts", "4"), ()):
+        assert as_json("run", "deepep-ll", *sizes, *more)["wrong"] == 0
+
+
+@pytest.mark.slow
+def test_the_published_shape_is_right() -> None:
+    """128 tokens of 7,168 elements on each of 8 dies, 8 of 256 experts and the shared one: no element is wrong."""
+    told = as_json("run", "deepep-ll")
+    assert (told["wrong"], told["messages"]) == (0, 8 * 128 * 9)
