@@ -89,13 +89,14 @@ def roomy(c: A2EConfig, first_die: int = 0) -> Any:
     )  # fmt: skip
 
 
-def follow(case: Case) -> Calls:
-    """Run all calls of a case in one launch; compare outputs, and what the expert dies still have."""
-    group, given = case.group(), case.calls()
-    calls = Calls(group, given)
+def follow(case: Case, group: AttentionExperts | None = None) -> Calls:
+    """Run all calls of a case in one launch, on a group of its own or a given one; compare outputs, and what the expert
+    dies still have."""
+    group = group or case.group()
+    calls = Calls(group, case.calls())
     calls.launch()
     group.run_launched()
-    check(case, calls, given)
+    check(case, calls, case.calls())
     return calls
 
 

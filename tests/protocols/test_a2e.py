@@ -18,7 +18,7 @@ from xccl_emu.protocols.a2e_data import in_turns
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import VirtualTime
 
-from .a2e_support import Case, cases, check, follow
+from .a2e_support import Case, cases, follow
 from .ep_support import assert_same_bits
 
 SMALL = A2EConfig(2, 2, 3, hidden=64, top_k=2, tokens_max=3)
@@ -118,10 +118,7 @@ def test_launches_may_follow_each_other(pull: bool) -> None:
     first, second = replace(CASE, config=config, pull=pull), replace(CASE, config=config, seed=4, lengths=((1, 3),))
     group = first.group()
     for case in (first, second, replace(first, lengths=())):
-        calls = Calls(group, case.calls())
-        calls.launch()
-        group.run_launched()
-        check(case, calls, case.calls())
+        follow(case, group)
 
 
 def test_run_returns_copies_and_gives_the_buffers_back() -> None:
@@ -143,10 +140,7 @@ def test_two_groups_share_a_pod() -> None:
     one = A2E(large.group().pod, SMALL)
     two = A2E(one.pod, SMALL, managed_offset=one.managed[1], field_offset=one.meta[1])
     for group in (one, two, one):
-        calls = Calls(group, CASE.calls())
-        calls.launch()
-        group.run_launched()
-        check(CASE, calls, CASE.calls())
+        follow(CASE, group)
 
 
 def test_each_phase_is_announced_once_to_each_die() -> None:

@@ -13,7 +13,7 @@ from xccl_emu.kernels.parameters import Buffers
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_pull import A2EPull
 
-from .a2e_support import Case, check, follow
+from .a2e_support import Case, follow
 
 CONFIG = A2EConfig(2, 2, 3, local_experts=2, hidden=64, top_k=2, tokens_max=4, cores=2)
 CASE = Case(CONFIG, "relaxed", "random", seed=9, lengths=((3, 0), (1, 4), (2, 2)))
@@ -127,10 +127,7 @@ def test_a_bad_call_is_refused_before_anything_changes(part: str, change: Callab
     with pytest.raises(ConfigError, match=message):
         group.run(changed(part, 1, change))
     assert (group.pod.digest(), group.pod.mark_app()) == (before, used)
-    calls = Calls(group, CASE.calls())
-    calls.launch()
-    group.run_launched()
-    check(CASE, calls, CASE.calls())
+    follow(CASE, group)
 
 
 def test_calls_of_the_wrong_form_are_refused() -> None:
@@ -174,10 +171,7 @@ def test_after_a_failed_run_reset_brings_the_group_back() -> None:
     with pytest.raises(ConfigError, match="call reset"):
         group.run(CASE.calls())
     group.reset()
-    calls = Calls(group, CASE.calls())
-    calls.launch()
-    group.run_launched()
-    check(CASE, calls, CASE.calls())
+    follow(CASE, group)
 
 
 def test_a_later_group_takes_over() -> None:
