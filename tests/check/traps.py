@@ -403,5 +403,11 @@ TRAPS = (
          atomic_bytes=8),
     Trap("a swap that fails releases nothing",
          ("store m1.0 5; quiet; swap 1.0 3 1", "store 1.0 1", "ge 1.0 1; load m1.0"), RACE, memory={0o50: 1}),
+    Trap("a line that is not aligned is refused, whatever DMA writes there",
+         ("atomic 0.7 1; line 0.1 1", "dma m1.0 0 1; wait 4 0 0"), EVENTS, memory={0o50: 1}),
+    Trap("a signal tells of its own bytes",
+         ("ub_store 5 0; signal 1.0 0", "ge 1.0 1; load m1.0"), OK, memory={0o50: 1}),
+    Trap("a signal tells of no other bytes",
+         ("ub_store 5 0; out m1.4; signal 1.0 0", "ge 1.0 1; load m1.4"), LATE, memory={0o54: 1}),
     Trap("a swap that does not fail releases", ("store m1.0 5; quiet; swap 1.0 0 1", "ge 1.0 1; load m1.0"), OK),
 )  # fmt: skip

@@ -344,6 +344,8 @@ def _torn_under(st, ck, base):
     address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
     if nbytes <= 0 or nbytes > LINE_BYTES_MOST or address < 0 or address > ck[MEMORY_END] - nbytes:
         return False
+    if nbytes & nbytes - 1 or address & nbytes - 1:
+        return False  # it is refused, and reads nothing
     for p in range(address >> 5, (address + nbytes - 1 >> 5) + 1):
         if ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] & USE_TORN:
             return True
