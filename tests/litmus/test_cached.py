@@ -129,6 +129,7 @@ LITMUS: dict[str, tuple[str, dict[str, str], bool]] = {
     "an own put goes past the cache": ("R0 A01 F R0", {"sc": "0,0:10 0,1:10"}, False),
     "a changed line hides an own put": ("W01 A02 F R0", {"sc": "1:10 2:20"}, False),
     "values do not go back": ("A01 | R0 R0", {"sc": "0,0:10 0,1:10 1,1:10"}, False),
+    "what it has cleaned it can read again": ("W01 D0 R0 W02 D0 R0", {"sc": "1,2:20"}, False),
     "nobody else sees what is not evicted": ("W01 P01 R0", {"sc": "1:10"}, True),
 }
 """An order that is not named has the outcomes of `sc`."""

@@ -39,6 +39,23 @@ def doubling(bench: Bench, lines: int = 8, words: int = 32) -> None:
     pod.launch(double, 0, [0], {"table": table.address, "words": words, "step": 0}, [pod.grant(table, "rw")])
 
 
+@kernel
+def store_and_load(word):
+    """Store a word, clean its line, and load it."""
+    yield store(word, 1)
+    yield dcci(word)
+    value = yield load(word)
+    yield store(word + 8, value + 1)
+
+
+@protocol
+def reloading(bench: Bench) -> None:
+    """One core, by itself."""
+    pod = bench.pod(small_pod(1, scalar_cache=4, **AREAS))
+    bench.expect(pod.meta(0), np.array([1, 2]), "words")
+    pod.launch(store_and_load, 0, [0], {"word": pod.meta(0)}, [pod.grant_meta("rw", 0)])
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({"scalar_cache": -1}, "scalar_cache=-1"), ({"scalar_cache": 257}, "scalar_cache=257"),
@@ -71,6 +88,13 @@ def test_a_search_that_would_need_more_lines_proves_nothing() -> None:
     assert "scalar_cache" in short.reason
     assert enough.verdict == VERIFIED
     assert enough.bounds["cache_lines"] == 5
+
+
+@pytest.mark.parametrize("order", ["sc", "fifo", "relaxed", "unordered"])
+@pytest.mark.parametrize("reduction", ["full", "merged"])
+def test_a_line_that_was_cleaned_can_be_loaded_again(reduction: str, order: str) -> None:
+    """A load that waits for the write-back of its line goes on when that is visible, where nobody can tell too."""
+    assert check(reloading(), order=order, reduction=reduction).verdict == VERIFIED
 
 
 def test_what_goes_without_caches_says_so() -> None:

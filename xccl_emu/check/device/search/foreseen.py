@@ -38,6 +38,7 @@ from xccl_emu.machine.device.flight import (
     signals_before,
 )
 from xccl_emu.machine.device.layout import (
+    CACHE_LINES,
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
     FLIGHT_COUNT,
@@ -48,6 +49,7 @@ from xccl_emu.machine.device.layout import (
     IS_SIGNAL,
     KIND_ADD,
     KIND_DMA,
+    KIND_SCALAR,
     N_ACTIVE,
     N_LIVE,
 )
@@ -86,7 +88,7 @@ def _only_delivers(st, ck, die, k):
     entry = flight(st, block_of_die(st, die), k)
     core, address, nbytes = st[entry + FLIGHT_CORE], st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES]
     base = block_of_core(st, core)
-    if st[entry + FLIGHT_KIND] >= KIND_DMA:
+    if st[entry + FLIGHT_KIND] >= KIND_DMA or (st[CACHE_LINES] and st[entry + FLIGHT_KIND] == KIND_SCALAR):
         return False
     if (address | nbytes) & 7 and (address & 7) + nbytes > 8:
         return False

@@ -100,6 +100,7 @@ from xccl_emu.machine.device.layout import (
     IN_FLIGHT,
     IS_SIGNAL,
     KIND_DMA,
+    KIND_SCALAR,
     N_ACTIVE,
     N_CORES,
     N_DMA_SLOTS,
@@ -455,7 +456,9 @@ def _deliver(mem, st, ck, rows, named, die, k):
     releases = kind < KIND_DMA and (lands or any_before(st, ck, block_of(ck, i), address, fences))
     signal = signals_before(st, ring, k, core, address) + 1 if part_of(st, entry) == IS_SIGNAL else 0
     releases = releases or (signal > 0 and any_told(st, ck, block_of(ck, i), address, signal))
-    last = kind >= KIND_DMA or releases or (waits and st[base + IN_FLIGHT] - n_latent(st, ck, core, base) == 1)
+    fetches = st[CACHE_LINES] != 0 and kind == KIND_SCALAR  # its core may wait for the line
+    drains = waits and st[base + IN_FLIGHT] - n_latent(st, ck, core, base) == 1
+    last = kind >= KIND_DMA or releases or fetches or drains
     if last:
         touch_core(mem, st, ck, i)
     else:
