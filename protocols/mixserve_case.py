@@ -196,7 +196,8 @@ class MixServeCase(StreamCase):
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
-        """Two nodes of two ranks, two rounds, with and without overlap, and the three cases of Figure 6."""
+        """Two nodes of two ranks, two rounds, with and without overlap, one token and two, and the three cases of
+        Figure 6."""
         usual = cls()
         return {
             "2 x 2 ranks": usual,
@@ -209,4 +210,9 @@ class MixServeCase(StreamCase):
             "RS-Combine, 2 x 2 ranks, no overlap": replace(usual, part="combine", overlap=0),
             "RS-Combine, d_DP > d_EP": replace(usual, part="combine", dp=4),
             "RS-Combine, d_DP < d_EP": replace(usual, part="combine", ep=4),
+            "2 x 2 ranks, two tokens": replace(usual, tokens=2),
+            "AG-Dispatch, two tokens": replace(usual, part="dispatch", tokens=2),
+            "AG-Dispatch, two tokens, no overlap": replace(usual, part="dispatch", tokens=2, overlap=0),
+            "RS-Combine, two tokens": replace(usual, part="combine", tokens=2),
+            "RS-Combine, two tokens, no overlap": replace(usual, part="combine", tokens=2, overlap=0),
         }
