@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import find
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
@@ -18,6 +19,7 @@ from xccl_emu.protocol import Bench, Call, Regions, size
 from xccl_emu.protocol.registry import known, known_of
 from xccl_emu.protocol.sequence import Sequence, Stage
 from xccl_emu.protocol.streams import StreamCase, Streams
+from xccl_emu.testing import sequences
 
 
 @kernel
@@ -116,3 +118,9 @@ def test_what_has_one_communicator_at_a_time_says_so() -> None:
     """A case that lays itself out at fixed places is refused by name."""
     with pytest.raises(ConfigError, match="beside: dispatch has one communicator at a time"):
         Sequence(known("dispatch"), (Stage({}, ({},), Stage()),)).build("sc")
+
+
+def test_the_strategy_draws_communicators_beside_each_other() -> None:
+    """`sequences` has them where the case says so, with the sizes that are given."""
+    found = find(sequences(Mail, seed=3), lambda drawn: drawn.stages[0].beside is not None)
+    assert [one.sizes for one in found.stages[0].communicators] == [{"seed": 3}, {"seed": 3}]

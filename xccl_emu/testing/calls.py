@@ -8,6 +8,7 @@
 What ``xccl-emu fuzz`` draws and judges is the same (docs/fuzzing.md).
 """
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -27,14 +28,17 @@ _CALLS_MAX = 4
 
 @st.composite
 def sequences(draw_one: st.DrawFn, /, maker: Maker, **sizes: Any) -> Sequence:
-    """One or two communicators of a case, each with calls if it can make several; the ``sizes`` are fixed.
+    """One or two communicators of a case, each with calls if it can make several, and with another one beside it if the
+    case says so; the ``sizes`` are fixed.
 
     Sizes of several fields need not go together: `Sequence.build` then raises ConfigError, as the case does.
     """
     of = known_of(maker)
     calls = st.lists(draw.calls(of, sizes), min_size=1, max_size=_CALLS_MAX if makes_rows(of) else 1)
-    stages = st.lists(st.tuples(draw.communicators(of, sizes), calls), min_size=1, max_size=2)
-    return Sequence(of, tuple(Stage({**sizes, **own}, tuple(each)) for own, each in draw_one(stages)))
+    one = st.builds(lambda own, each: Stage({**sizes, **own}, tuple(each)), draw.communicators(of, sizes), calls)
+    both = st.builds(lambda stage, beside: replace(stage, beside=beside), one, st.none() | one)
+    stages = st.lists(both if getattr(of.maker, "side_by_side", False) else one, min_size=1, max_size=2)
+    return Sequence(of, tuple(draw_one(stages)))
 
 
 def calls_machine(
