@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from xccl_emu.check.certify import certify as certified
-from xccl_emu.check.faults import Fault, check_fits, parse
+from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
@@ -144,7 +144,7 @@ def _faulty(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdic
     without = _exhaustive(verdict, checkable, options)
     if without.verdict != VERIFIED:
         return replace(without, reason="; ".join(filter(None, (without.reason, "without the fault"))))
-    if fault.kind == "stall" or (fault.kind in ("stop", "cut") and trial.may_block):
+    if adds_nothing(fault, trial.may_block):
         one = "a schedule" if fault.kind == "stall" else "the beginning of a schedule"
         return replace(without, reason=f"a run under {fault.kind} is {one} without it, and all of these are right")
     left = None if options.seconds is None else max(options.seconds - (working_seconds() - started), _SECONDS_LEAST)

@@ -56,6 +56,11 @@ class Fault:
         return 1 + KINDS.index(self.kind)
 
 
+def adds_nothing(fault: Fault, may_block: bool) -> bool:
+    """Is every run under it one without it, or the beginning of one, so that nothing else can go wrong?"""
+    return fault.kind == "stall" or (fault.kind in ("stop", "cut") and may_block)
+
+
 def parse(text: str) -> Fault:
     """The fault that a text names; ConfigError, saying what would be right, if it names none."""
     found = _TEXT.fullmatch(text.strip()) if isinstance(text, str) else None

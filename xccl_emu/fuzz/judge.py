@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, replace
 
 from xccl_emu.check.check import check
-from xccl_emu.check.faults import check_fits, parse
+from xccl_emu.check.faults import adds_nothing, check_fits, parse
 from xccl_emu.check.shorten import told
 from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict, Violation
 from xccl_emu.errors import CapacityError
@@ -69,8 +69,8 @@ def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
         schedules += sampled.schedules
         if sampled.violation is not None:
             return Judged(sampled.violation, schedules)
-    if not budget.states:
-        return Judged(None, schedules)
+    if not budget.states or (broken is not None and adds_nothing(broken, trial.may_block)):
+        return Judged(None, schedules)  # what has been searched without such a fault need not be searched again
     return _searched(sequence, fault, schedules, budget)
 
 
