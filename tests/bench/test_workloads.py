@@ -218,6 +218,8 @@ def test_layers_take_what_the_streams_let_them(attention_us: float, monkeypatch:
     assert ran.run_us > 2 * both
     if attention_us == 700:
         assert both < ran.each_us < 1.02 * both
+        alone = a2e.time_call(DEFAULT, small)  # and so are calls where the others are far away
+        assert (ran.a2e_us, ran.e2a_us) == pytest.approx((alone.a2e_us, alone.e2a_us), rel=0.2)
     else:
         assert ran.each_us > 1.5 * both
 

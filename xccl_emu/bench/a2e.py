@@ -133,10 +133,10 @@ def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
     return Call1(assembled - float(starts.mean()), returned - computed, computed - assembled, *wrong)
 
 
-def watched(experts: int) -> range:
-    """Evenly spaced ones of so many expert dies."""
-    each = max(1, experts // WATCHED)
-    return range(each // 2, experts, each)
+def watched(dies: int, most: int = WATCHED) -> range:
+    """Evenly spaced ones of so many dies."""
+    each = max(1, dies // most)
+    return range(each // 2, dies, each)
 
 
 def moments(timing: Timing) -> tuple[float, float, float]:
@@ -161,7 +161,7 @@ def _mean_us(last: Mapping[int, int]) -> float:
     return fmean(last.values()) / PS_PER_US
 
 
-def _writes(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
+def writes(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
     """Records of what cores that run a kernel wrote at the sites of a synchronization."""
     cores = [core for core, running in timing.kernels.items() if running.name == kernel]
     wanted = [number for number, site in enumerate(timing.kernels[cores[0]].sites) if site.sync == sync]
@@ -173,11 +173,11 @@ def _writes(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
 def _first(timing: Timing, kernel: str, sync: str) -> Mapping[int, int]:
     """For each die, when of its cores' first writes the last became visible: those of the first call, since the end is
     announced, too."""
-    writes = _writes(timing, kernel, sync)
-    writes = writes[np.argsort(writes[:, tl.RECORD_VISIBLE], kind="stable")]
-    cores, first = np.unique(writes[:, tl.RECORD_CORE], return_index=True)
+    found = writes(timing, kernel, sync)
+    found = found[np.argsort(found[:, tl.RECORD_VISIBLE], kind="stable")]
+    cores, first = np.unique(found[:, tl.RECORD_CORE], return_index=True)
     last: dict[int, int] = {}
-    for core, visible in zip(cores.tolist(), writes[first, tl.RECORD_VISIBLE].tolist(), strict=True):
+    for core, visible in zip(cores.tolist(), found[first, tl.RECORD_VISIBLE].tolist(), strict=True):
         die = core // timing.cores_per_die
         last[die] = max(visible, last.get(die, 0))
     return last
