@@ -17,7 +17,10 @@ LINES, STATES_MAX = 16, 300_000
 HEAD = "|---|---|---|---|---|\n"
 """Behind it come the rows."""
 
-TABLES = {"a2e", "a2e-pull", "a2e-scalar", "a2e-urma", "dispatch", "dispatch-scalar", "fused", "fused-scalar", "moe"}
+TABLES = {
+    "a2e", "a2e-pull", "a2e-scalar", "a2e-urma", "deepep-ll", "deepep-ll-hooks", "dispatch", "dispatch-scalar", "fused",
+    "fused-scalar", "moe",
+}  # fmt: skip
 """Protocols whose cores store to lines that they share."""
 
 
