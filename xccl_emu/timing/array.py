@@ -26,7 +26,9 @@ Route = tuple[int, int, int]
 """Address, bytes, and the number of the network over which they are reached."""
 
 _LOG_RECORDS = 1 << 25
-_SMALL_CORES = 64
+_SMALL_CORES, _FEW_GRANULES, _MANY_GRANULES = 64, 14, 22
+_GRANULES_A_CORE = 12
+"""Room for words that are polled, in powers of two: a table of 2^22 takes as long to clear as a short run."""
 _LINE_WORDS = 8
 _NOTHING = np.zeros(0, np.int64)
 
@@ -60,7 +62,7 @@ class Times:
 
     def _place(self, pod: "Pod") -> int:
         spec = pod.spec
-        self._granules = 1 << (14 if spec.n_cores <= _SMALL_CORES else 22)
+        self._granules = _n_granules(len(pod.active_cores()), spec.n_cores)
         self._versions = self._granules // 2
         self._heap_slots = 4 * len(pod.active_cores())
         sizes = {
@@ -187,6 +189,14 @@ class Times:
         """[actions, RECORD_WORDS]."""
         n = int(self.tm[tl.N_RECORDS])
         return self.records[: n * tl.RECORD_WORDS].reshape(n, tl.RECORD_WORDS)
+
+
+def _n_granules(active: int, cores: int) -> int:
+    """Places of the table of granules: by the cores that run, on a small pod always the fewest."""
+    if cores <= _SMALL_CORES:
+        return 1 << _FEW_GRANULES
+    wanted = _GRANULES_A_CORE + (active - 1).bit_length()
+    return 1 << min(max(wanted, _FEW_GRANULES), _MANY_GRANULES)
 
 
 def _told(site: Site) -> bool:
