@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli_support import invoke
-from xccl_emu.cli import case_job
+from xccl_emu.cli import run_job
 
 TINY = "check sendrecv --slots 2 --chunks 3 --granules 1"
 DISPATCH = "run dispatch --ranks 4 --tokens 5 --hidden 64 --cores 2"
@@ -161,7 +161,7 @@ def test_routing_files_that_cannot_be_run_are_refused(tmp_path: Path, text: str,
 
 def test_payloads_that_do_not_fit_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too much payload for the machine is refused before anything is allocated."""
-    monkeypatch.setattr(case_job, "available_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(run_job, "available_bytes", lambda: 1 << 20)
     code, _, err = invoke("run", "sendrecv", "--nbytes", str(1 << 20))
     assert code == 2
     assert "GiB" in err

@@ -39,8 +39,8 @@ def case(
     has sizes for the whole pod runs there, call after call, bit for bit against an independent NumPy oracle: "wrong"
     counts what differs. Anything else runs on a pod that it just fits.
     """
-    from xccl_emu.cli.case_job import RunOptions
-    from xccl_emu.cli.case_job import run as run_case
+    from xccl_emu.cli.run_job import RunOptions
+    from xccl_emu.cli.run_job import run as run_case
     from xccl_emu.cli.show import Stages
 
     options = RunOptions(order, policy, Stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
