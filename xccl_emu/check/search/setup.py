@@ -76,6 +76,7 @@ class Setup:
             at.WRITTEN_TABLE: len(self._written),
             at.EXPECTED_BASE: self._expected_words(),
             at.ON_PATH: at.ON_PATH_WORDS,
+            at.KEPT: len(self.cores) * int(self.state[layout.CORE_WORDS] + at.BLOCK + self.state[layout.CACHE_WORDS]),
             at.RECORD_BASE: _RECORD_WORDS,
             at.FRAMES: _FRAMES * FRAME_WORDS,
             at.LOG_BASE: _LOG_WORDS,

@@ -214,6 +214,16 @@ def step_mtu_in(mem, st, core, base, choice):
 
 
 @jit
+def can_read(st, base, choice):
+    """Can mtu-in take a choice that names a transfer: is it not read yet, and may it overtake what is before it?"""
+    queue, j = pipe_of(base, MTU_IN), 0 if choice == CHOICE_ALL else choice & 15
+    read = st[entry_of(st, queue, j) + ENTRY_PROGRESS]
+    if read == _READ_DONE or not _may_overtake(st, queue, j):
+        return False
+    return choice == CHOICE_ALL or read >> (choice >> 4) & 1 == 0
+
+
+@jit
 def _may_overtake(st, queue, j):
     """May entry ``j`` run before the unfinished ones ahead of it?"""
     entry = entry_of(st, queue, j)

@@ -2,8 +2,9 @@
 
 One int64 array, the checker state, holds: a header, a block for each core that is searched (clocks, open accesses), a
 few words for each 32-byte granule of memory (who uses it, and how; which of its bytes were written), and the log. What
-is changed is logged first, so that a search can step back; the fingerprint is a sum over words, kept up to date from
-the logged and the present values.
+is changed is logged, so that a search can step back: of a core that goes on, which words have changed is seen behind
+the transition, beside a copy (`KEPT`). The fingerprint is a sum over words, kept up to date from values before and
+after.
 
 The fingerprint has 64 bits.  A word contributes a mix of its place and value; a write in flight contributes a mix of
 what it is and of how many older ones have to become visible before it, so their order in the ring does not matter.
@@ -49,11 +50,11 @@ entry = compiled(_nrt=False, no_cfunc_wrapper=True)
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
     CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
     STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
-    OWNERS, UNIT_GRANULES,
-) = range(48)  # fmt: skip
-WITNESS = 48
+    OWNERS, UNIT_GRANULES, KEPT,
+) = range(49)  # fmt: skip
+WITNESS = 49
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
-HANDLES = 62
+HANDLES = 64
 """Addresses of functions (`linked`)."""
 HEADER = 72
 
@@ -107,9 +108,12 @@ LATENT = 1 << 20
 STATE, CHECKER, MEMORY, NOTHING = range(4)
 """What a logged range belongs to; memory is counted in words of 8 bytes. Of nothing, nothing is put back."""
 
-LATE, NOW, RAW = 0, 4, 8
-"""When a logged range enters the fingerprint: at the end of a transition (it is then logged once), right after the
-action that changes it, or never (who logs it adds what it stands for)."""
+NOW, RAW = 0, 4
+"""When a logged range enters the fingerprint: right after the action that changes it, or not by itself (who logs it
+adds what it stands for)."""
+
+_COMPARED = 64
+"""Words that are compared at once."""
 
 _C1, _C2, _C3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _C4, _C5 = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA0761D6478BD642F)
@@ -159,7 +163,7 @@ def add_hash(ck, change):
 
 
 @jit
-def _copy(target, to, source, start, n):
+def copy_words(target, to, source, start, n):
     """Copy words; with unsigned numbers, so that Numba does not ask of each whether it counts from the end."""
     for i in range(np.uint64(n)):
         target[np.uint64(to) + i] = source[np.uint64(start) + i]
@@ -174,9 +178,9 @@ def save(mem, st, ck, kind, first, n):
         return
     space = kind & 3
     if space == STATE:
-        _copy(ck, top, st, first, n)
+        copy_words(ck, top, st, first, n)
     elif space == CHECKER:
-        _copy(ck, top, ck, first, n)
+        copy_words(ck, top, ck, first, n)
     else:
         for i in range(n):
             ck[top + i] = load_i64(mem, 8 * (first + i))
@@ -199,9 +203,9 @@ def step_back(mem, st, ck, mark):
         n, space, first = ck[top - 1] >> 4, ck[top - 1] & 3, ck[top - 2]
         top -= n + 2
         if space == STATE:
-            _copy(st, first, ck, top, n)
+            copy_words(st, first, ck, top, n)
         elif space == CHECKER:
-            _copy(ck, first, ck, top, n)
+            copy_words(ck, first, ck, top, n)
         elif space == MEMORY:
             for i in range(n):
                 store_i64(mem, 8 * (first + i), ck[top + i])
@@ -209,47 +213,57 @@ def step_back(mem, st, ck, mark):
 
 
 @call
-def hash_changes(mem, st, ck, mark, when):
-    """Bring the fingerprint up to date with what was logged since ``mark`` to be hashed `LATE` or `NOW`."""
+def hash_changes(mem, st, ck, mark):
+    """Bring the fingerprint up to date with what was logged since ``mark`` to be hashed `NOW`."""
     top = ck[LOG]
     change = np.uint64(0)
     while top > mark:
         n, kind, first = ck[top - 1] >> 4, ck[top - 1] & 15, ck[top - 2]
         top -= n + 2
-        if kind & ~3 != when:
-            continue
-        if kind & 3 == STATE:
-            change += _changed(st, ck, first, top, n, STATE)
-        elif kind & 3 == CHECKER:
-            change += _changed(ck, ck, first, top, n, CHECKER)
-        else:
-            for i in range(n):
-                now = load_i64(mem, 8 * (first + i))
-                if now != ck[top + i]:
-                    change += mixed(first + i << 2 | MEMORY, now) - mixed(first + i << 2 | MEMORY, ck[top + i])
+        for i in range(n if kind & RAW == 0 else 0):
+            place = first + i << 2 | kind
+            if kind == STATE:
+                change += changed(place, ck[top + i], st[first + i])
+            elif kind == CHECKER:
+                change += changed(place, ck[top + i], ck[first + i])
+            else:
+                change += changed(place, ck[top + i], load_i64(mem, 8 * (first + i)))
     add_hash(ck, change)
 
 
 @jit
-def _changed(now, ck, first, saved, n, space):
-    """Of a core's block few words change; look at eight at once."""
-    change = np.uint64(0)
-    a, b, i, end = np.uint64(first), np.uint64(saved), np.uint64(0), np.uint64(n)
-    one, eight = np.uint64(1), np.uint64(8)
-    while i < end:
-        stop = min(i + eight, end)
-        if i + eight <= end:
-            different = 0
-            for j in range(8):
-                different |= now[a + i + np.uint64(j)] ^ ck[b + i + np.uint64(j)]
-            if different == 0:
-                i = stop
+def changed(place, before, after):
+    """What a word contributes after a change less what it did before."""
+    if before == after:
+        return np.uint64(0)
+    return mixed(place, after) - mixed(place, before)
+
+
+@call
+def log_changed(ck, now, first, kept, n, space):
+    """Log those of some words that are not as they were kept; returns how they change the fingerprint.
+
+    Of a core few words change in a transition: a block without a change is passed as a whole.
+    """
+    change, top, start = np.uint64(0), ck[LOG], 0
+    while start < n:
+        end, different = min(start + _COMPARED, n), 0
+        for j in range(start, end):
+            different |= now[first + j] ^ ck[kept + j]
+        j = start if different else end
+        while j < end:
+            if now[first + j] == ck[kept + j]:
+                j += 1
                 continue
-        while i < stop:
-            if now[a + i] != ck[b + i]:
-                place = np.int64(a + i) << 2 | space
-                change += mixed(place, now[a + i]) - mixed(place, ck[b + i])
-            i += one
+            begun = j
+            while j < end and now[first + j] != ck[kept + j]:
+                change += changed(first + j << 2 | space, ck[kept + j], now[first + j])
+                ck[top + j - begun] = ck[kept + j]
+                j += 1
+            ck[top + j - begun], ck[top + j - begun + 1] = first + begun, j - begun << 4 | space | RAW
+            top += j - begun + 2
+        start = end
+    ck[LOG] = top
     return change
 
 

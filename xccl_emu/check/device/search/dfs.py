@@ -107,7 +107,7 @@ def begin(mem, st, ck, rows, named):
         everyone |= 1 << i
     for m in range(ck[N]):
         if not over(ck):
-            touch_core(mem, st, ck, ck[ck[MEMBERS] + m])
+            touch_core(st, ck, ck[ck[MEMBERS] + m])
             run_local_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
     if not ck[LIMIT] and not ck[RESTART]:
         find_race(mem, st, ck, rows, named, everyone)
@@ -257,7 +257,7 @@ def walk(mem, st, ck, rows, named, budget):
             freeze(st, ck)
             ck[RESTART], ck[TOUCHED] = 0, 0
             for m in range(ck[N]):
-                touch_core(mem, st, ck, ck[ck[MEMBERS] + m])
+                touch_core(st, ck, ck[ck[MEMBERS] + m])
                 run_local_all(mem, st, ck, rows, named, ck[ck[MEMBERS] + m])
             ck[LOG] = ck[LOG_BASE]
         processes = n_processes(st, ck)

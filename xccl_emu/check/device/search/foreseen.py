@@ -17,8 +17,8 @@ from xccl_emu.check.device.search.checker_state import (
     RAW,
     STATE,
     call,
+    changed,
     delivered_hash,
-    mixed,
     signed,
     unsigned,
 )
@@ -111,7 +111,7 @@ def _hash_delivered(mem, st, ck, die, k):
     entry = flight(st, ring, k)
     left = block_of_core(st, st[entry + FLIGHT_CORE]) + IN_FLIGHT
     hash_ = unsigned(ck[HASH]) + delivered_hash(st, ring, k) + _written(mem, st, entry)
-    return signed(hash_ + _changed(left << 2 | STATE, st[left], st[left] - 1))
+    return signed(hash_ + changed(left << 2 | STATE, st[left], st[left] - 1))
 
 
 @jit
@@ -120,18 +120,10 @@ def _written(mem, st, entry):
     address, nbytes, data = st[entry + FLIGHT_ADDRESS], st[entry + FLIGHT_NBYTES], entry + FLIGHT_DATA
     if (address | nbytes) & 7:
         before = load_i64(mem, address & ~7)
-        return _changed(address >> 3 << 2 | MEMORY, before, overlay(before, st[data], address & 7, nbytes))
+        return changed(address >> 3 << 2 | MEMORY, before, overlay(before, st[data], address & 7, nbytes))
     change = np.uint64(0)
     for w in range(nbytes >> 3):
         before = load_i64(mem, address + 8 * w)
         after = before + st[data] if st[entry + FLIGHT_KIND] == KIND_ADD else st[data + w]
-        change += _changed((address >> 3) + w << 2 | MEMORY, before, after)
+        change += changed((address >> 3) + w << 2 | MEMORY, before, after)
     return change
-
-
-@jit
-def _changed(place, before, after):
-    """What a word contributes after a change less what it did before."""
-    if before == after:
-        return np.uint64(0)
-    return mixed(place, after) - mixed(place, before)

@@ -24,13 +24,15 @@ from xccl_emu.check.device.search.checker_state import (
     FLYING_MAX,
     FULL,
     JOINING,
-    LATE,
+    KEPT,
     LIMIT,
     LIMIT_BARRIER,
     LIMIT_CACHE,
     LIMIT_FLIGHT,
+    LIMIT_LOG,
     LIMIT_MARKS,
     LOG,
+    LOG_END,
     MACHINE,
     MARK_WORDS,
     MARKS,
@@ -53,7 +55,9 @@ from xccl_emu.check.device.search.checker_state import (
     WITNESS,
     add_hash,
     call,
+    copy_words,
     hash_changes,
+    log_changed,
     ring_hash,
     save,
     save_bytes,
@@ -172,6 +176,7 @@ from xccl_emu.machine.device.layout import (
     PIPE_COUNT,
     WINDOWS,
 )
+from xccl_emu.machine.device.layout import CORE_WORDS as WORDS_OF_CORE
 from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
 from xccl_emu.machine.device.words import jit, load_i64
 
@@ -185,18 +190,66 @@ def number_of(ck, core):
     return i
 
 
+# ---- what a transition changes of cores
+
+
+@jit
+def _places(st, ck, i):
+    """Of a core: its words in the state, its registers there, how many these are, its block, and where it is kept."""
+    base = block_of_core(st, core_of(ck, i))
+    kept = ck[KEPT] + i * (st[WORDS_OF_CORE] + BLOCK + st[CACHE_WORDS])
+    return base, base + REGISTERS, ck[ck[CORES] + i * CORE_WORDS + 1], block_of(ck, i), kept
+
+
+@jit
+def _cache_of(st, ck, i):
+    """Where the lines that a core has cached begin; `CACHE_WORDS` of them, none without a cache."""
+    return place_of(st, core_of(ck, i), 0)
+
+
 @call
-def touch_core(mem, st, ck, i):
-    """Log all words of a core, once a transition."""
+def touch_core(st, ck, i):
+    """Keep all words of a core as they are, once a transition, before any of them changes."""
     if ck[TOUCHED] >> i & 1:
         return
     ck[TOUCHED] |= 1 << i
-    base = block_of_core(st, core_of(ck, i))
-    save(mem, st, ck, STATE | LATE, base, WINDOWS)
-    save(mem, st, ck, STATE | LATE, base + REGISTERS, ck[ck[CORES] + i * CORE_WORDS + 1])
-    save(mem, st, ck, CHECKER | LATE, block_of(ck, i), BLOCK)
-    if st[CACHE_LINES]:
-        save(mem, st, ck, STATE | LATE, place_of(st, core_of(ck, i), 0), st[CACHE_WORDS])
+    base, registers, n, block, kept = _places(st, ck, i)
+    copy_words(ck, kept, st, base, WINDOWS)
+    copy_words(ck, kept + WINDOWS, ck, block, BLOCK)
+    copy_words(ck, kept + WINDOWS + BLOCK, st, registers, n)
+    copy_words(ck, kept + WINDOWS + BLOCK + n, st, _cache_of(st, ck, i), st[CACHE_WORDS])
+
+
+@call
+def put_back(st, ck):
+    """Put back all cores that were touched."""
+    i = 0
+    while ck[TOUCHED] >> i:
+        if ck[TOUCHED] >> i & 1:
+            base, registers, n, block, kept = _places(st, ck, i)
+            copy_words(st, base, ck, kept, WINDOWS)
+            copy_words(ck, block, ck, kept + WINDOWS, BLOCK)
+            copy_words(st, registers, ck, kept + WINDOWS + BLOCK, n)
+            copy_words(st, _cache_of(st, ck, i), ck, kept + WINDOWS + BLOCK + n, st[CACHE_WORDS])
+        i += 1
+
+
+@call
+def log_touched(st, ck):
+    """Log what has changed of the cores that were touched, and bring the fingerprint up to date with it."""
+    i = 0
+    while ck[TOUCHED] >> i:
+        if ck[TOUCHED] >> i & 1:
+            base, registers, n, block, kept = _places(st, ck, i)
+            if ck[LOG] + 3 * (WINDOWS + BLOCK + n + st[CACHE_WORDS]) > ck[LOG_END]:
+                ck[LIMIT] = LIMIT_LOG
+                return
+            change = log_changed(ck, st, base, kept, WINDOWS, STATE)
+            change += log_changed(ck, ck, block, kept + WINDOWS, BLOCK, CHECKER)
+            change += log_changed(ck, st, registers, kept + WINDOWS + BLOCK, n, STATE)
+            cache = kept + WINDOWS + BLOCK + n
+            add_hash(ck, change + log_changed(ck, st, _cache_of(st, ck, i), cache, st[CACHE_WORDS], STATE))
+        i += 1
 
 
 @linked
@@ -275,7 +328,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
         add_hash(ck, ring_hash(st, ring, 0))
     elif pipe == DMA and st[entry] == 0:
         note_set(ck, block, DMA, SCALAR, d, completion_of(ck, block, descriptor))
-    hash_changes(mem, st, ck, top, NOW)
+    hash_changes(mem, st, ck, top)
     return 1
 
 

@@ -8,7 +8,6 @@ from xccl_emu.check.device.search.checker_state import (
     FULL,
     HASH,
     JOINING,
-    LATE,
     LIMIT,
     LIMIT_SPIN,
     LOG,
@@ -39,7 +38,7 @@ from xccl_emu.check.device.search.clocks import block_of, close_reads, completio
 from xccl_emu.check.device.search.granules import DATA, LOCAL, SYNC, is_cached, may_write, worst_class
 from xccl_emu.check.device.search.inside import LANDED, land_before
 from xccl_emu.check.device.search.linked import classify, execute, find_race, linked, run_local_all
-from xccl_emu.check.device.search.moves import flag_landed, number_of, touch_core
+from xccl_emu.check.device.search.moves import flag_landed, log_touched, number_of, put_back, touch_core
 from xccl_emu.check.device.search.races import any_before, any_told, core_of, note_late, release_before, release_told
 from xccl_emu.check.device.search.record import clear_way, deliver_latent, in_ring, n_latent, write_down
 from xccl_emu.lang.abi import REQUEST
@@ -110,7 +109,7 @@ from xccl_emu.machine.device.layout import (
     STATUS_RUNNING,
 )
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
-from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
+from xccl_emu.machine.device.pipes import can_read, entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.scalar import drained, is_awaited
 from xccl_emu.machine.device.words import jit
 
@@ -209,7 +208,7 @@ def run_local_of_all(mem, st, ck, rows, named, i, _):
         for m in range(ck[N]):
             j = ck[ck[MEMBERS] + m]
             if not over(ck) and _can_wake(mem, st, ck, rows, named, j):
-                touch_core(mem, st, ck, j)
+                touch_core(st, ck, j)
                 run_local(mem, st, ck, rows, named, j)
                 again = True
     return 0
@@ -360,10 +359,11 @@ def make_transition(mem, st, ck, rows, named, process, n):
     else:
         done = _act(mem, st, ck, rows, named, ck[ck[MEMBERS] + m], process % PER_CORE, n)
     if not done and not ck[VIOLATION]:
+        put_back(st, ck)
         step_back(mem, st, ck, mark)
         ck[HASH] = before
         return 0
-    hash_changes(mem, st, ck, mark, LATE)
+    log_touched(st, ck)
     if ck[TOUCHED] and not ck[LIMIT] and not ck[RESTART]:
         find_race(mem, st, ck, rows, named, ck[TOUCHED])
     return 1
@@ -399,6 +399,8 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     waits = pipe == SCALAR and polls_line(st, base)  # not as a whole, or it had been done; other parts may be read
     if (how(st, ck, rows, i, base, pipe, st[entry], off) != NOT and not waits) or ck[RESTART]:
         return False  # local: it was done, or it cannot be
+    if pipe == MTU_IN and not can_read(st, base, choice):
+        return False
     worst, at_once = rows[ROWS_CLASS, 0], False
     if ck[FULL] and worst == DATA and pipe == MTU_OUT:
         choice = CHOICE_ALL
@@ -407,7 +409,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
         at_once = at_once and not overlaps_itself(st, base, choice & 15)
     elif pipe == MTU_OUT or (pipe == SCALAR and st[entry] == OP_STORE):
         at_once = written_at_once(st, ck, worst) or before_its_turn(st, ck, rows)
-    touch_core(mem, st, ck, i)
+    touch_core(st, ck, i)
     if pipe == SCALAR:  # what was loaded early is long complete
         close_reads(ck, block_of(ck, i), ck[block_of(ck, i) + VECTORS])
     if pipe == MTU_OUT and choice != CHOICE_ALL:
@@ -423,7 +425,7 @@ def _evict(mem, st, ck, rows, named, i, choice, line):
     """Evict a changed line that others may see."""
     if line < 0 or worst_class(ck, address_of(st, core_of(ck, i), line), CACHE_LINE_BYTES) <= LOCAL:
         return False
-    touch_core(mem, st, ck, i)
+    touch_core(st, ck, i)
     classify(mem, st, ck, rows, named, i, SCALAR << 16 | choice)
     if not execute(mem, st, ck, rows, named, i, SCALAR << 16 | choice):
         return False
@@ -460,7 +462,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
     drains = waits and st[base + IN_FLIGHT] - n_latent(st, ck, core, base) == 1
     last = kind >= KIND_DMA or releases or fetches or drains
     if last:
-        touch_core(mem, st, ck, i)
+        touch_core(st, ck, i)
     else:
         save(mem, st, ck, STATE | NOW, base + IN_FLIGHT, 1)
     if ck[JOINING]:
@@ -481,7 +483,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
     ck[ACTIONS] += 1
     if st[ERROR] != 0:
         ck[VIOLATION] = MACHINE
-    hash_changes(mem, st, ck, mark, NOW)
+    hash_changes(mem, st, ck, mark)
     if kind >= KIND_DMA and st[slot] == 0:
         note_set(ck, block_of(ck, i), DMA, SCALAR, event, completion_of(ck, block_of(ck, i), kind - KIND_DMA))
     if last:
