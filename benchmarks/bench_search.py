@@ -13,16 +13,24 @@ import resource
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness import Report, parser, stopwatch
 
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.setup import Setup
+from xccl_emu.protocol import Case
+from xccl_emu.protocol.registry import make
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 SIZES = ((4, 8, 4), (4, 32, 8))
 """(slots, chunks, granules); the last one is configuration (b), the target."""
+
+PROTOCOLS: Mapping[str, dict[str, int | str]] = {
+    "dispatch": {}, "a2e": {}, "all-gather-ring": {"ranks": 4}, "all-reduce-ring": {"ranks": 4}
+}  # fmt: skip
+"""Whose transitions are more than deliveries: what one costs depends on how much of the machine runs in it."""
 
 STATES_MAX = 1_000_000
 """Where a search is cut off: enough to tell its speed."""
@@ -82,16 +90,20 @@ active proctype receiver() {{
 
 
 def search(slots: int, chunks: int, granules: int, full: bool) -> tuple[Found, float]:
-    """What the search found and its CPU seconds, without learning and set-up."""
-    trial = SendRecvCase(slots=slots, chunks=chunks, granules=granules).build("relaxed")
-    setup = Setup(trial, full)
+    """What the search of a ring found and its CPU seconds, without learning and set-up."""
+    return search_case(SendRecvCase(slots=slots, chunks=chunks, granules=granules), full)
+
+
+def search_case(case: Case, full: bool, states: int = STATES_MAX) -> tuple[Found, float]:
+    """The same of any case."""
+    setup = Setup(case.build("relaxed"), full)
     with stopwatch() as taken:
-        found = Search(setup, max_states=STATES_MAX, seconds=None, progress=None).run()
+        found = Search(setup, max_states=states, seconds=None, progress=None).run()
     return found, taken["cpu"]
 
 
-def spin(slots: int, chunks: int, granules: int) -> tuple[int, float] | None:
-    """States and CPU seconds of SPIN's verifier; None if it is missing."""
+def spin(slots: int, chunks: int, granules: int) -> tuple[int, int, float] | None:
+    """States, transitions and CPU seconds of SPIN's verifier; None if it is missing."""
     if not shutil.which("spin") or not shutil.which("gcc"):
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -102,9 +114,12 @@ def spin(slots: int, chunks: int, granules: int) -> tuple[int, float] | None:
         done = subprocess.run(["./pan", "-m1000000", "-w24"], cwd=folder, check=True, capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     stored = re.search(r"([\d.e+]+) states, stored", done.stdout)
+    made = re.search(r"([\d.e+]+) transitions", done.stdout)
     assert "errors: 0" in done.stdout, done.stdout
     assert stored, done.stdout
-    return int(float(stored[1])), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert made, done.stdout
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return int(float(stored[1])), int(float(made[1])), seconds
 
 
 def main() -> None:
@@ -128,10 +143,16 @@ def main() -> None:
             report.notes.append("SPIN or gcc is missing: not compared")
             continue
         report.plain(f"{name}, SPIN: states", model[0])
-        report.plain(f"{name}, SPIN: seconds", model[1], "CPU s")
-        report.at_most(f"{name}: full search / SPIN", full_seconds / model[1], 1)
+        report.plain(f"{name}, SPIN: seconds", model[2], "CPU s")
+        report.plain(f"{name}, SPIN: transitions", model[1] / model[2] / 1e6, "M/s")
+        report.at_most(f"{name}: full search / SPIN", full_seconds / model[2], 1)
         if merged.complete:
-            report.plain(f"{name}: merged search / SPIN", merged_seconds / model[1])
+            report.plain(f"{name}: merged search / SPIN", merged_seconds / model[2])
+    for protocol, sizes in PROTOCOLS.items():
+        found, seconds = search_case(make(protocol, **sizes), False, STATES_MAX // 4)
+        report.plain(f"{protocol}, merged: transitions", found.transitions / seconds / 1e6, "M/s")
+        report.plain(f"{protocol}, merged: a transition", 1e9 * seconds / found.transitions, "CPU ns")
+        report.plain(f"{protocol}, merged: actions in one", found.actions_taken / found.transitions)
     report.finish(options.json)
 
 

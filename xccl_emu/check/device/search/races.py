@@ -107,7 +107,7 @@ from xccl_emu.machine.device.layout import (
     STATUS_RUNNING,
 )
 from xccl_emu.machine.device.pipes import _may_overtake, entry_of, fence_ahead, pipe_of
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.words import jit, load_i64
 
 _MARK_SITE, _MARK_AGENT, _MARK_CLOCK = (1 << 16) - 1, 16, 20
 _MARK_FENCES = 16  # under `relaxed`, in the place of agent and clock: fences that the core has passed since
@@ -517,7 +517,11 @@ def _all_done(st, ck, cores):
 def first_wrong(mem, ck, at):
     """The first expected byte that is not there, or -1."""
     address, place = ck[at], ck[at + 2]
-    for b in range(ck[at + 1]):
+    words = ck[at + 1] >> 3 if address & 7 == 0 else 0
+    w = 0
+    while w < words and load_i64(mem, address + 8 * w) == ck[place + w]:
+        w += 1
+    for b in range(8 * w, ck[at + 1]):
         if mem[address + b] != (ck[place + (b >> 3)] >> (8 * (b & 7)) & 255):
             return b
     return -1
