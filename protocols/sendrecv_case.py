@@ -60,6 +60,9 @@ class _Transfers(StreamCase):
         """All sides launched, call by call; each core that receives owns its part of the target, so channels have
         nothing in common."""
         cases = [call.case for call in calls if isinstance(call.case, _Transfers)]
+        for case in cases:
+            if case.rounds > 1 and case.path == "zero-copy":
+                raise ConfigError(f"rounds={case.rounds}: must be 1 on the zero-copy path")
         pod = bench.pod(self._spec(cases, bench.corner.dies))
         each, slot_bytes = bool(self.ack_each), self._slot_bytes
         comm = SendRecv(

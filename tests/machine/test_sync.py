@@ -260,13 +260,14 @@ def one_word(program, base):
 
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.booleans(), st.integers(1, 127)), min_size=1, max_size=5),
-    st.sampled_from(ORDERS),
+    st.sampled_from([order for order in ORDERS if order != "unordered"]),
     st.integers(0, 1000),
 )
 def test_a_core_sees_its_own_stores_of_any_width(
     items: list[tuple[bool, int, bool, int]], order: str, seed: int
 ) -> None:
-    """Loads of 4 and 8 bytes over own stores of 4 and 8 bytes in flight give what plain memory would give."""
+    """Loads of 4 and 8 bytes over own stores of 4 and 8 bytes in flight give what plain memory would give, under the
+    orders that keep writes to one cell."""
     memory, seen, program = np.zeros(32, np.uint8), 17, 0
     for i, (is_store, place, narrow, value) in enumerate(items):
         if not narrow:
