@@ -12,11 +12,12 @@ when it issues).  A quiet makes everything known, so all starts anew; what was n
 Writes to memory are visible late: to the core's own reads, other than a scalar load of a scalar store, not before a
 quiet.  The scalar unit may also learn what mtu-out has done from what others answered.  Most kernels do not rely on
 that, and knowing it would tell states apart that are alike, so a search is made without at first, and only where that
-reports a race, or an event set twice, it is made again with it (`JOINING`): then a poll or load of a flag makes known
-what mtu-out had done before the latest flag of it that is visible by then.  Each delivery of a flag being explored, a
-race that is hidden so in one run is shown by another, in which the delivery comes later.  Under `fifo` an answer to a
-flag may tell that the data before it is visible, too; a search then has all writes in flight, and takes those for
-visible that are when the answer comes (elsewhere it makes some visible early, which says nothing).
+reports a race, or an event set twice, it is made again with it (`JOINING`): then a poll or load of a flag, and a
+barrier that is passed, make known what mtu-out had done before the latest flag of it that is visible by then.  Each
+delivery of a flag being explored, a race that is hidden so in one run is shown by another, in which it comes later.
+Under `fifo` an answer to a flag may tell that the data before it is visible, too; a search then has all writes in
+flight, and takes those for visible that are when the answer comes (elsewhere it makes some visible early, which says
+nothing).
 """
 
 from xccl_emu.check.device.accesses import AGENT_DMA

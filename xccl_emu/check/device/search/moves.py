@@ -516,12 +516,12 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
             release_marks(st, ck, block, ck[block + VECTORS])
     if op == OP_ATOMIC_ADD and ck[block + FENCE_VECTOR]:
         ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + FENCE_VECTOR])
-    if ck[JOINING] and op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS:
-        if rows[ROWS_CLASS, 0] == SYNC:
-            ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
-            if st[ORDER] == ORDER_FIFO or all_in_flight(st, ck):
-                note_landed(st, ck, block, core, base)
-            learn_landed(ck, block)
+    reads = op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS and rows[ROWS_CLASS, 0] == SYNC
+    if ck[JOINING] and (reads or op == OP_AWAIT_GROUP):  # who arrived may have seen a flag of this core
+        ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
+        if st[ORDER] == ORDER_FIFO or all_in_flight(st, ck):
+            note_landed(st, ck, block, core, base)
+        learn_landed(ck, block)
 
 
 @jit
