@@ -42,7 +42,7 @@ REFUSED = (
     (f"{A2E} --hidden 50", "--hidden 50: must be"),
     (f"{A2E} --attention 10", "--attention 10: must be at most n_experts=9"),
     (f"{A2E} --experts 765", "2 x 2 + 765 = 769 dies; the pod has 768"),
-    ("run a2e --domains 2 --attention 180 --experts 400 --tokens 65536 --hidden 7168", "GiB are free; take fewer --tokens"),
+    ("run a2e --domains 2 --attention 180 --experts 400 --tokens 65536 --hidden 7168", "GiB are free; take fewer"),
     (f"{A2E} --routing /nonexistent.json", "/nonexistent.json"),
     ("compare --hidden 33", "--hidden 33: must be"),
     ("compare --ranks 9", "--attention 10: must be at most"),
