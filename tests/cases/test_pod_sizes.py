@@ -11,7 +11,8 @@ from xccl_emu.check.verdict import ASSERTION, VERIFIED, VIOLATION
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import kernel, load, put
 from xccl_emu.machine import small_pod
-from xccl_emu.protocol.registry import make
+from xccl_emu.protocol.registry import known, make
+from xccl_emu.protocol.sequence import Sequence, Stage
 from xccl_emu.testing import Bench, protocol
 
 TINY = {"slots": 2, "chunks": 3}
@@ -74,3 +75,11 @@ def test_a_witness_is_replayed_on_such_a_pod(tmp_path: Path, monkeypatch: pytest
     assert (code, "in its cache" in out) == (1, True)
     code, out, _ = invoke("check", "--replay", "found.json")
     assert (code, "protocol assertion" in out) == (1, True)
+
+
+def test_a_sequence_of_calls_has_the_cache_that_it_asks_for() -> None:
+    """All calls are on a pod with so many lines; two numbers of them on one pod are refused."""
+    cached = Stage({"scalar_cache": 2})
+    assert Sequence(known("sendrecv"), (cached, cached)).build("relaxed").pod.spec.scalar_cache == 2
+    with pytest.raises(ConfigError, match="one pod cannot have"):
+        Sequence(known("sendrecv"), (cached, Stage())).build("relaxed")

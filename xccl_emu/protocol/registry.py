@@ -49,6 +49,17 @@ class Known:
     maker: Maker
     preset: Preset
 
+    def made(self, sizes: Mapping[str, Any]) -> Case:
+        """The case with its usual sizes, some of them changed, or `POD_SIZES`; ConfigError as for `make`."""
+        there = [each.name for each in sizes_of(self.maker)]
+        of_pod = {each.name: sizes[each.name] for each in POD_SIZES if each.name in sizes and each.name not in there}
+        own = {given: value for given, value in sizes.items() if given not in of_pod}
+        for given, value in own.items():
+            if given not in there:
+                raise ConfigError(f"{given}={value!r}: {self.preset.name} has no such size, but {', '.join(there)}")
+        made: Case = self.maker(**{**self.preset.sizes, **own})
+        return made.on_pod_with(**of_pod) if of_pod else made
+
 
 def _ours(wanted: str = "") -> Iterator[Known]:
     """Cases that modules of `xccl_emu.protocols` have; of those first whose source has a preset of the wanted name."""
@@ -115,15 +126,7 @@ def make(name: str, **sizes: Any) -> Case:
 
     Raises ConfigError for an unknown name, a size that the case does not have, or one out of range.
     """
-    it = known(name)
-    there = [each.name for each in sizes_of(it.maker)]
-    of_pod = {each.name: sizes[each.name] for each in POD_SIZES if each.name in sizes and each.name not in there}
-    for given, value in sizes.items():
-        if given not in there and given not in of_pod:
-            raise ConfigError(f"{given}={value!r}: {it.preset.name} has no such size, but {', '.join(there)}")
-    own = {given: value for given, value in sizes.items() if given not in of_pod}
-    made: Case = it.maker(**{**it.preset.sizes, **own})
-    return made.on_pod_with(**of_pod) if of_pod else made
+    return known(name).made(sizes)
 
 
 def on_pod(name: str, **sizes: Any) -> Case:

@@ -18,7 +18,7 @@ from xccl_emu.machine.labels import Labels
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.protocol.bench import Bench, Corner
-from xccl_emu.protocol.case import Call, Case, Size, sizes_of
+from xccl_emu.protocol.case import POD_SIZES, Call, Case, Size, sizes_of
 from xccl_emu.protocol.owners import Owners
 from xccl_emu.protocol.registry import Known, known
 
@@ -86,7 +86,7 @@ class Sequence:
 
     def _check_names(self) -> None:
         """ConfigError for sizes that the protocol does not have, and values that are none."""
-        there = [size.name for size in sizes_of(self.of.maker)]
+        there = [size.name for size in (*sizes_of(self.of.maker), *POD_SIZES)]
         each = [one for stage in self.stages for one in stage.communicators]
         of_stages = [(item, there) for one in each for item in one.sizes.items()]
         of_calls = [(item, [*there, AGAIN, WAITS]) for one in each for call in one.calls for item in call.items()]
@@ -119,7 +119,8 @@ class Sequence:
         made = [[[*self._calls(each)] for each in stage.communicators] for stage in self.stages]
         dies = max(_spec_of(calls, order, 0).n_dies for together in made for calls in together)
         specs = [_specs_of(together, order, dies) for together in made]
-        pod = Pod(_room([_beside(each) for each in specs]), order=order, without=without)
+        room = _room([_beside(each) for each in specs]).with_(**_pod_sizes(made))
+        pod = Pod(room, order=order, without=without)
         for together, each in zip(made[:-1], specs, strict=False):
             _laid_out(together, each, pod)
             pod.run()
@@ -132,7 +133,7 @@ class Sequence:
             again, waits = sizes.get(AGAIN), _waits(sizes.get(WAITS, 0))
             if again is None:
                 own = {name: value for name, value in sizes.items() if name != WAITS}
-                calls.append(Call(self.of.maker(**{**self.of.preset.sizes, **stage.sizes, **own}), waits=waits))
+                calls.append(Call(self.of.made({**stage.sizes, **own}), waits=waits))
             else:
                 calls.append(Call(calls[_number(again, len(calls))].case, int(again), waits))
             yield calls[-1]
@@ -208,6 +209,15 @@ class _Shared(Bench):
             raise ConfigError("pod: the bench has one already; a check is of a single pod")
         self._pod = self._given
         return self._pod
+
+
+def _pod_sizes(made: list[list[list[Call]]]) -> Mapping[str, Any]:
+    """`Case.pod_sizes` of all calls; ConfigError if they differ, as there is one pod."""
+    first, *others = [call.case.pod_sizes for together in made for calls in together for call in calls]
+    for other in others:
+        if other != first:
+            raise ConfigError(f"stages: one pod cannot have {dict(first)} and {dict(other)}; say it of all calls")
+    return first
 
 
 def _specs_of(together: list[list[Call]], order: str, dies: int) -> list[PodSpec]:
