@@ -62,30 +62,37 @@ ENDED, PAUSED, TABLE_FULL = range(3)
 
 
 @jit
-def add_to(table, hash_):
-    """Add a fingerprint to the hash set (open addressing; 0 is a free place); False if it is there already."""
-    one = hash_ if hash_ != 0 else np.uint64(1)
+def _place_of(table, one):
+    """Where a fingerprint stands in the hash set, or the free place where it would (open addressing)."""
     last = np.uint64(table.size - 1)
     place = one & last
-    while table[np.int64(place)] != 0:
-        if table[np.int64(place)] == one:
-            return False
+    while table[np.int64(place)] != 0 and table[np.int64(place)] != one:
         place = (place + np.uint64(1)) & last
-    table[np.int64(place)] = one
+    return np.int64(place)
+
+
+@jit
+def _as_kept(hash_):
+    """A fingerprint as the hash set has it: 0 is a free place."""
+    return hash_ if hash_ != 0 else np.uint64(1)
+
+
+@jit
+def add_to(table, hash_):
+    """Add a fingerprint to the hash set; False if it is there already."""
+    one = _as_kept(hash_)
+    place = _place_of(table, one)
+    if table[place] == one:
+        return False
+    table[place] = one
     return True
 
 
 @jit
 def _is_in(table, hash_):
     """Is a fingerprint in the hash set?"""
-    one = hash_ if hash_ != 0 else np.uint64(1)
-    last = np.uint64(table.size - 1)
-    place = one & last
-    while table[np.int64(place)] != 0:
-        if table[np.int64(place)] == one:
-            return True
-        place = (place + np.uint64(1)) & last
-    return False
+    one = _as_kept(hash_)
+    return table[_place_of(table, one)] == one
 
 
 @entry
@@ -191,6 +198,8 @@ def _pass_known(mem, st, ck, table, frame):
     die = ck[ck[DIES] + process - ck[N] * PER_CORE]
     if first == 0:
         ck[frame + FRAME_AHEAD] = foresee(mem, st, ck, die)
+        if ck[LIMIT]:  # the log is full, and nothing was foreseen
+            return 0
         ck[frame + FRAME_MARK] = ck[LOG]
     n, end, ahead = first, st[block_of_die(st, die) + FLIGHT_COUNT], ck[frame + FRAME_AHEAD]
     for k in range(n, end):
