@@ -1,5 +1,6 @@
 """What members of the corpus share: how kernels copy, and two ranks that send each other words in each call."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -80,7 +81,7 @@ def numbered(number: int, *words: int) -> list[np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Pair(StreamCase):
+class Pair(StreamCase, ABC):
     """Two ranks, each with launches for every call."""
 
     room: ClassVar[dict[str, int]] = {}
@@ -104,9 +105,9 @@ class Pair(StreamCase):
     def keep(self, pod: Pod) -> Any:
         """What there is once for all calls."""
 
+    @abstractmethod
     def launch(self, bench: Bench, streams: Streams, turn: Turn) -> None:
         """What a rank launches for a call."""
-        raise NotImplementedError(f"{type(self).__name__}.launch")
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,6 @@ class Swap(Pair):
         kernel, args, more = self.called(turn)
         streams.launch(kernel, turn.me, {**args, **buffers, "words": words}, [*grants, *more])
 
+    @abstractmethod
     def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
         """The kernel, its arguments beside the words, and what else it may touch."""
-        raise NotImplementedError(f"{type(self).__name__}.called")
