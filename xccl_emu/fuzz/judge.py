@@ -49,7 +49,10 @@ class Judged:
     proved: bool = False
     """Was every schedule of its last stage covered?"""
     skipped: bool = False
-    """Is it larger than the budget allows, or a fault that does not fit?"""
+    """Is it larger than the budget allows, one that nobody can build, or a fault that does not fit?"""
+
+
+SKIPPED = Judged(skipped=True)
 
 
 def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
@@ -58,10 +61,10 @@ def judge(sequence: Sequence, fault: str, seed: int, budget: Budget) -> Judged:
 
     trial = sequence.build(budget.order, budget.without)
     if len(trial.pod.active_cores()) > budget.cores_max:
-        return Judged(skipped=True)
+        return SKIPPED
     broken = parse(fault) if fault else None
     if broken is not None and check_fits(broken, trial.pod.spec, budget.order):
-        return Judged(skipped=True)
+        return SKIPPED
     schedules = 0
     for policy in OF_CALLS:
         each = -(-budget.schedules // len(OF_CALLS))

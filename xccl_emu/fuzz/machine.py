@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from xccl_emu.check.verdict import Violation
 from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz import draw
-from xccl_emu.fuzz.judge import Budget, Judged, judge
+from xccl_emu.fuzz.judge import SKIPPED, Budget, Judged, judge
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.protocol.registry import Known
 from xccl_emu.protocol.sequence import AGAIN, Sequence, Stage, makes_rows
@@ -77,32 +77,36 @@ class CallsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.stages: list[Stage] = []
-        self.counted.sequences += not (self.counted.found_at or self.budget.spent)
+        self.counted.sequences += self._counts
+
+    @property
+    def _counts(self) -> bool:
+        """Is what is drawn now a sequence, and not one that makes a finding shorter, or comes too late?"""
+        return not (self.counted.found_at or self.budget.spent)
 
     def take(self, stages: list[Stage]) -> None:
         """Go on to a longer sequence, if there can be one; SequenceViolation if something goes wrong in it."""
         sequence = Sequence(self.of, tuple(stages))
         if sequence.n_calls > self.budget.calls_max:
             return
+        counts = self._counts
         judged = self._judged(sequence, "")
-        if judged is not None and not judged.skipped:
+        if not judged.skipped:
             self.stages = stages
-            self.counted.calls += not (self.counted.found_at or self.budget.spent)
+            self.counted.calls += counts
+        _stop_if_wrong(sequence, "", judged)
 
-    def _judged(self, sequence: Sequence, fault: str) -> Judged | None:
+    def _judged(self, sequence: Sequence, fault: str) -> Judged:
         key = f"{sequence.configuration} {fault}"
         if key not in self.counted.seen:
             if self.counted.over or (self.budget.spent and not self.counted.found_at):
-                return None
+                return SKIPPED
             try:
                 judged = judge(sequence, fault, self.seed, self.budget)
             except ConfigError:
-                return None
+                judged = SKIPPED
             self.counted.note(key, judged)
-        judged = self.counted.seen[key]
-        if judged.violation is not None:
-            raise SequenceViolation(sequence, fault, judged.violation)
-        return judged
+        return self.counted.seen[key]
 
     def begin(self, sizes: Sizes, call: Sizes) -> None:
         """A communicator on the pod at rest, and a call on it."""
@@ -128,7 +132,12 @@ class CallsMachine(RuleBasedStateMachine):
         sequence = Sequence(self.of, tuple(self.stages))
         named = draw.fault_in(sequence.build(self.budget.order, self.budget.without), self.budget.faults, *fault)
         if named:
-            self._judged(sequence, named)
+            _stop_if_wrong(sequence, named, self._judged(sequence, named))
+
+
+def _stop_if_wrong(sequence: Sequence, fault: str, judged: Judged) -> None:
+    if judged.violation is not None:
+        raise SequenceViolation(sequence, fault, judged.violation)
 
 
 def machine_of(of: Known, fixed: Sizes, budget: Budget, seed: int) -> type[CallsMachine]:

@@ -43,7 +43,7 @@ class Plan:
     def chunks(self) -> list["Plan"]:
         """The same in parts, each with a seed of its own."""
         return [
-            Plan(self.protocol, self.sizes, min(CHUNK, self.examples - first), self.seed + first, self.budget)
+            replace(self, examples=min(CHUNK, self.examples - first), seed=self.seed + first)
             for first in range(0, self.examples, CHUNK)
         ]
 
@@ -148,7 +148,7 @@ def fuzz(
     What stops it before that (Ctrl-C, a worker that dies) is in the summary.  The first sequences are drawn in this
     process, and what they compile is kept: its seconds do not count.
     """
-    fuzz_part(Plan(plan.protocol, plan.sizes, 1, plan.seed, plan.budget))
+    fuzz_part(replace(plan, examples=1))
     summary, started = Summary(plan.protocol), time.perf_counter()
     until = math.inf if seconds is None else time.time() + seconds
     late = 0
