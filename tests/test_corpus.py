@@ -11,6 +11,7 @@ import pytest
 from cli_support import invoke
 
 import xccl_emu
+from xccl_emu.bench.gathered import INTERRUPTED
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED
 from xccl_emu.cli import corpus_job, ending
@@ -60,7 +61,7 @@ def test_ctrl_c_ends_the_whole_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fuzz tells of a Ctrl-C in its summary: the corpus does not go on with the next case."""
     from xccl_emu.fuzz import run
 
-    monkeypatch.setattr(run, "fuzz", lambda plan, *_, **__: run.Summary(plan.protocol, stopped=run.INTERRUPTED))
+    monkeypatch.setattr(run, "fuzz", lambda plan, *_, **__: run.Summary(plan.protocol, stopped=INTERRUPTED))
     with pytest.raises(KeyboardInterrupt):
         find(("one_slot",), 1.0)
 

@@ -4,22 +4,22 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xccl_emu.bench.gathered import Gathered
 from xccl_emu.bench.processes import in_parts
 from xccl_emu.campaign.generate import Case, draw
 from xccl_emu.campaign.judge import BUDGET, Budget, Contradiction, Judged, judge
 from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.shrink import contradicts_as, shrunk
 from xccl_emu.check import verdict as kinds
-from xccl_emu.errors import ConfigError, UnfinishedError
+from xccl_emu.errors import ConfigError
 
 CHUNK = 25
 """Programs of one task."""
-FAILED, INTERRUPTED = "a judge fails", "interrupted"
+FAILED = "a judge fails"
 _FORMAT = "xccl_emu campaign 1"
 REFUTED = "refuted"
 
@@ -90,9 +90,10 @@ class Example:
 
 
 @dataclass
-class Summary:
+class Summary(Gathered):
     """What a campaign came to."""
 
+    COUNTED = ("programs", "verdicts", "wrong", "states", "schedules", "findings")
     programs: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     """Times by ``order, judge, verdict``; a verdict is verified, refuted, unfinished, or no violation found."""
@@ -100,22 +101,8 @@ class Summary:
     """Contradictions by ``order: kind``."""
     states: int = 0
     schedules: int = 0
-    seconds: float = 0.0
-    stopped: str = ""
-    """Why it came to no end."""
-    killed: bool = False
-    """Was that because a worker was killed?"""
     findings: list[Finding] = field(default_factory=list)
     examples: list[Example] = field(default_factory=list)
-
-    def add(self, other: "Summary") -> None:
-        """Count what another part came to."""
-        self.programs += other.programs
-        self.verdicts += other.verdicts
-        self.wrong += other.wrong
-        self.states += other.states
-        self.schedules += other.schedules
-        self.findings += other.findings
 
     def note(self, judged: Iterable[Judged]) -> list[Contradiction]:
         """Count one program; returns its contradictions."""
@@ -201,21 +188,12 @@ def campaign(
     progress: Callable[[Summary], None] | None = None,
 ) -> Summary:
     """Judge all, or as many as ``seconds`` allow; what stops it (Ctrl-C, a worker that dies) is in the summary."""
-    summary, started = Summary(), time.perf_counter()
-    with closing(parts(plan, workers, dask)) as done:
-        try:
-            for part in done:
-                summary.add(part)
-                summary.seconds = time.perf_counter() - started
-                if progress is not None:
-                    progress(summary)
-                if seconds is not None and summary.seconds > seconds and summary.programs < plan.programs:
-                    summary.stopped = f"more than {seconds:g} seconds"
-                    break
-        except KeyboardInterrupt:
-            summary.stopped = INTERRUPTED
-        except UnfinishedError as error:
-            summary.stopped, summary.killed = str(error), True
+    summary = Summary()
+
+    def enough() -> bool:
+        return summary.programs < plan.programs and summary.late(seconds)
+
+    summary.gather(parts(plan, workers, dask), enough, progress)
     summary.findings.sort(key=lambda finding: finding.number)
     return summary
 

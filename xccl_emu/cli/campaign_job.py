@@ -9,7 +9,7 @@ import typer
 
 from xccl_emu.campaign.judge import JUDGES
 from xccl_emu.campaign.programs import ORDERS
-from xccl_emu.campaign.run import INTERRUPTED, REFUTED, Finding, Plan, Summary, campaign, find_examples, judge_again
+from xccl_emu.campaign.run import REFUTED, Finding, Plan, Summary, campaign, find_examples, judge_again
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED
 from xccl_emu.cli import ending
 from xccl_emu.cli.campaign import CampaignOptions
@@ -31,9 +31,9 @@ def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
     else:
         _make_folder(options.out)
         summary = _watched(options, plan, quiet)
-        if summary.stopped != INTERRUPTED:
+        if not summary.interrupted:
             find_examples(summary, plan.budget, options.shrink)
-    stopped = ending.INTERRUPTED if summary.stopped == INTERRUPTED else ending.UNFINISHED if summary.killed else 0
+    stopped = ending.INTERRUPTED if summary.interrupted else ending.UNFINISHED if summary.killed else 0
     return summary, ending.WRONG if summary.wrong else stopped
 
 

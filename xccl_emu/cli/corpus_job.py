@@ -68,11 +68,11 @@ def _check(member: Member, case: str, seconds: float) -> Outcome:
 
 def _fuzz(member: Member, case: str, seconds: float) -> Outcome:
     """Sequences of calls, one after the other, so that the same number finds the same."""
-    from xccl_emu.fuzz.run import INTERRUPTED, Plan, fuzz
+    from xccl_emu.fuzz.run import Plan, fuzz
 
     plan = Plan(f"{member.file}:{case}", examples=SEQUENCES)
     summary = fuzz(plan, 1, seconds=seconds)
-    if summary.stopped == INTERRUPTED:
+    if summary.interrupted:
         raise KeyboardInterrupt
     found = [one.verdict.violation.kind for one in summary.findings if one.verdict.violation is not None]
     told = VIOLATION if found else UNFINISHED if summary.stopped else NO_VIOLATION

@@ -19,7 +19,7 @@ from xccl_emu.cli.fuzz import FuzzOptions
 from xccl_emu.cli.show import counting, file_of, some
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.fuzz.judge import Budget
-from xccl_emu.fuzz.run import INTERRUPTED, Finding, Plan, Summary, fuzz
+from xccl_emu.fuzz.run import Finding, Plan, Summary, fuzz
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.registry import make, names
 from xccl_emu.protocol.sequence import Sequence
@@ -46,7 +46,7 @@ class Result:
             return ending.WRONG if self.summary.findings[0].verdict.verdict == VIOLATION else ending.UNFINISHED
         if self.summary.findings:
             return ending.WRONG
-        if self.summary.stopped == INTERRUPTED:
+        if self.summary.interrupted:
             return ending.INTERRUPTED
         return ending.UNFINISHED if self.summary.killed or not self.summary.judged else 0
 

@@ -1,7 +1,7 @@
 """The machine of a pod on which calls are made: its rules make a sequence longer, and each judges what it made."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -30,9 +30,9 @@ class SequenceViolation(AssertionError):
         self.sequence, self.fault, self.violation = sequence, fault, violation
 
 
-@dataclass
-class Counted:
-    """What a run of the machine has looked at."""
+@dataclass(kw_only=True)
+class Counts:
+    """What was looked at."""
 
     sequences: int = 0
     """That were drawn; those that are tried to make one shorter in which something goes wrong are not counted."""
@@ -41,9 +41,18 @@ class Counted:
     judged: int = 0
     """Different sequences, those with which another one begins too."""
     proved: int = 0
-    """Of these: every schedule was covered."""
+    """Of these: every schedule of the last stage was covered."""
     schedules: int = 0
     states: int = 0
+
+
+COUNTS = tuple(each.name for each in fields(Counts))
+
+
+@dataclass
+class Counted(Counts):
+    """What a run of the machine has looked at."""
+
     seen: dict[str, Judged] = field(default_factory=dict, repr=False)
     found_at: float = 0.0
     """When something was found; from then on nothing is counted any more."""

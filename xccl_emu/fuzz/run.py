@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
@@ -13,11 +13,11 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.stateful import run_state_machine_as_test
 
+from xccl_emu.bench.gathered import Gathered
 from xccl_emu.bench.processes import in_parts
 from xccl_emu.check.verdict import Verdict
-from xccl_emu.errors import UnfinishedError
 from xccl_emu.fuzz.judge import Budget, verdict_of
-from xccl_emu.fuzz.machine import Counted, SequenceViolation, machine_of
+from xccl_emu.fuzz.machine import COUNTS, Counts, SequenceViolation, machine_of
 from xccl_emu.fuzz.shorter import shortened
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocol.sequence import Sequence
@@ -25,7 +25,6 @@ from xccl_emu.protocol.sequence import Sequence
 Sizes = Mapping[str, int | str]
 CHUNK = 20
 """Sequences of one task."""
-INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)
@@ -63,35 +62,17 @@ class Finding:
 
 
 @dataclass
-class Summary:
+class Summary(Counts, Gathered):
     """What fuzzing came to."""
 
+    COUNTED = (*COUNTS, "findings")
     protocol: str
-    sequences: int = 0
-    calls: int = 0
-    judged: int = 0
-    """Different sequences, those too with which a longer one begins."""
-    proved: int = 0
-    """Of these: every schedule of the last stage was covered."""
-    schedules: int = 0
-    states: int = 0
-    seconds: float = 0.0
-    stopped: str = ""
-    """Why it came to no end."""
-    killed: bool = False
-    """Was that because a worker was killed?"""
     findings: list[Finding] = field(default_factory=list)
-
-    def add(self, other: "Summary") -> None:
-        """Count what another part came to."""
-        for name in ("sequences", "calls", "judged", "proved", "schedules", "states"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.findings += other.findings
 
     def to_json(self) -> dict[str, Any]:
         """As the command's ``--json`` prints it."""
         found = [{"stages": one.stages, "fault": one.fault, "verdict": one.verdict.to_json()} for one in self.findings]
-        return {**vars(self), "seconds": round(self.seconds, 1), "findings": found}
+        return {"protocol": self.protocol, **vars(self), "seconds": round(self.seconds, 1), "findings": found}
 
 
 def fuzz_part(plan: Plan) -> Summary:
@@ -114,7 +95,7 @@ def fuzz_part(plan: Plan) -> Summary:
         )
         verdict = verdict_of(sequence, error.fault, plan.seed, plan.budget, violation)
         found.append(Finding(str(sequence.configuration["stages"]), error.fault, verdict))
-    return _summary(plan.protocol, machine.counted, found)
+    return Summary(plan.protocol, findings=found, **{name: getattr(machine.counted, name) for name in COUNTS})
 
 
 @contextmanager
@@ -131,11 +112,6 @@ def _drawn_by_seed_alone() -> Iterator[None]:
         yield
 
 
-def _summary(protocol: str, counted: Counted, found: list[Finding]) -> Summary:
-    numbers = {name: value for name, value in vars(counted).items() if name not in ("seen", "found_at")}
-    return Summary(protocol, findings=found, **numbers)
-
-
 def fuzz(
     plan: Plan,
     workers: int,
@@ -149,26 +125,16 @@ def fuzz(
     process, and what they compile is kept: its seconds do not count.
     """
     fuzz_part(replace(plan, examples=1))
-    summary, started = Summary(plan.protocol), time.perf_counter()
+    summary, late = Summary(plan.protocol), 0
     until = math.inf if seconds is None else time.time() + seconds
-    late = 0
     chunks = replace(plan, budget=replace(plan.budget, until=until)).chunks()
-    with closing(in_parts(fuzz_part, chunks, workers, dask)) as done:
-        try:
-            for part in done:
-                summary.add(part)
-                summary.seconds = time.perf_counter() - started
-                if progress is not None:
-                    progress(summary)
-                if summary.findings:
-                    break
-                if seconds is not None and summary.seconds > seconds and summary.sequences < plan.examples:
-                    summary.stopped = f"more than {seconds:g} seconds"
-                    late += 1
-                if late == workers:  # each has told what it was at
-                    break
-        except KeyboardInterrupt:
-            summary.stopped = INTERRUPTED
-        except UnfinishedError as error:
-            summary.stopped, summary.killed = str(error), True
+
+    def enough() -> bool:
+        nonlocal late
+        if summary.findings:
+            return True
+        late += summary.sequences < plan.examples and summary.late(seconds)
+        return late == workers  # each has told what it was at
+
+    summary.gather(in_parts(fuzz_part, chunks, workers, dask), enough, progress)
     return summary

@@ -1,0 +1,58 @@
+"""What many parts of one search come to, added up as they are done."""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xccl_emu.errors import UnfinishedError
+
+INTERRUPTED = "interrupted"
+
+
+@dataclass(kw_only=True)
+class Gathered:
+    """Counts of the parts so far, and how it ended; derive with fields for what is counted."""
+
+    COUNTED: ClassVar[tuple[str, ...]]
+    """The fields that are added up."""
+    seconds: float = 0.0
+    stopped: str = ""
+    """Why it came to no end."""
+    killed: bool = False
+    """Was that because a worker was killed?"""
+
+    @property
+    def interrupted(self) -> bool:
+        """Was it stopped by Ctrl-C?"""
+        return self.stopped == INTERRUPTED
+
+    def add(self, other: Any) -> None:
+        """Count what another part came to."""
+        for name in self.COUNTED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def gather(self, parts: Generator[Any], enough: Callable[[], bool], progress: Callable[[Any], None] | None) -> None:
+        """Add the parts as they are done, until it is ``enough``; what stops it (Ctrl-C, a killed worker) is noted."""
+        started = time.perf_counter()
+        with closing(parts):
+            try:
+                for part in parts:
+                    self.add(part)
+                    self.seconds = time.perf_counter() - started
+                    if progress is not None:
+                        progress(self)
+                    if enough():
+                        break
+            except KeyboardInterrupt:
+                self.stopped = INTERRUPTED
+            except UnfinishedError as error:
+                self.stopped, self.killed = str(error), True
+
+    def late(self, seconds: float | None) -> bool:
+        """Has it taken longer than it may?  Then that is why it came to no end."""
+        if seconds is None or self.seconds <= seconds:
+            return False
+        self.stopped = f"more than {seconds:g} seconds"
+        return True
