@@ -23,7 +23,7 @@ from check import (
     mutants_own,
     mutants_ring,
 )
-from check.mutants import Mutant
+from check.mutants import SCHEDULES, Mutant
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import Verdict
@@ -77,7 +77,7 @@ class Line:
 def look(mutant: Mutant) -> Line:
     """Search twice, because the first time compiles, and draw schedules."""
     check(mutant.planted)
-    return Line(mutant, check(mutant.planted), check(mutant.planted, policy="portfolio", schedules=mutant.schedules))
+    return Line(mutant, check(mutant.planted), check(mutant.planted, policy="portfolio", schedules=SCHEDULES))
 
 
 def section(name: str, group: Iterable[Line]) -> str:

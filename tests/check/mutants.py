@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from unittest import mock
 
 from xccl_emu.check.trial import Trial
@@ -44,6 +45,10 @@ _KERNELS = {
     "moe": "moe_layers", "fused_layers": "fused_layers", "deepep_layers": "deepep_layers", "mixserve": "mixserve",
     "sp_tp_sp": "sp_tp_sp",
 }  # fmt: skip
+
+
+SCHEDULES = 1000
+"""What a portfolio needs at most, with seed 0, to find any of them."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +108,11 @@ class Mutant:
 
     name: str
     scenario: Case
-    edits: tuple[Edit | Without, ...]
-    kinds: tuple[str, ...]
+    kinds: frozenset[str]
     """The kinds of violations that it shows itself as; which one is met first depends on the schedule."""
+    edits: tuple[Edit | Without, ...]
     base: tuple[Edit | Without, ...] = ()
     """Changes that make a correct variant, in which the bug is then planted."""
-    schedules: int = 1000
-    """What a portfolio needs at most with seed 0."""
     quick: bool = False
     """Is it checked whenever the tests run?"""
 
@@ -125,6 +128,11 @@ class Mutant:
     def planted(self) -> Case:
         """The configuration with the bug."""
         return Planted(self.scenario, self.base + self.edits)
+
+
+def bug(name: str, scenario: Case, kinds: frozenset[str], *edits: Edit | Without, **more: Any) -> Mutant:
+    """A row of a table of bugs."""
+    return Mutant(name, scenario, kinds, edits, **more)
 
 
 @dataclass(frozen=True)

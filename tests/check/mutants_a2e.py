@@ -1,22 +1,11 @@
 """Bugs in A2E and E2A: between attention dies, trampolines and the three streams of expert dies."""
 
 from dataclasses import replace
-from functools import partial
 
-from xccl_emu.check.verdict import (
-    AREA_VIOLATION,
-    ASSERTION,
-    BAD_INSTRUCTION,
-    DATA_RACE,
-    DEADLOCK,
-    LEFTOVER,
-    TORN_METADATA,
-    UNWRITTEN_READ,
-    WRONG_BITS,
-)
 from xccl_emu.protocols.a2e_case import A2ECase
 
-from .mutants import Edit, Mutant
+from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .mutants import Of, bug
 
 USUAL = A2ECase()
 """Two attention dies, three expert dies of which two are trampolines, two calls."""
@@ -50,8 +39,8 @@ STREAMED_PARTS = A2ECase(
 STREAMED_ALONE = A2ECase(attention=1, experts=3, tokens=3, top_k=2, masked=1, counting="scalar", listed=1)
 PULL = A2ECase(pull=True)
 
-attends, forwards, returns, counts = (partial(Edit, name) for name in ("a2e", "a2e_expert", "a2e_return", "counts"))
-"""A change of a module of kernels: old text, new text."""
+attends, forwards, returns, counts = (Of(name) for name in ("a2e", "a2e_expert", "a2e_return", "counts"))
+"""Modules of kernels, to be changed."""
 
 # ---- attention dies
 
@@ -156,6 +145,9 @@ TO_SEND = '        yield poll_ge(at.computed + die * c.die_bytes, call + 1, step
 RETURN_ROWS = "        yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)\n"
 ROWS_OF = "        to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden\n"
 TOLD = "            to = to + microbatch_of(call, m.turns, m.domains) * FIELD_BYTES\n"
+ITS_DIES = """\
+            to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
+            to = to"""
 TO_EACH = "            index = first_of(die, m.n_attention, m.trampolines) + q\n            to ="
 RELAYED = '        yield put(at.relayed + here, call + 1, step=6, sync="staging read")\n'
 
@@ -168,162 +160,107 @@ E2A_WAITS = returns(
 """E2A goes on when A2E has given back the slots of the next call, as if both had the same ones."""
 
 KNOWN = (
-    Mutant(
-        "plain pull: payload on one die, its flag on another, and nothing but fifo order between them", PULL,
-        (Edit("dispatch", '    yield quiet(step=3, sync="tokens visible")  # and counted\n', ""),), (DATA_RACE,),
-    ),
-    Mutant(
-        "a2e: trampoline tells the origin that its slots are free before it has read them", TURNS,
-        (forwards(RELAYED_ON, EARLY_CREDIT + RELAYED_ON), forwards(CREDIT, "")),
-        (DATA_RACE, ASSERTION), quick=True,
-    ),
-    Mutant(
-        "e2a: waits for slots that A2E holds until rows are free, which E2A has to send", replace(TURNS, rounds=2),
-        (E2A_WAITS,), (DEADLOCK,),
-    ),
+    bug("plain pull: payload on one die, its flag on another, and nothing but fifo order between them", PULL, RACE,
+        Of("dispatch")('    yield quiet(step=3, sync="tokens visible")  # and counted\n', "")),
+    bug("a2e: trampoline tells the origin that its slots are free before it has read them", TURNS, RACE | FAILED,
+        forwards(RELAYED_ON, EARLY_CREDIT + RELAYED_ON), forwards(CREDIT, ""), quick=True),
+    bug("e2a: waits for slots that A2E holds until rows are free, which E2A has to send", replace(TURNS, rounds=2),
+        LOCKED, E2A_WAITS),
 )  # fmt: skip
 
 OWN = (
-    Mutant("a2e: tokens announced before they are visible", USUAL, (attends(TOKENS_VISIBLE, ""),), (DATA_RACE,)),
-    Mutant(
-        "a2e: attention die does not wait for its trampoline's slots", TURNS,
-        (attends(SLOTS_FREE, "    yield from send_parts"),), (DATA_RACE, ASSERTION),
-    ),
-    Mutant(
-        "a2e: tokens announced by core 0 before core 1 has sent its own", PAIRS,
-        (attends('            yield from barrier(1, "all cores have sent")\n', ""),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant("a2e: messages announced before they are visible", USUAL, (forwards(MESSAGES_VISIBLE, ""),), (DATA_RACE,)),
-    Mutant(
-        "a2e: experts do not say that they have gathered", USUAL,
-        (forwards(ACKS, ""), forwards(INBOXES_FREE, "")), (DATA_RACE, TORN_METADATA, ASSERTION),
-    ),
-    Mutant(
-        "a2e: experts say that they have gathered when they have read the counts", DEEP,
-        (forwards(ACKS, ""), forwards(GATHER, EARLY_ACKS + GATHER)),
-        (DATA_RACE, WRONG_BITS, UNWRITTEN_READ, TORN_METADATA, ASSERTION),
-    ),
-    Mutant(
-        "a2e: the end overtakes the last call", USUAL,
-        (forwards(INBOXES_FREE, "    if n >= 0:\n    " + INBOXES_FREE),),
-        (DATA_RACE, TORN_METADATA, ASSERTION, DEADLOCK), quick=True,
-    ),
-    Mutant(
-        "a2e: a trampoline without messages for an expert says nothing", USUAL,
-        (forwards(COUNT, "        if count:\n    " + COUNT),), (DEADLOCK,),
-    ),
-    Mutant(
-        "a2e: two messages for an expert at one place", replace(TURNS, tokens=3),
-        (forwards(PLACE, PLACE.replace("found - 1", "0 * found")),),
-        (WRONG_BITS, UNWRITTEN_READ, DATA_RACE, DEADLOCK, BAD_INSTRUCTION),
-    ),
-    Mutant(
-        "a2e: rows handed over before they are visible", USUAL,
-        (forwards(ROWS_VISIBLE + GATHERED + ASSEMBLED, ASSEMBLED + ROWS_VISIBLE + GATHERED),),
-        (DATA_RACE, TORN_METADATA, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "a2e: counts taken for noted by all cores when the own ones are", PAIRS_OF_FIELDS,
-        (forwards(ALL_ANNOUNCED, ""),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "a2e: counts noted for other cores before they are visible", PAIRS_OF_FIELDS, (forwards(NOTED, ""),),
-        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant("a2e: rows of the next call put where the last ones are", IDLE, (forwards(ROWS_FREE, ""),),
-           (DATA_RACE, TORN_METADATA, UNWRITTEN_READ, WRONG_BITS)),
-    Mutant(
-        "a2e: outputs of experts handed over before they are visible", USUAL,
-        (forwards(COMPUTED_VISIBLE + ALL_COMPUTED + COMPUTED, COMPUTED + COMPUTED_VISIBLE + ALL_COMPUTED),),
-        (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant("a2e: lists and staging of the last call overwritten", TURNS, (forwards(STAGING_FREE, ""),),
-           (DATA_RACE, DEADLOCK, WRONG_BITS)),
-    Mutant(
-        "a2e: copies by URMA not awaited before slots are given back", URMA, (forwards(DRAIN, UNDRAINED),),
-        (DATA_RACE, LEFTOVER, BAD_INSTRUCTION),
-    ),
-    Mutant(
-        "e2a: rows announced before they are visible", USUAL, (returns(IN_STAGING, ""),), (DATA_RACE, UNWRITTEN_READ)
-    ),
-    Mutant(
-        "e2a: one count of arrivals for both calls that are under way", AHEAD,
-        (returns(ANNOUNCED, ANNOUNCED.replace("parity * m.fan_in + ", "")),
-         returns(NUMBER, NUMBER.replace("place", "q"))), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "e2a: masked choices waited for", MASKED, (returns(DUE, DUE.replace(" 0,", " -1,")),), (DEADLOCK,),
-    ),
-    Mutant(
-        "e2a: attention die told before its rows are visible", USUAL, (returns(AT_HOME, ""),),
-        (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "e2a: staging said to be read before it is", TURNS,
-        (returns(RELAYED, ""), returns(RETURN_ROWS, RELAYED + RETURN_ROWS)),
-        (DATA_RACE, WRONG_BITS, UNWRITTEN_READ),
-    ),
-    Mutant("a2e, in parts: the second forwarded when the first is announced", OUT, (forwards(NEXT_PART, ""),),
-           (DATA_RACE, UNWRITTEN_READ)),
-    Mutant("a2e, in parts: announced before they are visible", OUT, (attends(TOKENS_VISIBLE, ""),), (DATA_RACE,)),
-    Mutant("a2e, in parts: each announced in the field of the first", OUT,
-           (attends("field + part * FIELD_BYTES", "field"),), (DEADLOCK, TORN_METADATA)),
-    Mutant("a2e, in parts: places of messages counted from the own token on", OUT,
-           (forwards(UP_TO, UP_TO.replace("(lists, at, t * COLUMNS + ", "(lists + t * INDEX_BYTES, at, ")),),
-           (WRONG_BITS, UNWRITTEN_READ, DATA_RACE, DEADLOCK, BAD_INSTRUCTION)),
-    Mutant("a2e, in parts: only the tokens of the first part announced to the experts", OUT,
-           (forwards("totals + 4 * slot, n * COLUMNS,", "totals + 4 * slot, COLUMNS,"),),
-           (WRONG_BITS, UNWRITTEN_READ, DEADLOCK)),
-    Mutant("e2a, in parts: announced before they are visible", BACK, (returns(IN_STAGING, ""),),
-           (DATA_RACE, UNWRITTEN_READ)),
-    Mutant("e2a, in parts: each announced as the first", BACK,
-           (returns(ANNOUNCED_PART, "place * m.e2a_parts * FIELD_BYTES"),), (DEADLOCK,)),
-    Mutant("e2a, in parts: the second forwarded when the first has arrived", BACK,
-           (returns(ARRIVED, ARRIVED.replace("number", "place * m.e2a_parts")),), (DATA_RACE, UNWRITTEN_READ)),
-    Mutant("e2a, in parts: all rows sent with the first", BACK, (returns(OF_PART, ""),), (DEADLOCK,)),
-    Mutant("e2a, in parts: rows of the first part sent again with the second", BACK, (returns(DONE, ""),),
-           (DATA_RACE, WRONG_BITS)),
-    Mutant("e2a, in parts: call returned when those have done their part that only send", BACK_PAIRS,
-           (returns(ALL_BACK, ""),), (DATA_RACE, UNWRITTEN_READ)),
-    Mutant("a2e, several attention dies: the tokens of the second not waited for", SHARED,
-           (forwards(NEXT_DIE, NEXT_DIE.splitlines(keepends=True)[1]),),
-           (DATA_RACE, TORN_METADATA, UNWRITTEN_READ, DEADLOCK, WRONG_BITS)),
-    Mutant("a2e, several attention dies: credit for the first alone", SHARED,
-           (forwards("attention_die(call + 1, index,", "attention_die(call + 1, die,"),), (DEADLOCK, ASSERTION)),
-    Mutant("a2e, several attention dies: lists of the first overwritten while they are kept",
-           replace(SHARED, path="urma", rounds=1), (forwards(LEFT, ""),), (DATA_RACE, WRONG_BITS)),
-    Mutant("a2e, several attention dies: lists of the first overwritten while they are counted",
-           replace(SHARED, rounds=1), (forwards(COUNTED, ""),), (DATA_RACE, WRONG_BITS, DEADLOCK)),
-    Mutant("e2a, several attention dies: rows of both at one place in the staging", SHARED,
-           (returns(STAGING, "    first = parity * m.fan_in * m.tokens_max\n"),),
-           (DATA_RACE, WRONG_BITS, UNWRITTEN_READ)),
-    Mutant("e2a, several attention dies: the first alone told that its rows are there", SHARED,
-           (returns(TO_EACH, TO_EACH.replace(" + q", "")),), (DEADLOCK,)),
-    Mutant("a2e, streamed: what a core has counted told before it is visible", STREAMED,
-           (counts(TALLIES_VISIBLE, ""),), (DATA_RACE, UNWRITTEN_READ)),
-    Mutant("a2e, streamed: forwarded before all cores have added up", STREAMED,
-           (counts(ALL_ADDED, ""),), (DATA_RACE, UNWRITTEN_READ)),
-    Mutant("a2e, streamed: messages of the second part at the places of the first", STREAMED_PARTS,
-           (forwards(ONWARD, ONWARD.replace("before + ", "")),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS)),
-    Mutant("a2e, streamed: messages of the call before counted again", STREAMED_ALONE,
-           (forwards(NEW_CALL, NEW_CALL.replace("yield", "if call == 0:\n            yield")),),
-           (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, DEADLOCK, AREA_VIOLATION)),
-    Mutant("a2e, streamed: lists of the next token brought over those that are kept", STREAMED_ALONE,
-           (forwards(LEFT, ""),), (DATA_RACE, WRONG_BITS, DEADLOCK)),
-    Mutant("e2a, streamed: only the choices of the last token waited for", STREAMED_ALONE,
-           (returns(ALL_DUE, "        rows = n\n"),), (DATA_RACE, UNWRITTEN_READ)),
-    Mutant("e2a, streamed: choices read before they are there", STREAMED_ALONE,
-           (returns(OF_SHARE, ""),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, LEFTOVER, BAD_INSTRUCTION)),
-    Mutant("a2e, microbatches: the rows of both come back to one place", TWO,
-           (returns(ROWS_OF, ""),), (DATA_RACE, WRONG_BITS, UNWRITTEN_READ, AREA_VIOLATION)),
-    Mutant("a2e, microbatches: both told of one's call in the same field", TWO, (returns(TOLD, ""),),
-           (DEADLOCK, AREA_VIOLATION, DATA_RACE, WRONG_BITS, UNWRITTEN_READ, TORN_METADATA)),
-    Mutant("a2e, microbatches: credit for the one that has just been forwarded", TWO,
-           (forwards("microbatch_of(call + 1, m.turns", "microbatch_of(call, m.turns"),), (DEADLOCK,)),
-    Mutant("a2e, microbatches: a call returned to the dies of the next", replace(TWO, domains=2, rounds=4),
-           (returns("to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes\n"
-                    "            to = to", "to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention,"
-                    " c.n_ranks) * c.die_bytes\n            to = to"),), (DEADLOCK, DATA_RACE, TORN_METADATA)),
-    Mutant("a2e, microbatches: a die that has computed is not left to the other one", replace(TWO, attention_work=1),
-           (attends("number + 1, sync=\"die left\"", "number, sync=\"die left\""),), (DEADLOCK,)),
+    bug("a2e: tokens announced before they are visible", USUAL, RACE, attends(TOKENS_VISIBLE, "")),
+    bug("a2e: attention die does not wait for its trampoline's slots", TURNS, RACE | FAILED,
+        attends(SLOTS_FREE, "    yield from send_parts")),
+    bug("a2e: tokens announced by core 0 before core 1 has sent its own", PAIRS, RACE | UNWRITTEN,
+        attends('            yield from barrier(1, "all cores have sent")\n', "")),
+    bug("a2e: messages announced before they are visible", USUAL, RACE, forwards(MESSAGES_VISIBLE, "")),
+    bug("a2e: experts do not say that they have gathered", USUAL, RACE | TORN | FAILED,
+        forwards(ACKS, ""), forwards(INBOXES_FREE, "")),
+    bug("a2e: experts say that they have gathered when they have read the counts", DEEP,
+        RACE | WRONG | UNWRITTEN | TORN | FAILED, forwards(ACKS, ""), forwards(GATHER, EARLY_ACKS + GATHER)),
+    bug("a2e: the end overtakes the last call", USUAL, RACE | TORN | FAILED | LOCKED,
+        forwards(INBOXES_FREE, "    if n >= 0:\n    " + INBOXES_FREE), quick=True),
+    bug("a2e: a trampoline without messages for an expert says nothing", USUAL, LOCKED,
+        forwards(COUNT, "        if count:\n    " + COUNT)),
+    bug("a2e: two messages for an expert at one place", replace(TURNS, tokens=3),
+        WRONG | UNWRITTEN | RACE | LOCKED | EVENTS, forwards(PLACE, PLACE.replace("found - 1", "0 * found"))),
+    bug("a2e: rows handed over before they are visible", USUAL, RACE | TORN | UNWRITTEN,
+        forwards(ROWS_VISIBLE + GATHERED + ASSEMBLED, ASSEMBLED + ROWS_VISIBLE + GATHERED)),
+    bug("a2e: counts taken for noted by all cores when the own ones are", PAIRS_OF_FIELDS, RACE | UNWRITTEN | WRONG,
+        forwards(ALL_ANNOUNCED, "")),
+    bug("a2e: counts noted for other cores before they are visible", PAIRS_OF_FIELDS, RACE | UNWRITTEN | WRONG,
+        forwards(NOTED, "")),
+    bug("a2e: rows of the next call put where the last ones are", IDLE, RACE | TORN | UNWRITTEN | WRONG,
+        forwards(ROWS_FREE, "")),
+    bug("a2e: outputs of experts handed over before they are visible", USUAL, RACE | UNWRITTEN,
+        forwards(COMPUTED_VISIBLE + ALL_COMPUTED + COMPUTED, COMPUTED + COMPUTED_VISIBLE + ALL_COMPUTED)),
+    bug("a2e: lists and staging of the last call overwritten", TURNS, RACE | LOCKED | WRONG,
+        forwards(STAGING_FREE, "")),
+    bug("a2e: copies by URMA not awaited before slots are given back", URMA, RACE | LEFTOVER | EVENTS,
+        forwards(DRAIN, UNDRAINED)),
+    bug("e2a: rows announced before they are visible", USUAL, RACE | UNWRITTEN, returns(IN_STAGING, "")),
+    bug("e2a: one count of arrivals for both calls that are under way", AHEAD, RACE | UNWRITTEN,
+        returns(ANNOUNCED, ANNOUNCED.replace("parity * m.fan_in + ", "")),
+        returns(NUMBER, NUMBER.replace("place", "q"))),
+    bug("e2a: masked choices waited for", MASKED, LOCKED, returns(DUE, DUE.replace(" 0,", " -1,"))),
+    bug("e2a: attention die told before its rows are visible", USUAL, RACE | UNWRITTEN, returns(AT_HOME, "")),
+    bug("e2a: staging said to be read before it is", TURNS, RACE | WRONG | UNWRITTEN,
+        returns(RELAYED, ""), returns(RETURN_ROWS, RELAYED + RETURN_ROWS)),
+    bug("a2e, in parts: the second forwarded when the first is announced", OUT, RACE | UNWRITTEN,
+        forwards(NEXT_PART, "")),
+    bug("a2e, in parts: announced before they are visible", OUT, RACE, attends(TOKENS_VISIBLE, "")),
+    bug("a2e, in parts: each announced in the field of the first", OUT, LOCKED | TORN,
+        attends("field + part * FIELD_BYTES", "field")),
+    bug("a2e, in parts: places of messages counted from the own token on", OUT,
+        WRONG | UNWRITTEN | RACE | LOCKED | EVENTS,
+        forwards(UP_TO, UP_TO.replace("(lists, at, t * COLUMNS + ", "(lists + t * INDEX_BYTES, at, "))),
+    bug("a2e, in parts: only the tokens of the first part announced to the experts", OUT, WRONG | UNWRITTEN | LOCKED,
+        forwards("totals + 4 * slot, n * COLUMNS,", "totals + 4 * slot, COLUMNS,")),
+    bug("e2a, in parts: announced before they are visible", BACK, RACE | UNWRITTEN, returns(IN_STAGING, "")),
+    bug("e2a, in parts: each announced as the first", BACK, LOCKED,
+        returns(ANNOUNCED_PART, "place * m.e2a_parts * FIELD_BYTES")),
+    bug("e2a, in parts: the second forwarded when the first has arrived", BACK, RACE | UNWRITTEN,
+        returns(ARRIVED, ARRIVED.replace("number", "place * m.e2a_parts"))),
+    bug("e2a, in parts: all rows sent with the first", BACK, LOCKED, returns(OF_PART, "")),
+    bug("e2a, in parts: rows of the first part sent again with the second", BACK, RACE | WRONG, returns(DONE, "")),
+    bug("e2a, in parts: call returned when those have done their part that only send", BACK_PAIRS, RACE | UNWRITTEN,
+        returns(ALL_BACK, "")),
+    bug("a2e, several attention dies: the tokens of the second not waited for", SHARED,
+        RACE | TORN | UNWRITTEN | LOCKED | WRONG, forwards(NEXT_DIE, NEXT_DIE.splitlines(keepends=True)[1])),
+    bug("a2e, several attention dies: credit for the first alone", SHARED, LOCKED | FAILED,
+        forwards("attention_die(call + 1, index,", "attention_die(call + 1, die,")),
+    bug("a2e, several attention dies: lists of the first overwritten while they are kept",
+        replace(SHARED, path="urma", rounds=1), RACE | WRONG, forwards(LEFT, "")),
+    bug("a2e, several attention dies: lists of the first overwritten while they are counted", replace(SHARED, rounds=1),
+        RACE | WRONG | LOCKED, forwards(COUNTED, "")),
+    bug("e2a, several attention dies: rows of both at one place in the staging", SHARED, RACE | WRONG | UNWRITTEN,
+        returns(STAGING, "    first = parity * m.fan_in * m.tokens_max\n")),
+    bug("e2a, several attention dies: the first alone told that its rows are there", SHARED, LOCKED,
+        returns(TO_EACH, TO_EACH.replace(" + q", ""))),
+    bug("a2e, streamed: what a core has counted told before it is visible", STREAMED, RACE | UNWRITTEN,
+        counts(TALLIES_VISIBLE, "")),
+    bug("a2e, streamed: forwarded before all cores have added up", STREAMED, RACE | UNWRITTEN, counts(ALL_ADDED, "")),
+    bug("a2e, streamed: messages of the second part at the places of the first", STREAMED_PARTS,
+        RACE | UNWRITTEN | WRONG, forwards(ONWARD, ONWARD.replace("before + ", ""))),
+    bug("a2e, streamed: messages of the call before counted again", STREAMED_ALONE,
+        RACE | UNWRITTEN | WRONG | LOCKED | AREA,
+        forwards(NEW_CALL, NEW_CALL.replace("yield", "if call == 0:\n            yield"))),
+    bug("a2e, streamed: lists of the next token brought over those that are kept", STREAMED_ALONE,
+        RACE | WRONG | LOCKED, forwards(LEFT, "")),
+    bug("e2a, streamed: only the choices of the last token waited for", STREAMED_ALONE, RACE | UNWRITTEN,
+        returns(ALL_DUE, "        rows = n\n")),
+    bug("e2a, streamed: choices read before they are there", STREAMED_ALONE,
+        RACE | UNWRITTEN | WRONG | LEFTOVER | EVENTS, returns(OF_SHARE, "")),
+    bug("a2e, microbatches: the rows of both come back to one place", TWO, RACE | WRONG | UNWRITTEN | AREA,
+        returns(ROWS_OF, "")),
+    bug("a2e, microbatches: both told of one's call in the same field", TWO,
+        LOCKED | AREA | RACE | WRONG | UNWRITTEN | TORN, returns(TOLD, "")),
+    bug("a2e, microbatches: credit for the one that has just been forwarded", TWO, LOCKED,
+        forwards("microbatch_of(call + 1, m.turns", "microbatch_of(call, m.turns")),
+    bug("a2e, microbatches: a call returned to the dies of the next", replace(TWO, domains=2, rounds=4),
+        LOCKED | RACE | TORN,
+        returns.at(ITS_DIES, "(call,", "(call + 1,")),
+    bug("a2e, microbatches: a die that has computed is not left to the other one", replace(TWO, attention_work=1),
+        LOCKED, attends("number + 1, sync=\"die left\"", "number, sync=\"die left\"")),
 )  # fmt: skip

@@ -1,20 +1,19 @@
 """Bugs in DeepEP's low-latency dispatch and combine."""
 
 from dataclasses import replace
-from functools import partial
 
-from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, TORN_METADATA, UNWRITTEN_READ, WRONG_BITS
 from xccl_emu.protocols.deepep_case import DeepEpCase
 
-from .mutants import Edit, Mutant
+from .kinds import LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .mutants import Of, bug
 
 PAIR = DeepEpCase(ranks=2, tokens=2, rounds=2)
 THREE = replace(PAIR, ranks=3, tokens=1)
 IDLE = replace(PAIR, tokens="2,0")
 CORES = replace(PAIR, cores=2)
 
-of_dispatch, of_combine = (partial(Edit, module) for module in ("deepep", "deepep_combine"))
-"""A change of a module of kernels: old text, new text."""
+of_dispatch, of_combine = (Of(module) for module in ("deepep", "deepep_combine"))
+"""Modules of kernels, to be changed."""
 
 # ---- what stands in both
 
@@ -43,56 +42,28 @@ SENT_BACK = "    yield from clean_next(rank, first, last, call, c, s)\n    yield
 FLAGS_IN = '    yield from barrier(3, "all flags are in")\n'
 
 KNOWN = (
-    Mutant(
-        "deepep: counts as they are, so that nobody sees zero tokens", PAIR,
-        (of_dispatch(COUNT, COUNT.replace("-n - 1", "-n")), of_dispatch(NOTED, NOTED.replace("-count - 1", "-count"))),
-        (DEADLOCK,), quick=True,
-    ),
-    Mutant(
-        "deepep: one buffer set", PAIR, (of_dispatch(SETS, "SETS = 1\n"),),
-        (DEADLOCK, DATA_RACE, UNWRITTEN_READ, WRONG_BITS, TORN_METADATA),
-    ),
-    Mutant(
-        "deepep: the next buffer set is not cleaned", PAIR, (of_dispatch(CLEAN, CLEAN.replace("last", "first")),),
-        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, TORN_METADATA, DEADLOCK),
-    ),
-    Mutant(
-        "deepep: the next buffer set is cleaned behind the counts", PAIR,
-        (of_dispatch(ALL_CLEAN, ""), of_dispatch(TOLD, TOLD + ALL_CLEAN)),
-        (DATA_RACE, DEADLOCK, TORN_METADATA), quick=True,
-    ),
-    Mutant(
-        "deepep: counts on the queue before the tokens", PAIR,
-        (of_dispatch(SENT + TOLD, TOLD + SENT),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, DEADLOCK),
-    ),
-    Mutant(
-        "deepep: a rank with no tokens tells nobody", IDLE,
-        (of_dispatch(TOLD, "    if tokens > 0:\n    " + TOLD),), (DEADLOCK,),
-    ),
+    bug("deepep: counts as they are, so that nobody sees zero tokens", PAIR, LOCKED,
+        of_dispatch(COUNT, COUNT.replace("-n - 1", "-n")), of_dispatch(NOTED, NOTED.replace("-count - 1", "-count")),
+        quick=True),
+    bug("deepep: one buffer set", PAIR, LOCKED | RACE | UNWRITTEN | WRONG | TORN, of_dispatch(SETS, "SETS = 1\n")),
+    bug("deepep: the next buffer set is not cleaned", PAIR, RACE | UNWRITTEN | WRONG | TORN | LOCKED,
+        of_dispatch(CLEAN, CLEAN.replace("last", "first"))),
+    bug("deepep: the next buffer set is cleaned behind the counts", PAIR, RACE | LOCKED | TORN,
+        of_dispatch(ALL_CLEAN, ""), of_dispatch(TOLD, TOLD + ALL_CLEAN), quick=True),
+    bug("deepep: counts on the queue before the tokens", PAIR, RACE | UNWRITTEN | WRONG | LOCKED,
+        of_dispatch(SENT + TOLD, TOLD + SENT)),
+    bug("deepep: a rank with no tokens tells nobody", IDLE, LOCKED,
+        of_dispatch(TOLD, "    if tokens > 0:\n    " + TOLD)),
 )  # fmt: skip
 
 OWN = (
-    Mutant(
-        "deepep: counts are not awaited", PAIR,
-        (of_dispatch(COUNTS_IN, LOADED), of_dispatch("    kernel,\n", "    kernel,\n    load,\n")),
-        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS, DEADLOCK, TORN_METADATA),
-    ),
-    Mutant(
-        "deepep: no order of tokens and counts", PAIR, (of_dispatch(FENCE, ""),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "deepep: no order of rows and flags", PAIR, (of_combine(ROWS_FIRST, ""),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "deepep: cores clean and do not meet", replace(CORES, tokens=3), (of_dispatch(BARRIER, ""),),
-        (DATA_RACE, DEADLOCK, TORN_METADATA, WRONG_BITS, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "deepep: blocks of all sources in one place", THREE,
-        (of_dispatch(PLACE, "    place = slot % c.n_local * s.slots + n\n"),), (DATA_RACE, WRONG_BITS, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "deepep: a core adds up when its own flags are in", CORES, (of_combine(FLAGS_IN, ""),),
-        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
+    bug("deepep: counts are not awaited", PAIR, RACE | UNWRITTEN | WRONG | LOCKED | TORN,
+        of_dispatch(COUNTS_IN, LOADED), of_dispatch("    kernel,\n", "    kernel,\n    load,\n")),
+    bug("deepep: no order of tokens and counts", PAIR, RACE | UNWRITTEN, of_dispatch(FENCE, "")),
+    bug("deepep: no order of rows and flags", PAIR, RACE | UNWRITTEN, of_combine(ROWS_FIRST, "")),
+    bug("deepep: cores clean and do not meet", replace(CORES, tokens=3), RACE | LOCKED | TORN | WRONG | UNWRITTEN,
+        of_dispatch(BARRIER, "")),
+    bug("deepep: blocks of all sources in one place", THREE, RACE | WRONG | UNWRITTEN,
+        of_dispatch(PLACE, "    place = slot % c.n_local * s.slots + n\n")),
+    bug("deepep: a core adds up when its own flags are in", CORES, RACE | UNWRITTEN | WRONG, of_combine(FLAGS_IN, "")),
 )  # fmt: skip

@@ -5,21 +5,12 @@ from dataclasses import replace
 from unittest import mock
 
 from xccl_emu.check.trial import Trial
-from xccl_emu.check.verdict import (
-    AREA_VIOLATION,
-    BAD_INSTRUCTION,
-    DATA_RACE,
-    DEADLOCK,
-    LEFTOVER,
-    TORN_METADATA,
-    UNWRITTEN_READ,
-    WRONG_BITS,
-)
 from xccl_emu.machine.launch import Grant
 from xccl_emu.protocols.fused_case import FusedCase
 from xccl_emu.protocols.fused_layout import FusedGrants
 
-from .mutants import Mutant, Of
+from .kinds import AREA, EVENTS, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .mutants import Of, bug
 from .mutants_moe import MADE, NUMBER, ROW, by_tallies
 
 PAIR = FusedCase(ranks=2, cores=1, tokens=2, rounds=2)
@@ -106,163 +97,78 @@ RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + CLEAR))
 """Flags that are 0 or 1, and 0 again when the count was read: right on one core, with a table for each parity."""
 
 KNOWN = (
-    Mutant(
-        "fused: event e set, event e + 1 awaited", SINGLE,
-        (of_dispatch.at(FULL, "half,", "(half + 1) % 2,"),), (DEADLOCK, BAD_INSTRUCTION), quick=True,
-    ),
-    Mutant(
-        "fused: combine of a token starts on the stores' issue, not on their completion", PAIR,
-        (of_combine(ROWS_VISIBLE + ANNOUNCE, ANNOUNCE + ROWS_VISIBLE),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "fused: a contribution is weighed when its load is issued", PAIR,
-        (Of("sums").without("contribution in"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "fused: single table of counts, a fast rank overwrites those of the round before", THREE,
-        (of_dispatch.at(FIELD, "event % 2", "event * 0"),), (DEADLOCK, TORN_METADATA),
-    ),
-    Mutant(
-        "fused: boolean flags that are never reset", THREE, BOOLEAN, (TORN_METADATA, DATA_RACE),
-    ),
-    Mutant(
-        "fused: flags cleared when peers may have set them for the round after next", RESETTING,
-        (of_dispatch(CLEAR, ""), of_dispatch(BOOLEAN[0].new, BOOLEAN[0].new + CLEARED_LATE)),
-        (DEADLOCK, TORN_METADATA), base=RESET,
-    ),
-    Mutant(
-        "fused: a rank with zero tokens skips its counts", IDLE,
-        (of_dispatch(COUNTS, "        if n > 0:\n    " + COUNTS),), (DEADLOCK,),
-    ),
-    Mutant(
-        "fused: arrivals counted by read, modify and write", permitted(replace(PAIR, tokens=1, top_k=2)),
-        (of_combine(ARRIVAL, READ_MODIFY_WRITE),), (DEADLOCK, TORN_METADATA, DATA_RACE),
-    ),
-    Mutant(
-        "fused: counts told before the messages are visible", PAIR,
-        (of_dispatch(VISIBLE + ALL_SENT + PUBLISH, PUBLISH + VISIBLE + ALL_SENT),),
-        (DATA_RACE, UNWRITTEN_READ), quick=True,
-    ),
+    bug("fused: event e set, event e + 1 awaited", SINGLE, LOCKED | EVENTS,
+        of_dispatch.at(FULL, "half,", "(half + 1) % 2,"), quick=True),
+    bug("fused: combine of a token starts on the stores' issue, not on their completion", PAIR,
+        RACE | UNWRITTEN | WRONG, of_combine(ROWS_VISIBLE + ANNOUNCE, ANNOUNCE + ROWS_VISIBLE)),
+    bug("fused: a contribution is weighed when its load is issued", PAIR, UNWRITTEN | RACE,
+        Of("sums").without("contribution in")),
+    bug("fused: single table of counts, a fast rank overwrites those of the round before", THREE, LOCKED | TORN,
+        of_dispatch.at(FIELD, "event % 2", "event * 0")),
+    bug("fused: boolean flags that are never reset", THREE, TORN | RACE, *BOOLEAN),
+    bug("fused: flags cleared when peers may have set them for the round after next", RESETTING, LOCKED | TORN,
+        of_dispatch(CLEAR, ""), of_dispatch(BOOLEAN[0].new, BOOLEAN[0].new + CLEARED_LATE), base=RESET),
+    bug("fused: a rank with zero tokens skips its counts", IDLE, LOCKED,
+        of_dispatch(COUNTS, "        if n > 0:\n    " + COUNTS)),
+    bug("fused: arrivals counted by read, modify and write", permitted(replace(PAIR, tokens=1, top_k=2)),
+        LOCKED | TORN | RACE, of_combine(ARRIVAL, READ_MODIFY_WRITE)),
+    bug("fused: counts told before the messages are visible", PAIR, RACE | UNWRITTEN,
+        of_dispatch(VISIBLE + ALL_SENT + PUBLISH, PUBLISH + VISIBLE + ALL_SENT), quick=True),
 )  # fmt: skip
 
 OWN = (
-    Mutant(
-        "fused: places that leave out the tokens of other cores", PAIRS,
-        (of_counts(NUMBER, NUMBER.replace("choices, at, t * COLUMNS + k", f"{ROW}, at, k")),),
-        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "fused: places that leave out the experts before", CHOICES,
-        (of_counts.at(BEFORE, "slot - slot % c.n_local", "slot"),),
-        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "fused: places used before they are found", replace(PAIR, quantized=False, granules=2, rounds=1),
-        (of_dispatch.without("places found"),), (DATA_RACE, UNWRITTEN_READ, AREA_VIOLATION, LEFTOVER, BAD_INSTRUCTION),
-    ),
-    Mutant(
-        "fused: counts used before they are loaded", PAIR,
-        (of_dispatch.without('wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")'),),
-        (DATA_RACE, UNWRITTEN_READ, AREA_VIOLATION, LEFTOVER, BAD_INSTRUCTION),
-    ),
-    Mutant(
-        "fused: counts told when this core has sent, not when all have", PAIRS,
-        (of_dispatch.without("all cores have sent"),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: counts of other cores' sources read before they are in", PAIRS,
-        (of_dispatch.without("all counts are in"),), (TORN_METADATA, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: routing of the next choice written into a message that is leaving", CHOICES,
-        (of_dispatch.without("message left"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "fused: a half filled again before it was copied out", LONG,
-        (of_dispatch.without("half free"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "fused: a core begins with a source's first message, and not where its rows begin", SPLIT,
-        (of_dispatch.at(SKIPPED, " + begin - row", ""),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: the message awaited in the wrong half", LONG,
-        (of_dispatch.at(MADE, "half,", "1 - half,"),), (DATA_RACE, DEADLOCK, BAD_INSTRUCTION),
-    ),
-    Mutant(
-        "fused: late quantization, rows copied out before they are quantized", replace(PAIR, early_quantization=False),
-        (of_dispatch.without("rows quantized"),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: SDMA rung before its messages are staged", replace(PAIR, path="sdma"),
-        (of_dispatch.without("messages staged"),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: SDMA of a token not awaited", replace(PAIR, path="sdma"),
-        (of_dispatch.without("message written"),), (DATA_RACE, BAD_INSTRUCTION, LEFTOVER),
-    ),
-    Mutant(
-        "fused: room granted before it is known what others have", replace(PAIR, preallocated=False),
-        (of_dispatch.without("asked in"),), (TORN_METADATA, DATA_RACE),
-    ),
-    Mutant(
-        "fused: what a token was due forgotten", PAIR,
-        (of_combine.without("store(f.due + own, due, step=3)"),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: contributions for masked choices awaited", replace(PAIR, masked=True),
-        (of_combine(NOT_MASKED, "        due = due + 1\n"),), (DEADLOCK,),
-    ),
-    Mutant(
-        "fused: contributions of a token to one place", CHOICES,
-        (of_combine.at(TARGET, "+ choice", "+ 0 * choice"),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: the second choice of an expert gets the place of the first", TWICE,
-        (of_counts.at(NUMBER, "COLUMNS + k + 1", "COLUMNS + 1"),),
-        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "fused: both contributions of an expert to one place", TWICE,
-        (of_combine.at(TARGET, "+ choice", "+ 0 * choice"),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: an expert that is chosen twice awaited once", replace(TWICE, rounds=3),
-        (of_combine.at(NOT_MASKED, "slot >= 0", "slot >= 0 and k == 0"),),
-        (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: two contributions of an expert to a token announced as one", TWICE,
-        (of_combine(ARRIVAL, "        if i % 2 == 0:\n    " + ARRIVAL),), (DEADLOCK,),
-    ),
-    Mutant(
-        "fused: both contributions of an expert weighed as its first", TWICE,
-        (of_combine.at(WEIGHT, "4 * k,", "0,"),), (WRONG_BITS,),
-    ),
+    bug("fused: places that leave out the tokens of other cores", PAIRS, RACE | UNWRITTEN | WRONG,
+        of_counts(NUMBER, NUMBER.replace("choices, at, t * COLUMNS + k", f"{ROW}, at, k"))),
+    bug("fused: places that leave out the experts before", CHOICES, RACE | UNWRITTEN | WRONG,
+        of_counts.at(BEFORE, "slot - slot % c.n_local", "slot")),
+    bug("fused: places used before they are found", replace(PAIR, quantized=False, granules=2, rounds=1),
+        RACE | UNWRITTEN | AREA | LEFTOVER | EVENTS, of_dispatch.without("places found")),
+    bug("fused: counts used before they are loaded", PAIR, RACE | UNWRITTEN | AREA | LEFTOVER | EVENTS,
+        of_dispatch.without('wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")')),
+    bug("fused: counts told when this core has sent, not when all have", PAIRS, RACE | UNWRITTEN,
+        of_dispatch.without("all cores have sent")),
+    bug("fused: counts of other cores' sources read before they are in", PAIRS, TORN | UNWRITTEN,
+        of_dispatch.without("all counts are in")),
+    bug("fused: routing of the next choice written into a message that is leaving", CHOICES, RACE,
+        of_dispatch.without("message left")),
+    bug("fused: a half filled again before it was copied out", LONG, RACE, of_dispatch.without("half free")),
+    bug("fused: a core begins with a source's first message, and not where its rows begin", SPLIT,
+        WRONG | RACE | UNWRITTEN, of_dispatch.at(SKIPPED, " + begin - row", "")),
+    bug("fused: the message awaited in the wrong half", LONG, RACE | LOCKED | EVENTS,
+        of_dispatch.at(MADE, "half,", "1 - half,")),
+    bug("fused: late quantization, rows copied out before they are quantized", replace(PAIR, early_quantization=False),
+        RACE | UNWRITTEN, of_dispatch.without("rows quantized")),
+    bug("fused: SDMA rung before its messages are staged", replace(PAIR, path="sdma"), RACE | UNWRITTEN,
+        of_dispatch.without("messages staged")),
+    bug("fused: SDMA of a token not awaited", replace(PAIR, path="sdma"), RACE | EVENTS | LEFTOVER,
+        of_dispatch.without("message written")),
+    bug("fused: room granted before it is known what others have", replace(PAIR, preallocated=False), TORN | RACE,
+        of_dispatch.without("asked in")),
+    bug("fused: what a token was due forgotten", PAIR, WRONG | RACE | UNWRITTEN,
+        of_combine.without("store(f.due + own, due, step=3)")),
+    bug("fused: contributions for masked choices awaited", replace(PAIR, masked=True), LOCKED,
+        of_combine(NOT_MASKED, "        due = due + 1\n")),
+    bug("fused: contributions of a token to one place", CHOICES, RACE | UNWRITTEN,
+        of_combine.at(TARGET, "+ choice", "+ 0 * choice")),
+    bug("fused: the second choice of an expert gets the place of the first", TWICE, RACE | UNWRITTEN | WRONG,
+        of_counts.at(NUMBER, "COLUMNS + k + 1", "COLUMNS + 1")),
+    bug("fused: both contributions of an expert to one place", TWICE, RACE | UNWRITTEN,
+        of_combine.at(TARGET, "+ choice", "+ 0 * choice")),
+    bug("fused: an expert that is chosen twice awaited once", replace(TWICE, rounds=3), RACE | UNWRITTEN,
+        of_combine.at(NOT_MASKED, "slot >= 0", "slot >= 0 and k == 0")),
+    bug("fused: two contributions of an expert to a token announced as one", TWICE, LOCKED,
+        of_combine(ARRIVAL, "        if i % 2 == 0:\n    " + ARRIVAL)),
+    bug("fused: both contributions of an expert weighed as its first", TWICE, WRONG,
+        of_combine.at(WEIGHT, "4 * k,", "0,")),
     *by_tallies("fused, tallies:", LOOPS, replace(LOOPS, tokens=3), ONE_LOOP),
-    Mutant(
-        "fused: a route used before it is loaded", PAIR,
-        (of_combine.without('wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")'),),
-        (DATA_RACE, AREA_VIOLATION, UNWRITTEN_READ, LEFTOVER, BAD_INSTRUCTION),
-    ),
-    Mutant(
-        "fused: a contribution sent before it is loaded", PAIR,
-        (of_combine.without("row in"),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: cores that share a peer send all of its rows", SHARED,
-        (of_combine(PARTS, "    if False:\n"),), (DATA_RACE, WRONG_BITS, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "fused: arrivals not awaited", PAIR,
-        (of_combine.without("all arrived"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "fused: a core begins the next round while its neighbour waits", PAIRS,
-        (of_layers.without("outputs visible"), of_layers.without("all cores have combined")), (DATA_RACE,),
-    ),
-    Mutant(
-        "fused: experts begin when a neighbour has not assembled", PAIRS,
-        (of_layers.without("all cores have assembled"),), (DATA_RACE, UNWRITTEN_READ),
-    ),
+    bug("fused: a route used before it is loaded", PAIR, RACE | AREA | UNWRITTEN | LEFTOVER | EVENTS,
+        of_combine.without('wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")')),
+    bug("fused: a contribution sent before it is loaded", PAIR, RACE | UNWRITTEN, of_combine.without("row in")),
+    bug("fused: cores that share a peer send all of its rows", SHARED, RACE | WRONG | UNWRITTEN,
+        of_combine(PARTS, "    if False:\n")),
+    bug("fused: arrivals not awaited", PAIR, UNWRITTEN | RACE, of_combine.without("all arrived")),
+    bug("fused: a core begins the next round while its neighbour waits", PAIRS, RACE,
+        of_layers.without("outputs visible"), of_layers.without("all cores have combined")),
+    bug("fused: experts begin when a neighbour has not assembled", PAIRS, RACE | UNWRITTEN,
+        of_layers.without("all cores have assembled")),
 )  # fmt: skip

@@ -7,19 +7,11 @@ anew for every bug.
 import re
 from dataclasses import replace
 
-from xccl_emu.check.verdict import (
-    BAD_INSTRUCTION,
-    DATA_RACE,
-    DEADLOCK,
-    LEFTOVER,
-    TORN_METADATA,
-    UNWRITTEN_READ,
-    WRONG_BITS,
-)
 from xccl_emu.protocols.layer_case import LayerCase
 from xccl_emu.protocols.moe_case import CombineCase, DispatchCase
 
-from .mutants import Edit, Mutant, Of, text_of
+from .kinds import EVENTS, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .mutants import Edit, Mutant, Of, bug, text_of
 
 DISPATCH = DispatchCase(ranks=2, tokens=2, granules=2, rounds=2)
 LONGER = replace(DISPATCH, rounds=3)
@@ -69,119 +61,61 @@ SKIPPED = "offset + (begin - row) * (c.payload + SLOT_BYTES)\n"
 ACKNOWLEDGE = "    yield from acknowledge(rank, core, event, a.done, c)\n"
 PUT_ACK = '        yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
 LOADED = 'yield wait_flag(MTU_IN, VECTOR, half, sync="token loaded")\n'
+IF_MADE = "            if c.quantized:\n"
 MADE = '                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too\n'
 
 KNOWN = (
-    Mutant(
-        "dispatch: single buffer, a fast rank overwrites the round before", DISPATCH,
-        (of_dispatch.at(FREE, "event - 1", "event - 2"),), (DEADLOCK, DATA_RACE),
-    ),
-    Mutant(
-        "dispatch: boolean flags that are never reset", DISPATCH,
-        (
-            of_dispatch.at(COUNTS, "event", "1"),
-            of_dispatch.at(POLL_COUNTS, "event", "1"),
-        ), (TORN_METADATA,),
-    ),
-    Mutant(
-        "dispatch: a rank with zero tokens skips its flag", IDLE,
-        (of_dispatch(COUNTS, "        if n > 0:\n    " + COUNTS),), (DEADLOCK,),
-    ),
-    Mutant(
-        "dispatch: source told that its blocks are free when its counts were read", DISPATCH,
-        (of_dispatch(PULL + ACKNOWLEDGE, ACKNOWLEDGE + PULL),), (DATA_RACE,),
-    ),
-    Mutant(
-        "dispatch: quiet by core 0 for what core 1 wrote", PAIRS,
-        (of_dispatch(TOKENS_VISIBLE, "    if core == 0:\n    " + TOKENS_VISIBLE),), (DATA_RACE,),
-    ),
+    bug("dispatch: single buffer, a fast rank overwrites the round before", DISPATCH, LOCKED | RACE,
+        of_dispatch.at(FREE, "event - 1", "event - 2")),
+    bug("dispatch: boolean flags that are never reset", DISPATCH, TORN,
+        of_dispatch.at(COUNTS, "event", "1"), of_dispatch.at(POLL_COUNTS, "event", "1")),
+    bug("dispatch: a rank with zero tokens skips its flag", IDLE, LOCKED,
+        of_dispatch(COUNTS, "        if n > 0:\n    " + COUNTS)),
+    bug("dispatch: source told that its blocks are free when its counts were read", DISPATCH, RACE,
+        of_dispatch(PULL + ACKNOWLEDGE, ACKNOWLEDGE + PULL)),
+    bug("dispatch: quiet by core 0 for what core 1 wrote", PAIRS, RACE,
+        of_dispatch(TOKENS_VISIBLE, "    if core == 0:\n    " + TOKENS_VISIBLE)),
 )  # fmt: skip
 
 OWN_DISPATCH = (
-    Mutant(
-        "dispatch: counts published before the quiet", DISPATCH,
-        (of_dispatch(TOKENS_VISIBLE + ALL_WRITTEN + PUBLISH, PUBLISH + TOKENS_VISIBLE + ALL_WRITTEN),),
-        (DATA_RACE,),
-    ),
-    Mutant(
-        "dispatch: no barrier before the counts, two cores", PAIRS,
-        (of_dispatch.without("all cores have written"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "dispatch: no barrier between writing and reading the table of counts", PAIRS,
-        (of_dispatch.without("all counts are in"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "dispatch: the table of counts read before what the other core noted is visible", PAIRS,
-        (of_dispatch.without("counts noted"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "dispatch: stale counts, read before the flag is in", DISPATCH,
-        (of_dispatch(POLL_COUNTS + LOAD_COUNT, LOAD_COUNT + POLL_COUNTS),), (TORN_METADATA,),
-    ),
-    Mutant(
-        "dispatch: a core acknowledges for its neighbour", UNEVEN,
-        (of_dispatch.without("all rows pulled"),), (DATA_RACE, TORN_METADATA),
-    ),
-    Mutant(
-        "dispatch: acknowledgment of a round that has not begun", LONGER,
-        (of_dispatch.at(PUT_ACK, "event,", "event + 1,"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "dispatch: message not awaited before its routing is written into it", DISPATCH,
-        (
-            of_dispatch.without('set_flag(VECTOR, SCALAR, half, sync="message made")'),
-            of_dispatch(
-                "            if c.quantized:\n" + MADE + "            else:\n", "            if not c.quantized:\n"
-            ),
-        ), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "dispatch: quantization waits for the other half's token", THREE,
-        (of_dispatch.at(LOADED, "half", "1 - half"),), (BAD_INSTRUCTION, DEADLOCK),
-    ),
-    Mutant(
-        "dispatch: the next token made where one is still leaving", THREE,
-        (of_dispatch.without("message left"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "dispatch: messages laid out without room for their slots", DISPATCH,
-        (of_dispatch("place * message, message, step=3)", "place * c.payload, message, step=3)"),),
-        (UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "dispatch: a half pulled into again before it was copied out", THREE,
-        (of_dispatch.without("pull half free"),), (DATA_RACE, BAD_INSTRUCTION),
-    ),
-    Mutant(
-        "dispatch: rows copied out before they are in", DISPATCH,
-        (of_dispatch.without("pull half full"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "dispatch: places that leave out the tokens of other cores", PAIRS,
-        (of_counts(NUMBER, NUMBER.replace("choices, at, t * COLUMNS + k", f"{ROW}, at, k")),),
-        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "dispatch: a part pulled from where its source begins", PAIRS,
-        (of_dispatch(SKIPPED, "offset\n"),), (WRONG_BITS, DATA_RACE, UNWRITTEN_READ),
-    ),
+    bug("dispatch: counts published before the quiet", DISPATCH, RACE,
+        of_dispatch(TOKENS_VISIBLE + ALL_WRITTEN + PUBLISH, PUBLISH + TOKENS_VISIBLE + ALL_WRITTEN)),
+    bug("dispatch: no barrier before the counts, two cores", PAIRS, RACE,
+        of_dispatch.without("all cores have written")),
+    bug("dispatch: no barrier between writing and reading the table of counts", PAIRS, UNWRITTEN | RACE,
+        of_dispatch.without("all counts are in")),
+    bug("dispatch: the table of counts read before what the other core noted is visible", PAIRS, UNWRITTEN | RACE,
+        of_dispatch.without("counts noted")),
+    bug("dispatch: stale counts, read before the flag is in", DISPATCH, TORN,
+        of_dispatch(POLL_COUNTS + LOAD_COUNT, LOAD_COUNT + POLL_COUNTS)),
+    bug("dispatch: a core acknowledges for its neighbour", UNEVEN, RACE | TORN, of_dispatch.without("all rows pulled")),
+    bug("dispatch: acknowledgment of a round that has not begun", LONGER, RACE,
+        of_dispatch.at(PUT_ACK, "event,", "event + 1,")),
+    bug("dispatch: message not awaited before its routing is written into it", DISPATCH, RACE | UNWRITTEN,
+        of_dispatch.without('set_flag(VECTOR, SCALAR, half, sync="message made")'),
+        of_dispatch(IF_MADE + MADE + "            else:\n", IF_MADE.replace("if", "if not"))),
+    bug("dispatch: quantization waits for the other half's token", THREE, EVENTS | LOCKED,
+        of_dispatch.at(LOADED, "half", "1 - half")),
+    bug("dispatch: the next token made where one is still leaving", THREE, RACE, of_dispatch.without("message left")),
+    bug("dispatch: messages laid out without room for their slots", DISPATCH, UNWRITTEN | WRONG,
+        of_dispatch("place * message, message, step=3)", "place * c.payload, message, step=3)")),
+    bug("dispatch: a half pulled into again before it was copied out", THREE, RACE | EVENTS,
+        of_dispatch.without("pull half free")),
+    bug("dispatch: rows copied out before they are in", DISPATCH, RACE, of_dispatch.without("pull half full")),
+    bug("dispatch: places that leave out the tokens of other cores", PAIRS, RACE | UNWRITTEN | WRONG,
+        of_counts(NUMBER, NUMBER.replace("choices, at, t * COLUMNS + k", f"{ROW}, at, k"))),
+    bug("dispatch: a part pulled from where its source begins", PAIRS, WRONG | RACE | UNWRITTEN,
+        of_dispatch(SKIPPED, "offset\n")),
 )  # fmt: skip
 
 
 OWN_REPEATS = (
-    Mutant(
-        "dispatch: the second choice of an expert gets the place of the first", TWICE,
-        (of_counts.at(NUMBER, "COLUMNS + k + 1", "COLUMNS + 1"),), (UNWRITTEN_READ, DATA_RACE, WRONG_BITS),
-    ),
-    Mutant(
-        "dispatch: the second message for an expert begun while the first leaves", TWICE,
-        (of_dispatch.without("message left"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "dispatch: both messages for an expert name its first choice", TWICE,
-        (of_dispatch.at("ub_store(at + c.payload + 12, k, step=3)", "k,", "0,"),), (WRONG_BITS,),
-    ),
+    bug("dispatch: the second choice of an expert gets the place of the first", TWICE, UNWRITTEN | RACE | WRONG,
+        of_counts.at(NUMBER, "COLUMNS + k + 1", "COLUMNS + 1")),
+    bug("dispatch: the second message for an expert begun while the first leaves", TWICE, RACE,
+        of_dispatch.without("message left")),
+    bug("dispatch: both messages for an expert name its first choice", TWICE, WRONG,
+        of_dispatch.at("ub_store(at + c.payload + 12, k, step=3)", "k,", "0,")),
 )  # fmt: skip
 
 EARLIER = "            yield store(tallies + i * stride + 4 * slot, before, 4, step=step)\n"
@@ -193,44 +127,27 @@ OWN_ROW = (
 
 def by_tallies(who: str, loops: LayerCase, uneven: LayerCase, alone: LayerCase) -> tuple[Mutant, ...]:
     """Bugs of counting in scalar loops, which all groups share."""
-    unseen, misplaced = (UNWRITTEN_READ, DATA_RACE), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS)
+    unseen, misplaced = UNWRITTEN | RACE, RACE | UNWRITTEN | WRONG
     return (
-        Mutant(f"{who} told before they are visible", loops, (of_counts.without("tallies visible"),), unseen),
-        Mutant(f"{who} used before all are added up", loops, (of_counts.without("all tallies are added up"),), unseen),
-        Mutant(
-            f"{who} places that leave out the tokens of cores before", uneven,
-            (of_counts.at(EARLIER, "before,", "0,"),), misplaced,
-        ),
-        Mutant(
-            f"{who} every message for an expert to the place of the first", alone,
-            (of_counts.at(ONWARD, "place + 1", "place"),), misplaced,
-        ),
-        Mutant(
-            f"{who} choices of the next token brought over those of one that is sent", alone,
-            OWN_ROW, (DATA_RACE, WRONG_BITS, BAD_INSTRUCTION),
-        ),
+        bug(f"{who} told before they are visible", loops, unseen, of_counts.without("tallies visible")),
+        bug(f"{who} used before all are added up", loops, unseen, of_counts.without("all tallies are added up")),
+        bug(f"{who} places that leave out the tokens of cores before", uneven, misplaced,
+            of_counts.at(EARLIER, "before,", "0,")),
+        bug(f"{who} every message for an expert to the place of the first", alone, misplaced,
+            of_counts.at(ONWARD, "place + 1", "place")),
+        bug(f"{who} choices of the next token brought over those of one that is sent", alone, RACE | WRONG | EVENTS,
+            *OWN_ROW),
     )  # fmt: skip
 
 
 OWN_LOOPS = (
     *by_tallies("tallies:", LOOPS, replace(LOOPS, rounds=2), ONE_LOOP),
-    Mutant(
-        "tallies: added up before all cores have counted", LOOPS,
-        (of_counts.without("all cores have counted"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "tallies: used before the sums are visible", LOOPS,
-        (of_counts.without("sums visible"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "tallies: counted on before they are zero", LOOPS,
-        (of_counts.without("tally cleared"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "tallies: places that leave out the experts before", BOTH_LOOP,
-        (of_counts.at("ub_store(4 * slot, place + before, step=1)", "place + before", "place"),),
-        (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
+    bug("tallies: added up before all cores have counted", LOOPS, UNWRITTEN | RACE,
+        of_counts.without("all cores have counted")),
+    bug("tallies: used before the sums are visible", LOOPS, UNWRITTEN | RACE, of_counts.without("sums visible")),
+    bug("tallies: counted on before they are zero", LOOPS, UNWRITTEN | RACE, of_counts.without("tally cleared")),
+    bug("tallies: places that leave out the experts before", BOTH_LOOP, RACE | UNWRITTEN | WRONG,
+        of_counts.at("ub_store(4 * slot, place + before, step=1)", "place + before", "place")),
 )  # fmt: skip
 
 # ---- what stands in combine
@@ -254,120 +171,61 @@ SCALE = "c.hidden, at + c.hidden, step=step)\n"
 STRIDE = "    return hidden + 32 if narrowed else 2 * hidden\n"
 
 OWN_NARROWED = (
-    Mutant(
-        "combine: an output narrowed before it is in", NARROWED,
-        (of_combine.without("output in"),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "combine: a row laid out before it is narrowed", NARROWED,
-        (of_combine.without("row narrowed"),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "combine: an output brought over one that is not narrowed yet", MANY_NARROWED,
-        (of_combine.without("output used"),), (DATA_RACE, BAD_INSTRUCTION),
-    ),
-    Mutant(
-        "combine: a row narrowed over one that is leaving", MANY_NARROWED,
-        (of_combine.without("narrowed row left"),), (DATA_RACE, BAD_INSTRUCTION),
-    ),
-    Mutant(
-        "combine: a contribution widened by the scale of another", replace(NARROWED, top_k=2, rounds=1),
-        (of_sums(SCALE, "c.hidden, acc + 5 * c.hidden, step=step)\n"),), (WRONG_BITS, DATA_RACE),
-    ),
-    Mutant(
-        "combine: narrowed rows laid out without room for their scales", NARROWED,
-        (of_sums.at(STRIDE, "hidden + 32", "hidden"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
+    bug("combine: an output narrowed before it is in", NARROWED, RACE | UNWRITTEN, of_combine.without("output in")),
+    bug("combine: a row laid out before it is narrowed", NARROWED, RACE | UNWRITTEN,
+        of_combine.without("row narrowed")),
+    bug("combine: an output brought over one that is not narrowed yet", MANY_NARROWED, RACE | EVENTS,
+        of_combine.without("output used")),
+    bug("combine: a row narrowed over one that is leaving", MANY_NARROWED, RACE | EVENTS,
+        of_combine.without("narrowed row left")),
+    bug("combine: a contribution widened by the scale of another", replace(NARROWED, top_k=2, rounds=1), WRONG | RACE,
+        of_sums(SCALE, "c.hidden, acc + 5 * c.hidden, step=step)\n")),
+    bug("combine: narrowed rows laid out without room for their scales", NARROWED, RACE | UNWRITTEN | WRONG,
+        of_sums.at(STRIDE, "hidden + 32", "hidden")),
 )  # fmt: skip
 
 OWN_COMBINE = (
-    Mutant(
-        "combine: blocks written before those of the round before were read", COMBINE,
-        (of_combine.at(COMBINE_FREE, "event - 1", "event - 2"),), (DEADLOCK, DATA_RACE),
-    ),
-    Mutant(
-        "combine: rows offered before the quiet", COMBINE,
-        (of_combine(ROWS_VISIBLE + ALL_LAID_OUT + OFFERED, OFFERED + ROWS_VISIBLE + ALL_LAID_OUT),), (DATA_RACE,),
-    ),
-    Mutant(
-        "combine: rows offered when this core has laid out its part, not when all have", COMBINE_PAIRS,
-        (of_combine.without("all cores have laid out"),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "combine: quiet by core 0 for what core 1 laid out", COMBINE_PAIRS,
-        (of_combine(ROWS_VISIBLE, "    if core == 0:\n    " + ROWS_VISIBLE),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "combine: a core lays out where only its neighbour has asked whether it may", COMBINE_PAIRS,
-        (of_combine.without("from await_free(s, rank, event, c, a)"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "combine: a rank that nothing is for told before it has seen the last", replace(COMBINE, tokens=1, rounds=3),
-        (of_combine.without("from await_free((i + rank) % c.n_ranks, rank, event, c, a)"),), (DEADLOCK, TORN_METADATA),
-    ),
-    Mutant(
-        "combine: rows of the second expert laid out over those of the first", TWO_EXPERTS,
-        (of_combine.without("place = place + before"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "combine: a core's part laid out where its source's rows begin", COMBINE_PAIRS,
-        (of_combine.at("place = begin - row", "begin - row", "0"),), (DATA_RACE, UNWRITTEN_READ, WRONG_BITS),
-    ),
-    Mutant(
-        "combine: a core's part begun with its source's first row", COMBINE_PAIRS,
-        (of_combine.at("source = y + begin * 2 * c.hidden", "begin", "row"),), (WRONG_BITS,),
-    ),
-    Mutant(
-        "combine: acknowledged before the contributions are pulled", COMBINE,
-        (of_combine(SUM + ACKNOWLEDGE_ALL, ACKNOWLEDGE_ALL + SUM),), (DATA_RACE,),
-    ),
-    Mutant(
-        "combine: acknowledged when the pulls are issued", COMBINE_PAIRS,
-        (of_combine.without("contributions pulled"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "combine: a core acknowledges for its neighbour", COMBINE_PAIRS,
-        (of_combine.without("all cores have pulled"),), (DEADLOCK, DATA_RACE),
-    ),
-    Mutant(
-        "combine: does not wait for the last rank's rows", COMBINE,
-        (of_combine(ROWS_IN, "            if expert_rank < c.n_ranks - 1:\n    " + ROWS_IN),),
-        (TORN_METADATA, UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "combine: of a tile starts on the store's issue, not on its completion", COMBINE,
-        (of_sums.without("contribution in"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "combine: event e set, event e + 1 awaited", CHOICES,
-        (of_sums.at('wait_flag(MTU_IN, VECTOR, place, sync="contribution in")', "place", "(place + 1) % LOADS"),),
-        (BAD_INSTRUCTION, DEADLOCK),
-    ),
-    Mutant(
-        "combine: a contribution pulled over one that is still weighed", CHOICES,
-        (of_sums.without("contribution used"),), (BAD_INSTRUCTION, DATA_RACE),
-    ),
-    Mutant(
-        "combine: a contribution's weight left out", CHOICES,
-        (of_sums.at(AXPY, "v_axpy(at, acc, weight,", "v_add(at, acc,"),), (WRONG_BITS,),
-    ),
-    Mutant(
-        "combine: both contributions of an expert weighed as its first", BACK_TWICE,
-        (of_combine.at(WEIGHT, "4 * k,", "0,"),), (WRONG_BITS,),
-    ),
-    Mutant(
-        "combine: the second contribution of an expert left out", BACK_TWICE,
-        (of_combine(ROWS_IN, ROWS_IN + "            weight = weight * (1 - k)\n"),), (WRONG_BITS,),
-    ),
-    Mutant(
-        "combine: sum copied out before it is rounded", COMBINE,
-        (of_sums.without("sum made"),), (UNWRITTEN_READ, DATA_RACE),
-    ),
-    Mutant(
-        "combine: flag of a half that is full left over", COMBINE,
-        (of_combine.without('wait_flag(MTU_IN, MTU_OUT, half, sync="copy half full")'),),
-        (DATA_RACE, LEFTOVER, BAD_INSTRUCTION),
-    ),
+    bug("combine: blocks written before those of the round before were read", COMBINE, LOCKED | RACE,
+        of_combine.at(COMBINE_FREE, "event - 1", "event - 2")),
+    bug("combine: rows offered before the quiet", COMBINE, RACE,
+        of_combine(ROWS_VISIBLE + ALL_LAID_OUT + OFFERED, OFFERED + ROWS_VISIBLE + ALL_LAID_OUT)),
+    bug("combine: rows offered when this core has laid out its part, not when all have", COMBINE_PAIRS,
+        RACE | UNWRITTEN, of_combine.without("all cores have laid out")),
+    bug("combine: quiet by core 0 for what core 1 laid out", COMBINE_PAIRS, RACE | UNWRITTEN,
+        of_combine(ROWS_VISIBLE, "    if core == 0:\n    " + ROWS_VISIBLE)),
+    bug("combine: a core lays out where only its neighbour has asked whether it may", COMBINE_PAIRS, RACE,
+        of_combine.without("from await_free(s, rank, event, c, a)")),
+    bug("combine: a rank that nothing is for told before it has seen the last", replace(COMBINE, tokens=1, rounds=3),
+        LOCKED | TORN, of_combine.without("from await_free((i + rank) % c.n_ranks, rank, event, c, a)")),
+    bug("combine: rows of the second expert laid out over those of the first", TWO_EXPERTS, RACE | UNWRITTEN | WRONG,
+        of_combine.without("place = place + before")),
+    bug("combine: a core's part laid out where its source's rows begin", COMBINE_PAIRS, RACE | UNWRITTEN | WRONG,
+        of_combine.at("place = begin - row", "begin - row", "0")),
+    bug("combine: a core's part begun with its source's first row", COMBINE_PAIRS, WRONG,
+        of_combine.at("source = y + begin * 2 * c.hidden", "begin", "row")),
+    bug("combine: acknowledged before the contributions are pulled", COMBINE, RACE,
+        of_combine(SUM + ACKNOWLEDGE_ALL, ACKNOWLEDGE_ALL + SUM)),
+    bug("combine: acknowledged when the pulls are issued", COMBINE_PAIRS, RACE,
+        of_combine.without("contributions pulled")),
+    bug("combine: a core acknowledges for its neighbour", COMBINE_PAIRS, LOCKED | RACE,
+        of_combine.without("all cores have pulled")),
+    bug("combine: does not wait for the last rank's rows", COMBINE, TORN | UNWRITTEN | RACE,
+        of_combine(ROWS_IN, "            if expert_rank < c.n_ranks - 1:\n    " + ROWS_IN)),
+    bug("combine: of a tile starts on the store's issue, not on its completion", COMBINE, UNWRITTEN | RACE,
+        of_sums.without("contribution in")),
+    bug("combine: event e set, event e + 1 awaited", CHOICES, EVENTS | LOCKED,
+        of_sums.at('wait_flag(MTU_IN, VECTOR, place, sync="contribution in")', "place", "(place + 1) % LOADS")),
+    bug("combine: a contribution pulled over one that is still weighed", CHOICES, EVENTS | RACE,
+        of_sums.without("contribution used")),
+    bug("combine: a contribution's weight left out", CHOICES, WRONG,
+        of_sums.at(AXPY, "v_axpy(at, acc, weight,", "v_add(at, acc,")),
+    bug("combine: both contributions of an expert weighed as its first", BACK_TWICE, WRONG,
+        of_combine.at(WEIGHT, "4 * k,", "0,")),
+    bug("combine: the second contribution of an expert left out", BACK_TWICE, WRONG,
+        of_combine(ROWS_IN, ROWS_IN + "            weight = weight * (1 - k)\n")),
+    bug("combine: sum copied out before it is rounded", COMBINE, UNWRITTEN | RACE, of_sums.without("sum made")),
+    bug("combine: flag of a half that is full left over", COMBINE, RACE | LEFTOVER | EVENTS,
+        of_combine.without('wait_flag(MTU_IN, MTU_OUT, half, sync="copy half full")')),
 )  # fmt: skip
 
 KNOWN = tuple(replace(mutant, base=ONLY_DISPATCH) for mutant in KNOWN)

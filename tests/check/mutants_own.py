@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, TORN_METADATA, UNWRITTEN_READ, WRONG_BITS
 from xccl_emu.lang import Kernel
 from xccl_emu.machine import Grant, Pod, small_pod
 from xccl_emu.protocol import payload
 from xccl_emu.testing import Bench, protocol
 
 from . import mutants_kernels as device
-from .mutants import Mutant, Of
+from .kinds import LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .mutants import Of, bug
 
 NBYTES = 64
 ROUNDS = 4
@@ -123,61 +123,30 @@ READ_SLOT = "        yield mtu_in(slot"
 ACKED = '        yield poll_eq(ack, 1, sync="acknowledged")\n'
 
 KNOWN = (
-    Mutant(
-        "push: single buffer instead of double", PUSH,
-        (
-            edit.at(BUFFERS, "half * nbytes", "0 * nbytes"),
-            edit.at(INBOX, "inbox + half * nbytes", "inbox"),
-        ), (DATA_RACE,), quick=True,
-    ),
-    Mutant(
-        "push: boolean flags that are never reset", PUSH_BOOLEAN,
-        (edit.without("clear flag"),), (DATA_RACE, WRONG_BITS),
-    ),
-    Mutant(
-        "push: flag cleared after the peer may have set it again", PUSH_BOOLEAN,
-        (edit.without("clear flag"), edit(BOOLEAN_FLAG, ONE_FLAG_LATE_CLEAR)), (DEADLOCK,),
-    ),
-    Mutant(
-        "combine: arrivals counted by read-modify-write", ARRIVALS,
-        (edit(ARRIVAL, "    seen = yield load(counter, sync=\"arrival\")\n    yield store(counter, seen + 1)\n"),),
-        (DEADLOCK,), quick=True,
-    ),
-    Mutant(
-        "counter barrier with fetch_add and no quiet before it", BARRIER,
-        (edit.without("word visible"),), (TORN_METADATA, DATA_RACE),
-    ),
-    Mutant(
-        "quiet issued by core 0, payload written by core 1", TWO_CORES,
-        (edit(PART_QUIET + PARTS_WRITTEN, PARTS_WRITTEN + "    " + PART_QUIET),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "ring cleared without waiting for the ack in flight", CLEARED, (
-            edit(ACKED, "        if r % 2:\n    " + ACKED),
-            edit(TAIL_IN + READ_SLOT, TAIL_IN.replace("poll_eq", "poll_ge") + READ_SLOT),
-        ), (DATA_RACE, DEADLOCK),
-    ),
+    bug("push: single buffer instead of double", PUSH, RACE,
+        edit.at(BUFFERS, "half * nbytes", "0 * nbytes"), edit.at(INBOX, "inbox + half * nbytes", "inbox"), quick=True),
+    bug("push: boolean flags that are never reset", PUSH_BOOLEAN, RACE | WRONG, edit.without("clear flag")),
+    bug("push: flag cleared after the peer may have set it again", PUSH_BOOLEAN, LOCKED,
+        edit.without("clear flag"), edit(BOOLEAN_FLAG, ONE_FLAG_LATE_CLEAR)),
+    bug("combine: arrivals counted by read-modify-write", ARRIVALS, LOCKED,
+        edit(ARRIVAL, "    seen = yield load(counter, sync=\"arrival\")\n    yield store(counter, seen + 1)\n"),
+        quick=True),
+    bug("counter barrier with fetch_add and no quiet before it", BARRIER, TORN | RACE, edit.without("word visible")),
+    bug("quiet issued by core 0, payload written by core 1", TWO_CORES, RACE | UNWRITTEN,
+        edit(PART_QUIET + PARTS_WRITTEN, PARTS_WRITTEN + "    " + PART_QUIET)),
+    bug("ring cleared without waiting for the ack in flight", CLEARED, RACE | LOCKED,
+        edit(ACKED, "        if r % 2:\n    " + ACKED),
+        edit(TAIL_IN + READ_SLOT, TAIL_IN.replace("poll_eq", "poll_ge") + READ_SLOT)),
 )  # fmt: skip
 
 OWN = (
-    Mutant(
-        "push: flag's clearing lands after the peer has set it again", PUSH_BOOLEAN,
-        (edit(CLEAR_QUIET + BOOLEAN_FLAG, BOOLEAN_FLAG + CLEAR_QUIET),),
-        (DATA_RACE,),
-    ),
-    Mutant(
-        "ring cleared by a put that nothing waits for", CLEARED,
-        (
-            edit('        yield quiet(sync="ack cleared")\n', ""),
-            edit('        yield quiet(sync="data before tail")\n', ""),
-        ), (DATA_RACE,),
-    ),
-    Mutant(
-        "barrier left out between the parts and the tail", TWO_CORES,
-        (edit('    yield from barrier(0, "all parts written")\n', ""),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "combine: waits for one arrival too few", ARRIVALS,
-        (edit.at('poll_ge(counter, n, sync="all arrived")', "n,", "n - 1,"),), (DATA_RACE,),
-    ),
+    bug("push: flag's clearing lands after the peer has set it again", PUSH_BOOLEAN, RACE,
+        edit(CLEAR_QUIET + BOOLEAN_FLAG, BOOLEAN_FLAG + CLEAR_QUIET)),
+    bug("ring cleared by a put that nothing waits for", CLEARED, RACE,
+        edit('        yield quiet(sync="ack cleared")\n', ""),
+        edit('        yield quiet(sync="data before tail")\n', "")),
+    bug("barrier left out between the parts and the tail", TWO_CORES, RACE | UNWRITTEN,
+        edit('    yield from barrier(0, "all parts written")\n', "")),
+    bug("combine: waits for one arrival too few", ARRIVALS, RACE,
+        edit.at('poll_ge(counter, n, sync="all arrived")', "n,", "n - 1,")),
 )  # fmt: skip

@@ -1,19 +1,9 @@
 """Bugs in send and receive."""
 
-from xccl_emu.check.verdict import (
-    AREA_VIOLATION,
-    ASSERTION,
-    BAD_INSTRUCTION,
-    DATA_RACE,
-    DEADLOCK,
-    LEFTOVER,
-    TORN_METADATA,
-    UNWRITTEN_READ,
-    WRONG_BITS,
-)
 from xccl_emu.protocols.sendrecv_case import AsyncCase, BothWaysCase, SendRecvCase
 
-from .mutants import Mutant, Of
+from .kinds import AREA, EVENTS, FAILED, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
+from .mutants import Of, bug
 
 RING = SendRecvCase(slots=2, chunks=5, granules=2)
 FITS = SendRecvCase(slots=3, chunks=3, granules=2)
@@ -74,176 +64,78 @@ STORES = """\
 WITH_STORES = edit("    set_flag,\n    wait_flag,\n", "    set_flag,\n    store,\n    wait_flag,\n")
 
 KNOWN = (
-    Mutant(
-        "tail published with no fence after the data words", RING,
-        (edit(SENT + FENCE + TAIL, SENT + TAIL),), (DATA_RACE,), quick=True,
-    ),
-    Mutant(
-        "tail published before the data, fence after both", RING,
-        (edit(DATA + SENT + FENCE + TAIL, TAIL + DATA + SENT + FENCE),), (DATA_RACE, UNWRITTEN_READ),
-    ),
-    Mutant(
-        "tail published before the fence", RING,
-        (edit(FENCE + TAIL, TAIL + FENCE),), (DATA_RACE,),
-    ),
-    Mutant(
-        "producer's free test is i - ack < S + 1", RING,
-        (edit(FREE + IN_BUFFER, FREE.replace("+ 1 - c.slots", "- c.slots") + IN_BUFFER),), (DATA_RACE,),
-    ),
-    Mutant(
-        "consumer sends the ack before it reads the slot", RING,
-        (edit(PULL + CHUNK_READ + READ + WAIT_READ + ACK, IF_ACK + ACK + PULL + CHUNK_READ + READ + WAIT_READ),),
-        (DATA_RACE,),
-    ),
-    Mutant(
-        "producer publishes tail i + 2 after writing chunk i only", RING,
-        (edit(FENCE + TAIL, FENCE + TAIL.replace("i + 1", "i + 2")),), (WRONG_BITS, DATA_RACE, ASSERTION),
-    ),
-    Mutant(
-        "both dies send all chunks before receiving any", BOTH,
-        (
-            edit(EACH_TURN + "        if i < outgoing:\n", ALL_FIRST + "        if j < outgoing:\n"),
-            edit("        if i < incoming:\n", "        if j >= outgoing:\n"),
-        ), (DEADLOCK,), quick=True,
-    ),
-    Mutant(
-        "tail and ack kept modulo S", RING,
-        (
-            edit(FENCE + TAIL, FENCE + TAIL.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
-            edit(OUT + LAST_ACK, OUT + LAST_ACK.replace("c.base + chunks", "(c.base + chunks) % c.slots")),
-            edit(FREE + IN_BUFFER, "        yield poll_ge(c.ack + COUNT, 0, step=4)\n" + IN_BUFFER),
-            edit(IN_TAIL, IN_TAIL_MODULO),
-            edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
-            edit(ACKNOWLEDGED, ACKNOWLEDGED_MODULO),
-            edit("    poll_ge,\n", "    poll_eq,\n    poll_ge,\n    poll_ne,\n"),
-        ), (DATA_RACE,),
-    ),
+    bug("tail published with no fence after the data words", RING, RACE,
+        edit(SENT + FENCE + TAIL, SENT + TAIL), quick=True),
+    bug("tail published before the data, fence after both", RING, RACE | UNWRITTEN,
+        edit(DATA + SENT + FENCE + TAIL, TAIL + DATA + SENT + FENCE)),
+    bug("tail published before the fence", RING, RACE, edit(FENCE + TAIL, TAIL + FENCE)),
+    bug("producer's free test is i - ack < S + 1", RING, RACE,
+        edit(FREE + IN_BUFFER, FREE.replace("+ 1 - c.slots", "- c.slots") + IN_BUFFER)),
+    bug("consumer sends the ack before it reads the slot", RING, RACE,
+        edit(PULL + CHUNK_READ + READ + WAIT_READ + ACK, IF_ACK + ACK + PULL + CHUNK_READ + READ + WAIT_READ)),
+    bug("producer publishes tail i + 2 after writing chunk i only", RING, WRONG | RACE | FAILED,
+        edit(FENCE + TAIL, FENCE + TAIL.replace("i + 1", "i + 2"))),
+    bug("both dies send all chunks before receiving any", BOTH, LOCKED,
+        edit(EACH_TURN + "        if i < outgoing:\n", ALL_FIRST + "        if j < outgoing:\n"),
+        edit("        if i < incoming:\n", "        if j >= outgoing:\n"), quick=True),
+    bug("tail and ack kept modulo S", RING, RACE,
+        edit(FENCE + TAIL, FENCE + TAIL.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
+        edit(OUT + LAST_ACK, OUT + LAST_ACK.replace("c.base + chunks", "(c.base + chunks) % c.slots")),
+        edit(FREE + IN_BUFFER, "        yield poll_ge(c.ack + COUNT, 0, step=4)\n" + IN_BUFFER),
+        edit(IN_TAIL, IN_TAIL_MODULO),
+        edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
+        edit(ACKNOWLEDGED, ACKNOWLEDGED_MODULO), edit("    poll_ge,\n", "    poll_eq,\n    poll_ge,\n    poll_ne,\n")),
 )  # fmt: skip
 
 OWN = (
-    Mutant(
-        "consumer acknowledges one chunk too many", RING,
-        (edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("base + i + 1", "base + i + 2")),), (DATA_RACE,),
-    ),
-    Mutant(
-        "consumer acknowledges one chunk too few", RING,
-        (edit.at(LAST_ACK, "base + chunks", "base + chunks - 1"),), (DEADLOCK,),
-    ),
-    Mutant(
-        "consumer acknowledges before all is copied out", RING,
-        (edit(OUT + LAST_ACK, LAST_ACK + OUT),), (WRONG_BITS, DATA_RACE), quick=True,
-    ),
-    Mutant(
-        "consumer acknowledges a payload that fits the ring before it is copied out", FITS,
-        (edit(OUT + LAST_ACK, LAST_ACK + OUT),), (WRONG_BITS, DATA_RACE),
-    ),
-    Mutant(
-        "consumer never acknowledges a chunk by itself", RING,
-        (edit("    return asked > 0 or chunks > slots\n", "    return asked > 0\n"),), (DEADLOCK,),
-    ),
-    Mutant(
-        "producer uses a half of its buffer again before it has left", RING,
-        (edit.without("half sent"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "producer numbers its chunks from one", RING,
-        (edit(FENCE + TAIL, FENCE + TAIL.replace("c.event, i,", "c.event, i + 1,")),), (ASSERTION,),
-    ),
-    Mutant(
-        "both sides go round one slot too few", RING,
-        (
-            edit.at(SLOT, "% slots", "% (slots - 1)"),
-        ), (WRONG_BITS, DATA_RACE),
-    ),
-    Mutant(
-        "both sides go round one slot too many", RING,
-        (
-            edit.at(SLOT, "% slots", "% (slots + 1)"),
-        ), (AREA_VIOLATION,),
-    ),
-    Mutant(
-        "consumer goes round one slot too few", RING,
-        (edit(PULL, PULL_ROUND),), (WRONG_BITS, DATA_RACE),
-    ),
-    Mutant(
-        "ack as soon as the read is issued", RING,
-        (edit(READ + WAIT_READ + ACK, ACK + READ + WAIT_READ),), (DATA_RACE,), quick=True,
-    ),
-    Mutant(
-        "consumer uses a half of its buffer again before it has left", RING,
-        (edit(AGAIN, ""), edit(MORE, "")), (DATA_RACE,),
-    ),
-    Mutant(
-        "consumer waits for the other half's event", RING,
-        (edit.at(AGAIN, "half, step", "1 - half, step"),), (BAD_INSTRUCTION, DEADLOCK),
-    ),
-    Mutant(
-        "consumer frees a half that nobody will take again", RING,
-        (edit.at(MORE, "    if more:\n    ", ""),), (LEFTOVER,),
-    ),
-    Mutant(
-        "producer waits for the event of the chunk that it has just asked for", RING,
-        (edit.at(IN_BUFFER, "half, step", "1 - half, step"),), (BAD_INSTRUCTION, DATA_RACE, DEADLOCK),
-    ),
-    Mutant(
-        "field of the tail written word by word, the count first", RING,
-        (WITH_STORES, edit(FENCE + TAIL, FENCE + STORES)), (ASSERTION, TORN_METADATA),
-    ),
-    Mutant(
-        "tail put to the next channel's field", CHANNELS,
-        (edit(FENCE + TAIL, FENCE + TAIL.replace("put(c.tail,", "put(c.tail + 32,")),), (AREA_VIOLATION,),
-    ),
-    Mutant(
-        "receiver returns without all chunks", SMALL,
-        (edit.at(ALL_PULLED, "chunks, 1,", "chunks - 1, 1,"),), (DEADLOCK, WRONG_BITS),
-    ),
-    Mutant(
-        "DMA: tail without waiting for the completion", DMA,
-        (edit(DMA_SENT + TAIL, TAIL + DMA_SENT),), (WRONG_BITS, DATA_RACE),
-    ),
-    Mutant(
-        "DMA: a completion that nobody takes", DMA,
-        (edit(DMA_SENT, '    if i < 2:\n    ' + DMA_SENT),), (LEFTOVER, DATA_RACE),
-    ),
-    Mutant(
-        "DMA: quiet in place of the completion", DMA,
-        (edit(DMA_SENT, '    yield quiet(step=3)\n'),), (BAD_INSTRUCTION,),
-    ),
-    Mutant(
-        "DMA: fence in place of the completion", DMA,
-        (edit(DMA_SENT, FENCE),), (DATA_RACE, BAD_INSTRUCTION),
-    ),
-    Mutant(
-        "DMA: acknowledged before the copy-out is complete", LONG_DMA,
-        (edit(DMA_DRAINED + IF_ACK + ACK, IF_ACK + ACK + DMA_DRAINED),), (DATA_RACE,),
-    ),
-    Mutant(
-        "zero-copy: tail before the fence", ZERO_COPY,
-        (edit(FENCE + ZERO_COPY_TAIL, ZERO_COPY_TAIL + FENCE),), (DATA_RACE, WRONG_BITS),
-    ),
-    Mutant(
-        "zero-copy: the offer's words read before the offer is there", ZERO_COPY,
-        (edit(OFFER_IN + GIVEN, GIVEN + OFFER_IN),), (TORN_METADATA, ASSERTION),
-    ),
-    Mutant(
-        "zero-copy: receiver does not wait for the tail", ZERO_COPY,
-        (edit.without('poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")'),),
-        (ASSERTION, TORN_METADATA, DATA_RACE, WRONG_BITS),
-    ),
-    Mutant(
-        "back to back: the data buffer used again before the payload has left it", ROUNDS,
-        (edit(OUT + LAST_ACK, LAST_ACK),), (DATA_RACE, WRONG_BITS),
-    ),
-    Mutant(
-        "back to back: every round counts from the first one's base", ROUNDS,
-        (edit.at(NEXT_BASE, "        base = base + chunks\n", ""),), (DEADLOCK, DATA_RACE, WRONG_BITS),
-    ),
-    Mutant(
-        "asynchronous: one free slot too many", ASYNC,
-        (edit.at("last = min(chunks, acknowledged - c.base + c.slots)", "+ c.slots)", "+ c.slots + 1)"),), (DATA_RACE,),
-    ),
-    Mutant(
-        "both ways: what is received uses the half of what is sent", BOTH,
-        (edit.at("pull_chunk(i, 1, target, received,", "(i, 1,", "(i, 0,"),), (WRONG_BITS, DATA_RACE, BAD_INSTRUCTION),
-    ),
+    bug("consumer acknowledges one chunk too many", RING, RACE,
+        edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("base + i + 1", "base + i + 2"))),
+    bug("consumer acknowledges one chunk too few", RING, LOCKED,
+        edit.at(LAST_ACK, "base + chunks", "base + chunks - 1")),
+    bug("consumer acknowledges before all is copied out", RING, WRONG | RACE,
+        edit(OUT + LAST_ACK, LAST_ACK + OUT), quick=True),
+    bug("consumer acknowledges a payload that fits the ring before it is copied out", FITS, WRONG | RACE,
+        edit(OUT + LAST_ACK, LAST_ACK + OUT)),
+    bug("consumer never acknowledges a chunk by itself", RING, LOCKED,
+        edit("    return asked > 0 or chunks > slots\n", "    return asked > 0\n")),
+    bug("producer uses a half of its buffer again before it has left", RING, RACE, edit.without("half sent")),
+    bug("producer numbers its chunks from one", RING, FAILED,
+        edit(FENCE + TAIL, FENCE + TAIL.replace("c.event, i,", "c.event, i + 1,"))),
+    bug("both sides go round one slot too few", RING, WRONG | RACE, edit.at(SLOT, "% slots", "% (slots - 1)")),
+    bug("both sides go round one slot too many", RING, AREA, edit.at(SLOT, "% slots", "% (slots + 1)")),
+    bug("consumer goes round one slot too few", RING, WRONG | RACE, edit(PULL, PULL_ROUND)),
+    bug("ack as soon as the read is issued", RING, RACE,
+        edit(READ + WAIT_READ + ACK, ACK + READ + WAIT_READ), quick=True),
+    bug("consumer uses a half of its buffer again before it has left", RING, RACE, edit(AGAIN, ""), edit(MORE, "")),
+    bug("consumer waits for the other half's event", RING, EVENTS | LOCKED,
+        edit.at(AGAIN, "half, step", "1 - half, step")),
+    bug("consumer frees a half that nobody will take again", RING, LEFTOVER, edit.at(MORE, "    if more:\n    ", "")),
+    bug("producer waits for the event of the chunk that it has just asked for", RING, EVENTS | RACE | LOCKED,
+        edit.at(IN_BUFFER, "half, step", "1 - half, step")),
+    bug("field of the tail written word by word, the count first", RING, FAILED | TORN,
+        WITH_STORES, edit(FENCE + TAIL, FENCE + STORES)),
+    bug("tail put to the next channel's field", CHANNELS, AREA,
+        edit(FENCE + TAIL, FENCE + TAIL.replace("put(c.tail,", "put(c.tail + 32,"))),
+    bug("receiver returns without all chunks", SMALL, LOCKED | WRONG,
+        edit.at(ALL_PULLED, "chunks, 1,", "chunks - 1, 1,")),
+    bug("DMA: tail without waiting for the completion", DMA, WRONG | RACE, edit(DMA_SENT + TAIL, TAIL + DMA_SENT)),
+    bug("DMA: a completion that nobody takes", DMA, LEFTOVER | RACE, edit(DMA_SENT, '    if i < 2:\n    ' + DMA_SENT)),
+    bug("DMA: quiet in place of the completion", DMA, EVENTS, edit(DMA_SENT, '    yield quiet(step=3)\n')),
+    bug("DMA: fence in place of the completion", DMA, RACE | EVENTS, edit(DMA_SENT, FENCE)),
+    bug("DMA: acknowledged before the copy-out is complete", LONG_DMA, RACE,
+        edit(DMA_DRAINED + IF_ACK + ACK, IF_ACK + ACK + DMA_DRAINED)),
+    bug("zero-copy: tail before the fence", ZERO_COPY, RACE | WRONG,
+        edit(FENCE + ZERO_COPY_TAIL, ZERO_COPY_TAIL + FENCE)),
+    bug("zero-copy: the offer's words read before the offer is there", ZERO_COPY, TORN | FAILED,
+        edit(OFFER_IN + GIVEN, GIVEN + OFFER_IN)),
+    bug("zero-copy: receiver does not wait for the tail", ZERO_COPY, FAILED | TORN | RACE | WRONG,
+        edit.without('poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")')),
+    bug("back to back: the data buffer used again before the payload has left it", ROUNDS, RACE | WRONG,
+        edit(OUT + LAST_ACK, LAST_ACK)),
+    bug("back to back: every round counts from the first one's base", ROUNDS, LOCKED | RACE | WRONG,
+        edit.at(NEXT_BASE, "        base = base + chunks\n", "")),
+    bug("asynchronous: one free slot too many", ASYNC, RACE,
+        edit.at("last = min(chunks, acknowledged - c.base + c.slots)", "+ c.slots)", "+ c.slots + 1)")),
+    bug("both ways: what is received uses the half of what is sent", BOTH, WRONG | RACE | EVENTS,
+        edit.at("pull_chunk(i, 1, target, received,", "(i, 1,", "(i, 0,")),
 )  # fmt: skip

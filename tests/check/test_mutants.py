@@ -9,7 +9,7 @@ from xccl_emu.protocol import Case
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 from . import mutants_a2e, mutants_collectives, mutants_deepep, mutants_fused, mutants_moe, mutants_own, mutants_ring
-from .mutants import Edit, Mutant, Planted, changed_text, name_of, text_of
+from .mutants import SCHEDULES, Edit, Mutant, Planted, changed_text, name_of, text_of
 
 MODULES = (mutants_ring, mutants_own, mutants_moe, mutants_fused, mutants_a2e, mutants_collectives, mutants_deepep)
 MUTANTS = tuple(m for module in MODULES for m in (*module.KNOWN, *module.OWN))
@@ -38,7 +38,7 @@ def test_planted_bug_is_found_and_its_witness_replays(mutant: Mutant) -> None:
     assert expected[0] == expected[1]
     assert _verdict_without_bug(mutant.unplanted) == VERIFIED
     searched = check(mutant.planted, seconds=SECONDS_MAX)
-    drawn = check(mutant.planted, policy="portfolio", schedules=mutant.schedules)
+    drawn = check(mutant.planted, policy="portfolio", schedules=SCHEDULES)
     for verdict in (searched, drawn):
         assert (verdict.verdict, verdict.reason) == (VIOLATION, "")
         assert verdict.violation.kind in mutant.kinds
