@@ -44,7 +44,6 @@ attends, forwards, returns, counts = (Of(name) for name in ("a2e", "a2e_expert",
 
 # ---- attention dies
 
-TOKENS_VISIBLE = '        yield quiet(step=1, sync="tokens visible")\n'
 SLOTS_FREE = """\
     yield poll_ge(at.credit + here + microbatch * FIELD_BYTES, call, step=1, sync="slots free")
     yield from send_parts"""
@@ -71,22 +70,9 @@ NEXT_DIE = """\
                 yield from await_call(field, call + 1, 2, "tokens announced")
                 n = yield load(field + 8, step=2)
 """
-COUNTED = """\
-    yield set_flag(VECTOR, SCALAR, 1, sync="messages counted")
-    yield wait_flag(VECTOR, SCALAR, 1, sync="messages counted")
-"""
-LEFT = """\
-        yield set_flag(MTU_OUT, MTU_IN, 2, sync="lists left")
-        yield wait_flag(MTU_OUT, MTU_IN, 2, sync="lists left")
-"""
 UP_TO = "yield v_count(lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)"
 INBOXES_FREE = '    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
-STAGING_FREE = '        yield poll_ge(at.relayed + here, call + 1 - m.depth, step=2, sync="staging free")\n'
-MESSAGES_VISIBLE = '    yield quiet(step=2, sync="messages visible")\n'
 COUNT = '        yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
-PLACE = "            place = found - 1\n"
-TALLIES_VISIBLE = '    yield quiet(step=step, sync="tallies visible")\n'
-ALL_ADDED = '    yield from barrier(step, "all tallies are added up")\n'
 ONWARD = "        yield ub_store(4 * slot, before + place, step=2)\n"
 NEW_CALL = "        yield from clear_tally(messages, 2, c)\n"
 DRAIN = """\
@@ -94,13 +80,8 @@ DRAIN = """\
     yield from drain_rings(turn)
 """
 
-UNDRAINED = DRAIN.splitlines(keepends=True)[0]
-
 # ---- expert dies
 
-ALL_ANNOUNCED = '    yield from barrier(3, "all messages are announced")\n'
-NOTED = '    yield quiet(step=3, sync="counts noted")\n'
-ROWS_FREE = '        yield poll_ge(at.sent + here, call + 1 - m.depth, step=3, sync="rows free")\n'
 ROWS_VISIBLE = '    yield quiet(step=3, sync="rows visible")\n'
 GATHERED = '    yield from barrier(3, "all cores have gathered")\n'
 ASSEMBLED = """\
@@ -113,11 +94,7 @@ ACKS = """\
             if t % c.cores == core:
                 yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
 """
-EARLY_ACKS = """\
-        for t in range(m.trampolines):
-            if t % c.cores == core:
-                yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
-"""
+EARLY_ACKS = ACKS.replace("    if n >= 0:\n", "")
 GATHER = "        yield from gather(core, die, call, c, b, m, at, room)\n"
 COMPUTED_VISIBLE = '        yield quiet(step=4, sync="outputs of experts visible")\n'
 ALL_COMPUTED = '        yield from barrier(4, "all cores have computed")\n'
@@ -128,19 +105,13 @@ COMPUTED = """\
 
 # ---- the way back
 
-IN_STAGING = '            yield quiet(step=5, sync="rows in staging")\n'
 ANNOUNCED = "            place = parity * m.fan_in + t - first_of("
-ANNOUNCED_PART = "(place * m.e2a_parts + part) * FIELD_BYTES"
 NUMBER = "        number = place * m.e2a_parts + part\n"
 ARRIVED = "yield poll_ge(at.arrivals + here + number * FIELD_BYTES, due,"
 DUE = "some * COLUMNS, 0, c.n_ranks * c.n_local,"
-ALL_DUE = "        rows = rows + n\n"
-OF_SHARE = '            yield wait_flag(MTU_IN, SCALAR, 1, step=6, sync="lists of a share loaded")\n'
 OF_PART = "        if token >= high:\n            break\n"
 DONE = "                yield ub_store(done_at, done + turn - before, step=5)\n"
 STAGING = "    first = (parity * m.fan_in + t - first_of(trampoline, m.n_attention, m.trampolines)) * m.tokens_max\n"
-AT_HOME = '    yield quiet(step=6, sync="rows at the attention die")\n'
-ALL_BACK = '            yield from barrier(6, "all cores have sent back")\n'
 TO_SEND = '        yield poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")\n'
 RETURN_ROWS = "        yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)\n"
 ROWS_OF = "        to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden\n"
@@ -169,12 +140,12 @@ KNOWN = (
 )  # fmt: skip
 
 OWN = (
-    bug("a2e: tokens announced before they are visible", USUAL, RACE, attends(TOKENS_VISIBLE, "")),
+    bug("a2e: tokens announced before they are visible", USUAL, RACE, attends.without("tokens visible")),
     bug("a2e: attention die does not wait for its trampoline's slots", TURNS, RACE | FAILED,
         attends(SLOTS_FREE, "    yield from send_parts")),
     bug("a2e: tokens announced by core 0 before core 1 has sent its own", PAIRS, RACE | UNWRITTEN,
-        attends('            yield from barrier(1, "all cores have sent")\n', "")),
-    bug("a2e: messages announced before they are visible", USUAL, RACE, forwards(MESSAGES_VISIBLE, "")),
+        attends.without("all cores have sent")),
+    bug("a2e: messages announced before they are visible", USUAL, RACE, forwards.without("messages visible")),
     bug("a2e: experts do not say that they have gathered", USUAL, RACE | TORN | FAILED,
         forwards(ACKS, ""), forwards(INBOXES_FREE, "")),
     bug("a2e: experts say that they have gathered when they have read the counts", DEEP,
@@ -184,74 +155,77 @@ OWN = (
     bug("a2e: a trampoline without messages for an expert says nothing", USUAL, LOCKED,
         forwards(COUNT, "        if count:\n    " + COUNT)),
     bug("a2e: two messages for an expert at one place", replace(TURNS, tokens=3),
-        WRONG | UNWRITTEN | RACE | LOCKED | EVENTS, forwards(PLACE, PLACE.replace("found - 1", "0 * found"))),
+        WRONG | UNWRITTEN | RACE | LOCKED | EVENTS, forwards("place = found - 1\n", "place = 0 * found\n")),
     bug("a2e: rows handed over before they are visible", USUAL, RACE | TORN | UNWRITTEN,
         forwards(ROWS_VISIBLE + GATHERED + ASSEMBLED, ASSEMBLED + ROWS_VISIBLE + GATHERED)),
     bug("a2e: counts taken for noted by all cores when the own ones are", PAIRS_OF_FIELDS, RACE | UNWRITTEN | WRONG,
-        forwards(ALL_ANNOUNCED, "")),
+        forwards.without("all messages are announced")),
     bug("a2e: counts noted for other cores before they are visible", PAIRS_OF_FIELDS, RACE | UNWRITTEN | WRONG,
-        forwards(NOTED, "")),
+        forwards.without("counts noted")),
     bug("a2e: rows of the next call put where the last ones are", IDLE, RACE | TORN | UNWRITTEN | WRONG,
-        forwards(ROWS_FREE, "")),
+        forwards.without("rows free")),
     bug("a2e: outputs of experts handed over before they are visible", USUAL, RACE | UNWRITTEN,
         forwards(COMPUTED_VISIBLE + ALL_COMPUTED + COMPUTED, COMPUTED + COMPUTED_VISIBLE + ALL_COMPUTED)),
     bug("a2e: lists and staging of the last call overwritten", TURNS, RACE | LOCKED | WRONG,
-        forwards(STAGING_FREE, "")),
+        forwards.without("staging free")),
     bug("a2e: copies by URMA not awaited before slots are given back", URMA, RACE | LEFTOVER | EVENTS,
-        forwards(DRAIN, UNDRAINED)),
-    bug("e2a: rows announced before they are visible", USUAL, RACE | UNWRITTEN, returns(IN_STAGING, "")),
+        forwards.at(DRAIN, "    yield from drain_rings(turn)\n", "")),
+    bug("e2a: rows announced before they are visible", USUAL, RACE | UNWRITTEN, returns.without("rows in staging")),
     bug("e2a: one count of arrivals for both calls that are under way", AHEAD, RACE | UNWRITTEN,
-        returns(ANNOUNCED, ANNOUNCED.replace("parity * m.fan_in + ", "")),
-        returns(NUMBER, NUMBER.replace("place", "q"))),
-    bug("e2a: masked choices waited for", MASKED, LOCKED, returns(DUE, DUE.replace(" 0,", " -1,"))),
-    bug("e2a: attention die told before its rows are visible", USUAL, RACE | UNWRITTEN, returns(AT_HOME, "")),
+        returns.at(ANNOUNCED, "parity * m.fan_in + ", ""),
+        returns.at(NUMBER, "place", "q")),
+    bug("e2a: masked choices waited for", MASKED, LOCKED, returns.at(DUE, " 0,", " -1,")),
+    bug("e2a: attention die told before its rows are visible", USUAL, RACE | UNWRITTEN,
+        returns.without("rows at the attention die")),
     bug("e2a: staging said to be read before it is", TURNS, RACE | WRONG | UNWRITTEN,
         returns(RELAYED, ""), returns(RETURN_ROWS, RELAYED + RETURN_ROWS)),
     bug("a2e, in parts: the second forwarded when the first is announced", OUT, RACE | UNWRITTEN,
         forwards(NEXT_PART, "")),
-    bug("a2e, in parts: announced before they are visible", OUT, RACE, attends(TOKENS_VISIBLE, "")),
+    bug("a2e, in parts: announced before they are visible", OUT, RACE, attends.without("tokens visible")),
     bug("a2e, in parts: each announced in the field of the first", OUT, LOCKED | TORN,
         attends("field + part * FIELD_BYTES", "field")),
     bug("a2e, in parts: places of messages counted from the own token on", OUT,
         WRONG | UNWRITTEN | RACE | LOCKED | EVENTS,
-        forwards(UP_TO, UP_TO.replace("(lists, at, t * COLUMNS + ", "(lists + t * INDEX_BYTES, at, "))),
+        forwards.at(UP_TO, "(lists, at, t * COLUMNS + ", "(lists + t * INDEX_BYTES, at, ")),
     bug("a2e, in parts: only the tokens of the first part announced to the experts", OUT, WRONG | UNWRITTEN | LOCKED,
         forwards("totals + 4 * slot, n * COLUMNS,", "totals + 4 * slot, COLUMNS,")),
-    bug("e2a, in parts: announced before they are visible", BACK, RACE | UNWRITTEN, returns(IN_STAGING, "")),
+    bug("e2a, in parts: announced before they are visible", BACK, RACE | UNWRITTEN, returns.without("rows in staging")),
     bug("e2a, in parts: each announced as the first", BACK, LOCKED,
-        returns(ANNOUNCED_PART, "place * m.e2a_parts * FIELD_BYTES")),
+        returns("(place * m.e2a_parts + part) * FIELD_BYTES", "place * m.e2a_parts * FIELD_BYTES")),
     bug("e2a, in parts: the second forwarded when the first has arrived", BACK, RACE | UNWRITTEN,
-        returns(ARRIVED, ARRIVED.replace("number", "place * m.e2a_parts"))),
+        returns.at(ARRIVED, "number", "place * m.e2a_parts")),
     bug("e2a, in parts: all rows sent with the first", BACK, LOCKED, returns(OF_PART, "")),
     bug("e2a, in parts: rows of the first part sent again with the second", BACK, RACE | WRONG, returns(DONE, "")),
     bug("e2a, in parts: call returned when those have done their part that only send", BACK_PAIRS, RACE | UNWRITTEN,
-        returns(ALL_BACK, "")),
+        returns.without("all cores have sent back")),
     bug("a2e, several attention dies: the tokens of the second not waited for", SHARED,
         RACE | TORN | UNWRITTEN | LOCKED | WRONG, forwards(NEXT_DIE, NEXT_DIE.splitlines(keepends=True)[1])),
     bug("a2e, several attention dies: credit for the first alone", SHARED, LOCKED | FAILED,
         forwards("attention_die(call + 1, index,", "attention_die(call + 1, die,")),
     bug("a2e, several attention dies: lists of the first overwritten while they are kept",
-        replace(SHARED, path="urma", rounds=1), RACE | WRONG, forwards(LEFT, "")),
+        replace(SHARED, path="urma", rounds=1), RACE | WRONG, forwards.without("lists left")),
     bug("a2e, several attention dies: lists of the first overwritten while they are counted", replace(SHARED, rounds=1),
-        RACE | WRONG | LOCKED, forwards(COUNTED, "")),
+        RACE | WRONG | LOCKED, forwards.without("messages counted")),
     bug("e2a, several attention dies: rows of both at one place in the staging", SHARED, RACE | WRONG | UNWRITTEN,
         returns(STAGING, "    first = parity * m.fan_in * m.tokens_max\n")),
     bug("e2a, several attention dies: the first alone told that its rows are there", SHARED, LOCKED,
-        returns(TO_EACH, TO_EACH.replace(" + q", ""))),
+        returns.at(TO_EACH, " + q", "")),
     bug("a2e, streamed: what a core has counted told before it is visible", STREAMED, RACE | UNWRITTEN,
-        counts(TALLIES_VISIBLE, "")),
-    bug("a2e, streamed: forwarded before all cores have added up", STREAMED, RACE | UNWRITTEN, counts(ALL_ADDED, "")),
+        counts.without("tallies visible")),
+    bug("a2e, streamed: forwarded before all cores have added up", STREAMED, RACE | UNWRITTEN,
+        counts.without("all tallies are added up")),
     bug("a2e, streamed: messages of the second part at the places of the first", STREAMED_PARTS,
-        RACE | UNWRITTEN | WRONG, forwards(ONWARD, ONWARD.replace("before + ", ""))),
+        RACE | UNWRITTEN | WRONG, forwards.at(ONWARD, "before + ", "")),
     bug("a2e, streamed: messages of the call before counted again", STREAMED_ALONE,
         RACE | UNWRITTEN | WRONG | LOCKED | AREA,
-        forwards(NEW_CALL, NEW_CALL.replace("yield", "if call == 0:\n            yield"))),
+        forwards.at(NEW_CALL, "yield", "if call == 0:\n            yield")),
     bug("a2e, streamed: lists of the next token brought over those that are kept", STREAMED_ALONE,
-        RACE | WRONG | LOCKED, forwards(LEFT, "")),
+        RACE | WRONG | LOCKED, forwards.without("lists left")),
     bug("e2a, streamed: only the choices of the last token waited for", STREAMED_ALONE, RACE | UNWRITTEN,
-        returns(ALL_DUE, "        rows = n\n")),
+        returns("rows = rows + n\n", "rows = n\n")),
     bug("e2a, streamed: choices read before they are there", STREAMED_ALONE,
-        RACE | UNWRITTEN | WRONG | LEFTOVER | EVENTS, returns(OF_SHARE, "")),
+        RACE | UNWRITTEN | WRONG | LEFTOVER | EVENTS,
+        returns.without('wait_flag(MTU_IN, SCALAR, 1, step=6, sync="lists of a share loaded")')),
     bug("a2e, microbatches: the rows of both come back to one place", TWO, RACE | WRONG | UNWRITTEN | AREA,
         returns(ROWS_OF, "")),
     bug("a2e, microbatches: both told of one's call in the same field", TWO,

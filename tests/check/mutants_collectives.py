@@ -83,7 +83,7 @@ KNOWN = (
         exchanges.at(ADD_ALL, "rank in range(p.ranks):", "i in range(p.ranks):\n        rank = (p.me + i) % p.ranks"),
         exchanges.at("add_term(rank, p.ranks, came,", "rank,", "i,")),
     bug("two-shot: both exchanges in one turn", TWO_SHOT, RACE | UNWRITTEN | WRONG,
-        exchanges(SECOND, SECOND.splitlines(keepends=True)[1])),
+        exchanges.at(SECOND, "            exchanges += 1\n", "")),
     bug("barrier: without its last step", BARRIER, UNWRITTEN | RACE,
         meets.at("while distance < b.ranks:", "distance <", "2 * distance <")),
     bug("barrier: every barrier has the same number", BARRIER, LOCKED, meets.at(COUNT, "count", "1")),

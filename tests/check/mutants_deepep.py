@@ -19,8 +19,6 @@ of_dispatch, of_combine = (Of(module) for module in ("deepep", "deepep_combine")
 
 CLEAN = "    for i in range(first, last):\n        yield store(signals + i * SIGNAL_BYTES, 0, step=1)\n"
 ALL_CLEAN = "    yield from all_clean()\n"
-QUIET = '    yield quiet(step=1, sync="next buffer clean")\n'
-BARRIER = '    yield from barrier(1, "all cores have cleaned")\n'
 SETS = "SETS = 2\n"
 
 # ---- what stands in dispatch
@@ -31,23 +29,15 @@ COUNTS_IN = 'count = yield poll_ne(signals + i * SIGNAL_BYTES, 0, step=5, sync="
 LOADED = "count = yield load(signals + i * SIGNAL_BYTES, step=5)\n"
 SENT = "    yield from send_tokens(rank, tokens, first, last, call, c, b, s)\n"
 TOLD = "    yield from announce(rank, first, last, call, c, s)\n"
-FENCE = '    yield fence(step=4, sync="tokens before counts")\n'
 PLACE = "    place = (rank * c.n_local + slot % c.n_local) * s.slots + n\n"
-
-# ---- what stands in combine
-
-FLAG = 'SIGNAL_BYTES, 1, step=2, sync="flag")\n'
-ROWS_FIRST = '    yield fence(step=2, sync="rows before flags")\n'
-SENT_BACK = "    yield from clean_next(rank, first, last, call, c, s)\n    yield from all_clean()\n"
-FLAGS_IN = '    yield from barrier(3, "all flags are in")\n'
 
 KNOWN = (
     bug("deepep: counts as they are, so that nobody sees zero tokens", PAIR, LOCKED,
-        of_dispatch(COUNT, COUNT.replace("-n - 1", "-n")), of_dispatch(NOTED, NOTED.replace("-count - 1", "-count")),
+        of_dispatch.at(COUNT, "-n - 1", "-n"), of_dispatch.at(NOTED, "-count - 1", "-count"),
         quick=True),
     bug("deepep: one buffer set", PAIR, LOCKED | RACE | UNWRITTEN | WRONG | TORN, of_dispatch(SETS, "SETS = 1\n")),
     bug("deepep: the next buffer set is not cleaned", PAIR, RACE | UNWRITTEN | WRONG | TORN | LOCKED,
-        of_dispatch(CLEAN, CLEAN.replace("last", "first"))),
+        of_dispatch.at(CLEAN, "last", "first")),
     bug("deepep: the next buffer set is cleaned behind the counts", PAIR, RACE | LOCKED | TORN,
         of_dispatch(ALL_CLEAN, ""), of_dispatch(TOLD, TOLD + ALL_CLEAN), quick=True),
     bug("deepep: counts on the queue before the tokens", PAIR, RACE | UNWRITTEN | WRONG | LOCKED,
@@ -59,11 +49,12 @@ KNOWN = (
 OWN = (
     bug("deepep: counts are not awaited", PAIR, RACE | UNWRITTEN | WRONG | LOCKED | TORN,
         of_dispatch(COUNTS_IN, LOADED), of_dispatch("    kernel,\n", "    kernel,\n    load,\n")),
-    bug("deepep: no order of tokens and counts", PAIR, RACE | UNWRITTEN, of_dispatch(FENCE, "")),
-    bug("deepep: no order of rows and flags", PAIR, RACE | UNWRITTEN, of_combine(ROWS_FIRST, "")),
+    bug("deepep: no order of tokens and counts", PAIR, RACE | UNWRITTEN, of_dispatch.without("tokens before counts")),
+    bug("deepep: no order of rows and flags", PAIR, RACE | UNWRITTEN, of_combine.without("rows before flags")),
     bug("deepep: cores clean and do not meet", replace(CORES, tokens=3), RACE | LOCKED | TORN | WRONG | UNWRITTEN,
-        of_dispatch(BARRIER, "")),
+        of_dispatch.without("all cores have cleaned")),
     bug("deepep: blocks of all sources in one place", THREE, RACE | WRONG | UNWRITTEN,
         of_dispatch(PLACE, "    place = slot % c.n_local * s.slots + n\n")),
-    bug("deepep: a core adds up when its own flags are in", CORES, RACE | UNWRITTEN | WRONG, of_combine(FLAGS_IN, "")),
+    bug("deepep: a core adds up when its own flags are in", CORES, RACE | UNWRITTEN | WRONG,
+        of_combine.without("all flags are in")),
 )  # fmt: skip

@@ -136,7 +136,7 @@ KNOWN = (
         edit(PART_QUIET + PARTS_WRITTEN, PARTS_WRITTEN + "    " + PART_QUIET)),
     bug("ring cleared without waiting for the ack in flight", CLEARED, RACE | LOCKED,
         edit(ACKED, "        if r % 2:\n    " + ACKED),
-        edit(TAIL_IN + READ_SLOT, TAIL_IN.replace("poll_eq", "poll_ge") + READ_SLOT)),
+        edit.at(TAIL_IN + READ_SLOT, "poll_eq", "poll_ge")),
 )  # fmt: skip
 
 OWN = (

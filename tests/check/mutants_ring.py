@@ -31,7 +31,6 @@ SLOT = "    return ring + count % slots * slot_bytes\n"
 DMA_SENT = '    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=3, sync="DMA before tail")\n'
 DMA_DRAINED = '    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")\n'
 PULL = "    yield mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)\n"
-PULL_ROUND = PULL.replace("c.slots,", "c.slots - 1,")
 IF_ACK = "    if ack:\n"
 CHUNK_READ = '    yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")\n' + IF_ACK
 READ = '        yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
@@ -70,26 +69,26 @@ KNOWN = (
         edit(DATA + SENT + FENCE + TAIL, TAIL + DATA + SENT + FENCE)),
     bug("tail published before the fence", RING, RACE, edit(FENCE + TAIL, TAIL + FENCE)),
     bug("producer's free test is i - ack < S + 1", RING, RACE,
-        edit(FREE + IN_BUFFER, FREE.replace("+ 1 - c.slots", "- c.slots") + IN_BUFFER)),
+        edit.at(FREE + IN_BUFFER, "+ 1 - c.slots", "- c.slots")),
     bug("consumer sends the ack before it reads the slot", RING, RACE,
         edit(PULL + CHUNK_READ + READ + WAIT_READ + ACK, IF_ACK + ACK + PULL + CHUNK_READ + READ + WAIT_READ)),
     bug("producer publishes tail i + 2 after writing chunk i only", RING, WRONG | RACE | FAILED,
-        edit(FENCE + TAIL, FENCE + TAIL.replace("i + 1", "i + 2"))),
+        edit.at(FENCE + TAIL, "i + 1", "i + 2")),
     bug("both dies send all chunks before receiving any", BOTH, LOCKED,
         edit(EACH_TURN + "        if i < outgoing:\n", ALL_FIRST + "        if j < outgoing:\n"),
         edit("        if i < incoming:\n", "        if j >= outgoing:\n"), quick=True),
     bug("tail and ack kept modulo S", RING, RACE,
-        edit(FENCE + TAIL, FENCE + TAIL.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
-        edit(OUT + LAST_ACK, OUT + LAST_ACK.replace("c.base + chunks", "(c.base + chunks) % c.slots")),
+        edit.at(FENCE + TAIL, "c.base + i + 1", "(c.base + i + 1) % c.slots"),
+        edit.at(OUT + LAST_ACK, "c.base + chunks", "(c.base + chunks) % c.slots"),
         edit(FREE + IN_BUFFER, "        yield poll_ge(c.ack + COUNT, 0, step=4)\n" + IN_BUFFER),
         edit(IN_TAIL, IN_TAIL_MODULO),
-        edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
+        edit.at(WAIT_READ + ACK, "c.base + i + 1", "(c.base + i + 1) % c.slots"),
         edit(ACKNOWLEDGED, ACKNOWLEDGED_MODULO), edit("    poll_ge,\n", "    poll_eq,\n    poll_ge,\n    poll_ne,\n")),
 )  # fmt: skip
 
 OWN = (
     bug("consumer acknowledges one chunk too many", RING, RACE,
-        edit(WAIT_READ + ACK, WAIT_READ + ACK.replace("base + i + 1", "base + i + 2"))),
+        edit.at(WAIT_READ + ACK, "base + i + 1", "base + i + 2")),
     bug("consumer acknowledges one chunk too few", RING, LOCKED,
         edit.at(LAST_ACK, "base + chunks", "base + chunks - 1")),
     bug("consumer acknowledges before all is copied out", RING, WRONG | RACE,
@@ -100,10 +99,10 @@ OWN = (
         edit("    return asked > 0 or chunks > slots\n", "    return asked > 0\n")),
     bug("producer uses a half of its buffer again before it has left", RING, RACE, edit.without("half sent")),
     bug("producer numbers its chunks from one", RING, FAILED,
-        edit(FENCE + TAIL, FENCE + TAIL.replace("c.event, i,", "c.event, i + 1,"))),
+        edit.at(FENCE + TAIL, "c.event, i,", "c.event, i + 1,")),
     bug("both sides go round one slot too few", RING, WRONG | RACE, edit.at(SLOT, "% slots", "% (slots - 1)")),
     bug("both sides go round one slot too many", RING, AREA, edit.at(SLOT, "% slots", "% (slots + 1)")),
-    bug("consumer goes round one slot too few", RING, WRONG | RACE, edit(PULL, PULL_ROUND)),
+    bug("consumer goes round one slot too few", RING, WRONG | RACE, edit.at(PULL, "c.slots,", "c.slots - 1,")),
     bug("ack as soon as the read is issued", RING, RACE,
         edit(READ + WAIT_READ + ACK, ACK + READ + WAIT_READ), quick=True),
     bug("consumer uses a half of its buffer again before it has left", RING, RACE, edit(AGAIN, ""), edit(MORE, "")),
@@ -115,7 +114,7 @@ OWN = (
     bug("field of the tail written word by word, the count first", RING, FAILED | TORN,
         WITH_STORES, edit(FENCE + TAIL, FENCE + STORES)),
     bug("tail put to the next channel's field", CHANNELS, AREA,
-        edit(FENCE + TAIL, FENCE + TAIL.replace("put(c.tail,", "put(c.tail + 32,"))),
+        edit.at(FENCE + TAIL, "put(c.tail,", "put(c.tail + 32,")),
     bug("receiver returns without all chunks", SMALL, LOCKED | WRONG,
         edit.at(ALL_PULLED, "chunks, 1,", "chunks - 1, 1,")),
     bug("DMA: tail without waiting for the completion", DMA, WRONG | RACE, edit(DMA_SENT + TAIL, TAIL + DMA_SENT)),
