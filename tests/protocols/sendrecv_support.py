@@ -42,6 +42,12 @@ class Sent:
         self._check_rest()
         return bool(np.array_equal(self.pod.view(self.target), self.data))
 
+    def sent_by(self, comm: SendRecv, **how: Any) -> bool:
+        """Whether it arrives by a transfer in a run of its own."""
+        comm.transfer(self.source, self.target, **{"event_id": 1} | how)
+        comm.run()
+        return self.arrived()
+
     def untouched(self) -> bool:
         """Whether the target is as it was."""
         self._check_rest()
@@ -66,10 +72,20 @@ SMALL = {"slots": 2, "slot_bytes": 32}
 """A ring that payloads go around."""
 
 
+def communicator(*pod: Any, rings: dict[str, Any] = SMALL, **pod_options: Any) -> SendRecv:
+    """On a pod of its own."""
+    return SendRecv(make_pod(*pod, **pod_options), **rings)
+
+
 def one_way(nbytes: int = 300, rings: dict[str, Any] = SMALL, **pod_options: Any) -> tuple[SendRecv, Sent]:
-    """A communicator on a pod, and a payload for die 1 on die 0."""
-    pod = make_pod(**pod_options)
-    return SendRecv(pod, **rings), place(pod, 0, 1, nbytes)
+    """A communicator, and a payload for die 1 on die 0."""
+    comm = communicator(rings=rings, **pod_options)
+    return comm, place(comm.pod, 0, 1, nbytes)
+
+
+def both_ways(comm: SendRecv, there: int = 300, back: int = 200) -> list[Sent]:
+    """A payload for die 1 on die 0, and one the other way."""
+    return [place(comm.pod, 0, 1, there), place(comm.pod, 1, 0, back, 1)]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_layout import PATHS, split
 
-from .sendrecv_support import Setting, make_pod, one_way, payload, place, settings_of_pods, sizes
+from .sendrecv_support import Setting, both_ways, communicator, one_way, payload, place, settings_of_pods, sizes
 
 KERNELS = [value for value in vars(device).values() if isinstance(value, Kernel)]
 
@@ -72,9 +72,8 @@ def test_transfers_of_any_shape_arrive(data, setting: Setting) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_tiny_transfer_arrives(path: str, order: str, policy: str) -> None:
     """Two transfers in opposite directions that each go around their ring arrive, also with the JIT off."""
-    pod = make_pod(2, 4, order, policy)
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = [place(pod, 0, 1, 230), place(pod, 1, 0, 97, 1)]
+    comm = communicator(2, 4, order, policy)
+    sent = both_ways(comm, 230, 97)
     for s in sent:
         comm.transfer(s.source, s.target, event_id=1, cores=2, path=path)
     comm.run()
@@ -89,9 +88,7 @@ def test_generators_do_too() -> None:
     if not numba.config.DISABLE_JIT:
         pytest.skip("plain generators run only with the JIT off")
     comm, sent = one_way(200, generators=True)
-    comm.transfer(sent.source, sent.target, event_id=1)
-    comm.run()
-    assert sent.arrived()
+    assert sent.sent_by(comm)
 
 
 @given(st.sampled_from(["mtu", "dma"]), st.sampled_from(["mtu", "dma"]), sizes, settings_of_pods)
@@ -109,34 +106,30 @@ def test_each_side_chooses_its_path(mine: str, theirs: str, nbytes: int, setting
 @pytest.mark.parametrize("path", PATHS)
 def test_repeated_transfers_stay_on_one_ring(path: str) -> None:
     """Ten transfers on one pair, with changing paths and core counts between them, keep the counts right."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=3, slot_bytes=32)
+    comm = communicator(rings={"slots": 3, "slot_bytes": 32})
     for i in range(10):
-        sent = place(pod, 0, 1, 1 + 61 * i, i)
-        comm.transfer(sent.source, sent.target, event_id=i, cores=1 + i % 4, path=path if i % 3 else "mtu")
-        comm.run()
-        assert sent.arrived()
+        sent = place(comm.pod, 0, 1, 1 + 61 * i, i)
+        assert sent.sent_by(comm, event_id=i, cores=1 + i % 4, path=path if i % 3 else "mtu")
 
 
 @pytest.mark.nojit
 @pytest.mark.parametrize("path", PATHS)
 def test_a_snapshot_of_the_pod_holds_the_rings(path: str) -> None:
     """Transfers after a restore arrive, whether the snapshot is older or newer than what the rings did last."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    snapshots = [pod.snapshot()]
+    comm = communicator()
+    snapshots = [comm.pod.snapshot()]
     for i in range(2):
         assert _arrives(comm, i, path)
-        snapshots.append(pod.snapshot())
+        snapshots.append(comm.pod.snapshot())
     for i in (1, 2, 0, 2):
-        pod.restore(snapshots[i])
+        comm.pod.restore(snapshots[i])
         assert _arrives(comm, 7, path)
         assert _arrives(comm, 8, "mtu")
 
 
 def test_another_communicator_goes_on_with_the_rings() -> None:
     """A communicator made anew over the same rings goes on where the first one stopped, also where that one failed."""
-    pod = make_pod()
+    pod = communicator().pod
     for i in range(3):
         comm = SendRecv(pod, slots=2, slot_bytes=32)
         assert _arrives(comm, i, "mtu")
@@ -147,21 +140,17 @@ def test_another_communicator_goes_on_with_the_rings() -> None:
 
 
 def _arrives(comm: SendRecv, seed: int, path: str) -> bool:
-    sent = place(comm.pod, 0, 1, 200 + 30 * seed, seed)
-    comm.transfer(sent.source, sent.target, event_id=seed, path=path)
-    comm.run()
-    return sent.arrived()
+    return place(comm.pod, 0, 1, 200 + 30 * seed, seed).sent_by(comm, event_id=seed, path=path)
 
 
 def test_memory_is_as_documented() -> None:
     """After one transfer and the next, slots, tail fields and ack fields hold what the kernel's table says."""
-    pod = make_pod(order="sc", policy="round-robin")
-    comm = SendRecv(pod, slots=4, slot_bytes=64)
+    comm = communicator(rings={"slots": 4, "slot_bytes": 64}, order="sc", policy="round-robin")
+    pod, layout = comm.pod, comm.layout
     first, second = payload(192), payload(128, 1)
     for data, event in ((first, 5), (second, 6)):
         comm.transfer(pod.put(0, data), pod.alloc(1, data.size), event_id=event, cores=1)
         comm.run()
-    layout = comm.layout
     ring = layout.ring(0, 1, 0)
     slots = pod.memory[ring : ring + 256]
     assert np.array_equal(slots, np.concatenate([second[64:], first[64:], second[:64]]))
@@ -172,9 +161,7 @@ def test_memory_is_as_documented() -> None:
 def test_zero_copy_leaves_the_rings_alone() -> None:
     """A zero-copy transfer writes nothing to the managed data areas, and gives the address of the ring back."""
     comm, sent = one_way(3000, {})
-    comm.transfer(sent.source, sent.target, event_id=1, path="zero-copy")
-    comm.run()
-    assert sent.arrived()
+    assert sent.sent_by(comm, path="zero-copy")
     managed = comm.pod.managed(1)
     assert not comm.pod.memory[managed : managed + comm.pod.spec.managed_bytes].any()
     ack = comm.layout.ack(0, 1, 1)
@@ -234,9 +221,7 @@ def test_slots_larger_than_half_a_data_buffer_are_for_dma(order: str) -> None:
     comm, sent = one_way(5000, dict(slots=3, slot_bytes=1024, channels_max=1), order=order, ub_bytes=512)
     with pytest.raises(ConfigError, match="path='mtu': must be one of dma, zero-copy"):
         comm.transfer(sent.source, sent.target, event_id=1, cores=1)
-    comm.transfer(sent.source, sent.target, event_id=1, cores=1, path="dma")
-    comm.run()
-    assert sent.arrived()
+    assert sent.sent_by(comm, cores=1, path="dma")
 
 
 @pytest.mark.parametrize("given", [-1, 1, 7])
@@ -333,17 +318,13 @@ BREAKS = [
 
 def outcome(seed: int, without: tuple[str, ...], path: str) -> str:
     """What comes of two transfers in turn; twice, so that stale bytes are not hidden by zeros."""
-    pod = make_pod(ub_bytes=64, seed=seed, without=without)
-    comm = SendRecv(pod, slots=4, slot_bytes=32)
+    comm = communicator(rings={"slots": 4, "slot_bytes": 32}, ub_bytes=64, seed=seed, without=without)
     for turn in range(2):
-        sent = place(pod, 0, 1, 320, turn)
-        comm.transfer(sent.source, sent.target, event_id=1 + turn, cores=1, path=path)
         try:
-            comm.run()
+            if not place(comm.pod, 0, 1, 320, turn).sent_by(comm, event_id=1 + turn, cores=1, path=path):
+                return "wrong bits"
         except RunError as error:
             return type(error).__name__
-        if not sent.arrived():
-            return "wrong bits"
     return "arrived"
 
 

@@ -1,15 +1,13 @@
 """Asynchronous send and receive: passes that never wait, and who refills the ring."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from xccl_emu.errors import ConfigError, DeadlockError
 from xccl_emu.kernels import sendrecv as device
-from xccl_emu.protocols.sendrecv import SendRecv
 
-from .sendrecv_support import Setting, make_pod, one_way, place, settings_of_pods, sizes
+from .sendrecv_support import Setting, communicator, one_way, place, settings_of_pods, sizes
 
 PASSES = (device.isend, device.irecv)
 
@@ -65,12 +63,9 @@ def test_sides_take_turns_around_the_ring(path: str) -> None:
 def test_wait_without_the_other_side() -> None:
     """A wait whose other side is missing says so, loses nothing, and completes when the other side has started, also on
     a ring that was used before."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    before = place(pod, 0, 1, 100)
-    comm.transfer(before.source, before.target, event_id=1)
-    comm.run()
-    sent = place(pod, 0, 1, 1000)
+    comm, before = one_way(100)
+    assert before.sent_by(comm)
+    sent = place(comm.pod, 0, 1, 1000)
     mine = comm.isend(sent.source, 1, event_id=1)
     with pytest.raises(DeadlockError, match=r"send of 1000 bytes from die 0 to die 1.*\[2, 2\] chunks"):
         mine.wait()
@@ -95,22 +90,16 @@ def test_many_handles_at_once(setting: Setting, there: int, back: int) -> None:
         for handle in handles:
             handle.wait()
         assert all(s.arrived() for s in sent)
-        again = place(pod, 0, last, back, 7)
-        comm.transfer(again.source, again.target, event_id=turn, cores=1)
-        comm.run()
-        assert again.arrived()
+        assert place(pod, 0, last, back, 7).sent_by(comm, event_id=turn, cores=1)
 
 
 def test_a_run_leaves_handles_alone() -> None:
     """`run` carries out the synchronous calls only; an asynchronous one of another pair goes on afterwards."""
-    pod = make_pod(3)
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    later, now = place(pod, 0, 1, 300), place(pod, 0, 2, 300, 1)
+    comm, later = one_way(dies=3)
+    now = place(comm.pod, 0, 2, 300, 1)
     mine, theirs = comm.isend(later.source, 1, event_id=1), comm.irecv(later.target, 0, event_id=1)
     mine.test()
-    comm.transfer(now.source, now.target, event_id=2)
-    comm.run()
-    assert now.arrived()
+    assert now.sent_by(comm, event_id=2)
     assert later.untouched()
     theirs.wait()
     assert later.arrived()
@@ -122,10 +111,8 @@ def test_a_run_leaves_handles_alone() -> None:
 def test_handles_go_on_from_a_snapshot(path: str) -> None:
     """Two handles that are taken back to a snapshot of the pod go on from there, as often as one likes."""
     comm, sent = one_way()
-    mine, theirs = (
-        comm.isend(sent.source, 1, event_id=1, cores=2, path=path),
-        comm.irecv(sent.target, 0, event_id=1, cores=2, path=path),
-    )
+    mine = comm.isend(sent.source, 1, event_id=1, cores=2, path=path)
+    theirs = comm.irecv(sent.target, 0, event_id=1, cores=2, path=path)
     mine.test()
     snapshot = comm.pod.snapshot()
     for _ in range(2):
@@ -140,13 +127,12 @@ def test_handles_go_on_from_a_snapshot(path: str) -> None:
 
 def test_a_handle_cannot_go_back_before_its_call() -> None:
     """A handle whose pod was restored to a time before its call says so, moves nothing, and is dropped by reset."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
+    comm = communicator()
+    pod = comm.pod
     for _ in range(2):
         old = pod.snapshot()
         sent = place(pod, 0, 1, 300)
-        comm.transfer(sent.source, sent.target, event_id=1)
-        comm.run()
+        assert sent.sent_by(comm)
         mine = comm.isend(sent.source, 1, event_id=1)
         mine.test()
         pod.restore(old)
@@ -155,14 +141,11 @@ def test_a_handle_cannot_go_back_before_its_call() -> None:
             mine.wait()
         assert pod.digest() == before
         comm.reset()
-        sent = place(pod, 0, 1, 300)
-        comm.transfer(sent.source, sent.target, event_id=1)
-        comm.run()
-        assert sent.arrived()
+        assert place(pod, 0, 1, 300).sent_by(comm)
 
 
 def test_zero_copy_is_not_asynchronous() -> None:
     """A zero-copy sender has to wait for the receiver's address, so it cannot be asynchronous."""
-    pod = make_pod()
+    comm, sent = one_way()
     with pytest.raises(ConfigError, match="path='zero-copy': must be one of mtu, dma"):
-        SendRecv(pod).isend(pod.put(0, np.ones(8, np.uint8)), 1, event_id=1, path="zero-copy")
+        comm.isend(sent.source, 1, event_id=1, path="zero-copy")

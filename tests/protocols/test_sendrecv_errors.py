@@ -22,13 +22,22 @@ from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_layout import PATHS
 
-from .sendrecv_support import Sent, Setting, make_pod, one_way, place, settings_of_pods, sizes
+from .sendrecv_support import (
+    Sent,
+    Setting,
+    both_ways,
+    communicator,
+    make_pod,
+    one_way,
+    place,
+    settings_of_pods,
+    sizes,
+)
 
 
 def works(comm: SendRecv) -> bool:
     """Whether transfers in both directions arrive, on every path and around the ring."""
     pod, last = comm.pod, comm.pod.spec.n_dies - 1
-    sent = []
     for path in PATHS:
         sent = [place(pod, 0, last, 700, 5), place(pod, last, 0, 700, 6)][: 2 if last else 1]
         for s in sent:
@@ -54,9 +63,7 @@ def test_wrong_event_id(setting: Setting, nbytes: int, others: int, path: str) -
     pod, comm = setting.make()
     last = setting.dies - 1
     for i in range(others):
-        sent = place(pod, 0, last, 150, i)
-        comm.transfer(sent.source, sent.target, event_id=5, cores=1)
-        comm.run()
+        assert place(pod, 0, last, 150, i).sent_by(comm, event_id=5, cores=1)
     sent = place(pod, 0, last, nbytes)
     comm.transfer(sent.source, sent.target, event_id=5, recv_event_id=6, cores=1, path=path)
     with pytest.raises(EventMismatchError, match=r"event ID [56]: the other side has event ID [56]"):
@@ -132,140 +139,100 @@ def test_another_kernel_fails_in_the_same_run(code: int) -> None:
 
 @pytest.mark.nojit
 @pytest.mark.parametrize("path", PATHS)
-def test_receiver_never_comes(path: str) -> None:
-    """A sender without a receiver is a deadlock that names the call and where it waits; reset makes the ring usable."""
+@pytest.mark.parametrize(("side", "die"), [("send", 0), ("receive", 1)])
+def test_the_other_side_never_comes(side: str, die: int, path: str) -> None:
+    """One side alone is a deadlock that names the call and where it waits; its target is unchanged, and reset makes the
+    ring usable."""
     comm, sent = one_way()
-    comm.send(sent.source, 1, event_id=1, path=path)
+    call = {"send": (comm.send, sent.source, 1), "receive": (comm.recv, sent.target, 0)}[side]
+    call[0](*call[1:], event_id=1, path=path)
     with pytest.raises(DeadlockError) as caught:
         comm.run()
-    assert "nobody answers the send of 300 bytes from die 0 to die 1, event ID 1" in str(caught.value)
-    assert "polls die0.meta+" in str(caught.value)
-    assert sent.untouched()
-    assert recovers(comm)
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_sender_never_comes(path: str) -> None:
-    """A receiver without a sender is a deadlock that names the call; its target is unchanged."""
-    comm, sent = one_way(300, {})
-    comm.recv(sent.target, 0, event_id=1, path=path)
-    with pytest.raises(DeadlockError, match="nobody answers the receive of 300 bytes"):
-        comm.run()
+    assert f"nobody answers the {side} of 300 bytes from die 0 to die 1, event ID 1" in str(caught.value)
+    assert f"polls die{die}.meta+" in str(caught.value)
     assert sent.untouched()
     assert recovers(comm)
 
 
 def test_other_pairs_survive_a_reset() -> None:
     """After one pair has failed and reset, every pair works, whatever its counts were before."""
-    pod = make_pod(3)
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    good, bad = place(pod, 1, 2, 500), place(pod, 0, 1, 500)
-    comm.transfer(good.source, good.target, event_id=1)
-    comm.run()
+    comm, bad = one_way(500, dies=3)
+    good = place(comm.pod, 1, 2, 500)
+    assert good.sent_by(comm)
     comm.send(bad.source, 1, event_id=1)
     comm.transfer(good.source, good.target, event_id=1)
     with pytest.raises(DeadlockError):
         comm.run()
     assert recovers(comm)
     comm.transfer(good.source, good.target, event_id=1)
-    comm.transfer(bad.source, bad.target, event_id=1)
-    comm.run()
-    assert bad.arrived()
+    assert bad.sent_by(comm)
 
 
 # ---- what is refused before anything moves
 
 
-Queue = Callable[[SendRecv, Sent], None]
-
-
-def _transfer(**changes: object) -> Queue:
-    def queue(comm: SendRecv, s: Sent) -> None:
-        arguments: dict[str, object] = {"source": s.source, "target": s.target, "event_id": 1} | changes
-        comm.transfer(**arguments)  # type: ignore[arg-type]
-
-    return queue
-
-
-def _both(first: Queue, second: Queue) -> Queue:
-    def queue(comm: SendRecv, s: Sent) -> None:
-        first(comm, s)
-        second(comm, s)
-
-    return queue
+def _transfer(comm: SendRecv, s: Sent, **changes: object) -> None:
+    comm.transfer(**{"source": s.source, "target": s.target, "event_id": 1} | changes)  # type: ignore[arg-type]
 
 
 def _part(buffer: Buffer, start: int, nbytes: int) -> Buffer:
     return Buffer(buffer.die, buffer.address + start, nbytes)
 
 
-REFUSED: dict[str, tuple[Queue, type[ConfigError], str]] = {
-    "too many cores": (_transfer(cores=5), CapacityError, "cores=5: must be 1 to 4"),
-    "no cores": (_transfer(cores=0), CapacityError, "cores=0: must be 1 to 4"),
-    "unknown path": (_transfer(path="pigeon"), ConfigError, "path='pigeon': must be one of mtu, dma, zero-copy"),
-    "event ID too large": (_transfer(event_id=1 << 63), ConfigError, "event_id=9223372036854775808: must be a whole"),
-    "receiver's event ID too small": (_transfer(recv_event_id=-(1 << 63) - 1), ConfigError, "must be a whole"),
+OUTSIDE, OVERLAP = (ConfigError, "inside of the app data area"), (ConfigError, "overlaps")
+REFUSED: dict[str, tuple[Callable[[SendRecv, Sent], object], type[ConfigError], str]] = {
+    "too many cores": (lambda c, s: _transfer(c, s, cores=5), CapacityError, "cores=5: must be 1 to 4"),
+    "no cores": (lambda c, s: _transfer(c, s, cores=0), CapacityError, "cores=0: must be 1 to 4"),
+    "unknown path": (
+        lambda c, s: _transfer(c, s, path="pigeon"), ConfigError, "path='pigeon': must be one of mtu, dma, zero-copy"
+    ),
+    "event ID too large": (
+        lambda c, s: _transfer(c, s, event_id=1 << 63), ConfigError, "event_id=9223372036854775808: must be a whole"
+    ),
+    "receiver's event ID too small": (
+        lambda c, s: _transfer(c, s, recv_event_id=-(1 << 63) - 1), ConfigError, "must be a whole"
+    ),
     "does not fit": (
-        lambda c, s: c.transfer(s.source, _part(s.target, 0, 299), event_id=1),
-        CapacityError,
+        lambda c, s: _transfer(c, s, target=_part(s.target, 0, 299)), CapacityError,
         "a payload of 300 bytes does not fit its 299 bytes",
     ),
     "nothing to send": (
         lambda c, s: c.send(_part(s.source, 0, 0), 1, event_id=1), ConfigError, "must be at least 1 byte"
     ),
-    "source outside of the app data area": (
-        lambda c, s: c.send(Buffer(0, s.pod.meta(0), 8), 1, event_id=1), ConfigError, "inside of the app data area"
-    ),
+    "source outside of the app data area": (lambda c, s: c.send(Buffer(0, s.pod.meta(0), 8), 1, event_id=1), *OUTSIDE),
     "target outside of the app data area": (
-        lambda c, s: c.recv(Buffer(1, s.pod.meta(1) - 4, 8), 0, event_id=1), ConfigError, "inside of the app data area"
+        lambda c, s: c.recv(Buffer(1, s.pod.meta(1) - 4, 8), 0, event_id=1), *OUTSIDE
     ),
-    "buffer of another die": (
-        lambda c, s: c.send(Buffer(1, s.source.address, 8), 0, event_id=1), ConfigError, "inside of the app data area"
-    ),
+    "buffer of another die": (lambda c, s: c.send(Buffer(1, s.source.address, 8), 0, event_id=1), *OUTSIDE),
     "no such target die": (lambda c, s: c.send(s.source, 2, event_id=1), ConfigError, "target die 2: the pod has dies"),
     "no such source die": (lambda c, s: c.recv(s.target, -1, event_id=1), ConfigError, "source die -1: the pod has"),
     "pair is busy": (
-        _both(_transfer(cores=1), lambda c, s: c.send(_part(s.source, 0, 8), 1, event_id=2, cores=1)),
-        ConfigError,
-        "there is already a send of 300 bytes from die 0 to die 1",
+        lambda c, s: [_transfer(c, s, cores=1), c.send(_part(s.source, 0, 8), 1, event_id=2, cores=1)],
+        ConfigError, "there is already a send of 300 bytes from die 0 to die 1",
     ),
     "source and target overlap": (
-        lambda c, s: c.transfer(_part(s.around, 40, 100), _part(s.around, 139, 100), event_id=1),
-        ConfigError,
-        "overlaps",
+        lambda c, s: c.transfer(_part(s.around, 40, 100), _part(s.around, 139, 100), event_id=1), *OVERLAP
     ),
     "two targets overlap": (
-        _both(_transfer(cores=1), lambda c, s: c.recv(_part(s.around, 339, 20), 1, event_id=1, cores=1)),
-        ConfigError,
-        "overlaps",
+        lambda c, s: [_transfer(c, s, cores=1), c.recv(_part(s.around, 339, 20), 1, event_id=1, cores=1)], *OVERLAP
     ),
     "target overlaps another's source": (
-        _both(_transfer(cores=1), lambda c, s: c.recv(_part(s.source, 299, 1), 1, event_id=1, cores=1)),
-        ConfigError,
-        "overlaps",
+        lambda c, s: [_transfer(c, s, cores=1), c.recv(_part(s.source, 299, 1), 1, event_id=1, cores=1)], *OVERLAP
     ),
     "source overlaps another's target": (
-        _both(_transfer(cores=1), lambda c, s: c.send(_part(s.around, 30, 11), 0, event_id=1, cores=1)),
-        ConfigError,
-        "overlaps",
+        lambda c, s: [_transfer(c, s, cores=1), c.send(_part(s.around, 30, 11), 0, event_id=1, cores=1)], *OVERLAP
     ),
     "the die's cores are taken": (
-        _both(_transfer(cores=3), lambda c, s: c.send(_part(s.source, 0, 300), 0, event_id=1, cores=2)),
-        CapacityError,
-        "cores=2: only 1 of die 0 are left",
+        lambda c, s: [_transfer(c, s, cores=3), c.send(_part(s.source, 0, 300), 0, event_id=1, cores=2)],
+        CapacityError, "cores=2: only 1 of die 0 are left",
     ),
     "one side is zero-copy": (
-        _both(
-            lambda c, s: c.send(s.source, 1, event_id=1, path="zero-copy"),
-            lambda c, s: c.recv(s.target, 0, event_id=1, path="dma"),
-        ),
-        ConfigError,
-        "path='dma': the other side has 'zero-copy'",
+        lambda c, s: [c.send(s.source, 1, event_id=1, path="zero-copy"), c.recv(s.target, 0, event_id=1, path="dma")],
+        ConfigError, "path='dma': the other side has 'zero-copy'",
     ),
     "one side is asynchronous": (
-        _both(lambda c, s: c.send(s.source, 1, event_id=1), lambda c, s: c.irecv(s.target, 0, event_id=1) and None),
-        ConfigError,
-        "one side is asynchronous and the other is not",
+        lambda c, s: [c.send(s.source, 1, event_id=1), c.irecv(s.target, 0, event_id=1)],
+        ConfigError, "one side is asynchronous and the other is not",
     ),
 }  # fmt: skip
 
@@ -284,17 +251,14 @@ def test_refused_before_anything_moves(what: str) -> None:
 
 def test_refused_call_leaves_the_others_queued() -> None:
     """What was queued before a refused call runs; of a refused transfer neither side stays behind."""
-    pod = make_pod()
-    comm = SendRecv(pod)
-    good, bad = place(pod, 0, 1, 300), place(pod, 1, 0, 300)
+    comm = communicator(rings={})
+    good, bad = both_ways(comm, 300, 300)
     comm.transfer(good.source, good.target, event_id=1)
     with pytest.raises(ConfigError, match="overlaps"):
         comm.transfer(bad.source, _part(good.source, 0, 300), event_id=1)
     comm.run()
     assert good.arrived()
-    comm.transfer(bad.source, bad.target, event_id=1)
-    comm.run()
-    assert bad.arrived()
+    assert bad.sent_by(comm)
 
 
 def test_buffers_that_touch_are_fine() -> None:
@@ -341,8 +305,7 @@ def test_two_communicators_share_a_pod() -> None:
     one = SendRecv(pod, slots=2, slot_bytes=64)
     two = SendRecv(pod, managed_offset=one.layout.managed_end, field_offset=one.layout.meta_end)
     first, second = place(pod, 0, 1, 900), place(pod, 0, 1, 900, 1)
-    one.transfer(first.source, first.target, event_id=1)
-    one.run()
+    assert first.sent_by(one)
     two.send(second.source, 1, event_id=2)
     with pytest.raises(DeadlockError):
         two.run()
@@ -364,17 +327,15 @@ def test_no_two_fields_or_rings_overlap(dies: int, cores: int, slots: int) -> No
     pod = Pod(small_pod(dies, cores))
     layout = SendRecv(pod, slots=slots, slot_bytes=64).layout
     channels = [(s, t, channel) for s in range(dies) for t in range(dies) for channel in range(cores)]
-    fields = [layout.tail(*channel) for channel in channels] + [layout.ack(*channel) for channel in channels]
+    fields = [place(*channel) for place in (layout.tail, layout.ack) for channel in channels]
     assert len(set(fields)) == len(fields)
     assert all(0 <= f % pod.spec.die_bytes - pod.spec.meta_start < pod.spec.meta_bytes for f in fields)
     slot_starts = [layout.ring(*channel) + slot * 64 for channel in channels for slot in range(slots)]
     assert len(set(slot_starts)) == len(slot_starts)
     assert all(pod.spec.managed_start <= a % pod.spec.die_bytes <= pod.spec.die_bytes - 64 for a in slot_starts)
-    where = [
-        (layout.ack(*channel) // pod.spec.die_bytes, layout.tail(*channel) // pod.spec.die_bytes)
-        for channel in channels
-    ]
-    assert where == [(source, target) for source, target, _ in channels]
+    for source, target, channel in channels:
+        assert layout.ack(source, target, channel) // pod.spec.die_bytes == source
+        assert layout.tail(source, target, channel) // pod.spec.die_bytes == target
 
 
 NO_NUMBERS = (1.0, "1", None, True, np.float64(1), [1], np.array([1, 2]), 1j)
@@ -408,9 +369,7 @@ def test_numpy_integers_are_integers(of: Callable[[int], object]) -> None:
     pod = make_pod()
     comm = SendRecv(pod, slots=of(4), slot_bytes=of(64), channels_max=of(3))  # type: ignore[arg-type]
     sent = place(pod, of(0), of(1), 3000)  # type: ignore[arg-type]
-    comm.transfer(sent.source, sent.target, event_id=of(127), cores=of(3), rounds=of(1))  # type: ignore[arg-type]
-    comm.run()
-    assert sent.arrived()
+    assert sent.sent_by(comm, event_id=of(127), cores=of(3), rounds=of(1))
     mine = comm.isend(sent.source, of(1), event_id=of(1), cores=of(2))  # type: ignore[arg-type]
     comm.irecv(sent.target, of(0), event_id=of(1), cores=of(2)).wait()  # type: ignore[arg-type]
     assert mine.test()
@@ -434,11 +393,9 @@ def test_what_is_no_buffer_is_refused(given: object) -> None:
 
 def test_an_exchange_is_open_as_a_whole_or_not_at_all() -> None:
     """One that is refused for its receiving half leaves no sending half, which a run would stumble over."""
-    pod = make_pod()
-    comm = SendRecv(pod)
-    source, target = pod.alloc(0, 64), pod.alloc(0, 64)
-    for wrong in ({"recv_event_id": "x"}, {"source_die": 9}, {"target": Buffer(0, pod.meta(0), 8)}):
-        arguments: dict[str, object] = {"source": source, "target_die": 1, "target": target, "source_die": 1}
+    comm = communicator(rings={})
+    buffers = {name: comm.pod.alloc(0, 64) for name in ("source", "target")}
+    for wrong in ({"recv_event_id": "x"}, {"source_die": 9}, {"target": Buffer(0, comm.pod.meta(0), 8)}):
         with pytest.raises(ConfigError):
-            comm.exchange(**arguments | {"event_id": 1} | wrong)  # type: ignore[arg-type]
+            comm.exchange(**{**buffers, "target_die": 1, "source_die": 1, "event_id": 1, **wrong})  # type: ignore[arg-type]
         assert comm.run().actions == 0

@@ -19,7 +19,7 @@ from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine.pod import ORDERS, POLICIES, Buffer
 from xccl_emu.protocols.sendrecv import SendRecv
 
-from .sendrecv_support import Sent, Setting, make_pod, one_way, place, settings_of_pods, sizes
+from .sendrecv_support import Sent, Setting, both_ways, communicator, one_way, place, settings_of_pods, sizes
 from .test_sendrecv_errors import recovers, works
 
 
@@ -73,9 +73,8 @@ def test_payloads_go_around_a_ring_of_dies(data, setting: Setting) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_tiny_exchange(path: str, order: str, policy: str) -> None:
     """Seven chunks one way and three the other through rings of two slots, on one core a die, also with the JIT off."""
-    pod = make_pod(2, 1, order, policy, ub_bytes=64)
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = [place(pod, 0, 1, 200), place(pod, 1, 0, 90, 1)]
+    comm = communicator(2, 1, order, policy, ub_bytes=64)
+    sent = both_ways(comm, 200, 90)
     queue_ring(comm, sent, 1, path)
     comm.run()
     assert all(s.arrived() for s in sent)
@@ -84,10 +83,10 @@ def test_tiny_exchange(path: str, order: str, policy: str) -> None:
 @given(settings_of_pods, sizes, sizes, st.lists(st.sampled_from(["mtu", "dma"]), min_size=3, max_size=3))
 def test_an_exchange_meets_a_send_and_a_receive(setting: Setting, there: int, back: int, paths: list[str]) -> None:
     """The other sides of an exchange may have cores and paths of their own."""
-    pod, comm = setting.make()
     if setting.dies == 1:
         return
-    sent = [place(pod, 0, 1, there), place(pod, 1, 0, back, 1)]
+    comm = setting.make()[1]
+    sent = both_ways(comm, there, back)
     comm.exchange(sent[0].source, 1, sent[1].target, 1, event_id=1, recv_event_id=2, cores=1, path=paths[0])
     comm.send(sent[1].source, 0, event_id=2, cores=1, path=paths[1])
     comm.recv(sent[0].target, 0, event_id=1, cores=1, path=paths[2])
@@ -113,9 +112,7 @@ def test_payloads_back_to_back(setting: Setting, nbytes: int, rounds: int, path:
 def test_rounds_count_on(slots: int) -> None:
     """Event IDs count up from round to round, counts go on, and the next transfer finds the rings at rest."""
     comm, sent = one_way(3 * 64, dict(slots=slots, slot_bytes=32), order="sc")
-    comm.transfer(sent.source, sent.target, event_id=5, cores=1, rounds=3)
-    comm.run()
-    assert sent.arrived()
+    assert sent.sent_by(comm, event_id=5, cores=1, rounds=3)
     tail = comm.layout.tail(0, 1, 0)
     assert comm.pod.memory[tail : tail + 32].view("<i8").tolist() == [7, 1, 6, 64 * device.SHAPE_UNIT + 1]
 
@@ -125,37 +122,30 @@ def test_rounds_count_on(slots: int) -> None:
 def test_launched_calls_run_to_their_end(path: str) -> None:
     """`launch` puts sync and asynchronous calls on cores, those that began too, and the pod's own run completes them;
     the communicator then waits for its reset."""
-    pod = make_pod(3, 2, ub_bytes=64)
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent, plain = place(pod, 0, 1, 300), place(pod, 1, 2, 90, 1)
+    comm, sent = one_way(dies=3, cores=2, ub_bytes=64)
+    plain = place(comm.pod, 1, 2, 90, 1)
     mine = comm.isend(sent.source, 1, event_id=1, cores=1, path=path)
     mine.test()
     comm.irecv(sent.target, 0, event_id=1, cores=1, path=path)
     comm.transfer(plain.source, plain.target, event_id=2, cores=1, path=path)
     comm.launch()
-    pod.run()
+    comm.pod.run()
     assert sent.arrived()
     assert plain.arrived()
     with pytest.raises(ConfigError, match=r"call reset\(\)"):
         comm.launch()
     comm.reset()
-    again = place(pod, 0, 1, 300, 3)
-    comm.transfer(again.source, again.target, event_id=4, cores=1)
-    comm.run()
-    assert again.arrived()
+    assert place(comm.pod, 0, 1, 300, 3).sent_by(comm, event_id=4, cores=1)
 
 
 def test_nothing_keeps_a_pod_alive() -> None:
     """A pod goes when the last name for it goes, without the garbage collector: two of 48 TiB fit the address space."""
     gc.disable()
     try:
-        pod = make_pod()
-        comm = SendRecv(pod, slots=2, slot_bytes=32)
-        sent = place(pod, 0, 1, 100)
-        comm.transfer(sent.source, sent.target, event_id=1)
-        comm.run()
-        gone = weakref.ref(pod)
-        del pod, comm, sent
+        comm, sent = one_way(100)
+        assert sent.sent_by(comm)
+        gone = weakref.ref(comm.pod)
+        del comm, sent
         assert gone() is None
     finally:
         gc.enable()
@@ -168,9 +158,8 @@ def test_nothing_keeps_a_pod_alive() -> None:
 @pytest.mark.parametrize("path", ["mtu", "dma"])
 def test_wrong_event_id_of_an_exchange(path: str) -> None:
     """A wrong event ID stops the run, names the receive that saw it, and leaves its target as it was."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = [place(pod, 0, 1, 300), place(pod, 1, 0, 200, 1)]
+    comm = communicator()
+    sent = both_ways(comm)
     for own, other, expected in ((sent[0], sent[1], 1), (sent[1], sent[0], 9)):
         die = other.source.die
         comm.exchange(own.source, die, other.target, die, event_id=own.source.die, recv_event_id=expected, path=path)
@@ -182,9 +171,8 @@ def test_wrong_event_id_of_an_exchange(path: str) -> None:
 
 def test_payloads_of_an_exchange_do_not_fit() -> None:
     """A payload of another size than the exchange expects stops the run before anything reaches its target."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = [place(pod, 0, 1, 300), place(pod, 1, 0, 200, 1)]
+    comm = communicator()
+    sent = both_ways(comm)
     comm.exchange(sent[0].source, 1, sent[1].target, 1, event_id=1)
     comm.recv(sent[0].target, 0, event_id=1)
     comm.send(Buffer(1, sent[1].source.address, 199), 0, event_id=1)
@@ -196,9 +184,8 @@ def test_payloads_of_an_exchange_do_not_fit() -> None:
 
 def test_the_other_die_never_comes() -> None:
     """An exchange alone is a deadlock that names both of its sides."""
-    pod = make_pod()
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = [place(pod, 0, 1, 300), place(pod, 1, 0, 200, 1)]
+    comm = communicator()
+    sent = both_ways(comm)
     comm.exchange(sent[0].source, 1, sent[1].target, 1, event_id=1)
     with pytest.raises(DeadlockError) as caught:
         comm.run()
@@ -209,10 +196,8 @@ def test_the_other_die_never_comes() -> None:
 
 def test_all_out_before_anything_in_would_fill_the_rings() -> None:
     """What the exchange avoids: both dies send more chunks than slots on their only core before they receive."""
-    pod = make_pod(2, 1, ub_bytes=64)
-    comm = SendRecv(pod, slots=2, slot_bytes=32)
-    sent = [place(pod, 0, 1, 96), place(pod, 1, 0, 96, 1)]
-    for s in sent:
+    comm = communicator(2, 1, ub_bytes=64)
+    for s in both_ways(comm, 96, 96):
         comm.send(s.source, s.target.die, event_id=1, cores=1)
     with pytest.raises(DeadlockError, match="slot free"):
         comm.run()
@@ -220,19 +205,19 @@ def test_all_out_before_anything_in_would_fill_the_rings() -> None:
 
 def test_refused_exchanges_leave_nothing_queued() -> None:
     """Buffers on two dies, zero-copy, a busy pair, an overlap, too many cores: refused by name, neither side stays."""
-    pod = make_pod()
-    comm = SendRecv(pod)
-    s, back = place(pod, 0, 1, 300), place(pod, 1, 0, 300, 1)
-    with pytest.raises(ConfigError, match="target: must be on the die of the source, 0, and is on die 1"):
-        comm.exchange(s.source, 1, s.target, 0, event_id=1)
-    with pytest.raises(ConfigError, match="path='zero-copy': must be one of mtu, dma"):
-        comm.exchange(s.source, 1, back.target, 1, event_id=1, path="zero-copy")
-    with pytest.raises(ConfigError, match="overlaps"):
-        comm.exchange(s.source, 1, s.source, 1, event_id=1)
-    with pytest.raises(CapacityError, match="cores=5"):
-        comm.exchange(s.source, 1, back.target, 1, event_id=1, cores=5)
-    with pytest.raises(ConfigError, match="source die 7"):
-        comm.exchange(s.source, 1, back.target, 7, event_id=1)
+    comm = communicator(rings={})
+    s, back = both_ways(comm, 300, 300)
+    refused: list[tuple[dict[str, object], type[ConfigError], str]] = [
+        ({"target": s.target}, ConfigError, "target: must be on the die of the source, 0, and is on die 1"),
+        ({"path": "zero-copy"}, ConfigError, "path='zero-copy': must be one of mtu, dma"),
+        ({"target": s.source}, ConfigError, "overlaps"),
+        ({"cores": 5}, CapacityError, "cores=5"),
+        ({"source_die": 7}, ConfigError, "source die 7"),
+    ]
+    right = {"source": s.source, "target_die": 1, "target": back.target, "source_die": 1, "event_id": 1}
+    for change, kind, message in refused:
+        with pytest.raises(kind, match=message):
+            comm.exchange(**right | change)
     comm.exchange(s.source, 1, back.target, 1, event_id=1, cores=3)
     with pytest.raises(ConfigError, match="there is already a send of 300 bytes from die 0 to die 1"):
         comm.exchange(s.source, 1, back.target, 1, event_id=1)
@@ -255,8 +240,7 @@ def test_refused_exchanges_leave_nothing_queued() -> None:
 )
 def test_refused_rounds(arguments: dict[str, object], message: str) -> None:
     """Rounds that do not divide the buffer, the zero-copy path, or event IDs that run over are refused."""
-    comm = SendRecv(make_pod())
-    sent = place(comm.pod, 0, 1, 300)
+    comm, sent = one_way(300, {})
     with pytest.raises(ConfigError, match=message):
         comm.transfer(sent.source, sent.target, **({"event_id": 1} | arguments))  # type: ignore[arg-type]
     assert works(comm)
