@@ -3,6 +3,8 @@
 Each kind of instruction has a site of its own, so a load with a name and one without are told apart.
 """
 
+from typing import NamedTuple
+
 from xccl_emu.lang import (
     add,
     arrive,
@@ -40,7 +42,7 @@ OPERATIONS = (
     "signal",
 )  # fmt: skip
 """The instructions of a program, by their code."""
-NBYTES = (8, 16, 32, 40, 64, 4, 20, 28)
+_NBYTES = int.from_bytes((8, 16, 32, 40, 64, 4, 20, 28), "little")
 """Sizes of transfers, by the last operand; plus 8 in that operand they begin 4 bytes later in memory."""
 REGISTERS = 6
 IN_REGISTER = 3
@@ -50,8 +52,19 @@ BITS = 21
 """Of an instruction: the operation and three operands."""
 
 
+class Areas(NamedTuple):
+    """Where words lie."""
+
+    home: int
+    """Address of die 0's metadata area."""
+    stride: int
+    """Bytes from a die to the next."""
+    data: int
+    """Bytes from metadata to managed data."""
+
+
 @kernel
-def interpret(p0, p1, p2, p3, p4, p5, home, stride, data, result):
+def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
     """Instructions of 21 bits, operation (6), a (6), b (5), c (4), three in a register; then store what was read."""
     seen, last, phase = 0, 0, 0
     program = p0
@@ -68,22 +81,8 @@ def interpret(p0, p1, p2, p3, p4, p5, home, stride, data, result):
             p3 = p4
             p4 = p5
             p5 = 0
-        word = home + (a >> 5) * data + (a >> 3 & 3) * stride + (a & 7) * 8
-        nbytes = 8
-        if c & 7 == 1:
-            nbytes = 16
-        elif c & 7 == 2:
-            nbytes = 32
-        elif c & 7 == 3:
-            nbytes = 40
-        elif c & 7 == 4:
-            nbytes = 64
-        elif c & 7 == 5:
-            nbytes = 4
-        elif c & 7 == 6:
-            nbytes = 20
-        elif c & 7 == 7:
-            nbytes = 28
+        word = areas.home + (a >> 5) * areas.data + (a >> 3 & 3) * areas.stride + (a & 7) * 8
+        nbytes = _NBYTES >> (c & 7) * 8 & 255
         if op == 1:
             last = yield load(word)
             seen = seen * 8 + last
@@ -131,7 +130,7 @@ def interpret(p0, p1, p2, p3, p4, p5, home, stride, data, result):
         elif op == 20:
             yield ub_store(b * 8, a, 8)
         elif op == 21:
-            yield dma(word + (c >> 3) * 4, home + (b >> 3) * stride + (b & 7) * 8, nbytes, c & 7)
+            yield dma(word + (c >> 3) * 4, areas.home + (b >> 3) * areas.stride + (b & 7) * 8, nbytes, c & 7)
         elif op == 22:
             phase = yield arrive()
         elif op == 23:
@@ -169,7 +168,8 @@ def interpret(p0, p1, p2, p3, p4, p5, home, stride, data, result):
             last = yield load(word + (last & 3) * 8)
             seen = seen * 8 + last
         elif op == 33:
-            yield dma(word + (c >> 3) * 4, home + data + (b >> 3) * stride + (b & 7) * 8, nbytes, c & 7)
+            target = areas.home + areas.data + (b >> 3) * areas.stride + (b & 7) * 8
+            yield dma(word + (c >> 3) * 4, target, nbytes, c & 7)
         elif op == 34:
             yield put(
                 word & ~31,
@@ -204,7 +204,7 @@ def interpret(p0, p1, p2, p3, p4, p5, home, stride, data, result):
             else:
                 yield poll_line_ne(word, 192, 16 << (c & 3), flags, b, sync="line")
         elif op == 42:
-            word = home + (a >> 3 & 3) * stride + (a & 7) * 8
-            there = word + data + ((b & 7) - (a & 7)) * 8
+            word = areas.home + (a >> 3 & 3) * areas.stride + (a & 7) * 8
+            there = word + areas.data + ((b & 7) - (a & 7)) * 8
             yield put_signal((b & 7) * 8, there, nbytes, word, (b >> 3) + 1, 1 + (c >> 3), sync="signal")
     yield store(result, seen)

@@ -265,12 +265,7 @@ def replayed(trial: Trial, found: Found) -> str:
         return "not enabled" if "not enabled" in str(error) else "open"
     except RunError as error:
         return str(error)
-    right = all(_there(trial, expected.address, expected.data) for expected in trial.expected)
-    return "done" if right else kinds.WRONG_BITS
-
-
-def _there(trial: Trial, address: int, data: bytes) -> bool:
-    return trial.pod.memory[address : address + len(data)].tobytes() == data
+    return kinds.WRONG_BITS if trial.wrong_bytes() else "done"
 
 
 def _not_seen(scene: Scene, found: Found) -> str:

@@ -20,6 +20,7 @@ from xccl_emu.campaign.interpreter import (
     OPERATIONS,
     REGISTERS,
     SIZE_MAX,
+    Areas,
     interpret,
 )
 from xccl_emu.check.trial import Expected, Trial
@@ -167,8 +168,8 @@ class Small:
 
     def _launch(self, pod: Pod, die: int, programs: Sequence[tuple[Instruction, ...]]) -> None:
         words = [_registers(one) for one in programs]
-        args: dict[str, int | Sequence[int]] = {f"p{k}": [row[k] for row in words] for k in range(REGISTERS)}
-        args |= {"home": pod.meta(0), "stride": pod.spec.die_bytes, "data": pod.managed(0) - pod.meta(0)}
+        args: dict[str, Any] = {f"p{k}": [row[k] for row in words] for k in range(REGISTERS)}
+        args["areas"] = Areas(pod.meta(0), pod.spec.die_bytes, pod.managed(0) - pod.meta(0))
         args["result"] = [pod.meta(die, 8 * WORDS_A_DIE + 32 * core) for core in range(len(programs))]
         grants = [pod.grant_meta("rw"), pod.grant_managed("rw")]
         pod.launch(interpret, die, range(len(programs)), args, grants)
