@@ -2,9 +2,11 @@
 
 import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -45,7 +47,8 @@ def load_tool() -> Callable[[str], ModuleType]:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        with patch.object(sys, "path", [*sys.path, str(REPOSITORY / "tools")]):  # as for a script
+            spec.loader.exec_module(module)
         return module
 
     return load

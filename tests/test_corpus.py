@@ -37,7 +37,8 @@ def test_member_is_as_its_page_says(member: Member, load_tool: Callable[[str], M
     assert result.right, result.to_json()
     assert max(result.broken.seconds, result.mended.seconds) < 60
     rows = (repository / "docs" / "corpus.md").read_text("utf-8").splitlines()
-    assert but_for_sequences(load_tool("corpus").row(result)) in map(but_for_sequences, rows)
+    row = f"| {' | '.join(load_tool('corpus').row(result))} |"
+    assert but_for_sequences(row) in map(but_for_sequences, rows)
     page = but_for_sequences(" ".join(member.page.read_text(encoding="utf-8").split()))
     found = f"`Broken` has a {result.broken.finding}, found after {looked_at(result.broken)}."
     assert but_for_sequences(found) in page

@@ -1,21 +1,18 @@
-"""Write the table of docs/caches.md: which shipped protocols are right where scalar units have a data cache.
+"""Write the table of docs/caches.md: which shipped protocols are right where scalar units have a data cache."""
 
-    python tools/caches.py
-"""
-
+import sys
 from collections.abc import Iterator
-from pathlib import Path
+
+from pages import ROOT, between, command, table
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Verdict
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.registry import known, make, names
 
-PAGE = Path(__file__).parent.parent / "docs" / "caches.md"
+PAGE = ROOT / "docs" / "caches.md"
+COLUMNS = ("protocol", "with a cache", "states", "needs", "else")
 LINES, STATES_MAX = 16, 300_000
-
-HEAD = "|---|---|---|---|---|\n"
-"""Behind it come the rows."""
 
 TABLES = {
     "a2e", "a2e-pull", "a2e-scalar", "a2e-urma", "deepep-ll", "deepep-ll-hooks", "dispatch", "dispatch-scalar", "fused",
@@ -35,7 +32,7 @@ def judged(case: Case, without: str = "") -> Verdict:
     return check(case, max_states=STATES_MAX, without=[without] if without else ())
 
 
-def row(name: str) -> str:
+def row(name: str) -> tuple[str, ...]:
     """A line of the table."""
     case = make(name, **known(name).preset.each_sync, scalar_cache=LINES)
     verdict = judged(case)
@@ -43,15 +40,13 @@ def row(name: str) -> str:
     states = "" if verdict.verdict == UNFINISHED else f"{verdict.states:,}"
     needs = [sync for sync in cleaned(case) if verdict.verdict == VERIFIED and judged(case, sync).verdict != VERIFIED]
     other = "tables" if name in TABLES else ""
-    return f"| {name} | {verdict.verdict}{kind} | {states} | {', '.join(needs)} | {other} |"
+    return name, f"{verdict.verdict}{kind}", states, ", ".join(needs), other
 
 
-def main() -> None:
-    """Write the rows of its table anew."""
-    before, head, behind = PAGE.read_text(encoding="utf-8").partition(HEAD)
-    rows = "".join(f"{row(name)}\n" for name in names())
-    PAGE.write_text(before + head + rows + behind[behind.index("\n\n") + 1 :], encoding="utf-8")
+def page(text: str, check: bool = False) -> str:
+    """The page with its table made anew."""
+    return between(text, "caches", table(COLUMNS, map(row, names())))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command(__doc__, PAGE, page))

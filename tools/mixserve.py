@@ -1,14 +1,13 @@
-"""Write the tables of docs/mixserve.md: what the analyzer says, beside what the paper measured.
+"""Write the tables of docs/mixserve.md: what the analyzer says, beside what the paper measured; and runs beside forms.
 
-python tools/mixserve.py            write them, and those of the fused algorithms, which are run for it
-python tools/mixserve.py --check    end with 1 if the page has others of the analyzer
+With --check the runs of the fused algorithms are not made again.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
+
+from pages import ROOT, between, command, table
 
 from xccl_emu.bench import mixserve as forms_of_runs
 from xccl_emu.bench.result import Result
@@ -25,9 +24,7 @@ from xccl_emu.plan.strategies import Workload, plan
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.topologies import ATLAS_800T_A2, H20
 
-PAGE = Path(__file__).parent.parent / "docs" / "mixserve.md"
-BEGIN, END = "<!-- analyzer: written by tools/mixserve.py -->", "<!-- analyzer end -->"
-RUN_BEGIN, RUN_END = "<!-- runs: written by tools/mixserve.py -->", "<!-- runs end -->"
+PAGE = ROOT / "docs" / "mixserve.md"
 
 PAPER = Setting(load_model("DeepSeek-R1"), load_cluster("910B"))
 WORKLOAD = Workload()
@@ -45,12 +42,6 @@ def settings() -> Iterator[Setting]:
 def where(of: Setting) -> str:
     """Such as DeepSeek-R1 on 910B."""
     return f"{of.model.name} on {of.cluster.name}"
-
-
-def table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
-    """In Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def best(head: str = "### The best strategy") -> str:
@@ -197,35 +188,18 @@ def timed_cells(of: forms_of_runs.Compared, degrees: str) -> Iterator[str]:
     yield f"{100 * (of.overlapped_us / of.overlapped_run_us - 1):+.0f}%" if has_form else ""
 
 
-def with_tables(page: str) -> str:
+def with_tables(text: str) -> str:
     """The page with tables of the analyzer made anew."""
-    return between(page, (BEGIN, END), [best(), published(), literal(), robust()])
+    return between(text, "analyzer", best(), published(), literal(), robust())
 
 
-def with_runs(page: str) -> str:
-    """The page with tables of runs made anew."""
+def page(text: str, check: bool = False) -> str:
+    """The page with all tables made anew; those of runs are only written."""
+    if check:
+        return with_tables(text)
     parts = [timed(part, fabric) for fabric in (ATLAS_800T_A2, H20) for part in forms_of_runs.ALGORITHMS]
-    return between(page, (RUN_BEGIN, RUN_END), parts)
-
-
-def between(page: str, marks: tuple[str, str], parts: Sequence[str]) -> str:
-    """The page with these parts between two marks."""
-    before, _, rest = page.partition(marks[0])
-    _, _, after = rest.partition(marks[1])
-    return f"{before}{marks[0]}\n\n" + "\n\n".join(parts) + f"\n\n{marks[1]}{after}"
-
-
-def main() -> int:
-    """Write, or compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    page = PAGE.read_text("utf-8")
-    new = with_tables(page)
-    if parser.parse_args().check:
-        return int(new != page)
-    PAGE.write_text(with_runs(new), "utf-8")
-    return 0
+    return between(with_tables(text), "runs", *parts)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, PAGE, page))

@@ -16,4 +16,4 @@ def test_the_page_has_what_a_search_finds(
 ) -> None:
     """The verdict of each protocol, and which of its dcci it needs, stand in the table."""
     page = (repository / "docs" / "caches.md").read_text(encoding="utf-8").splitlines()
-    assert load_tool("caches").row(name) in page
+    assert f"| {' | '.join(load_tool('caches').row(name))} |" in page

@@ -1,0 +1,43 @@
+"""Pages of docs of which a tool writes a part: prose is written by hand, what stands between two marks is made anew.
+
+    python tools/NAME.py            write the part
+    python tools/NAME.py --check    say which lines of it are not true any more, and end with 1
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """In Markdown."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def between(page: str, name: str, *parts: str) -> str:
+    """The page with these parts, a blank line before each, between the marks of that name."""
+    before, begin, rest = page.partition(f"<!-- {name}: ")
+    mark, _, rest = rest.partition("\n")
+    _, end, after = rest.partition(f"<!-- {name} end -->")
+    assert end, f"the page has no part {name}"
+    return f"{before}{begin}{mark}\n\n" + "\n\n".join(part.strip("\n") for part in parts) + f"\n\n{end}{after}"
+
+
+def command(doc: str | None, page: Path, make: Callable[[str, bool], str]) -> int:
+    """Write what ``make`` makes of a page, or say what in it is not so; the exit code.
+
+    ``make`` is given the page as it is, and whether it is only checked, so that it may keep what takes long.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="say what is not true any more, instead of writing")
+    check = parser.parse_args().check
+    old = page.read_text("utf-8")
+    new = make(old, check)
+    if not check:
+        page.write_text(new, "utf-8")
+        return 0
+    wrong = [line for line in new.splitlines() if line not in old.splitlines()]
+    print(*(f"not in {page.name}: {line}" for line in wrong), sep="\n", end="\n" * bool(wrong))
+    return int(new != old)
