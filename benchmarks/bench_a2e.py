@@ -6,7 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from harness import Report, Yardstick, parser, resident_gb, stopwatch
+from harness import Report, Yardstick, copied, parser, resident_gb, stopwatch
 
 from xccl_emu import routing
 from xccl_emu.kernels.expert import dummy_expert
@@ -18,14 +18,9 @@ from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_calls import AttentionExperts
 from xccl_emu.protocols.a2e_case import bytes_needed
 from xccl_emu.protocols.a2e_pull import A2EPull
+from xccl_emu.protocols.compared import draw_tokens
 
 EXPERTS, TOP_K, TOKENS, HIDDEN = 256, 8, 96, 7168
-_COPIES = ("mtu-in", "mtu-out", "dma")
-
-
-def copied(run: RunStats) -> int:
-    """Bytes that instructions copied."""
-    return sum(run.bytes_by_pipe[pipe] for pipe in _COPIES)
 
 
 @dataclass
@@ -64,10 +59,7 @@ def config_of(attention: int, domains: int, local: int, tokens: int, hidden: int
 def make_calls(c: A2EConfig, placement: routing.Placement) -> list[Call]:
     """A call of each domain, with the same tokens."""
     rng = np.random.default_rng(0)
-    tokens = [
-        rng.standard_normal((c.tokens_max, c.hidden), dtype=np.float32).astype(ml_dtypes.bfloat16)
-        for _ in range(c.n_attention)
-    ]
+    tokens = [*draw_tokens(c.n_attention, c.tokens_max, c.hidden, "bf16", 0)]
     calls = []
     for _ in range(c.n_domains):
         loads = routing.skewed_loads(EXPERTS, 0)

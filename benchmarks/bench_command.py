@@ -25,7 +25,7 @@ class Outcome:
     resident_gb: float
     code: int
     result: dict[str, Any]
-    """What the command printed; empty if that is no JSON."""
+    """What the command printed; empty if it failed."""
     error: str
     """The last line of what it said on stderr."""
 
@@ -37,34 +37,22 @@ class Outcome:
 def run_command(arguments: list[str], environ: dict[str, str]) -> Outcome:
     """Run the command in a process of its own and wait for it."""
     command = [sys.executable, "-m", "xccl_emu", "run", "dispatch", "--json", *arguments]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
         started = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environ)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
-        said = [_text(file) for file in (out, err)]
+        out.seek(0), err.seek(0)
+        result = json.load(out) if process.returncode == 0 else {}
+        last = (err.read().strip().splitlines() or [""])[-1]
     cpu = usage.ru_utime + usage.ru_stime
-    last = (said[1].strip().splitlines() or [""])[-1]
-    return Outcome(seconds, cpu, usage.ru_maxrss * 1024 / 1e9, process.returncode, _parsed(said[0]), last)
-
-
-def _text(file: Any) -> str:
-    file.seek(0)
-    return str(file.read().decode(errors="replace"))
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    try:
-        result = json.loads(text)
-    except ValueError:
-        return {}
-    return result if isinstance(result, dict) else {}
+    return Outcome(seconds, cpu, usage.ru_maxrss * 1024 / 1e9, process.returncode, result, last)
 
 
 def good(report: Report, what: str, outcome: Outcome) -> bool:
     """Is this a run to report?  If not, note why."""
-    if outcome.code != 0 or not outcome.result:
+    if outcome.code != 0:
         report.notes.append(f"{what}: not measured, exit code {outcome.code}: {outcome.error}")
         return False
     if outcome.result["ranks"] < _DEFAULT_RANKS:

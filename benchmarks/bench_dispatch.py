@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
-from harness import Report, Yardstick, exponent, first_touch_us, parser, resident_gb, stopwatch
+from harness import Report, Yardstick, copied, exponent, first_touch_us, parser, resident_gb, stopwatch
 
 from xccl_emu import routing
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocol.registry import on_pod
+from xccl_emu.protocols.compared import draw_tokens
 from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import EpConfig
@@ -21,7 +21,6 @@ from xccl_emu.protocols.layout import EpConfig
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 STAGES = ("dispatch", "expert", "combine")
 PROTOCOLS = ("dispatch", "combine")
-_COPIES = ("mtu-in", "mtu-out", "dma")
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,8 @@ class Stage:
 
     @property
     def copied(self) -> int:
-        """Bytes that instructions copied: by mtu-in, by mtu-out and by DMA."""
-        return sum(self.run.bytes_by_pipe[pipe] for pipe in _COPIES)
+        """Bytes that instructions copied."""
+        return copied(self.run)
 
 
 Round = dict[str, Stage]
@@ -124,9 +123,7 @@ class Layer:
         top_k = min(TOP_K, experts)
         drawn = routing.draw_routing(routing.skewed_loads(experts, 0), ranks, tokens, top_k, rng, "generated")
         self.routed = routing.place_choices(drawn, placement)
-        self.tokens = [
-            rng.standard_normal((tokens, hidden), dtype=np.float32).astype(ml_dtypes.bfloat16) for _ in range(ranks)
-        ]
+        self.tokens = [*draw_tokens(ranks, tokens, hidden, "bf16", 0)]
         self.pod = TimedPod(spec)
         self.group = kind.group(
             self.pod, n_ranks=ranks, local_experts=placement.local_experts, hidden=hidden, top_k=top_k + 1,

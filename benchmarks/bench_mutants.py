@@ -1,4 +1,4 @@
-"""What finds each planted bug, after how many states or schedules; ``--out docs/mutants.md`` writes the tables there.
+"""What finds each planted bug, after how many states or schedules; ``--out docs/mutants.md`` makes that page.
 
 With ``--group`` only one table is made anew, and takes its place among those that are there.
 """
@@ -38,16 +38,6 @@ MODULES = {
     "small protocols": mutants_own,
 }
 COLUMNS = ("bug", "configuration", "found by search", "states", "found by portfolio", "schedules", "policy", "seconds")
-HEAD = """\
-# Planted bugs
-
-Each bug is a change of a kernel's text, launched in place of the kernel. Without it the configuration is verified
-exhaustively under `relaxed`; with it the search and a portfolio of schedules (seed 0) find a violation whose witness
-replays (`tests/check/test_mutants.py`). Seconds are those of the search and of making its witness short,
-with a compiled kernel.
-
-Made by `benchmarks/bench_mutants.py --out docs/mutants.md`.
-"""
 
 
 @dataclass(frozen=True)
@@ -88,16 +78,17 @@ def section(name: str, group: Iterable[Line]) -> str:
 
 def page(groups: Mapping[str, Sequence[Line]], before: str) -> str:
     """The page with a table for each group: new ones, and those of the page as it was before."""
-    kept = {part.partition("\n")[0].lower(): f"## {part}" for part in before.split("\n## ")[1:]}
+    head, *parts = before.split("\n## ")
+    kept = {part.partition("\n")[0].lower(): f"## {part}" for part in parts}
     parts = [section(name, groups[name]) if name in groups else kept.get(name.lower(), "") for name in MODULES]
-    return "\n".join([HEAD, *(part.rstrip("\n") + "\n" for part in parts if part)])
+    return "\n".join([head, *(part.rstrip("\n") + "\n" for part in parts if part)])
 
 
 def main() -> None:
     """Look for all of them and print what was found."""
     flags = argparse.ArgumentParser(description="What finds each planted bug.")
     flags.add_argument("--only", default="", help="part of a name")
-    flags.add_argument("--out", type=Path, help="write the table there, as Markdown")
+    flags.add_argument("--out", type=Path, help="page whose tables are written, as Markdown")
     flags.add_argument("--group", choices=list(MODULES), help="only this one")
     given = flags.parse_args()
     table, groups = Table(*COLUMNS), {}
@@ -108,9 +99,7 @@ def main() -> None:
             table.add_row(*line.cells)
     Console(width=200).print(table)
     if given.out is not None:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        before = given.out.read_text(encoding="utf-8") if given.out.exists() else ""
-        given.out.write_text(page(groups, before), encoding="utf-8")
+        given.out.write_text(page(groups, given.out.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

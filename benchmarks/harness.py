@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from xccl_emu.machine.stats import RunStats
+
 _YARDSTICK_BYTES = 1 << 28
 """From about 190 MB on the C library copies past the caches, at 12.5 GB/s instead of 6 here.  A copy of as much as a
 round moves does that, so the yardstick must: smaller arrays would flatter us."""
@@ -168,6 +170,11 @@ class Yardstick:
 
 
 # ---- memory
+
+
+def copied(run: RunStats) -> int:
+    """Bytes that instructions copied: by mtu-in, by mtu-out and by DMA."""
+    return sum(run.bytes_by_pipe[pipe] for pipe in ("mtu-in", "mtu-out", "dma"))
 
 
 def page_faults() -> int:
