@@ -103,7 +103,7 @@ class CallsMachine(RuleBasedStateMachine):
         if not judged.skipped:
             self.stages = stages
             self.counted.calls += counts
-        _stop_if_wrong(sequence, "", judged)
+        self._stop_if_wrong(sequence, "", judged)
 
     def _judged(self, sequence: Sequence, fault: str) -> Judged:
         key = f"{sequence.configuration} {fault}"
@@ -141,12 +141,15 @@ class CallsMachine(RuleBasedStateMachine):
         sequence = Sequence(self.of, tuple(self.stages))
         named = draw.fault_in(sequence.build(self.budget.order, self.budget.without), self.budget.faults, *fault)
         if named:
-            _stop_if_wrong(sequence, named, self._judged(sequence, named))
+            self._stop_if_wrong(sequence, named, self._judged(sequence, named))
 
+    def _stop_if_wrong(self, sequence: Sequence, fault: str, judged: Judged) -> None:
+        if judged.violation is not None:
+            raise self.violation_of(sequence, fault, judged.violation)
 
-def _stop_if_wrong(sequence: Sequence, fault: str, judged: Judged) -> None:
-    if judged.violation is not None:
-        raise SequenceViolation(sequence, fault, judged.violation)
+    def violation_of(self, sequence: Sequence, fault: str, violation: Violation) -> AssertionError:
+        """What is raised where something goes wrong."""
+        return SequenceViolation(sequence, fault, violation)
 
 
 def machine_of(of: Known, fixed: Sizes, budget: Budget, seed: int) -> type[CallsMachine]:

@@ -14,10 +14,10 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from xccl_emu.check.verdict import VIOLATION, Verdict
+from xccl_emu.check.verdict import VIOLATION, Verdict, Violation
 from xccl_emu.fuzz import draw
-from xccl_emu.fuzz.judge import Budget, Judged
-from xccl_emu.fuzz.machine import CallsMachine, SequenceViolation, machine_of
+from xccl_emu.fuzz.judge import Budget
+from xccl_emu.fuzz.machine import CallsMachine, machine_of
 from xccl_emu.protocol.registry import Maker, known_of
 from xccl_emu.protocol.sequence import Sequence, Stage, makes_rows
 from xccl_emu.testing.assertions import ProtocolViolation
@@ -53,16 +53,12 @@ def calls_machine(
     kind = machine_of(known_of(maker), sizes, budget, seed)
 
     class Calls(kind):  # type: ignore[valid-type, misc]
-        def _judged(self, sequence: Sequence, fault: str) -> Judged | None:
-            try:
-                judged: Judged | None = super()._judged(sequence, fault)
-            except SequenceViolation as error:
-                verdict = Verdict(
-                    VIOLATION, sequence.name, sequence.configuration, budget.order, "fuzz", seed, fault=fault,
-                    violation=error.violation,
-                )  # fmt: skip
-                raise ProtocolViolation(sequence, verdict) from None
-            return judged
+        def violation_of(self, sequence: Sequence, fault: str, violation: Violation) -> AssertionError:
+            verdict = Verdict(
+                VIOLATION, sequence.name, sequence.configuration, budget.order, "fuzz", seed, fault=fault,
+                violation=violation,
+            )  # fmt: skip
+            return ProtocolViolation(sequence, verdict)
 
     Calls.TestCase.settings = settings(
         max_examples=_EXAMPLES, stateful_step_count=budget.calls_max, deadline=None, database=None,
