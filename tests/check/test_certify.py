@@ -15,8 +15,7 @@ from .traps import OK, Trap
 
 def meeting(wanted: int = 1, word: int = 5) -> Trap:
     """Die 0 writes a word and a flag; die 1 waits for the flag."""
-    texts = "store 1.4 5; quiet; store 1.0 1; quiet", f"ge 1.0 {wanted}"
-    return Trap("meeting", texts, OK, {0o14: word}, owners=(1,))
+    return Trap("meeting", f"store 1.4 5; quiet; store 1.0 1; quiet | ge 1.0 {wanted}", OK, {0o14: word}, owners=(1,))
 
 
 FORGED = Verdict(VERIFIED, "meeting", {}, "relaxed", "exhaustive", 0)

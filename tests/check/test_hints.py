@@ -6,11 +6,11 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import UNFINISHED
 from xccl_emu.testing import witness_text
 
-from .traps import RACE, WRONG, Trap
+from .traps import RACES, WRONG, Trap
 
-SPINNING = Trap("spinning", ("store 1.0 1; quiet", "spin_plain 1.0 1"), RACE)
-WRITING = Trap("writing", ("store m1.0 1; quiet", "store m1.0 1; quiet; store m1.0 2"), RACE)
-ALONE = Trap("alone", ("", "spin_plain 1.0 1"), WRONG)
+SPINNING = Trap("spinning", "store 1.0 1; quiet | spin_plain 1.0 1", RACES)
+WRITING = Trap("writing", "store m1.0 1; quiet | store m1.0 1; quiet; store m1.0 2", RACES)
+ALONE = Trap("alone", "| spin_plain 1.0 1", WRONG)
 
 
 @pytest.mark.parametrize("policy", ["exhaustive", "portfolio"])

@@ -7,7 +7,7 @@ from xccl_emu.check.verdict import VERIFIED, WRONG_BITS
 
 from .traps import OK, WRONG, Trap
 
-PUSHED = "put m1.0 7; quiet", "store 1.4 1"
+PUSHED = "put m1.0 7; quiet | store 1.4 1"
 """Die 0 writes a word to die 1, which runs something unrelated."""
 
 
