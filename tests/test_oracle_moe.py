@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError
+from tests.refused import itself, refuses
 from xccl_emu.oracle import (
     BF16,
     FP16,
@@ -283,53 +283,45 @@ ONE = [np.ones((2, 3), BF16)]
 IDS = [np.zeros((2, 2), np.int32)]
 
 
-@pytest.mark.parametrize(
-    ("tokens", "topk", "message"),
-    [
-        ([], [], "tokens has 0 ranks"),
-        (ONE, [*IDS, *IDS], "tokens has 1 ranks and topk 2"),
-        ([np.ones((2, 3), np.float32)], IDS, "bfloat16 or float16"),
-        ([ONE[0], ONE[0].astype(FP16)], IDS * 2, r"tokens\[1\] is float16"),
-        ([ONE[0], np.ones((2, 4), BF16)], IDS * 2, r"tokens\[1\] is bfloat16 \(2, 4\)"),
-        ([np.ones(3, BF16)], IDS, r"tokens\[0\] is bfloat16 \(3,\)"),
-        (ONE, [np.zeros((1, 2), np.int32)], r"topk\[0\] is int32 \(1, 2\).*\(2, 2\)"),
-        (ONE, [np.zeros((2, 2))], r"topk\[0\] is float64"),
-        (ONE, [np.zeros((2, 0), np.int32)], r"topk\[0\] is int32 \(2, 0\)"),
-        (ONE, [np.array([[0, 1], [6, 0]])], r"topk\[0\]\[1, 0\] is 6; it must be -1 or in 0..5"),
-        (ONE, [np.array([[0, -2], [0, 0]])], r"topk\[0\]\[0, 1\] is -2"),
-        ([ONE[0], np.full((2, 3), np.nan, BF16)], IDS * 2, r"tokens\[1\]: x\[0, 0\] is nan"),
-    ],
+@refuses(
+    lambda tokens=ONE, topk=IDS, n_ranks=3, local_experts=2, quantizer="xccl": dispatch(
+        tokens, topk, n_ranks, local_experts, True, quantizer
+    ),
+    (([], []), "tokens has 0 ranks"),
+    ((ONE, [*IDS, *IDS]), "tokens has 1 ranks and topk 2"),
+    (([np.ones((2, 3), np.float32)],), "bfloat16 or float16"),
+    (([ONE[0], ONE[0].astype(FP16)], IDS * 2), r"tokens\[1\] is float16"),
+    (([ONE[0], np.ones((2, 4), BF16)], IDS * 2), r"tokens\[1\] is bfloat16 \(2, 4\)"),
+    (([np.ones(3, BF16)],), r"tokens\[0\] is bfloat16 \(3,\)"),
+    (([ONE[0], np.full((2, 3), np.nan, BF16)], IDS * 2), r"tokens\[1\]: x\[0, 0\] is nan"),
+    ({"topk": [np.zeros((1, 2), np.int32)]}, r"topk\[0\] is int32 \(1, 2\).*\(2, 2\)"),
+    ({"topk": [np.zeros((2, 2))]}, r"topk\[0\] is float64"),
+    ({"topk": [np.zeros((2, 0), np.int32)]}, r"topk\[0\] is int32 \(2, 0\)"),
+    ({"topk": [np.array([[0, 1], [6, 0]])]}, r"topk\[0\]\[1, 0\] is 6; it must be -1 or in 0..5"),
+    ({"topk": [np.array([[0, -2], [0, 0]])]}, r"topk\[0\]\[0, 1\] is -2"),
+    ({"n_ranks": 0}, "must be at least 1"),
+    ({"local_experts": 0}, "must be at least 1"),
+    ({"quantizer": "fp8"}, "quantizer is 'fp8'; it must be one of xccl, cann"),
 )
-def test_dispatch_refuses_what_does_not_fit(tokens: Any, topk: Any, message: str) -> None:
-    """Wrong numbers of ranks, shapes, types, ids and values are refused by name."""
-    with pytest.raises(ConfigError, match=message):
-        dispatch(tokens, topk, 3, 2, True)
+def test_dispatch_refuses_what_does_not_fit() -> None:
+    """Wrong numbers of ranks, shapes, types, ids and values, no experts and unknown rules are refused by name."""
 
 
+RIGHT = dispatch(ONE, IDS, 3, 2, True)
+
+
+@refuses(
+    itself,
+    (lambda: RIGHT.received_by(3), r"rank is 3; it must be in 0\.\.2"),
+    (lambda: RIGHT.rows_of(-1), r"source is -1; it must be in 0\.\.0"),
+    (lambda: RIGHT.combined_for(0, np.ones((2, 2))), "weights of source rank 0 are float64"),
+    (
+        lambda: RIGHT.combined_for(0, np.ones((2, 2), np.float32), lambda _, rows: np.ones((len(rows), 3), np.float16)),
+        "fetch gave float16",
+    ),
+)
 def test_ranks_weights_and_outputs_are_checked() -> None:
     """Unknown ranks, weights of another shape or type, and fetched rows of another type are refused."""
-    d = dispatch(ONE, IDS, 3, 2, True)
-    with pytest.raises(ConfigError, match=r"rank is 3; it must be in 0\.\.2"):
-        d.received_by(3)
-    with pytest.raises(ConfigError, match=r"source is -1; it must be in 0\.\.0"):
-        d.rows_of(-1)
-    with pytest.raises(ConfigError, match="weights of source rank 0 are float64"):
-        d.combined_for(0, np.ones((2, 2)))  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="fetch gave float16"):
-        d.combined_for(0, np.ones((2, 2), np.float32), lambda _, rows: np.ones((len(rows), 3), np.float16))
-
-
-def test_there_is_no_other_quantizer() -> None:
-    """A rule that does not exist is refused by its name."""
-    with pytest.raises(ConfigError, match="quantizer is 'fp8'; it must be one of xccl, cann"):
-        dispatch(ONE, IDS, 1, 1, True, "fp8")
-
-
-@pytest.mark.parametrize(("n_ranks", "local_experts"), [(0, 1), (1, 0)])
-def test_there_must_be_experts(n_ranks: int, local_experts: int) -> None:
-    """No expert ranks, or none on a rank, is refused."""
-    with pytest.raises(ConfigError, match="must be at least 1"):
-        dispatch(ONE, IDS, n_ranks, local_experts, True)
 
 
 def test_the_references_need_no_numba() -> None:

@@ -1,14 +1,13 @@
 """Replicas of hot experts: which experts get them, where they go, and who uses them."""
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError
+from tests.refused import refuses
 from xccl_emu.routing import (
     Placement,
     Redundancy,
@@ -162,22 +161,20 @@ def test_the_hottest_die_gets_cooler(ranks: int) -> None:
     assert hottest[1] < 0.8 * hottest[0]
 
 
-@pytest.mark.parametrize(
-    ("n_ranks", "changes", "message"),
-    [
-        (4, {"n_replicas": -1}, "n_replicas is -1; it must be 0 to 65536"),
-        (4, {"slots_per_rank": -1}, "slots_per_rank is -1; it must be 0 to 65536"),
-        (4, {"top_k": 0}, "top_k is 0; it must be 1 to 65536"),
-        (4, {"slots_per_rank": (1 << 63) - 1}, "slots_per_rank is 9223372036854775807; it must be 0 to 65536"),
-        (4, {"n_replicas": 1.5}, "n_replicas is 1.5; it must be"),
-        (4, {"loads": [1.0, 2.0]}, "loads has 2 experts; there are 3"),
-        (4, {"loads": [1.0, -2.0, 3.0]}, r"loads has shape \(3,\); it must be finite, non-negative"),
-        (4, {"loads": [[[1.0]]]}, r"loads has shape \(1, 1, 1\)"),
-        (4, {"n_replicas": 5, "slots_per_rank": 1}, "5 replicas: there is room for 4"),
-        (4, {"n_replicas": 10, "slots_per_rank": 9}, r"n_replicas is 10; it must be in 0\.\.9: 3 experts with up to 4"),
-    ],
+@refuses(
+    lambda n_replicas=1, loads=(1.0, 2.0, 3.0), **more: place_experts(
+        4, 3, redundancy=Redundancy(n_replicas, loads, **more)
+    ),
+    ({"n_replicas": -1}, "n_replicas is -1; it must be 0 to 65536"),
+    ({"slots_per_rank": -1}, "slots_per_rank is -1; it must be 0 to 65536"),
+    ({"top_k": 0}, "top_k is 0; it must be 1 to 65536"),
+    ({"slots_per_rank": (1 << 63) - 1}, "slots_per_rank is 9223372036854775807; it must be 0 to 65536"),
+    ({"n_replicas": 1.5}, "n_replicas is 1.5; it must be"),
+    ({"loads": [1.0, 2.0]}, "loads has 2 experts; there are 3"),
+    ({"loads": [1.0, -2.0, 3.0]}, r"loads has shape \(3,\); it must be finite, non-negative"),
+    ({"loads": [[[1.0]]]}, r"loads has shape \(1, 1, 1\)"),
+    ({"n_replicas": 5, "slots_per_rank": 1}, "5 replicas: there is room for 4"),
+    ({"n_replicas": 10, "slots_per_rank": 9}, r"n_replicas is 10; it must be in 0\.\.9: 3 experts with up to 4"),
 )
-def test_impossible_redundancy_is_refused(n_ranks: int, changes: dict[str, Any], message: str) -> None:
+def test_impossible_redundancy_is_refused() -> None:
     """Numbers out of range, loads of other experts, and more replicas than there is room or use for."""
-    with pytest.raises(ConfigError, match=message):
-        place_experts(n_ranks, 3, redundancy=Redundancy(**{"n_replicas": 1, "loads": [1.0, 2.0, 3.0], **changes}))

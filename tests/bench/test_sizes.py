@@ -1,8 +1,10 @@
 """Sizes and numbers of the command line."""
 
+from functools import partial
+
 import pytest
 
-from xccl_emu.errors import ConfigError
+from tests.refused import itself, refuses
 from xccl_emu.sizes import parse_size, parse_whole, size_text, sizes_from
 
 
@@ -14,29 +16,29 @@ def test_sizes_with_units(text: str, nbytes: int) -> None:
     assert parse_size("-b", text) == nbytes
 
 
-@pytest.mark.parametrize("text", ["", "K", "0", "-1K", "1.3", "nan", "1T", "inf", "1 2"])
-def test_what_is_no_size(text: str) -> None:
-    """Anything else is refused with the option's name."""
-    with pytest.raises(ConfigError, match=f"-b {text}: must be a size such as"):
-        parse_size("-b", text)
-
-
 def test_a_range_of_sizes() -> None:
-    """From the least, by the factor, not beyond the largest; a range without end or members is refused."""
+    """From the least, by the factor, not beyond the largest."""
     assert sizes_from(1024, 5000, 2) == [1024, 2048, 4096]
     assert sizes_from(7, 7, 2) == [7]
-    with pytest.raises(ConfigError, match="-f 1: must be at least 2"):
-        sizes_from(1, 2, 1)
-    with pytest.raises(ConfigError, match="-e 1: must be at least -b, which is 2"):
-        sizes_from(2, 1, 2)
 
 
 def test_whole_numbers() -> None:
-    """Numbers with commas between them; zero, words and nothing are refused."""
+    """Numbers with commas between them."""
     assert parse_whole("--cores", "2, 48") == [2, 48]
-    for text in ("", "0", "2,x", "-1", "2,"):
-        with pytest.raises(ConfigError, match=f"--cores {text}: must be whole numbers above 0"):
-            parse_whole("--cores", text)
+
+
+NO_SIZES, NO_NUMBERS = ("", "K", "0", "-1K", "1.3", "nan", "1T", "inf", "1 2"), ("", "0", "2,x", "-1", "2,")
+
+
+@refuses(
+    itself,
+    *((partial(parse_size, "-b", text), f"-b {text}: must be a size such as") for text in NO_SIZES),
+    *((partial(parse_whole, "--cores", text), f"--cores {text}: must be whole numbers above 0") for text in NO_NUMBERS),
+    (lambda: sizes_from(1, 2, 1), "-f 1: must be at least 2"),
+    (lambda: sizes_from(2, 1, 2), "-e 1: must be at least -b, which is 2"),
+)
+def test_what_is_no_size_number_or_range() -> None:
+    """Anything else, and a range without end or members, is refused with the option's name."""
 
 
 def test_sizes_as_text() -> None:

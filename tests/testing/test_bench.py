@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.refused import refuses
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol.owners import Owners
@@ -29,14 +30,14 @@ def test_a_case_has_name_and_all_sizes() -> None:
     assert several.__doc__ == "No body is needed here."
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [({"value": 1.5}, "value=1.5: must be"), ({"vaule": 1}, "telling: .*vaule"), ({"value": None}, "value=None")],
+@refuses(
+    telling,
+    ({"value": 1.5}, "value=1.5: must be"),
+    ({"vaule": 1}, "telling: .*vaule"),
+    ({"value": None}, "value=None"),
 )
-def test_wrong_sizes_are_refused(arguments: dict[str, int], message: str) -> None:
+def test_wrong_sizes_are_refused() -> None:
     """At once, before anything is built."""
-    with pytest.raises(ConfigError, match=message):
-        telling(**arguments)
 
 
 def test_a_trial_knows_what_was_said_on_the_bench() -> None:
@@ -79,14 +80,14 @@ def nothing_launched(bench: Bench) -> None:
     bench.pod(SPEC)
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [(two_pods, "has one already"), (no_pod, "make its pod first"), (nothing_launched, "launched no kernel")],
+@refuses(
+    lambda function: protocol(function)().build("sc"),
+    (two_pods, "has one already"),
+    (no_pod, "make its pod first"),
+    (nothing_launched, "launched no kernel"),
 )
-def test_functions_that_build_nothing_to_check_are_refused(function: Callable[..., None], message: str) -> None:
+def test_functions_that_build_nothing_to_check_are_refused() -> None:
     """The error says what is missing, when the case is built."""
-    with pytest.raises(ConfigError, match=message):
-        protocol(function)().build("sc")
 
 
 def test_each_build_is_a_pod_of_its_own() -> None:
