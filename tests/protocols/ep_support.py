@@ -1,7 +1,7 @@
 """What the tests of dispatch and combine share, by pull, fused and DeepEP's: pods that just fit, drawn batches, and
 comparison with the oracle."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from xccl_emu import oracle
+from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
@@ -213,6 +214,14 @@ def digests_of(case: Case, ways: Sequence[tuple[str, str]]) -> set[str]:
                 run_round(group, batch)
             digests.add(group.pod.digest())
     return digests
+
+
+def refused(pod: Pod, call: Callable[[], Any], message: str) -> None:
+    """The call raises ConfigError with this message, leaves nothing launched and changes no byte of the dies."""
+    before = pod.digest(), pod.mark_app(), pod.active_cores()
+    with pytest.raises(ConfigError, match=message):
+        call()
+    assert (pod.digest(), pod.mark_app(), pod.active_cores()) == before
 
 
 # ---- comparison

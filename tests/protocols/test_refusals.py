@@ -1,5 +1,6 @@
 """Arguments and calls that make no sense, in every group: a ConfigError, memory as it was, and a group that goes on."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -7,17 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.refused import refuses
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
+from xccl_emu.protocols.a2e import A2E, A2EConfig, Calls
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.sendrecv import SendRecv
 
 from .a2e_support import Case as A2ECase
 from .a2e_support import check
-from .ep_support import EITHER, FUSED, KINDS, PULL, Case, Kind, check_round, columns, rounds_of
+from .ep_support import EITHER, FUSED, KINDS, PULL, Case, Kind, check_round, columns, refused, rounds_of
 
 SIZES: dict[str, Any] = {"n_ranks": 2, "local_experts": 2, "hidden": 32, "top_k": 2, "tokens_max": 2}
 GROUPS = {
@@ -29,12 +31,52 @@ CALLS = A2ECase(
 EITHER_A2E = pytest.mark.parametrize("case", [CALLS, replace(CALLS, pull=True)], ids=["a2e", "a2e-pull"])
 
 
-def refused(pod: Pod, call: Callable[[], Any], message: str) -> None:
-    """The call raises ConfigError with this message, leaves nothing launched and changes no byte of the dies."""
-    before, used = pod.digest(), pod.mark_app()
-    with pytest.raises(ConfigError, match=message):
-        call()
-    assert (pod.digest(), pod.mark_app(), pod.active_cores()) == (before, used, [])
+# ---- configurations
+
+
+def wrong(config: Any, message: str, **values: list[Any]) -> list[tuple[Any, str]]:
+    """For each field and each value a configuration with it, and all that is said of it."""
+    each = [(name, value) for name, of in values.items() for value in of]
+    return [((config, {name: value}), f"^{re.escape(f'{name}={value!r}: {message}')}$") for name, value in each]
+
+
+PULLED, FUSED_ONE, SERVED = GROUPS[PULL].config, GROUPS[FUSED].config, CALLS.config
+
+
+@refuses(
+    lambda config, change: replace(config, **change),
+    *wrong(PULLED, "must be a whole number, 2 to 65536", n_ranks=[1, (1 << 16) + 1, 2.0]),
+    *wrong(PULLED, "must be a whole number, 1 to 4096", local_experts=[0, True]),
+    *wrong(PULLED, "must be a whole number, 1 to 16", top_k=[0, 17]),
+    *wrong(PULLED, "must be a whole number, 1 to 1048576", tokens_max=[0, "8"]),
+    *wrong(PULLED, "must be a whole number, 1 to 1024", cores=[0, None]),
+    *wrong(PULLED, "must be a whole number, 32 to 1048576", hidden=[0, -32, 64.0]),
+    *wrong(PULLED, "must be a multiple of 32", hidden=[48]),
+    *wrong(PULLED, "must be a whole number, 0 to 1048576", first_die=[-1, False]),
+    *wrong(PULLED, "must be one of bf16, fp16", dtype=["fp32", {}]),
+    *wrong(PULLED, "must be one of mtu, dma", path=["urma", None]),
+    *wrong(PULLED, "must be one of xccl, cann", quantizer=["fp8", ["xccl"]]),
+    *wrong(PULLED, "must be True or False", quantized=["no"], shared=[1]),
+    *wrong(FUSED_ONE, "must be a whole number, 2 to 65536", n_ranks=[1]),
+    *wrong(FUSED_ONE, "must be one of aiv, sdma", path=["mtu"]),
+    *wrong(FUSED_ONE, "there are 4 expert slots", top_k=[5]),
+    *wrong(FUSED_ONE, "must be True or False", early_quantization=[1], preallocated=[None], pipelined=["no"]),
+    *wrong(FUSED_ONE, "must be True or False", double_buffered=[0]),
+    *wrong(SERVED, "must be a whole number, 1 to 65536", n_domains=[0, True], n_experts=[0], local_experts=[0]),
+    *wrong(SERVED, "must be a whole number, 1 to 65536", tokens_max=[0]),
+    *wrong(SERVED, "must be at most n_experts=3", n_attention=[4]),
+    *wrong(SERVED, "must be a whole number, 1 to 16", top_k=[17]),
+    *wrong(SERVED, "there are 3 expert slots", top_k=[4]),
+    *wrong(SERVED, "must be a multiple of 32", hidden=[48]),
+    *wrong(SERVED, "must be a whole number, 1 to 8", depth=[9]),
+    *wrong(SERVED, "must be a whole number, 1 to 1024", e2a_cores=[0]),
+    *wrong(SERVED, "must be one of bf16, fp16", dtype=["fp32"]),
+    *wrong(SERVED, "must be one of mtu, urma", path=["dma"]),
+    *wrong(SERVED, "must be one of xccl, cann", quantizer=["fp8"]),
+    *wrong(SERVED, "must be True or False", shared=[1]),
+)
+def test_a_config_out_of_range_is_refused() -> None:
+    """Each field names itself, its value and what would be right."""
 
 
 # ---- a misspelt synchronization
@@ -105,9 +147,14 @@ def test_a_kernel_with_too_many_registers_is_refused_before_tokens_are_loaded() 
 
 @EITHER
 def test_what_is_no_list_is_refused(kind: Kind) -> None:
-    """None or a number in place of arrays, or of rounds, is named, and the rank that has none."""
+    """None or a number in place of arrays, or of rounds, is named, the rank that has none, and one too few or many."""
     group, batch = GROUPS[kind].group(), GROUPS[kind].batches()[0]
     group.dispatch(batch.tokens, batch.topk)
+    for n in (1, 3):
+        tokens, topk, weights = ((2 * arrays)[:n] for arrays in (batch.tokens, batch.topk, batch.weights))
+        refused(group.pod, lambda: group.dispatch(tokens, batch.topk), f"tokens: {n} arrays for 2 ranks")  # noqa: B023
+        refused(group.pod, lambda: group.dispatch(batch.tokens, topk), f"topk: {n} arrays for 2 ranks")  # noqa: B023
+        refused(group.pod, lambda: group.combine(weights), f"weights: {n} arrays for 2 ranks")  # noqa: B023
     refused(group.pod, lambda: group.dispatch(None, batch.topk), "tokens=None: must be 2 arrays, for 2 ranks")  # type: ignore[arg-type]
     refused(group.pod, lambda: group.dispatch(batch.tokens, 3), "topk=3: must be 2 arrays")  # type: ignore[arg-type]
     refused(group.pod, lambda: group.dispatch([None, None], batch.topk), "tokens of rank 0:")  # type: ignore[list-item]
@@ -120,12 +167,18 @@ def test_what_is_no_list_is_refused(kind: Kind) -> None:
 
 @EITHER_A2E
 def test_calls_that_are_none_are_refused(case: A2ECase) -> None:
-    """None in place of calls, of a call, or of a call's arrays is named."""
+    """None in place of calls, of a call, or of a call's arrays is named; so is what is no triple, or of other dies."""
     group, call = case.group(), case.calls()[0]
     run: Callable[[Any], Any] = group.run
     refused(group.pod, lambda: run(None), r"calls=None: must be a list of calls, each \(tokens, topk, weights\)")
-    refused(group.pod, lambda: run([None]), r"call 0: must be \(tokens, topk, weights\)")
+    for none in (None, call[:2]):
+        refused(group.pod, lambda: run([none]), r"^call 0: must be \(tokens, topk, weights\)")  # noqa: B023
     refused(group.pod, lambda: run([call._replace(tokens=None)]), "call 0: tokens=None: must be 2 arrays, for 2 att")
+    for name in ("topk", "weights"):
+        short = call._replace(**{name: getattr(call, name)[:1]})
+        refused(group.pod, lambda: run([short]), f"^call 0: {name}: 1 arrays for 2 attention dies")  # noqa: B023
+    calls = [call, call._replace(weights=[w.astype(np.float64) for w in call.weights])]
+    refused(group.pod, lambda: run(calls), r"^call 1: weights of rank 0: \[2, 2\] float64, must be")
 
 
 @EITHER_A2E
@@ -226,10 +279,3 @@ def test_calls_and_dies_that_there_are_not(case: A2ECase) -> None:
     none = Calls(group, [])
     with pytest.raises(ConfigError, match=r"^call=0: must be one of those that there are, and there are none$"):
         none.output(0, 0)
-
-
-def test_a_call_is_a_triple_of_lists_for_the_dies() -> None:
-    """An array of another number of dies is refused by the name of its call."""
-    group, call = CALLS.group(), CALLS.calls()[0]
-    short = Call(call.tokens, call.topk, call.weights[:1])
-    refused(group.pod, lambda: group.run([short]), "call 0: weights: 1 arrays for 2 attention dies")
