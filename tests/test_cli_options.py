@@ -30,6 +30,7 @@ class Ride(Common):
 
     wheels: int = option(4, "Of the car.", least=2, most=6)
     night: bool = option(False, "When.", named=("--night/--day",))
+    fast: bool = option(False, "How.")
     through: tuple[str, ...] = option((), "Places on the way.", metavar="PLACE")
     file: Path | None = option(None, "A map.")
     to: tuple[str, ...] = option((), "Where to.", argument=True)
@@ -57,16 +58,20 @@ def test_without_options_all_have_their_defaults() -> None:
 
 def test_options_arguments_and_switches_reach_the_fields() -> None:
     """Each under its own name or the one it was given, those that may come again as tuples."""
-    words = ("--wheels", "3", "--night", "--through", "here", "--through", "there", "--file", "map.txt", "--seed", "7")
-    made = Ride(7, 3, True, ("here", "there"), Path("map.txt"), ("home", "away"))
+    words = ("--wheels", "3", "--night", "--fast", "--through", "here", "--through", "there", "--seed", "7")
+    words = (*words, "--file", "map.txt")
+    made = Ride(7, 3, True, True, ("here", "there"), Path("map.txt"), ("home", "away"))
     assert ride(*words, "home", "away", "--json")[2] == [(made, True)]
     assert ride("--day")[2] == [(Ride(), False)]
+    assert ride("--no-fast")[0] == 2
 
 
 def test_help_has_the_docstring_ranges_and_the_own_options_first() -> None:
     """Fields of the base class come last, and a field that is no option is none."""
     _, text, _ = ride("--help")
     assert "By day or by night." in text
+    assert "--wheels N" in text
+    assert "--file FILE" in text
     assert "2<=x<=6" in text
     assert text.index("--wheels") < text.index("--through PLACE") < text.index("--seed") < text.index("--json")
     assert "--notes" not in text

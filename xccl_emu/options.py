@@ -18,6 +18,7 @@ def option(
     """A field that is an option of a command, or one of its arguments.
 
     named: its names on the command line, where they are not that of the field; of a switch such as ``--on/--off``.
+    metavar: what stands for its value in help, where that is not N, X, FILE or its name.
     """
     return field(default=default, metadata={"option": Option(help, least, most, named, metavar, argument)})
 

@@ -12,7 +12,7 @@ from xccl_emu import measurements
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import CTX, JSON, command_of
+from xccl_emu.cli.options import CTX, JSON, Protocol, command_of
 from xccl_emu.cli.perf import Perf
 from xccl_emu.errors import UnfinishedError
 from xccl_emu.options import option
@@ -31,7 +31,6 @@ app = App(
 
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows to a CSV file as well.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw them to a PNG, SVG or PDF file.")]
-Protocol = Annotated[str, typer.Argument(help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)]
 OUTPUTS = (
     JSON,
     inspect.Parameter("csv", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Csv),

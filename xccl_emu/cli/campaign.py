@@ -36,10 +36,10 @@ class CampaignOptions:
     orders: str = option("relaxed,fifo,sc", "Memory orders, with commas between them; unordered is one too.")
     workers: int | None = option(None, "Processes [default: one for each core]", least=1)
     dask: str | None = option(None, 'On the cluster of this Dask scheduler, or "local".', metavar="ADDRESS")
-    out: Path | None = option(None, "Folder for programs on which judges contradict each other.")
+    out: Path | None = option(None, "Folder for programs on which judges contradict each other.", metavar="DIR")
     seconds: float | None = option(None, "Begin nothing more after so long.")
     shrink: float = option(60.0, "Seconds for making the smallest findings smaller.", least=0)
-    replay: Path | None = option(None, "Judge a program that was kept again.", metavar="FILE")
+    replay: Path | None = option(None, "Judge a program that was kept again.")
 
 
 def _campaign(options: CampaignOptions, as_json: bool) -> None:

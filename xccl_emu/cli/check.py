@@ -48,16 +48,11 @@ class CheckOptions:
         "exhaustive, portfolio, random, pct, weights, eager, late, lifo or skew [default: exhaustive, and where that"
         " meets a limit the portfolio of most others behind it; with --fault portfolio]",
     )
-    without: tuple[str, ...] = option(
-        (), "Switch a synchronization off; may be given again.", metavar="SYNC"
-    )
-    each_sync: bool = option(
-        False, "Switch off each synchronization by itself: which ones are needed?", named=("--each-sync",)
-    )
+    without: tuple[str, ...] = option((), "Switch a synchronization off; may be given again.", metavar="SYNC")
+    each_sync: bool = option(False, "Switch off each synchronization by itself: which ones are needed?")
     weakest: bool = option(
-        False, "Weaken each request and quiet by itself: which order does it need, and which quiet could be a fence?",
-        named=("--weakest",),
-    )  # fmt: skip
+        False, "Weaken each request and quiet by itself: which order does it need, and which quiet could be a fence?"
+    )
     fault: str = option(
         "",
         "What breaks, at a drawn moment or after n: stop:die1[@n], cut:0-1[@n], stall:0-1, duplicate:0-1[@n],"
@@ -67,15 +62,12 @@ class CheckOptions:
     seconds: float | None = option(None, "Most seconds of each check, without those of compiling [default: 75]")
     states: int | None = option(None, "Most states that are searched.", least=1)
     seed: int = option(0, "Seed of drawn schedules.", least=0)
-    breadth_first: bool = option(
-        False, "Search for a violation with the fewest transitions.", named=("--breadth-first",)
-    )
+    breadth_first: bool = option(False, "Search for a violation with the fewest transitions.")
     certify: bool = option(
-        False, "Then ask the same by brute force and by drawn schedules, which share nothing with the search.",
-        named=("--certify",),
-    )  # fmt: skip
+        False, "Then ask the same by brute force and by drawn schedules, which share nothing with the search."
+    )
     certify_seconds: float | None = option(None, "Seconds of each such certificate, with --certify [default: 30]")
-    replay: Path | None = option(None, "Show the violation of a replay file again.")
+    replay: Path | None = option(None, "Show the violation of a replay file again, and search nothing.")
     out: Path | None = option(None, "Replay file to write [default: named by what was found]")
     chart: Path | None = option(None, "Write the violation as a Mermaid sequence chart too.")
     trace: Path | None = option(None, "Write it as a trace for Perfetto (ui.perfetto.dev) too.")

@@ -49,7 +49,7 @@ class FuzzOptions:
     calls: int = option(6, "Most calls of a sequence.", least=1)
     workers: int | None = option(None, "Processes [default: one for each core]", least=1)
     dask: str | None = option(None, 'On the cluster of this Dask scheduler, or "local".', metavar="ADDRESS")
-    replay: Path | None = option(None, "Show what a file that was kept shows.", metavar="FILE")
+    replay: Path | None = option(None, "Show what a file that was kept shows, and draw nothing.")
     out: Path | None = option(None, "File to keep what is found in [default: named by the protocol]")
 
 

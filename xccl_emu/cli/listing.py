@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def list_protocols(
-    protocol: Annotated[str | None, typer.Argument(help="A name, or FILE.py:NAME [default: all names].")] = None,
+    protocol: Annotated[
+        str | None, typer.Argument(metavar="PROTOCOL", help="A name, or FILE.py:NAME [default: all names].")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the protocols; or of one its sizes, its synchronizations, and the configurations that are to be proved.

@@ -3,13 +3,17 @@
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import Field, fields
-from typing import Annotated, Any, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from xccl_emu.options import Option
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+Protocol = Annotated[
+    str, typer.Argument(metavar="PROTOCOL", help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)
+]
 JSON = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
 """``--json``, as every command has it."""
 CTX = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -33,6 +37,10 @@ SET = inspect.Parameter(
     ],
 )  # fmt: skip
 """The same for sizes whose names are those of options."""
+
+
+_STANDS_FOR = {int: "N", float: "X", Path: "FILE"}
+"""What help has for a value, by its type; for another the name of the option."""
 
 
 def command_of(
@@ -67,11 +75,16 @@ def _options_of(kind: type) -> Iterator[inspect.Parameter]:
 
 
 def _parameter(each: "Field[Any]", kind: Any, option: Option) -> inspect.Parameter:
-    default = each.default
+    default, named = each.default, option.named
     if kind == tuple[str, ...]:
         kind, default = list[str] | None, None
     what: dict[str, Any] = {"help": option.help, "min": option.least, "max": option.most, "metavar": option.metavar}
-    shown = typer.Argument(**what) if option.argument else typer.Option(*option.named, **what)
+    if kind is bool:
+        named = named or (f"--{each.name.replace('_', '-')}",)  # and no --no-NAME
+    elif not option.argument:
+        words = (word for of, word in _STANDS_FOR.items() if of in (kind, *get_args(kind)))
+        what["metavar"] = option.metavar or next(words, each.name.upper())
+    shown = typer.Argument(**what) if option.argument else typer.Option(*named, **what)
     return inspect.Parameter(
         each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown]
     )  # fmt: skip

@@ -33,7 +33,7 @@ class Perf:
     dtype: str | None = option(None, "bfloat16 or half.", named=("-d",), metavar="TYPE")
     op: str | None = option(None, "sum, or none where nothing is reduced.", named=("-o",), metavar="OP")
     fabric: str = option("cloudmatrix384", "cloudmatrix384, atlas-800t-a2 or h20.")
-    no_data: bool = option(False, "Move no payload and check nothing: the same times, faster.", named=("--no-data",))
+    no_data: bool = option(False, "Move no payload and check nothing: the same times, faster.")
 
     def __post_init__(self) -> None:
         if self.dtype is not None and self.type_of is None:

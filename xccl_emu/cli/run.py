@@ -8,7 +8,7 @@ import typer
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import AsJson
+from xccl_emu.cli.options import AsJson, Protocol
 
 app = App(cls=CaseGroup, no_args_is_help=True)
 
@@ -28,9 +28,11 @@ def _group() -> None:
 @app.command(hidden=True, context_settings=ANY_SIZE)
 def case(
     ctx: typer.Context,
-    protocol: Annotated[str, typer.Argument(help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)],
-    order: Annotated[str, typer.Option(help="Memory order: sc, fifo, relaxed or unordered.")] = "sc",
-    policy: Annotated[str, typer.Option(help="Which core steps next: round-robin or random.")] = "round-robin",
+    protocol: Protocol,
+    order: Annotated[str, typer.Option(metavar="ORDER", help="Memory order: sc, fifo, relaxed or unordered.")] = "sc",
+    policy: Annotated[
+        str, typer.Option(metavar="POLICY", help="Which core steps next: round-robin or random.")
+    ] = "round-robin",
     as_json: AsJson = False,
 ) -> None:
     """Run a protocol, and compare what is in memory with what must be there; exit code 1 if anything is wrong.

@@ -44,7 +44,7 @@ class TraceOptions:
     fabric: str = option("cloudmatrix384", "cloudmatrix384, atlas-800t-a2 or h20.")
     place: str = option("packed", "Where the dies are: packed (die by die on the chips), chips or nodes (one on each).")
     gantt: int | None = option(None, "Die to draw a Gantt chart of: when it computes, and writes to others.", least=0)
-    plot: Path | None = option(None, "Draw that chart to a PNG, SVG or PDF file too.", metavar="FILE")
+    plot: Path | None = option(None, "Draw that chart to a PNG, SVG or PDF file too.")
     events: int = option(
         200_000, "Most slices and ends of arrows; what begins later is left out, and counted.", least=1
     )  # fmt: skip

@@ -31,16 +31,13 @@ class Planning:
     input: int = option(220, "Tokens of a prompt; the paper does not say how many.", least=1)
     output: int = option(200, "Tokens of an answer; the same.", least=1)
     context: int = option(4096, "Tokens that memory must have room for in every request.", least=1)
-    by: str = option("throughput", "What strategies are ranked by: throughput, ttft or itl.")
+    by: str = option("throughput", "What strategies are ranked by: throughput, ttft or itl.", metavar="ORDER")
     strategy: str | None = option(None, "One strategy, such as: TP=8 + DP=4, TP=8 + EP=4 [PP=1]")
     top: int = option(10, "Rows of the table.", least=1)
-    literal: bool = option(False, "The equations as they are printed.", named=("--literal",))
-    correct: tuple[str, ...] = option((), "But this one corrected: 1, 2, 4, 7, 8, 11 or 13.", metavar="EQUATION")
-    sync: bool = option(False, "Nothing overlaps: Eq. (13) as it stands.", named=("--sync",))
-    drop: bool = option(
-        False, "Experts without TP get each token once, as in Eq. (5), not from a whole TP group, (12).",
-        named=("--drop",),
-    )  # fmt: skip
-    published: bool = option(
-        False, "The paper's own strategies, beside what it measured.", named=("--published",)
-    )  # fmt: skip
+    literal: bool = option(False, "The equations as they are printed.")
+    correct: tuple[str, ...] = option(
+        (), "With --literal: but this one corrected, 1, 2, 4, 7, 8, 11 or 13; may be given again.", metavar="EQUATION"
+    )
+    sync: bool = option(False, "Nothing overlaps: Eq. (13) as it stands.")
+    drop: bool = option(False, "Experts without TP get each token once, Eq. (5), not from a whole TP group, (12).")
+    published: bool = option(False, "The paper's own strategies, beside what it measured.")
