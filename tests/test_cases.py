@@ -217,7 +217,10 @@ def test_list_shows_what_can_be_chosen() -> None:
     assert [each["name"] for each in told["sizes"]] == ["dies", "elements", "chunks", "slots", "dtype", "seed"]
     assert "chunk before tail" in told["synchronizations"]
     assert len(told["proofs"]) == 3
-    assert "--slots 4" in invoke("list", "sendrecv")[1]
+    told = invoke("list", "sendrecv")[1]
+    assert "--slots 4" in told
+    assert "--nbytes  Of a payload" in told
+    assert "(also --permutation, --no-permutation)" in told
     assert invoke("list", "nothing")[0] == 2
 
 

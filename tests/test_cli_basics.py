@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import xccl_emu
 from tests.cli_support import interrupted, python
 from xccl_emu.cli import ending
-from xccl_emu.cli.main import ReportingGroup
+from xccl_emu.cli.main import ORDER, ReportingGroup
 from xccl_emu.errors import (
     CapacityError,
     ConfigError,
@@ -60,11 +60,13 @@ def test_the_command_line_loads_nothing_heavy() -> None:
 
 
 def test_help_names_the_subcommands() -> None:
-    """``--help`` lists ``run``, and ``run --help`` answers."""
+    """``--help`` lists all, in the order of need and each with a whole sentence, and ``run --help`` answers."""
     shown = run_command("--help")
     assert shown.returncode == 0
     assert "Usage: xccl-emu" in shown.stdout
-    assert "run" in shown.stdout.split("Commands:")[1]
+    commands = shown.stdout.split("Commands:")[1]
+    assert [line.split()[0] for line in commands.splitlines() if line[2:3].strip()][: len(ORDER)] == list(ORDER)
+    assert "..." not in commands
     assert run_command("run", "--help").returncode == 0
 
 

@@ -10,6 +10,8 @@ import typer.core
 
 from xccl_emu.errors import ConfigError
 
+_SENTENCE = 1 << 10
+"""Letters that are more than any has."""
 _INT64 = range(-(1 << 63), 1 << 63)
 _ARGUMENT = re.compile(r"(?P<name>\w+)=(?P<value>'[^']*'|\S+): ")
 """How the errors of the library begin."""
@@ -34,6 +36,18 @@ class Command(typer.core.TyperCommand):
             return super().invoke(ctx)
         except ConfigError as error:
             raise type(error)(_by_option(str(error), options, ctx.params | {"": ctx.args})) from error
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """What a list of commands says of it: the first sentence whole, which the list wraps."""
+        return str(super().get_short_help_str(_SENTENCE))
+
+
+class Group(typer.core.TyperGroup):
+    """A group of such commands."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """As of `Command`."""
+        return str(super().get_short_help_str(_SENTENCE))
 
 
 class App(typer.Typer):

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
     Make = Callable[[Setting], Sequence[Result]]
 
-app = App(
-    cls=CaseGroup,
-    help="Make published measurements again in virtual time: what was published, what comes out, and the error.",
-    no_args_is_help=True,
-)
+app = App(cls=CaseGroup, no_args_is_help=True)
 
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows to a CSV file as well.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw them to a PNG, SVG or PDF file.")]
@@ -39,9 +35,15 @@ OUTPUTS = (
 """How every bench shows its rows."""
 
 
-@app.callback()
+@app.callback(subcommand_metavar="NAME [OPTIONS]...")
 def _group() -> None:
     """Make published measurements again in virtual time: what was published, what comes out, and the error.
+
+    \b
+      xccl-emu bench fused                          one of those below
+      xccl-emu bench dispatch --help                its options
+      xccl-emu bench all-gather --ranks 8,16        another one of xccl-emu list, at sizes of your own
+      xccl-emu bench case --help                    the options of these
 
     A row's role says what its published number may be used for: an "input" was put in as it is, free constants are
     fitted to "fit" rows, "check" rows are compared and never fitted to, "shown" ones are not scored, "exact" ones must
@@ -152,7 +154,7 @@ app.command("sensitivity")(command_of(Sensitivity, _sensitivity, *OUTPUTS))
 
 @dataclass(frozen=True)
 class Every(measurements.Measurement):
-    """Everything, on all cores as far as the memory goes; what two benches have in common is run once."""
+    """Run all benches, on all cores as far as the memory goes; what two have in common is run once."""
 
 
 def _every(options: Every, as_json: bool, csv: Path | None, plot: Path | None) -> None:

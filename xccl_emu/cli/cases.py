@@ -5,15 +5,14 @@ from copy import copy
 from itertools import zip_longest
 from typing import Any
 
-import typer.core
-
+from xccl_emu.cli.app import Group
 from xccl_emu.errors import ConfigError
 
 ANY_SIZE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command whose protocol has sizes that the command does not know: they are options as all others."""
 
 
-class CaseGroup(typer.core.TyperGroup):
+class CaseGroup(Group):
     """A group of commands by protocol, in which ``case`` stands for those that have no command of their own."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

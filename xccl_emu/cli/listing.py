@@ -89,7 +89,9 @@ def _size_text(size: dict[str, Any]) -> str:
     ends = f"{size['least']} to {size['most']}" if size["most"] is not None else f"from {size['least']} on"
     bounds = f" ({ends})" if size["least"] is not None else ""
     of = f" (one of {', '.join(map(str, size['choices']))})" if size["choices"] else ""
-    also = f" (also --{size['also']})" if size["also"] else ""
+    on, _, off = size["also"].partition("/")
+    others = f"--{on}, --{off or f'no-{on}'}" if size["choices"] == (0, 1) else f"--{on}"
+    also = f" (also {others})" if on else ""
     on_pod = f" [run: {size['on_pod']}]" if "on_pod" in size else ""
-    name = size["name"].replace("_", "-")
-    return f"  --{name} {size['default']}{on_pod}{bounds}{of}{also}  {size['help']}".rstrip()
+    name = f"  --{size['name'].replace('_', '-')} {size['default']}".rstrip()
+    return f"{name}{on_pod}{bounds}{of}{also}  {size['help']}".rstrip()

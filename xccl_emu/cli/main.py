@@ -15,6 +15,8 @@ from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE
 from xccl_emu.errors import ConfigError, OutputError, ReplayError, UnfinishedError, XcclEmuError
 
+ORDER = ("list", "run", "check", "fuzz", "trace", "bench", "compare", "plan", "fit", "corpus", "campaign")
+"""Of the commands in help: what a newcomer needs first."""
 _FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the checker", "timing": "virtual time"}
 
 
@@ -24,6 +26,10 @@ class ReportingGroup(typer.core.TyperGroup):
     Only errors that the emulator raises on purpose are reported so, files and streams that cannot be written, and a
     lack of memory; anything else is a bug and keeps its traceback.
     """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands."""
+        return sorted(super().list_commands(ctx), key=ORDER.index)
 
     def make_context(self, *words: Any, **named: Any) -> Any:
         """Read the command line, which may print help; raises `typer.Exit` as `invoke` does."""
@@ -111,7 +117,15 @@ def root(
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Run, check and time the communication protocols of an emulated CloudMatrix384 supernode."""
+    """Run, check and time the communication protocols of an emulated CloudMatrix384 supernode.
+
+    \b
+      xccl-emu list                 which protocols there are
+      xccl-emu list sendrecv        what can be chosen of one
+      xccl-emu run sendrecv         run it, and hold what it moved against an oracle
+      xccl-emu check sendrecv       prove it: every schedule, on a small pod
+      xccl-emu trace sendrecv       see what each pipe did, and when
+    """
 
 
 def _tell_compiling() -> Callable[[str], None]:

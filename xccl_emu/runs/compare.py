@@ -7,7 +7,14 @@ from xccl_emu.options import option
 
 @dataclass(frozen=True)
 class LayerCompared:
-    """Run one layer by every protocol, and print what each die asks of other dies.
+    """Run one layer of experts by every protocol, and print what each die asks of other dies; or protocols by name.
+
+    \b
+      xccl-emu compare                                        a layer by all that run one
+      xccl-emu compare --ranks 288 --attention 160 --cores 4  the same, of a large deployment
+      xccl-emu compare all-reduce-ring all-reduce-one-shot --ranks 4 --elements 4096
+
+    Of protocols that are named the options are sizes that all of them have; xccl-emu list NAME shows them.
 
     The numbers are counts of the run and no formulas: of requests for the memory of another die, the mean over the
     dies and, in brackets, the most. Rows and outputs are compared with the oracle; the exit code is 1 if any is wrong.
