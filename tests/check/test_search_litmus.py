@@ -4,12 +4,11 @@ Every thread compares what it has read, and goes on only while it is as asked.  
 if values in memory are asked for too, a further thread does, which looks at them when the others are through.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 from litmus import orders, requests
-from litmus.suite import FENCE_COLUMNS, FENCE_TESTS, TESTS, Column, Litmus
+from litmus.suite import FENCE_TESTS, TESTS, Column, Litmus
 
 from xccl_emu.campaign.judge import Budget, searched, verdict_of
 from xccl_emu.campaign.programs import DATA, Instruction, Small
@@ -30,6 +29,7 @@ STORES = {"store": ("store0", ""), "store4": ("store2", "no-order"), "store_name
 """By what a store asks for, the instruction that stands for it; and the lines of the interpreter that these are."""
 NEVER = 31
 """No value of any test."""
+TABLES = {"fences": FENCE_TESTS, "orders": orders.TESTS, "requests": requests.TESTS}
 Question = tuple[str, Small, str, bool]
 """A test's name and configuration, a memory order, and whether the outcome may come out."""
 
@@ -39,27 +39,24 @@ def small_of(test: Litmus, own_die: bool) -> Small:
     return small_at(test, {name: k << 3 if own_die else 4 * k for k, name in enumerate("xyz")})
 
 
-def small_at(test: Litmus, words: dict[str, int], asks: Sequence[Sequence[str]] = ()) -> Small:
-    """The test with each address at a word of its own, and requests that ask for what ``asks`` says of each."""
+def small_at(test: Litmus, words: dict[str, int]) -> Small:
+    """The test with each address at a word of its own."""
     memory = {name: value for name, value in test.asked.items() if ":" not in name}
     asking = {int(name.split(":")[0]) for name in test.asked if ":" in name}
-    asks = asks or [[""] * len(ops) for ops in test.program]
-    threads = [_thread(test, t, asks[t], words, len(asking), bool(memory)) for t in range(len(test.program))]
+    threads = [_thread(test, t, words, len(asking), bool(memory)) for t in range(len(test.program))]
     if memory:
         threads.append(_observer(len(threads), len(asking), {words[name]: value for name, value in memory.items()}))
-    orders = {line: order for line, order in STORES.values() if order} if any(map(any, asks)) else {}
-    for ops, each in zip(test.program, asks, strict=True):
+    orders = {line: order for line, order in STORES.values() if order} if any(map(any, test.asks)) else {}
+    for ops, each in zip(test.program, test.asks, strict=True):
         for op, order in zip(ops, each, strict=True):
             line = {"u": "atomic_add1", "c": "compare_swap0"}.get(op[0])
             orders |= {line: order} if line and order else {}
     return Small(tuple(map(tuple, threads)), dies=3, asks=orders)
 
 
-def _thread(
-    test: Litmus, t: int, asks: Sequence[str], words: dict[str, int], asking: int, observed: bool
-) -> list[Instruction]:
+def _thread(test: Litmus, t: int, words: dict[str, int], asking: int, observed: bool) -> list[Instruction]:
     steps: list[tuple[Instruction, int | None]] = []  # with the value that must have come out
-    for op, order in zip(test.program[t], asks, strict=True):
+    for op, order in zip(test.program[t], test.asks[t], strict=True):
         if op[0] == "w":
             steps.append((Instruction(INSTRUCTION[order], words[op[1]], op[2]), None))
         elif op[0] == "r":
@@ -115,25 +112,15 @@ def test_what_the_order_forbids_is_verified_and_what_it_allows_is_found(column: 
     """Both searches verify a test where its outcome is forbidden, and find the failing kernel where it is not."""
     order, own_die = MACHINE[column]
     tests = [test for test in TESTS if fits(test, own_die)]
-    assert not _wrong((test.name, small_of(test, own_die), order, test.allows(column)) for test in tests)
+    assert not _wrong((test.name, small_of(test, own_die), order, test.allows[column]) for test in tests)
 
 
-@pytest.mark.parametrize("order", FENCE_COLUMNS)
-def test_what_fences_forbid_is_verified_and_what_they_allow_is_found(order: str) -> None:
-    """Both searches say of the tests of fences what is tabled, flags, data and observers being as they come."""
-    assert not _wrong(_tabled(FENCE_TESTS, FENCE_COLUMNS, order))
-
-
-@pytest.mark.parametrize("order", orders.COLUMNS)
-def test_what_orders_keep_at_one_address_is_verified_and_what_they_do_not_is_found(order: str) -> None:
-    """Both searches say of the tests of writes to one address what is tabled."""
-    assert not _wrong(_tabled(orders.TESTS, orders.COLUMNS, order))
-
-
-@pytest.mark.parametrize("order", requests.COLUMNS)
-def test_what_requests_ask_for_is_verified_and_what_they_do_not_is_found(order: str) -> None:
-    """Both searches say of the tests of requests with orders what is tabled."""
-    assert not _wrong(_tabled(requests.TESTS, requests.COLUMNS, order))
+@pytest.mark.parametrize(
+    ("table", "order"), [(name, order) for name, tests in TABLES.items() for order in tests[0].allows]
+)
+def test_what_is_tabled_is_verified_or_found(table: str, order: str) -> None:
+    """Both searches say what is tabled of fences, of writes to one address, and of requests that ask for orders."""
+    assert not _wrong((t.name, small_at(t, _words_of(t.home)), order, t.allows[order]) for t in TABLES[table])
 
 
 def _words_of(home: Mapping[str, int]) -> dict[str, int]:
@@ -144,13 +131,6 @@ def _words_of(home: Mapping[str, int]) -> dict[str, int]:
         words[name] = die << 3 | (0, 4, DATA)[granules.setdefault(die, 0)]
         granules[die] += 1
     return words
-
-
-def _tabled(tests: Sequence[Any], columns: Sequence[str], order: str) -> Iterator[Question]:
-    """Tests with a letter for each order: A, the outcome must come out."""
-    for test in tests:
-        small = small_at(test.test, _words_of(test.home), getattr(test, "asks", ()))
-        yield test.name, small, order, test.expected[columns.index(order)] == "A"
 
 
 def _wrong(questions: Iterable[Question]) -> list[str]:

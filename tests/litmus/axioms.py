@@ -22,7 +22,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .suite import Op
+from .suite import Litmus, Op
 
 Outcome = frozenset[tuple[str, int]]
 Event = tuple[int, str]
@@ -118,6 +118,11 @@ def allowed(
                 ends = {addr: values[there[-1].number] if there else 0 for addr, there in landings.items()}
                 found.add(frozenset((ends | old | seen).items()))
     return found
+
+
+def allowed_of(test: Litmus, order: str) -> set[Outcome]:
+    """The allowed outcomes of a row of a table."""
+    return allowed(test.program, rules(order, test.home), test.asks, test.signals)
 
 
 def _accesses(

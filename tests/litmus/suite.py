@@ -9,9 +9,12 @@ operation, threads separated by `|`, all memory 0 at the start:
     S      fence                     ("s",)
     Uax1   add 1 to x, old value     ("u", "x", "a", 1)
            into register a
-    Ax1    add 1 to x by mtu-out    ("a", "x", 1)
-    Cax1>2 if x is 1 make it 2, ("c", "x", "a", 1, 2)
+    Cax1>2 if x is 1 make it 2,      ("c", "x", "a", 1, 2)
            old value into register a
+    Wx1>y2 copy 1 to x, and then     ("w", "x", 1) and ("w", "y", 2), a signal;
+           signal: set y to 2        if it adds to y (Wx1>y+2), ("a", "y", 2)
+
+Behind a write or atomic stands the order that it asks for: `!` strong, `~` no order, `=` relaxed.
 
 An outcome lists registers as `thread:register=value` and final memory as `address=value`. Each expectation is a
 letter a column: A, the outcome must be reachable; F, it must never appear. Columns, in the order of COLUMNS:
@@ -30,7 +33,9 @@ The first four were computed by others (herd7), the last four by the explorer in
 A fence orders what goes to one die only, so a test of fences says on which die each address is.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 Op = (
@@ -43,20 +48,24 @@ Op = (
 )
 Column = Literal["sc", "tso", "c", "d", "fifo_one", "fifo_two", "fifo_one_async", "fifo_two_async"]
 COLUMNS: tuple[Column, ...] = ("sc", "tso", "c", "d", "fifo_one", "fifo_two", "fifo_one_async", "fifo_two_async")
+ASKS = {"!": "strong", "~": "no-order", "=": "relaxed"}
 
 
 @dataclass(frozen=True)
 class Litmus:
-    """One test: `program[thread]` is its operations, `asked` the outcome, `expected` a letter for each of COLUMNS."""
+    """One test: `program[thread]` is its operations, `asked` the outcome."""
 
     name: str
     program: tuple[tuple[Op, ...], ...]
     asked: dict[str, int]
-    expected: str
-
-    def allows(self, column: Column) -> bool:
-        """Whether the asked outcome must be reachable (otherwise it must never appear)."""
-        return self.expected[COLUMNS.index(column)] == "A"
+    allows: dict[str, bool]
+    """By column: must the outcome be reachable?  Otherwise it must never appear."""
+    home: dict[str, int]
+    """The die of each address."""
+    asks: tuple[tuple[str, ...], ...]
+    """Which order each operation asks for."""
+    signals: tuple[tuple[bool, ...], ...]
+    """Is an operation the signal of the one before it?"""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -82,10 +91,28 @@ def _op(token: str) -> Op:
     raise ValueError(f"token {token!r}: an operation starts with W, R, F, S, U or C")
 
 
+def _parsed(token: str) -> list[tuple[Op, str, bool]]:
+    """The operations of a token, what each asks for, and whether it is a signal."""
+    order, token = ASKS.get(token[-1], ""), token.rstrip("!~=")
+    if token[0] != "W" or ">" not in token:
+        return [(_op(token), order, False)]
+    copied, signal = token.split(">")
+    return [(_op(copied), order, False), (("a" if "+" in signal else "w", signal[0], int(signal[1:])), order, True)]
+
+
+def litmus(columns: Sequence[str], name: str, program: str, asked: str, homes: str, letters: str) -> Litmus:
+    """A row of a table: its columns, and what it has in each; addresses without a home are all on one die."""
+    threads = [[op for token in thread.split() for op in _parsed(token)] for thread in program.split("|")]
+    ops, asks, signals = (tuple(tuple(op[k] for op in thread) for thread in threads) for k in range(3))
+    wanted = {key: int(value) for key, value in (item.split("=") for item in asked.split())}
+    allows = {column: {"A": True, "F": False}[letter] for column, letter in zip(columns, letters, strict=True)}
+    home = {address: int(die) for address, die in (item.split("@") for item in homes.split())}
+    test = Litmus(name, ops, wanted, allows, home, asks, signals)
+    return test if home else replace(test, home=dict.fromkeys(test.addresses, 0))
+
+
 def _test(name: str, program: str, asked: str, published: str, derived: str) -> Litmus:
-    threads = tuple(tuple(_op(token) for token in thread.split()) for thread in program.split("|"))
-    pairs = (item.split("=") for item in asked.split())
-    return Litmus(name, threads, {key: int(value) for key, value in pairs}, published + derived)
+    return litmus(COLUMNS, name, program, asked, "", published + derived)
 
 
 # name, program, outcome asked, "sc tso c d", "fifo_one fifo_two fifo_one_async fifo_two_async"
@@ -174,55 +201,40 @@ TESTS: tuple[Litmus, ...] = (
 )
 
 
-@dataclass(frozen=True)
-class FenceTest:
-    """A test of fences: `home` maps each address to its die, `expected` has a letter for each of FENCE_COLUMNS."""
-
-    name: str
-    test: Litmus
-    home: dict[str, int]
-    expected: str
-
-
 FENCE_COLUMNS = ("sc", "relaxed", "fifo")
-
-
-def _fence_test(name: str, program: str, asked: str, homes: str, expected: str) -> FenceTest:
-    home = {address: int(die) for address, die in (item.split("@") for item in homes.split())}
-    return FenceTest(name, _test(name, program, asked, "", ""), home, expected)
-
+_fences = partial(litmus, FENCE_COLUMNS)
 
 # name, program, outcome asked, die of each address, "sc relaxed fifo"
-FENCE_TESTS: tuple[FenceTest, ...] = (
+FENCE_TESTS: tuple[Litmus, ...] = (
     # Message passing: to one die in order, to two dies not; a quiet beside it covers both.
-    _fence_test("MP+s", "Wx1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FFF"),
-    _fence_test("MP+s, two dies", "Wx1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FAA"),
-    _fence_test("MP+f+s, two dies", "Wx1 F S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FFF"),
-    _fence_test("MP+s+f, two dies", "Wx1 S F Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FFF"),
-    _fence_test("MP2w+s, other word elsewhere", "Wx1 Wz1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0 z@2", "FFF"),
-    _fence_test("MP2w+s, asked elsewhere", "Wx1 Wz1 S Wy1 | Ray Rcz", "1:a=1 1:c=0", "x@0 y@0 z@2", "FAA"),
-    _fence_test("MP+s before all", "S Wx1 Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FAF"),
-    _fence_test("MP+s behind all", "Wx1 Wy1 S | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FAF"),
-    _fence_test("MP+po+s", "Wx1 Wy1 | Ray S Rbx", "1:a=1 1:b=0", "x@0 y@0", "FAF"),
-    _fence_test("MP, fence of another", "Wx1 Wy1 | Ray Rbx | S Wz1 S", "1:a=1 1:b=0", "x@0 y@0 z@2", "FAF"),
+    _fences("MP+s", "Wx1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FFF"),
+    _fences("MP+s, two dies", "Wx1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FAA"),
+    _fences("MP+f+s, two dies", "Wx1 F S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FFF"),
+    _fences("MP+s+f, two dies", "Wx1 S F Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FFF"),
+    _fences("MP2w+s, other word elsewhere", "Wx1 Wz1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0 z@2", "FFF"),
+    _fences("MP2w+s, asked elsewhere", "Wx1 Wz1 S Wy1 | Ray Rcz", "1:a=1 1:c=0", "x@0 y@0 z@2", "FAA"),
+    _fences("MP+s before all", "S Wx1 Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FAF"),
+    _fences("MP+s behind all", "Wx1 Wy1 S | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FAF"),
+    _fences("MP+po+s", "Wx1 Wy1 | Ray S Rbx", "1:a=1 1:b=0", "x@0 y@0", "FAF"),
+    _fences("MP, fence of another", "Wx1 Wy1 | Ray Rbx | S Wz1 S", "1:a=1 1:b=0", "x@0 y@0 z@2", "FAF"),
     # Two in a row, and over another die.
-    _fence_test("MP3+s+s", "Wx1 S Wz1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0 z@2", "FFF"),
-    _fence_test("MP3+s+s, middle", "Wx1 S Wz1 S Wy1 | Ray Rbz", "1:a=1 1:b=0", "x@0 y@0 z@2", "FAA"),
-    _fence_test("MP+s+s", "Wx1 S S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FFF"),
-    _fence_test("MP+s, again", "Wx1 S Wy1 S Wx2 | Rax Rby", "1:a=2 1:b=0", "x@0 y@0", "FFF"),
+    _fences("MP3+s+s", "Wx1 S Wz1 S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0 z@2", "FFF"),
+    _fences("MP3+s+s, middle", "Wx1 S Wz1 S Wy1 | Ray Rbz", "1:a=1 1:b=0", "x@0 y@0 z@2", "FAA"),
+    _fences("MP+s+s", "Wx1 S S Wy1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FFF"),
+    _fences("MP+s, again", "Wx1 S Wy1 S Wx2 | Rax Rby", "1:a=2 1:b=0", "x@0 y@0", "FFF"),
     # It is no wait: a read behind it may come first.
-    _fence_test("SB+s+s", "Wx1 S Ray | Wy1 S Rbx", "0:a=0 1:b=0", "x@0 y@0", "FAA"),
-    _fence_test("R+s+s", "Wx1 S Wy1 | Wy2 S Rax", "1:a=0 y=2", "x@0 y@0", "FAA"),
+    _fences("SB+s+s", "Wx1 S Ray | Wy1 S Rbx", "0:a=0 1:b=0", "x@0 y@0", "FAA"),
+    _fences("R+s+s", "Wx1 S Wy1 | Wy2 S Rax", "1:a=0 y=2", "x@0 y@0", "FAA"),
     # Two writes each.
-    _fence_test("2+2W+s+s", "Wx1 S Wy2 | Wy1 S Wx2", "x=1 y=1", "x@0 y@0", "FFF"),
-    _fence_test("2+2W+s+s, two dies", "Wx1 S Wy2 | Wy1 S Wx2", "x=1 y=1", "x@0 y@2", "FAA"),
-    _fence_test("S+s", "Wx2 S Wy1 | Ray Wx1", "1:a=1 x=2", "x@0 y@0", "FFF"),
+    _fences("2+2W+s+s", "Wx1 S Wy2 | Wy1 S Wx2", "x=1 y=1", "x@0 y@0", "FFF"),
+    _fences("2+2W+s+s, two dies", "Wx1 S Wy2 | Wy1 S Wx2", "x=1 y=1", "x@0 y@2", "FAA"),
+    _fences("S+s", "Wx2 S Wy1 | Ray Wx1", "1:a=1 x=2", "x@0 y@0", "FFF"),
     # A relay over a second die.
-    _fence_test("ISA2+s", "Wx1 S Wy1 | Ray Wz1 | Rbz Rcx", "1:a=1 2:b=1 2:c=0", "x@0 y@0 z@2", "FFF"),
-    _fence_test("ISA2+s, two dies", "Wx1 S Wy1 | Ray Wz1 | Rbz Rcx", "1:a=1 2:b=1 2:c=0", "x@0 y@2 z@0", "FAA"),
+    _fences("ISA2+s", "Wx1 S Wy1 | Ray Wz1 | Rbz Rcx", "1:a=1 2:b=1 2:c=0", "x@0 y@0 z@2", "FFF"),
+    _fences("ISA2+s, two dies", "Wx1 S Wy1 | Ray Wz1 | Rbz Rcx", "1:a=1 2:b=1 2:c=0", "x@0 y@2 z@0", "FAA"),
     # Atomics are writes too.
-    _fence_test("MP+s+rmwflag", "Wx1 S Uay1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FFF"),
-    _fence_test("MP+s+rmwflag, two dies", "Wx1 S Uay1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FAA"),
+    _fences("MP+s+rmwflag", "Wx1 S Uay1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@0", "FFF"),
+    _fences("MP+s+rmwflag, two dies", "Wx1 S Uay1 | Ray Rbx", "1:a=1 1:b=0", "x@0 y@2", "FAA"),
     # A slot used again after its acknowledgement.
-    _fence_test("ACK+s", "Wx1 S Wy1 Raz Wx2 | Rby Rcx Wz1", "0:a=1 1:b=1 1:c=2", "x@0 y@0 z@2", "FFF"),
+    _fences("ACK+s", "Wx1 S Wy1 Raz Wx2 | Rby Rcx Wz1", "0:a=1 1:b=1 1:c=2", "x@0 y@0 z@2", "FFF"),
 )
