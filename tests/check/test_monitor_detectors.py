@@ -10,19 +10,7 @@ from xccl_emu.check import verdict
 from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.trial import Expected
 from xccl_emu.errors import ConfigError, KernelError
-from xccl_emu.lang import (
-    MTU_IN,
-    SCALAR,
-    VECTOR,
-    kernel,
-    mtu_in,
-    mtu_out,
-    quiet,
-    set_flag,
-    v_add,
-    v_fill,
-    wait_flag,
-)
+from xccl_emu.lang import MTU_IN, SCALAR, VECTOR, kernel, mtu_in, mtu_out, quiet, set_flag, v_add, v_fill, wait_flag
 from xccl_emu.lang.requests import BF16
 from xccl_emu.machine.pod import Buffer
 

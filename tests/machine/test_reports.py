@@ -2,13 +2,7 @@
 
 import pytest
 
-from xccl_emu.errors import (
-    ConfigError,
-    DeadlockError,
-    KernelError,
-    ProtocolError,
-    RunError,
-)
+from xccl_emu.errors import ConfigError, DeadlockError, KernelError, ProtocolError, RunError
 from xccl_emu.lang import (
     atomic_add,
     dma,
