@@ -6,30 +6,14 @@ from typing import Any
 import pytest
 from cli_support import invoke
 
+from tests.testing.cases import telling
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import ASSERTION, VERIFIED, VIOLATION
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang import kernel, load, put
-from xccl_emu.machine import small_pod
 from xccl_emu.protocol.registry import known, make
 from xccl_emu.protocol.sequence import Sequence, Stage
-from xccl_emu.testing import Bench, protocol
 
 TINY = {"slots": 2, "chunks": 3}
-
-
-@kernel
-def copy_word(source, target):
-    """Copy a word."""
-    value = yield load(source)
-    yield put(target, value)
-
-
-@protocol
-def copying(bench: Bench, value: int = 3) -> None:
-    """One core copies a word."""
-    pod = bench.pod(small_pod(1, app_bytes=64, meta_bytes=64, managed_bytes=0, ub_bytes=32))
-    pod.launch(copy_word, 0, [0], {"source": pod.meta(0), "target": pod.meta(0, 32)}, [pod.grant_meta("rw", 0)])
 
 
 def test_a_ring_cleans_the_line_of_its_tail() -> None:
@@ -61,10 +45,10 @@ def test_what_is_no_number_of_lines_is_refused(value: Any) -> None:
 
 def test_a_function_has_it_too() -> None:
     """A case that is made of a function is on such a pod, and says so."""
-    case = copying(value=5).on_pod_with(scalar_cache=2)
+    case = telling(value=5).on_pod_with(scalar_cache=2)
     assert dict(case.configuration) == {"value": 5, "scalar_cache": 2}
     assert case.build("sc").pod.spec.scalar_cache == 2
-    assert copying().build("sc").pod.spec.scalar_cache == 0
+    assert telling().build("sc").pod.spec.scalar_cache == 0
 
 
 def test_a_witness_is_replayed_on_such_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from .witness_support import printed, shows_again
 
 SENDRECV = SendRecvCase(slots=2, chunks=4, granules=2)
 DISPATCH = DispatchCase(ranks=2, tokens=1, granules=2, rounds=2)
+BOTH = pytest.mark.parametrize("scenario", [SENDRECV, DISPATCH], ids=["sendrecv", "dispatch"])
 HARMLESS = ("stop:die0", "stop:die1", "cut:0-1", "cut:1-0", "stall:0-1", "stall:1-0")
 
 
@@ -38,43 +39,25 @@ HARMLESS = ("stop:die0", "stop:die1", "cut:0-1", "cut:1-0", "stall:0-1", "stall:
 
 
 @kernel
-def answer(target, request, n):
-    """Answer each request with the next chunk: its word and a flag in one granule."""
+def answer(target, request, n, apart):
+    """Answer each request with the next chunk, its word and a flag in one granule: the same each time, or ``apart``."""
     for i in range(n):
         yield poll_eq(request, i + 1)
-        yield put(target, 1, 100 + i, 0, 0)
+        yield put(target + apart * i, 1, 100 + i, 0, 0)
         yield quiet()
 
 
 @kernel
-def ask(slot, request, out, n):
-    """Ask for chunk after chunk; takes whatever has a flag for the answer, so also an old one that comes again."""
+def ask(slot, request, out, n, apart):
+    """Ask for chunk after chunk; in one slot whatever has a flag is taken, so also an old answer that comes again."""
     for i in range(n):
         yield store(request, i + 1)
-        yield poll_eq(slot, 1)
-        word = yield load(slot + 8)
+        yield poll_eq(slot + apart * i, 1)
+        word = yield load(slot + apart * i + 8)
         yield store(out + 8 * i, word)
-        yield store(slot, 0)
-        yield quiet()
-
-
-@kernel
-def answer_apart(target, request, n):
-    """Answer each request with the next chunk, in a granule of its own."""
-    for i in range(n):
-        yield poll_eq(request, i + 1)
-        yield put(target + 32 * i, 1, 100 + i, 0, 0)
-        yield quiet()
-
-
-@kernel
-def ask_apart(slot, request, out, n):
-    """Ask for chunk after chunk, each into a granule of its own."""
-    for i in range(n):
-        yield store(request, i + 1)
-        yield poll_eq(slot + 32 * i, 1)
-        word = yield load(slot + 32 * i + 8)
-        yield store(out + 8 * i, word)
+        if apart == 0:
+            yield store(slot, 0)
+            yield quiet()
     yield quiet()
 
 
@@ -83,10 +66,10 @@ def asking(bench: Bench, apart: int = 0) -> None:
     """Die 1 asks die 0 for two chunks."""
     pod = bench.pod(small_pod(2, app_bytes=64, meta_bytes=256, managed_bytes=0))
     out = bench.wanted(1, np.array([100, 101]), "words", owners="die1")
-    given = {"target": pod.meta(1), "slot": pod.meta(1), "request": pod.meta(0), "out": out.address, "n": 2}
-    for die, each in enumerate((answer_apart, ask_apart) if apart else (answer, ask)):
-        grants = [pod.grant_meta("rw"), pod.grant(out, "w")]
-        pod.launch(each, die, [0], {name: given[name] for name in each.params}, grants)
+    both = {"request": pod.meta(0), "n": 2, "apart": 32 * apart}
+    grants = [pod.grant_meta("rw"), pod.grant(out, "w")]
+    pod.launch(answer, 0, [0], {"target": pod.meta(1), **both}, grants)
+    pod.launch(ask, 1, [0], {"slot": pod.meta(1), "out": out.address, **both}, grants)
 
 
 ONE_SLOT, TWO_SLOTS = asking(), asking(1)
@@ -159,7 +142,7 @@ def test_a_die_that_the_pod_does_not_have_is_refused() -> None:
 
 @pytest.mark.parametrize("fault", HARMLESS)
 @pytest.mark.parametrize("order", ["fifo", "relaxed"])
-@pytest.mark.parametrize("scenario", [SENDRECV, DISPATCH], ids=["sendrecv", "dispatch"])
+@BOTH
 def test_never_wrong_bits_when_something_stops(scenario: Checkable, order: str, fault: str) -> None:
     """A die that stops, a link that is cut or late: no schedule of the portfolio ends in wrong bits, and it says so."""
     found = check(scenario, order=order, fault=fault, schedules=120)
@@ -177,7 +160,7 @@ def test_cores_that_look_again_and_again(fault: str) -> None:
     assert check(scenario, fault=fault, schedules=60).verdict == verdict.NO_VIOLATION
 
 
-@pytest.mark.parametrize("scenario", [SENDRECV, DISPATCH], ids=["sendrecv", "dispatch"])
+@BOTH
 def test_under_sc_a_die_can_stop_but_no_link_can_be_cut(scenario: Checkable) -> None:
     """There are no writes in flight: the verdict is `unsupported` and says why."""
     assert check(scenario, order="sc", fault="stop:die1", schedules=60).verdict == verdict.NO_VIOLATION
@@ -203,7 +186,7 @@ def test_a_die_may_stop_after_each_of_its_actions(scenario: Checkable, die: int)
     assert n > 20
 
 
-@pytest.mark.parametrize("scenario", [SENDRECV, DISPATCH], ids=["sendrecv", "dispatch"])
+@BOTH
 def test_a_flipped_bit_is_taken_for_right(scenario: Checkable) -> None:
     """Nothing checks payloads, nor says so: the verdict is a violation, and that none is tolerated."""
     found = check(scenario, fault="corrupt:0-1", schedules=1000)

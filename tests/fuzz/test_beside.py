@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import find
 
+from tests.testing.cases import hear
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz.judge import Budget
 from xccl_emu.fuzz.machine import SequenceViolation, machine_of
 from xccl_emu.fuzz.shorter import shortened
-from xccl_emu.lang import fence, kernel, load, poll_ge, put, store
+from xccl_emu.lang import fence, kernel, load, put
 from xccl_emu.protocol import Bench, Call, Regions, size
 from xccl_emu.protocol.registry import known, known_of
 from xccl_emu.protocol.sequence import Sequence, Stage
@@ -23,20 +24,12 @@ from xccl_emu.testing import sequences
 
 
 @kernel
-def tell(own, box, flag):
+def tell(own, word, flag):
     """Write a word, and say so."""
     value = yield load(own)
-    yield put(box, value)
+    yield put(word, value)
     yield fence()
     yield put(flag, 1, sync="flag")
-
-
-@kernel
-def hear(out, box, flag):
-    """Wait for a word."""
-    yield poll_ge(flag, 1, sync="flag in")
-    value = yield load(box)
-    yield store(out, value)
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,7 @@ class Mail(StreamCase):
             box._corner = flag._corner = Bench.corner
         word, streams = np.array([0x0101010101010101 * self.seed]), Streams(bench, pod)
         own, out = bench.filled(0, word, "own"), bench.wanted(1, word, "out", owners="die1")
-        args = {"box": box.at(1), "flag": flag.at(1)}
+        args = {"word": box.at(1), "flag": flag.at(1)}
         grants = [box.grant(1, "w"), flag.grant(1, "w"), pod.grant(own, "r")]
         streams.launch(tell, 0, {"own": own.address, **args}, grants)
         grants = [box.grant(1, "r"), flag.grant(1, "r"), pod.grant(out, "w")]

@@ -97,6 +97,7 @@ def test_a_log_changes_no_time(name: str) -> None:
         trial = make(name).build("sc")
         trial.pod.policy = policy = VirtualTime(ROUND, COSTS, log=log)
         trial.pod.run()
+        assert (len(policy.timing.records) > 0) == log
         ended.append((policy.timing.finished_us, trial.pod.digest()))
     assert ended[0] == ended[1]
 
