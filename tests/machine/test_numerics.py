@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xccl_emu import oracle
 from xccl_emu.lang import kernel, mtu_in, mtu_out, set_flag, wait_flag
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang.requests import BF16, FP16, MTU_IN, MTU_OUT, RULE_CANN, RULE_XCCL, VECTOR
+from xccl_emu.lang.requests import BF16, FP16, FP32, MTU_IN, MTU_OUT, RULE_CANN, RULE_XCCL, VECTOR
 from xccl_emu.machine.device import numerics
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
@@ -74,6 +74,11 @@ def halves(bits: NDArray[np.uint16], dtype: int) -> NDArray[np.generic]:
     return bits.view(DTYPES[dtype])
 
 
+def floats(bits: list[int]) -> NDArray[np.float32]:
+    """Bits as FP32."""
+    return np.array(bits, np.uint32).view(np.float32)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_all_bit_patterns_widen(dtype: int) -> None:
     """Each of the 65,536 patterns becomes the FP32 value that ml_dtypes or NumPy gives."""
@@ -111,7 +116,7 @@ bits32 = st.one_of(st.sampled_from(SPECIAL), st.integers(0, (1 << 32) - 1))
 SPECIAL_16 = [0, 1, 0x8000, 0x3F80, 0x7C00, 0x7F80, 0x7BFF, 0x03FF]
 bits16 = st.one_of(st.sampled_from(SPECIAL_16), st.integers(0, (1 << 16) - 1))
 dtypes = st.sampled_from(sorted(DTYPES))
-rows = st.integers(1, 40).flatmap(lambda n: st.lists(bits16, min_size=2 * n, max_size=2 * n))
+ADDERS = st.sampled_from([rq.OP_V_AXPY, rq.OP_V_ADD])
 
 
 @given(st.lists(bits32, min_size=1, max_size=80), dtypes)
@@ -123,25 +128,22 @@ def test_narrowing_of_any_bits(bits: list[int], dtype: int) -> None:
     assert same(found, x.view(np.float32).astype(DTYPES[dtype]))
 
 
-@given(rows, st.lists(bits32, min_size=81, max_size=81), dtypes, st.sampled_from([rq.OP_V_AXPY, rq.OP_V_ADD]))
-def test_accumulation_rounds_each_product_and_each_sum(row: list[int], words: list[int], dtype: int, op: int) -> None:
-    """Multiply-add gives NumPy's bits of a product, then a sum, both in FP32; adding gives those of a sum."""
-    x, acc = halves(np.array(row, np.uint16), dtype), np.array(words[: len(row)], np.uint32).view(np.float32)
-    weight = np.uint32(words[-1]).view(np.float32)
-    at = 2 * x.size
-    operands = (0, at, words[-1], x.size, dtype) if op == rq.OP_V_AXPY else (0, at, x.size, dtype)
-    found = after(op, image_of(x, acc), *operands)[at:].view(np.float32)
+@settings(max_examples=100)
+@given(st.integers(1, 40), bits32, st.sampled_from([*DTYPES, FP32]), ADDERS, st.data())
+def test_accumulation_rounds_each_product_and_each_sum(
+    pairs: int, factor: int, dtype: int, op: int, data: st.DataObject
+) -> None:
+    """Multiply-add gives NumPy's bits of a product, then a sum, both in FP32, and adding those of a sum: of BF16, FP16
+    and of FP32, which was widened before."""
+    x, acc = (
+        data.draw(st.lists(bits, min_size=2 * pairs, max_size=2 * pairs))
+        for bits in (bits32 if dtype == FP32 else bits16, bits32)
+    )
+    x = floats(x) if dtype == FP32 else halves(np.array(x, np.uint16), dtype)
+    acc, weight = floats(acc), np.uint32(factor).view(np.float32)
+    operands = (factor, x.size, dtype) if op == rq.OP_V_AXPY else (x.size, dtype)
+    found = after(op, image_of(x, acc), 0, x.nbytes, *operands)[x.nbytes :].view(np.float32)
     wide = x.astype(np.float32)
-    assert same(found, acc + weight * wide if op == rq.OP_V_AXPY else acc + wide)
-
-
-@given(st.lists(bits32, min_size=33, max_size=33), st.sampled_from([rq.OP_V_AXPY, rq.OP_V_ADD]))
-def test_an_accumulator_takes_fp32_too(words: list[int], op: int) -> None:
-    """What was widened before is weighed and added as it is: NumPy's bits of a product, then of a sum."""
-    wide, acc = np.array(words[:-1], np.uint32).view(np.float32).reshape(2, 16)
-    weight = np.uint32(words[-1]).view(np.float32)
-    operands = (0, 64, words[-1], 16, rq.FP32) if op == rq.OP_V_AXPY else (0, 64, 16, rq.FP32)
-    found = after(op, image_of(wide, acc), *operands)[64:].view(np.float32)
     assert same(found, acc + weight * wide if op == rq.OP_V_AXPY else acc + wide)
 
 
