@@ -20,11 +20,23 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def as_json(*arguments: str) -> dict[str, Any]:
-    """The JSON of a command that must succeed."""
-    code, out, err = invoke(*arguments, "--json")
-    assert code == 0, err
-    result: dict[str, Any] = json.loads(out)
+def printed(*arguments: str, code: int = 0) -> str:
+    """What a command prints that must end so."""
+    ended, out, err = invoke(*arguments)
+    assert ended == code, err
+    return out
+
+
+def refusal(*arguments: str) -> str:
+    """What is said of a command that makes no sense, in one line."""
+    code, out, err = invoke(*arguments)
+    assert (code, out) == (2, "")
+    return " ".join(err.split())
+
+
+def as_json(*arguments: str, code: int = 0) -> dict[str, Any]:
+    """The JSON of a command that must end so."""
+    result: dict[str, Any] = json.loads(printed(*arguments, "--json", code=code))
     return result
 
 

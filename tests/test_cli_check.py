@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli_support import interrupted, invoke
+from tests.cli_support import as_json, interrupted, invoke, printed, refusal
 from tests.refused import refuses
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling import watch
@@ -24,13 +24,6 @@ TINY = ("check", "sendrecv", "--slots", "2", "--chunks", "3", "--granules", "1")
 FENCE = "data before tail"
 
 
-def as_json(*arguments: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and JSON of a command."""
-    code, out, err = invoke(*arguments, "--json")
-    assert out, err
-    return code, json.loads(out)
-
-
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replay files are written to the working directory."""
@@ -40,17 +33,16 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sizes_may_stand_before_the_protocol() -> None:
     """A size is an option as all others: where it stands does not matter."""
     command, name, *sizes = TINY
-    before, behind = (as_json(*words)[1] for words in ((command, *sizes, name), TINY))
-    assert {key: before[key] for key in ("protocol", "configuration", "verdict", "states")} == {
-        key: behind[key] for key in ("protocol", "configuration", "verdict", "states")
-    }
+    before, behind = (as_json(*words) for words in ((command, *sizes, name), TINY))
+    for key in ("protocol", "configuration", "verdict", "states"):
+        assert before[key] == behind[key]
 
 
 @pytest.mark.parametrize("order", ["sc", "fifo", "relaxed"])
 def test_a_right_protocol_is_verified(order: str) -> None:
     """Exit code 0, states, transitions, and the bounds within which every schedule was covered."""
-    code, told = as_json(*TINY, "--order", order)
-    assert (code, told["verdict"], told["order"], told["violation"]) == (0, "verified", order, None)
+    told = as_json(*TINY, "--order", order)
+    assert (told["verdict"], told["order"], told["violation"]) == ("verified", order, None)
     assert told["configuration"] == {
         "ranks": 2, "cores": 1, "slots": 2, "chunks": 3, "granules": 1, "rounds": 1, "path": "mtu",
         "ack_each": 0,
@@ -63,46 +55,33 @@ def test_a_right_protocol_is_verified(order: str) -> None:
 
 def test_the_verdict_is_a_table_for_people() -> None:
     """Without --json the verdict says what was checked, how, and how much of it."""
-    code, out, _ = invoke(*TINY)
-    assert code == 0
-    for text in (
-        "sendrecv under relaxed: verified",
-        "slots 2, chunks 3, granules 1",
-        "exhaustive",
-        "states",
-        "seconds",
-    ):
+    out, sizes = printed(*TINY), "slots 2, chunks 3, granules 1"
+    for text in ("sendrecv under relaxed: verified", sizes, "exhaustive", "states", "seconds"):
         assert text in out
 
 
 def test_a_missing_fence_is_a_violation_that_replays(tmp_path: Path) -> None:
     """Exit code 1, a table that names steps and addresses, and a file that shows the same violation again."""
     without = ("--without", FENCE, "--without", "half sent")
-    code, out, _ = invoke(*TINY, *without, "--out", "found.json", "--chart", "c.mmd", "--trace", "t.json")
-    assert code == 1
-    for text in ("sendrecv under relaxed: violation", "SWITCHED OFF: fence (data", "at die1.ring[0→1].slot0:"):
+    out = printed(*TINY, *without, "--out", "found.json", "--chart", "c.mmd", "--trace", "t.json", code=1)
+    for text in ("sendrecv under relaxed: violation", "SWITCHED OFF: fence (data", "at die1.ring[0→1].slot0:",
+                 "also found:", "bad instruction", "xccl-emu check --replay found.json"):  # fmt: skip
         assert text in out
-    assert "also found:" in out
-    assert "bad instruction" in out
-    assert "xccl-emu check --replay found.json" in out
     assert (tmp_path / "c.mmd").read_text().startswith("sequenceDiagram")
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     found = json.loads((tmp_path / "found.json").read_text())
-    code, told = as_json("check", "--replay", "found.json")
-    assert (code, told["verdict"], told["protocol"], told["without"]) == (
-        1, "violation", "sendrecv", sorted([FENCE, "half sent"])
-    )  # fmt: skip
+    told = as_json("check", "--replay", "found.json", code=1)
+    assert (told["verdict"], told["protocol"], told["without"]) == ("violation", "sendrecv", [FENCE, "half sent"])
     assert told["violation"]["kind"] == found["kind"]
     assert told["violation"]["steps"] == len(found["actions"])
-    code, again, _ = invoke("check", "sendrecv", "--replay", "found.json")
-    assert code == 1
+    again = printed("check", "sendrecv", "--replay", "found.json", code=1)
     assert again.split("┌")[0].splitlines()[:5] == out.split("┌")[0].splitlines()[:5]
 
 
 def test_json_of_a_violation_names_its_file(tmp_path: Path) -> None:
     """Kind, message, steps and the replay file, which is named by what was found if --out does not say."""
-    code, told = as_json(*TINY, "--without", "slot free", "--without", "half free")
-    assert (code, told["without"]) == (1, ["half free", "slot free"])
+    told = as_json(*TINY, "--without", "slot free", "--without", "half free", code=1)
+    assert told["without"] == ["half free", "slot free"]
     violation = told["violation"]
     assert told["replay_file"] == f"sendrecv-relaxed-{violation['kind'].replace(' ', '-')}.json"
     assert len(json.loads((tmp_path / told["replay_file"]).read_text())["actions"]) == violation["steps"] > 0
@@ -114,35 +93,31 @@ def test_json_of_a_violation_names_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", ["portfolio", "random", "pct", "weights", "eager", "late", "lifo", "skew"])
 def test_drawn_schedules(policy: str) -> None:
     """Every policy runs the schedules that it was asked for, and says that it proved nothing."""
-    code, told = as_json(*TINY, "--policy", policy, "--schedules", "7", "--seed", "3")
-    assert (code, told["verdict"], told["policy"]) == (0, "no violation found", policy)
+    told = as_json(*TINY, "--policy", policy, "--schedules", "7", "--seed", "3")
+    assert (told["verdict"], told["policy"]) == ("no violation found", policy)
     assert (told["schedules"], told["seed"], told["states"]) == (7, 3, 0)
 
 
 def test_a_search_that_meets_its_limit_is_unfinished() -> None:
     """Exit code 3, with how far it came."""
-    code, told = as_json(*TINY, "--policy", "exhaustive", "--states", "5")
-    assert (code, told["verdict"], told["schedules"]) == (3, "unfinished", 0)
-    assert told["states"] == 6
+    told = as_json(*TINY, "--policy", "exhaustive", "--states", "5", code=3)
+    assert (told["verdict"], told["schedules"], told["states"]) == ("unfinished", 0, 6)
     assert told["reason"]
 
 
 def test_the_default_goes_on_with_drawn_schedules() -> None:
     """Where the search meets its limit the portfolio runs: it finds what the search did not come to, or says so."""
-    code, told = as_json(*TINY, "--states", "5", "--schedules", "20")
-    assert (code, told["verdict"], told["schedules"]) == (3, "unfinished", 20)
+    told = as_json(*TINY, "--states", "5", "--schedules", "20", code=3)
+    assert (told["verdict"], told["schedules"]) == ("unfinished", 20)
     assert "then 20 schedules of the portfolio showed no violation" in told["reason"]
-    code, told = as_json(*TINY, "--states", "1", "--seconds", "20", "--without", "tail in")
-    assert (code, told["verdict"]) == (1, "violation")
+    told = as_json(*TINY, "--states", "1", "--seconds", "20", "--without", "tail in", code=1)
+    assert told["verdict"] == "violation"
 
 
 def test_each_sync_says_which_are_needed() -> None:
     """Each synchronization that a run comes to is checked by itself; those of other paths are listed apart."""
-    sizes = ("--slots", "2", "--chunks", "3", "--granules", "1")
-    code, told = as_json(
-        "check", "sendrecv-dma", *sizes, "--each-sync", "--without", "ring address", "--seconds", "20"
-    )
-    assert (code, told["verdict"]) == (0, "verified")
+    told = as_json("check", "sendrecv-dma", *TINY[2:], "--each-sync", "--without", "ring address", "--seconds", "20")
+    assert told["verdict"] == "verified"
     findings = {one["sync"]: one["finding"] for one in told["each_sync"]}
     assert findings["DMA before tail"] == findings["slot free"] == findings["tail in"] == "needed"
     assert "ring address" not in findings
@@ -155,16 +130,14 @@ def test_each_sync_says_which_are_needed() -> None:
 
 def test_each_sync_of_a_wrong_protocol_is_its_violation() -> None:
     """What is wrong as it is shows its own violation; nothing is asked of its synchronizations."""
-    code, out, _ = invoke(*TINY, "--without", FENCE, "--each-sync")
-    assert code == 1
+    out = printed(*TINY, "--without", FENCE, "--each-sync", code=1)
     assert "sendrecv under relaxed: violation" in out
     assert "without each synchronization" not in out
 
 
 def test_each_sync_is_a_table_for_people() -> None:
     """One line for each, with its step of the paper and what shows that it is needed."""
-    code, out, _ = invoke("check", "sendrecv-zero-copy", "--chunks", "1", "--granules", "1", "--each-sync")
-    assert code == 0
+    out = printed("check", "sendrecv-zero-copy", "--chunks", "1", "--granules", "1", "--each-sync")
     assert "without each synchronization" in out
     row = next(line for line in out.splitlines() if "offer in" in line)
     assert "needed" in row
@@ -189,27 +162,23 @@ def test_a_damaged_or_foreign_replay_file(change: dict[str, Any], said: str, tmp
     assert invoke(*TINY, "--without", FENCE, "--out", "found.json")[0] == 1
     file = tmp_path / "found.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    code, _, err = invoke("check", "--replay", "found.json")
-    assert (code, said in err) == (2, True), err
+    assert said in refusal("check", "--replay", "found.json")
     file.write_text("not JSON")
-    code, _, err = invoke("check", "--replay", "found.json")
-    assert (code, "is not JSON" in err) == (2, True)
+    assert "is not JSON" in refusal("check", "--replay", "found.json")
 
 
 def test_a_replay_file_of_another_protocol_is_refused() -> None:
     """A protocol named beside the file must be the file's."""
     assert invoke(*TINY, "--without", FENCE, "--out", "found.json")[0] == 1
-    code, _, err = invoke("check", "moe", "--replay", "found.json")
-    assert (code, "is of protocol 'sendrecv', not 'moe'" in err) == (2, True)
+    assert "is of protocol 'sendrecv', not 'moe'" in refusal("check", "moe", "--replay", "found.json")
 
 
 def test_check_proves_it_and_shows_what_a_shared_buffer_does() -> None:
     """`check fused` verifies two cores a die over three rounds; with one buffer for both it shows the overwrite."""
-    code, told = as_json("check", "fused")
-    assert (code, told["verdict"]) == (0, "verified")
-    assert (told["configuration"]["cores"], told["configuration"]["rounds"]) == (2, 3)
-    code, told = as_json("check", "fused", "--set", "double_buffered=0")
-    assert (code, told["violation"]["kind"]) == (1, "data race")
+    told = as_json("check", "fused")
+    assert (told["verdict"], told["configuration"]["cores"], told["configuration"]["rounds"]) == ("verified", 2, 3)
+    told = as_json("check", "fused", "--set", "double_buffered=0", code=1)
+    assert told["violation"]["kind"] == "data race"
 
 
 def test_ctrl_c_ends_a_check_with_130(tmp_path: Path) -> None:
@@ -222,37 +191,35 @@ def test_ctrl_c_ends_a_check_with_130(tmp_path: Path) -> None:
 
 def test_a_fault_is_checked_and_its_witness_replays(tmp_path: Path) -> None:
     """Drawn schedules, exit code 0 where no wrong bits are taken for right, else 1 and a file that shows it again."""
-    code, told = as_json(*TINY, "--fault", "stop:die1", "--schedules", "60")
-    assert (code, told["verdict"], told["policy"], told["fault"]) == (0, "no violation found", "portfolio", "stop:die1")
+    told = as_json(*TINY, "--fault", "stop:die1", "--schedules", "60")
+    assert (told["verdict"], told["policy"], told["fault"]) == ("no violation found", "portfolio", "stop:die1")
     assert "takes no wrong bits for right" in told["reason"]
-    code, out, _ = invoke(*TINY, "--fault", "corrupt:0-1", "--schedules", "600", "--out", "bit.json")
-    assert code == 1
+    out = printed(*TINY, "--fault", "corrupt:0-1", "--schedules", "600", "--out", "bit.json", code=1)
     assert "FAULT: visible, with bit" in " ".join(out.split())
-    code, told = as_json("check", "--replay", "bit.json")
-    assert (code, told["violation"]["kind"], told["fault"]) == (1, "wrong bits", "corrupt:0-1")
-    assert as_json(*TINY, "--fault", "cut:0-1", "--order", "sc")[0] == 3
+    told = as_json("check", "--replay", "bit.json", code=1)
+    assert (told["violation"]["kind"], told["fault"]) == ("wrong bits", "corrupt:0-1")
+    as_json(*TINY, "--fault", "cut:0-1", "--order", "sc", code=3)
 
 
 def test_a_verdict_can_be_certified() -> None:
     """The table and the JSON have what brute force and drawn schedules covered, and that they agree."""
     small = ("check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--certify")
-    code, told = as_json(*small, "--certify-seconds", "1")
-    assert (code, told["verdict"]) == (0, "verified")
+    told = as_json(*small, "--certify-seconds", "1")
+    assert told["verdict"] == "verified"
     assert told["certificate"]["agrees"] is True
     assert told["certificate"]["states"] > told["states"]
     assert told["certificate"]["schedules"] > 10
-    code, out, _ = invoke(*small, "--certify-seconds", "1", "--without", "slot free")
-    assert code == 0
+    out = printed(*small, "--certify-seconds", "1", "--without", "slot free")
     assert "agrees; brute force" in " ".join(out.split())
 
 
 def test_ends_of_a_fault_are_told() -> None:
     """How many schedules ended right and how many blocked, in the table and as JSON."""
-    code, told = as_json(*TINY, "--fault", "stop:die1", "--schedules", "30")
-    assert (code, told["verdict"]) == (0, "no violation found")
+    told = as_json(*TINY, "--fault", "stop:die1", "--schedules", "30")
+    assert told["verdict"] == "no violation found"
     assert told["ended"]["blocked"] > 0
     assert set(told["ended"]) == {"right", "declared error", "blocked", "refused by the machine"}
-    _, out, _ = invoke(*TINY, "--fault", "stop:die1", "--schedules", "30")
+    out = printed(*TINY, "--fault", "stop:die1", "--schedules", "30")
     assert f"{told['ended']['blocked']} blocked" in " ".join(out.split())
 
 
@@ -313,7 +280,7 @@ def test_seconds_do_not_count_while_something_compiles() -> None:
 
 def test_redundant_is_said_with_its_reach() -> None:
     """Below the table: that it is so in this configuration, and not that nobody needs it."""
-    _, out, _ = invoke("check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--each-sync")
+    out = printed("check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--each-sync")
     assert "redundant: nothing goes wrong without it in this very configuration" in out
 
 
@@ -322,6 +289,5 @@ def test_redundant_is_said_with_its_reach() -> None:
 def test_a_violation_is_told_with_how_much_was_looked_at(policy: str, said: str, tmp_path: Path) -> None:
     """States of a search, schedules of a policy."""
     words = ("--slots", "1", "--chunks", "2", "--without", "tail in", "--policy", policy, "--out", str(tmp_path / "x"))
-    code, out, _ = invoke("check", "sendrecv", *words)
-    assert code == 1
+    out = printed("check", "sendrecv", *words, code=1)
     assert re.search(said, " ".join(out.replace("│", " ").split()))

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from cli_support import as_json, invoke
+from cli_support import as_json, printed
 
 from xccl_emu.cli.perf import Perf, bytes_of
 from xccl_emu.errors import ConfigError
@@ -15,9 +15,7 @@ ROW = re.compile(r" +(\d+) +(\d+) +(bfloat16|half) +(sum|none) +-1" + r" +([\d.]
 def test_the_table_is_that_of_nccl_tests() -> None:
     """Sizes, counts, type, operation; time, algbw, busbw and #wrong out of place and in place, in these columns."""
     words = ("-b", "1K", "-e", "4K", "-f", "4", "-d", "half", "--ranks", "4")
-    code, out, _ = invoke("bench", "all-reduce-two-shot", *words)
-    assert code == 0
-    text = out.splitlines()
+    text = printed("bench", "all-reduce-two-shot", *words).splitlines()
     assert text[0].startswith("# all-reduce-two-shot nRanks 4 minBytes 1024 maxBytes 4096 warmup iters: 1 iters: 3")
     assert text[3].split() == ["#", "size", "count", "type", "redop", "root", *["time", "algbw", "busbw", "#wrong"] * 2]
     rows = [found.groups() for line in text if (found := ROW.fullmatch(line))]
@@ -39,7 +37,7 @@ def test_times_are_the_same_without_payload(name: str) -> None:
 
 def test_without_payload_nothing_is_said_to_be_right() -> None:
     """#wrong is N/A, as nccl-tests print it where they do not check, and no line says that all is right."""
-    _, out, _ = invoke("bench", "all-gather", "-b", "4K", "--no-data")
+    out = printed("bench", "all-gather", "-b", "4K", "--no-data")
     assert out.splitlines()[0].endswith("validation: 0")
     assert out.count("N/A") == 3
     assert "Out of bounds" not in out

@@ -1,6 +1,5 @@
 """``xccl-emu run``: results, exit codes and JSON of the jobs that hold themselves against their oracle."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli_support import as_json, invoke
+from tests.cli_support import as_json, printed, refusal
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
@@ -117,9 +116,7 @@ def test_a_wrong_bit_is_counted_and_fails_the_command(
         return states
 
     monkeypatch.setattr(owner, "output", output_with_a_flipped_bit)
-    code, out, _ = invoke(*job, "--json")
-    assert code == 1
-    assert json.loads(out)["wrong"] == 1
+    assert as_json(*job, code=1)["wrong"] == 1
 
 
 @pytest.mark.parametrize(
@@ -127,8 +124,7 @@ def test_a_wrong_bit_is_counted_and_fails_the_command(
 )
 def test_the_table_names_what_was_moved(job: tuple[str, ...], told: str) -> None:
     """Without --json the result is a table for people, with the count of wrong elements in the last line."""
-    code, out, _ = invoke(*job)
-    assert code == 0
+    out = printed(*job)
     assert told in out
     assert out.strip().endswith("#wrong 0")
 
@@ -217,9 +213,7 @@ def test_recorded_choices_route_the_main_job(data_dir: Path) -> None:
     result = as_json(*DISPATCH, "--routing", path)
     assert result["wrong"] == 0
     assert result["messages"] == 4 * 5 * 5
-    code, _, err = invoke(*DISPATCH, "--routing", path, "--top-k", "8")
-    assert code == 2
-    assert "--top-k 8" in err
+    assert "--top-k 8" in refusal(*DISPATCH, "--routing", path, "--top-k", "8")
 
 
 @pytest.mark.parametrize("path", ["mtu", "dma", "zero-copy"])
@@ -268,12 +262,12 @@ def test_output_that_cannot_be_written() -> None:
 @pytest.mark.nojit
 def test_help_of_a_protocol_names_it() -> None:
     """What is said of its usage is what was typed; the next command without help runs as ever."""
-    code, out, _ = invoke("run", "sendrecv", "--help")
-    assert (code, "Usage: xccl-emu run sendrecv [OPTIONS]" in out.replace("root ", "xccl-emu ")) == (0, True), out
+    out = printed("run", "sendrecv", "--help")
+    assert "Usage: xccl-emu run sendrecv [OPTIONS]" in out.replace("root ", "xccl-emu ")
     assert as_json("run", "sendrecv", "--nbytes", "64")["wrong"] == 0
 
 
 @pytest.mark.nojit
 def test_one_of_a_thing_is_told_as_one() -> None:
     """1 pair, but 768 of them."""
-    assert "sendrecv: 1 pair, 64 nbytes" in invoke("run", "sendrecv", "--nbytes", "64")[1]
+    assert "sendrecv: 1 pair, 64 nbytes" in printed("run", "sendrecv", "--nbytes", "64")

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from cli_support import invoke
+from cli_support import printed, refusal
 
 import xccl_emu
 from xccl_emu.bench.gathered import INTERRUPTED
@@ -83,13 +83,9 @@ def test_what_check_prints_shows_a_case_of_a_file_again(tmp_path: Path, reposito
     """The line that says how to show it again names the file of the case, and each command says whose a file is."""
     name = f"{repository}/corpus/credit_in_flight/credit_in_flight.py:Broken"
     kept = str(tmp_path / "kept.json")
-    code, out, _ = invoke("check", name, "--out", kept)
-    assert code == 1
-    assert f"xccl-emu check --replay {kept} {name}" in out
-    assert invoke("check", "--replay", kept, name)[0] == 1
-    code, _, err = invoke("fuzz", "--replay", kept)
-    assert code == 2
-    assert "is of xccl-emu check" in err
+    assert f"xccl-emu check --replay {kept} {name}" in printed("check", name, "--out", kept, code=1)
+    printed("check", "--replay", kept, name, code=1)
+    assert "is of xccl-emu check" in refusal("fuzz", "--replay", kept)
 
 
 def test_a_late_credit_needs_an_order_in_which_it_is_late() -> None:
@@ -101,20 +97,17 @@ def test_a_late_credit_needs_an_order_in_which_it_is_late() -> None:
 def test_command_tells_of_a_member_that_is_not_as_its_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code is 0 where all is found as expected, and 1 where something else is."""
     (member,) = members(("flag_cleared_early",))
-    code, out, _ = invoke("corpus", member.name)
-    assert (code, "all are as their pages say" in out) == (0, True)
+    assert "all are as their pages say" in printed("corpus", member.name)
     monkeypatch.setattr(corpus_job, "members", lambda names: (replace(member, finding=DEADLOCK),))
-    code, out, _ = invoke("corpus", member.name)
-    assert (code, f"not as its page says: {member.name}" in out) == (1, True)
+    assert f"not as its page says: {member.name}" in printed("corpus", member.name, code=1)
 
 
 @pytest.mark.nojit
 def test_command_refuses_what_is_no_member() -> None:
     """An unknown name and a limit that is not positive are wrong usage, and say what would be right."""
-    code, _, err = invoke("corpus", "no_such_bug")
-    assert (code, "must be one of " in err, "counter_of_chunks" in err) == (2, True, True)
-    code, _, err = invoke("corpus", "--seconds", "0")
-    assert (code, "--seconds 0.0: must be positive" in err) == (2, True)
+    err = refusal("corpus", "no_such_bug")
+    assert ("must be one of " in err, "counter_of_chunks" in err) == (True, True)
+    assert "--seconds 0.0: must be positive" in refusal("corpus", "--seconds", "0")
 
 
 @pytest.mark.nojit

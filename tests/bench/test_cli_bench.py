@@ -1,42 +1,30 @@
 """`xccl-emu bench`: what it prints, writes, and ends with."""
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli_support import invoke
+from tests.cli_support import as_json, printed
 from xccl_emu.bench.result import Result
 from xccl_emu.cli import bench_show
-
-
-def bench(*words: str) -> tuple[int, str]:
-    """Exit code and standard output of the command."""
-    return invoke("bench", *words)[:2]
 
 
 def test_buffers_come_out_exactly(tmp_path: Path) -> None:
     """All published sizes come out exactly, as a table, as JSON and as CSV."""
     file = tmp_path / "sizes.csv"
-    code, text = bench("buffers", "--json", "--csv", str(file))
-    results = json.loads(text)["results"]
-    assert code == 0
+    results = as_json("bench", "buffers", "--csv", str(file))["results"]
     assert len(results) == 6
     assert all(row["published"] == row["emulated"] for row in results)
     assert [row["role"] for row in results].count("exact") == 5
     with file.open(newline="") as lines:
         assert [row["what"] for row in csv.DictReader(lines)] == [row["what"] for row in results]
-    code, text = bench("buffers")
-    assert code == 0
-    assert text.count("exact │ exact") == 5
+    assert printed("bench", "buffers").count("exact │ exact") == 5
 
 
 def test_links_are_near_the_inputs() -> None:
     """Measured by kernels, bandwidths are within 1% of Table 1, and latencies within what an instruction takes."""
-    code, text = bench("links", "--json")
-    rows = {row["what"]: row for row in json.loads(text)["results"]}
-    assert code == 0
+    rows = {row["what"]: row for row in as_json("bench", "links")["results"]}
     for op in ("read", "write"):
         for where in ("same node", "other node"):
             assert abs(rows[f"NPU-NPU {op} bandwidth, {where}"]["error_percent"]) < 1
@@ -44,31 +32,28 @@ def test_links_are_near_the_inputs() -> None:
             assert 0 < latency["emulated"] - latency["published"] < 0.1
 
 
-def test_wrong_data_ends_with_1(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_data_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong element shows in the table, in the closing line and in the exit code."""
     rows = [Result("buffers", "something", 1.0, "us", wrong=3)]
     monkeypatch.setattr("xccl_emu.bench.buffers.buffers", lambda setting: rows)
-    code, text = bench("buffers")
-    assert code == 1
+    text = printed("bench", "buffers", code=1)
     assert "3 wrong" in text
     assert text.endswith("#wrong 3\n")
 
 
+SMALL = ("bench", "sendrecv", "-b", "1K", "-e", "1K", "--cores", "2", "--slots", "2", "--no-data")
+
+
 def test_without_data_nothing_is_called_right() -> None:
     """Where nothing was compared the table says N/A and JSON null, and JSON tells of the run."""
-    words = ("sendrecv", "-b", "1K", "-e", "1K", "--cores", "2", "--slots", "2", "--no-data")
-    code, text = bench(*words)
-    assert code == 0
-    assert text.endswith("#wrong N/A\n")
-    told = json.loads(bench(*words, "--json")[1])
+    assert printed(*SMALL).endswith("#wrong N/A\n")
+    told = as_json(*SMALL)
     assert (told["wrong"], told["data"], told["seed"]) == (None, False, 0)
 
 
 def test_claims_are_of_the_published_setting_only() -> None:
     """Figure 5's rows are not made of rings of another size; their own setting is in their configuration."""
-    code, text = bench("sendrecv", "-b", "1K", "-e", "1K", "--cores", "2", "--slots", "2", "--no-data", "--json")
-    assert code == 0
-    assert {row["role"] for row in json.loads(text)["results"]} == {"emulated"}
+    assert {row["role"] for row in as_json(*SMALL)["results"]} == {"emulated"}
 
 
 @pytest.mark.parametrize(

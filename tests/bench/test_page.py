@@ -1,14 +1,12 @@
 """docs/benchmarks.md and README's table: made by a command, and still what it says."""
 
-import json
 from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli_support import as_json
 from xccl_emu.bench import published
-from xccl_emu.cli.main import app
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +17,7 @@ def tool(load_tool: Callable[[str], ModuleType]) -> ModuleType:
 
 def rows_of(tool: ModuleType, *arguments: str) -> list[str]:
     """Lines of the page for what a bench prints as JSON."""
-    result = CliRunner().invoke(app, ["bench", *arguments, "--json"])
-    assert result.exit_code == 0
-    return [tool.line(tool.result_of(row)) for row in json.loads(result.stdout)["results"]]
+    return [tool.line(tool.result_of(row)) for row in as_json("bench", *arguments)["results"]]
 
 
 def test_the_readme_has_the_fitted_and_checked_rows_of_the_page(tool: ModuleType) -> None:

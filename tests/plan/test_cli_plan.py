@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_support import as_json, invoke
+from tests.cli_support import as_json, invoke, printed, refusal
 
 
 def test_the_table_and_why_the_first_is_first() -> None:
@@ -35,9 +35,7 @@ def test_a_strategy_alone_is_shown_beside_the_best() -> None:
     told = as_json("plan", "--strategy", "TP=8 + DP=4, EP=32")
     assert told["chosen"]["strategy"] == "TP=8 + DP=4, EP=32"
     assert told["reason"].startswith("TP=8 + DP=4, EP=32 loses to TP=8 + DP=4, TP=8 + EP=4 by A2A")
-    code, out, _ = invoke("plan", "--strategy", "TP=8 + DP=4, EP=32", "--top", "1")
-    assert code == 0
-    assert "TP=8 + DP=4, EP=32    " in out
+    assert "TP=8 + DP=4, EP=32    " in printed("plan", "--strategy", "TP=8 + DP=4, EP=32", "--top", "1")
 
 
 def test_a_strategy_that_does_not_fit_is_refused_with_the_numbers() -> None:
@@ -45,9 +43,8 @@ def test_a_strategy_that_does_not_fit_is_refused_with_the_numbers() -> None:
     code, out, err = invoke("plan", "--strategy", "DP=4 + TP=8, TP=8 + EP=4", "--context", "131072", "--top", "1")
     assert code == 1
     assert "does not fit" in out
-    assert (
-        "DP=4 + TP=8, TP=8 + EP=4: does not fit: weights 44.0 GB + cache 36.8 GB = 80.8 GB, and a device has 64" in err
-    )
+    said = "does not fit: weights 44.0 GB + cache 36.8 GB = 80.8 GB, and a device has 64"
+    assert f"DP=4 + TP=8, TP=8 + EP=4: {said}" in err
 
 
 def test_nothing_fits_is_an_outcome() -> None:
@@ -63,7 +60,7 @@ def test_nothing_fits_is_an_outcome() -> None:
 
 def test_saturated_is_said() -> None:
     """In the table, in the line behind it, and in JSON, where there is no number for it."""
-    _, out, _ = invoke("plan", "--rate", "8", "--top", "1")
+    out = printed("plan", "--rate", "8", "--top", "1")
     assert "saturated" in out
     assert "177 of them saturated at 8 requests/s" in out
     told = as_json("plan", "--rate", "8")["ranked"][0]
@@ -86,8 +83,7 @@ def test_sync_and_drop_change_the_plan() -> None:
 
 def test_published_beside_computed() -> None:
     """Both models on both clusters and the ranges, with signed errors and the terms that decide."""
-    code, out, _ = invoke("plan", "--published")
-    assert code == 0
+    out = printed("plan", "--published")
     for words in ("227.3", "-92.3 %", "16 of 18 hold", "A2A decides", "throughput gained, most"):
         assert words in out
     told = as_json("plan", "--published")
@@ -114,13 +110,11 @@ def test_a_users_model_and_cluster(tmp_path: Path) -> None:
                      "[experts]\nrouted=16\nshared=0\ntop_k=2\nintermediate=512\n")  # fmt: skip
     cluster.write_text('name="two"\nnodes=2\ndevices_per_node=2\nmemory_gb=16\ntflops=10\nefficiency=0.5\nhbm_gb_s=500\n'
                        "[intra]\ngb_s=50\nways=1\n[inter]\ngb_s=10\nways=1\nstart_us=5\n")  # fmt: skip
-    code, out, _ = invoke("plan", "--model", str(model), "--cluster", str(cluster))
-    assert code == 0
-    assert "[red]mine on two" in out
+    words = ("plan", "--model", str(model), "--cluster", str(cluster))
+    assert "[red]mine on two" in printed(*words)
     model.write_text(model.read_text().replace("top_k=2", "top_k=-2"))
-    code, _, err = invoke("plan", "--model", str(model), "--cluster", str(cluster))
-    assert code == 2
-    assert "model.toml: experts: top_k=-2: must be a whole number, 1 to 1024 (routed experts of a token)" in err
+    said = "model.toml: experts: top_k=-2: must be a whole number, 1 to 1024 (routed experts of a token)"
+    assert said in refusal(*words)
 
 
 def test_a_plot_is_written(tmp_path: Path) -> None:
