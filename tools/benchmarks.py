@@ -40,15 +40,17 @@ MISSES = """## What misses, and why, as far as it is understood
   one they hold 9 MB up; faster cores help the first claim and hurt the second; with slots of 32 KB and the fastest
   cores that are plausible the first holds and the second nearly does. About 2% are chance: a port serves who comes
   first, so a tail may wait for another core's chunk, 0.5 us.
-- **A2E, E2A** go in 2 and in 4 parts, of which a trampoline forwards one while the next arrives; nothing was published
-  of parts, and they were not chosen by the numbers. A trampoline sends back its own experts' rows through the port by
-  which it forwards, 1,344 rows or 143 us in all, so parts cannot hide all of the way there behind the way back. A2E is
-  the mean of expert dies, which wait for the last attention die; it moves with the spread of arrivals. Neither parts
-  (151 us in one) nor 16 cores of an attention die (149 us) explain what A2E lacks; what moves it most is what a
-  transfer costs a pipe (`mtu_start_ns`: up to 17%). The paper measured a deployment of three domains, and there calls
-  overlap: six microbatches of 172 and 193 us each are 2.2 ms of a layer of 1.4 ms. Here a domain has the expert dies
-  for itself. In the run of TPOT, where six calls a layer come evenly, the way back of one shares ports with the way
-  there of the next, and A2E takes 185 us, E2A 187 us (until rows are back, not yet summed): the rows of `tpot`.
+- **A2E, E2A** were measured in a deployment of three domains at work (xDeepServe 3.3: "a single deployment with three
+  DP domains", a global batch of 46,080, "high concurrency"), so the rows are of the run of `tpot`, in which six calls a
+  layer come evenly. That one domain at a time interacts with the experts (5.2) cannot be said of whole calls: six of
+  172 and 193 us take 2.2 ms, a layer takes 1.4 (7.1). It holds of each stream of an expert die; so the way back of one
+  call shares ports with the way there of the next. A call of one domain alone, which has the expert dies for itself,
+  takes 146 and 187 us. E2A ends with the sums; those of a microbatch are on 24 of a die's 48 cores, a choice of ours,
+  and take about 16 us. Batches go in 2 and in 4 parts, of which a trampoline forwards one while the next arrives;
+  nothing was published of parts, and they were not chosen by the numbers. A trampoline sends back its own experts' rows
+  through the port by which it forwards, 1,344 rows or 143 us in all, so parts cannot hide all of the way there behind
+  the way back. A2E is the mean of expert dies, which wait for the last attention die; it moves with the spread of
+  arrivals, and with what a transfer costs a pipe (`mtu_start_ns`: up to 17% of a call alone).
 - **By URMA** both take far longer than through the data buffers: a descriptor for each message and each row, all
   started by one engine a die, one after the other, and each core waits for one before the next. That is what HIXL's
   copies of megabytes say, and 864 messages of a die at 0.74 us each take longer than the published 172 us. The papers
@@ -83,6 +85,7 @@ How many percent a result moves when one constant that no published row determin
 range, and all others are left alone. The default is between the two; a dash says that it is the end itself. At the end
 what no paper says of the kernels: 16 cores a die in place of 48 (for A2E an attention die's; send/recv has its two),
 and counting in loops of the scalar unit in place of an instruction of the vector pipe (the fused operators and pull).
+A2E and E2A are those of one domain alone.
 """
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xccl_emu.bench import closed
-from xccl_emu.bench.a2e import Deployment, time_call
+from xccl_emu.bench.a2e_call import Deployment, time_call
 from xccl_emu.bench.fused import FusedLayer, balanced_choices
 from xccl_emu.bench.layers import EXPERTS, Layer, group_on
 from xccl_emu.bench.sendrecv import Sweep, measure

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from xccl_emu.bench import sensitivity
-from xccl_emu.bench.a2e import Deployment
+from xccl_emu.bench.a2e_call import Deployment
 from xccl_emu.bench.layers import Layer
 from xccl_emu.bench.sensitivity import SWITCHES, End, ends, jobs, results_of
 from xccl_emu.timing.costs import ASSUMED, Costs

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.refused import refuses
-from xccl_emu.bench import a2e, published, sendrecv, tpot
+from xccl_emu.bench import a2e, a2e_domains, published, sendrecv, tpot
+from xccl_emu.bench.a2e_call import Call1, Deployment, time_call
 from xccl_emu.bench.ablation import SWITCHES, ablation
 from xccl_emu.bench.congestion import congestion
 from xccl_emu.bench.dispatch import claims, dispatch
@@ -14,7 +15,7 @@ from xccl_emu.bench.hccl import hccl
 from xccl_emu.bench.hixl import hixl
 from xccl_emu.bench.iteration import iteration, of_a_die, rows_beside
 from xccl_emu.bench.layers import Layer, time_layer
-from xccl_emu.bench.result import Result, payload_gb_s
+from xccl_emu.bench.result import payload_gb_s
 from xccl_emu.bench.sendrecv import Sweep
 from xccl_emu.bench.setting import DEFAULT, Setting
 
@@ -161,12 +162,15 @@ def test_ablation_compares_with_the_whole() -> None:
 
 def test_a2e_and_e2a_are_parts_of_one_call() -> None:
     """A2E, computing and E2A follow each other, and nothing that a call brought is wrong."""
-    small = a2e.Deployment(attention=2, experts=4, tokens=3, hidden=64, cores=2, stream_cores=1)
-    one = a2e.time_call(DEFAULT, small)
+    small = Deployment(attention=2, experts=4, tokens=3, hidden=64, cores=2, stream_cores=1)
+    one = time_call(DEFAULT, small)
     assert (one.wrong_rows, one.wrong_sums) == (0, 0)
     assert min(one.a2e_us, one.compute_us, one.e2a_us) > 0
-    there, back, between = a2e.rows_of(one, small)
-    assert (there.published, back.published, between.published) == (172, 193, None)
+    ran = a2e_domains.Layers(run_us=3000, each_us=1400, layers=2, a2e_us=180, e2a_us=190)
+    there, back, *alone = a2e.rows_of(one, ran, small)
+    assert [(row.published, row.emulated) for row in (there, back)] == [(172, 180), (193, 190)]
+    assert [row.emulated for row in alone] == [one.a2e_us, one.e2a_us, one.compute_us]
+    assert {row.published for row in alone} == {None}
 
 
 def test_congestion_costs_a_part_of_the_bandwidth() -> None:
@@ -195,8 +199,8 @@ def test_all_gather_beside_what_hccl_takes() -> None:
 def test_the_budget_is_the_published_one() -> None:
     """With layers of two attentions, and a last way through the experts, it comes to what was published, as rounded."""
     given = {row.what: row.value for row in published.rows("tpot")}
-    ran = tpot.Layers(run_us=3 * 1400 + 480, each_us=1400, layers=3)
-    ours = tpot.budget(given, given["A2E"], given["E2A"], ran.all_ms(given["layers"]))
+    ran = a2e_domains.Layers(run_us=3 * 1400 + 480, each_us=1400, layers=3)
+    ours = tpot.budget(given, ran)
     assert round(ours["forward"]) == given["forward"]
     assert round(ours["TPOT"]) == given["TPOT"]
     assert ours["tokens a second and chip, at 50 ms"] == pytest.approx(2400, rel=0.03)
@@ -206,23 +210,18 @@ def test_the_budget_is_the_published_one() -> None:
 def test_layers_take_what_the_streams_let_them(attention_us: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way to the experts and back is hidden behind long attention; short one does not make layers as short."""
     given = [replace(row, value=attention_us / 1000) if "attention" in row.what else row for row in PUBLISHED]
-    monkeypatch.setattr(tpot.published, "rows", lambda *_: given)
-    small = a2e.Deployment(attention=2, experts=4, tokens=3, hidden=64, cores=4, stream_cores=2, e2a_parts=2)
-    one = a2e.Call1(80, 30, 20, None, None)
-    ran = tpot.time_layers(one, DEFAULT, small, layers=2)
+    monkeypatch.setattr(a2e_domains.published, "rows", lambda *_: given)
+    small = Deployment(attention=2, experts=4, tokens=3, hidden=64, cores=4, stream_cores=2, e2a_parts=2)
+    one = Call1(80, 30, 20, None, None)
+    ran = a2e_domains.time_layers(one, DEFAULT, small, layers=2)
     both = 2 * attention_us
     assert ran.run_us > 2 * both
     if attention_us == 700:
         assert both < ran.each_us < 1.02 * both
-        alone = a2e.time_call(DEFAULT, small)  # and so are calls where the others are far away
+        alone = time_call(DEFAULT, small)  # and so are calls where the others are far away
         assert (ran.a2e_us, ran.e2a_us) == pytest.approx((alone.a2e_us, alone.e2a_us), rel=0.2)
     else:
         assert ran.each_us > 1.5 * both
-
-
-def test_the_budget_carries_what_was_wrong() -> None:
-    """Wrong data in the call makes the budget's command fail, too."""
-    assert Result("tpot", "A2E", 1.0, "ms", wrong=1).failed
 
 
 def test_no_data_has_the_same_times() -> None:

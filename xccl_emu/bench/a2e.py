@@ -1,224 +1,60 @@
-"""A2E and E2A, each by itself: one call of one domain of attention dies (xDeepServe 3.3).
-
-Attention dies arrive at A2E apart, as ranks do at every operator; and so, on the average, does an expert die that waits
-for them.  At E2A expert dies are apart by what A2E and their rows made of it.
-"""
+"""A2E and E2A (xDeepServe 3.3) as they were published, of three domains; and a call by itself, in other ways too."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from statistics import fmean
-from typing import Any
+from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from xccl_emu import oracle, routing
 from xccl_emu.bench import published
-from xccl_emu.bench.layers import EXPERTS, HIDDEN, TOP_K, Shape, bytes_needed
+from xccl_emu.bench.a2e_call import ONE_DOMAIN, Call1, Deployment, time_call
+from xccl_emu.bench.a2e_domains import Layers, time_layers
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
-from xccl_emu.lang.requests import MTU_OUT
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
-from xccl_emu.protocols.compared import wrong_rows, wrong_sums
-from xccl_emu.timing.array import PS_PER_US
-from xccl_emu.timing.arrival import arrivals, on_cores
-from xccl_emu.timing.device import layout as tl
-from xccl_emu.timing.run import Timing
 
-WATCHED = 32
-"""Expert dies, evenly spaced, of which the log is kept: the mean over them stands for that over all."""
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """Attention dies of one domain, and expert dies; the other domains wait for their turn meanwhile."""
-
-    attention: int = 160
-    experts: int = 288
-    """Expert dies."""
-    tokens: int = 96
-    """Of an attention die."""
-    hidden: int = HIDDEN
-    cores: int = 48
-    """Of an attention die."""
-    stream_cores: int = 16
-    """Of each of the three streams of an expert die."""
-    trampolines: int = 0
-    """Of the expert dies; 0 is as many as attention dies."""
-    a2e_parts: int = 1
-    """In which a batch goes to the experts."""
-    e2a_parts: int = 1
-    """In which it comes back."""
-    path: str = "mtu"
-    """How data travels."""
-
-    def config(self, local_experts: int) -> A2EConfig:
-        """For one domain."""
-        return A2EConfig(
-            1, self.attention, self.experts, local_experts, hidden=self.hidden, top_k=TOP_K + 1,
-            tokens_max=self.tokens, shared=True, depth=1, cores=self.cores, a2e_cores=self.stream_cores,
-            compute_cores=self.stream_cores, e2a_cores=self.stream_cores, n_trampolines=self.trampolines,
-            a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts, path=self.path,
-        )  # fmt: skip
-
-    def placed(self, seed: int) -> tuple[routing.Placement, routing.Routing]:
-        """Experts in order, the shared one on its own dies, and uniform choices of one call."""
-        placement = routing.place_experts(self.experts, EXPERTS)
-        rng = np.random.default_rng((seed, 1))
-        drawn = routing.draw_routing(np.ones(EXPERTS), self.attention, self.tokens, TOP_K, rng, "uniform")
-        return placement, routing.place_choices(drawn, placement)
-
-    @property
-    def shape(self) -> Shape:
-        """What results say was run."""
-        return {
-            "attention": self.attention, "experts": self.experts, "tokens": self.tokens, "hidden": self.hidden,
-            "cores": self.cores, "stream_cores": self.stream_cores, "routing": "uniform", "path": self.path,
-            "a2e_parts": self.a2e_parts, "e2a_parts": self.e2a_parts,
-        }  # fmt: skip
-
-
-ONE_DOMAIN = Deployment(a2e_parts=2, e2a_parts=4)
-"""The published one; nothing was published of parts."""
+ALONE = "of one domain alone"
 
 OTHERS = {
     "in one part": replace(ONE_DOMAIN, a2e_parts=1, e2a_parts=1),
     "by URMA": replace(ONE_DOMAIN, path="urma"),
     "by URMA, in one part": replace(ONE_DOMAIN, path="urma", a2e_parts=1, e2a_parts=1),
 }
-"""The same in other ways."""
+"""A call by itself in other ways."""
 
 ENGINES = (2, 8)
 """DMA engines of a die by which URMA is timed as well: no paper says how many there are."""
 
 
-@dataclass(frozen=True)
-class Call1:
-    """What one call took."""
-
-    a2e_us: float
-    """From the mean arrival until an expert die has all its rows, in the mean over expert dies."""
-    e2a_us: float
-    """From when an expert die has computed until an attention die has its outputs, each in the mean over dies."""
-    compute_us: float
-    """Between the two."""
-    wrong_rows: int | None
-    """Elements that the expert dies received wrong; None if nothing was compared."""
-    wrong_sums: int | None
-    """The same of outputs."""
-
-
-def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
-    """Run one call on a pod of its own, with a log of some expert dies.
-
-    In the log the moments between the operators are found; one of all dies would take more memory than there is.
-    """
-    d = deployment
-    rows, cores = d.attention * d.tokens * (TOP_K + 1), d.attention * d.cores + 3 * d.experts * d.stream_cores
-    what = f"{d.attention} attention dies, {d.experts} expert dies"
-    setting.check_memory(f"{what}:", bytes_needed(rows, cores, d.hidden, setting.data))
-    placement, routed = d.placed(setting.seed)
-    pod, policy = setting.pod(log=watched(d.experts))
-    tokens = setting.tokens(d.attention, d.tokens, d.hidden)
-    group = A2E(pod, d.config(placement.local_experts))
-    calls = Calls(group, [Call(list(tokens), routed.topk, routed.weights)])
-    calls.launch()
-    starts = arrivals(d.attention, setting.costs.skew_us, (setting.seed, 3))
-    policy.start_us = on_cores(starts, range(d.cores), pod.spec.cores_per_die, calls.dies(0)[0])
-    with setting.stage(what) as progress:
-        group.run_launched(progress)
-    with setting.stage("comparison"):
-        wrong = count_wrong(calls, tokens, routed) if setting.data else (None, None)
-    assembled, computed, returned = moments(policy.timing)
-    return Call1(assembled - float(starts.mean()), returned - computed, computed - assembled, *wrong)
-
-
-def watched(dies: int, most: int = WATCHED) -> range:
-    """Evenly spaced ones of so many dies."""
-    each = max(1, dies // most)
-    return range(each // 2, dies, each)
-
-
-def moments(timing: Timing) -> tuple[float, float, float]:
-    """When a logged die had gathered and computed, and an attention die summed the first call, in us, each in the mean.
-
-    What ends the streams is told by the first core of an attention die after its sums, so that one is left out if it
-    has others.
-    """
-    gathered = _first(timing, "a2e_stream", sync="rows gathered")
-    computed = _first(timing, "compute_stream", sync="rows computed")
-    on_attention = [core for core, kernel in timing.kernels.items() if kernel.name == "attention"]
-    others = [core for core in on_attention if core % timing.cores_per_die] or on_attention
-    last: dict[int, float] = {}
-    for core in others:
-        die = core // timing.cores_per_die
-        last[die] = max(timing.finished_us[core], last.get(die, 0.0))
-    return _mean_us(gathered), _mean_us(computed), fmean(last.values())
-
-
-def _mean_us(last: Mapping[int, int]) -> float:
-    """Over dies, of picoseconds."""
-    return fmean(last.values()) / PS_PER_US
-
-
-def writes(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
-    """Records of what cores that run a kernel wrote at the sites of a synchronization."""
-    cores = [core for core, running in timing.kernels.items() if running.name == kernel]
-    wanted = [number for number, site in enumerate(timing.kernels[cores[0]].sites) if site.sync == sync]
-    records = timing.records[timing.records[:, tl.RECORD_ENGINE] == MTU_OUT]
-    records = records[np.isin(records[:, tl.RECORD_SITE], wanted) & (records[:, tl.RECORD_NBYTES] > 0)]
-    return np.asarray(records[np.isin(records[:, tl.RECORD_CORE], cores)])
-
-
-def _first(timing: Timing, kernel: str, sync: str) -> Mapping[int, int]:
-    """For each die, when of its cores' first writes the last became visible: those of the first call, since the end is
-    announced, too."""
-    found = writes(timing, kernel, sync)
-    found = found[np.argsort(found[:, tl.RECORD_VISIBLE], kind="stable")]
-    cores, first = np.unique(found[:, tl.RECORD_CORE], return_index=True)
-    last: dict[int, int] = {}
-    for core, visible in zip(cores.tolist(), found[first, tl.RECORD_VISIBLE].tolist(), strict=True):
-        die = core // timing.cores_per_die
-        last[die] = max(visible, last.get(die, 0))
-    return last
-
-
-def count_wrong(calls: Calls, tokens: NDArray[Any], routed: routing.Routing) -> tuple[int, int]:
-    """Elements of the first call's rows and outputs that are not the oracle's."""
-    c = calls.config
-    expected = oracle.dispatch(
-        list(tokens), routed.topk, c.n_experts, c.local_experts, c.quantized, quantizer=c.quantizer
-    )
-    rows = sum(wrong_rows(expected, die, calls.received(0, die)) for die in range(c.n_experts))
-    sums = [wrong_sums(expected, i, routed.weights[i], calls.output(0, i)) for i in range(c.n_attention)]
-    return rows, sum(sums)
-
-
-def rows_of(one: Call1, deployment: Deployment) -> list[Result]:
-    """A2E and E2A beside what was published, and the dummy expert between them."""
-    there, back = published.rows("a2e")
+def rows_of(one: Call1, ran: Layers, deployment: Deployment) -> list[Result]:
+    """Both while calls of other domains are under way, beside what was published; and a call by itself."""
+    pairs = zip(published.rows("a2e"), (ran.a2e_us, ran.e2a_us), strict=True)
     shape = deployment.shape
     return [
-        Result.of(there, one.a2e_us, configuration=shape, wrong=one.wrong_rows),
-        Result.of(back, one.e2a_us, configuration=shape, wrong=one.wrong_sums),
+        *(Result.of(row, us, configuration=shape | ran.shape) for row, us in pairs),
+        *_rows_of_call(one, ALONE, deployment),
         Result("a2e", "dummy expert between them", one.compute_us, "us", configuration=shape),
     ]
 
 
+def _rows_of_call(one: Call1, name: str, deployment: Deployment) -> list[Result]:
+    both = (("A2E", one.a2e_us, one.wrong_rows), ("E2A", one.e2a_us, one.wrong_sums))
+    return [
+        Result("a2e", f"{what} {name}", us, "us", configuration=deployment.shape, wrong=wrong)
+        for what, us, wrong in both
+    ]
+
+
 def rows_beside(setting: Setting = DEFAULT, others: Mapping[str, Deployment] = OTHERS) -> list[Result]:
-    """A2E and E2A in other ways, for which nothing was published."""
-    rows = []
+    """A call by itself in other ways, for which nothing was published."""
     told = {name: (setting, deployment) for name, deployment in others.items()}
     for n in ENGINES if others is OTHERS else ():
         more = replace(setting, costs=replace(setting.costs, dma_engines=n))
         told[f"by URMA, {n} engines a die"] = more, OTHERS["by URMA"]
-    for name, (where, deployment) in told.items():
-        one = time_call(where, deployment)
-        for what, us, wrong in (("A2E", one.a2e_us, one.wrong_rows), ("E2A", one.e2a_us, one.wrong_sums)):
-            rows.append(Result("a2e", f"{what} {name}", us, "us", configuration=deployment.shape, wrong=wrong))
-    return rows
+    return [
+        row
+        for name, (where, deployment) in told.items()
+        for row in _rows_of_call(time_call(where, deployment), name, deployment)
+    ]
 
 
 def a2e(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
-    """Time one call, and one in each of the other ways."""
-    return [*rows_of(time_call(setting, deployment), deployment), *rows_beside(setting)]
+    """Time one call, layers of all domains, and one call in each of the other ways."""
+    one = time_call(setting, deployment)
+    return [*rows_of(one, time_layers(one, setting, deployment), deployment), *rows_beside(setting)]

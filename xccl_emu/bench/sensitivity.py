@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from xccl_emu.bench import sendrecv
-from xccl_emu.bench.a2e import ONE_DOMAIN, time_call
+from xccl_emu.bench.a2e_call import ONE_DOMAIN, time_call
 from xccl_emu.bench.fused import TOKENS, FusedLayer
 from xccl_emu.bench.layers import Layer, time_layer
 from xccl_emu.bench.processes import Job

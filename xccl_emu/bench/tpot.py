@@ -1,203 +1,46 @@
-"""The decode budget of disaggregated attention and experts (xDeepServe 5.2, 7.1), of layers that are run.
-
-Three domains with two microbatches each go through the persistent streams of the expert dies, layer after layer, and
-what the layers take comes of that run.  Attention and experts take as long as published: vector instructions stand in
-for them.  Layers behind those that are run take as long as the last of these.
-
-Domains begin a third of an attention apart, so that their calls come evenly (Figure 19), and the dies of each as far
-apart as ranks do at every operator.  So the run says, too, what A2E and E2A take while other calls are under way.
-"""
+"""The decode budget of disaggregated attention and experts (xDeepServe 5.2, 7.1), of layers that are run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import replace
 
 from xccl_emu.bench import a2e, published
-from xccl_emu.bench.a2e import ONE_DOMAIN, Call1, Deployment, time_call, watched, writes
-from xccl_emu.bench.layers import TOP_K, bytes_needed
+from xccl_emu.bench.a2e_call import ONE_DOMAIN, Deployment, time_call
+from xccl_emu.bench.a2e_domains import DOMAINS, Layers, time_layers
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
-from xccl_emu.kernels.a2e_parameters import BUSY_ENTRIES
-from xccl_emu.lang.requests import SCALAR
-from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
-from xccl_emu.timing.array import PS_PER_US
-from xccl_emu.timing.arrival import arrivals, on_cores
-from xccl_emu.timing.costs import PASSES, Costs
-from xccl_emu.timing.device import layout as tl
-from xccl_emu.timing.run import Timing
-
-DOMAINS, MICROBATCHES = 3, 2
-"""Domains of attention dies, and microbatches of each that take turns."""
-
-LAYERS = 2
-"""That are run."""
-
-WATCHED = 8
-"""Attention dies of a domain of which the log is kept."""
 
 TOKENS, CHIPS = DOMAINS * 160 * 96, 384
 """Global batch, and chips of 768 dies."""
 
 
-@dataclass(frozen=True)
-class Layers:
-    """What the layers that were run took."""
-
-    run_us: float
-    """From the start until the last microbatch is back from the last of them."""
-    each_us: float
-    """From the last but one to the last."""
-    layers: int
-    a2e_us: float = 0.0
-    """In the mean over the calls of the last: from the mean arrival until an expert die has all its rows."""
-    e2a_us: float = 0.0
-    """The same: from when an expert die has computed until an attention die has its rows back."""
-
-    def all_ms(self, layers: float) -> float:
-        """Of so many."""
-        return (self.run_us + (layers - self.layers) * self.each_us) / 1000
-
-
-def instructions(us: float, costs: Costs) -> int:
-    """How many vector instructions of `BUSY_ENTRIES` take that long."""
-    each = costs.vector_start_ns + BUSY_ENTRIES * PASSES["v_count"] / costs.vector_gelem_s
-    return max(0, round(1000 * us / each))
-
-
-def config_of(one: Call1, setting: Setting, deployment: Deployment, local_experts: int) -> A2EConfig:
-    """For all domains: each microbatch on half of the cores, with attention and experts as long as published."""
-    given = {row.what: 1000 * row.value for row in published.rows("tpot", "input")}
-    d, costs = deployment, setting.costs
-    return replace(
-        d.config(local_experts), n_domains=DOMAINS, microbatches=MICROBATCHES, depth=2,
-        cores=max(1, d.cores // MICROBATCHES),
-        attention_work=instructions(given["attention, of a microbatch and layer"], costs),
-        expert_work=instructions(given["MoE, of a microbatch and layer"] - one.compute_us, costs),
-    )  # fmt: skip
-
-
-def time_layers(one: Call1, setting: Setting, deployment: Deployment, layers: int = LAYERS) -> Layers:
-    """Run some layers of all domains and microbatches, without payload, with choices that are the same each time."""
-    d = deployment
-    what, turns = f"{layers} layers of {DOMAINS} domains", DOMAINS * MICROBATCHES
-    rows, cores = d.attention * d.tokens * (TOP_K + 1), DOMAINS * d.attention * d.cores + 3 * d.experts * d.stream_cores
-    setting = replace(setting, data=False)
-    setting.check_memory(f"{what}:", bytes_needed(layers * turns * rows, cores, d.hidden, data=False))
-    placement, routed = d.placed(setting.seed)
-    starts = _starts(setting, d)
-    seen = watched(d.attention, WATCHED)
-    attention = {d.experts + die: us for die, us in enumerate(starts.tolist()) if die % d.attention in seen}
-    pod, policy = setting.pod(log=[*watched(d.experts), *attention])
-    policy.start_us = on_cores(starts, range(d.cores), pod.spec.cores_per_die, d.experts)
-    group = A2E(pod, config_of(one, setting, d, placement.local_experts))
-    call = Call(list(setting.tokens(d.attention, d.tokens, d.hidden)), routed.topk, routed.weights)
-    calls = Calls(group, [call] * (layers * turns))
-    calls.launch()
-    with setting.stage(what) as progress:
-        group.run_launched(progress)
-    means = starts.reshape(DOMAINS, d.attention).mean(1)
-    late = {die: us - float(means[(die - d.experts) // d.attention]) for die, us in attention.items()}
-    a2e_us, e2a_us = _under_way(policy.timing, layers, d, late)
-    return replace(_layers(policy.timing, layers), a2e_us=a2e_us, e2a_us=e2a_us)
-
-
-def _starts(setting: Setting, deployment: Deployment) -> NDArray[np.float64]:
-    """[dies] of all domains, when they begin."""
-    apart = 1000 * published.row("tpot", "attention, of a microbatch and layer").value / DOMAINS
-    spread, n = setting.costs.skew_us, deployment.attention
-    return np.concatenate([arrivals(n, spread, (setting.seed, 3, i)) + i * apart for i in range(DOMAINS)])
-
-
-def _under_way(timing: Timing, layers: int, deployment: Deployment, late: Mapping[int, float]) -> tuple[float, float]:
-    """What A2E and E2A took in the last layer; ``late`` is how far a logged attention die began behind its domain."""
-    turns = DOMAINS * MICROBATCHES
-    gathered, computed = (
-        _by_core(writes(timing, kernel, sync), tl.RECORD_VISIBLE, (layers - 1) * turns, turns)
-        for kernel, sync in (("a2e_stream", "rows gathered"), ("compute_stream", "rows computed"))
-    )
-    there, back = np.mean([*gathered.values()], 0), np.mean([*computed.values()], 0)
-    left = _by_core(writes(timing, "attention", "die left"), tl.RECORD_VISIBLE, layers - 1, 1)
-    home = _by_core(rows_back(timing), tl.RECORD_END, layers - 1, 1)
-    arrived, returned = np.zeros(turns), np.zeros(turns)
-    for turn in range(turns):
-        mine = [core for core in home if _turn_of(core, timing, deployment) == turn]
-        arrived[turn] = np.mean([left[core][0] - late[core // timing.cores_per_die] for core in mine if core in left])
-        ends = {core // timing.cores_per_die: 0.0 for core in mine}
-        for core in mine:
-            ends[core // timing.cores_per_die] = max(ends[core // timing.cores_per_die], float(home[core][0]))
-        returned[turn] = np.mean([*ends.values()])
-    return float((there - arrived).mean()), float((returned - back).mean())
-
-
-def _turn_of(core: int, timing: Timing, deployment: Deployment) -> int:
-    """Of the calls that a core of an attention die makes."""
-    die, on_die = divmod(core, timing.cores_per_die)
-    domain = (die - deployment.experts) // deployment.attention
-    return on_die // max(1, deployment.cores // MICROBATCHES) * DOMAINS + domain
-
-
-def _by_core(records: NDArray[np.int64], column: int, first: int, n: int) -> dict[int, NDArray[np.float64]]:
-    """For each core, a column of ``n`` of its records by time, in us."""
-    cores, of = np.unique(records[:, tl.RECORD_CORE], return_inverse=True)
-    times = (np.sort(records[of == number, column]) for number in range(len(cores)))
-    return {core: of_core[first : first + n] / PS_PER_US for core, of_core in zip(cores.tolist(), times, strict=True)}
-
-
-def rows_back(timing: Timing) -> NDArray[np.int64]:
-    """Records of when the rows of a call were back on an attention die, as its cores saw it."""
-    cores = [core for core, kernel in timing.kernels.items() if kernel.name == "attention"]
-    sites = [n for n, site in enumerate(timing.kernels[cores[0]].sites) if site.sync == "rows returned"]
-    records = timing.records[timing.records[:, tl.RECORD_ENGINE] == SCALAR]
-    records = records[np.isin(records[:, tl.RECORD_SITE], sites) & np.isin(records[:, tl.RECORD_CORE], cores)]
-    return np.asarray(records)
-
-
-def _layers(timing: Timing, layers: int) -> Layers:
-    """By when the rows of each layer were back, on the cores of the attention dies that are in the log."""
-    records = rows_back(timing)
-    cores = [core for core, kernel in timing.kernels.items() if kernel.name == "attention"]
-    logged = sorted(set(records[:, tl.RECORD_CORE].tolist()))
-    ends = np.array([np.sort(records[records[:, tl.RECORD_CORE] == core, tl.RECORD_END]) for core in logged])
-    each = (ends[:, -1] - ends[:, -2]) if layers > 1 else ends[:, -1]
-    return Layers(max(timing.finished_us[core] for core in cores), float(each.mean()) / PS_PER_US, layers)
-
-
-def budget(given: Mapping[str, float], a2e_ms: float, e2a_ms: float, layers_ms: float) -> dict[str, float]:
+def budget(given: Mapping[str, float], ran: Layers) -> dict[str, float]:
     """What follows from what was run, by the names of the published rows."""
-    forward = given["scheduler"] + given["MTP layer"] + layers_ms
+    forward = given["scheduler"] + given["MTP layer"] + ran.all_ms(given["layers"])
     tpot = forward / (1 + given["acceptance"])
     rate = TOKENS / CHIPS / tpot * 1000
     return {
-        "A2E": a2e_ms, "E2A": e2a_ms, "forward": forward, "TPOT": tpot, "tokens a second and chip, at 50 ms": rate,
+        "A2E": ran.a2e_us / 1000, "E2A": ran.e2a_us / 1000, "forward": forward, "TPOT": tpot,
+        "tokens a second and chip, at 50 ms": rate,
     }  # fmt: skip
 
 
-def rows_of(one: Call1, ran: Layers, deployment: Deployment) -> list[Result]:
+def rows_of(ran: Layers, deployment: Deployment) -> list[Result]:
     """The published budget, and what becomes of it with what was run."""
     given = {row.what: row.value for row in published.rows("tpot", "input")}
-    ours = budget(given, one.a2e_us / 1000, one.e2a_us / 1000, ran.all_ms(given["layers"]))
-    shape = deployment.shape
-    wrong = {"A2E": one.wrong_rows, "E2A": one.wrong_sums}
-    rows = [
-        Result.of(row, ours.get(row.what, row.value), configuration=shape, wrong=wrong.get(row.what))
-        for row in published.rows("tpot")
-    ]
-    own = {
-        "a layer of all microbatches, run": ran.each_us / 1000, "A2E, other calls under way": ran.a2e_us / 1000,
-        "E2A, other calls under way": ran.e2a_us / 1000,
-    }  # fmt: skip
-    return [*rows, *(Result("tpot", what, ms, "ms", configuration=shape) for what, ms in own.items())]
+    ours, shape = budget(given, ran), deployment.shape | ran.shape
+    each = Result("tpot", "a layer of all microbatches, run", ran.each_us / 1000, "ms", configuration=shape)
+    rows = published.rows("tpot")
+    return [*(Result.of(row, ours.get(row.what, row.value), configuration=shape) for row in rows), each]
 
 
 def tpot(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
-    """Time one call, then layers of all domains."""
-    one = time_call(setting, deployment)
-    return rows_of(one, time_layers(one, setting, deployment), deployment)
+    """Time one call, without payload, for what the dummy expert takes; then layers of all domains."""
+    one = time_call(replace(setting, data=False), deployment)
+    return rows_of(time_layers(one, setting, deployment), deployment)
 
 
-def tpot_and_a2e(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
-    """Time one call, for its own rows and for the budget; then layers of all domains."""
+def a2e_and_tpot(setting: Setting = DEFAULT, deployment: Deployment = ONE_DOMAIN) -> list[Result]:
+    """The rows of A2E and of the budget, of one run of the call and of the layers."""
     one = time_call(setting, deployment)
-    return [*a2e.rows_of(one, deployment), *rows_of(one, time_layers(one, setting, deployment), deployment)]
+    ran = time_layers(one, setting, deployment)
+    return [*a2e.rows_of(one, ran, deployment), *rows_of(ran, deployment)]

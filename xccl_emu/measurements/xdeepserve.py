@@ -78,16 +78,16 @@ class Dispatch(Swept):
 
 @dataclass(frozen=True)
 class A2E(Measurement):
-    """A2E and E2A: one call of one of the domains, 160 attention dies of 96 tokens and 288 expert dies.
+    """A2E and E2A of three domains, each of 160 attention dies of 96 tokens, and 288 expert dies.
 
-    Through the data buffers with batches in parts, and beside that in one part, and by URMA.
+    Through the data buffers with batches in parts. Beside that a call of one domain alone, in one part, and by URMA.
     """
 
     name = "a2e"
     suite = Suite(7, 2, 12.0, 3.2)
 
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":
-        """Those of other ways: the call itself is made for the budget."""
+        """Those of other ways: the others are made with the budget."""
         from xccl_emu.bench.a2e import rows_beside
 
         return rows_beside(setting)
@@ -135,7 +135,7 @@ class Tpot(Measurement):
     suite = Suite(6, 0, 12.0, 3.2)
 
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":
-        """One call of A2E is for its own rows and for the budget."""
-        from xccl_emu.bench.tpot import tpot_and_a2e
+        """Layers that are run are for the rows of A2E, too."""
+        from xccl_emu.bench.tpot import a2e_and_tpot
 
-        return tpot_and_a2e(setting)
+        return a2e_and_tpot(setting)
