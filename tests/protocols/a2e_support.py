@@ -1,13 +1,14 @@
 """What the tests of A2E and E2A share: pods that just fit, drawn calls, and comparison with the oracle."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from xccl_emu import oracle
+from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, small_pod
 from xccl_emu.protocols import a2e_layout, a2e_pull
@@ -15,7 +16,7 @@ from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_calls import AttentionExperts
 from xccl_emu.protocols.a2e_pull import A2EPull
 
-from .ep_support import POISON, assert_same_bits, spans_of_dies
+from .ep_support import assert_same_bits, check_rows, poison
 
 
 @dataclass(frozen=True)
@@ -60,33 +61,24 @@ class Case:
         choices[rng.random(choices.shape) < self.masked] = -1
         return choices
 
+    def pulled(self) -> "Case":
+        """The same by plain pull, of one domain and one call at a time."""
+        return replace(self, config=replace(self.config, n_domains=1, depth=1), pull=True)
+
     def group(self, **options: Any) -> AttentionExperts:
         """On a new, poisoned pod with room for nothing but data areas."""
         kind, layout = (A2EPull, a2e_pull) if self.pull else (A2E, a2e_layout)
         c = self.config
-        placed = layout.lay_out(c, roomy(c, self.first_die), 0, 0)
+        dies, cores = self.first_die + c.n_dies, max(c.microbatches * c.cores, c.expert_cores)
+        roomy = small_pod(dies, cores, app_bytes=MIB, meta_bytes=MIB, managed_bytes=1 << 30, ub_bytes=MIB)
+        placed = layout.lay_out(c, roomy, 0, 0)
         spec = small_pod(
-            self.first_die + c.n_dies,
-            max(c.microbatches * c.cores, c.expert_cores),
-            app_bytes=MIB,
-            meta_bytes=placed.meta_end,
-            managed_bytes=placed.managed_end,
-            ub_bytes=(layout.buffer_bytes(c) + self.spare_ub + 31) // 32 * 32,
-            flight_granules=self.flight_granules,
-        )
+            dies, cores, app_bytes=MIB, meta_bytes=placed.meta_end, managed_bytes=placed.managed_end,
+            ub_bytes=align(layout.buffer_bytes(c) + self.spare_ub), flight_granules=self.flight_granules,
+        )  # fmt: skip
         pod = Pod(spec, **{"order": self.order, "policy": self.policy, "seed": self.seed, **options})
-        dies = spans_of_dies(pod)
-        dies[:, : spec.meta_start], dies[:, spec.managed_start :] = POISON, POISON
-        pod.memory[spec.n_dies * spec.die_bytes :] = POISON
+        poison(pod)
         return kind(pod, c, first_die=self.first_die)
-
-
-def roomy(c: A2EConfig, first_die: int = 0) -> Any:
-    """A pod on which everything fits."""
-    return small_pod(
-        first_die + c.n_dies, max(c.microbatches * c.cores, c.expert_cores), app_bytes=MIB, meta_bytes=MIB,
-        managed_bytes=1 << 30, ub_bytes=MIB,
-    )  # fmt: skip
 
 
 def follow(case: Case, group: AttentionExperts | None = None) -> Calls:
@@ -110,17 +102,8 @@ def check(case: Case, calls: Calls, given: Sequence[Call]) -> None:
             assert_same_bits(f"call {number}, attention die {i}", calls.output(number, i), summed)
         if number >= len(given) - c.depth:
             for die in range(c.n_experts):
-                check_rows(f"call {number}, expert die {die}", c, die, calls.received(number, die), sent)
-
-
-def check_rows(what: str, c: A2EConfig, die: int, got: Any, sent: oracle.Dispatched) -> None:
-    """Compare what a call brought to an expert die."""
-    want = sent.received_by(die)
-    assert_same_bits(f"{what}: x", got.x, want.x)
-    assert_same_bits(f"{what}: scales", got.scales, want.scales)
-    for name in ("source", "token", "choice", "counts"):
-        np.testing.assert_array_equal(getattr(got, name), getattr(want, name), err_msg=f"{what}: {name}")
-    np.testing.assert_array_equal(got.slot, want.expert + die * c.local_experts, err_msg=f"{what}: slot")
+                what, got = f"call {number}, expert die {die}", calls.received(number, die)
+                check_rows(what, got, sent.received_by(die), die * c.local_experts)
 
 
 @st.composite

@@ -246,14 +246,19 @@ def assert_same_bits(name: str, got: Any, want: Any) -> None:
     np.testing.assert_array_equal(got.view(bits), want.view(bits), err_msg=name)
 
 
+def check_rows(what: str, got: Any, want: oracle.Received, first_slot: int) -> None:
+    """Compare all that dispatch brought to a die, whose experts begin with this slot."""
+    assert_same_bits(f"{what}: x", got.x, want.x)
+    assert_same_bits(f"{what}: scales", got.scales, want.scales)
+    for name in ("source", "token", "choice", "counts"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(want, name), err_msg=f"{what}: {name}")
+    np.testing.assert_array_equal(got.slot, want.expert + first_slot, err_msg=f"{what}: slot")
+
+
 def check_received(c: EpConfig, batch: Batch, rank: int, got: Received) -> None:
     """Compare all that dispatch brought to a rank."""
     want = oracle_of(c, batch).received_by(rank)
-    assert_same_bits(f"x of rank {rank}", got.x, want.x)
-    assert_same_bits(f"scales of rank {rank}", got.scales, want.scales)
-    for name in ("source", "token", "choice", "counts"):
-        np.testing.assert_array_equal(getattr(got, name), getattr(want, name), err_msg=f"{name} of rank {rank}")
-    np.testing.assert_array_equal(got.slot, want.expert + rank * c.local_experts, err_msg=f"slot of rank {rank}")
+    check_rows(f"rank {rank}", got, want, rank * c.local_experts)
     np.testing.assert_array_equal(got.expert_counts, want.counts.sum(axis=1))
 
 

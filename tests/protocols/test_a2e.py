@@ -63,9 +63,8 @@ def test_small_calls_without_the_jit(path: str, pull: bool) -> None:
 def test_every_way_of_running(order: str, policy: str, path: str, pull: bool) -> None:
     """Each order, policy and path is run at least once, whatever Hypothesis draws."""
     config = replace(SMALL, path=path, cores=2, a2e_cores=2, compute_cores=2, e2a_cores=2, shared=True, local_experts=2)
-    if pull:
-        config = replace(config, n_domains=1, depth=1)
-    follow(replace(CASE, config=config, order=order, policy=policy, pull=pull))
+    case = replace(CASE, config=config, order=order, policy=policy)
+    follow(case.pulled() if pull else case)
 
 
 @settings(max_examples=8)
@@ -111,13 +110,11 @@ def test_a_batch_goes_through_smaller_buffers_in_several_calls(case: Case, at_on
             assert_same_bits(f"call {number}", np.concatenate([part[i] for part in mine]), summed)
 
 
-@pytest.mark.parametrize("pull", [False, True])
-def test_launches_may_follow_each_other(pull: bool) -> None:
+@pytest.mark.parametrize("first", [CASE, CASE.pulled()])
+def test_launches_may_follow_each_other(first: Case) -> None:
     """A second launch on the same pod, and a third without calls, find nothing left behind by those before."""
-    config = replace(SMALL, n_domains=1, depth=1) if pull else SMALL
-    first, second = replace(CASE, config=config, pull=pull), replace(CASE, config=config, seed=4, lengths=((1, 3),))
     group = first.group()
-    for case in (first, second, replace(first, lengths=())):
+    for case in (first, replace(first, seed=4, lengths=((1, 3),)), replace(first, lengths=())):
         follow(case, group)
 
 

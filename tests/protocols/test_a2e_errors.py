@@ -8,6 +8,7 @@ import pytest
 from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
 from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.parameters import Buffers
+from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Calls
 from xccl_emu.protocols.a2e_pull import A2EPull
 
@@ -44,14 +45,13 @@ def test_a_group_that_does_not_fit_the_pod_is_refused(
     ("area", "field"),
     [("managed data area", "managed_bytes"), ("metadata area", "meta_bytes"), ("data buffer", "ub_bytes")],
 )
-@pytest.mark.parametrize("pull", [False, True])
-def test_an_area_that_is_too_small_is_named(area: str, field: str, pull: bool) -> None:
+@pytest.mark.parametrize(("kind", "case"), [(A2E, CASE), (A2EPull, CASE.pulled())])
+def test_an_area_that_is_too_small_is_named(area: str, field: str, kind: type, case: Case) -> None:
     """One granule less than is needed is refused with both sizes; exactly what is needed is enough (`Case.group`)."""
-    config = replace(CONFIG, n_domains=1, depth=1) if pull else CONFIG
-    fits = replace(CASE, config=config, pull=pull).group().pod.spec
+    fits = case.group().pod.spec
     smaller = fits.with_(**{field: getattr(fits, field) - 32})
     with pytest.raises(CapacityError, match=rf"^{area}.*: needs \d+ bytes, has {getattr(smaller, field)};"):
-        (A2EPull if pull else A2E)(type(CASE.group().pod)(smaller), config)
+        kind(Pod(smaller), case.config)
 
 
 @pytest.mark.parametrize("changes", [{"n_domains": 2}, {"depth": 2}, {"microbatches": 2}])

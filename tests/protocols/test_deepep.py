@@ -16,17 +16,10 @@ from xccl_emu.machine.pod import ORDERS, POLICIES
 from xccl_emu.protocols.deepep import DeepEpConfig, HookedRounds
 from xccl_emu.protocols.deepep_case import DeepEpCase, HookedCase
 
-from .ep_support import DEEPEP, Case, cases, check_outputs, check_round, check_rounds, columns, follow_in_one_launch
+from .ep_support import DEEPEP, Case, cases, check_outputs, check_round, check_rounds, columns
 
 SMALL = DeepEpConfig(n_ranks=3, local_experts=2, hidden=64, top_k=3, tokens_max=4, cores=2)
 CASE = Case(SMALL, "relaxed", "random", seed=4, lengths=((4, 1, 3), (0, 3, 2), (2, 2, 4)))
-
-
-@pytest.mark.nojit
-def test_two_rounds_without_the_jit() -> None:
-    """The same kernels and machine in plain Python give what the oracle gives."""
-    config = DeepEpConfig(n_ranks=2, hidden=32, top_k=2, tokens_max=2)
-    follow_in_one_launch(Case(config, "relaxed", "random", seed=5, lengths=((2, 1), (1, 2))))
 
 
 @pytest.mark.parametrize("policy", POLICIES)

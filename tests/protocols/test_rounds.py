@@ -1,6 +1,7 @@
 """Several rounds in one launch, where a fast rank may be a round ahead of a slow one."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from xccl_emu.kernels.fused_layers import fused_layers
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.protocols.rounds import Rounds, in_parts
 
 from .ep_support import (
+    DEEPEP,
     EITHER,
     EITHER_WAY,
     FUSED,
@@ -32,6 +33,7 @@ from .ep_support import (
     columns,
     follow_in_one_launch,
     kind_of,
+    refused,
     rounds_of,
 )
 
@@ -95,19 +97,15 @@ def test_single_calls_and_rounds_in_one_launch_mix(kind: Kind, policy: str) -> N
     assert group.stats["rounds"].actions > 0
 
 
+FUSED_WAYS = [(FUSED, switches) for switches in ({}, *FUSED.switches, {"counting": "scalar"})]
+
+
 @pytest.mark.nojit
-@pytest.mark.parametrize("switches", [{}, *FUSED.switches, {"counting": "scalar"}])
-def test_two_fused_rounds_without_the_jit(switches: dict[str, Any]) -> None:
-    """The same kernel in plain Python gives what the oracle gives."""
-    config = FUSED.config(n_ranks=2, hidden=32, top_k=2, tokens_max=2, **switches)
+@pytest.mark.parametrize(("kind", "switches"), [*FUSED_WAYS, (PULL, {"quantized": False}), (DEEPEP, {})])
+def test_two_rounds_without_the_jit(kind: Kind, switches: dict[str, Any]) -> None:
+    """The same kernels in plain Python give what the oracle gives."""
+    config = kind.config(n_ranks=2, hidden=32, top_k=2, tokens_max=2, **switches)
     follow_in_one_launch(Case(config, "relaxed", "random", seed=5, lengths=((2, 1), (1, 2))))
-
-
-@pytest.mark.nojit
-def test_two_rounds_without_the_jit() -> None:
-    """That of pull, too."""
-    config = EpConfig(n_ranks=2, hidden=32, top_k=1, tokens_max=1, quantized=False)
-    follow_in_one_launch(Case(config, "relaxed", "random", seed=3, lengths=((1, 1), (0, 1))))
 
 
 def test_memory_is_the_same_under_every_order_and_policy() -> None:
@@ -163,20 +161,17 @@ def test_refusals_name_round_rank_and_value() -> None:
     """What does not fit is refused before anything moves."""
     group = CASE.group()
     tokens, topk, weights = columns(CASE.batches())
-    before = group.pod.digest()
-    with pytest.raises(ConfigError, match="tokens: no rounds"):
-        Rounds(group, [], [], [])
-    with pytest.raises(ConfigError, match="topk: 2 rounds, tokens has 3"):
-        Rounds(group, tokens, topk[:2], weights)
-    with pytest.raises(ConfigError, match="weights of round 1: 2 arrays for 3 ranks"):
-        Rounds(group, tokens, topk, [weights[0], weights[1][:2], weights[2]])
-    with pytest.raises(ConfigError, match=r"weights of round 0, rank 0: \[1, 3\] float32, must be \[3, 3\] float32"):
-        Rounds(group, tokens, topk, [[w[:1] for w in per_rank] for per_rank in weights])
-    with pytest.raises(ConfigError, match="topk of rank 0, token 0: 99 must be -1 or a slot below 6"):
-        Rounds(group, tokens, [[np.full_like(t, 99) for t in per_rank] for per_rank in topk], weights)
-    with pytest.raises(ConfigError, match="parts=8: must be a sum of"):
-        Rounds(group, tokens, topk, weights, parts=8)
-    assert group.pod.digest() == before
+    fewer, short = [weights[0], weights[1][:2], weights[2]], [[w[:1] for w in per_rank] for per_rank in weights]
+    beyond = [[np.full_like(t, 99) for t in per_rank] for per_rank in topk]
+    for arguments, message in (
+        (([], [], []), "tokens: no rounds"),
+        ((tokens, topk[:2], weights), "topk: 2 rounds, tokens has 3"),
+        ((tokens, topk, fewer), "weights of round 1: 2 arrays for 3 ranks"),
+        ((tokens, topk, short), r"weights of round 0, rank 0: \[1, 3\] float32, must be \[3, 3\] float32"),
+        ((tokens, beyond, weights), "topk of rank 0, token 0: 99 must be -1 or a slot below 6"),
+        ((tokens, topk, weights, 8), "parts=8: must be a sum of"),
+    ):
+        refused(group.pod, partial(Rounds, group, *arguments), message)
 
 
 def test_a_pod_with_few_registers_is_refused() -> None:
