@@ -142,10 +142,3 @@ def test_a_handle_cannot_go_back_before_its_call() -> None:
         assert pod.digest() == before
         comm.reset()
         assert place(pod, 0, 1, 300).sent_by(comm)
-
-
-def test_zero_copy_is_not_asynchronous() -> None:
-    """A zero-copy sender has to wait for the receiver's address, so it cannot be asynchronous."""
-    comm, sent = one_way()
-    with pytest.raises(ConfigError, match="path='zero-copy': must be one of mtu, dma"):
-        comm.isend(sent.source, 1, event_id=1, path="zero-copy")

@@ -230,6 +230,22 @@ REFUSED: dict[str, tuple[Callable[[SendRecv, Sent], object], type[ConfigError], 
         lambda c, s: [c.send(s.source, 1, event_id=1, path="zero-copy"), c.recv(s.target, 0, event_id=1, path="dma")],
         ConfigError, "path='dma': the other side has 'zero-copy'",
     ),
+    "asynchronous zero-copy, whose sender waits for an address": (
+        lambda c, s: c.isend(s.source, 1, event_id=1, path="zero-copy"), ConfigError,
+        "path='zero-copy': must be one of mtu, dma",
+    ),
+    "no rounds": (lambda c, s: _transfer(c, s, rounds=0), ConfigError, "rounds=0: must divide the 300 bytes"),
+    "rounds that do not divide": (
+        lambda c, s: _transfer(c, s, rounds=7), ConfigError, "rounds=7: must divide the 300 bytes"
+    ),
+    "rounds of zero-copy": (
+        lambda c, s: _transfer(c, s, rounds=3, path="zero-copy"), ConfigError,
+        "path='zero-copy': must be one of mtu, dma",
+    ),
+    "event IDs that run over": (
+        lambda c, s: _transfer(c, s, rounds=3, event_id=(1 << 63) - 2), ConfigError,
+        "a 64-bit integer in the last of 3 rounds too",
+    ),
     "one side is asynchronous": (
         lambda c, s: [c.send(s.source, 1, event_id=1), c.irecv(s.target, 0, event_id=1)],
         ConfigError, "one side is asynchronous and the other is not",

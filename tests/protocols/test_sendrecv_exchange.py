@@ -229,23 +229,6 @@ def test_refused_exchanges_leave_nothing_queued() -> None:
     assert back.arrived()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"rounds": 0}, "rounds=0: must divide the 300 bytes"),
-        ({"rounds": 7}, "rounds=7: must divide the 300 bytes"),
-        ({"rounds": 3, "path": "zero-copy"}, "path='zero-copy': must be one of mtu, dma"),
-        ({"rounds": 3, "event_id": (1 << 63) - 2}, "a 64-bit integer in the last of 3 rounds too"),
-    ],
-)
-def test_refused_rounds(arguments: dict[str, object], message: str) -> None:
-    """Rounds that do not divide the buffer, the zero-copy path, or event IDs that run over are refused."""
-    comm, sent = one_way(300, {})
-    with pytest.raises(ConfigError, match=message):
-        comm.transfer(sent.source, sent.target, **({"event_id": 1} | arguments))  # type: ignore[arg-type]
-    assert works(comm)
-
-
 # ---- what the kernels are made of
 
 
