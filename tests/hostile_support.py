@@ -17,18 +17,16 @@ INT64_MAX = (1 << 63) - 1
 
 NUMBERS = (
     0, 1, -1, 2, 3, 7, 31, 32, 33, 64, 255, 256, 1 << 16, (1 << 31) - 1, 1 << 31, -(1 << 31), 1 << 40, INT64_MAX,
-    1 << 63,
-    -(1 << 63), -(1 << 63) - 1, 1 << 64, 10**30, True, False, 0.0, 1.0, 1.5, -0.5, 1e300, float("inf"), float("nan"),
-    np.int8(1), np.int8(-1), np.uint8(2), np.int16(1), np.int32(3), np.int64(1), np.uint64(1 << 63), np.float32(2.0),
-    np.float64("nan"), np.bool_(True), 1j,
+    1 << 63, -(1 << 63), -(1 << 63) - 1, 1 << 64, 10**30, True, False, 0.0, 1.0, 1.5, -0.5, 1e300, float("inf"),
+    float("nan"), np.int8(1), np.int8(-1), np.uint8(2), np.int16(1), np.int32(3), np.int64(1), np.uint64(1 << 63),
+    np.float32(2.0), np.float64("nan"), np.bool_(True), 1j,
 )  # fmt: skip
 
 OTHERS = (
-    None, "", "a", "mtu", "dma", "sc", "relaxed", "1", "tail", "\x00", "é", "x" * 500, b"", b"ab", (), (1, 2),
-    [], [1, 2],
-    ["tail"], [None], {}, {"a": 1}, {1}, frozenset(), range(3), object(), int, len, Ellipsis, slice(3), np.zeros(3),
-    np.zeros(0), np.zeros((2, 2), np.int32), np.array(5), np.array(["a"]), np.array([None]), np.zeros(2, np.uint8),
-    iter(()), (x for x in (1, 2)), Exception("e"), memoryview(b"abc"), bytearray(b"x"),
+    None, "", "a", "mtu", "dma", "sc", "relaxed", "1", "tail", "\x00", "é", "x" * 500, b"", b"ab", (), (1, 2), [],
+    [1, 2], ["tail"], [None], {}, {"a": 1}, {1}, frozenset(), range(3), object(), int, len, Ellipsis, slice(3),
+    np.zeros(3), np.zeros(0), np.zeros((2, 2), np.int32), np.array(5), np.array(["a"]), np.array([None]),
+    np.zeros(2, np.uint8), iter(()), (x for x in (1, 2)), Exception("e"), memoryview(b"abc"), bytearray(b"x"),
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,23 +56,14 @@ class World:
         self.group = ExpertParallel(pod, EpConfig(n_ranks=2, hidden=32, top_k=1, tokens_max=4))
         self.handles: list[Any] = []
 
-    def isend(self, **named: Any) -> None:
-        """Start one, and keep its handle."""
-        self.handles.append(self.comm.isend(**named))
+    def begin(self, call: str, **named: Any) -> None:
+        """Start an asynchronous call, and keep its handle."""
+        self.handles.append(getattr(self.comm, call)(**named))
 
-    def irecv(self, **named: Any) -> None:
-        """Start one, and keep its handle."""
-        self.handles.append(self.comm.irecv(**named))
-
-    def test(self, which: Any) -> None:
-        """A pass of a handle."""
+    def go_on(self, how: str, which: Any) -> None:
+        """A pass of a handle, or all."""
         if isinstance(which, int) and 0 <= which < len(self.handles):
-            self.handles[which].test()
-
-    def wait(self, which: Any) -> None:
-        """All passes of a handle."""
-        if isinstance(which, int) and 0 <= which < len(self.handles):
-            self.handles[which].wait()
+            getattr(self.handles[which], how)()
 
 
 def transfers_of(world: World) -> list[Entry]:
@@ -84,12 +76,12 @@ def transfers_of(world: World) -> list[Entry]:
         Entry("transfer", comm.transfer, {"source": here, "target": there, "rounds": 1, **more}),
         Entry("send", comm.send, {"source": here, "target_die": 1, **how}),
         Entry("recv", comm.recv, {"target": there, "source_die": 0, **how}),
-        Entry("isend", world.isend, {"source": here, "target_die": 1, **how}),
-        Entry("irecv", world.irecv, {"target": there, "source_die": 0, **how}),
+        Entry("isend", partial(world.begin, "isend"), {"source": here, "target_die": 1, **how}),
+        Entry("irecv", partial(world.begin, "irecv"), {"target": there, "source_die": 0, **how}),
         Entry("exchange", comm.exchange, {"source": Buffer(0, here.address, 32), "target_die": 1, "target": back,
                                           "source_die": 1, **more}),
         Entry("run", comm.run, {}), Entry("run", comm.run, {}), Entry("reset", comm.reset, {}),
-        Entry("test", world.test, {"which": 0}), Entry("wait", world.wait, {"which": 0}),
+        *(Entry(how, partial(world.go_on, how), {"which": 0}) for how in ("test", "wait")),
     ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Command lines that make no sense: each ends with a code of its own and a message, none with a traceback."""
 
 import random
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,58 +16,44 @@ CODES = {0, 1, 2, 3, 5}
 """What a command may end with, if nobody interrupts it."""
 
 TEXTS = (
-    "0", "1", "2", "-1", "3", "7", "48", "1.5", "nan", "inf", "1e9", "", " ", "a", "relaxed", "dma", "é",
-    "\udcff", "x" * 300,
-    "9223372036854775807", "9223372036854775808", "-9223372036854775809", str(10**40), "1,2", "0:0", "--", "-",
-    "--json",
-    "NaN", "0x10", "1_0", "٣", "1K", "/dev/full", "/dev/null", "/nonexistent/a", "/", ".", "/proc/version",
-    "a\nb", "[red]",
-    "cores=1", "=", "ep=2", "stop:die1",
+    "0", "1", "2", "-1", "3", "7", "48", "1.5", "nan", "inf", "1e9", "", " ", "a", "relaxed", "dma", "é", "\udcff",
+    "x" * 300, "9223372036854775807", "9223372036854775808", "-9223372036854775809", str(10**40), "1,2", "0:0", "--",
+    "-", "--json", "NaN", "0x10", "1_0", "٣", "1K", "/dev/full", "/dev/null", "/nonexistent/a", "/", ".",
+    "/proc/version", "a\nb", "[red]", "cores=1", "=", "ep=2", "stop:die1",
 )  # fmt: skip
 
-RIGHT: Sequence[tuple[str, ...]] = (
-    ("check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--seconds", "0.2", "--schedules", "2"),
-    ("check", "sendrecv", "--slots", "1", "--chunks", "1", "--granules", "1", "--policy", "pct", "--schedules", "2",
-     "--seed", "1", "--order", "fifo", "--out", "w.json", "--without", "tail in", "--chart", "c.mmd"),
-    ("check", "dispatch", "--tokens", "1", "--granules", "1", "--rounds", "1", "--top-k", "1", "--ranks", "2",
-     "--states",
-     "20", "--seconds", "0.2", "--schedules", "1", "--set", "experts=1"),
-    ("check", "--replay", "w.json"),
-    ("run", "sendrecv", "--nbytes", "100", "--cores", "1", "--slots", "2", "--path", "mtu", "--source", "1",
-     "--target",
-     "2", "--rounds", "1", "--seed", "3", "--order", "sc", "--policy", "random"),
-    ("run", "dispatch", "--ranks", "2", "--tokens", "1", "--hidden", "32", "--cores", "1", "--top-k", "1",
-     "--rounds", "1",
-     "--redundant", "0", "--redundant-slots", "0", "--seed", "0", "--dtype", "bf16", "--quantizer", "xccl"),
-    ("run", "fused", "--ranks", "2", "--tokens", "1", "--hidden", "32", "--cores", "1", "--top-k", "1", "--path",
-     "aiv"),
-    ("run", "a2e", "--domains", "1", "--attention", "1", "--experts", "2", "--tokens", "1", "--calls", "1",
-     "--hidden", "32",
-     "--top-k", "1", "--depth", "1", "--cores", "1"),
-    ("trace", "sendrecv", "--out", "t.json", "--set", "slots=1", "--set", "chunks=1", "--dies", "0,1", "--fabric",
-     "cloudmatrix384", "--place", "packed", "--events", "50"),
-    ("bench", "buffers", "--csv", "b.csv"),
-    ("bench", "sendrecv", "-b", "1K", "-e", "1K", "-f", "2", "-n", "1", "-w", "0", "--cores", "2", "--to",
-     "node", "--slots",
-     "2", "--no-data"),
-    ("bench", "dispatch", "--ranks", "2", "--batches", "1", "--cores", "1", "--no-data", "--seed", "0"),
-    ("bench", "dispatch", "--sweep", "ep=2:x", "batch=1", "--cores", "1"),
-    ("compare", "--ranks", "2", "--attention", "1", "--tokens", "1", "--hidden", "32", "--top-k", "1", "--cores",
-     "1"),
-    ("plan", "--model", "Qwen3-235B-A22B", "--cluster", "H20", "--rate", "2", "--batch", "4", "--input", "8",
-     "--output", "8", "--context", "64", "--by", "itl", "--strategy", "TP=8 + DP=2, EP=16", "--top", "2",
-     "--literal", "--correct", "8", "--sync", "--drop", "--json"),
-    ("plan", "--published", "--literal", "--correct", "7", "--rate", "8", "--json"),
-    ("campaign", "--programs", "1", "--workers", "1", "--seconds", "1", "--orders", "sc", "--shrink", "0",
-     "--first", "2"),
-)  # fmt: skip
+RIGHT: Sequence[Sequence[str]] = [
+    shlex.split(line)
+    for line in (
+        "check sendrecv --slots 1 --chunks 1 --granules 1 --seconds 0.2 --schedules 2",
+        "check sendrecv --slots 1 --chunks 1 --granules 1 --policy pct --schedules 2 --seed 1 --order fifo "
+        "--out w.json --without 'tail in' --chart c.mmd",
+        "check dispatch --tokens 1 --granules 1 --rounds 1 --top-k 1 --ranks 2 --states 20 --seconds 0.2 --schedules 1 "
+        "--set experts=1",
+        "check --replay w.json",
+        "run sendrecv --nbytes 100 --cores 1 --slots 2 --path mtu --source 1 --target 2 --rounds 1 --seed 3 --order sc "
+        "--policy random",
+        "run dispatch --ranks 2 --tokens 1 --hidden 32 --cores 1 --top-k 1 --rounds 1 --redundant 0 "
+        "--redundant-slots 0 --seed 0 --dtype bf16 --quantizer xccl",
+        "run fused --ranks 2 --tokens 1 --hidden 32 --cores 1 --top-k 1 --path aiv",
+        "run a2e --domains 1 --attention 1 --experts 2 --tokens 1 --calls 1 --hidden 32 --top-k 1 --depth 1 --cores 1",
+        "trace sendrecv --out t.json --set slots=1 --set chunks=1 --dies 0,1 --fabric cloudmatrix384 --place packed "
+        "--events 50",
+        "bench buffers --csv b.csv",
+        "bench sendrecv -b 1K -e 1K -f 2 -n 1 -w 0 --cores 2 --to node --slots 2 --no-data",
+        "bench dispatch --ranks 2 --batches 1 --cores 1 --no-data --seed 0",
+        "bench dispatch --sweep ep=2:x batch=1 --cores 1",
+        "compare --ranks 2 --attention 1 --tokens 1 --hidden 32 --top-k 1 --cores 1",
+        "plan --model Qwen3-235B-A22B --cluster H20 --rate 2 --batch 4 --input 8 --output 8 --context 64 --by itl "
+        "--strategy 'TP=8 + DP=2, EP=16' --top 2 --literal --correct 8 --sync --drop --json",
+        "plan --published --literal --correct 7 --rate 8 --json",
+        "campaign --programs 1 --workers 1 --seconds 1 --orders sc --shrink 0 --first 2",
+    )
+]
 """Command lines that are right, and small."""
 
-QUICK = [
-    words
-    for words in RIGHT
-    if words[0] == "plan" or (words[1] in ("sendrecv", "buffers", "--replay") and "-b" not in words)
-]
+SHARED = ("sendrecv", "buffers", "--replay")
+QUICK = [words for words in RIGHT if words[0] == "plan" or (words[1] in SHARED and "-b" not in words)]
 """Those that share what they compile with many other tests, or compile nothing."""
 
 
