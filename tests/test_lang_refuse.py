@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import numba
 import pytest
@@ -12,14 +11,6 @@ from xccl_emu.errors import KernelError
 from xccl_emu.lang import Kernel, kernel
 
 __all__ = ["own_cache"]
-
-
-class Refused(NamedTuple):
-    """A body for ``def k(a, b)``, the line named (its number in the body, or its text), part of the reason."""
-
-    body: str
-    line: int | str
-    reason: str
 
 
 OUTSIDE = """
@@ -64,117 +55,110 @@ def defaults(p, q=0.5):
     yield store(p, q)
 """
 
-REFUSED = {
-    "try": Refused("try:\n    yield quiet()\nfinally:\n    a = 1", 1, "try cannot be lowered"),
-    "with": Refused("with a:\n    yield quiet()", 1, "with cannot be lowered"),
-    "comprehension": Refused("yield quiet()\na = [i for i in range(3)][0]", 2, "a comprehension cannot"),
-    "lambda": Refused("yield quiet()\na = (lambda: 1)()", 2, "lambda cannot be lowered"),
-    "nested def": Refused("yield quiet()\ndef f():\n    yield quiet()", 2, "a nested function cannot be lowered"),
-    "class": Refused("yield quiet()\nclass C:\n    pass", 2, "a class cannot be lowered"),
-    "global": Refused("global G\nG = 1\nyield quiet()", 1, "global cannot be lowered"),
-    "del": Refused("yield quiet()\ndel a", 2, "del cannot be lowered"),
-    "import": Refused("yield quiet()\nimport os", 2, "import cannot be lowered"),
-    "match": Refused("yield quiet()\nmatch a:\n    case 1:\n        pass", 2, "match cannot be lowered"),
-    "raise": Refused("yield quiet()\nraise ValueError", 2, "stops a run with `yield fail"),
-    "assert": Refused("yield quiet()\nassert a", 2, "stops a run with `yield fail"),
-    "yield in the middle": Refused("a = 1 + (yield load(b))", 1, "middle of an expression"),
-    "yield in a condition": Refused("if (yield load(b)):\n    a = 1", 1, "middle of an expression"),
-    "yield in return": Refused("return (yield load(b))", 1, "middle of an expression"),
-    "yield in an argument": Refused("yield store(a, (yield load(b)))", 1, "middle of an expression|two yields"),
-    "augmented yield": Refused("a += yield load(b)", 1, "middle of an expression"),
-    "yield to two names": Refused("a, b = yield load(b)", 1, "only one name can be assigned here"),
-    "yield to names in a row": Refused("a = b = yield load(b)", 1, "goes to one name"),
-    "two yields on a line": Refused("yield load(a); yield load(b)", 1, "two yields stand on one line"),
-    "bare yield": Refused("a = 1\nyield", 2, "a yield has the form `yield load(...)`"),
-    "yield of a value": Refused("yield a", 1, "a yield has the form `yield load(...)`"),
-    "yield from a value": Refused("yield from a", 1, "a yield has the form `yield from subroutine(...)`"),
-    "yield of another function": Refused("yield plain(a)", 1, "'plain' is not a request constructor"),
-    "yield of a subroutine": Refused("yield sub(a)", 1, "'sub' is not a request constructor; use yield from"),
-    "yield from a function": Refused("yield from plain(a)", 1, "'plain' is not a subroutine"),
-    "yield from a request": Refused("yield from load(a)", 1, "'load' is not a subroutine"),
-    "yield from range": Refused("yield from range(3)", 1, "'range' is not a subroutine"),
-    "request without yield": Refused("yield quiet()\nload(a)", 2, "load(...) does nothing without yield"),
-    "subroutine without yield from": Refused("yield quiet()\nsub(a)", 2, "does nothing without yield from"),
-    "recursion": Refused("yield from again(a)", "yield from again(p - 1)", "calls itself"),
-    "mutual recursion": Refused("yield from around(a)", "yield from around(p)", "calls itself"),
-    "value of a subroutine that may have none": Refused(
-        "a = yield from ends(a)", "def ends(p):", "may end without the value"
-    ),
-    "value of a bare return": Refused("a = yield from bare(a)", "return", "takes a value"),
-    "string assigned": Refused(
-        "yield from renames(a)", 'sync = "other" if p else sync', "a string may only name the sync"
-    ),
-    "string to an assigned parameter": Refused("yield from counts(a, 'x')", "def counts(p, q):", "'q', a string here"),
-    "missing argument": Refused("yield store(a)", 1, "missing a required argument: 'value'"),
-    "unknown argument": Refused("yield load(a, size=4)", 1, "unexpected keyword argument 'size'"),
-    "too many arguments": Refused("yield from sub(a, 'x', 3)", 1, "too many positional arguments"),
-    "star-arguments": Refused("yield store(*a)", 1, "star-arguments"),
-    "double star": Refused("yield store(a, **b)", 1, "star-arguments"),
-    "subroutine with star-arguments": Refused("yield from many(a)", "def many(*p):", "'many' takes star-arguments"),
-    "for over a tuple": Refused("for i in (1, 2):\n    yield load(i)", 1, "goes over range(...) only"),
-    "return in a for over a tuple": Refused(
+REFUSED: dict[str, tuple[str, int | str, str]] = {
+    "try": ("try:\n    yield quiet()\nfinally:\n    a = 1", 1, "try cannot be lowered"),
+    "with": ("with a:\n    yield quiet()", 1, "with cannot be lowered"),
+    "comprehension": ("yield quiet()\na = [i for i in range(3)][0]", 2, "a comprehension cannot"),
+    "lambda": ("yield quiet()\na = (lambda: 1)()", 2, "lambda cannot be lowered"),
+    "nested def": ("yield quiet()\ndef f():\n    yield quiet()", 2, "a nested function cannot be lowered"),
+    "class": ("yield quiet()\nclass C:\n    pass", 2, "a class cannot be lowered"),
+    "global": ("global G\nG = 1\nyield quiet()", 1, "global cannot be lowered"),
+    "del": ("yield quiet()\ndel a", 2, "del cannot be lowered"),
+    "import": ("yield quiet()\nimport os", 2, "import cannot be lowered"),
+    "match": ("yield quiet()\nmatch a:\n    case 1:\n        pass", 2, "match cannot be lowered"),
+    "raise": ("yield quiet()\nraise ValueError", 2, "stops a run with `yield fail"),
+    "assert": ("yield quiet()\nassert a", 2, "stops a run with `yield fail"),
+    "yield in the middle": ("a = 1 + (yield load(b))", 1, "middle of an expression"),
+    "yield in a condition": ("if (yield load(b)):\n    a = 1", 1, "middle of an expression"),
+    "yield in return": ("return (yield load(b))", 1, "middle of an expression"),
+    "yield in an argument": ("yield store(a, (yield load(b)))", 1, "middle of an expression|two yields"),
+    "augmented yield": ("a += yield load(b)", 1, "middle of an expression"),
+    "yield to two names": ("a, b = yield load(b)", 1, "only one name can be assigned here"),
+    "yield to names in a row": ("a = b = yield load(b)", 1, "goes to one name"),
+    "two yields on a line": ("yield load(a); yield load(b)", 1, "two yields stand on one line"),
+    "bare yield": ("a = 1\nyield", 2, "a yield has the form `yield load(...)`"),
+    "yield of a value": ("yield a", 1, "a yield has the form `yield load(...)`"),
+    "yield from a value": ("yield from a", 1, "a yield has the form `yield from subroutine(...)`"),
+    "yield of another function": ("yield plain(a)", 1, "'plain' is not a request constructor"),
+    "yield of a subroutine": ("yield sub(a)", 1, "'sub' is not a request constructor; use yield from"),
+    "yield from a function": ("yield from plain(a)", 1, "'plain' is not a subroutine"),
+    "yield from a request": ("yield from load(a)", 1, "'load' is not a subroutine"),
+    "yield from range": ("yield from range(3)", 1, "'range' is not a subroutine"),
+    "request without yield": ("yield quiet()\nload(a)", 2, "load(...) does nothing without yield"),
+    "subroutine without yield from": ("yield quiet()\nsub(a)", 2, "does nothing without yield from"),
+    "recursion": ("yield from again(a)", "yield from again(p - 1)", "calls itself"),
+    "mutual recursion": ("yield from around(a)", "yield from around(p)", "calls itself"),
+    "value of a subroutine that may have none": ("a = yield from ends(a)", "def ends(p):", "may end without the value"),
+    "value of a bare return": ("a = yield from bare(a)", "return", "takes a value"),
+    "string assigned": ("yield from renames(a)", 'sync = "other" if p else sync', "a string may only name the sync"),
+    "string to an assigned parameter": ("yield from counts(a, 'x')", "def counts(p, q):", "'q', a string here"),
+    "missing argument": ("yield store(a)", 1, "missing a required argument: 'value'"),
+    "unknown argument": ("yield load(a, size=4)", 1, "unexpected keyword argument 'size'"),
+    "too many arguments": ("yield from sub(a, 'x', 3)", 1, "too many positional arguments"),
+    "star-arguments": ("yield store(*a)", 1, "star-arguments"),
+    "double star": ("yield store(a, **b)", 1, "star-arguments"),
+    "subroutine with star-arguments": ("yield from many(a)", "def many(*p):", "'many' takes star-arguments"),
+    "for over a tuple": ("for i in (1, 2):\n    yield load(i)", 1, "goes over range(...) only"),
+    "return in a for over a tuple": (
         "yield quiet()\nfor i in (1, 2):\n    if a == i:\n        return i", 2, "goes over range(...) only"
     ),
-    "range with a variable step": Refused(
-        "for i in range(a, b, a):\n    yield load(i)", 1, "the step of range must be"
-    ),
-    "range with step 0": Refused("for i in range(a, b, 0):\n    yield load(i)", 1, "the step of range must be"),
-    "range without bounds": Refused("for i in range():\n    yield load(i)", 1, "one to three arguments"),
-    "for-else": Refused("for i in range(a):\n    yield load(i)\nelse:\n    b = 1", 4, "else of a loop"),
-    "while-else": Refused("while a:\n    yield load(a)\nelse:\n    b = 1", 4, "else of a loop"),
-    "for over two names": Refused("for i, j in range(3):\n    yield load(i)", 1, "only one name can be assigned here"),
-    "unknown name": Refused("yield load(a)\nyield load(nowhere)", 2, "'nowhere' is not defined"),
-    "unknown attribute": Refused("yield load(math.nowhere)", 1, "'math.nowhere' is not defined"),
-    "unknown function": Refused("yield load(nowhere(a))", 1, "'nowhere' is not defined"),
-    "unknown builtin": Refused("yield load(sorted(a))", 1, "the builtin 'sorted' cannot be lowered"),
-    "library function": Refused("yield load(math.gcd(a, b))", 1, "'math.gcd' is not a plain Python function"),
-    "attribute of a local": Refused("yield load(a.b)", 1, "'a' is a local integer"),
-    "call of a local": Refused("yield load(a(1))", 1, "'a' is a local integer"),
-    "function as a value": Refused("yield load(plain)", 1, "a function, not a value"),
-    "maybe unassigned": Refused("if a:\n    x = 1\nyield load(x)", 3, "'x' may be read before it is assigned"),
-    "unassigned after a loop": Refused("for i in range(a):\n    yield quiet()\nyield load(i)", 3, "'i' may be read"),
-    "unassigned in place": Refused("x += 1\nyield load(x)", 1, "'x' may be read before it is assigned"),
-    "unassigned in plain code": Refused(
+    "range with a variable step": ("for i in range(a, b, a):\n    yield load(i)", 1, "the step of range must be"),
+    "range with step 0": ("for i in range(a, b, 0):\n    yield load(i)", 1, "the step of range must be"),
+    "range without bounds": ("for i in range():\n    yield load(i)", 1, "one to three arguments"),
+    "for-else": ("for i in range(a):\n    yield load(i)\nelse:\n    b = 1", 4, "else of a loop"),
+    "while-else": ("while a:\n    yield load(a)\nelse:\n    b = 1", 4, "else of a loop"),
+    "for over two names": ("for i, j in range(3):\n    yield load(i)", 1, "only one name can be assigned here"),
+    "unknown name": ("yield load(a)\nyield load(nowhere)", 2, "'nowhere' is not defined"),
+    "unknown attribute": ("yield load(math.nowhere)", 1, "'math.nowhere' is not defined"),
+    "unknown function": ("yield load(nowhere(a))", 1, "'nowhere' is not defined"),
+    "unknown builtin": ("yield load(sorted(a))", 1, "the builtin 'sorted' cannot be lowered"),
+    "library function": ("yield load(math.gcd(a, b))", 1, "'math.gcd' is not a plain Python function"),
+    "attribute of a local": ("yield load(a.b)", 1, "'a' is a local integer"),
+    "call of a local": ("yield load(a(1))", 1, "'a' is a local integer"),
+    "function as a value": ("yield load(plain)", 1, "a function, not a value"),
+    "maybe unassigned": ("if a:\n    x = 1\nyield load(x)", 3, "'x' may be read before it is assigned"),
+    "unassigned after a loop": ("for i in range(a):\n    yield quiet()\nyield load(i)", 3, "'i' may be read"),
+    "unassigned in place": ("x += 1\nyield load(x)", 1, "'x' may be read before it is assigned"),
+    "unassigned in plain code": (
         "yield quiet()\nfor j in range(b):\n    if j:\n        b = x\n    x = j", 4, "'x' may be read before"
     ),
-    "reserved name": Refused("_xk_a = 1\nyield load(_xk_a)", 1, "'_xk_a' begins with '_xk_'"),
-    "float": Refused("yield load(a + 0.5)", 1, "0.5 is not an integer"),
-    "complex": Refused("yield load(2j)", 1, "2j is not an integer"),
-    "none": Refused("a = None\nyield load(a)", 1, "None is not an integer"),
-    "true division": Refused("yield load(a / b)", 1, "/ gives a float"),
-    "true division in place": Refused("a /= b\nyield load(a)", 1, "/ gives a float"),
-    "true division in a helper": Refused("yield load(halves(a))", "return p / 2", "/ gives a float"),
-    "recursive helper": Refused(
-        "yield load(looping(a))", "return looping(p - 1) if p else 0", "'looping' calls itself"
-    ),
-    "float constant": Refused("yield load(RATIO)", 1, "'RATIO' is no integer"),
-    "float constant of a module": Refused("yield load(math.pi)", 1, "'math.pi' is no integer"),
-    "float default": Refused("yield from defaults(a)", 1, "the default of 'q', 0.5, is neither"),
-    "list constant": Refused("yield load(NUMBERS[0])", 1, "'NUMBERS' is no integer"),
-    "big constant": Refused("yield load(BIG)", 1, "'BIG' is no integer of 64 bits"),
-    "big literal": Refused("yield load(9223372036854775808)", 1, "does not fit into 64 bits"),
-    "big result": Refused("yield load(2 ** 62 * 2)", 1, "does not fit into 64 bits"),
-    "negative exponent": Refused("yield load(a ** -1)", 1, "the exponent of ** must be"),
-    "variable exponent": Refused("yield load(a ** b)", 1, "the exponent of ** must be"),
-    "negative shift": Refused("yield load(a << -1)", 1, "no shift count from 0 to 63"),
-    "is": Refused("yield load(a is b)", 1, "`is` cannot be lowered"),
-    "list": Refused("a = [1, 2][b]\nyield load(a)", 1, "a list cannot be lowered"),
-    "dict": Refused("a = {1: 2}[b]\nyield load(a)", 1, "a dict cannot be lowered"),
-    "walrus": Refused("yield load((b := a))", 1, "an assignment inside an expression"),
-    "assignment to an element": Refused("a[0] = 1\nyield load(a)", 1, "a name or a tuple of names can be assigned"),
-    "string": Refused("x = 'no'\nyield quiet()", 1, "a string may only name the sync"),
-    "string constant": Refused("yield load(WORD)", 1, "'WORD' is no integer"),
-    "string operand": Refused("yield load('a')", 1, "address must be an integer, not 'a'"),
-    "string as a value": Refused("yield from reads(a, 'x')", "yield load(p + q)", "'q' is a string"),
-    "f-string": Refused("yield quiet(sync=f'{a}')", 1, "a string cannot be lowered"),
-    "order of a variable": Refused("yield store(a, b, order=b)", 1, "order must be a literal, not 'b'"),
-    "order unknown": Refused("yield store(a, b, order='weak')", 1, "order='weak': must be one of no-order, relaxed"),
-    "order of a read": Refused("yield load(a, order='strong')", 1, "order"),
-    "sync of a variable": Refused("yield quiet(sync=a)", 1, "sync must be a literal, not 'a'"),
-    "step of a variable": Refused("yield quiet(step=a)", 1, "step must be a literal, not 'a'"),
-    "step of a string": Refused("yield quiet(step='x')", 1, "step must be a literal, not \"'x'\""),
-    "matrix product": Refused("yield load(a @ b)", 1, "@ cannot be lowered"),
-}
+    "reserved name": ("_xk_a = 1\nyield load(_xk_a)", 1, "'_xk_a' begins with '_xk_'"),
+    "float": ("yield load(a + 0.5)", 1, "0.5 is not an integer"),
+    "complex": ("yield load(2j)", 1, "2j is not an integer"),
+    "none": ("a = None\nyield load(a)", 1, "None is not an integer"),
+    "true division": ("yield load(a / b)", 1, "/ gives a float"),
+    "true division in place": ("a /= b\nyield load(a)", 1, "/ gives a float"),
+    "true division in a helper": ("yield load(halves(a))", "return p / 2", "/ gives a float"),
+    "recursive helper": ("yield load(looping(a))", "return looping(p - 1) if p else 0", "'looping' calls itself"),
+    "float constant": ("yield load(RATIO)", 1, "'RATIO' is no integer"),
+    "float constant of a module": ("yield load(math.pi)", 1, "'math.pi' is no integer"),
+    "float default": ("yield from defaults(a)", 1, "the default of 'q', 0.5, is neither"),
+    "list constant": ("yield load(NUMBERS[0])", 1, "'NUMBERS' is no integer"),
+    "big constant": ("yield load(BIG)", 1, "'BIG' is no integer of 64 bits"),
+    "big literal": ("yield load(9223372036854775808)", 1, "does not fit into 64 bits"),
+    "big result": ("yield load(2 ** 62 * 2)", 1, "does not fit into 64 bits"),
+    "negative exponent": ("yield load(a ** -1)", 1, "the exponent of ** must be"),
+    "variable exponent": ("yield load(a ** b)", 1, "the exponent of ** must be"),
+    "negative shift": ("yield load(a << -1)", 1, "no shift count from 0 to 63"),
+    "is": ("yield load(a is b)", 1, "`is` cannot be lowered"),
+    "list": ("a = [1, 2][b]\nyield load(a)", 1, "a list cannot be lowered"),
+    "dict": ("a = {1: 2}[b]\nyield load(a)", 1, "a dict cannot be lowered"),
+    "walrus": ("yield load((b := a))", 1, "an assignment inside an expression"),
+    "assignment to an element": ("a[0] = 1\nyield load(a)", 1, "a name or a tuple of names can be assigned"),
+    "string": ("x = 'no'\nyield quiet()", 1, "a string may only name the sync"),
+    "string constant": ("yield load(WORD)", 1, "'WORD' is no integer"),
+    "string operand": ("yield load('a')", 1, "address must be an integer, not 'a'"),
+    "string as a value": ("yield from reads(a, 'x')", "yield load(p + q)", "'q' is a string"),
+    "f-string": ("yield quiet(sync=f'{a}')", 1, "a string cannot be lowered"),
+    "order of a variable": ("yield store(a, b, order=b)", 1, "order must be a literal, not 'b'"),
+    "order unknown": ("yield store(a, b, order='weak')", 1, "order='weak': must be one of no-order, relaxed"),
+    "order of a read": ("yield load(a, order='strong')", 1, "order"),
+    "sync of a variable": ("yield quiet(sync=a)", 1, "sync must be a literal, not 'a'"),
+    "step of a variable": ("yield quiet(step=a)", 1, "step must be a literal, not 'a'"),
+    "step of a string": ("yield quiet(step='x')", 1, "step must be a literal, not \"'x'\""),
+    "matrix product": ("yield load(a @ b)", 1, "@ cannot be lowered"),
+}  # fmt: skip
+"""A body for ``def k(a, b)``, the line named (its number in the body, or its text), part of the reason."""
 
 
 def module_text(body: str) -> str:
