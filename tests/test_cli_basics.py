@@ -13,19 +13,9 @@ from typer.testing import CliRunner
 
 import xccl_emu
 from tests.cli_support import interrupted, python
+from xccl_emu import errors
 from xccl_emu.cli import ending
 from xccl_emu.cli.main import ORDER, ReportingGroup
-from xccl_emu.errors import (
-    CapacityError,
-    ConfigError,
-    DeadlockError,
-    KernelError,
-    OutputError,
-    ReplayError,
-    RunError,
-    UnfinishedError,
-    XcclEmuError,
-)
 
 HELP_SECONDS_MAX = 0.5
 
@@ -105,50 +95,45 @@ def app_that_raises(error: BaseException) -> typer.Typer:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (ConfigError("n_ranks is 1, should be at least 2"), 2),
-        (CapacityError("n_ranks is 1, should be at least 2"), 2),
-        (RunError("core 3 stopped"), 1),
-        (DeadlockError("core 3 waits\nfor address 64"), 1),
-        (KernelError("ring.py:7: a yield in a lambda"), 1),
-        (ReplayError("the schedule is damaged"), 2),
-        (UnfinishedError("2 of 3 failed"), 3),
-        (OutputError("--out x: cannot be written"), 5),
+        (errors.ConfigError("n_ranks is 1, should be at least 2"), 2),
+        (errors.CapacityError("n_ranks is 1, should be at least 2"), 2),
+        (errors.RunError("core 3 stopped"), 1),
+        (errors.DeadlockError("core 3 waits\nfor address 64"), 1),
+        (errors.KernelError("ring.py:7: a yield in a lambda"), 1),
+        (errors.ReplayError("the schedule is damaged"), 2),
+        (errors.UnfinishedError("2 of 3 failed"), 3),
+        (errors.OutputError("--out x: cannot be written"), 5),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )
-def test_an_error_of_the_emulator_is_a_message_and_a_code(error: XcclEmuError, code: int) -> None:
+def test_an_error_of_the_emulator_is_a_message_and_a_code(error: errors.XcclEmuError, code: int) -> None:
     """Whole message on stderr, nothing on stdout, no traceback; a code for each outcome."""
     result = CliRunner().invoke(app_that_raises(error), ["sub", "fail"])
     assert (result.exit_code, result.stdout) == (code, "")
     assert result.stderr == f"xccl-emu: error: {error}\n"
 
 
-def test_a_bug_keeps_its_traceback() -> None:
-    """An error that the emulator did not raise on purpose is not dressed up as a message."""
-    result = CliRunner().invoke(app_that_raises(ZeroDivisionError("bug")), ["sub", "fail"])
-    assert isinstance(result.exception, ZeroDivisionError)
-
-
-def test_the_end_of_a_file_is_a_bug_too() -> None:
-    """It is not taken for a user who has left, of whom all that is said is "Aborted!"."""
-    result = CliRunner().invoke(app_that_raises(EOFError("ran out of input")), ["sub", "fail"])
-    assert isinstance(result.exception, RuntimeError)
-
-
-def test_no_memory_is_no_answer() -> None:
-    """One line that says so, and the code of what could not be finished."""
-    result = CliRunner().invoke(app_that_raises(MemoryError("Unable to allocate 106. GiB")), ["sub", "fail"])
-    assert (result.exit_code, result.stdout) == (3, "")
-    assert result.stderr.startswith("xccl-emu: error: not enough memory (Unable to allocate 106. GiB)")
-
-
-def test_a_library_that_does_not_load_for_lack_of_memory() -> None:
-    """Its error says something else; what has caused it counts."""
-    error = OSError("could not load libx.so")
-    error.__cause__ = OSError("libx.so: failed to map segment from shared object")
+@pytest.mark.parametrize(
+    ("error", "kept"), [(ZeroDivisionError("bug"), ZeroDivisionError), (EOFError("ran out of input"), RuntimeError)]
+)
+def test_a_bug_keeps_its_traceback(error: Exception, kept: type[Exception]) -> None:
+    """An error that the emulator did not raise on purpose is not dressed up as a message; nor is the end of a file
+    taken for a user who has left, of whom all that is said is "Aborted!"."""
     result = CliRunner().invoke(app_that_raises(error), ["sub", "fail"])
-    assert result.exit_code == 3
-    assert "not enough memory" in result.stderr
+    assert isinstance(result.exception, kept)
+
+
+NOT_LOADED = OSError("could not load libx.so")
+NOT_LOADED.__cause__ = OSError("libx.so: failed to map segment from shared object")
+
+
+@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 106. GiB"), NOT_LOADED])
+def test_no_memory_is_no_answer(error: Exception) -> None:
+    """One line that says so, and the code of what could not be finished; what caused the error of a library counts."""
+    result = CliRunner().invoke(app_that_raises(error), ["sub", "fail"])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr.startswith("xccl-emu: error: not enough memory")
+    assert ("(Unable to allocate 106. GiB)" in result.stderr) == isinstance(error, MemoryError)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import ast
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import numba
 import pytest
 
+from tests.cli_support import python
 from xccl_emu import _cache
 
 PACKAGE = Path(_cache.__file__).parent
@@ -240,7 +239,7 @@ print(len(parts) > 400, *sorted(several), *sorted(both))
 def run(folder: Path, program: str = PROGRAM, **settings: str) -> tuple[list[str], str]:
     """Words that the program prints, and what it warns of."""
     environment = os.environ | {"XCCL_EMU_CACHE_DIR": str(folder), "PYTHONWARNINGS": "default"} | settings
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    done = python(program, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.split(), done.stderr
 

@@ -3,14 +3,13 @@
 import array
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 
+from tests.cli_support import python
 from xccl_emu import _cache
 from xccl_emu.lang import _machine_code
 from xccl_emu.lang._machine_code import MachineCode
@@ -74,7 +73,7 @@ class Project:
             (self.folder / name).write_text(self.texts[name])
         env = {**os.environ, "PYTHONPATH": f"{self.folder}:{REPOSITORY}", "PYTHONDONTWRITEBYTECODE": "1", **environment}
         env["XCCL_EMU_CACHE_DIR"] = env["NUMBA_CACHE_DIR"] = str(self.folder / "cache")
-        done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, check=False)
+        done = python(PROGRAM, env=env)
         assert done.returncode == 0, done.stderr
         name, *numbers = done.stdout.split()
         return name, [int(n) for n in numbers[:2]], [int(n) for n in numbers[2:]]

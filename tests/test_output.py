@@ -3,12 +3,12 @@
 import os
 import stat
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from tests.cli_support import python
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError, OutputError
 from xccl_emu.output import check_writable, write_text
@@ -89,9 +89,7 @@ def test_stdout_by_another_name(tmp_path: Path, redirected: bool) -> None:
     code = "from xccl_emu.output import write_text as w; print('a'); w('/dev/stdout', 'b\\n'); print('c')"
     file = tmp_path / "out"
     with file.open("w") as to:
-        done = subprocess.run(
-            [sys.executable, "-c", code], stdout=to if redirected else subprocess.PIPE, text=True, check=True
-        )
+        done = python(code, capture_output=False, stdout=to if redirected else subprocess.PIPE, check=True)
     assert (file.read_text() if redirected else done.stdout) == "a\nb\nc\n"
     assert Path("/dev/stdout").is_symlink()
 

@@ -109,13 +109,18 @@ def test_wheel_holds_exactly_the_tree(wheel: Path, checkout: Path) -> None:
     assert "xccl_emu/py.typed" in packed
 
 
+def imported_by(interpreter: Path, folder: Path, checkout: Path) -> Path:
+    """Where the package lies of which the interpreter imports every module, all that the checkout has."""
+    where, names = run(interpreter, "-c", IMPORT_ALL, cwd=folder).splitlines()
+    assert names.split() == modules_of(files_below(checkout / "xccl_emu"))
+    return Path(where).parent
+
+
 def test_installed_wheel_works(wheel: Path, checkout: Path, tmp_path: Path) -> None:
     """From an empty environment with the wheel, every module imports and the command answers."""
     interpreter = new_environment(tmp_path / "env")
     install(interpreter, wheel)
-    where, names = run(interpreter, "-c", IMPORT_ALL, cwd=tmp_path).splitlines()
-    assert Path(where).is_relative_to(tmp_path / "env")
-    assert names.split() == modules_of(files_below(checkout / "xccl_emu"))
+    assert imported_by(interpreter, tmp_path, checkout).is_relative_to(tmp_path / "env")
     assert "Usage: xccl-emu" in run(tmp_path / "env" / "bin" / "xccl-emu", "--help", cwd=tmp_path)
 
 
@@ -124,9 +129,7 @@ def test_editable_install_works(checkout: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(checkout, tmp_path / "checkout", symlinks=True)
     interpreter = new_environment(tmp_path / "env")
     install(interpreter, "--editable", copy)
-    where, names = run(interpreter, "-c", IMPORT_ALL, cwd=tmp_path).splitlines()
-    assert Path(where) == copy / "xccl_emu" / "__init__.py"
-    assert names.split() == modules_of(files_below(copy / "xccl_emu"))
+    assert imported_by(interpreter, tmp_path, copy) == copy / "xccl_emu"
     (copy / "kernels" / "added_later.py").write_text("VALUE = 7\n")
     code = "from xccl_emu.kernels.added_later import VALUE; print(VALUE)"
     assert run(interpreter, "-c", code, cwd=tmp_path) == "7\n"
@@ -136,7 +139,5 @@ def test_editable_install_works(checkout: Path, tmp_path: Path) -> None:
 def test_checkout_works_without_installing(checkout: Path, tmp_path: Path) -> None:
     """With the checkout as the working folder and only the dependencies there, every module imports."""
     interpreter = new_environment(tmp_path / "env")
-    where, names = run(interpreter, "-c", IMPORT_ALL, cwd=checkout).splitlines()
-    assert Path(where) == checkout / "xccl_emu" / "__init__.py"
-    assert names.split() == modules_of(files_below(checkout / "xccl_emu"))
+    assert imported_by(interpreter, checkout, checkout) == checkout / "xccl_emu"
     assert "Usage: xccl-emu" in run(interpreter, "-m", "xccl_emu", "--help", cwd=checkout)

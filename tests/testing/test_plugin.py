@@ -2,11 +2,11 @@
 
 import ast
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.cli_support import python
 
 from .support import plugin_arguments
 
@@ -110,9 +110,7 @@ def test_group():
 def test_a_folder_that_cannot_be_written_is_said(inner: pytest.Pytester) -> None:
     """The report is made all the same."""
     inner.path.joinpath("taken").write_text("")
-    result = run(
-        inner, "def test_wrong(xccl_check): xccl_check(telling(), **WRONG)\n", "--xccl-replay-dir", "taken"
-    )
+    result = run(inner, "def test_wrong(xccl_check): xccl_check(telling(), **WRONG)\n", "--xccl-replay-dir", "taken")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["replay file: could not be written*"])
 
@@ -155,8 +153,7 @@ def test_loading_the_plugin_imports_no_checker() -> None:
         "import pytest, sys; import xccl_emu.testing.plugin; "
         "print([m for m in ('numba', 'numpy', 'rich', 'hypothesis', 'xccl_emu.machine') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert python(code, check=True).stdout == "[]\n"
 
 
 def test_the_public_module_has_what_it_names_and_no_numba() -> None:
@@ -165,8 +162,7 @@ def test_the_public_module_has_what_it_names_and_no_numba() -> None:
         "import sys, xccl_emu.testing as t; assert set(dir(t)) == set(t.__all__); "
         "print([n for n in t.__all__ if getattr(t, n) is None], 'numba' in sys.modules, hasattr(t, 'nothing'))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[] False False\n"
+    assert python(code, check=True).stdout == "[] False False\n"
 
 
 COMPILED = {"jit", "jit_arrays", "njit", "call", "entry", "linked", "part"}

@@ -1,8 +1,6 @@
 """The Hypothesis strategies: what they draw is what the package takes."""
 
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.cli_support import python
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine import Pod, PodSpec
 from xccl_emu.testing import assert_no_violation, strategies
@@ -89,5 +88,4 @@ def test_without_hypothesis_the_error_says_what_to_install() -> None:
         "try: import xccl_emu.testing.strategies\n"
         "except ModuleNotFoundError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install hypothesis" in done.stdout
+    assert "pip install hypothesis" in python(code, check=True).stdout
