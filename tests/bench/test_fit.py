@@ -30,12 +30,14 @@ def pretend(costs: Costs) -> Mapping[str, float]:
     return times
 
 
+MADE = pretend(replace(Costs(), **TRUE))
+MADE_ROWS = [replace(row, value=MADE[row.what]) for row in ROWS]
+
+
 def test_a_fit_finds_the_constants_that_rows_were_made_with() -> None:
     """Rows made with known constants are fitted to a fraction of a percent, and the report has a residual for each."""
-    made = pretend(replace(Costs(), **TRUE))
-    rows = [replace(row, value=made[row.what]) for row in ROWS]
     steps: list[str] = []
-    found = fit(rows, pretend, Costs(), steps.append)
+    found = fit(MADE_ROWS, pretend, Costs(), steps.append)
     assert found.mape_percent < 0.3
     assert found.constants["launch_us"] == pytest.approx(TRUE["launch_us"], rel=0.2)
     assert len(steps) == found.evaluations
@@ -57,12 +59,10 @@ def test_nothing_is_fitted_to_other_rows() -> None:
 
 def test_at_the_end_of_an_interval_a_row_is_off() -> None:
     """A constant that alone moves one row may be as far off as that row may; beyond it the row is off by more."""
-    made = pretend(replace(Costs(), **TRUE))
-    rows = [replace(row, value=made[row.what]) for row in ROWS]
-    found = fit(rows, pretend, replace(Costs(), **TRUE), lambda _: None)
+    found = fit(MADE_ROWS, pretend, replace(Costs(), **TRUE), lambda _: None)
     for end in found.intervals["dma_start_us"]:
         row = ROWS[-1].what
-        off = pretend(replace(Costs(), **{**TRUE, "dma_start_us": end}))[row] / made[row] - 1
+        off = pretend(replace(Costs(), **{**TRUE, "dma_start_us": end}))[row] / MADE[row] - 1
         assert 100 * abs(off) == pytest.approx(OFF_PERCENT, rel=0.05)
 
 

@@ -29,12 +29,15 @@ def test_results_are_percent_of_what_they_are() -> None:
     assert [row.configuration["constant"] for row in rows] == [end.constant for end in ends()]
 
 
+def take(monkeypatch: pytest.MonkeyPatch, layer: Layer) -> None:
+    """Have a small layer, and a small deployment, in place of large ones."""
+    for name, of in (("FUSED", layer), ("PULL", layer), ("ONE_DOMAIN", Deployment(2, 3, 1, 64, 2, 1))):
+        monkeypatch.setattr(sensitivity, name, of)
+
+
 def test_a_constant_moves_what_depends_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slower core makes a send take longer than it does with the constants as they are."""
-    monkeypatch.setattr(sensitivity, "FUSED", Layer(2, 1, 64, 2, 1, 2))
-    monkeypatch.setattr(sensitivity, "PULL", Layer(2, 1, 64, 2, 1, 2))
-    small = Deployment(2, 3, 1, 64, 2, 1)
-    monkeypatch.setattr(sensitivity, "ONE_DOMAIN", small)
+    take(monkeypatch, Layer(2, 1, 64, 2, 1, 2))
     slow, base = (sensitivity.latencies(end, 0) for end in (End("core_gb_s", 20.0), End()))
     assert slow["send/recv 512 KB on 2 cores"] > 1.1 * base["send/recv 512 KB on 2 cores"]
     assert slow.keys() == base.keys()
@@ -42,12 +45,8 @@ def test_a_constant_moves_what_depends_on_it(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_cores_and_counting_are_moved_where_a_layer_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """With fewer cores, and with loops in place of an instruction, a dispatch of some tokens takes longer."""
-    monkeypatch.setattr(sensitivity, "FUSED", Layer(2, 32, 64, 2, 1, 4))
-    monkeypatch.setattr(sensitivity, "PULL", Layer(2, 32, 64, 2, 1, 4))
-    monkeypatch.setattr(sensitivity, "ONE_DOMAIN", Deployment(2, 3, 1, 64, 2, 1))
-    base, few, loops = (
-        sensitivity.latencies(end, 0) for end in (End(), End("cores", 1), End("counting", "scalar"))
-    )
+    take(monkeypatch, Layer(2, 32, 64, 2, 1, 4))
+    base, few, loops = (sensitivity.latencies(end, 0) for end in (End(), End("cores", 1), End("counting", "scalar")))
     for what in ("fused dispatch EP2", "dispatch EP2, batch 32"):
         assert few[what] > 1.05 * base[what]
         assert loops[what] > 1.05 * base[what]
