@@ -65,6 +65,11 @@ def lock(first, second, times):
         yield atomic_add(first, -1)
 
 
+def launch_lock(pod: Pod, die: int, first: int, second: int) -> None:
+    """A core that takes two locks."""
+    pod.launch(lock, die, [0], {"first": first, "second": second, "times": 1}, [pod.grant_meta("rw")])
+
+
 @kernel
 def maybe_bad(flag, me):
     """Whoever reads the flag as set by the other makes a bad access."""
@@ -74,13 +79,20 @@ def maybe_bad(flag, me):
         yield load(-8)
 
 
-def launched(order: str, programs: tuple[int, ...]) -> Pod:
+def launched(order: str, programs: tuple[int, ...], **options: object) -> Pod:
     """Two cores on two dies with a program each."""
-    pod = tiny_pod(2, order)
+    pod = tiny_pod(2, order, **options)
     for die, program in enumerate(programs):
         args = {"program": program, "base": pod.meta(0), "other": pod.meta(0, 160 + 32 * die)}
         pod.launch(worker, die, [0], args, [pod.grant_meta("rw")])
     return pod
+
+
+def run(pod: Pod) -> tuple[int, ...]:
+    """What the cores return."""
+    launches = [pod.launch_of(core) for core in pod.active_cores()]
+    pod.run()
+    return tuple(launch.results[0] for launch in launches)
 
 
 def _key(pod: Pod) -> bytes:
@@ -153,10 +165,9 @@ def test_exploring_leaves_the_pod_as_it_was(order: str) -> None:
     assert first.bounds == Bounds(
         subtransfers=62, queue_depth=8, dma_descriptors=8, flight_granules=0 if order == "sc" else 8
     )
-    launches = [pod.launch_of(core) for core in pod.active_cores()]
-    pod.run()
+    results = run(pod)
     word = int(pod.memory[pod.meta(0) :][:8].view(np.int64)[0])
-    assert (word, *(launch.results[0] for launch in launches if launch is not None)) in first.outcomes
+    assert (word, *results) in first.outcomes
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -165,14 +176,7 @@ def test_sampled_runs_end_in_explored_outcomes(seed: int) -> None:
     programs = (1 | 4 << 5 | 13 << 10 | 7 << 15, 2 | 15 << 5 | 3 << 10)
     found = explore(launched("relaxed", programs), [(0, 0)])
     assert len(found.outcomes) > 1
-    pod = launched("relaxed", programs)
-    sampled = Pod(pod.spec, order="relaxed", policy="random", seed=seed)
-    results = []
-    for die, program_ in enumerate(programs):
-        args = {"program": program_, "base": sampled.meta(0), "other": sampled.meta(0, 160 + 32 * die)}
-        results.append(sampled.launch(worker, die, [0], args, [sampled.grant_meta("rw")]))
-    sampled.run()
-    assert tuple(launch.results[0] for launch in results) in found.outcomes
+    assert run(launched("relaxed", programs, policy="random", seed=seed)) in found.outcomes
 
 
 def test_deadlocks_are_counted_and_other_runs_go_on() -> None:
@@ -180,8 +184,7 @@ def test_deadlocks_are_counted_and_other_runs_go_on() -> None:
     pod = tiny_pod(2)
     locks = [pod.meta(0), pod.meta(0, 32)]
     for die in range(2):
-        args = {"first": locks[die], "second": locks[1 - die], "times": 1}
-        pod.launch(lock, die, [0], args, [pod.grant_meta("rw")])
+        launch_lock(pod, die, locks[die], locks[1 - die])
     found = explore(pod, [(locks[0], 40)])
     assert found.deadlocks == 1
     assert found.outcomes == {(0, 0, 0, 0, 0, 0, 0)}
@@ -229,8 +232,7 @@ def test_what_cannot_be_explored_is_refused() -> None:
     with pytest.raises(CapacityError, match="take a smaller one"):
         explore(Pod(CLOUDMATRIX384))
     stuck = tiny_pod(1)
-    args = {"first": stuck.meta(0), "second": stuck.meta(0), "times": 1}
-    stuck.launch(lock, 0, [0], args, [stuck.grant_meta("rw")])
+    launch_lock(stuck, 0, stuck.meta(0), stuck.meta(0))
     with pytest.raises(DeadlockError):
         stuck.run()
     with pytest.raises(ConfigError, match="call clear"):

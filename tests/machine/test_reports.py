@@ -19,13 +19,11 @@ from xccl_emu.lang import (
 )
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_LOAD, SCALAR
 from xccl_emu.machine.explore import explore
-from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.pod import POLICIES, Pod
 from xccl_emu.machine.spec import small_pod
 
 from .kernels import BROKEN, broken, finish_early, launch_ring, ring, wait_for
 from .support import issue_on, tiny_pod
-
-POLICIES = ("round-robin", "random")
 
 
 def test_a_deadlock_report_says_who_waits_for_what() -> None:

@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 from xccl_emu.errors import CapacityError, ConfigError, ReplayError
 from xccl_emu.lang.kernel import Kernel
 from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.pod import POLICIES, Pod
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec, small_pod
 
 from .kernels import BROKEN, broken, copy_far, launch_changed, launch_ring, ring_pod, wait_for
 from .support import ORDERS, tiny_pod
-
-POLICIES = ("round-robin", "random")
-
 
 # ---- policies
 
