@@ -1,5 +1,7 @@
 """What contradicts what: searches that say what is not so."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -84,18 +86,11 @@ def test_a_false_alarm(monkeypatch: pytest.MonkeyPatch, found: Found, wrong: str
 
 
 @pytest.mark.slow
-def test_judges_agree_on_programs_that_signal() -> None:
-    """Nor on any of 60 programs in which many writes signal."""
+@pytest.mark.parametrize(("having", "seed"), [(with_orders, 29), (with_signals, 31)])
+def test_judges_agree_on_programs_that_ask_for_orders_or_signal(having: Callable[..., Case], seed: int) -> None:
+    """Searches, brute force and the monitor contradict each other on none of 60 programs whose writes ask for orders,
+    nor of 60 in which many signal, relaxed and unordered."""
     for number in range(60):
-        case = with_signals(draw(31, number), 31, number)
-        for judged in judge(case, ["relaxed", "unordered"]):
-            assert not judged.contradictions, (number, case)
-
-
-@pytest.mark.slow
-def test_judges_agree_on_programs_that_ask_for_orders() -> None:
-    """Searches, brute force and the monitor contradict each other on none of 60 programs, relaxed and unordered."""
-    for number in range(60):
-        case = with_orders(draw(29, number), 29, number)
+        case = having(draw(seed, number), seed, number)
         for judged in judge(case, ["relaxed", "unordered"]):
             assert not judged.contradictions, (number, case)

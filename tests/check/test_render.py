@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import DATA_RACE, Violation
@@ -18,25 +19,17 @@ from xccl_emu.check.witness.marks import marks
 from xccl_emu.check.witness.perfetto import perfetto, save_perfetto
 from xccl_emu.check.witness.render import rows, told
 from xccl_emu.check.witness.shrink import shrink
-from xccl_emu.check.witness.steps import PERFORM, Trace, steps
+from xccl_emu.check.witness.steps import PERFORM, steps
 from xccl_emu.protocol.registry import make
 
-from .witness_support import everything, judge, printed, random_actions, relay, some_violation
-
-runs = st.tuples(st.sampled_from(("sc", "fifo", "relaxed")), st.integers(1, 2), st.integers(0, 1 << 20))
-
-
-def run_of(order: str, dies: int, seed: int) -> Trace:
-    """A random run, step by step."""
-    checkable = everything(dies)
-    return steps(checkable.build(order), random_actions(checkable.build(order), seed).tolist())
+from .witness_support import RUNS, Run, everything, judge, printed, relay, some_violation, stepped
 
 
 @settings(max_examples=25)
-@given(runs)
-def test_the_table_has_every_step_and_every_granule(run: tuple[str, int, int]) -> None:
+@given(RUNS)
+def test_the_table_has_every_step_and_every_granule(run: Run) -> None:
     """Lines follow each other without a gap, and the granules of each transfer on them are all its granules."""
-    trace = run_of(*run)
+    trace, _, _ = stepped(*run)
     lines = rows(trace)
     covered = sorted({n for line in lines for n in range(line.first, line.last + 1)})
     assert covered == list(range(1, len(trace.steps) + 1))
@@ -58,8 +51,7 @@ def test_the_table_has_every_step_and_every_granule(run: tuple[str, int, int]) -
 def test_long_runs_are_cut_down_to_what_passes_between_cores() -> None:
     """A long table says that lines are left out; accesses to memory, marks and what is switched off stay."""
     checkable = make("sendrecv", slots=2, chunks=12, granules=1)
-    actions = random_actions(checkable.build("relaxed", ["data before tail"]), 1)
-    trace = steps(checkable.build("relaxed", ["data before tail"]), actions.tolist())
+    trace, _, actions = stepped(checkable, "relaxed", 1, ["data before tail"])
     lines = rows(trace, {3: "A", len(trace.steps): "B"})
     few = told(trace, lines)
     for line in lines:
@@ -73,9 +65,7 @@ def test_long_runs_are_cut_down_to_what_passes_between_cores() -> None:
 def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:
     """The kind, the steps with labels and steps of the paper, and the blocked cores with address and last writer."""
     checkable = make("sendrecv", slots=2, chunks=3, granules=2)
-    actions = random_actions(checkable.build("relaxed", ["ack"]), 1)
-    violation = judge(checkable.build("relaxed", ["ack"]), actions)
-    assert violation is not None
+    violation = some_violation(checkable, "relaxed", ["ack"])
     shrunk = shrink(checkable.build("relaxed", ["ack"]), violation, judge)
     text, _ = printed(checkable.build("relaxed", ["ack"]), shrunk)
     assert text.startswith(f"deadlock under relaxed, without ack, in {len(shrunk.actions)} steps:")
@@ -92,8 +82,7 @@ def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:
 def test_a_race_is_marked_at_both_accesses(seed: int) -> None:
     """A write over what was read is marked with the latest read of it; a poll never meets the put of its flag."""
     checkable = relay(2)
-    actions = random_actions(checkable.build("sc"), seed).tolist()
-    trace = steps(checkable.build("sc"), actions)
+    trace, _, actions = stepped(checkable, "sc", seed)
     reads = [step for step in trace.steps if (step.pipe, step.operation) == ("mtu-in", "mtu_in")]
     over = [step for step in trace.steps if (step.who, step.operation) == ("die0.core0", "mtu_out") and step.left]
     for write in over:
@@ -101,16 +90,16 @@ def test_a_race_is_marked_at_both_accesses(seed: int) -> None:
         marked = marks_up_to(write.number, checkable, actions)
         assert marked.pop(write.number) == "B"
         assert marked == ({same[-1]: "A"} if same else marked)
-    text, _ = printed(checkable.build("sc"), Violation(DATA_RACE, "told", np.array(actions[: over[0].number]), "", 0))
+    text, _ = printed(checkable.build("sc"), Violation(DATA_RACE, "told", actions[: over[0].number], "", 0))
     assert re.search(rf"^B  step {over[0].number}: die0\.core0\.mtu-out mtu_out 64 B.* die1\.data", text, re.MULTILINE)
     poll = next(step for step in trace.steps if step.operation == "poll")
     assert marks_up_to(poll.number, checkable, actions) == {poll.number: "B"}
 
 
-def marks_up_to(number: int, checkable: Checkable, actions: list[int]) -> dict[int, str]:
+def marks_up_to(number: int, checkable: Checkable, actions: NDArray[np.int64]) -> dict[int, str]:
     """Marks of the schedule cut behind a step that is said to be the second access of a race."""
-    violation = Violation(DATA_RACE, "", np.array(actions[:number]), "", 0)
-    return marks(steps(checkable.build("sc"), actions[:number]), violation)
+    violation = Violation(DATA_RACE, "", actions[:number], "", 0)
+    return marks(steps(checkable.build("sc"), actions[:number].tolist()), violation)
 
 
 @pytest.mark.parametrize("width", [100, 120])
@@ -118,9 +107,7 @@ def marks_up_to(number: int, checkable: Checkable, actions: list[int]) -> dict[i
     ("checkable", "without", "action"),
     [(everything(), ["filled in"], "return"), (relay(1, forbidden=True), [], "mtu_out 64 B")],
 )
-def test_a_failing_action_is_marked(
-    checkable: Checkable, without: list[str], action: str, width: int
-) -> None:
+def test_a_failing_action_is_marked(checkable: Checkable, without: list[str], action: str, width: int) -> None:
     """The action that ends the run in an error is marked, and is the last; the headline says what is wrong with it."""
     violation = some_violation(checkable, "relaxed", without)
     text, _ = printed(checkable.build("relaxed", without), violation, width)
@@ -140,10 +127,10 @@ _LINE = re.compile(
 
 
 @settings(max_examples=25)
-@given(runs)
-def test_the_chart_is_valid_and_tells_every_write(run: tuple[str, int, int]) -> None:
+@given(RUNS)
+def test_the_chart_is_valid_and_tells_every_write(run: Run) -> None:
     """Each line is a participant, an arrow or a note of Mermaid's grammar between declared participants."""
-    trace = run_of(*run)
+    trace, _, _ = stepped(*run)
     first, *lines = mermaid(trace).splitlines()
     assert first == "sequenceDiagram"
     matches = [_LINE.fullmatch(line) for line in lines]
@@ -160,7 +147,7 @@ def test_the_chart_is_valid_and_tells_every_write(run: tuple[str, int, int]) -> 
 @pytest.mark.parametrize("mark", ["A", "B", "✗"])
 def test_marked_steps_stand_out_in_the_chart(mark: str) -> None:
     """A marked step is on coloured ground, with an arrow of its own or as a note."""
-    trace = run_of("relaxed", 2, 1)
+    trace, _, _ = stepped(everything(2), "relaxed", 1)
     for step in trace.steps:
         text = mermaid(trace, {step.number: mark})
         assert all(_LINE.fullmatch(line) for line in text.splitlines()[1:])
@@ -171,8 +158,7 @@ def test_marked_steps_stand_out_in_the_chart(mark: str) -> None:
 def test_blocked_cores_stand_at_the_end_of_the_chart() -> None:
     """After a deadlock a note over each blocked core says what it waits for."""
     checkable = make("sendrecv", slots=2, chunks=3, granules=2)
-    actions = random_actions(checkable.build("relaxed", ["ack"]), 1)
-    lines = mermaid(steps(checkable.build("relaxed", ["ack"]), actions.tolist())).splitlines()
+    lines = mermaid(stepped(checkable, "relaxed", 1, ["ack"])[0]).splitlines()
     assert [line.split(":")[0].strip() for line in lines[-2:]] == ["Note over d0c0", "Note over d1c0"]
     assert all("blocked" in line and "polls" in line for line in lines[-2:])
 
@@ -181,10 +167,10 @@ def test_blocked_cores_stand_at_the_end_of_the_chart() -> None:
 
 
 @settings(max_examples=25)
-@given(runs)
-def test_the_trace_keeps_to_the_format(run: tuple[str, int, int]) -> None:
+@given(RUNS)
+def test_the_trace_keeps_to_the_format(run: Run) -> None:
     """Every event has what its phase needs, slices of a thread nest, flights open and close once, threads are named."""
-    trace = run_of(*run)
+    trace, _, _ = stepped(*run)
     events = json.loads(json.dumps(perfetto(trace)))["traceEvents"]
     named = {(e["pid"], e["tid"]) for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
     assert {e["ph"] for e in events} <= set("MXbe")
@@ -225,6 +211,6 @@ def _flights_open_and_close(flights: list[dict[str, int]]) -> None:
 
 def test_a_trace_is_saved(tmp_path: Path) -> None:
     """The file holds the trace."""
-    trace = run_of("relaxed", 2, 1)
+    trace, _, _ = stepped(everything(2), "relaxed", 1)
     save_perfetto(trace, tmp_path / "trace.json", {1: "A"})
     assert json.loads((tmp_path / "trace.json").read_text("utf-8")) == json.loads(json.dumps(perfetto(trace, {1: "A"})))

@@ -3,32 +3,20 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from xccl_emu.check.witness.steps import PERFORM, Trace, steps
+from xccl_emu.check.witness.steps import PERFORM, steps
 from xccl_emu.errors import ReplayError
-from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.schedule import Schedule
 
-from .witness_support import everything, random_actions, relay
-
-runs = st.tuples(st.sampled_from(("sc", "fifo", "relaxed")), st.integers(1, 2), st.integers(0, 1 << 20))
-
-
-def stepped(order: str, dies: int, seed: int) -> tuple[Trace, Pod, np.ndarray]:
-    """A random run, step by step."""
-    checkable = everything(dies)
-    actions = random_actions(checkable.build(order), seed)
-    trial = checkable.build(order)
-    return steps(trial, actions.tolist()), trial.pod, actions
+from .witness_support import RUNS, Run, everything, relay, stepped
 
 
 @settings(max_examples=25)
-@given(runs)
-def test_every_action_is_a_step_and_ends_as_the_run_did(run: tuple[str, int, int]) -> None:
+@given(RUNS)
+def test_every_action_is_a_step_and_ends_as_the_run_did(run: Run) -> None:
     """The steps are the actions, one for one, and leave memory as a plain replay does."""
     trace, pod, actions = stepped(*run)
-    plain = everything(run[1]).build(run[0]).pod
+    plain = run[0].build(run[1]).pod
     plain.replay(Schedule(actions, plain.fingerprint()))
     assert [step.code for step in trace.steps] == actions.tolist()
     assert [step.number for step in trace.steps] == list(range(1, len(actions) + 1))
@@ -37,11 +25,11 @@ def test_every_action_is_a_step_and_ends_as_the_run_did(run: tuple[str, int, int
 
 
 @settings(max_examples=25)
-@given(runs)
-def test_every_write_lands_once_and_nothing_else_changes_memory(run: tuple[str, int, int]) -> None:
+@given(RUNS)
+def test_every_write_lands_once_and_nothing_else_changes_memory(run: Run) -> None:
     """Writes leave and land in steps that say so; what they cover is all that differs at the end."""
     trace, pod, _ = stepped(*run)
-    fresh = everything(run[1]).build(run[0]).pod
+    fresh = run[0].build(run[1]).pod
     dies = pod.spec.n_dies * pod.spec.die_bytes
     covered = np.zeros(dies, bool)
     for write in trace.writes:
@@ -54,8 +42,8 @@ def test_every_write_lands_once_and_nothing_else_changes_memory(run: tuple[str, 
 
 
 @settings(max_examples=25)
-@given(runs)
-def test_instructions_are_issued_before_their_parts(run: tuple[str, int, int]) -> None:
+@given(RUNS)
+def test_instructions_are_issued_before_their_parts(run: Run) -> None:
     """Whatever a pipe does belongs to a step that issued it on that core, and its granules are all there, once."""
     trace, _, _ = stepped(*run)
     parts: dict[int, list[int]] = {}
@@ -71,7 +59,7 @@ def test_instructions_are_issued_before_their_parts(run: tuple[str, int, int]) -
 
 def test_a_step_says_what_happened_where() -> None:
     """Core, step of the paper, name, address by its label and value of a few well-known actions."""
-    trace, _, _ = stepped("relaxed", 2, 3)
+    trace, _, _ = stepped(everything(2), "relaxed", 3)
     told = {(step.operation, step.pipe): step for step in trace.steps if step.who == "die1.core1"}
     poll = told["poll", "scalar"]
     assert (poll.words(), poll.place, poll.value) == ("poll >= 1 (flag in)", "area1", "saw 1")
@@ -86,15 +74,13 @@ def test_a_step_says_what_happened_where() -> None:
 
 def test_what_is_switched_off_is_told() -> None:
     """A quiet that is switched off is a step that says so."""
-    checkable = relay()
-    actions = random_actions(checkable.build("relaxed", ["data before flag"]), 0)
-    trace = steps(checkable.build("relaxed", ["data before flag"]), actions.tolist())
+    trace, _, _ = stepped(relay(), "relaxed", 0, ["data before flag"])
     assert [s.words() for s in trace.steps if s.switched_off] == ["SWITCHED OFF: quiet (data before flag)"]
 
 
 def test_a_schedule_of_another_run_is_refused() -> None:
     """An action that is not enabled, of a core that is idle, or of an actor that does not exist is a ReplayError."""
-    actions = random_actions(relay().build("relaxed"), 0).tolist()
+    _, _, actions = stepped(relay(), "relaxed", 0)
     for bad in (1 << 16, 7 << 16, 8 << 16, 10 << 16, 11 << 16, 13 << 16, (12 << 16) - 1, 1 << 50):
         with pytest.raises(ReplayError, match="action 3 of it is not enabled"):
-            steps(relay().build("relaxed"), [*actions[:2], bad])
+            steps(relay().build("relaxed"), [*actions[:2].tolist(), bad])

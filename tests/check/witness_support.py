@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -13,7 +14,7 @@ from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DEADLOCK, WRONG_BITS, Violation
 from xccl_emu.check.witness.render import print_witness
-from xccl_emu.check.witness.steps import Trace
+from xccl_emu.check.witness.steps import Trace, steps
 from xccl_emu.errors import DeadlockError, ReplayError, RunError
 from xccl_emu.lang import (
     DMA,
@@ -41,6 +42,7 @@ from xccl_emu.lang import (
     wait_flag,
 )
 from xccl_emu.machine.device import layout as at
+from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.testing import Bench, protocol
@@ -131,6 +133,22 @@ def random_actions(trial: Trial, seed: int) -> NDArray[np.int64]:
     with suppress(RunError):
         pod.run()
     return pod.schedule.actions
+
+
+Run = tuple[Checkable, str, int]
+RUNS = st.tuples(
+    st.builds(everything, st.integers(1, 2)), st.sampled_from(("sc", "fifo", "relaxed")), st.integers(0, 1 << 20)
+)
+"""What `stepped` takes: what runs, in which order, and a seed."""
+
+
+def stepped(
+    checkable: Checkable, order: str, seed: int, without: Collection[str] = ()
+) -> tuple[Trace, Pod, NDArray[np.int64]]:
+    """A random run, step by step, the pod behind it, and its actions."""
+    actions = random_actions(checkable.build(order, without), seed)
+    trial = checkable.build(order, without)
+    return steps(trial, actions.tolist()), trial.pod, actions
 
 
 def judge(trial: Trial, actions: NDArray[np.int64]) -> Violation | None:
