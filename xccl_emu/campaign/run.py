@@ -61,9 +61,8 @@ class Finding:
     def save(self, folder: Path) -> Path:
         """Write it to a file in a folder, which `load` reads again."""
         path = folder / f"{self.seed}-{self.number}.json"
-        wrong = [{"order": each.order, "kind": each.kind, "text": each.text} for each in self.contradictions]
-        origin = {"seed": self.seed, "number": self.number}
-        content = {"format": _FORMAT, **origin, "contradictions": wrong, "case": self.case.to_json()}
+        told = {"contradictions": [vars(each) for each in self.contradictions], "case": self.case.to_json()}
+        content = {"format": _FORMAT, "seed": self.seed, "number": self.number, **told}
         path.write_text(json.dumps(content, indent=1) + "\n")
         return path
 
@@ -126,16 +125,17 @@ class Summary(Gathered):
             "programs": self.programs,
             "verdicts": dict(sorted(self.verdicts.items())),
             "contradictions": dict(self.wrong.most_common()),
-            "found": [{"seed": one.seed, "number": one.number, "program": str(one.case)} for one in self.findings],
-            "examples": [
-                {"order": one.order, "kind": one.kind, "seed": one.seed, "number": one.number, "program": str(one.case)}
-                for one in self.examples
-            ],
+            "found": [_told(one) for one in self.findings],
+            "examples": [{"order": one.order, "kind": one.kind, **_told(one)} for one in self.examples],
             "states": self.states,
             "schedules": self.schedules,
             "seconds": round(self.seconds, 1),
             "stopped": self.stopped,
         }
+
+
+def _told(one: Finding | Example) -> dict[str, Any]:
+    return {"seed": one.seed, "number": one.number, "program": str(one.case)}
 
 
 def _sort(verdict: str) -> str:

@@ -5,6 +5,7 @@ what is drawn behind it would change.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from xccl_emu.check.verdict import Violation
@@ -23,27 +24,22 @@ def shortened(
 
     The ``fixed`` sizes stay.
     """
-    until = working_seconds() + SECONDS
+    until, kind, quick = working_seconds() + SECONDS, violation.kind, replace(budget, states=0)
+
+    def wrong(candidate: Sequence) -> Iterator[tuple[Sequence, Violation]]:
+        """The candidate, if it shows something of the same kind, and there is time."""
+        if working_seconds() <= until:
+            with suppress(ConfigError, RunError):
+                found = judge(candidate, fault, seed, quick).violation
+                if found is not None and found.kind == kind:
+                    yield candidate, found
+
     better: tuple[Sequence, Violation] | None = (sequence, violation)
     while better is not None:
         sequence, violation = better
-        better = next(_wrong(sequence, fault, violation, seed, budget, until, fixed), None)
+        candidates = (replace(sequence, stages=stages) for stages in _shorter(sequence.stages, fixed))
+        better = next((each for candidate in candidates for each in wrong(candidate)), None)
     return sequence, violation
-
-
-def _wrong(
-    sequence: Sequence, fault: str, violation: Violation, seed: int, budget: Budget, until: float, fixed: Sizes
-) -> Iterator[tuple[Sequence, Violation]]:
-    for stages in _shorter(sequence.stages, fixed):
-        if working_seconds() > until:
-            return
-        candidate = replace(sequence, stages=stages)
-        try:
-            found = judge(candidate, fault, seed, replace(budget, states=0)).violation
-        except (ConfigError, RunError):
-            continue
-        if found is not None and found.kind == violation.kind:
-            yield candidate, found
 
 
 def _shorter(stages: tuple[Stage, ...], fixed: Sizes) -> Iterator[tuple[Stage, ...]]:
