@@ -10,12 +10,11 @@ from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.traffic import Comparison, Line, line_of
 from xccl_emu.check.trial import Trial
 from xccl_emu.cli.perf import Perf
-from xccl_emu.cli.perf_job import measure, points
+from xccl_emu.cli.perf_job import bandwidths, in_time, measure, points
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.collective import Collective
 from xccl_emu.protocol.registry import make
-from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import topology
 
 Sizes = Mapping[str, int | str]
@@ -46,26 +45,10 @@ def _timed(protocol: str, case: Case, setting: Setting) -> Result:
     configuration = {**case.configuration, **setting.fabric_told}
     what = " ".join(f"{name}={value}" for name, value in configuration.items())
     with setting.stage(what):
-        trial, us = in_time(case, VirtualTime(setting.fabric, setting.costs, data=setting.data))
-    beside = _bandwidths(case, us)
+        trial, us = in_time(case, setting)
+    beside = bandwidths(case, us) if case.payload_bytes and us else {}
     wrong = sum(trial.wrong_bytes().values()) if setting.data else None
     return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, beside=beside)
-
-
-def in_time(case: Case, policy: VirtualTime) -> tuple[Trial, float]:
-    """Run a case in virtual time; the trial as it is then, and microseconds."""
-    trial = case.build("sc", payload=policy.data)
-    trial.pod.policy = policy
-    trial.pod.run()
-    return trial, policy.timing.latency_us
-
-
-def _bandwidths(case: Case, us: float) -> dict[str, float]:
-    """Of the algorithm and of the bus, as nccl-tests define them; none of a case that names no payload."""
-    if not case.payload_bytes or not us:
-        return {}
-    algbw = case.payload_bytes / us / 1000
-    return {"algbw GB/s": algbw, "busbw GB/s": algbw * case.bus_factor}
 
 
 # ---- side by side

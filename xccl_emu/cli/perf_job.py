@@ -11,6 +11,7 @@ from xccl_emu.bench.setting import Setting
 from xccl_emu.check.trial import Trial
 from xccl_emu.cli.perf import TYPES, Perf
 from xccl_emu.errors import ConfigError
+from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.collective import Collective
 from xccl_emu.timing.run import VirtualTime
 
@@ -36,7 +37,7 @@ def measure(protocol: str, case: Collective, perf: Perf, setting: Setting) -> Re
     }  # fmt: skip
     row |= setting.fabric_told | ({} if setting.data else {"data": False})
     others = {name: value for name, value in case.configuration.items() if name not in ("calls", "in_place", "dtype")}
-    beside = {**_bandwidths(case, out, ""), "in-place us": inside, **_bandwidths(case, inside, "in-place ")}
+    beside = {**bandwidths(case, out), "in-place us": inside, **bandwidths(case, inside, "in-place ")}
     if not setting.data:
         return Result(protocol, told, out, "us", configuration=row | others, beside=beside)
     beside |= {"#wrong": wrong, "in-place #wrong": wrong_inside}
@@ -48,12 +49,17 @@ def _per_call(case: Collective, perf: Perf, in_place: int, setting: Setting) -> 
     times = [0.0]
     for calls in (perf.warmup, perf.warmup + perf.iterations):
         if calls:
-            called: Collective = replace(case, in_place=in_place, calls=calls)  # type: ignore[type-var]
-            trial = called.build("sc", payload=setting.data)
-            policy = trial.pod.policy = VirtualTime(setting.fabric, setting.costs, data=setting.data)
-            trial.pod.run()
-            times.append(policy.timing.latency_us)
+            trial, us = in_time(replace(case, in_place=in_place, calls=calls), setting)  # type: ignore[type-var]
+            times.append(us)
     return (times[-1] - times[-2]) / perf.iterations, wrong_elements(trial)
+
+
+def in_time(case: Case, setting: Setting) -> tuple[Trial, float]:
+    """Run a case in virtual time; the trial as it is then, and microseconds."""
+    trial = case.build("sc", payload=setting.data)
+    policy = trial.pod.policy = VirtualTime(setting.fabric, setting.costs, data=setting.data)
+    trial.pod.run()
+    return trial, policy.timing.latency_us
 
 
 def wrong_elements(trial: Trial) -> int:
@@ -63,7 +69,8 @@ def wrong_elements(trial: Trial) -> int:
     return sum(int(np.count_nonzero((is_ != must).reshape(-1, 2).any(1))) for is_, must in pairs)
 
 
-def _bandwidths(case: Collective, us: float, prefix: str) -> dict[str, float]:
+def bandwidths(case: Case, us: float, prefix: str = "") -> dict[str, float]:
+    """Of the algorithm and of the bus, as nccl-tests define them."""
     algbw = (case.payload_bytes or 0) / us / 1000
     return {f"{prefix}algbw GB/s": algbw, f"{prefix}busbw GB/s": algbw * case.bus_factor}
 

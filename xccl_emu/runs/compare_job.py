@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from xccl_emu.protocols.a2e_layout import MANAGED, A2EConfig
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.protocols.compared import draw_tokens, wrong_rows, wrong_sums
 from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds
-from xccl_emu.protocols.expert_group import ExpertGroup, Layout
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig
@@ -71,12 +71,14 @@ def run(options: LayerCompared) -> Comparison:
 
 # ---- where every rank has tokens and experts
 
-Group = ExpertGroup[Any]
-
-
-def _colocated(name: str, group: Group, layout: Layout, rounds: Callable[..., GroupRounds], layer: Layer) -> Found:
+def _colocated(
+    name: str, kind: Callable[[Pod, Any], Any], config: type[EpConfig], rounds: Callable[..., GroupRounds],
+    o: LayerCompared,
+) -> Found:  # fmt: skip
     """Dispatch and combine by themselves, and both with the dummy expert between them in one launch."""
-    pod, dies, reserved = group.pod, range(group.config.n_ranks), (layout.managed_end, layout.meta_end)
+    layer = Layer.drawn(o, o.ranks)
+    group = kind(Pod(CLOUDMATRIX384), config(**_ep_sizes(o, layer)))
+    pod, dies, reserved = group.pod, range(o.ranks), (group.layout.managed_end, group.layout.meta_end)
     tokens, topk, weights = [*layer.tokens], [*layer.routed.topk], [*layer.routed.weights]
     group.dispatch(tokens, topk)
     lines = [line_of(name, "dispatch", pod.traffic(), dies, reserved)]
@@ -97,24 +99,6 @@ def _ep_sizes(o: LayerCompared, layer: Layer) -> dict[str, Any]:
         "n_ranks": o.ranks, "local_experts": layer.placement.local_experts, "hidden": o.hidden,
         "top_k": layer.routed.k, "tokens_max": max(1, o.tokens), "shared": True, "cores": o.cores,
     }  # fmt: skip
-
-
-def _pull(o: LayerCompared) -> Found:
-    layer = Layer.drawn(o, o.ranks)
-    group = ExpertParallel(Pod(CLOUDMATRIX384), EpConfig(**_ep_sizes(o, layer)))
-    return _colocated("pull", group, group.layout, Rounds, layer)
-
-
-def _fused(o: LayerCompared) -> Found:
-    layer = Layer.drawn(o, o.ranks)
-    group = FusedExpertParallel(Pod(CLOUDMATRIX384), FusedConfig(**_ep_sizes(o, layer)))
-    return _colocated("fused", group, group.layout, FusedRounds, layer)
-
-
-def _deepep(o: LayerCompared) -> Found:
-    layer = Layer.drawn(o, o.ranks)
-    group = DeepEp(Pod(CLOUDMATRIX384), DeepEpConfig(**_ep_sizes(o, layer)))
-    return _colocated("deepep", group, group.layout, DeepEpRounds, layer)
 
 
 # ---- where attention and experts are on different dies
@@ -191,4 +175,10 @@ def _reserved_of(sizes: Mapping[str, tuple[int, bool]], names: Sequence[str]) ->
     return managed, sum(sizes[name][0] for name in names) - managed
 
 
-PROTOCOLS: tuple[Callable[[LayerCompared], Found], ...] = (_pull, _fused, _deepep, _a2e, _a2e_pull)
+PROTOCOLS: tuple[Callable[[LayerCompared], Found], ...] = (
+    partial(_colocated, "pull", ExpertParallel, EpConfig, Rounds),
+    partial(_colocated, "fused", FusedExpertParallel, FusedConfig, FusedRounds),
+    partial(_colocated, "deepep", DeepEp, DeepEpConfig, DeepEpRounds),
+    _a2e,
+    _a2e_pull,
+)
