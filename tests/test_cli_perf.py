@@ -5,7 +5,7 @@ import re
 import pytest
 from cli_support import as_json, printed
 
-from xccl_emu.cli.perf import Perf, bytes_of
+from xccl_emu.cli.perf import Perf
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import make
 
@@ -74,6 +74,8 @@ def test_sizes_are_multiplied() -> None:
     assert [*Perf("1K", "9K", 2).sizes()] == [1024, 2048, 4096, 8192]
     assert [*Perf("8").sizes()] == [8]
     assert [*Perf().sizes()] == [None]
-    assert bytes_of("-b", "3mb") == 3 << 20
-    with pytest.raises(ConfigError):
-        bytes_of("-b", "0")
+    assert [*Perf("3mb").sizes()] == [3 << 20]
+    with pytest.raises(ConfigError, match="-b 0: must be a size such as 512"):
+        Perf("0").sizes()
+    with pytest.raises(ConfigError, match="-e 4: must be at least -b, which is 8"):
+        Perf("8", "4").sizes()

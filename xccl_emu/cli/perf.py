@@ -1,18 +1,14 @@
 """What `bench` is told of a collective, with the options of nccl-tests."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
-from xccl_emu.sizes import sizes_from
+from xccl_emu.sizes import parse_size, sizes_from
 
 TYPES = {"bf16": "bfloat16", "fp16": "half"}
 """Types of elements, and what nccl-tests call them."""
-
-_BYTES = re.compile(r"(\d{1,15})([KMG]?)B?", re.IGNORECASE)
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass(frozen=True)
@@ -46,20 +42,8 @@ class Perf:
         """The type of the elements as cases have it."""
         return next((ours for ours, theirs in TYPES.items() if self.dtype in (ours, theirs)), None)
 
-    def sizes(self) -> Iterator[int | None]:
+    def sizes(self) -> Sequence[int | None]:
         """Bytes of each payload; None for that of the case."""
         if self.begin is None:
-            yield None
-            return
-        nbytes, end = bytes_of("-b", self.begin), bytes_of("-e", self.end or self.begin)
-        if nbytes > end:
-            raise ConfigError(f"-e {self.end}: must be no less than -b {self.begin}")
-        yield from sizes_from(nbytes, end, self.factor)
-
-
-def bytes_of(option: str, text: str) -> int:
-    """Such as 8, 32K or 1M; ConfigError for anything else."""
-    found = _BYTES.fullmatch(text)
-    if found is None or int(found[1]) == 0:
-        raise ConfigError(f"{option} {text}: must be bytes, as in 8, 32K or 1M")
-    return int(found[1]) * _UNITS[found[2].upper()]
+            return [None]
+        return sizes_from(parse_size("-b", self.begin), parse_size("-e", self.end or self.begin), self.factor)
