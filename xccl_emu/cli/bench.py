@@ -1,10 +1,9 @@
 """`xccl-emu bench NAME`: the published measurements, made again, with what was published beside."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,7 +11,7 @@ from xccl_emu import measurements
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, sizes_from
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import CTX, JSON, Protocol, command_of
+from xccl_emu.cli.options import CTX, JSON, Protocol, command_of, file, parameter
 from xccl_emu.cli.perf import Perf
 from xccl_emu.errors import UnfinishedError
 from xccl_emu.options import option
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
 
 app = App(cls=CaseGroup, no_args_is_help=True)
 
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows to a CSV file as well.")]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw them to a PNG, SVG or PDF file.")]
 OUTPUTS = (
     JSON,
-    inspect.Parameter("csv", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Csv),
-    inspect.Parameter("plot", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Plot),
+    file("csv", "Write the rows to a CSV file as well; to Parquet if it is named *.parquet."),
+    file("plot", "Draw them to a PNG, SVG or PDF file."),
 )
 """How every bench shows its rows."""
 
@@ -109,10 +106,7 @@ def _case(perf: Perf, ctx: typer.Context, protocol: str, as_json: bool, csv: Pat
     _bench(make, Output(as_json, csv, plot), no_data=perf.no_data)
 
 
-CASE = (
-    CTX,
-    inspect.Parameter("protocol", inspect.Parameter.KEYWORD_ONLY, annotation=Protocol),
-)
+CASE = (CTX, parameter("protocol", Protocol, CTX.default))
 app.command("case", hidden=True, context_settings=ANY_SIZE)(command_of(Perf, _case, *OUTPUTS, first=CASE))
 
 

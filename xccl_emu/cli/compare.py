@@ -2,13 +2,12 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
 
 from xccl_emu.cli.cases import split_sizes
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import CTX, JSON, WORDS, command_of
+from xccl_emu.cli.options import CTX, JSON, command_of, words
 from xccl_emu.runs.compare import LayerCompared
 
 
@@ -37,12 +36,5 @@ def _given(options: LayerCompared, ctx: typer.Context) -> dict[str, int | str]:
     return {name: value for name, value in values.items() if sources[name] == "COMMANDLINE"}
 
 
-_PROTOCOLS = WORDS.replace(
-    annotation=Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PROTOCOL", help="To compare [default: all that run a layer of experts].", show_default=False
-        ),
-    ]
-)
+_PROTOCOLS = words("words", "PROTOCOL", "To compare [default: all that run a layer of experts].")
 compare = command_of(LayerCompared, _compare, JSON, first=(CTX, _PROTOCOLS))

@@ -1,11 +1,10 @@
 """``xccl-emu corpus``: bugs that were found in the wild, each found here, and proved to be mended."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import typer
 
-from xccl_emu.cli.options import JSON, command_of
+from xccl_emu.cli.options import JSON, command_of, words
 from xccl_emu.options import option
 
 
@@ -35,12 +34,5 @@ def _corpus(options: CorpusOptions, members: list[str] | None, as_json: bool) ->
     raise typer.Exit(0 if all(result.right for result in results) else 1)
 
 
-_MEMBERS = JSON.replace(
-    name="members",
-    default=None,
-    annotation=Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MEMBER", help="Names of folders [default: all].", show_default=False),
-    ],
-)
+_MEMBERS = words("members", "MEMBER", "Names of folders [default: all].")
 corpus = command_of(CorpusOptions, _corpus, JSON, first=(_MEMBERS,))

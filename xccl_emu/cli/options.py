@@ -14,28 +14,32 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON a
 Protocol = Annotated[
     str, typer.Argument(metavar="PROTOCOL", help="FILE.py:NAME, or a name of xccl-emu list.", show_default=False)
 ]
-JSON = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+
+
+def parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    """A parameter of a command beside the fields of its options."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def words(name: str, metavar: str, help: str) -> inspect.Parameter:
+    """Its arguments."""
+    shown = typer.Argument(metavar=metavar, help=help, show_default=False)
+    return parameter(name, Annotated[list[str] | None, shown])
+
+
+def file(name: str, help: str) -> inspect.Parameter:
+    """An option that names a file."""
+    return parameter(name, Annotated[Path | None, typer.Option(f"--{name}", metavar="FILE", help=help)])
+
+
+JSON = parameter("as_json", AsJson, False)
 """``--json``, as every command has it."""
-CTX = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+CTX = parameter("ctx", typer.Context, inspect.Parameter.empty)
 """The context, for options that no command declares, and what was given."""
-WORDS = inspect.Parameter(
-    "words", inspect.Parameter.KEYWORD_ONLY, default=None,
-    annotation=Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PROTOCOL", help="A name of xccl-emu list, or FILE.py:NAME; its sizes are options.",
-            show_default=False,
-        ),
-    ],
-)  # fmt: skip
+WORDS = words("words", "PROTOCOL", "A name of xccl-emu list, or FILE.py:NAME; its sizes are options.")
 """A protocol and its sizes, which are options that no command declares."""
-SET = inspect.Parameter(
-    "more", inspect.Parameter.KEYWORD_ONLY, default=None,
-    annotation=Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A size of the protocol; also as --NAME VALUE."),
-    ],
-)  # fmt: skip
+_MORE = typer.Option("--set", metavar="NAME=VALUE", help="A size of the protocol; also as --NAME VALUE.")
+SET = parameter("more", Annotated[list[str] | None, _MORE])
 """The same for sizes whose names are those of options."""
 
 
@@ -85,6 +89,4 @@ def _parameter(each: "Field[Any]", kind: Any, option: Option) -> inspect.Paramet
         words = (word for of, word in _STANDS_FOR.items() if of in (kind, *get_args(kind)))
         what["metavar"] = option.metavar or next(words, each.name.upper())
     shown = typer.Argument(**what) if option.argument else typer.Option(*named, **what)
-    return inspect.Parameter(
-        each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown]
-    )  # fmt: skip
+    return parameter(each.name, Annotated[kind, shown], default)

@@ -1,28 +1,19 @@
 """``xccl-emu plan``: which parallel strategy serves a model on a cluster best."""
 
-import inspect
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from xccl_emu.cli.ending import WRONG
-from xccl_emu.cli.options import JSON, command_of
+from xccl_emu.cli.options import JSON, command_of, file
 from xccl_emu.errors import ConfigError
 from xccl_emu.plan.options import Planning
 
 if TYPE_CHECKING:
     from xccl_emu.plan.costs import Setting
     from xccl_emu.plan.strategies import Estimate, Workload
-
-_PLOT = inspect.Parameter(
-    "plot", inspect.Parameter.KEYWORD_ONLY, default=None,
-    annotation=Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the terms to a PNG, SVG or PDF file.")
-    ],
-)  # fmt: skip
-
 
 def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:
     from xccl_emu.cli import plan_show
@@ -89,4 +80,4 @@ def _compare(setting: "Setting", workload: "Workload", as_json: bool) -> None:
     show(compared(setting, workload), as_json, told)
 
 
-plan = command_of(Planning, _plan, JSON, _PLOT)
+plan = command_of(Planning, _plan, JSON, file("plot", "Draw the terms to a PNG, SVG or PDF file."))
