@@ -58,7 +58,7 @@ from xccl_emu.kernels.a2e_parameters import (
 )
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.dispatch import SLOT_BYTES, clear_slots, message_at, prepare
-from xccl_emu.kernels.group import barrier
+from xccl_emu.kernels.group import barrier, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
 from xccl_emu.lang import (
@@ -75,7 +75,6 @@ from xccl_emu.lang import (
     poll_ge,
     put,
     quiet,
-    set_flag,
     ub_store,
     v_fill,
     wait_flag,
@@ -109,8 +108,7 @@ def send_tokens(first, last, index, target, c: Group, b: Buffers):
         yield ub_store(base + half * message + c.payload + 4, index, step=1)
         yield ub_store(base + half * message + c.payload + 8, t, step=1)
         yield mtu_out(base + half * message, target + t * message, message, step=1)
-        yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
-        yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
+        yield from hand_over(MTU_OUT, SCALAR, half, "message left")
 
 
 def send_batch(first, last, index, outbox, slots, c: Group, b: Buffers):

@@ -34,7 +34,7 @@ from xccl_emu.kernels.counts import (
 )
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES, field_of
 from xccl_emu.kernels.expert import dummy_expert
-from xccl_emu.kernels.group import align, barrier, drain, drain_halves
+from xccl_emu.kernels.group import align, barrier, drain, drain_halves, hand_over
 from xccl_emu.kernels.moe import count_rows
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import (
@@ -127,8 +127,7 @@ def load_lists(low, high, slots, c: Group, lists):
     message = c.payload + SLOT_BYTES
     for t in range(low, high):
         yield mtu_in(slots + t * message + c.payload + LIST, lists + t * INDEX_BYTES, INDEX_BYTES, step=2)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="lists loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="lists loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "lists loaded")
 
 
 def keep_lists(first, last, kept, lists):
@@ -136,8 +135,7 @@ def keep_lists(first, last, kept, lists):
     if first < last:
         source = lists + first * INDEX_BYTES
         yield mtu_out(source, kept + HEADER_BYTES + first * INDEX_BYTES, (last - first) * INDEX_BYTES, step=2)
-        yield set_flag(MTU_OUT, MTU_IN, 2, sync="lists left")
-        yield wait_flag(MTU_OUT, MTU_IN, 2, sync="lists left")
+        yield from hand_over(MTU_OUT, MTU_IN, 2, "lists left")
 
 
 def find_places(t, c: Group, m: Domains, lists):
@@ -151,8 +149,7 @@ def find_places(t, c: Group, m: Domains, lists):
             if slot >= 0:
                 at = place_at(k, c.n_ranks * c.n_local, m.fan_in)
                 yield v_count(lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)
-        yield set_flag(VECTOR, SCALAR, 0, sync="places found")
-        yield wait_flag(VECTOR, SCALAR, 0, sync="places found")
+        yield from hand_over(VECTOR, SCALAR, 0, "places found")
 
 
 def inbox_for(t, k, index, c: Group, m: Domains, at: Places, lists):
@@ -178,8 +175,7 @@ def forward(first, last, index, slots, c: Group, m: Domains, at: Places, lists, 
         if t - first >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="forward half free")
         yield mtu_in(slots + t * message, work + half * message, message, step=2)
-        yield set_flag(MTU_IN, MTU_OUT, half, sync="forward half full")
-        yield wait_flag(MTU_IN, MTU_OUT, half, sync="forward half full")
+        yield from hand_over(MTU_IN, MTU_OUT, half, "forward half full")
         yield from find_places(t, c, m, lists)
         for k in range(c.top_k):
             target = yield from inbox_for(t, k, index, c, m, at, lists)
@@ -266,8 +262,7 @@ def count_messages(core, index, n, totals, c: Group, lists):
         for i in range(n_slots * core // c.cores, n_slots * (core + 1) // c.cores):
             slot = slot_of(i, index, c.n_ranks, c.n_local)
             yield v_count(lists, totals + 4 * slot, n * COLUMNS, slot, slot + 1, step=2)
-    yield set_flag(VECTOR, SCALAR, 1, sync="messages counted")
-    yield wait_flag(VECTOR, SCALAR, 1, sync="messages counted")
+    yield from hand_over(VECTOR, SCALAR, 1, "messages counted")
 
 
 def relay(core, die, q, call, n, field, c: Group, m: Domains, at: Places):
@@ -353,8 +348,7 @@ def await_messages(core, die, call, counts, c: Group, m: Domains, at: Places):
     yield quiet(step=3, sync="counts noted")
     yield from barrier(3, "all messages are announced")
     yield mtu_in(counts, 0, 4 * fields, step=3)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="counts of messages loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts of messages loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "counts of messages loaded")
 
 
 def name_choice(slot_at, slot, top_k):
@@ -378,8 +372,7 @@ def take_rows(source, n, row, slot, c: Group, b: Buffers, work, room, turn):
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="gather half free")
         yield mtu_in(source + done * message, at, some * message, step=3)
-        yield set_flag(MTU_IN, SCALAR, half, sync="gather half full")
-        yield wait_flag(MTU_IN, SCALAR, half, sync="gather half full")
+        yield from hand_over(MTU_IN, SCALAR, half, "gather half full")
         for i in range(some):
             yield from name_choice(at + i * message + c.payload, slot, c.top_k)
             yield mtu_out(at + i * message, b.recv_x + (row + done + i) * c.payload, c.payload, step=3)
@@ -463,8 +456,7 @@ def busy(work, table, step):
     yield v_fill(table, 4 * BUSY_ENTRIES, step=step)
     for _ in range(work):
         yield v_count(table, table + 4 * BUSY_ENTRIES, BUSY_ENTRIES, 0, 1, step=step)
-    yield set_flag(VECTOR, SCALAR, 0, step=step, sync="computed")
-    yield wait_flag(VECTOR, SCALAR, 0, step=step, sync="computed")
+    yield from hand_over(VECTOR, SCALAR, 0, "computed", step=step)
 
 
 @kernel

@@ -14,7 +14,7 @@ from xccl_emu.kernels.a2e_parameters import (
 )
 from xccl_emu.kernels.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
-from xccl_emu.kernels.group import barrier, drain
+from xccl_emu.kernels.group import barrier, drain, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import (
     MTU_IN,
@@ -49,8 +49,7 @@ def move_row(source, target, nbytes, work, turn, step):
     if turn >= PLACES:
         yield wait_flag(MTU_OUT, MTU_IN, place, step=step, sync="row left")
     yield mtu_in(source, work + place * nbytes, nbytes, step=step)
-    yield set_flag(MTU_IN, MTU_OUT, place, step=step, sync="row in")
-    yield wait_flag(MTU_IN, MTU_OUT, place, step=step, sync="row in")
+    yield from hand_over(MTU_IN, MTU_OUT, place, "row in", step=step)
     yield mtu_out(work + place * nbytes, target, nbytes, step=step)
     yield set_flag(MTU_OUT, MTU_IN, place, step=step, sync="row left")
 
@@ -134,11 +133,9 @@ def expect(number, low, high, kept, c: Group, plan: ReturnPlan):
     while low < high:
         some = min(plan.listed, high - low)
         yield mtu_in(kept + HEADER_BYTES + low * INDEX_BYTES, plan.lists, some * INDEX_BYTES, step=6)
-        yield set_flag(MTU_IN, VECTOR, 0, sync="kept lists loaded")
-        yield wait_flag(MTU_IN, VECTOR, 0, sync="kept lists loaded")
+        yield from hand_over(MTU_IN, VECTOR, 0, "kept lists loaded")
         yield v_count(plan.lists, plan.lists - 32, some * COLUMNS, 0, c.n_ranks * c.n_local, step=6)
-        yield set_flag(VECTOR, SCALAR, 0, sync="rows of a part counted")
-        yield wait_flag(VECTOR, SCALAR, 0, sync="rows of a part counted")
+        yield from hand_over(VECTOR, SCALAR, 0, "rows of a part counted")
         n = yield ub_load(plan.lists - 32, step=6)
         rows = rows + n
         low = low + some
@@ -191,8 +188,7 @@ def return_share(low, high, first, last, kept, source, target, c: Group, plan: R
             low = t
             some = min(plan.listed, some)
             yield mtu_in(kept + HEADER_BYTES + t * INDEX_BYTES, plan.lists, some * INDEX_BYTES, step=6)
-            yield set_flag(MTU_IN, SCALAR, 1, step=6, sync="lists of a share loaded")
-            yield wait_flag(MTU_IN, SCALAR, 1, step=6, sync="lists of a share loaded")
+            yield from hand_over(MTU_IN, SCALAR, 1, "lists of a share loaded", step=6)
         if c.by_dma:
             yield from return_rows_dma(low, t, t + some, source, target, c, plan)
         else:
@@ -265,16 +261,14 @@ def hand_back(die, call, c: Group, m: Domains, at: Places):
 def clear(table, nbytes):
     """Zero a table in the data buffer."""
     yield v_fill(table, nbytes, step=5)
-    yield set_flag(VECTOR, SCALAR, 0, sync="table cleared")
-    yield wait_flag(VECTOR, SCALAR, 0, sync="table cleared")
+    yield from hand_over(VECTOR, SCALAR, 0, "table cleared")
 
 
 def load_counts_of(call, c: Group, b: Buffers, m: Domains, table):
     """Load the counts of a call, by local expert and attention die; returns the first, which is -1 at the end."""
     counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
     yield mtu_in(counts, table, 4 * m.n_attention * c.n_local, step=5)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="counts of rows loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts of rows loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "counts of rows loaded")
     n = yield ub_load(table, step=5)
     return n
 

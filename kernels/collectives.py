@@ -7,6 +7,7 @@ follow each other on the same inboxes and flags each is told what those before i
 
 from typing import NamedTuple
 
+from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
@@ -141,8 +142,7 @@ def slice_at(turn, slices, slice_bytes, first, call_bytes):
 def read(source, size):
     """Copy memory to the beginning of the data buffer, and wait until it is there."""
     yield mtu_in(source, 0, size)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="slice in buffer")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="slice in buffer")
+    yield from hand_over(MTU_IN, SCALAR, 0, "slice in buffer")
 
 
 def copy(i, n, source, target, size, room):
@@ -151,8 +151,7 @@ def copy(i, n, source, target, size, room):
     if i >= 2:
         yield wait_flag(MTU_OUT, MTU_IN, half, sync="half free")
     yield mtu_in(source, half * room, size)
-    yield set_flag(MTU_IN, MTU_OUT, half, sync="half full")
-    yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")
+    yield from hand_over(MTU_IN, MTU_OUT, half, "half full")
     yield mtu_out(half * room, target, size)
     if i + 2 < n:
         yield set_flag(MTU_OUT, MTU_IN, half, sync="half free")
@@ -164,8 +163,7 @@ def add_term(i, n, source, size, room, dtype):
     if i >= 2:
         yield wait_flag(VECTOR, MTU_IN, half, sync="term added")
     yield mtu_in(source, half * room, size)
-    yield set_flag(MTU_IN, VECTOR, half, sync="term in buffer")
-    yield wait_flag(MTU_IN, VECTOR, half, sync="term in buffer")
+    yield from hand_over(MTU_IN, VECTOR, half, "term in buffer")
     if i == 0:
         yield v_widen(half * room, 2 * room, size // 2, dtype)
     else:
@@ -177,11 +175,9 @@ def add_term(i, n, source, size, room, dtype):
 def round_sum(size, room, dtype):
     """Round the sum behind the two halves to the beginning of the data buffer, for mtu-out."""
     yield v_narrow(2 * room, 0, size // 2, dtype)
-    yield set_flag(VECTOR, MTU_OUT, 2, sync="sum in buffer")
-    yield wait_flag(VECTOR, MTU_OUT, 2, sync="sum in buffer")
+    yield from hand_over(VECTOR, MTU_OUT, 2, "sum in buffer")
 
 
 def leave_buffer():
     """Let loads that follow wait until what was written out has left the data buffer."""
-    yield set_flag(MTU_OUT, MTU_IN, 2, sync="result left buffer")
-    yield wait_flag(MTU_OUT, MTU_IN, 2, sync="result left buffer")
+    yield from hand_over(MTU_OUT, MTU_IN, 2, "result left buffer")

@@ -11,7 +11,7 @@ what they offer it, so that may be overwritten at any time.
 """
 
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
-from xccl_emu.kernels.group import barrier, drain_halves
+from xccl_emu.kernels.group import barrier, drain_halves, hand_over
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
 from xccl_emu.kernels.sums import add_contribution, contribution_bytes, contribution_stride, drain_sums, write_sum
 from xccl_emu.lang import (
@@ -40,8 +40,7 @@ from xccl_emu.lang import (
 def load_counts(counts, c: Group):
     """Read the counts that dispatch received, by expert and then source, into the data buffer; returns their sum."""
     yield mtu_in(counts, 0, 4 * c.n_ranks * c.n_local, step=1)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "received counts loaded")
     rows = 0
     for i in range(c.n_ranks * c.n_local):
         n = yield ub_load(4 * i, step=1)
@@ -59,8 +58,7 @@ def copy_rows(source, target, n, row_bytes, turn, a: Areas):
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="copy half free")
         yield mtu_in(source + done * row_bytes, at, some * row_bytes, step=1)
-        yield set_flag(MTU_IN, MTU_OUT, half, sync="copy half full")
-        yield wait_flag(MTU_IN, MTU_OUT, half, sync="copy half full")
+        yield from hand_over(MTU_IN, MTU_OUT, half, "copy half full")
         yield mtu_out(at, target + done * row_bytes, some * row_bytes, step=3)
         yield set_flag(MTU_OUT, MTU_IN, half, sync="copy half free")
         done = done + some
@@ -78,14 +76,12 @@ def quantize_rows(source, target, n, turn, c: Group, a: Areas):
         if turn >= 2:
             yield wait_flag(VECTOR, MTU_IN, half, sync="output used")
         yield mtu_in(source + i * 2 * c.hidden, x, 2 * c.hidden, step=1)
-        yield set_flag(MTU_IN, VECTOR, half, sync="output in")
-        yield wait_flag(MTU_IN, VECTOR, half, sync="output in")
+        yield from hand_over(MTU_IN, VECTOR, half, "output in")
         if turn >= 2:
             yield wait_flag(MTU_OUT, VECTOR, half, sync="narrowed row left")
         yield v_quantize(x, q, c.hidden, c.dtype, c.narrowed - 1, step=2)
         yield set_flag(VECTOR, MTU_IN, half, sync="output used")
-        yield set_flag(VECTOR, MTU_OUT, half, sync="row narrowed")
-        yield wait_flag(VECTOR, MTU_OUT, half, sync="row narrowed")
+        yield from hand_over(VECTOR, MTU_OUT, half, "row narrowed")
         yield mtu_out(q, target + i * stride, contribution_bytes(c.hidden, c.narrowed), step=3)
         yield set_flag(MTU_OUT, VECTOR, half, sync="narrowed row left")
         turn = turn + 1
@@ -199,8 +195,7 @@ def sum_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
 
 def acknowledge_all(rank, core, event, done, c: Group):
     """Tell each rank of this core's share that all cores have pulled what they need from it."""
-    yield set_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
-    yield wait_flag(MTU_IN, SCALAR, 2, sync="contributions pulled")
+    yield from hand_over(MTU_IN, SCALAR, 2, "contributions pulled")
     yield from barrier(7, "all cores have pulled")
     for i in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         d = (i + rank) % c.n_ranks

@@ -3,6 +3,7 @@
 The zero-copy path of send/recv and the benchmarks copy by them.
 """
 
+from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import MTU_IN, MTU_OUT, mtu_in, mtu_out, set_flag, wait_flag
 
 
@@ -23,8 +24,7 @@ def copy_through_buffer(source, target, nbytes, half_bytes, step):
         if i >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, step=step, sync="half free")
         yield mtu_in(source + start, half * half_bytes, size, step=step)
-        yield set_flag(MTU_IN, MTU_OUT, half, step=step, sync="half full")
-        yield wait_flag(MTU_IN, MTU_OUT, half, step=step, sync="half full")
+        yield from hand_over(MTU_IN, MTU_OUT, half, "half full", step=step)
         yield mtu_out(half * half_bytes, target + start, size, step=step)
         if i + 2 < parts:
             yield set_flag(MTU_OUT, MTU_IN, half, step=step, sync="half free")

@@ -11,7 +11,7 @@ each other in a table of tallies, a row for each core and one for the sums: so e
 expert goes, and goes on from there from token to token.  The choices of a token come with it.
 """
 
-from xccl_emu.kernels.group import align, barrier
+from xccl_emu.kernels.group import align, barrier, hand_over
 from xccl_emu.kernels.parameters import Group
 from xccl_emu.lang import (
     MTU_IN,
@@ -27,7 +27,6 @@ from xccl_emu.lang import (
     ub_store,
     v_count,
     v_fill,
-    wait_flag,
 )
 
 FIELD_BYTES = 32
@@ -98,15 +97,13 @@ def load_choices(tokens, topk, c: Group):
         yield mtu_in(topk, choices, tokens * INDEX_BYTES, step=1)
     else:
         yield v_fill(choices, 4, 0xFF, step=1)  # one entry that is no choice, as there has to be something to count
-    yield set_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "choices loaded")
 
 
 def clear_tally(table, step, c: Group):
     """Zero a table with an entry for each expert slot in the data buffer."""
     yield v_fill(table, 4 * c.n_ranks * c.n_local, step=step)
-    yield set_flag(VECTOR, SCALAR, 0, sync="tally cleared")
-    yield wait_flag(VECTOR, SCALAR, 0, sync="tally cleared")
+    yield from hand_over(VECTOR, SCALAR, 0, "tally cleared")
 
 
 def tally_rows(rows, work, step, c: Group):
@@ -129,8 +126,7 @@ def tally(first, last, work, room, topk, c: Group):
     while t < last:
         some = min(room, last - t)
         yield mtu_in(topk + t * INDEX_BYTES, work, some * INDEX_BYTES, step=1)
-        yield set_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
-        yield wait_flag(MTU_IN, SCALAR, 0, sync="choices loaded")
+        yield from hand_over(MTU_IN, SCALAR, 0, "choices loaded")
         yield from tally_rows(some, work, 1, c)
         t = t + some
 
@@ -162,8 +158,7 @@ def share_tallies(rank, core, step, c: Group):
     yield from barrier(step, "all tallies are added up")
     yield mtu_in(tallies + core * align(4 * n_slots), 0, 4 * n_slots, step=step)
     yield mtu_in(tallies + c.cores * align(4 * n_slots), totals_at(n_slots), 4 * n_slots, step=step)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="sums loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="sums loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "sums loaded")
 
 
 def count_experts_before(c: Group):

@@ -13,7 +13,7 @@ from xccl_emu.kernels.counts import second_table, work_at
 from xccl_emu.kernels.deepep import SIGNAL_BYTES, all_clean, clean_next, first_of, set_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.fused_combine import sum_token
-from xccl_emu.kernels.group import barrier, drain
+from xccl_emu.kernels.group import barrier, drain, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group, Sets
 from xccl_emu.kernels.sums import drain_sums, write_sum
 from xccl_emu.lang import (
@@ -45,8 +45,7 @@ def find_rows(counts, c: Group):
     """Load the counts that dispatch received, and beside each the number of its first row."""
     second = second_table(c.n_ranks * c.n_local)
     yield mtu_in(counts, 0, 4 * c.n_ranks * c.n_local, step=1)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "received counts loaded")
     row = 0
     for i in range(c.n_ranks * c.n_local):
         yield ub_store(second + 4 * i, row, step=1)
@@ -59,8 +58,7 @@ def send_block(home, row, n, sent, call, c: Group, b: Buffers, s: Sets):
     routes = work_at(c.n_ranks * c.n_local)
     came = set_at(s.data, s.data_step, call, home, c.die_bytes)
     yield mtu_in(b.route + row * ROUTE_BYTES, routes, n * ROUTE_BYTES, step=1)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="routes loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="routes loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "routes loaded")
     for i in range(n):
         place = sent % BUFFERS
         at = rows_at(s.slots, c.n_ranks * c.n_local) + place * 2 * c.hidden
@@ -69,8 +67,7 @@ def send_block(home, row, n, sent, call, c: Group, b: Buffers, s: Sets):
         if sent >= BUFFERS:
             yield wait_flag(MTU_OUT, MTU_IN, place, sync="row left")
         yield mtu_in(b.y + (row + i) * 2 * c.hidden, at, 2 * c.hidden, step=1)
-        yield set_flag(MTU_IN, MTU_OUT, place, sync="row in")
-        yield wait_flag(MTU_IN, MTU_OUT, place, sync="row in")
+        yield from hand_over(MTU_IN, MTU_OUT, place, "row in")
         yield mtu_out(at, came + (token * c.top_k + choice) * 2 * c.hidden, 2 * c.hidden, step=1)
         yield set_flag(MTU_OUT, MTU_IN, place, sync="row left")
         sent = sent + 1
@@ -92,8 +89,7 @@ def send_back(rank, first, last, call, c: Group, b: Buffers, s: Sets):
     for i in range(first, last):
         signals = set_at(s.signals, s.signals_step, call, (rank + i // c.n_local) % c.n_ranks, c.die_bytes)
         yield add(signals + (rank * c.n_local + i % c.n_local) * SIGNAL_BYTES, 1, step=2, sync="flag")
-    yield set_flag(MTU_OUT, SCALAR, 0, sync="rows left")
-    yield wait_flag(MTU_OUT, SCALAR, 0, sync="rows left")
+    yield from hand_over(MTU_OUT, SCALAR, 0, "rows left")
 
 
 def await_flags(rank, first, last, call, c: Group, s: Sets):

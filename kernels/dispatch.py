@@ -24,7 +24,7 @@ from xccl_emu.kernels.counts import (
     row_of,
     slot_of,
 )
-from xccl_emu.kernels.group import barrier, drain_halves
+from xccl_emu.kernels.group import barrier, drain_halves, hand_over
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
 from xccl_emu.lang import (
     DMA,
@@ -72,8 +72,7 @@ def prepare(half, source, c: Group, work, step):
     at = message_at(half, c.hidden, c.payload, c.quantized, work)
     if c.quantized:
         yield mtu_in(source, work + 2 * c.hidden * half, 2 * c.hidden, step=1)
-        yield set_flag(MTU_IN, VECTOR, half, sync="token loaded")
-        yield wait_flag(MTU_IN, VECTOR, half, sync="token loaded")
+        yield from hand_over(MTU_IN, VECTOR, half, "token loaded")
         yield v_quantize(work + 2 * c.hidden * half, at, c.hidden, c.dtype, c.quantized - 1, step=step)
         yield set_flag(VECTOR, SCALAR, half, sync="message made")
     else:
@@ -103,16 +102,14 @@ def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas):
             yield from await_free(d, rank, event, c, a)
             block = a.blocks + rank * c.die_bytes + d * a.block_bytes
             yield mtu_out(at, block + place * message, message, step=3)
-            yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
-            yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
+            yield from hand_over(MTU_OUT, SCALAR, half, "message left")
 
 
 def clear_slots(at, payload, message):
     """Zero the slots of both halves: what is not written later (the scale, if nothing is quantized) still travels."""
     yield v_fill(at + payload, SLOT_BYTES, step=1)
     yield v_fill(at + message + payload, SLOT_BYTES, step=1)
-    yield set_flag(VECTOR, SCALAR, 1, sync="slots cleared")
-    yield wait_flag(VECTOR, SCALAR, 1, sync="slots cleared")
+    yield from hand_over(VECTOR, SCALAR, 1, "slots cleared")
 
 
 def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
@@ -158,8 +155,7 @@ def pull_rows(source, n, row, turn, payload, b: Buffers, work, room):
         if turn >= 2:
             yield wait_flag(MTU_OUT, MTU_IN, half, sync="pull half free")
         yield mtu_in(source + done * message, at, some * message, step=6)
-        yield set_flag(MTU_IN, MTU_OUT, half, sync="pull half full")
-        yield wait_flag(MTU_IN, MTU_OUT, half, sync="pull half full")
+        yield from hand_over(MTU_IN, MTU_OUT, half, "pull half full")
         for i in range(some):
             yield mtu_out(at + i * message, b.recv_x + (row + done + i) * payload, payload, step=7)
             yield mtu_out(at + i * message + payload, b.route + (row + done + i) * ROUTE_BYTES, ROUTE_BYTES, step=7)
@@ -193,8 +189,7 @@ def gather_counts(c: Group, b: Buffers):
     yield quiet(step=5, sync="counts noted")
     yield from barrier(5, "all counts are in")
     yield mtu_in(b.counts, 0, 4 * c.n_ranks * c.n_local, step=5)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "counts loaded")
     rows = 0
     for i in range(c.n_ranks * c.n_local):
         n = yield ub_load(4 * i, step=5)

@@ -5,7 +5,7 @@ y = round(x * (1 + (slot mod 7) / 8)), with x the dequantized INT8 (value times 
 """
 
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
-from xccl_emu.kernels.group import drain_halves
+from xccl_emu.kernels.group import drain_halves, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import (
     MTU_IN,
@@ -63,8 +63,7 @@ def dummy_expert(first, last, c: Group, b: Buffers):
         if r - first >= 2:
             yield wait_flag(MTU_OUT, VECTOR, half, sync="expert output left")
         yield v_narrow(acc, outs + half * 2 * c.hidden, c.hidden, c.dtype)
-        yield set_flag(VECTOR, MTU_OUT, half, sync="expert output made")
-        yield wait_flag(VECTOR, MTU_OUT, half, sync="expert output made")
+        yield from hand_over(VECTOR, MTU_OUT, half, "expert output made")
         yield mtu_out(outs + half * 2 * c.hidden, b.y + r * 2 * c.hidden, 2 * c.hidden)
         yield set_flag(MTU_OUT, VECTOR, half, sync="expert output left")
     yield from drain_halves(MTU_OUT, VECTOR, last - first, "expert output left")

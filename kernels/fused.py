@@ -38,7 +38,7 @@ from xccl_emu.kernels.counts import (
     targets_at,
 )
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES, clear_slots, prepare
-from xccl_emu.kernels.group import barrier, drain_halves
+from xccl_emu.kernels.group import barrier, drain_halves, hand_over
 from xccl_emu.kernels.parameters import Buffers, Fused, Group
 from xccl_emu.lang import (
     DMA,
@@ -72,8 +72,7 @@ def ask_for_room(rank, core, tokens, event, c: Group, f: Fused):
     """Tell every rank of this core's share how many messages there are for it."""
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         yield from count_slots(d * c.n_local, (d + 1) * c.n_local, f.work + 4 * d, tokens, 1, c)
-    yield set_flag(VECTOR, SCALAR, 0, sync="messages counted")
-    yield wait_flag(VECTOR, SCALAR, 0, sync="messages counted")
+    yield from hand_over(VECTOR, SCALAR, 0, "messages counted")
     for d in range(c.n_ranks * core // c.cores, c.n_ranks * (core + 1) // c.cores):
         n = yield ub_load(f.work + 4 * d, step=1)
         asked = field_at(f.exchange + d * c.die_bytes, event, c.n_ranks, 1, rank, 0)
@@ -130,8 +129,7 @@ def send_message(half, t, rank, staging, at, c: Group, f: Fused):
             yield ub_store(at + f.wire + 12, k, step=1)
             yield ub_store(at + f.wire + 16, slot, step=1)
             yield mtu_out(at, target, f.wire + SLOT_BYTES, step=1)
-            yield set_flag(MTU_OUT, SCALAR, half, sync="message left")
-            yield wait_flag(MTU_OUT, SCALAR, half, sync="message left")
+            yield from hand_over(MTU_OUT, SCALAR, half, "message left")
 
 
 def ring_sdma(half, t, staging, c: Group, f: Fused):
@@ -199,8 +197,7 @@ def await_counts(rank, first, last, event, c: Group, f: Fused):
         yield poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")
     yield from barrier(3, "all counts are in")
     yield mtu_in(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, step=3)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "counts loaded")
     rows = 0
     for i in range(c.n_ranks * c.n_local):
         n = yield ub_load(f.work + i * FIELD_BYTES + 8, step=3)
@@ -210,15 +207,13 @@ def await_counts(rank, first, last, event, c: Group, f: Fused):
 
 def quantize_late(some, half, at, made, c: Group, f: Fused):
     """Quantize messages that came as they were into ``made``, the routes behind."""
-    yield set_flag(MTU_IN, VECTOR, half, sync="messages in")
-    yield wait_flag(MTU_IN, VECTOR, half, sync="messages in")
+    yield from hand_over(MTU_IN, VECTOR, half, "messages in")
     for i in range(some):
         message = at + i * (f.wire + SLOT_BYTES)
         row = made + i * (c.payload + ROUTE_BYTES)
         yield v_quantize(message, row, c.hidden, c.dtype, c.quantized - 1, step=3)
         yield v_copy(message + f.wire + 4, row + c.payload + 4, ROUTE_BYTES - 4, step=3)
-    yield set_flag(VECTOR, MTU_OUT, half, sync="rows quantized")
-    yield wait_flag(VECTOR, MTU_OUT, half, sync="rows quantized")
+    yield from hand_over(VECTOR, MTU_OUT, half, "rows quantized")
 
 
 def take_rows(source, row, n, turn, at, c: Group, b: Buffers, f: Fused):
@@ -240,8 +235,7 @@ def take_rows(source, row, n, turn, at, c: Group, b: Buffers, f: Fused):
             yield from quantize_late(some, half, start, made, c, f)
             start = made
         else:
-            yield set_flag(MTU_IN, MTU_OUT, half, sync="half full")
-            yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")
+            yield from hand_over(MTU_IN, MTU_OUT, half, "half full")
         for i in range(some):
             yield mtu_out(start + i * stride, b.recv_x + (row + i) * c.payload, c.payload, step=3)
             yield mtu_out(start + i * stride + c.payload, b.route + (row + i) * ROUTE_BYTES, ROUTE_BYTES, step=3)

@@ -12,7 +12,7 @@ Nothing ever resets arrivals: a token's home remembers how many it has waited fo
 
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, second_table, work_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
-from xccl_emu.kernels.group import drain
+from xccl_emu.kernels.group import drain, hand_over
 from xccl_emu.kernels.parameters import Buffers, Fused, Group
 from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
 from xccl_emu.lang import (
@@ -58,8 +58,7 @@ def find_rows(rank, core, first, last, counts, c: Group):
     """
     second = second_table(c.n_ranks * c.n_local)
     yield mtu_in(counts, 0, 4 * c.n_ranks * c.n_local, step=1)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="received counts loaded")
+    yield from hand_over(MTU_IN, SCALAR, 0, "received counts loaded")
     row = 0
     for e in range(c.n_local):
         for s in range(c.n_ranks):
@@ -124,8 +123,7 @@ def send_rows(n, c: Group, b: Buffers, f: Fused):
             if i >= BUFFERS:
                 yield wait_flag(MTU_OUT, MTU_IN, i % BUFFERS, sync="row left")
             yield mtu_in(b.y + row * 2 * c.hidden, at, 2 * c.hidden, step=1)
-            yield set_flag(MTU_IN, MTU_OUT, i % BUFFERS, sync="row in")
-            yield wait_flag(MTU_IN, MTU_OUT, i % BUFFERS, sync="row in")
+            yield from hand_over(MTU_IN, MTU_OUT, i % BUFFERS, "row in")
             yield mtu_out(at, target, 2 * c.hidden, step=1)
             yield set_flag(MTU_OUT, MTU_IN, i % BUFFERS, sync="row left")
     if f.sdma:
@@ -161,8 +159,7 @@ def send_back(rank, first, last, c: Group, b: Buffers, f: Fused):
             if done == n:
                 part = part + 1
                 done = 0
-        yield set_flag(MTU_IN, SCALAR, 0, sync="rows listed")
-        yield wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")
+        yield from hand_over(MTU_IN, SCALAR, 0, "rows listed")
         yield from send_rows(listed, c, b, f)
         yield quiet(step=1, sync="contributions visible")
         yield from announce(listed, c, f)

@@ -1,6 +1,12 @@
 """Small granules that several kernels share."""
 
-from xccl_emu.lang import arrive, await_group, wait_flag
+from xccl_emu.lang import arrive, await_group, set_flag, wait_flag
+
+
+def hand_over(source, target, event, sync, step=0):
+    """Let pipe ``target`` go on, or the scalar unit, when pipe ``source`` has done all that was issued to it so far."""
+    yield set_flag(source, target, event, step=step, sync=sync)
+    yield wait_flag(source, target, event, step=step, sync=sync)
 
 
 def barrier(step, sync):

@@ -13,6 +13,7 @@ Order of summation: by rank, from 0 on, in FP32.
 
 from typing import NamedTuple
 
+from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import (
     FP32,
     MTU_IN,
@@ -24,12 +25,10 @@ from xccl_emu.lang import (
     mtu_out,
     poll_line_ne,
     quiet,
-    set_flag,
     ub_load,
     ub_store,
     v_add,
     v_copy,
-    wait_flag,
 )
 
 LINE_BYTES, WORDS = 16, 0b1111
@@ -77,8 +76,7 @@ def place(buffers, call, ranks, rank, room):
 def load_operand(own, size):
     """Bring in the own operand, to the beginning of the data buffer; what would mean empty becomes +0.0."""
     yield mtu_in(own, 0, size)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="operand in buffer")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="operand in buffer")
+    yield from hand_over(MTU_IN, SCALAR, 0, "operand in buffer")
     for word in range(size // 4):
         bits = yield ub_load(4 * word)
         if bits == EMPTY:
@@ -121,8 +119,7 @@ def lamport(own, out, p: Ranks):
                 at = place(p.buffers + p.me * p.pitch, call + p.emptied, p.ranks, rank, p.room)
                 yield mtu_out(empty, at, before)
         yield from add_up(call, size, p)
-        yield set_flag(VECTOR, MTU_OUT, 1, sync="sum in buffer")
-        yield wait_flag(VECTOR, MTU_OUT, 1, sync="sum in buffer")
+        yield from hand_over(VECTOR, MTU_OUT, 1, "sum in buffer")
         yield mtu_out(p.room, out, size)
         yield quiet(sync="call over")
         own += size

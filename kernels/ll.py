@@ -10,6 +10,7 @@ NCCL clears the lines before the flag wraps around.  Here a call has fewer steps
 
 from typing import NamedTuple
 
+from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
@@ -20,11 +21,9 @@ from xccl_emu.lang import (
     mtu_out,
     poll_ge,
     poll_line_eq,
-    set_flag,
     store,
     ub_load,
     ub_store,
-    wait_flag,
 )
 
 LINE_BYTES, DATA_BYTES = 16, 8
@@ -50,8 +49,7 @@ class Slots(NamedTuple):
 
 def written(size, event):
     """Wait until mtu-out has read what it writes; returns the size, by which the data move on."""
-    yield set_flag(MTU_OUT, SCALAR, event, sync="buffer written")
-    yield wait_flag(MTU_OUT, SCALAR, event, sync="buffer written")
+    yield from hand_over(MTU_OUT, SCALAR, event, "buffer written")
     return size
 
 
@@ -61,8 +59,7 @@ def send_ll(own, s: Slots):
     data = s.n_lines * LINE_BYTES
     for step in range(s.done, s.done + s.n_steps):
         yield mtu_in(own, data, s.n_lines * DATA_BYTES)
-        yield set_flag(MTU_IN, SCALAR, 0, sync="data in buffer")
-        yield wait_flag(MTU_IN, SCALAR, 0, sync="data in buffer")
+        yield from hand_over(MTU_IN, SCALAR, 0, "data in buffer")
         for half in range(2 * s.n_lines):
             word = yield ub_load(data + 4 * half)
             yield ub_store(8 * half, word)

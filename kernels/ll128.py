@@ -5,6 +5,7 @@ place of one in two leaves more room for data, but it says of all the others tha
 visible in parts.  NCCL #740 is what happened on an interconnect where it did.
 """
 
+from xccl_emu.kernels.group import hand_over
 from xccl_emu.kernels.ll import Slots, written
 from xccl_emu.lang import (
     MTU_IN,
@@ -16,11 +17,9 @@ from xccl_emu.lang import (
     mtu_out,
     poll_ge,
     poll_line_eq,
-    set_flag,
     store,
     ub_store,
     v_copy,
-    wait_flag,
 )
 
 LINE_BYTES, DATA_BYTES = 128, 120
@@ -35,13 +34,11 @@ def send_ll128(own, s: Slots):
     data = s.n_lines * LINE_BYTES
     for step in range(s.done, s.done + s.n_steps):
         yield mtu_in(own, data, s.n_lines * DATA_BYTES)
-        yield set_flag(MTU_IN, VECTOR, 0, sync="data in buffer")
-        yield wait_flag(MTU_IN, VECTOR, 0, sync="data in buffer")
+        yield from hand_over(MTU_IN, VECTOR, 0, "data in buffer")
         for line in range(s.n_lines):
             yield v_copy(data + DATA_BYTES * line, LINE_BYTES * line, DATA_BYTES)
             yield ub_store(LINE_BYTES * line + DATA_BYTES, step + 1, 8)
-        yield set_flag(VECTOR, MTU_OUT, 1, sync="lines in buffer")
-        yield wait_flag(VECTOR, MTU_OUT, 1, sync="lines in buffer")
+        yield from hand_over(VECTOR, MTU_OUT, 1, "lines in buffer")
         yield poll_ge(s.credit, step + 1 - s.slots, sync="slot free")
         yield mtu_out(0, s.lines + step % s.slots * s.step, s.n_lines * LINE_BYTES)
         moved = yield from written(s.n_lines * DATA_BYTES, 2)
@@ -60,8 +57,7 @@ def receive_ll128(out, s: Slots):
             yield v_copy(at, data + DATA_BYTES * line, DATA_BYTES)
         yield store(s.credit, step + 1)
         yield dcci(s.credit, sync="credit line")
-        yield set_flag(VECTOR, MTU_OUT, 1, sync="data in buffer")
-        yield wait_flag(VECTOR, MTU_OUT, 1, sync="data in buffer")
+        yield from hand_over(VECTOR, MTU_OUT, 1, "data in buffer")
         yield mtu_out(data, out, s.n_lines * DATA_BYTES)
         moved = yield from written(s.n_lines * DATA_BYTES, 2)
         out += moved

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from xccl_emu.kernels.group import drain_halves
+from xccl_emu.kernels.group import drain_halves, hand_over
 from xccl_emu.lang import MTU_IN, MTU_OUT, VECTOR, mtu_in, set_flag, v_narrow, wait_flag
 
 FIELD_BYTES = 32
@@ -171,8 +171,7 @@ def round_sum(m, nbytes, c: Cluster):
     if m >= 2:
         yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
     yield v_narrow(c.acc, at, nbytes // 2, c.dtype)
-    yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
-    yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
+    yield from hand_over(VECTOR, MTU_OUT, half, "sum made")
     return at
 
 

@@ -7,6 +7,7 @@ of tickets, whoever was faster, and tells every producer how many it has read.
 
 from typing import NamedTuple
 
+from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
@@ -20,8 +21,6 @@ from xccl_emu.lang import (
     mtu_out,
     poll_ge,
     put,
-    set_flag,
-    wait_flag,
 )
 
 FIELD_BYTES = 32
@@ -52,14 +51,12 @@ class Tickets(NamedTuple):
 def fetched(source, nbytes):
     """Bring a message into the data buffer."""
     yield mtu_in(source, 0, nbytes)
-    yield set_flag(MTU_IN, SCALAR, 0, sync="message in buffer")
-    yield wait_flag(MTU_IN, SCALAR, 0, sync="message in buffer")
+    yield from hand_over(MTU_IN, SCALAR, 0, "message in buffer")
 
 
 def written():
     """Wait until mtu-out has read the data buffer."""
-    yield set_flag(MTU_OUT, SCALAR, 1, sync="buffer free")
-    yield wait_flag(MTU_OUT, SCALAR, 1, sync="buffer free")
+    yield from hand_over(MTU_OUT, SCALAR, 1, "buffer free")
 
 
 @kernel

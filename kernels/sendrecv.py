@@ -31,6 +31,7 @@ field can be under way.
 """
 
 from xccl_emu.kernels.common import copy_through_buffer
+from xccl_emu.kernels.group import hand_over
 from xccl_emu.kernels.parameters import Channel
 from xccl_emu.lang import (
     DMA,
@@ -240,8 +241,7 @@ def pull_chunk(i, half, target, nbytes, c: Channel, again, more, ack):
     yield mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)
     yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
     if ack:
-        yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
-        yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")
+        yield from hand_over(MTU_IN, SCALAR, 0, "slot read", step=6)
         yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
     yield wait_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
     yield mtu_out(half * c.slot_bytes, target + i * c.slot_bytes, size, step=6)

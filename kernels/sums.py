@@ -5,7 +5,7 @@ some contributions are on their way while another is added, and one output leave
 a contribution that came as INT8 is widened to FP32.
 """
 
-from xccl_emu.kernels.group import drain, drain_halves
+from xccl_emu.kernels.group import drain, drain_halves, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import (
     FP32,
@@ -66,8 +66,7 @@ def add_contribution(source, acc, turn, k, weight, c: Group, step):
     if turn >= LOADS:
         yield wait_flag(VECTOR, MTU_IN, place, sync="contribution used")
     yield mtu_in(source, at, contribution_bytes(c.hidden, c.narrowed), step=step)
-    yield set_flag(MTU_IN, VECTOR, place, sync="contribution in")
-    yield wait_flag(MTU_IN, VECTOR, place, sync="contribution in")
+    yield from hand_over(MTU_IN, VECTOR, place, "contribution in")
     if c.narrowed:
         yield v_dequantize(at, acc + wide_at(c.hidden), c.hidden, at + c.hidden, step=step)
         at = acc + wide_at(c.hidden)
@@ -86,8 +85,7 @@ def write_sum(t, first, acc, c: Group, b: Buffers, step):
     if t - first >= 2:
         yield wait_flag(MTU_OUT, VECTOR, half, sync="sum left")
     yield v_narrow(acc, at, c.hidden, c.dtype, step=step)
-    yield set_flag(VECTOR, MTU_OUT, half, sync="sum made")
-    yield wait_flag(VECTOR, MTU_OUT, half, sync="sum made")
+    yield from hand_over(VECTOR, MTU_OUT, half, "sum made")
     yield mtu_out(at, b.out + t * 2 * c.hidden, 2 * c.hidden, step=step)
     yield set_flag(MTU_OUT, VECTOR, half, sync="sum left")
 

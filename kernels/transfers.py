@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from xccl_emu.lang import DMA, MTU_IN, MTU_OUT, SCALAR, dma, kernel, mtu_in, mtu_out, set_flag, wait_flag
+from xccl_emu.kernels.group import hand_over
+from xccl_emu.lang import DMA, MTU_IN, MTU_OUT, SCALAR, dma, kernel, mtu_in, mtu_out, wait_flag
 
 DESCRIPTORS = 8
 """Of DMA, that a core may have rung at once."""
@@ -25,8 +26,7 @@ class Scatter(NamedTuple):
 def write_blocks(source, target, nbytes, times):
     """Load a block of the own die, then write it ``times`` times, to places one behind the other."""
     yield mtu_in(source, 0, nbytes)
-    yield set_flag(MTU_IN, MTU_OUT, 0, sync="block in buffer")
-    yield wait_flag(MTU_IN, MTU_OUT, 0, sync="block in buffer")
+    yield from hand_over(MTU_IN, MTU_OUT, 0, "block in buffer")
     for i in range(times):
         yield mtu_out(0, target + i * nbytes, nbytes)
 
@@ -36,8 +36,7 @@ def read_blocks(source, target, nbytes, times):
     """Read ``times`` blocks that lie one behind the other, into two halves in turn, and store the last."""
     for i in range(times):
         yield mtu_in(source + i * nbytes, i % 2 * nbytes, nbytes)
-    yield set_flag(MTU_IN, MTU_OUT, 0, sync="blocks in buffer")
-    yield wait_flag(MTU_IN, MTU_OUT, 0, sync="blocks in buffer")
+    yield from hand_over(MTU_IN, MTU_OUT, 0, "blocks in buffer")
     yield mtu_out((times - 1) % 2 * nbytes, target, nbytes)
 
 
@@ -58,8 +57,7 @@ def scatter_blocks(shape: Scatter, source, target, own, die, seed):
     as they are drawn; ``own`` is the die that it runs on.  Draws are Park and Miller's, ``seed`` 1 to 2^31 - 2.
     """
     yield mtu_in(source, 0, shape.nbytes)
-    yield set_flag(MTU_IN, MTU_OUT, 0, sync="block in buffer")
-    yield wait_flag(MTU_IN, MTU_OUT, 0, sync="block in buffer")
+    yield from hand_over(MTU_IN, MTU_OUT, 0, "block in buffer")
     for _ in range(shape.times):
         seed = seed * 48271 % 2147483647
         die = seed % shape.dies if shape.drawn else (die + 1) % shape.dies

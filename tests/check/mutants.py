@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -66,6 +67,15 @@ class Edit:
         return text.replace(self.old, self.new)
 
 
+class Apart(Edit):
+    """The same, of a whole line; lines in place of it are indented as it was."""
+
+    def apply(self, text: str) -> str:
+        """The text changed."""
+        line = next((line for line in text.splitlines() if line.strip() == self.old), self.old)
+        return Edit(self.module, line, textwrap.indent(self.new, line.removesuffix(self.old))).apply(text)
+
+
 @dataclass(frozen=True)
 class Without:
     """A change of a module's text: what names a synchronization, or else the lines that have a text, do nothing."""
@@ -96,6 +106,11 @@ class Of:
         """In a place that stands there once, old becomes new."""
         assert old in place
         return Edit(self.module, place, place.replace(old, new))
+
+    def apart(self, flag: str, sync: str, waited: str = "", more: str = "") -> Apart:
+        """A flag that is handed over, with ``more`` arguments, is set, and another one, or none, is waited for."""
+        wait = f'\nyield wait_flag({waited}, sync="{sync}")' if waited else ""
+        return Apart(self.module, f'yield from hand_over({flag}, "{sync}"{more})', f"yield set_flag({flag}){wait}")
 
     def without(self, what: str) -> Without:
         """A synchronization by its name, or lines by a part of them, left out."""

@@ -225,7 +225,7 @@ OWN = (
         returns("rows = rows + n\n", "rows = n\n")),
     bug("e2a, streamed: choices read before they are there", STREAMED_ALONE,
         RACE | UNWRITTEN | WRONG | LEFTOVER | EVENTS,
-        returns.without('wait_flag(MTU_IN, SCALAR, 1, step=6, sync="lists of a share loaded")')),
+        returns.apart("MTU_IN, SCALAR, 1", "lists of a share loaded", more=", step=6")),
     bug("a2e, microbatches: the rows of both come back to one place", TWO, RACE | WRONG | UNWRITTEN | AREA,
         returns(ROWS_OF, "")),
     bug("a2e, microbatches: both told of one's call in the same field", TWO,

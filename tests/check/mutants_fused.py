@@ -66,7 +66,6 @@ ALL_SENT = '    yield from barrier(2, "all cores have sent")\n'
 PUBLISH = "    yield from publish(rank, first, last, event, c, f)\n"
 FIELD = "table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES"
 BEFORE = "yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)\n"
-FULL = '            yield wait_flag(MTU_IN, MTU_OUT, half, sync="half full")\n'
 SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
 
 
@@ -98,7 +97,7 @@ RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + CLEAR))
 
 KNOWN = (
     bug("fused: event e set, event e + 1 awaited", SINGLE, LOCKED | EVENTS,
-        of_dispatch.at(FULL, "half,", "(half + 1) % 2,"), quick=True),
+        of_dispatch.apart("MTU_IN, MTU_OUT, half", "half full", "MTU_IN, MTU_OUT, (half + 1) % 2"), quick=True),
     bug("fused: combine of a token starts on the stores' issue, not on their completion", PAIR,
         RACE | UNWRITTEN | WRONG, of_combine(ROWS_VISIBLE + ANNOUNCE, ANNOUNCE + ROWS_VISIBLE)),
     bug("fused: a contribution is weighed when its load is issued", PAIR, UNWRITTEN | RACE,
@@ -124,7 +123,7 @@ OWN = (
     bug("fused: places used before they are found", replace(PAIR, quantized=False, granules=2, rounds=1),
         RACE | UNWRITTEN | AREA | LEFTOVER | EVENTS, of_dispatch.without("places found")),
     bug("fused: counts used before they are loaded", PAIR, RACE | UNWRITTEN | AREA | LEFTOVER | EVENTS,
-        of_dispatch.without('wait_flag(MTU_IN, SCALAR, 0, sync="counts loaded")')),
+        of_dispatch.apart("MTU_IN, SCALAR, 0", "counts loaded")),
     bug("fused: counts told when this core has sent, not when all have", PAIRS, RACE | UNWRITTEN,
         of_dispatch.without("all cores have sent")),
     bug("fused: counts of other cores' sources read before they are in", PAIRS, TORN | UNWRITTEN,
@@ -162,7 +161,7 @@ OWN = (
         of_combine.at(WEIGHT, "4 * k,", "0,")),
     *by_tallies("fused, tallies:", LOOPS, replace(LOOPS, tokens=3), ONE_LOOP),
     bug("fused: a route used before it is loaded", PAIR, RACE | AREA | UNWRITTEN | LEFTOVER | EVENTS,
-        of_combine.without('wait_flag(MTU_IN, SCALAR, 0, sync="rows listed")')),
+        of_combine.apart("MTU_IN, SCALAR, 0", "rows listed")),
     bug("fused: a contribution sent before it is loaded", PAIR, RACE | UNWRITTEN, of_combine.without("row in")),
     bug("fused: cores that share a peer send all of its rows", SHARED, RACE | WRONG | UNWRITTEN,
         of_combine(PARTS, "    if False:\n")),

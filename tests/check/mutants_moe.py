@@ -60,7 +60,6 @@ PULL = "    yield from pull(rank, core, rows, c, b, a)\n"
 SKIPPED = "offset + (begin - row) * (c.payload + SLOT_BYTES)\n"
 ACKNOWLEDGE = "    yield from acknowledge(rank, core, event, a.done, c)\n"
 PUT_ACK = '        yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
-LOADED = 'yield wait_flag(MTU_IN, VECTOR, half, sync="token loaded")\n'
 IF_MADE = "            if c.quantized:\n"
 MADE = '                yield wait_flag(VECTOR, SCALAR, half, sync="message made")  # the places, too\n'
 
@@ -95,7 +94,7 @@ OWN_DISPATCH = (
         of_dispatch.without('set_flag(VECTOR, SCALAR, half, sync="message made")'),
         of_dispatch(IF_MADE + MADE + "            else:\n", IF_MADE.replace("if", "if not"))),
     bug("dispatch: quantization waits for the other half's token", THREE, EVENTS | LOCKED,
-        of_dispatch.at(LOADED, "half", "1 - half")),
+        of_dispatch.apart("MTU_IN, VECTOR, half", "token loaded", "MTU_IN, VECTOR, 1 - half")),
     bug("dispatch: the next token made where one is still leaving", THREE, RACE, of_dispatch.without("message left")),
     bug("dispatch: messages laid out without room for their slots", DISPATCH, UNWRITTEN | WRONG,
         of_dispatch("place * message, message, step=3)", "place * c.payload, message, step=3)")),
@@ -214,7 +213,7 @@ OWN_COMBINE = (
     bug("combine: of a tile starts on the store's issue, not on its completion", COMBINE, UNWRITTEN | RACE,
         of_sums.without("contribution in")),
     bug("combine: event e set, event e + 1 awaited", CHOICES, EVENTS | LOCKED,
-        of_sums.at('wait_flag(MTU_IN, VECTOR, place, sync="contribution in")', "place", "(place + 1) % LOADS")),
+        of_sums.apart("MTU_IN, VECTOR, place", "contribution in", "MTU_IN, VECTOR, (place + 1) % LOADS")),
     bug("combine: a contribution pulled over one that is still weighed", CHOICES, EVENTS | RACE,
         of_sums.without("contribution used")),
     bug("combine: a contribution's weight left out", CHOICES, WRONG,
@@ -225,7 +224,7 @@ OWN_COMBINE = (
         of_combine(ROWS_IN, ROWS_IN + "            weight = weight * (1 - k)\n")),
     bug("combine: sum copied out before it is rounded", COMBINE, UNWRITTEN | RACE, of_sums.without("sum made")),
     bug("combine: flag of a half that is full left over", COMBINE, RACE | LEFTOVER | EVENTS,
-        of_combine.without('wait_flag(MTU_IN, MTU_OUT, half, sync="copy half full")')),
+        of_combine.apart("MTU_IN, MTU_OUT, half", "copy half full")),
 )  # fmt: skip
 
 KNOWN = tuple(replace(mutant, base=ONLY_DISPATCH) for mutant in KNOWN)

@@ -33,8 +33,7 @@ DMA_DRAINED = '    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=6, 
 PULL = "    yield mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)\n"
 IF_ACK = "    if ack:\n"
 CHUNK_READ = '    yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")\n' + IF_ACK
-READ = '        yield set_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
-WAIT_READ = '        yield wait_flag(MTU_IN, SCALAR, 0, step=6, sync="slot read")\n'
+READ = '        yield from hand_over(MTU_IN, SCALAR, 0, "slot read", step=6)\n'
 ACK = '        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")\n'
 OUT = '    yield quiet(step=7, sync="payload out")\n'
 LAST_ACK = '    yield put(c.ack, c.event, chunks - 1, c.base + chunks, c.ring, step=7, sync="ack")\n'
@@ -71,7 +70,7 @@ KNOWN = (
     bug("producer's free test is i - ack < S + 1", RING, RACE,
         edit.at(FREE + IN_BUFFER, "+ 1 - c.slots", "- c.slots")),
     bug("consumer sends the ack before it reads the slot", RING, RACE,
-        edit(PULL + CHUNK_READ + READ + WAIT_READ + ACK, IF_ACK + ACK + PULL + CHUNK_READ + READ + WAIT_READ)),
+        edit(PULL + CHUNK_READ + READ + ACK, IF_ACK + ACK + PULL + CHUNK_READ + READ)),
     bug("producer publishes tail i + 2 after writing chunk i only", RING, WRONG | RACE | FAILED,
         edit.at(FENCE + TAIL, "i + 1", "i + 2")),
     bug("both dies send all chunks before receiving any", BOTH, LOCKED,
@@ -82,13 +81,13 @@ KNOWN = (
         edit.at(OUT + LAST_ACK, "c.base + chunks", "(c.base + chunks) % c.slots"),
         edit(FREE + IN_BUFFER, "        yield poll_ge(c.ack + COUNT, 0, step=4)\n" + IN_BUFFER),
         edit(IN_TAIL, IN_TAIL_MODULO),
-        edit.at(WAIT_READ + ACK, "c.base + i + 1", "(c.base + i + 1) % c.slots"),
+        edit.at(READ + ACK, "c.base + i + 1", "(c.base + i + 1) % c.slots"),
         edit(ACKNOWLEDGED, ACKNOWLEDGED_MODULO), edit("    poll_ge,\n", "    poll_eq,\n    poll_ge,\n    poll_ne,\n")),
 )  # fmt: skip
 
 OWN = (
     bug("consumer acknowledges one chunk too many", RING, RACE,
-        edit.at(WAIT_READ + ACK, "base + i + 1", "base + i + 2")),
+        edit.at(READ + ACK, "base + i + 1", "base + i + 2")),
     bug("consumer acknowledges one chunk too few", RING, LOCKED,
         edit.at(LAST_ACK, "base + chunks", "base + chunks - 1")),
     bug("consumer acknowledges before all is copied out", RING, WRONG | RACE,
@@ -104,7 +103,7 @@ OWN = (
     bug("both sides go round one slot too many", RING, AREA, edit.at(SLOT, "% slots", "% (slots + 1)")),
     bug("consumer goes round one slot too few", RING, WRONG | RACE, edit.at(PULL, "c.slots,", "c.slots - 1,")),
     bug("ack as soon as the read is issued", RING, RACE,
-        edit(READ + WAIT_READ + ACK, ACK + READ + WAIT_READ), quick=True),
+        edit(READ + ACK, ACK + READ), quick=True),
     bug("consumer uses a half of its buffer again before it has left", RING, RACE, edit(AGAIN, ""), edit(MORE, "")),
     bug("consumer waits for the other half's event", RING, EVENTS | LOCKED,
         edit.at(AGAIN, "half, step", "1 - half, step")),
