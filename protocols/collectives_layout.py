@@ -1,6 +1,5 @@
 """Where the inboxes and flags of collectives are, and what each core may touch of them."""
 
-from dataclasses import replace
 from typing import Any
 
 from xccl_emu.kernels.collectives import FIELD_BYTES, SLOTS, Barrier, Peers, Ring
@@ -46,8 +45,7 @@ class Layout:
     def _part(self, region: Region, core: int, die: int | None, rights: str) -> Grant:
         """Leave to touch what a core has of a region, on one die or on any."""
         each = region.count // self.cores
-        first, last = (region.grant(die or 0, rights, core * each + i) for i in (0, each - 1))
-        return replace(first, die=die, end=last.end)
+        return region.grant(die, rights, core * each, each)
 
     def _grants(self, core: int, me: int, *to: int | None) -> list[Grant]:
         """Leave to read the own inbox and fields, and to write those of others."""

@@ -8,7 +8,7 @@ outputs = group.combine(weights)
 Several rounds in one launch: `run_deepep_rounds(group, tokens, topk, weights)`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,13 +21,12 @@ from xccl_emu.kernels import deepep_combine as combine_kernel
 from xccl_emu.kernels.counts import work_at
 from xccl_emu.kernels.deepep import SETS, SIGNAL_BYTES
 from xccl_emu.kernels.deepep_layers import deepep_hooks, deepep_layers
-from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Sets
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phases
-from xccl_emu.protocols.layout import EpConfig, buffer_bytes, check_fits, check_pod, messages_at
+from xccl_emu.protocols.group_layout import GroupLayout
+from xccl_emu.protocols.layout import EpConfig, buffer_bytes, messages_at
 from xccl_emu.protocols.rounds import OF_EXPERT, GroupRounds, PerRank, Progress, joined, outputs_of
 
 DISPATCH_RIGHTS = {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "rw"}
@@ -63,49 +62,10 @@ class DeepEpConfig(EpConfig):
         return self.tokens_max * (self.top_k if self.repeats else 1)
 
     @property
-    def signals_bytes(self) -> int:
-        """Signals of a buffer set."""
-        return align(self.n_slots * SIGNAL_BYTES)
-
-    @property
     def set_bytes(self) -> int:
         """Data of a buffer set: messages by source and expert, or contributions by token and choice."""
         messages = self.n_slots * self.slots * self.message_bytes
         return max(messages, self.tokens_max * self.top_k * self.row_bytes)
-
-
-@dataclass(frozen=True)
-class DeepEpLayout:
-    """Offsets of the buffer sets in the areas of each die."""
-
-    data: int
-    managed_end: int
-    signals: int
-    meta_end: int
-
-    @property
-    def meta_start(self) -> int:
-        """The first signal."""
-        return self.signals
-
-    @property
-    def tallies(self) -> int:
-        """There are none."""
-        return self.managed_end
-
-
-def lay_out_deepep(config: DeepEpConfig, pod: Pod, managed_offset: int = 0, field_offset: int = 0) -> DeepEpLayout:
-    """Place the buffer sets behind what other communicators use; offsets are bytes in the areas.
-
-    Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
-    """
-    data, signals = check_pod(config, pod, managed_offset, field_offset)
-    ends = data + SETS * align(config.set_bytes), signals + SETS * config.signals_bytes
-    layout = DeepEpLayout(data, ends[0], signals, ends[1])
-    check_fits("managed data area", layout.managed_end, pod.spec.managed_bytes)
-    check_fits("metadata area", layout.meta_end, pod.spec.meta_bytes)
-    check_fits("data buffer (ub_bytes)", deepep_buffer_bytes(config), pod.spec.ub_bytes)
-    return layout
 
 
 def deepep_buffer_bytes(config: DeepEpConfig) -> int:
@@ -115,54 +75,76 @@ def deepep_buffer_bytes(config: DeepEpConfig) -> int:
     return max(buffer_bytes(c), rows, work_at(c.n_slots) + sum_bytes(c.hidden))
 
 
+class DeepEpLayout(GroupLayout[DeepEpConfig]):
+    """Buffer sets, in turn."""
+
+    ub_bytes = staticmethod(deepep_buffer_bytes)
+
+    def _add_all(self) -> None:
+        c = self.config
+        self.data = self.managed("set", c.set_bytes, SETS, self._blocks)
+        self.signals = [self.meta(f"set{i}", c.n_slots * SIGNAL_BYTES, parts=self._signals) for i in range(SETS)]
+
+    def _signals(self, rank: int) -> Iterator[tuple[str, int]]:
+        """By who writes them."""
+        return ((f".signal{name}", nbytes) for name, nbytes in self._by_expert(rank, SIGNAL_BYTES))
+
+    def _blocks(self, rank: int) -> Iterator[tuple[str, int]]:
+        """Likewise; contributions lie in them, too."""
+        c = self.config
+        block = c.slots * c.message_bytes
+        for i in range(SETS):
+            yield from ((f"{i}.block{name}", nbytes) for name, nbytes in self._by_expert(rank, block))
+            if c.set_bytes > c.n_slots * block:
+                yield f"{i}.rest", c.set_bytes - c.n_slots * block
+
+    def dispatch_grants(self, rank: int) -> list[Grant]:
+        """Of the buffer sets: its own, and those signals of others that it writes; data go anywhere."""
+        c, each = self.config, self.config.local_experts * SIGNAL_BYTES
+        die, mine = c.first_die + rank, [signals.start + rank * each for signals in self.signals]
+        return [
+            *(signals.grant(die, "rw") for signals in self.signals),
+            *(Grant(None, start, start + each, "w") for start in mine),
+            self.data.grant(die, "r"),
+            self.data.grant(None, "w"),
+        ]
+
+    combine_grants = dispatch_grants
+
+
 class DeepEp(ExpertGroup[DeepEpConfig]):
     """An expert-parallel group: dispatch, a dummy expert, combine, as in DeepEP's low-latency mode."""
 
     phases = Phases(dispatch=dispatch_kernel.deepep_dispatch, combine=combine_kernel.deepep_combine)
 
-    def __init__(self, pod: Pod, config: DeepEpConfig, *, managed_offset: int = 0, field_offset: int = 0) -> None:
-        self.layout = lay_out_deepep(config, pod, managed_offset, field_offset)
-        super().__init__(pod, config, self.layout, managed_offset)
+    lays_out = DeepEpLayout
+    layout: DeepEpLayout
 
     def next_dispatch(self) -> int:
         """Number of the next call, be it dispatch or combine: 1 or 2, since it takes the set that is clean."""
-        signal = self.pod.meta(self.config.first_die, self.layout.signals + self.config.signals_bytes)
+        signal = self.layout.first(self.layout.signals[1])
         return 1 + int(self.pod.span(signal, SIGNAL_BYTES).view(np.int64)[0] != 0)
 
     def sets(self) -> Sets:
         """Where the buffer sets are."""
-        c, layout, pod, work = self.config, self.layout, self.pod, messages_at(self.config)
+        c, signals, data, work = self.config, self.layout.signals[0], self.layout.data, messages_at(self.config)
         return Sets(
-            signals=pod.meta(c.first_die, layout.signals),
-            signals_step=c.signals_bytes,
-            data=pod.managed(c.first_die, layout.data),
-            data_step=align(c.set_bytes),
+            signals=self.layout.first(signals),
+            signals_step=signals.step,
+            data=self.layout.first(data),
+            data_step=data.step,
             slots=c.slots,
             work=work,
-            room=(pod.spec.ub_bytes - work) // 2 // c.message_bytes,
+            room=(self.pod.spec.ub_bytes - work) // 2 // c.message_bytes,
         )
 
-    def leave(self, rank: int) -> list[Grant]:
-        """What a rank may touch of the buffer sets: its own, and those signals of others that it writes.
-
-        Contributions go anywhere in the data of all.
-        """
-        c, layout, spec = self.config, self.layout, self.pod.spec
-        die, each = c.first_die + rank, c.local_experts * SIGNAL_BYTES
-        signals = [spec.meta_start + layout.signals + i * c.signals_bytes for i in range(SETS)]
-        data = spec.managed_start + layout.data, spec.managed_start + layout.managed_end
-        return [
-            *(Grant(die, start, start + c.n_ranks * each, "rw") for start in signals),
-            *(Grant(None, start + rank * each, start + (rank + 1) * each, "w") for start in signals),
-            Grant(die, *data, "r"),
-            Grant(None, *data, "w"),
-        ]
-
     def _launch_dispatch(self, rank: int) -> None:
-        self._launch(self.phases.dispatch, rank, self._core_args(rank), DISPATCH_RIGHTS, self.leave(rank))
+        grants = self.layout.dispatch_grants(rank)
+        self._launch(self.phases.dispatch, rank, self._core_args(rank), DISPATCH_RIGHTS, grants)
 
     def _launch_combine(self, rank: int) -> None:
-        self._launch(self.phases.combine, rank, self._core_args(rank), COMBINE_RIGHTS, self.leave(rank))
+        grants = self.layout.combine_grants(rank)
+        self._launch(self.phases.combine, rank, self._core_args(rank), COMBINE_RIGHTS, grants)
 
     def _core_args(self, rank: int) -> Args:
         own: Args = {"rank": rank, "core": range(self.config.cores), "tokens": self.n_tokens(rank)}
@@ -185,7 +167,7 @@ class DeepEpRounds(GroupRounds):
         return 0  # it is the call behind dispatch
 
     def _shared(self, rank: int) -> list[Grant]:
-        return self.group.leave(rank)
+        return self.group.layout.dispatch_grants(rank)
 
     def _rights(self) -> Mapping[str, str]:
         return joined([DISPATCH_RIGHTS, OF_EXPERT, COMBINE_RIGHTS])

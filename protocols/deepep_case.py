@@ -3,18 +3,16 @@
 All rounds are one launch, so that a fast rank may be ahead of a slow one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from xccl_emu.kernels.deepep import SETS, SIGNAL_BYTES
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol import Bench, Case, Preset, size
-from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds, HookedRounds, deepep_buffer_bytes
+from xccl_emu.protocol import Case, Preset, size
+from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds, HookedRounds
 from xccl_emu.protocols.deepep_paper import DEEPEP_COMBINE, DEEPEP_DISPATCH
 from xccl_emu.protocols.layer_case import PAGE, LayerCase, columns
 from xccl_emu.protocols.moe_data import Batch, make_batches
-from xccl_emu.protocols.moe_labels import Label
 from xccl_emu.routing.choices import ZIPF
 
 
@@ -40,14 +38,6 @@ class DeepEpCase(LayerCase):
     granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
-    def _label(self, bench: Bench, rounds: DeepEpRounds) -> None:
-        """Signals, blocks, and the app buffers."""
-        for rank in range(self.ranks):
-            for label in _sets(rounds.group, rank):
-                bench.label(*label)
-            for name, buffer in vars(rounds.buffers[rank]).items():
-                bench.label_buffer(buffer, f"app.{name}")
-
     # ---- what it is made of
 
     def _config(self) -> DeepEpConfig:
@@ -63,9 +53,6 @@ class DeepEpCase(LayerCase):
     def _under_way(self) -> int:
         c = self._config()
         return c.message_bytes + min(PAGE, c.row_bytes) + c.row_bytes
-
-    def _ub_bytes(self) -> int:
-        return deepep_buffer_bytes(self._config())
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
@@ -104,19 +91,3 @@ class HookedCase(DeepEpCase):
             "two cores a rank, two rounds": replace(usual, cores=2, tokens=1),
             "three ranks, two rounds": replace(usual, ranks=3, tokens=1),
         }
-
-
-def _sets(group: DeepEp, rank: int) -> Iterator[Label]:
-    """Signals by who writes them, and blocks, in which contributions lie too."""
-    c, layout, die = group.config, group.layout, group.die_of(rank)
-    for i in range(SETS):
-        signals = group.pod.meta(die, layout.signals + i * c.signals_bytes)
-        data = group.pod.managed(die, layout.data) + i * group.sets().data_step
-        for slot in range(c.n_slots):
-            of = f"[{slot // c.local_experts}→{rank}].expert{slot % c.local_experts}"
-            yield f"die{die}.set{i}.signal{of}", signals + slot * SIGNAL_BYTES, SIGNAL_BYTES
-            block = c.slots * c.message_bytes
-            yield f"die{die}.set{i}.block{of}", data + slot * block, block
-        used = c.n_slots * c.slots * c.message_bytes
-        if c.set_bytes > used:
-            yield f"die{die}.set{i}.rest", data + used, c.set_bytes - used

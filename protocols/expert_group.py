@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,11 @@ from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.arguments import index_of, one_for_each
-from xccl_emu.protocols.grants import EXPERT_RIGHTS
+from xccl_emu.protocols.group_layout import C, GroupLayout
 from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_finite, check_tokens, check_weights
+
+EXPERT_RIGHTS = {"recv_x": "r", "route": "r", "y": "w"}
+"""What the dummy expert may do with the app buffers of its rank."""
 
 Progress = Callable[[int], None]
 Args = Mapping[str, int | Sequence[int]]
@@ -119,26 +122,6 @@ def allocate(pod: Pod, config: EpConfig, rounds: int = 1) -> list[RankBuffers]:
         raise
 
 
-class Layout(Protocol):
-    """Where a group keeps what, as far as all groups have it; offsets in the areas of a die."""
-
-    @property
-    def tallies(self) -> int:
-        """What the cores of a die have counted, in the managed area; if they tell each other."""
-
-    @property
-    def managed_end(self) -> int:
-        """Behind the last byte in the managed area."""
-
-    @property
-    def meta_start(self) -> int:
-        """The first field in the metadata area."""
-
-    @property
-    def meta_end(self) -> int:
-        """Behind the last field."""
-
-
 class Phases(NamedTuple):
     """The kernels of a group's calls."""
 
@@ -148,9 +131,6 @@ class Phases(NamedTuple):
 
 _NOTHING, _DISPATCHED, _COMBINED = range(3)
 """Which results a group has."""
-
-C = TypeVar("C", bound=EpConfig)
-
 
 class ExpertGroup(ABC, Generic[C]):
     """An expert-parallel group: dispatch, a dummy expert, combine.
@@ -165,16 +145,20 @@ class ExpertGroup(ABC, Generic[C]):
     phases: ClassVar[Phases]
     """What `dispatch` and `combine` launch."""
 
-    def __init__(self, pod: Pod, config: C, layout: Layout, managed_offset: int) -> None:
-        """``layout`` is where everything is, from ``managed_offset`` on in the managed areas."""
-        self.pod, self._layout = pod, layout
+    lays_out: ClassVar[type[GroupLayout[Any]]]
+    """What says where everything is."""
+
+    def __init__(self, pod: Pod, config: C, *, managed_offset: int = 0, field_offset: int = 0) -> None:
+        self.pod = pod
         self.config: C = config
         """The group's size and the shape of what it moves."""
+        self.layout = self.lays_out(config, pod, managed_offset, field_offset)
         self._ranks = allocate(pod, config)
         self._rows_committed = [0] * config.n_ranks
         self._broken = False
         dies = config.first_die, config.first_die + config.n_ranks
-        meta, managed = (layout.meta_start, layout.meta_end), (managed_offset, layout.managed_end)
+        layout = self.layout
+        meta, managed = (layout.meta_start, layout.meta_end), (layout.managed_start, layout.managed_end)
         pod.claims.take(self, Region(dies, meta, managed))
         self._zero_fields()
         self.stats: dict[str, RunStats] = {}
@@ -263,7 +247,7 @@ class ExpertGroup(ABC, Generic[C]):
             by_dma=int(c.path == "dma"),
             cores=c.cores,
             die_bytes=self.pod.spec.die_bytes,
-            tallies=self.pod.managed(c.first_die, self._layout.tallies) if c.streams else 0,
+            tallies=self.layout.first(self.layout.tallies),
             narrowed=c.narrowed_by,
         )
 
@@ -421,7 +405,7 @@ class ExpertGroup(ABC, Generic[C]):
     def _zero_fields(self) -> None:
         """Rounds count from the start; what an earlier group left there would be taken for this one's."""
         self._stage[0] = _NOTHING
-        start, end = self._layout.meta_start, self._layout.meta_end
+        start, end = self.layout.meta_start, self.layout.meta_end
         for rank in range(self.config.n_ranks):
             first = self.pod.meta(self.die_of(rank), start)
             self.pod.span(first, end - start)[:] = 0

@@ -12,12 +12,16 @@ from xccl_emu.kernels import combine as combine_kernel
 from xccl_emu.kernels import dispatch as dispatch_kernel
 from xccl_emu.kernels.counts import work_at
 from xccl_emu.kernels.parameters import Areas
-from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Region
 from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phases, Received
-from xccl_emu.protocols.grants import COMBINE_RIGHTS, DISPATCH_RIGHTS, Grants
-from xccl_emu.protocols.layout import EpConfig, lay_out, messages_at
+from xccl_emu.protocols.group_layout import EpLayout
+from xccl_emu.protocols.layout import EpConfig, messages_at
 
 __all__ = ["ExpertParallel", "Received"]
+
+DISPATCH_RIGHTS = {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "rw"}
+COMBINE_RIGHTS = {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"}
+"""What each kernel may do with the app buffers of its rank."""
 
 
 class ExpertParallel(ExpertGroup[EpConfig]):
@@ -25,15 +29,12 @@ class ExpertParallel(ExpertGroup[EpConfig]):
 
     phases = Phases(dispatch=dispatch_kernel.dispatch, combine=combine_kernel.combine)
 
-    def __init__(self, pod: Pod, config: EpConfig, *, managed_offset: int = 0, field_offset: int = 0) -> None:
-        self.layout = lay_out(config, pod, managed_offset, field_offset)
-        self.grants = Grants(pod.spec, config, self.layout)
-        super().__init__(pod, config, self.layout, managed_offset)
+    lays_out = EpLayout
+    layout: EpLayout
 
-    def rounds_done(self, done_offset: int) -> int:
-        """How many rounds rank 0 has acknowledged to itself, in the fields at an offset: the last event ID."""
-        field = self.pod.meta(self.config.first_die, done_offset)
-        return int(self.pod.span(field, 8).view(np.int64)[0])
+    def _rounds_done(self, done: Region) -> int:
+        """How many rounds rank 0 has acknowledged to itself, in fields of all ranks: the last event ID."""
+        return int(self.pod.span(self.layout.first(done), 8).view(np.int64)[0])
 
     def _room(self, before: int, row_bytes: int) -> int:
         """How many rows fit a half of what is behind the first ``before`` bytes of the data buffer."""
@@ -41,16 +42,16 @@ class ExpertParallel(ExpertGroup[EpConfig]):
 
     def next_dispatch(self) -> int:
         """Event ID of the next dispatch."""
-        return self.rounds_done(self.layout.dispatch_done) + 1
+        return self._rounds_done(self.layout.dispatch_done) + 1
 
     def dispatch_areas(self) -> Areas:
         """Where dispatch keeps what."""
-        layout, first, work = self.layout, self.config.first_die, messages_at(self.config)
+        layout, first, work = self.layout, self.layout.first, messages_at(self.config)
         return Areas(
-            blocks=self.pod.managed(first, layout.dispatch_blocks),
-            block_bytes=layout.dispatch_block_bytes,
-            fields=self.pod.meta(first, layout.dispatch_fields),
-            done=self.pod.meta(first, layout.dispatch_done),
+            blocks=first(layout.dispatch_blocks),
+            block_bytes=layout.dispatch_blocks.nbytes,
+            fields=first(layout.dispatch_fields),
+            done=first(layout.dispatch_done),
             staging=0,
             work=work,
             room=self._room(work, self.config.message_bytes),
@@ -58,17 +59,17 @@ class ExpertParallel(ExpertGroup[EpConfig]):
 
     def next_combine(self) -> int:
         """Event ID of the next combine."""
-        return self.rounds_done(self.layout.combine_done) + 1
+        return self._rounds_done(self.layout.combine_done) + 1
 
     def combine_areas(self) -> Areas:
         """Where combine keeps what."""
-        layout, first, work = self.layout, self.config.first_die, work_at(self.config.n_slots)
+        layout, first, work = self.layout, self.layout.first, work_at(self.config.n_slots)
         return Areas(
-            blocks=self.pod.managed(first, layout.combine_blocks),
-            block_bytes=layout.combine_block_bytes,
-            fields=self.pod.meta(first, layout.combine_fields),
-            done=self.pod.meta(first, layout.combine_done),
-            staging=self.pod.managed(first, layout.staging),
+            blocks=first(layout.combine_blocks),
+            block_bytes=layout.combine_blocks.nbytes,
+            fields=first(layout.combine_fields),
+            done=first(layout.combine_done),
+            staging=first(layout.staging),
             work=work,
             room=self._room(work, self.config.row_bytes),
         )
@@ -79,8 +80,8 @@ class ExpertParallel(ExpertGroup[EpConfig]):
 
     def _launch_dispatch(self, rank: int) -> None:
         args = {**self._core_args(rank), "event": self.next_dispatch(), "a": self.dispatch_areas()}
-        self._launch(dispatch_kernel.dispatch, rank, args, DISPATCH_RIGHTS, self.grants.dispatch(rank))
+        self._launch(dispatch_kernel.dispatch, rank, args, DISPATCH_RIGHTS, self.layout.dispatch_grants(rank))
 
     def _launch_combine(self, rank: int) -> None:
         args = {**self._core_args(rank), "event": self.next_combine(), "a": self.combine_areas()}
-        self._launch(combine_kernel.combine, rank, args, COMBINE_RIGHTS, self.grants.combine(rank))
+        self._launch(combine_kernel.combine, rank, args, COMBINE_RIGHTS, self.layout.combine_grants(rank))

@@ -23,7 +23,7 @@ from xccl_emu.kernels.parameters import Fused
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phases
-from xccl_emu.protocols.fused_layout import FusedConfig, FusedGrants, inbound_bytes, lay_out_fused
+from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout, inbound_bytes
 from xccl_emu.protocols.layout import messages_at
 from xccl_emu.protocols.rounds import OF_EXPERT, GroupRounds, PerRank, Progress, joined, outputs_of
 
@@ -37,35 +37,36 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
 
     phases = Phases(dispatch=dispatch_kernel.fused_dispatch, combine=combine_kernel.fused_combine)
 
+    lays_out = FusedLayout
+    layout: FusedLayout
+
     def __init__(self, pod: Pod, config: FusedConfig, *, managed_offset: int = 0, field_offset: int = 0) -> None:
-        self.layout = lay_out_fused(config, pod, managed_offset, field_offset)
-        self.grants = FusedGrants(pod.spec, config, self.layout)
+        super().__init__(pod, config, managed_offset=managed_offset, field_offset=field_offset)
         self._choices_committed = [0] * config.n_ranks
-        super().__init__(pod, config, self.layout, managed_offset)
 
     def next_dispatch(self) -> int:
         """Event ID of the next dispatch: behind that in what rank 0 last told itself, in either table."""
-        tables = (self.layout.fields, self.layout.fields + self.config.n_slots * 32)
-        fields = [self.pod.meta(self.config.first_die, table) for table in tables]
+        c = self.config
+        fields = [self.layout.fields.at(c.first_die, parity * c.n_slots) for parity in range(2)]
         return 1 + max(int(self.pod.span(field, 8).view(np.int64)[0]) for field in fields)
 
     def areas(self) -> Fused:
         """Where the protocol keeps what, and which optimizations are on."""
-        c, layout, pod = self.config, self.layout, self.pod
-        ub_bytes, first, work = pod.spec.ub_bytes, c.first_die, messages_at(c)
+        c, layout, first = self.config, self.layout, self.layout.first
+        ub_bytes, work = self.pod.spec.ub_bytes, messages_at(c)
         return Fused(
-            dispatch=pod.managed(first, layout.dispatch),
-            combine=pod.managed(first, layout.combine),
+            dispatch=first(layout.dispatch),
+            combine=first(layout.combine),
             region=c.max_tokens,
-            fields=pod.meta(first, layout.fields),
-            arrivals=pod.meta(first, layout.arrivals),
-            due=pod.meta(first, layout.due),
-            staging=pod.managed(first, layout.staging),
+            fields=first(layout.fields),
+            arrivals=first(layout.arrivals),
+            due=first(layout.due),
+            staging=first(layout.staging),
             work=work,
             room=(ub_bytes - work - c.n_slots * FIELD_BYTES) // 2 // inbound_bytes(c),
             list_room=(ub_bytes - buffer_at(BUFFERS, c.hidden, c.n_slots)) // LISTED_BYTES,
             wire=c.wire_bytes,
-            exchange=0 if c.preallocated else pod.meta(first, layout.exchange),
+            exchange=first(layout.exchange),
             sdma=int(c.path == "sdma"),
             pipelined=int(c.pipelined),
         )
@@ -76,17 +77,17 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
         for rank, choices in enumerate(topk):
             if choices.size > self._choices_committed[rank]:
                 nbytes = choices.size * self.config.row_bytes
-                start = self.pod.managed(self.die_of(rank), self.layout.combine)
+                start = self.layout.combine.at(self.die_of(rank))
                 self.pod.commit(Buffer(self.die_of(rank), start, nbytes), nbytes)
                 self._choices_committed[rank] = choices.size
 
     def _launch_dispatch(self, rank: int) -> None:
         args = {**self._core_args(rank), "event": self.next_dispatch()}
-        self._launch(dispatch_kernel.fused_dispatch, rank, args, DISPATCH_RIGHTS, self.grants.dispatch(rank))
+        self._launch(dispatch_kernel.fused_dispatch, rank, args, DISPATCH_RIGHTS, self.layout.dispatch_grants(rank))
 
     def _launch_combine(self, rank: int) -> None:
         args = self._core_args(rank)
-        self._launch(combine_kernel.fused_combine, rank, args, COMBINE_RIGHTS, self.grants.combine(rank))
+        self._launch(combine_kernel.fused_combine, rank, args, COMBINE_RIGHTS, self.layout.combine_grants(rank))
 
     def _core_args(self, rank: int) -> Args:
         return {"rank": rank, "core": range(self.config.cores), "tokens": self.n_tokens(rank), "f": self.areas()}
@@ -111,7 +112,7 @@ class FusedRounds(GroupRounds):
         return 0  # arrivals are counted on, so there is no such event
 
     def _shared(self, rank: int) -> list[Grant]:
-        return self.group.grants.dispatch(rank) + self.group.grants.combine(rank)
+        return self.group.layout.dispatch_grants(rank) + self.group.layout.combine_grants(rank)
 
     def _rights(self) -> Mapping[str, str]:
         return joined([DISPATCH_RIGHTS, OF_EXPERT, COMBINE_RIGHTS])

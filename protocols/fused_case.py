@@ -3,22 +3,20 @@
 All rounds are one launch, so that a fast rank may be ahead of a slow one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol import Bench, Case, Preset, choice, size, switch
+from xccl_emu.protocol import Case, Preset, choice, size, switch
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
-from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes
+from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.fused_paper import FUSED_COMBINE, FUSED_DISPATCH
 from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, USUAL_RANKS, LayerCase, columns
 from xccl_emu.protocols.moe_data import Batch, choice_steps, make_batches
-from xccl_emu.protocols.moe_labels import Label, tallies
 from xccl_emu.routing.choices import ZIPF
 
 _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
@@ -59,16 +57,6 @@ class FusedCase(LayerCase):
     )
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
-    def _label(self, bench: Bench, rounds: FusedRounds) -> None:
-        """Metadata fields, both buffers by what is written into them at once, staging, and the app buffers."""
-        group = rounds.group
-        for rank in range(self.ranks):
-            contributions = _contributions(group, rank) if group.config.double_buffered else ()
-            for label in (*_fields(group, rank), *_messages(group, rank), *contributions):
-                bench.label(*label)
-            for name, buffer in vars(rounds.buffers[rank]).items():
-                bench.label_buffer(buffer, f"app.{name}")
-
     # ---- what it is made of
 
     def _config(self) -> FusedConfig:
@@ -103,9 +91,6 @@ class FusedCase(LayerCase):
         c = self._config()
         return c.message_bytes + (min(PAGE, c.wire_bytes) if c.preallocated else 0) + c.row_bytes
 
-    def _ub_bytes(self) -> int:
-        return fused_buffer_bytes(self._config())
-
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
         """Each option by itself."""
@@ -125,47 +110,3 @@ class FusedCase(LayerCase):
             "counted in scalar loops": replace(usual, counting="scalar"),
             "an expert chosen twice": replace(usual, cores=1, tokens=1, top_k=2, repeats=1),
         }
-
-
-def _fields(group: FusedExpertParallel, rank: int) -> Iterator[Label]:
-    c, layout, die = group.config, group.layout, group.die_of(rank)
-    names = [
-        f"counts[{source}→{rank}].expert{e}.{parity}"
-        for parity in ("even", "odd") for source in range(c.n_ranks) for e in range(c.local_experts)
-    ]  # fmt: skip
-    if not c.preallocated:
-        names += [
-            f"{kind}[{other}→{rank}].{parity}"
-            for kind in ("asked", "granted") for parity in ("even", "odd") for other in range(c.n_ranks)
-        ]  # fmt: skip
-    names += [f"{kind}.token{t}" for kind in ("arrivals", "due") for t in range(c.tokens_max)]
-    for i, name in enumerate(names):
-        yield f"die{die}.meta.{name}", group.pod.meta(die, layout.fields + i * FIELD_BYTES), FIELD_BYTES
-
-
-def _messages(group: FusedExpertParallel, rank: int) -> Iterator[Label]:
-    c, layout, die = group.config, group.layout, group.die_of(rank)
-    for i in range(c.n_ranks * c.max_tokens):
-        what = f"[{i // c.max_tokens}→{rank}].message{i % c.max_tokens}" if c.preallocated else f".message{i}"
-        at = group.pod.managed(die, layout.dispatch + i * c.message_bytes)
-        yield f"die{die}.dispatch_buffer{what}", at, c.message_bytes
-    if not c.double_buffered and c.combine_buffer_bytes > c.dispatch_buffer_bytes:
-        rest = c.combine_buffer_bytes - c.dispatch_buffer_bytes
-        yield f"die{die}.dispatch_buffer.rest", group.pod.managed(die, c.dispatch_buffer_bytes), rest
-    staged = (layout.tallies - layout.staging) // c.message_bytes
-    for i in range(staged):
-        at = group.pod.managed(die, layout.staging + i * c.message_bytes)
-        yield f"die{die}.staging.core{i // c.top_k}.choice{i % c.top_k}", at, c.message_bytes
-    yield from tallies(group, layout.tallies, rank)
-
-
-def _contributions(group: FusedExpertParallel, rank: int) -> Iterator[Label]:
-    c, layout, die = group.config, group.layout, group.die_of(rank)
-    start = group.pod.managed(die, layout.combine)
-    rows = c.tokens_max * c.top_k
-    for i in range(rows):
-        name = f"die{die}.combine_buffer.token{i // c.top_k}.choice{i % c.top_k}"
-        yield name, start + i * c.row_bytes, c.row_bytes
-    spare = c.combine_buffer_bytes - rows * c.row_bytes
-    if spare:
-        yield f"die{die}.combine_buffer.spare", start + rows * c.row_bytes, spare

@@ -1,5 +1,7 @@
 """FusedDispatch and FusedCombine: configuration, and where they keep what in the areas of each die."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,9 +11,12 @@ from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.fused_combine import BUFFERS, LISTED_BYTES, buffer_at
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.grants import GroupGrants
-from xccl_emu.protocols.layout import EpConfig, check_fits, check_pod, messages_at, stack
+from xccl_emu.protocol import Region
+from xccl_emu.protocols.group_layout import GroupLayout
+from xccl_emu.protocols.layout import EpConfig, messages_at
+
+_PARITIES = ("even", "odd")
+"""Of rounds."""
 
 
 @dataclass(frozen=True)
@@ -75,50 +80,6 @@ class FusedConfig(EpConfig):
         return self.n_ranks * self.max_tokens * self.row_bytes
 
 
-@dataclass(frozen=True)
-class FusedLayout:
-    """Offsets of the group's regions in each die; made by `lay_out_fused`."""
-
-    dispatch: int
-    combine: int
-    staging: int
-    tallies: int
-    managed_end: int
-    fields: int
-    """Counts, of even and odd rounds."""
-    exchange: int
-    arrivals: int
-    due: int
-    meta_end: int
-
-    @property
-    def meta_start(self) -> int:
-        """The first field."""
-        return self.fields
-
-
-def lay_out_fused(config: FusedConfig, pod: Pod, managed_offset: int = 0, field_offset: int = 0) -> FusedLayout:
-    """Place the group's regions behind what other communicators use; offsets are bytes in the areas.
-
-    Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
-    """
-    managed_offset, field_offset = check_pod(config, pod, managed_offset, field_offset)
-    c = config
-    staging = c.cores * c.top_k * c.message_bytes if c.path == "sdma" else 0
-    if c.double_buffered:
-        managed = stack(managed_offset, c.dispatch_buffer_bytes, c.combine_buffer_bytes, staging, c.tallies_bytes)
-    else:
-        both = max(c.dispatch_buffer_bytes, c.combine_buffer_bytes)
-        managed = [managed_offset, *stack(managed_offset, both, staging, c.tallies_bytes)]
-    exchange = 0 if c.preallocated else 4 * c.n_ranks
-    meta = stack(field_offset, *(n * FIELD_BYTES for n in (2 * c.n_slots, exchange, c.tokens_max, c.tokens_max)))
-    layout = FusedLayout(*managed, *meta)
-    check_fits("managed data area", layout.managed_end, pod.spec.managed_bytes)
-    check_fits("metadata area", layout.meta_end, pod.spec.meta_bytes)
-    check_fits("data buffer (ub_bytes)", fused_buffer_bytes(c), pod.spec.ub_bytes)
-    return layout
-
-
 def inbound_bytes(config: FusedConfig) -> int:
     """What a message takes of the data buffer while it is brought into order."""
     late = config.quantized and not config.early_quantization
@@ -134,37 +95,87 @@ def fused_buffer_bytes(config: FusedConfig) -> int:
     return max(dispatch, combine, 12 * c.hidden + 2 * ROUTE_BYTES)
 
 
-class FusedGrants(GroupGrants[FusedLayout]):
-    """What dispatch and combine may touch in the managed and metadata areas: no more than they need."""
+class FusedLayout(GroupLayout[FusedConfig]):
+    """Of a group whose ranks write to each other."""
 
-    config: FusedConfig
+    ub_bytes = staticmethod(fused_buffer_bytes)
+    staging: Region | None = None
+    """Messages on their way to the DMA engine."""
+    exchange: Region | None = None
+    """Without allocation in advance: what was asked for, and what was granted, by parity of the round and rank."""
 
-    def dispatch(self, rank: int) -> list[Grant]:
-        """What a rank's dispatch may touch."""
-        c, layout = self.config, self.layout
-        tables = [(layout.fields + parity * c.n_slots * FIELD_BYTES, c.local_experts) for parity in range(2)]
+    def _add_all(self) -> None:
+        c = self.config
+        rows = c.n_ranks * c.max_tokens
+        self.dispatch = self.managed("dispatch_buffer", c.message_bytes, rows, self._messages)
+        over = None if c.double_buffered else self.dispatch
+        self.combine = self.managed("combine_buffer", c.row_bytes, rows, self._contributions, over)
+        if c.path == "sdma":
+            self.staging = self.managed("staging", c.message_bytes, c.cores * c.top_k, self._staged)
+        self._add_tallies()
+        self.fields = self.meta("meta.counts", FIELD_BYTES, 2 * c.n_slots, self._counts)
         if not c.preallocated:
-            tables += [(layout.exchange + i * c.n_ranks * FIELD_BYTES, 1) for i in range(4)]
-        region = c.max_tokens * c.message_bytes
-        mine = (rank * region, region) if c.preallocated else (0, c.dispatch_buffer_bytes)
+            self.exchange = self.meta("meta.", FIELD_BYTES, 4 * c.n_ranks, self._exchanged)
+        self.arrivals, self.due = (
+            self.meta(f"meta.{name}", FIELD_BYTES, c.tokens_max, self._tokens) for name in ("arrivals", "due")
+        )
+
+    # ---- names in reports
+
+    def _messages(self, rank: int) -> Iterator[tuple[str, int]]:
+        c = self.config
+        for i in range(c.n_ranks * c.max_tokens):
+            what = f"[{i // c.max_tokens}→{rank}].message{i % c.max_tokens}" if c.preallocated else f".message{i}"
+            yield what, c.message_bytes
+        if not c.double_buffered and c.combine_buffer_bytes > c.dispatch_buffer_bytes:
+            yield ".rest", c.combine_buffer_bytes - c.dispatch_buffer_bytes
+
+    def _contributions(self, rank: int) -> Iterator[tuple[str, int]]:
+        """In a buffer that both share, places go by the names of messages."""
+        c = self.config
+        rows = c.tokens_max * c.top_k
+        if c.double_buffered:
+            yield from ((f".token{i // c.top_k}.choice{i % c.top_k}", c.row_bytes) for i in range(rows))
+            if c.combine_buffer_bytes > rows * c.row_bytes:
+                yield ".spare", c.combine_buffer_bytes - rows * c.row_bytes
+
+    def _staged(self, rank: int) -> Iterator[tuple[str, int]]:
+        c = self.config
+        return ((f".core{i // c.top_k}.choice{i % c.top_k}", c.message_bytes) for i in range(c.cores * c.top_k))
+
+    def _counts(self, rank: int) -> Iterator[tuple[str, int]]:
+        return ((f"{name}.{parity}", nbytes) for parity in _PARITIES for name, nbytes in self._by_expert(rank))
+
+    def _exchanged(self, rank: int) -> Iterator[tuple[str, int]]:
+        for kind in ("asked", "granted"):
+            for parity in _PARITIES:
+                yield from ((f"{kind}{source}.{parity}", nbytes) for source, nbytes in self._sources(rank))
+
+    def _tokens(self, rank: int) -> Iterator[tuple[str, int]]:
+        return ((f".token{t}", FIELD_BYTES) for t in range(self.config.tokens_max))
+
+    # ---- what kernels may touch
+
+    def dispatch_grants(self, rank: int) -> list[Grant]:
+        """Counts, what came, and the own region on any die, or all of them where messages are packed."""
+        c = self.config
+        tables = [self._told(self.fields, rank, c.local_experts, parity * c.n_slots) for parity in range(2)]
+        if self.exchange:
+            tables += [self._told(self.exchange, rank, 1, i * c.n_ranks) for i in range(4)]
+        mine = (rank * c.max_tokens, c.max_tokens) if c.preallocated else (0, self.dispatch.count)
         return [
-            *(grant for offset, each in tables for grant in self._fields(rank, offset, each)),
-            self._managed(rank, layout.dispatch, c.dispatch_buffer_bytes, "r"),
-            self._managed(None, layout.dispatch + mine[0], mine[1], "w"),
-            *self._own(rank, layout.staging, layout.tallies),
-            *self._own(rank, layout.tallies, layout.managed_end),
+            *itertools.chain(*tables),
+            self.dispatch.grant(c.first_die + rank, "r"),
+            self.dispatch.grant(None, "w", *mine),
+            *self._own(rank, self.staging, self.tallies),
         ]
 
-    def combine(self, rank: int) -> list[Grant]:
-        """What a rank's combine may touch: contributions go anywhere in the buffers of all."""
-        c, layout = self.config, self.layout
-        arrivals = c.tokens_max * FIELD_BYTES
+    def combine_grants(self, rank: int) -> list[Grant]:
+        """Contributions go anywhere in the buffers of all."""
         return [
-            self._managed(None, layout.combine, c.combine_buffer_bytes, "w"),
-            self._managed(rank, layout.combine, c.combine_buffer_bytes, "r"),
-            self._meta(None, layout.arrivals, arrivals, "w"),
-            self._meta(rank, layout.arrivals, arrivals, "r"),
-            self._meta(rank, layout.due, arrivals, "rw"),
+            *(region.grant(None, "w") for region in (self.combine, self.arrivals)),
+            *(region.grant(self.config.first_die + rank, "r") for region in (self.combine, self.arrivals)),
+            *self._own(rank, self.due),
         ]
 
 

@@ -81,10 +81,6 @@ class LayerCase(RoutedCase, ABC):
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
         """Batches of rounds with so many tokens of each rank, where nothing is said of the routing."""
 
-    @abstractmethod
-    def _label(self, bench: Bench, rounds: Any) -> None:
-        """Name everything that the group keeps in the pod's memory."""
-
     @property
     @abstractmethod
     def _under_way(self) -> int:
@@ -94,13 +90,9 @@ class LayerCase(RoutedCase, ABC):
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> GroupRounds:
         """The group on a pod, with its inputs."""
 
-    @abstractmethod
-    def _ub_bytes(self) -> int:
-        """Of the data buffer, that the kernels use."""
-
     def _group(self, pod: Pod) -> Any:
         """The group on a pod."""
-        return type(self).group(pod, self._config())  # type: ignore[call-arg]
+        return type(self).group(pod, self._config())
 
     @property
     def _lengths(self) -> tuple[int, ...]:
@@ -149,7 +141,10 @@ class LayerCase(RoutedCase, ABC):
             for name in self.written:
                 buffer = vars(rounds.buffers[rank])[name]
                 bench.expect_whole(buffer, image.written[name], f"{name} of rank {rank}", cores)
-        self._label(bench, rounds)
+        rounds.group.layout.label(bench)
+        for buffers in rounds.buffers:
+            for name, buffer in vars(buffers).items():
+                bench.label_buffer(buffer, f"app.{name}")
         bench.tolerates("stop", "cut", "stall")
 
     def _fill(self, bench: Bench, pod: Pod, buffers: Mapping[str, Buffer], image: Image) -> None:
@@ -193,7 +188,7 @@ class LayerCase(RoutedCase, ABC):
             group: Any = self._rounds(pod, batches).group
             return group.layout.meta_end, group.layout.managed_end
 
-        return tight_pod(self.ranks, self.cores, self._ub_bytes(), lay_out)
+        return tight_pod(self.ranks, self.cores, self.group.lays_out.ub_bytes(self._config()), lay_out)
 
     def bytes_needed(self, ranks: int) -> int:
         """Memory that so many ranks touch on the whole pod, estimated: tokens, rows in all their places, buffers."""

@@ -1,4 +1,4 @@
-"""Where dispatch and combine keep what in the areas of each die; the same on every rank."""
+"""An expert-parallel group: its configuration, and what it refuses to be given."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -7,10 +7,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, choice_at, streamed_work_at, work_at
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.counts import INDEX_BYTES, choice_at, streamed_work_at, work_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
-from xccl_emu.kernels.group import align
 from xccl_emu.kernels.sums import contribution_stride, sum_bytes
 from xccl_emu.lang import BF16, FP16, RULE_CANN, RULE_XCCL
 from xccl_emu.machine.pod import Pod
@@ -149,11 +148,6 @@ class EpConfig:
         return streams(self.counting, self.tokens_max)
 
     @property
-    def tallies_bytes(self) -> int:
-        """What a die's cores tell each other: a row of 4-byte counts by slot for each core, and one of their sums."""
-        return (self.cores + 1) * align(4 * self.n_slots) if self.streams else 0
-
-    @property
     def position_bytes(self) -> int:
         """Bytes that a token has in the table of positions of its messages, by which combine finds contributions."""
         return INDEX_BYTES
@@ -161,67 +155,6 @@ class EpConfig:
     def numpy_dtype(self) -> Any:
         """NumPy type of hidden states."""
         return DTYPES[self.dtype][1]
-
-
-@dataclass(frozen=True)
-class EpLayout:
-    """Offsets of the group's regions in each die, and their sizes; made by `lay_out`."""
-
-    dispatch_blocks: int
-    combine_blocks: int
-    staging: int
-    tallies: int
-    managed_end: int
-    dispatch_fields: int
-    dispatch_done: int
-    combine_fields: int
-    combine_done: int
-    meta_end: int
-    dispatch_block_bytes: int
-    combine_block_bytes: int
-
-    @property
-    def meta_start(self) -> int:
-        """The first field."""
-        return self.dispatch_fields
-
-
-def lay_out(config: EpConfig, pod: Pod, managed_offset: int = 0, field_offset: int = 0) -> EpLayout:
-    """Place the group's regions behind what other communicators use; offsets are bytes in the areas.
-
-    Raises ConfigError if the pod has too few dies or cores, CapacityError if an area or the data buffer is too small.
-    """
-    managed_offset, field_offset = check_pod(config, pod, managed_offset, field_offset)
-    spec = pod.spec
-    dispatch_block = config.rows_per_block * config.message_bytes
-    combine_block = config.rows_per_block * config.returned_bytes
-    managed = stack(
-        managed_offset,
-        config.n_ranks * dispatch_block,
-        config.n_ranks * combine_block,
-        config.cores * 2 * config.row_bytes,
-        config.tallies_bytes,
-    )
-    fields = [config.n_slots, config.n_ranks, config.n_ranks, config.n_ranks]
-    meta = stack(field_offset, *(n * FIELD_BYTES for n in fields))
-    layout = EpLayout(
-        dispatch_blocks=managed[0],
-        combine_blocks=managed[1],
-        staging=managed[2],
-        tallies=managed[3],
-        managed_end=managed[4],
-        dispatch_fields=meta[0],
-        dispatch_done=meta[1],
-        combine_fields=meta[2],
-        combine_done=meta[3],
-        meta_end=meta[4],
-        dispatch_block_bytes=dispatch_block,
-        combine_block_bytes=combine_block,
-    )
-    check_fits("managed data area", layout.managed_end, spec.managed_bytes)
-    check_fits("metadata area", layout.meta_end, spec.meta_bytes)
-    check_fits("data buffer (ub_bytes)", buffer_bytes(config), spec.ub_bytes)
-    return layout
 
 
 def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int) -> tuple[int, int]:
@@ -232,22 +165,6 @@ def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int
     if config.cores > spec.cores_per_die:
         raise ConfigError(f"cores={config.cores}: a die has {spec.cores_per_die}")
     return offset_in_area("managed_offset", managed_offset), offset_in_area("field_offset", field_offset)
-
-
-def stack(start: int, *sizes: int) -> list[int]:
-    """Starts of regions one behind the other, and the end of the last."""
-    starts = [start]
-    for size in sizes:
-        starts.append(starts[-1] + align(size))
-    return starts
-
-
-def check_fits(what: str, need: int, have: int) -> None:
-    """Raises CapacityError if something needs more bytes than there are."""
-    if need > have:
-        raise CapacityError(
-            f"{what}: needs {need} bytes, has {have}; take fewer ranks, experts or tokens, or a larger pod"
-        )
 
 
 def messages_at(config: EpConfig) -> int:

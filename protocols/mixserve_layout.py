@@ -1,6 +1,6 @@
 """Who is who in a cluster that runs MixServe, and where what is (MixServe III-B and III-D)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.group import align
@@ -167,12 +167,8 @@ class Layout:
     def grants(self, core: int) -> list[Grant]:
         """Leave to touch what a core of any rank has."""
         own = (self.sent, self.heads, self.gathered, self.terms, self.returned, self.results, *self.fields)
-        return [self._part(region, core) for region in own]
+        each = {region: region.count // self.shape.cores for region in own}
+        return [region.grant(None, "rw", core * n, n) for region, n in each.items()]
 
     def _of(self, region: Region, core: int) -> int:
         return region.at(0, core * (region.count // self.shape.cores))
-
-    def _part(self, region: Region, core: int) -> Grant:
-        each = region.count // self.shape.cores
-        first, last = (region.grant(0, "rw", core * each + i) for i in (0, each - 1))
-        return replace(first, die=None, end=last.end)

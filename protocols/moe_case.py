@@ -15,9 +15,8 @@ from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
 from xccl_emu.protocols import moe_paper
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, LayerCase, columns
-from xccl_emu.protocols.layout import EpConfig, buffer_bytes
+from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.protocols.moe_data import Batch, Image, make_batches
-from xccl_emu.protocols.moe_labels import label_all
 from xccl_emu.protocols.rounds import Rounds
 from xccl_emu.routing.choices import ZIPF
 
@@ -47,9 +46,6 @@ class MoeCase(LayerCase):
     quantized_back: int = switch(0, "INT8 on the way back, too.", also="quantize-back")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
 
-    def _label(self, bench: Bench, rounds: Rounds) -> None:
-        label_all(bench, rounds)
-
     # ---- what it is made of
 
     def _config(self) -> EpConfig:
@@ -65,9 +61,6 @@ class MoeCase(LayerCase):
 
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> Rounds:
         return Rounds(self._group(pod), *columns(batches), parts=self.parts)
-
-    def _ub_bytes(self) -> int:
-        return buffer_bytes(self._config())
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

@@ -29,9 +29,8 @@ from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.spec import whole
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.arguments import index_of, listed, one_for_each
-from xccl_emu.protocols.expert_group import Args, ExpertGroup, Received, allocate, as_arrays, whole_rows
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.grants import COMBINE_RIGHTS, DISPATCH_RIGHTS, EXPERT_RIGHTS
+from xccl_emu.protocols.expert_group import EXPERT_RIGHTS, Args, ExpertGroup, Received, allocate, as_arrays, whole_rows
+from xccl_emu.protocols.expert_parallel import COMBINE_RIGHTS, DISPATCH_RIGHTS, ExpertParallel
 from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
 
 Progress = Callable[[int], None]
@@ -254,8 +253,8 @@ class Rounds(GroupRounds):
         return self.group.next_combine()
 
     def _shared(self, rank: int) -> list[Grant]:
-        grants = self.group.grants.dispatch(rank) if self.parts & DISPATCH else []
-        return grants + (self.group.grants.combine(rank) if self.parts & COMBINE else [])
+        grants = self.group.layout.dispatch_grants(rank) if self.parts & DISPATCH else []
+        return grants + (self.group.layout.combine_grants(rank) if self.parts & COMBINE else [])
 
     def _rights(self) -> Mapping[str, str]:
         phases = {DISPATCH: DISPATCH_RIGHTS, EXPERT: OF_EXPERT, COMBINE: COMBINE_RIGHTS}

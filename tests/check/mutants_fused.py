@@ -7,7 +7,7 @@ from unittest import mock
 from xccl_emu.check.trial import Trial
 from xccl_emu.machine.launch import Grant
 from xccl_emu.protocols.fused_case import FusedCase
-from xccl_emu.protocols.fused_layout import FusedGrants
+from xccl_emu.protocols.fused_layout import FusedLayout
 
 from .kinds import AREA, EVENTS, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -38,15 +38,13 @@ class Permitted(FusedCase):
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """See `FusedCase.build`."""
-        given = FusedGrants.combine
+        given = FusedLayout.combine_grants
 
-        def with_more(grants: FusedGrants, rank: int) -> list[Grant]:
-            start, layout = grants.spec.meta_start, grants.layout
-            arrivals = Grant(None, start + layout.arrivals, start + layout.due, "r")
-            counts = Grant(grants.config.first_die + rank, start + layout.fields, start + layout.exchange, "w")
-            return [*given(grants, rank), arrivals, counts]
+        def with_more(layout: FusedLayout, rank: int) -> list[Grant]:
+            counts = layout.fields.grant(layout.config.first_die + rank, "w")
+            return [*given(layout, rank), layout.arrivals.grant(None, "r"), counts]
 
-        with mock.patch.object(FusedGrants, "combine", with_more):
+        with mock.patch.object(FusedLayout, "combine_grants", with_more):
             return super().build(order, without)
 
 

@@ -19,15 +19,16 @@ from xccl_emu.machine.spec import MIB, PodSpec, small_pod
 from xccl_emu.protocols.deepep import (
     DeepEp,
     DeepEpConfig,
+    DeepEpLayout,
     DeepEpRounds,
     deepep_buffer_bytes,
-    lay_out_deepep,
     run_deepep_rounds,
 )
 from xccl_emu.protocols.expert_parallel import ExpertParallel, Received
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds, run_fused_rounds
-from xccl_emu.protocols.fused_layout import FusedConfig, fused_buffer_bytes, lay_out_fused
-from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes, lay_out
+from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout, fused_buffer_bytes
+from xccl_emu.protocols.group_layout import EpLayout
+from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes
 from xccl_emu.protocols.rounds import GroupRounds, Rounds, run_rounds
 
 POISON = 0xA5
@@ -49,14 +50,14 @@ class Kind:
 
 
 PULL = Kind(
-    EpConfig, ExpertParallel, Rounds, run_rounds, lay_out, buffer_bytes, ({"path": "dma"}, {"quantized": False})
+    EpConfig, ExpertParallel, Rounds, run_rounds, EpLayout, buffer_bytes, ({"path": "dma"}, {"quantized": False})
 )
 FUSED = Kind(
-    FusedConfig, FusedExpertParallel, FusedRounds, run_fused_rounds, lay_out_fused, fused_buffer_bytes,
+    FusedConfig, FusedExpertParallel, FusedRounds, run_fused_rounds, FusedLayout, fused_buffer_bytes,
     ({"path": "sdma"}, {"early_quantization": False}, {"preallocated": False}, {"pipelined": False}),
 )  # fmt: skip
 DEEPEP = Kind(
-    DeepEpConfig, DeepEp, DeepEpRounds, run_deepep_rounds, lay_out_deepep, deepep_buffer_bytes, ({"quantized": False},)
+    DeepEpConfig, DeepEp, DeepEpRounds, run_deepep_rounds, DeepEpLayout, deepep_buffer_bytes, ({"quantized": False},)
 )
 KINDS = {"pull": PULL, "fused": FUSED, "deepep": DEEPEP}
 EITHER = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -332,24 +333,26 @@ class Touched:
     def _pull(self, rank: int, messages: Any, _: Any) -> Iterator[tuple[int, int]]:
         """What a rank lays out for each peer: messages, and rows on their way back."""
         c, layout = self.config, self.group.layout
-        yield layout.staging, layout.managed_end - layout.staging
+        yield layout.staging.offset, layout.managed_end - layout.staging.offset
+        blocks, back = layout.dispatch_blocks, layout.combine_blocks
         for other in range(c.n_ranks):
-            yield layout.dispatch_blocks + other * layout.dispatch_block_bytes, messages[rank, other] * c.message_bytes
-            yield layout.combine_blocks + other * layout.combine_block_bytes, messages[other, rank] * c.returned_bytes
+            yield blocks.offset + other * blocks.step, messages[rank, other] * c.message_bytes
+            yield back.offset + other * back.step, messages[other, rank] * c.returned_bytes
 
     def _fused(self, rank: int, messages: Any, topk: Any) -> Iterator[tuple[int, int]]:
         """What a rank is sent: messages, packed or by source, and contributions by choice."""
         c, layout = self.config, self.group.layout
-        yield layout.staging, layout.managed_end - layout.staging
+        sent = max(layout.dispatch.end, layout.combine.end)
+        yield sent, layout.managed_end - sent
         regions = messages[:, rank] if c.preallocated else [int(messages[:, rank].sum())]
         for source, n in enumerate(regions):
-            yield layout.dispatch + source * c.max_tokens * c.message_bytes, n * c.message_bytes
+            yield layout.dispatch.offset + source * c.max_tokens * c.message_bytes, n * c.message_bytes
         for choice in np.flatnonzero(topk[rank] >= 0):
-            yield layout.combine + choice * c.row_bytes, c.row_bytes
+            yield layout.combine.offset + choice * c.row_bytes, c.row_bytes
 
     def _deepep(self, rank: int, _: Any, topk: Any) -> Iterator[tuple[int, int]]:
         """What a rank is sent: in the second buffer set messages by source and expert, in the first contributions."""
-        c, first = self.config, self.group.layout.data
+        c, first = self.config, self.group.layout.data.offset
         for source, choices in enumerate(topk):
             for e in range(c.local_experts):
                 n = int((choices == rank * c.local_experts + e).sum())

@@ -14,7 +14,7 @@ from xccl_emu.kernels.parameters import Buffers
 from xccl_emu.machine.pod import ORDERS, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, MIB, PodSpec
 from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.fused_layout import FusedConfig, lay_out_fused
+from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout
 
 from .ep_support import (
     DEEPEP,
@@ -47,9 +47,9 @@ def test_buffers_have_the_published_sizes() -> None:
     assert (PUBLISHED.message_bytes, PUBLISHED.row_bytes, PUBLISHED.max_tokens) == (7680, 14336, 96)
     assert PUBLISHED.dispatch_buffer_bytes == 225 * MIB
     assert PUBLISHED.combine_buffer_bytes == 420 * MIB
-    layout = lay_out_fused(PUBLISHED, Pod(CLOUDMATRIX384))
-    assert layout.combine - layout.dispatch == 225 * MIB
-    assert layout.managed_end - layout.combine == 420 * MIB
+    layout = FusedLayout(PUBLISHED, Pod(CLOUDMATRIX384))
+    assert layout.combine.offset - layout.dispatch.offset == 225 * MIB
+    assert layout.managed_end - layout.combine.offset == 420 * MIB
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_regions_hold_what_a_rank_may_send(changes: dict[str, Any], max_tokens: 
 
 def test_one_buffer_for_both_is_as_large_as_the_larger() -> None:
     """Without the double buffer the managed area holds one buffer alone."""
-    layout = lay_out_fused(replace(PUBLISHED, double_buffered=False), Pod(CLOUDMATRIX384))
-    assert layout.dispatch == layout.combine
-    assert layout.managed_end - layout.dispatch == 420 * MIB
+    layout = FusedLayout(replace(PUBLISHED, double_buffered=False), Pod(CLOUDMATRIX384))
+    assert layout.dispatch.offset == layout.combine.offset
+    assert layout.managed_end - layout.dispatch.offset == 420 * MIB
 
 
 @pytest.mark.parametrize(
@@ -208,12 +208,12 @@ def test_a_damaged_event_is_a_deadlock_with_what_was_seen(value: int) -> None:
     """An acknowledgement overwritten between rounds: a lower one blocks, naming address and value; a higher passes."""
     group, batches = CASE.group(), CASE.batches()
     check_round(group, batches[0])
-    address = group.pod.meta(1, group.layout.dispatch_done + 2 * 32)
+    address = group.pod.meta(1, group.layout.dispatch_done.offset + 2 * 32)
     group.pod.memory[address : address + 8].view(np.int64)[0] = value
     if value >= 1:
         check_round(group, batches[1])
         return
-    where = rf"die1\.meta\+{group.layout.dispatch_done + 64:#x}"
+    where = rf"die1\.meta\+{group.layout.dispatch_done.offset + 64:#x}"
     with pytest.raises(DeadlockError, match=rf"{where}.*saw {value}, wants >= 1"):
         check_round(group, batches[1])
     group.reset()
@@ -224,7 +224,7 @@ def test_a_failed_combine_is_left_by_reset() -> None:
     """A deadlock in combine: after `reset` combine refuses until the next dispatch, and then all is right."""
     group, batches = CASE.group(), CASE.batches()
     check_round(group, batches[0])
-    address = group.pod.meta(0, group.layout.combine_done + 32)
+    address = group.pod.meta(0, group.layout.combine_done.offset + 32)
     group.pod.memory[address : address + 8] = 0
     with pytest.raises(DeadlockError, match=r"kernel combine .*sync 'combine blocks free'"):
         check_round(group, batches[1])

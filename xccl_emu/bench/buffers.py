@@ -7,7 +7,7 @@ from xccl_emu.bench.result import Configuration, Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, MIB
-from xccl_emu.protocols.fused_layout import FusedConfig, lay_out_fused
+from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout
 from xccl_emu.protocols.sendrecv_layout import RingLayout
 
 RANKS, TOKENS = 320, 96
@@ -17,12 +17,12 @@ def buffers(setting: Setting = DEFAULT) -> list[Result]:
     """Sizes as the protocols lay them out on the whole pod."""
     spec = CLOUDMATRIX384
     config = FusedConfig(n_ranks=RANKS, local_experts=1, hidden=7168, top_k=9, tokens_max=TOKENS, shared=True)
-    layout = lay_out_fused(config, Pod(spec))
+    layout = FusedLayout(config, Pod(spec))
     fused = [
         config.message_bytes,
         config.row_bytes,
-        (layout.combine - layout.dispatch) / MIB,
-        (layout.staging - layout.combine) / MIB,
+        layout.dispatch.size / MIB,
+        layout.combine.size / MIB,
     ]
     ring = RingLayout.fit(spec, 4, None, spec.cores_per_die, 0, 0)
     fields = [spec.meta_bytes, (ring.meta_end - ring.field_offset) // 32]

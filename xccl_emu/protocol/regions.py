@@ -6,18 +6,23 @@
     pod = bench.pod(regions.tight_pod(app_bytes=..., ub_bytes=...))
     regions.place(bench, pod)
     ... inbox.at(die, slot), tail.grant(right, "w")
+
+A communicator that users make on a pod of theirs says where its regions begin: `Regions.fit`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from xccl_emu.errors import ConfigError
+from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
-from xccl_emu.protocol.bench import Bench, Corner
+from xccl_emu.protocol.bench import Bench
+
+Parts = Callable[[int], Iterable[tuple[str, int]]]
+"""What a region of the n-th die consists of, for reports: what follows its name, and bytes, one behind the other."""
 
 
 @dataclass(eq=False)
@@ -30,9 +35,12 @@ class Region:
     nbytes: int
     count: int
     offset: int
-    """From the beginning of the area."""
-    _pod: Pod | None = field(default=None, repr=False)
-    _corner: Corner = field(default_factory=Corner, repr=False)
+    """From where the regions of its area begin."""
+    parts: Parts | None = None
+    """Its elements, if there is no more to say."""
+    _spec: PodSpec | None = field(default=None, repr=False)
+    _first: int = 0
+    """Offset in a die's memory of the regions of its area."""
 
     @property
     def step(self) -> int:
@@ -40,53 +48,83 @@ class Region:
         return align(self.nbytes)
 
     @property
+    def size(self) -> int:
+        """Bytes of all elements."""
+        return self.count * self.step
+
+    @property
     def end(self) -> int:
         """Behind the last element."""
-        return self.offset + self.count * self.step
+        return self.offset + self.size
+
+    @property
+    def start(self) -> int:
+        """Offset in a die's memory."""
+        self._placed()
+        return self._first + self.offset
 
     def at(self, die: int, i: int = 0) -> int:
-        """Global address of an element; ConfigError for one that is not there."""
+        """Global address of an element; ConfigError for one that is not there, and for a die that is not."""
         if not 0 <= i < self.count:
             raise ConfigError(f"{self.name}[{i}]: there are elements 0 to {self.count - 1}")
-        return self._start(die) + i * self.step
+        spec = self._placed()
+        if not 0 <= die < spec.n_dies:
+            raise ConfigError(f"die={die}: the pod has dies 0 to {spec.n_dies - 1}")
+        return die * spec.die_bytes + self.start + i * self.step
 
-    def grant(self, die: int, rights: str, i: int | None = None) -> Grant:
-        """Leave for a core to touch an element, or all of the region, of a die: ``"r"``, ``"w"`` or ``"rw"``."""
-        first, last = (0, self.count) if i is None else (i, i + 1)
-        start = self._start(die) % self._placed().spec.die_bytes
-        return Grant(die, start + first * self.step, start + last * self.step, rights)
+    def grant(self, die: int | None, rights: str, i: int | None = None, count: int = 1) -> Grant:
+        """Leave for a core to touch some elements, or all of the region: ``"r"``, ``"w"`` or ``"rw"``.
 
-    def labels(self, die: int) -> Iterator[tuple[str, int, int]]:
-        """Name, address and bytes of each element."""
-        for i in range(self.count):
-            yield f"die{die}.{self.name}{f'[{i}]' if self.count > 1 else ''}", self.at(die, i), self.step
+        On one die, or on any for None.
+        """
+        first, last = (0, self.count) if i is None else (i, i + count)
+        return Grant(die, self.start + first * self.step, self.start + last * self.step, rights)
 
-    def _start(self, die: int) -> int:
-        pod = self._placed()
-        if self.area == "meta":
-            return pod.meta(die, self._corner.meta + self.offset)
-        return pod.managed(die, self._corner.managed + self.offset)
+    def labels(self, die: int, number: int) -> Iterator[tuple[str, int, int]]:
+        """Name, address and bytes of each part, on the die of that number among those that have the region."""
+        names = (f"[{i}]" if self.count > 1 else "" for i in range(self.count))
+        at = die * self._placed().die_bytes + self.start
+        for name, nbytes in self.parts(number) if self.parts else ((name, self.step) for name in names):
+            yield f"die{die}.{self.name}{name}", at, nbytes
+            at += nbytes
 
-    def _placed(self) -> Pod:
-        if self._pod is None:
+    def _placed(self) -> PodSpec:
+        if self._spec is None:
             raise ConfigError(f"region {self.name!r}: has no addresses yet; call regions.place(bench, pod) first")
-        return self._pod
+        return self._spec
 
 
 class Regions:
-    """All regions of a protocol, one behind the other in their areas."""
+    """All regions of a protocol on so many dies, from ``first_die`` on, one behind the other in their areas."""
 
-    def __init__(self, dies: int) -> None:
-        self._dies = dies
+    def __init__(self, dies: int, first_die: int = 0) -> None:
+        self._dies = range(first_die, first_die + dies)
         self._all: list[Region] = []
+        self.managed_start = self.meta_start = 0
+        """Offsets in the areas from which on they are placed."""
 
-    def meta(self, name: str, nbytes: int = 8, count: int = 1) -> Region:
+    @property
+    def managed_end(self) -> int:
+        """Offset in the managed area behind the last slot."""
+        return self.managed_start + self.bytes_of("managed")
+
+    @property
+    def meta_end(self) -> int:
+        """Offset in the metadata area behind the last field."""
+        return self.meta_start + self.bytes_of("meta")
+
+    def meta(self, name: str, nbytes: int = 8, count: int = 1, parts: Parts | None = None) -> Region:
         """Fields in the metadata area of each die, which holds zeros when a run begins."""
-        return self._add(name, "meta", nbytes, count)
+        return self._add(name, "meta", nbytes, count, parts)
 
-    def managed(self, name: str, nbytes: int, count: int = 1) -> Region:
-        """Slots in the managed data area of each die, which nobody has written when a run begins."""
-        return self._add(name, "managed", nbytes, count)
+    def managed(
+        self, name: str, nbytes: int, count: int = 1, parts: Parts | None = None, over: Region | None = None
+    ) -> Region:
+        """Slots in the managed data area of each die, which nobody has written when a run begins.
+
+        With ``over`` they are where another region is, with which they take turns.
+        """
+        return self._add(name, "managed", nbytes, count, parts, over)
 
     def bytes_of(self, area: str) -> int:
         """That the regions of an area take on each die."""
@@ -96,18 +134,43 @@ class Regions:
         """A pod with no more room than these regions need; app data and data buffer as given, in bytes."""
         meta, managed = (max(GRANULE_BYTES, self.bytes_of(area)) for area in ("meta", "managed"))
         room = {"app_bytes": align(app_bytes), "meta_bytes": meta, "managed_bytes": managed}
-        return small_pod(self._dies, cores, **room, ub_bytes=align(ub_bytes))
+        return small_pod(len(self._dies), cores, **room, ub_bytes=align(ub_bytes))
+
+    def fit(self, spec: PodSpec, managed: int, meta: int, remedy: str) -> None:
+        """Give the regions their addresses, from these offsets of the areas on.
+
+        Raises CapacityError, with the remedy, if an area is too small.
+        """
+        self.managed_start, self.meta_start = managed, meta
+        check_fits("managed data area", self.managed_end, spec.managed_bytes, remedy)
+        check_fits("metadata area", self.meta_end, spec.meta_bytes, remedy)
+        starts = {"managed": managed + spec.managed_start, "meta": meta + spec.meta_start}
+        for region in self._all:
+            region._spec, region._first = spec, starts[region.area]
 
     def place(self, bench: Bench, pod: Pod) -> None:
         """Give the regions their addresses on a pod, and name them in reports."""
+        self.fit(pod.spec, bench.corner.managed, bench.corner.meta, "take a larger pod")
+        self.label(bench)
+
+    def label(self, bench: Bench) -> None:
+        """Name the regions in reports."""
         for region in self._all:
-            region._pod, region._corner = pod, bench.corner
-            for die in range(self._dies):
-                for label in region.labels(die):
+            for number, die in enumerate(self._dies):
+                for label in region.labels(die, number):
                     bench.label(*label)
 
-    def _add(self, name: str, area: str, nbytes: int, count: int) -> Region:
+    def _add(
+        self, name: str, area: str, nbytes: int, count: int, parts: Parts | None, over: Region | None = None
+    ) -> Region:
         if nbytes < 1 or count < 1:
             raise ConfigError(f"region {name!r}: {count} elements of {nbytes} bytes: must be at least one of each")
-        self._all.append(Region(name, area, nbytes, count, self.bytes_of(area)))
+        offset = over.offset if over else self.bytes_of(area)
+        self._all.append(Region(name, area, nbytes, count, offset, parts))
         return self._all[-1]
+
+
+def check_fits(what: str, need: int, have: int, remedy: str) -> None:
+    """Raises CapacityError if something needs more bytes than there are."""
+    if need > have:
+        raise CapacityError(f"{what}: needs {need} bytes, has {have}; {remedy}")
