@@ -19,49 +19,35 @@ from numpy.typing import NDArray
 from xccl_emu.kernels import a2e as attention_kernel
 from xccl_emu.kernels import a2e_expert as expert_kernels
 from xccl_emu.kernels import a2e_return as return_kernel
-from xccl_emu.kernels.a2e_parameters import Places
 from xccl_emu.kernels.parameters import Buffers as Addresses
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.pod import Buffer
 from xccl_emu.protocols.a2e_calls import AttentionExperts, Buffers, Call, Calls
-from xccl_emu.protocols.a2e_grants import A2E_RIGHTS, ATTENTION_RIGHTS, COMPUTE_RIGHTS, E2A_RIGHTS, A2EGrants
-from xccl_emu.protocols.a2e_layout import A2EConfig, check_place, lay_out, return_plan
+from xccl_emu.protocols.a2e_layout import A2EConfig, return_plan
+from xccl_emu.protocols.a2e_regions import A2ELayout
 
 __all__ = ["A2E", "A2EConfig", "Call", "Calls"]
 
 _RIGHTS = {
-    "attention": ATTENTION_RIGHTS, "a2e_stream": A2E_RIGHTS, "compute_stream": COMPUTE_RIGHTS, "e2a_stream": E2A_RIGHTS,
-}  # fmt: skip
+    "attention": {"batches": "r", "x": "r", "topk": "r", "weights": "r", "out": "w"},
+    "a2e_stream": {"recv_x": "w", "route": "w", "counts": "rw"},
+    "compute_stream": {"recv_x": "r", "route": "r", "counts": "r", "y": "w"},
+    "e2a_stream": {"route": "r", "counts": "r", "y": "r"},
+}
+"""What each kernel may do with the app buffers of its die."""
 
 
 class A2E(AttentionExperts):
-    """Attention and expert dies with trampolines between them (xDeepServe 3.3, 5.2).
-
-    It owns the parts of the managed and metadata areas from ``managed_offset`` and ``field_offset`` on, both in bytes,
-    to ``layout.managed_end`` and ``layout.meta_end``, on all its dies.  After a failed run (RunError) call `reset`.
-
-    Raises ConfigError or CapacityError for what does not fit the pod; then nothing is allocated.
-    """
+    """Attention and expert dies with trampolines between them (xDeepServe 3.3, 5.2)."""
 
     name = "a2e"
     kernels = (
         attention_kernel.attention, expert_kernels.a2e_stream, expert_kernels.compute_stream, return_kernel.e2a_stream,
     )  # fmt: skip
 
-    def __init__(
-        self, pod: Pod, config: A2EConfig, *, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
-    ) -> None:
-        first_die, *offsets = check_place(config, pod.spec, first_die, managed_offset, field_offset)
-        self.layout = lay_out(config, pod.spec, *offsets)
-        self.grants = A2EGrants(pod.spec, config, self.layout, first_die)
-        managed, meta = (offsets[0], self.layout.managed_end), (offsets[1], self.layout.meta_end)
-        super().__init__(pod, config, first_die, managed, meta)
-
-    def regions(self) -> Mapping[str, tuple[int, int]]:
-        """Those of `Places`, also where a die does not use them."""
-        starts = self.layout.on(self.pod.spec, 0)
-        return dict(zip(Places._fields, zip(starts, self.layout.sizes, strict=True), strict=True))
+    lays_out = A2ELayout
+    layout: A2ELayout
 
     def commit(self, calls: Calls, call: int, topk: Sequence[NDArray[Any]]) -> None:
         """Slots, staging and returned rows of each attention die; inboxes are filled here and there."""
@@ -69,14 +55,11 @@ class A2E(AttentionExperts):
         for i, choices in enumerate(topk):
             rows, tokens = len(choices) * c.top_k * c.row_bytes, len(choices) * c.message_bytes
             trampoline, q = c.trampoline_of(i)
-            staging = (call % c.depth * c.fan_in + q) * c.tokens_max * c.top_k * c.row_bytes
-            here, there = self.first_die + trampoline, calls.dies(call)[i]
-            for die, name, start, nbytes in (
-                (here, "slots", q * c.tokens_max * c.message_bytes, tokens), (here, "staging", staging, rows),
-                (there, "returned", c.microbatch_of(call) * c.tokens_max * c.top_k * c.row_bytes, rows),
+            for die, name, element, nbytes in (
+                (trampoline, "slots", q, tokens), (trampoline, "staging", call % c.depth * c.fan_in + q, rows),
+                (c.attention_die(call, i), "returned", c.microbatch_of(call), rows),
             ):  # fmt: skip
-                address = getattr(self.layout.on(self.pod.spec, die), name) + start
-                self.pod.commit(Buffer(die, address, nbytes), nbytes)
+                self.pod.commit(Buffer(self.first_die + die, self.layout.at(name, die, element), nbytes), nbytes)
 
     def launch(self, calls: Calls) -> None:
         """Attention dies first; the streams poll until these end them."""
@@ -88,8 +71,8 @@ class A2E(AttentionExperts):
 
     def _common(self, cores: int) -> dict[str, Any]:
         c, spec = self.config, self.pod.spec
-        at = self.layout.on(spec, self.first_die)
-        group = c.group(cores, spec.die_bytes, at.tallies if c.streams else 0)
+        at = self.layout.places
+        group = c.group(cores, spec.die_bytes, at.tallies)
         return {"core": range(cores), "at": at, "c": group, "m": c.domains(spec.ub_bytes)}
 
     def _launch_attention(self, calls: Calls, turn: int, i: int) -> None:
@@ -97,11 +80,11 @@ class A2E(AttentionExperts):
         app = {name: buffers[name].address for name in ("x", "topk", "weights", "out")}
         more = {"calls": calls.n_calls, "batches": buffers["batches"].address, "b": Addresses(**app)}
         args = self._common(c.cores) | {"turn": turn, "index": i, "work": c.attention_work, **more}
-        grants, die, first = self.grants.attention(turn, i), calls.dies(turn)[i], c.microbatch_of(turn) * c.cores
+        grants, die, first = self.layout.attention(turn, i), calls.dies(turn)[i], c.microbatch_of(turn) * c.cores
         self._launch(attention_kernel.attention, die, range(first, first + c.cores), args, buffers, grants)
 
     def _launch_streams(self, die: int) -> None:
-        c, buffers, grants = self.config, self.experts[die], self.grants
+        c, buffers, grants = self.config, self.experts[die], self.layout
         streams: list[tuple[Kernel, int, dict[str, Any], list[Grant]]] = [
             (expert_kernels.a2e_stream, c.a2e_cores, {"room": self._gather_room()}, grants.a2e(die)),
             (expert_kernels.compute_stream, c.compute_cores, {"work": c.expert_work}, grants.compute(die)),

@@ -20,6 +20,7 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import whole
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.a2e_layout import A2EConfig
+from xccl_emu.protocols.a2e_regions import DiesLayout
 from xccl_emu.protocols.arguments import index_of, listed, one_for_each
 from xccl_emu.protocols.expert_group import Received, as_arrays, whole_rows
 from xccl_emu.protocols.layout import ROUTE, EpConfig, check_tokens, check_weights
@@ -46,22 +47,26 @@ class Call(NamedTuple):
 class AttentionExperts(ABC):
     """Attention dies and expert dies with a protocol between them.
 
-    It owns parts of the managed and metadata areas of all its dies: bytes from ``managed[0]`` to ``managed[1]`` and
-    from ``meta[0]`` to ``meta[1]`` of each.  After a failed run (RunError) call `reset`.
+    It owns the parts of the managed and metadata areas from ``managed_offset`` and ``field_offset`` on, both in bytes,
+    to ``layout.managed_end`` and ``layout.meta_end``, on all its dies.  After a failed run (RunError) call `reset`.
 
-    Raises CapacityError if the buffers of the expert dies do not fit; then nothing is allocated.
+    Raises ConfigError or CapacityError for what does not fit the pod; then nothing is allocated.
     """
 
     name: str
     """Of the protocol, in `stats`."""
     kernels: ClassVar[tuple[Kernel, ...]]
     """What `launch` launches."""
+    lays_out: ClassVar[type[DiesLayout]]
+    """What says where everything is."""
 
     def __init__(
-        self, pod: Pod, config: A2EConfig, first_die: int, managed: tuple[int, int], meta: tuple[int, int]
+        self, pod: Pod, config: A2EConfig, *, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
     ) -> None:
-        self.pod, self.config, self.first_die = pod, config, first_die
-        self.managed, self.meta = managed, meta
+        self.pod, self.config = pod, config
+        layout = self.layout = self.lays_out(config, pod.spec, first_die, managed_offset, field_offset)
+        first_die = self.first_die = layout.first_die
+        meta, managed = (layout.meta_start, layout.meta_end), (layout.managed_start, layout.managed_end)
         dies = range(first_die, first_die + config.n_experts)
         self.experts = _allocate(pod, dies, _expert_sizes(config))
         """The app buffers of each expert die."""
@@ -73,10 +78,6 @@ class AttentionExperts(ABC):
     @abstractmethod
     def launch(self, calls: "Calls") -> None:
         """Put the kernels that carry out these calls on their cores."""
-
-    @abstractmethod
-    def regions(self) -> Mapping[str, tuple[int, int]]:
-        """What it has on every die, by name: offset in the die's memory, and bytes."""
 
     @abstractmethod
     def commit(self, calls: "Calls", call: int, topk: Sequence[NDArray[Any]]) -> None:
@@ -139,7 +140,7 @@ class AttentionExperts(ABC):
 
     def zero_fields(self) -> None:
         """Nothing has been called yet; allowed while no kernel of the group runs and nothing is in flight."""
-        start, end = self.meta
+        start, end = self.layout.meta_start, self.layout.meta_end
         for die in range(self.first_die, self.first_die + self.config.n_dies):
             first = self.pod.meta(die, start)
             self.pod.span(first, end - start)[:] = 0

@@ -22,9 +22,9 @@ from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.protocol import Bench, Case, Preset, Site, choice, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocol.site import INTERPRETER_BYTES
-from xccl_emu.protocols import a2e_layout, a2e_pull, moe_paper
+from xccl_emu.protocols import a2e_layout, moe_paper
 from xccl_emu.protocols.a2e import A2E
-from xccl_emu.protocols.a2e_calls import Call, Calls
+from xccl_emu.protocols.a2e_calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e_data import Image, in_turns, make_calls
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_paper import TRAMPOLINES
@@ -194,9 +194,8 @@ class A2ECase(RoutedCase):
         """In the memory, and in the areas and data buffers of the pod."""
         if self._bytes_needed() > site.free_bytes:
             return False
-        layout = a2e_pull if self.pull else a2e_layout
         try:
-            layout.lay_out(self._config(), site.pod.spec, 0, 0)
+            self._group.lays_out(self._config(), site.pod.spec)
         except CapacityError:
             return False
         return True
@@ -272,18 +271,22 @@ class A2ECase(RoutedCase):
             attention_work=self.attention_work, counting=self.counting, listed=self.listed,
         )  # fmt: skip
 
+    @property
+    def _group(self) -> type[AttentionExperts]:
+        return A2EPull if self.pull else A2E
+
     def _calls(self, pod: Pod, given: Sequence[Call]) -> Calls:
-        return Calls((A2EPull if self.pull else A2E)(pod, self._config()), given)
+        return Calls(self._group(pod, self._config()), given)
 
     def _spec(self, given: Sequence[Call]) -> PodSpec:
         c = self._config()
 
         def lay_out(pod: Pod) -> tuple[int, int]:
-            owner = self._calls(pod, given).owner
-            return owner.meta[1], owner.managed[1]
+            layout = self._calls(pod, given).owner.layout
+            return layout.meta_end, layout.managed_end
 
-        ub_bytes = (a2e_pull if self.pull else a2e_layout).buffer_bytes(c)
-        return tight_pod(c.n_dies, max(c.microbatches * c.cores, c.expert_cores), ub_bytes, lay_out)
+        cores = max(c.microbatches * c.cores, c.expert_cores)
+        return tight_pod(c.n_dies, cores, self._group.lays_out.ub_bytes(c), lay_out)
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
@@ -327,13 +330,8 @@ class A2ECase(RoutedCase):
 
 def _label_all(bench: Bench, calls: Calls) -> None:
     """Fields and regions, on every die also those that it does not use, and app buffers."""
-    pod, owner = calls.pod, calls.owner
-    for die in range(owner.first_die, owner.first_die + calls.config.n_dies):
-        for name, (start, nbytes) in owner.regions().items():
-            area = "managed" if start >= pod.spec.managed_start else "meta"
-            if nbytes:
-                bench.label(f"die{die}.{area}.{name}", pod.address(die, start), nbytes)
-    for buffers in owner.experts:
+    calls.owner.layout.label(bench)
+    for buffers in calls.owner.experts:
         for name, buffer in buffers.items():
             bench.label_buffer(buffer, f"app.{name}")
     for turn, dies in enumerate(calls.batches):

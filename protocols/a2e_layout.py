@@ -1,14 +1,13 @@
-"""What A2E and E2A are made of, and where they keep what in the areas of each die (xDeepServe 3.3, 5.2)."""
+"""What A2E and E2A are made of, and what they keep where in the data buffers (xDeepServe 3.3, 5.2)."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at, lists_bytes
+from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at
 from xccl_emu.kernels.a2e_parameters import (
     BUSY_ENTRIES,
     Domains,
-    Places,
     ReturnPlan,
     attention_die,
     first_of,
@@ -16,13 +15,12 @@ from xccl_emu.kernels.a2e_parameters import (
     trampoline_of,
 )
 from xccl_emu.kernels.a2e_return import PLACES
-from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
+from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Group
 from xccl_emu.kernels.sums import sum_bytes
-from xccl_emu.machine.spec import PodSpec, whole
-from xccl_emu.protocols.arguments import number_in, offset_in_area, one_of
+from xccl_emu.protocols.arguments import number_in, one_of
 from xccl_emu.protocols.layout import DTYPES, QUANTIZERS, streams
 
 PATHS = ("mtu", "urma")
@@ -240,91 +238,6 @@ def lists_that_fit(c: A2EConfig, tokens: int, nbytes: int) -> int:
 def lists_of(c: A2EConfig) -> int:
     """Where in the data buffer of an A2E stream the lists stand."""
     return lists_at(c.n_slots, c.fan_in, int(c.streams))
-
-
-@dataclass(frozen=True)
-class A2ELayout:
-    """Offsets in the areas of every die, those of regions that a die does not use among them; made by `lay_out`."""
-
-    offsets: Places
-    """Of regions in the managed data area, of fields in the metadata area."""
-    sizes: Places
-    """Bytes of each."""
-    managed_end: int
-    meta_end: int
-
-    def on(self, spec: PodSpec, first_die: int) -> Places:
-        """Global addresses on a die."""
-        start = first_die * spec.die_bytes
-        starts = [start + (spec.managed_start if name in MANAGED else spec.meta_start) for name in Places._fields]
-        return Places(*(a + b for a, b in zip(starts, self.offsets, strict=True)))
-
-
-MANAGED = ("slots", "lists", "staging", "inbox", "returned", "outbox", "tallies")
-"""Those of `Places` that lie in the managed data area."""
-
-
-def region_sizes(c: A2EConfig) -> Places:
-    """Bytes of each region and of each kind of field on one die."""
-    batch = c.tokens_max * c.message_bytes
-    rows = c.tokens_max * c.top_k * c.row_bytes
-    field = FIELD_BYTES
-    return Places(
-        slots=c.fan_in * batch,
-        lists=c.depth * c.fan_in * lists_bytes(c.tokens_max),
-        staging=c.depth * c.fan_in * rows,
-        inbox=c.n_attention * c.local_experts * batch,
-        returned=c.microbatches * rows,
-        outbox=c.microbatches * batch if c.path == "urma" else 0,
-        credit=c.microbatches * field,
-        tokens_in=c.turns * c.fan_in * c.a2e_parts * field,
-        acks=field,
-        counts=c.n_attention * c.local_experts * field,
-        arrivals=c.depth * c.fan_in * c.e2a_parts * field,
-        returned_in=c.microbatches * field,
-        attended=field,
-        assembled=field,
-        computed=field,
-        sent=field,
-        relayed=field,
-        tallies=(c.a2e_cores + 1) * align(4 * c.n_slots) if c.streams else 0,
-    )
-
-
-def check_place(
-    c: A2EConfig, spec: PodSpec, first_die: int, managed_offset: int, field_offset: int
-) -> tuple[int, int, int]:
-    """First die and offsets; ConfigError if the pod has too few dies or cores, or one of them is no such place."""
-    first_die = whole("first_die", first_die)
-    if first_die < 0 or first_die + c.n_dies > spec.n_dies:
-        raise ConfigError(f"{c.n_dies} dies from die {first_die}: the pod has {spec.n_dies} dies")
-    if max(c.microbatches * c.cores, c.expert_cores) > spec.cores_per_die:
-        each = f" of each of {c.microbatches} microbatches" if c.microbatches > 1 else ""
-        most = f"cores={c.cores}{each}, {c.expert_cores} of an expert die"
-        raise ConfigError(f"{most}: a die has {spec.cores_per_die}")
-    return first_die, offset_in_area("managed_offset", managed_offset), offset_in_area("field_offset", field_offset)
-
-
-def lay_out(c: A2EConfig, spec: PodSpec, managed_offset: int, field_offset: int) -> A2ELayout:
-    """Place everything behind what other communicators use; offsets are bytes in the areas (`check_place`).
-
-    Raises CapacityError if an area or the data buffer is too small.
-    """
-    sizes, ends, offsets = region_sizes(c), {True: managed_offset, False: field_offset}, []
-    for name, size in zip(Places._fields, sizes, strict=True):
-        offsets.append(ends[name in MANAGED])
-        ends[name in MANAGED] += align(size)
-    fits("managed data area", ends[True], spec.managed_bytes)
-    fits("metadata area", ends[False], spec.meta_bytes)
-    fits("data buffer (ub_bytes)", buffer_bytes(c), spec.ub_bytes)
-    return A2ELayout(Places(*offsets), sizes, ends[True], ends[False])
-
-
-def fits(what: str, need: int, have: int) -> None:
-    """Raises CapacityError if something needs more bytes than there are."""
-    if need > have:
-        remedy = "take fewer dies, experts or tokens, or a larger pod"
-        raise CapacityError(f"{what}: needs {need} bytes, has {have}; {remedy}")
 
 
 def return_plan(c: A2EConfig, ub_bytes: int) -> ReturnPlan:

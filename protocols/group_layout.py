@@ -9,7 +9,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Region, Regions
-from xccl_emu.protocol.regions import Parts, check_fits
+from xccl_emu.protocol.regions import Parts
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes, check_pod
 
 C = TypeVar("C", bound=EpConfig)
@@ -32,8 +32,7 @@ class GroupLayout(Regions, ABC, Generic[C]):
         super().__init__(config.n_ranks, config.first_die)
         self.config: C = config
         self._add_all()
-        self.fit(pod.spec, *offsets, _REMEDY)
-        check_fits("data buffer (ub_bytes)", self.ub_bytes(config), pod.spec.ub_bytes, _REMEDY)
+        self.fit(pod.spec, *offsets, _REMEDY, self.ub_bytes(config))
 
     @abstractmethod
     def _add_all(self) -> None:

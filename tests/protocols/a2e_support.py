@@ -11,7 +11,7 @@ from xccl_emu import oracle
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, small_pod
-from xccl_emu.protocols import a2e_layout, a2e_pull
+from xccl_emu.protocols import a2e_layout
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_calls import AttentionExperts
 from xccl_emu.protocols.a2e_pull import A2EPull
@@ -67,14 +67,14 @@ class Case:
 
     def group(self, **options: Any) -> AttentionExperts:
         """On a new, poisoned pod with room for nothing but data areas."""
-        kind, layout = (A2EPull, a2e_pull) if self.pull else (A2E, a2e_layout)
+        kind: type[AttentionExperts] = A2EPull if self.pull else A2E
         c = self.config
         dies, cores = self.first_die + c.n_dies, max(c.microbatches * c.cores, c.expert_cores)
         roomy = small_pod(dies, cores, app_bytes=MIB, meta_bytes=MIB, managed_bytes=1 << 30, ub_bytes=MIB)
-        placed = layout.lay_out(c, roomy, 0, 0)
+        placed = kind.lays_out(c, roomy, self.first_die)
         spec = small_pod(
             dies, cores, app_bytes=MIB, meta_bytes=placed.meta_end, managed_bytes=placed.managed_end,
-            ub_bytes=align(layout.buffer_bytes(c) + self.spare_ub), flight_granules=self.flight_granules,
+            ub_bytes=align(kind.lays_out.ub_bytes(c) + self.spare_ub), flight_granules=self.flight_granules,
         )  # fmt: skip
         pod = Pod(spec, **{"order": self.order, "policy": self.policy, "seed": self.seed, **options})
         poison(pod)

@@ -136,14 +136,19 @@ class Regions:
         room = {"app_bytes": align(app_bytes), "meta_bytes": meta, "managed_bytes": managed}
         return small_pod(len(self._dies), cores, **room, ub_bytes=align(ub_bytes))
 
-    def fit(self, spec: PodSpec, managed: int, meta: int, remedy: str) -> None:
+    def fit(self, spec: PodSpec, managed: int, meta: int, remedy: str, ub_bytes: int = 0) -> None:
         """Give the regions their addresses, from these offsets of the areas on.
 
-        Raises CapacityError, with the remedy, if an area is too small.
+        Raises CapacityError, with the remedy, if an area is too small, or a data buffer has less than ``ub_bytes``.
         """
         self.managed_start, self.meta_start = managed, meta
-        check_fits("managed data area", self.managed_end, spec.managed_bytes, remedy)
-        check_fits("metadata area", self.meta_end, spec.meta_bytes, remedy)
+        for what, need, have in (
+            ("managed data area", self.managed_end, spec.managed_bytes),
+            ("metadata area", self.meta_end, spec.meta_bytes),
+            ("data buffer (ub_bytes)", ub_bytes, spec.ub_bytes),
+        ):
+            if need > have:
+                raise CapacityError(f"{what}: needs {need} bytes, has {have}; {remedy}")
         starts = {"managed": managed + spec.managed_start, "meta": meta + spec.meta_start}
         for region in self._all:
             region._spec, region._first = spec, starts[region.area]
@@ -168,9 +173,3 @@ class Regions:
         offset = over.offset if over else self.bytes_of(area)
         self._all.append(Region(name, area, nbytes, count, offset, parts))
         return self._all[-1]
-
-
-def check_fits(what: str, need: int, have: int, remedy: str) -> None:
-    """Raises CapacityError if something needs more bytes than there are."""
-    if need > have:
-        raise CapacityError(f"{what}: needs {need} bytes, has {have}; {remedy}")

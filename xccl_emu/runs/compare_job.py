@@ -3,7 +3,7 @@
 `docs/protocols.md` holds what it prints.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -19,8 +19,9 @@ from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.machine.stats import Traffic
 from xccl_emu.protocols.a2e import A2E
 from xccl_emu.protocols.a2e_calls import AttentionExperts, Call, Calls
-from xccl_emu.protocols.a2e_layout import MANAGED, A2EConfig
+from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_pull import A2EPull
+from xccl_emu.protocols.a2e_regions import DiesLayout
 from xccl_emu.protocols.compared import draw_tokens, wrong_rows, wrong_sums
 from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds
 from xccl_emu.protocols.expert_parallel import ExpertParallel
@@ -148,9 +149,11 @@ def _a2e(o: LayerCompared) -> Found:
         "trampoline": (range(o.attention), _ON_TRAMPOLINES + _ON_EXPERTS),
         "other expert die": (range(o.attention, o.ranks), _ON_EXPERTS),
     }
-    sizes = {name: (nbytes, name in MANAGED) for name, nbytes in owner.layout.sizes._asdict().items()}
+    layout = owner.layout
     return [
-        line_of("a2e", role, traffic, dies, _reserved_of(sizes, names)) for role, (dies, names) in roles.items() if dies
+        line_of("a2e", role, traffic, dies, _reserved_of(layout, names))
+        for role, (dies, names) in roles.items()
+        if dies
     ], wrong + wrong_again
 
 
@@ -158,21 +161,18 @@ def _a2e_pull(o: LayerCompared) -> Found:
     layer = Layer.drawn(o, o.attention)
     owner = A2EPull(Pod(CLOUDMATRIX384), _a2e_config(o, layer, depth=1))
     traffic, wrong = _let_through(owner, layer, 1)
-    sizes = {name: (region.nbytes, region.managed) for name, region in vars(owner.layout).items()}
     attention, experts = range(o.ranks, o.ranks + o.attention), range(o.ranks)
     return [
-        line_of("a2e-pull", "attention die", traffic, attention, _reserved_of(sizes, _PULL_ON_ATTENTION)),
-        line_of("a2e-pull", "expert die", traffic, experts, _reserved_of(sizes, _PULL_ON_EXPERTS)),
+        line_of("a2e-pull", "attention die", traffic, attention, _reserved_of(owner.layout, _PULL_ON_ATTENTION)),
+        line_of("a2e-pull", "expert die", traffic, experts, _reserved_of(owner.layout, _PULL_ON_EXPERTS)),
     ], wrong
 
 
-def _reserved_of(sizes: Mapping[str, tuple[int, bool]], names: Sequence[str]) -> tuple[int, int]:
-    """Bytes in the managed and in the metadata area of the regions that dies of a role use.
-
-    sizes: of each region its bytes, and whether they are in the managed area.
-    """
-    managed = sum(sizes[name][0] for name in names if sizes[name][1])
-    return managed, sum(sizes[name][0] for name in names) - managed
+def _reserved_of(layout: DiesLayout, names: Sequence[str]) -> tuple[int, int]:
+    """Bytes in the managed and in the metadata area of the regions that dies of a role use."""
+    regions = [layout.of[name] for name in names if name in layout.of]
+    managed = sum(region.size for region in regions if region.area == "managed")
+    return managed, sum(region.size for region in regions) - managed
 
 
 PROTOCOLS: tuple[Callable[[LayerCompared], Found], ...] = (
