@@ -72,7 +72,7 @@ class A2E(AttentionExperts):
     def _common(self, cores: int) -> dict[str, Any]:
         c, spec = self.config, self.pod.spec
         at = self.layout.places
-        group = c.group(cores, spec.die_bytes, at.tallies)
+        group = c.group(c.n_experts, cores, spec.die_bytes, at.tallies)
         return {"core": range(cores), "at": at, "c": group, "m": c.domains(spec.ub_bytes)}
 
     def _launch_attention(self, calls: Calls, turn: int, i: int) -> None:

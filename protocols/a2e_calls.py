@@ -5,7 +5,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_regions import DiesLayout
 from xccl_emu.protocols.arguments import index_of, listed, one_for_each
 from xccl_emu.protocols.expert_group import Received, as_arrays, whole_rows
-from xccl_emu.protocols.layout import ROUTE, EpConfig, check_tokens, check_weights
+from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
 
 Progress = Callable[[int], None]
 Buffers = Mapping[str, Buffer]
@@ -304,10 +304,9 @@ def _as_arrays(config: A2EConfig, c: int, call: Call) -> Call:
 
 def _check_call(config: A2EConfig, c: int, call: Call) -> None:
     """Raises ConfigError, naming call, attention die ("rank"), token and value, for what cannot be sent."""
-    same = cast(EpConfig, config)  # has all that these checks ask for
     for i, (x, choices, weights) in enumerate(zip(*call, strict=True)):
         try:
-            check_tokens(same, i, x, choices)
-            check_weights(same, f"weights of rank {i}", weights, len(x))
+            check_tokens(config, i, x, choices)
+            check_weights(config, f"weights of rank {i}", weights, len(x))
         except ConfigError as error:
             raise ConfigError(f"call {c}: {error}") from error

@@ -22,7 +22,7 @@ from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.protocol import Bench, Case, Preset, Site, choice, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocol.site import INTERPRETER_BYTES
-from xccl_emu.protocols import a2e_layout, moe_paper
+from xccl_emu.protocols import moe_paper
 from xccl_emu.protocols.a2e import A2E
 from xccl_emu.protocols.a2e_calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e_data import Image, in_turns, make_calls
@@ -85,7 +85,7 @@ class A2ECase(RoutedCase):
     depth: int = size(1, "Calls that the expert dies have memory for.")
     pull: int = switch(0, "Without trampolines; then there is one domain, and a depth of 1.")
     masked: int = switch(0, "Is the first choice of the first token of every call masked?")
-    path: str = choice("mtu", "How data travels.", of=a2e_layout.PATHS)
+    path: str = choice("mtu", "How data travels.", of=A2EConfig.PATHS)
     trampolines: int = size(0, "Trampolines; 0 is as many as attention dies.", least=0)
     a2e_parts: int = size(1, "Parts in which a batch goes through a trampoline to the experts.")
     e2a_parts: int = size(1, "Parts in which it comes back.")
@@ -93,7 +93,7 @@ class A2ECase(RoutedCase):
     attention_work: int = size(0, "Vector instructions that stand in for attention.", least=0)
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
     quantized: int = switch(1, "INT8 on the way to the experts.", beside=True, also="quantize")
-    counting: str = choice("auto", "Who counts where messages go, and how.", of=a2e_layout.COUNTINGS, beside=True)
+    counting: str = choice("auto", "Who counts where messages go, and how.", of=A2EConfig.COUNTINGS, beside=True)
     listed: int = size(
         0, "Tokens whose choices a trampoline's core has at a time where they are streamed; 0: as fit.", least=0,
         beside=True,
@@ -263,8 +263,8 @@ class A2ECase(RoutedCase):
         if self.routing:
             local, top_k = self._placement.local_experts, self._choices.top_k + 1
         return A2EConfig(
-            self.domains, self.attention, self.experts, local, hidden=self.hidden or 32 * self.granules, top_k=top_k,
-            tokens_max=max(1, self._at_once), dtype=self.dtype, quantized=bool(self.quantized),
+            self.domains, self.attention, self.experts, local_experts=local, hidden=self.hidden or 32 * self.granules,
+            top_k=top_k, tokens_max=max(1, self._at_once), dtype=self.dtype, quantized=bool(self.quantized),
             quantizer=self.quantizer, shared=bool(self.routing), path=self.path, depth=self.depth, cores=self.cores,
             a2e_cores=self.cores, compute_cores=self.cores, e2a_cores=self.cores, n_trampolines=self.trampolines,
             a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts, microbatches=self.microbatches,

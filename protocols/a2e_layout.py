@@ -1,7 +1,6 @@
 """What A2E and E2A are made of, and what they keep where in the data buffers (xDeepServe 3.3, 5.2)."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at
@@ -16,21 +15,17 @@ from xccl_emu.kernels.a2e_parameters import (
 )
 from xccl_emu.kernels.a2e_return import PLACES
 from xccl_emu.kernels.counts import INDEX_BYTES
-from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
+from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
-from xccl_emu.kernels.parameters import Group
 from xccl_emu.kernels.sums import sum_bytes
-from xccl_emu.protocols.arguments import number_in, one_of
-from xccl_emu.protocols.layout import DTYPES, QUANTIZERS, streams
+from xccl_emu.protocols.layout import TokenConfig
 
-PATHS = ("mtu", "urma")
-COUNTINGS = ("auto", "vector", "scalar")
 DEPTH_MAX = 8
 PARTS_MAX = 16
 
 
 @dataclass(frozen=True)
-class A2EConfig:
+class A2EConfig(TokenConfig):
     """Attention and expert dies, and the shape of what moves between them (xDeepServe 3.3, 5.2).
 
     Expert dies come first: expert die e is on the e-th die from ``first_die``, and attention die i of domain d on die
@@ -38,8 +33,16 @@ class A2EConfig:
     attention dies in a row each, but for one.  Experts are numbered by slot, ``die * local_experts + local``.
     """
 
-    repeats: ClassVar[bool] = False
-    """A token chooses different experts."""
+    PATHS = ("mtu", "urma")
+    """Memory semantics, through the data buffers; or the cores ring the DMA engine."""
+    RANGES = {
+        **TokenConfig.RANGES, **dict.fromkeys(("attention_work", "expert_work"), (0, 1 << 20)),
+        **dict.fromkeys(("n_domains", "n_attention", "n_experts"), (1, 1 << 16)),
+        **dict.fromkeys(("microbatches", "local_experts", "tokens_max"), (1, 1 << 16)),
+        **dict.fromkeys(("n_trampolines", "listed"), (0, 1 << 16)), "depth": (1, DEPTH_MAX),
+        **dict.fromkeys(("a2e_parts", "e2a_parts"), (1, PARTS_MAX)),
+        **dict.fromkeys(("a2e_cores", "compute_cores", "e2a_cores"), (1, 1 << 10)),
+    }  # fmt: skip
 
     n_domains: int
     """Domains of attention dies; their microbatches take turns."""
@@ -47,28 +50,11 @@ class A2EConfig:
     """Attention dies of each domain."""
     n_experts: int
     """Expert dies."""
-    local_experts: int = 1
-    """Expert slots on each expert die."""
-    hidden: int = 7168
-    """Elements of a token's hidden state; a multiple of 32."""
-    top_k: int = 8
-    """Choices of a token, 1 to 16, the shared expert among them if there is one."""
+    _: KW_ONLY
     tokens_max: int = 96
     """Largest microbatch of an attention die."""
-    dtype: str = "bf16"
-    """``"bf16"`` or ``"fp16"``."""
-    quantized: bool = True
-    """INT8 on the way to the experts."""
-    quantizer: str = "xccl"
-    """Rule by which it is made: ``"xccl"``, or ``"cann"`` as in CANN's public kernels."""
-    shared: bool = False
-    """The last choice of each token is the shared expert: added last, unweighted."""
-    path: str = "mtu"
-    """``"mtu"``: memory semantics, through the data buffers.  ``"urma"``: the cores ring the DMA engine."""
     depth: int = 2
     """Calls that an expert die has memory for, 1 to 8; with 1, a call has left it before the next one's rows enter."""
-    cores: int = 1
-    """Cores of an attention die."""
     a2e_cores: int = 1
     """Cores of the A2E stream of an expert die; of the others likewise."""
     compute_cores: int = 1
@@ -85,46 +71,20 @@ class A2EConfig:
     """Vector instructions of `BUSY_ENTRIES` that stand in for attention, before each call."""
     expert_work: int = 0
     """The same on each core of the compute stream, behind the dummy expert."""
-    counting: str = "auto"
-    """How a trampoline counts the places of messages (`kernels/counts.py`): ``"vector"``, each core all choices of an
-    attention die, on the vector pipe; ``"scalar"``, each core those that it forwards, in scalar loops, a batch of any
-    size, its choices streamed; ``"auto"``: the first up to 512 tokens, then the second."""
     listed: int = 0
     """Tokens whose choices a core of a trampoline has in its data buffer at most where they are streamed; 0: as fit."""
 
     def __post_init__(self) -> None:
-        for name in ("attention_work", "expert_work"):
-            self._range(name, 0, 1 << 20)
-        for name in ("n_domains", "microbatches", "n_attention", "n_experts", "local_experts", "tokens_max"):
-            self._range(name, 1, 1 << 16)
-        self._range("hidden", 32, 1 << 20)
-        self._range("top_k", 1, INDEX_BYTES // 4)
-        self._range("depth", 1, DEPTH_MAX)
-        for name in ("a2e_parts", "e2a_parts"):
-            self._range(name, 1, PARTS_MAX)
-        for name in ("n_trampolines", "listed"):
-            self._range(name, 0, 1 << 16)
-        for name in ("cores", "a2e_cores", "compute_cores", "e2a_cores"):
-            self._range(name, 1, 1 << 10)
-        for name in ("quantized", "shared"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name}={getattr(self, name)!r}: must be True or False")
-        if self.hidden % 32:
-            raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
+        super().__post_init__()
         self._check_trampolines()
         if self.top_k > self.n_slots:
             raise ConfigError(f"top_k={self.top_k}: there are {self.n_slots} expert slots")
-        for name, known in (("dtype", DTYPES), ("path", PATHS), ("quantizer", QUANTIZERS), ("counting", COUNTINGS)):
-            one_of(name, getattr(self, name), known)
 
     def _check_trampolines(self) -> None:
         name = "n_trampolines" if self.n_trampolines else "n_attention"
         for most in ("n_attention", "n_experts"):
             if getattr(self, name) > getattr(self, most):
                 raise ConfigError(f"{name}={getattr(self, name)}: must be at most {most}={getattr(self, most)}")
-
-    def _range(self, name: str, low: int, high: int) -> None:
-        object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))
 
     @property
     def n_dies(self) -> int:
@@ -151,21 +111,6 @@ class A2EConfig:
         return self.n_experts * self.local_experts
 
     @property
-    def payload_bytes(self) -> int:
-        """A token on its way to the experts, without its slot."""
-        return self.hidden if self.quantized else 2 * self.hidden
-
-    @property
-    def message_bytes(self) -> int:
-        """A token on its way to the experts: 7,680 bytes at hidden 7168 in INT8."""
-        return self.payload_bytes + SLOT_BYTES
-
-    @property
-    def row_bytes(self) -> int:
-        """A hidden state, and a row on its way back: 14,336 bytes at hidden 7168."""
-        return 2 * self.hidden
-
-    @property
     def rows_max(self) -> int:
         """Most rows that an expert die can have of a call: a token's choices are different experts."""
         return self.n_attention * self.tokens_max * min(self.top_k, self.local_experts)
@@ -181,18 +126,9 @@ class A2EConfig:
         return -(-self.n_attention // self.trampolines)
 
     @property
-    def streams(self) -> bool:
-        """Do cores count the choices that they forward, streamed through the data buffer, and tell each other?"""
-        return streams(self.counting, self.tokens_max)
-
-    @property
     def counts_bytes(self) -> int:
         """The counts of a call on an expert die."""
         return counts_bytes(self.n_attention, self.local_experts)
-
-    def numpy_dtype(self) -> Any:
-        """NumPy type of hidden states."""
-        return DTYPES[self.dtype][1]
 
     def attention_die(self, call: int, i: int) -> int:
         """The i-th attention die of the domain that has a call, counted from the first die."""
@@ -202,23 +138,6 @@ class A2EConfig:
         """The trampoline of the i-th attention die of a domain, and its number among those of that one."""
         trampoline = trampoline_of(i, self.n_attention, self.trampolines)
         return trampoline, i - first_of(trampoline, self.n_attention, self.trampolines)
-
-    def group(self, cores: int, die_bytes: int, tallies: int = 0) -> Group:
-        """The shape for a kernel on so many cores; ``tallies`` is where they tell each other what they have counted."""
-        return Group(
-            n_ranks=self.n_experts,
-            n_local=self.local_experts,
-            top_k=self.top_k,
-            hidden=self.hidden,
-            payload=self.payload_bytes,
-            dtype=DTYPES[self.dtype][0],
-            quantized=1 + QUANTIZERS[self.quantizer] if self.quantized else 0,
-            shared=int(self.shared),
-            by_dma=int(self.path == "urma"),
-            cores=cores,
-            die_bytes=die_bytes,
-            tallies=tallies,
-        )
 
     def domains(self, ub_bytes: int) -> Domains:
         """What else a kernel has to know, on a pod with such data buffers."""

@@ -115,7 +115,7 @@ class A2EPull(AttentionExperts):
     def launch(self, calls: Calls) -> None:
         """One kernel on every die."""
         c, die_bytes = self.config, self.pod.spec.die_bytes
-        offering = c.group(c.cores, die_bytes, self._on_attention("tallies"))
+        offering = c.group(c.n_experts, c.cores, die_bytes, self._on_attention("tallies"))
         for i, buffers in enumerate(calls.batches[0]):
             app = {name: buffers[name].address for name in ("x", "topk", "pos", "weights", "out")}
             args = self._args(calls, offering, messages_at(c)) | {
@@ -125,7 +125,7 @@ class A2EPull(AttentionExperts):
             grants = [self.pod.grant(buffers[name], rights) for name, rights in ATTENTION_RIGHTS.items()]
             grants += self.layout.attention(i)
             self.pod.launch(device.pull_attention, calls.dies(0)[i], range(c.cores), args, grants)
-        shape = c.group(c.a2e_cores, die_bytes)._replace(n_ranks=c.n_attention)
+        shape = c.group(c.n_attention, c.a2e_cores, die_bytes)
         for die, buffers in enumerate(self.experts):
             rows = Addresses(**{name: buffer.address for name, buffer in buffers.items()})
             args = self._args(calls, shape, work_at(c.n_attention * c.local_experts)) | {

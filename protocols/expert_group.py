@@ -21,7 +21,7 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.arguments import index_of, one_for_each
 from xccl_emu.protocols.group_layout import C, GroupLayout
-from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig, check_finite, check_tokens, check_weights
+from xccl_emu.protocols.layout import ROUTE, EpConfig, check_finite, check_tokens, check_weights
 
 EXPERT_RIGHTS = {"recv_x": "r", "route": "r", "y": "w"}
 """What the dummy expert may do with the app buffers of its rank."""
@@ -235,21 +235,7 @@ class ExpertGroup(ABC, Generic[C]):
     def shape(self) -> Group:
         """What the kernels are told about the group."""
         c = self.config
-        return Group(
-            n_ranks=c.n_ranks,
-            n_local=c.local_experts,
-            top_k=c.top_k,
-            hidden=c.hidden,
-            payload=c.payload_bytes,
-            dtype=DTYPES[c.dtype][0],
-            quantized=c.quantized_by,
-            shared=int(c.shared),
-            by_dma=int(c.path == "dma"),
-            cores=c.cores,
-            die_bytes=self.pod.spec.die_bytes,
-            tallies=self.layout.first(self.layout.tallies),
-            narrowed=c.narrowed_by,
-        )
+        return c.group(c.n_ranks, c.cores, self.pod.spec.die_bytes, self.layout.first(self.layout.tallies))
 
     def _parts(self, n: int) -> dict[str, int | Sequence[int]]:
         """Contiguous parts of ``n`` tokens or rows, one for each core."""

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from xccl_emu.errors import ConfigError
@@ -28,6 +28,7 @@ class FusedConfig(EpConfig):
 
     PATHS: ClassVar[tuple[str, ...]] = ("aiv", "sdma")
 
+    _: KW_ONLY
     path: str = "aiv"
     """``"aiv"``: cores write to the peers themselves; ``"sdma"``: the DMA engine does."""
     early_quantization: bool = True
@@ -41,9 +42,6 @@ class FusedConfig(EpConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("early_quantization", "preallocated", "pipelined", "double_buffered"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name}={getattr(self, name)!r}: must be True or False")
         if self.quantized_back:
             raise ConfigError("quantized_back=True: FusedCombine sends what experts return as it is")
         if self.top_k > self.n_slots and not self.repeats:

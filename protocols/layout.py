@@ -1,6 +1,8 @@
 """An expert-parallel group: its configuration, and what it refuses to be given."""
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.counts import INDEX_BYTES, choice_at, streamed_work_at, work_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
+from xccl_emu.kernels.parameters import Group
 from xccl_emu.kernels.sums import contribution_stride, sum_bytes
 from xccl_emu.lang import BF16, FP16, RULE_CANN, RULE_XCCL
 from xccl_emu.machine.pod import Pod
@@ -22,85 +25,80 @@ ROUTE = np.dtype(
 )
 """What is kept with a received row: FP32 scale (0 when not quantized), source rank, token, key offset, expert slot."""
 
-_TOP_K_MAX = INDEX_BYTES // 4
-
 _WHOLE_TOKENS_MAX = 512
 """Tokens of a batch up to which dispatch is faster where each core counts all choices than with two barriers more (in
 virtual time, EP8 on 48 cores: 314 us and 341 with 512 tokens, 635 and 595 with 1,024)."""
 
 
-def streams(counting: str, tokens_max: int) -> bool:
-    """Are the choices of such batches streamed through the data buffer, and counted in scalar loops?"""
-    return counting == "scalar" or (counting == "auto" and tokens_max > _WHOLE_TOKENS_MAX)
-
-
 @dataclass(frozen=True)
-class EpConfig:
-    """An expert-parallel group: its size and the shape of what it moves (xDeepServe 3.2).
-
-    Experts are numbered by slot, ``rank * local_experts + local``.
-    """
+class TokenConfig(ABC):
+    """What moves between attention and experts, and by what; ConfigError for what cannot be."""
 
     PATHS: ClassVar[tuple[str, ...]] = ("mtu", "dma")
     COUNTINGS: ClassVar[tuple[str, ...]] = ("auto", "vector", "scalar")
+    RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {
+        "hidden": (32, 1 << 20), "top_k": (1, INDEX_BYTES // 4), "cores": (1, 1 << 10),
+    }  # fmt: skip
+    """Least and largest value of whole numbers."""
 
-    n_ranks: int
+    _: KW_ONLY
     local_experts: int = 1
-    """Expert slots on each rank."""
+    """Expert slots on each rank or expert die."""
     hidden: int = 7168
     """Elements of a token's hidden state; a multiple of 32."""
     top_k: int = 8
     """Choices of a token, 1 to 16, the shared expert among them if there is one."""
     tokens_max: int = 128
-    """Largest batch of a rank; sizes the blocks."""
+    """Largest batch of a rank or attention die; sizes the buffers."""
     dtype: str = "bf16"
     """``"bf16"`` or ``"fp16"``."""
     quantized: bool = True
-    """INT8 on the wire in dispatch."""
+    """INT8 on the way to the experts."""
     quantizer: str = "xccl"
     """Rule by which it is made: ``"xccl"``, or ``"cann"`` as in CANN's public kernels."""
     shared: bool = False
     """The last choice of each token is the shared expert: added last, unweighted."""
     cores: int = 1
-    """Cores used on each die."""
+    """Cores used on each rank or attention die."""
     path: str = "mtu"
-    """``"mtu"`` or ``"dma"`` for the pull."""
-    first_die: int = 0
-    """Die of rank 0; rank r is on the r-th die from it."""
-    repeats: bool = False
-    """A token may choose an expert several times; blocks have room for that."""
-    quantized_back: bool = False
-    """INT8 by the same rule on the way back (xDeepServe 4.7): what experts return is dequantized where it is added."""
+    """``"mtu"``: memory semantics, through the data buffers; else the DMA engine moves data."""
     counting: str = "auto"
-    """How the places of messages are counted (`kernels/counts.py`): ``"vector"``, each core all choices of its rank, on
-    the vector pipe; ``"scalar"``, each core those of its own tokens, in scalar loops, a batch of any size;
-    ``"auto"``: the first up to 512 tokens, then the second."""
+    """How the places of messages are counted (`kernels/counts.py`): ``"vector"``, each core all choices of its rank or
+    attention die, on the vector pipe; ``"scalar"``, each core those of the tokens that it sends, in scalar loops, a
+    batch of any size; ``"auto"``: the first up to 512 tokens, then the second."""
 
     def __post_init__(self) -> None:
-        self._range("n_ranks", 2, 1 << 16)
-        self._range("local_experts", 1, 1 << 12)
-        self._range("top_k", 1, _TOP_K_MAX)
-        self._range("tokens_max", 1, 1 << 20)
-        self._range("cores", 1, 1 << 10)
-        self._range("hidden", 32, 1 << 20)
-        self._range("first_die", 0, 1 << 20)
-        for name in ("quantized", "shared", "repeats", "quantized_back"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"{name}={getattr(self, name)!r}: must be True or False")
+        for name, (low, high) in self.RANGES.items():
+            object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))
+        for each in fields(self):
+            if each.type is bool and not isinstance(getattr(self, each.name), bool):
+                raise ConfigError(f"{each.name}={getattr(self, each.name)!r}: must be True or False")
         if self.hidden % 32:
             raise ConfigError(f"hidden={self.hidden}: must be a multiple of 32")
-        one_of("dtype", self.dtype, DTYPES)
-        one_of("quantizer", self.quantizer, QUANTIZERS)
-        one_of("path", self.path, self.PATHS)
-        one_of("counting", self.counting, self.COUNTINGS)
-
-    def _range(self, name: str, low: int, high: int) -> None:
-        object.__setattr__(self, name, number_in(name, getattr(self, name), low, high))
+        for name, known in (
+            ("dtype", DTYPES), ("quantizer", QUANTIZERS), ("path", self.PATHS), ("counting", self.COUNTINGS),
+        ):  # fmt: skip
+            one_of(name, getattr(self, name), known)
 
     @property
+    @abstractmethod
     def n_slots(self) -> int:
-        """Expert slots of all ranks."""
-        return self.n_ranks * self.local_experts
+        """Expert slots of all ranks or expert dies."""
+
+    @property
+    def payload_bytes(self) -> int:
+        """A token on its way to the experts, without its slot."""
+        return self.hidden if self.quantized else 2 * self.hidden
+
+    @property
+    def message_bytes(self) -> int:
+        """A token on its way to the experts: 7,680 bytes at hidden 7168 in INT8 (CloudMatrix384 4.2.1)."""
+        return self.payload_bytes + SLOT_BYTES
+
+    @property
+    def row_bytes(self) -> int:
+        """A row of hidden states, and a message on its way back: 14,336 bytes at hidden 7168."""
+        return 2 * self.hidden
 
     @property
     def quantized_by(self) -> int:
@@ -110,27 +108,75 @@ class EpConfig:
     @property
     def narrowed_by(self) -> int:
         """The same of the way back."""
+        return 0
+
+    @property
+    def repeats(self) -> bool:
+        """May a token choose an expert several times?"""
+        return False
+
+    @property
+    def streams(self) -> bool:
+        """Do cores count the choices that they send, streamed through the data buffer, and tell each other?"""
+        return self.counting == "scalar" or (self.counting == "auto" and self.tokens_max > _WHOLE_TOKENS_MAX)
+
+    def numpy_dtype(self) -> Any:
+        """NumPy type of hidden states."""
+        return DTYPES[self.dtype][1]
+
+    def group(self, n_ranks: int, cores: int, die_bytes: int, tallies: int = 0) -> Group:
+        """The shape for a kernel on so many cores; ``tallies`` is where they tell each other what they have counted."""
+        return Group(
+            n_ranks=n_ranks,
+            n_local=self.local_experts,
+            top_k=self.top_k,
+            hidden=self.hidden,
+            payload=self.payload_bytes,
+            dtype=DTYPES[self.dtype][0],
+            quantized=self.quantized_by,
+            shared=int(self.shared),
+            by_dma=int(self.path in ("dma", "urma")),
+            cores=cores,
+            die_bytes=die_bytes,
+            tallies=tallies,
+            narrowed=self.narrowed_by,
+        )
+
+
+@dataclass(frozen=True)
+class EpConfig(TokenConfig):
+    """An expert-parallel group: its size and the shape of what it moves (xDeepServe 3.2).
+
+    Experts are numbered by slot, ``rank * local_experts + local``.
+    """
+
+    RANGES = {
+        **TokenConfig.RANGES, "n_ranks": (2, 1 << 16), "local_experts": (1, 1 << 12), "tokens_max": (1, 1 << 20),
+        "first_die": (0, 1 << 20),
+    }  # fmt: skip
+
+    n_ranks: int
+    first_die: int = field(default=0, kw_only=True)
+    """Die of rank 0; rank r is on the r-th die from it."""
+    repeats: bool = field(default=False, kw_only=True)
+    """A token may choose an expert several times; blocks have room for that."""
+    quantized_back: bool = field(default=False, kw_only=True)
+    """INT8 by the same rule on the way back (xDeepServe 4.7): what experts return is dequantized where it is added."""
+
+    @property
+    def narrowed_by(self) -> int:
+        """The same of the way back."""
         return 1 + QUANTIZERS[self.quantizer] if self.quantized_back else 0
+
+    @property
+    def n_slots(self) -> int:
+        """Expert slots of all ranks."""
+        return self.n_ranks * self.local_experts
 
     @property
     def returned_bytes(self) -> int:
         """From a row on the way back to the next one: 14,336 bytes at hidden 7168, 7,200 in INT8 with their scale."""
         return contribution_stride(self.hidden, self.narrowed_by)
-
-    @property
-    def payload_bytes(self) -> int:
-        """A token on the wire, without its slot."""
-        return self.hidden if self.quantized else 2 * self.hidden
-
-    @property
-    def message_bytes(self) -> int:
-        """A token on the wire: 7,680 bytes at hidden 7168 in INT8 (CloudMatrix384 4.2.1)."""
-        return self.payload_bytes + SLOT_BYTES
-
-    @property
-    def row_bytes(self) -> int:
-        """A row of hidden states, and a message of combine: 14,336 bytes at hidden 7168."""
-        return 2 * self.hidden
 
     @property
     def rows_per_block(self) -> int:
@@ -143,18 +189,9 @@ class EpConfig:
         return self.n_ranks * self.rows_per_block
 
     @property
-    def streams(self) -> bool:
-        """Do cores count their own choices, streamed through the data buffer, and tell each other?"""
-        return streams(self.counting, self.tokens_max)
-
-    @property
     def position_bytes(self) -> int:
         """Bytes that a token has in the table of positions of its messages, by which combine finds contributions."""
         return INDEX_BYTES
-
-    def numpy_dtype(self) -> Any:
-        """NumPy type of hidden states."""
-        return DTYPES[self.dtype][1]
 
 
 def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int) -> tuple[int, int]:
@@ -182,7 +219,7 @@ def buffer_bytes(config: EpConfig) -> int:
     return max(dispatch, combine, 12 * config.hidden + 2 * ROUTE_BYTES)
 
 
-def check_tokens(config: EpConfig, rank: int, x: NDArray[Any], topk: NDArray[np.int32]) -> None:
+def check_tokens(config: TokenConfig, rank: int, x: NDArray[Any], topk: NDArray[np.int32]) -> None:
     """Raises ConfigError, naming rank, token and value, for a batch that the group cannot dispatch."""
     shape = f"[tokens, {config.hidden}] {config.dtype}"
     if x.ndim != 2 or x.shape[1] != config.hidden or x.dtype != config.numpy_dtype():
@@ -197,14 +234,14 @@ def check_tokens(config: EpConfig, rank: int, x: NDArray[Any], topk: NDArray[np.
         check_finite(config, f"tokens of rank {rank}, token", x)
 
 
-def check_weights(config: EpConfig, what: str, weights: NDArray[Any], n_tokens: int) -> None:
+def check_weights(config: TokenConfig, what: str, weights: NDArray[Any], n_tokens: int) -> None:
     """Raises ConfigError, saying what they are, for gate weights of the wrong shape or type."""
     shape = (n_tokens, config.top_k)
     if weights.shape != shape or weights.dtype != np.float32:
         raise ConfigError(f"{what}: {list(weights.shape)} {weights.dtype}, must be {list(shape)} float32")
 
 
-def _check_choices(config: EpConfig, rank: int, topk: NDArray[np.int32]) -> None:
+def _check_choices(config: TokenConfig, rank: int, topk: NDArray[np.int32]) -> None:
     bad = np.argwhere((topk < -1) | (topk >= config.n_slots))
     if len(bad):
         token, choice = bad[0]
@@ -223,7 +260,7 @@ def _check_different(rank: int, topk: NDArray[np.int32]) -> None:
         raise ConfigError(f"{what}; the group was not made for repeats")
 
 
-def check_finite(config: EpConfig, what: str, x: NDArray[Any]) -> None:
+def check_finite(config: TokenConfig, what: str, x: NDArray[Any]) -> None:
     """Raises ConfigError, with number and column behind what rows they are, for a NaN or infinity among them."""
     exponent = 0x7F80 if config.dtype == "bf16" else 0x7C00
     bits = x.view(np.uint16) & exponent

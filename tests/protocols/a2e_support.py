@@ -11,7 +11,6 @@ from xccl_emu import oracle
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, small_pod
-from xccl_emu.protocols import a2e_layout
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_calls import AttentionExperts
 from xccl_emu.protocols.a2e_pull import A2EPull
@@ -124,7 +123,7 @@ def configs(draw: st.DrawFn, pull: bool) -> A2EConfig:
         quantized=draw(st.booleans()),
         quantizer=draw(st.sampled_from(["xccl", "cann"])),
         shared=draw(st.booleans()),
-        path=draw(st.sampled_from(a2e_layout.PATHS)),
+        path=draw(st.sampled_from(A2EConfig.PATHS)),
         depth=1 if pull else draw(st.integers(1, 3)),
         cores=draw(st.integers(1, 2)),
         a2e_cores=draw(st.integers(1, 2)),
@@ -134,7 +133,7 @@ def configs(draw: st.DrawFn, pull: bool) -> A2EConfig:
         a2e_parts=1 if pull else draw(st.integers(1, 3)),
         e2a_parts=1 if pull else draw(st.integers(1, 3)),
         microbatches=1 if pull else draw(st.integers(1, 2)),
-        counting=draw(st.sampled_from(a2e_layout.COUNTINGS)),
+        counting=draw(st.sampled_from(A2EConfig.COUNTINGS)),
         listed=draw(st.integers(0, 3)),
     )
 
