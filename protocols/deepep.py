@@ -8,7 +8,7 @@ outputs = group.combine(weights)
 Several rounds in one launch: `run_deepep_rounds(group, tokens, topk, weights)`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,14 +24,10 @@ from xccl_emu.kernels.deepep_layers import deepep_hooks, deepep_layers
 from xccl_emu.kernels.parameters import Sets
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
-from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phases
+from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phase
 from xccl_emu.protocols.group_layout import GroupLayout
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes, messages_at
-from xccl_emu.protocols.rounds import OF_EXPERT, GroupRounds, PerRank, Progress, joined, outputs_of
-
-DISPATCH_RIGHTS = {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "rw"}
-COMBINE_RIGHTS = {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"}
-"""What each kernel may do with the app buffers of its rank."""
+from xccl_emu.protocols.rounds import GroupRounds, PerRank, Progress, outputs_of
 
 
 @dataclass(frozen=True)
@@ -115,8 +111,13 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
 class DeepEp(ExpertGroup[DeepEpConfig]):
     """An expert-parallel group: dispatch, a dummy expert, combine, as in DeepEP's low-latency mode."""
 
-    phases = Phases(dispatch=dispatch_kernel.deepep_dispatch, combine=combine_kernel.deepep_combine)
-
+    dispatches = Phase(
+        dispatch_kernel.deepep_dispatch, {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "rw"}
+    )
+    combines = Phase(
+        combine_kernel.deepep_combine,
+        {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"},
+    )
     lays_out = DeepEpLayout
     layout: DeepEpLayout
 
@@ -138,17 +139,10 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
             room=(self.pod.spec.ub_bytes - work) // 2 // c.message_bytes,
         )
 
-    def _launch_dispatch(self, rank: int) -> None:
-        grants = self.layout.dispatch_grants(rank)
-        self._launch(self.phases.dispatch, rank, self._core_args(rank), DISPATCH_RIGHTS, grants)
+    def _dispatch_args(self) -> Args:
+        return {"call": self.next_dispatch(), "s": self.sets()}
 
-    def _launch_combine(self, rank: int) -> None:
-        grants = self.layout.combine_grants(rank)
-        self._launch(self.phases.combine, rank, self._core_args(rank), COMBINE_RIGHTS, grants)
-
-    def _core_args(self, rank: int) -> Args:
-        own: Args = {"rank": rank, "core": range(self.config.cores), "tokens": self.n_tokens(rank)}
-        return {**own, "call": self.next_dispatch(), "s": self.sets()}
+    _combine_args = _dispatch_args
 
 
 class DeepEpRounds(GroupRounds):
@@ -162,15 +156,6 @@ class DeepEpRounds(GroupRounds):
 
     def _areas(self) -> Args:
         return {"s": self.group.sets()}
-
-    def _next_combine(self) -> int:
-        return 0  # it is the call behind dispatch
-
-    def _shared(self, rank: int) -> list[Grant]:
-        return self.group.layout.dispatch_grants(rank)
-
-    def _rights(self) -> Mapping[str, str]:
-        return joined([DISPATCH_RIGHTS, OF_EXPERT, COMBINE_RIGHTS])
 
 
 class HookedRounds(DeepEpRounds):

@@ -23,9 +23,6 @@ from xccl_emu.protocols.arguments import index_of, one_for_each
 from xccl_emu.protocols.group_layout import C, GroupLayout
 from xccl_emu.protocols.layout import ROUTE, EpConfig, check_finite, check_tokens, check_weights
 
-EXPERT_RIGHTS = {"recv_x": "r", "route": "r", "y": "w"}
-"""What the dummy expert may do with the app buffers of its rank."""
-
 Progress = Callable[[int], None]
 Args = Mapping[str, int | Sequence[int]]
 """What a launch gives a kernel; a record is a sequence of integers, too."""
@@ -122,11 +119,14 @@ def allocate(pod: Pod, config: EpConfig, rounds: int = 1) -> list[RankBuffers]:
         raise
 
 
-class Phases(NamedTuple):
-    """The kernels of a group's calls."""
+class Phase(NamedTuple):
+    """A kernel of a group, and what it may do with the app buffers of its rank."""
 
-    dispatch: Kernel
-    combine: Kernel
+    kernel: Kernel
+    rights: Mapping[str, str]
+
+
+EXPERT = Phase(expert_kernel.dummy_expert, {"recv_x": "r", "route": "r", "y": "w"})
 
 
 _NOTHING, _DISPATCHED, _COMBINED = range(3)
@@ -142,7 +142,8 @@ class ExpertGroup(ABC, Generic[C]):
     All that it knows from round to round stands in the pod's memory, so it goes along with snapshots.
     """
 
-    phases: ClassVar[Phases]
+    dispatches: ClassVar[Phase]
+    combines: ClassVar[Phase]
     """What `dispatch` and `combine` launch."""
 
     lays_out: ClassVar[type[GroupLayout[Any]]]
@@ -169,12 +170,12 @@ class ExpertGroup(ABC, Generic[C]):
         """Event ID of the next dispatch, from 1 on."""
 
     @abstractmethod
-    def _launch_dispatch(self, rank: int) -> None:
-        """Put dispatch on the cores of a rank."""
+    def _dispatch_args(self) -> Args:
+        """What dispatch is told beside rank, core, tokens, shape and buffers."""
 
     @abstractmethod
-    def _launch_combine(self, rank: int) -> None:
-        """Put combine on the cores of a rank."""
+    def _combine_args(self) -> Args:
+        """The same of combine."""
 
     def die_of(self, rank: int) -> int:
         """The die that a rank is on; here and below ConfigError for a rank that there is not."""
@@ -197,7 +198,7 @@ class ExpertGroup(ABC, Generic[C]):
 
         Raises ConfigError, before anything moves, for wrong shapes, types, slots, or (quantized) a NaN or infinity.
         """
-        self.check_ready(self.phases.dispatch)
+        self.check_ready(self.dispatches.kernel)
         tokens, topk = self._per_rank("tokens", tokens), self._per_rank("topk", topk)
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
             check_tokens(self.config, rank, x, choices)
@@ -206,7 +207,8 @@ class ExpertGroup(ABC, Generic[C]):
             self._load(rank, x, choices)
         self._commit_rows(topk)
         for rank in range(self.config.n_ranks):
-            self._launch_dispatch(rank)
+            args = {**self._core_args(rank), **self._dispatch_args()}
+            self._launch(self.dispatches, rank, args, self.layout.dispatch_grants(rank))
         self.run("dispatch", progress)
         self._stage[0] = _DISPATCHED
         return [self.received(rank) for rank in range(self.config.n_ranks)]
@@ -262,14 +264,14 @@ class ExpertGroup(ABC, Generic[C]):
 
         Raises ConfigError, before anything moves, if nothing was dispatched.
         """
-        self.check_ready(expert_kernel.dummy_expert)
+        self.check_ready(EXPERT.kernel)
         self._check_stage("run_dummy", _DISPATCHED)
         c = self.config
         for rank in range(c.n_ranks):
             rows = len(self.received(rank).x)
             if rows == 0:
                 continue
-            self._launch(expert_kernel.dummy_expert, rank, self._parts(rows), EXPERT_RIGHTS, [])
+            self._launch(EXPERT, rank, self._parts(rows), [])
         self.run("expert", progress)
 
     def expert_output(self, rank: int) -> NDArray[Any]:
@@ -295,7 +297,7 @@ class ExpertGroup(ABC, Generic[C]):
         Raises ConfigError, before anything moves, for wrong shapes or types, if nothing was dispatched, or (quantized
         on the way back) for a NaN or infinity among the experts' outputs.
         """
-        self.check_ready(self.phases.combine)
+        self.check_ready(self.combines.kernel)
         self._check_stage("combine", _DISPATCHED)
         weights = self._per_rank("weights", weights)
         for rank, table in enumerate(weights):
@@ -306,7 +308,8 @@ class ExpertGroup(ABC, Generic[C]):
         for rank, table in enumerate(weights):
             self._table(self._ranks[rank].weights, np.float32)[: len(table)] = table
         for rank in range(self.config.n_ranks):
-            self._launch_combine(rank)
+            args = {**self._core_args(rank), **self._combine_args()}
+            self._launch(self.combines, rank, args, self.layout.combine_grants(rank))
         self.run("combine", progress)
         self._stage[0] = _COMBINED
         return [self.output(rank) for rank in range(self.config.n_ranks)]
@@ -320,16 +323,17 @@ class ExpertGroup(ABC, Generic[C]):
 
     # ---- both
 
-    def _launch(
-        self, kernel: Kernel, rank: int, args: Args, rights: Mapping[str, str], shared: Sequence[Grant]
-    ) -> None:
+    def _core_args(self, rank: int) -> Args:
+        """Who each core of a rank is, and how many tokens the rank has."""
+        return {"rank": rank, "core": range(self.config.cores), "tokens": self.n_tokens(rank)}
+
+    def _launch(self, phase: Phase, rank: int, args: Args, shared: Sequence[Grant]) -> None:
         """Launch a kernel on a rank's cores with those of its buffers that it may touch."""
-        buffers = {name: getattr(self._ranks[rank], name) for name in rights}
-        grants = [*shared, *(self.pod.grant(buffer, rights[name]) for name, buffer in buffers.items())]
+        buffers = {name: getattr(self._ranks[rank], name) for name in phase.rights}
+        grants = [*shared, *(self.pod.grant(buffer, phase.rights[name]) for name, buffer in buffers.items())]
         addresses = Buffers(**{name: buffer.address for name, buffer in buffers.items()})
-        self.pod.launch(
-            kernel, self.die_of(rank), range(self.config.cores), {**args, "c": self.shape(), "b": addresses}, grants
-        )
+        more = {"c": self.shape(), "b": addresses}
+        self.pod.launch(phase.kernel, self.die_of(rank), range(self.config.cores), {**args, **more}, grants)
 
     def run(self, name: str, progress: Progress | None) -> None:
         """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`.

@@ -13,22 +13,21 @@ from xccl_emu.kernels import dispatch as dispatch_kernel
 from xccl_emu.kernels.counts import work_at
 from xccl_emu.kernels.parameters import Areas
 from xccl_emu.protocol import Region
-from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phases, Received
+from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phase, Received
 from xccl_emu.protocols.group_layout import EpLayout
 from xccl_emu.protocols.layout import EpConfig, messages_at
 
 __all__ = ["ExpertParallel", "Received"]
 
-DISPATCH_RIGHTS = {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "rw"}
-COMBINE_RIGHTS = {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"}
-"""What each kernel may do with the app buffers of its rank."""
-
-
 class ExpertParallel(ExpertGroup[EpConfig]):
     """An expert-parallel group that pulls: dispatch, a dummy expert, combine (xDeepServe 3.2)."""
 
-    phases = Phases(dispatch=dispatch_kernel.dispatch, combine=combine_kernel.combine)
-
+    dispatches = Phase(
+        dispatch_kernel.dispatch, {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "rw"}
+    )
+    combines = Phase(
+        combine_kernel.combine, {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"}
+    )
     lays_out = EpLayout
     layout: EpLayout
 
@@ -74,14 +73,8 @@ class ExpertParallel(ExpertGroup[EpConfig]):
             room=self._room(work, self.config.row_bytes),
         )
 
-    def _core_args(self, rank: int) -> Args:
-        """Who each core of a rank is, and how many tokens the rank has."""
-        return {"rank": rank, "core": range(self.config.cores), "tokens": self.n_tokens(rank)}
+    def _dispatch_args(self) -> Args:
+        return {"event": self.next_dispatch(), "a": self.dispatch_areas()}
 
-    def _launch_dispatch(self, rank: int) -> None:
-        args = {**self._core_args(rank), "event": self.next_dispatch(), "a": self.dispatch_areas()}
-        self._launch(dispatch_kernel.dispatch, rank, args, DISPATCH_RIGHTS, self.layout.dispatch_grants(rank))
-
-    def _launch_combine(self, rank: int) -> None:
-        args = {**self._core_args(rank), "event": self.next_combine(), "a": self.combine_areas()}
-        self._launch(combine_kernel.combine, rank, args, COMBINE_RIGHTS, self.layout.combine_grants(rank))
+    def _combine_args(self) -> Args:
+        return {"event": self.next_combine(), "a": self.combine_areas()}

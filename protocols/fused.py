@@ -8,7 +8,7 @@ outputs = group.combine(weights)
 Several rounds in one launch: `run_fused_rounds(group, tokens, topk, weights)`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,23 +20,23 @@ from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.kernels.fused_combine import BUFFERS, LISTED_BYTES, buffer_at
 from xccl_emu.kernels.fused_layers import fused_layers
 from xccl_emu.kernels.parameters import Fused
-from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phases
+from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phase
 from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout, inbound_bytes
 from xccl_emu.protocols.layout import messages_at
-from xccl_emu.protocols.rounds import OF_EXPERT, GroupRounds, PerRank, Progress, joined, outputs_of
-
-DISPATCH_RIGHTS = {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "w"}
-COMBINE_RIGHTS = {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"}
-"""What each kernel may do with the app buffers of its rank."""
+from xccl_emu.protocols.rounds import GroupRounds, PerRank, Progress, outputs_of
 
 
 class FusedExpertParallel(ExpertGroup[FusedConfig]):
     """An expert-parallel group: FusedDispatch, a dummy expert, FusedCombine (CloudMatrix384 4.2.1)."""
 
-    phases = Phases(dispatch=dispatch_kernel.fused_dispatch, combine=combine_kernel.fused_combine)
-
+    dispatches = Phase(
+        dispatch_kernel.fused_dispatch, {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "w"}
+    )
+    combines = Phase(
+        combine_kernel.fused_combine,
+        {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"},
+    )
     lays_out = FusedLayout
     layout: FusedLayout
 
@@ -81,16 +81,11 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
                 self.pod.commit(Buffer(self.die_of(rank), start, nbytes), nbytes)
                 self._choices_committed[rank] = choices.size
 
-    def _launch_dispatch(self, rank: int) -> None:
-        args = {**self._core_args(rank), "event": self.next_dispatch()}
-        self._launch(dispatch_kernel.fused_dispatch, rank, args, DISPATCH_RIGHTS, self.layout.dispatch_grants(rank))
+    def _dispatch_args(self) -> Args:
+        return {"event": self.next_dispatch(), "f": self.areas()}
 
-    def _launch_combine(self, rank: int) -> None:
-        args = self._core_args(rank)
-        self._launch(combine_kernel.fused_combine, rank, args, COMBINE_RIGHTS, self.layout.combine_grants(rank))
-
-    def _core_args(self, rank: int) -> Args:
-        return {"rank": rank, "core": range(self.config.cores), "tokens": self.n_tokens(rank), "f": self.areas()}
+    def _combine_args(self) -> Args:
+        return {"f": self.areas()}
 
 
 class FusedRounds(GroupRounds):
@@ -107,15 +102,6 @@ class FusedRounds(GroupRounds):
 
     def _areas(self) -> Args:
         return {"f": self.group.areas()}
-
-    def _next_combine(self) -> int:
-        return 0  # arrivals are counted on, so there is no such event
-
-    def _shared(self, rank: int) -> list[Grant]:
-        return self.group.layout.dispatch_grants(rank) + self.group.layout.combine_grants(rank)
-
-    def _rights(self) -> Mapping[str, str]:
-        return joined([DISPATCH_RIGHTS, OF_EXPERT, COMBINE_RIGHTS])
 
 
 def run_fused_rounds(

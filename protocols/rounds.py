@@ -11,7 +11,7 @@ or, to look at what every phase left, or to launch without running:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,9 +28,10 @@ from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.machine.spec import whole
 from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocols import expert_group
 from xccl_emu.protocols.arguments import index_of, listed, one_for_each
-from xccl_emu.protocols.expert_group import EXPERT_RIGHTS, Args, ExpertGroup, Received, allocate, as_arrays, whole_rows
-from xccl_emu.protocols.expert_parallel import COMBINE_RIGHTS, DISPATCH_RIGHTS, ExpertParallel
+from xccl_emu.protocols.expert_group import Args, ExpertGroup, Received, allocate, as_arrays, whole_rows
+from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
 
 Progress = Callable[[int], None]
@@ -80,16 +81,7 @@ def _arrays(name: str, given: PerRank, n_ranks: int) -> list[list[NDArray[Any]]]
     return [as_arrays(what, one_for_each(what, batch, n_ranks, "ranks")) for what, batch in named]
 
 
-def joined(rights: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What several phases may do, all together, with the app buffers of their rank."""
-    together = {"batches": "r"}
-    for phase in rights:
-        for name, letters in phase.items():
-            together[name] = "".join(sorted({*together.get(name, ""), *letters}))
-    return together
-
-
-OF_EXPERT = {**EXPERT_RIGHTS, "counts": "r"}
+_OF_EXPERT = {**expert_group.EXPERT.rights, "counts": "r"}
 """What the dummy expert may do in a launch of rounds, where it counts its rows itself."""
 
 
@@ -128,17 +120,23 @@ class GroupRounds(ABC):
     def _areas(self) -> Args:
         """The arguments that say where the protocol keeps what."""
 
-    @abstractmethod
     def _next_combine(self) -> int:
-        """Event ID of the first round's combine."""
+        """Event ID of the first round's combine; 0 where it has none."""
+        return 0
 
-    @abstractmethod
     def _shared(self, rank: int) -> list[Grant]:
         """What the kernel may touch on a rank beside its app buffers."""
+        grants = self.group.layout.dispatch_grants(rank) if self.parts & DISPATCH else []
+        return [*dict.fromkeys(grants + (self.group.layout.combine_grants(rank) if self.parts & COMBINE else []))]
 
-    @abstractmethod
-    def _rights(self) -> Mapping[str, str]:
-        """What it may do with them."""
+    def _rights(self) -> dict[str, str]:
+        """What it may do with them: all that its phases may."""
+        group, together = self.group, {"batches": "r"}
+        phases = {DISPATCH: group.dispatches.rights, EXPERT: _OF_EXPERT, COMBINE: group.combines.rights}
+        for part, rights in phases.items():
+            for name, letters in rights.items() if self.parts & part else ():
+                together[name] = "".join(sorted({*together.get(name, ""), *letters}))
+        return together
 
     # ---- before the run
 
@@ -251,11 +249,3 @@ class Rounds(GroupRounds):
 
     def _next_combine(self) -> int:
         return self.group.next_combine()
-
-    def _shared(self, rank: int) -> list[Grant]:
-        grants = self.group.layout.dispatch_grants(rank) if self.parts & DISPATCH else []
-        return grants + (self.group.layout.combine_grants(rank) if self.parts & COMBINE else [])
-
-    def _rights(self) -> Mapping[str, str]:
-        phases = {DISPATCH: DISPATCH_RIGHTS, EXPERT: OF_EXPERT, COMBINE: COMBINE_RIGHTS}
-        return joined([rights for part, rights in phases.items() if self.parts & part])

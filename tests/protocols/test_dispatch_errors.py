@@ -168,7 +168,7 @@ def test_unquantized_dispatch_takes_nan_and_infinity(value: float) -> None:
 def _without_a_rank(group: Any, batch: Batch, missing: int) -> str:
     """Run a dispatch in which one rank's launch is missing; the report of its deadlock."""
     launch = group._launch
-    group._launch = lambda kernel, rank, *rest: None if rank == missing else launch(kernel, rank, *rest)
+    group._launch = lambda phase, rank, *rest: None if rank == missing else launch(phase, rank, *rest)
     with pytest.raises(DeadlockError) as caught:
         group.dispatch(batch.tokens, batch.topk)
     del group._launch
@@ -188,7 +188,7 @@ def test_a_rank_that_does_not_take_part_is_a_deadlock(kind: Kind, order: str, ro
     assert text.startswith("deadlock: 4 of 4 cores are blocked")
     for die in (0, 2):
         for core in range(2):
-            assert f"die {die} core {core}, kernel {kind.group.phases.dispatch.name}" in text
+            assert f"die {die} core {core}, kernel {kind.group.dispatches.kernel.name}" in text
     step = 3 if kind is FUSED else 5
     assert f"step {step}, sync 'counts in'" in text
     assert f"saw {rounds_before}, wants == {rounds_before + 1};" in text or kind is not PULL  # which has one table
