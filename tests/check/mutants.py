@@ -26,27 +26,22 @@ from xccl_emu.protocol import Case
 
 _PACKAGE = "xccl_emu.kernels"
 _PLACES = {
-    "sendrecv": "xccl_emu.protocols.sendrecv_calls.device",
-    "moe": "xccl_emu.protocols.rounds.Rounds.kernel",
-    "fused_layers": "xccl_emu.protocols.fused.FusedRounds.kernel",
-    "deepep_layers": "xccl_emu.protocols.deepep.DeepEpRounds.kernel",
-    "a2e": "xccl_emu.protocols.a2e.attention_kernel",
-    "a2e_expert": "xccl_emu.protocols.a2e.expert_kernels",
-    "a2e_return": "xccl_emu.protocols.a2e.return_kernel",
-    "a2e_pull": "xccl_emu.protocols.a2e_pull.device",
-    "ring": "xccl_emu.protocols.collectives_case.ring",
-    "exchange": "xccl_emu.protocols.collectives_case.exchange",
-    "barrier": "xccl_emu.protocols.collectives_case.barrier",
-    "mixserve": "xccl_emu.protocols.mixserve_case.mixserve",
-    "sp_tp_sp": "xccl_emu.protocols.sp_tp_sp_case.sp_tp_sp",
-    "mutants_kernels": f"{__package__}.mutants_own.device",
+    "sendrecv": ("xccl_emu.protocols.sendrecv_calls.device", ""),
+    "moe": ("xccl_emu.protocols.rounds.Rounds.kernel", "moe_layers"),
+    "fused_layers": ("xccl_emu.protocols.fused.FusedRounds.kernel", "fused_layers"),
+    "deepep_layers": ("xccl_emu.protocols.deepep.DeepEpRounds.kernel", "deepep_layers"),
+    "a2e": ("xccl_emu.protocols.a2e.attention_kernel", ""),
+    "a2e_expert": ("xccl_emu.protocols.a2e.expert_kernels", ""),
+    "a2e_return": ("xccl_emu.protocols.a2e.return_kernel", ""),
+    "a2e_pull": ("xccl_emu.protocols.a2e_pull.device", ""),
+    "ring": ("xccl_emu.protocols.collectives_case.ring", ""),
+    "exchange": ("xccl_emu.protocols.collectives_case.exchange", ""),
+    "barrier": ("xccl_emu.protocols.collectives_case.barrier", ""),
+    "mixserve": ("xccl_emu.protocols.mixserve_case.mixserve", "mixserve"),
+    "sp_tp_sp": ("xccl_emu.protocols.sp_tp_sp_case.sp_tp_sp", "sp_tp_sp"),
+    "mutants_kernels": (f"{__package__}.mutants_own.device", ""),
 }
-"""Where host sides have modules of kernels, or the kernel of one (`_KERNELS`)."""
-_KERNELS = {
-    "moe": "moe_layers", "fused_layers": "fused_layers", "deepep_layers": "deepep_layers", "mixserve": "mixserve",
-    "sp_tp_sp": "sp_tp_sp",
-}  # fmt: skip
-
+"""Where host sides have modules of kernels, or of one of them the kernel of this name."""
 
 SCHEDULES = 1000
 """What a portfolio needs at most, with seed 0, to find any of them."""
@@ -183,8 +178,9 @@ def in_place(changed: Mapping[str, ModuleType]) -> Iterator[None]:
     """Let the protocols launch kernels of these modules."""
     with ExitStack() as stack:
         for module in changed.keys() & _PLACES.keys():
-            made = getattr(changed[module], _KERNELS[module]) if module in _KERNELS else changed[module]
-            stack.enter_context(mock.patch(_PLACES[module], made))
+            place, kernel = _PLACES[module]
+            made = getattr(changed[module], kernel) if kernel else changed[module]
+            stack.enter_context(mock.patch(place, made))
         yield
 
 

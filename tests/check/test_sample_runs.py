@@ -5,18 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.check import verdict
 from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.sampling.sample import POLICIES, PORTFOLIO, Sampled, monitor_of, replay, sample, share
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import ReplayError
-from xccl_emu.lang import kernel, load, poll_eq, quiet, store
+from xccl_emu.lang import kernel, quiet, store
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_ALL, CHOICE_BITS
 from xccl_emu.machine.schedule import Schedule
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 from .monitor_support import ORDERS, app, make_pod, trial_of
+from .traps import NAMED
+from .witness_support import shows_again
 
 SMALL = SendRecvCase(slots=2, chunks=3, granules=2)
 
@@ -27,17 +28,6 @@ def write_granules(target, n):
     for i in range(n):
         yield store(target + 32 * i, i + 1)
     yield quiet()
-
-
-@kernel
-def seldom(flag, data, order):
-    """Publish data without a quiet; or read it behind the flag, if that is seen first."""
-    if order == 0:
-        yield store(data, 5)
-        yield store(flag, 1)
-    else:
-        yield poll_eq(flag, 1)
-        yield load(data)
 
 
 def _same(one: Sampled, other: Sampled) -> bool:
@@ -192,16 +182,13 @@ def test_what_was_not_learned_is_made_up_for(without: tuple[str, ...], path: str
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_small_program_in_plain_python_too(order: str) -> None:
     """A flag without a quiet is a race, or none under the orders that keep its writes, without the JIT as well."""
-    pod = make_pod(order=order)
-    arguments = {"flag": pod.meta(1), "data": app(pod, 1)}
-    sides = [(seldom, die, 0, arguments | {"order": die}) for die in range(2)]
-    trial = trial_of(pod, sides)
+    trap = NAMED["data without a quiet"]
+    trial = trap.build(order)
     violation = sample(trial, schedules=18).violation
     assert (violation is None) == (order not in ("relaxed", "unordered"))
     if violation is not None:
-        assert violation.kind == verdict.DATA_RACE
-        again = replay(trial, violation.actions)
-        assert again.message == violation.message
+        assert violation.kind in trap.allows(order)
+        assert shows_again(trial, violation)
 
 
 def test_hosts_that_launch_apart_let_a_die_run_ahead() -> None:

@@ -9,10 +9,10 @@ from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import PORTFOLIO, replay, sample
 from xccl_emu.check.search.exhaustive import Found
 
-from .traps import OK, TRAPS, Trap
+from .traps import NAMED, OK, TRAPS, Trap
+from .witness_support import shows_again
 
 BUDGET = Budget(states=1_000_000, brute=200_000, seconds=60)
-NAMED = {trap.name: trap for trap in TRAPS}
 FORESEEN = "if its pipes go otherwise"
 """Of an error that a search sees coming and does not run into."""
 
@@ -78,12 +78,13 @@ def test_the_search_runs_as_plain_python(name: str) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("breadth_first", [False, True])
 def test_a_livelock_is_told_with_its_loop(order: str, breadth_first: bool) -> None:
-    """The last actions of its witness lead from a state back to it, and its replay says livelock."""
+    """The last actions of its witness lead from a state back to it, and its replay says the same."""
     trap = NAMED["a loop of loads need not end"]
     violation = check(trap, order=order, breadth_first=breadth_first).violation
     assert violation.kind == kinds.LIVELOCK
-    assert 0 < violation.loop < len(violation.actions)
-    assert replay(trap.build(order), violation.actions, violation.loop).kind == kinds.LIVELOCK
+    assert 1 == violation.loop < len(violation.actions)
+    assert violation.message.startswith("livelock: this step leads back to the same state")
+    assert shows_again(trap.build(order), violation)
 
 
 @pytest.mark.parametrize("order", ["sc", "fifo"])

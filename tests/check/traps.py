@@ -412,3 +412,4 @@ TRAPS = (
          "ub_store 5 0; out m1.4; signal 1.0 0 | ge 1.0 1; load m1.4", LATE, memory={0o54: 1}),
     Trap("a swap that does not fail releases", "store m1.0 5; quiet; swap 1.0 0 1 | ge 1.0 1; load m1.0", OK),
 )  # fmt: skip
+NAMED = {trap.name: trap for trap in TRAPS}
