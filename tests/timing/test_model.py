@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from xccl_emu.errors import ConfigError, DeadlockError
-from xccl_emu.machine.pod import Pod
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.timing.critical import breakdown, critical_path
 from xccl_emu.timing.device import layout as tl
@@ -17,17 +18,36 @@ from .support import COSTS, ROUND, copy_by_dma, meet, timed_pod, wait_for, write
 
 WRITE_US, READ_US = (0.2, 2.0, 4.0, 6.0), (0.1, 1.0, 3.0, 5.0)
 WRITE_NS_A_BYTE = (0.001, 0.02, 0.1, 0.5)
+TARGETS = pytest.mark.parametrize(("path", "target"), [(0, 0), (1, 1), (2, 3), (3, 5)])
+
+
+def launch_write(pod: Pod, die: int, nbytes: int, kernel: Kernel = write_far, **more: int) -> Buffer:
+    """Die 0 writes a block to a die, and a flag."""
+    block = pod.alloc(die, nbytes)
+    args = {"target": block.address, "nbytes": nbytes, "flag": pod.meta(die), **more}
+    pod.launch(kernel, 0, [0], args, [pod.grant(block, "w"), pod.grant_meta("w", die)])
+    return block
+
+
+def launch_wait(pod: Pod, block: Buffer) -> None:
+    """The block's die waits for its flag, and reads it."""
+    args = {"flag": pod.meta(block.die), "source": block.address, "nbytes": block.nbytes}
+    pod.launch(wait_for, block.die, [0], args, [pod.grant(block, "r"), pod.grant_meta("r", block.die)])
+
+
+def launch_often(pod: Pod, die: int, target: int, nbytes: int, times: int) -> None:
+    """A die writes to a block of another one, again and again."""
+    block = pod.alloc(target, nbytes)
+    args = {"target": block.address, "nbytes": nbytes, "times": times}
+    pod.launch(write_often, die, [0], args, [pod.grant(block, "w")])
 
 
 @pytest.mark.nojit
-@pytest.mark.parametrize(("path", "target"), [(0, 0), (1, 1), (2, 3), (3, 5)])
+@TARGETS
 def test_a_write_and_its_quiet(path: int, target: int) -> None:
     """A write is visible after its start, its bytes at the path's rate, and the path's latency; then the quiet ends."""
     pod, policy = timed_pod(6)
-    block = pod.alloc(target, 1024)
-    flag = pod.meta(target)
-    grants = [pod.grant(block, "w"), pod.grant_meta("w", target)]
-    pod.launch(write_far, 0, [0], {"target": block.address, "nbytes": 1024, "flag": flag}, grants)
+    launch_write(pod, target, 1024)
     pod.run()
     issue, start = 0.001, 0.02
     wire = max(1024 * WRITE_NS_A_BYTE[path], 1024 / 1000) / 1000
@@ -38,16 +58,12 @@ def test_a_write_and_its_quiet(path: int, target: int) -> None:
 
 
 @pytest.mark.nojit
-@pytest.mark.parametrize(("path", "target"), [(0, 0), (1, 1), (2, 3), (3, 5)])
+@TARGETS
 @pytest.mark.parametrize("by_store", [0, 1])
 def test_a_flag_behind_a_fence_pays_the_latency_once(path: int, target: int, by_store: int) -> None:
     """Nothing waits for the block: the flag leaves right behind it, by mtu-out or by a store, and arrives behind it."""
     pod, policy = timed_pod(6)
-    block = pod.alloc(target, 1024)
-    flag = pod.meta(target)
-    grants = [pod.grant(block, "w"), pod.grant_meta("w", target)]
-    args = {"target": block.address, "nbytes": 1024, "flag": flag, "by_store": by_store}
-    pod.launch(write_fenced, 0, [0], args, grants)
+    launch_write(pod, target, 1024, write_fenced, by_store=by_store)
     pod.run()
     issue, start, access = 0.001, 0.02, 0.01
     left = issue + start + max(1024 * WRITE_NS_A_BYTE[path], 1024 / 1000) / 1000
@@ -59,11 +75,7 @@ def test_a_flag_behind_a_fence_pays_the_latency_once(path: int, target: int, by_
 def test_a_poll_sees_a_flag_when_it_is_visible() -> None:
     """A poller goes on a poll's time after the flag is visible, although the machine had it earlier; then it reads."""
     pod, policy = timed_pod(6)
-    block, flag = pod.alloc(5, 64), pod.meta(5)
-    write = {"target": block.address, "nbytes": 64, "flag": flag}
-    pod.launch(write_far, 0, [0], write, [pod.grant(block, "w"), pod.grant_meta("w", 5)])
-    grants = [pod.grant(block, "r"), pod.grant_meta("r", 5)]
-    pod.launch(wait_for, 5, [0], {"flag": flag, "source": block.address, "nbytes": 64}, grants)
+    launch_wait(pod, launch_write(pod, 5, 64))
     pod.run()
     writer, reader = (policy.timing.finished_us[core] for core in (0, 5))
     issue, start, event = 0.001, 0.02, 0.005
@@ -89,9 +101,7 @@ def test_senders_to_one_die_share_its_ingress(senders: int) -> None:
     """Writes of several dies to one take as many times as long as those of one."""
     pod, policy = timed_pod(8)
     for die in range(senders):
-        block = pod.alloc(7, 2048)
-        args = {"target": block.address, "nbytes": 2048, "times": 4}
-        pod.launch(write_often, die, [0], args, [pod.grant(block, "w")])
+        launch_often(pod, die, 7, 2048, 4)
     pod.run()
     wire = senders * 4 * 2048 * 0.5 / 1000
     assert policy.timing.latency_us == pytest.approx(wire + 6.0, rel=0.01)
@@ -117,11 +127,7 @@ def test_a_core_alone_has_nobody_to_wait_for() -> None:
 def test_critical_path_adds_up() -> None:
     """The parts of the critical path follow each other without a gap from 0 to the end, and name what they wait for."""
     pod, policy = timed_pod(6, start_us={0: 2.0})
-    block, flag = pod.alloc(5, 64), pod.meta(5)
-    write = {"target": block.address, "nbytes": 64, "flag": flag}
-    pod.launch(write_far, 0, [0], write, [pod.grant(block, "w"), pod.grant_meta("w", 5)])
-    grants = [pod.grant(block, "r"), pod.grant_meta("r", 5)]
-    pod.launch(wait_for, 5, [0], {"flag": flag, "source": block.address, "nbytes": 64}, grants)
+    launch_wait(pod, launch_write(pod, 5, 64))
     pod.run()
     parts = critical_path(policy.timing)
     assert parts[0].start_us == 0.0
@@ -138,9 +144,7 @@ def test_critical_path_adds_up() -> None:
 def test_deadlock_is_reported() -> None:
     """A run in which nobody can go on ends with the machine's deadlock report, not with a time."""
     pod, policy = timed_pod(2)
-    block = pod.alloc(1, 64)
-    args = {"flag": pod.meta(1), "source": block.address, "nbytes": 64}
-    pod.launch(wait_for, 1, [0], args, [pod.grant(block, "r"), pod.grant_meta("r", 1)])
+    launch_wait(pod, pod.alloc(1, 64))
     with pytest.raises(DeadlockError, match="wants >= 1"):
         pod.run()
     with pytest.raises(ConfigError, match="nothing was run yet"):
@@ -158,9 +162,7 @@ def test_deadlock_is_reported() -> None:
 def test_what_cannot_be_timed(options: dict[str, object], reason: str) -> None:
     """A weak memory order, a synchronization switched off or a recorded schedule is refused."""
     pod = Pod(small_pod(1), policy=VirtualTime(ROUND, COSTS), **options)  # type: ignore[arg-type]
-    block = pod.alloc(0, 32)
-    args = {"target": block.address, "nbytes": 32, "times": 1}
-    pod.launch(write_often, 0, [0], args, [pod.grant(block, "w")])
+    launch_often(pod, 0, 0, 32, 1)
     with pytest.raises(ConfigError, match=reason):
         pod.run()
 
@@ -169,9 +171,7 @@ def test_a_fabric_has_so_many_dies() -> None:
     """A die beyond the fabric's last node cannot be timed: nothing is known of its links."""
     policy = VirtualTime(replace(ROUND, nodes=1), COSTS)
     pod = Pod(small_pod(64), policy=policy)
-    block = pod.alloc(63, 32)
-    args = {"target": block.address, "nbytes": 32, "times": 1}
-    pod.launch(write_often, 63, [0], args, [pod.grant(block, "w")])
+    launch_often(pod, 63, 63, 32, 1)
     with pytest.raises(ConfigError, match="die 63 takes part"):
         pod.run()
 
@@ -179,9 +179,7 @@ def test_a_fabric_has_so_many_dies() -> None:
 def test_log_holds_every_action() -> None:
     """Each action of the machine is one record with times that do not run backwards."""
     pod, policy = timed_pod(1)
-    block = pod.alloc(0, 32)
-    args = {"target": block.address, "nbytes": 32, "times": 20}
-    pod.launch(write_often, 0, [0], args, [pod.grant(block, "w")])
+    launch_often(pod, 0, 0, 32, 20)
     pod.run()
     records = policy.timing.records
     # 20 writes, a flag set and awaited, and the return, on the scalar unit; 20 writes and a flag on mtu-out
