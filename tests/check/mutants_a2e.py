@@ -73,8 +73,6 @@ NEXT_DIE = """\
 UP_TO = "yield v_count(lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)"
 INBOXES_FREE = '    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
 COUNT = '        yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
-ONWARD = "        yield ub_store(4 * slot, before + place, step=2)\n"
-NEW_CALL = "        yield from clear_tally(messages, 2, c)\n"
 DRAIN = """\
                 turn = turn + 1
     yield from drain_rings(turn)
@@ -105,9 +103,6 @@ COMPUTED = """\
 
 # ---- the way back
 
-ANNOUNCED = "            place = parity * m.fan_in + t - first_of("
-NUMBER = "        number = place * m.e2a_parts + part\n"
-ARRIVED = "yield poll_ge(at.arrivals + here + number * FIELD_BYTES, due,"
 DUE = "some * COLUMNS, 0, c.n_ranks * c.n_local,"
 OF_PART = "        if token >= high:\n            break\n"
 DONE = "                yield ub_store(done_at, done + turn - before, step=5)\n"
@@ -119,7 +114,6 @@ TOLD = "            to = to + microbatch_of(call, m.turns, m.domains) * FIELD_BY
 ITS_DIES = """\
             to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
             to = to"""
-TO_EACH = "            index = first_of(die, m.n_attention, m.trampolines) + q\n            to ="
 RELAYED = '        yield put(at.relayed + here, call + 1, step=6, sync="staging read")\n'
 
 E2A_WAITS = returns(
@@ -172,8 +166,8 @@ OWN = (
         forwards.at(DRAIN, "    yield from drain_rings(turn)\n", "")),
     bug("e2a: rows announced before they are visible", USUAL, RACE | UNWRITTEN, returns.without("rows in staging")),
     bug("e2a: one count of arrivals for both calls that are under way", AHEAD, RACE | UNWRITTEN,
-        returns.at(ANNOUNCED, "parity * m.fan_in + ", ""),
-        returns.at(NUMBER, "place", "q")),
+        returns.at("place = parity * m.fan_in + t - first_of(", "parity * m.fan_in + ", ""),
+        returns.at("number = place * m.e2a_parts + part", "place", "q")),
     bug("e2a: masked choices waited for", MASKED, LOCKED, returns.at(DUE, " 0,", " -1,")),
     bug("e2a: attention die told before its rows are visible", USUAL, RACE | UNWRITTEN,
         returns.without("rows at the attention die")),
@@ -193,7 +187,7 @@ OWN = (
     bug("e2a, in parts: each announced as the first", BACK, LOCKED,
         returns("(place * m.e2a_parts + part) * FIELD_BYTES", "place * m.e2a_parts * FIELD_BYTES")),
     bug("e2a, in parts: the second forwarded when the first has arrived", BACK, RACE | UNWRITTEN,
-        returns.at(ARRIVED, "number", "place * m.e2a_parts")),
+        returns.at("yield poll_ge(at.arrivals + here + number * FIELD_BYTES, due,", "number", "place * m.e2a_parts")),
     bug("e2a, in parts: all rows sent with the first", BACK, LOCKED, returns(OF_PART, "")),
     bug("e2a, in parts: rows of the first part sent again with the second", BACK, RACE | WRONG, returns(DONE, "")),
     bug("e2a, in parts: call returned when those have done their part that only send", BACK_PAIRS, RACE | UNWRITTEN,
@@ -209,16 +203,16 @@ OWN = (
     bug("e2a, several attention dies: rows of both at one place in the staging", SHARED, RACE | WRONG | UNWRITTEN,
         returns(STAGING, "    first = parity * m.fan_in * m.tokens_max\n")),
     bug("e2a, several attention dies: the first alone told that its rows are there", SHARED, LOCKED,
-        returns.at(TO_EACH, " + q", "")),
+        returns.at("index = first_of(die, m.n_attention, m.trampolines) + q\n            to =", " + q", "")),
     bug("a2e, streamed: what a core has counted told before it is visible", STREAMED, RACE | UNWRITTEN,
         counts.without("tallies visible")),
     bug("a2e, streamed: forwarded before all cores have added up", STREAMED, RACE | UNWRITTEN,
         counts.without("all tallies are added up")),
     bug("a2e, streamed: messages of the second part at the places of the first", STREAMED_PARTS,
-        RACE | UNWRITTEN | WRONG, forwards.at(ONWARD, "before + ", "")),
+        RACE | UNWRITTEN | WRONG, forwards.at("yield ub_store(4 * slot, before + place, step=2)", "before + ", "")),
     bug("a2e, streamed: messages of the call before counted again", STREAMED_ALONE,
         RACE | UNWRITTEN | WRONG | LOCKED | AREA,
-        forwards.at(NEW_CALL, "yield", "if call == 0:\n            yield")),
+        forwards.at("yield from clear_tally(messages, 2, c)", "yield", "if call == 0:\n            yield")),
     bug("a2e, streamed: lists of the next token brought over those that are kept", STREAMED_ALONE,
         RACE | WRONG | LOCKED, forwards.without("lists left")),
     bug("e2a, streamed: only the choices of the last token waited for", STREAMED_ALONE, RACE | UNWRITTEN,

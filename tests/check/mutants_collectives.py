@@ -106,11 +106,8 @@ SUM = "    for j in range(c.shards):\n        if i % groups + j == 0:\n"
 RETURNED_TO = "    rank = node_on(step, c.node, c.nodes) * c.ranks + c.local\n"
 WEIGHED = "                    if place >= 0:\n                        weight"
 CAME_BACK = "* c.pitch + r % 2 * c.nodes * c.capacity * c.part_bytes\n"
-PARTS = "    groups = c.dp_size // c.shards\n"
 RESULTS = "slot = b.results + ((r % 2 * c.tokens"
 RESULTS_IN = "            first = (r % 2 * c.tokens"
-
-LATENTS_OF = "            target = gathered + (start + row) * k.latent\n"
 
 OWN = (
     bug("as printed: r_TP where the global rank is meant (Alg. 2, line 7)", DISPATCH, LOCKED | WRONG | RACE,
@@ -153,13 +150,13 @@ OWN = (
     bug("combine: sums of all rounds in one place", COMBINE, RACE | WRONG,
         combines.at("target += ((r % 2 * c.nodes + c.node)", "r % 2", "0"), combines.at(CAME_BACK, "r % 2", "0")),
     bug("combine: results of one group only, where several have the tokens", replace(COMBINE, ep=4), WRONG,
-        combines(PARTS, "    groups = 1\n")),
+        combines("    groups = c.dp_size // c.shards\n", "    groups = 1\n")),
     bug("combine: results of all rounds in one place", replace(COMBINE, ep=4, rounds=3), RACE,
         combines.at(RESULTS, "r % 2", "0"), combines.at(RESULTS_IN, "r % 2", "0")),
     bug("prefill: the heads of the rank to the right", PREFILL, WRONG | RACE,
         repacks.at("target = out + (row * p.ranks + rank) * k.part", "+ rank)", "+ (rank + 1) % p.ranks)")),
     bug("prefill: a segment begins where equal ones would", replace(PREFILL, tokens=5), WRONG | RACE,
-        repacks.at(LATENTS_OF, "start + row", "k.tokens // p.ranks * rank + row")),
+        repacks.at("target = gathered + (start + row) * k.latent", "start + row", "k.tokens // p.ranks * rank + row")),
     bug("prefill: both collectives in one turn", PREFILL, RACE | UNWRITTEN | WRONG,
         repacks.at("all_to_all(2 * (k.done + i) + 1,", " + 1", "")),
 )  # fmt: skip

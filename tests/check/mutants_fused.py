@@ -66,7 +66,6 @@ FIELD = "table + ((event % 2 * n_ranks + rank) * n_local + local) * FIELD_BYTES"
 BEFORE = "yield v_count(choices, at + 4, entries(tokens), slot - slot % c.n_local, slot, step=1)\n"
 SKIPPED = "(place + begin - row) * (f.wire + SLOT_BYTES)\n"
 
-
 # ---- what stands in combine
 
 ROWS_VISIBLE = '        yield quiet(step=1, sync="contributions visible")\n'
@@ -78,8 +77,6 @@ READ_MODIFY_WRITE = """\
 """
 NOT_MASKED = "        if slot >= 0:\n            due = due + 1\n"
 TARGET = "    return f.combine + home * c.die_bytes + (token * c.top_k + choice) * 2 * c.hidden\n"
-WEIGHT = "weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=3)\n"
-PARTS = "    if end - begin < c.cores:\n"
 
 CLEAR = '        yield put(own + i * FIELD_BYTES, 0, sync="clear counts")\n'
 CLEARED_LATE = (
@@ -156,13 +153,13 @@ OWN = (
     bug("fused: two contributions of an expert to a token announced as one", TWICE, LOCKED,
         of_combine(ARRIVAL, "        if i % 2 == 0:\n    " + ARRIVAL)),
     bug("fused: both contributions of an expert weighed as its first", TWICE, WRONG,
-        of_combine.at(WEIGHT, "4 * k,", "0,")),
+        of_combine.at("weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=3)", "4 * k,", "0,")),
     *by_tallies("fused, tallies:", LOOPS, replace(LOOPS, tokens=3), ONE_LOOP),
     bug("fused: a route used before it is loaded", PAIR, RACE | AREA | UNWRITTEN | LEFTOVER | EVENTS,
         of_combine.apart("MTU_IN, SCALAR, 0", "rows listed")),
     bug("fused: a contribution sent before it is loaded", PAIR, RACE | UNWRITTEN, of_combine.without("row in")),
     bug("fused: cores that share a peer send all of its rows", SHARED, RACE | WRONG | UNWRITTEN,
-        of_combine(PARTS, "    if False:\n")),
+        of_combine("    if end - begin < c.cores:\n", "    if False:\n")),
     bug("fused: arrivals not awaited", PAIR, UNWRITTEN | RACE, of_combine.without("all arrived")),
     bug("fused: a core begins the next round while its neighbour waits", PAIRS, RACE,
         of_layers.without("outputs visible"), of_layers.without("all cores have combined")),

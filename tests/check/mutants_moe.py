@@ -52,12 +52,10 @@ POLL_COUNTS = '        yield poll_eq(field, event, step=5, sync="counts in")\n'
 LOAD_COUNT = "        n = yield load(field + 8, step=5)\n"
 NUMBER = "yield v_count(choices, at, t * COLUMNS + k + 1, slot, slot + 1, step=1)\n"
 ROW = "choice_at(t, 0, c.n_ranks * c.n_local)"
-FREE = 'FIELD_BYTES, event - 1, step=3, sync="dispatch blocks free")\n'
 TOKENS_VISIBLE = '    yield quiet(step=3, sync="tokens visible")  # and counted\n'
 ALL_WRITTEN = '    yield from barrier(4, "all cores have written")\n'
 PUBLISH = "    yield from publish(rank, first, last, event, c, a)\n"
 PULL = "    yield from pull(rank, core, rows, c, b, a)\n"
-SKIPPED = "offset + (begin - row) * (c.payload + SLOT_BYTES)\n"
 ACKNOWLEDGE = "    yield from acknowledge(rank, core, event, a.done, c)\n"
 PUT_ACK = '        yield put(done + s * c.die_bytes + rank * FIELD_BYTES, event, step=7, sync="dispatch ack")\n'
 IF_MADE = "            if c.quantized:\n"
@@ -65,7 +63,7 @@ MADE = '                yield wait_flag(VECTOR, SCALAR, half, sync="message made
 
 KNOWN = (
     bug("dispatch: single buffer, a fast rank overwrites the round before", DISPATCH, LOCKED | RACE,
-        of_dispatch.at(FREE, "event - 1", "event - 2")),
+        of_dispatch.at('FIELD_BYTES, event - 1, step=3, sync="dispatch blocks free")', "event - 1", "event - 2")),
     bug("dispatch: boolean flags that are never reset", DISPATCH, TORN,
         of_dispatch.at(COUNTS, "event", "1"), of_dispatch.at(POLL_COUNTS, "event", "1")),
     bug("dispatch: a rank with zero tokens skips its flag", IDLE, LOCKED,
@@ -104,9 +102,8 @@ OWN_DISPATCH = (
     bug("dispatch: places that leave out the tokens of other cores", PAIRS, RACE | UNWRITTEN | WRONG,
         of_counts(NUMBER, NUMBER.replace("choices, at, t * COLUMNS + k", f"{ROW}, at, k"))),
     bug("dispatch: a part pulled from where its source begins", PAIRS, WRONG | RACE | UNWRITTEN,
-        of_dispatch(SKIPPED, "offset\n")),
+        of_dispatch("offset + (begin - row) * (c.payload + SLOT_BYTES)\n", "offset\n")),
 )  # fmt: skip
-
 
 OWN_REPEATS = (
     bug("dispatch: the second choice of an expert gets the place of the first", TWICE, UNWRITTEN | RACE | WRONG,
@@ -117,12 +114,11 @@ OWN_REPEATS = (
         of_dispatch.at("ub_store(at + c.payload + 12, k, step=3)", "k,", "0,")),
 )  # fmt: skip
 
-EARLIER = "            yield store(tallies + i * stride + 4 * slot, before, 4, step=step)\n"
-ONWARD = "    yield ub_store(4 * slot, place + 1, step=step)\n"
 OWN_ROW = (
     of_counts("return half if tallies else t\n", "return 0 if tallies else t\n"),
     of_counts("choices + half * INDEX_BYTES, INDEX_BYTES", "choices, INDEX_BYTES"),
 )
+
 
 def by_tallies(who: str, loops: LayerCase, uneven: LayerCase, alone: LayerCase) -> tuple[Mutant, ...]:
     """Bugs of counting in scalar loops, which all groups share."""
@@ -131,9 +127,9 @@ def by_tallies(who: str, loops: LayerCase, uneven: LayerCase, alone: LayerCase) 
         bug(f"{who} told before they are visible", loops, unseen, of_counts.without("tallies visible")),
         bug(f"{who} used before all are added up", loops, unseen, of_counts.without("all tallies are added up")),
         bug(f"{who} places that leave out the tokens of cores before", uneven, misplaced,
-            of_counts.at(EARLIER, "before,", "0,")),
+            of_counts.at("yield store(tallies + i * stride + 4 * slot, before, 4, step=step)", "before,", "0,")),
         bug(f"{who} every message for an expert to the place of the first", alone, misplaced,
-            of_counts.at(ONWARD, "place + 1", "place")),
+            of_counts.at("yield ub_store(4 * slot, place + 1, step=step)", "place + 1", "place")),
         bug(f"{who} choices of the next token brought over those of one that is sent", alone, RACE | WRONG | EVENTS,
             *OWN_ROW),
     )  # fmt: skip
@@ -152,7 +148,6 @@ OWN_LOOPS = (
 # ---- what stands in combine
 
 ROWS_VISIBLE = '    yield quiet(step=3, sync="rows visible")  # it also frees the data buffer for the sums\n'
-COMBINE_FREE = 'FIELD_BYTES, event - 1, step=3, sync="combine blocks free")\n'
 ALL_LAID_OUT = '    yield from barrier(4, "all cores have laid out")\n'
 OFFERED = """\
     for i in range(first, last):
@@ -164,10 +159,6 @@ ROWS_IN = '            yield poll_eq(field, event, step=5, sync="rows in")\n'
 SUM = "    yield from sum_tokens(rank, core, tokens, event, c, b, a)\n"
 ACKNOWLEDGE_ALL = "    yield from acknowledge_all(rank, core, event, a.done, c)\n"
 AXPY = "        yield v_axpy(at, acc, weight, c.hidden, dtype, step=step)\n"
-WEIGHT = "weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)\n"
-
-SCALE = "c.hidden, at + c.hidden, step=step)\n"
-STRIDE = "    return hidden + 32 if narrowed else 2 * hidden\n"
 
 OWN_NARROWED = (
     bug("combine: an output narrowed before it is in", NARROWED, RACE | UNWRITTEN, of_combine.without("output in")),
@@ -178,14 +169,14 @@ OWN_NARROWED = (
     bug("combine: a row narrowed over one that is leaving", MANY_NARROWED, RACE | EVENTS,
         of_combine.without("narrowed row left")),
     bug("combine: a contribution widened by the scale of another", replace(NARROWED, top_k=2, rounds=1), WRONG | RACE,
-        of_sums(SCALE, "c.hidden, acc + 5 * c.hidden, step=step)\n")),
+        of_sums("c.hidden, at + c.hidden, step=step)\n", "c.hidden, acc + 5 * c.hidden, step=step)\n")),
     bug("combine: narrowed rows laid out without room for their scales", NARROWED, RACE | UNWRITTEN | WRONG,
-        of_sums.at(STRIDE, "hidden + 32", "hidden")),
+        of_sums.at("return hidden + 32 if narrowed else 2 * hidden", "hidden + 32", "hidden")),
 )  # fmt: skip
 
 OWN_COMBINE = (
     bug("combine: blocks written before those of the round before were read", COMBINE, LOCKED | RACE,
-        of_combine.at(COMBINE_FREE, "event - 1", "event - 2")),
+        of_combine.at('FIELD_BYTES, event - 1, step=3, sync="combine blocks free")', "event - 1", "event - 2")),
     bug("combine: rows offered before the quiet", COMBINE, RACE,
         of_combine(ROWS_VISIBLE + ALL_LAID_OUT + OFFERED, OFFERED + ROWS_VISIBLE + ALL_LAID_OUT)),
     bug("combine: rows offered when this core has laid out its part, not when all have", COMBINE_PAIRS,
@@ -219,7 +210,7 @@ OWN_COMBINE = (
     bug("combine: a contribution's weight left out", CHOICES, WRONG,
         of_sums.at(AXPY, "v_axpy(at, acc, weight,", "v_add(at, acc,")),
     bug("combine: both contributions of an expert weighed as its first", BACK_TWICE, WRONG,
-        of_combine.at(WEIGHT, "4 * k,", "0,")),
+        of_combine.at("weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)", "4 * k,", "0,")),
     bug("combine: the second contribution of an expert left out", BACK_TWICE, WRONG,
         of_combine(ROWS_IN, ROWS_IN + "            weight = weight * (1 - k)\n")),
     bug("combine: sum copied out before it is rounded", COMBINE, UNWRITTEN | RACE, of_sums.without("sum made")),

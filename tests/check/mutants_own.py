@@ -118,8 +118,6 @@ ARRIVAL = '    yield atomic_add(counter, 1, sync="arrival")\n'
 PART_QUIET = '    yield quiet(sync="part visible")\n'
 PARTS_WRITTEN = '    yield from barrier(0, "all parts written")\n    if core == 0:\n'
 CLEAR_QUIET = '        yield quiet(sync="token visible, flag cleared")\n'
-TAIL_IN = '        yield poll_eq(tail, r + 1, sync="tail in")\n'
-READ_SLOT = "        yield mtu_in(slot"
 ACKED = '        yield poll_eq(ack, 1, sync="acknowledged")\n'
 
 KNOWN = (
@@ -136,7 +134,7 @@ KNOWN = (
         edit(PART_QUIET + PARTS_WRITTEN, PARTS_WRITTEN + "    " + PART_QUIET)),
     bug("ring cleared without waiting for the ack in flight", CLEARED, RACE | LOCKED,
         edit(ACKED, "        if r % 2:\n    " + ACKED),
-        edit.at(TAIL_IN + READ_SLOT, "poll_eq", "poll_ge")),
+        edit.at('yield poll_eq(tail, r + 1, sync="tail in")\n        yield mtu_in(slot', "poll_eq", "poll_ge")),
 )  # fmt: skip
 
 OWN = (

@@ -12,9 +12,8 @@ from .axioms import allowed, allowed_of, rules
 from .model import Program, fifo, outcomes, relaxed, sc
 from .on_machine import ASKED, reached, run, run_test, whole
 from .suite import FENCE_TESTS, TESTS, Litmus, Op
-from .test_model import ONE_HOME, OWN_HOME, programs
+from .test_model import HOMES, programs
 
-HOMES: tuple[Mapping[str, int], ...] = (ONE_HOME, OWN_HOME, {"x": 0, "y": 0, "z": 1}, {"x": 1, "y": 0, "z": 1})
 OLD = (*TESTS, *FENCE_TESTS)
 TABLES = {"orders": orders, "requests": requests, "signals": signals}
 

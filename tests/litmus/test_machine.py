@@ -11,7 +11,7 @@ from xccl_emu.machine.explore import Explored
 from .model import Outcome, Program, fifo, outcomes, relaxed, sc
 from .on_machine import reached, run, run_test, whole
 from .suite import FENCE_COLUMNS, FENCE_TESTS, TESTS, Column, Litmus
-from .test_model import ONE_HOME, ORDERS, OWN_HOME, programs
+from .test_model import HOMES, ONE_HOME, ORDERS, OWN_HOME, programs
 
 MACHINE: Mapping[Column, tuple[str, bool, bool]] = {
     "sc": ("sc", False, False),
@@ -94,7 +94,7 @@ def test_fences_order_what_goes_to_one_die_and_wait_for_nothing(order: str, puts
 @given(
     programs(kinds="wwwwrssfu", addresses="xyz", length=4),
     st.sampled_from(FENCE_COLUMNS),
-    st.sampled_from([ONE_HOME, OWN_HOME, {"x": 0, "y": 0, "z": 1}, {"x": 1, "y": 0, "z": 1}]),
+    st.sampled_from(HOMES),
     st.booleans(),
 )
 def test_random_programs_with_fences_have_the_outcomes_of_the_model(

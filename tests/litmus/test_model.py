@@ -12,6 +12,7 @@ from .suite import COLUMNS, TESTS, Column, Litmus
 
 ONE_HOME: Mapping[str, int] = dict.fromkeys("xyz", 0)
 OWN_HOME: Mapping[str, int] = {addr: die for die, addr in enumerate("xyz")}
+HOMES: tuple[Mapping[str, int], ...] = (ONE_HOME, OWN_HOME, {"x": 0, "y": 0, "z": 1}, {"x": 1, "y": 0, "z": 1})
 ORDERS: dict[Column, Order] = {
     "sc": sc(),
     "tso": fifo(ONE_HOME),
