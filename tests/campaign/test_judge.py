@@ -5,18 +5,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.machine.support import small
 from xccl_emu.campaign import judge as judging
 from xccl_emu.campaign.generate import AN_END, SPOILED, Case, draw, with_orders, with_signals
 from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, Budget, judge
-from xccl_emu.campaign.programs import Small, program
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.search import checker_state
 from xccl_emu.check.search.exhaustive import Found
 
-RIGHT = Case(Small((program("store 1.0 5; quiet; store 1.4 1"), program("ge 1.4 1; load 1.0"))), AN_END)
-LOCKED = Case(Small((program("store 1.4 1"), program("eq 1.4 2"))))
+RIGHT = Case(small("store 1.0 5; quiet; store 1.4 1 | ge 1.4 1; load 1.0"), AN_END)
+LOCKED = Case(small("store 1.4 1 | eq 1.4 2"))
 
-CROWDED = "out 0.0 0 3; out 0.0 0 3; out 1.0 0 3; put_one 0.0; put 0.0", "ge 0.0; in 1.0"
+CROWDED = "out 0.0 0 3; out 0.0 0 3; out 1.0 0 3; put_one 0.0; put 0.0 | ge 0.0; in 1.0"
 
 
 def kinds_of(case: Case, *orders: str) -> list[str]:
@@ -39,8 +39,8 @@ def test_nobody_contradicts_on_what_is_right_or_plainly_wrong() -> None:
 @pytest.mark.parametrize("flight_granules", [7, 8, 9, 16])
 def test_a_witness_has_room_for_what_the_search_took_to_be_visible(flight_granules: int) -> None:
     """On the machine these are in flight, beside those that are explored; the run does not break off for them."""
-    small = Small(tuple(map(program, CROWDED)), dies=2, flight_granules=flight_granules, together=False)
-    (judged,) = judge(Case(small), ["relaxed"])
+    crowded = small(CROWDED, dies=2, flight_granules=flight_granules, together=False)
+    (judged,) = judge(Case(crowded), ["relaxed"])
     assert judged.verdicts["full"] == judged.verdicts["breadth first"] == kinds.TORN_METADATA
     assert not judged.contradictions
 

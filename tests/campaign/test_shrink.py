@@ -1,18 +1,13 @@
 """Shrinking: a program gets as small as what it shows allows."""
 
+from tests.machine.support import small
 from xccl_emu.campaign.generate import NOTHING, SPOILED, Case
-from xccl_emu.campaign.programs import Small, program
 from xccl_emu.campaign.shrink import shrunk
 
-LONG = Small(
-    (
-        program("store 1.0 5; quiet; put 1.4 3 2; ge 0.4 1; store 1.0 6"),
-        program("ge 1.4 3; load_named 1.0; store 0.4 1"),
-        program("quiet; dma 0.0 1.1 2"),
-    ),
-    dies=3,
-    memory={0: 2, 8: 1},
-)
+LONG = small(
+    "store 1.0 5; quiet; put 1.4 3 2; ge 0.4 1; store 1.0 6 | ge 1.4 3; load_named 1.0; store 0.4 1 | "
+    "quiet; dma 0.0 1.1 2", dies=3, memory={0: 2, 8: 1},
+)  # fmt: skip
 
 
 def names_of(case: Case) -> list[list[str]]:
@@ -28,7 +23,7 @@ def test_a_made_up_contradiction_is_shrunk_to_what_makes_it() -> None:
         return any("put" in a and "ge" in b for a in names for b in names if a is not b)
 
     case = shrunk(Case(LONG, SPOILED, 77), still)
-    assert case == Case(Small((program("put 0.0"), program("ge 0.0"))), NOTHING, 0)
+    assert case == Case(small("put 0.0 | ge 0.0"), NOTHING, 0)
 
 
 def test_what_cannot_be_smaller_stays() -> None:

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from xccl_emu.campaign.programs import Small, program
+from tests.machine.support import small
 from xccl_emu.check import verdict
 from xccl_emu.check.sampling.sample import replay, sample
-from xccl_emu.check.trial import Expected
+from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import ConfigError, KernelError
 from xccl_emu.lang import MTU_IN, SCALAR, VECTOR, kernel, mtu_in, mtu_out, quiet, set_flag, v_add, v_fill, wait_flag
 from xccl_emu.lang.requests import BF16
@@ -44,9 +44,9 @@ def divide(by):
     return 7 // by
 
 
-def small(*texts: str, without: tuple[str, ...] = ()) -> Small:
-    """Programs, each on a die of its own, of two at least."""
-    return Small(tuple(program(text) for text in texts), dies=2, without=without)
+def of_two_dies(text: str, without: tuple[str, ...] = ()) -> Trial:
+    """Programs, each on a die of its own."""
+    return small(text, dies=2, without=without).trial("relaxed", None)
 
 
 REFUSED = [
@@ -64,7 +64,7 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "kind", "words"), REFUSED)
 def test_what_the_machine_refuses(text: str, kind: str, words: str, order: str) -> None:
     """Errors of the machine, a kernel's own failure and deadlock are found by kind, with the machine's message."""
-    violation = found(small(f"store 0.4 1; {text}").trial(order, None))
+    violation = found(small(f"store 0.4 1; {text}", dies=2).trial(order, None))
     assert violation.kind == kind
     assert words in violation.message
     assert "interpret" in violation.message
@@ -72,13 +72,13 @@ def test_what_the_machine_refuses(text: str, kind: str, words: str, order: str) 
 
 def test_codes_that_a_protocol_knows_are_explained() -> None:
     """The meaning of a code of `fail` stands in the message."""
-    trial = replace(small("fail_unless 17 1").trial("relaxed", None), stops={17: "the other side is older"})
+    trial = replace(of_two_dies("fail_unless 17 1"), stops={17: "the other side is older"})
     assert "the other side is older" in found(trial).message
 
 
 def test_memory_that_nobody_wrote() -> None:
     """A read of it is found, byte by byte; what the host filled and the metadata area may be read."""
-    trial = small("load m0.5; load 0.5").trial("relaxed", None)
+    trial = of_two_dies("load m0.5; load 0.5")
     violation = found(trial)
     assert violation.kind == verdict.UNWRITTEN_READ
     assert "read (scalar) by die 0 core 0, kernel interpret" in violation.message
@@ -108,24 +108,24 @@ def test_wrong_bits_name_the_first_byte_and_its_writer(order: str) -> None:
     assert "kernel fill_granules" in violation.message
 
 
-WAITING = "spin 0.0 1; store 1.0 1", "; ".join(["load_named 1.0"] * 9 + ["store 0.0 1", "spin 1.0 1"])
+WAITING = "spin 0.0 1; store 1.0 1 | " + "load_named 1.0; " * 9 + "store 0.0 1; spin 1.0 1"
 """Two that wait for each other by loads, the second one late."""
 UNNAMED = ("spin", "spin again")
 
 
 def test_a_loop_that_waits_is_no_livelock_if_it_ends() -> None:
     """Two sides that wait for each other by loads come through, whoever a policy prefers."""
-    assert kind_of(small(*WAITING).trial("relaxed", None)) is None
+    assert kind_of(of_two_dies(WAITING)) is None
 
 
 def test_nothing_that_is_switched_off_is_taken_for_a_synchronization() -> None:
     """A load with a name that is switched off orders nothing: reading behind it is a race."""
-    assert kind_of(small(*WAITING, without=UNNAMED).trial("relaxed", None)) == verdict.TORN_METADATA
+    assert kind_of(of_two_dies(WAITING, UNNAMED)) == verdict.TORN_METADATA
 
 
 def test_a_loop_that_waits_for_nobody_is_a_livelock() -> None:
     """A run that goes on and on is cut, and who is still running is named."""
-    trial = small("spin 0.0 1").trial("relaxed", None)
+    trial = of_two_dies("spin 0.0 1")
     violation = sample(trial, "random", schedules=2).violation
     assert violation.kind == verdict.LIVELOCK
     assert "kernel interpret" in violation.message
@@ -146,7 +146,7 @@ def test_arithmetic_of_a_kernel_that_fails() -> None:
 @pytest.mark.parametrize("without", [(), UNNAMED])
 def test_the_trial_is_as_it_was(without: tuple[str, ...]) -> None:
     """After sampling and replay, found or not, memory and state are those of the pod before its first action."""
-    trial = small(*WAITING, without=without).trial("relaxed", None)
+    trial = of_two_dies(WAITING, without)
     before = trial.pod.memory.copy(), trial.pod.state.copy()
     result = sample(trial, schedules=20)
     assert (result.violation is not None) == bool(without)

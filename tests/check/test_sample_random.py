@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.machine.support import small
 from tests.machine.test_random_kernels import BLOCK, Step, _steps, launched, model
-from xccl_emu.campaign.programs import DATA, WORDS_A_DIE, Small, program
+from xccl_emu.campaign.programs import DATA, WORDS_A_DIE, Small
 from xccl_emu.check.sampling.sample import PORTFOLIO, sample
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.machine.explore import Explored, explore
@@ -49,11 +50,11 @@ Op = tuple[str, int]
 
 def _little(threads: list[list[Op]], one_die: bool = False) -> Small:
     """Operations on two words of data and two flags; each write of a program has a value of its own."""
-    texts = (
+    texts = [
         "; ".join(OPS[op].format(place=4 * place, value=1 + 4 * thread + i) for i, (op, place) in enumerate(ops))
         for thread, ops in enumerate(threads)
-    )
-    return Small(tuple(map(program, texts)), len(threads) if one_die else 1, memory=DATA_WORDS)
+    ]
+    return small(" | ".join(texts), cores_per_die=len(threads) if one_die else 1, memory=DATA_WORDS)
 
 
 def _ends(small: Small, order: str) -> Explored:

@@ -3,9 +3,9 @@
 import pytest
 
 from examples.ring_all_gather import ring_all_gather
+from tests.machine.support import small
 from xccl_emu.campaign.generate import AN_END, Case
 from xccl_emu.campaign.judge import BUDGET, Scene, judge_scene, outcome_of
-from xccl_emu.campaign.programs import Small, program
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Checkable
@@ -14,29 +14,26 @@ from xccl_emu.protocol.registry import make
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 PROGRAMS = {
-    "data and a flag behind it": (1, ("store m1.0 5; put 1.4 1", "ge 1.4 1; load m1.0"), True),
-    "a flag before its data": (1, ("put 1.4 1; store m1.0 5", "ge 1.4 1; load m1.0"), False),
+    "data and a flag behind it": (1, "store m1.0 5; put 1.4 1 | ge 1.4 1; load m1.0", True),
+    "a flag before its data": (1, "put 1.4 1; store m1.0 5 | ge 1.4 1; load m1.0", False),
     "a flag of another core behind a barrier": (
-        2, ("store m1.0 5; arrive; await", "arrive; await; put 1.4 1", "ge 1.4 1; load m1.0"), True,
+        2, "store m1.0 5; arrive; await | arrive; await; put 1.4 1 | ge 1.4 1; load m1.0", True,
     ),
-    "a flag of another core": (2, ("store m1.0 5", "put 1.4 1", "ge 1.4 1; load m1.0"), False),
-    "a flag to another die": (
-        1, ("store m1.0 5; put 2.4 1", "ge 1.4 1; load m1.0", "ge 2.4 1; put 1.4 1"), False,
-    ),
+    "a flag of another core": (2, "store m1.0 5 | put 1.4 1 | ge 1.4 1; load m1.0", False),
+    "a flag to another die": (1, "store m1.0 5; put 2.4 1 | ge 1.4 1; load m1.0 | ge 2.4 1; put 1.4 1", False),
     "a quiet that waits for another core's flag": (
-        2, ("store 1.4 1; arrive; await", "arrive; await; store m1.0 5; quiet; put 2.4 1", "ge 1.4 0", "ge 1.4 0",
-            "ge 2.4 1; load_named 1.4"), True,
+        2, "store 1.4 1; arrive; await | arrive; await; store m1.0 5; quiet; put 2.4 1 | ge 1.4 0 | ge 1.4 0 | "
+           "ge 2.4 1; load_named 1.4", True,
     ),
     "two flags of two cores to one reader": (
-        2, ("store 1.4 1; arrive; await", "arrive; await; put 1.0 1", "ge 1.0 1; load_named 1.4"), True,
+        2, "store 1.4 1; arrive; await | arrive; await; put 1.0 1 | ge 1.0 1; load_named 1.4", True,
     ),
     "data by two pipes, then a flag": (
-        1, ("ub_store 3 0; out m1.0 0 2; store m1.4 5; quiet; put 1.4 1", "ge 1.4 1; load m1.4; load m1.0"), True,
+        1, "ub_store 3 0; out m1.0 0 2; store m1.4 5; quiet; put 1.4 1 | ge 1.4 1; load m1.4; load m1.0", True,
     ),
     "data over data that keeps its turn": (
-        1, ("ub_store 3 0; out m1.0 0 4; set 3 0 1; wait 3 0 1; store m1.0 6; put 1.4 2",
-            "ge 1.4 2; load m1.0; load m1.4"),
-        True,
+        1, "ub_store 3 0; out m1.0 0 4; set 3 0 1; wait 3 0 1; store m1.0 6; put 1.4 2 | "
+           "ge 1.4 2; load m1.0; load m1.4", True,
     ),
 }  # fmt: skip
 
@@ -49,11 +46,10 @@ def searched(case: Checkable, order: str, full: bool = True) -> Found:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_judges_agree(name: str) -> None:
     """Full, merged and breadth-first search, brute force and sampling say the same of what only `fifo` orders."""
-    cores, texts, right = PROGRAMS[name]
-    small = Small(tuple(map(program, texts)), cores)
-    case = Case(small, AN_END)
-    scene = Scene(small, "fifo", outcome_of(case, Scene(small, "sc", None, BUDGET)), BUDGET)
-    judged = judge_scene(scene)
+    cores, text, right = PROGRAMS[name]
+    case = Case(small(text, cores_per_die=cores), AN_END)
+    outcome = outcome_of(case, Scene(case.small, "sc", None, BUDGET))
+    judged = judge_scene(Scene(case.small, "fifo", outcome, BUDGET))
     assert judged.contradictions == []
     assert (judged.verdicts["full"] == VERIFIED) == (judged.verdicts["merged"] == VERIFIED) == right
 

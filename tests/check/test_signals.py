@@ -6,8 +6,9 @@ import pytest
 from litmus.signals import COLUMNS, TESTS
 from litmus.suite import Litmus
 
+from tests.machine.support import small
 from xccl_emu.campaign.judge import Budget, Scene, judge_scene
-from xccl_emu.campaign.programs import DATA, Instruction, Small, program
+from xccl_emu.campaign.programs import DATA, Instruction, Small
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.sampling import sample
 
@@ -97,25 +98,19 @@ def test_what_a_signal_tells(test: Litmus, order: str) -> None:
 
 DATA_WRITTEN = {32: 0, 36: 0, 40: 0, 44: 0}
 FOUND = {
-    "copies that share a granule": Small(
-        (
-            program("ub_store 3; signal 1.5 8 8; ub_store 3 1; signal 1.0 9 8; out m1.1"),
-            program("ge_taken 1.0 2; load m1.0"),
-        ), dies=2, flight_granules=8, memory=DATA_WRITTEN,
+    "copies that share a granule": small(
+        "ub_store 3; signal 1.5 8 8; ub_store 3 1; signal 1.0 9 8; out m1.1 | ge_taken 1.0 2; load m1.0",
+        dies=2, flight_granules=8, memory=DATA_WRITTEN,
     ),
-    "a read that covers an earlier one": Small(
-        (
-            program("ub_store 2 1; signal 1.4 1 8; ub_store 2; signal 1.0 8 11; ub_store 1; signal 1.5 8 3"),
-            program("ge_taken 1.0 2; load m1.0"),
-        ), dies=2, flight_granules=8, memory=DATA_WRITTEN,
+    "a read that covers an earlier one": small(
+        "ub_store 2 1; signal 1.4 1 8; ub_store 2; signal 1.0 8 11; ub_store 1; signal 1.5 8 3 | "
+        "ge_taken 1.0 2; load m1.0", dies=2, flight_granules=8, memory=DATA_WRITTEN,
     ),
-    "no room for the second side of a race": Small(
-        (
-            program("ub_store 3 1; signal 0.5 9; out m1.1 1; ub_store 1; signal 1.0 0 3"),
-            program("put_one 1.4 1; out m0.0 1; ub_store 1 1; signal 1.0 9 1"),
-            program("eq 1.5 1; load m1.4"),
-            program("load_named 1.5 2; load m1.0; ge 1.5 1; eq 1.0 2; load m1.0"),
-        ), cores_per_die=2, dies=2, flight_granules=8, together=False, memory=DATA_WRITTEN,
+    "no room for the second side of a race": small(
+        "ub_store 3 1; signal 0.5 9; out m1.1 1; ub_store 1; signal 1.0 0 3 | "
+        "put_one 1.4 1; out m0.0 1; ub_store 1 1; signal 1.0 9 1 | eq 1.5 1; load m1.4 | "
+        "load_named 1.5 2; load m1.0; ge 1.5 1; eq 1.0 2; load m1.0",
+        cores_per_die=2, dies=2, flight_granules=8, together=False, memory=DATA_WRITTEN,
     ),
 }  # fmt: skip
 """Programs of which judges once said different things."""

@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from xccl_emu.campaign.programs import Small, address_of, program
+from tests.machine.support import small
+from xccl_emu.campaign.programs import Small, address_of
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.trial import Expected, Trial
 
@@ -45,8 +46,8 @@ class Trap:
 
     def small(self) -> Small:
         """The configuration."""
-        programs = tuple(map(program, self.programs.split("|")))
-        return Small(programs, self.cores, self.dies, self.memory, fresh=self.fresh, atomic_bytes=self.atomic_bytes)
+        sizes = {"cores_per_die": self.cores, "dies": self.dies, "atomic_bytes": self.atomic_bytes}
+        return small(self.programs, memory=self.memory, fresh=self.fresh, **sizes)
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """Launched, on a fresh pod."""

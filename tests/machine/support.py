@@ -1,7 +1,9 @@
 """What the tests of the machine share: a kernel that issues any one request, and pods to run it on."""
 
 from collections.abc import Iterable
+from typing import Any
 
+from xccl_emu.campaign.programs import Small, program
 from xccl_emu.lang import kernel
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.pod import Pod
@@ -92,6 +94,11 @@ def issue_on(pod: Pod, op: int, *operands: int) -> int:
     launch = pod.launch(issue, 0, [0], issue_args(op, operands), [pod.grant_meta("rw")])
     pod.run()
     return launch.results[0]
+
+
+def small(text: str, **more: Any) -> Small:
+    """Programs of cores, divided by ``|``."""
+    return Small(tuple(map(program, text.split("|"))), **more)
 
 
 def tiny_pod(dies: int, order: str = "sc", cores: int = 1, **more: object) -> Pod:

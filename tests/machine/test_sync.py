@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.campaign.programs import Small, program
+from xccl_emu.campaign.programs import Small
 from xccl_emu.errors import DeadlockError, RunError
 from xccl_emu.lang import add, atomic_add, dma, kernel, load, store, wait_flag
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, SCALAR, VECTOR
@@ -18,15 +18,10 @@ from xccl_emu.machine.explore import explore
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 
-from .support import ORDERS, tiny_pod
+from .support import ORDERS, small, tiny_pod
 
 FLAG, OTHER, RESULT = 32, 64, 128
 SEEN = "seen"
-
-
-def small(*texts: str, cores: int = 1, memory: dict[int, int] | None = None, without: tuple[str, ...] = ()) -> Small:
-    """A program for each core."""
-    return Small(tuple(program(text) for text in texts), cores, memory=memory or {}, without=without)
 
 
 def ends(given: Small, order: str, *words: int | str) -> set[tuple[int, ...]]:
@@ -49,7 +44,7 @@ def seen(order: str, how: str, without: tuple[str, ...] = ()) -> set[tuple[int, 
     """What a consumer can see: the other side writes in one of the ways there are, quiets, and raises a flag."""
     taken = "; wait 4" if how == "dma" else ""
     told = f"{WRITES[how]}; quiet; store 1.4 1{taken}"
-    return ends(small(told, "eq 1.4 1; load 1.0", memory={4: 1}, without=without), order, SEEN)
+    return ends(small(f"{told} | eq 1.4 1; load 1.0", memory={4: 1}, without=without), order, SEEN)
 
 
 @pytest.mark.parametrize("how", WRITES)
@@ -118,7 +113,7 @@ def _neighbours(order: str, without: tuple[str, ...] = ()) -> set[tuple[int, ...
     """What one of two cores reads: in two rounds they write, quiet, meet, read what the other wrote, and meet again."""
     turn = "store 0.{} {}; quiet; arrive; await; load 0.{}; arrive; await"
     texts = ("; ".join(turn.format(mine, i + 1, 4 - mine) for i in range(2)) for mine in (0, 4))
-    return ends(small(*texts, cores=2, without=without), order, SEEN)
+    return ends(small(" | ".join(texts), cores_per_die=2, without=without), order, SEEN)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -207,7 +202,7 @@ def test_dma_copies_more_than_62_times_what_a_die_holds_in_flight() -> None:
 @pytest.mark.parametrize("word", [0, 1])
 def test_dma_reads_no_two_granules_at_once(word: int) -> None:
     """Two words in different granules of the source are read in any order, also where they go to one target granule."""
-    copied = small(f"dma 1.3 0.{word} 3; wait 4 0 3", "store 1.3 1; store 1.4 1")
+    copied = small(f"dma 1.3 0.{word} 3; wait 4 0 3 | store 1.3 1; store 1.4 1")
     assert ends(copied, "sc", word, word + 1) == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
@@ -232,7 +227,7 @@ def test_subtransfers_divide_a_transfer(source: int, target: int, nbytes: int) -
 def test_a_granule_is_atomic_and_a_larger_transfer_tears() -> None:
     """Of two granules a reader sees any combination of old and new; within one granule never a part."""
     filled, read = ("; ".join(f"{each} {i}" for i in range(8)) for each in ("ub_store 1", "ub_load 0"))
-    both = small(f"{filled}; out 1.0 0 4", f"in 1.0 0 4; set 1 0; wait 1 0; {read}")
+    both = small(f"{filled}; out 1.0 0 4 | in 1.0 0 4; set 1 0; wait 1 0; {read}")
     assert ends(both, "relaxed", SEEN) == {(0,), (0o11110000,), (0o1111,), (0o11111111,)}
 
 
