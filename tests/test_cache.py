@@ -58,8 +58,7 @@ def test_the_digest_ignores_what_is_no_source(package: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "matters"),
-    [("NUMBA_BOUNDSCHECK", True), ("NUMBA_OPT", True), ("NUMBA_CACHE_DIR", False), ("PATH", False)],
+    ("name", "matters"), [("NUMBA_BOUNDSCHECK", True), ("NUMBA_OPT", True), ("NUMBA_CACHE_DIR", False), ("PATH", False)]
 )
 def test_numba_settings_change_the_digest(package: Path, name: str, matters: bool) -> None:
     """Settings that shape machine code are in the digest, among them the one that a cache hit would ignore."""

@@ -62,8 +62,7 @@ DEEPEP = Kind(
 KINDS = {"pull": PULL, "fused": FUSED, "deepep": DEEPEP}
 EITHER = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 EITHER_WAY = pytest.mark.parametrize(
-    ("kind", "switches"),
-    [pytest.param(k, s, id=f"{name}-{s}") for name, k in KINDS.items() for s in ({}, *k.switches)],
+    ("kind", "switches"), [pytest.param(k, s, id=f"{name}-{s}") for name, k in KINDS.items() for s in ({}, *k.switches)]
 )
 """Each kind as it is, and with each of its choices."""
 

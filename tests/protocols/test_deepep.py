@@ -56,8 +56,7 @@ def test_two_rounds_side_by_side_without_the_jit() -> None:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("made", [DeepEpCase, HookedCase])
 @pytest.mark.parametrize(
-    "sizes",
-    [{}, {"tokens": "0,2"}, {"cores": 2, "tokens": 1}, {"cores": 2, "experts": 2, "rounds": 1, "seed": 1}],
+    "sizes", [{}, {"tokens": "0,2"}, {"cores": 2, "tokens": 1}, {"cores": 2, "experts": 2, "rounds": 1, "seed": 1}]
 )
 def test_every_schedule_is_right(sizes: dict[str, Any], made: type[DeepEpCase], order: str) -> None:
     """Two ranks and rounds, one rank without tokens, and two cores a rank, under each order, side by side too.

@@ -22,17 +22,7 @@ from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_layout import PATHS
 
-from .sendrecv_support import (
-    Sent,
-    Setting,
-    both_ways,
-    communicator,
-    make_pod,
-    one_way,
-    place,
-    settings_of_pods,
-    sizes,
-)
+from .sendrecv_support import Sent, Setting, both_ways, communicator, make_pod, one_way, place, settings_of_pods, sizes
 
 
 def works(comm: SendRecv) -> bool:

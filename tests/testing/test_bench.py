@@ -31,10 +31,7 @@ def test_a_case_has_name_and_all_sizes() -> None:
 
 
 @refuses(
-    telling,
-    ({"value": 1.5}, "value=1.5: must be"),
-    ({"vaule": 1}, "telling: .*vaule"),
-    ({"value": None}, "value=None"),
+    telling, ({"value": 1.5}, "value=1.5: must be"), ({"vaule": 1}, "telling: .*vaule"), ({"value": None}, "value=None")
 )
 def test_wrong_sizes_are_refused() -> None:
     """At once, before anything is built."""
