@@ -77,5 +77,5 @@ def test_sizes_are_multiplied() -> None:
     assert [*Perf("3mb").sizes()] == [3 << 20]
     with pytest.raises(ConfigError, match="-b 0: must be a size such as 512"):
         Perf("0").sizes()
-    with pytest.raises(ConfigError, match="-e 4: must be at least -b, which is 8"):
+    with pytest.raises(ConfigError, match="-e 4: must be at least -b 8"):
         Perf("8", "4").sizes()

@@ -21,14 +21,17 @@ def parse_size(name: str, text: str) -> int:
     return int(nbytes)
 
 
-def sizes_from(begin: int, end: int, factor: int) -> list[int]:
-    """``begin``, and each ``factor`` times the one before, up to ``end``; ConfigError if there are none or no end."""
-    if end < begin:
-        raise ConfigError(f"-e {end}: must be at least -b, which is {begin}")
+def sizes_from(begin: str, end: str, factor: int) -> list[int]:
+    """Bytes of the size ``begin``, and each ``factor`` times the one before, up to the size ``end``.
+
+    Raises ConfigError for what is no size, and if there are none or no end.
+    """
+    sizes, most = [parse_size("-b", begin)], parse_size("-e", end)
+    if most < sizes[0]:
+        raise ConfigError(f"-e {end}: must be at least -b {begin}")
     if factor < 2:
         raise ConfigError(f"-f {factor}: must be at least 2")
-    sizes = [begin]
-    while sizes[-1] * factor <= end:
+    while sizes[-1] * factor <= most:
         sizes.append(sizes[-1] * factor)
     return sizes
 

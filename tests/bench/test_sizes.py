@@ -18,8 +18,8 @@ def test_sizes_with_units(text: str, nbytes: int) -> None:
 
 def test_a_range_of_sizes() -> None:
     """From the least, by the factor, not beyond the largest."""
-    assert sizes_from(1024, 5000, 2) == [1024, 2048, 4096]
-    assert sizes_from(7, 7, 2) == [7]
+    assert sizes_from("1K", "5000", 2) == [1024, 2048, 4096]
+    assert sizes_from("7", "7", 2) == [7]
 
 
 def test_whole_numbers() -> None:
@@ -34,8 +34,8 @@ NO_SIZES, NO_NUMBERS = ("", "K", "0", "-1K", "1.3", "nan", "1T", "inf", "1 2"), 
     itself,
     *((partial(parse_size, "-b", text), f"-b {text}: must be a size such as") for text in NO_SIZES),
     *((partial(parse_whole, "--cores", text), f"--cores {text}: must be whole numbers above 0") for text in NO_NUMBERS),
-    (lambda: sizes_from(1, 2, 1), "-f 1: must be at least 2"),
-    (lambda: sizes_from(2, 1, 2), "-e 1: must be at least -b, which is 2"),
+    (lambda: sizes_from("1", "2", 1), "-f 1: must be at least 2"),
+    (lambda: sizes_from("2K", "1K", 2), "-e 1K: must be at least -b 2K"),
 )
 def test_what_is_no_size_number_or_range() -> None:
     """Anything else, and a range without end or members, is refused with the option's name."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
-from xccl_emu.sizes import parse_size, sizes_from
+from xccl_emu.sizes import sizes_from
 
 TYPES = {"bf16": "bfloat16", "fp16": "half"}
 """Types of elements, and what nccl-tests call them."""
@@ -46,4 +46,4 @@ class Perf:
         """Bytes of each payload; None for that of the case."""
         if self.begin is None:
             return [None]
-        return sizes_from(parse_size("-b", self.begin), parse_size("-e", self.end or self.begin), self.factor)
+        return sizes_from(self.begin, self.end or self.begin, self.factor)

@@ -41,9 +41,9 @@ class SendRecv(Measurement):
     def rows(self, setting: "Setting") -> "list[Result]":
         """See the class."""
         from xccl_emu.bench.sendrecv import Sweep, sendrecv
-        from xccl_emu.sizes import parse_size, parse_whole, sizes_from
+        from xccl_emu.sizes import parse_whole, sizes_from
 
-        sizes = sizes_from(parse_size("-b", self.begin), parse_size("-e", self.end), self.factor)
+        sizes = sizes_from(self.begin, self.end, self.factor)
         to, cores = list(dict.fromkeys(self.to.split(","))), parse_whole("--cores", self.cores)
         return sendrecv(setting, Sweep(sizes, cores, to, self.iterations, self.warmup, self.path, self.slots))
 
