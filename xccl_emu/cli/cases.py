@@ -1,13 +1,19 @@
 """Protocols on the command line: their sizes as options, and commands for those that have none of their own."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import difflib
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xccl_emu.cli.app import Group
 from xccl_emu.errors import ConfigError
 
+if TYPE_CHECKING:
+    from xccl_emu.protocol.case import Case
+
+Options = TypeVar("Options")
 ANY_SIZE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command whose protocol has sizes that the command does not know: they are options as all others."""
 
@@ -80,12 +86,30 @@ def _as_named(rest: Sequence[str], protocol: str) -> Iterator[str]:
         yield named + equals + value
 
 
-def protocol_and_sizes(words: Sequence[str]) -> tuple[str | None, dict[str, int | str]]:
-    """The one word that is no option, if there is one, and sizes given as options; ConfigError for more words."""
-    others, sizes = split_sizes(words)
+def named(options: Options, words: Sequence[str] | None, more: Sequence[str] | None) -> Options:
+    """The options with the protocol and the sizes that were given: one word that is no option, if there is one, options
+    that the command does not know, and what ``--set`` says; ConfigError for more words."""
+    others, sizes = split_sizes(words or ())
     if len(others) > 1:
         raise ConfigError(f"{others[1]}: must be an option, as in --ranks 4")
-    return others[0] if others else None, sizes
+    changes: dict[str, Any] = {"protocol": others[0] if others else None, "sizes": {**sizes_of(more or ()), **sizes}}
+    return replace(options, **changes)  # type: ignore[type-var]
+
+
+def check_syncs(case: "Case", names: Collection[str]) -> None:
+    """ConfigError, with those that a case has and the most alike first, for a synchronization that it has not."""
+    known = case.syncs
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, len(known), 0.5)
+            listed = ", ".join(repr(n) for n in [*close, *(n for n in known if n not in close)])
+            raise ConfigError(f"--without {name!r}: {case.name} has no such synchronization, but {listed}")
+
+
+def check_seconds(seconds: float | None) -> None:
+    """ConfigError for a limit that is not positive."""
+    if seconds is not None and not seconds > 0:
+        raise ConfigError(f"--seconds {seconds}: must be positive")
 
 
 def split_sizes(rest: Sequence[str]) -> tuple[list[str], dict[str, int | str]]:

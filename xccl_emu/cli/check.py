@@ -1,12 +1,12 @@
 """``xccl-emu check``: is a protocol right under every schedule and memory order, and if not, which one breaks it?"""
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import typer
 
-from xccl_emu.cli.cases import protocol_and_sizes, sizes_of
+from xccl_emu.cli.cases import named
 from xccl_emu.cli.options import JSON, SET, WORDS, command_of
 from xccl_emu.errors import OutputError
 from xccl_emu.options import option
@@ -77,10 +77,8 @@ def _check(options: CheckOptions, words: list[str] | None, more: list[str] | Non
     from xccl_emu.cli.check_job import Job
     from xccl_emu.cli.check_show import draw, show, ticking
 
-    protocol, sizes = protocol_and_sizes(words or ())
-    options = replace(options, protocol=protocol, sizes={**sizes_of(more or ()), **sizes})
     with ticking(quiet=as_json) as progress:
-        result = Job(options, progress).run()
+        result = Job(named(options, words, more), progress).run()
     if as_json:
         typer.echo(json.dumps(result.to_json()))
     else:

@@ -1,8 +1,7 @@
 """What ``xccl-emu check`` does: one check, one check for each synchronization, or a replay."""
 
 import dataclasses
-import difflib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
 from xccl_emu.check.weakest import Weakest, weakest
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
+from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
@@ -109,7 +109,7 @@ class Job:
         """Do what was asked for."""
         if self._witness is not None:
             return self._replay(self._witness)
-        self._check_names(self._options.without)
+        check_syncs(self._case, self._options.without)
         if self._options.each_sync:
             return self._each_sync()
         if self._options.weakest:
@@ -134,8 +134,7 @@ class Job:
             raise ConfigError(f"order={self._order!r}: must be one of {', '.join(ORDERS)}")
         if options.policy is not None and options.policy not in POLICIES:
             raise ConfigError(f"policy={options.policy!r}: must be one of {', '.join(POLICIES)}")
-        if options.seconds is not None and not options.seconds > 0:
-            raise ConfigError(f"--seconds {options.seconds}: must be positive")
+        check_seconds(options.seconds)
         if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):
             raise ConfigError(f"--certify-seconds {options.certify_seconds}: must be positive, and go with --certify")
         if options.certify and options.fault:
@@ -151,16 +150,6 @@ class Job:
         for name in ("each_sync", "fault", "policy", "replay"):
             if options.weakest and getattr(options, name):
                 raise ConfigError(f"--{name.replace('_', '-')}: does not go with --weakest, which searches")
-
-    def _check_names(self, names: Collection[str]) -> None:
-        known = self._case.syncs
-        for name in names:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, len(known), 0.5)
-                listed = ", ".join(repr(n) for n in [*close, *(n for n in known if n not in close)])
-                raise ConfigError(
-                    f"--without {name!r}: {self._case.name} has no such synchronization, but {listed}"
-                )
 
     # ---- checks
 

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED, VIOLATION
+from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.show import counting, some
-from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.corpus import CASES, Member, members
 
 SEQUENCES = 200
@@ -86,8 +86,7 @@ TOOLS: Mapping[str, Tool] = {"check": _check, "fuzz": _fuzz}
 
 def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> list[Result]:
     """What each member comes to; ConfigError for a name that none has, and for a limit that is not positive."""
-    if not seconds > 0:
-        raise ConfigError(f"--seconds {seconds}: must be positive")
+    check_seconds(seconds)
     all_of_them = members(names)
     with counting("corpus", len(all_of_them), quiet) as count:
         return [*_each(all_of_them, seconds, count)]

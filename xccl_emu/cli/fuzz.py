@@ -1,11 +1,11 @@
 """``xccl-emu fuzz``: sequences of calls of one protocol, drawn and judged."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import typer
 
-from xccl_emu.cli.cases import protocol_and_sizes, sizes_of
+from xccl_emu.cli.cases import named
 from xccl_emu.cli.options import JSON, SET, WORDS, command_of
 from xccl_emu.errors import ConfigError, OutputError
 from xccl_emu.options import option
@@ -60,8 +60,7 @@ def _fuzz(options: FuzzOptions, words: list[str] | None, more: list[str] | None,
         if error.name != "hypothesis":
             raise
         raise ConfigError("fuzz: needs Hypothesis; install xccl_emu[testing]") from error
-    protocol, sizes = protocol_and_sizes(words or ())
-    result = run_fuzz(replace(options, protocol=protocol, sizes={**sizes_of(more or ()), **sizes}), as_json)
+    result = run_fuzz(named(options, words, more), as_json)
     show(result, as_json)
     if result.unsaved:
         raise OutputError(result.unsaved)

@@ -12,6 +12,7 @@ from xccl_emu.check.verdict import UNFINISHED, VIOLATION, Verdict
 from xccl_emu.check.witness.render import print_others, print_witness
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
+from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check_show import verdict_table
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, writing
@@ -67,8 +68,7 @@ def _check(options: FuzzOptions) -> None:
         raise ConfigError(f"PROTOCOL: must be one of {', '.join(names())}, or FILE.py:NAME")
     if options.order not in ORDERS:
         raise ConfigError(f"order={options.order!r}: must be one of {', '.join(ORDERS)}")
-    if options.seconds is not None and not options.seconds > 0:
-        raise ConfigError(f"--seconds {options.seconds}: must be positive")
+    check_seconds(options.seconds)
     for fault in options.fault:
         if fault not in KINDS:
             parse(fault)
@@ -76,10 +76,7 @@ def _check(options: FuzzOptions) -> None:
     if options.protocol is not None and options.replay is None:
         case = make(options.protocol, **options.sizes)
         case.build(options.order)
-        for name in options.without:
-            if name not in case.syncs:
-                listed = ", ".join(map(repr, case.syncs))
-                raise ConfigError(f"--without {name!r}: {case.name} has no such synchronization, but {listed}")
+        check_syncs(case, options.without)
 
 
 def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> Summary:

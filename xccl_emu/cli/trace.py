@@ -1,12 +1,12 @@
 """``xccl-emu trace``: a timed run as a picture for Perfetto."""
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import typer
 
-from xccl_emu.cli.cases import protocol_and_sizes, sizes_of
+from xccl_emu.cli.cases import named
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import JSON, SET, WORDS, command_of
 from xccl_emu.errors import ConfigError
@@ -53,10 +53,10 @@ class TraceOptions:
 def _trace(options: TraceOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
     from xccl_emu.cli.trace_job import run
 
-    protocol, sizes = protocol_and_sizes(words or ())
-    if protocol is None:
+    options = named(options, words, more)
+    if not options.protocol:
         raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
-    result = run(replace(options, protocol=protocol, sizes={**sizes_of(more or ()), **sizes}))
+    result = run(options)
     typer.echo(json.dumps(result.to_json()) if as_json else result.told())
     if result.wrong:
         raise typer.Exit(WRONG)
