@@ -15,6 +15,7 @@ from xccl_emu.bench.result import EMULATED, Result, Score, payload_gb_s, scores,
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.perf_job import lines
+from xccl_emu.cli.show import right
 from xccl_emu.errors import ConfigError
 
 
@@ -92,16 +93,10 @@ def words(named: Mapping[str, object]) -> str:
 def _table(results: Sequence[Result]) -> Table:
     """The rows of one bench; what was published comes first."""
     sources = dict.fromkeys(result.source for result in results if result.source)
-    table = Table(title=f"{results[0].bench}: {'; '.join(sources)}" if sources else results[0].bench)
-    table.add_column("what")
-    for name in ("published", "computed" if results[0].baseline else "emulated"):
-        table.add_column(name, justify="right")
-    table.add_column("unit")
-    table.add_column("error", justify="right")
-    table.add_column("role")
     beside = list(dict.fromkeys(name for result in results for name in result.beside))
-    for name in beside:
-        table.add_column(name, justify="right")
+    numbers = right("published", "computed" if results[0].baseline else "emulated")
+    table = Table("what", *numbers, "unit", *right("error"), "role", *right(*beside))
+    table.title = f"{results[0].bench}: {'; '.join(sources)}" if sources else results[0].bench
     notes = list(dict.fromkeys(result.note for result in results if result.note))
     for result in results:
         others = (number(result.beside[name]) if name in result.beside else "" for name in beside)
@@ -114,9 +109,8 @@ def _table(results: Sequence[Result]) -> Table:
 
 def _transfers(results: Sequence[Result]) -> Table:
     """Transfers as nccl-tests show them; between two dies the bandwidth of the bus is that of the algorithm."""
-    table = Table(title=f"{results[0].bench}: transfers")
-    for name in ("size, B", "cores", "to", "time, us", "algbw, GB/s", "busbw, GB/s", "#wrong"):
-        table.add_column(name, justify="right")
+    numbers = right("size, B", "cores", "to", "time, us", "algbw, GB/s", "busbw, GB/s", "#wrong")
+    table = Table(*numbers, title=f"{results[0].bench}: transfers")
     for result in results:
         of, gb_s = result.configuration, f"{payload_gb_s(result):.2f}"
         time = f"{result.emulated or 0:.2f}"

@@ -15,7 +15,7 @@ from xccl_emu.check.witness.steps import steps
 from xccl_emu.cli.check_job import Progress, Result, SyncResult
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing
-from xccl_emu.cli.show import file_of, some, spinner
+from xccl_emu.cli.show import file_of, right, some, spinner
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
 
@@ -136,10 +136,9 @@ def weakest_table(found: tuple[Weakest, ...]) -> Table:
 
 def sync_table(each: tuple[SyncResult, ...]) -> Table:
     """One line a synchronization: is it needed, how that shows, and what it took to find out."""
-    table = Table(title="without each synchronization", title_style="")
-    for name in ("synchronization", "step", "it is", "because of", "witness", "states", "schedules", "seconds"):
-        right = name in ("witness", "states", "schedules", "seconds")
-        table.add_column(name, justify="right" if right else "left")
+    numbers = right("witness", "states", "schedules", "seconds")
+    table = Table("synchronization", "step", "it is", "because of", *numbers, title="without each synchronization")
+    table.title_style = ""
     for one in each:
         verdict, found = one.verdict, one.verdict.violation
         table.add_row(

@@ -12,7 +12,7 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED, VIOLATION
 from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.console import stdout_console
-from xccl_emu.cli.show import counting, some
+from xccl_emu.cli.show import counting, right, some
 from xccl_emu.protocol.corpus import CASES, Member, members
 
 SEQUENCES = 200
@@ -112,9 +112,10 @@ def show(results: Sequence[Result], as_json: bool) -> None:
 
 
 def _table(results: Sequence[Result]) -> Table:
-    table = Table(title="bugs that were found in the wild", title_style="")
-    for name in ("member", "by", "expected", "broken", "looked at", "mended", "looked at", "seconds"):
-        table.add_column(name, justify="right" if name in ("looked at", "seconds") else "left")
+    table = Table(
+        "member", "by", "expected", "broken", *right("looked at"), "mended", *right("looked at", "seconds"),
+        title="bugs that were found in the wild", title_style="",
+    )  # fmt: skip
     for result in results:
         broken, mended = result.broken, result.mended
         style = "green" if result.right else "bold red"

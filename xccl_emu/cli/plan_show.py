@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from xccl_emu import __version__
 from xccl_emu.cli.console import stdout_console
+from xccl_emu.cli.show import right
 from xccl_emu.plan.explain import deciding, ms, reason
 from xccl_emu.plan.strategies import Estimate, Plan, single_terms
 
@@ -97,12 +98,10 @@ def _where(one: Estimate) -> str:
 def _table(shown: Shown) -> Table:
     """The best strategies, and behind them the one that was asked for."""
     ranked = shown.plan.ranked
-    table = Table(title=escape(f"{_where(ranked[0])}, equations {ranked[0].setting.form.text}, by {shown.by}"))
-    table.add_column("#", justify="right")
-    table.add_column(escape("attention, experts [PP]"), no_wrap=True)
-    for name in ("TTFT, ms", "wait, ms", "ITL, ms", "tokens/s", "GB", "load"):
-        table.add_column(name, justify="right")
-    table.add_column("loses most by")
+    strategy = Column(escape("attention, experts [PP]"), no_wrap=True)
+    numbers = right("TTFT, ms", "wait, ms", "ITL, ms", "tokens/s", "GB", "load")
+    table = Table(*right("#"), strategy, *numbers, "loses most by")
+    table.title = escape(f"{_where(ranked[0])}, equations {ranked[0].setting.form.text}, by {shown.by}")
     for place, each in enumerate(ranked[: shown.top], start=1):
         table.add_row(*_cells(f"{place}", each, shown))
     chosen = shown.chosen

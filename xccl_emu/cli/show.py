@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
 from rich.progress import TimeElapsedColumn as Elapsed
+from rich.table import Column
 
 
 def _progress(quiet: bool, *columns: ProgressColumn) -> Progress:
@@ -42,6 +43,11 @@ class Stages:
         """Gives a function to call with the number of actions so far."""
         with spinner(name, self._quiet) as note:
             yield lambda actions: note(f"{actions / 1e6:.1f} M actions")
+
+
+def right(*names: str) -> list[Column]:
+    """Columns of a table that hold numbers."""
+    return [Column(name, justify="right") for name in names]
 
 
 def some(count: int, things: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from xccl_emu.cli.console import stdout_console
-from xccl_emu.cli.show import some
+from xccl_emu.cli.show import right, some
 from xccl_emu.protocol.site import Site
 
 _CAPTION = "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes that instructions copied"
@@ -51,10 +51,8 @@ class SiteResult:
         facts = self.site.facts.items()
         counts = ", ".join(some(value, name).replace("_", " ") for name, value in facts if isinstance(value, int))
         words = "; ".join([counts, *(value for _, value in facts if isinstance(value, str))])
-        table = Table(title=f"{self.protocol}: {words}", caption=_CAPTION)
-        table.add_column("round")
-        for name in ("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s"):
-            table.add_column(name, justify="right")
+        numbers = right("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s")
+        table = Table("round", *numbers, title=f"{self.protocol}: {words}", caption=_CAPTION)
         for number, stats in enumerate(self.site.rounds, start=1):
             protocols = {"": stats} if "seconds" in stats else stats
             for name, one in protocols.items():
