@@ -1,5 +1,7 @@
 """What the tests of virtual time share: a fabric with round numbers, and kernels of a few instructions."""
 
+from collections.abc import Collection
+
 import numpy as np
 
 from xccl_emu.lang import (
@@ -108,9 +110,11 @@ def timed_pod(dies: int, cores: int = 1, **options: object) -> tuple[Pod, Virtua
     return Pod(small_pod(dies, cores), policy=policy), policy
 
 
-def transfer(nbytes: int, cores: int, log: bool | list[int] = False, far: bool = True) -> tuple[VirtualTime, Pod]:
+def transfer(
+    nbytes: int, cores: int, log: bool | list[int] = False, far: bool = True, sites: Collection[str] = ()
+) -> tuple[VirtualTime, Pod]:
     """A payload from die 0 to die 3 or 1, whose bytes are checked."""
-    policy = VirtualTime(ROUND, COSTS, log=log)
+    policy = VirtualTime(ROUND, COSTS, log=log, sites=sites)
     pod = Pod(SPEC, policy=policy)
     data = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype=np.uint8)
     target = pod.alloc(3 if far else 1, nbytes)

@@ -4,9 +4,12 @@ import itertools
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.lang.requests import MTU_OUT, SCALAR
+from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.trace import save_trace, trace
 
 from .support import copy_by_dma, timed_pod, transfer
@@ -98,3 +101,20 @@ def test_what_cannot_be_drawn() -> None:
         trace(transfer(64, 1)[0].timing)
     with pytest.raises(ConfigError, match="die 4: the pod has dies 0 to 3"):
         transfer(64, 1, log=[4])
+
+
+def test_a_log_of_sites_has_when_these_were_granted() -> None:
+    """It has the rows of a whole log that are of these sites, polls and writes, but no causes; the run is the same."""
+    chosen = {"tail", "tail in"}
+    whole, some = transfer(9000, 2, log=True)[0].timing, transfer(9000, 2, log=[0, 3], sites=chosen)[0].timing
+    sites = [whole.site(row) for row in whole.records]
+    wanted = whole.records[[site is not None and site.sync in chosen for site in sites]]
+    assert {int(engine) for engine in wanted[:, tl.RECORD_ENGINE]} == {SCALAR, MTU_OUT}
+    without_cause = np.arange(tl.RECORD_WORDS) != tl.RECORD_CAUSE
+    assert (some.records[:, without_cause] == wanted[:, without_cause]).all()
+    assert (some.records[:, tl.RECORD_CAUSE] == -1).all()
+    assert some.finished_us == whole.finished_us
+    with pytest.raises(ConfigError, match=r"are not in the log, which is of \[\]"):
+        trace(some)
+    with pytest.raises(ConfigError, match="sites='no such'"):
+        transfer(64, 1, log=True, sites=["no such"])

@@ -26,6 +26,9 @@ from xccl_emu.timing.run import Timing
 WATCHED = 32
 """Expert dies, evenly spaced, of which the log is kept: the mean over them stands for that over all."""
 
+GATHERED, COMPUTED = "rows gathered", "rows computed"
+"""What the log has of them: the flags by which an expert die says so."""
+
 
 @dataclass(frozen=True)
 class Deployment:
@@ -96,16 +99,13 @@ class Call1:
 
 
 def time_call(setting: Setting, deployment: Deployment = ONE_DOMAIN) -> Call1:
-    """Run one call on a pod of its own, with a log of some expert dies.
-
-    In the log the moments between the operators are found; one of all dies would take more memory than there is.
-    """
+    """Run one call on a pod of its own, with a log in which the moments between the operators are found."""
     d = deployment
     rows, cores = d.attention * d.tokens * (TOP_K + 1), d.attention * d.cores + 3 * d.experts * d.stream_cores
     what = f"{d.attention} attention dies, {d.experts} expert dies"
     setting.check_memory(f"{what}:", bytes_needed(rows, cores, d.hidden, setting.data))
     placement, routed = d.placed(setting.seed)
-    pod, policy = setting.pod(log=watched(d.experts))
+    pod, policy = setting.pod(log=watched(d.experts), sites=[GATHERED, COMPUTED])
     tokens = setting.tokens(d.attention, d.tokens, d.hidden)
     group = A2E(pod, d.config(placement.local_experts))
     calls = Calls(group, [Call(list(tokens), routed.topk, routed.weights)])
@@ -129,8 +129,7 @@ def watched(dies: int, most: int = WATCHED) -> range:
 def moments(timing: Timing, cores: int) -> tuple[float, float, float]:
     """When a logged die had gathered and computed, and an attention die of so many cores summed the first call, in us,
     each in the mean."""
-    gathered = _first(timing, "a2e_stream", sync="rows gathered")
-    computed = _first(timing, "compute_stream", sync="rows computed")
+    gathered, computed = _first(timing, "a2e_stream", GATHERED), _first(timing, "compute_stream", COMPUTED)
     return _mean_us(gathered), _mean_us(computed), fmean(summed_us(timing, cores).values())
 
 
@@ -154,19 +153,19 @@ def _mean_us(last: Mapping[int, int]) -> float:
     return fmean(last.values()) / PS_PER_US
 
 
-def writes(timing: Timing, kernel: str, sync: str) -> NDArray[np.int64]:
-    """Records of what cores that run a kernel wrote at the sites of a synchronization."""
+def records_at(timing: Timing, kernel: str, sync: str, engine: int = MTU_OUT) -> NDArray[np.int64]:
+    """What an engine of cores that run a kernel did at the sites of a synchronization."""
     cores = [core for core, running in timing.kernels.items() if running.name == kernel]
     wanted = [number for number, site in enumerate(timing.kernels[cores[0]].sites) if site.sync == sync]
-    records = timing.records[timing.records[:, tl.RECORD_ENGINE] == MTU_OUT]
-    records = records[np.isin(records[:, tl.RECORD_SITE], wanted) & (records[:, tl.RECORD_NBYTES] > 0)]
+    records = timing.records[timing.records[:, tl.RECORD_ENGINE] == engine]
+    records = records[np.isin(records[:, tl.RECORD_SITE], wanted)]
     return np.asarray(records[np.isin(records[:, tl.RECORD_CORE], cores)])
 
 
 def _first(timing: Timing, kernel: str, sync: str) -> Mapping[int, int]:
     """For each die, when of its cores' first writes the last became visible: those of the first call, since the end is
     announced, too."""
-    found = writes(timing, kernel, sync)
+    found = records_at(timing, kernel, sync)
     found = found[np.argsort(found[:, tl.RECORD_VISIBLE], kind="stable")]
     cores, first = np.unique(found[:, tl.RECORD_CORE], return_index=True)
     last: dict[int, int] = {}

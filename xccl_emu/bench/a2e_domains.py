@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.bench import published
-from xccl_emu.bench.a2e_call import Call1, Deployment, summed_us, watched, writes
+from xccl_emu.bench.a2e_call import COMPUTED, GATHERED, Call1, Deployment, records_at, summed_us, watched
 from xccl_emu.bench.layers import TOP_K, Shape, bytes_needed
 from xccl_emu.bench.setting import Setting
 from xccl_emu.kernels.a2e_parameters import BUSY_ENTRIES
@@ -41,6 +41,9 @@ LAYERS = 2
 
 WATCHED = 8
 """Attention dies of a domain of which the log is kept."""
+
+LEFT, BACK = "die left", "rows returned"
+"""What the log has of them: that attention is computed, and the poll that sees rows back."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ def time_layers(one: Call1, setting: Setting, deployment: Deployment, layers: in
     starts = _starts(setting, d)
     seen = watched(d.attention, WATCHED)
     attention = {d.experts + die: us for die, us in enumerate(starts.tolist()) if die % d.attention in seen}
-    pod, policy = setting.pod(log=[*watched(d.experts), *attention])
+    sites = [GATHERED, COMPUTED, LEFT, BACK]
+    pod, policy = setting.pod(log=[*watched(d.experts), *attention], sites=sites)
     policy.start_us = on_cores(starts, range(d.cores), pod.spec.cores_per_die, d.experts)
     group = A2E(pod, config_of(one, setting, d, placement.local_experts))
     call = Call(list(setting.tokens(d.attention, d.tokens, d.hidden)), routed.topk, routed.weights)
@@ -122,12 +126,12 @@ def _under_way(timing: Timing, layers: int, deployment: Deployment, late: Mappin
     """What A2E and E2A took in the last layer; ``late`` is how far a logged attention die began behind its domain."""
     turns, cores = DOMAINS * MICROBATCHES, max(1, deployment.cores // MICROBATCHES)
     gathered, computed = (
-        _by_core(writes(timing, kernel, sync), tl.RECORD_VISIBLE, (layers - 1) * turns, turns)
-        for kernel, sync in (("a2e_stream", "rows gathered"), ("compute_stream", "rows computed"))
+        _by_core(records_at(timing, kernel, sync), tl.RECORD_VISIBLE, (layers - 1) * turns, turns)
+        for kernel, sync in (("a2e_stream", GATHERED), ("compute_stream", COMPUTED))
     )
     arrived: list[list[float]] = [[] for _ in range(turns)]
     returned: list[list[float]] = [[] for _ in range(turns)]
-    for core, (left,) in _by_core(writes(timing, "attention", "die left"), tl.RECORD_VISIBLE, layers - 1, 1).items():
+    for core, (left,) in _by_core(records_at(timing, "attention", LEFT), tl.RECORD_VISIBLE, layers - 1, 1).items():
         die, on_die = divmod(core, timing.cores_per_die)
         arrived[_turn_of(die, on_die // cores, deployment)].append(left - late[die])
     for (die, microbatch), us in summed_us(timing, cores).items():
@@ -151,11 +155,8 @@ def _by_core(records: NDArray[np.int64], column: int, first: int, n: int) -> dic
 
 def _layers(timing: Timing, layers: int) -> Layers:
     """By when the rows of each layer were back, on the cores of the attention dies that are in the log."""
-    cores = [core for core, kernel in timing.kernels.items() if kernel.name == "attention"]
-    sites = [n for n, site in enumerate(timing.kernels[cores[0]].sites) if site.sync == "rows returned"]
-    records = timing.records[timing.records[:, tl.RECORD_ENGINE] == SCALAR]
-    records = records[np.isin(records[:, tl.RECORD_SITE], sites) & np.isin(records[:, tl.RECORD_CORE], cores)]
-    logged = sorted(set(records[:, tl.RECORD_CORE].tolist()))
-    ends = np.array([np.sort(records[records[:, tl.RECORD_CORE] == core, tl.RECORD_END]) for core in logged])
+    back = _by_core(records_at(timing, "attention", BACK, SCALAR), tl.RECORD_END, 0, layers)
+    ends = np.array([*back.values()])
     each = (ends[:, -1] - ends[:, -2]) if layers > 1 else ends[:, -1]
-    return Layers(max(timing.finished_us[core] for core in cores), float(each.mean()) / PS_PER_US, layers)
+    run_us = max(timing.finished_us[core] for core, kernel in timing.kernels.items() if kernel.name == "attention")
+    return Layers(run_us, float(each.mean()), layers)

@@ -50,13 +50,15 @@ class Setting:
             need = f"needs about {nbytes / 1e9:.1f} GB, {self.free_bytes / 1e9:.1f} GB are free"
             raise CapacityError(f"{what} {need}; take --no-data, or less")
 
-    def pod(self, spec: PodSpec = CLOUDMATRIX384, *, log: bool | Collection[int] = False) -> tuple[Pod, VirtualTime]:
+    def pod(
+        self, spec: PodSpec = CLOUDMATRIX384, *, log: bool | Collection[int] = False, sites: Collection[str] = ()
+    ) -> tuple[Pod, VirtualTime]:
         """A pod in virtual time, and its policy, which has the timing of each run.
 
         Two pods of full size do not fit an address space, so those that nobody uses any more are dropped first.
         """
         gc.collect()
-        policy = VirtualTime(self.fabric, self.costs, log=log, data=self.data)
+        policy = VirtualTime(self.fabric, self.costs, log=log, data=self.data, sites=sites)
         return Pod(spec, policy=policy), policy
 
     def tokens(self, ranks: int, tokens: int, hidden: int) -> NDArray[Any]:

@@ -34,7 +34,10 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 class Times:
-    """The arrays that the policy works on: `tm`, `who` and the log of `records`, the last two empty without a log."""
+    """The arrays that the policy works on: `tm`, `who` and the log of `records`.
+
+    The last two are empty without a log, `who` where that is of chosen ``sites``, too.
+    """
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class Times:
         start_us: Mapping[int, float],
         log: bool | Collection[int],
         routes: Sequence[Route] = (),
+        sites: Collection[str] = (),
     ) -> None:
         self._pod = pod
         self._networks = (fabric, *fabric.beside)
@@ -51,14 +55,15 @@ class Times:
         kept = log is True or (log is not False and len(log) > 0)
         words = self._place(pod)
         self.tm = map_bytes(8 * words, "array of times", dense=True).view(np.int64)
-        self.who = map_bytes(8 * words, "array of causes", dense=True).view(np.int64) if kept else _NOTHING
+        caused = kept and not sites
+        self.who = map_bytes(8 * words, "array of causes", dense=True).view(np.int64) if caused else _NOTHING
         log_bytes = 8 * _LOG_RECORDS * tl.RECORD_WORDS
         self.records = map_bytes(log_bytes, "log", dense=True).view(np.int64) if kept else _NOTHING
         self._write_header(pod, fabric, costs)
         self._write_fabric(fabric, routes)
         self._begin(pod, start_us)
         self._choose(pod, log)
-        self._mark_sites(pod)
+        self._mark_sites(pod, sites)
 
     def _place(self, pod: "Pod") -> int:
         spec = pod.spec
@@ -163,11 +168,18 @@ class Times:
         for die in dies:
             self.tm[self._starts[tl.DIE_BASE] + die * tl.DIE_WORDS + tl.LOGGED] = log is not False
 
-    def _mark_sites(self, pod: "Pod") -> None:
-        """Say of each site whether other cores have to do with it."""
-        for number, kernel in enumerate(pod.kernels):
-            first = self._starts[tl.SITE_BASE] + number * at.MAX_SITES
-            self.tm[first : first + len(kernel.sites)] = [_told(site) for site in kernel.sites]
+    def _mark_sites(self, pod: "Pod", chosen: Collection[str]) -> None:
+        """Say of each site whether other cores have to do with it, and whether it was chosen, by its name."""
+        unknown = sorted(set(chosen) - {site.sync for kernel in pod.kernels for site in kernel.sites})
+        if unknown:
+            raise ConfigError(f"sites={unknown[0]!r}: no kernel of the run has a synchronization of that name")
+        first = {kernel: self._starts[tl.SITE_BASE] + n * at.MAX_SITES for n, kernel in enumerate(pod.kernels)}
+        for kernel, begin in first.items():
+            marks = [tl.TOLD * _told(site) + tl.CHOSEN * (site.sync in chosen) for site in kernel.sites]
+            self.tm[begin : begin + len(marks)] = marks
+        for core in pod.active_cores():
+            if launch := pod.launch_of(core):
+                self.tm[self.row(core) + tl.CORE_SITES] = first[launch.kernel]
 
     def row(self, core: int) -> int:
         """Index of a core's first word."""

@@ -49,7 +49,7 @@ class Timing:
     routes: Sequence[Route]
     """What was reached over another network than the first."""
     logged: frozenset[int]
-    """Dies whose actions are in the log."""
+    """Dies whose actions are all in the log."""
 
     @property
     def cores_per_die(self) -> int:
@@ -94,13 +94,15 @@ class VirtualTime:
 
     fabric: where the dies are and what the paths between them cost. costs: of everything else.
     log: keep every timed action, for traces and the critical path; or those of some dies, with the transfers from and
-    to them, for a trace of these. data: with False payload stays zeros, and zeros are not written over zeros: far
-    less memory, the same times, and results that mean nothing. start_us: when each core begins, by its global number
-    (0 for those not named). over: buffers that are reached over another network than the first, by the name of that
-    (`Fabric.beside`): what one network carries slows no other.
+    to them, for a trace of these. sites: of those keep no more than requests with these names (`sync`), and no causes:
+    far faster, but nothing can be drawn of it. data: with False payload stays zeros, and zeros are not written over
+    zeros: far less memory, the same times, and results that mean nothing. start_us: when each core begins, by its
+    global number (0 for those not named). over: buffers that are reached over another network than the first, by the
+    name of that (`Fabric.beside`): what one network carries slows no other.
 
     Raises ConfigError, when a run begins, for a pod that is not under `sc` or has something switched off (in time, a
-    write is visible when it has arrived, and not when a schedule says so), and for dies that the fabric does not have.
+    write is visible when it has arrived, and not when a schedule says so), for dies that the fabric does not have, and
+    for sites of a name that no kernel has.
     """
 
     name = "virtual time"
@@ -114,8 +116,9 @@ class VirtualTime:
         data: bool = True,
         start_us: Mapping[int, float] | None = None,
         over: "Mapping[str, Collection[Buffer]] | None" = None,
+        sites: Collection[str] = (),
     ) -> None:
-        self.over = dict(over or {})
+        self.over, self.sites = dict(over or {}), frozenset(sites)
         self.fabric, self.costs, self.log, self.data = fabric, costs or Costs(), log, data
         self.start_us = dict(start_us or {})
         self._timing: Timing | None = None
@@ -135,7 +138,7 @@ class VirtualTime:
         self._timing = None
         driver.begin_run(pod)
         routes = self._routes(pod)
-        times = Times(pod, self.fabric, self.costs, self.start_us, self.log, routes)
+        times = Times(pod, self.fabric, self.costs, self.start_us, self.log, routes, self.sites)
         started = time.perf_counter()
         memory, pod.state[at.SPARSE] = (pod.memory, 0) if self.data else pod.sparse_memory()
         try:
@@ -165,7 +168,7 @@ class VirtualTime:
     def _result(self, pod: "Pod", times: Times, routes: Sequence[Route]) -> Timing:
         launches = {core: pod.launch_of(core) for core in pod.active_cores()}
         kernels = {core: launch.kernel for core, launch in launches.items() if launch is not None}
-        logged = range(pod.spec.n_dies) if self.log is True else self.log or ()
+        logged = () if self.sites else range(pod.spec.n_dies) if self.log is True else self.log or ()
         finished, log = times.finished_us(), times.log()
         return Timing(finished, log, kernels, pod.spec, self.fabric, pod.labels, routes, frozenset(logged))
 

@@ -13,7 +13,8 @@ HEAP_BASE, CORE_BASE, DIE_BASE, GROUP_BASE, GRANULE_BASE, GRANULE_SLOTS, GRANULE
 VERSION_BASE, VERSIONS, VERSIONS_MADE, VERSIONS_LEFT, VERSION_FREE = 12, 14, 15, 16, 20  # the last: of a list
 N_ROUTES = 13  # ranges of memory that are reached over another network
 HEAP_SLOTS, GRANULES_A_DIE = 17, 18  # with so many in the heap a core is not entered twice
-SITE_BASE = 19  # a word for each site of each kernel: does it tell other cores something, or look (`array._told`)?
+SITE_BASE = 19  # a word for each site of each kernel, of the bits below
+TOLD, CHOSEN = 1, 2  # it tells other cores something, or looks (`array._told`); a log of chosen sites has it
 COSTS = 24
 (
     C_ISSUE, C_LOAD, C_POLL, C_QUIET, C_BARRIER, C_EVENT, C_MTU_START, C_CORE, C_VECTOR_START, C_VECTOR, C_DMA_START,
@@ -48,7 +49,8 @@ DMA_DONE = RUNG + N_DMA_SLOTS  # when the core's last descriptor was done, which
 DMA_READY, DMA_MOVES, DMA_SLOT = range(DMA_DONE + 1, DMA_DONE + 4)  # of the one that the engine starts, if it does
 EVENT_AT = DMA_DONE + 4  # by source pipe, target pipe and event
 FENCE_AT = EVENT_AT + N_PIPES * N_PIPES * N_EVENTS  # when mtu-out passed its last fence
-CORE_WORDS = FENCE_AT + 1
+CORE_SITES = FENCE_AT + 1  # where the words of its kernel's sites begin
+CORE_WORDS = FENCE_AT + 2
 
 # ---- the block of a die, or of a CPU's socket behind them: when its memory and its link to its sibling are free; are
 # the actions of its cores written down; where it is; and when its DMA engines are free

@@ -1,9 +1,11 @@
-"""The log of timed actions, kept where a trace or a critical path is asked for."""
+"""The log of timed actions, kept where a trace or a critical path is asked for; or of those of chosen sites alone."""
 
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
+    CHOSEN,
     CORE_BASE,
     CORE_DIE,
+    CORE_SITES,
     CORE_WORDS,
     DIE_BASE,
     DIE_WORDS,
@@ -30,17 +32,22 @@ from xccl_emu.timing.device.layout import (
 def record(tm, who, log, core, engine, op, site, since, end, nbytes, peer, queued, visible, read, written):
     """Write an action down; ``since`` is the index of the time that let it begin; returns 1 + its number, or 0.
 
-    Left out is what neither is done by a core of a die that the log is kept for nor moves bytes from or to one.
+    Left out is what neither is done by a core of a die that the log is kept for nor moves bytes from or to one; and
+    where no causes are kept, what is at no chosen site.
     """
     if log.size == 0:
         return 0
-    if not logged(tm, tm[tm[CORE_BASE] + core * CORE_WORDS + CORE_DIE]) and not (nbytes > 0 and logged(tm, peer)):
+    row = tm[CORE_BASE] + core * CORE_WORDS
+    if not logged(tm, tm[row + CORE_DIE]) and not (nbytes > 0 and logged(tm, peer)):
+        return 0
+    if who.size == 0 and not tm[tm[row + CORE_SITES] + site] & CHOSEN:
         return 0
     number = tm[N_RECORDS]
     at = number * RECORD_WORDS
     log[at + RECORD_CORE], log[at + RECORD_ENGINE], log[at + RECORD_OP], log[at + RECORD_SITE] = core, engine, op, site
     log[at + RECORD_START], log[at + RECORD_END] = tm[since], end
-    log[at + RECORD_NBYTES], log[at + RECORD_PEER], log[at + RECORD_CAUSE] = nbytes, peer, who[since] - 1
+    log[at + RECORD_NBYTES], log[at + RECORD_PEER] = nbytes, peer
+    log[at + RECORD_CAUSE] = who[since] - 1 if who.size else -1
     log[at + RECORD_QUEUED], log[at + RECORD_VISIBLE] = queued, visible
     log[at + RECORD_READ], log[at + RECORD_WRITTEN] = read, written
     tm[N_RECORDS] = number + 1

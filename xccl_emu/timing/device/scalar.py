@@ -29,8 +29,6 @@ from xccl_emu.machine.device.layout import (
     ERROR,
     GRANULE_BYTES,
     GROUP,
-    KERNEL,
-    MAX_SITES,
     N_EVENTS,
     N_PIPES,
     QUEUE_DEPTH,
@@ -67,6 +65,7 @@ from xccl_emu.timing.device.layout import (
     C_LOAD,
     C_POLL,
     C_QUIET,
+    CORE_SITES,
     EVENT_AT,
     FENCE_AT,
     FINISHED,
@@ -85,7 +84,7 @@ from xccl_emu.timing.device.layout import (
     RELEASED_AT,
     RUNG,
     SCALAR_AT,
-    SITE_BASE,
+    TOLD,
     WAITS_AT,
 )
 from xccl_emu.timing.device.records import later, logged, record, set_time
@@ -113,7 +112,7 @@ def step_scalar_timed(mem, st, tm, who, log, core, base, row):
     here = st[base + DIE]
     memory = op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD
     site = st[base + REQUEST + REQUEST_WORDS - 1]
-    told = memory and tm[tm[SITE_BASE] + st[base + KERNEL] * MAX_SITES + site]
+    told = memory and tm[tm[row + CORE_SITES] + site] & TOLD
     looks = told and op == OP_LOAD
     if memory and (looks or die_at(st, a) != here) and tm[row + SCALAR_AT] > tm[NOW] + tm[LIMIT]:
         return -tm[row + SCALAR_AT]
@@ -186,7 +185,7 @@ def _act(mem, st, tm, core, address, entry, seen):
 @jit
 def run_on_buffer_timed(mem, st, tm, who, log, core, base, row, most):
     """Up to so many accesses to the data buffer at once, which nobody else sees; none where each is to be logged."""
-    if log.size and logged(tm, st[base + DIE]):
+    if who.size and logged(tm, st[base + DIE]):
         return 0
     taken = run_on_buffer(mem, st, core, base, most)
     if taken:
