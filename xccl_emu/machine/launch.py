@@ -79,18 +79,18 @@ def bind_arguments(
         else _column(kernel.name, f"{name}.{field}", getattr(args[name], field), n_cores)
         for name, field in kernel.words
     ]
-    return tuple(tuple(column[i] for column in columns) for i in range(n_cores))
+    return tuple(zip(*columns, strict=True)) if columns else ((),) * n_cores
 
 
 def _column(kernel: str, name: str, value: int | Sequence[int], n_cores: int) -> list[int]:
     listed = value.tolist() if isinstance(value, np.ndarray) else value
-    values = list(listed) if isinstance(listed, Sequence) else [listed] * n_cores
-    if len(values) != n_cores:
+    values, wanted, times = (list(listed), n_cores, 1) if isinstance(listed, Sequence) else ([listed], 1, n_cores)
+    if len(values) != wanted:
         raise ConfigError(f"kernel {kernel}: argument {name} has {len(values)} values for {n_cores} cores")
     for item in values:
         if not _is_int64(item):
             raise ConfigError(f"kernel {kernel}: argument {name}={item!r} must be a 64-bit integer")
-    return [int(item) for item in values]
+    return [int(item) for item in values] * times
 
 
 def _is_int64(item: object) -> bool:

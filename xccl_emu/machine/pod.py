@@ -276,9 +276,7 @@ class Pod:
         group = len(self._launches)
         self._launches.append(launch)
         self._array.group_block(group)[:] = [len(numbers), 0, 0, 0]
-        for core, values in zip(numbers, launch.args, strict=True):
-            self._owner[core] = launch
-            self._write_core(core, launch, group, values)
+        self._write_cores(numbers, launch, group)
         return launch
 
     def _register(self, kernel: Kernel) -> None:
@@ -293,16 +291,18 @@ class Pod:
         self.kernels.append(kernel)
         self._known_syncs.update(site.sync for site in kernel.sites if site.sync)
 
-    def _write_core(self, core: int, launch: Launch, group: int, values: Sequence[int]) -> None:
-        block = self._array.core_block(core)
-        block[:] = 0
-        block[at.KERNEL] = self.kernels.index(launch.kernel)
-        block[at.DIE], block[at.GROUP] = launch.die, group
-        block[at.UB_BASE] = self.spec.memory_bytes + core * self.spec.ub_bytes
-        block[at.N_WINDOWS] = len(launch.grants)
-        windows = [word for grant in launch.grants for word in grant.words()]
-        block[at.WINDOWS : at.WINDOWS + len(windows)] = windows
-        block[REGISTERS : REGISTERS + len(values)] = values
+    def _write_cores(self, cores: Sequence[int], launch: Launch, group: int) -> None:
+        kernel = self.kernels.index(launch.kernel)
+        windows = np.array([word for grant in launch.grants for word in grant.words()], np.int64)
+        for core, values in zip(cores, launch.args, strict=True):
+            self._owner[core] = launch
+            block = self._array.core_block(core)
+            block[:] = 0
+            block[at.KERNEL], block[at.DIE], block[at.GROUP] = kernel, launch.die, group
+            block[at.UB_BASE] = self.spec.memory_bytes + core * self.spec.ub_bytes
+            block[at.N_WINDOWS] = len(launch.grants)
+            block[at.WINDOWS : at.WINDOWS + len(windows)] = windows
+            block[REGISTERS : REGISTERS + len(values)] = values
 
     # ---- what is switched off
 

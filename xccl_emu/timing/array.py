@@ -151,12 +151,11 @@ class Times:
         if unknown:
             raise ConfigError(f"start_us: core {unknown[0]} does not take part in this run")
         starts = sorted((round(start_us.get(core, 0.0) * PS_PER_US), core) for core in pod.active_cores())
-        first = self.tm[tl.HEAP_BASE]
-        for i, (start, core) in enumerate(starts):
-            self.tm[first + 2 * i : first + 2 * i + 2] = start, core
-            row = self.row(core)
-            self.tm[row + tl.SCALAR_AT], self.tm[row + tl.HEAP_AT] = start, start + 1
-            self.tm[row + tl.CORE_DIE] = core // pod.spec.cores_per_die
+        first, listed = self.tm[tl.HEAP_BASE], np.array(starts, np.int64).reshape(-1, 2)
+        self.tm[first : first + listed.size] = listed.ravel()
+        rows = self._starts[tl.CORE_BASE] + listed[:, 1] * tl.CORE_WORDS
+        self.tm[rows + tl.SCALAR_AT], self.tm[rows + tl.HEAP_AT] = listed[:, 0], listed[:, 0] + 1
+        self.tm[rows + tl.CORE_DIE] = listed[:, 1] // pod.spec.cores_per_die
         self.tm[tl.HEAP_COUNT] = len(starts)
 
     def _choose(self, pod: "Pod", log: bool | Collection[int]) -> None:
