@@ -1,6 +1,8 @@
 """What A2E and E2A are made of, and what they keep where in the data buffers (xDeepServe 3.3, 5.2)."""
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at
@@ -35,7 +37,7 @@ class A2EConfig(TokenConfig):
 
     PATHS = ("mtu", "urma")
     """Memory semantics, through the data buffers; or the cores ring the DMA engine."""
-    RANGES = {
+    RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {
         **TokenConfig.RANGES, **dict.fromkeys(("attention_work", "expert_work"), (0, 1 << 20)),
         **dict.fromkeys(("n_domains", "n_attention", "n_experts"), (1, 1 << 16)),
         **dict.fromkeys(("microbatches", "local_experts", "tokens_max"), (1, 1 << 16)),
@@ -50,6 +52,8 @@ class A2EConfig(TokenConfig):
     """Attention dies of each domain."""
     n_experts: int
     """Expert dies."""
+    local_experts: int = 1
+    """Expert slots on each expert die."""
     _: KW_ONLY
     tokens_max: int = 96
     """Largest microbatch of an attention die."""

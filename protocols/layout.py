@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -42,8 +42,6 @@ class TokenConfig(ABC):
     """Least and largest value of whole numbers."""
 
     _: KW_ONLY
-    local_experts: int = 1
-    """Expert slots on each rank or expert die."""
     hidden: int = 7168
     """Elements of a token's hidden state; a multiple of 32."""
     top_k: int = 8
@@ -79,6 +77,11 @@ class TokenConfig(ABC):
             ("dtype", DTYPES), ("quantizer", QUANTIZERS), ("path", self.PATHS), ("counting", self.COUNTINGS),
         ):  # fmt: skip
             one_of(name, getattr(self, name), known)
+
+    @property
+    @abstractmethod
+    def local_experts(self) -> int:
+        """Expert slots on each rank or expert die."""
 
     @property
     @abstractmethod
@@ -150,17 +153,20 @@ class EpConfig(TokenConfig):
     Experts are numbered by slot, ``rank * local_experts + local``.
     """
 
-    RANGES = {
+    RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {
         **TokenConfig.RANGES, "n_ranks": (2, 1 << 16), "local_experts": (1, 1 << 12), "tokens_max": (1, 1 << 20),
         "first_die": (0, 1 << 20),
     }  # fmt: skip
 
     n_ranks: int
-    first_die: int = field(default=0, kw_only=True)
+    local_experts: int = 1
+    """Expert slots on each rank."""
+    _: KW_ONLY
+    first_die: int = 0
     """Die of rank 0; rank r is on the r-th die from it."""
-    repeats: bool = field(default=False, kw_only=True)
+    repeats: bool = False
     """A token may choose an expert several times; blocks have room for that."""
-    quantized_back: bool = field(default=False, kw_only=True)
+    quantized_back: bool = False
     """INT8 by the same rule on the way back (xDeepServe 4.7): what experts return is dequantized where it is added."""
 
     @property
