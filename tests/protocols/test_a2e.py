@@ -135,7 +135,7 @@ def test_two_groups_share_a_pod() -> None:
     """A group behind another in the managed and metadata areas of the same dies leaves it alone."""
     large = replace(CASE, config=replace(SMALL, tokens_max=4 * SMALL.tokens_max, depth=8, local_experts=8))
     one = A2E(large.group().pod, SMALL)
-    two = A2E(one.pod, SMALL, managed_offset=one.managed[1], field_offset=one.meta[1])
+    two = A2E(one.pod, SMALL, managed_offset=one.layout.managed_end, field_offset=one.layout.meta_end)
     for group in (one, two, one):
         follow(CASE, group)
 
