@@ -37,6 +37,16 @@ def value(a: int) -> Running:
     return later
 
 
+@case((0, 3), (1, 3))
+def goes_on_either_way(a: int, n: int) -> Running:
+    """Both ways of the last branch lead to the same block."""
+    for i in range(n):
+        yield load(i)
+        if a:
+            continue
+    yield put(a, n)
+
+
 @case((0,), (2,), (5,))
 def if_elif_else(a: int) -> Running:
     if a > 2:

@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from lang_programs import programs
 from lang_support import Walk, grant, module_of, own_cache, walk_generator, walk_step
 
 from xccl_emu.lang import Kernel, Step
+from xccl_emu.lang._llvm import instructions
 
 __all__ = ["own_cache"]
 ARGUMENTS = st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=3)
@@ -46,7 +48,16 @@ def test_lowered_equals_generator(text: str, arguments: list[tuple[int, int]], s
                 assert got == expected
 
 
-@settings(max_examples=25)
+@settings(max_examples=150)
+@given(programs())
+def test_instructions_are_valid(text: str) -> None:
+    """What is given to LLVM for a program is a valid module."""
+    with tempfile.TemporaryDirectory() as folder:
+        builder, shape = module_of(Path(folder), text).k._lowered
+        llvm.parse_assembly(instructions(shape, builder.functions.trees)).verify()
+
+
+@settings(max_examples=12)
 @given(programs(), ARGUMENTS, st.integers(0, 1000))
 def test_compiled_equals_generator(text: str, arguments: list[tuple[int, int]], salt: int) -> None:
     """The compiled function makes the requests of the generator, at the same places."""

@@ -130,7 +130,7 @@ class Shape:
         while todo:
             b = todo.pop()
             yield b
-            fresh = [t for t in self._successors(b) if t not in seen]
+            fresh = [t for t in dict.fromkeys(self._successors(b)) if t not in seen]  # a branch may have one target
             seen.update(fresh)
             todo += fresh
 
