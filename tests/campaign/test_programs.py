@@ -2,7 +2,7 @@
 
 import pytest
 
-from xccl_emu.campaign.generate import Case, draw, with_orders
+from xccl_emu.campaign.generate import Case, draw, with_caches, with_orders
 from xccl_emu.campaign.interpreter import OPERATIONS
 from xccl_emu.campaign.programs import DATA, Instruction, Small, program
 from xccl_emu.errors import ConfigError
@@ -23,8 +23,8 @@ def test_a_program_is_told_by_seed_and_number() -> None:
     """The same numbers draw the same program, others hardly ever, and every instruction but polls of lines is drawn."""
     assert draw(7, 3) == CASES[3]
     assert len({str(case) for case in CASES}) > 390
-    swapped = [with_orders(CASES[number], 7, number) for number in range(20)]
-    drawn = {one.name for case in (*CASES, *swapped) for each in case.small.programs for one in each}
+    others = [having(CASES[number], 7, number) for number in range(20) for having in (with_orders, with_caches)]
+    drawn = {one.name for case in (*CASES, *others) for each in case.small.programs for one in each}
     assert drawn == set(OPERATIONS) - {"line", "line_ne"}
 
 

@@ -42,12 +42,15 @@ class Trap:
     rare: bool = False
     """May a few hundred schedules miss what is wrong?"""
     atomic_bytes: int = 32
+    scalar_cache: int = 0
     configuration: ClassVar[Mapping[str, int | str]] = {}
 
     def small(self) -> Small:
         """The configuration."""
         sizes = {"cores_per_die": self.cores, "dies": self.dies, "atomic_bytes": self.atomic_bytes}
-        return small(self.programs, memory=self.memory, fresh=self.fresh, **sizes)
+        return small(
+            self.programs, memory=self.memory, fresh=self.fresh, scalar_cache=self.scalar_cache, **sizes
+        )
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """Launched, on a fresh pod."""
@@ -412,5 +415,15 @@ TRAPS = (
     Trap("a signal tells of no other bytes",
          "ub_store 5 0; out m1.4; signal 1.0 0 | ge 1.0 1; load m1.4", LATE, memory={0o54: 1}),
     Trap("a swap that does not fail releases", "store m1.0 5; quiet; swap 1.0 0 1 | ge 1.0 1; load m1.0", OK),
+    # caches of scalar units
+    Trap("a flag that is evicted before a fence that it is behind",
+         "out m1.0; fence; store 1.4 1 | ge 1.4 1; load m1.0", RACES, memory={0o50: 1}, scalar_cache=3),
+    Trap("data behind a fence, with caches",
+         "ub_store 5 0; out m1.0; fence; put 1.4 1 | ge 1.4 1; load m1.0", OK, scalar_cache=4),
+    Trap("what a cache holds back is seen in bytes, and is no race",
+         "store m1.0 5; dcci m1.0; put 1.4 1 | ge 1.4 1; load m1.0", OK, dies=2, scalar_cache=4),
+    Trap("a flag that waits for its line to be evicted", "store 0.4 1; ge 0.4 1", LOCKED, scalar_cache=3),
+    Trap("a load of a line that is being written back",
+         "out 0.0 | store 0.0; dcci 0.0; load_at 0.0", RACES, cores=2, scalar_cache=3),
 )  # fmt: skip
 NAMED = {trap.name: trap for trap in TRAPS}

@@ -83,6 +83,24 @@ def with_signals(case: Case, seed: int, number: int) -> Case:
     return replace(case, small=_signalling(Random(f"{seed}/{number}/more signals"), case.small, 1.0))
 
 
+def with_caches(case: Case, seed: int, number: int) -> Case:
+    """A case whose scalar units cache lines; most lines are cleaned behind a store, and dropped before a load."""
+    rng = Random(f"{seed}/{number}/caches")
+    programs = tuple(_cleaned(rng, one) for one in case.small.programs)
+    small = replace(case.small, programs=programs, scalar_cache=rng.choice((5, 8)), flight_granules=16)
+    return replace(case, small=small)
+
+
+def _cleaned(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    """A program with `dcci` beside some of its loads and stores."""
+    cleaned = list(one)
+    for k in reversed(range(len(one))):
+        stores = one[k].name.startswith("store")
+        if (stores or one[k].name.startswith("load")) and rng.random() < 0.6 and len(cleaned) < SIZE_MAX:
+            cleaned.insert(k + stores, Instruction("dcci", one[k].a))
+    return tuple(cleaned)
+
+
 def _signalling(rng: Random, small: Small, likely: float) -> Small:
     """Most often as it is, else with requests that signal."""
     if rng.random() >= likely:
@@ -246,7 +264,7 @@ def _put(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
 _Operands = Callable[[Random, int, int, int], tuple[int, ...]]
 _SPINS = ("spin", "spin_plain")
 _NAMES = (
-    *(name for name in WITH_WORD if name not in (*_SPINS, "swap", "line", "line_ne", "signal")),
+    *(name for name in WITH_WORD if name not in (*_SPINS, "swap", "line", "line_ne", "signal", "dcci")),
     *(name for name in WITHOUT_WORD if name != "fence"), "quiet", _SPINS[0],
 )  # fmt: skip
 _OPERANDS: dict[str, _Operands] = {

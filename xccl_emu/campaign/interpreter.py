@@ -11,6 +11,7 @@ from xccl_emu.lang import (
     atomic_add,
     await_group,
     compare_swap,
+    dcci,
     dma,
     fail,
     fence,
@@ -39,7 +40,7 @@ OPERATIONS = (
     "ne_taken", "quiet", "put", "add", "in", "out", "set", "wait", "ub_load", "ub_store", "dma", "arrive", "await",
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
     "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap", "line", "line_ne",
-    "signal",
+    "signal", "dcci",
 )  # fmt: skip
 """The instructions of a program, by their code."""
 _NBYTES = int.from_bytes((8, 16, 32, 40, 64, 4, 20, 28), "little")
@@ -207,4 +208,6 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             word = areas.home + (a >> 3 & 3) * areas.stride + (a & 7) * 8
             there = word + areas.data + ((b & 7) - (a & 7)) * 8
             yield put_signal((b & 7) * 8, there, nbytes, word, (b >> 3) + 1, 1 + (c >> 3), sync="signal")
+        elif op == 43:
+            yield dcci(word, sync="dcci")
     yield store(result, seen)

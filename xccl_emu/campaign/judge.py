@@ -240,7 +240,7 @@ def _not_shown(scene: Scene, found: Found, monitored: bool) -> str:
     ended = replayed(scene.small.trial(scene.order, scene.outcome), found)
     if ended == "not enabled":
         return f"replay ends with {ended}"
-    others_go_on = ended == "open" and len(found.parts) > 1
+    others_go_on = ended == "open" and (len(found.parts) > 1 or scene.small.scalar_cache)  # or a line is evicted
     if _foreseen(found) or others_go_on:
         return ""
     return _ended_otherwise(found, ended) or (_not_seen(scene, found) if monitored else "")

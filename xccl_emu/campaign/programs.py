@@ -122,6 +122,8 @@ class Small:
     """Have data buffers never been written at the start, so that reading them is a violation?"""
     atomic_bytes: int = 32
     """Become visible, and are read, at once."""
+    scalar_cache: int = 0
+    """Lines that a scalar unit caches."""
     asks: Mapping[str, str] = field(default_factory=dict)
     """Which orders writes ask for, by their names in `WRITING`."""
 
@@ -129,6 +131,11 @@ class Small:
     def n_dies(self) -> int:
         """Dies of the pod."""
         return max(self.dies, -(-len(self.programs) // self.cores_per_die))
+
+    @property
+    def pitch(self) -> int:
+        """From one core's result to the next: a granule, or a line."""
+        return 64 if self.scalar_cache else 32
 
     @property
     def size(self) -> int:
@@ -149,11 +156,12 @@ class Small:
             self.n_dies,
             self.cores_per_die,
             app_bytes=0,
-            meta_bytes=8 * WORDS_A_DIE + 32 * self.cores_per_die,
+            meta_bytes=8 * WORDS_A_DIE + self.pitch * self.cores_per_die,
             managed_bytes=8 * WORDS_A_DIE,
             ub_bytes=UB_BYTES,
             flight_granules=self.flight_granules,
             atomic_bytes=self.atomic_bytes,
+            scalar_cache=self.scalar_cache,
         )
         off = () if any(one.name == "signal" for each in self.programs for one in each) else ("signal",)
         pod = Pod(spec, order=order, without=(*self.without, *off))  # what may signal is searched with less left out
@@ -170,7 +178,7 @@ class Small:
         words = [_registers(one) for one in programs]
         args: dict[str, Any] = {f"p{k}": [row[k] for row in words] for k in range(REGISTERS)}
         args["areas"] = Areas(pod.meta(0), pod.spec.die_bytes, pod.managed(0) - pod.meta(0))
-        args["result"] = [pod.meta(die, 8 * WORDS_A_DIE + 32 * core) for core in range(len(programs))]
+        args["result"] = [pod.meta(die, 8 * WORDS_A_DIE + self.pitch * core) for core in range(len(programs))]
         grants = [pod.grant_meta("rw"), pod.grant_managed("rw")]
         pod.launch(interpret, die, range(len(programs)), args, grants)
 
@@ -183,7 +191,7 @@ class Small:
 
     def n_words(self) -> int:
         """Words of what is observed."""
-        return self.n_dies * (2 * WORDS_A_DIE + 4 * self.cores_per_die)
+        return self.n_dies * (2 * WORDS_A_DIE + self.pitch // 8 * self.cores_per_die)
 
     def naive(self, order: str, max_states: int = 1_000_000) -> Explored:
         """What brute force finds."""
@@ -236,7 +244,7 @@ class Small:
         return replace(small, memory=memory, without=tuple(small.without))
 
 
-_OPTIONS = ("cores_per_die", "dies", "without", "flight_granules", "together", "fresh", "atomic_bytes")
+_OPTIONS = ("cores_per_die", "dies", "without", "flight_granules", "together", "fresh", "atomic_bytes", "scalar_cache")
 
 
 def address_of(pod: Pod, word: int) -> int:

@@ -14,6 +14,7 @@ from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import layout
+from xccl_emu.machine.device.cache import LINE_SHIFT, _under_way, through_cache
 from xccl_emu.machine.device.flight import deliverable, own_write_pending, room_for_writes, switched_off
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
@@ -92,7 +93,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
             (line or request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD)) and request[1] == start and request[-1] == site
         )
         waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
-        return [*_before_atomic(pod, core, start), _code(core, SCALAR, 0)] if waiting else []
+        return [*_before_scalar(pod, core, start), _code(core, SCALAR, 0)] if waiting else []
     if agent == MTU_IN:
         queue = pipe_of(base, MTU_IN)
         for j in range(int(st[queue + layout.PIPE_COUNT])):
@@ -136,10 +137,11 @@ def _is_atomic(pod: Pod, access: Sequence[int]) -> bool:
     return bool(access[2] == SCALAR and pod.state[pod.core_base(access[0]) + REQUEST] == OP_ATOMIC_ADD)
 
 
-def _before_atomic(pod: Pod, core: int, address: int) -> list[int]:
-    """What an atomic waits for, if it is one: that its own writes are visible."""
+def _before_scalar(pod: Pod, core: int, address: int) -> list[int]:
+    """What an atomic, or an access to a line that was written back, waits for: that its own writes are visible."""
     st, base = pod.state, pod.core_base(core)
-    if st[base + REQUEST] != OP_ATOMIC_ADD or not own_write_pending(st, core, base, address):
+    waits = st[base + REQUEST] == OP_ATOMIC_ADD and own_write_pending(st, core, base, address)
+    if not waits and not (through_cache(st, base) and _under_way(st, core, base, address >> LINE_SHIFT)):
         return []
     return [_code(pod.spec.n_cores, 0, layout.CHOICE_ALL) + (int(st[base + layout.DIE]) << layout.CHOICE_BITS)]
 

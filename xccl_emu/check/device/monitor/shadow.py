@@ -63,6 +63,7 @@ from xccl_emu.lang.requests import MTU_OUT, SCALAR
 from xccl_emu.machine.device.layout import (
     ASKS_SOME_STRONG,
     ATOMIC_SHIFT,
+    CACHE_LINES,
     DIE_SHIFT,
     GRANULE_BYTES,
     N_DMA_SLOTS,
@@ -241,6 +242,8 @@ def _visible_to(space, i, engine, me, epoch, known, issued, granule, record, fla
         return _happened(space, i, engine, me, epoch, known, issued, record)
     if other == me and engine == SCALAR:  # it sees its own stores in flight
         return True
+    if space[1][CACHE_LINES] and other % m[PER_CORE] == SCALAR:  # when others see its line is no matter of order
+        return _happened(space, i, engine, me, epoch, known, issued, record)
     die = granule * GRANULE_BYTES >> space[1][DIE_SHIFT]
     word = visible_word(m, other // m[PER_CORE], other % m[PER_CORE], die)
     if space[1][REQUEST_ORDERS] == ASKS_SOME_STRONG and flags_2 & LOOSE == 0:

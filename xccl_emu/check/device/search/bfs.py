@@ -113,6 +113,7 @@ def breadth_first(mem, st, ck, rows, named, table, ids, queue, edges, budget):
         if over(ck):
             return ENDED
         if not moved:
+            ck[ck[FRAMES] + ck[DEPTH] * FRAME_WORDS + FRAME_N] = 0  # what need not happen is not on the way here
             judge_end(mem, st, ck)
             _add_edge(ck, edges, state, -1, -1, -1)
         ck[QUEUE_HEAD] += 1

@@ -287,6 +287,8 @@ def overlaps_itself(st, base, k):
 def how(st, ck, rows, i, base, pipe, op, off):
     """May the action that was looked at be done as soon as it is possible, and how?"""
     worst, block = rows[ROWS_CLASS, 0], block_of(ck, i)
+    if op == OP_FENCE and st[CACHE_LINES]:
+        return NOT  # a line that is evicted waits for no fence, and may go before or behind it
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG or op == OP_FENCE:
         return PLAINLY
     if pipe == SCALAR:

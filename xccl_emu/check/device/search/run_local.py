@@ -47,6 +47,7 @@ from xccl_emu.lang.requests import (
     MTU_IN,
     MTU_OUT,
     OP_AWAIT_GROUP,
+    OP_FENCE,
     OP_MTU_IN,
     OP_POLL,
     OP_QUIET,
@@ -407,7 +408,7 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     if pipe == DMA:
         at_once = ck[FULL] and worst <= DATA and written_at_once(st, ck, worst)
         at_once = at_once and not overlaps_itself(st, base, choice & 15)
-    elif pipe == MTU_OUT or (pipe == SCALAR and st[entry] == OP_STORE):
+    elif (pipe == MTU_OUT and st[entry] != OP_FENCE) or (pipe == SCALAR and st[entry] == OP_STORE):
         at_once = written_at_once(st, ck, worst) or before_its_turn(st, ck, rows)
     touch_core(st, ck, i)
     if pipe == SCALAR:  # what was loaded early is long complete
