@@ -156,6 +156,7 @@ def send(source, nbytes, c: Channel):
     if nbytes == 0:
         return 0
     chunks = count_chunks(nbytes, c.slot_bytes)
+    yield dcci(c.ack, step=2, sync="ack line")  # a scalar unit with a cache may have a zero-copy offer in it
     yield from push(source, nbytes, c, 0, chunks, 1)
     yield poll_ge(c.ack + COUNT, c.base + chunks, step=8, sync="all acknowledged")
     return chunks
@@ -186,6 +187,7 @@ def send_zero_copy(source, nbytes, c: Channel, half_bytes):
     if nbytes == 0:
         return 0
     yield poll_ge(c.ack + COUNT, c.base + 1, step=2, sync="offer in")
+    yield dcci(c.ack, step=2, sync="ack line")  # a scalar unit with a cache has it from the transfer before
     given = yield load(c.ack + EVENT, step=2)
     if given != c.event:
         yield fail(WRONG_EVENT, given, step=2)
@@ -347,6 +349,7 @@ def exchange(source, sent, c: Channel, target, received, back: Channel):
     each = acks_each(back.ack_each, incoming, back.slots)
     there = 0
     if outgoing > 0:
+        yield dcci(c.ack, step=2, sync="ack line")
         there = yield load(c.ack + WHERE, step=2, sync="ring address")
         if not c.by_dma:
             yield from load_chunk(0, 0, source, sent, c, 0)

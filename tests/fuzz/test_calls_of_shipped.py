@@ -1,14 +1,23 @@
 """Calls of shipped protocols that follow each other on one communicator, and communicators one after the other."""
 
+from collections.abc import Sequence as Several
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import VERIFIED
+from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.fuzz.run import Plan, fuzz_part
-from xccl_emu.protocol.registry import known, names
+from xccl_emu.kernels import sendrecv as device
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.pod import Buffer
+from xccl_emu.protocol import choice
+from xccl_emu.protocol.registry import known, known_of, names
 from xccl_emu.protocol.sequence import Sequence, Stage, makes_rows
+from xccl_emu.protocols.sendrecv import SendRecv
+from xccl_emu.protocols.sendrecv_case import BothWaysCase
+from xccl_emu.protocols.sendrecv_layout import PATHS
 
 PAIR, ONCE = {"ranks": 2}, {"calls": 1}
 CHANGING: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
@@ -35,6 +44,45 @@ def test_calls_whose_sizes_change_are_verified(name: str) -> None:
     sizes, calls = CHANGING[name]
     verdict = check(Sequence(known(name), (Stage(sizes, calls),)))
     assert verdict.verdict == VERIFIED, verdict
+
+
+@dataclass(frozen=True)
+class EitherWay(BothWaysCase):
+    """Exchanges, and zero-copy transfers from die 0 on the same cores."""
+
+    path: str = choice("mtu", "How data is copied.", of=PATHS, each_call=True)
+
+    def _queue(self, comm: SendRecv, sources: Several[Buffer], targets: Several[Buffer], number: int) -> None:
+        if self.path != "zero-copy":
+            super()._queue(comm, sources, targets, number)
+            return
+        comm.transfer(sources[0], targets[0], event_id=100 + number, cores=self.cores, path=self.path)
+
+    @property
+    def _sides(self) -> tuple[Kernel, Kernel]:
+        return (device.send_zero_copy, device.recv_zero_copy) if self.path == "zero-copy" else super()._sides
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return super()._pairs[:1] if self.path == "zero-copy" else super()._pairs
+
+
+@pytest.mark.parametrize(
+    ("name", "paths"),
+    [
+        ("sendrecv", ("mtu", "zero-copy")),
+        ("sendrecv", ("zero-copy", "dma")),
+        ("sendrecv", ("zero-copy", "zero-copy")),
+        ("exchange", ("zero-copy", "mtu")),
+    ],
+)
+def test_with_a_cache_the_line_of_the_ack_is_cleaned(name: str, paths: tuple[str, str]) -> None:
+    """It holds an offer, or the ring's address, of the call before: read again without a dcci, each counts as new."""
+    of = known("sendrecv") if name == "sendrecv" else known_of(EitherWay)
+    sizes = {"slots": 1, "chunks": 1, "granules": 1, "scalar_cache": 16}
+    sequence = Sequence(of, (Stage(sizes, tuple({"path": path} for path in paths)),))
+    assert check(sequence).verdict == VERIFIED
+    assert check(sequence, without="ack line").verdict == VIOLATION
 
 
 @pytest.mark.parametrize("name", ["ll", "ll128"])
