@@ -82,6 +82,8 @@ OUT = "ub_store 3 0; out m1.0 0 2"
 IN = "in m1.0 0 2; quiet; ub_load 0 0"
 BACK = "in m1.0 1 0; set 1 0 1; wait 1 0 1"
 TICKET = "atomic_taken 0.0 1; skip_unless 1 1 1; ge 0.4 1; load 1.0; store 1.0 3; quiet; add 0.4 1"
+TOLD = "store m1.0 5; store 0.0 1"
+"""Data to die 1, and a flag for the neighbour."""
 READ_BACK = "ge 0.4 1; in 1.0 1 0; set 1 0 1; wait 1 0 1; ub_load 0 1"
 TRAPS = (
     # flags
@@ -425,5 +427,61 @@ TRAPS = (
     Trap("a flag that waits for its line to be evicted", "store 0.4 1; ge 0.4 1", LOCKED, scalar_cache=3),
     Trap("a load of a line that is being written back",
          "out 0.0 | store 0.0; dcci 0.0; load_at 0.0", RACES, cores=2, scalar_cache=3),
+    # under `fifo`, what waits for a write waits for what its die wrote to that die before it
+    Trap("a quiet behind a write behind a neighbour's data",
+         f"{TOLD} | ge 0.0 1; store 1.4 7; quiet; store 0.4 1 | ge 0.4 1; load m1.0", LATE, cores=2, memory={0o50: 1}),
+    Trap("a quiet behind a put behind a neighbour's data",
+         f"{TOLD} | ge 0.0 1; put m1.4 7; quiet; store 0.4 1 | ge 0.4 1; load m1.0", LATE, cores=2, memory={0o50: 1}),
+    Trap("a quiet behind data of two neighbours",
+         "store m1.0 5; put 0.0 1 | ge 0.0 1; store 1.4 7; quiet; put 0.4 1 | "
+         "ge 0.4 1; load m1.0; load m1.4 | | store m1.4 3; quiet; put 0.4 1",
+         RACES, cores=2, dies=3, memory={0o50: 1, 0o54: 1}),
+    Trap("a quiet with nothing to wait for behind a neighbour's data",
+         f"{TOLD} | ge 0.0 1; quiet; store 0.4 1 | ge 0.4 1; load m1.0", WEAK, cores=2, memory={0o50: 1}),
+    Trap("a quiet behind a write to another die than a neighbour's data",
+         f"{TOLD} | ge 0.0 1; store 2.4 7; quiet; store 0.4 1 | ge 0.4 1; load m1.0",
+         WEAK, cores=2, dies=3, memory={0o50: 1}),
+    Trap("a quiet behind a write before a neighbour's data",
+         f"{TOLD} | store 1.4 7; ge 0.0 1; quiet; store 0.4 1 | ge 0.4 1; load m1.0", WEAK, cores=2, memory={0o50: 1}),
+    Trap("a quiet of a core on another die than the data's",
+         f"{TOLD} | ge 2.4 1; load m1.0 | ge 0.0 1; store 1.4 7; quiet; store 2.4 1", WEAK, dies=3, memory={0o50: 1}),
+    Trap("DMA that is complete behind own data",
+         "store m1.0 5; dma 0.0 1.4 0; wait 4; store 0.4 1 | ge 0.4 1; load m1.0", LATE, memory={0o50: 1}),
+    Trap("DMA that is complete behind a neighbour's data",
+         f"{TOLD} | ge 0.0 1; dma 0.1 1.4 0; wait 4; store 0.4 1 | ge 0.4 1; load m1.0",
+         LATE, cores=2, memory={0o50: 1}),
+    Trap("DMA that is rung before own data",
+         "dma 0.0 1.4 0; store m1.0 5; wait 4; store 0.4 1 | ge 0.4 1; load m1.0", WEAK, memory={0o50: 1}),
+    Trap("DMA to another die than own data",
+         "store m1.0 5; dma 0.0 2.4 0; wait 4; store 0.4 1 | ge 0.4 1; load m1.0", WEAK, dies=3, memory={0o50: 1}),
+    Trap("own data read back behind DMA",
+         f"store m1.0 5; dma 0.0 1.4 0; wait 4; {PULL}", LATE, dies=2, memory={0o50: 1}),
+    Trap("own data read back behind DMA that was rung before",
+         f"dma 0.0 1.4 0; store m1.0 5; wait 4; {PULL}", WEAK, dies=2, memory={0o50: 1}),
+    Trap("own data read back behind DMA to another die",
+         f"store m1.0 5; dma 0.0 2.4 0; wait 4; {PULL}", WEAK, dies=3, memory={0o50: 1}),
+    Trap("own data of mtu-out read back behind DMA",
+         "ub_store 5 0; out m1.0 0 0; set 3 0 0; wait 3 0 0; dma 0.0 1.4 0; wait 4; load m1.0",
+         LATE, dies=2, memory={0o50: 1}),
+    Trap("own data of mtu-out, which DMA need not be behind",
+         "ub_store 5 0; out m1.0 0 0; dma 0.0 1.4 0; wait 4; load m1.0", RACES, dies=2, memory={0o50: 1}),
+    Trap("own data read back behind a neighbour's DMA",
+         f"{TOLD}; ge 0.4 1; {PULL} | ge 0.0 1; dma 0.1 1.4 0; wait 4; store 0.4 1",
+         LATE, cores=2, dies=2, memory={0o50: 1}),
+    Trap("own data read back behind a barrier behind a neighbour's DMA",
+         f"store m1.0 5; arrive; await; arrive; await; {PULL} | arrive; await; dma 0.1 1.4 0; wait 4; arrive; await",
+         LATE, cores=2, dies=2, memory={0o50: 1}),
+    Trap("a neighbour writes over data behind a barrier",
+         "store m1.0 5; arrive; await | arrive; await; put m1.0 7 1; quiet; store 0.4 1 | ge 0.4 1; load m1.0",
+         LATE, cores=2),
+    Trap("a neighbour writes over data behind a flag", f"{TOLD} | ge 0.0 1; put m1.0 7 1", LATE, cores=2, dies=2),
+    Trap("a neighbour writes over data behind nothing", "store m1.0 5 | put m1.0 7 1", RACES, cores=2, dies=2),
+    Trap("a core of another die writes over data behind a flag", f"{TOLD} | ge 0.0 1; put m1.0 7 1", WEAK),
+    Trap("a neighbour's DMA writes over data behind a flag",
+         f"{TOLD} | ge 0.0 1; dma_data 0.4 1.0 0; wait 4", LATE, cores=2, dies=2),
+    Trap("a neighbour writes over what DMA writes",
+         "dma_data 0.4 1.0 0; store 0.0 1; wait 4 | ge 0.0 1; store m1.0 7", RACES, cores=2, dies=2),
+    Trap("a neighbour writes over what DMA has written",
+         "dma_data 0.4 1.0 0; wait 4; store 0.0 1 | ge 0.0 1; store m1.0 7", OK, cores=2, dies=2),
 )  # fmt: skip
 NAMED = {trap.name: trap for trap in TRAPS}

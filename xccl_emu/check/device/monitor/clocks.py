@@ -5,6 +5,7 @@ instruction knows what its core's scalar unit knew when it issued it, and what i
 """
 
 from xccl_emu.check.device.monitor.layout import (
+    AHEAD_ROWS,
     CHAINED,
     CORE_DIE,
     CORE_INDEX,
@@ -73,6 +74,12 @@ def dma_row(m, i, k):
 def fence_row(m, i):
     """What mtu-out knew at the last fence that it has passed."""
     return m[FENCE_ROWS] + i * m[WORDS]
+
+
+@jit
+def ahead_row(m, i):
+    """Under `fifo`: what of its die's writes is visible when all is that a core has written."""
+    return m[AHEAD_ROWS] + i * m[WORDS]
 
 
 @jit
@@ -157,14 +164,15 @@ def set_event_clock(m, clocks, i, pipe, issued, row):
 
 @jit
 def complete_dma(m, clocks, i, k, event):
-    """A descriptor is done: reads complete, writes visible; whoever waits for its event knows."""
+    """A descriptor is done: reads complete, writes visible; whoever waits for its event knows what is in this row."""
     row = event_row(m, i, N_PIPES - 1, SCALAR, event)
     copy_row(m, clocks, row, dma_row(m, i, k))
     clocks[row + engine_word(m, i, ENGINE_DMA + k)] = m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + k]
+    return row
 
 
 @jit
-def pass_quiet(m, clocks, i):
+def pass_quiet(st, m, clocks, i):
     """The scalar unit knows that all its core has issued is done and visible."""
     scalar = pipe_row(m, i, SCALAR)
     for pipe in range(MTU_IN, MTU_OUT + 1):
@@ -176,19 +184,21 @@ def pass_quiet(m, clocks, i):
     for die in range(m[TARGETS]):
         for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
             clocks[scalar + visible_word(m, i, engine, die)] = clocks[scalar + engine_word(m, i, engine)]
+    if st[ORDER] == ORDER_FIFO:
+        join_row(m, clocks, scalar, ahead_row(m, i))
     clocks[scalar + engine_word(m, i, SCALAR)] += 1
 
 
 @jit
-def in_order(st, m, clocks, i, row, die):
-    """Under `fifo`, whoever sees a write to a die sees the earlier writes of its die to that die."""
+def in_order(st, m, clocks, i, row, known, die):
+    """Under `fifo`, whoever sees a write to a die sees the earlier writes of its die to that die: those it knows of."""
     if st[ORDER] != ORDER_FIFO:
         return
     for other in range(m[WORDS] // m[PER_CORE]):
         if m[m[CORE_DIE] + other] == m[m[CORE_DIE] + i]:
             for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
                 word = visible_word(m, other, engine, die)
-                clocks[row + word] = max(clocks[row + word], clocks[row + engine_word(m, other, engine)])
+                clocks[row + word] = max(clocks[row + word], clocks[known + engine_word(m, other, engine)])
 
 
 @jit
@@ -227,7 +237,7 @@ def released(st, m, clocks, i, known, issued, address, base, site):
     copy_row(m, clocks, row, known)
     if issued != known:
         join_row(m, clocks, row, issued)
-    in_order(st, m, clocks, i, row, address >> st[DIE_SHIFT])
+    in_order(st, m, clocks, i, row, row, address >> st[DIE_SHIFT])
     behind_fence(st, m, clocks, i, row, address >> st[DIE_SHIFT])
     behind_strong(st, m, clocks, i, row, address >> st[DIE_SHIFT], base, site)
     if m[SIGNALS] and m[X_SIGNAL]:

@@ -212,7 +212,7 @@ def judge(space, i, r):
         flags |= IMMEDIATE
         if m[FENCES]:
             join_row(m, space[3], known, fence_row(m, i))
-        in_order(st, m, space[3], i, known, start >> st[DIE_SHIFT])  # it had to wait for them
+        in_order(st, m, space[3], i, known, known, start >> st[DIE_SHIFT])  # it had to wait for them
         behind_fence(st, m, space[3], i, known, start >> st[DIE_SHIFT])
         behind_strong(st, m, space[3], i, known, start >> st[DIE_SHIFT], base, rows[r, SITE])
     times = 1
@@ -290,7 +290,7 @@ def _after_scalar(space, i, core, base, op):
             m[m[SYNC_WRITERS] + 4 * (number - 1) + (m[X_A] >> 3 & 3)] = 0
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_QUIET:
-        pass_quiet(m, clocks, i)
+        pass_quiet(st, m, clocks, i)
     elif op == OP_DMA:
         if m[N_DMA] == 0:  # none was rung while the monitor learned
             m[STOP] = GROW

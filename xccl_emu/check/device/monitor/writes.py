@@ -1,7 +1,16 @@
 """What writes release: kept beside each write in flight to a synchronization, until it becomes visible."""
 
 from xccl_emu.check.device.accesses import FLAGS, NBYTES, START, WRITE
-from xccl_emu.check.device.monitor.clocks import complete_dma, engine_word, index_of, publish, released, sync_row
+from xccl_emu.check.device.monitor.clocks import (
+    ahead_row,
+    complete_dma,
+    engine_word,
+    in_order,
+    index_of,
+    publish,
+    released,
+    sync_row,
+)
 from xccl_emu.check.device.monitor.layout import (
     CAPACITY,
     DIE_INDEX,
@@ -39,6 +48,7 @@ from xccl_emu.machine.device.flight import block_of_die, flight
 from xccl_emu.machine.device.layout import (
     ASKS_SOME_STRONG,
     DIE,
+    DIE_SHIFT,
     FLIGHT_ADDRESS,
     FLIGHT_COUNT,
     FLIGHT_NBYTES,
@@ -80,7 +90,7 @@ def note_sync(space, granule):
 
 @jit
 def wrote(space, i, base, known, issued):
-    """Keep what the writes of this action release, if they go to synchronizations."""
+    """Keep what the writes of this action release, if they go to synchronizations, and what is visible with them."""
     st, m, clocks, rows, flights = space[1], space[2], space[3], space[10], space[7]
     if st[ORDER] == ORDER_SC:
         r = 0 if rows[0, FLAGS] & WRITE else 1
@@ -95,6 +105,8 @@ def wrote(space, i, base, known, issued):
         flights[place] = 0
         flights[place + 1] = m[SERIAL]
         m[SERIAL] += 1
+        for row in range(2):
+            in_order(st, m, clocks, i, ahead_row(m, i), issued if row else known, address >> st[DIE_SHIFT])
         if _any_sync(space, address, st[entry + FLIGHT_NBYTES]):
             row = _take_row(m, die)
             source = released(st, m, clocks, i, known, issued, address, base, st[flight(st, ring, k) + FLIGHT_SITE])
@@ -175,4 +187,6 @@ def after_delivery(space, die, k):
         flights[(first + j) * 2 + 1] = flights[(first + j + 1) * 2 + 1]
         keys[first + j] = keys[first + j + 1]
     if m[X_OP] >= KIND_DMA and st[m[X_DMA]] == 0:
-        complete_dma(m, clocks, index_of(m, m[X_C]), m[X_OP] - KIND_DMA, m[X_EVENT])
+        i = index_of(m, m[X_C])
+        row = complete_dma(m, clocks, i, m[X_OP] - KIND_DMA, m[X_EVENT])
+        in_order(st, m, clocks, i, row, row, m[X_A] >> st[DIE_SHIFT])

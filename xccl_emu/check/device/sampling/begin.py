@@ -1,6 +1,7 @@
 """The beginning and the end of a run: the trial put back to its start, and its bytes compared."""
 
 from xccl_emu.check.device.monitor.clocks import (
+    ahead_row,
     clear_row,
     dma_row,
     engine_word,
@@ -54,6 +55,8 @@ from xccl_emu.machine.device.layout import (
     N_ACTIVE_DIES,
     N_DMA_SLOTS,
     N_LIVE,
+    ORDER,
+    ORDER_FIFO,
     STATUS,
     STATUS_DONE,
 )
@@ -90,6 +93,8 @@ def begin(space, run, forget):
         for pipe in range(SCALAR, MTU_OUT + 1):
             clear_row(m, clocks, pipe_row(m, i, pipe))
             clocks[pipe_row(m, i, pipe) + engine_word(m, i, pipe)] = 1
+        if st[ORDER] == ORDER_FIFO:
+            clear_row(m, clocks, ahead_row(m, i))
         if m[FENCES]:
             clear_row(m, clocks, fence_row(m, i))
         for k in range(m[N_DMA]):

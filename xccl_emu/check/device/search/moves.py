@@ -522,6 +522,8 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
         if st[ORDER] == ORDER_FIFO or all_in_flight(st, ck):
             note_landed(st, ck, block, core, base)
         learn_landed(ck, block)
+    if ck[JOINING] and op == OP_WAIT_FLAG and a == DMA and st[ORDER] == ORDER_FIFO:
+        note_landed(st, ck, block, core, base)  # what DMA has written is visible, and what was before it on its way
 
 
 @jit

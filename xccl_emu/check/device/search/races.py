@@ -393,15 +393,28 @@ def _taken_back(st, ck, rows, a, b):
 
 
 @jit
-def _conflict_inside(ck, rows, a, b):
+def _conflict_inside(st, ck, rows, a, b):
     """Do two open accesses of one core conflict?  Its writes to a granule keep the order in which they take off."""
     either = rows[a, FLAGS] | rows[b, FLAGS]
     if either & EARLY or rows[a, AGENT] == rows[b, AGENT] or worst_class(ck, rows[a, START], rows[a, NBYTES]) <= DATA:
         return False
-    kept = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and either & FLYING != 0
-    if kept and rows[a, AGENT] < AGENT_DMA and rows[b, AGENT] < AGENT_DMA:
-        return False
-    return _conflict(ck, rows, a, b)
+    kept = st[ORDER] == ORDER_FIFO or (rows[a, AGENT] < AGENT_DMA and rows[b, AGENT] < AGENT_DMA)
+    return not (kept and _one_flies(rows, a, b)) and _conflict(ck, rows, a, b)
+
+
+@jit
+def _one_flies(rows, a, b):
+    """Has one of two writes taken off?  If nothing orders them there is another state in which neither has."""
+    either = rows[a, FLAGS] | rows[b, FLAGS]
+    return rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and either & FLYING != 0 and not either & MARKED
+
+
+@jit
+def _conflict_between(st, ck, rows, i, a, j, b):
+    """Do two open accesses of two cores conflict?  Under `fifo` the writes of a die keep their order, as of a core."""
+    one_die = st[block_of_core(st, core_of(ck, i)) + DIE] == st[block_of_core(st, core_of(ck, j)) + DIE]
+    kept = st[ORDER] == ORDER_FIFO and one_die and _one_flies(rows, a, b)
+    return not kept and _conflict(ck, rows, a, b)
 
 
 @jit
@@ -428,7 +441,7 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
         mine = open_accesses(st, ck, rows, named, i, OPEN)
         for a in range(OPEN, OPEN + mine):
             for b in range(OPEN, a):
-                if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict_inside(ck, rows, a, b):
+                if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict_inside(st, ck, rows, a, b):
                     _report(ck, rows, i, a, i, b)
         for k in range(ck[N] if mine else 0):
             j = ck[ck[MEMBERS] + k]
@@ -437,7 +450,7 @@ def find_race_of(mem, st, ck, rows, named, cores, _):
             theirs = open_accesses(st, ck, rows, named, j, OPEN + OPEN_MAX)
             for a in range(OPEN, OPEN + mine):
                 for b in range(OPEN + OPEN_MAX, OPEN + OPEN_MAX + theirs):
-                    if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict(ck, rows, a, b):
+                    if ck[VIOLATION] == 0 and _meet(rows, a, b) and _conflict_between(st, ck, rows, i, a, j, b):
                         if not _taken_back(st, ck, rows, a, b):
                             _report(ck, rows, i, a, j, b)
     if ck[VIOLATION] == 0:
