@@ -87,7 +87,7 @@ def test_memory_is_the_same_in_every_order_under_every_policy(case: Case) -> Non
 def test_a_large_batch_streams_its_choices(cores: int, pull: bool, path: str) -> None:
     """Choices of 300 tokens go through data buffers with room for a part of them, many times, and no bit differs."""
     config = A2EConfig(
-        1, 2, 3, 2, hidden=32, top_k=3, tokens_max=300, path=path, depth=1, cores=cores, a2e_cores=cores,
+        1, 2, 3, local_experts=2, hidden=32, top_k=3, tokens_max=300, path=path, depth=1, cores=cores, a2e_cores=cores,
         e2a_cores=cores, n_trampolines=1, a2e_parts=2, e2a_parts=2, counting="scalar", listed=17,
     )  # fmt: skip
     assert (a2e_pull if pull else a2e_layout).buffer_bytes(config) < 300 * INDEX_BYTES / 2

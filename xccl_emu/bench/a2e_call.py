@@ -56,7 +56,7 @@ class Deployment:
     def config(self, local_experts: int) -> A2EConfig:
         """For one domain."""
         return A2EConfig(
-            1, self.attention, self.experts, local_experts, hidden=self.hidden, top_k=TOP_K + 1,
+            1, self.attention, self.experts, local_experts=local_experts, hidden=self.hidden, top_k=TOP_K + 1,
             tokens_max=self.tokens, shared=True, depth=1, cores=self.cores, a2e_cores=self.stream_cores,
             compute_cores=self.stream_cores, e2a_cores=self.stream_cores, n_trampolines=self.trampolines,
             a2e_parts=self.a2e_parts, e2a_parts=self.e2a_parts, path=self.path,
