@@ -3,30 +3,28 @@
 `a2e` and `a2e_pull` are two ways.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import whole
-from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_regions import DiesLayout
 from xccl_emu.protocols.arguments import index_of, listed, one_for_each
+from xccl_emu.protocols.communicator import Communicator, Progress, all_or_none, allocate_on
 from xccl_emu.protocols.expert_group import Received, as_arrays, whole_rows
 from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
 
-Progress = Callable[[int], None]
-Buffers = Mapping[str, Buffer]
+Buffers = dict[str, Buffer]
 _COLUMNS = INDEX_BYTES // 4
 
 
@@ -44,11 +42,8 @@ class Call(NamedTuple):
     """[T, top_k] float32 gate weights; that of the shared expert is not used."""
 
 
-class AttentionExperts(ABC):
+class AttentionExperts(Communicator):
     """Attention dies and expert dies with a protocol between them.
-
-    It owns the parts of the managed and metadata areas from ``managed_offset`` and ``field_offset`` on, both in bytes,
-    to ``layout.managed_end`` and ``layout.meta_end``, on all its dies.  After a failed run (RunError) call `reset`.
 
     Raises ConfigError or CapacityError for what does not fit the pod; then nothing is allocated.
     """
@@ -63,17 +58,16 @@ class AttentionExperts(ABC):
     def __init__(
         self, pod: Pod, config: A2EConfig, *, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
     ) -> None:
-        self.pod, self.config = pod, config
-        layout = self.layout = self.lays_out(config, pod.spec, first_die, managed_offset, field_offset)
-        first_die = self.first_die = layout.first_die
-        meta, managed = (layout.meta_start, layout.meta_end), (layout.managed_start, layout.managed_end)
-        dies = range(first_die, first_die + config.n_experts)
-        self.experts = _allocate(pod, dies, _expert_sizes(config))
+        self.config = config
+        self.layout: DiesLayout = self.lays_out(config, pod.spec, first_die, managed_offset, field_offset)
+        self.first_die = self.layout.first_die
+        self.experts = allocate_on(pod, self.layout.dies[: config.n_experts], _expert_sizes(config))
         """The app buffers of each expert die."""
-        pod.claims.take(self, Region((first_die, first_die + config.n_dies), meta, managed))
-        self.stats: dict[str, RunStats] = {}
-        """Of the last run."""
-        self._broken = False
+        super().__init__(pod)
+
+    def _cores_on(self, die: int) -> int:
+        c = self.config
+        return c.expert_cores if die < self.first_die + c.n_experts else c.microbatches * c.cores
 
     @abstractmethod
     def launch(self, calls: "Calls") -> None:
@@ -101,49 +95,8 @@ class AttentionExperts(ABC):
             self.pod.release_app(mark)
 
     def run_launched(self, progress: Progress | None = None) -> None:
-        """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`.
-
-        Raises ConfigError, and the group needs none, if something is switched off that no kernel has.
-        """
-        self.pod.check_runnable()
-        self._broken = True  # until the run is over
-        self.stats[self.name] = self.pod.run(progress)
-        self._broken = False
-
-    def check_ready(self, *kernels: Kernel) -> None:
-        """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken.
-
-        ``kernels`` are to be launched and run at once: ConfigError too if the pod cannot run them.
-        """
-        if self._broken:
-            raise ConfigError("the group's last run failed or was interrupted: call reset() first")
-        self.pod.claims.check(self)
-        if kernels:
-            self.pod.check_runnable(kernels)
-        self.pod.check_ready()
-        for die, launches in self.on_cores():
-            if any(launches):
-                raise ConfigError(f"cores={len(launches)}: on die {die} one is taken by another launch")
-
-    def on_cores(self) -> Iterator[tuple[int, list[Launch | None]]]:
-        """Each die, and what is launched on those of its cores that take part."""
-        c, per_die = self.config, self.pod.spec.cores_per_die
-        for die in range(self.first_die, self.first_die + c.n_dies):
-            cores = c.expert_cores if die < self.first_die + c.n_experts else c.microbatches * c.cores
-            yield die, [self.pod.launch_of(die * per_die + core) for core in range(cores)]
-
-    def reset(self) -> None:
-        """After a failed run: stop all cores of the pod; what others have launched and not run is dropped too."""
-        self.pod.claims.check(self)
-        self.pod.clear()
-        self._broken = False
-
-    def zero_fields(self) -> None:
-        """Nothing has been called yet; allowed while no kernel of the group runs and nothing is in flight."""
-        start, end = self.layout.meta_start, self.layout.meta_end
-        for die in range(self.first_die, self.first_die + self.config.n_dies):
-            first = self.pod.meta(die, start)
-            self.pod.span(first, end - start)[:] = 0
+        """Run what is launched, as ``stats[name]``."""
+        self.run_as(self.name, progress)
 
 
 def _expert_sizes(c: A2EConfig) -> Mapping[str, int]:
@@ -159,16 +112,6 @@ def _batch_sizes(c: A2EConfig, calls: int) -> Mapping[str, int]:
     """Bytes of each app buffer of an attention die that has so many calls."""
     table, states = calls * c.tokens_max * INDEX_BYTES, calls * c.tokens_max * c.row_bytes
     return {"batches": 4 * calls, "x": states, "topk": table, "pos": table, "weights": table, "out": states}
-
-
-def _allocate(pod: Pod, dies: Sequence[int], sizes: Mapping[str, int]) -> list[Buffers]:
-    """Buffers on each die; CapacityError if they do not fit, and then none of them is allocated."""
-    mark = pod.mark_app()
-    try:
-        return [{name: pod.alloc(die, size) for name, size in sizes.items()} for die in dies]
-    except CapacityError:
-        pod.release_app(mark)
-        raise
 
 
 class Calls:
@@ -196,15 +139,12 @@ class Calls:
     # ---- before the run
 
     def _allocate_batches(self) -> list[list[Buffers]]:
-        c, mark = self.config, self.pod.mark_app()
-        try:
+        c = self.config
+        with all_or_none(self.pod):
             return [
-                _allocate(self.pod, self.dies(domain), _batch_sizes(c, len(range(domain, self.n_calls, c.turns))))
-                for domain in range(c.turns)
+                allocate_on(self.pod, self.dies(turn), _batch_sizes(c, len(range(turn, self.n_calls, c.turns))))
+                for turn in range(c.turns)
             ]
-        except CapacityError:
-            self.pod.release_app(mark)
-            raise
 
     @property
     def n_calls(self) -> int:

@@ -1,29 +1,27 @@
 """What expert-parallel groups have in common, however their data travels: buffers, checks, calls and results."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import expert as expert_kernel
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.claims import Region
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols.arguments import index_of, one_for_each
+from xccl_emu.protocols.communicator import Communicator, Progress, allocate_on
 from xccl_emu.protocols.group_layout import C, GroupLayout
 from xccl_emu.protocols.layout import ROUTE, EpConfig, check_finite, check_tokens, check_weights
 
-Progress = Callable[[int], None]
 Args = Mapping[str, int | Sequence[int]]
 """What a launch gives a kernel; a record is a sequence of integers, too."""
 _INDEX_COLUMNS = INDEX_BYTES // 4
@@ -111,12 +109,8 @@ def allocate(pod: Pod, config: EpConfig, rounds: int = 1) -> list[RankBuffers]:
         "y": rows * config.row_bytes, "out": states,
     }  # fmt: skip
     dies = range(config.first_die, config.first_die + config.n_ranks)
-    mark = pod.mark_app()
-    try:
-        return [RankBuffers(**{name: pod.alloc(die, rounds * size) for name, size in sizes.items()}) for die in dies]
-    except CapacityError:
-        pod.release_app(mark)
-        raise
+    per_rank = allocate_on(pod, dies, {name: rounds * size for name, size in sizes.items()})
+    return [RankBuffers(**buffers) for buffers in per_rank]
 
 
 class Phase(NamedTuple):
@@ -132,12 +126,10 @@ EXPERT = Phase(expert_kernel.dummy_expert, {"recv_x": "r", "route": "r", "y": "w
 _NOTHING, _DISPATCHED, _COMBINED = range(3)
 """Which results a group has."""
 
-class ExpertGroup(ABC, Generic[C]):
+class ExpertGroup(Communicator, Generic[C]):
     """An expert-parallel group: dispatch, a dummy expert, combine.
 
-    It owns the parts of the managed and metadata areas from ``managed_offset`` and ``field_offset`` on, both in bytes,
-    to ``layout.managed_end`` and ``layout.meta_end``; another group or communicator on the same pod goes behind them.
-    Rounds may follow each other without reset.  After a failed run (RunError) call `reset`.
+    Rounds may follow each other without reset.
 
     All that it knows from round to round stands in the pod's memory, so it goes along with snapshots.
     """
@@ -150,20 +142,16 @@ class ExpertGroup(ABC, Generic[C]):
     """What says where everything is."""
 
     def __init__(self, pod: Pod, config: C, *, managed_offset: int = 0, field_offset: int = 0) -> None:
-        self.pod = pod
         self.config: C = config
         """The group's size and the shape of what it moves."""
-        self.layout = self.lays_out(config, pod, managed_offset, field_offset)
+        self.layout: GroupLayout[C] = self.lays_out(config, pod, managed_offset, field_offset)
         self._ranks = allocate(pod, config)
         self._rows_committed = [0] * config.n_ranks
-        self._broken = False
-        dies = config.first_die, config.first_die + config.n_ranks
-        layout = self.layout
-        meta, managed = (layout.meta_start, layout.meta_end), (layout.managed_start, layout.managed_end)
-        pod.claims.take(self, Region(dies, meta, managed))
-        self._zero_fields()
-        self.stats: dict[str, RunStats] = {}
-        """Of the last run of each protocol."""
+        super().__init__(pod)
+        self.zero_fields()
+
+    def _cores_on(self, die: int) -> int:
+        return self.config.cores
 
     @abstractmethod
     def next_dispatch(self) -> int:
@@ -209,7 +197,7 @@ class ExpertGroup(ABC, Generic[C]):
         for rank in range(self.config.n_ranks):
             args = {**self._core_args(rank), **self._dispatch_args()}
             self._launch(self.dispatches, rank, args, self.layout.dispatch_grants(rank))
-        self.run("dispatch", progress)
+        self.run_as("dispatch", progress)
         self._stage[0] = _DISPATCHED
         return [self.received(rank) for rank in range(self.config.n_ranks)]
 
@@ -272,7 +260,7 @@ class ExpertGroup(ABC, Generic[C]):
             if rows == 0:
                 continue
             self._launch(EXPERT, rank, self._parts(rows), [])
-        self.run("expert", progress)
+        self.run_as("expert", progress)
 
     def expert_output(self, rank: int) -> NDArray[Any]:
         """[rows, hidden] view to write a rank's expert outputs into, in the order of the received rows.
@@ -310,7 +298,7 @@ class ExpertGroup(ABC, Generic[C]):
         for rank in range(self.config.n_ranks):
             args = {**self._core_args(rank), **self._combine_args()}
             self._launch(self.combines, rank, args, self.layout.combine_grants(rank))
-        self.run("combine", progress)
+        self.run_as("combine", progress)
         self._stage[0] = _COMBINED
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
@@ -335,35 +323,6 @@ class ExpertGroup(ABC, Generic[C]):
         more = {"c": self.shape(), "b": addresses}
         self.pod.launch(phase.kernel, self.die_of(rank), range(self.config.cores), {**args, **more}, grants)
 
-    def run(self, name: str, progress: Progress | None) -> None:
-        """Run what is launched, as ``stats[name]``; if it fails the group needs `reset`.
-
-        Raises ConfigError, and the group needs none, if something is switched off that no kernel has.
-        """
-        self.pod.check_runnable()
-        self._broken = True  # until the run is over
-        self.stats[name] = self.pod.run(progress)
-        self._broken = False
-
-    def check_ready(self, *kernels: Kernel) -> None:
-        """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken.
-
-        ``kernels`` are to be launched and run at once: ConfigError too if the pod cannot run them.
-        """
-        self._check_whole()
-        self.pod.claims.check(self)
-        if kernels:
-            self.pod.check_runnable(kernels)
-        self.pod.check_ready()
-        per_die = self.pod.spec.cores_per_die
-        for die in map(self.die_of, range(self.config.n_ranks)):
-            if any(self.pod.launch_of(die * per_die + core) for core in range(self.config.cores)):
-                raise ConfigError(f"cores={self.config.cores}: on die {die} one of them is taken by another launch")
-
-    def _check_whole(self) -> None:
-        if self._broken:
-            raise ConfigError("the group's last run failed or was interrupted: call reset() first")
-
     @property
     def _stage(self) -> NDArray[np.int32]:
         """[1] view of which results there are: a word in the pod's memory, so that it goes along with snapshots."""
@@ -382,20 +341,7 @@ class ExpertGroup(ABC, Generic[C]):
         """An array for each rank; ConfigError for anything else."""
         return as_arrays(name, one_for_each(name, given, self.config.n_ranks, "ranks"))
 
-    def reset(self) -> None:
-        """After a failed run: stop all cores of the pod, zero the group's metadata fields, count rounds from the start.
-
-        What others have launched on the pod and not run is dropped too.
-        """
-        self.pod.claims.check(self)
-        self.pod.clear()
-        self._zero_fields()
-        self._broken = False
-
-    def _zero_fields(self) -> None:
-        """Rounds count from the start; what an earlier group left there would be taken for this one's."""
+    def zero_fields(self) -> None:
+        """As of any communicator; and there are no results."""
         self._stage[0] = _NOTHING
-        start, end = self.layout.meta_start, self.layout.meta_end
-        for rank in range(self.config.n_ranks):
-            first = self.pod.meta(self.die_of(rank), start)
-            self.pod.span(first, end - start)[:] = 0
+        super().zero_fields()

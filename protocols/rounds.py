@@ -205,7 +205,7 @@ class GroupRounds(ABC):
         """Launch and run."""
         self.group.check_ready(self.kernel)
         self.launch()
-        self.group.run("rounds", progress)
+        self.group.run_as("rounds", progress)
         return self.group.stats["rounds"]
 
     # ---- after the run: views; ConfigError for a round or rank that there is not, and as long as nothing has run

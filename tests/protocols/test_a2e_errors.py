@@ -85,7 +85,7 @@ def test_a_taken_core_is_refused_before_anything_is_launched() -> None:
     shape = group.config.group(group.config.n_experts, 1, group.pod.spec.die_bytes)
     args = {"first": 0, "last": 0, "c": shape, "b": Buffers()}
     group.pod.launch(dummy_expert, 4, [1], args, [])
-    refused(group.pod, lambda: group.run(CASE.calls()), "cores=2: on die 4 one is taken by another launch")
+    refused(group.pod, lambda: group.run(CASE.calls()), "cores=2: on die 4 one of them is taken by another launch")
 
 
 def test_after_a_failed_run_reset_brings_the_group_back() -> None:

@@ -98,7 +98,7 @@ class Regions:
     """All regions of a protocol on so many dies, from ``first_die`` on, one behind the other in their areas."""
 
     def __init__(self, dies: int, first_die: int = 0) -> None:
-        self._dies = range(first_die, first_die + dies)
+        self.dies = range(first_die, first_die + dies)
         self._all: list[Region] = []
         self.managed_start = self.meta_start = 0
         """Offsets in the areas from which on they are placed."""
@@ -134,7 +134,7 @@ class Regions:
         """A pod with no more room than these regions need; app data and data buffer as given, in bytes."""
         meta, managed = (max(GRANULE_BYTES, self.bytes_of(area)) for area in ("meta", "managed"))
         room = {"app_bytes": align(app_bytes), "meta_bytes": meta, "managed_bytes": managed}
-        return small_pod(len(self._dies), cores, **room, ub_bytes=align(ub_bytes))
+        return small_pod(len(self.dies), cores, **room, ub_bytes=align(ub_bytes))
 
     def fit(self, spec: PodSpec, managed: int, meta: int, remedy: str, ub_bytes: int = 0) -> None:
         """Give the regions their addresses, from these offsets of the areas on.
@@ -161,7 +161,7 @@ class Regions:
     def label(self, bench: Bench) -> None:
         """Name the regions in reports."""
         for region in self._all:
-            for number, die in enumerate(self._dies):
+            for number, die in enumerate(self.dies):
                 for label in region.labels(die, number):
                     bench.label(*label)
 

@@ -1,0 +1,110 @@
+"""What groups of ranks, and of attention and expert dies, have in common: regions of their own, runs, and an end."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from xccl_emu.errors import CapacityError, ConfigError
+from xccl_emu.lang import Kernel
+from xccl_emu.machine.claims import Region
+from xccl_emu.machine.launch import Launch
+from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocol import Regions
+
+Progress = Callable[[int], None]
+
+
+class Communicator(ABC):
+    """Dies of a pod with a protocol between them.
+
+    It owns the parts of the managed and metadata areas from ``managed_offset`` and ``field_offset`` on, both in bytes,
+    to ``layout.managed_end`` and ``layout.meta_end``, on all its dies; another communicator on the same pod goes behind
+    them.  After a failed run (RunError) call `reset`.
+    """
+
+    layout: Regions
+
+    def __init__(self, pod: Pod) -> None:
+        """When the layout is made, and all else that may be refused."""
+        self.pod, layout = pod, self.layout
+        self.stats: dict[str, RunStats] = {}
+        """Of the last run of each protocol."""
+        self._broken = False
+        dies = layout.dies.start, layout.dies.stop
+        meta, managed = (layout.meta_start, layout.meta_end), (layout.managed_start, layout.managed_end)
+        pod.claims.take(self, Region(dies, meta, managed))
+
+    @abstractmethod
+    def _cores_on(self, die: int) -> int:
+        """How many cores of a die take part, the first ones."""
+
+    def run_as(self, name: str, progress: Progress | None = None) -> None:
+        """Run what is launched, as ``stats[name]``; if it fails `reset` is needed.
+
+        Raises ConfigError, and none is needed, if something is switched off that no kernel has.
+        """
+        self.pod.check_runnable()
+        self._broken = True  # until the run is over
+        self.stats[name] = self.pod.run(progress)
+        self._broken = False
+
+    def check_ready(self, *kernels: Kernel) -> None:
+        """Raises ConfigError, before anything is launched, after a failed run, or if a core is taken.
+
+        ``kernels`` are to be launched and run at once: ConfigError too if the pod cannot run them.
+        """
+        self._check_whole()
+        self.pod.claims.check(self)
+        if kernels:
+            self.pod.check_runnable(kernels)
+        self.pod.check_ready()
+        for die, launches in self.on_cores():
+            if any(launches):
+                raise ConfigError(f"cores={len(launches)}: on die {die} one of them is taken by another launch")
+
+    def _check_whole(self) -> None:
+        if self._broken:
+            raise ConfigError("the group's last run failed or was interrupted: call reset() first")
+
+    def on_cores(self) -> Iterator[tuple[int, list[Launch | None]]]:
+        """Each die, and what is launched on those of its cores that take part."""
+        for die in self.layout.dies:
+            first = die * self.pod.spec.cores_per_die
+            yield die, [self.pod.launch_of(first + core) for core in range(self._cores_on(die))]
+
+    def reset(self) -> None:
+        """After a failed run: stop all cores of the pod, zero the metadata fields, count calls from the start.
+
+        What others have launched on the pod and not run is dropped too.
+        """
+        self.pod.claims.check(self)
+        self.pod.clear()
+        self.zero_fields()
+        self._broken = False
+
+    def zero_fields(self) -> None:
+        """Nothing has been called yet: what an earlier group left there would be taken for this one's.
+
+        Allowed while no kernel of the group runs and nothing is in flight.
+        """
+        start, end = self.layout.meta_start, self.layout.meta_end
+        for die in self.layout.dies:
+            self.pod.span(self.pod.meta(die, start), end - start)[:] = 0
+
+
+@contextmanager
+def all_or_none(pod: Pod) -> Iterator[None]:
+    """Gives back the app data that is allocated, if there is not enough (CapacityError)."""
+    mark = pod.mark_app()
+    try:
+        yield
+    except CapacityError:
+        pod.release_app(mark)
+        raise
+
+
+def allocate_on(pod: Pod, dies: Sequence[int], sizes: Mapping[str, int]) -> list[dict[str, Buffer]]:
+    """App buffers of these names and bytes on each die; CapacityError if they do not fit, and then there is none."""
+    with all_or_none(pod):
+        return [{name: pod.alloc(die, size) for name, size in sizes.items()} for die in dies]
