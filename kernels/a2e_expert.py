@@ -20,6 +20,7 @@ from xccl_emu.kernels.a2e_parameters import (
     microbatch_of,
     part_begin,
 )
+from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.counts import (
     COLUMNS,
     FIELD_BYTES,
@@ -347,8 +348,7 @@ def await_messages(core, die, call, counts, c: Group, m: Domains, at: Places):
         yield store(counts + 4 * (i % c.n_local * m.n_attention + i // c.n_local), n, 4, step=3)
     yield quiet(step=3, sync="counts noted")
     yield from barrier(3, "all messages are announced")
-    yield mtu_in(counts, 0, 4 * fields, step=3)
-    yield from hand_over(MTU_IN, SCALAR, 0, "counts of messages loaded")
+    yield from fetch(counts, 0, 4 * fields, 3, "counts of messages loaded")
 
 
 def name_choice(slot_at, slot, top_k):
@@ -384,20 +384,11 @@ def take_rows(source, n, row, slot, c: Group, b: Buffers, work, room, turn):
     return turn
 
 
-def rows_of_call(table, step, c: Group, m: Domains):
-    """How many rows of a call are here, by the table of counts."""
-    rows = 0
-    for i in range(c.n_local * m.n_attention):
-        n = yield ub_load(table + 4 * i, step=step)
-        rows = rows + n
-    return rows
-
-
 def gather(core, die, call, c: Group, b: Buffers, m: Domains, at: Places, room):
     """Step 3: this core's share of the rows, from the trampolines' messages into the order of the experts."""
     message = c.payload + SLOT_BYTES
     work = counts_bytes(m.n_attention, c.n_local)
-    rows = yield from rows_of_call(0, 3, c, m)
+    rows = yield from add_words(0, c.n_local * m.n_attention, 4, 3)
     begin = rows * core // c.cores
     end = rows * (core + 1) // c.cores
     row = 0

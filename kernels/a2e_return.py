@@ -1,6 +1,6 @@
 """The third stream of an expert die (xDeepServe 5.2): E2A, a persistent kernel; the others are in `a2e_expert`."""
 
-from xccl_emu.kernels.a2e_expert import HEADER_BYTES, counts_bytes, drain_rings, lists_bytes, ring, rows_of_call
+from xccl_emu.kernels.a2e_expert import HEADER_BYTES, counts_bytes, drain_rings, lists_bytes, ring
 from xccl_emu.kernels.a2e_parameters import (
     Domains,
     Places,
@@ -12,6 +12,7 @@ from xccl_emu.kernels.a2e_parameters import (
     part_begin,
     trampoline_of,
 )
+from xccl_emu.kernels.common import ROWS, add_words, fetch, move_row
 from xccl_emu.kernels.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import barrier, drain, hand_over
@@ -25,33 +26,16 @@ from xccl_emu.lang import (
     kernel,
     load,
     mtu_in,
-    mtu_out,
     poll_ge,
     put,
     quiet,
-    set_flag,
     ub_load,
     ub_store,
     v_count,
     v_fill,
-    wait_flag,
 )
 
-PLACES = 4
-"""Rows that have a place in the data buffer: enough to hide the latency of a read behind the writes before it."""
-
 # ---- step 5
-
-
-def move_row(source, target, nbytes, work, turn, step):
-    """Copy a row through the data buffer; some are on their way in while others wait to leave."""
-    place = turn % PLACES
-    if turn >= PLACES:
-        yield wait_flag(MTU_OUT, MTU_IN, place, step=step, sync="row left")
-    yield mtu_in(source, work + place * nbytes, nbytes, step=step)
-    yield from hand_over(MTU_IN, MTU_OUT, place, "row in", step=step)
-    yield mtu_out(work + place * nbytes, target, nbytes, step=step)
-    yield set_flag(MTU_OUT, MTU_IN, place, step=step, sync="row left")
 
 
 def send_rows(row, n, high, t, parity, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, turn):
@@ -106,7 +90,7 @@ def send_part(begin, end, rows, part, parity, c: Group, b: Buffers, m: Domains, 
     if c.by_dma:
         yield from drain_rings(turn)
     else:
-        yield from drain(MTU_OUT, MTU_IN, turn, PLACES, "row left")
+        yield from drain(MTU_OUT, MTU_IN, turn, ROWS, "row left")
 
 
 def announce(part, parity, c: Group, m: Domains, at: Places, plan: ReturnPlan):
@@ -157,7 +141,7 @@ def return_rows(low, first, last, source, target, c: Group, plan: ReturnPlan):
                 offset = (t * c.top_k + k) * 2 * c.hidden
                 yield from move_row(source + offset, target + offset, 2 * c.hidden, plan.work, turn, 6)
                 turn = turn + 1
-    yield from drain(MTU_OUT, MTU_IN, turn, PLACES, "row left")
+    yield from drain(MTU_OUT, MTU_IN, turn, ROWS, "row left")
 
 
 def return_rows_dma(low, first, last, source, target, c: Group, plan: ReturnPlan):
@@ -267,8 +251,7 @@ def clear(table, nbytes):
 def load_counts_of(call, c: Group, b: Buffers, m: Domains, table):
     """Load the counts of a call, by local expert and attention die; returns the first, which is -1 at the end."""
     counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
-    yield mtu_in(counts, table, 4 * m.n_attention * c.n_local, step=5)
-    yield from hand_over(MTU_IN, SCALAR, 0, "counts of rows loaded")
+    yield from fetch(counts, table, 4 * m.n_attention * c.n_local, 5, "counts of rows loaded")
     n = yield ub_load(table, step=5)
     return n
 
@@ -283,7 +266,7 @@ def e2a_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places, plan: Re
         yield poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")
         n = yield from load_counts_of(call, c, b, m, plan.counts)
         if n >= 0:
-            rows = yield from rows_of_call(plan.counts, 5, c, m)
+            rows = yield from add_words(plan.counts, c.n_local * m.n_attention, 4, 5)
             yield from send_and_return(core, die, call, rows, c, b, m, at, plan)
             yield from barrier(6, "all cores have sent back")
             if core == 0:

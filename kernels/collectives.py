@@ -7,11 +7,11 @@ follow each other on the same inboxes and flags each is told what those before i
 
 from typing import NamedTuple
 
+from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
-    SCALAR,
     VECTOR,
     mtu_in,
     mtu_out,
@@ -141,8 +141,7 @@ def slice_at(turn, slices, slice_bytes, first, call_bytes):
 
 def read(source, size):
     """Copy memory to the beginning of the data buffer, and wait until it is there."""
-    yield mtu_in(source, 0, size)
-    yield from hand_over(MTU_IN, SCALAR, 0, "slice in buffer")
+    yield from fetch(source, 0, size, 0, "slice in buffer")
 
 
 def copy(i, n, source, target, size, room):

@@ -10,6 +10,7 @@ A rank acknowledges to every other one, also to those that it needed nothing fro
 what they offer it, so that may be overwritten at any time.
 """
 
+from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
@@ -39,12 +40,8 @@ from xccl_emu.lang import (
 
 def load_counts(counts, c: Group):
     """Read the counts that dispatch received, by expert and then source, into the data buffer; returns their sum."""
-    yield mtu_in(counts, 0, 4 * c.n_ranks * c.n_local, step=1)
-    yield from hand_over(MTU_IN, SCALAR, 0, "received counts loaded")
-    rows = 0
-    for i in range(c.n_ranks * c.n_local):
-        n = yield ub_load(4 * i, step=1)
-        rows = rows + n
+    yield from fetch(counts, 0, 4 * c.n_ranks * c.n_local, 1, "received counts loaded")
+    rows = yield from add_words(0, c.n_ranks * c.n_local, 4, 1)
     return rows
 
 

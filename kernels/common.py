@@ -1,14 +1,43 @@
 """Device subroutines that belong to no protocol; kernels call them with ``yield from``.
 
-The zero-copy path of send/recv and the benchmarks copy by them.
+Those that move data do it through the data buffer.
 """
 
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import MTU_IN, MTU_OUT, mtu_in, mtu_out, set_flag, wait_flag
+from xccl_emu.lang import MTU_IN, MTU_OUT, SCALAR, mtu_in, mtu_out, set_flag, ub_load, wait_flag
+
+ROWS = 4
+"""Rows that `move_row` has in the data buffer: enough to hide the latency of a read behind the writes before it."""
+
+
+def fetch(source, at, nbytes, step, sync):
+    """Bring memory to a place in the data buffer, for the scalar unit."""
+    yield mtu_in(source, at, nbytes, step=step)
+    yield from hand_over(MTU_IN, SCALAR, 0, sync)
+
+
+def add_words(at, n, stride, step):
+    """Return the sum of so many 4-byte words of the data buffer."""
+    total = 0
+    for i in range(n):
+        word = yield ub_load(at + stride * i, step=step)
+        total = total + word
+    return total
+
+
+def move_row(source, target, nbytes, work, turn, step):
+    """Copy a row, the places at ``work`` in turn: some are on their way in while others wait to leave."""
+    place = turn % ROWS
+    if turn >= ROWS:
+        yield wait_flag(MTU_OUT, MTU_IN, place, step=step, sync="row left")
+    yield mtu_in(source, work + place * nbytes, nbytes, step=step)
+    yield from hand_over(MTU_IN, MTU_OUT, place, "row in", step=step)
+    yield mtu_out(work + place * nbytes, target, nbytes, step=step)
+    yield set_flag(MTU_OUT, MTU_IN, place, step=step, sync="row left")
 
 
 def copy_through_buffer(source, target, nbytes, half_bytes, step):
-    """Copy memory to memory through the data buffer in ping-pong, so that mtu-in and mtu-out work at once.
+    """Copy memory to memory in ping-pong, so that mtu-in and mtu-out work at once.
 
     ``source`` and ``target`` are global addresses, ``half_bytes`` is the size of each of the two halves at the start of
     the data buffer, ``step`` is a literal.  Uses events 0 and 1 of (MTU_IN, MTU_OUT) and (MTU_OUT, MTU_IN), and leaves

@@ -11,6 +11,7 @@ each other in a table of tallies, a row for each core and one for the sums: so e
 expert goes, and goes on from there from token to token.  The choices of a token come with it.
 """
 
+from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.group import align, barrier, hand_over
 from xccl_emu.kernels.parameters import Group
 from xccl_emu.lang import (
@@ -125,8 +126,7 @@ def tally(first, last, work, room, topk, c: Group):
     t = first
     while t < last:
         some = min(room, last - t)
-        yield mtu_in(topk + t * INDEX_BYTES, work, some * INDEX_BYTES, step=1)
-        yield from hand_over(MTU_IN, SCALAR, 0, "choices loaded")
+        yield from fetch(topk + t * INDEX_BYTES, work, some * INDEX_BYTES, 1, "choices loaded")
         yield from tally_rows(some, work, 1, c)
         t = t + some
 
@@ -157,8 +157,7 @@ def share_tallies(rank, core, step, c: Group):
     yield quiet(step=step, sync="sums visible")
     yield from barrier(step, "all tallies are added up")
     yield mtu_in(tallies + core * align(4 * n_slots), 0, 4 * n_slots, step=step)
-    yield mtu_in(tallies + c.cores * align(4 * n_slots), totals_at(n_slots), 4 * n_slots, step=step)
-    yield from hand_over(MTU_IN, SCALAR, 0, "sums loaded")
+    yield from fetch(tallies + c.cores * align(4 * n_slots), totals_at(n_slots), 4 * n_slots, step, "sums loaded")
 
 
 def count_experts_before(c: Group):
@@ -232,10 +231,7 @@ def slot_of(i: int, rank: int, n_ranks: int, n_local: int) -> int:
 def count_slots(first, end, target, tokens, step, c: Group):
     """Count the messages for the expert slots ``first`` to before ``end``, into a word of the data buffer."""
     if c.tallies:
-        total = 0
-        for slot in range(first, end):
-            n = yield ub_load(totals_at(c.n_ranks * c.n_local) + 4 * slot, step=step)
-            total = total + n
+        total = yield from add_words(totals_at(c.n_ranks * c.n_local) + 4 * first, end - first, 4, step)
         yield ub_store(target, total, step=step)
     else:
         yield v_count(choice_at(0, 0, c.n_ranks * c.n_local), target, entries(tokens), first, end, step=step)

@@ -9,6 +9,7 @@ safe.
 Cores share homes and experts out as in dispatch, so that the fence of one core orders the rows before their signal.
 """
 
+from xccl_emu.kernels.common import ROWS, fetch, move_row
 from xccl_emu.kernels.counts import second_table, work_at
 from xccl_emu.kernels.deepep import SIGNAL_BYTES, all_clean, clean_next, first_of, set_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
@@ -23,17 +24,10 @@ from xccl_emu.lang import (
     add,
     fence,
     kernel,
-    mtu_in,
-    mtu_out,
     poll_ne,
-    set_flag,
     ub_load,
     ub_store,
-    wait_flag,
 )
-
-BUFFERS = 4
-"""Rows in the data buffer at a time: while one leaves the next ones come."""
 
 
 def rows_at(slots: int, n_slots: int) -> int:
@@ -44,8 +38,7 @@ def rows_at(slots: int, n_slots: int) -> int:
 def find_rows(counts, c: Group):
     """Load the counts that dispatch received, and beside each the number of its first row."""
     second = second_table(c.n_ranks * c.n_local)
-    yield mtu_in(counts, 0, 4 * c.n_ranks * c.n_local, step=1)
-    yield from hand_over(MTU_IN, SCALAR, 0, "received counts loaded")
+    yield from fetch(counts, 0, 4 * c.n_ranks * c.n_local, 1, "received counts loaded")
     row = 0
     for i in range(c.n_ranks * c.n_local):
         yield ub_store(second + 4 * i, row, step=1)
@@ -57,19 +50,13 @@ def send_block(home, row, n, sent, call, c: Group, b: Buffers, s: Sets):
     """Step 1 for the rows of one expert and home, from ``row`` on; returns how many rows the core has sent."""
     routes = work_at(c.n_ranks * c.n_local)
     came = set_at(s.data, s.data_step, call, home, c.die_bytes)
-    yield mtu_in(b.route + row * ROUTE_BYTES, routes, n * ROUTE_BYTES, step=1)
-    yield from hand_over(MTU_IN, SCALAR, 0, "routes loaded")
+    yield from fetch(b.route + row * ROUTE_BYTES, routes, n * ROUTE_BYTES, 1, "routes loaded")
     for i in range(n):
-        place = sent % BUFFERS
-        at = rows_at(s.slots, c.n_ranks * c.n_local) + place * 2 * c.hidden
         token = yield ub_load(routes + i * ROUTE_BYTES + 8, step=1)
         choice = yield ub_load(routes + i * ROUTE_BYTES + 12, step=1)
-        if sent >= BUFFERS:
-            yield wait_flag(MTU_OUT, MTU_IN, place, sync="row left")
-        yield mtu_in(b.y + (row + i) * 2 * c.hidden, at, 2 * c.hidden, step=1)
-        yield from hand_over(MTU_IN, MTU_OUT, place, "row in")
-        yield mtu_out(at, came + (token * c.top_k + choice) * 2 * c.hidden, 2 * c.hidden, step=1)
-        yield set_flag(MTU_OUT, MTU_IN, place, sync="row left")
+        target = came + (token * c.top_k + choice) * 2 * c.hidden
+        work = rows_at(s.slots, c.n_ranks * c.n_local)
+        yield from move_row(b.y + (row + i) * 2 * c.hidden, target, 2 * c.hidden, work, sent, 1)
         sent = sent + 1
     return sent
 
@@ -84,7 +71,7 @@ def send_back(rank, first, last, call, c: Group, b: Buffers, s: Sets):
         if n > 0:
             row = yield ub_load(second_table(c.n_ranks * c.n_local) + cell, step=1)
             sent = yield from send_block(home, row, n, sent, call, c, b, s)
-    yield from drain(MTU_OUT, MTU_IN, sent, BUFFERS, "row left")
+    yield from drain(MTU_OUT, MTU_IN, sent, ROWS, "row left")
     yield fence(step=2, sync="rows before flags")
     for i in range(first, last):
         signals = set_at(s.signals, s.signals_step, call, (rank + i // c.n_local) % c.n_ranks, c.die_bytes)

@@ -13,6 +13,7 @@ cores have pulled, and a source writes into the block of a destination, and into
 one has acknowledged the round before (sync "dispatch blocks free").
 """
 
+from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.counts import (
     FIELD_BYTES,
     INDEX_BYTES,
@@ -188,12 +189,8 @@ def gather_counts(c: Group, b: Buffers):
     """When all cores have noted theirs bring the whole table into the data buffer; returns the number of rows."""
     yield quiet(step=5, sync="counts noted")
     yield from barrier(5, "all counts are in")
-    yield mtu_in(b.counts, 0, 4 * c.n_ranks * c.n_local, step=5)
-    yield from hand_over(MTU_IN, SCALAR, 0, "counts loaded")
-    rows = 0
-    for i in range(c.n_ranks * c.n_local):
-        n = yield ub_load(4 * i, step=5)
-        rows = rows + n
+    yield from fetch(b.counts, 0, 4 * c.n_ranks * c.n_local, 5, "counts loaded")
+    rows = yield from add_words(0, c.n_ranks * c.n_local, 4, 5)
     return rows
 
 

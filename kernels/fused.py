@@ -24,6 +24,7 @@ Without allocation in advance (``exchange``) a rank first tells each peer how ma
 from where the peer says; these fields are double for the same reason.
 """
 
+from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.counts import (
     FIELD_BYTES,
     begin_counting,
@@ -196,12 +197,8 @@ def await_counts(rank, first, last, event, c: Group, f: Fused):
     for i in range(first, last):
         yield poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")
     yield from barrier(3, "all counts are in")
-    yield mtu_in(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, step=3)
-    yield from hand_over(MTU_IN, SCALAR, 0, "counts loaded")
-    rows = 0
-    for i in range(c.n_ranks * c.n_local):
-        n = yield ub_load(f.work + i * FIELD_BYTES + 8, step=3)
-        rows = rows + n
+    yield from fetch(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, 3, "counts loaded")
+    rows = yield from add_words(f.work + 8, c.n_ranks * c.n_local, FIELD_BYTES, 3)
     return rows
 
 

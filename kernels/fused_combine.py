@@ -10,6 +10,7 @@ core may have a part of a peer, and then of the rows that came from it.
 Nothing ever resets arrivals: a token's home remembers how many it has waited for.  Choices that are masked bring none.
 """
 
+from xccl_emu.kernels.common import ROWS, add_words, fetch, move_row
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, second_table, work_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import drain, hand_over
@@ -25,10 +26,8 @@ from xccl_emu.lang import (
     kernel,
     load,
     mtu_in,
-    mtu_out,
     poll_ge,
     quiet,
-    set_flag,
     store,
     ub_load,
     ub_store,
@@ -39,15 +38,12 @@ from xccl_emu.lang import (
 DMAS = 8
 """Transfers that the DMA engine works on at a time."""
 
-BUFFERS = 4
-"""Rows in the data buffer at a time: while one leaves the next ones come."""
-
 LISTED_BYTES = ROUTE_BYTES + 4
 """Of a row that is to be sent, what the data buffer keeps until it is announced: its route and its number."""
 
 
 def buffer_at(i: int, hidden: int, n_slots: int) -> int:
-    """Where in the data buffer a row is put, behind the tables; the number `BUFFERS` is where the routes begin."""
+    """Where in the data buffer a row is put, behind the tables; the number `ROWS` is where the routes begin."""
     return work_at(n_slots) + 2 * hidden * i
 
 
@@ -57,8 +53,7 @@ def find_rows(rank, core, first, last, counts, c: Group):
     For these the first table then holds, by expert and source, how many are the core's, the second one the first row.
     """
     second = second_table(c.n_ranks * c.n_local)
-    yield mtu_in(counts, 0, 4 * c.n_ranks * c.n_local, step=1)
-    yield from hand_over(MTU_IN, SCALAR, 0, "received counts loaded")
+    yield from fetch(counts, 0, 4 * c.n_ranks * c.n_local, 1, "received counts loaded")
     row = 0
     for e in range(c.n_local):
         for s in range(c.n_ranks):
@@ -75,10 +70,7 @@ def take_part(i, s, core, c: Group):
     begin = max(0, c.n_ranks * core - i * c.cores)
     end = min(c.cores, c.n_ranks * (core + 1) - i * c.cores)
     if end - begin < c.cores:
-        rows = 0
-        for e in range(c.n_local):
-            n = yield ub_load(4 * (e * c.n_ranks + s), step=1)
-            rows = rows + n
+        rows = yield from add_words(4 * s, c.n_local, 4 * c.n_ranks, 1)
         begin = rows * begin // c.cores
         end = rows * end // c.cores
         for e in range(c.n_local):
@@ -94,7 +86,7 @@ def take_part(i, s, core, c: Group):
 
 def list_rows(row, n, listed, c: Group, b: Buffers, f: Fused):
     """Load the routes of some rows behind those that are listed, and note the rows' numbers."""
-    routes = buffer_at(BUFFERS, c.hidden, c.n_ranks * c.n_local)
+    routes = buffer_at(ROWS, c.hidden, c.n_ranks * c.n_local)
     yield mtu_in(b.route + row * ROUTE_BYTES, routes + listed * ROUTE_BYTES, n * ROUTE_BYTES, step=1)
     for i in range(n):
         yield ub_store(routes + f.list_room * ROUTE_BYTES + 4 * (listed + i), row + i, step=1)
@@ -110,7 +102,7 @@ def target_of(route, c: Group, f: Fused):
 
 def send_rows(n, c: Group, b: Buffers, f: Fused):
     """Step 1: load the listed rows and write them to the homes of their tokens; or let the DMA engine do it."""
-    routes = buffer_at(BUFFERS, c.hidden, c.n_ranks * c.n_local)
+    routes = buffer_at(ROWS, c.hidden, c.n_ranks * c.n_local)
     for i in range(n):
         row = yield ub_load(routes + f.list_room * ROUTE_BYTES + 4 * i, step=1)
         target = yield from target_of(routes + i * ROUTE_BYTES, c, f)
@@ -119,22 +111,17 @@ def send_rows(n, c: Group, b: Buffers, f: Fused):
                 yield wait_flag(DMA, SCALAR, i % DMAS, step=1, sync="row written")
             yield dma(b.y + row * 2 * c.hidden, target, 2 * c.hidden, i % DMAS, step=1)
         else:
-            at = buffer_at(i % BUFFERS, c.hidden, c.n_ranks * c.n_local)
-            if i >= BUFFERS:
-                yield wait_flag(MTU_OUT, MTU_IN, i % BUFFERS, sync="row left")
-            yield mtu_in(b.y + row * 2 * c.hidden, at, 2 * c.hidden, step=1)
-            yield from hand_over(MTU_IN, MTU_OUT, i % BUFFERS, "row in")
-            yield mtu_out(at, target, 2 * c.hidden, step=1)
-            yield set_flag(MTU_OUT, MTU_IN, i % BUFFERS, sync="row left")
+            work = buffer_at(0, c.hidden, c.n_ranks * c.n_local)
+            yield from move_row(b.y + row * 2 * c.hidden, target, 2 * c.hidden, work, i, 1)
     if f.sdma:
         yield from drain(DMA, SCALAR, n, DMAS, "row written")
     else:
-        yield from drain(MTU_OUT, MTU_IN, n, BUFFERS, "row left")
+        yield from drain(MTU_OUT, MTU_IN, n, ROWS, "row left")
 
 
 def announce(n, c: Group, f: Fused):
     """Step 2: add an arrival to the token of each listed row."""
-    routes = buffer_at(BUFFERS, c.hidden, c.n_ranks * c.n_local)
+    routes = buffer_at(ROWS, c.hidden, c.n_ranks * c.n_local)
     for i in range(n):
         home = yield ub_load(routes + i * ROUTE_BYTES + 4, step=2)
         token = yield ub_load(routes + i * ROUTE_BYTES + 8, step=2)

@@ -13,15 +13,13 @@ Order of summation: by rank, from 0 on, in FP32.
 
 from typing import NamedTuple
 
+from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import (
     FP32,
-    MTU_IN,
     MTU_OUT,
-    SCALAR,
     VECTOR,
     kernel,
-    mtu_in,
     mtu_out,
     poll_line_ne,
     quiet,
@@ -75,8 +73,7 @@ def place(buffers, call, ranks, rank, room):
 
 def load_operand(own, size):
     """Bring in the own operand, to the beginning of the data buffer; what would mean empty becomes +0.0."""
-    yield mtu_in(own, 0, size)
-    yield from hand_over(MTU_IN, SCALAR, 0, "operand in buffer")
+    yield from fetch(own, 0, size, 0, "operand in buffer")
     for word in range(size // 4):
         bits = yield ub_load(4 * word)
         if bits == EMPTY:

@@ -10,14 +10,13 @@ NCCL clears the lines before the flag wraps around.  Here a call has fewer steps
 
 from typing import NamedTuple
 
+from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import (
-    MTU_IN,
     MTU_OUT,
     SCALAR,
     dcci,
     kernel,
-    mtu_in,
     mtu_out,
     poll_ge,
     poll_line_eq,
@@ -47,27 +46,20 @@ class Slots(NamedTuple):
     """Steps of the launches before, on the same slots."""
 
 
-def written(size, event):
-    """Wait until mtu-out has read what it writes; returns the size, by which the data move on."""
-    yield from hand_over(MTU_OUT, SCALAR, event, "buffer written")
-    return size
-
-
 @kernel
 def send_ll(own, s: Slots):
     """Send ``own`` [n_steps, n_lines, 8 bytes]."""
     data = s.n_lines * LINE_BYTES
     for step in range(s.done, s.done + s.n_steps):
-        yield mtu_in(own, data, s.n_lines * DATA_BYTES)
-        yield from hand_over(MTU_IN, SCALAR, 0, "data in buffer")
+        yield from fetch(own, data, s.n_lines * DATA_BYTES, 0, "data in buffer")
         for half in range(2 * s.n_lines):
             word = yield ub_load(data + 4 * half)
             yield ub_store(8 * half, word)
             yield ub_store(8 * half + 4, step + 1)
         yield poll_ge(s.credit, step + 1 - s.slots, sync="slot free")
         yield mtu_out(0, s.lines + step % s.slots * s.step, s.n_lines * LINE_BYTES)
-        moved = yield from written(s.n_lines * DATA_BYTES, 1)
-        own += moved
+        yield from hand_over(MTU_OUT, SCALAR, 1, "buffer written")
+        own += s.n_lines * DATA_BYTES
 
 
 @kernel
@@ -85,5 +77,5 @@ def receive_ll(out, s: Slots):
         yield store(s.credit, step + 1)
         yield dcci(s.credit, sync="credit line")
         yield mtu_out(data, out, s.n_lines * DATA_BYTES)
-        moved = yield from written(s.n_lines * DATA_BYTES, 1)
-        out += moved
+        yield from hand_over(MTU_OUT, SCALAR, 1, "buffer written")
+        out += s.n_lines * DATA_BYTES

@@ -6,10 +6,11 @@ visible in parts.  NCCL #740 is what happened on an interconnect where it did.
 """
 
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.kernels.ll import Slots, written
+from xccl_emu.kernels.ll import Slots
 from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
+    SCALAR,
     VECTOR,
     dcci,
     kernel,
@@ -41,8 +42,8 @@ def send_ll128(own, s: Slots):
         yield from hand_over(VECTOR, MTU_OUT, 1, "lines in buffer")
         yield poll_ge(s.credit, step + 1 - s.slots, sync="slot free")
         yield mtu_out(0, s.lines + step % s.slots * s.step, s.n_lines * LINE_BYTES)
-        moved = yield from written(s.n_lines * DATA_BYTES, 2)
-        own += moved
+        yield from hand_over(MTU_OUT, SCALAR, 2, "buffer written")
+        own += s.n_lines * DATA_BYTES
 
 
 @kernel
@@ -59,5 +60,5 @@ def receive_ll128(out, s: Slots):
         yield dcci(s.credit, sync="credit line")
         yield from hand_over(VECTOR, MTU_OUT, 1, "data in buffer")
         yield mtu_out(data, out, s.n_lines * DATA_BYTES)
-        moved = yield from written(s.n_lines * DATA_BYTES, 2)
-        out += moved
+        yield from hand_over(MTU_OUT, SCALAR, 2, "buffer written")
+        out += s.n_lines * DATA_BYTES

@@ -9,12 +9,13 @@ Each buffer of the app data area holds its rounds one behind the other; see `par
 """
 
 from xccl_emu.kernels.combine import combine
+from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, dispatch
 from xccl_emu.kernels.expert import dummy_expert
-from xccl_emu.kernels.group import align, barrier, hand_over
+from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.parameters import Areas, Buffers, Group, Rounds
-from xccl_emu.lang import MTU_IN, SCALAR, kernel, load, mtu_in, quiet, ub_load
+from xccl_emu.lang import kernel, load, quiet
 
 DISPATCH, EXPERT, COMBINE = 1, 2, 4
 """Bits of ``parts``: which phases each round has."""
@@ -22,13 +23,8 @@ DISPATCH, EXPERT, COMBINE = 1, 2, 4
 
 def count_rows(counts, c: Group):
     """Return how many rows dispatch received, the sum of its table of counts."""
-    n_slots = c.n_ranks * c.n_local
-    yield mtu_in(counts, 0, 4 * n_slots)
-    yield from hand_over(MTU_IN, SCALAR, 0, "row counts loaded")
-    rows = 0
-    for s in range(n_slots):
-        n = yield ub_load(4 * s)
-        rows = rows + n
+    yield from fetch(counts, 0, 4 * c.n_ranks * c.n_local, 0, "row counts loaded")
+    rows = yield from add_words(0, c.n_ranks * c.n_local, 4, 0)
     return rows
 
 

@@ -15,7 +15,7 @@ from xccl_emu.kernels.a2e_parameters import (
     microbatch_of,
     trampoline_of,
 )
-from xccl_emu.kernels.a2e_return import PLACES
+from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
@@ -169,7 +169,7 @@ def return_plan(c: A2EConfig, ub_bytes: int) -> ReturnPlan:
     done = counts + c.counts_bytes
     sent = done + 2 * c.counts_bytes
     lists = sent + align(4 * c.n_attention) + 32
-    listed = lists_that_fit(c, c.tokens_max // c.e2a_parts + 1, ub_bytes - lists - PLACES * c.row_bytes)
+    listed = lists_that_fit(c, c.tokens_max // c.e2a_parts + 1, ub_bytes - lists - ROWS * c.row_bytes)
     return ReturnPlan(counts, done, sent, lists, lists + listed * INDEX_BYTES, listed)
 
 
@@ -181,4 +181,4 @@ def buffer_bytes(c: A2EConfig) -> int:
     lists = lists_of(c) + c.domains(0).listed * INDEX_BYTES
     forward = max(lists, c.counts_bytes) + 2 * c.message_bytes
     attend = busy if c.attention_work else 0
-    return max(attend, send, sum_bytes(c.hidden), compute, forward, return_plan(c, 0).work + PLACES * c.row_bytes)
+    return max(attend, send, sum_bytes(c.hidden), compute, forward, return_plan(c, 0).work + ROWS * c.row_bytes)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import deepep as dispatch_kernel
 from xccl_emu.kernels import deepep_combine as combine_kernel
+from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.counts import work_at
 from xccl_emu.kernels.deepep import SETS, SIGNAL_BYTES
 from xccl_emu.kernels.deepep_layers import deepep_hooks, deepep_layers
@@ -67,7 +68,7 @@ class DeepEpConfig(EpConfig):
 def deepep_buffer_bytes(config: DeepEpConfig) -> int:
     """What the kernels need of a core's data buffer at least."""
     c = config
-    rows = combine_kernel.rows_at(c.slots, c.n_slots) + combine_kernel.BUFFERS * c.row_bytes
+    rows = combine_kernel.rows_at(c.slots, c.n_slots) + ROWS * c.row_bytes
     return max(buffer_bytes(c), rows, work_at(c.n_slots) + sum_bytes(c.hidden))
 
 

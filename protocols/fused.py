@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from xccl_emu.kernels import fused as dispatch_kernel
 from xccl_emu.kernels import fused_combine as combine_kernel
+from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.counts import FIELD_BYTES
-from xccl_emu.kernels.fused_combine import BUFFERS, LISTED_BYTES, buffer_at
+from xccl_emu.kernels.fused_combine import LISTED_BYTES, buffer_at
 from xccl_emu.kernels.fused_layers import fused_layers
 from xccl_emu.kernels.parameters import Fused
 from xccl_emu.machine.pod import Buffer, Pod
@@ -64,7 +65,7 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
             staging=first(layout.staging),
             work=work,
             room=(ub_bytes - work - c.n_slots * FIELD_BYTES) // 2 // inbound_bytes(c),
-            list_room=(ub_bytes - buffer_at(BUFFERS, c.hidden, c.n_slots)) // LISTED_BYTES,
+            list_room=(ub_bytes - buffer_at(ROWS, c.hidden, c.n_slots)) // LISTED_BYTES,
             wire=c.wire_bytes,
             exchange=first(layout.exchange),
             sdma=int(c.path == "sdma"),

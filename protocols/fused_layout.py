@@ -6,9 +6,10 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, work_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
-from xccl_emu.kernels.fused_combine import BUFFERS, LISTED_BYTES, buffer_at
+from xccl_emu.kernels.fused_combine import LISTED_BYTES, buffer_at
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
 from xccl_emu.protocol import Region
@@ -89,7 +90,7 @@ def fused_buffer_bytes(config: FusedConfig) -> int:
     c = config
     send = 2 * c.message_bytes + (4 * c.hidden if c.quantized and c.early_quantization else 0)
     dispatch = messages_at(c) + max(send, c.n_slots * FIELD_BYTES + 2 * inbound_bytes(c))
-    combine = max(work_at(c.n_slots) + sum_bytes(c.hidden), buffer_at(BUFFERS, c.hidden, c.n_slots) + LISTED_BYTES)
+    combine = max(work_at(c.n_slots) + sum_bytes(c.hidden), buffer_at(ROWS, c.hidden, c.n_slots) + LISTED_BYTES)
     return max(dispatch, combine, 12 * c.hidden + 2 * ROUTE_BYTES)
 
 

@@ -26,8 +26,8 @@ LOOPS = replace(PAIRS, counting="scalar", rounds=1)
 ONE_LOOP = replace(LOOPS, cores=1, tokens=3)
 SPLIT = replace(LONG, cores=2)
 
-of_dispatch, of_counts, of_combine, of_layers = (
-    Of(module) for module in ("fused", "counts", "fused_combine", "fused_layers")
+of_dispatch, of_counts, of_combine, of_layers, of_common = (
+    Of(module) for module in ("fused", "counts", "fused_combine", "fused_layers", "common")
 )
 """Modules of kernels, to be changed."""
 
@@ -58,7 +58,10 @@ RESETTING = permitted(replace(PAIR, tokens=1, rounds=3))
 # ---- what stands in dispatch
 
 COUNTS = '        yield put(field, event, n, begin + before, step=2, sync="counts")\n'
-SUM_COUNTS = "        n = yield ub_load(f.work + i * FIELD_BYTES + 8, step=3)\n"
+LOAD_COUNTS = 'from fetch(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES, 3, "counts loaded")'
+NOT_AWAITED = "mtu_in(own, f.work, c.n_ranks * c.n_local * FIELD_BYTES)\n    yield set_flag(MTU_IN, SCALAR, 0)"
+SUM_COUNTS = "    rows = yield from add_words(f.work + 8, c.n_ranks * c.n_local, FIELD_BYTES, 3)\n"
+EACH_COUNT = "    for i in range(c.n_ranks * c.n_local):\n"
 VISIBLE = '    yield quiet(step=1, sync="messages visible")  # and counted\n'
 ALL_SENT = '    yield from barrier(2, "all cores have sent")\n'
 PUBLISH = "    yield from publish(rank, first, last, event, c, f)\n"
@@ -87,7 +90,7 @@ BOOLEAN = (
     of_dispatch.at(COUNTS, "event", "1"),
     of_dispatch.at('poll_eq(own + i * FIELD_BYTES, event, step=3, sync="counts in")', "event", "1"),
 )
-RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + CLEAR))
+RESET = (*BOOLEAN, of_dispatch(SUM_COUNTS, SUM_COUNTS + EACH_COUNT + CLEAR))
 """Flags that are 0 or 1, and 0 again when the count was read: right on one core, with a table for each parity."""
 
 KNOWN = (
@@ -118,7 +121,7 @@ OWN = (
     bug("fused: places used before they are found", replace(PAIR, quantized=False, granules=2, rounds=1),
         RACE | UNWRITTEN | AREA | LEFTOVER | EVENTS, of_dispatch.without("places found")),
     bug("fused: counts used before they are loaded", PAIR, RACE | UNWRITTEN | AREA | LEFTOVER | EVENTS,
-        of_dispatch.apart("MTU_IN, SCALAR, 0", "counts loaded")),
+        of_dispatch(LOAD_COUNTS, NOT_AWAITED)),
     bug("fused: counts told when this core has sent, not when all have", PAIRS, RACE | UNWRITTEN,
         of_dispatch.without("all cores have sent")),
     bug("fused: counts of other cores' sources read before they are in", PAIRS, TORN | UNWRITTEN,
@@ -157,7 +160,7 @@ OWN = (
     *by_tallies("fused, tallies:", LOOPS, replace(LOOPS, tokens=3), ONE_LOOP),
     bug("fused: a route used before it is loaded", PAIR, RACE | AREA | UNWRITTEN | LEFTOVER | EVENTS,
         of_combine.apart("MTU_IN, SCALAR, 0", "rows listed")),
-    bug("fused: a contribution sent before it is loaded", PAIR, RACE | UNWRITTEN, of_combine.without("row in")),
+    bug("fused: a contribution sent before it is loaded", PAIR, RACE | UNWRITTEN, of_common.without("row in")),
     bug("fused: cores that share a peer send all of its rows", SHARED, RACE | WRONG | UNWRITTEN,
         of_combine("    if end - begin < c.cores:\n", "    if False:\n")),
     bug("fused: arrivals not awaited", PAIR, UNWRITTEN | RACE, of_combine.without("all arrived")),
