@@ -1,7 +1,7 @@
 """Random programs: what is rightly synchronized passes, and what passes has one outcome only."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.machine.support import small
@@ -71,7 +71,9 @@ _ops = st.lists(st.tuples(st.sampled_from([*OPS, "quiet", "wait"]), st.integers(
 @given(st.lists(_ops, min_size=2, max_size=2), st.sampled_from(ORDERS), st.booleans())
 def test_what_passes_has_one_outcome(threads: list[list[Op]], order: str, one_die: bool) -> None:
     """If sampling finds nothing, every schedule of the brute-force search ends alike: no missing order goes
-    unnoticed."""
+    unnoticed; under `unordered`, where the older of two writes of a core may stay, if no core writes a word twice."""
+    writes = [(core, place) for core, ops in enumerate(threads) for op, place in ops if op in ("store", "put")]
+    assume(order != "unordered" or len(writes) == len(set(writes)))
     small = _little(threads, one_die)
     if sample(small.trial(order, None), schedules=20 * len(PORTFOLIO)).violation is None:
         explored = _ends(small, order)
