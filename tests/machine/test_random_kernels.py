@@ -80,6 +80,11 @@ def _steps(dies: int) -> st.SearchStrategy[list[Step]]:
     return st.lists(step.filter(_disjoint), min_size=1, max_size=8)
 
 
+def programs(most: int) -> st.SearchStrategy[tuple[int, list[Step]]]:
+    """A number of dies, and steps of them."""
+    return st.integers(1, most).flatmap(lambda dies: st.tuples(st.just(dies), _steps(dies)))
+
+
 def _disjoint(step: Step) -> bool:
     return step.source[0] != step.target[0] or abs(step.source[1] - step.target[1]) >= 200
 
@@ -98,6 +103,14 @@ def model(memory: np.ndarray, steps: list[Step]) -> None:
             words = int(old[0]), turn, 0, 0
             old += n
             memory[t, j // 32 * 32 :][:32].view(np.int64)[:] = words
+
+
+def start_and_end(dies: int, steps: list[Step], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random blocks, and what the steps make of them."""
+    start = np.random.default_rng(seed).integers(0, 100, (dies, BLOCK)).astype(np.uint8)
+    end = start.copy()
+    model(end, steps)
+    return start, end
 
 
 def launched(start: np.ndarray, steps: list[Step], order: str, **options: Any) -> tuple[Pod, list[Buffer]]:
@@ -128,17 +141,14 @@ def _row(blocks: list, turn: int, step: Step) -> list[int]:
 
 
 @settings(max_examples=40)
-@given(st.integers(1, 4).flatmap(lambda dies: st.tuples(st.just(dies), _steps(dies))), st.integers(0, 2**32))
+@given(programs(4), st.integers(0, 2**32))
 def test_synchronized_transfers_are_exact_everywhere(drawn: tuple[int, list[Step]], seed: int) -> None:
     """Any sequence of transfers handed on by a flag gives the bytes of NumPy, in every policy, seed and order
     that keeps writes to one address (transfers overlap without a fence)."""
-    dies, steps = drawn
-    start = np.random.default_rng(seed).integers(0, 100, (dies, BLOCK)).astype(np.uint8)
-    expected = start.copy()
-    model(expected, steps)
+    start, expected = start_and_end(*drawn, seed)
     for order in ORDERS[:3]:
         for policy in ("round-robin", "random"):
-            assert (run(start, steps, order, policy=policy, seed=seed) == expected).all(), (order, policy)
+            assert (run(start, drawn[1], order, policy=policy, seed=seed) == expected).all(), (order, policy)
 
 
 @pytest.mark.nojit
@@ -147,17 +157,13 @@ def test_synchronized_transfers_are_exact_everywhere(drawn: tuple[int, list[Step
 def test_one_program_in_plain_python_too(order: str) -> None:
     """A program with every kind of transfer is exact without the JIT and with bounds checks."""
     steps = [Step(kind % 2, (kind % 2, 3), (1 - kind % 2, 205), 100, kind) for kind in range(4)]
-    start = np.random.default_rng(1).integers(0, 100, (2, BLOCK)).astype(np.uint8)
-    expected = start.copy()
-    model(expected, steps)
+    start, expected = start_and_end(2, steps, 1)
     assert (run(start, steps, order, policy="random", seed=1) == expected).all()
 
 
 def test_without_quiets_some_seed_goes_wrong() -> None:
     """The quiets are what makes it right: without them a stale byte is read under `relaxed` with some seed."""
     steps = [Step(0, (0, 0), (1, 0), 190, THROUGH_BUFFER), Step(1, (1, 0), (0, 300), 190, THROUGH_BUFFER)]
-    start = np.random.default_rng(2).integers(0, 100, (2, BLOCK)).astype(np.uint8)
-    expected = start.copy()
-    model(expected, steps)
+    start, expected = start_and_end(2, steps, 2)
     options = {"policy": "random", "without": ["quiet"]}
     assert any((run(start, steps, "relaxed", seed=seed, **options) != expected).any() for seed in range(50))
