@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xccl_emu.cli.check import sizes_of
+from xccl_emu.cli.cases import sizes_of
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import make, names
 
