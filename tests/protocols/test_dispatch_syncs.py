@@ -1,109 +1,55 @@
-"""Synchronizations removed by name: for those tried here, some seed of the random policy shows what goes wrong.
+"""Synchronizations of pull dispatch, expert and combine removed by name: a sampled schedule shows what goes wrong.
 
-That others survive random runs says nothing: random runs find little, and whether one is needed is for a proof.
+Whether one is needed at all is for a search of a small configuration (docs/synchronizations.md); these are larger.
 """
-
-from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
-from xccl_emu.errors import DeadlockError, RunError
-from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
-from xccl_emu.protocols.layout import EpConfig
+from xccl_emu.check.sampling.sample import sample
+from xccl_emu.check.verdict import DEADLOCK
+from xccl_emu.protocol import Case
+from xccl_emu.protocol.registry import make
 
-from .ep_support import Case, check_rounds, rounds_of
-
-WHOLE = (DISPATCH | EXPERT | COMBINE,)
-APART = (DISPATCH, EXPERT, COMBINE)
-"""One launch of whole rounds; or all dispatches, all experts, all combines, each in a launch of its own, where nothing
-but their own acknowledgements keeps the rounds of dispatch, or of combine, apart."""
-
-
-def full(config: EpConfig, flight_granules: int = 512, routing: str = "uniform") -> Case:
-    """Three rounds of full batches."""
-    lengths = ((config.tokens_max,) * config.n_ranks,) * 3
-    return Case(config, "relaxed", "random", 0, lengths, masked=0.0, routing=routing, flight_granules=flight_granules)
-
-
-MANY = full(EpConfig(n_ranks=3, hidden=128, top_k=2, tokens_max=8, cores=4))
-ONE_TOKEN = full(EpConfig(n_ranks=3, hidden=256, top_k=2, tokens_max=1, cores=4))
-ONE_CORE = full(EpConfig(n_ranks=3, hidden=32, top_k=2, tokens_max=2))
-SLOW_RANK = full(EpConfig(n_ranks=3, hidden=32, top_k=1, tokens_max=8), routing="one expert")
-"""One rank has everything to pull, the others are soon a round ahead."""
-SLOW_WRITES = full(EpConfig(n_ranks=3, hidden=128, top_k=2, tokens_max=12, cores=4), flight_granules=3)
+NEEDED = (
+    "tokens visible", "all cores have written", "rows visible", "received rows visible", "all cores have received",
+    "counts loaded", "counts in", "rows in", "message made", "message left", "choices loaded", "copy half full",
+    "contribution in", "sum made", "expert output left",
+)  # fmt: skip
+NEEDED_BY_DISPATCH = ("dispatch blocks free", "all rows pulled")
+"""Its rounds alone are kept apart by nothing else."""
+MTU_ONLY = {"received rows visible", "all cores have received"}
+"""By DMA a core waits until each row is where it belongs and then for the other cores."""
+WAITS = {
+    "counts": "counts in", "rows offered": "rows in",
+    "dispatch ack": "dispatch blocks free", "combine ack": "combine blocks free",
+}  # fmt: skip
+"""The poll that waits for an announcement."""
 
 
-def run_in_launches(case: Case, phases: Sequence[int], without: Sequence[str]) -> None:
-    """Run the case's batches as rounds, a launch for each sum of phases, and compare with the oracle."""
-    group, batches = case.group(without=without), case.batches()
-    mark = group.pod.mark_app()
-    for parts in phases:
-        group.pod.release_app(mark)
-        rounds = rounds_of(group, batches, parts)
-        rounds.run()
-    check_rounds(rounds, batches)
+def case(name: str, path: str) -> Case:
+    """Three rounds of three ranks, with rows enough that a core comes back to each half of its data buffer."""
+    return make(name, path=path, ranks=3, tokens=6, top_k=2, rounds=3, cores=2)
 
 
-def goes_wrong(case: Case, phases: Sequence[int], without: Sequence[str]) -> bool:
-    """Whether the run ends in an error, or its results differ."""
-    try:
-        run_in_launches(case, phases, without)
-    except (RunError, AssertionError):
-        return True
-    return False
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+@pytest.mark.parametrize(
+    ("name", "sync"), [*(("moe", sync) for sync in NEEDED), *(("dispatch", sync) for sync in NEEDED_BY_DISPATCH)]
+)
+def test_without_it_a_schedule_goes_wrong(name: str, sync: str, path: str) -> None:
+    """Without the synchronization one of a few schedules goes wrong, unless another one stands in for it."""
+    found = sample(case(name, path).build("relaxed", [sync]), schedules=20).violation
+    assert (found is None) == (path == "dma" and sync in MTU_ONLY)
 
 
-SEEDS = 100
-"""The rarest of the failures below shows in about one of ten seeds."""
-
-NEEDED = [
-    ("tokens visible", MANY, WHOLE),
-    ("all cores have written", ONE_TOKEN, WHOLE),
-    ("rows visible", MANY, WHOLE),
-    ("received rows visible", MANY, WHOLE),
-    ("all cores have received", MANY, WHOLE),
-    ("dispatch blocks free", SLOW_RANK, APART),
-    ("counts loaded", ONE_CORE, WHOLE),
-    ("counts in", ONE_CORE, WHOLE),
-    ("rows in", ONE_CORE, WHOLE),
-    ("message made", ONE_CORE, WHOLE),
-    ("message left", ONE_CORE, WHOLE),
-    ("choices loaded", ONE_CORE, WHOLE),
-    ("all rows pulled", MANY, APART),
-    ("copy half full", ONE_CORE, WHOLE),
-    ("contribution in", ONE_CORE, WHOLE),
-    ("sum made", ONE_CORE, WHOLE),
-    ("expert output left", SLOW_WRITES, WHOLE),
-]
+@pytest.mark.parametrize("path", ["mtu", "dma"])
+@pytest.mark.parametrize("name", ["moe", "dispatch"])
+def test_with_all_of_them_none_does(name: str, path: str) -> None:
+    """The same schedules are right where nothing was removed."""
+    assert sample(case(name, path).build("relaxed"), schedules=20).violation is None
 
 
-MTU_ONLY = {"received rows visible", "all cores have received", "all rows pulled"}
-"""By DMA a core waits until each row is where it belongs and then for the other cores, so that the first two are not
-needed, and the third shows in none of these seeds."""
-
-BY_PATH = [(*row, path) for row in NEEDED for path in ("mtu", "dma") if path == "mtu" or row[0] not in MTU_ONLY]
-
-
-@pytest.mark.parametrize(("name", "case", "phases", "path"), BY_PATH, ids=[f"{row[3]}-{row[0]}" for row in BY_PATH])
-def test_without_it_a_seed_goes_wrong(name: str, case: Case, phases: Sequence[int], path: str) -> None:
-    """Without the synchronization a seed goes wrong that is right with it."""
-    assert name in {site.sync for site in moe_layers.sites}
-    case = replace(case, config=replace(case.config, path=path))
-    wrong = next((s for s in range(SEEDS) if goes_wrong(replace(case, seed=s), phases, [name])), None)
-    assert wrong is not None, f"{SEEDS} seeds show nothing"
-    run_in_launches(replace(case, seed=wrong), phases, without=())
-
-
-@pytest.mark.parametrize("name", ["counts", "rows offered", "dispatch ack", "combine ack"])
-def test_without_an_announcement_everybody_waits(name: str) -> None:
-    """A field or acknowledgement that is never written is a deadlock under every seed, naming the poll that waits."""
-    waiting = {
-        "counts": "counts in",
-        "rows offered": "rows in",
-        "dispatch ack": "dispatch blocks free",
-        "combine ack": "combine blocks free",
-    }[name]
-    for seed in range(5):
-        with pytest.raises(DeadlockError, match=f"sync '{waiting}'"):
-            run_in_launches(replace(ONE_CORE, seed=seed), WHOLE, [name])
+@pytest.mark.parametrize("sync", WAITS)
+def test_without_an_announcement_everybody_waits(sync: str) -> None:
+    """A field or acknowledgement that is never written is a deadlock, naming the poll that waits."""
+    found = sample(case("moe", "mtu").build("relaxed", [sync]), schedules=20).violation
+    assert (found.kind, f"sync '{WAITS[sync]}'" in found.message) == (DEADLOCK, True)
