@@ -227,10 +227,10 @@ class Small:
         return "\n".join(["Small((", *lines, f"), {', '.join(options)})"])
 
     def _options(self) -> dict[str, Any]:
-        plain = Small(self.programs)
-        options = {name: getattr(self, name) for name in _OPTIONS if getattr(self, name) != getattr(plain, name)}
-        options |= {"asks": dict(self.asks)} if self.asks else {}
-        return options | ({"memory": dict(self.memory)} if self.memory else {})
+        """What is not as usual."""
+        usual = vars(Small(self.programs))
+        options = {name: value for name, value in vars(self).items() if value != usual[name]}
+        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in options.items()}
 
     def to_json(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -242,9 +242,6 @@ class Small:
         small = cls(**{**given, "programs": tuple(program(text) for text in given["programs"])})
         memory = {int(word): int(value) for word, value in small.memory.items()}
         return replace(small, memory=memory, without=tuple(small.without))
-
-
-_OPTIONS = ("cores_per_die", "dies", "without", "flight_granules", "together", "fresh", "atomic_bytes", "scalar_cache")
 
 
 def address_of(pod: Pod, word: int) -> int:

@@ -35,6 +35,12 @@ class Site:
     used: bool = True
     order: str = ""
 
+    def of(self, kernel: str) -> str:
+        """In words, of a kernel by its name."""
+        step = f", step {self.step}" if self.step else ""
+        sync = f", sync {self.sync!r}" if self.sync else ""
+        return f"kernel {kernel} ({self.file}:{self.line}{step}{sync}) `{self.text}`"
+
 
 @dataclass(frozen=True)
 class Simple:

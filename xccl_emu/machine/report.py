@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xccl_emu.errors import AccessError, DeadlockError, ProtocolError, RunError
-from xccl_emu.lang import Site
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as at
@@ -52,10 +51,7 @@ def where(pod: "Pod", core: int, site: int) -> str:
         return name
     if site == at.AT_END:
         return f"{name}, kernel {launch.kernel.name} at its end"
-    known: Site = launch.kernel.sites[site]
-    step = f", step {known.step}" if known.step else ""
-    sync = f", sync {known.sync!r}" if known.sync else ""
-    return f"{name}, kernel {launch.kernel.name} ({known.file}:{known.line}{step}{sync}) `{known.text}`"
+    return f"{name}, {launch.kernel.sites[site].of(launch.kernel.name)}"
 
 
 def last_writer(pod: "Pod", address: int) -> str:

@@ -306,8 +306,7 @@ def source_of(pod: Pod, core: int, site: int) -> Source | None:
     launch = pod.launch_of(core)
     if launch is None or site == at.AT_END:
         return None
-    known = launch.kernel.sites[site]
-    return Source(launch.kernel.name, known.file, known.line, known.text, known.step, known.sync)
+    return Source(**vars(launch.kernel.sites[site]), kernel=launch.kernel.name)
 
 
 def _access(row: Sequence[int]) -> Access:

@@ -7,27 +7,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xccl_emu.check.trial import Trial
+from xccl_emu.lang import Site
 
 PERFORM = "perform"
 """The pipe of a step in which writes in flight become visible."""
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Site):
     """The request in a kernel that an action carries out."""
 
-    kernel: str
-    file: str
-    line: int
-    text: str
-    step: int
-    """Of the paper; 0 if the kernel names none."""
-    sync: str
+    kernel: str = ""
 
     def __str__(self) -> str:
-        step = f", step {self.step}" if self.step else ""
-        sync = f", sync {self.sync!r}" if self.sync else ""
-        return f"kernel {self.kernel} ({self.file}:{self.line}{step}{sync}) `{self.text}`"
+        return self.of(self.kernel)
 
 
 @dataclass(frozen=True)
