@@ -51,6 +51,13 @@ SIZE_MAX = REGISTERS * IN_REGISTER
 OPERATION_BITS, A_BITS, B_BITS, C_BITS = 6, 6, 5, 4
 BITS = 21
 """Of an instruction: the operation and three operands."""
+_SEEN = sum(
+    1 << OPERATIONS.index(name)
+    for name in (
+        "load", "load_named", "atomic_taken", "ge_taken", "ne_taken", "eq_taken", "ub_load", "load4", "load_at", "swap",
+    )
+)  # fmt: skip
+"""Instructions that read what the program stores at its end, a bit for each."""
 
 
 class Areas(NamedTuple):
@@ -67,7 +74,7 @@ class Areas(NamedTuple):
 @kernel
 def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
     """Instructions of 21 bits, operation (6), a (6), b (5), c (4), three in a register; then store what was read."""
-    seen, last, phase = 0, 0, 0
+    seen, last, phase, skipped = 0, 0, 0, 0
     program = p0
     while program > 0:
         op = program & 63
@@ -82,14 +89,15 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             p3 = p4
             p4 = p5
             p5 = 0
+        if skipped > 0:
+            skipped -= 1
+            continue
         word = areas.home + (a >> 5) * areas.data + (a >> 3 & 3) * areas.stride + (a & 7) * 8
         nbytes = _NBYTES >> (c & 7) * 8 & 255
         if op == 1:
             last = yield load(word)
-            seen = seen * 8 + last
         elif op == 2:
             last = yield load(word, sync="load")
-            seen = seen * 8 + last
         elif op == 3:
             yield store(word, b)
         elif op == 4:
@@ -98,7 +106,6 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             yield atomic_add(word, b)
         elif op == 6:
             last = yield atomic_add(word, b, sync="atomic")
-            seen = seen * 8 + last
         elif op == 7:
             yield poll_ge(word, b, sync="ge")
         elif op == 8:
@@ -107,10 +114,8 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             yield poll_ne(word, b, sync="ne")
         elif op == 10:
             last = yield poll_ge(word, b)
-            seen = seen * 8 + last
         elif op == 11:
             last = yield poll_ne(word, b)
-            seen = seen * 8 + last
         elif op == 12:
             yield quiet(sync="quiet")
         elif op == 13:
@@ -127,7 +132,6 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             yield wait_flag(a & 7, b & 3, c)
         elif op == 19:
             last = yield ub_load(b * 8, 8)
-            seen = seen * 8 + last
         elif op == 20:
             yield ub_store(b * 8, a, 8)
         elif op == 21:
@@ -138,15 +142,7 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             yield await_group(phase, sync="await")
         elif op == 24 or op == 32:
             if (last == b) == (op == 32):
-                for _ in range(c):
-                    program = program >> 21
-                    if program == 0:
-                        program = p1
-                        p1 = p2
-                        p2 = p3
-                        p3 = p4
-                        p4 = p5
-                        p5 = 0
+                skipped = c
         elif op == 25:
             last = yield load(word, sync="spin")
             while last != b:
@@ -164,10 +160,8 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             yield store(word + (c >> 3) * 4, b, 4)
         elif op == 30:
             last = yield load(word + (c >> 3) * 4, 4)
-            seen = seen * 8 + last
         elif op == 31:
             last = yield load(word + (last & 3) * 8)
-            seen = seen * 8 + last
         elif op == 33:
             target = areas.home + areas.data + (b >> 3) * areas.stride + (b & 7) * 8
             yield dma(word + (c >> 3) * 4, target, nbytes, c & 7)
@@ -181,7 +175,6 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             )
         elif op == 35:
             last = yield poll_eq(word, b)
-            seen = seen * 8 + last
         elif op == 36:
             yield store(word, b, sync="store")
         elif op == 37:
@@ -190,7 +183,6 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             yield fence(sync="fence")
         elif op == 39:
             last = yield compare_swap(word, b, c, sync="swap")
-            seen = seen * 8 + last
         elif op == 40 or op == 41:
             flags = 1
             if c >> 2 == 1:
@@ -210,4 +202,6 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             yield put_signal((b & 7) * 8, there, nbytes, word, (b >> 3) + 1, 1 + (c >> 3), sync="signal")
         elif op == 43:
             yield dcci(word, sync="dcci")
+        if _SEEN >> op & 1:
+            seen = seen * 8 + last
     yield store(result, seen)
