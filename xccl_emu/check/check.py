@@ -23,13 +23,13 @@ from xccl_emu.check.verdict import (
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.spec import whole
+from xccl_emu.machine.state import ORDERS
 
 Progress = Callable[[str, int, int, float], None]
 """Told now and then: what goes on, states or schedules, transitions or actions, seconds."""
 
 POLICIES = ("exhaustive", "portfolio", "random", "pct", "weights", "eager", "late", "lifo", "skew")
 REDUCTIONS = ("full", "merged")
-ORDERS = ("sc", "fifo", "relaxed", "unordered")
 WEAKER = "relaxed"
 """Is searched first where a verdict is asked for under one of `STRONGER`: it allows every run of these."""
 STRONGER = ("sc", "fifo")

@@ -4,11 +4,11 @@ One request, or quiet, is weakened at a time, all others are as they are; each t
 can each be weaker need not both be: ask again with one of them changed.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xccl_emu.check.check import search_once
+from xccl_emu.check.check import Progress, search_once
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict
 from xccl_emu.errors import ConfigError
@@ -20,8 +20,6 @@ ORDERS = ("relaxed", "unordered")
 AS_IT_IS = {"": "relaxed"}
 _STEPS = {"": ("no-order",), "no-order": (), "relaxed": ("no-order",), "strong": ("no-order", "relaxed")}
 """What is tried of a request, by what it asks for: the weakest first."""
-
-Progress = Callable[[str, int, int, float], None]
 
 
 @dataclass(frozen=True)

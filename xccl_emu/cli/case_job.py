@@ -15,9 +15,8 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.collective import Collective
 from xccl_emu.protocol.registry import make
+from xccl_emu.protocol.sequence import Sizes
 from xccl_emu.timing.topologies import topology
-
-Sizes = Mapping[str, int | str]
 
 
 def grid(sizes: Sizes) -> Iterator[dict[str, int | str]]:

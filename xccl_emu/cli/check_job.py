@@ -8,7 +8,7 @@ from typing import Any
 
 from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
 from xccl_emu.check.certify import certify
-from xccl_emu.check.check import MAX_STATES, POLICIES, check
+from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check
 from xccl_emu.check.faults import check_fits, parse
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict, Violation
@@ -18,13 +18,12 @@ from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
-from xccl_emu.cli.files import check_file, writing
-from xccl_emu.errors import ConfigError, OutputError, ReplayError
+from xccl_emu.cli.files import check_file, replayed, save_witness
+from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import Case, reached_syncs
 from xccl_emu.protocol.registry import make, names
 
-Progress = Callable[[str, int, int, float], None]
 EXIT_CODES = {
     VERIFIED: 0, NO_VIOLATION: 0, VIOLATION: ending.WRONG, UNFINISHED: ending.UNFINISHED,
     UNSUPPORTED: ending.UNFINISHED,
@@ -219,19 +218,9 @@ class Job:
 
     def _replay(self, witness: Witness) -> Result:
         """Replay a file under watch; its violation shows again, or it is said that it does not."""
-        from xccl_emu.check.sampling.sample import replay
-
+        assert self._options.replay is not None
         self._order = witness.order
-        try:
-            violation = replay(witness.trial(self._case), witness.actions, witness.loop)
-        except ReplayError as error:
-            raise ConfigError(f"--replay {self._options.replay}: {error}") from error
-        told = "" if violation else "the schedule of the file shows no violation any more"
-        verdict = Verdict(
-            VIOLATION if violation else UNFINISHED, witness.protocol, witness.configuration, witness.order, "replay", 0,
-            witness.without, witness.fault, actions=len(witness.actions), reason=told, violation=violation,
-        )  # fmt: skip
-        return self._result(verdict, self._options.replay)
+        return self._result(replayed(witness, self._case, self._options.replay), self._options.replay)
 
     # ---- what is left behind
 
@@ -249,13 +238,8 @@ class Job:
         if verdict.violation is None:
             return self._result(verdict, None)
         path = self._options.out or Path(_name_of(verdict, verdict.violation))
-        witness = Witness.of(self._case, verdict.violation, verdict.order, verdict.without, verdict.fault)
-        try:
-            with writing("--out", path):
-                witness.save(path)
-        except OutputError as error:
-            return dataclasses.replace(self._result(verdict, None), unsaved=str(error))
-        return self._result(verdict, path)
+        unsaved = save_witness(self._case, verdict, path)
+        return dataclasses.replace(self._result(verdict, None if unsaved else path), unsaved=unsaved)
 
 
 def _name_of(verdict: Verdict, violation: Violation) -> str:

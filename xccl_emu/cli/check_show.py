@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from rich.table import Table
 
+from xccl_emu.check.check import Progress
 from xccl_emu.check.verdict import BRUTE_FORCE, SEARCH, Verdict, Violation
 from xccl_emu.check.weakest import Weakest
 from xccl_emu.check.witness.chart import mermaid
@@ -12,7 +13,7 @@ from xccl_emu.check.witness.marks import marks
 from xccl_emu.check.witness.perfetto import save_perfetto
 from xccl_emu.check.witness.render import print_others, print_witness
 from xccl_emu.check.witness.steps import steps
-from xccl_emu.cli.check_job import Progress, Result, SyncResult
+from xccl_emu.cli.check_job import Result, SyncResult
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing
 from xccl_emu.cli.show import file_of, right, some, spinner

@@ -1,11 +1,20 @@
-"""Files that a command writes: whether it can is asked before the run, and told in one line if it fails after it."""
+"""Files that a command writes: whether it can is asked before the run, and told in one line if it fails after it.
+
+Among them are replay files, which are read again.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from xccl_emu.errors import ConfigError, OutputError
+from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.output import check_writable
+
+if TYPE_CHECKING:
+    from xccl_emu.check.trial import Checkable
+    from xccl_emu.check.verdict import Verdict
+    from xccl_emu.check.witness.replay_file import Witness
 
 
 def check_file(option: str, path: Path | None) -> None:
@@ -27,6 +36,36 @@ def writing(option: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"{option} {path}: cannot be written ({_why(error)})") from error
+
+
+def save_witness(checkable: "Checkable", verdict: "Verdict", path: Path) -> str:
+    """Write the replay file of a verdict's violation; why there is none, if it cannot be written."""
+    from xccl_emu.check.witness.replay_file import Witness
+
+    assert verdict.violation is not None
+    witness = Witness.of(checkable, verdict.violation, verdict.order, verdict.without, verdict.fault)
+    try:
+        with writing("--out", path):
+            witness.save(path)
+    except OutputError as error:
+        return str(error)
+    return ""
+
+
+def replayed(witness: "Witness", checkable: "Checkable", path: Path) -> "Verdict":
+    """What the schedule of a replay file shows today; ConfigError if it is one of something else."""
+    from xccl_emu.check.sampling.sample import replay
+    from xccl_emu.check.verdict import UNFINISHED, VIOLATION, Verdict
+
+    try:
+        violation = replay(witness.trial(checkable), witness.actions, witness.loop)
+    except ReplayError as error:
+        raise ConfigError(f"--replay {path}: {error}") from error
+    return Verdict(
+        VIOLATION if violation else UNFINISHED, witness.protocol, witness.configuration, witness.order, "replay", 0,
+        witness.without, witness.fault, actions=len(witness.actions), violation=violation,
+        reason="" if violation else "the schedule of the file shows no violation any more",
+    )  # fmt: skip
 
 
 def _why(error: Exception) -> str:

@@ -8,17 +8,17 @@ from pathlib import Path
 import typer
 
 from xccl_emu.check.faults import KINDS, parse
-from xccl_emu.check.verdict import UNFINISHED, VIOLATION, Verdict
+from xccl_emu.check.verdict import VIOLATION, Verdict
 from xccl_emu.check.witness.render import print_others, print_witness
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check_show import verdict_table
 from xccl_emu.cli.console import stdout_console
-from xccl_emu.cli.files import check_file, writing
+from xccl_emu.cli.files import check_file, replayed, save_witness
 from xccl_emu.cli.fuzz import FuzzOptions
 from xccl_emu.cli.show import counting, file_of, some
-from xccl_emu.errors import ConfigError, OutputError, ReplayError
+from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.fuzz.judge import Budget
 from xccl_emu.fuzz.run import Finding, Plan, Summary, fuzz
 from xccl_emu.machine.state import ORDERS
@@ -101,39 +101,21 @@ def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> Summary:
 def _kept(options: FuzzOptions, result: Result) -> Result:
     found = result.summary.findings[0]
     path = options.out or Path(f"{found.verdict.protocol}-fuzz.json")
-    try:
-        with writing("--out", path):
-            _witness(found, result.protocol).save(path)
-    except OutputError as error:
-        return Result(result.summary, result.protocol, unsaved=str(error))
-    return Result(result.summary, result.protocol, path)
-
-
-def _witness(found: Finding, protocol: str) -> Witness:
-    assert found.verdict.violation is not None
-    return Witness.of(
-        found.sequence(protocol), found.verdict.violation, found.verdict.order, found.verdict.without, found.fault
-    )
+    unsaved = save_witness(found.sequence(result.protocol), found.verdict, path)
+    return replace(result, kept=None if unsaved else path, unsaved=unsaved)
 
 
 def _replay(options: FuzzOptions, path: Path) -> Result:
     """What the schedule of a file shows."""
-    from xccl_emu.check.sampling.sample import replay
-
     try:
         witness = Witness.load(path)
         if "stages" not in witness.configuration:
             raise ReplayError("is of xccl-emu check, which shows it again")
         protocol = options.protocol or witness.protocol
         sequence = Sequence.read(protocol, witness.configuration)
-        violation = replay(witness.trial(sequence), witness.actions, witness.loop)
     except ReplayError as error:
         raise ConfigError(f"--replay {path}: {error}") from error
-    verdict = Verdict(
-        VIOLATION if violation else UNFINISHED, witness.protocol, witness.configuration, witness.order, "replay", 0,
-        witness.without, witness.fault, actions=len(witness.actions), violation=violation,
-        reason="" if violation else "the schedule of the file shows no violation any more",
-    )  # fmt: skip
+    verdict = replayed(witness, sequence, path)
     finding = Finding(str(witness.configuration["stages"]), witness.fault, verdict)
     return Result(Summary(protocol, findings=[finding]), protocol, path, replayed=True)
 

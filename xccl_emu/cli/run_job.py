@@ -1,7 +1,7 @@
 """What run does with a case: apart from what bench does, since that loads virtual time and published rows first."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,10 +12,10 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.registry import known, make, on_pod
+from xccl_emu.protocol.sequence import Sizes
 from xccl_emu.protocol.site import Site, resident_gb
 from xccl_emu.stage import Stage, silent
 
-Sizes = Mapping[str, int | str]
 POLICIES = ("round-robin", "random")
 
 

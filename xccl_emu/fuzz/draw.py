@@ -8,9 +8,7 @@ from hypothesis.strategies import SearchStrategy
 from xccl_emu.check.trial import Trial
 from xccl_emu.protocol.case import SWITCH, Size, sizes_of
 from xccl_emu.protocol.registry import Known
-from xccl_emu.protocol.sequence import WAITS, sizes_each_call
-
-Sizes = Mapping[str, int | str]
+from xccl_emu.protocol.sequence import WAITS, Sizes, sizes_each_call
 
 
 def values(size: Size) -> SearchStrategy[int | str]:

@@ -1,6 +1,5 @@
 """The machine of a pod on which calls are made: its rules make a sequence longer, and each judges what it made."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -13,9 +12,8 @@ from xccl_emu.fuzz import draw
 from xccl_emu.fuzz.judge import SKIPPED, Budget, Judged, judge
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.protocol.registry import Known
-from xccl_emu.protocol.sequence import AGAIN, Sequence, Stage, makes_rows
+from xccl_emu.protocol.sequence import AGAIN, Sequence, Sizes, Stage, makes_rows
 
-Sizes = Mapping[str, int | str]
 STAGES_MAX = 3
 SHRINK_SECONDS = 10.0
 """That Hypothesis has to make a sequence shorter; on a machine that is slow it comes less far."""

@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,9 +20,8 @@ from xccl_emu.fuzz.judge import Budget, verdict_of
 from xccl_emu.fuzz.machine import COUNTS, Counts, SequenceViolation, machine_of
 from xccl_emu.fuzz.shorter import shortened
 from xccl_emu.protocol.registry import known
-from xccl_emu.protocol.sequence import Sequence
+from xccl_emu.protocol.sequence import Sequence, Sizes
 
-Sizes = Mapping[str, int | str]
 CHUNK = 20
 """Sequences of one task."""
 
