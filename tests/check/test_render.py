@@ -140,7 +140,7 @@ def test_the_chart_is_valid_and_tells_every_write(run: Run) -> None:
     assert len(names) == len(set(names))
     assert {match[k] for match in found for k in ("one", "other", "over")} - {None} <= set(names)
     visible = [line for line in lines if re.match(r" +\w+->>m", line)]
-    assert len(visible) >= len({write.instruction for write in trace.writes})
+    assert len(visible) >= len({write.by.instruction for write in trace.writes})
     assert any("poll >= 1" in line and "-->>" in line for line in lines)
 
 

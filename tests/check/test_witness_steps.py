@@ -34,9 +34,9 @@ def test_every_write_lands_once_and_nothing_else_changes_memory(run: Run) -> Non
     covered = np.zeros(dies, bool)
     for write in trace.writes:
         covered[write.address : write.address + write.nbytes] = True
-        assert write.number in trace.steps[write.left - 1].left
+        assert write.number in trace.steps[write.by.number - 1].left
         assert write.number in trace.steps[write.visible - 1].landed
-        assert write.left <= write.visible
+        assert write.by.number <= write.visible
     assert sum(len(step.landed) for step in trace.steps) == len(trace.writes)
     assert not ((pod.memory[:dies] != fresh.memory[:dies]) & ~covered).any()
 

@@ -73,11 +73,11 @@ def _arguments(step: Step) -> Event:
 def _flights(trace: Trace) -> Iterator[Event]:
     """Beginning and end of each write's flight; one that nothing made visible ends behind the last step."""
     for write in trace.writes:
-        if write.visible == write.left:
+        if write.visible == write.by.number:
             continue
-        place = _place(trace, write.core, PERFORM)
-        event = {"cat": "in flight", "id": write.number, "name": f"{write.action} {write.place}", **place}
+        place = _place(trace, write.by.core, PERFORM)
+        event = {"cat": "in flight", "id": write.number, "name": f"{write.by.action} {write.place}", **place}
         end = write.visible or len(trace.steps) + 1
         args = {"value": write.value, "visible": bool(write.visible)}
-        yield {"ph": "b", "ts": write.left, "args": args, **event}
+        yield {"ph": "b", "ts": write.by.number, "args": args, **event}
         yield {"ph": "e", "ts": end, **event}

@@ -61,17 +61,12 @@ def _lines(trace: Trace, step: Step, mark: str) -> Iterator[Row]:
         yield Row(step.number, step.number, step, mark=mark)
         return
     for write in (trace.writes[n] for n in step.landed):
+        by = write.by
         each = replace(
-            step, core=write.core, who=_who(trace, write.core), source=write.source, operation=write.operation,
-            action=write.action, address=write.address, place=write.place, value=write.value,
-            instruction=write.instruction, part=write.part,
+            step, core=by.core, who=by.who, source=by.source, operation=by.operation, action=by.action,
+            instruction=by.instruction, address=write.address, place=write.place, value=write.value, part=write.part,
         )  # fmt: skip
         yield Row(step.number, step.number, each, mark=mark)
-
-
-def _who(trace: Trace, core: int) -> str:
-    die, on_die = divmod(core, trace.cores_per_die)
-    return f"die{die}.core{on_die}"
 
 
 def _join(line: Row, following: Row) -> Row | None:

@@ -230,7 +230,7 @@ class Stepper:
         for write in landed:
             write.visible = self._number
             flying.remove(write)
-            self._forget_done(write.core)
+            self._forget_done(write.by.core)
         touched = tuple(Access(write.address, write.nbytes, True, False) for write in landed)
         return replace(step, landed=tuple(write.number for write in landed), accesses=touched)
 
@@ -272,9 +272,10 @@ class Stepper:
         return replace(step, operation="fault", landed=(self._copied.number,), fault=words(code))
 
     def _step_of_write(self, code: int, write: Write) -> Step:
+        by = write.by
         return Step(
-            self._number, code, write.core, core_name(self._pod, write.core), PERFORM, write.operation, write.action,
-            write.source, write.address, write.nbytes, write.place, write.value, write.instruction, write.part,
+            self._number, code, by.core, by.who, PERFORM, by.operation, by.action, by.source, write.address,
+            write.nbytes, write.place, write.value, by.instruction, write.part,
         )  # fmt: skip
 
     # ---- what all have in common

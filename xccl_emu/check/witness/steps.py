@@ -53,29 +53,6 @@ class Access:
         return overlap and (self.writes or other.writes) and not (self.synchronizes or other.synchronizes)
 
 
-@dataclass
-class Write:
-    """A write to memory, from when it left its core until everybody could see it."""
-
-    number: int
-    core: int
-    """Global number of the core that wrote."""
-    source: Source | None
-    operation: str
-    action: str
-    address: int
-    nbytes: int
-    place: str
-    value: str
-    instruction: int
-    """Number of the step that issued the instruction."""
-    left: int
-    """Number of the step in which it left its core."""
-    part: Part | None = None
-    visible: int = 0
-    """Number of the step that made it visible; 0 if none did."""
-
-
 @dataclass(frozen=True)
 class Step:
     """One action of a run."""
@@ -131,6 +108,22 @@ class Step:
 
     def _visible(self, words: str) -> str:
         return f"FAULT: {self.fault}: {words}" if self.fault else f"visible: {words}"
+
+
+@dataclass
+class Write:
+    """A write to memory, from when it left its core until everybody could see it."""
+
+    number: int
+    by: Step
+    """In which it left its core."""
+    address: int
+    nbytes: int
+    place: str
+    value: str
+    part: Part | None = None
+    visible: int = 0
+    """Number of the step that made it visible; 0 if none did."""
 
 
 @dataclass(frozen=True)

@@ -72,10 +72,7 @@ class Writes:
         part = None
         if step.operation in ("mtu_out", "dma") and step.address is not None:
             part = granules(step.address, step.nbytes, address, nbytes)
-        return Write(
-            0, step.core, step.source, step.operation, step.action, address, nbytes,
-            symbolic(self._pod, address), value, step.instruction, step.number, part,
-        )  # fmt: skip
+        return Write(0, step, address, nbytes, symbolic(self._pod, address), value, part)
 
 
 def joined(writes: Iterable[Write]) -> Part | None:
