@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from xccl_emu.plan.costs import Setting
     from xccl_emu.plan.strategies import Estimate, Workload
 
+
 def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:
     from xccl_emu.cli import plan_show
     from xccl_emu.plan.strategies import Workload, plan

@@ -129,4 +129,3 @@ def _dies(text: str | None, n_dies: int) -> list[int] | None:
             raise ConfigError(f"--dies {text}: die {last or first}: the run has dies 0 to {n_dies - 1}")
         dies.update(range(int(first), int(last or first) + 1))
     return sorted(dies)
-

@@ -72,6 +72,7 @@ def run(options: LayerCompared) -> Comparison:
 
 # ---- where every rank has tokens and experts
 
+
 def _colocated(
     name: str, kind: Callable[[Pod, Any], Any], config: type[EpConfig], rounds: Callable[..., GroupRounds],
     o: LayerCompared,
