@@ -1,7 +1,8 @@
 """docs/benchmarks.md and README's table: made by a command, and still what it says."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,16 @@ def tool(load_tool: Callable[[str], ModuleType]) -> ModuleType:
     return load_tool("benchmarks")
 
 
-def rows_of(tool: ModuleType, *arguments: str) -> list[str]:
+@pytest.fixture(scope="module")
+def links() -> list[Any]:
+    """What the bench of links prints as JSON."""
+    rows: list[Any] = as_json("bench", "links")["results"]
+    return rows
+
+
+def lines_of(tool: ModuleType, rows: Iterable[Any]) -> list[str]:
     """Lines of the page for what a bench prints as JSON."""
-    return [tool.line(tool.result_of(row)) for row in as_json("bench", *arguments)["results"]]
+    return [tool.line(tool.result_of(row)) for row in rows]
 
 
 def test_the_readme_has_the_fitted_and_checked_rows_of_the_page(tool: ModuleType) -> None:
@@ -29,11 +37,21 @@ def test_the_readme_has_the_fitted_and_checked_rows_of_the_page(tool: ModuleType
             assert f"| {row.what} | {row.value:g} |" in readme
 
 
-def test_the_page_says_what_quick_benches_say(tool: ModuleType) -> None:
+def test_the_page_says_what_quick_benches_say(tool: ModuleType, links: list[Any]) -> None:
     """Run again, links and buffers give the very lines that the page has."""
     page = tool.PAGE.read_text("utf-8").splitlines()
-    for line in [*rows_of(tool, "links"), *rows_of(tool, "buffers")]:
+    for line in lines_of(tool, [*links, *as_json("bench", "buffers")["results"]]):
         assert line in page
+
+
+def test_links_are_near_the_inputs(links: list[Any]) -> None:
+    """Measured by kernels, bandwidths are within 1% of Table 1, and latencies within what an instruction takes."""
+    rows = {row["what"]: row for row in links}
+    for op in ("read", "write"):
+        for where in ("same node", "other node"):
+            assert abs(rows[f"NPU-NPU {op} bandwidth, {where}"]["error_percent"]) < 1
+            latency = rows[f"NPU-NPU {op} latency, {where}"]
+            assert 0 < latency["emulated"] - latency["published"] < 0.1
 
 
 @pytest.mark.slow
@@ -41,5 +59,5 @@ def test_the_page_says_what_quick_benches_say(tool: ModuleType) -> None:
 def test_the_page_says_what_slower_benches_say(tool: ModuleType, bench: str) -> None:
     """The same for benches that take minutes; without payload times are the same."""
     page = tool.PAGE.read_text("utf-8").splitlines()
-    for line in rows_of(tool, bench, "--no-data"):
+    for line in lines_of(tool, as_json("bench", bench, "--no-data")["results"]):
         assert line in page

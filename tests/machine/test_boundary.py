@@ -83,9 +83,13 @@ def test_a_spec_takes_numpy_integers() -> None:
     assert spec.app_bytes == 2048
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_damaged_compiled_code_heals(tmp_path: Path) -> None:
-    """When files of the cache are cut short or emptied, a run compiles them again, and the next one finds them."""
+    """When files of the cache are cut short or emptied, a run compiles them again, and the next one finds them.
+
+    `tests/test_device.py` shows the same of small functions, whenever tests run.
+    """
     program = "from xccl_emu.machine import Pod, small_pod; Pod(small_pod(1)).run()"
     environment = {**os.environ, "XCCL_EMU_CACHE_DIR": str(tmp_path)}
     environment.pop("NUMBA_CACHE_DIR", None)
