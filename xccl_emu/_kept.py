@@ -18,19 +18,20 @@ from numba.core.caching import _Cache
 from numba.core.dispatcher import Dispatcher
 
 from xccl_emu import _cache
-from xccl_emu._parts import Part, WholeCompiler
+from xccl_emu._parts import Part, ShortLoopsCompiler, WholeCompiler
 
 
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def compiled(long_loops: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit` with these options and NumPy's error model: a part of what calls it, kept where the host calls it.
 
-    A function of another package is compiled, and not kept.
+    Without ``long_loops`` none is unrolled or vectorized: of a search that is a third of the code, and of what it takes
+    to compile.  A function of another package is compiled, and not kept.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         made = njit(error_model="numpy", **options)(function)
         if isinstance(made, Dispatcher):
-            _adapt(made, _family_of(function))
+            _adapt(made, _family_of(function), WholeCompiler if long_loops else ShortLoopsCompiler)
         return made
 
     return decorate
@@ -42,11 +43,11 @@ def _family_of(function: Callable[..., Any]) -> str:
     return family if package == "xccl_emu" and family in _cache.FAMILIES else ""
 
 
-def _adapt(made: Any, family: str) -> None:
+def _adapt(made: Any, family: str, compiler_class: type[WholeCompiler]) -> None:
     """Compiled code that calls the function gets it as a part; the host, or who takes its address, as a whole."""
     part = Part(made)
     made.get_call_template, made.get_overload = part.get_call_template, part.get_overload
-    made._compiler.pipeline_class = WholeCompiler
+    made._compiler.pipeline_class = compiler_class
     if family:
         made._cache = Kept(made.py_func, family)
 

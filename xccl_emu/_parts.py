@@ -91,6 +91,16 @@ class _WholeLibrary(_Library):
         super().finalize()
 
 
+class _ShortLoopsLibrary(_WholeLibrary):
+    """Optimised once, and no loop made longer; Numba does it twice, the first time for reference counts."""
+
+    def _optimize_final_module(self) -> None:
+        options = llvm.create_pipeline_tuning_options(speed_level=int(config.OPT))
+        options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
+        builder = llvm.create_pass_builder(self._codegen._tm, options)
+        builder.getModulePassManager().run(self._final_module, builder)
+
+
 class _Flags(compiler.Flags):  # type: ignore[misc]
     """Flags that compare what was set: Numba looks each operator up by them, and compares all that there are."""
 
@@ -189,6 +199,12 @@ class WholeCompiler(compiler.CompilerBase):  # type: ignore[misc]
             manager.add_pass(each, each.__name__)
         manager.finalize()
         return [manager]
+
+
+class ShortLoopsCompiler(WholeCompiler):
+    """For a function with its parts whose loops go round a few times, and that count no references."""
+
+    _library = _ShortLoopsLibrary
 
 
 class _PartCompiler(WholeCompiler):

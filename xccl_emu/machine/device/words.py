@@ -61,6 +61,12 @@ if config.DISABLE_JIT:
     def same_bytes(mem, one, other, nbytes):
         return bool((mem[one : one + nbytes] == mem[other : other + nbytes]).all())
 
+    def copy_words(target, to, source, start, n):
+        target[to : to + n] = source[start : start + n]
+
+    def same_words(one, at, other, start, n):
+        return bool((one[at : at + n] == other[start : start + n]).all())
+
     def prefetch(st, index):
         pass
 
@@ -97,15 +103,14 @@ else:
         return signature, codegen
 
     @intrinsic
-    def _compare(typingctx, mem, one, other, nbytes):
+    def _compare(typingctx, one, one_byte, other, other_byte, nbytes):
         """libc's memcmp of two ranges."""
-        signature = types.int32(mem, types.int64, types.int64, types.int64)
+        signature = types.int32(one, types.int64, other, types.int64, types.int64)
 
         def codegen(context, builder, sig, args):
-            data = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0]).data
-            at = [builder.gep(builder.bitcast(data, cgutils.voidptr_t), [byte]) for byte in args[1:3]]
+            at = [_pointer(context, builder, sig.args[i], args[i], args[i + 1], types.uint8) for i in (0, 2)]
             kind = ir.FunctionType(ir.IntType(32), [cgutils.voidptr_t, cgutils.voidptr_t, ir.IntType(64)])
-            return builder.call(cgutils.get_or_insert_function(builder.module, kind, "memcmp"), [*at, args[3]])
+            return builder.call(cgutils.get_or_insert_function(builder.module, kind, "memcmp"), [*at, args[4]])
 
         return signature, codegen
 
@@ -225,7 +230,17 @@ else:
     @jit
     def same_bytes(mem, one, other, nbytes):
         """Are two ranges of memory alike?"""
-        return _compare(mem, one, other, nbytes) == 0
+        return _compare(mem, one, mem, other, nbytes) == 0
+
+    @jit
+    def copy_words(target, to, source, start, n):
+        """Copy words of state, which must not overlap; faster than a loop, and less code."""
+        _copy(target, 8 * to, source, 8 * start, 8 * n)
+
+    @jit
+    def same_words(one, at, other, start, n):
+        """Are two ranges of words alike?"""
+        return _compare(one, 8 * at, other, 8 * start, 8 * n) == 0
 
     @jit
     def bytes_to_words(st, word, mem, source, nbytes):

@@ -35,12 +35,12 @@ from xccl_emu.machine.device.layout import (
     REQUEST_ORDERS,
     SOME_SIGNAL,
 )
-from xccl_emu.machine.device.words import jit, load_i64, store_i64
+from xccl_emu.machine.device.words import bytes_to_words, copy_words, jit, load_i64, same_words, words_to_bytes
 
 call = compiled(_nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Like the machine's `jit`, but called instead of inlined."""
 
-entry = compiled(_nrt=False, no_cfunc_wrapper=True)
+entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
 """For what Python calls."""
 
 # ---- header of the checker state
@@ -162,13 +162,6 @@ def add_hash(ck, change):
 # ---- the log
 
 
-@jit
-def copy_words(target, to, source, start, n):
-    """Copy words; with unsigned numbers, so that Numba does not ask of each whether it counts from the end."""
-    for i in range(np.uint64(n)):
-        target[np.uint64(to) + i] = source[np.uint64(start) + i]
-
-
 @call
 def save(mem, st, ck, kind, first, n):
     """Log ``n`` words before they change; ``kind`` is what they belong to and when they are hashed."""
@@ -182,8 +175,7 @@ def save(mem, st, ck, kind, first, n):
     elif space == CHECKER:
         copy_words(ck, top, ck, first, n)
     else:
-        for i in range(n):
-            ck[top + i] = load_i64(mem, 8 * (first + i))
+        bytes_to_words(ck, top, mem, 8 * first, 8 * n)
     ck[top + n] = first
     ck[top + n + 1] = n << 4 | kind
     ck[LOG] = top + n + 2
@@ -207,8 +199,7 @@ def step_back(mem, st, ck, mark):
         elif space == CHECKER:
             copy_words(ck, first, ck, top, n)
         elif space == MEMORY:
-            for i in range(n):
-                store_i64(mem, 8 * (first + i), ck[top + i])
+            words_to_bytes(mem, 8 * first, ck, top, 8 * n)
     ck[LOG] = top
 
 
@@ -247,10 +238,8 @@ def log_changed(ck, now, first, kept, n, space):
     """
     change, top, start = np.uint64(0), ck[LOG], 0
     while start < n:
-        end, different = min(start + _COMPARED, n), 0
-        for j in range(start, end):
-            different |= now[first + j] ^ ck[kept + j]
-        j = start if different else end
+        end = min(start + _COMPARED, n)
+        j = end if same_words(now, first + start, ck, kept + start, end - start) else start
         while j < end:
             if now[first + j] == ck[kept + j]:
                 j += 1

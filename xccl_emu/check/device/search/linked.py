@@ -17,7 +17,7 @@ from xccl_emu.machine.device.layout import ACTORS_PER_CORE
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
-linked = compiled(_nrt=False, no_cfunc_wrapper=True)
+linked = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
 """For functions that are called by address."""
 
 CLASSIFY, EXECUTE, RUN_LOCAL_ALL, TRANSITION, FIND_RACE, RECORDED_STEP = range(6)

@@ -55,7 +55,6 @@ from xccl_emu.check.device.search.checker_state import (
     WITNESS,
     add_hash,
     call,
-    copy_words,
     hash_changes,
     log_changed,
     ring_hash,
@@ -178,7 +177,7 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.layout import CORE_WORDS as WORDS_OF_CORE
 from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
-from xccl_emu.machine.device.words import jit, load_i64
+from xccl_emu.machine.device.words import copy_words, jit, load_i64
 
 
 @call
