@@ -73,7 +73,7 @@ DEEPEP_COMBINE = Paper(
                 Deviation(
                     "Rows stand by token and choice.",
                     "So a set has room for as many rows as tokens have choices, not as there are experts.",
-                    "mtu_out(at, came",
+                    "ub_load(routes + i * ROUTE_BYTES + 12",
                 ),
             ),
         ),
