@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli_support import python
+from xccl_emu.testing import ProtocolViolation, assert_verified
 
+from .cases import telling
 from .support import plugin_arguments
 
 pytest_plugins = ["pytester"]
@@ -20,6 +22,13 @@ from xccl_emu.testing import assert_verified
 
 WRONG = {"without": ["word before flag"]}
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    """All that a check loads stays: an inner run would drop what it has loaded, and Numba cannot be loaded twice."""
+    with pytest.raises(ProtocolViolation):
+        assert_verified(telling(), without=["word before flag"])
 
 
 @pytest.fixture
@@ -37,14 +46,12 @@ def run(inner: pytest.Pytester, body: str, *arguments: str) -> pytest.RunResult:
 
 def test_a_violation_is_a_section_and_a_file(inner: pytest.Pytester) -> None:
     """The table stands in a section, once; the replay file is named by the test, parameters and all."""
-    result = run(
-        inner,
-        """
+    body = """
 @pytest.mark.parametrize("value", [7, 8])
 def test_wrong(xccl_check, value):
     xccl_check(telling(value), **WRONG)
-""",
-    )
+"""
+    result = run(inner, body)
     result.assert_outcomes(failed=2)
     text = result.stdout.str()
     assert text.count("- xccl_emu violation -") == 2
@@ -58,9 +65,7 @@ def test_wrong(xccl_check, value):
 
 def test_other_outcomes_have_neither(inner: pytest.Pytester) -> None:
     """A proof passes; a failure of another sort, or an unfinished proof, gets no section and no file."""
-    result = run(
-        inner,
-        """
+    body = """
 def test_right(xccl_check):
     assert xccl_check(telling()).verdict == "verified"
     assert xccl_check(telling(), policy="pct", schedules=5).verdict == "no violation found"
@@ -73,8 +78,8 @@ def test_unfinished(xccl_check, monkeypatch):
     given_up = Verdict("unfinished", "telling", {}, "relaxed", "exhaustive", 0, reason="more than 1 state")
     monkeypatch.setattr("xccl_emu.testing.assertions.check", lambda case, **options: given_up)
     xccl_check(telling())
-""",
-    )
+"""
+    result = run(inner, body)
     result.assert_outcomes(passed=1, failed=2)
     assert "xccl_emu violation" not in result.stdout.str()
     assert not (inner.path / ".xccl_emu").exists()
@@ -83,9 +88,7 @@ def test_unfinished(xccl_check, monkeypatch):
 
 def test_violations_inside_of_hypothesis_are_found(inner: pytest.Pytester) -> None:
     """A violation that Hypothesis raises, alone or in a group with others, is reported with its own table."""
-    result = run(
-        inner,
-        """
+    body = """
 @settings(deadline=None, database=None, derandomize=True, max_examples=10)
 @given(st.integers(1, 9))
 def test_drawn(value):
@@ -96,10 +99,8 @@ def test_group():
         assert_verified(telling(3), **WRONG)
     except AssertionError as error:
         raise ExceptionGroup("two", [error, ValueError()])
-""",
-        "--xccl-replay-dir",
-        "elsewhere/deep",
-    )
+"""
+    result = run(inner, body, "--xccl-replay-dir", "elsewhere/deep")
     result.assert_outcomes(failed=2)
     assert result.stdout.str().count("- xccl_emu violation -") == 2
     names = sorted(file.name for file in (inner.path / "elsewhere" / "deep").iterdir())
