@@ -388,13 +388,3 @@ def test_what_is_no_buffer_is_refused(given: object) -> None:
     for call in calls:
         with pytest.raises(ConfigError, match="must be a Buffer"):
             call()
-
-
-def test_an_exchange_is_open_as_a_whole_or_not_at_all() -> None:
-    """One that is refused for its receiving half leaves no sending half, which a run would stumble over."""
-    comm = communicator(rings={})
-    buffers = {name: comm.pod.alloc(0, 64) for name in ("source", "target")}
-    for wrong in ({"recv_event_id": "x"}, {"source_die": 9}, {"target": Buffer(0, comm.pod.meta(0), 8)}):
-        with pytest.raises(ConfigError):
-            comm.exchange(**{**buffers, "target_die": 1, "source_die": 1, "event_id": 1, **wrong})  # type: ignore[arg-type]
-        assert comm.run().actions == 0

@@ -207,11 +207,14 @@ def test_refused_exchanges_leave_nothing_queued() -> None:
         ({"target": s.source}, ConfigError, "overlaps"),
         ({"cores": 5}, CapacityError, "cores=5"),
         ({"source_die": 7}, ConfigError, "source die 7"),
+        ({"recv_event_id": "x"}, ConfigError, "event_id='x': must be a whole number"),
+        ({"target": Buffer(0, comm.pod.meta(0), 8)}, ConfigError, "inside of the app data area"),
     ]
     right = {"source": s.source, "target_die": 1, "target": back.target, "source_die": 1, "event_id": 1}
     for change, kind, message in refused:
         with pytest.raises(kind, match=message):
             comm.exchange(**right | change)
+        assert comm.run().actions == 0
     comm.exchange(s.source, 1, back.target, 1, event_id=1, cores=3)
     with pytest.raises(ConfigError, match="there is already a send of 300 bytes from die 0 to die 1"):
         comm.exchange(s.source, 1, back.target, 1, event_id=1)
