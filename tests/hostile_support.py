@@ -1,7 +1,7 @@
 """What the hostile tests share: values that nobody should give, and a limit of time for one call."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -28,6 +28,15 @@ OTHERS = (
     np.zeros(3), np.zeros(0), np.zeros((2, 2), np.int32), np.array(5), np.array(["a"]), np.array([None]),
     np.zeros(2, np.uint8), iter(()), (x for x in (1, 2)), Exception("e"), memoryview(b"abc"), bytearray(b"x"),
 )  # fmt: skip
+
+
+def each_kind_once(wrong: Iterable[tuple[str, str]]) -> list[str]:
+    """What went wrong, of (kind, what) the first of each kind; a call that ended well has an empty what."""
+    found: dict[str, str] = {}
+    for kind, what in wrong:
+        if what:
+            found.setdefault(kind, what)
+    return [*found.values()]
 
 
 class WithoutEnd(BaseException):

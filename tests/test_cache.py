@@ -58,7 +58,11 @@ def test_the_digest_ignores_what_is_no_source(package: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "matters"), [("NUMBA_BOUNDSCHECK", True), ("NUMBA_OPT", True), ("NUMBA_CACHE_DIR", False), ("PATH", False)]
+    ("name", "matters"),
+    [
+        *((f"NUMBA_{switch}", True) for switch in ("BOUNDSCHECK", "OPT", "FULL_TRACEBACKS", "LOOP_VECTORIZE")),
+        *((name, False) for name in ("NUMBA_CACHE_DIR", "PATH")),
+    ],
 )
 def test_numba_settings_change_the_digest(package: Path, name: str, matters: bool) -> None:
     """Settings that shape machine code are in the digest, among them the one that a cache hit would ignore."""

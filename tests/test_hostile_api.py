@@ -1,8 +1,7 @@
 """Calls of the API with arguments that make no sense: each returns, or raises an error of the emulator."""
 
 import random
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.hostile_support import NUMBERS, OTHERS, outcome
+from tests.hostile_support import NUMBERS, OTHERS, each_kind_once, outcome
 from xccl_emu import routing, sizes
 from xccl_emu.bench import sweep
 from xccl_emu.bench.sendrecv import Sweep
@@ -180,21 +179,21 @@ def compile_all() -> None:
 
 def assault(calls: int, seed: int) -> list[str]:
     """So many calls; those that ended in anything but success or an error of the emulator, each kind once."""
-    rng, found, kinds = random.Random(seed), [], Counter[str]()
-    entries: list[Entry] = []
     compile_all()
+    return each_kind_once(calls_of(calls, random.Random(seed)))
+
+
+def calls_of(calls: int, rng: random.Random) -> Iterator[tuple[str, str]]:
+    """For each call its kind of end, and what was wrong with it."""
+    entries: list[Entry] = []
     for number in range(calls):
         if number % 200 == 0:
             entries = entries_of(World())
         entry = rng.choice(entries)
         arguments = hostile(entry, rng)
         text = told(entry.name, arguments)
-        wrong = outcome(text, lambda entry=entry, arguments=arguments: entry.call(**arguments))
-        kind = f"{entry.name} {wrong.removeprefix(text)[:40]}"
-        if wrong and not kinds[kind]:
-            found.append(wrong)
-        kinds[kind] += bool(wrong)
-    return found
+        wrong = outcome(text, partial(entry.call, **arguments))
+        yield f"{entry.name} {wrong.removeprefix(text)[:40]}", wrong
 
 
 def test_some_hostile_calls() -> None:
