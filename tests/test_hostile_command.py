@@ -2,14 +2,13 @@
 
 import random
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.hostile_support import WithoutEnd, limited
+from tests.hostile_support import WithoutEnd, each_kind_once, limited
 from xccl_emu.cli.main import app
 
 CODES = {0, 1, 2, 3, 5}
@@ -76,27 +75,27 @@ def hostile(rng: random.Random, among: Sequence[tuple[str, ...]] = RIGHT) -> lis
 
 def assault(calls: int, seed: int, among: Sequence[tuple[str, ...]] = RIGHT) -> list[str]:
     """So many command lines; those that ended in a traceback, not at all, or with a code that nothing says."""
-    rng, found, kinds = random.Random(seed), [], Counter[str]()
+    rng = random.Random(seed)
     for words in among:  # as it is right, so that compiling is not in the time that a command may take
         CliRunner().invoke(app, words)
-    for _ in range(calls):
-        wrong_words = hostile(rng, among)
-        try:
-            with limited(f"xccl-emu {wrong_words!r}"):
-                done = CliRunner().invoke(app, wrong_words)
-        except WithoutEnd as error:
-            found.append(str(error))
-            continue
-        raised = done.exception
-        wrong = "" if raised is None or isinstance(raised, SystemExit) else f"{type(raised).__name__}: {raised}"
-        if not wrong and done.exit_code not in CODES:
-            wrong = f"ends with {done.exit_code}"
-        if not wrong and done.exit_code in (2, 3) and not done.stderr and not done.stdout:
-            wrong = f"ends with {done.exit_code} and says nothing"
-        if wrong and not kinds[wrong[:40]]:
-            found.append(f"xccl-emu {wrong_words!r}: {wrong}")
-        kinds[wrong[:40]] += 1
-    return found
+    lines = [hostile(rng, among) for _ in range(calls)]
+    ends = [(wrong, words) for words in lines if (wrong := what_is_wrong(words))]
+    return each_kind_once((wrong[:40], f"xccl-emu {words!r}: {wrong}") for wrong, words in ends)
+
+
+def what_is_wrong(words: list[str]) -> str:
+    """With the end of a command, nothing if it is as it should be."""
+    try:
+        with limited("this command"):
+            done = CliRunner().invoke(app, words)
+    except WithoutEnd as error:
+        return str(error)
+    raised = done.exception
+    if raised is not None and not isinstance(raised, SystemExit):
+        return f"{type(raised).__name__}: {raised}"
+    if done.exit_code not in CODES:
+        return f"ends with {done.exit_code}"
+    return "says nothing" if done.exit_code in (2, 3) and not done.stderr + done.stdout else ""
 
 
 @pytest.fixture(autouse=True)
