@@ -13,13 +13,7 @@ from xccl_emu.protocol import Case
 from xccl_emu.protocol.registry import make
 from xccl_emu.protocols.collectives_case import ALGORITHMS, CollectiveCase, numbers
 
-
-def wrong_bytes(case: Case, order: str = "sc", policy: str = "round-robin") -> dict[str, int]:
-    """What a run leaves wrong."""
-    trial = case.build(order)
-    trial.pod.policy = policy
-    trial.pod.run()
-    return trial.wrong_bytes()
+from .case_support import orders, policies, wrong_bytes
 
 
 @settings(max_examples=100, deadline=None)
@@ -29,8 +23,8 @@ def wrong_bytes(case: Case, order: str = "sc", policy: str = "round-robin") -> d
         elements=st.integers(1, 130), slot=st.integers(8, 64), calls=st.integers(1, 3),
         dtype=st.sampled_from(["bf16", "fp16"]), in_place=st.integers(0, 1), seed=st.integers(0, 9),
     ),
-    order=st.sampled_from(["sc", "fifo", "relaxed"]),
-    policy=st.sampled_from(["round-robin", "random"]),
+    order=orders,
+    policy=policies,
 )  # fmt: skip
 def test_any_sizes_give_the_bits_of_the_oracle(case: Case, order: str, policy: str) -> None:
     """Odd lengths, slices that do not fit, more cores than elements, in place, one call after the other."""

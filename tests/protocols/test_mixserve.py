@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from tests.refused import refuses
 from xccl_emu.oracle.mixserve import combined, rows_for
-from xccl_emu.protocol import Case
 from xccl_emu.protocols.collectives_case import numbers
 from xccl_emu.protocols.mixserve_case import MixServeCase
 from xccl_emu.protocols.mixserve_layout import degrees
@@ -15,16 +14,10 @@ from xccl_emu.timing.gantt import busy_us, gantt
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import ATLAS_800T_A2
 
+from .case_support import orders, policies, wrong_bytes
+
 R1 = {"hidden": 7168, "experts": 64, "top_k": 8, "rounds": 1}
 """DeepSeek-R1 on four nodes: 256 experts."""
-
-
-def wrong_bytes(case: Case, order: str = "sc", policy: str = "round-robin") -> dict[str, int]:
-    """What a run leaves wrong."""
-    trial = case.build(order)
-    trial.pod.policy = policy
-    trial.pod.run()
-    return trial.wrong_bytes()
 
 
 @st.composite
@@ -46,7 +39,7 @@ def cases(draw: st.DrawFn) -> MixServeCase:
 
 
 @settings(max_examples=100, deadline=None)
-@given(cases(), st.sampled_from(["sc", "fifo", "relaxed"]), st.sampled_from(["round-robin", "random"]))
+@given(cases(), orders, policies)
 def test_any_cluster_gives_the_bits_of_plain_collectives(case: MixServeCase, order: str, policy: str) -> None:
     """Any nodes and ranks, d_DP equal to, above and below d_EP, several cores, experts and rounds, in any order."""
     assert wrong_bytes(case, order, policy) == {}

@@ -4,10 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xccl_emu.errors import ConfigError
+from tests.refused import refuses
 from xccl_emu.kernels.sp_tp_sp import segment
 from xccl_emu.protocol import Case
 from xccl_emu.protocols.sp_tp_sp_case import SpTpSpCase
+
+from .case_support import orders, policies, wrong_bytes
 
 
 @settings(max_examples=50, deadline=None)
@@ -16,15 +18,12 @@ from xccl_emu.protocols.sp_tp_sp_case import SpTpSpCase
         SpTpSpCase, ranks=st.integers(2, 6), tokens=st.integers(1, 20), latent=st.integers(1, 40),
         part=st.integers(1, 40), layers=st.integers(1, 3), dtype=st.sampled_from(["bf16", "fp16"]),
     ),
-    order=st.sampled_from(["sc", "fifo", "relaxed"]),
-    policy=st.sampled_from(["round-robin", "random"]),
+    order=orders,
+    policy=policies,
 )  # fmt: skip
 def test_any_prompts_go_there_and_back(case: Case, order: str, policy: str) -> None:
     """Fewer tokens than ranks, segments that differ by one, odd sizes, layer after layer."""
-    trial = case.build(order)
-    trial.pod.policy = policy
-    trial.pod.run()
-    assert trial.wrong_bytes() == {}
+    assert wrong_bytes(case, order, policy) == {}
 
 
 @pytest.mark.nojit
@@ -37,7 +36,6 @@ def test_segments_are_as_long_as_each_other(tokens: int, ranks: int) -> None:
 
 
 @pytest.mark.nojit
+@refuses(SpTpSpCase, ({"tokens": 65536, "latent": 16384, "ranks": 64}, "tokens=65536: buffers take "))
 def test_too_many_tokens_are_refused() -> None:
     """By name, before memory is taken."""
-    with pytest.raises(ConfigError, match="tokens=65536: buffers take "):
-        SpTpSpCase(tokens=65536, latent=16384, ranks=64)
