@@ -130,13 +130,11 @@ def main() -> None:
     search(2, 3, 2, False)
     for slots, chunks, granules in SIZES:
         name = f"S{slots} C{chunks} W{granules}"
-        full, full_seconds = search(slots, chunks, granules, True)
-        merged, merged_seconds = search(slots, chunks, granules, False)
+        (full, full_seconds), (merged, merged_seconds) = (search(slots, chunks, granules, how) for how in (True, False))
         model = spin(slots, chunks, granules)
-        report.plain(f"{name}, full: states", full.states)
-        report.plain(f"{name}, full: seconds", full_seconds, "CPU s")
-        report.plain(f"{name}, merged: states", merged.states)
-        report.plain(f"{name}, merged: seconds", merged_seconds, "CPU s")
+        for how, found, seconds in (("full", full, full_seconds), ("merged", merged, merged_seconds)):
+            report.plain(f"{name}, {how}: states", found.states)
+            report.plain(f"{name}, {how}: seconds", seconds, "CPU s")
         speed = merged.transitions / merged_seconds / 1e6
         report.at_least(f"{name}, merged: transitions", speed, 3, "M/s")
         if model is None:

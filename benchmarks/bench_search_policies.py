@@ -11,25 +11,23 @@ from pathlib import Path
 
 from harness import parser, stopwatch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from check.mutants import Planted
-from check.mutants_ring import ACK, FREE, IN_BUFFER, PULL, READ, WAIT_READ, edit
+from check.mutants_ring import FREE, IN_BUFFER, KNOWN, edit
 
 from xccl_emu.check.sampling.sample import PORTFOLIO, share
 from xccl_emu.protocol import Case
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 RING = SendRecvCase(slots=4, chunks=8, granules=4)
-EARLY_ACK = edit(PULL + READ + WAIT_READ + ACK, ACK + PULL + READ + WAIT_READ)
-ONE_TOO_MANY = edit(FREE + IN_BUFFER, FREE.replace("+ 1 - c.slots", "- c.slots") + IN_BUFFER)
-NO_WAIT = edit(FREE + IN_BUFFER, "        pass\n" + IN_BUFFER)
+EDITS = {bug.name: bug.edits for bug in KNOWN}
 BUGS: dict[str, Case] = {
-    "ack before the slot is read": Planted(RING, (EARLY_ACK,)),
-    "one slot more than there is": Planted(RING, (ONE_TOO_MANY,)),
-    "ack not waited for": Planted(RING, (NO_WAIT,)),
+    "ack before the slot is read": Planted(RING, EDITS["consumer sends the ack before it reads the slot"]),
+    "one slot more than there is": Planted(RING, EDITS["producer's free test is i - ack < S + 1"]),
+    "ack not waited for": Planted(RING, (edit(FREE + IN_BUFFER, "        pass\n" + IN_BUFFER),)),
 }
 LEAST_PERCENT = 15.0
 GUIDED = ("pct", "weights")
@@ -45,9 +43,8 @@ def shares(scenario: Case, races: bool, schedules: int, seed: int) -> dict[str, 
 
 def table_of(rows: dict[str, dict[str, float]], title: str) -> Table:
     """A line for each bug and mode, a column for each policy."""
-    table = Table("bug", *PORTFOLIO, f"pct or weights >= {LEAST_PERCENT:g} %", title=title, title_justify="left")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    numbers = (Column(name, justify="right") for name in (*PORTFOLIO, f"pct or weights >= {LEAST_PERCENT:g} %"))
+    table = Table("bug", *numbers, title=title, title_justify="left")
     for what, percent in rows.items():
         met = max(percent[policy] for policy in GUIDED) >= LEAST_PERCENT
         table.add_row(what, *(f"{percent[p]:.1f} %" for p in PORTFOLIO), "[green]met[/]" if met else "[red]not met[/]")
