@@ -49,6 +49,13 @@ def test_the_command_line_loads_nothing_heavy() -> None:
     assert python(code, check=True).stdout.strip() == "[]"
 
 
+def test_without_a_command_there_is_help() -> None:
+    """``xccl-emu`` alone shows its help as wrong usage, though that speaks of memory that is not enough."""
+    shown = run_command()
+    assert (shown.returncode, shown.stdout) == (ending.USAGE, "")
+    assert shown.stderr.startswith("Usage: xccl-emu")
+
+
 def test_help_names_the_subcommands() -> None:
     """``--help`` lists all, in the order of need and each with a whole sentence, and ``run --help`` answers."""
     shown = run_command("--help")

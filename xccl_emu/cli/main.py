@@ -65,7 +65,7 @@ def _reported() -> Iterator[None]:
     except EOFError as error:  # the library takes it for a user who has left
         raise RuntimeError(f"unexpected end of a file: {error}") from error
     except Exception as error:
-        if not ending.is_lack_of_memory(error):
+        if hasattr(error, "format_message") or not ending.is_lack_of_memory(error):  # help, too, speaks of memory
             raise
         raise _ended(ending.out_of_memory(error), ending.UNFINISHED) from error
 
