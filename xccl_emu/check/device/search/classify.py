@@ -3,6 +3,7 @@
 from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, accesses
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
 from xccl_emu.check.device.search.checker_state import (
+    EVICTS,
     FENCE_VECTOR,
     FULL,
     JOINING,
@@ -287,7 +288,7 @@ def overlaps_itself(st, base, k):
 def how(st, ck, rows, i, base, pipe, op, off):
     """May the action that was looked at be done as soon as it is possible, and how?"""
     worst, block = rows[ROWS_CLASS, 0], block_of(ck, i)
-    if op == OP_FENCE and st[CACHE_LINES]:
+    if op == OP_FENCE and ck[EVICTS] >> i & 1:
         return NOT  # a line that is evicted waits for no fence, and may go before or behind it
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG or op == OP_FENCE:
         return PLAINLY
