@@ -9,18 +9,7 @@ from typing import NamedTuple
 
 from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import (
-    MTU_IN,
-    MTU_OUT,
-    VECTOR,
-    mtu_in,
-    mtu_out,
-    set_flag,
-    v_add,
-    v_narrow,
-    v_widen,
-    wait_flag,
-)
+from xccl_emu.lang import MTU_IN, MTU_OUT, VECTOR, mtu_in, mtu_out, set_flag, v_add, v_narrow, v_widen, wait_flag
 
 FIELD_BYTES = 32
 SLOTS = 2

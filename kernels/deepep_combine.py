@@ -17,17 +17,7 @@ from xccl_emu.kernels.fused_combine import sum_token
 from xccl_emu.kernels.group import barrier, drain, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group, Sets
 from xccl_emu.kernels.sums import drain_sums, write_sum
-from xccl_emu.lang import (
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    add,
-    fence,
-    kernel,
-    poll_ne,
-    ub_load,
-    ub_store,
-)
+from xccl_emu.lang import MTU_IN, MTU_OUT, SCALAR, add, fence, kernel, poll_ne, ub_load, ub_store
 
 
 def rows_at(slots: int, n_slots: int) -> int:

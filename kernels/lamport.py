@@ -15,19 +15,7 @@ from typing import NamedTuple
 
 from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import (
-    FP32,
-    MTU_OUT,
-    VECTOR,
-    kernel,
-    mtu_out,
-    poll_line_ne,
-    quiet,
-    ub_load,
-    ub_store,
-    v_add,
-    v_copy,
-)
+from xccl_emu.lang import FP32, MTU_OUT, VECTOR, kernel, mtu_out, poll_line_ne, quiet, ub_load, ub_store, v_add, v_copy
 
 LINE_BYTES, WORDS = 16, 0b1111
 """Of what is read at once, and that all its words are flags."""

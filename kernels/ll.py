@@ -12,18 +12,7 @@ from typing import NamedTuple
 
 from xccl_emu.kernels.common import fetch
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import (
-    MTU_OUT,
-    SCALAR,
-    dcci,
-    kernel,
-    mtu_out,
-    poll_ge,
-    poll_line_eq,
-    store,
-    ub_load,
-    ub_store,
-)
+from xccl_emu.lang import MTU_OUT, SCALAR, dcci, kernel, mtu_out, poll_ge, poll_line_eq, store, ub_load, ub_store
 
 LINE_BYTES, DATA_BYTES = 16, 8
 """Of a line, and of the data in it."""

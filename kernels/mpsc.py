@@ -8,20 +8,7 @@ of tickets, whoever was faster, and tells every producer how many it has read.
 from typing import NamedTuple
 
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import (
-    MTU_IN,
-    MTU_OUT,
-    SCALAR,
-    atomic_add,
-    dcci,
-    fence,
-    kernel,
-    load,
-    mtu_in,
-    mtu_out,
-    poll_ge,
-    put,
-)
+from xccl_emu.lang import MTU_IN, MTU_OUT, SCALAR, atomic_add, dcci, fence, kernel, load, mtu_in, mtu_out, poll_ge, put
 
 FIELD_BYTES = 32
 """Of a tail, and of a head."""

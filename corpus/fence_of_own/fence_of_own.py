@@ -8,16 +8,7 @@ from typing import ClassVar
 
 from xccl_emu.check.verdict import DATA_RACE
 from xccl_emu.corpus.parts import read
-from xccl_emu.lang import (
-    arrive,
-    await_group,
-    fence,
-    kernel,
-    mtu_out,
-    poll_ge,
-    put,
-    quiet,
-)
+from xccl_emu.lang import arrive, await_group, fence, kernel, mtu_out, poll_ge, put, quiet
 from xccl_emu.protocol import Bench, Case, Regions, payload, size
 from xccl_emu.protocol.corpus import Member
 

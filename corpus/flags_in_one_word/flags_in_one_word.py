@@ -10,18 +10,7 @@ import numpy as np
 
 from xccl_emu.check.verdict import DEADLOCK
 from xccl_emu.corpus.parts import read
-from xccl_emu.lang import (
-    MTU_OUT,
-    SCALAR,
-    kernel,
-    mtu_out,
-    poll_eq,
-    poll_ge,
-    quiet,
-    set_flag,
-    store,
-    wait_flag,
-)
+from xccl_emu.lang import MTU_OUT, SCALAR, kernel, mtu_out, poll_eq, poll_ge, quiet, set_flag, store, wait_flag
 from xccl_emu.protocol import Bench, Case, Regions, payload, size
 from xccl_emu.protocol.corpus import Member
 
