@@ -98,10 +98,10 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
     def dispatch_grants(self, rank: int) -> list[Grant]:
         """Of the buffer sets: its own, and those signals of others that it writes; data go anywhere."""
         c, each = self.config, self.config.local_experts * SIGNAL_BYTES
-        die, mine = c.first_die + rank, [signals.start + rank * each for signals in self.signals]
+        die, starts = c.first_die + rank, [signals.start for signals in self.signals]
         return [
-            *(signals.grant(die, "rw") for signals in self.signals),
-            *(Grant(None, start, start + each, "w") for start in mine),
+            *(Grant(die, start, start + c.n_ranks * each, "rw") for start in starts),
+            *(Grant(None, start + rank * each, start + (rank + 1) * each, "w") for start in starts),
             self.data.grant(die, "r"),
             self.data.grant(None, "w"),
         ]
