@@ -8,6 +8,7 @@ import pytest
 from xccl_emu.protocol.registry import names
 
 QUICK = {"sendrecv", "sendrecv-dma", "sendrecv-zero-copy"}
+"""The others run with the slow tests."""
 
 
 @pytest.fixture
@@ -21,16 +22,9 @@ def parts(page: str) -> dict[str, str]:
     return {part.splitlines()[0]: "## " + part.strip() for part in page.split("\n## ")[1:]}
 
 
-@pytest.mark.parametrize("name", sorted(QUICK))
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in names()])
 def test_the_page_says_what_checks_say(tool, name: str) -> None:
-    """Each line of the page on send/recv is what a check without that synchronization finds today."""
-    assert parts(tool.PAGE.read_text(encoding="utf-8"))[name] == tool.section(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*names()} - QUICK))
-def test_the_page_says_what_slower_checks_say(tool, name: str) -> None:
-    """The same for the protocols whose checks take longer."""
+    """Each line of the page is what a check without that synchronization finds today."""
     assert parts(tool.PAGE.read_text(encoding="utf-8"))[name] == tool.section(name)
 
 
