@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
 
 from xccl_emu import oracle
@@ -15,50 +14,20 @@ from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_calls import AttentionExperts
 from xccl_emu.protocols.a2e_pull import A2EPull
 
+from .ep_support import Case as Drawn
 from .ep_support import assert_same_bits, check_rows, poison
 
 
 @dataclass(frozen=True)
-class Case:
-    """A configuration, how it is run, and what its calls are drawn from."""
+class Case(Drawn):
+    """A configuration, how it is run, and what its calls are drawn from: tokens by [call][attention die]."""
 
-    config: A2EConfig
-    order: str
-    policy: str
-    seed: int
-    lengths: tuple[tuple[int, ...], ...]
-    """[call][attention die] tokens."""
-    masked: float = 0.2
-    """Share of choices that are masked."""
-    one_expert: bool = False
-    """Does every token choose the same expert?"""
     pull: bool = False
     first_die: int = 0
-    spare_ub: int = 0
-    """Bytes of the data buffer beyond what is needed."""
-    flight_granules: int = 64
 
     def calls(self) -> list[Call]:
         """The same each time."""
-        rng = np.random.default_rng(self.seed)
-        return [self._call(rng, lengths) for lengths in self.lengths]
-
-    def _call(self, rng: np.random.Generator, lengths: Sequence[int]) -> Call:
-        c = self.config
-        favourite = int(rng.integers(c.n_slots))
-        states = [rng.standard_normal((n, c.hidden)).astype(c.numpy_dtype()) for n in lengths]
-        weights = [rng.standard_normal((n, c.top_k)).astype(np.float32) for n in lengths]
-        return Call(states, [self._choices(rng, n, favourite) for n in lengths], weights)
-
-    def _choices(self, rng: np.random.Generator, n: int, favourite: int) -> Any:
-        choices = np.full((n, self.config.top_k), -1, np.int32)
-        for row in choices:
-            slots = rng.permutation(self.config.n_slots)
-            if self.one_expert:
-                slots = np.array([favourite, *(s for s in slots if s != favourite)])
-            row[:] = slots[: len(row)]
-        choices[rng.random(choices.shape) < self.masked] = -1
-        return choices
+        return [Call(batch.tokens, batch.topk, batch.weights) for batch in self.batches()]
 
     def pulled(self) -> "Case":
         """The same by plain pull, of one domain and one call at a time."""
@@ -150,7 +119,8 @@ def cases(draw: st.DrawFn, pull: bool = False, calls: st.SearchStrategy[int] | N
         seed=draw(st.integers(0, 1 << 40)),
         lengths=tuple(draw(lengths) for _ in range(draw(st.integers(0, 5) if calls is None else calls))),
         masked=draw(st.sampled_from([0.0, 0.2, 0.8, 1.0])),
-        one_expert=draw(st.booleans()),
+        routing=draw(st.sampled_from(["uniform", "one expert"])),
+        payload=draw(st.sampled_from(["normal", "special"])),
         pull=pull,
         first_die=draw(st.integers(0, 1)),
         spare_ub=32 * draw(st.integers(0, 64)),

@@ -92,7 +92,7 @@ class Batch:
 class Case:
     """A configuration, how it is run, and what its batches are drawn from."""
 
-    config: EpConfig
+    config: Any
     order: str
     policy: str
     seed: int
