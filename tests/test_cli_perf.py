@@ -27,14 +27,6 @@ def test_the_table_is_that_of_nccl_tests() -> None:
     assert "# Out of bounds values : 0 OK" in text
 
 
-@pytest.mark.parametrize("name", ["all-reduce-ring", "all-gather", "mixserve", "mixserve-dispatch", "mixserve-combine"])
-def test_times_are_the_same_without_payload(name: str) -> None:
-    """``--no-data`` leaves out what only travels, and nothing that decides when something happens."""
-    with_data, without = (as_json("bench", name, *words)["results"][0] for words in ([], ["--no-data"]))
-    assert with_data["emulated"] == without["emulated"]
-    assert (with_data["wrong"], without["wrong"]) == (0, None)
-
-
 def test_without_payload_nothing_is_said_to_be_right() -> None:
     """#wrong is N/A, as nccl-tests print it where they do not check, and no line says that all is right."""
     out = printed("bench", "all-gather", "-b", "4K", "--no-data")
