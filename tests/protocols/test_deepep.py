@@ -12,7 +12,7 @@ from tests.cli_support import as_json
 from tests.refused import refuses
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
-from xccl_emu.machine.pod import ORDERS, POLICIES
+from xccl_emu.machine.pod import POLICIES
 from xccl_emu.protocols.deepep import DeepEpConfig, HookedRounds
 from xccl_emu.protocols.deepep_case import DeepEpCase, HookedCase
 
@@ -53,13 +53,14 @@ def test_two_rounds_side_by_side_without_the_jit() -> None:
     check_rounds(rounds, case.batches())
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", ["relaxed", "unordered"])
 @pytest.mark.parametrize("made", [DeepEpCase, HookedCase])
 @pytest.mark.parametrize(
     "sizes", [{}, {"tokens": "0,2"}, {"cores": 2, "tokens": 1}, {"cores": 2, "experts": 2, "rounds": 1, "seed": 1}]
 )
 def test_every_schedule_is_right(sizes: dict[str, Any], made: type[DeepEpCase], order: str) -> None:
-    """Two ranks and rounds, one rank without tokens, and two cores a rank, under each order, side by side too.
+    """Two ranks and rounds, one rank without tokens, and two cores a rank, side by side too.  Under stronger orders it
+    is the same search.
 
     With two experts a core reads back what it sent to its own rank, of which another core has the flag.
     """
