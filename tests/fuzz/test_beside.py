@@ -77,9 +77,9 @@ def test_areas_of_their_own_are_right_and_shared_ones_are_not() -> None:
 def test_what_goes_wrong_beside_another_is_found_and_stays_so_when_it_is_shortened() -> None:
     """The rule that adds a communicator finds it; alone neither shows anything, so both stay, and both are counted."""
     machine = machine_of(known_of(Shared), {}, Budget(schedules=30), 0)()
-    machine.begin({}, {})
+    machine.communicator({}, {})
     with pytest.raises(SequenceViolation) as caught:
-        machine.join({"seed": 3}, {})
+        machine.beside({"seed": 3}, {})
     found = caught.value
     assert machine.counted.calls == 2
     short, _ = shortened(found.sequence, "", found.violation, 0, Budget(schedules=30), {})

@@ -115,17 +115,29 @@ class CallsMachine(RuleBasedStateMachine):
             self.counted.note(key, judged)
         return self.counted.seen[key]
 
-    def begin(self, sizes: Sizes, call: Sizes) -> None:
+    def communicator(self, sizes: Sizes, call: Sizes) -> None:
         """A communicator on the pod at rest, and a call on it."""
         if len(self.stages) < STAGES_MAX:
             self.take([*self.stages, Stage({**self.fixed, **sizes}, (call,))])
 
-    def follow(self, call: Sizes) -> None:
+    def first(self, sizes: Sizes, call: Sizes) -> None:
+        """What every sequence begins with."""
+        self.communicator(sizes, call)
+
+    def again(self) -> None:
+        """The last communicator once more."""
+        self.communicator(self.stages[-1].sizes, {})
+
+    def call(self, call: Sizes) -> None:
         """A further call on the last communicator."""
         last = self.stages[-1]
         self.take([*self.stages[:-1], replace(last, calls=(*last.calls, call))])
 
-    def join(self, sizes: Sizes, call: Sizes) -> None:
+    def replay(self, number: int) -> None:
+        """One of its calls, with its arguments frozen."""
+        self.call({AGAIN: number % len(self.stages[-1].calls)})
+
+    def beside(self, sizes: Sizes, call: Sizes) -> None:
         """Another communicator beside the last one, or a further call on it."""
         last = self.stages[-1]
         if last.beside is None:
@@ -134,7 +146,7 @@ class CallsMachine(RuleBasedStateMachine):
             beside = replace(last.beside, calls=(*last.beside.calls, call))
         self.take([*self.stages[:-1], replace(last, beside=beside)])
 
-    def fail(self, fault: tuple[int, int, int]) -> None:
+    def fault(self, fault: tuple[int, int, int]) -> None:
         """What has been called last, with one fault."""
         sequence = Sequence(self.of, tuple(self.stages))
         named = draw.fault_in(sequence.build(self.budget.order, self.budget.without), self.budget.faults, *fault)
@@ -152,54 +164,20 @@ class CallsMachine(RuleBasedStateMachine):
 
 def machine_of(of: Known, fixed: Sizes, budget: Budget, seed: int) -> type[CallsMachine]:
     """The machine of one protocol: its rules draw from the sizes of its case, but for those that are ``fixed``."""
-    sizes, calls = draw.communicators(of, fixed), draw.calls(of, fixed)
-    small = st.integers(0, 7)
-
-    class Machine(CallsMachine):
-        counted = Counted()
-
-        @initialize(sizes=sizes, call=calls)
-        def first(self, sizes: Sizes, call: Sizes) -> None:
-            self.begin(sizes, call)
-
-        @rule(sizes=sizes, call=calls)
-        def communicator(self, sizes: Sizes, call: Sizes) -> None:
-            self.begin(sizes, call)
-
-        @precondition(lambda self: self.stages)
-        @rule(fault=st.tuples(small, small, small))
-        def fault(self, fault: tuple[int, int, int]) -> None:
-            self.fail(fault)
-
-    rules: dict[str, Any] = {}
-    if makes_rows(of):
-
-        @precondition(lambda self: self.stages)
-        @rule(call=calls)
-        def call(self: CallsMachine, call: Sizes) -> None:
-            self.follow(call)
-
-        @precondition(lambda self: self.stages)
-        @rule(number=small)
-        def replay(self: CallsMachine, number: int) -> None:
-            self.follow({AGAIN: number % len(self.stages[-1].calls)})
-
-        rules |= {"call": call, "replay": replay} if of.maker.replayed else {"call": call}  # type: ignore[attr-defined]
+    sizes, calls, small = draw.communicators(of, fixed), draw.calls(of, fixed), st.integers(0, 7)
+    behind = precondition(lambda self: self.stages)
+    rules: dict[str, Any] = {
+        "first": initialize(sizes=sizes, call=calls)(CallsMachine.first),
+        "communicator": rule(sizes=sizes, call=calls)(CallsMachine.communicator),
+        "fault": behind(rule(fault=st.tuples(small, small, small))(CallsMachine.fault)),
+    }
+    if not makes_rows(of):
+        rules["again"] = behind(rule()(CallsMachine.again))
     else:
-
-        @precondition(lambda self: self.stages)
-        @rule()
-        def again(self: CallsMachine) -> None:
-            self.begin(self.stages[-1].sizes, {})
-
-        rules["again"] = again
+        rules["call"] = behind(rule(call=calls)(CallsMachine.call))
+        if of.maker.replayed:  # type: ignore[attr-defined]
+            rules["replay"] = behind(rule(number=small)(CallsMachine.replay))
     if getattr(of.maker, "side_by_side", False):
-
-        @precondition(lambda self: self.stages)
-        @rule(sizes=sizes, call=calls)
-        def beside(self: CallsMachine, sizes: Sizes, call: Sizes) -> None:
-            self.join(sizes, call)
-
-        rules["beside"] = beside
-    given = {"of": of, "fixed": fixed, "budget": budget, "seed": seed, "__module__": __name__}
-    return type("Calls", (Machine,), given | rules)
+        rules["beside"] = behind(rule(sizes=sizes, call=calls)(CallsMachine.beside))
+    given = {"of": of, "fixed": fixed, "budget": budget, "seed": seed, "counted": Counted(), "__module__": __name__}
+    return type("Calls", (CallsMachine,), given | rules)
