@@ -47,7 +47,7 @@ class Mail(StreamCase):
         pod = bench.pod(regions.tight_pod(app_bytes=64, ub_bytes=32))
         regions.place(bench, pod)
         if not self.apart:  # in the areas of the first one
-            box._corner = flag._corner = Bench.corner
+            regions.fit(pod.spec, 0, 0, "take a larger pod")
         word, streams = np.array([0x0101010101010101 * self.seed]), Streams(bench, pod)
         own, out = bench.filled(0, word, "own"), bench.wanted(1, word, "out", owners="die1")
         args = {"word": box.at(1), "flag": flag.at(1)}
