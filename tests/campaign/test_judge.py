@@ -7,7 +7,7 @@ import pytest
 
 from tests.machine.support import small
 from xccl_emu.campaign import judge as judging
-from xccl_emu.campaign.generate import AN_END, SPOILED, Case, draw, with_caches, with_orders, with_signals
+from xccl_emu.campaign.generate import AN_END, SPOILED, Case, draw, with_caches, with_orders, with_signals, with_units
 from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, Budget, judge
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.search import checker_state
@@ -86,10 +86,13 @@ def test_a_false_alarm(monkeypatch: pytest.MonkeyPatch, found: Found, wrong: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("having", "seed"), [(with_orders, 29), (with_signals, 31), (with_caches, 37)])
+@pytest.mark.parametrize(
+    ("having", "seed"), [(with_orders, 29), (with_signals, 31), (with_caches, 37), (with_units, 41)]
+)
 def test_judges_agree_on_programs_with_what_is_rarely_drawn(having: Callable[..., Case], seed: int) -> None:
     """Searches, brute force and the monitor contradict each other on none of 60 programs whose writes ask for orders,
-    nor of 60 in which many signal, nor of 60 with caches, relaxed and unordered."""
+    nor of 60 in which many signal, nor of 60 with caches, nor of 60 of which several granules become visible at once,
+    relaxed and unordered."""
     for number in range(60):
         case = having(draw(seed, number), seed, number)
         for judged in judge(case, ["relaxed", "unordered"]):

@@ -83,6 +83,12 @@ def with_signals(case: Case, seed: int, number: int) -> Case:
     return replace(case, small=_signalling(Random(f"{seed}/{number}/more signals"), case.small, 1.0))
 
 
+def with_units(case: Case, seed: int, number: int) -> Case:
+    """A case on a pod of which two or four granules become visible at once, two cores a die so that areas begin so."""
+    rng = Random(f"{seed}/{number}/units")
+    return replace(case, small=replace(case.small, cores_per_die=2, atomic_bytes=rng.choice((64, 128))))
+
+
 def with_caches(case: Case, seed: int, number: int) -> Case:
     """A case whose scalar units cache lines; most lines are cleaned behind a store, and dropped before a load."""
     rng = Random(f"{seed}/{number}/caches")

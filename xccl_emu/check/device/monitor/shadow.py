@@ -76,6 +76,7 @@ from xccl_emu.machine.device.layout import (
 from xccl_emu.machine.device.words import jit, load_i64
 
 _SITE_SHIFT, _FLAGS_SHIFT = 24, 16
+_GRANULE_SHIFT = 5
 _SITE_MASK = (1 << REQUEST_SHIFT - _SITE_SHIFT) - 1
 
 
@@ -170,6 +171,10 @@ def _write(space, i, engine, known, issued, granule, first, end, flags, site):
     shadow[s + S_WRITTEN] |= (1 << end) - (1 << first)
     if m[JUDGED] == JUDGE_NOTHING:
         return
+    if flags & IMMEDIATE or m[X_PAYLOAD]:
+        start = granule * GRANULE_BYTES + first
+        for p in range(first_together(st, start), last_together(st, start + end - first - 1) + 1):
+            _tell_together(space, i, engine, p, start, start + end - first, flags)
     me, epoch = engine_word(m, i, engine), _epoch(m, clocks, i, engine, known)
     before = -1
     r = shadow[s + S_RECORDS]
@@ -177,12 +182,6 @@ def _write(space, i, engine, known, issued, granule, first, end, flags, site):
         record = r * RECORD_WORDS
         what = records[record + R_WHAT]
         first_2, end_2, flags_2 = what & 63, what >> 8 & 63, what >> _FLAGS_SHIFT & 255
-        near = first >> st[ATOMIC_SHIFT] <= end_2 - 1 >> st[ATOMIC_SHIFT]
-        near = near and first_2 >> st[ATOMIC_SHIFT] <= end - 1 >> st[ATOMIC_SHIFT]
-        if flags & IMMEDIATE and flags_2 & WRITE and near and _awaited_by_atomic(space, i, record):
-            records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
-        if m[X_PAYLOAD] and flags_2 & WRITE and near:
-            _keep_told(space, i, engine, record, flags, flags_2)
         gone = False
         if first_2 < end and first < end_2:
             if _behind(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
@@ -202,6 +201,38 @@ def _write(space, i, engine, known, issued, granule, first, end, flags, site):
             before = record
         r = after
     _add(space, s, first, end, flags, site, me, epoch)
+
+
+@jit
+def first_together(st, address):
+    """The first granule of what becomes visible at once with an address: that is a granule, less, or several."""
+    return (address >> st[ATOMIC_SHIFT] << st[ATOMIC_SHIFT]) // GRANULE_BYTES
+
+
+@jit
+def last_together(st, address):
+    """The last granule of that."""
+    return ((address >> st[ATOMIC_SHIFT]) + 1 << st[ATOMIC_SHIFT]) - 1 >> _GRANULE_SHIFT
+
+
+@jit
+def _tell_together(space, i, engine, granule, start, end, flags):
+    """Of the writes to a granule that become visible at once with a part of another: an atomic has waited for some, and
+    of some a signal tells."""
+    st, m, records = space[1], space[2], space[5]
+    r = space[4][shadow_of(space, granule) + S_RECORDS]
+    while r:
+        record = r * RECORD_WORDS
+        what = records[record + R_WHAT]
+        first, last = granule * GRANULE_BYTES + (what & 63), granule * GRANULE_BYTES + (what >> 8 & 63) - 1
+        near = start >> st[ATOMIC_SHIFT] <= last >> st[ATOMIC_SHIFT]
+        near = near and first >> st[ATOMIC_SHIFT] <= end - 1 >> st[ATOMIC_SHIFT]
+        if near and what >> _FLAGS_SHIFT & WRITE:
+            if flags & IMMEDIATE and _awaited_by_atomic(space, i, record):
+                records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
+            if m[X_PAYLOAD]:
+                _keep_told(space, i, engine, record, flags, what >> _FLAGS_SHIFT & 255)
+        r = records[record + R_NEXT]
 
 
 @jit
@@ -317,22 +348,23 @@ def delivered(space, granule, start, nbytes, word, epoch):
 
 
 @jit
-def acquired(space, granule, word, row):
+def acquired(space, word, row):
     """Somebody has read what the writes in this clock released: so those of them are seen that had to come before.
 
     They are those to the bytes that become visible together with a word.
     """
-    st, clocks, shadow, records = space[1], space[3], space[4], space[5]
-    unit = word % GRANULE_BYTES >> max(3, st[ATOMIC_SHIFT])
-    r = shadow[granule * SHADOW_WORDS + S_RECORDS]
-    while r:
-        record = r * RECORD_WORDS
-        what = records[record + R_WHAT]
-        known = clocks[row + records[record + R_ENGINE]] >= records[record + R_EPOCH]
-        near = (what & 63) >> max(3, st[ATOMIC_SHIFT]) == unit
-        if near and known and what >> _FLAGS_SHIFT & DELIVERED:
-            records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
-        r = records[record + R_NEXT]
+    st, clocks, records = space[1], space[3], space[5]
+    shift = max(3, st[ATOMIC_SHIFT])
+    for granule in range(first_together(st, word), last_together(st, word) + 1):
+        r = space[4][shadow_of(space, granule) + S_RECORDS]
+        while r:
+            record = r * RECORD_WORDS
+            what = records[record + R_WHAT]
+            known = clocks[row + records[record + R_ENGINE]] >= records[record + R_EPOCH]
+            near = granule * GRANULE_BYTES + (what & 63) >> shift == word >> shift
+            if near and known and what >> _FLAGS_SHIFT & DELIVERED:
+                records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
+            r = records[record + R_NEXT]
 
 
 @jit

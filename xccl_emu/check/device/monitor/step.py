@@ -59,7 +59,7 @@ from xccl_emu.check.device.monitor.layout import (
     X_ROW,
     X_SIGNAL,
 )
-from xccl_emu.check.device.monitor.shadow import acquired, save, sync_number, touch
+from xccl_emu.check.device.monitor.shadow import acquired, first_together, last_together, save, sync_number, touch
 from xccl_emu.check.device.monitor.writes import after_delivery, note_sync, wrote
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
@@ -193,7 +193,8 @@ def poll_begins(space, i, base):
 
 @jit
 def _note_syncs(space, start, nbytes):
-    for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
+    """All granules that become visible at once with some bytes: who sees these sees what was written there before."""
+    for granule in range(first_together(space[1], start), last_together(space[1], start + nbytes - 1) + 1):
         note_sync(space, granule)
 
 
@@ -318,7 +319,7 @@ def _acquire(space, i, core, base):
         if number and (not rows[0, FLAGS] & WHOLE or not _saw_own_store(space, core, base, word << 3)):
             row = sync_row(m, number - 1, word << 3)
             join_row(m, clocks, pipe_row(m, i, SCALAR), row)
-            acquired(space, granule, word << 3, row)
+            acquired(space, word << 3, row)
 
 
 @jit
