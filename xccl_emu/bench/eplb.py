@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 
 from xccl_emu import routing
 from xccl_emu.bench import published
-from xccl_emu.bench.layers import Layer, count_wrong, group_on
-from xccl_emu.bench.result import Result
+from xccl_emu.bench.layers import Layer, OnPod
+from xccl_emu.bench.result import Result, total_wrong
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.routing import Placement, Redundancy, Routing
-from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
+from xccl_emu.timing.arrival import Microseconds, Taken, arrivals
 
 LAYER = Layer(ranks=288, tokens=120)
 BALANCED_ROWS = 160 * 96 * 9 / 288
@@ -63,29 +63,12 @@ def ways(layer: Layer, loads: ArrayLike, seed: int) -> dict[str, Way]:
 
 def time_way(setting: Setting, layer: Layer, way: Way, row_us: float) -> tuple[float, int | None]:
     """Mean rank's microseconds from the start of dispatch to the end of combine, and wrong elements."""
-    setting.check_memory(f"EP{layer.ranks}:", layer.bytes_needed(setting.data))
-    pod, policy = setting.pod()
-    group = group_on(pod, layer.config(way.placement.local_experts))
-    tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
-
-    def start(at_us: Microseconds) -> None:
-        policy.start_us = on_cores(at_us, range(layer.cores), pod.spec.cores_per_die)
-
+    on = OnPod(setting, layer, way.placement.local_experts)
     starts = arrivals(layer.ranks, setting.costs.skew_us, (setting.seed, 3))
-    start(starts)
-    with setting.stage("dispatch") as progress:
-        group.dispatch(list(tokens), way.routed.topk, progress)
-    computed = Taken.of(policy.timing, starts).ends_us + way.rows * row_us
-    if setting.data:
-        policy.start_us = {}
-        group.run_dummy()
+    computed = on.dispatch(way.routed.topk, starts).ends_us + way.rows * row_us
     first = computed.min()
-    start(computed - first)
-    with setting.stage("combine") as progress:
-        group.combine(way.routed.weights, progress)
-    ends = Taken.of(policy.timing, computed - first).ends_us + first
-    wrong = sum(count_wrong(group, tokens, way.routed.topk, way.routed.weights)) if setting.data else None
-    return Taken(starts, ends).mean_us, wrong
+    ends = on.combine(way.routed.weights, computed - first).ends_us + first
+    return Taken(starts, ends).mean_us, total_wrong(on.count_wrong(way.routed.topk, way.routed.weights))
 
 
 def eplb(setting: Setting = DEFAULT, layer: Layer = LAYER, loads: ArrayLike | None = None) -> list[Result]:

@@ -6,19 +6,19 @@ rank receives as much as it sends.  Ranks arrive apart at dispatch, which waits 
 back to back (4.2.1), and finds them as dispatch left them.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.bench import published
-from xccl_emu.bench.layers import Layer, Shape, count_wrong, group_on
+from xccl_emu.bench.layers import Layer, OnPod, Shape, Timed
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.spec import CLOUDMATRIX384
-from xccl_emu.timing.arrival import Taken, arrivals, on_cores
+from xccl_emu.timing.arrival import Taken, arrivals
 from xccl_emu.timing.costs import Costs
 
 TOKENS = 128
@@ -47,55 +47,24 @@ def balanced_choices(ranks: int, tokens: int, experts: int, top_k: int, seed: in
     return tables
 
 
-@dataclass(frozen=True)
-class Operators:
-    """Microseconds of both operators."""
-
-    dispatch_us: float
-    combine_us: float
-
-
 class FusedLayer:
     """A layer with balanced routing on a pod of its own, to be timed again and again, under other costs too."""
 
     def __init__(self, setting: Setting, layer: Layer, protocol: str = "fused") -> None:
         """``protocol`` is a case of layers."""
-        self._name = f"{protocol} EP{layer.ranks}: "
-        setting.check_memory(self._name.strip(), layer.bytes_needed(setting.data))
         per_node = CLOUDMATRIX384.chips_per_node * CLOUDMATRIX384.dies_per_chip
         spec = replace(CLOUDMATRIX384, nodes=-(-layer.ranks // per_node))  # several fit an address space then
-        pod, self._policy = setting.pod(spec)
-        self._setting, self._layer = setting, layer
-        local = -(-layer.experts // layer.ranks) + 1
-        self._group = group_on(pod, layer.config(local), protocol)
-        self._tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
+        self._on = OnPod(setting, layer, -(-layer.experts // layer.ranks) + 1, protocol, spec)
         self._topk = balanced_choices(layer.ranks, layer.tokens, layer.experts, layer.top_k, setting.seed)
         weights = np.random.default_rng((setting.seed, 4)).random((layer.tokens, layer.top_k + 1), np.float32)
-        self._weights = [weights] * layer.ranks
+        self._weights, self._seed = [weights] * layer.ranks, setting.seed
 
-    def run(self, costs: Costs) -> Operators:
-        """Dispatch after a skewed start, the dummy expert, and combine."""
-        self._policy.costs = costs
-        starts = arrivals(self._layer.ranks, costs.skew_us, (self._setting.seed, 3))
-        with self._setting.stage(self._name + "dispatch") as progress:
-            dispatch = self._time(lambda: self._group.dispatch(list(self._tokens), self._topk, progress), starts)
-        with self._setting.stage(self._name + "combine") as progress:
-            if self._setting.data:
-                self._time(self._group.run_dummy, 0 * starts)
-            left = dispatch.ends_us - dispatch.ends_us.min()
-            combine = self._time(lambda: self._group.combine(self._weights, progress), left)
-        return Operators(dispatch.mean_us + costs.launch_us, combine.mean_us + costs.launch_us)
-
-    def _time(self, run: Callable[[], object], starts: NDArray[np.float64]) -> Taken:
-        self._policy.start_us = on_cores(starts, range(self._layer.cores), CLOUDMATRIX384.cores_per_die)
-        run()
-        return Taken.of(self._policy.timing, starts)
-
-    def count_wrong(self) -> tuple[int | None, int | None]:
-        """Elements that dispatch and combine of the last run left other than the oracle's; None without data."""
-        if not self._setting.data:
-            return None, None
-        return count_wrong(self._group, self._tokens, self._topk, self._weights)
+    def run(self, costs: Costs) -> Timed:
+        """Dispatch after a skewed start, and combine, which finds ranks as that left them."""
+        self._on.policy.costs = costs
+        dispatch = self._on.dispatch(self._topk, arrivals(len(self._topk), costs.skew_us, (self._seed, 3)))
+        combine = self._on.combine(self._weights, dispatch.ends_us - dispatch.ends_us.min())
+        return Timed(dispatch, combine, *self._on.count_wrong(self._topk, self._weights))
 
 
 def degree_of(row: Published) -> int:
@@ -107,34 +76,36 @@ def measure(setting: Setting, rows: Sequence[Published]) -> Callable[[Costs], di
     """What gives the emulated latency of each of these rows by its name; pods and routings are made once."""
     layers = {ranks: FusedLayer(setting, Layer(ranks, TOKENS)) for ranks in sorted({degree_of(row) for row in rows})}
 
-    seen: dict[Costs, dict[int, Operators]] = {}
+    seen: dict[Costs, dict[int, Timed]] = {}
 
     def run(costs: Costs) -> dict[str, float]:
-        bare = replace(costs, launch_us=0.0, dma_start_us=1.0)  # one comes on top, nothing here depends on the other
+        bare = replace(costs, dma_start_us=1.0, launch_us=0.0)  # one comes on top, nothing here depends on the other
         if bare not in seen:
             seen[bare] = {ranks: layer.run(bare) for ranks, layer in layers.items()}
         times = seen[bare]
-        return {row.what: costs.launch_us + getattr(times[degree_of(row)], f"{row.what.split()[0]}_us") for row in rows}
+        taken: dict[str, Taken] = {row.what: getattr(times[degree_of(row)], row.what.split()[0]) for row in rows}
+        return {what: costs.launch_us + each.mean_us for what, each in taken.items()}
 
     return run
 
 
+def table(setting: Setting, protocol: str) -> Iterator[tuple[Published, Shape, float, int | None]]:
+    """Table 7's layer by a protocol: for each latency of the table what was run, microseconds, and wrong elements."""
+    latencies = [row for row in published.rows("fused") if row.unit == "us"]
+    for ranks in sorted({degree_of(row) for row in latencies}):
+        layer = Layer(ranks, TOKENS)
+        timed = FusedLayer(setting, layer, protocol).run(setting.costs)
+        for row in latencies:
+            for operator, taken, wrong in timed.operators:
+                if row.what.startswith(f"{operator} EP{ranks} "):
+                    yield row, {**layer.shape, "routing": "balanced"}, setting.operator_us(taken), wrong
+
+
 def fused(setting: Setting) -> list[Result]:
     """Table 7: latency of every row, its bandwidth as the paper counts it, and the baselines of the fit."""
-    latencies = [row for row in published.rows("fused") if row.unit == "us"]
-    results: list[Result] = []
-    for ranks in sorted({degree_of(row) for row in latencies}):
-        layer = FusedLayer(setting, Layer(ranks, TOKENS))
-        times = layer.run(setting.costs)
-        dispatch, combine = layer.count_wrong()
-        shape = {**Layer(ranks, TOKENS).shape, "routing": "balanced"}
-        for row in latencies:
-            if degree_of(row) == ranks:
-                combines = row.what.startswith("combine")
-                emulated = times.combine_us if combines else times.dispatch_us
-                results += _both(row, emulated, shape, combine if combines else dispatch)
-        del layer
-    return results + baselines(latencies)
+    made = [*table(setting, "fused")]
+    results = [result for row, shape, us, wrong in made for result in _both(row, us, shape, wrong)]
+    return results + baselines([row for row, *_ in made])
 
 
 def _both(row: Published, latency_us: float, shape: Shape, wrong: int | None) -> list[Result]:

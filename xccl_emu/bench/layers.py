@@ -1,19 +1,21 @@
 """One mixture-of-experts layer in virtual time: dispatch, dummy expert, combine, held against the oracle."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xccl_emu import routing
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocols.compared import count_wrong
 from xccl_emu.protocols.expert_group import ExpertGroup
-from xccl_emu.timing.arrival import Taken, arrivals, on_cores
-
-__all__ = ["Layer", "Timed", "count_wrong", "group_on", "time_layer"]
+from xccl_emu.timing.arrival import Microseconds, Taken, arrivals, on_cores
+from xccl_emu.timing.run import Progress
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 """Routed experts, routed choices of a token, and elements of a hidden state, of DeepSeek-V3."""
@@ -111,33 +113,55 @@ def group_on(pod: Pod, shape: dict[str, Any], protocol: str = "dispatch") -> Exp
     return group
 
 
-def time_layer(setting: Setting, layer: Layer, protocol: str = "dispatch", number: int = 0, **switches: Any) -> Timed:
-    """Run a layer once on a pod of its own.
+class OnPod:
+    """The group of a layer on a pod of its own, with tokens of its shape."""
 
-    ``protocol`` is a case of layers, ``number`` that of the layer in a model; ``switches`` are more fields of the
-    group's configuration.
+    def __init__(
+        self, setting: Setting, layer: Layer, local_experts: int, protocol: str = "dispatch",
+        spec: PodSpec = CLOUDMATRIX384, **switches: Any,
+    ) -> None:  # fmt: skip
+        """``protocol`` is a case of layers; ``switches`` are more fields of the group's configuration."""
+        self._name, self._setting, self._layer = f"{layer.ranks} ranks, {layer.tokens} tokens: ", setting, layer
+        setting.check_memory(self._name.strip(), layer.bytes_needed(setting.data))
+        pod, self.policy = setting.pod(spec)
+        self._group = group_on(pod, layer.config(local_experts) | switches, protocol)
+        self._tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
+
+    def dispatch(self, topk: Sequence[NDArray[Any]], starts_us: Microseconds) -> Taken:
+        """From when each rank starts."""
+        return self._time("dispatch", starts_us, lambda told: self._group.dispatch(list(self._tokens), topk, told))
+
+    def combine(self, weights: Sequence[NDArray[np.float32]], starts_us: Microseconds) -> Taken:
+        """The same of combine, behind the dummy expert, whose time does not count."""
+        if self._setting.data:
+            self.policy.start_us = {}
+            with self._setting.stage(self._name + "expert") as progress:
+                self._group.run_dummy(progress)
+        return self._time("combine", starts_us, lambda told: self._group.combine(weights, told))
+
+    def _time(self, what: str, starts_us: Microseconds, run: Callable[[Progress | None], object]) -> Taken:
+        self.policy.start_us = on_cores(starts_us, range(self._layer.cores), CLOUDMATRIX384.cores_per_die)
+        with self._setting.stage(self._name + what) as progress:
+            run(progress)
+        return Taken.of(self.policy.timing, starts_us)
+
+    def count_wrong(
+        self, topk: Sequence[NDArray[Any]], weights: Sequence[NDArray[np.float32]]
+    ) -> tuple[int | None, int | None]:
+        """Elements of rows and of outputs that are not the oracle's; None without data."""
+        if not self._setting.data:
+            return None, None
+        with self._setting.stage(self._name + "comparison"):
+            return count_wrong(self._group, self._tokens, topk, weights)
+
+
+def time_layer(setting: Setting, layer: Layer, protocol: str = "dispatch", number: int = 0, **switches: Any) -> Timed:
+    """Run a layer once on a pod of its own, as `OnPod` has it; ``number`` is that of the layer in a model.
 
     Ranks arrive apart at both operators (`Costs.skew_us`): there is computing before each of them.
     """
-    name = f"{layer.ranks} ranks, {layer.tokens} tokens: "
-    setting.check_memory(name.strip(), layer.bytes_needed(setting.data))
     placement, routed = layer.placed(setting.seed, number)
     before = [arrivals(layer.ranks, setting.costs.skew_us, (setting.seed, 3 + op, number)) for op in range(2)]
-    pod, policy = setting.pod()
-    group = group_on(pod, layer.config(placement.local_experts) | switches, protocol)
-    tokens = setting.tokens(layer.ranks, layer.tokens, layer.hidden)
-    policy.start_us = on_cores(before[0], range(layer.cores), pod.spec.cores_per_die)
-    with setting.stage(name + "dispatch") as progress:
-        group.dispatch(list(tokens), routed.topk, progress)
-    dispatch = Taken.of(policy.timing, before[0])
-    if setting.data:
-        policy.start_us = {}
-        with setting.stage(name + "expert") as progress:
-            group.run_dummy(progress)
-    policy.start_us = on_cores(before[1], range(layer.cores), pod.spec.cores_per_die)
-    with setting.stage(name + "combine") as progress:
-        group.combine(routed.weights, progress)
-    combine = Taken.of(policy.timing, before[1])
-    with setting.stage(name + "comparison"):
-        wrong = count_wrong(group, tokens, routed.topk, routed.weights) if setting.data else (None, None)
-    return Timed(dispatch, combine, *wrong)
+    on = OnPod(setting, layer, placement.local_experts, protocol, **switches)
+    dispatch, combine = on.dispatch(routed.topk, before[0]), on.combine(routed.weights, before[1])
+    return Timed(dispatch, combine, *on.count_wrong(routed.topk, routed.weights))

@@ -68,16 +68,15 @@ def ends() -> list[End]:
 def latencies(end: End, seed: int) -> dict[str, float]:
     """Microseconds of an operator of each protocol with a cost at an end of its range, or a switch set."""
     setting = Setting(costs=end.costs, seed=seed, data=False)
-    layer = FusedLayer(setting, replace(FUSED, **end.switched))
-    fused = layer.run(end.costs)
-    del layer  # its pod, before the next
+    fused = FusedLayer(setting, replace(FUSED, **end.switched)).run(end.costs)
     pull = time_layer(setting, replace(PULL, **end.switched))
     call = time_call(setting, replace(ONE_DOMAIN, cores=end.switched.get("cores", ONE_DOMAIN.cores)))
     sweep = sendrecv.Sweep(sizes=(SENT_BYTES,), cores=(SENT_CORES,))
     (sent,) = sendrecv.measure(sweep, setting)
     return {
         f"send/recv {SENT_BYTES // KIB} KB on {SENT_CORES} cores": float(sent.emulated or 0),
-        f"fused dispatch EP{FUSED.ranks}": fused.dispatch_us, f"fused combine EP{FUSED.ranks}": fused.combine_us,
+        f"fused dispatch EP{FUSED.ranks}": setting.operator_us(fused.dispatch),
+        f"fused combine EP{FUSED.ranks}": setting.operator_us(fused.combine),
         f"dispatch EP{PULL.ranks}, batch {PULL.tokens}": setting.operator_us(pull.dispatch),
         f"combine EP{PULL.ranks}, batch {PULL.tokens}": setting.operator_us(pull.combine),
         "A2E": call.a2e_us, "E2A": call.e2a_us,
