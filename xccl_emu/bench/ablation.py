@@ -46,9 +46,4 @@ def _switched(setting: Setting, layer: Layer, switches: Mapping[str, dict[str, A
 def _times(setting: Setting, layer: Layer, name: str, off: dict[str, Any], where: str) -> list[Result]:
     """Of both operators with some optimizations off."""
     told = replace(setting, stage=lambda stage: setting.stage(f"{name}{where}: {stage}"))
-    timed = time_layer(told, layer, "fused", **off)
-    return [
-        Result("ablation", f"{op}, {name}{where}", setting.operator_us(timing), "us",
-               configuration=layer.shape | off, wrong=wrong)
-        for op, timing, wrong in timed.operators
-    ]  # fmt: skip
+    return time_layer(told, layer, "fused", **off).rows(setting, "ablation", f"{name}{where}", layer.shape | off)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from xccl_emu.bench import published
-from xccl_emu.bench.layers import CORES, Layer, Timed, time_layer
+from xccl_emu.bench.layers import CORES, Layer, time_layer
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 
@@ -21,7 +21,11 @@ def dispatch(
     """Both claims of the figure, if it is run as published, then the latency of each operator at each batch."""
     layers = [Layer(ranks, tokens, cores=cores) for tokens in batches]
     timed = [time_layer(setting, layer) for layer in layers]
-    rows = [row for layer, one in zip(layers, timed, strict=True) for row in _rows(setting, layer, one)]
+    rows = [
+        row
+        for layer, one in zip(layers, timed, strict=True)
+        for row in one.rows(setting, "dispatch", f"batch {layer.tokens}", layer.shape)
+    ]
     if (ranks, tuple(batches), cores) != (RANKS, BATCHES, CORES):
         return rows
     ratio = {
@@ -41,14 +45,6 @@ def claims(ratio: Mapping[int, float]) -> list[Result]:
                   configuration={"ranks": RANKS, "cores": CORES, "batches": _batches(over)})
         for row, over, of in ((small, below, min), (large, above, max))
     ]  # fmt: skip
-
-
-def _rows(setting: Setting, layer: Layer, timed: Timed) -> list[Result]:
-    what = f"batch {layer.tokens}"
-    return [
-        Result("dispatch", f"{name}, {what}", setting.operator_us(timing), "us", configuration=layer.shape, wrong=wrong)
-        for name, timing, wrong in timed.operators
-    ]
 
 
 def _batches(ratio: dict[int, float]) -> str:

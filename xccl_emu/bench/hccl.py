@@ -1,13 +1,13 @@
 """HCCL's all-gather on a server of 16 dies, as was measured of it, beside the all-gather that is shipped here."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xccl_emu.bench import published
 from xccl_emu.bench.published import Published
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import DEFAULT, Setting
 from xccl_emu.protocols.collectives_case import CollectiveCase
-from xccl_emu.timing.run import VirtualTime
 
 RANKS, CORES = 16, 16
 COMPARED_MAX = 2_000_000
@@ -28,9 +28,7 @@ def hccl(setting: Setting = DEFAULT, rows: Sequence[Published] | None = None) ->
         case = case_of(row)
         data = setting.data and 2 * case.elements <= COMPARED_MAX
         with setting.stage(row.what):
-            trial = case.build("sc", payload=data)
-            policy = trial.pod.policy = VirtualTime(setting.fabric, setting.costs, data=data)
-            trial.pod.run()
+            trial, us = replace(setting, data=data).run(case)
         wrong = sum(trial.wrong_bytes().values()) if data else None
-        results.append(Result.of(row, policy.timing.latency_us, wrong=wrong, configuration=case.configuration))
+        results.append(Result.of(row, us, wrong=wrong, configuration=case.configuration))
     return results

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import routing
+from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec
@@ -104,6 +105,13 @@ class Timed:
     def operators(self) -> tuple[tuple[str, Taken, int | None], ...]:
         """Name, latencies and wrong elements of both."""
         return ("dispatch", self.dispatch, self.wrong_rows), ("combine", self.combine, self.wrong_sums)
+
+    def rows(self, setting: Setting, bench: str, what: str, shape: Shape) -> list[Result]:
+        """Latency of both, each with its launch."""
+        return [
+            Result(bench, f"{name}, {what}", setting.operator_us(taken), "us", configuration=shape, wrong=wrong)
+            for name, taken, wrong in self.operators
+        ]
 
 
 def group_on(pod: Pod, shape: dict[str, Any], protocol: str = "dispatch") -> ExpertGroup[Any]:

@@ -25,7 +25,6 @@ from xccl_emu.bench.closed import Prices
 from xccl_emu.bench.setting import Setting
 from xccl_emu.protocols.mixserve_case import MixServeCase
 from xccl_emu.timing.fabric import SAME_DIE, SAME_NODE, Fabric
-from xccl_emu.timing.run import VirtualTime
 
 FLAG_BYTES = 16
 """What a put of a flag writes."""
@@ -287,16 +286,9 @@ def compared(case: MixServeCase, setting: Setting) -> Compared:
     """One of the two algorithms by both, without payload."""
     make, overlapped = ALGORITHMS[case.part]
     form = make(case, Prices(setting.fabric, setting.costs))
-    runs = [run_us(replace(case, overlap=overlap), setting) for overlap in (0, 1)]
+    bare = replace(setting, data=False)
+    runs = [bare.run(replace(case, overlap=overlap))[1] for overlap in (0, 1)]
     return Compared(form, runs[0], overlapped(form), runs[1])
-
-
-def run_us(case: MixServeCase, setting: Setting) -> float:
-    """From the beginning of the first core to the end of the last."""
-    trial = case.build("sc", payload=False)
-    policy = trial.pod.policy = VirtualTime(setting.fabric, setting.costs, data=False)
-    trial.pod.run()
-    return policy.timing.latency_us
 
 
 def of_cluster(fabric: Fabric, part: str, tokens: int, degrees: str) -> MixServeCase:

@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +19,10 @@ from xccl_emu.timing.costs import Costs
 from xccl_emu.timing.fabric import Fabric
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import CLOUDMATRIX384 as UB
+
+if TYPE_CHECKING:
+    from xccl_emu.check.trial import Trial
+    from xccl_emu.protocol.case import Case
 
 TARGETS = {"sibling": 1, "node": 2, "pod": 16}
 """A die that die 0 reaches on its chip, within its node, and in another node."""
@@ -60,6 +64,14 @@ class Setting:
         gc.collect()
         policy = VirtualTime(self.fabric, self.costs, log=log, data=self.data, sites=sites)
         return Pod(spec, policy=policy), policy
+
+    def run(self, case: "Case") -> "tuple[Trial, float]":
+        """Run a case, on the pod that just fits it: the trial as it is then, and microseconds until the last core is
+        done."""
+        trial = case.build("sc", payload=self.data)
+        policy = trial.pod.policy = VirtualTime(self.fabric, self.costs, data=self.data)
+        trial.pod.run()
+        return trial, policy.timing.latency_us
 
     def tokens(self, ranks: int, tokens: int, hidden: int) -> NDArray[Any]:
         """[ranks, tokens, hidden] hidden states in BF16, normally distributed; zeros without data."""

@@ -82,14 +82,7 @@ def points(bench: str, axes: dict[str, list[int]], cores: int, setting: Setting)
 def run_point(point: Point) -> list[Result]:
     """Run one point, in any process: latency of dispatch and of combine."""
     setting = Setting(seed=point.seed, data=point.data)
-    layer, timed = point.layer, time_layer(setting, point.layer, point.bench)
-    return [
-        Result(
-            point.bench, f"{name}, {point.what}", setting.operator_us(timing), "us",
-            configuration=layer.shape, wrong=wrong,
-        )
-        for name, timing, wrong in timed.operators
-    ]  # fmt: skip
+    return time_layer(setting, point.layer, point.bench).rows(setting, point.bench, point.what, point.layer.shape)
 
 
 def on_this_machine(made: Iterable[Point], free_bytes: int) -> Iterator[list[Result]]:

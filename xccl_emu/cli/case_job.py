@@ -10,7 +10,7 @@ from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.traffic import Comparison, Line, line_of
 from xccl_emu.check.trial import Trial
 from xccl_emu.cli.perf import Perf
-from xccl_emu.cli.perf_job import bandwidths, in_time, measure, points
+from xccl_emu.cli.perf_job import bandwidths, measure, points
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.collective import Collective
@@ -44,7 +44,7 @@ def _timed(protocol: str, case: Case, setting: Setting) -> Result:
     configuration = {**case.configuration, **setting.fabric_told}
     what = " ".join(f"{name}={value}" for name, value in configuration.items())
     with setting.stage(what):
-        trial, us = in_time(case, setting)
+        trial, us = setting.run(case)
     beside = bandwidths(case, us) if case.payload_bytes and us else {}
     wrong = sum(trial.wrong_bytes().values()) if setting.data else None
     return Result(protocol, what, us, "us", configuration=configuration, wrong=wrong, beside=beside)

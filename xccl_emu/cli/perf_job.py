@@ -13,7 +13,6 @@ from xccl_emu.cli.perf import TYPES, Perf
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.case import Case
 from xccl_emu.protocol.collective import Collective
-from xccl_emu.timing.run import VirtualTime
 
 
 def points(case: Collective, perf: Perf) -> list[Collective]:
@@ -49,17 +48,9 @@ def _per_call(case: Collective, perf: Perf, in_place: int, setting: Setting) -> 
     times = [0.0]
     for calls in (perf.warmup, perf.warmup + perf.iterations):
         if calls:
-            trial, us = in_time(replace(case, in_place=in_place, calls=calls), setting)  # type: ignore[type-var]
+            trial, us = setting.run(replace(case, in_place=in_place, calls=calls))  # type: ignore[type-var]
             times.append(us)
     return (times[-1] - times[-2]) / perf.iterations, wrong_elements(trial)
-
-
-def in_time(case: Case, setting: Setting) -> tuple[Trial, float]:
-    """Run a case in virtual time; the trial as it is then, and microseconds."""
-    trial = case.build("sc", payload=setting.data)
-    policy = trial.pod.policy = VirtualTime(setting.fabric, setting.costs, data=setting.data)
-    trial.pod.run()
-    return trial, policy.timing.latency_us
 
 
 def wrong_elements(trial: Trial) -> int:
