@@ -29,4 +29,4 @@ class DeepEp(Measurement):
     """DeepEP's low-latency mode on 8 to 256 of these dies, with 128 tokens each, beside FusedDispatch and the H800."""
 
     name = "deepep"
-    suite = Suite(12, 10, 17.0, 3.5)
+    suite = Suite(12, 2, 17.0, 3.5)
