@@ -55,7 +55,10 @@ def test_links_are_near_the_inputs(links: list[Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bench", ["sendrecv", "fused", "deepep", "a2e", "iteration", "ablation"])
+@pytest.mark.parametrize(
+    "bench",
+    ["sendrecv", "fused", "deepep", pytest.param("a2e", marks=pytest.mark.nightly), "iteration", "ablation"],
+)
 def test_the_page_says_what_slower_benches_say(tool: ModuleType, bench: str) -> None:
     """The same for benches that take minutes; without payload times are the same."""
     page = tool.PAGE.read_text("utf-8").splitlines()
