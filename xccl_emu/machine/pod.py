@@ -185,8 +185,11 @@ class Pod:
         return Buffer(die, self.address(die, used), nbytes)
 
     def put(self, die: int, array: NDArray[Any]) -> Buffer:
-        """Copy an array into a die's app data area."""
-        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        """Copy an array into a die's app data area; ConfigError for what is none, or holds objects."""
+        try:
+            raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"array: must be one whose bytes are its values ({error})") from error
         buffer = self.alloc(die, raw.size)
         self.span(buffer.address, raw.size)[:] = raw
         return buffer
@@ -202,10 +205,14 @@ class Pod:
             view[:] = data
 
     def view(self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
-        """The bytes of a buffer as an array (no copy); ConfigError for a buffer that is not on this pod."""
+        """The bytes of a buffer as an array (no copy); ConfigError for a buffer not on this pod, or not so large."""
         self._check_buffer(buffer)
-        flat = self.span(buffer.address, buffer.nbytes).view(dtype)
-        return flat if shape is None else flat.reshape(shape)
+        try:
+            flat = self.span(buffer.address, buffer.nbytes).view(dtype)
+            return flat if shape is None else flat.reshape(shape)
+        except (TypeError, ValueError) as error:
+            asked = f"dtype={dtype!r}" if shape is None else f"dtype={dtype!r}, shape={shape!r}"
+            raise ConfigError(f"{asked}: no view of a buffer of {buffer.nbytes} bytes ({error})") from error
 
     def payload(
         self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None
