@@ -1,7 +1,6 @@
 """Calls of few attention and expert dies, and what their app buffers must hold in the end, by the oracle."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +9,7 @@ from xccl_emu import oracle
 from xccl_emu.protocols.a2e_calls import Call
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.layout import ROUTE
-from xccl_emu.protocols.moe_data import states
+from xccl_emu.protocols.moe_data import received_rows, states
 
 
 def make_calls(c: A2EConfig, tokens: Sequence[Sequence[int]], masked: bool, seed: int) -> list[Call]:
@@ -83,7 +82,7 @@ class Image:
             "y": np.zeros((c.depth, c.rows_max, c.row_bytes), np.uint8),
         }
         for call, sent in enumerate(self._sent):
-            for name, rows in _received(c, sent, die).items():
+            for name, rows in received_rows(sent, die).items():
                 image = images[name][call % c.depth]
                 image[: len(rows)] = rows.view(np.uint8).reshape(len(rows), image.shape[1])
         return images | {"counts": self._counts(die)}
@@ -97,12 +96,3 @@ class Image:
         if self._ends:
             image[len(self._calls) % (c.depth + 1), : c.local_experts * c.n_attention] = -1
         return image.view(np.uint8)
-
-
-def _received(c: A2EConfig, sent: oracle.Dispatched, die: int) -> dict[str, NDArray[Any]]:
-    got = sent.received_by(die)
-    route = np.zeros(len(got.x), ROUTE)
-    route["scale"], route["source"], route["token"], route["choice"] = got.scales, got.source, got.token, got.choice
-    route["slot"] = got.expert + die * c.local_experts
-    y = sent.dummy(np.full(len(got.x), die), np.arange(len(got.x)))
-    return {"recv_x": got.x, "route": route, "y": y}

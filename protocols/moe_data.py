@@ -106,23 +106,28 @@ def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]
     """The rows of each buffer of a rank in one round; the order of ``recv_x`` and so on is that of the phases."""
     c = config
     sent = oracle.dispatch(batch.tokens, batch.topk, c.n_ranks, c.local_experts, c.quantized, c.quantizer)
-    got = sent.received_by(rank)
-    route = np.zeros(len(got.x), ROUTE)
-    route["scale"], route["source"], route["token"], route["choice"] = got.scales, got.source, got.token, got.choice
-    route["slot"] = got.expert + rank * config.local_experts
+    got = received_rows(sent, rank)
     return {
         "batches": np.array([[len(batch.tokens[rank])]], np.int32),
         "x": batch.tokens[rank],
         "topk": whole_rows(batch.topk[rank]),
         "weights": batch.weights[rank],
-        "recv_x": got.x,
-        "route": route[:, None],
-        "counts": got.counts.reshape(1, -1),
+        **got,
+        "route": got["route"][:, None],
+        "counts": sent.received_by(rank).counts.reshape(1, -1),
         "pos": _positions(config, batch.topk[rank]),
-        "y": sent.dummy(np.full(len(got.x), rank), np.arange(len(got.x))),
         "out": sent.combined_for(
             rank, batch.weights[rank], shared=c.shared, quantizer=c.quantizer if c.quantized_back else None),
     }
+
+
+def received_rows(sent: oracle.Dispatched, rank: int) -> dict[str, NDArray[Any]]:
+    """What a rank or expert die has received, in the order of its rows, and what its experts make of it."""
+    got = sent.received_by(rank)
+    route = np.zeros(len(got.x), ROUTE)
+    route["scale"], route["source"], route["token"], route["choice"] = got.scales, got.source, got.token, got.choice
+    route["slot"] = got.expert + rank * sent.local_experts
+    return {"recv_x": got.x, "route": route, "y": sent.dummy(np.full(len(got.x), rank), np.arange(len(got.x)))}
 
 
 def _positions(config: EpConfig, topk: NDArray[np.int32]) -> NDArray[np.int32]:
