@@ -3,16 +3,14 @@
 All rounds are one launch, so that a fast rank may be ahead of a slow one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Case, Preset, size
 from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds, HookedRounds
 from xccl_emu.protocols.deepep_paper import DEEPEP_COMBINE, DEEPEP_DISPATCH
-from xccl_emu.protocols.layer_case import PAGE, LayerCase, columns
-from xccl_emu.protocols.moe_data import Batch, make_batches
+from xccl_emu.protocols.layer_case import PAGE, LayerCase
 from xccl_emu.routing.choices import ZIPF
 
 
@@ -31,9 +29,8 @@ class DeepEpCase(LayerCase):
         ),
     )  # fmt: skip
     papers = (DEEPEP_DISPATCH, DEEPEP_COMBINE)
-    group, config = DeepEp, DeepEpConfig
+    group, config, launched = DeepEp, DeepEpConfig, DeepEpRounds
     written = ("recv_x", "route", "counts", "y", "out")
-    launched: ClassVar[type[DeepEpRounds]] = DeepEpRounds
 
     granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
@@ -42,12 +39,6 @@ class DeepEpCase(LayerCase):
 
     def _config(self) -> DeepEpConfig:
         return DeepEpConfig(**self._shape)
-
-    def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
-        return make_batches(self._config(), rounds, self.seed)
-
-    def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> DeepEpRounds:
-        return self.launched(self._group(pod), *columns(batches))
 
     @property
     def _under_way(self) -> int:

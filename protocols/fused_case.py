@@ -10,13 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Case, Preset, choice, size, switch
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.fused_paper import FUSED_COMBINE, FUSED_DISPATCH
-from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, USUAL_RANKS, LayerCase, columns
-from xccl_emu.protocols.moe_data import Batch, choice_steps, make_batches
+from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, USUAL_RANKS, LayerCase
+from xccl_emu.protocols.moe_data import Batch, choice_steps
 from xccl_emu.routing.choices import ZIPF
 
 _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
@@ -40,7 +39,7 @@ class FusedCase(LayerCase):
         ),
     )
     papers = (FUSED_DISPATCH, FUSED_COMBINE)
-    group, config = FusedExpertParallel, FusedConfig
+    group, config, launched = FusedExpertParallel, FusedConfig, FusedRounds
     written = ("recv_x", "route", "counts", "y", "out")
 
     cores: int = size(2, "Cores of each rank.")
@@ -64,8 +63,7 @@ class FusedCase(LayerCase):
         return FusedConfig(**self._shape, counting=self.counting, path=self.path, **switches)
 
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
-        drawn = make_batches(self._config(), rounds, self.seed)
-        return [replace(batch, topk=self._slots(i, rounds[i])) for i, batch in enumerate(drawn)]
+        return [replace(batch, topk=self._slots(i, rounds[i])) for i, batch in enumerate(super()._pattern(rounds))]
 
     def _slots(self, i: int, lengths: Sequence[int]) -> list[NDArray[np.int32]]:
         """[T, top_k] slots for each rank: its tokens go round the ranks, and all to one in every third round.
@@ -82,9 +80,6 @@ class FusedCase(LayerCase):
                 choices[-1:, 0] = -1
             topk.append(choices)
         return topk
-
-    def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> FusedRounds:
-        return FusedRounds(self._group(pod), *columns(batches))
 
     @property
     def _under_way(self) -> int:

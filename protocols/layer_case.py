@@ -2,7 +2,7 @@
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,7 @@ from xccl_emu.protocols.compared import count_wrong
 from xccl_emu.protocols.drawn import Drawn
 from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.layout import ROUTE, EpConfig
-from xccl_emu.protocols.moe_data import Batch, Image
+from xccl_emu.protocols.moe_data import Batch, Image, make_batches
 from xccl_emu.protocols.rounds import GroupRounds, in_parts
 from xccl_emu.protocols.routed_case import RoutedCase
 from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP, as_text, tokens_of
@@ -40,6 +40,8 @@ class LayerCase(RoutedCase, ABC):
     group: ClassVar[type[ExpertGroup[Any]]]
     config: ClassVar[type[EpConfig]]
     """Of what users call, and of its sizes."""
+    launched: ClassVar[Callable[..., GroupRounds]]
+    """All rounds in one launch."""
     written: ClassVar[tuple[str, ...]]
     """Buffers that hold something new in the end."""
     by_routing = ("layer", "redundant", "redundant_slots")
@@ -77,18 +79,18 @@ class LayerCase(RoutedCase, ABC):
     def _config(self) -> EpConfig:
         """That of the group."""
 
-    @abstractmethod
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
         """Batches of rounds with so many tokens of each rank, where nothing is said of the routing."""
+        return make_batches(self._config(), rounds, int(self.configuration["seed"]))
 
     @property
     @abstractmethod
     def _under_way(self) -> int:
         """Bytes of a choice between its dies, where it takes memory, in whole pages where it lies alone."""
 
-    @abstractmethod
     def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> GroupRounds:
         """The group on a pod, with its inputs."""
+        return self.launched(self._group(pod), *columns(batches))
 
     def _group(self, pod: Pod) -> Any:
         """The group on a pod."""

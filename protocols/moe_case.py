@@ -16,7 +16,7 @@ from xccl_emu.protocols import moe_paper
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, LayerCase, columns
 from xccl_emu.protocols.layout import EpConfig
-from xccl_emu.protocols.moe_data import Batch, Image, make_batches
+from xccl_emu.protocols.moe_data import Batch, Image
 from xccl_emu.protocols.rounds import Rounds
 from xccl_emu.routing.choices import ZIPF
 
@@ -50,9 +50,6 @@ class MoeCase(LayerCase):
 
     def _config(self) -> EpConfig:
         return EpConfig(**self._shape, counting=self.counting, path=self.path, quantized_back=bool(self.quantized_back))
-
-    def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
-        return make_batches(self._config(), rounds, self.seed)
 
     @property
     def _under_way(self) -> int:
