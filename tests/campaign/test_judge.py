@@ -85,14 +85,19 @@ def test_a_false_alarm(monkeypatch: pytest.MonkeyPatch, found: Found, wrong: str
     assert f"full {found.kind}: {wrong}" in kinds_of(RIGHT, "relaxed")
 
 
+def with_both(case: Case, seed: int, number: int) -> Case:
+    """A case whose writes signal, and whose scalar units cache lines."""
+    return with_caches(with_signals(case, seed, number), seed, number)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("having", "seed"), [(with_orders, 29), (with_signals, 31), (with_caches, 37), (with_units, 41)]
+    ("having", "seed"), [(with_orders, 29), (with_signals, 31), (with_caches, 37), (with_units, 41), (with_both, 43)]
 )
 def test_judges_agree_on_programs_with_what_is_rarely_drawn(having: Callable[..., Case], seed: int) -> None:
     """Searches, brute force and the monitor contradict each other on none of 60 programs whose writes ask for orders,
-    nor of 60 in which many signal, nor of 60 with caches, nor of 60 of which several granules become visible at once,
-    relaxed and unordered."""
+    nor of 60 in which many signal, nor of 60 with caches, with both, or of which several granules become visible at
+    once, relaxed and unordered."""
     for number in range(60):
         case = having(draw(seed, number), seed, number)
         for judged in judge(case, ["relaxed", "unordered"]):
