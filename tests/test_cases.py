@@ -146,12 +146,13 @@ def test_a_name_that_is_none() -> None:
 
 
 @pytest.mark.nojit
-def test_a_file_that_fails_is_named(tmp_path: Path) -> None:
-    """An error of the module comes as a typed one; two files of one name do not get in each other's way."""
-    for folder, text in (("a", "1 / 0\n"), ("b", "from xccl_emu.protocol import protocol\n@protocol\ndef p(b): ...\n")):
+@pytest.mark.parametrize(("fails", "told"), [("1 / 0", "ZeroDivisionError"), ("raise SystemExit(0)", "SystemExit")])
+def test_a_file_that_fails_is_named(tmp_path: Path, fails: str, told: str) -> None:
+    """A module that fails or ends is a typed error; two files of one name do not get in each other's way."""
+    for folder, text in (("a", fails), ("b", "from xccl_emu.protocol import protocol\n@protocol\ndef p(b): ...\n")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same_name.py").write_text(text)
-    with pytest.raises(ConfigError, match=r"cannot be imported \(ZeroDivisionError"):
+    with pytest.raises(ConfigError, match=rf"cannot be imported \({told}"):
         registry.of_file(f"{tmp_path}/a/same_name.py:P")
     assert registry.of_file(f"{tmp_path}/b/same_name.py:p").__name__ == "p"
 

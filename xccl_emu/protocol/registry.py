@@ -180,7 +180,7 @@ def module_of(path: Path) -> ModuleType:
         return import_module(name) if loaded is None else _aside(path)
     except ConfigError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a file that ends the process would end a check with code 0
         raise ConfigError(f"protocol {path}: cannot be imported ({type(error).__name__}: {error})") from error
 
 
