@@ -525,5 +525,7 @@ TRAPS = (
     Trap("a signal behind a line that was awaited",
          "store m1.4 7; dcci m1.4; quiet; ub_store 5 0; signal 1.0 0 | ge 1.0 1; load m1.4; fail_unless 7 7", OK,
          memory={0o50: 1, 0o54: 1}, scalar_cache=5),
+    Trap("two DMA descriptors that write the same bytes fill all places in flight",
+         "dma 0.0 1.0 4; dma 0.2 1.2 1; wait 4 0 4; wait 4 0 1 | ", RACES, memory={0: 1}, atomic_bytes=4),
 )  # fmt: skip
 NAMED = {trap.name: trap for trap in TRAPS}

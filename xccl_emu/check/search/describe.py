@@ -21,6 +21,7 @@ from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
 
 _LOG_ACTIONS = 1 << 20
+_NOBODY = -1 << layout.CHOICE_BITS  # an actor that does not exist
 
 
 def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str, NDArray[np.int64]]:
@@ -48,9 +49,9 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
         message = f"{_access(trial, witness[:6])}, some of which nobody has written"
         return kinds.UNWRITTEN_READ, message, nothing
     sides = sorted((witness[:6], witness[6:12]), key=lambda side: not _is_atomic(pod, side))  # another may hold it up
-    actions = np.array([action for side in sides for action in _make(pod, side)], np.int64)
     kind = messages.race_kind(pod, witness[3], bool(witness[5] and witness[11]))
-    return kind, race_message(trial, witness), actions
+    message = race_message(trial, witness)
+    return kind, message, _with_room(pod, [action for side in sides for action in _make(pod, side)])
 
 
 def spinning(pod: Pod, ck: NDArray[np.int64]) -> str:
@@ -114,6 +115,20 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         source, target, nbytes = (int(st[slot + i]) for i in (1, 2, 3))
         return _subtransfers(st, core, DMA, k, source, target, nbytes, done) if st[slot] else []
     return []
+
+
+def _with_room(pod: Pod, actions: Sequence[int]) -> NDArray[np.int64]:
+    """Takes actions; before one of a core for which there is no room in flight a write becomes visible, each time."""
+    taken, on_cores = list[int](), pod.spec.n_cores * layout.ACTORS_PER_CORE
+    for action in actions:
+        actor = action >> layout.CHOICE_BITS
+        room = _making_room(pod, actor // layout.ACTORS_PER_CORE) if actor < on_cores else []
+        for code in (*room, action):
+            pod.state[layout.CURSOR] = 0
+            with compiled.arithmetic_of(pod.kernels):
+                compiled.policy("replay")(pod.memory, pod.state, np.array([code, _NOBODY], np.int64), 1)
+            taken.append(code)
+    return np.array(taken, np.int64)
 
 
 def _making_room(pod: Pod, core: int) -> list[int]:
