@@ -417,6 +417,9 @@ TRAPS = (
     Trap("a signal tells of no other bytes",
          "ub_store 5 0; out m1.4; signal 1.0 0 | ge 1.0 1; load m1.4", LATE, memory={0o54: 1}),
     Trap("a swap that does not fail releases", "store m1.0 5; quiet; swap 1.0 0 1 | ge 1.0 1; load m1.0", OK),
+    Trap("a signal that sets behind one of its core that adds",
+         "signal 1.0 3 8; signal 1.0 12 | ge 1.0 1; signal 1.0 19",
+         {"sc": OK, "fifo": OK, "relaxed": OK, "unordered": RACES}, dies=2),
     # caches of scalar units
     Trap("a flag that is evicted before a fence that it is behind",
          "out m1.0; fence; store 1.4 1 | ge 1.4 1; load m1.0", RACES, memory={0o50: 1}, scalar_cache=3),

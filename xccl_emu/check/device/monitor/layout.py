@@ -45,6 +45,8 @@ the compiled parts of the monitor are; whether any DMA was rung, any fence passe
 is due, what has been counted, when its second part is due, and whether it has happened (of a stalled link: whether it
 must let something through now); in how many runs it has happened.  And what is to be judged as long as it has not."""
 
+SEVERAL = -1
+"""In the place of a core that alone wrote a word last: it is none."""
 (X_PAYLOAD, X_SIGNAL, X_ADDS, SIGNALS, SIGNALLED, SYNC_WRITERS, CHAINED, AHEAD_ROWS) = range(80, 88)
 """Of requests that signal: the number of that which copies, or signals, with the action under way; does that add; how
 many words of a clock say which signals of a core are known, and how many each core has sent.  And where requests tell

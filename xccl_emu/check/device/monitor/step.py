@@ -41,6 +41,7 @@ from xccl_emu.check.device.monitor.layout import (
     N_DMA,
     NOT_ENABLED,
     RUNG,
+    SEVERAL,
     SIGNALLED,
     SIGNALS,
     STOP,
@@ -288,7 +289,7 @@ def _after_scalar(space, i, core, base, op):
         if number and m[X_LAST]:
             row = released(st, m, clocks, i, own, m[X_ISSUED], m[X_A], base, space[10][0, SITE])
             publish(m, clocks, number - 1, m[X_A], 8, row, True)
-            m[m[SYNC_WRITERS] + 4 * (number - 1) + (m[X_A] >> 3 & 3)] = 0
+            m[m[SYNC_WRITERS] + 4 * (number - 1) + (m[X_A] >> 3 & 3)] = SEVERAL
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_QUIET:
         pass_quiet(st, m, clocks, i)

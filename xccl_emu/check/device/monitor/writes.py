@@ -25,6 +25,7 @@ from xccl_emu.check.device.monitor.layout import (
     S_WRITTEN,
     SAVED,
     SERIAL,
+    SEVERAL,
     SIGNALS,
     STOP,
     SYNC_GRANULES,
@@ -154,7 +155,7 @@ def _publish(space, number, start, nbytes, row):
         last = m[SYNC_WRITERS] + 4 * number + (word & 3)
         same = writer != 0 and m[last] == writer
         publish(m, clocks, number, first, end - first, row, adds or same)
-        m[last] = writer if same or not adds else 0
+        m[last] = writer if writer and (same or not adds or m[last] == 0) else SEVERAL
 
 
 @jit
