@@ -71,7 +71,7 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.device.numerics import element_bytes
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.words import call, jit
 
 
 @jit
@@ -80,7 +80,7 @@ def set_error(st, core, base, code, a, b):
     return set_error_at(st, core, base, code, a, b, st[base + REQUEST + REQUEST_WORDS - 1])
 
 
-@jit
+@call
 def set_error_at(st, core, base, code, a, b, site):
     """Record the violation that ends the run, and the site that is to blame; the first one stands."""
     if st[ERROR] == 0:
@@ -93,7 +93,7 @@ def set_error_at(st, core, base, code, a, b, site):
     return False
 
 
-@jit
+@call
 def _memory(st, core, base, address, nbytes, right):
     """May this core touch these bytes?  A window is a range of offsets on one die, or on any."""
     if nbytes <= 0:

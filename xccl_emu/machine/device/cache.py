@@ -46,7 +46,7 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.lines import line_parts
 from xccl_emu.machine.device.pipes import fence_ahead
-from xccl_emu.machine.device.words import jit, load_i64, put
+from xccl_emu.machine.device.words import call, jit, load_i64, put
 
 LINE_SHIFT = 6
 _WORDS = CACHE_LINE_BYTES // 8
@@ -140,7 +140,7 @@ def _under_way(st, core, base, line):
     return False
 
 
-@jit
+@call
 def _drop(st, core, k):
     """Take a line out; those behind it move up."""
     last = n_cached(st, core) - 1
@@ -151,7 +151,7 @@ def _drop(st, core, k):
         put(st, place_of(st, core, last) + w, 0)
 
 
-@jit
+@call
 def _write_back(mem, st, core, base, k):
     """Write a changed line back and drop it; False, and nothing changed, if it has no room among writes in flight."""
     at = place_of(st, core, k)
@@ -195,7 +195,7 @@ def _make_place(mem, st, core, base, line):
     return at
 
 
-@jit
+@call
 def _line_for(mem, st, core, base, address, choice):
     """The place of the line with an address, fetched if it must be, or anew; -1 if that cannot be now."""
     at = _find(st, core, address >> LINE_SHIFT)
@@ -214,7 +214,7 @@ def _line_for(mem, st, core, base, address, choice):
     return at
 
 
-@jit
+@call
 def load_cached(mem, st, core, base, choice, address, nbytes):
     """Load through the cache; False if the line cannot be had now."""
     at = _line_for(mem, st, core, base, address, choice)
@@ -229,7 +229,7 @@ def _word_of(st, at, address):
     return st[at + CACHED_DATA + (address >> 3 & _WORDS - 1)]
 
 
-@jit
+@call
 def store_cached(mem, st, core, base, choice, address, value, nbytes):
     """Store to the cache; False if the line cannot be had now."""
     at = _line_for(mem, st, core, base, address, choice)
@@ -255,7 +255,7 @@ def value_seen(mem, st, core, address, nbytes, choice):
     return sign_extended(word >> (8 * (address & 7)), nbytes)
 
 
-@jit
+@call
 def clean(mem, st, core, base, address):
     """Write back the line with an address if it is changed, and drop it; False if that has to wait."""
     for k in range(n_cached(st, core)):

@@ -76,6 +76,7 @@ from xccl_emu.machine.device.layout import (
 from xccl_emu.machine.device.sparse import mark, move
 from xccl_emu.machine.device.words import (
     bytes_to_words,
+    call,
     call_step,
     jit,
     load_i64,
@@ -182,7 +183,7 @@ def room_for_writes(st, base, n_granules):
     return st[block_of_die(st, st[base + DIE]) + FLIGHT_COUNT] + n_granules <= st[FLIGHT_CAPACITY]
 
 
-@jit
+@call
 def _take_off(st, core, base, kind, address, nbytes, site):
     """Append an entry to the die's ring; returns where its data goes, zeroed."""
     ring = block_of_die(st, st[base + DIE])
@@ -228,7 +229,7 @@ def write_words(mem, st, core, base, kind, address, nbytes, w0, w1, w2, w3, site
     put(st, data + 3, w3)
 
 
-@jit
+@call
 def write_line(mem, st, core, base, address, nbytes, words, site):
     """Write so many bytes that stand in words of state: at once under `sc`, else into flight, unit by unit."""
     if st[ORDER] == ORDER_SC:
@@ -395,7 +396,7 @@ def _same_agent(st, one, other):
     return kind == kind_other or (kind < KIND_DMA and kind_other < KIND_DMA)
 
 
-@jit
+@call
 def deliver(mem, st, die, k):
     """Make the k-th oldest write of a die visible, if the memory order allows it."""
     if not deliverable(st, die, k):

@@ -20,7 +20,7 @@ from xccl_emu.lang.requests import (
 )
 from xccl_emu.machine.device.layout import ALL_DIRTY, CHUNK_BYTES, CHUNK_SHIFT, DIE_SHIFT, N_HOMES, SPARSE
 from xccl_emu.machine.device.numerics import count_between, element_bytes, fill
-from xccl_emu.machine.device.words import copy_bytes, jit, jit_arrays, load_i32, load_i64, same_bytes, store_u32
+from xccl_emu.machine.device.words import call, copy_bytes, jit, jit_arrays, load_i32, load_i64, same_bytes, store_u32
 
 
 @jit
@@ -69,7 +69,7 @@ def _zeros(mem, start, nbytes):
     return mem[start] == 0 and same_bytes(mem, start, start + 1, nbytes - 1)
 
 
-@jit
+@call
 def all_zero(mem, st, start, nbytes):
     """Is there nothing but zeros in a range of at least one byte?"""
     end = start + nbytes
@@ -83,7 +83,7 @@ def all_zero(mem, st, start, nbytes):
     return True
 
 
-@jit
+@call
 def copy_changed(mem, st, target, source, nbytes):
     """`copy_bytes`, but without what is there already, and without a look at what is zero on both sides."""
     if st[SPARSE] == ALL_DIRTY and same_bytes(mem, target, source, nbytes):
@@ -123,7 +123,7 @@ def move(mem, st, target, source, nbytes):
         copy_bytes(mem, target, source, nbytes)
 
 
-@jit
+@call
 def leaves_zeros(mem, st, ub, op, a, b, c, d, e):
     """Would a vector instruction change nothing: make zeros of zeros where zeros are, or copy what is there already?
 

@@ -19,6 +19,12 @@ jit = compiled(forceinline=True, _nrt=False, no_cfunc_wrapper=True)
 Without Numba's reference counts (no function here makes an array) and inlined: else a step takes five times as long.
 """
 
+call = compiled(forceinline=False, _nrt=False, no_cfunc_wrapper=True)
+"""Like `jit`, but called: what is large and has several callers, or is rarely needed.
+
+That it is not inlined is said, else Numba takes that over from whoever calls it first.
+"""
+
 jit_arrays = compiled(_nrt=True)
 """For functions that make views of arrays: these need the reference counts."""
 

@@ -35,10 +35,7 @@ from xccl_emu.machine.device.layout import (
     REQUEST_ORDERS,
     SOME_SIGNAL,
 )
-from xccl_emu.machine.device.words import bytes_to_words, copy_words, jit, load_i64, same_words, words_to_bytes
-
-call = compiled(_nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""Like the machine's `jit`, but called instead of inlined."""
+from xccl_emu.machine.device.words import bytes_to_words, call, copy_words, jit, load_i64, same_words, words_to_bytes
 
 entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
 """For what Python calls."""

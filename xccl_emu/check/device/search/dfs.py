@@ -37,7 +37,6 @@ from xccl_emu.check.device.search.checker_state import (
     WITNESS,
     WRONG_BITS,
     N,
-    call,
     entry,
     step_back,
     unsigned,
@@ -52,7 +51,7 @@ from xccl_emu.check.device.search.record import deliver_latent
 from xccl_emu.check.device.search.run_local import PER_CORE, n_choices, need_not_happen, over
 from xccl_emu.machine.device.flight import block_of_core, block_of_die
 from xccl_emu.machine.device.layout import FLIGHT_COUNT, ORDER, ORDER_SC, STATUS, STATUS_DONE
-from xccl_emu.machine.device.words import jit, prefetch
+from xccl_emu.machine.device.words import call, jit, prefetch
 
 FRAME_PROCESS, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY, FRAME_AHEAD = range(6)
 FRAME_ID = FRAME_ANY  # breadth first: the number of the state

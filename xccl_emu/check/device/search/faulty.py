@@ -18,7 +18,6 @@ from xccl_emu.check.device.fault_codes import (
     F_STOP,
     STOP,
 )
-from xccl_emu.check.device.search.checker_state import call
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device.actions import choices, nth_choice
 from xccl_emu.machine.device.explore import fingerprint, restore, save
@@ -44,7 +43,7 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.words import call, jit
 
 STACK, STATES, TRANSITIONS, EDGES, SLICE, FOUND, NODE, CODE, RIGHT, BLOCKED, DECLARED, REFUSED = range(12)
 """What is counted; what was found, behind which state and by which action; how runs ended behind a fault."""

@@ -16,7 +16,6 @@ from xccl_emu.check.device.search.checker_state import (
     NOTHING,
     RAW,
     STATE,
-    call,
     changed,
     delivered_hash,
     signed,
@@ -53,7 +52,7 @@ from xccl_emu.machine.device.layout import (
     N_ACTIVE,
     N_LIVE,
 )
-from xccl_emu.machine.device.words import jit, load_i64
+from xccl_emu.machine.device.words import call, jit, load_i64
 
 IMPOSSIBLE, ALONE, FOLLOWED = range(3)
 """Of a delivery: the memory order does not allow it now; it is all that happens; more may follow, so it is made."""

@@ -32,7 +32,6 @@ from xccl_emu.check.device.search.checker_state import (
     RESTART,
     UNIT_GRANULES,
     WRITTEN_TABLE,
-    call,
     entry,
     save,
 )
@@ -45,7 +44,7 @@ from xccl_emu.machine.device.layout import (
     REQUEST_ORDERS,
     SOME_SIGNAL,
 )
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.words import call, jit
 
 LOCAL, OWN, DATA, STABLE, SYNC = range(5)
 NO_GRANULE = 1 << 60

@@ -25,7 +25,6 @@ from xccl_emu.check.device.search.checker_state import (
     VECTORS,
     VIOLATION,
     WITNESS,
-    call,
 )
 from xccl_emu.check.device.search.clocks import DMA_SHIFT, joined, knows, lane
 from xccl_emu.check.device.search.granules import USE_UNORDERED, has_flags, see
@@ -47,7 +46,7 @@ from xccl_emu.machine.device.layout import (
     REQUEST_ORDERS,
 )
 from xccl_emu.machine.device.pipes import pipe_of
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.words import call, jit
 
 WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED, COARSE = 16, 32, 64, 128, 256, 512, 1024
 """Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a

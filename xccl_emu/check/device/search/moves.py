@@ -54,7 +54,6 @@ from xccl_emu.check.device.search.checker_state import (
     VIOLATION,
     WITNESS,
     add_hash,
-    call,
     hash_changes,
     log_changed,
     ring_hash,
@@ -177,7 +176,7 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.layout import CORE_WORDS as WORDS_OF_CORE
 from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
-from xccl_emu.machine.device.words import copy_words, jit, load_i64
+from xccl_emu.machine.device.words import call, copy_words, jit, load_i64
 
 
 @call

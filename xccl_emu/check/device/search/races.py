@@ -55,7 +55,6 @@ from xccl_emu.check.device.search.checker_state import (
     VIOLATION,
     WITNESS,
     N,
-    call,
 )
 from xccl_emu.check.device.search.clocks import block_of, lane
 from xccl_emu.check.device.search.granules import (
@@ -107,7 +106,7 @@ from xccl_emu.machine.device.layout import (
     STATUS_RUNNING,
 )
 from xccl_emu.machine.device.pipes import _may_overtake, entry_of, fence_ahead, pipe_of
-from xccl_emu.machine.device.words import jit, load_i64
+from xccl_emu.machine.device.words import call, jit, load_i64
 
 _MARK_SITE, _MARK_AGENT, _MARK_CLOCK = (1 << 16) - 1, 16, 20
 _MARK_FENCES = 16  # under `relaxed`, in the place of agent and clock: fences that the core has passed since

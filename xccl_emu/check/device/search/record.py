@@ -18,7 +18,6 @@ from xccl_emu.check.device.search.checker_state import (
     RECORDED,
     RECORDING,
     ROWS_CLASS,
-    call,
 )
 from xccl_emu.check.device.search.granules import DATA
 from xccl_emu.check.device.search.linked import linked, machine_step, recorded_step
@@ -58,7 +57,7 @@ from xccl_emu.machine.device.layout import (
     PIPE_COUNT,
 )
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.words import call, jit
 
 
 @call

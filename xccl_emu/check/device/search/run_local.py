@@ -26,7 +26,6 @@ from xccl_emu.check.device.search.checker_state import (
     WITNESS,
     N,
     add_hash,
-    call,
     delivered_hash,
     hash_changes,
     save,
@@ -112,7 +111,7 @@ from xccl_emu.machine.device.layout import (
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.pipes import can_read, entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.scalar import drained, is_awaited
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.words import call, jit
 
 _SPIN = 1 << 16
 """Local actions in a row after which a kernel is taken to run for ever."""
