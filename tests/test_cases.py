@@ -157,6 +157,14 @@ def test_a_file_that_fails_is_named(tmp_path: Path, fails: str, told: str) -> No
     assert registry.of_file(f"{tmp_path}/b/same_name.py:p").__name__ == "p"
 
 
+def test_a_protocol_that_ends_the_process_is_told(tmp_path: Path) -> None:
+    """To leave through SystemExit while a protocol is built is an error, and no verdict."""
+    file = tmp_path / "leaves.py"
+    file.write_text("from xccl_emu.protocol import protocol\n@protocol\ndef p(bench): raise SystemExit(0)\n")
+    for command in ("check", "run"):
+        assert "the protocol ended the process (SystemExit: 0)" in refusal(command, f"{file}:p")
+
+
 def test_the_sum_is_the_oracles() -> None:
     """The result equals an independent sum, for both types and several sizes, and a wrong byte would be seen."""
     for sizes in ("--dies 2", "--dies 5 --elements 40 --slots 3 --dtype bf16", "--dies 4 --elements 7"):

@@ -51,6 +51,11 @@ def _reported() -> Iterator[None]:
             sys.stdout.flush()
     except XcclEmuError as error:
         raise _ended(f"error: {error}", _code_of(error)) from error
+    except SystemExit as error:
+        if error.code == ending.TERMINATED:
+            raise
+        what = f"the protocol ended the process (SystemExit: {error.code}); it has to return, or to raise an error"
+        raise _ended(f"error: {what}", ending.USAGE) from error
     except KeyboardInterrupt as error:
         raise _ended("interrupted", ending.INTERRUPTED) from error
     except OSError as error:

@@ -4,6 +4,7 @@ import ast
 import inspect
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeAlias
 
@@ -36,10 +37,11 @@ class Site:
     order: str = ""
 
     def of(self, kernel: str) -> str:
-        """In words, of a kernel by its name."""
+        """In words, of a kernel by its name; a line that several files share with that from which it is called."""
+        called = next((f", called at {Path(file).name}:{n}" for file, n in self.callers[::-1] if file != self.file), "")
         step = f", step {self.step}" if self.step else ""
         sync = f", sync {self.sync!r}" if self.sync else ""
-        return f"kernel {kernel} ({self.file}:{self.line}{step}{sync}) `{self.text}`"
+        return f"kernel {kernel} ({self.file}:{self.line}{called}{step}{sync}) `{self.text}`"
 
 
 @dataclass(frozen=True)
