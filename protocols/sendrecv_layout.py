@@ -66,14 +66,19 @@ class RingLayout:
         for name, offset in (("managed_offset", managed_offset), ("field_offset", field_offset)):
             if offset < 0 or offset % GRANULE_BYTES:
                 raise ConfigError(f"{name}={offset}: must be a multiple of {GRANULE_BYTES} and not negative")
-        room = (spec.managed_bytes - managed_offset) // (spec.n_dies * channels * slots)
+        rings = f"for each of {channels} channels from each of {spec.n_dies} dies"
+        bytes_each = (spec.managed_bytes - managed_offset) // (spec.n_dies * channels)
+        if bytes_each < slots * GRANULE_BYTES:
+            most, where = max(0, bytes_each // GRANULE_BYTES), f" from {managed_offset} on" if managed_offset else ""
+            raise CapacityError(f"slots={slots}: the managed area has room{where} for {most}, of 32 bytes, {rings}")
+        room = bytes_each // slots
         most = room // GRANULE_BYTES * GRANULE_BYTES
         default = min(room, spec.ub_bytes // 2, _SLOT_BYTES_DEFAULT) // GRANULE_BYTES * GRANULE_BYTES
         size = default if slot_bytes is None else slot_bytes
         if size < GRANULE_BYTES or size % GRANULE_BYTES or size > most:
             raise CapacityError(
-                f"slot_bytes={size}: must be a multiple of {GRANULE_BYTES} up to {most} for rings of {slots} slots for"
-                f" each of {channels} channels from each of {spec.n_dies} dies"
+                f"slot_bytes={size}: must be a multiple of {GRANULE_BYTES} up to {most}"
+                f" for rings of {slots} slots {rings}"
             )
         layout = cls(spec, slots, size, channels, managed_offset, field_offset)
         if layout.meta_end > spec.meta_bytes:
