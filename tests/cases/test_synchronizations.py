@@ -19,7 +19,8 @@ def tool(load_tool: Callable[[str], ModuleType]) -> ModuleType:
 
 def parts(page: str) -> dict[str, str]:
     """The page's tables by the protocol that they are about."""
-    return {part.splitlines()[0]: "## " + part.strip() for part in page.split("\n## ")[1:]}
+    tables = page.split("\n<!-- synchronizations end")[0].split("\n## ")[1:]
+    return {part.splitlines()[0]: "## " + part.strip() for part in tables}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in names()])

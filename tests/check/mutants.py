@@ -68,7 +68,8 @@ class Apart(Edit):
     def apply(self, text: str) -> str:
         """The text changed."""
         line = next((line for line in text.splitlines() if line.strip() == self.old), self.old)
-        return Edit(self.module, line, textwrap.indent(self.new, line.removesuffix(self.old))).apply(text)
+        changed = Edit(self.module, line, textwrap.indent(self.new, line.removesuffix(self.old))).apply(text)
+        return f"{changed}\nfrom xccl_emu.lang import set_flag, wait_flag\n"  # at the end: lines keep their numbers
 
 
 @dataclass(frozen=True)

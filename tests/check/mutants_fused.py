@@ -104,7 +104,7 @@ KNOWN = (
         of_dispatch.at(FIELD, "event % 2", "event * 0")),
     bug("fused: boolean flags that are never reset", THREE, TORN | RACE, *BOOLEAN),
     bug("fused: flags cleared when peers may have set them for the round after next", RESETTING, LOCKED | TORN,
-        of_dispatch(CLEAR, ""), of_dispatch(BOOLEAN[0].new, BOOLEAN[0].new + CLEARED_LATE), base=RESET),
+        of_dispatch(EACH_COUNT + CLEAR, ""), of_dispatch(BOOLEAN[0].new, BOOLEAN[0].new + CLEARED_LATE), base=RESET),
     bug("fused: a rank with zero tokens skips its counts", IDLE, LOCKED,
         of_dispatch(COUNTS, "        if n > 0:\n    " + COUNTS)),
     bug("fused: arrivals counted by read, modify and write", permitted(replace(PAIR, tokens=1, top_k=2)),
