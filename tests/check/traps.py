@@ -420,6 +420,11 @@ TRAPS = (
     Trap("a signal that sets behind one of its core that adds",
          "signal 1.0 3 8; signal 1.0 12 | ge 1.0 1; signal 1.0 19",
          {"sc": OK, "fifo": OK, "relaxed": OK, "unordered": RACES}, dies=2),
+    Trap("a signal of whose granule its core writes another word, whoever else writes there",
+         "put 1.0 1; signal 1.0 0; add 1.1 1 | store 1.0 7 | ge 1.1 1; in m1.0",
+         {"sc": OK, "fifo": OK, "relaxed": OK, "unordered": RACES}, memory={0o50: 1}, dies=3),
+    Trap("a signal of whose granule another core writes a word",
+         "signal 1.0 0; add 1.1 1 | add 1.1 1 | ge 1.1 1; in m1.0", RACES, memory={0o50: 1}, dies=3),
     # caches of scalar units
     Trap("a flag that is evicted before a fence that it is behind",
          "out m1.0; fence; store 1.4 1 | ge 1.4 1; load m1.0", RACES, memory={0o50: 1}, scalar_cache=3),

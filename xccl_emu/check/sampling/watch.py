@@ -217,14 +217,14 @@ class Monitor:
             at.CORE_INDEX: spec.n_cores, at.CORE_NUMBER: len(cores), at.CORE_DIE: len(cores),
             at.DMA_EPOCHS: len(cores) * machine.N_DMA_SLOTS, at.DIE_INDEX: spec.n_dies,
             at.FREE_ROWS: len(dies) * (capacity + 1), at.SYNC_GRANULES: self._sync_max, at.SIGNALLED: len(cores),
-            at.SYNC_WRITERS: 4 * self._sync_max, at.CHAINED: len(cores) * signals,
+            at.CHAINED: len(cores) * signals,
         }  # fmt: skip
         rows = {
             at.PIPE_ROWS: 4 * len(cores), at.QUEUE_ROWS: 3 * machine.QUEUE_DEPTH * len(cores),
             at.DMA_ROWS: machine.N_DMA_SLOTS * len(cores), at.EVENT_ROWS: _EVENT_ROWS * len(cores),
             at.GROUP_ROWS: _GROUP_ROWS * groups, at.FLIGHT_ROWS: capacity * len(dies), at.SCRATCH_ROW: 1,
             at.SYNC_ROWS: 4 * self._sync_max, at.FENCE_ROWS: len(cores) if self._fences else 0,
-            at.AHEAD_ROWS: len(cores) if fifo else 0,
+            at.AHEAD_ROWS: len(cores) if fifo else 0, at.KEPT_ROWS: 4 * self._sync_max if strong or signals else 0,
         }  # fmt: skip
         m = np.zeros(at.HEADER + sum(tables.values()), np.int64)
         _place(m, tables, at.HEADER, 1)

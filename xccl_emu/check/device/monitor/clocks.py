@@ -16,6 +16,7 @@ from xccl_emu.check.device.monitor.layout import (
     FENCE_ROWS,
     FENCES,
     GROUP_ROWS,
+    KEPT_ROWS,
     N_DMA,
     PER_CORE,
     PIPE_ROWS,
@@ -129,6 +130,27 @@ def clear_row(m, clocks, row):
     """Nothing is known."""
     for w in range(m[WORDS]):
         clocks[row + w] = 0
+
+
+@jit
+def keeps_order(st, m):
+    """Does `relaxed` keep writes of a core in an order that matters: do any signal, or tell of others before them?"""
+    return st[ORDER] == ORDER_RELAXED and (m[SIGNALS] != 0 or st[REQUEST_ORDERS] == ASKS_SOME_STRONG)
+
+
+@jit
+def kept_row(m, number, address):
+    """What the writes of each core tell of to what becomes visible at once with this word: of its block in the row."""
+    return m[KEPT_ROWS] + (number * 4 + (address >> 3 & 3)) * m[WORDS]
+
+
+@jit
+def clear_sync(st, m, clocks, number):
+    """Nothing has been written to a synchronization."""
+    for word in range(4):
+        clear_row(m, clocks, sync_row(m, number, word << 3))
+        if keeps_order(st, m):
+            clear_row(m, clocks, kept_row(m, number, word << 3))
 
 
 @jit

@@ -45,13 +45,12 @@ the compiled parts of the monitor are; whether any DMA was rung, any fence passe
 is due, what has been counted, when its second part is due, and whether it has happened (of a stalled link: whether it
 must let something through now); in how many runs it has happened.  And what is to be judged as long as it has not."""
 
-SEVERAL = -1
-"""In the place of a core that alone wrote a word last: it is none."""
-(X_PAYLOAD, X_SIGNAL, X_ADDS, SIGNALS, SIGNALLED, SYNC_WRITERS, CHAINED, AHEAD_ROWS) = range(80, 88)
+(X_PAYLOAD, X_SIGNAL, X_ADDS, SIGNALS, SIGNALLED, KEPT_ROWS, CHAINED, AHEAD_ROWS) = range(80, 88)
 """Of requests that signal: the number of that which copies, or signals, with the action under way; does that add; how
 many words of a clock say which signals of a core are known, and how many each core has sent.  And where requests tell
-of others before them, of each word of a synchronization which core alone wrote it last, + 1; and for each of a core's
-words of signals one that its next signal tells of too, since `relaxed` keeps a part of that before its payload.
+of others before them, `KEPT_ROWS`: rows of `clocks` for each word of a synchronization, what each core has told there;
+and for each of a core's words of signals one that its next signal tells of too, since `relaxed` keeps a part of that
+before its payload.
 `AHEAD_ROWS`: rows of `clocks`, under `fifo`, of what is visible of its die's writes when all that a core wrote is."""
 
 HEADER = 88

@@ -41,11 +41,9 @@ from xccl_emu.check.device.monitor.layout import (
     N_DMA,
     NOT_ENABLED,
     RUNG,
-    SEVERAL,
     SIGNALLED,
     SIGNALS,
     STOP,
-    SYNC_WRITERS,
     TAKEN_OK,
     X_A,
     X_B,
@@ -61,7 +59,7 @@ from xccl_emu.check.device.monitor.layout import (
     X_SIGNAL,
 )
 from xccl_emu.check.device.monitor.shadow import acquired, first_together, last_together, save, sync_number, touch
-from xccl_emu.check.device.monitor.writes import after_delivery, note_sync, wrote
+from xccl_emu.check.device.monitor.writes import after_delivery, keep_order, note_sync, wrote
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     DMA,
@@ -288,8 +286,8 @@ def _after_scalar(space, i, core, base, op):
         number = sync_number(space, m[X_A] // GRANULE_BYTES)
         if number and m[X_LAST]:
             row = released(st, m, clocks, i, own, m[X_ISSUED], m[X_A], base, space[10][0, SITE])
+            keep_order(space, i, row, m[X_A], asked_at(st, base, space[10][0, SITE]) == ASKS_NO)
             publish(m, clocks, number - 1, m[X_A], 8, row, True)
-            m[m[SYNC_WRITERS] + 4 * (number - 1) + (m[X_A] >> 3 & 3)] = SEVERAL
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_QUIET:
         pass_quiet(st, m, clocks, i)

@@ -3,13 +3,16 @@
 from xccl_emu.check.device.accesses import FLAGS, NBYTES, START, WRITE
 from xccl_emu.check.device.monitor.clocks import (
     ahead_row,
+    clear_sync,
     complete_dma,
     engine_word,
     in_order,
     index_of,
+    keeps_order,
+    kept_row,
     publish,
     released,
-    sync_row,
+    strong_word,
 )
 from xccl_emu.check.device.monitor.layout import (
     CAPACITY,
@@ -20,18 +23,16 @@ from xccl_emu.check.device.monitor.layout import (
     JUDGE_NOTHING,
     JUDGED,
     N_SYNC,
+    PER_CORE,
     RESTART,
     S_FIXED,
     S_WRITTEN,
     SAVED,
     SERIAL,
-    SEVERAL,
-    SIGNALS,
     STOP,
     SYNC_GRANULES,
     SYNC_MAX,
     SYNC_SHIFT,
-    SYNC_WRITERS,
     WORDS,
     X_A,
     X_ADDS,
@@ -40,14 +41,14 @@ from xccl_emu.check.device.monitor.layout import (
     X_DMA,
     X_EVENT,
     X_FLIGHTS,
-    X_LAST,
     X_OP,
 )
 from xccl_emu.check.device.monitor.shadow import delivered, shadow_of, sync_number
-from xccl_emu.lang.requests import MTU_OUT, SCALAR
-from xccl_emu.machine.device.flight import block_of_die, flight
+from xccl_emu.lang.requests import MTU_OUT, OP_DMA, SCALAR
+from xccl_emu.machine.device.flight import asked, block_of_die, flight
 from xccl_emu.machine.device.layout import (
-    ASKS_SOME_STRONG,
+    ASKS_NO,
+    ATOMIC_SHIFT,
     DIE,
     DIE_SHIFT,
     FLIGHT_ADDRESS,
@@ -59,9 +60,7 @@ from xccl_emu.machine.device.layout import (
     KIND_DMA,
     KIND_SCALAR,
     ORDER,
-    ORDER_RELAXED,
     ORDER_SC,
-    REQUEST_ORDERS,
 )
 from xccl_emu.machine.device.words import jit
 
@@ -80,11 +79,7 @@ def note_sync(space, granule):
     m[N_SYNC] += 1
     m[m[SYNC_GRANULES] + number] = granule
     shadow[s + S_FIXED] |= number + 1 << SYNC_SHIFT
-    for word in range(4):
-        row = sync_row(m, number, word << 3)
-        m[m[SYNC_WRITERS] + 4 * number + word] = 0
-        for w in range(m[WORDS]):
-            clocks[row + w] = 0
+    clear_sync(space[1], m, clocks, number)
     if shadow[s + S_WRITTEN] & SAVED and m[STOP] == 0 and m[JUDGED] != JUDGE_NOTHING:
         m[STOP] = RESTART
 
@@ -110,7 +105,8 @@ def wrote(space, i, base, known, issued):
             in_order(st, m, clocks, i, ahead_row(m, i), issued if row else known, address >> st[DIE_SHIFT])
         if _any_sync(space, address, st[entry + FLIGHT_NBYTES]):
             row = _take_row(m, die)
-            source = released(st, m, clocks, i, known, issued, address, base, st[flight(st, ring, k) + FLIGHT_SITE])
+            source = released(st, m, clocks, i, known, issued, address, base, st[entry + FLIGHT_SITE])
+            keep_order(space, i, source, address, m[X_OP] == OP_DMA or asked(st, entry) == ASKS_NO)
             for w in range(m[WORDS]):
                 clocks[row + w] = clocks[source + w]
             flights[place] = row + 1
@@ -138,24 +134,19 @@ def _publish_now(space, i, known, issued, start, nbytes):
 
 
 @jit
-def _publish(space, number, start, nbytes, row):
-    """A write is visible that was in flight: what it released can be acquired.
-
-    Of a core's writes to one word `relaxed` keeps the order, so whoever sees a later one is behind the earlier too.
-    """
+def keep_order(space, i, row, address, loose):
+    """Of a core's writes to what becomes visible at once `relaxed` keeps the order: whoever sees the one that releases
+    what is in this row knows of the signals, and of what strong writes tell of, that stood before it there."""
     st, m, clocks = space[1], space[2], space[3]
-    adds = m[X_OP] == KIND_ADD
-    tells = st[REQUEST_ORDERS] == ASKS_SOME_STRONG or m[SIGNALS] != 0
-    if not tells or st[ORDER] != ORDER_RELAXED:
-        publish(m, clocks, number, start, nbytes, row, adds)
+    if loose or not keeps_order(st, m):
         return
-    writer = m[X_C] + 1 if m[X_OP] < KIND_DMA and not m[X_LAST] else 0
-    for word in range(start >> 3, (start + nbytes - 1 >> 3) + 1):
-        first, end = max(start, word << 3), min(start + nbytes, word + 1 << 3)
-        last = m[SYNC_WRITERS] + 4 * number + (word & 3)
-        same = writer != 0 and m[last] == writer
-        publish(m, clocks, number, first, end - first, row, adds or same)
-        m[last] = writer if writer and (same or not adds or m[last] == 0) else SEVERAL
+    shift = max(3, st[ATOMIC_SHIFT])
+    first = address >> shift << shift
+    number = sync_number(space, first // GRANULE_BYTES)
+    if number:
+        kept = kept_row(m, number - 1, first)
+        for w in range(strong_word(m, i, SCALAR, 0), (i + 1) * m[PER_CORE]):
+            clocks[row + w] = clocks[kept + w] = max(clocks[row + w], clocks[kept + w])
 
 
 @jit
@@ -178,7 +169,7 @@ def after_delivery(space, die, k):
             number = sync_number(space, granule)
             start, end = max(m[X_A], granule * GRANULE_BYTES), min(m[X_A] + m[X_B], (granule + 1) * GRANULE_BYTES)
             if number:
-                _publish(space, number - 1, start, end - start, row)
+                publish(m, clocks, number - 1, start, end - start, row, m[X_OP] == KIND_ADD)
                 delivered(space, granule, m[X_A], m[X_B], word, clocks[row + word])
         stack = m[FREE_ROWS] + m[m[DIE_INDEX] + die] * (m[CAPACITY] + 1)
         m[stack + 1 + m[stack]] = (row - m[FLIGHT_ROWS]) // m[WORDS] - first

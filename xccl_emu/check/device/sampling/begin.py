@@ -3,12 +3,12 @@
 from xccl_emu.check.device.monitor.clocks import (
     ahead_row,
     clear_row,
+    clear_sync,
     dma_row,
     engine_word,
     fence_row,
     group_row,
     pipe_row,
-    sync_row,
 )
 from xccl_emu.check.device.monitor.layout import (
     CAPACITY,
@@ -37,7 +37,6 @@ from xccl_emu.check.device.monitor.layout import (
     STOP,
     SYNC_GRANULES,
     SYNC_SHIFT,
-    SYNC_WRITERS,
     TAKEN_OK,
     UNDO_WORDS,
     V_AT,
@@ -79,9 +78,7 @@ def begin(space, run, forget):
     if forget:
         _forget_syncs(space)
     for number in range(m[N_SYNC]):
-        for word in range(4):
-            clear_row(m, clocks, sync_row(m, number, word << 3))
-            m[m[SYNC_WRITERS] + 4 * number + word] = 0
+        clear_sync(st, m, clocks, number)
     for group in range(m[N_GROUPS]):
         for which_row in range(3):
             clear_row(m, clocks, group_row(m, group, which_row))
