@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,13 @@ def copy(source, target, words):
         yield store(target + 8 * i, value)
 
 
+class Both(NamedTuple):
+    """One place in the areas of both ranks: two addresses."""
+
+    own: int
+    peer: int
+
+
 @dataclass(frozen=True)
 class Turn:
     """One of two ranks in one of the calls."""
@@ -49,13 +56,13 @@ class Turn:
         """The sizes of this call."""
         return self.calls[self.number].case
 
-    def managed(self, name: str, offset: int = 0) -> dict[str, int]:
-        """A place in the managed areas of both, as arguments."""
-        return {name: self.pod.managed(self.me, offset), f"peer_{name}": self.pod.managed(self.peer, offset)}
+    def managed(self, offset: int = 0) -> Both:
+        """A place in the managed areas."""
+        return Both(self.pod.managed(self.me, offset), self.pod.managed(self.peer, offset))
 
-    def meta(self, name: str, offset: int = 0) -> dict[str, int]:
-        """A field in the metadata areas of both, as arguments."""
-        return {name: self.pod.meta(self.me, offset), f"peer_{name}": self.pod.meta(self.peer, offset)}
+    def meta(self, offset: int = 0) -> Both:
+        """A field in the metadata areas."""
+        return Both(self.pod.meta(self.me, offset), self.pod.meta(self.peer, offset))
 
     def grants(self, managed: tuple[str, str] = ("r", "w"), meta: tuple[str, str] = ("r", "w")) -> list[Grant]:
         """What the rank may do on its own die and on its peer's."""
@@ -67,7 +74,7 @@ class Turn:
 
     def swap(
         self, bench: Bench, sent: Sequence[np.ndarray], owners: str = ""
-    ) -> tuple[Buffer, Buffer, dict[str, int], list[Grant]]:
+    ) -> tuple[Buffer, Buffer, dict[str, Any], list[Grant]]:
         """What the rank sends, and where what its peer sends must be in the end: buffers, arguments and grants."""
         own = bench.filled(self.me, sent[self.me], f"own of call {self.number}")
         what = f"received in call {self.number}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xccl_emu.check.verdict import UNWRITTEN_READ
-from xccl_emu.corpus.parts import Swap, Turn, copy
+from xccl_emu.corpus.parts import Both, Swap, Turn, copy
 from xccl_emu.lang import Kernel, kernel, poll_ge, put, quiet
 from xccl_emu.machine.launch import Grant
 from xccl_emu.protocol.corpus import Member
@@ -16,13 +16,13 @@ MEMBER = Member(("hw-native-sys/pypto#1829", "hw-native-sys/pypto#1631"), UNWRIT
 
 
 @kernel
-def exchange(own, out, inbox, peer_inbox, flag, peer_flag, words, colour):
+def exchange(own, out, inbox: Both, flag: Both, words, colour):
     """Write to the peer's inbox, meet it, and read what it has written to the own one."""
-    yield from copy(own, peer_inbox, words)
+    yield from copy(own, inbox.peer, words)
     yield quiet()
-    yield put(peer_flag, colour)
-    yield poll_ge(flag, colour)
-    yield from copy(inbox, out, words)
+    yield put(flag.peer, colour)
+    yield poll_ge(flag.own, colour)
+    yield from copy(inbox.own, out, words)
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Mended(Swap):
     def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
         """With the inbox of the call."""
         colour = turn.number + 1 if self.mended else 1
-        inbox = turn.managed("inbox", 32 * turn.number)
-        return exchange, {**inbox, **turn.meta("flag"), "colour": colour}, turn.grants()
+        inbox = turn.managed(32 * turn.number)
+        return exchange, {"inbox": inbox, "flag": turn.meta(), "colour": colour}, turn.grants()
 
 
 @dataclass(frozen=True)

@@ -25,18 +25,18 @@ def copy(source, target, words):
 
 
 @kernel
-def exchange(input, output, slots, peer_slots, flag, peer_flag, count, words, colour, mended):
+def exchange(input, output, slots: parts.Both, flag: parts.Both, count, words, colour, mended):
     """Write to the peer's slot, say so by a flag of this call's colour, and read when the own flag has it."""
     if mended:
         colour = yield load(count)
         colour += 1
         yield store(count, colour)
     slot = colour % 2 * 32
-    yield from parts.copy(input, peer_slots + slot, words)
+    yield from parts.copy(input, slots.peer + slot, words)
     yield quiet()
-    yield put(peer_flag, colour)
-    yield poll_ge(flag, colour)
-    yield from parts.copy(slots + slot, output, words)
+    yield put(flag.peer, colour)
+    yield poll_ge(flag.own, colour)
+    yield from parts.copy(slots.own + slot, output, words)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Mended(parts.Pair):
         own, out, _, grants = turn.swap(bench, parts.numbered(turn.number, words, words))
         grants += [pod.grant(input, "rw"), pod.grant(output, "rw"), *turn.grants(meta=("rw", "w"))]
         captured = {
-            **turn.managed("slots"), **turn.meta("flag"), "input": input.address, "output": output.address,
+            "slots": turn.managed(), "flag": turn.meta(), "input": input.address, "output": output.address,
             "count": pod.meta(me, 32), "words": words, "colour": colour(turn.calls, turn.number), "mended": self.mended,
         }  # fmt: skip
         streams.launch(copy, me, {"source": own.address, "target": input.address, "words": words}, grants)

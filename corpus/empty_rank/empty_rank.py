@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xccl_emu.check.verdict import WRONG_BITS
-from xccl_emu.corpus.parts import Pair, Turn, copy, numbered
+from xccl_emu.corpus.parts import Both, Pair, Turn, copy, numbered
 from xccl_emu.lang import kernel, poll_ge, put, quiet
 from xccl_emu.protocol import Bench, size
 from xccl_emu.protocol.corpus import Member
@@ -17,14 +17,14 @@ MEMBER = Member(("uccl-project/uccl#993",), WRONG_BITS, "a rank with nothing to 
 
 
 @kernel
-def exchange(own, out, inbox, peer_inbox, flag, peer_flag, sent, received, call, mended):
+def exchange(own, out, inbox: Both, flag: Both, sent, received, call, mended):
     """Write ``sent`` words to the peer's inbox, notify it, and take ``received`` from the own inbox when notified."""
     if sent > 0 or mended:
-        yield from copy(own, peer_inbox, sent)
+        yield from copy(own, inbox.peer, sent)
         yield quiet()
-        yield put(peer_flag, call)
-        yield poll_ge(flag, call)
-        yield from copy(inbox, out, received)
+        yield put(flag.peer, call)
+        yield poll_ge(flag.own, call)
+        yield from copy(inbox.own, out, received)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Mended(Pair):
         """With two inboxes, in turn."""
         sizes = turn.case.first, turn.case.second
         _, _, args, grants = turn.swap(bench, numbered(turn.number, *sizes))
-        args |= {**turn.managed("inbox", turn.number % 2 * 32), **turn.meta("flag"), "call": turn.number + 1}
+        args |= {"inbox": turn.managed(turn.number % 2 * 32), "flag": turn.meta(), "call": turn.number + 1}
         args |= {"sent": sizes[turn.me], "received": sizes[turn.peer], "mended": self.mended}
         streams.launch(exchange, turn.me, args, [*grants, *turn.grants()])
 

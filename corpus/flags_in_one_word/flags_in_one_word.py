@@ -4,7 +4,7 @@
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,41 +20,50 @@ MEMBER = Member(
 )  # fmt: skip
 
 
-def meet_in_bytes(flags, pitch, me, ranks):
+class Group(NamedTuple):
+    """The ranks, and where they have their flags: on rank r ``r * pitch`` further on."""
+
+    ranks: int
+    me: int
+    flags: int
+    pitch: int
+
+
+def meet_in_bytes(g: Group):
     """Set byte ``me`` of the word of all others, wait for all bytes of the own word, and clear it."""
     others = 0
-    for i in range(1, ranks):
-        rank = (me + i) % ranks
+    for i in range(1, g.ranks):
+        rank = (g.me + i) % g.ranks
         others |= 1 << 8 * rank
-        yield store(flags + rank * pitch + me, 1, 1)
-    yield poll_eq(flags + me * pitch, others, mask=others)
-    yield store(flags + me * pitch, 0)
+        yield store(g.flags + rank * g.pitch + g.me, 1, 1)
+    yield poll_eq(g.flags + g.me * g.pitch, others, mask=others)
+    yield store(g.flags + g.me * g.pitch, 0)
 
 
-def meet_in_words(flags, pitch, me, ranks, call):
+def meet_in_words(call, g: Group):
     """Count calls in a word for each of the others, in two sets by turns, and wait until all have come as far."""
-    set_of = flags + call % 2 * ranks * 32
-    for i in range(1, ranks):
-        yield store(set_of + (me + i) % ranks * pitch + me * 32, call + 1)
-    for i in range(1, ranks):
-        yield poll_ge(set_of + me * pitch + (me + i) % ranks * 32, call + 1)
+    set_of = g.flags + call % 2 * g.ranks * 32
+    for i in range(1, g.ranks):
+        yield store(set_of + (g.me + i) % g.ranks * g.pitch + g.me * 32, call + 1)
+    for i in range(1, g.ranks):
+        yield poll_ge(set_of + g.me * g.pitch + (g.me + i) % g.ranks * 32, call + 1)
 
 
 @kernel
-def gather(own, out, slots, flags, pitch, me, ranks, calls, nbytes, mended):
+def gather(own, out, slots, calls, nbytes, mended, g: Group):
     """Call by call write the own message to the others, meet, and read theirs; a slot is used once."""
     for call in range(calls):
         yield from read(own + call * nbytes, nbytes)
-        for i in range(1, ranks):
-            yield mtu_out(0, slots + (me + i) % ranks * pitch + (call * ranks + me) * nbytes, nbytes)
+        for i in range(1, g.ranks):
+            yield mtu_out(0, slots + (g.me + i) % g.ranks * g.pitch + (call * g.ranks + g.me) * nbytes, nbytes)
         yield quiet()
         if mended:
-            yield from meet_in_words(flags, pitch, me, ranks, call)
+            yield from meet_in_words(call, g)
         else:
-            yield from meet_in_bytes(flags, pitch, me, ranks)
-        for i in range(1, ranks):
-            at = (call * ranks + (me + i) % ranks) * nbytes
-            yield from read(slots + me * pitch + at, nbytes)
+            yield from meet_in_bytes(g)
+        for i in range(1, g.ranks):
+            at = (call * g.ranks + (g.me + i) % g.ranks) * nbytes
+            yield from read(slots + g.me * g.pitch + at, nbytes)
             yield mtu_out(0, out + at, nbytes)
             yield set_flag(MTU_OUT, SCALAR, 1)
             yield wait_flag(MTU_OUT, SCALAR, 1)
@@ -77,13 +86,13 @@ class Mended(Case):
         data = payload(self.ranks * self.calls * nbytes, 0).reshape(self.ranks, self.calls, nbytes)
         pod = bench.pod(regions.tight_pod(app_bytes=(1 + self.ranks) * self.calls * nbytes, ub_bytes=nbytes))
         regions.place(bench, pod)
-        told = {"slots": slots.at(0), "flags": flags.at(0), "pitch": pod.spec.die_bytes, "ranks": self.ranks}
-        told |= {"calls": self.calls, "nbytes": nbytes, "mended": self.mended}
+        told = {"slots": slots.at(0), "calls": self.calls, "nbytes": nbytes, "mended": self.mended}
         for me in range(self.ranks):
             got = data.swapaxes(0, 1).copy()
             got[:, me] = 0  # nobody sends to itself
             own, out = bench.filled(me, data[me], "own"), bench.wanted(me, np.ascontiguousarray(got), "gathered")
-            args = {"own": own.address, "out": out.address, "me": me, **told}
+            group = Group(self.ranks, me, flags.at(0), pod.spec.die_bytes)
+            args = {"own": own.address, "out": out.address, "g": group, **told}
             each = [region.grant(die, "rw") for region in (slots, flags) for die in range(self.ranks)]
             pod.launch(gather, me, [0], args, [pod.grant(own, "r"), pod.grant(out, "w"), *each])
 

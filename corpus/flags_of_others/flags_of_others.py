@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from xccl_emu.check.verdict import DEADLOCK
-from xccl_emu.corpus.parts import Pair, Turn
+from xccl_emu.corpus.parts import Both, Pair, Turn
 from xccl_emu.lang import kernel, load, poll_ge, put, quiet, store
 from xccl_emu.protocol import Bench, choice
 from xccl_emu.protocol.corpus import Member
@@ -21,17 +21,17 @@ STREAMS = ("dispatch", "combine")
 
 
 @kernel
-def exchange(own, out, inbox, peer_inbox, flag, peer_flag, first, last):
+def exchange(own, out, inbox: Both, flag: Both, first, last):
     """Write a word to the peer's inbox, say so, take what has come, and clean flags ``first`` to ``last``."""
     value = yield load(own)
-    yield store(peer_inbox, value)
+    yield store(inbox.peer, value)
     yield quiet()
-    yield put(peer_flag, 1)
-    yield poll_ge(flag, 1)
-    value = yield load(inbox)
+    yield put(flag.peer, 1)
+    yield poll_ge(flag.own, 1)
+    value = yield load(inbox.own)
     yield store(out, value)
     for i in range(first, last):
-        yield put(flag + 64 * i, 0)
+        yield put(flag.own + 64 * i, 0)
     yield quiet()
 
 
@@ -52,7 +52,7 @@ class Mended(Pair):
         sent = (100 * turn.number + np.arange(1, 3))[:, None]
         _, _, args, grants = turn.swap(bench, sent, f"die{turn.me}.core{core}")
         cleaned = {"first": 0, "last": 1} if self.mended else {"first": -core, "last": 2 - core}
-        args |= {**turn.managed("inbox", at), **turn.meta("flag", at), **cleaned}
+        args |= {"inbox": turn.managed(at), "flag": turn.meta(at), **cleaned}
         streams.launch(exchange, turn.me, args, [*grants, *turn.grants(meta=("rw", "w"))], core)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xccl_emu.check.verdict import DATA_RACE
-from xccl_emu.corpus.parts import Pair, Turn, numbered
+from xccl_emu.corpus.parts import Both, Pair, Turn, copy, numbered
 from xccl_emu.lang import kernel, load, poll_ge, put, quiet, store
 from xccl_emu.protocol import Bench, size
 from xccl_emu.protocol.corpus import Member
@@ -19,28 +19,26 @@ MEMBER = Member(("ROCm/aiter#3514",), DATA_RACE, "two calls", tool="fuzz")
 @kernel
 def produce(source, input, words):
     """The kernel before the all-reduce leaves its result in the buffer that peers read."""
-    for i in range(words):
-        value = yield load(source + 8 * i)
-        yield store(input + 8 * i, value)
+    yield from copy(source, input, words)
 
 
-def meet(flag, peer_flag, number):
+def meet(flag: Both, number):
     """A barrier of two ranks."""
     yield quiet()
-    yield put(peer_flag, number)
-    yield poll_ge(flag, number)
+    yield put(flag.peer, number)
+    yield poll_ge(flag.own, number)
 
 
 @kernel
-def all_reduce(input, peer_input, out, flag, peer_flag, words, call, mended):
+def all_reduce(input: Both, out, flag: Both, words, call, mended):
     """Add up what both ranks have, read straight from their buffers."""
-    yield from meet(flag, peer_flag, 2 * call + 1)
+    yield from meet(flag, 2 * call + 1)
     for i in range(words):
-        mine = yield load(input + 8 * i)
-        theirs = yield load(peer_input + 8 * i)
+        mine = yield load(input.own + 8 * i)
+        theirs = yield load(input.peer + 8 * i)
         yield store(out + 8 * i, mine + theirs)
     if mended:
-        yield from meet(flag, peer_flag, 2 * call + 2)
+        yield from meet(flag, 2 * call + 2)
 
 
 @dataclass(frozen=True)
@@ -57,12 +55,12 @@ class Mended(Pair):
         had = numbered(turn.number, words, words)
         made = bench.filled(me, had[me], f"made for call {turn.number}")
         out = bench.wanted(me, sum(had), f"sums of call {turn.number}", owners=f"die{me}")
-        buffer = {"input": pod.managed(me), "words": words}
+        input = turn.managed()
         grants = [pod.grant(made, "r"), pod.grant_managed("rw", me)]
-        streams.launch(produce, me, {"source": made.address, **buffer}, grants)
-        args = {"peer_input": pod.managed(turn.peer), "out": out.address, "call": turn.number, "mended": self.mended}
-        grants = [pod.grant(out, "w"), *turn.grants(("r", "r"))[1:]]
-        streams.launch(all_reduce, me, {**buffer, **args, **turn.meta("flag")}, grants)
+        streams.launch(produce, me, {"source": made.address, "input": input.own, "words": words}, grants)
+        args = {"input": input, "out": out.address, "flag": turn.meta(), "words": words}
+        args |= {"call": turn.number, "mended": self.mended}
+        streams.launch(all_reduce, me, args, [pod.grant(out, "w"), *turn.grants(("r", "r"))[1:]])
 
 
 @dataclass(frozen=True)

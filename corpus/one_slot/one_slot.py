@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xccl_emu.check.verdict import DATA_RACE
-from xccl_emu.corpus.parts import Swap, Turn, copy
+from xccl_emu.corpus.parts import Both, Swap, Turn, copy
 from xccl_emu.lang import Kernel, kernel, poll_ge, put, quiet
 from xccl_emu.machine.launch import Grant
 from xccl_emu.protocol.corpus import Member
@@ -16,13 +16,13 @@ MEMBER = Member(("lightseekorg/tokenspeed#1356",), DATA_RACE, "two calls", tool=
 
 
 @kernel
-def exchange(own, out, slot, peer_slot, flag, peer_flag, words, call):
+def exchange(own, out, slot: Both, flag: Both, words, call):
     """Stage the own words, say so, and read those of the peer when it has said so."""
-    yield from copy(own, slot, words)
+    yield from copy(own, slot.own, words)
     yield quiet()
-    yield put(peer_flag, call)
-    yield poll_ge(flag, call)
-    yield from copy(peer_slot, out, words)
+    yield put(flag.peer, call)
+    yield poll_ge(flag.own, call)
+    yield from copy(slot.peer, out, words)
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Mended(Swap):
 
     def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
         """With the slot of its turn."""
-        slot = turn.managed("slot", turn.number % self.slots * 32)
-        return exchange, {**slot, **turn.meta("flag"), "call": turn.number + 1}, turn.grants(managed=("w", "r"))
+        slot = turn.managed(turn.number % self.slots * 32)
+        return exchange, {"slot": slot, "flag": turn.meta(), "call": turn.number + 1}, turn.grants(managed=("w", "r"))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xccl_emu.check.verdict import WRONG_BITS
-from xccl_emu.corpus.parts import Swap, Turn
+from xccl_emu.corpus.parts import Both, Swap, Turn
 from xccl_emu.lang import Kernel, kernel, load, poll_ne, quiet, store
 from xccl_emu.machine.launch import Grant
 from xccl_emu.protocol.corpus import Member
@@ -19,18 +19,18 @@ EMPTY = 0
 
 
 @kernel
-def exchange(own, out, buffers, peer_buffers, words, cleaned, call):
+def exchange(own, out, buffers: Both, words, cleaned, call):
     """Write to the peer's buffer of this call, take each word as soon as it is there, and clean the buffer of the call
     before, which is that of the call after the next."""
     now, before = call % 3 * 32, (call + 2) % 3 * 32
     for i in range(words):
         value = yield load(own + 8 * i)
-        yield store(peer_buffers + now + 8 * i, value)
+        yield store(buffers.peer + now + 8 * i, value)
     for i in range(words):
-        value = yield poll_ne(buffers + now + 8 * i, EMPTY)
+        value = yield poll_ne(buffers.own + now + 8 * i, EMPTY)
         yield store(out + 8 * i, value)
     for i in range(cleaned):
-        yield store(buffers + before + 8 * i, EMPTY)
+        yield store(buffers.own + before + 8 * i, EMPTY)
     yield quiet()
 
 
@@ -46,7 +46,7 @@ class Mended(Swap):
         before = turn.calls[turn.number - 1].case.words if turn.number else 0
         cleaned = before if self.mended else turn.case.words
         grants = [turn.pod.grant_meta("rw", turn.me), turn.pod.grant_meta("w", turn.peer)]
-        return exchange, {**turn.meta("buffers"), "cleaned": cleaned, "call": turn.number}, grants
+        return exchange, {"buffers": turn.meta(), "cleaned": cleaned, "call": turn.number}, grants
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xccl_emu.check.verdict import DEADLOCK
-from xccl_emu.corpus.parts import Swap, Turn, copy
+from xccl_emu.corpus.parts import Both, Swap, Turn, copy
 from xccl_emu.lang import Kernel, kernel, poll_ge, put, quiet
 from xccl_emu.machine.launch import Grant
 from xccl_emu.protocol.corpus import Member
@@ -16,14 +16,14 @@ MEMBER = Member(("uccl-project/uccl#993",), DEADLOCK, "two calls, the peer ahead
 
 
 @kernel
-def exchange(own, out, inbox, peer_inbox, flag, peer_flag, words):
+def exchange(own, out, inbox: Both, flag: Both, words):
     """Write to the peer's inbox, say so, take what has come, and clean the own flag for a later call."""
-    yield from copy(own, peer_inbox, words)
+    yield from copy(own, inbox.peer, words)
     yield quiet()
-    yield put(peer_flag, 1)
-    yield poll_ge(flag, 1)
-    yield from copy(inbox, out, words)
-    yield put(flag, 0)
+    yield put(flag.peer, 1)
+    yield poll_ge(flag.own, 1)
+    yield from copy(inbox.own, out, words)
+    yield put(flag.own, 0)
     yield quiet()
 
 
@@ -36,8 +36,8 @@ class Mended(Swap):
 
     def called(self, turn: Turn) -> tuple[Kernel, dict[str, Any], list[Grant]]:
         """With two inboxes, in turn."""
-        inbox = turn.managed("inbox", turn.number % 2 * 32)
-        return exchange, {**inbox, **turn.meta("flag", turn.number % self.flags * 32)}, turn.grants(meta=("rw", "w"))
+        inbox, flag = turn.managed(turn.number % 2 * 32), turn.meta(turn.number % self.flags * 32)
+        return exchange, {"inbox": inbox, "flag": flag}, turn.grants(meta=("rw", "w"))
 
 
 @dataclass(frozen=True)
