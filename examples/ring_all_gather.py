@@ -6,6 +6,8 @@ two fields in its metadata area: ``tail`` counts the chunks that have been put i
 right neighbour has read.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +20,19 @@ TAIL, ACK = 0, GRANULE
 """Offsets of the fields in a die's metadata area."""
 
 
+class Places(NamedTuple):
+    """Where a die has what others write: addresses."""
+
+    inbox: int
+    tail: int
+    ack: int
+
+
+def slot_bytes(nbytes: int) -> int:
+    """A chunk takes whole granules of an inbox."""
+    return (nbytes + GRANULE - 1) // GRANULE * GRANULE
+
+
 def read(source, nbytes):
     """Copy a chunk from memory to the start of the data buffer, and wait until it is there."""
     yield mtu_in(source, 0, nbytes)
@@ -26,19 +41,19 @@ def read(source, nbytes):
 
 
 @kernel
-def all_gather(own, out, nbytes, me, dies, inbox, tail, ack, right_inbox, right_tail, left_ack, slots, slot_bytes):
+def all_gather(own, out, nbytes, slots, me, dies, here: Places, left: Places, right: Places):
     """Gather the chunks of ``nbytes`` of all dies at ``out``, in the order of the dies; ``me`` is this die."""
     yield from read(own, nbytes)
     yield mtu_out(0, out + me * nbytes, nbytes)
     for i in range(dies - 1):
-        slot = i % slots * slot_bytes
-        yield poll_ge(ack, i + 1 - slots, sync="slot free")
-        yield mtu_out(0, right_inbox + slot, nbytes)
+        slot = i % slots * slot_bytes(nbytes)
+        yield poll_ge(here.ack, i + 1 - slots, sync="slot free")
+        yield mtu_out(0, right.inbox + slot, nbytes)
         yield quiet(sync="chunk before tail")
-        yield put(right_tail, i + 1, sync="tail")
-        yield poll_ge(tail, i + 1, sync="chunk arrived")
-        yield from read(inbox + slot, nbytes)
-        yield put(left_ack, i + 1, sync="ack")
+        yield put(right.tail, i + 1, sync="tail")
+        yield poll_ge(here.tail, i + 1, sync="chunk arrived")
+        yield from read(here.inbox + slot, nbytes)
+        yield put(left.ack, i + 1, sync="ack")
         yield mtu_out(0, out + (me + dies - 1 - i) % dies * nbytes, nbytes)
 
 
@@ -47,15 +62,18 @@ def chunks_of(dies: int, nbytes: int) -> NDArray[np.uint8]:
     return np.random.default_rng(dies).integers(1, 256, (dies, nbytes), np.uint8)
 
 
-def launch_on(pod: Pod, me: int, own: Buffer, out: Buffer, nbytes: int, slots: int, slot_bytes: int) -> None:
+def places(pod: Pod, die: int) -> Places:
+    """Those of a die."""
+    return Places(inbox=pod.managed(die), tail=pod.meta(die, TAIL), ack=pod.meta(die, ACK))
+
+
+def launch_on(pod: Pod, me: int, own: Buffer, out: Buffer, nbytes: int, slots: int) -> None:
     """Launch the kernel on a die, with leave to touch what it must touch and nothing else."""
     dies = pod.spec.n_dies
     left, right = (me - 1) % dies, (me + 1) % dies
     args = {
-        "own": own.address, "out": out.address, "nbytes": nbytes, "me": me, "dies": dies,
-        "inbox": pod.managed(me), "tail": pod.meta(me, TAIL), "ack": pod.meta(me, ACK),
-        "right_inbox": pod.managed(right), "right_tail": pod.meta(right, TAIL), "left_ack": pod.meta(left, ACK),
-        "slots": slots, "slot_bytes": slot_bytes,
+        "own": own.address, "out": out.address, "nbytes": nbytes, "slots": slots, "me": me, "dies": dies,
+        "here": places(pod, me), "left": places(pod, left), "right": places(pod, right),
     }  # fmt: skip
     grants = [
         pod.grant(own, "r"), pod.grant(out, "w"), pod.grant_meta("r", me), pod.grant_meta("w", left),
@@ -67,14 +85,15 @@ def launch_on(pod: Pod, me: int, own: Buffer, out: Buffer, nbytes: int, slots: i
 @protocol
 def ring_all_gather(bench: Bench, dies: int = 3, nbytes: int = 64, slots: int = 1) -> None:
     """The all-gather on one core of each die; ``nbytes`` is the size of a chunk."""
-    slot_bytes = -(-nbytes // GRANULE) * GRANULE
-    room = {"app_bytes": (dies + 2) * slot_bytes, "meta_bytes": 2 * GRANULE, "managed_bytes": slots * slot_bytes}
-    pod = bench.pod(small_pod(dies, **room, ub_bytes=slot_bytes))
+    chunk = slot_bytes(nbytes)
+    room = {"app_bytes": (dies + 2) * chunk, "meta_bytes": 2 * GRANULE, "managed_bytes": slots * chunk}
+    pod = bench.pod(small_pod(dies, **room, ub_bytes=chunk))
     chunks = chunks_of(dies, nbytes)
     for me in range(dies):
-        bench.label(f"die{me}.tail", pod.meta(me, TAIL), GRANULE)
-        bench.label(f"die{me}.ack", pod.meta(me, ACK), GRANULE)
-        bench.label(f"die{me}.inbox", pod.managed(me), slots * slot_bytes)
+        at = places(pod, me)
+        bench.label(f"die{me}.tail", at.tail, GRANULE)
+        bench.label(f"die{me}.ack", at.ack, GRANULE)
+        bench.label(f"die{me}.inbox", at.inbox, slots * chunk)
         own = bench.filled(me, chunks[me], "chunk")
         out = bench.wanted(me, chunks.reshape(-1), "gathered", owners=f"die{me}")
-        launch_on(pod, me, own, out, nbytes, slots, slot_bytes)
+        launch_on(pod, me, own, out, nbytes, slots)
