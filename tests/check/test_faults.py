@@ -119,7 +119,7 @@ def test_what_is_no_fault_is_refused(text: str, told: str) -> None:
         parse(text)
 
 
-@given(st.integers(1, 5), st.integers(0, 767), st.integers(0, (1 << 16) - 1), st.integers(0, 255))
+@given(st.integers(1, 5), st.integers(0, 767), st.integers(0, (1 << 16) - 1), st.integers(0, 1023))
 def test_codes_are_negative_and_come_back(kind: int, die: int, other: int, bit: int) -> None:
     """No code of a fault is one of an action; all that is in it is read from it again."""
     code = encode(kind, die, other, bit)

@@ -11,7 +11,7 @@ from xccl_emu.campaign.generate import draw
 from xccl_emu.campaign.judge import BUDGET, Scene, outcome_of, verdict_of
 from xccl_emu.check import verdict
 from xccl_emu.check.check import check
-from xccl_emu.check.faults import parse
+from xccl_emu.check.faults import is_fault, parse
 from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.faulty import FaultySearch
 from xccl_emu.check.search.setup import Setup
@@ -26,6 +26,7 @@ from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
 from .small import waiting
 from .test_faults import HARMLESS, ONE_SLOT, TWO_SLOTS
+from .traps import OK, Trap
 from .witness_support import shows_again
 
 SENDRECV = SendRecvCase(slots=1, chunks=2, granules=1)
@@ -96,6 +97,16 @@ def test_a_flipped_bit_is_found() -> None:
     found = searched(TWO_SLOTS, "corrupt:0-1")
     assert found.violation.kind == verdict.WRONG_BITS
     assert shows_again(TWO_SLOTS.build("relaxed"), found.violation, found.violation.actions)
+
+
+def test_a_flipped_bit_is_found_anywhere_in_a_write_of_two_granules() -> None:
+    """Of 512 bits that become visible at once the last ones are flipped too, and the schedule is kept and replays."""
+    programs = "ub_store 1 0; out 1.0 0 4 | | ge 1.0 1"  # the last word of what is written is to stay 0
+    wide = Trap("a write of two granules", programs, OK, {0o17: 0}, owners=(2,), cores=2, atomic_bytes=64)
+    found = searched(wide, "corrupt:0-1")
+    assert found.violation.kind == verdict.WRONG_BITS
+    assert shows_again(wide.build("relaxed"), found.violation, found.violation.actions)
+    assert all(is_fault(code) for code in found.violation.actions.tolist() if code < 0)
 
 
 @pytest.mark.parametrize("fault", ["stop:die0", "cut:0-1"])

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 
 from xccl_emu.check.device.fault_codes import AGAIN, ANY_TARGET, CORRUPT, CUT, DUPLICATE, STOP
 from xccl_emu.errors import ConfigError
+from xccl_emu.machine.device.layout import ATOMIC_BYTES
 from xccl_emu.machine.spec import PodSpec
 
 KINDS = ("stop", "cut", "stall", "duplicate", "corrupt")
@@ -120,7 +121,7 @@ def is_fault(code: int, n_dies: int | None = None) -> bool:
         return False
     kind, die, other, bit = decode(code)
     fits = n_dies is None or (die < n_dies and (kind != CUT or other == ANY_TARGET or other < n_dies))
-    return STOP <= kind <= AGAIN and bit < 256 and fits
+    return STOP <= kind <= AGAIN and bit < 8 * max(ATOMIC_BYTES) and fits
 
 
 def words(code: int) -> str:

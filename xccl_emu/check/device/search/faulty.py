@@ -24,6 +24,7 @@ from xccl_emu.machine.device.explore import fingerprint, restore, save
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
+    ATOMIC_SHIFT,
     CHOICE_ALL,
     CHOICE_BITS,
     DIE_SHIFT,
@@ -119,7 +120,8 @@ def _possible(st, words):
     for a in range(n_actors(st)):
         possible += choices(st, nth_actor(st, a))
     if words[FAULT] == F_DUPLICATE or words[FAULT] == F_CORRUPT:
-        possible += 257 * st[block_of_die(st, words[FROM]) + FLIGHT_COUNT]
+        each = 8 * max(8, 1 << st[ATOMIC_SHIFT]) if words[FAULT] == F_CORRUPT else 1  # an addition is of 8 bytes always
+        possible += each * st[block_of_die(st, words[FROM]) + FLIGHT_COUNT]
     return possible
 
 
