@@ -14,6 +14,8 @@ DEV_ENV := $(VENV)/.ready-$(if $(CI),ci,dev)
 DEFAULT := not slow and not nightly
 WORKERS ?= auto
 PYTEST := $(PY) -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile
+# Files with tests of a mark: to collect all others takes longer than to run these with bounds checks.
+WITH = $(shell grep -rl --include='test_*.py' 'pytest\.mark\.$(1)' tests)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-jit test-nojit test-boundscheck test-slow test-nightly lint types layers bench docs lock clean FORCE
@@ -38,10 +40,10 @@ test-jit: $(DEV_ENV)
 	$(PYTEST)
 
 test-nojit: $(DEV_ENV)
-	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "nojit and $(DEFAULT)"
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "nojit and $(DEFAULT)" $(call WITH,nojit)
 
 test-boundscheck: $(DEV_ENV)
-	NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "boundscheck and $(DEFAULT)"
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "boundscheck and $(DEFAULT)" $(call WITH,boundscheck)
 
 test-slow: $(DEV_ENV)
 	$(PYTEST) -m "slow and not nightly"
