@@ -1,6 +1,5 @@
 """Virtual time at full size: instructions a second with and without payload, against round-robin on the same work."""
 
-import gc
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -91,7 +90,6 @@ def main() -> None:
     jobs = (("pull", PULL, options.pull, 60), ("fused", FUSED, options.fused, 128))
     for data in (False, True):
         for operators, kind, ranks, tokens in (job for job in jobs if job[2]):
-            gc.collect()  # two pods of full size do not fit an address space
             name = f"EP{ranks} x {tokens}, {operators}"
             if data and not report.fits(f"{name}, with data", kind.need(ranks, options.cores) * tokens / kind.tokens):
                 continue

@@ -11,7 +11,7 @@ from xccl_emu.lang.kernel import Kernel
 from xccl_emu.lang.requests import OP_LOAD
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import small_pod
+from xccl_emu.machine.spec import CLOUDMATRIX384, small_pod
 
 from .kernels import launch_changed, wait_for
 from .support import issue, issue_args, tiny_pod
@@ -104,6 +104,14 @@ def test_a_pod_that_cannot_be_mapped_says_what_to_do() -> None:
     spec = small_pod(2).with_(die_bytes=1 << 58)
     with pytest.raises(CapacityError, match=r"cannot map \d+ bytes of address space .* drop others first"):
         Pod(spec)
+
+
+def test_a_pod_that_nobody_has_any_more_makes_room() -> None:
+    """Also where only the garbage collector finds it: three of CloudMatrix384's size do not fit an address space."""
+    for _ in range(3):
+        pod = Pod(CLOUDMATRIX384)
+        pod.itself = pod
+        del pod
 
 
 @pytest.mark.parametrize(

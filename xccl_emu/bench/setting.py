@@ -1,6 +1,5 @@
 """In what a bench runs: the fabric and costs of its pods, whether payload moves, and how it says what it is doing."""
 
-import gc
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -57,11 +56,7 @@ class Setting:
     def pod(
         self, spec: PodSpec = CLOUDMATRIX384, *, log: bool | Collection[int] = False, sites: Collection[str] = ()
     ) -> tuple[Pod, VirtualTime]:
-        """A pod in virtual time, and its policy, which has the timing of each run.
-
-        Two pods of full size do not fit an address space, so those that nobody uses any more are dropped first.
-        """
-        gc.collect()
+        """A pod in virtual time, and its policy, which has the timing of each run."""
         policy = VirtualTime(self.fabric, self.costs, log=log, data=self.data, sites=sites)
         return Pod(spec, policy=policy), policy
 

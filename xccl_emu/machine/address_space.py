@@ -5,6 +5,7 @@ the chunk holds zeros.  Runs that leave out zeros look there first, and touch no
 """
 
 import contextlib
+import gc
 import mmap
 
 import numpy as np
@@ -30,7 +31,7 @@ def map_bytes(nbytes: int, what: str, *, dense: bool = False) -> NDArray[np.uint
     """
     nbytes = (nbytes + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
     try:
-        mapping = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+        mapping = _mapping(nbytes)
     except (OSError, ValueError, OverflowError) as error:
         room = "a process has room for one pod of CloudMatrix384's size, drop others first; or take a smaller one"
         raise CapacityError(f"{what}: cannot map {nbytes} bytes of address space ({error}): {room}") from error
@@ -39,6 +40,15 @@ def map_bytes(nbytes: int, what: str, *, dense: bool = False) -> NDArray[np.uint
         with contextlib.suppress(OSError):  # a kernel without huge pages
             mapping.madvise(mmap.MADV_HUGEPAGE if huge else mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(mapping, dtype=np.uint8)
+
+
+def _mapping(nbytes: int) -> mmap.mmap:
+    """Where the system refuses it, once more without the pods that nobody has any more: two may not fit."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    with contextlib.suppress(OSError):
+        return mmap.mmap(-1, nbytes, flags=flags)
+    gc.collect()
+    return mmap.mmap(-1, nbytes, flags=flags)
 
 
 class Memory:
