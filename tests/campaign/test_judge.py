@@ -1,13 +1,11 @@
 """What contradicts what: searches that say what is not so."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from tests.machine.support import small
 from xccl_emu.campaign import judge as judging
-from xccl_emu.campaign.generate import AN_END, SPOILED, Case, draw, with_caches, with_orders, with_signals, with_units
+from xccl_emu.campaign.generate import AN_END, SPOILED, Case
 from xccl_emu.campaign.judge import BRUTE_FORCE, SAMPLING, Budget, judge
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.search import checker_state
@@ -83,22 +81,3 @@ def test_a_false_alarm(monkeypatch: pytest.MonkeyPatch, found: Found, wrong: str
     """A violation that brute force does not have, or whose actions do not show it, is contradicted."""
     monkeypatch.setattr(judging, "searched", lambda trial, name, budget: found)
     assert f"full {found.kind}: {wrong}" in kinds_of(RIGHT, "relaxed")
-
-
-def with_both(case: Case, seed: int, number: int) -> Case:
-    """A case whose writes signal, and whose scalar units cache lines."""
-    return with_caches(with_signals(case, seed, number), seed, number)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("having", "seed"), [(with_orders, 29), (with_signals, 31), (with_caches, 37), (with_units, 41), (with_both, 43)]
-)
-def test_judges_agree_on_programs_with_what_is_rarely_drawn(having: Callable[..., Case], seed: int) -> None:
-    """Searches, brute force and the monitor contradict each other on none of 60 programs whose writes ask for orders,
-    nor of 60 in which many signal, nor of 60 with caches, with both, or of which several granules become visible at
-    once, relaxed and unordered."""
-    for number in range(60):
-        case = having(draw(seed, number), seed, number)
-        for judged in judge(case, ["relaxed", "unordered"]):
-            assert not judged.contradictions, (number, case)

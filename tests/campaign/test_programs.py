@@ -2,10 +2,12 @@
 
 import pytest
 
-from xccl_emu.campaign.generate import Case, draw, with_caches, with_orders
+from xccl_emu.campaign.generate import Case, draw
 from xccl_emu.campaign.interpreter import OPERATIONS
 from xccl_emu.campaign.programs import DATA, Instruction, Small, program
 from xccl_emu.errors import ConfigError
+from xccl_emu.lang.requests import ORDERS
+from xccl_emu.machine.device.layout import ATOMIC_BYTES
 
 CASES = [draw(7, number) for number in range(400)]
 
@@ -20,12 +22,12 @@ def test_text_is_read_as_it_was_written() -> None:
 
 
 def test_a_program_is_told_by_seed_and_number() -> None:
-    """The same numbers draw the same program, others hardly ever, and every instruction but polls of lines is drawn."""
+    """The same numbers draw the same program, others hardly ever; all instructions are drawn, and all units."""
     assert draw(7, 3) == CASES[3]
     assert len({str(case) for case in CASES}) > 390
-    others = [having(CASES[number], 7, number) for number in range(20) for having in (with_orders, with_caches)]
-    drawn = {one.name for case in (*CASES, *others) for each in case.small.programs for one in each}
-    assert drawn == set(OPERATIONS) - {"line", "line_ne"}
+    assert {one.name for case in CASES for each in case.small.programs for one in each} == set(OPERATIONS)
+    assert {case.small.atomic_bytes for case in CASES} == set(ATOMIC_BYTES)
+    assert {order for case in CASES if case.small.scalar_cache for order in case.small.asks.values()} == set(ORDERS[1:])
 
 
 @pytest.mark.parametrize("text", ["jump 1.0", "store 9.0", "store 1.x", "store 1.0 32", "store 1.0 -1"])

@@ -1,6 +1,7 @@
 """Programs at random: a corpus that is right or nearly so, patterns that have fooled a search, and free ones; mutated.
 
-In some of them fences stand for quiets, or beside them, and in some requests signal.
+Some are varied: with fences in place of quiets, requests that signal, compare-and-swaps, polls of lines and of bits,
+writes that ask for an order, other units than granules that become visible at once, caches of scalar units.
 
 A program depends on two numbers only, the seed of the campaign and its own, so that any one is made again alone.
 """
@@ -14,18 +15,21 @@ from xccl_emu.campaign.corpus import CORPUS, PATTERNS
 from xccl_emu.campaign.interpreter import SIZE_MAX
 from xccl_emu.campaign.programs import DATA, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
 from xccl_emu.lang.requests import ORDERS
+from xccl_emu.machine.device.layout import ATOMIC_BYTES, GRANULE_BYTES
 
 NOTHING, AN_END, SPOILED = "nothing", "an end", "a spoiled end"
 """What memory is to hold at the end: anything, what a run under `sc` leaves, or that with one word changed."""
 WORDS = (0, 1, 3, 4, 5)
-SYNCS = ("load", "atomic", "ge", "eq", "ne", "quiet", "add", "await", "spin", "spin again", "store", "put")
+SYNCS = (
+    "load", "atomic", "ge", "eq", "ne", "quiet", "add", "await", "spin", "spin again", "store", "put", "fence", "swap",
+    "line", "part", "dcci",
+)  # fmt: skip
 """Names of synchronizations in the kernel that interprets; one is switched off in some programs."""
-SIGNALS = "put_signal0"
-"""The line of the interpreter that signals."""
 _FREE_SIZE = 6
 _DIES_MAX = 3
 
 Programs = list[list[Instruction]]
+Change = Callable[[Random, Instruction], Instruction]
 
 
 @dataclass(frozen=True)
@@ -61,40 +65,83 @@ def draw(seed: int, number: int) -> Case:
     """Program ``number`` of a campaign."""
     rng = Random(f"{seed}/{number}")
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
+    for varied, likely in _VARIATIONS:
+        small = varied(rng, small) if rng.random() < likely else small
     without = (rng.choice(SYNCS),) if rng.random() < 0.08 else ()
-    small = _signalling(Random(f"{seed}/{number}/signals"), _fenced(Random(f"{seed}/{number}/fences"), small), 0.1)
     small = replace(small, fresh=rng.random() < 0.1, without=without)
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     return Case(small, expects, rng.randrange(1 << 16))
 
 
-def with_orders(case: Case, seed: int, number: int) -> Case:
-    """A case in which some kinds of writes ask for orders, some atomics are compare-and-swaps, some writes signal."""
-    rng = Random(f"{seed}/{number}/orders")
-    lines = [line for line in WRITING if line != SIGNALS and rng.random() < 0.5]
-    asks = {line: rng.choice(ORDERS[1:]) for line in lines}
-    programs = tuple(tuple(_swapped(rng, one) for one in each) for each in case.small.programs)
-    asks |= {SIGNALS: rng.choice(ORDERS[1:])} if rng.random() < 0.3 else {}
-    return with_signals(replace(case, small=replace(case.small, programs=programs, asks=asks)), seed, number)
+# ---- variations of what is drawn
 
 
-def with_signals(case: Case, seed: int, number: int) -> Case:
-    """A case in which many of the writes by mtu-out are requests that signal."""
-    return replace(case, small=_signalling(Random(f"{seed}/{number}/more signals"), case.small, 1.0))
+def _fenced(rng: Random, small: Small) -> Small:
+    """Fences for some of the quiets, and perhaps one more."""
+    fence = Instruction("fence")
+    programs = [[fence if i.name == "quiet" and rng.random() < 0.7 else i for i in one] for one in small.programs]
+    if rng.random() < 0.4 and len(one := rng.choice(programs)) < SIZE_MAX:
+        one.insert(rng.randrange(len(one) + 1), fence)
+    return replace(small, programs=tuple(map(tuple, programs)))
 
 
-def with_units(case: Case, seed: int, number: int) -> Case:
-    """A case on a pod of which two or four granules become visible at once, two cores a die so that areas begin so."""
-    rng = Random(f"{seed}/{number}/units")
-    return replace(case, small=replace(case.small, cores_per_die=2, atomic_bytes=rng.choice((64, 128))))
+def _each(rng: Random, small: Small, change: Change) -> Small:
+    """With some instructions in place of others."""
+    return replace(small, programs=tuple(tuple(change(rng, one) for one in each) for each in small.programs))
 
 
-def with_caches(case: Case, seed: int, number: int) -> Case:
-    """A case whose scalar units cache lines; most lines are cleaned behind a store, and dropped before a load."""
-    rng = Random(f"{seed}/{number}/caches")
-    programs = tuple(_cleaned(rng, one) for one in case.small.programs)
-    small = replace(case.small, programs=programs, scalar_cache=rng.choice((5, 8)), flight_granules=16)
-    return replace(case, small=small)
+def _signalling(rng: Random, small: Small) -> Small:
+    """Requests that signal for half of the transfers out and some of the puts: of a word or two, to a word."""
+
+    def signalled(rng: Random, one: Instruction) -> Instruction:
+        if one.name not in ("out", "put", "put_one", "add") or rng.random() < 0.5:
+            return one
+        return Instruction("signal", one.a & ~DATA, rng.randrange(8) | rng.randrange(3) << 3, rng.randrange(2) << 3)
+
+    return _each(rng, small, signalled)
+
+
+def _swapping(rng: Random, small: Small) -> Small:
+    """A compare-and-swap for half of the atomics, and for some stores."""
+
+    def swapped(rng: Random, one: Instruction) -> Instruction:
+        likely = {"atomic": 0.5, "atomic_taken": 0.5, "store": 0.1}.get(one.name, 0.0)
+        return Instruction("swap", one.a, rng.randrange(3), rng.randrange(1, 4)) if rng.random() < likely else one
+
+    return _each(rng, small, swapped)
+
+
+def _polling(rng: Random, small: Small) -> Small:
+    """Polls of some bytes, or some bits, of a word, or of a line, for half of the polls."""
+
+    def polled(rng: Random, one: Instruction) -> Instruction:
+        name = one.name.removesuffix("_taken")
+        if name not in ("ge", "eq", "ne") or rng.random() < 0.5:
+            return one
+        if rng.random() < 0.7:
+            return Instruction(f"part_{name}", one.a, one.b, rng.randrange(16))
+        size, line = rng.randrange(3), "line_ne" if name == "ne" else "line"
+        return Instruction(line, one.a >> size + 1 << size + 1, one.b, size | rng.randrange(4) << 2)
+
+    return _each(rng, small, polled)
+
+
+def _ordering(rng: Random, small: Small) -> Small:
+    """Half of the kinds of writes ask for an order."""
+    return replace(small, asks={line: rng.choice(ORDERS[1:]) for line in WRITING if rng.random() < 0.5})
+
+
+def _of_units(rng: Random, small: Small) -> Small:
+    """Less than a granule becomes visible at once, or several; then areas begin with one, for two cores a die."""
+    unit = rng.choice([nbytes for nbytes in ATOMIC_BYTES if nbytes != GRANULE_BYTES])
+    cores = 2 if unit > GRANULE_BYTES else small.cores_per_die
+    return replace(small, cores_per_die=cores, atomic_bytes=unit, flight_granules=16)
+
+
+def _cached(rng: Random, small: Small) -> Small:
+    """Scalar units cache lines; most lines are cleaned behind a store, and dropped before a load."""
+    programs = tuple(_cleaned(rng, one) for one in small.programs)
+    return replace(small, programs=programs, scalar_cache=rng.choice((5, 8)), flight_granules=16)
 
 
 def _cleaned(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
@@ -107,24 +154,14 @@ def _cleaned(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ..
     return tuple(cleaned)
 
 
-def _signalling(rng: Random, small: Small, likely: float) -> Small:
-    """Most often as it is, else with requests that signal."""
-    if rng.random() >= likely:
-        return small
-    return replace(small, programs=tuple(tuple(_signalled(rng, one) for one in each) for each in small.programs))
+_VARIATIONS: tuple[tuple[Callable[[Random, Small], Small], float], ...] = (
+    (_fenced, 0.4), (_signalling, 0.2), (_swapping, 0.2), (_polling, 0.2), (_ordering, 0.2), (_of_units, 0.3),
+    (_cached, 0.2),
+)  # fmt: skip
+"""And how likely each is."""
 
 
-def _signalled(rng: Random, one: Instruction) -> Instruction:
-    """A request that signals for half of the transfers out and some of the puts: of a word or two, to a word."""
-    if one.name not in ("out", "put", "put_one", "add") or rng.random() < 0.5:
-        return one
-    return Instruction("signal", one.a & ~DATA, rng.randrange(8) | rng.randrange(3) << 3, rng.randrange(2) << 3)
-
-
-def _swapped(rng: Random, one: Instruction) -> Instruction:
-    """A compare-and-swap for half of the atomics, and for some stores."""
-    likely = {"atomic": 0.5, "atomic_taken": 0.5, "store": 0.1}.get(one.name, 0.0)
-    return Instruction("swap", one.a, rng.randrange(3), rng.randrange(1, 4)) if rng.random() < likely else one
+# ---- what is varied
 
 
 def _mutated(rng: Random, small: Small, most: int) -> Small:
@@ -142,17 +179,6 @@ def _with_memory(rng: Random, small: Small) -> Small:
     areas = (0, DATA) if rng.random() < 0.3 else (0,)
     words = [area | die << 3 for die in range(small.n_dies) for area in areas if rng.random() < 0.4]
     return replace(small, memory={**small.memory, **{word: rng.randrange(1, 4) for word in words}})
-
-
-def _fenced(rng: Random, small: Small) -> Small:
-    """Most often as it is, else with fences for some of the quiets, and perhaps one more."""
-    if rng.random() < 0.6:
-        return small
-    fence = Instruction("fence")
-    programs = [[fence if i.name == "quiet" and rng.random() < 0.7 else i for i in one] for one in small.programs]
-    if rng.random() < 0.4 and len(one := rng.choice(programs)) < SIZE_MAX:
-        one.insert(rng.randrange(len(one) + 1), fence)
-    return replace(small, programs=tuple(map(tuple, programs)))
 
 
 def _of_corpus(rng: Random) -> Small:
@@ -269,8 +295,9 @@ def _put(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
 
 _Operands = Callable[[Random, int, int, int], tuple[int, ...]]
 _SPINS = ("spin", "spin_plain")
+_VARIED = ("swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne")
 _NAMES = (
-    *(name for name in WITH_WORD if name not in (*_SPINS, "swap", "line", "line_ne", "signal", "dcci")),
+    *(name for name in WITH_WORD if name not in (*_SPINS, *_VARIED)),
     *(name for name in WITHOUT_WORD if name != "fence"), "quiet", _SPINS[0],
 )  # fmt: skip
 _OPERANDS: dict[str, _Operands] = {

@@ -40,11 +40,13 @@ OPERATIONS = (
     "ne_taken", "quiet", "put", "add", "in", "out", "set", "wait", "ub_load", "ub_store", "dma", "arrive", "await",
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
     "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap", "line", "line_ne",
-    "signal", "dcci",
+    "signal", "dcci", "part_ge", "part_eq", "part_ne",
 )  # fmt: skip
 """The instructions of a program, by their code."""
 _NBYTES = int.from_bytes((8, 16, 32, 40, 64, 4, 20, 28), "little")
 """Sizes of transfers, by the last operand; plus 8 in that operand they begin 4 bytes later in memory."""
+_MASKS = int.from_bytes((255, 1, 2, 3), "little")
+"""Bits of a word that is polled in part, by what is above the lowest two bits of the last operand."""
 REGISTERS = 6
 IN_REGISTER = 3
 SIZE_MAX = REGISTERS * IN_REGISTER
@@ -55,6 +57,7 @@ _SEEN = sum(
     1 << OPERATIONS.index(name)
     for name in (
         "load", "load_named", "atomic_taken", "ge_taken", "ne_taken", "eq_taken", "ub_load", "load4", "load_at", "swap",
+        "part_ge", "part_eq", "part_ne",
     )
 )  # fmt: skip
 """Instructions that read what the program stores at its end, a bit for each."""
@@ -202,6 +205,12 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             yield put_signal((b & 7) * 8, there, nbytes, word, (b >> 3) + 1, 1 + (c >> 3), sync="signal")
         elif op == 43:
             yield dcci(word, sync="dcci")
+        elif op == 44:
+            last = yield poll_ge(word, b, 1 << (c & 3), _MASKS >> (c >> 2) * 8 & 255, sync="part")
+        elif op == 45:
+            last = yield poll_eq(word, b, 1 << (c & 3), _MASKS >> (c >> 2) * 8 & 255, sync="part")
+        elif op == 46:
+            last = yield poll_ne(word, b, 1 << (c & 3), _MASKS >> (c >> 2) * 8 & 255, sync="part")
         if _SEEN >> op & 1:
             seen = seen * 8 + last
     yield store(result, seen)

@@ -141,7 +141,8 @@ class Small:
     def size(self) -> int:
         """How large it is, for whoever looks for a smaller one."""
         instructions = sum(len(one) for one in self.programs)
-        return 4 * instructions + 2 * len(self.programs) + self.n_dies + len(self.memory) + len(self.without)
+        options = len(self.memory) + len(self.without) + len(self.asks) + (self.atomic_bytes != 32) + self.scalar_cache
+        return 4 * instructions + 2 * len(self.programs) + self.n_dies + options
 
     @property
     def spins(self) -> bool:

@@ -24,8 +24,8 @@ class CampaignOptions:
       xccl-emu campaign --replay found/7-4711.json        does it still contradict?
       xccl-emu campaign --programs 1000000 --seconds 3600 --dask tcp://scheduler:8786
 
-    A program depends on the seed and its number alone.  At the end each kind of contradiction is shown by a program
-    that was made as small as possible, as text that `xccl_emu.campaign.programs.program` reads.
+    Within a version a program depends on the seed and its number alone.  At the end each kind of contradiction is shown
+    by a program that was made as small as possible, as text that `xccl_emu.campaign.programs.program` reads.
 
     Exit code: 0 no contradictions, 1 some, 2 wrong usage, 3 a worker was killed, 130 interrupted.
     """
