@@ -106,7 +106,8 @@ def app_that_raises(error: BaseException) -> typer.Typer:
         (errors.CapacityError("n_ranks is 1, should be at least 2"), 2),
         (errors.RunError("core 3 stopped"), 1),
         (errors.DeadlockError("core 3 waits\nfor address 64"), 1),
-        (errors.KernelError("ring.py:7: a yield in a lambda"), 1),
+        (errors.KernelError("ring.py:7: a yield in a lambda"), 2),
+        (errors.KernelArithmeticError("division by zero"), 1),
         (errors.ReplayError("the schedule is damaged"), 2),
         (errors.UnfinishedError("2 of 3 failed"), 3),
         (errors.OutputError("--out x: cannot be written"), 5),
@@ -160,6 +161,37 @@ def test_every_end_has_a_code(error: str, code: int, last: str) -> None:
     done = python(script)
     assert (done.returncode, done.stderr.strip().endswith(last)) == (code, True), done.stderr
     assert ("Traceback" in done.stderr) == (code == 4)
+
+
+BY_A_USER = """
+from dataclasses import dataclass
+from xccl_emu.protocol import Case, Regions, size
+@dataclass(frozen=True)
+class Own(Case):
+    '''One of a user.'''
+    dies: int = DEFAULT
+    def lay_out(self, bench):
+        FAILS
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "fails", "told"),
+    [
+        ("size(2)", "pod", "own.py:9, in lay_out: NameError: name 'pod' is not defined"),
+        ("size(2)", "[].pop()", "own.py:9, in lay_out: IndexError: pop from empty list"),
+        ("size(2)", "Regions(2).meta('tail', 8, 'x')", "count='x': must be a whole number"),
+        ("size(2.5)", "pass", "Own.dies: must have a number or text as its default, as size(2)"),
+        ("none", "pass", "own.py:7: NameError: name 'none' is not defined)"),
+    ],
+)
+def test_a_bug_of_a_user_is_none_of_the_emulator(default: str, fails: str, told: str, tmp_path: Path) -> None:
+    """What a protocol in a file does wrong is told by file and line in one sentence, and is wrong usage."""
+    (tmp_path / "own.py").write_text(BY_A_USER.replace("DEFAULT", default).replace("FAILS", fails))
+    shown = run_command("list", f"{tmp_path}/own.py:Own")
+    assert (shown.returncode, shown.stdout) == (ending.USAGE, "")
+    assert shown.stderr.startswith("xccl-emu: error: ")
+    assert shown.stderr.endswith(f"{told}\n")
 
 
 def test_all_codes_are_told() -> None:

@@ -21,6 +21,10 @@ class RunError(XcclEmuError):
     """A run ended early; the memory of the pod is as the run left it."""
 
 
+class KernelArithmeticError(KernelError, RunError):
+    """A kernel divided by zero, or shifted by a number that cannot be."""
+
+
 class AccessError(RunError):
     """An instruction reached outside of what its core may touch; nothing of it was carried out."""
 

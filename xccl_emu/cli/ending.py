@@ -73,6 +73,9 @@ def run_to_end(command: Callable[[], None]) -> None:
             _leave("interrupted", INTERRUPTED)
         if is_lack_of_memory(error):
             _leave(out_of_memory(error), UNFINISHED)
+        where = _in_file_of_user(error)
+        if where:
+            _leave(f"error: {where}: {type(error).__name__}: {error}", USAGE)
         _tell_bug()
         sys.exit(BUG)
 
@@ -93,6 +96,21 @@ def out_of_memory(error: BaseException) -> str:
 def _leave(message: str, code: int) -> None:
     say(message)
     sys.exit(code)
+
+
+def _in_file_of_user(error: BaseException) -> str:
+    """Where a protocol in a file failed; nothing if it was the emulator that did, or what libraries do for it."""
+    import sysconfig
+    import traceback
+
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    libraries = ("<", *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename.startswith(ours):
+            break
+        if not frame.filename.startswith(libraries):
+            return f"{frame.filename}:{frame.lineno}, in {frame.name}"
+    return ""
 
 
 def _tell_bug() -> None:

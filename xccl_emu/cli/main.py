@@ -13,7 +13,7 @@ from xccl_emu import __version__, _cache
 from xccl_emu.cli import bench, campaign, check, compare, corpus, ending, fit, fuzz, listing, plan, run, trace
 from xccl_emu.cli.app import App
 from xccl_emu.cli.cases import ANY_SIZE
-from xccl_emu.errors import ConfigError, OutputError, ReplayError, UnfinishedError, XcclEmuError
+from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, RunError, UnfinishedError, XcclEmuError
 
 ORDER = ("list", "run", "check", "fuzz", "trace", "bench", "compare", "plan", "fit", "corpus", "campaign")
 """Of the commands in help: what a newcomer needs first."""
@@ -76,7 +76,9 @@ def _reported() -> Iterator[None]:
 
 
 def _code_of(error: XcclEmuError) -> int:
-    if isinstance(error, (ConfigError, ReplayError)):
+    if isinstance(error, RunError):
+        return ending.WRONG
+    if isinstance(error, (ConfigError, KernelError, ReplayError)):
         return ending.USAGE
     if isinstance(error, UnfinishedError):
         return ending.UNFINISHED

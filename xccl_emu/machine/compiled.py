@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from numba import config
 
-from xccl_emu.errors import ConfigError, KernelError, XcclEmuError
+from xccl_emu.errors import ConfigError, KernelArithmeticError, XcclEmuError
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.policies.random import uniform_random
 from xccl_emu.machine.device.policies.replay import replay
@@ -33,7 +33,7 @@ def start() -> Callable[..., None]:
 
 @contextmanager
 def arithmetic_of(kernels: Sequence[Kernel]) -> Iterator[None]:
-    """Raises KernelError where a kernel's arithmetic fails (only a plain generator has more than 64 bits)."""
+    """Raises KernelArithmeticError where a kernel's arithmetic fails (only a plain generator has more than 64 bits)."""
     try:
         yield
     except XcclEmuError:  # some are ValueErrors too
@@ -41,7 +41,8 @@ def arithmetic_of(kernels: Sequence[Kernel]) -> Iterator[None]:
     except (ZeroDivisionError, OverflowError, ValueError) as error:
         names = ", ".join(kernel.name for kernel in kernels)
         what = "a division by zero, a bad shift count, or a value that is no 64-bit integer"
-        raise KernelError(f"arithmetic of a kernel failed ({error}): {what}; those that run are {names}") from error
+        told = f"arithmetic of a kernel failed ({error}): {what}; those that run are {names}"
+        raise KernelArithmeticError(told) from error
 
 
 def handles(kernels: Sequence[Kernel], generators: bool = False) -> list[int]:

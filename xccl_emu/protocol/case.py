@@ -4,7 +4,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
@@ -311,7 +311,13 @@ def protocol(function: Build) -> Callable[..., Case]:
 
 
 def sizes_of(made: Any) -> tuple[Size, ...]:
-    """The sizes of a class derived from `Case`, of another dataclass, or of a protocol function."""
+    """The sizes of a class derived from `Case`, of another dataclass, or of a protocol function; ConfigError for a
+    class that is no dataclass, or has a field without a default."""
+    if isinstance(made, type) and not is_dataclass(made):
+        raise ConfigError(f"{made.__name__}: must be a dataclass, made so by @dataclass(frozen=True)")
+    for each in fields(made) if isinstance(made, type) else ():
+        if not isinstance(each.default, int | str):
+            raise ConfigError(f"{made.__name__}.{each.name}: must have a number or text as its default, as size(2)")
     if isinstance(made, type) and issubclass(made, Case):
         return made.sizes()
     if isinstance(made, type):

@@ -18,7 +18,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
-from xccl_emu.machine.spec import PodSpec, small_pod
+from xccl_emu.machine.spec import PodSpec, small_pod, whole
 from xccl_emu.protocol.bench import Bench
 
 Parts = Callable[[int], Iterable[tuple[str, int]]]
@@ -168,7 +168,7 @@ class Regions:
     def _add(
         self, name: str, area: str, nbytes: int, count: int, parts: Parts | None, over: Region | None = None
     ) -> Region:
-        if nbytes < 1 or count < 1:
+        if whole("nbytes", nbytes) < 1 or whole("count", count) < 1:
             raise ConfigError(f"region {name!r}: {count} elements of {nbytes} bytes: must be at least one of each")
         offset = over.offset if over else self.bytes_of(area)
         self._all.append(Region(name, area, nbytes, count, offset, parts))

@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -181,7 +182,9 @@ def module_of(path: Path) -> ModuleType:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a file that ends the process would end a check with code 0
-        raise ConfigError(f"protocol {path}: cannot be imported ({type(error).__name__}: {error})") from error
+        *_, last = traceback.extract_tb(error.__traceback__)
+        where = "" if last.filename.startswith("<") else f"{last.filename}:{last.lineno}: "
+        raise ConfigError(f"protocol {path}: cannot be imported ({where}{type(error).__name__}: {error})") from error
 
 
 def _aside(path: Path) -> ModuleType:
