@@ -38,6 +38,7 @@ from xccl_emu.timing.device.layout import (
     RUNG,
     SCALAR_AT,
 )
+from xccl_emu.timing.device.records import Core
 from xccl_emu.timing.device.scalar import run_on_buffer_timed, step_scalar_timed
 
 QUANTUM = 512
@@ -49,6 +50,7 @@ _LINE = 8  # words of a line of the cache
 @jit
 def virtual_time(mem, st, tm, who, log, budget):
     """Take actions until the run is over, ``budget`` of them are taken, or a table is full; returns how it ended."""
+    space = mem, st, tm, who, log
     taken = 0
     woken = False
     while True:
@@ -72,7 +74,7 @@ def virtual_time(mem, st, tm, who, log, budget):
         core = pop(tm)
         if tm[HEAP_COUNT]:
             _bring(st, tm, tm[tm[HEAP_BASE] + 1])
-        moved = _turn(mem, st, tm, who, log, core)
+        moved = _turn(space, core)
         taken += moved
         woken = woken and moved == 0
 
@@ -104,17 +106,18 @@ def _wake_all(st, tm):
 
 
 @jit
-def _turn(mem, st, tm, who, log, core):
+def _turn(space, number):
     """Let a core do what it can without getting ahead; have it come back if there is more."""
-    base, row = block_of_core(st, core), tm[CORE_BASE] + core * CORE_WORDS
-    tm[row + HEAP_AT] = 0
+    _, st, tm, _, _ = space
+    core = Core(number, block_of_core(st, number), tm[CORE_BASE] + number * CORE_WORDS)
+    tm[core.row + HEAP_AT] = 0
     moved, before, again = 0, -1, 0
     while moved != before and moved < QUANTUM:
         before = moved
         again = 0
         for engine in range(ACTORS_PER_CORE):
             while moved < QUANTUM and st[ERROR] == 0:
-                did = _step(mem, st, tm, who, log, core, base, row, engine, QUANTUM - moved)
+                did = _step(space, core, engine, QUANTUM - moved)
                 if did <= 0:
                     again = max(again, did) if again and did else again + did
                     break
@@ -122,16 +125,14 @@ def _turn(mem, st, tm, who, log, core):
     if moved >= QUANTUM:
         again = -max(1, tm[NOW])
     if again:
-        come_back(tm, row, -again, core)
+        come_back(tm, core.row, -again, number)
     return moved
 
 
 @jit
-def _step(mem, st, tm, who, log, core, base, row, engine, most):
+def _step(space, core, engine, most):
     """How many actions of an engine, up to so many, were taken; 0 if it has to wait, minus the time to come back at."""
     if engine == SCALAR:
-        taken = run_on_buffer_timed(mem, st, tm, who, log, core, base, row, most)
-        return taken if taken else step_scalar_timed(mem, st, tm, who, log, core, base, row)
-    if engine == DMA:
-        return step_dma_timed(mem, st, tm, who, log, core, base, row)
-    return step_pipe_timed(mem, st, tm, who, log, core, base, row, engine)
+        taken = run_on_buffer_timed(space, core, most)
+        return taken if taken else step_scalar_timed(space, core)
+    return step_dma_timed(space, core) if engine == DMA else step_pipe_timed(space, core, engine)

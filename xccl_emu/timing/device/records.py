@@ -1,12 +1,17 @@
-"""The log of timed actions, kept where a trace or a critical path is asked for; or of those of chosen sites alone."""
+"""The log of timed actions, kept where a trace or a critical path is asked for; or of those of chosen sites alone.
 
+What functions of a timed run hand to each other is here too.  Its arrays travel as a ``space``: memory, state, times,
+what made these, and the log.
+"""
+
+from typing import NamedTuple
+
+from xccl_emu.lang.abi import REQUEST_WORDS
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
     CHOSEN,
-    CORE_BASE,
     CORE_DIE,
     CORE_SITES,
-    CORE_WORDS,
     DIE_BASE,
     DIE_WORDS,
     LOGGED,
@@ -28,30 +33,78 @@ from xccl_emu.timing.device.layout import (
 )
 
 
+class Core(NamedTuple):
+    """A core: its number, its first word of state, and its first word of times."""
+
+    number: int
+    base: int
+    row: int
+
+
+class Request(NamedTuple):
+    """What a core asks for, or what of that is queued, as it was before it is done."""
+
+    op: int
+    a: int
+    b: int
+    c: int
+    d: int
+    e: int
+    f: int
+    site: int
+
+
+class Moved(NamedTuple):
+    """Bytes that an action moves: to or from which die, how long they waited on the way, when they are there, where
+    they were read, and where written (or -1)."""
+
+    nbytes: int
+    peer: int
+    queued: int
+    visible: int
+    read: int
+    written: int
+
+
 @jit
-def record(tm, who, log, core, engine, op, site, since, end, nbytes, peer, queued, visible, read, written):
+def request_at(st, at):
+    """The request at a place: of a scalar unit, of a queue, or of a DMA descriptor."""
+    return Request(
+        st[at], st[at + 1], st[at + 2], st[at + 3], st[at + 4], st[at + 5], st[at + 6], st[at + REQUEST_WORDS - 1]
+    )
+
+
+@jit
+def record(space, core, engine, asked, since, end, moved):
     """Write an action down; ``since`` is the index of the time that let it begin; returns 1 + its number, or 0.
 
     Left out is what neither is done by a core of a die that the log is kept for nor moves bytes from or to one; and
     where no causes are kept, what is at no chosen site.
     """
+    _, _, tm, who, log = space
     if log.size == 0:
         return 0
-    row = tm[CORE_BASE] + core * CORE_WORDS
-    if not logged(tm, tm[row + CORE_DIE]) and not (nbytes > 0 and logged(tm, peer)):
+    if not logged(tm, tm[core.row + CORE_DIE]) and not (moved.nbytes > 0 and logged(tm, moved.peer)):
         return 0
-    if who.size == 0 and not tm[tm[row + CORE_SITES] + site] & CHOSEN:
+    if who.size == 0 and not tm[tm[core.row + CORE_SITES] + asked.site] & CHOSEN:
         return 0
     number = tm[N_RECORDS]
     at = number * RECORD_WORDS
-    log[at + RECORD_CORE], log[at + RECORD_ENGINE], log[at + RECORD_OP], log[at + RECORD_SITE] = core, engine, op, site
+    log[at + RECORD_CORE], log[at + RECORD_ENGINE] = core.number, engine
+    log[at + RECORD_OP], log[at + RECORD_SITE] = asked.op, asked.site
     log[at + RECORD_START], log[at + RECORD_END] = tm[since], end
-    log[at + RECORD_NBYTES], log[at + RECORD_PEER] = nbytes, peer
+    log[at + RECORD_NBYTES], log[at + RECORD_PEER] = moved.nbytes, moved.peer
     log[at + RECORD_CAUSE] = who[since] - 1 if who.size else -1
-    log[at + RECORD_QUEUED], log[at + RECORD_VISIBLE] = queued, visible
-    log[at + RECORD_READ], log[at + RECORD_WRITTEN] = read, written
+    log[at + RECORD_QUEUED], log[at + RECORD_VISIBLE] = moved.queued, moved.visible
+    log[at + RECORD_READ], log[at + RECORD_WRITTEN] = moved.read, moved.written
     tm[N_RECORDS] = number + 1
     return number + 1
+
+
+@jit
+def record_still(space, core, engine, asked, since, end):
+    """`record` of what moves no bytes."""
+    return record(space, core, engine, asked, since, end, Moved(0, -1, 0, end, -1, -1))
 
 
 @jit
@@ -66,6 +119,13 @@ def set_time(tm, who, at, time, number):
     tm[at] = time
     if who.size:
         who[at] = number
+
+
+@jit
+def set_latest(tm, who, at, time, number):
+    """`set_time`, unless what stands there is as late."""
+    if time > tm[at]:
+        set_time(tm, who, at, time, number)
 
 
 @jit

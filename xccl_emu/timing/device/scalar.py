@@ -1,6 +1,8 @@
 """The scalar unit in time: each request begins when the one before it was granted, and waits for what it needs."""
 
-from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from typing import NamedTuple
+
+from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     DMA,
     MTU_IN,
@@ -87,7 +89,7 @@ from xccl_emu.timing.device.layout import (
     TOLD,
     WAITS_AT,
 )
-from xccl_emu.timing.device.records import later, logged, record, set_time
+from xccl_emu.timing.device.records import Moved, later, logged, record, request_at, set_latest, set_time
 from xccl_emu.timing.device.transfer import die_at, latency_of, path_to
 
 
@@ -103,18 +105,30 @@ def ring_at(row, ring, pipe, n):
     return row + ring + pipe * QUEUE_DEPTH + n % QUEUE_DEPTH
 
 
+class _Before(NamedTuple):
+    """What was so before a request was granted: the core's group and its phase, the DMA descriptor that it would take,
+    the granule of its address, and whether its site tells others something, or looks."""
+
+    group: int
+    phase: int
+    slot: int
+    entry: int
+    told: int
+
+
 @jit
-def step_scalar_timed(mem, st, tm, who, log, core, base, row):
+def step_scalar_timed(space, core):
     """Grant the core's next request: 1 if it was, 0 if it has to wait, or minus the time to come back at."""
+    mem, st, tm, who, _ = space
+    base, row = core.base, core.row
     if st[base + STATUS] != STATUS_RUNNING:
         return 0
-    op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
-    here = st[base + DIE]
+    asked = request_at(st, base + REQUEST)
+    op, a = asked.op, asked.a
     memory = op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD
-    site = st[base + REQUEST + REQUEST_WORDS - 1]
-    told = memory and tm[tm[row + CORE_SITES] + site] & TOLD
+    told = memory and tm[tm[row + CORE_SITES] + asked.site] & TOLD
     looks = told and op == OP_LOAD
-    if memory and (looks or die_at(st, a) != here) and tm[row + SCALAR_AT] > tm[NOW] + tm[LIMIT]:
+    if memory and (looks or die_at(st, a) != st[base + DIE]) and tm[row + SCALAR_AT] > tm[NOW] + tm[LIMIT]:
         return -tm[row + SCALAR_AT]
     group = tm[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
     phase = st[st[MACHINE_GROUPS] + st[base + GROUP] * MACHINE_GROUP_WORDS + MACHINE_PHASE]
@@ -122,39 +136,40 @@ def step_scalar_timed(mem, st, tm, who, log, core, base, row):
     follows = looks or op == OP_POLL or op == OP_STORE or op == OP_ATOMIC_ADD
     entry = find_granule(mem, tm, a) if follows and 0 <= a <= mem.size - GRANULE_BYTES else 0
     in_versions = op != OP_POLL or polls_whole_word(st, base)
-    shown = _seen(mem, tm, row, op, a, b, c, looks, entry) if in_versions else entry
-    seen = shown if in_versions else _last_written(mem, st, tm, base, entry)
-    if not _act(mem, st, tm, core, a, entry, shown):
+    shown = _seen(mem, tm, row, asked, looks, entry) if in_versions else entry
+    seen = shown if in_versions else _last_written(mem, tm, asked, entry)
+    if not _act(mem, st, tm, core.number, a, entry, shown):
         if st[ERROR] == 0:
-            _wait(tm, op, entry if in_versions else _flag_missing(mem, st, tm, base, entry), group, core)
+            missing = entry if in_versions else _flag_missing(mem, st, tm, base, entry)
+            _wait(tm, op, missing, group, core.number)
         return 0
     if tm[row + WAITS_AT]:
-        leave(tm, core)
-    since, took = _granted(st, tm, row, op, a, b, c, here, group, seen)
+        leave(tm, core.number)
+    since, took = _granted(st, tm, core, asked, group, seen)
     end = tm[since] + took
     read = a if op == OP_LOAD or op == OP_POLL else -1
     written = a if op == OP_STORE or op == OP_ATOMIC_ADD else -1
-    moved, peer = _nbytes(op, b, c), die_at(st, a)
-    number = record(tm, who, log, core, SCALAR, op, site, since, end, moved, peer, 0, end, read, written)
+    moved = Moved(_nbytes(asked), die_at(st, a), 0, end, read, written)
+    number = record(space, core, SCALAR, asked, since, end, moved)
     set_time(tm, who, row + SCALAR_AT, end, number)
-    _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, told, number)
+    _then(space, core, asked, _Before(group, phase, slot, entry, told), number)
     return 1
 
 
 @jit
-def _seen(mem, tm, row, op, address, compare, wanted, looks, entry):
+def _seen(mem, tm, row, asked, looks, entry):
     """Which version of a word the request sees: the last one, unless that is still on its way."""
-    if entry == 0 or tm[entry + GRANULE_AT] <= tm[row + SCALAR_AT] or not is_last(mem, tm, entry, address):
+    if entry == 0 or tm[entry + GRANULE_AT] <= tm[row + SCALAR_AT] or not is_last(mem, tm, entry, asked.a):
         return entry
-    if op == OP_POLL:
-        return first_seen(tm, entry, address, compare, wanted, tm[row + SCALAR_AT])
+    if asked.op == OP_POLL:
+        return first_seen(tm, entry, asked.a, asked.b, asked.c, tm[row + SCALAR_AT])
     return version_at(tm, entry, tm[row + SCALAR_AT]) if looks else entry
 
 
 @jit
-def _last_written(mem, st, tm, base, entry):
+def _last_written(mem, tm, asked, entry):
     """The granule that was written last of a polled line, or of a word of which some bits are polled; no versions."""
-    address, nbytes, last = st[base + REQUEST + 1], st[base + REQUEST + 4], entry
+    address, nbytes, last = asked.a, asked.d, entry
     for first in range(GRANULE_BYTES, nbytes if entry and is_line(nbytes) else 0, GRANULE_BYTES):
         if address + first <= mem.size - GRANULE_BYTES:
             granule = find_granule(mem, tm, address + first)
@@ -183,21 +198,22 @@ def _act(mem, st, tm, core, address, entry, seen):
 
 
 @jit
-def run_on_buffer_timed(mem, st, tm, who, log, core, base, row, most):
+def run_on_buffer_timed(space, core, most):
     """Up to so many accesses to the data buffer at once, which nobody else sees; none where each is to be logged."""
-    if who.size and logged(tm, st[base + DIE]):
+    mem, st, tm, who, _ = space
+    if who.size and logged(tm, st[core.base + DIE]):
         return 0
-    taken = run_on_buffer(mem, st, core, base, most)
+    taken = run_on_buffer(mem, st, core.number, core.base, most)
     if taken:
-        if tm[row + WAITS_AT]:
-            leave(tm, core)
-        set_time(tm, who, row + SCALAR_AT, tm[row + SCALAR_AT] + taken * tm[C_ISSUE], 0)
+        if tm[core.row + WAITS_AT]:
+            leave(tm, core.number)
+        set_time(tm, who, core.row + SCALAR_AT, tm[core.row + SCALAR_AT] + taken * tm[C_ISSUE], 0)
     return taken
 
 
 @jit
-def _nbytes(op, b, c):
-    return b if op == OP_LOAD else c if op == OP_STORE else 0
+def _nbytes(asked):
+    return asked.b if asked.op == OP_LOAD else asked.c if asked.op == OP_STORE else 0
 
 
 @jit
@@ -210,22 +226,23 @@ def _wait(tm, op, entry, group, core):
 
 
 @jit
-def pipe_of_request(op, a, b):
+def _pipe_of(asked):
     """The pipe that a request is queued on; SCALAR for none."""
+    op = asked.op
     if op >= OP_V_QUANTIZE:
         return VECTOR
     if op >= OP_MTU_IN:
         return MTU_IN if op == OP_MTU_IN else MTU_OUT
     if op == OP_SET_FLAG:
-        return a
-    return b if op == OP_WAIT_FLAG else SCALAR
+        return asked.a
+    return asked.b if op == OP_WAIT_FLAG else SCALAR
 
 
 @jit
-def _granted(st, tm, row, op, a, b, c, here, group, seen):
+def _granted(st, tm, core, asked, group, seen):
     """Index of the time at which a request that was granted began, and how long it took."""
+    op, row, pipe = asked.op, core.row, _pipe_of(asked)
     since, issue = row + SCALAR_AT, tm[C_ISSUE]
-    pipe = pipe_of_request(op, a, b)
     if pipe != SCALAR:
         n = tm[row + QUEUED + pipe]
         return (later(tm, since, ring_at(row, POPPED, pipe, n)) if n >= QUEUE_DEPTH else since), issue
@@ -235,19 +252,19 @@ def _granted(st, tm, row, op, a, b, c, here, group, seen):
     if op == OP_QUIET or op == OP_RETURN:
         return drained_at(tm, row), tm[C_QUIET] if op == OP_QUIET else 0
     if op == OP_WAIT_FLAG:
-        return later(tm, since, event_at(row, a, SCALAR, c)), issue + tm[C_EVENT]
+        return later(tm, since, event_at(row, asked.a, SCALAR, asked.c)), issue + tm[C_EVENT]
     if op == OP_AWAIT_GROUP:
-        return later(tm, since, group + RELEASED_AT + b_phase(a)), issue
+        return later(tm, since, group + RELEASED_AT + _parity(asked.a)), issue
     if op == OP_DMA:
         return since, tm[C_DMA_ISSUE]
     if op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD:
         since = later(tm, since, row + FENCE_AT) if op != OP_LOAD else since
-        return since, issue + _memory_access(st, tm, op, a, here)
+        return since, issue + _memory_access(st, tm, st[core.base + DIE], asked)
     return since, issue
 
 
 @jit
-def b_phase(phase):
+def _parity(phase):
     """A barrier has two phases, which alternate."""
     return phase & 1
 
@@ -263,34 +280,34 @@ def drained_at(tm, row):
 
 
 @jit
-def _memory_access(st, tm, op, a, here):
+def _memory_access(st, tm, here, asked):
     """Of a load or an atomic that goes to another die the unit waits for the way there and back; not of a store."""
-    there = die_at(st, a)
-    if there == here:
+    there = die_at(st, asked.a)
+    if there == here or asked.op == OP_STORE:
         return tm[C_LOAD]
-    return tm[C_LOAD] if op == OP_STORE else latency_of(tm, path_to(tm, here, there, a), False)
+    return latency_of(tm, path_to(tm, here, there, asked.a), False)
 
 
 @jit
-def _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, told, number):
+def _then(space, core, asked, before, number):
     """What a granted request leaves behind for others."""
-    end = tm[row + SCALAR_AT]
-    pipe = pipe_of_request(op, a, b)
+    mem, st, tm, who, _ = space
+    op, a, row = asked.op, asked.a, core.row
+    end, pipe = tm[row + SCALAR_AT], _pipe_of(asked)
     if pipe != SCALAR:
         set_time(tm, who, ring_at(row, ISSUED, pipe, tm[row + QUEUED + pipe]), end, number)
         tm[row + QUEUED + pipe] += 1
     elif op == OP_SET_FLAG:
-        set_time(tm, who, event_at(row, SCALAR, b, c), end, number)
+        set_time(tm, who, event_at(row, SCALAR, asked.b, asked.c), end, number)
     elif op == OP_ARRIVE:
-        _arrived(st, tm, who, group, phase, end, number)
+        _arrived(st, tm, who, before.group, before.phase, end, number)
     elif op == OP_DMA:
-        set_time(tm, who, row + RUNG + slot, end, number)
+        set_time(tm, who, row + RUNG + before.slot, end, number)
     elif op == OP_STORE or op == OP_ATOMIC_ADD:
-        visible = end + latency_of(tm, path_to(tm, here, die_at(st, a), a), True)
-        if visible > tm[row + ALL_VISIBLE]:
-            set_time(tm, who, row + ALL_VISIBLE, visible, number)
-        added = b if op == OP_ATOMIC_ADD and c != SWAPS else 0
-        became_visible(mem, tm, who, entry, a, visible, told, added, number)
+        visible = end + latency_of(tm, path_to(tm, st[core.base + DIE], die_at(st, a), a), True)
+        set_latest(tm, who, row + ALL_VISIBLE, visible, number)
+        added = asked.b if op == OP_ATOMIC_ADD and asked.c != SWAPS else 0
+        became_visible(mem, tm, who, before.entry, a, visible, before.told, added, number)
     elif op == OP_RETURN:
         tm[row + FINISHED] = end
 
@@ -298,12 +315,12 @@ def _then(mem, st, tm, who, row, op, a, b, c, here, group, phase, slot, entry, t
 @jit
 def _arrived(st, tm, who, group, phase, end, number):
     """Somebody arrived at the barrier of a group; the last one releases all."""
-    arrived = group + ARRIVED_AT + b_phase(phase)
+    arrived = group + ARRIVED_AT + _parity(phase)
     if end >= tm[arrived]:
         set_time(tm, who, arrived, end, number)
     machine = st[MACHINE_GROUPS] + (group - tm[GROUP_BASE]) // GROUP_WORDS * MACHINE_GROUP_WORDS
     if st[machine + MACHINE_PHASE] != phase:
-        released = group + RELEASED_AT + b_phase(phase)
+        released = group + RELEASED_AT + _parity(phase)
         takes = tm[C_BARRIER] if st[machine + MACHINE_SIZE] > 1 else 0  # a core alone has nobody to wait for
         set_time(tm, who, released, tm[arrived] + takes, who[arrived] if who.size else 0)
         tm[arrived] = 0
