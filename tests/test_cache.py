@@ -142,6 +142,21 @@ def test_a_base_that_cannot_be_written_falls_back_to_private_files(
     assert stat.S_IMODE(os.stat(first).st_mode) == 0o700
 
 
+def test_a_base_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+    """Each family of functions has a folder there; the fallback is chosen, and warned of, for all of them."""
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    code = (
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as told:\n"
+        "    warnings.simplefilter('always')\n"
+        "    from xccl_emu import _cache\n"
+        "    for family in _cache.FAMILIES: _cache.folder_of(family)\n"
+        "print(len(told))\n"
+    )
+    assert run_python(code, XCCL_EMU_CACHE_DIR=str(blocked), TMPDIR=str(tmp_path)) == "1"
+
+
 def test_a_fallback_that_others_can_write_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cached code is unpickled, so a folder that someone else may have filled is left alone."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -242,6 +242,14 @@ def test_interrupted_before_it_has_begun() -> None:
     assert seen == {(130, "xccl-emu: interrupted\n")}
 
 
+def test_interrupted_before_the_package_is_there(tmp_path: Path, repository: Path) -> None:
+    """Ctrl-C while the package itself is imported ends the command with one line, and no traceback."""
+    (tmp_path / "hashlib.py").write_text("print('begun', flush=True)\nimport time; time.sleep(30)\n")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{repository}"}
+    code, errors, _ = interrupted(["-m", "xccl_emu", "--version"], 0, "begun\n", env=environment)
+    assert (code, errors) == (130, "xccl-emu: interrupted\n")
+
+
 SLOW_START = """
 def command():
     print("begun", flush=True)

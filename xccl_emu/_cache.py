@@ -63,11 +63,17 @@ def activate() -> str:
 def folder_of(family: str) -> str:
     """The folder of a family of functions in this state of their sources, marked as used."""
     digest = state_digest(_PACKAGE, os.environ, FAMILIES[family])
-    parent = os.path.join(base_folder(os.environ), _OWN_FOLDER)
+    parent = os.path.join(_base(), _OWN_FOLDER)
     folder = os.path.join(parent, digest)
     if _claim(folder):
         prune(parent, digest)
     return folder
+
+
+@functools.cache
+def _base() -> str:
+    """`base_folder` of this process, chosen once: it may warn."""
+    return base_folder(os.environ)
 
 
 def tell_compiling(family: str) -> None:
@@ -128,7 +134,7 @@ def base_folder(environ: Mapping[str, str]) -> str:
         return base
     fallback = _private_temporary_folder()
     if explicit:
-        warnings.warn(f"cannot write the cache folder {base!r}, using {fallback!r}", RuntimeWarning, stacklevel=4)
+        warnings.warn(f"cannot write the cache folder {base!r}, using {fallback!r}", RuntimeWarning, stacklevel=5)
     return fallback
 
 

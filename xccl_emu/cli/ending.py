@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from xccl_emu import _early
+
 WRONG = 1
 """What was judged is wrong: a violation, wrong bits, a contradiction, a run that ended in an error."""
 USAGE = 2
@@ -20,8 +22,7 @@ BUG = 4
 """An error of the emulator itself, with its traceback."""
 NOT_WRITTEN = 5
 """The answer could not be written: a full disk, a stream that takes no more."""
-INTERRUPTED = 130
-"""Ctrl-C: 128 + SIGINT, as shells have it."""
+INTERRUPTED = _early.INTERRUPTED
 READER_GONE = 141
 """Who read the output has gone: 128 + SIGPIPE."""
 TERMINATED = 143
@@ -141,7 +142,7 @@ def _listen() -> None:
 
     A signal that whoever started this command has let be ignored stays so.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _early.leave):
         signal.signal(signal.SIGINT, _on_interrupt)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_termination)

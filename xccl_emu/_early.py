@@ -1,0 +1,29 @@
+"""Ctrl-C while the command is still being imported: one line and its exit code, until `cli.ending` listens."""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+INTERRUPTED = 130
+"""Ctrl-C: 128 + SIGINT, as shells have it."""
+
+
+def listen() -> None:
+    """Leave at once at Ctrl-C, where this process is the command and the signal is not ignored."""
+    if _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, leave)
+
+
+def leave(number: int, frame: FrameType | None) -> None:
+    """End the process: nothing has begun, and an exception would come out of some import with a traceback."""
+    try:
+        os.write(2, b"xccl-emu: interrupted\n")
+    finally:
+        os._exit(INTERRUPTED)
+
+
+def _is_command() -> bool:
+    """As a script, or by ``python -m``; not a process that the command has started, which has its ``sys.argv``."""
+    name = sys.argv[0] if sys.argv else ""
+    return "xccl_emu" in sys.orig_argv if name == "-m" else name in sys.orig_argv and name.endswith("xccl-emu")
