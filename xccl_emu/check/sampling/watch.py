@@ -64,7 +64,7 @@ class Monitor:
         self.trial = trial
         self._parts, self._all = _parts(trial.pod, False), _parts(trial.pod, True)
         self._before = _words(trial.pod.state, self._all)
-        self._sync_max, self._record_words, self._undo_words = 64, 1 << 15, 1 << 14
+        self._sync_max, self._record_words, self._undo_words = 64, 1 << 16, 1 << 14
         self.known: list[int] = []
         """Granules that are synchronizations in every run."""
         self.m: Words = np.zeros(0, np.int64)

@@ -26,6 +26,8 @@ from xccl_emu.check.device.monitor.layout import (
     SYNC_ROWS,
     TARGETS,
     WORDS,
+    X_ISSUED,
+    X_KNOWN,
     X_OP,
     X_SIGNAL,
 )
@@ -253,12 +255,13 @@ def behind_fence(st, m, clocks, i, row, die):
 
 
 @jit
-def released(st, m, clocks, i, known, issued, address, base, site):
+def released(space, i, address, base, site):
     """The clock that a write to this address releases: all that its instruction knows; in the scratch row."""
+    st, m, clocks = space[1], space[2], space[3]
     row = m[SCRATCH_ROW]
-    copy_row(m, clocks, row, known)
-    if issued != known:
-        join_row(m, clocks, row, issued)
+    copy_row(m, clocks, row, m[X_KNOWN])
+    if m[X_ISSUED] != m[X_KNOWN]:
+        join_row(m, clocks, row, m[X_ISSUED])
     in_order(st, m, clocks, i, row, row, address >> st[DIE_SHIFT])
     behind_fence(st, m, clocks, i, row, address >> st[DIE_SHIFT])
     behind_strong(st, m, clocks, i, row, address >> st[DIE_SHIFT], base, site)

@@ -5,7 +5,7 @@
     =========  =====================================================================================================
     clocks     rows of ``m[WORDS]`` words: what happened before, one word for each engine
     shadow     four words for each 32-byte granule of memory (data buffers too): `S_GENERATION` and so on
-    records    the accesses to remember, four words each, in a list for each granule: `R_NEXT` and so on
+    records    the accesses to remember, eight words each, in a list for each granule: `R_NEXT` and so on
     undo       the bytes of each granule before its first write: five words each, the granule and what it held
     flights    two words for each place in a die's ring of writes in flight: row of the clock that the write releases
                + 1 (or 0), and a number that only grows
@@ -65,15 +65,14 @@ SAVED = 1 << 32
 SYNC_SHIFT = 32
 ALL_BYTES = (1 << 32) - 1
 
-R_NEXT, R_WHAT, R_ENGINE, R_EPOCH = range(4)
-"""Of a record: the next one of its granule; first byte, end, flags, site, and above `REQUEST_SHIFT` the number of the
-request that signals when this is visible; engine (number in a clock); its epoch."""
-REQUEST_SHIFT = 40
+R_NEXT, R_START, R_END, R_FLAGS, R_SITE, R_REQUEST, R_ENGINE, R_EPOCH = range(8)
+"""Of a record: the next one of its granule; first byte and end, flags, site; of a write, the number of the request
+that signals when it is visible, or 0; engine (its word in a clock) and the epoch of that."""
 SIGNAL_WORDS = 8
 """Of each core in a clock: the latest of its signals known whose numbers are the same modulo this.  So who knows of a
 signal is taken to know of those 8, 16 and so on before it; the search is exact there."""
 
-RECORD_WORDS = 4
+RECORD_WORDS = 8
 UNDO_WORDS = 5
 IMMEDIATE, DELIVERED, LOOSE = 8, 16, 32
 """Flags beside those of `accesses`: whoever knows that the write happened knows that it is visible; it is visible; it

@@ -5,6 +5,8 @@ granule do not conflict.  A record is dropped when a write that is ordered behin
 is ordered behind that write is ordered behind the record too.
 """
 
+from typing import NamedTuple
+
 from xccl_emu.check.device.accesses import SYNC, WHOLE, WRITE
 from xccl_emu.check.device.monitor.clocks import engine_word, fence_row, signal_word, strong_word, visible_word
 from xccl_emu.check.device.monitor.layout import (
@@ -29,14 +31,17 @@ from xccl_emu.check.device.monitor.layout import (
     META_START,
     N_UNDO,
     PER_CORE,
+    R_END,
     R_ENGINE,
     R_EPOCH,
+    R_FLAGS,
     R_NEXT,
-    R_WHAT,
+    R_REQUEST,
+    R_SITE,
+    R_START,
     RECORD_FREE,
     RECORD_TOP,
     RECORD_WORDS,
-    REQUEST_SHIFT,
     S_FIXED,
     S_GENERATION,
     S_RECORDS,
@@ -57,6 +62,8 @@ from xccl_emu.check.device.monitor.layout import (
     V_FLAGS_2,
     V_SITE,
     V_SITE_2,
+    X_ISSUED,
+    X_KNOWN,
     X_PAYLOAD,
 )
 from xccl_emu.lang.requests import MTU_OUT, SCALAR
@@ -75,9 +82,22 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.words import jit, load_i64
 
-_SITE_SHIFT, _FLAGS_SHIFT = 24, 16
 _GRANULE_SHIFT = 5
-_SITE_MASK = (1 << REQUEST_SHIFT - _SITE_SHIFT) - 1
+
+
+class Access(NamedTuple):
+    """An access under judgement, or the part of one that becomes visible at once; what its instruction knows is in the
+    rows `X_KNOWN` and `X_ISSUED`."""
+
+    core: int
+    engine: int
+    word: int
+    """Of the engine in a clock."""
+    epoch: int
+    start: int
+    end: int
+    flags: int
+    site: int
 
 
 @jit
@@ -107,100 +127,100 @@ def sync_number(space, granule):
 
 
 @jit
-def touch(space, i, engine, known, issued, start, nbytes, flags, site):
-    """Judge an access of an engine of core ``i``, whose clock is the join of two rows, and remember it."""
-    at, size = start, min(GRANULE_BYTES, 1 << space[1][ATOMIC_SHIFT])
+def touch(space, i, engine, start, nbytes, flags, site):
+    """Judge an access of an engine of core ``i``, and remember it."""
+    m, at, size = space[2], start, min(GRANULE_BYTES, 1 << space[1][ATOMIC_SHIFT])
+    word, epoch = engine_word(m, i, engine), _epoch(m, space[3], i, engine)
+    if flags & WRITE and (engine == MTU_OUT or engine == SCALAR):
+        flags |= WHOLE
     while at < start + nbytes:  # piece by piece, as it becomes visible
-        granule, first = at // GRANULE_BYTES, at % GRANULE_BYTES
-        end = min(first // size * size + size, start + nbytes - granule * GRANULE_BYTES)
-        at = granule * GRANULE_BYTES + end
+        end = min(at // size * size + size, start + nbytes)
+        piece = Access(i, engine, word, epoch, at, end, flags, site)
         if flags & WRITE:
-            at_once = WHOLE if engine == MTU_OUT or engine == SCALAR else 0
-            _write(space, i, engine, known, issued, granule, first, end, flags | at_once, site)
+            _write(space, piece)
         else:
-            _read(space, i, engine, known, issued, granule, first, end, flags, site)
+            _read(space, piece)
+        at = end
 
 
 @jit
-def _epoch(m, clocks, i, engine, known):
+def _epoch(m, clocks, i, engine):
     """The epoch of an engine now."""
     if engine >= ENGINE_DMA:
         return m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + engine - ENGINE_DMA]
-    return clocks[known + engine_word(m, i, engine)]
+    return clocks[m[X_KNOWN] + engine_word(m, i, engine)]
 
 
 @jit
-def _read(space, i, engine, known, issued, granule, first, end, flags, site):
-    m, clocks, shadow, records = space[2], space[3], space[4], space[5]
+def _read(space, a):
+    m, shadow, records = space[2], space[4], space[5]
     if m[JUDGED] == JUDGE_NOTHING:
         return
-    s = shadow_of(space, granule)
-    if not flags & SYNC:
-        bits = (1 << end) - (1 << first)
-        if shadow[s + S_WRITTEN] & bits != bits:
-            at = first
-            while shadow[s + S_WRITTEN] >> at & 1:
+    s = shadow_of(space, a.start // GRANULE_BYTES)
+    if not a.flags & SYNC:
+        missing = _bits(a) & ~shadow[s + S_WRITTEN]
+        if missing:
+            at = a.start
+            while not missing >> at % GRANULE_BYTES & 1:
                 at += 1
-            _found(m, FOUND_UNWRITTEN, granule * GRANULE_BYTES + at, i, engine, site, flags)
-    me, epoch = engine_word(m, i, engine), _epoch(m, clocks, i, engine, known)
-    r, again = shadow[s + S_RECORDS], -1
+            _found(m, FOUND_UNWRITTEN, at, a)
+    r, again = shadow[s + S_RECORDS], 0
     while r:
-        record = r * RECORD_WORDS
-        what = records[record + R_WHAT]
-        first_2, end_2, flags_2 = what & 63, what >> 8 & 63, what >> _FLAGS_SHIFT & 255
-        if first_2 < end and first < end_2:
-            if flags_2 & WRITE:
-                if not _visible_to(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
-                    _race(space, i, engine, site, flags, granule, max(first, first_2), record)
-            elif records[record + R_ENGINE] == me and first <= first_2 and end_2 <= end:
-                if flags & SYNC == 0 or flags_2 & SYNC:  # a plain read is the stricter one
-                    again = record
-                if flags & SYNC == flags_2 & SYNC and first == first_2 and end == end_2:
+        first, end, flags = records[r + R_START], records[r + R_END], records[r + R_FLAGS]
+        if first < a.end and a.start < end:
+            if flags & WRITE:
+                if not _visible_to(space, a, r):
+                    _race(space, a, r)
+            elif records[r + R_ENGINE] == a.word and a.start <= first and end <= a.end:
+                if a.flags & SYNC == 0 or flags & SYNC:  # a plain read is the stricter one
+                    again = r
+                if a.flags & SYNC == flags & SYNC and a.start == first and a.end == end:
                     break  # that read was judged against all that is behind it in the list
-        r = records[record + R_NEXT]
-    if again >= 0:
-        _fill(records, again, first, end, flags, site, me, epoch)
+        r = records[r + R_NEXT]
+    if again:
+        _fill(m, records, again, a)
     else:
-        _add(space, s, first, end, flags, site, me, epoch)
+        _add(space, s, a)
 
 
 @jit
-def _write(space, i, engine, known, issued, granule, first, end, flags, site):
-    st, m, clocks, shadow, records = space[1], space[2], space[3], space[4], space[5]
-    s = shadow_of(space, granule)
-    shadow[s + S_WRITTEN] |= (1 << end) - (1 << first)
+def _bits(a):
+    """A bit for each byte of an access in its granule."""
+    return (1 << a.end - a.start) - 1 << a.start % GRANULE_BYTES
+
+
+@jit
+def _write(space, a):
+    m, shadow, records = space[2], space[4], space[5]
+    s = shadow_of(space, a.start // GRANULE_BYTES)
+    shadow[s + S_WRITTEN] |= _bits(a)
     if m[JUDGED] == JUDGE_NOTHING:
         return
-    if flags & IMMEDIATE or m[X_PAYLOAD]:
-        start = granule * GRANULE_BYTES + first
-        for p in range(first_together(st, start), last_together(st, start + end - first - 1) + 1):
-            _tell_together(space, i, engine, p, start, start + end - first, flags)
-    me, epoch = engine_word(m, i, engine), _epoch(m, clocks, i, engine, known)
-    before = -1
-    r = shadow[s + S_RECORDS]
+    if a.flags & IMMEDIATE or m[X_PAYLOAD]:
+        _tell_together(space, a)
+    r, before = shadow[s + S_RECORDS], 0
     while r:
-        record = r * RECORD_WORDS
-        what = records[record + R_WHAT]
-        first_2, end_2, flags_2 = what & 63, what >> 8 & 63, what >> _FLAGS_SHIFT & 255
-        gone = False
-        if first_2 < end and first < end_2:
-            if _behind(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
-                covered = first <= first_2 and end_2 <= end
-                gone = covered and _lands_first(space, i, engine, me, epoch, known, issued, granule, record, flags_2)
+        after, gone = records[r + R_NEXT], False
+        if records[r + R_START] < a.end and a.start < records[r + R_END]:
+            if _behind(space, a, r):
+                covered = a.start <= records[r + R_START] and records[r + R_END] <= a.end
+                gone = covered and _lands_first(space, a, r)
             else:
-                _race(space, i, engine, site, flags, granule, max(first, first_2), record)
-        after = records[record + R_NEXT]
-        if gone:
-            if before < 0:
-                shadow[s + S_RECORDS] = after
-            else:
-                records[before + R_NEXT] = after
-            records[record + R_NEXT] = m[RECORD_FREE]
-            m[RECORD_FREE] = r
+                _race(space, a, r)
+        if not gone:
+            before = r
         else:
-            before = record
+            if before:
+                records[before + R_NEXT] = after
+            else:
+                shadow[s + S_RECORDS] = after
+            records[r + R_NEXT] = m[RECORD_FREE]
+            m[RECORD_FREE] = r
         r = after
-    _add(space, s, first, end, flags, site, me, epoch)
+    _add(space, s, a)
+
+
+# ---- what becomes visible at once
 
 
 @jit
@@ -216,135 +236,63 @@ def last_together(st, address):
 
 
 @jit
-def _tell_together(space, i, engine, granule, start, end, flags):
-    """Of the writes to a granule that become visible at once with a part of another: an atomic has waited for some, and
-    of some a signal tells."""
-    st, m, records = space[1], space[2], space[5]
-    r = space[4][shadow_of(space, granule) + S_RECORDS]
-    while r:
-        record = r * RECORD_WORDS
-        what = records[record + R_WHAT]
-        first, last = granule * GRANULE_BYTES + (what & 63), granule * GRANULE_BYTES + (what >> 8 & 63) - 1
-        near = start >> st[ATOMIC_SHIFT] <= last >> st[ATOMIC_SHIFT]
-        near = near and first >> st[ATOMIC_SHIFT] <= end - 1 >> st[ATOMIC_SHIFT]
-        if near and what >> _FLAGS_SHIFT & WRITE:
-            if flags & IMMEDIATE and _awaited_by_atomic(space, i, record):
-                records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
-            if m[X_PAYLOAD]:
-                _keep_told(space, i, engine, record, flags, what >> _FLAGS_SHIFT & 255)
-        r = records[record + R_NEXT]
+def _together(space, r, start, end):
+    """Is what is recorded visible at once with a part of some bytes?"""
+    shift, at = space[1][ATOMIC_SHIFT], space[5][r + R_START]
+    return start >> shift <= at >> shift and at >> shift <= end - 1 >> shift
 
 
 @jit
-def _keep_told(space, i, engine, record, flags, flags_2):
+def _tell_together(space, a):
+    """Of the writes that become visible at once with a part of another: an atomic has waited for some, and of some a
+    signal tells."""
+    st, records = space[1], space[5]
+    for granule in range(first_together(st, a.start), last_together(st, a.end - 1) + 1):
+        r = space[4][shadow_of(space, granule) + S_RECORDS]
+        while r:
+            if records[r + R_FLAGS] & WRITE and _together(space, r, a.start, a.end):
+                if a.flags & IMMEDIATE and _awaited_by_atomic(space, a, r):
+                    records[r + R_FLAGS] |= IMMEDIATE
+                if space[2][X_PAYLOAD]:
+                    _keep_told(space, a, r)
+            r = records[r + R_NEXT]
+
+
+@jit
+def _keep_told(space, a, r):
     """A request that signals copies behind an own write that `relaxed` keeps before it: its signal tells of it too."""
     st, m, records = space[1], space[2], space[5]
-    other, number = records[record + R_ENGINE], records[record + R_WHAT] >> REQUEST_SHIFT
-    own = other // m[PER_CORE] == i and other % m[PER_CORE] < ENGINE_DMA
-    if st[ORDER] != ORDER_RELAXED or not own or m[SIGNALS] == 0 or (flags | flags_2) & LOOSE:
+    number, loose = records[r + R_REQUEST], (a.flags | records[r + R_FLAGS]) & LOOSE
+    if st[ORDER] != ORDER_RELAXED or not _by_core(m, a.core, records[r + R_ENGINE]) or m[SIGNALS] == 0 or loose:
         return
     if number == 0:
-        records[record + R_WHAT] |= m[X_PAYLOAD] << REQUEST_SHIFT
+        records[r + R_REQUEST] = m[X_PAYLOAD]
     elif number != m[X_PAYLOAD]:
-        at = m[CHAINED] + i * m[SIGNALS] + number % m[SIGNALS]
+        at = m[CHAINED] + a.core * m[SIGNALS] + number % m[SIGNALS]
         m[at] = max(m[at], number)
 
 
 @jit
-def _known(clocks, known, issued, word, epoch):
-    return clocks[known + word] >= epoch or clocks[issued + word] >= epoch
-
-
-@jit
-def _happened(space, i, engine, me, epoch, known, issued, record):
-    """Is what is recorded known to have happened?  A descriptor's own reads and writes go together."""
-    clocks, records = space[3], space[5]
-    other, epoch_2 = records[record + R_ENGINE], records[record + R_EPOCH]
-    return (other == me and epoch_2 == epoch) or _known(clocks, known, issued, other, epoch_2)
-
-
-@jit
-def _visible_to(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
-    """Is a recorded write known to be visible to a read, or to come first where the machine keeps order by itself?"""
-    m, clocks, records = space[2], space[3], space[5]
-    other, epoch_2 = records[record + R_ENGINE], records[record + R_EPOCH]
-    in_buffer = granule * GRANULE_BYTES >= m[BUFFERS_START]
-    if in_buffer or m[TARGETS] == 0 or flags_2 & IMMEDIATE or other % m[PER_CORE] >= ENGINE_DMA:
-        return _happened(space, i, engine, me, epoch, known, issued, record)
-    if other == me and engine == SCALAR:  # it sees its own stores in flight
-        return True
-    if space[1][CACHE_LINES] and other % m[PER_CORE] == SCALAR:  # when others see its line is no matter of order
-        return _happened(space, i, engine, me, epoch, known, issued, record)
-    die = granule * GRANULE_BYTES >> space[1][DIE_SHIFT]
-    word = visible_word(m, other // m[PER_CORE], other % m[PER_CORE], die)
-    if space[1][REQUEST_ORDERS] == ASKS_SOME_STRONG and flags_2 & LOOSE == 0:
-        strong = strong_word(m, other // m[PER_CORE], other % m[PER_CORE], die)
-        if _known(clocks, known, issued, strong, epoch_2):
-            return True
-    number = records[record + R_WHAT] >> REQUEST_SHIFT
-    if number and m[SIGNALS]:
-        if _known(clocks, known, issued, signal_word(m, other // m[PER_CORE], number), number):
-            return True
-    return _known(clocks, known, issued, word, epoch_2)
-
-
-@jit
-def _behind(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
-    """Does a write come behind what is recorded?
-
-    Writes of one core to one granule become visible in the order in which they happen, under `fifo` those of one die.
-    """
-    st, m = space[1], space[2]
-    if flags_2 & WRITE:
-        other = space[5][record + R_ENGINE]
-        if other // m[PER_CORE] == i:
-            kept = other % m[PER_CORE] < ENGINE_DMA and engine < ENGINE_DMA
-        else:
-            kept = False
-        if st[ORDER] == ORDER_FIFO and m[m[CORE_DIE] + other // m[PER_CORE]] == m[m[CORE_DIE] + i]:
-            kept = True
-        if not kept:
-            return _visible_to(space, i, engine, me, epoch, known, issued, granule, record, flags_2)
-    return _happened(space, i, engine, me, epoch, known, issued, record)
-
-
-@jit
-def _lands_first(space, i, engine, me, epoch, known, issued, granule, record, flags_2):
-    """Is what is recorded, and a write comes behind, sure to be visible when that is?  Not so under `unordered`."""
-    st, m, clocks, records = space[1], space[2], space[3], space[5]
-    if (st[ORDER] != ORDER_UNORDERED and not st[REQUEST_ORDERS]) or not flags_2 & WRITE:
-        return True
-    other = records[record + R_ENGINE]
-    if m[FENCES] and other // m[PER_CORE] == i and other % m[PER_CORE] < ENGINE_DMA and engine < ENGINE_DMA:
-        if clocks[fence_row(m, i) + other] >= records[record + R_EPOCH]:
-            return True
-    return _visible_to(space, i, engine, me, epoch, known, issued, granule, record, flags_2)
-
-
-@jit
-def _awaited_by_atomic(space, i, record):
-    """Is a recorded write one that an atomic of core ``i`` in the same granule had to wait for?"""
-    st, m = space[1], space[2]
-    other = space[5][record + R_ENGINE]
+def _awaited_by_atomic(space, a, r):
+    """Is a recorded write one that an atomic in the same granule had to wait for?"""
+    st, m, other = space[1], space[2], space[5][r + R_ENGINE]
     if st[ORDER] == ORDER_FIFO:
-        return m[m[CORE_DIE] + other // m[PER_CORE]] == m[m[CORE_DIE] + i]
-    if st[ORDER] == ORDER_UNORDERED or space[5][record + R_WHAT] >> _FLAGS_SHIFT & LOOSE:
+        return _on_one_die(m, a.core, other)
+    if st[ORDER] == ORDER_UNORDERED or space[5][r + R_FLAGS] & LOOSE:
         return False
-    return other // m[PER_CORE] == i and other % m[PER_CORE] < ENGINE_DMA
+    return _by_core(m, a.core, other)
 
 
 @jit
 def delivered(space, granule, start, nbytes, word, epoch):
     """Some bytes of a write to a synchronization granule have become visible: that of this engine and epoch."""
-    shadow, records = space[4], space[5]
-    r = shadow[granule * SHADOW_WORDS + S_RECORDS]
+    records = space[5]
+    r = space[4][granule * SHADOW_WORDS + S_RECORDS]
     while r:
-        record = r * RECORD_WORDS
-        at = granule * GRANULE_BYTES + (records[record + R_WHAT] & 63)
-        inside = start <= at and at < start + nbytes
-        if records[record + R_ENGINE] == word and records[record + R_EPOCH] == epoch and inside:
-            records[record + R_WHAT] |= DELIVERED << _FLAGS_SHIFT
-        r = records[record + R_NEXT]
+        inside = start <= records[r + R_START] and records[r + R_START] < start + nbytes
+        if inside and records[r + R_ENGINE] == word and records[r + R_EPOCH] == epoch:
+            records[r + R_FLAGS] |= DELIVERED
+        r = records[r + R_NEXT]
 
 
 @jit
@@ -354,34 +302,110 @@ def acquired(space, word, row):
     They are those to the bytes that become visible together with a word.
     """
     st, clocks, records = space[1], space[3], space[5]
-    shift = max(3, st[ATOMIC_SHIFT])
     for granule in range(first_together(st, word), last_together(st, word) + 1):
         r = space[4][shadow_of(space, granule) + S_RECORDS]
         while r:
-            record = r * RECORD_WORDS
-            what = records[record + R_WHAT]
-            known = clocks[row + records[record + R_ENGINE]] >= records[record + R_EPOCH]
-            near = granule * GRANULE_BYTES + (what & 63) >> shift == word >> shift
-            if near and known and what >> _FLAGS_SHIFT & DELIVERED:
-                records[record + R_WHAT] = what | IMMEDIATE << _FLAGS_SHIFT
-            r = records[record + R_NEXT]
+            known = clocks[row + records[r + R_ENGINE]] >= records[r + R_EPOCH]
+            if known and records[r + R_FLAGS] & DELIVERED and _together(space, r, word, word + 8):
+                records[r + R_FLAGS] |= IMMEDIATE
+            r = records[r + R_NEXT]
+
+
+# ---- what comes before
 
 
 @jit
-def _race(space, i, engine, site, flags, granule, at, record):
+def _by_core(m, i, word):
+    """Is an engine the scalar unit or a pipe of core ``i``?"""
+    return word // m[PER_CORE] == i and word % m[PER_CORE] < ENGINE_DMA
+
+
+@jit
+def _on_one_die(m, i, word):
+    """Is an engine on the die of core ``i``?"""
+    return m[m[CORE_DIE] + word // m[PER_CORE]] == m[m[CORE_DIE] + i]
+
+
+@jit
+def _knows(space, word, epoch):
+    """Does the instruction under judgement know of an epoch?"""
+    m, clocks = space[2], space[3]
+    return clocks[m[X_KNOWN] + word] >= epoch or clocks[m[X_ISSUED] + word] >= epoch
+
+
+@jit
+def _happened(space, a, r):
+    """Is what is recorded known to have happened?  A descriptor's own reads and writes go together."""
+    word, epoch = space[5][r + R_ENGINE], space[5][r + R_EPOCH]
+    return (word == a.word and epoch == a.epoch) or _knows(space, word, epoch)
+
+
+@jit
+def _visible_to(space, a, r):
+    """Is a recorded write known to be visible to a read, or to come first where the machine keeps order by itself?"""
+    st, m, records = space[1], space[2], space[5]
+    epoch, flags, number = records[r + R_EPOCH], records[r + R_FLAGS], records[r + R_REQUEST]
+    core, engine = records[r + R_ENGINE] // m[PER_CORE], records[r + R_ENGINE] % m[PER_CORE]
+    if a.start >= m[BUFFERS_START] or m[TARGETS] == 0 or flags & IMMEDIATE or engine >= ENGINE_DMA:
+        return _happened(space, a, r)
+    if records[r + R_ENGINE] == a.word and engine == SCALAR:  # it sees its own stores in flight
+        return True
+    if st[CACHE_LINES] and engine == SCALAR:  # when others see its line is no matter of order
+        return _happened(space, a, r)
+    die, strong = a.start >> st[DIE_SHIFT], st[REQUEST_ORDERS] == ASKS_SOME_STRONG and flags & LOOSE == 0
+    if strong and _knows(space, strong_word(m, core, engine, die), epoch):
+        return True
+    if number and m[SIGNALS] and _knows(space, signal_word(m, core, number), number):
+        return True
+    return _knows(space, visible_word(m, core, engine, die), epoch)
+
+
+@jit
+def _behind(space, a, r):
+    """Does a write come behind what is recorded?
+
+    Writes of one core to one granule become visible in the order in which they happen, under `fifo` those of one die.
+    """
+    m, word = space[2], space[5][r + R_ENGINE]
+    if not space[5][r + R_FLAGS] & WRITE:
+        return _happened(space, a, r)
+    if a.engine < ENGINE_DMA and _by_core(m, a.core, word):
+        return True
+    if space[1][ORDER] == ORDER_FIFO and _on_one_die(m, a.core, word):
+        return True
+    return _visible_to(space, a, r)
+
+
+@jit
+def _lands_first(space, a, r):
+    """Is what is recorded, and a write comes behind, sure to be visible when that is?  Not so under `unordered`."""
+    st, m, clocks, records = space[1], space[2], space[3], space[5]
+    if (st[ORDER] != ORDER_UNORDERED and not st[REQUEST_ORDERS]) or not records[r + R_FLAGS] & WRITE:
+        return True
+    word = records[r + R_ENGINE]
+    if m[FENCES] and a.engine < ENGINE_DMA and _by_core(m, a.core, word):
+        if clocks[fence_row(m, a.core) + word] >= records[r + R_EPOCH]:
+            return True
+    return _visible_to(space, a, r)
+
+
+# ---- what is found, and what is remembered
+
+
+@jit
+def _race(space, a, r):
     """Two accesses that nothing orders: a violation unless both synchronize (`docs/races.md`)."""
     m, records = space[2], space[5]
-    what = records[record + R_WHAT]
-    flags_2 = what >> _FLAGS_SHIFT & 255
-    if m[JUDGED] != JUDGE_ALL or _is_sync(flags, flags_2) or _is_sync(flags_2, flags):
+    flags, word = records[r + R_FLAGS], records[r + R_ENGINE]
+    if m[JUDGED] != JUDGE_ALL or _is_sync(a.flags, flags) or _is_sync(flags, a.flags):
         return
-    if flags & flags_2 & WRITE and flags & flags_2 & WHOLE and _has_flags(space[1], m, granule):
+    both = a.flags & flags
+    if both & WRITE and both & WHOLE and _has_flags(space[1], m, a.start // GRANULE_BYTES):
         return
     if m[STOP] == 0:
-        other = records[record + R_ENGINE]
-        m[V_CORE_2], m[V_ENGINE_2] = other // m[PER_CORE], other % m[PER_CORE]
-        m[V_SITE_2], m[V_FLAGS_2] = (what >> _SITE_SHIFT & _SITE_MASK) - 1, flags_2
-        _found(m, FOUND_RACE, granule * GRANULE_BYTES + at, i, engine, site, flags)
+        m[V_CORE_2], m[V_ENGINE_2] = word // m[PER_CORE], word % m[PER_CORE]
+        m[V_SITE_2], m[V_FLAGS_2] = records[r + R_SITE], flags
+        _found(m, FOUND_RACE, max(a.start, records[r + R_START]), a)
 
 
 @jit
@@ -391,37 +415,35 @@ def _is_sync(one, other):
 
 
 @jit
-def _found(m, code, at, i, engine, site, flags):
+def _found(m, code, at, a):
     """Take down a violation; the first one of a run stands."""
     if m[STOP] == 0:
         m[STOP] = code
-        m[V_AT], m[V_CORE], m[V_ENGINE], m[V_SITE], m[V_FLAGS] = at, i, engine, site, flags
+        m[V_AT], m[V_CORE], m[V_ENGINE], m[V_SITE], m[V_FLAGS] = at, a.core, a.engine, a.site, a.flags
 
 
 @jit
-def _fill(records, record, first, end, flags, site, me, epoch):
-    records[record + R_WHAT] = first | end << 8 | flags << _FLAGS_SHIFT | (site + 1) << _SITE_SHIFT
-    records[record + R_ENGINE] = me
-    records[record + R_EPOCH] = epoch
+def _fill(m, records, r, a):
+    records[r + R_START], records[r + R_END], records[r + R_FLAGS] = a.start, a.end, a.flags
+    records[r + R_SITE], records[r + R_REQUEST] = a.site, m[X_PAYLOAD]
+    records[r + R_ENGINE], records[r + R_EPOCH] = a.word, a.epoch
 
 
 @jit
-def _add(space, s, first, end, flags, site, me, epoch):
+def _add(space, s, a):
     """Put a record in front of the granule's list."""
     m, shadow, records = space[2], space[4], space[5]
     r = m[RECORD_FREE]
     if r:
-        m[RECORD_FREE] = records[r * RECORD_WORDS + R_NEXT]
+        m[RECORD_FREE] = records[r + R_NEXT]
     else:
         r = m[RECORD_TOP]
-        if (r + 1) * RECORD_WORDS > records.size:
+        if r + RECORD_WORDS > records.size:
             m[STOP] = GROW
             return
-        m[RECORD_TOP] = r + 1
-    _fill(records, r * RECORD_WORDS, first, end, flags, site, me, epoch)
-    if flags & WRITE:
-        records[r * RECORD_WORDS + R_WHAT] |= m[X_PAYLOAD] << REQUEST_SHIFT
-    records[r * RECORD_WORDS + R_NEXT] = shadow[s + S_RECORDS]
+        m[RECORD_TOP] = r + RECORD_WORDS
+    _fill(m, records, r, a)
+    records[r + R_NEXT] = shadow[s + S_RECORDS]
     shadow[s + S_RECORDS] = r
 
 

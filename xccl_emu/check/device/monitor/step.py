@@ -152,13 +152,13 @@ def watched(space, actor, choice):
         issued = fence_row(m, i)  # it was granted when mtu-out had passed the fence
     m[X_KNOWN], m[X_ISSUED] = known, issued
     if line >= 0:  # what it has released is what its core knows now
-        wrote(space, i, base, known, issued)
+        wrote(space, i, base)
         clocks = space[3]
         clocks[known + engine_word(m, i, SCALAR)] += 1
         return m[STOP] if m[STOP] else TAKEN_OK
     for r in range(n):
         call(m[JUDGE], space, i, r)
-    _after(space, i, core, base, pipe, choice, known, issued)
+    _after(space, i, core, base, pipe)
     if pipe == SCALAR:
         poll_begins(space, i, base)
     return m[STOP] if m[STOP] else TAKEN_OK
@@ -182,12 +182,13 @@ def poll_begins(space, i, base):
     st = space[1]
     if st[base + STATUS] != STATUS_RUNNING or st[base + REQUEST] != OP_POLL or switched_off(st, base):
         return
-    address, nbytes, own = st[base + REQUEST + 1], st[base + REQUEST + 4], pipe_row(space[2], i, SCALAR)
+    m, address, nbytes = space[2], st[base + REQUEST + 1], st[base + REQUEST + 4]
     if nbytes <= 0 or nbytes > LINE_BYTES_MOST or nbytes & nbytes - 1:
         return  # it will be refused
     if address >= 0 and address <= space[0].size - nbytes and address & nbytes - 1 == 0:
         _note_syncs(space, address, nbytes)
-        touch(space, i, SCALAR, own, own, address, nbytes, SYNC | WHOLE, request_site(st, base))
+        m[X_KNOWN] = m[X_ISSUED] = pipe_row(m, i, SCALAR)
+        touch(space, i, SCALAR, address, nbytes, SYNC | WHOLE, request_site(st, base))
 
 
 @jit
@@ -202,7 +203,7 @@ def judge(space, i, r):
     """Judge one access of the action, and make its granule known if it is used as a synchronization."""
     st, m, rows = space[1], space[2], space[10]
     start, nbytes, flags, engine = rows[r, START], rows[r, NBYTES], rows[r, FLAGS], rows[r, AGENT]
-    known, issued = m[X_KNOWN], m[X_ISSUED]
+    known = m[X_KNOWN]
     base = block_of_core(st, m[m[CORE_NUMBER] + i])
     if st[REQUEST_ORDERS] and flags & WRITE and engine < ENGINE_DMA and asked_at(st, base, rows[r, SITE]) == ASKS_NO:
         flags |= LOOSE
@@ -220,15 +221,15 @@ def judge(space, i, r):
         times = 2  # an accumulator is read too
     for t in range(times):
         what = flags & ~WRITE if t + 1 < times else flags
-        touch(space, i, engine, known, issued, start, nbytes, what, rows[r, SITE])
+        touch(space, i, engine, start, nbytes, what, rows[r, SITE])
     return 0
 
 
 @jit
-def _after(space, i, core, base, pipe, choice, known, issued):
+def _after(space, i, core, base, pipe):
     """Bring the clocks up to date."""
     st, m, clocks = space[1], space[2], space[3]
-    op = m[X_OP]
+    op, known, issued = m[X_OP], m[X_KNOWN], m[X_ISSUED]
     if pipe == SCALAR:
         if op == OP_LOAD or not m[X_OFF]:
             _after_scalar(space, i, core, base, op)
@@ -240,7 +241,7 @@ def _after(space, i, core, base, pipe, choice, known, issued):
     elif op == OP_FENCE:
         _pass_fence(m, clocks, i, known, issued)
     elif pipe == MTU_OUT or pipe == DMA:
-        wrote(space, i, base, known, issued)
+        wrote(space, i, base)
         if pipe == MTU_OUT:
             clocks[known + engine_word(m, i, MTU_OUT)] += 1
             if m[X_SIGNAL]:
@@ -279,13 +280,13 @@ def _after_scalar(space, i, core, base, op):
     elif op == OP_POLL or op == OP_LOAD:
         _acquire(space, i, core, base)
     elif op == OP_STORE and not st[CACHE_LINES]:
-        wrote(space, i, base, own, m[X_ISSUED])
+        wrote(space, i, base)
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_ATOMIC_ADD:
         _acquire(space, i, core, base)
         number = sync_number(space, m[X_A] // GRANULE_BYTES)
         if number and m[X_LAST]:
-            row = released(st, m, clocks, i, own, m[X_ISSUED], m[X_A], base, space[10][0, SITE])
+            row = released(space, i, m[X_A], base, space[10][0, SITE])
             keep_order(space, i, row, m[X_A], asked_at(st, base, space[10][0, SITE]) == ASKS_NO)
             publish(m, clocks, number - 1, m[X_A], 8, row, True)
         clocks[own + engine_word(m, i, SCALAR)] += 1

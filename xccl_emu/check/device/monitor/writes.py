@@ -41,6 +41,8 @@ from xccl_emu.check.device.monitor.layout import (
     X_DMA,
     X_EVENT,
     X_FLIGHTS,
+    X_ISSUED,
+    X_KNOWN,
     X_OP,
 )
 from xccl_emu.check.device.monitor.shadow import delivered, shadow_of, sync_number
@@ -85,12 +87,12 @@ def note_sync(space, granule):
 
 
 @jit
-def wrote(space, i, base, known, issued):
+def wrote(space, i, base):
     """Keep what the writes of this action release, if they go to synchronizations, and what is visible with them."""
     st, m, clocks, rows, flights = space[1], space[2], space[3], space[10], space[7]
     if st[ORDER] == ORDER_SC:
         r = 0 if rows[0, FLAGS] & WRITE else 1
-        _publish_now(space, i, known, issued, rows[r, START], rows[r, NBYTES])
+        _publish_now(space, i, rows[r, START], rows[r, NBYTES])
         return
     die = st[base + DIE]
     ring = block_of_die(st, die)
@@ -101,11 +103,11 @@ def wrote(space, i, base, known, issued):
         flights[place] = 0
         flights[place + 1] = m[SERIAL]
         m[SERIAL] += 1
-        for row in range(2):
-            in_order(st, m, clocks, i, ahead_row(m, i), issued if row else known, address >> st[DIE_SHIFT])
+        for word in range(X_KNOWN, X_ISSUED + 1):
+            in_order(st, m, clocks, i, ahead_row(m, i), m[word], address >> st[DIE_SHIFT])
         if _any_sync(space, address, st[entry + FLIGHT_NBYTES]):
             row = _take_row(m, die)
-            source = released(st, m, clocks, i, known, issued, address, base, st[entry + FLIGHT_SITE])
+            source = released(space, i, address, base, st[entry + FLIGHT_SITE])
             keep_order(space, i, source, address, m[X_OP] == OP_DMA or asked(st, entry) == ASKS_NO)
             for w in range(m[WORDS]):
                 clocks[row + w] = clocks[source + w]
@@ -122,14 +124,14 @@ def _any_sync(space, start, nbytes):
 
 
 @jit
-def _publish_now(space, i, known, issued, start, nbytes):
+def _publish_now(space, i, start, nbytes):
     """Under `sc`: a write is visible at once."""
-    st, m, clocks = space[1], space[2], space[3]
+    m, clocks = space[2], space[3]
     for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
         number = sync_number(space, granule)
         if number:
             first, end = max(start, granule * GRANULE_BYTES), min(start + nbytes, (granule + 1) * GRANULE_BYTES)
-            row = released(st, m, clocks, i, known, issued, first, 0, 0)
+            row = released(space, i, first, 0, 0)
             publish(m, clocks, number - 1, first, end - first, row, m[X_ADDS] != 0)
 
 

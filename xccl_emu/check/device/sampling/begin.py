@@ -28,6 +28,7 @@ from xccl_emu.check.device.monitor.layout import (
     N_UNDO,
     RECORD_FREE,
     RECORD_TOP,
+    RECORD_WORDS,
     RUN_DONE,
     S_FIXED,
     SERIAL,
@@ -74,7 +75,7 @@ def begin(space, run, forget):
             st[i] = start[source]
             source += 1
     m[GENERATION] += 1
-    m[RECORD_TOP], m[RECORD_FREE], m[STOP], m[SERIAL] = 1, 0, 0, 0
+    m[RECORD_TOP], m[RECORD_FREE], m[STOP], m[SERIAL] = RECORD_WORDS, 0, 0, 0
     if forget:
         _forget_syncs(space)
     for number in range(m[N_SYNC]):
