@@ -187,6 +187,13 @@ TRAPS = (
     Trap("an own flag behind a fence",
          "put 1.0 1; fence; put 1.4 1; eq 1.4 1; store 2.0 1 | ge 2.0 1; load_named 1.0; fail_unless 3 1 | "
          "ge 1.0 1; load_named 1.4", OK),
+    Trap("a data buffer filled again behind a store behind a fence",
+         "ub_store 3 0; out m1.0 0 2; fence; store 0.4 1; ub_store 4 0; quiet; store 1.4 1 | ge 1.4 1; load m1.0", OK),
+    Trap("own data read back behind a store behind a fence", "ub_store 3 0; out 0.0; fence; store 0.4 1; in 0.0 1 | ",
+         WEAK),
+    Trap("own data read back behind a flag behind a fence", "add 0.1 1; fence; store 0.0 1; in 0.1 | ge 0.0 1", WEAK),
+    Trap("two stores of which a fence divides one from a transfer", "out m0.0 0 1; store m0.1; fence; store m0.1 | ",
+         RACES),
     Trap("a store behind a fence that mtu-out cannot come to", "wait 0 3 0; fence; store 1.0 1; set 0 3 0 | ", LOCKED),
     # three cores
     Trap("passed on", "store 0.0 5; quiet; store 1.0 1 | ge 1.0 1; store 2.0 1 | ge 2.0 1; load 0.0", OK),

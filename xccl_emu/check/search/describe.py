@@ -17,7 +17,7 @@ from xccl_emu.machine.device import layout
 from xccl_emu.machine.device.cache import LINE_SHIFT, _under_way, through_cache
 from xccl_emu.machine.device.flight import deliverable, own_write_pending, room_for_writes, switched_off
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
-from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
+from xccl_emu.machine.device.pipes import entry_of, fence_ahead, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
 
 _LOG_ACTIONS = 1 << 20
@@ -93,6 +93,8 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         same = (
             (line or request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD)) and request[1] == start and request[-1] == site
         )
+        fenced = request[0] == OP_ATOMIC_ADD or (request[0] == OP_STORE and not st[layout.CACHE_LINES])
+        same = same and not (fenced and fence_ahead(st, base))  # else the access was one before that
         waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
         return [*_before_scalar(pod, core, start), _code(core, SCALAR, 0)] if waiting else []
     if agent == MTU_IN:

@@ -150,6 +150,8 @@ def watched(space, actor, choice):
     issued = m[X_ROW] if pipe != SCALAR else known
     if m[FENCES] and pipe == SCALAR and (m[X_OP] == OP_STORE or m[X_OP] == OP_ATOMIC_ADD):
         issued = fence_row(m, i)  # it was granted when mtu-out had passed the fence
+        if not m[X_OFF] and (m[X_OP] == OP_ATOMIC_ADD or not st[CACHE_LINES]):
+            join_row(m, space[3], known, issued)  # and so is all that its scalar unit does from now on
     m[X_KNOWN], m[X_ISSUED] = known, issued
     if line >= 0:  # what it has released is what its core knows now
         wrote(space, i, base)
@@ -211,8 +213,6 @@ def judge(space, i, r):
         _note_syncs(space, start, nbytes)
     if m[X_OP] == OP_ATOMIC_ADD:
         flags |= IMMEDIATE
-        if m[FENCES]:
-            join_row(m, space[3], known, fence_row(m, i))
         in_order(st, m, space[3], i, known, known, start >> st[DIE_SHIFT])  # it had to wait for them
         behind_fence(st, m, space[3], i, known, start >> st[DIE_SHIFT])
         behind_strong(st, m, space[3], i, known, start >> st[DIE_SHIFT], base, rows[r, SITE])

@@ -512,8 +512,8 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
         ck[block + ARRIVED] = 1 if op == OP_ARRIVE else 0
         if op == OP_ARRIVE:
             release_marks(st, ck, block, ck[block + VECTORS])
-    if op == OP_ATOMIC_ADD and ck[block + FENCE_VECTOR]:
-        ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + FENCE_VECTOR])
+    if (op == OP_ATOMIC_ADD or (op == OP_STORE and not st[CACHE_LINES])) and ck[block + FENCE_VECTOR]:
+        ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + FENCE_VECTOR])  # all fences before it are passed
     reads = op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS and rows[ROWS_CLASS, 0] == SYNC
     if ck[JOINING] and (reads or op == OP_AWAIT_GROUP):  # who arrived may have seen a flag of this core
         ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
