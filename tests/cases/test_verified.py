@@ -12,7 +12,7 @@ SLOW = {
     "mixserve-combine: RS-Combine, 2 x 2 ranks", "mixserve-combine: RS-Combine, 2 x 2 ranks, no overlap",
     "mixserve: 2 x 2 ranks, two tokens", "mixserve-combine: RS-Combine, two tokens",
     "mixserve-combine: RS-Combine, two tokens, no overlap", "mixserve-dispatch: AG-Dispatch, two tokens",
-    "mixserve-dispatch: AG-Dispatch, two tokens, no overlap",
+    "mixserve-dispatch: AG-Dispatch, two tokens, no overlap", "fused: three ranks, one token",
 }  # fmt: skip
 """Proofs of more than a few seconds that run with the slow tests."""
 MORE = {

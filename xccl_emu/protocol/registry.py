@@ -3,6 +3,7 @@
 The entry points are of the group ``xccl_emu.protocols``; each is a class derived from `Case` or a protocol function.
 """
 
+import functools
 import hashlib
 import importlib.util
 import inspect
@@ -115,11 +116,16 @@ def is_known(name: str) -> bool:
 
 
 def _found(name: str) -> Known | None:
-    found = next((each for each in _ours(wanted=name) if each.preset.name == name), None)
+    found = _found_of_ours(name) if isinstance(name, str) else None
     if found is None:
         for entry in entry_points(group=GROUP, name=name):  # no other package is loaded for the sake of a name of ours
             return _known(entry.load(), name)
     return found
+
+
+@functools.cache
+def _found_of_ours(name: str) -> Known | None:
+    return next((each for each in _ours(wanted=name) if each.preset.name == name), None)
 
 
 def make(name: str, **sizes: Any) -> Case:
