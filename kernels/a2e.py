@@ -9,7 +9,7 @@ Steps: 1 an attention die quantizes each token and writes it once, with the list
 trampoline; 2 the trampoline forwards it, as it is, to every chosen expert die, itself among them; 3 an expert die
 gathers what it has got by expert, trampoline and token; 4 it computes; 5 it writes each result into the staging of the
 trampoline that the token came through; 6 the trampoline forwards what has arrived to its attention die; 7 that weighs
-and adds.  Steps 2 to 6 are `a2e_expert`'s persistent kernels.
+and adds.  Steps 2 to 6 are persistent kernels: `a2e_trampoline`, `a2e_expert` and `a2e_return`.
 
 **Push or pull?**  The paper leaves it open.  Here every stage pushes: a receiver that pulls pays a round trip behind
 the flag, and the sender's memory is held until it has; a push is one write one way with a flag behind it, and an
@@ -44,20 +44,10 @@ The end is a call too: the attention dies whose turn it is announce -1 tokens in
 on as the count of every expert, and each stream passes it to the next and returns.
 """
 
-from xccl_emu.kernels.a2e_expert import busy
-from xccl_emu.kernels.a2e_parameters import (
-    LIST,
-    STOP,
-    Domains,
-    Places,
-    attention_die,
-    first_of,
-    microbatch_of,
-    part_begin,
-    trampoline_of,
-)
+from xccl_emu.kernels.a2e_parameters import LIST, STOP, Domains, Microbatch, part_begin
 from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.dispatch import SLOT_BYTES, clear_slots, message_at, prepare
+from xccl_emu.kernels.expert import busy
 from xccl_emu.kernels.group import barrier, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
@@ -111,17 +101,17 @@ def send_tokens(first, last, index, target, c: Group, b: Buffers):
         yield from hand_over(MTU_OUT, SCALAR, half, "message left")
 
 
-def send_batch(first, last, index, outbox, slots, c: Group, b: Buffers):
+def send_batch(first, last, c: Group, b: Buffers, at: Microbatch):
     """Step 1: this core's tokens into the slots at the trampoline; by URMA all at once, out of the own outbox."""
     message = c.payload + SLOT_BYTES
     if c.by_dma:
-        yield from send_tokens(first, last, index, outbox, c, b)
+        yield from send_tokens(first, last, at.sender, at.outbox, c, b)
         yield quiet(step=1, sync="outbox visible")
         if first < last:
-            yield dma(outbox + first * message, slots + first * message, (last - first) * message, 0, step=1)
+            yield dma(at.outbox + first * message, at.slots + first * message, (last - first) * message, 0, step=1)
             yield wait_flag(DMA, SCALAR, 0, step=1, sync="tokens copied")
     else:
-        yield from send_tokens(first, last, index, slots, c, b)
+        yield from send_tokens(first, last, at.sender, at.slots, c, b)
         yield quiet(step=1, sync="tokens visible")
 
 
@@ -152,66 +142,55 @@ def sum_batch(first, last, returned, c: Group, b: Buffers):
 # ---- the attention die
 
 
-def send_parts(core, index, outbox, slots, field, call, n, c: Group, b: Buffers, m: Domains):
+def send_parts(core, call, n, c: Group, b: Buffers, m: Domains, at: Microbatch):
     """Step 1: the parts of a batch one after the other, each announced when it is in the slots; the first always is."""
     for part in range(m.a2e_parts):
         low = min(n, part_begin(part, m.a2e_parts, m.tokens_max))
         tokens = min(n, part_begin(part + 1, m.a2e_parts, m.tokens_max)) - low
         if part == 0 or tokens > 0:
             first = low + tokens * core // c.cores
-            yield from send_batch(first, low + tokens * (core + 1) // c.cores, index, outbox, slots, c, b)
+            yield from send_batch(first, low + tokens * (core + 1) // c.cores, c, b, at)
             yield from barrier(1, "all cores have sent")
             if core == 0:
-                yield put(field + part * FIELD_BYTES, call + 1, n, step=1, sync="tokens in")
+                yield put(at.tokens_in + part * FIELD_BYTES, call + 1, n, step=1, sync="tokens in")
 
 
-def attend(core, here, number, work, at: Places):
+def attend(core, number, m: Domains, at: Microbatch):
     """Attention of the die's microbatch ``number``, counted over all: vector instructions stand in for it.
 
     The microbatches of a die take turns, as it computes one at a time.
     """
     if core == 0:
-        yield poll_ge(at.attended + here, number, sync="die free")
-        yield from busy(work, 0, 0)
-        yield put(at.attended + here, number + 1, sync="die left")
+        yield poll_ge(at.attended, number, sync="die free")
+        yield from busy(m.attention_work, 0, 0)
+        yield put(at.attended, number + 1, sync="die left")
     yield from barrier(0, "attention computed")
 
 
-def one_call(core, here, microbatch, index, field, call, n, c: Group, b: Buffers, m: Domains, at: Places):
+def one_call(core, call, n, c: Group, b: Buffers, m: Domains, at: Microbatch):
     """A microbatch of ``n`` tokens there and back."""
-    trampoline = trampoline_of(index, m.n_attention, m.trampolines)
-    batch = m.tokens_max * (c.payload + SLOT_BYTES)
-    slots = at.slots + trampoline * c.die_bytes
-    slots = slots + (index - first_of(trampoline, m.n_attention, m.trampolines)) * batch
-    returned = at.returned + here + microbatch * m.tokens_max * c.top_k * 2 * c.hidden
-    yield poll_ge(at.credit + here + microbatch * FIELD_BYTES, call, step=1, sync="slots free")
-    yield from send_parts(core, index, at.outbox + here + microbatch * batch, slots, field, call, n, c, b, m)
-    yield poll_ge(at.returned_in + here + microbatch * FIELD_BYTES, call + 1, step=7, sync="rows returned")
-    yield from sum_batch(n * core // c.cores, n * (core + 1) // c.cores, returned, c, b)
+    yield poll_ge(at.credit, call, step=1, sync="slots free")
+    yield from send_parts(core, call, n, c, b, m, at)
+    yield poll_ge(at.returned_in, call + 1, step=7, sync="rows returned")
+    yield from sum_batch(n * core // c.cores, n * (core + 1) // c.cores, at.returned, c, b)
 
 
 @kernel
-def attention(core, turn, index, work, calls, batches, c: Group, b: Buffers, m: Domains, at: Places):
-    """A microbatch of attention die ``index``, until ``calls`` calls of all are done; it ends the streams then if the
-    next call would be its own.
+def attention(core, calls, batches, c: Group, b: Buffers, m: Domains, at: Microbatch):
+    """A microbatch of an attention die, until ``calls`` calls of all are done; it ends the streams then if the next
+    call would be its own.
 
-    ``turn`` is that of its calls, ``work`` the length of attention before each, in vector instructions.  ``batches`` is
-    a table of 4-byte numbers of tokens.  From call to call ``x`` and ``out`` move on by ``tokens_max`` rows of hidden
-    states, ``topk`` and ``weights`` by as many rows of a table.
+    ``batches`` is a table of 4-byte numbers of tokens.  From call to call ``x`` and ``out`` move on by ``tokens_max``
+    rows of hidden states, ``topk`` and ``weights`` by as many rows of a table.
     """
-    here = attention_die(turn, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
-    microbatch = microbatch_of(turn, m.turns, m.domains)
-    trampoline = trampoline_of(index, m.n_attention, m.trampolines)
-    number = (turn * m.fan_in + index - first_of(trampoline, m.n_attention, m.trampolines)) * m.a2e_parts
-    field = at.tokens_in + trampoline * c.die_bytes + number * FIELD_BYTES
     token = 0
-    call = turn
+    call = at.turn
     while call < calls:
         n = yield load(batches + 4 * (call // m.turns), 4)
-        if work > 0:
-            yield from attend(core, here, call // m.turns * (m.turns // m.domains) + microbatch, work, at)
+        if m.attention_work > 0:
+            yield from attend(core, call // m.turns * (m.turns // m.domains) + at.number, m, at)
         yield from one_call(
-            core, here, microbatch, index, field, call, n, c,
+            core, call, n, c,
             Buffers(
                 x=b.x + token * 2 * c.hidden,
                 topk=b.topk + token * INDEX_BYTES,
@@ -222,5 +201,5 @@ def attention(core, turn, index, work, calls, batches, c: Group, b: Buffers, m: 
         token = token + m.tokens_max
         call = call + m.turns
     if call == calls and core == 0:
-        yield poll_ge(at.credit + here + microbatch * FIELD_BYTES, call, step=1, sync="slots free")
-        yield put(field, call + 1, STOP, step=1, sync="tokens in")
+        yield poll_ge(at.credit, call, step=1, sync="slots free")
+        yield put(at.tokens_in, call + 1, STOP, step=1, sync="tokens in")

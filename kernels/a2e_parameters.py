@@ -5,12 +5,6 @@ from typing import NamedTuple
 LIST = 32
 """Where in a message's slot the list of its choices begins: an expert slot or -1 for each, 4 bytes, `INDEX_BYTES`."""
 
-BUSY_ENTRIES = 1 << 14
-"""What a vector instruction goes through that stands in for computing, 4 bytes each."""
-
-DMA_TURNS = 4
-"""Transfers that a core has under way at most when it rings the DMA engine."""
-
 STOP = -1
 """The number of tokens that ends it all."""
 
@@ -34,8 +28,10 @@ class Domains(NamedTuple):
     """Parts in which a batch goes to the experts, a trampoline forwarding one while the next arrives."""
     e2a_parts: int
     """Parts in which it comes back."""
+    senders: int
+    """Cores of an E2A stream, the first ones, that send rows back."""
     relays: int
-    """Cores of an E2A stream, the last ones, that forward and send nothing back themselves; 0: each does both."""
+    """Those, the last ones, that forward."""
     tokens_max: int
     depth: int
     """Calls that an expert die has memory for."""
@@ -43,6 +39,33 @@ class Domains(NamedTuple):
     """Rows that an expert die can have of a call."""
     listed: int
     """Lists of choices that a core of an A2E stream has at a time: all of a batch, unless they are streamed."""
+    room: int
+    """Messages that fit half of what the counts leave of its data buffer."""
+    attention_work: int
+    """Vector instructions that stand in for attention, before each call."""
+    expert_work: int
+    """The same on each core of the compute stream, behind the dummy expert."""
+
+
+class Microbatch(NamedTuple):
+    """A microbatch of an attention die, and where its calls find what: addresses."""
+
+    turn: int
+    """Its calls are ``turn``, ``turn + turns``, ..."""
+    number: int
+    """Among those of its die, which take turns."""
+    sender: int
+    """Which attention die of its domain."""
+    slots: int
+    """At the trampoline, as ``tokens_in``."""
+    tokens_in: int
+    outbox: int
+    """For URMA; own, as the rest."""
+    credit: int
+    returned: int
+    returned_in: int
+    attended: int
+    """How many microbatches the die has computed the attention of."""
 
 
 class ReturnPlan(NamedTuple):
@@ -67,7 +90,7 @@ class Places(NamedTuple):
 
     On trampolines, for each of their attention dies, ``slots`` (what comes from it), ``lists`` and ``staging`` (both by
     ``call % depth`` first); on expert dies ``inbox`` (by attention die and local expert); on attention dies
-    ``returned``, and ``outbox`` for URMA, both by microbatch.  The rest are fields.
+    ``returned``, by microbatch.  The rest are fields.
     """
 
     slots: int
@@ -75,7 +98,6 @@ class Places(NamedTuple):
     staging: int
     inbox: int
     returned: int
-    outbox: int
     credit: int
     """On attention dies, by microbatch: calls whose tokens the trampoline has read."""
     tokens_in: int
@@ -88,8 +110,6 @@ class Places(NamedTuple):
     """On trampolines, by ``call % depth``, their attention die, and part: how many rows have come back."""
     returned_in: int
     """On attention dies, by microbatch: calls that have come back."""
-    attended: int
-    """Own, of attention dies: how many microbatches they have computed the attention of."""
     assembled: int
     computed: int
     sent: int
@@ -122,6 +142,11 @@ def dies_of(trampoline: int, n_attention: int, trampolines: int) -> int:
 def trampoline_of(index: int, n_attention: int, trampolines: int) -> int:
     """The trampoline of an attention die."""
     return ((index + 1) * trampolines - 1) // n_attention
+
+
+def inbox_of(index: int, local: int, place: int, n_local: int, tokens_max: int, message: int) -> int:
+    """Offset in an inbox of the place of a message that comes from an attention die for a local expert."""
+    return ((index * n_local + local) * tokens_max + place) * message
 
 
 def part_begin(part: int, parts: int, tokens_max: int) -> int:

@@ -1,6 +1,8 @@
 """The third stream of an expert die (xDeepServe 5.2): E2A, a persistent kernel; the others are in `a2e_expert`."""
 
-from xccl_emu.kernels.a2e_expert import HEADER_BYTES, counts_bytes, drain_rings, lists_bytes, ring
+from typing import NamedTuple
+
+from xccl_emu.kernels.a2e_expert import counts_bytes
 from xccl_emu.kernels.a2e_parameters import (
     Domains,
     Places,
@@ -12,7 +14,8 @@ from xccl_emu.kernels.a2e_parameters import (
     part_begin,
     trampoline_of,
 )
-from xccl_emu.kernels.common import ROWS, add_words, fetch, move_row
+from xccl_emu.kernels.a2e_trampoline import HEADER_BYTES, lists_bytes
+from xccl_emu.kernels.common import ROWS, add_words, drain_rings, fetch, move_row, ring
 from xccl_emu.kernels.counts import COLUMNS, FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import barrier, drain, hand_over
@@ -35,23 +38,31 @@ from xccl_emu.lang import (
     v_fill,
 )
 
+
+class Share(NamedTuple):
+    """A core's share of the rows of a call, of which it sends back those of one part."""
+
+    begin: int
+    end: int
+    part: int
+    parity: int
+    """``call % depth``, which says where the call's rows are."""
+
+
 # ---- step 5
 
 
-def send_rows(row, n, high, t, parity, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, turn):
+def send_rows(row, n, high, staging, turn, c: Group, b: Buffers, plan: ReturnPlan):
     """Step 5: those of ``n`` rows, in the order of their tokens, before token ``high``: each to its token and choice.
 
-    They go into the staging for attention die ``t``; returns the turn behind them.
+    ``staging`` is the place of token 0; returns the turn behind them.
     """
-    trampoline = trampoline_of(t, m.n_attention, m.trampolines)
-    staging = at.staging + trampoline * c.die_bytes
-    first = (parity * m.fan_in + t - first_of(trampoline, m.n_attention, m.trampolines)) * m.tokens_max
     for i in range(n):
         token = yield load(b.route + (row + i) * ROUTE_BYTES + 8, 4, step=5)
         if token >= high:
             break
         choice = yield load(b.route + (row + i) * ROUTE_BYTES + 12, 4, step=5)
-        target = staging + ((first + token) * c.top_k + choice) * 2 * c.hidden
+        target = staging + (token * c.top_k + choice) * 2 * c.hidden
         if c.by_dma:
             yield from ring(b.y + (row + i) * 2 * c.hidden, target, 2 * c.hidden, turn)
         else:
@@ -60,33 +71,37 @@ def send_rows(row, n, high, t, parity, c: Group, b: Buffers, m: Domains, at: Pla
     return turn
 
 
-def send_share(begin, end, lap, part, parity, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan, turn):
-    """Step 5 for the rows of a part among those of a call from ``begin`` to before ``end``; notes how many go where."""
-    high = part_begin(part + 1, m.e2a_parts, m.tokens_max)
+def send_share(s: Share, lap, turn, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan):
+    """Step 5 for a core's share; notes how many rows go where."""
+    high = part_begin(s.part + 1, m.e2a_parts, m.tokens_max)
     row = 0
     for e in range(c.n_local):
         for t in range(m.n_attention):
             n = yield ub_load(plan.counts + 4 * (e * m.n_attention + t), step=5)
-            first = max(row, begin)
-            some = min(row + n, end) - first
+            first = max(row, s.begin)
+            some = min(row + n, s.end) - first
             row = row + n
             if some > 0:
                 done_at = plan.done + lap * counts_bytes(m.n_attention, c.n_local) + 4 * (e * m.n_attention + t)
                 done = yield ub_load(done_at, step=5)
                 before = turn
-                turn = yield from send_rows(
-                    parity * m.rows_max + first + done, some - done, high, t, parity, c, b, m, at, plan, turn
-                )
+                trampoline = trampoline_of(t, m.n_attention, m.trampolines)
+                place = s.parity * m.fan_in + t - first_of(trampoline, m.n_attention, m.trampolines)
+                staging = at.staging + trampoline * c.die_bytes + place * m.tokens_max * c.top_k * 2 * c.hidden
+                first = s.parity * m.rows_max + first + done
+                turn = yield from send_rows(first, some - done, high, staging, turn, c, b, plan)
                 yield ub_store(done_at, done + turn - before, step=5)
                 sent = yield ub_load(plan.sent + 4 * t, step=5)
                 yield ub_store(plan.sent + 4 * t, sent + turn - before, step=5)
     return turn
 
 
-def send_part(begin, end, rows, part, parity, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan):
-    """Step 5: what this core's share has of a part; behind the last of the rows come the first ones."""
-    turn = yield from send_share(begin, min(end, rows), 0, part, parity, c, b, m, at, plan, 0)
-    turn = yield from send_share(max(0, begin - rows), end - rows, 1, part, parity, c, b, m, at, plan, turn)
+def send_part(s: Share, rows, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan):
+    """Step 5: what this core has of a part; behind the last of the call's ``rows`` come the first ones."""
+    turn = yield from send_share(s._replace(end=min(s.end, rows)), 0, 0, c, b, m, at, plan)
+    turn = yield from send_share(
+        s._replace(begin=max(0, s.begin - rows), end=s.end - rows), 1, turn, c, b, m, at, plan
+    )
     if c.by_dma:
         yield from drain_rings(turn)
     else:
@@ -180,8 +195,8 @@ def return_share(low, high, first, last, kept, source, target, c: Group, plan: R
         t = t + some
 
 
-def return_part(i, of, die, q, call, part, c: Group, m: Domains, at: Places, plan: ReturnPlan):
-    """Step 6 for a part of an attention die's tokens, when its rows are in, as the i-th of so many cores."""
+def return_part(core, die, q, call, part, c: Group, m: Domains, at: Places, plan: ReturnPlan):
+    """Step 6 for a core's share of a part of an attention die's tokens, when the rows of the part are in."""
     here = die * c.die_bytes
     place = call % m.depth * m.fan_in + q
     kept = at.lists + here + place * lists_bytes(m.tokens_max)
@@ -196,7 +211,8 @@ def return_part(i, of, die, q, call, part, c: Group, m: Domains, at: Places, pla
         to = attention_die(call, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
         to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden
         source = at.staging + here + place * m.tokens_max * c.top_k * 2 * c.hidden
-        first, last = low + (high - low) * i // of, low + (high - low) * (i + 1) // of
+        i = core - c.cores + m.relays
+        first, last = low + (high - low) * i // m.relays, low + (high - low) * (i + 1) // m.relays
         yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)
 
 
@@ -210,20 +226,16 @@ def send_and_return(core, die, call, rows, c: Group, b: Buffers, m: Domains, at:
     the same trampolines, these could not take in rows as fast as they would come.  Nobody waits for a part before it
     has announced it, so nobody waits for himself.
     """
-    senders = c.cores - m.relays
-    begin = rows * die // c.n_ranks + rows * min(core, senders) // senders
-    end = rows * die // c.n_ranks + rows * min(core + 1, senders) // senders
-    relays = m.relays
-    if relays == 0:
-        relays = c.cores
+    begin = rows * die // c.n_ranks + rows * min(core, m.senders) // m.senders
+    end = rows * die // c.n_ranks + rows * min(core + 1, m.senders) // m.senders
     yield from clear(plan.done, 2 * counts_bytes(m.n_attention, c.n_local))
     for part in range(m.e2a_parts + 1):
-        if part < m.e2a_parts and core < senders:
-            yield from send_part(begin, end, rows, part, call % m.depth, c, b, m, at, plan)
-        if part > 0 and die < m.trampolines and core >= c.cores - relays:
+        if part < m.e2a_parts and core < m.senders:
+            yield from send_part(Share(begin, end, part, call % m.depth), rows, c, b, m, at, plan)
+        if part > 0 and die < m.trampolines and core >= c.cores - m.relays:
             for q in range(dies_of(die, m.n_attention, m.trampolines)):
-                yield from return_part(core - c.cores + relays, relays, die, q, call, part - 1, c, m, at, plan)
-        if part < m.e2a_parts and core < senders:
+                yield from return_part(core, die, q, call, part - 1, c, m, at, plan)
+        if part < m.e2a_parts and core < m.senders:
             yield quiet(step=5, sync="rows in staging")
             yield from announce(part, call % m.depth, c, m, at, plan)
     yield quiet(step=6, sync="rows at the attention die")

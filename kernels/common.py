@@ -3,11 +3,14 @@
 Those that move data do it through the data buffer.
 """
 
-from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import MTU_IN, MTU_OUT, SCALAR, mtu_in, mtu_out, set_flag, ub_load, wait_flag
+from xccl_emu.kernels.group import drain, hand_over
+from xccl_emu.lang import DMA, MTU_IN, MTU_OUT, SCALAR, dma, mtu_in, mtu_out, set_flag, ub_load, wait_flag
 
 ROWS = 4
 """Rows that `move_row` has in the data buffer: enough to hide the latency of a read behind the writes before it."""
+
+DMA_TURNS = 4
+"""Transfers that a core has under way at most by `ring`."""
 
 
 def fetch(source, at, nbytes, step, sync):
@@ -34,6 +37,18 @@ def move_row(source, target, nbytes, work, turn, step):
     yield from hand_over(MTU_IN, MTU_OUT, place, "row in", step=step)
     yield mtu_out(work + place * nbytes, target, nbytes, step=step)
     yield set_flag(MTU_OUT, MTU_IN, place, step=step, sync="row left")
+
+
+def ring(source, target, nbytes, turn):
+    """Ring the DMA engine; at most `DMA_TURNS` transfers are under way."""
+    if turn >= DMA_TURNS:
+        yield wait_flag(DMA, SCALAR, turn % DMA_TURNS, sync="copied by DMA")
+    yield dma(source, target, nbytes, turn % DMA_TURNS)
+
+
+def drain_rings(turn):
+    """Wait for the transfers that are under way."""
+    yield from drain(DMA, SCALAR, turn, DMA_TURNS, "copied by DMA")
 
 
 def copy_through_buffer(source, target, nbytes, half_bytes, step):

@@ -17,7 +17,9 @@ from xccl_emu.lang import (
     mtu_out,
     set_flag,
     ub_load,
+    v_count,
     v_dequantize,
+    v_fill,
     v_narrow,
     v_scale,
     v_widen,
@@ -27,6 +29,9 @@ from xccl_emu.lang import (
 ONE = 0x3F800000
 EIGHTH = 1 << 20
 """FP32 bits of 1, and what an eighth adds to them (below 2)."""
+
+BUSY_ENTRIES = 1 << 14
+"""What a vector instruction goes through that stands in for computing, 4 bytes each."""
 
 
 def load_row(half, r, rows, routes, c: Group, b: Buffers):
@@ -68,3 +73,11 @@ def dummy_expert(first, last, c: Group, b: Buffers):
         yield set_flag(MTU_OUT, VECTOR, half, sync="expert output left")
     yield from drain_halves(MTU_OUT, VECTOR, last - first, "expert output left")
     yield from drain_halves(VECTOR, MTU_IN, last - first, "row used")
+
+
+def busy(work, table, step):
+    """So many vector instructions, which stand in for computing; their result is nothing."""
+    yield v_fill(table, 4 * BUSY_ENTRIES, step=step)
+    for _ in range(work):
+        yield v_count(table, table + 4 * BUSY_ENTRIES, BUSY_ENTRIES, 0, 1, step=step)
+    yield from hand_over(VECTOR, SCALAR, 0, "computed", step=step)

@@ -71,29 +71,28 @@ class A2E(AttentionExperts):
 
     def _common(self, cores: int) -> dict[str, Any]:
         c, spec = self.config, self.pod.spec
-        at = self.layout.places
-        group = c.group(c.n_experts, cores, spec.die_bytes, at.tallies)
-        return {"core": range(cores), "at": at, "c": group, "m": c.domains(spec.ub_bytes)}
+        group = c.group(c.n_experts, cores, spec.die_bytes, self.layout.at("tallies"))
+        return {"core": range(cores), "c": group, "m": c.domains(spec.ub_bytes)}
 
     def _launch_attention(self, calls: Calls, turn: int, i: int) -> None:
         c, buffers = self.config, calls.batches[turn][i]
         app = {name: buffers[name].address for name in ("x", "topk", "weights", "out")}
         more = {"calls": calls.n_calls, "batches": buffers["batches"].address, "b": Addresses(**app)}
-        args = self._common(c.cores) | {"turn": turn, "index": i, "work": c.attention_work, **more}
+        args = self._common(c.cores) | {"at": self.layout.microbatch(turn, i), **more}
         grants, die, first = self.layout.attention(turn, i), calls.dies(turn)[i], c.microbatch_of(turn) * c.cores
         self._launch(attention_kernel.attention, die, range(first, first + c.cores), args, buffers, grants)
 
     def _launch_streams(self, die: int) -> None:
         c, buffers, grants = self.config, self.experts[die], self.layout
         streams: list[tuple[Kernel, int, dict[str, Any], list[Grant]]] = [
-            (expert_kernels.a2e_stream, c.a2e_cores, {"room": self._gather_room()}, grants.a2e(die)),
-            (expert_kernels.compute_stream, c.compute_cores, {"work": c.expert_work}, grants.compute(die)),
+            (expert_kernels.a2e_stream, c.a2e_cores, {}, grants.a2e(die)),
+            (expert_kernels.compute_stream, c.compute_cores, {}, grants.compute(die)),
             (return_kernel.e2a_stream, c.e2a_cores, {"plan": return_plan(c, self.pod.spec.ub_bytes)}, grants.e2a(die)),
         ]
         first = 0
         for kernel, cores, more, rights in streams:
             rows = Addresses(**{name: buffer.address for name, buffer in buffers.items()})
-            args = self._common(cores) | {"die": die, "b": rows, **more}
+            args = self._common(cores) | {"at": self.layout.places, "die": die, "b": rows, **more}
             self._launch(kernel, self.first_die + die, range(first, first + cores), args, buffers, rights)
             first += cores
 
@@ -102,7 +101,3 @@ class A2E(AttentionExperts):
     ) -> None:
         own = [self.pod.grant(buffers[name], rights) for name, rights in _RIGHTS[kernel.name].items()]
         self.pod.launch(kernel, die, cores, args, [*grants, *own])
-
-    def _gather_room(self) -> int:
-        """Messages that fit a half of what the counts leave of an A2E stream's data buffer."""
-        return max(1, (self.pod.spec.ub_bytes - self.config.counts_bytes) // 2 // self.config.message_bytes)

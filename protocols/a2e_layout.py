@@ -5,9 +5,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.a2e_expert import counts_bytes, lists_at
+from xccl_emu.kernels.a2e_expert import counts_bytes
 from xccl_emu.kernels.a2e_parameters import (
-    BUSY_ENTRIES,
     Domains,
     ReturnPlan,
     attention_die,
@@ -15,9 +14,11 @@ from xccl_emu.kernels.a2e_parameters import (
     microbatch_of,
     trampoline_of,
 )
+from xccl_emu.kernels.a2e_trampoline import lists_at
 from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
+from xccl_emu.kernels.expert import BUSY_ENTRIES
 from xccl_emu.kernels.group import align
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.protocols.layout import TokenConfig
@@ -148,8 +149,10 @@ class A2EConfig(TokenConfig):
         relays = self.e2a_cores // 2 if self.e2a_parts > 1 else 0
         return Domains(
             self.turns, self.n_domains, self.n_attention, self.trampolines, self.fan_in, self.a2e_parts, self.e2a_parts,
-            relays, self.tokens_max, self.depth, self.rows_max,
-            lists_that_fit(self, self.tokens_max, ub_bytes - lists_of(self) - 2 * self.message_bytes),
+            self.e2a_cores - relays, relays or self.e2a_cores, self.tokens_max, self.depth, self.rows_max,
+            listed=lists_that_fit(self, self.tokens_max, ub_bytes - lists_of(self) - 2 * self.message_bytes),
+            room=max(1, (ub_bytes - self.counts_bytes) // 2 // self.message_bytes),
+            attention_work=self.attention_work, expert_work=self.expert_work,
         )  # fmt: skip
 
 

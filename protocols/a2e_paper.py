@@ -1,11 +1,12 @@
 """A2E and E2A with trampolines beside their paper."""
 
-from xccl_emu.kernels import a2e, a2e_expert, a2e_return
+from xccl_emu.kernels import a2e, a2e_expert, a2e_return, a2e_trampoline
 from xccl_emu.protocol import Deviation, Paper, Step
 
 TRAMPOLINES = Paper(
     "A2E and E2A",
-    "xDeepServe 3.3 and 5.2, which have no numbers of steps; these are ours", (a2e, a2e_expert, a2e_return), (
+    "xDeepServe 3.3 and 5.2, which have no numbers of steps; these are ours",
+    (a2e, a2e_trampoline, a2e_expert, a2e_return), (
         Step(
             1, "Attention dies give all data to trampolines, which are as many expert dies; one domain at a time.", (
                 Deviation(

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.a2e_expert import lists_bytes
-from xccl_emu.kernels.a2e_parameters import Places, dies_of, first_of
+from xccl_emu.kernels.a2e_parameters import Microbatch, Places, dies_of, first_of
+from xccl_emu.kernels.a2e_trampoline import lists_bytes
 from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.launch import Grant
@@ -104,6 +104,18 @@ class A2ELayout(DiesLayout):
     def places(self) -> Places:
         """Addresses on the first die."""
         return Places(*map(self.at, Places._fields))
+
+    def microbatch(self, turn: int, index: int) -> Microbatch:
+        """Where one of an attention die finds what."""
+        c = self.config
+        die, number = c.attention_die(turn, index), c.microbatch_of(turn)
+        trampoline, q = c.trampoline_of(index)
+        own = {name: self.at(name, die, number) for name in ("outbox", "credit", "returned", "returned_in")}
+        return Microbatch(
+            turn, number, index, slots=self.at("slots", trampoline, q),
+            tokens_in=self.at("tokens_in", trampoline, (turn * c.fan_in + q) * c.a2e_parts),
+            attended=self.at("attended", die), **own,
+        )  # fmt: skip
 
     def attention(self, turn: int, index: int) -> list[Grant]:
         """What a microbatch of an attention die may touch: slots and fields for it at its trampoline, and its own."""

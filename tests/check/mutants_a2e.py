@@ -39,13 +39,15 @@ STREAMED_PARTS = A2ECase(
 STREAMED_ALONE = A2ECase(attention=1, experts=3, tokens=3, top_k=2, masked=1, counting="scalar", listed=1)
 PULL = A2ECase(pull=True)
 
-attends, forwards, returns, counts = (Of(name) for name in ("a2e", "a2e_expert", "a2e_return", "counts"))
+attends, forwards, experts, returns, counts = (
+    Of(name) for name in ("a2e", "a2e_trampoline", "a2e_expert", "a2e_return", "counts")
+)
 """Modules of kernels, to be changed."""
 
 # ---- attention dies
 
 SLOTS_FREE = """\
-    yield poll_ge(at.credit + here + microbatch * FIELD_BYTES, call, step=1, sync="slots free")
+    yield poll_ge(at.credit, call, step=1, sync="slots free")
     yield from send_parts"""
 
 # ---- trampolines on the way to the experts
@@ -56,7 +58,7 @@ CREDIT = """\
             to = to + microbatch_of(call + 1, m.turns, m.domains) * FIELD_BYTES
             yield put(at.credit + to, call + 1, step=2, sync="credit")
 """
-RELAYED_ON = "            yield from relay(core, die, q, call, n, field, c, m, at)\n"
+RELAYED_ON = "            yield from relay(\n"
 EARLY_CREDIT = """\
             index = first_of(die, m.n_attention, m.trampolines) + q
             to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
@@ -70,7 +72,7 @@ NEXT_DIE = """\
                 yield from await_call(field, call + 1, 2, "tokens announced")
                 n = yield load(field + 8, step=2)
 """
-UP_TO = "yield v_count(lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)"
+UP_TO = "yield v_count(s.lists, at, t * COLUMNS + k + 1, slot, slot + 1, step=2)"
 INBOXES_FREE = '    yield poll_ge(at.acks + here, c.n_ranks * call, step=2, sync="inboxes free")\n'
 COUNT = '        yield put(field, call + 1, count, step=2, sync="counts of messages")\n'
 DRAIN = """\
@@ -93,7 +95,7 @@ ACKS = """\
                 yield add(at.acks + t * c.die_bytes, 1, step=3, sync="gathered")
 """
 EARLY_ACKS = ACKS.replace("    if n >= 0:\n", "")
-GATHER = "        yield from gather(core, die, call, c, b, m, at, room)\n"
+GATHER = "        yield from gather(core, die, call, c, b, m, at)\n"
 COMPUTED_VISIBLE = '        yield quiet(step=4, sync="outputs of experts visible")\n'
 ALL_COMPUTED = '        yield from barrier(4, "all cores have computed")\n'
 COMPUTED = """\
@@ -106,7 +108,7 @@ COMPUTED = """\
 DUE = "some * COLUMNS, 0, c.n_ranks * c.n_local,"
 OF_PART = "        if token >= high:\n            break\n"
 DONE = "                yield ub_store(done_at, done + turn - before, step=5)\n"
-STAGING = "    first = (parity * m.fan_in + t - first_of(trampoline, m.n_attention, m.trampolines)) * m.tokens_max\n"
+STAGING = " + place * m.tokens_max * c.top_k * 2 * c.hidden\n                first"
 TO_SEND = '        yield poll_ge(at.computed + die * c.die_bytes, call + 1, step=5, sync="rows to send back")\n'
 RETURN_ROWS = "        yield from return_share(low, high, first, last, kept, source, at.returned + to, c, plan)\n"
 ROWS_OF = "        to = to + microbatch_of(call, m.turns, m.domains) * m.tokens_max * c.top_k * 2 * c.hidden\n"
@@ -141,9 +143,9 @@ OWN = (
         attends.without("all cores have sent")),
     bug("a2e: messages announced before they are visible", USUAL, RACE, forwards.without("messages visible")),
     bug("a2e: experts do not say that they have gathered", USUAL, RACE | TORN | FAILED,
-        forwards(ACKS, ""), forwards(INBOXES_FREE, "")),
+        experts(ACKS, ""), forwards(INBOXES_FREE, "")),
     bug("a2e: experts say that they have gathered when they have read the counts", DEEP,
-        RACE | WRONG | UNWRITTEN | TORN | FAILED, forwards(ACKS, ""), forwards(GATHER, EARLY_ACKS + GATHER)),
+        RACE | WRONG | UNWRITTEN | TORN | FAILED, experts(ACKS, ""), experts(GATHER, EARLY_ACKS + GATHER)),
     bug("a2e: the end overtakes the last call", USUAL, RACE | TORN | FAILED | LOCKED,
         forwards(INBOXES_FREE, "    if n >= 0:\n    " + INBOXES_FREE), quick=True),
     bug("a2e: a trampoline without messages for an expert says nothing", USUAL, LOCKED,
@@ -151,15 +153,15 @@ OWN = (
     bug("a2e: two messages for an expert at one place", replace(TURNS, tokens=3),
         WRONG | UNWRITTEN | RACE | LOCKED | EVENTS, forwards("place = found - 1\n", "place = 0 * found\n")),
     bug("a2e: rows handed over before they are visible", USUAL, RACE | TORN | UNWRITTEN,
-        forwards(ROWS_VISIBLE + GATHERED + ASSEMBLED, ASSEMBLED + ROWS_VISIBLE + GATHERED)),
+        experts(ROWS_VISIBLE + GATHERED + ASSEMBLED, ASSEMBLED + ROWS_VISIBLE + GATHERED)),
     bug("a2e: counts taken for noted by all cores when the own ones are", PAIRS_OF_FIELDS, RACE | UNWRITTEN | WRONG,
-        forwards.without("all messages are announced")),
+        experts.without("all messages are announced")),
     bug("a2e: counts noted for other cores before they are visible", PAIRS_OF_FIELDS, RACE | UNWRITTEN | WRONG,
-        forwards.without("counts noted")),
+        experts.without("counts noted")),
     bug("a2e: rows of the next call put where the last ones are", IDLE, RACE | TORN | UNWRITTEN | WRONG,
-        forwards.without("rows free")),
+        experts.without("rows free")),
     bug("a2e: outputs of experts handed over before they are visible", USUAL, RACE | UNWRITTEN,
-        forwards(COMPUTED_VISIBLE + ALL_COMPUTED + COMPUTED, COMPUTED + COMPUTED_VISIBLE + ALL_COMPUTED)),
+        experts(COMPUTED_VISIBLE + ALL_COMPUTED + COMPUTED, COMPUTED + COMPUTED_VISIBLE + ALL_COMPUTED)),
     bug("a2e: lists and staging of the last call overwritten", TURNS, RACE | LOCKED | WRONG,
         forwards.without("staging free")),
     bug("a2e: copies by URMA not awaited before slots are given back", URMA, RACE | LEFTOVER | EVENTS,
@@ -177,12 +179,12 @@ OWN = (
         forwards(NEXT_PART, "")),
     bug("a2e, in parts: announced before they are visible", OUT, RACE, attends.without("tokens visible")),
     bug("a2e, in parts: each announced in the field of the first", OUT, LOCKED | TORN,
-        attends("field + part * FIELD_BYTES", "field")),
+        attends("at.tokens_in + part * FIELD_BYTES", "at.tokens_in")),
     bug("a2e, in parts: places of messages counted from the own token on", OUT,
         WRONG | UNWRITTEN | RACE | LOCKED | EVENTS,
-        forwards.at(UP_TO, "(lists, at, t * COLUMNS + ", "(lists + t * INDEX_BYTES, at, ")),
+        forwards.at(UP_TO, "(s.lists, at, t * COLUMNS + ", "(s.lists + t * INDEX_BYTES, at, ")),
     bug("a2e, in parts: only the tokens of the first part announced to the experts", OUT, WRONG | UNWRITTEN | LOCKED,
-        forwards("totals + 4 * slot, n * COLUMNS,", "totals + 4 * slot, COLUMNS,")),
+        forwards("s.tokens * COLUMNS, slot, slot", "COLUMNS, slot, slot")),
     bug("e2a, in parts: announced before they are visible", BACK, RACE | UNWRITTEN, returns.without("rows in staging")),
     bug("e2a, in parts: each announced as the first", BACK, LOCKED,
         returns("(place * m.e2a_parts + part) * FIELD_BYTES", "place * m.e2a_parts * FIELD_BYTES")),
@@ -201,7 +203,7 @@ OWN = (
     bug("a2e, several attention dies: lists of the first overwritten while they are counted", replace(SHARED, rounds=1),
         RACE | WRONG | LOCKED, forwards.without("messages counted")),
     bug("e2a, several attention dies: rows of both at one place in the staging", SHARED, RACE | WRONG | UNWRITTEN,
-        returns(STAGING, "    first = parity * m.fan_in * m.tokens_max\n")),
+        returns.at(STAGING, "place", "s.parity * m.fan_in")),
     bug("e2a, several attention dies: the first alone told that its rows are there", SHARED, LOCKED,
         returns.at("index = first_of(die, m.n_attention, m.trampolines) + q\n            to =", " + q", "")),
     bug("a2e, streamed: what a core has counted told before it is visible", STREAMED, RACE | UNWRITTEN,
@@ -212,7 +214,7 @@ OWN = (
         RACE | UNWRITTEN | WRONG, forwards.at("yield ub_store(4 * slot, before + place, step=2)", "before + ", "")),
     bug("a2e, streamed: messages of the call before counted again", STREAMED_ALONE,
         RACE | UNWRITTEN | WRONG | LOCKED | AREA,
-        forwards.at("yield from clear_tally(messages, 2, c)", "yield", "if call == 0:\n            yield")),
+        forwards.at("yield from clear_tally(s.messages, 2, c)", "yield", "if call == 0:\n            yield")),
     bug("a2e, streamed: lists of the next token brought over those that are kept", STREAMED_ALONE,
         RACE | WRONG | LOCKED, forwards.without("lists left")),
     bug("e2a, streamed: only the choices of the last token waited for", STREAMED_ALONE, RACE | UNWRITTEN,

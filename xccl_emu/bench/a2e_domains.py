@@ -24,7 +24,7 @@ from xccl_emu.bench import published
 from xccl_emu.bench.a2e_call import COMPUTED, GATHERED, Call1, Deployment, records_at, summed_us, watched
 from xccl_emu.bench.layers import TOP_K, Shape, bytes_needed
 from xccl_emu.bench.setting import Setting
-from xccl_emu.kernels.a2e_parameters import BUSY_ENTRIES
+from xccl_emu.kernels.expert import BUSY_ENTRIES
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.timing.array import PS_PER_US
