@@ -107,10 +107,10 @@ def test_a_fault_is_named_by_a_text(text: str, fault: Fault) -> None:
         ("cut:0", "as in cut:0-1"),
         ("cut:1-1", "two different dies"),
         ("stall:0-1@5", "takes no @n"),
-        ("stop:die0@x", "at least 0"),
-        ("stop:die0@-1", "at least 0"),
-        ("corrupt:0-1@0", "at least 1"),
-        ("duplicate:0-1@", "at least 1"),
+        ("stop:die0@x", "0 to 999999999"),
+        ("stop:die0@-1", "0 to 999999999"),
+        ("corrupt:0-1@0", "1 to 999999999"),
+        ("duplicate:0-1@", "1 to 999999999"),
     ],
 )
 def test_what_is_no_fault_is_refused(text: str, told: str) -> None:
@@ -133,8 +133,8 @@ def test_codes_are_negative_and_come_back(kind: int, die: int, other: int, bit: 
 
 def test_a_die_that_the_pod_does_not_have_is_refused() -> None:
     """Before anything runs."""
-    with pytest.raises(ConfigError, match="die2 is none of die0 to die1"):
-        check(SENDRECV, fault="cut:0-2")
+    with pytest.raises(ConfigError, match="cut:0-2@3: die2 is none of die0 to die1"):
+        check(SENDRECV, fault="cut:0-2@3")
 
 
 # ---- what shipped protocols keep

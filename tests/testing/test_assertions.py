@@ -1,5 +1,7 @@
 """The assertions, and what their errors carry."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +30,13 @@ def test_what_is_right_is_verified(value: int, order: str) -> None:
     """The verdict comes back, of the configuration and order that were asked for."""
     verdict = assert_verified(telling(value), order=order)
     assert (verdict.verdict, verdict.configuration, verdict.order) == (kinds.VERIFIED, {"value": value}, order)
+
+
+@pytest.mark.parametrize("checkable", [3, None, telling, "sendrecv"])
+def test_what_is_no_case_is_refused(checkable: Any) -> None:
+    """A protocol that was not called, and anything else; the error says how a case is made."""
+    with pytest.raises(ConfigError, match=r"must be a case: a protocol called with its sizes, as in NAME\(dies=2\)"):
+        check(checkable)
 
 
 def test_a_violation_is_raised_with_its_table() -> None:

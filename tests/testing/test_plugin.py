@@ -108,6 +108,20 @@ def test_group():
     assert json.loads((inner.path / "elsewhere/deep" / names[0]).read_text())["configuration"] == {"value": 1}
 
 
+def test_violations_inside_of_unittest_are_found(inner: pytest.Pytester) -> None:
+    """Of a TestCase, as that of a state machine of calls, too."""
+    body = """
+import unittest
+
+class TestIt(unittest.TestCase):
+    def test_wrong(self):
+        assert_verified(telling(3), **WRONG)
+"""
+    result = run(inner, body)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["replay file: *test_it.py-TestIt-test_wrong.json"])
+
+
 def test_a_folder_that_cannot_be_written_is_said(inner: pytest.Pytester) -> None:
     """The report is made all the same."""
     inner.path.joinpath("taken").write_text("")

@@ -87,6 +87,9 @@ def check(
     Raises ConfigError for an unknown order, policy, reduction, fault or synchronization, a limit that is not positive,
     and whatever building the pod raises.
     """
+    if isinstance(checkable, type) or not all(hasattr(checkable, name) for name in ("name", "configuration", "build")):
+        case = "a case: a protocol called with its sizes, as in NAME(dies=2)"
+        raise ConfigError(f"checkable={checkable!r}: must be {case}")
     broken = not isinstance(fault, str) or fault != ""
     policy = ("portfolio" if broken else "exhaustive") if policy is None else policy
     _check_names(order=(order, ORDERS), policy=(policy, POLICIES), reduction=(reduction, REDUCTIONS))

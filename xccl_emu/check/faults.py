@@ -51,6 +51,10 @@ class Fault:
     at: int | None = None
     """After how many actions of the die, or which write; None for any."""
 
+    def __str__(self) -> str:
+        where = f"die{self.source}" if self.target == ANY_TARGET else f"{self.source}-{self.target}"
+        return f"{self.kind}:{where}" + ("" if self.at is None else f"@{self.at}")
+
     @property
     def number(self) -> int:
         """Its kind as the device knows it."""
@@ -86,7 +90,7 @@ def _moment(text: str, kind: str, at: str | None) -> int | None:
         raise ConfigError(f"fault={text!r}: a stalled link is so from the start, it takes no @n")
     least = 0 if kind in ("stop", "cut") else 1
     if not re.fullmatch(r"\d{1,9}", at) or int(at) < least:
-        raise ConfigError(f"fault={text!r}: behind the @ must be a whole number, at least {least}")
+        raise ConfigError(f"fault={text!r}: behind the @ must be a whole number, {least} to {10**9 - 1}")
     return int(at)
 
 
@@ -94,7 +98,7 @@ def check_fits(fault: Fault, spec: PodSpec, order: str) -> str:
     """ConfigError for a die that the pod does not have; why it cannot be checked, or an empty text if it can."""
     for die in (fault.source, fault.target):
         if die != ANY_TARGET and die >= spec.n_dies:
-            raise ConfigError(f"fault {fault.kind}: die{die} is none of die0 to die{spec.n_dies - 1}")
+            raise ConfigError(f"fault {fault}: die{die} is none of die0 to die{spec.n_dies - 1}")
     if order == "sc" and fault.kind != "stop":
         return f"fault {fault.kind}: under sc a write is visible at once, so no link can hold it"
     if spec.scalar_cache:

@@ -18,7 +18,7 @@ from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check import CheckOptions
-from xccl_emu.cli.files import check_file, replayed, save_witness
+from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
 from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.machine.state import ORDERS
 from xccl_emu.protocol.case import Case, reached_syncs
@@ -120,7 +120,9 @@ class Job:
     def _make(self) -> Case:
         options, witness = self._options, self._witness
         if witness is not None:
-            case = make(options.protocol or witness.protocol, **witness.configuration)
+            assert options.replay is not None
+            protocol = options.protocol or protocol_of(witness, options.replay)
+            case = make(protocol, **witness.configuration)
             _check_is_of(options, witness, case.name)
             return case
         if options.protocol is None:

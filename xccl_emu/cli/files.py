@@ -52,6 +52,16 @@ def save_witness(checkable: "Checkable", verdict: "Verdict", path: Path) -> str:
     return ""
 
 
+def protocol_of(witness: "Witness", path: Path) -> str:
+    """The protocol of a replay file; ConfigError if it is in a file of its own, which the user has to say."""
+    from xccl_emu.protocol.registry import is_known
+
+    if not is_known(witness.protocol):
+        how = f"which is none of xccl-emu list; say its file too, as FILE.py:{witness.protocol}"
+        raise ConfigError(f"--replay {path}: is of protocol {witness.protocol!r}, {how}")
+    return witness.protocol
+
+
 def replayed(witness: "Witness", checkable: "Checkable", path: Path) -> "Verdict":
     """What the schedule of a replay file shows today; ConfigError if it is one of something else."""
     from xccl_emu.check.sampling.sample import replay

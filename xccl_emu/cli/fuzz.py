@@ -20,7 +20,8 @@ class FuzzOptions:
     frozen, hosts that launch apart, one fault. Each is judged on drawn schedules, and on every schedule if it is small.
     What is found is made short, calls first, then the schedule, and kept as a file that replays.
 
-    Sizes of the protocol are options: --ranks 2. Those that are given are the same in all sequences.
+    Sizes of the protocol are options: --ranks 2. Those that are given are the same in all sequences. Needs Hypothesis:
+    pip install "xccl_emu[testing]".
 
     \b
       xccl-emu fuzz dispatch                         two hundred sequences
@@ -59,7 +60,7 @@ def _fuzz(options: FuzzOptions, words: list[str] | None, more: list[str] | None,
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise
-        raise ConfigError("fuzz: needs Hypothesis; install xccl_emu[testing]") from error
+        raise ConfigError("fuzz: needs Hypothesis: pip install \"xccl_emu[testing]\"") from error
     result = run_fuzz(named(options, words, more), as_json)
     show(result, as_json)
     if result.unsaved:

@@ -15,7 +15,7 @@ from xccl_emu.cli import ending
 from xccl_emu.cli.cases import check_seconds, check_syncs
 from xccl_emu.cli.check_show import verdict_table
 from xccl_emu.cli.console import stdout_console
-from xccl_emu.cli.files import check_file, replayed, save_witness
+from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
 from xccl_emu.cli.fuzz import FuzzOptions
 from xccl_emu.cli.show import counting, file_of, some
 from xccl_emu.errors import ConfigError, ReplayError
@@ -111,7 +111,7 @@ def _replay(options: FuzzOptions, path: Path) -> Result:
         witness = Witness.load(path)
         if "stages" not in witness.configuration:
             raise ReplayError("is of xccl-emu check, which shows it again")
-        protocol = options.protocol or witness.protocol
+        protocol = options.protocol or protocol_of(witness, path)
         sequence = Sequence.read(protocol, witness.configuration)
     except ReplayError as error:
         raise ConfigError(f"--replay {path}: {error}") from error

@@ -67,7 +67,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Give the report of a failure the runs that lead to its violations, and write their replay files."""
-    found = list(_violations(call.excinfo.value)) if call.excinfo is not None else []
+    raised = [call.excinfo, *(getattr(item, "_excinfo", None) or ())]  # the second: what a TestCase has raised
+    found = [one for each in raised if each is not None for one in _violations(each.value)]
     for violation in found:
         violation.shown_elsewhere = True  # in the section, so not in the traceback
     report = yield
