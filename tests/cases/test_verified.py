@@ -13,11 +13,13 @@ SLOW = {
     "mixserve: 2 x 2 ranks, two tokens", "mixserve-combine: RS-Combine, two tokens",
     "mixserve-combine: RS-Combine, two tokens, no overlap", "mixserve-dispatch: AG-Dispatch, two tokens",
     "mixserve-dispatch: AG-Dispatch, two tokens, no overlap", "fused: three ranks, one token",
+    "fused: a rank of three with no tokens, three rounds",
 }  # fmt: skip
 """Proofs of more than a few seconds that run with the slow tests."""
 MORE = {
     "fused: one core, three tokens": make("fused", rounds=3, tokens=3),
-    "fused: a rank of three with no tokens": make("fused", rounds=3, ranks=3, tokens="1,0,1"),
+    "fused: two ranks of three with no tokens": make("fused", rounds=2, ranks=3, tokens="1,0,0"),
+    "fused: a rank of three with no tokens, three rounds": make("fused", rounds=3, ranks=3, tokens="1,0,1"),
 }
 PROOFS = [
     pytest.param(case, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, case in (proofs() | MORE).items()

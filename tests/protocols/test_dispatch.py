@@ -41,7 +41,6 @@ def small(kind: Kind, **options: Any) -> Case:
 
 
 @EITHER
-@settings(max_examples=100)
 @given(st.data())
 def test_rounds_give_what_the_oracle_gives_and_touch_nothing_else(kind: Kind, data: st.DataObject) -> None:
     """Any small group with any of its switches, batch sizes that change from round to round, no reset in between."""

@@ -53,7 +53,6 @@ def run(group: Any, batches: list[Any]) -> list[list[np.ndarray]]:
 
 
 @EITHER
-@settings(max_examples=90)
 @given(st.data())
 def test_rounds_in_one_launch_give_what_the_oracle_gives(kind: Kind, data: st.DataObject) -> None:
     """All that dispatch and combine give in each round, for any small group, order and policy."""
