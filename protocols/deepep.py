@@ -5,7 +5,7 @@ received = group.dispatch(tokens, topk)
 ...                                      # experts: group.run_dummy(), or write into group.expert_output(rank)
 outputs = group.combine(weights)
 
-Several rounds in one launch: `run_deepep_rounds(group, tokens, topk, weights)`.
+Several rounds in one launch: `DeepEpRounds.outputs_of(group, tokens, topk, weights)`.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import deepep as dispatch_kernel
@@ -28,7 +27,7 @@ from xccl_emu.machine.launch import Grant
 from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phase
 from xccl_emu.protocols.group_layout import GroupLayout
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes, messages_at
-from xccl_emu.protocols.rounds import GroupRounds, PerRank, Progress, outputs_of
+from xccl_emu.protocols.rounds import GroupRounds
 
 
 @dataclass(frozen=True)
@@ -152,9 +151,6 @@ class DeepEpRounds(GroupRounds):
     group: DeepEp
     kernel = deepep_layers
 
-    def __init__(self, group: DeepEp, tokens: PerRank, topk: PerRank, weights: PerRank) -> None:
-        super().__init__(group, tokens, topk, weights)
-
     def _areas(self) -> Args:
         return {"s": self.group.sets()}
 
@@ -163,13 +159,3 @@ class HookedRounds(DeepEpRounds):
     """The same two rounds side by side: the expert of one computes between the phases of a call of the other."""
 
     kernel = deepep_hooks
-
-
-def run_deepep_rounds(
-    group: DeepEp, tokens: PerRank, topk: PerRank, weights: PerRank, progress: Progress | None = None
-) -> list[list[NDArray[np.generic]]]:
-    """Dispatch, dummy expert and combine, several times in one launch; see `DeepEpRounds` for the arguments.
-
-    Returns [round][rank] outputs, each [T, hidden] of the group's type.
-    """
-    return outputs_of(lambda: DeepEpRounds(group, tokens, topk, weights), DeepEpRounds.kernel, group, progress)

@@ -5,7 +5,7 @@ received = group.dispatch(tokens, topk)
 ...                                      # experts: group.run_dummy(), or write into group.expert_output(rank)
 outputs = group.combine(weights)
 
-Several rounds in one launch: `run_fused_rounds(group, tokens, topk, weights)`.
+Several rounds in one launch: `FusedRounds.outputs_of(group, tokens, topk, weights)`.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phase
 from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout, inbound_bytes
 from xccl_emu.protocols.layout import messages_at
-from xccl_emu.protocols.rounds import GroupRounds, PerRank, Progress, outputs_of
+from xccl_emu.protocols.rounds import GroupRounds
 
 
 class FusedExpertParallel(ExpertGroup[FusedConfig]):
@@ -98,18 +98,5 @@ class FusedRounds(GroupRounds):
     group: FusedExpertParallel
     kernel = fused_layers
 
-    def __init__(self, group: FusedExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank) -> None:
-        super().__init__(group, tokens, topk, weights)
-
     def _areas(self) -> Args:
         return {"f": self.group.areas()}
-
-
-def run_fused_rounds(
-    group: FusedExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank, progress: Progress | None = None
-) -> list[list[NDArray[np.generic]]]:
-    """Dispatch, dummy expert and combine, several times in one launch; see `FusedRounds` for the arguments.
-
-    Returns [round][rank] outputs, each [T, hidden] of the group's type.
-    """
-    return outputs_of(lambda: FusedRounds(group, tokens, topk, weights), fused_layers, group, progress)

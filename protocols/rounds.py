@@ -1,6 +1,6 @@
 """Several rounds of a mixture-of-experts layer in one launch, so that a fast rank may be a round ahead of a slow one.
 
-    outputs = run_rounds(group, tokens, topk, weights)     # [round][rank]
+    outputs = Rounds.outputs_of(group, tokens, topk, weights)     # [round][rank]
 
 or, to look at what every phase left, or to launch without running:
 
@@ -11,7 +11,7 @@ or, to look at what every phase left, or to launch without running:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,39 +30,15 @@ from xccl_emu.machine.spec import whole
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols import expert_group
 from xccl_emu.protocols.arguments import index_of, listed, one_for_each
+from xccl_emu.protocols.communicator import Progress
 from xccl_emu.protocols.expert_group import Args, ExpertGroup, Received, allocate, as_arrays, whole_rows
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
 
-Progress = Callable[[int], None]
 PerRank = Sequence[Sequence[NDArray[Any]]]
 """[round][rank] arrays."""
 
 ALL = DISPATCH | EXPERT | COMBINE
-
-
-def run_rounds(
-    group: ExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank, progress: Progress | None = None
-) -> list[list[NDArray[Any]]]:
-    """Dispatch, dummy expert and combine, several times in one launch; see `Rounds` for the arguments.
-
-    Returns [round][rank] outputs, each [T, hidden] of the group's type.
-    """
-    return outputs_of(lambda: Rounds(group, tokens, topk, weights), moe_layers, group, progress)
-
-
-def outputs_of(
-    make: Callable[[], "GroupRounds"], kernel: Kernel, group: ExpertGroup[Any], progress: Progress | None
-) -> list[list[NDArray[Any]]]:
-    """Make rounds, run them, copy their outputs [round][rank], and give their app memory back."""
-    group.check_ready(kernel)
-    mark = group.pod.mark_app()
-    try:
-        rounds = make()
-        rounds.run(progress)
-        return [[rounds.output(i, rank).copy() for rank in range(group.config.n_ranks)] for i in range(rounds.n_rounds)]
-    finally:
-        group.pod.release_app(mark)
 
 
 def in_parts(batch: Sequence[NDArray[Any]], tokens_max: int) -> list[list[NDArray[Any]]]:
@@ -90,7 +66,6 @@ class GroupRounds(ABC):
 
     tokens, topk, weights: [round][rank] arrays as `ExpertGroup.dispatch` and `combine` take them; batches may differ
     from round to round and from rank to rank.
-    parts: which phases each round has, `DISPATCH`, `EXPERT` and `COMBINE` in any sum.
 
     Raises ConfigError, before anything moves, for what dispatch or combine would refuse, no round at all, or a pod with
     too few registers for the kernel; CapacityError if the buffers do not fit.
@@ -98,11 +73,11 @@ class GroupRounds(ABC):
 
     kernel: ClassVar[Kernel]
     """The kernel that runs all rounds."""
+    parts: int = ALL
+    """Which phases each round has."""
 
-    def __init__(
-        self, group: ExpertGroup[Any], tokens: PerRank, topk: PerRank, weights: PerRank, parts: int = ALL
-    ) -> None:
-        self.group, self.pod, self.config, self.parts = group, group.pod, group.config, parts
+    def __init__(self, group: ExpertGroup[Any], tokens: PerRank, topk: PerRank, weights: PerRank) -> None:
+        self.group, self.pod, self.config = group, group.pod, group.config
         n_ranks = self.config.n_ranks
         tokens, topk = _arrays("tokens", tokens, n_ranks), _arrays("topk", topk, n_ranks)
         weights = _arrays("weights", weights, n_ranks)
@@ -115,6 +90,23 @@ class GroupRounds(ABC):
         for i in range(self.n_rounds):
             for rank in range(self.config.n_ranks):
                 self._fill(i, rank, tokens[i][rank], topk[i][rank], weights[i][rank])
+
+    @classmethod
+    def outputs_of(
+        cls, group: Any, tokens: PerRank, topk: PerRank, weights: PerRank, progress: Progress | None = None
+    ) -> list[list[NDArray[Any]]]:
+        """Make rounds, run them, and give their app memory back; returns copies of their outputs.
+
+        Those are [round][rank] arrays, each [T, hidden] of the group's type.
+        """
+        group.check_ready(cls.kernel)
+        mark = group.pod.mark_app()
+        try:
+            made = cls(group, tokens, topk, weights)
+            made.run(progress)
+            return [[made.output(i, rank).copy() for rank in range(group.config.n_ranks)] for i in range(made.n_rounds)]
+        finally:
+            group.pod.release_app(mark)
 
     @abstractmethod
     def _areas(self) -> Args:
@@ -141,8 +133,6 @@ class GroupRounds(ABC):
     # ---- before the run
 
     def _check(self, tokens: PerRank, topk: PerRank, weights: PerRank) -> None:
-        if not 1 <= whole("parts", self.parts) <= ALL:
-            raise ConfigError(f"parts={self.parts}: must be a sum of DISPATCH (1), EXPERT (2) and COMBINE (4)")
         need = self.kernel.n_registers
         if need > self.pod.spec.registers:
             raise ConfigError(f"registers={self.pod.spec.registers}: rounds in one launch need a pod with {need}")
@@ -239,10 +229,21 @@ class GroupRounds(ABC):
 
 
 class Rounds(GroupRounds):
-    """Rounds of pull dispatch, dummy expert and pull combine (xDeepServe 3.2); see `GroupRounds`."""
+    """Rounds of pull dispatch, dummy expert and pull combine (xDeepServe 3.2); see `GroupRounds`.
+
+    parts: which phases each round has, `DISPATCH`, `EXPERT` and `COMBINE` in any sum.
+    """
 
     group: ExpertParallel
     kernel = moe_layers
+
+    def __init__(
+        self, group: ExpertParallel, tokens: PerRank, topk: PerRank, weights: PerRank, parts: int = ALL
+    ) -> None:
+        if not 1 <= whole("parts", parts) <= ALL:
+            raise ConfigError(f"parts={parts}: must be a sum of DISPATCH (1), EXPERT (2) and COMBINE (4)")
+        self.parts = parts
+        super().__init__(group, tokens, topk, weights)
 
     def _areas(self) -> Args:
         return {"dispatches": self.group.dispatch_areas(), "combines": self.group.combine_areas()}

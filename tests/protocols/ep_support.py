@@ -16,20 +16,13 @@ from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, PodSpec, small_pod
-from xccl_emu.protocols.deepep import (
-    DeepEp,
-    DeepEpConfig,
-    DeepEpLayout,
-    DeepEpRounds,
-    deepep_buffer_bytes,
-    run_deepep_rounds,
-)
+from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpLayout, DeepEpRounds, deepep_buffer_bytes
 from xccl_emu.protocols.expert_parallel import ExpertParallel, Received
-from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds, run_fused_rounds
+from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout, fused_buffer_bytes
 from xccl_emu.protocols.group_layout import EpLayout
 from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes
-from xccl_emu.protocols.rounds import GroupRounds, Rounds, run_rounds
+from xccl_emu.protocols.rounds import GroupRounds, Rounds
 
 POISON = 0xA5
 WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
@@ -42,23 +35,18 @@ class Kind:
     config: Any
     group: Any
     rounds: Any
-    run_rounds: Any
     lay_out: Any
     buffer_bytes: Any
     switches: tuple[dict[str, Any], ...]
     """Each choice that it has on its own."""
 
 
-PULL = Kind(
-    EpConfig, ExpertParallel, Rounds, run_rounds, EpLayout, buffer_bytes, ({"path": "dma"}, {"quantized": False})
-)
+PULL = Kind(EpConfig, ExpertParallel, Rounds, EpLayout, buffer_bytes, ({"path": "dma"}, {"quantized": False}))
 FUSED = Kind(
-    FusedConfig, FusedExpertParallel, FusedRounds, run_fused_rounds, FusedLayout, fused_buffer_bytes,
+    FusedConfig, FusedExpertParallel, FusedRounds, FusedLayout, fused_buffer_bytes,
     ({"path": "sdma"}, {"early_quantization": False}, {"preallocated": False}, {"pipelined": False}),
 )  # fmt: skip
-DEEPEP = Kind(
-    DeepEpConfig, DeepEp, DeepEpRounds, run_deepep_rounds, DeepEpLayout, deepep_buffer_bytes, ({"quantized": False},)
-)
+DEEPEP = Kind(DeepEpConfig, DeepEp, DeepEpRounds, DeepEpLayout, deepep_buffer_bytes, ({"quantized": False},))
 KINDS = {"pull": PULL, "fused": FUSED, "deepep": DEEPEP}
 EITHER = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 EITHER_WAY = pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_which_set_is_next_carries_over(policy: str) -> None:
     for some in (batches, batches[::-1]):
         check_round(group, batches[0])
         group.dispatch(batches[1].tokens, batches[1].topk)
-        for outputs, batch in zip(DEEPEP.run_rounds(group, *columns(some)), some, strict=True):
+        for outputs, batch in zip(DEEPEP.rounds.outputs_of(group, *columns(some)), some, strict=True):
             check_outputs(SMALL, batch, outputs)
 
 

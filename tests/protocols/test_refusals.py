@@ -88,7 +88,7 @@ def test_a_misspelt_synchronization_breaks_no_group(kind: Kind) -> None:
     group, (batch, other) = GROUPS[kind].group(without=["nonsense"]), GROUPS[kind].batches()
     message = r"without=\['nonsense'\]: no kernel launched so far has it"
     refused(group.pod, lambda: group.dispatch(batch.tokens, batch.topk), message)
-    refused(group.pod, lambda: kind.run_rounds(group, *columns([batch])), message)
+    refused(group.pod, lambda: kind.rounds.outputs_of(group, *columns([batch])), message)
     group.pod.without = []
     group.dispatch(batch.tokens, batch.topk)
     group.pod.without = ["nonsense"]
@@ -159,9 +159,9 @@ def test_what_is_no_list_is_refused(kind: Kind) -> None:
     refused(group.pod, lambda: group.dispatch(batch.tokens, 3), "topk=3: must be 2 arrays")  # type: ignore[arg-type]
     refused(group.pod, lambda: group.dispatch([None, None], batch.topk), "tokens of rank 0:")  # type: ignore[list-item]
     refused(group.pod, lambda: group.combine(None), "weights=None: must be 2 arrays")  # type: ignore[arg-type]
-    refused(group.pod, lambda: kind.run_rounds(group, 3, 3, 3), "tokens=3: must be a list of rounds")
+    refused(group.pod, lambda: kind.rounds.outputs_of(group, 3, 3, 3), "tokens=3: must be a list of rounds")
     given = *columns([batch])[:2], [None]
-    refused(group.pod, lambda: kind.run_rounds(group, *given), "weights of round 0=None: must be 2 arrays")
+    refused(group.pod, lambda: kind.rounds.outputs_of(group, *given), "weights of round 0=None: must be 2 arrays")
     check_round(group, batch)
 
 

@@ -49,7 +49,7 @@ CASE, CONFIG = CASES[PULL], CASES[PULL].config
 
 def run(group: Any, batches: list[Any]) -> list[list[np.ndarray]]:
     """Outputs [round][rank] of the batches, in one launch."""
-    return kind_of(group.config).run_rounds(group, *columns(batches))
+    return kind_of(group.config).rounds.outputs_of(group, *columns(batches))
 
 
 @EITHER
@@ -77,7 +77,7 @@ def test_a_batch_goes_through_smaller_buffers_in_parts(case: Case, at_once: int)
     (batch,) = case.batches()
     smaller = replace(case, config=replace(case.config, tokens_max=at_once), lengths=((0,),) * 6)
     parts = (in_parts(each, at_once) for each in (batch.tokens, batch.topk, batch.weights))
-    outputs = FUSED.run_rounds(smaller.group(), *parts)
+    outputs = FUSED.rounds.outputs_of(smaller.group(), *parts)
     check_outputs(case.config, batch, [np.concatenate(each) for each in zip(*outputs, strict=True)])
 
 
@@ -145,7 +145,7 @@ def test_the_expert_of_a_round_is_that_of_the_single_call() -> None:
 
 
 def test_app_memory_is_given_back() -> None:
-    """`run_rounds` leaves as much of the app areas free as it found, also when it refuses."""
+    """`outputs_of` leaves as much of the app areas free as it found, also when it refuses."""
     group, batches = CASE.group(), CASE.batches()
     mark = group.pod.mark_app()
     run(group, batches)
