@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
-from xccl_emu import oracle, protocol
+from xccl_emu import oracle
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.kernels.a2e import attention
 from xccl_emu.kernels.a2e_expert import a2e_stream, compute_stream
@@ -18,7 +18,7 @@ from xccl_emu.kernels.a2e_return import e2a_stream
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.machine.spec import PodSpec, small_pod
+from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol import Bench, Case, Preset, Site, choice, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocol.site import INTERPRETER_BYTES
@@ -31,10 +31,9 @@ from xccl_emu.protocols.a2e_paper import TRAMPOLINES
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.protocols.compared import wrong_rows, wrong_sums
 from xccl_emu.protocols.routed_case import RoutedCase
-from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP, as_text, tokens_of
+from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP
 from xccl_emu.routing import Placement, place_experts
 from xccl_emu.routing.choices import ZIPF
-from xccl_emu.stage import silent
 
 _KERNELS = (attention, a2e_stream, compute_stream, e2a_stream), (pull_attention, pull_expert)
 """Of trampolines, and of plain pull: first that of the attention dies."""
@@ -71,6 +70,9 @@ class A2ECase(RoutedCase):
         ),
     )  # fmt: skip
     by_pattern = ("local", "masked")
+    tiny: ClassVar[Mapping[str, int]] = {
+        "domains": 1, "attention": 1, "experts": 1, "cores": 1, "rounds": 1, "trampolines": 0, "microbatches": 1
+    }  # fmt: skip
     papers = (TRAMPOLINES, moe_paper.DISPATCH, moe_paper.COMBINE)  # plain pull is dispatch and combine
 
     domains: int = size(1, "Domains of attention dies, which take turns.")
@@ -100,7 +102,7 @@ class A2ECase(RoutedCase):
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        self._check(self.attention)
+        self._check()
         if not self.routing and not 1 <= self.top_k <= self.experts * self.local:
             raise ConfigError(f"top_k={self.top_k}: there are {self.experts * self.local} experts")
         if self.pull and (self.domains * self.microbatches, self.depth) != (1, 1):
@@ -110,16 +112,6 @@ class A2ECase(RoutedCase):
     def lay_out(self, bench: Bench) -> None:
         """All kernels launched, and what the app buffers must hold in the end."""
         self._lay_out(bench, [call for call, _ in self._given()])
-
-    def lay_out_calls(self, bench: Bench, calls: Sequence[protocol.Call]) -> None:
-        """As many rounds of each, in one launch, with room for the most tokens of each attention die."""
-        if len(calls) == 1:
-            return calls[0].case.lay_out(bench)
-        if self.routing:
-            raise ConfigError(f"routing={self.routing!r}: goes with a single call, there are {len(calls)}")
-        each = [tokens_of(call.case.configuration["tokens"], self.attention) for call in calls]
-        whole = replace(self, tokens=as_text([max(lengths) for lengths in zip(*each, strict=True)]))
-        whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(self.rounds)]))
 
     def _lay_out(self, bench: Bench, given: Sequence[Call]) -> None:
         given = self._in_turns(given)
@@ -200,16 +192,8 @@ class A2ECase(RoutedCase):
             return False
         return True
 
-    def carry_out(self, site: Site) -> None:
-        """All calls in one launch.  Of the rows of expert dies those of the last calls are kept, and compared."""
-        with site.stage("compile"):  # a tiny call, so that compiling is not mistaken for the protocol's time
-            tiny: Any = {"tokens": 1, "hidden": 32, "top_k": 1, "rounds": 1, "routing": "", "layer": -1, "at_once": 0}
-            one: Any = {"domains": 1, "attention": 1, "experts": 1, "cores": 1, "trampolines": 0, "microbatches": 1}
-            pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=site.pod.order, policy=site.pod.policy)
-            replace(self, **one, **tiny)._make_calls(Site(pod, silent, site.free_bytes))
-        self._make_calls(site)
-
     def _make_calls(self, site: Site) -> None:
+        """In one launch.  Of the rows of expert dies those of the last calls are kept, and compared."""
         with site.stage("routing"):
             given = self._in_turns([call for call, facts in self._given() if site.facts.update(facts) is None])
         with site.stage("tokens"):
@@ -230,8 +214,8 @@ class A2ECase(RoutedCase):
 
     # ---- what it is made of
 
-    def _pattern(self, tokens: Sequence[Sequence[int]]) -> list[Call]:
-        return make_calls(self._config(), tokens, bool(self.masked), self.seed)
+    def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Call]:
+        return make_calls(self._config(), rounds, bool(self.masked), self.seed)
 
     def _given(self) -> Iterator[tuple[Call, dict[str, Any]]]:
         """Each call, and what there is to say of it."""
@@ -239,7 +223,7 @@ class A2ECase(RoutedCase):
         if not self.routing:
             yield from ((call, {}) for call in self._pattern([self._lengths] * self.rounds))
             return
-        drawn = self._draw(self._placement, self.attention, c.hidden)
+        drawn = self._draw(self._placement, c.hidden)
         for number in range(self.rounds):
             batch, facts = drawn.round(number)
             yield Call(batch.tokens, batch.topk, batch.weights), facts
@@ -250,8 +234,8 @@ class A2ECase(RoutedCase):
         return in_turns(given, c.tokens_max, c.turns)
 
     @property
-    def _lengths(self) -> tuple[int, ...]:
-        return tokens_of(self.tokens, self.attention, none=bool(self.routing))
+    def _sources(self) -> int:
+        return self.attention
 
     @functools.cached_property
     def _placement(self) -> Placement:
@@ -280,13 +264,8 @@ class A2ECase(RoutedCase):
 
     def _spec(self, given: Sequence[Call]) -> PodSpec:
         c = self._config()
-
-        def lay_out(pod: Pod) -> tuple[int, int]:
-            layout = self._calls(pod, given).owner.layout
-            return layout.meta_end, layout.managed_end
-
-        cores = max(c.microbatches * c.cores, c.expert_cores)
-        return tight_pod(c.n_dies, cores, self._group.lays_out.ub_bytes(c), lay_out)
+        cores, ub_bytes = max(c.microbatches * c.cores, c.expert_cores), self._group.lays_out.ub_bytes(c)
+        return tight_pod(c.n_dies, cores, ub_bytes, lambda pod: self._calls(pod, given).owner.layout)
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import a2e_pull as device
-from xccl_emu.kernels.counts import FIELD_BYTES, choice_at, streamed_work_at, work_at
+from xccl_emu.kernels.counts import FIELD_BYTES, work_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.parameters import Areas, Group
 from xccl_emu.kernels.parameters import Buffers as Addresses
@@ -20,6 +20,7 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.a2e_calls import AttentionExperts, Calls
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_regions import DiesLayout
+from xccl_emu.protocols.layout import messages_at
 
 ATTENTION_RIGHTS = {"batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "out": "w"}
 EXPERT_RIGHTS = {"recv_x": "rw", "route": "rw", "counts": "rw", "y": "rw"}
@@ -37,11 +38,6 @@ def buffer_bytes(c: A2EConfig) -> int:
     attention = max(messages_at(c) + send, work_at(c.n_slots) + sum_bytes(c.hidden))
     expert = work_at(c.n_attention * c.local_experts) + 2 * max(c.message_bytes, c.row_bytes)
     return max(attention, expert, 12 * c.hidden + 2 * ROUTE_BYTES)
-
-
-def messages_at(c: A2EConfig) -> int:
-    """Where in the data buffer of an attention die the room for messages begins, behind all choices or the sums."""
-    return streamed_work_at(c.n_slots) if c.streams else choice_at(c.tokens_max, 0, c.n_slots)
 
 
 class PullLayout(DiesLayout):

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,18 +12,18 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import barrier, exchange, ring
 from xccl_emu.kernels.collectives import Work
 from xccl_emu.kernels.group import align
-from xccl_emu.lang import BF16, FP16, Kernel
+from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Bench, Call, Case, Collective, Preset, Regions, choice, size, switch
 from xccl_emu.protocol.streams import StreamCase, Streams
 from xccl_emu.protocols.collectives_layout import BarrierLayout, Layout, RingLayout, SenseLayout
+from xccl_emu.protocols.layout import DTYPES
 
 MOST = 1 << 28
 BYTES_MAX = 1 << 32
 """Of all operands: what is larger is a mistake, and would take the memory of this machine."""
 
-DTYPES = {"bf16": (BF16, ml_dtypes.bfloat16), "fp16": (FP16, np.float16)}
 _BITS = {"bf16": (0x81FF, 0x3E00, 0x4B80), "fp16": (0x8FFF, 0x0400, 0x6000)}
 """Of a small number: bits that are drawn, and such as are set; and the bits of a large one but for its sign."""
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle
 from xccl_emu.protocols.expert_group import ExpertGroup, Received
+from xccl_emu.protocols.layout import DTYPES
 
 PerRank = Sequence[NDArray[Any]] | NDArray[Any]
 """An array for each rank."""
@@ -18,7 +18,7 @@ _SAME_NAMES = ("x", "scales", "source", "token", "choice", "counts")
 def draw_tokens(ranks: int, tokens: int, hidden: int, dtype: str, seed: int) -> NDArray[Any]:
     """[ranks, tokens, hidden] normally distributed hidden states of type ``"bf16"`` or ``"fp16"``."""
     rng = np.random.default_rng((seed, 0))
-    states = np.empty((ranks, tokens, hidden), ml_dtypes.bfloat16 if dtype == "bf16" else np.float16)
+    states = np.empty((ranks, tokens, hidden), DTYPES[dtype][1])
     for rank in range(ranks):
         states[rank] = rng.standard_normal((tokens, hidden), dtype=np.float32)
     return states

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.machine.spec import GIB, PodSpec, small_pod
-from xccl_emu.protocol import Bench, Call, Site, size, switch, text, tight_pod
+from xccl_emu.machine.spec import GIB, PodSpec
+from xccl_emu.protocol import Bench, Site, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocol.site import INTERPRETER_BYTES
 from xccl_emu.protocols.compared import count_wrong
@@ -19,8 +19,7 @@ from xccl_emu.protocols.layout import ROUTE, EpConfig
 from xccl_emu.protocols.moe_data import Batch, Image, make_batches
 from xccl_emu.protocols.rounds import GroupRounds, in_parts
 from xccl_emu.protocols.routed_case import RoutedCase
-from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP, as_text, tokens_of
-from xccl_emu.stage import silent
+from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP
 
 PAGE = 4096
 COUNTING_HELP = "Who counts where messages go, and how."
@@ -46,6 +45,9 @@ class LayerCase(RoutedCase, ABC):
     """Buffers that hold something new in the end."""
     by_routing = ("layer", "redundant", "redundant_slots")
     by_pattern = ("experts", "repeats", "masked")
+    tiny: ClassVar[Mapping[str, int]] = {
+        "ranks": 2, "cores": 1, "rounds": 1, "experts": 1, "redundant": 0, "redundant_slots": 0
+    }  # fmt: skip
 
     ranks: int = size(2, "Ranks, one a die.", least=2)
     cores: int = size(1, "Cores of each rank.")
@@ -67,7 +69,7 @@ class LayerCase(RoutedCase, ABC):
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        self._check(self.ranks)
+        self._check()
         if not self.quantized and self.granules % 2 and not self.hidden:
             raise ConfigError(f"granules={self.granules}: must be even where nothing is quantized")
         most = self.top_k if self.repeats else self.ranks * self.experts
@@ -97,8 +99,8 @@ class LayerCase(RoutedCase, ABC):
         return type(self).group(pod, self._config())
 
     @property
-    def _lengths(self) -> tuple[int, ...]:
-        return tokens_of(self.tokens, self.ranks, none=bool(self.routing))
+    def _sources(self) -> int:
+        return self.ranks
 
     @property
     def _hidden(self) -> int:
@@ -112,7 +114,7 @@ class LayerCase(RoutedCase, ABC):
     def _drawn(self) -> Drawn:
         """By a routing."""
         placement = self._choices.place(self.ranks, self._replicas, self.redundant_slots)
-        return self._draw(placement, self.ranks, self._hidden)
+        return self._draw(placement, self._hidden)
 
     @property
     def _shape(self) -> Mapping[str, Any]:
@@ -154,16 +156,6 @@ class LayerCase(RoutedCase, ABC):
         for name in image.given:
             bench.already_filled(*image.parts(name, buffers[name]))
 
-    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
-        """All rounds of all calls in one launch, on a group that has room for the most tokens of each rank."""
-        if len(calls) == 1:
-            return calls[0].case.lay_out(bench)
-        if self.routing:
-            raise ConfigError(f"routing={self.routing!r}: goes with a single call, there are {len(calls)}")
-        each = [tokens_of(call.case.configuration["tokens"], self.ranks) for call in calls]
-        whole = replace(self, tokens=as_text([max(lengths) for lengths in zip(*each, strict=True)]))
-        whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(self.rounds)]))
-
     # ---- what goes through it
 
     def _given(self) -> Iterator[tuple[list[Batch], dict[str, Any]]]:
@@ -186,11 +178,8 @@ class LayerCase(RoutedCase, ABC):
     # ---- on the least pod, and on the whole one
 
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:
-        def lay_out(pod: Pod) -> tuple[int, int]:
-            group: Any = self._rounds(pod, batches).group
-            return group.layout.meta_end, group.layout.managed_end
-
-        return tight_pod(self.ranks, self.cores, self.group.lays_out.ub_bytes(self._config()), lay_out)
+        ub_bytes = self.group.lays_out.ub_bytes(self._config())
+        return tight_pod(self.ranks, self.cores, ub_bytes, lambda pod: self._rounds(pod, batches).group.layout)
 
     def bytes_needed(self, ranks: int) -> int:
         """Memory that so many ranks touch on the whole pod, estimated: tokens, rows in all their places, buffers."""
@@ -234,16 +223,8 @@ class LayerCase(RoutedCase, ABC):
         pod.release_app(mark)
         return True
 
-    def carry_out(self, site: Site) -> None:
-        """Dispatch, the dummy expert and combine, one after the other; the parts of a batch behind each other."""
-        with site.stage("compile"):  # a tiny layer, so that compiling is not mistaken for the protocol's time
-            tiny = {"tokens": 1, "hidden": 32, "top_k": 1, "routing": "", "layer": -1, "redundant": 0, "at_once": 0}
-            one: Any = {"ranks": 2, "cores": 1, "rounds": 1, "experts": 1, "redundant_slots": 0, **tiny}
-            pod = Pod(small_pod(2, ub_bytes=64 << 10), order=site.pod.order, policy=site.pod.policy)
-            replace(self, **one)._make_calls(Site(pod, silent, site.free_bytes))
-        self._make_calls(site)
-
     def _make_calls(self, site: Site) -> None:
+        """Dispatch, the dummy expert and combine, one after the other; the parts of a batch behind each other."""
         group, rounds = self._group(site.pod), self._given()
         for number in range(self.rounds):
             suffix = f" {number + 1}" if self.rounds > 1 else ""

@@ -210,8 +210,8 @@ def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int
     return offset_in_area("managed_offset", managed_offset), offset_in_area("field_offset", field_offset)
 
 
-def messages_at(config: EpConfig) -> int:
-    """Where in the data buffer of dispatch the room for messages begins, behind the choices."""
+def messages_at(config: TokenConfig) -> int:
+    """Where in the data buffer of dispatch the room for messages begins, behind the choices or the sums of tallies."""
     whole = choice_at(config.tokens_max, 0, config.n_slots)
     return streamed_work_at(config.n_slots) if config.streams else whole
 

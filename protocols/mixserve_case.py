@@ -15,7 +15,8 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import KIB
 from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, size, switch
 from xccl_emu.protocol.streams import StreamCase, Streams
-from xccl_emu.protocols.collectives_case import BYTES_MAX, DTYPES
+from xccl_emu.protocols.collectives_case import BYTES_MAX
+from xccl_emu.protocols.layout import DTYPES
 from xccl_emu.protocols.mixserve_data import Data
 from xccl_emu.protocols.mixserve_layout import Degrees, Layout, Shape, degrees
 from xccl_emu.protocols.mixserve_paper import AG_DISPATCH, RS_COMBINE

@@ -2,17 +2,20 @@
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.protocol import Case, choice, size, text
+from xccl_emu.machine.pod import Pod
+from xccl_emu.machine.spec import small_pod
+from xccl_emu.protocol import Bench, Call, Case, Site, choice, size, text
 from xccl_emu.protocols.drawn import Drawn
 from xccl_emu.protocols.layout import DTYPES, QUANTIZERS
 from xccl_emu.protocols.tokens import as_text, tokens_of
 from xccl_emu.routing import Placement
 from xccl_emu.routing.choices import ZIPF, Choices
+from xccl_emu.stage import silent
 
 FEW_TOKENS = 256
 """Tokens of a rank or attention die that always go at once, if nothing else is asked for."""
@@ -20,11 +23,15 @@ FEW_TOKENS = 256
 
 @dataclass(frozen=True)
 class RoutedCase(Case, ABC):
-    """Whoever derives from it has the fields ``tokens``, ``top_k`` and ``seed`` too."""
+    """Whoever derives from it has the fields ``tokens``, ``top_k``, ``rounds`` and ``seed`` too, makes rounds by
+    ``_pattern``, and lays them out by ``_lay_out``.
+    """
 
     by_routing: ClassVar[Collection[str]] = ("layer",)
     by_pattern: ClassVar[Collection[str]] = ()
     """Sizes that have a meaning with a routing alone, and without one."""
+    tiny: ClassVar[Mapping[str, Any]]
+    """Sizes of a small one for two dies, beside tokens and what they choose."""
 
     hidden: int = size(
         0, "Elements of a hidden state, a multiple of 32, in place of granules.", least=0, beside=True
@@ -40,11 +47,11 @@ class RoutedCase(Case, ABC):
         0, "Tokens of a source that go at once, the others behind them; 0 is all, or what fits.", least=0, beside=True
     )  # fmt: skip
 
-    def _check(self, sources: int) -> None:
+    def _check(self) -> None:
         """Check the sizes; raises ConfigError also for those that do not go with a routing, or not without one."""
         object.__setattr__(self, "tokens", as_text(self._tokens))
         super().__post_init__()
-        lengths = tokens_of(self._tokens, sources, none=bool(self.routing))
+        lengths = self._lengths
         for each in self.sizes():
             value, wrong = getattr(self, each.name), self.by_pattern if self.routing else self.by_routing
             if each.name in wrong and value != each.default:
@@ -59,8 +66,13 @@ class RoutedCase(Case, ABC):
 
     @property
     @abstractmethod
+    def _sources(self) -> int:
+        """Who has tokens: ranks, or attention dies."""
+
+    @property
     def _lengths(self) -> tuple[int, ...]:
-        """Tokens of each source, that is a rank or an attention die."""
+        """Tokens of each of them."""
+        return tokens_of(self._tokens, self._sources, none=bool(self.routing))
 
     @property
     def _at_once(self) -> int:
@@ -77,7 +89,33 @@ class RoutedCase(Case, ABC):
     def _choices(self) -> Choices:
         return Choices(str(self.routing), self.layer, int(self.configuration["top_k"]), int(self.configuration["seed"]))
 
-    def _draw(self, placement: Placement, sources: int, hidden: int) -> Drawn:
-        """Batches of so many sources."""
+    def _draw(self, placement: Placement, hidden: int) -> Drawn:
+        """Batches of all sources."""
         shape = int(self._tokens), hidden
-        return Drawn(self._choices, placement, sources, shape, self.dtype, int(self.configuration["seed"]))
+        return Drawn(self._choices, placement, self._sources, shape, self.dtype, int(self.configuration["seed"]))
+
+    # ---- several calls, and the whole pod
+
+    def lay_out_calls(self, bench: Bench, calls: Sequence[Call]) -> None:
+        """All rounds of all calls in one launch, with room for the most tokens of each source."""
+        if len(calls) == 1:
+            return calls[0].case.lay_out(bench)
+        if self.routing:
+            raise ConfigError(f"routing={self.routing!r}: goes with a single call, there are {len(calls)}")
+        each = [tokens_of(call.case.configuration["tokens"], self._sources) for call in calls]
+        most: dict[str, Any] = {"tokens": as_text([max(lengths) for lengths in zip(*each, strict=True)])}
+        whole: Any = replace(self, **most)
+        rounds = int(self.configuration["rounds"])
+        whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(rounds)]))
+
+    def carry_out(self, site: Site) -> None:
+        """All calls, one behind the other; a tiny one first, so that compiling is not mistaken for their time."""
+        with site.stage("compile"):
+            plain: dict[str, Any] = {"tokens": 1, "hidden": 32, "top_k": 1, "routing": "", "layer": -1, "at_once": 0}
+            pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=site.pod.order, policy=site.pod.policy)
+            replace(self, **plain, **self.tiny)._make_calls(Site(pod, silent, site.free_bytes))
+        self._make_calls(site)
+
+    @abstractmethod
+    def _make_calls(self, site: Site) -> None:
+        """All calls on a pod."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.spec import KIB, PodSpec
-from xccl_emu.protocols.arguments import integer
+from xccl_emu.protocols.arguments import integer, offset_in_area
 
 _SLOT_BYTES_DEFAULT = 64 * KIB
 PATHS = ("mtu", "dma", "zero-copy")
@@ -56,16 +56,13 @@ class RingLayout:
     ) -> "RingLayout":
         """Check the sizes against the pod; ConfigError or CapacityError (a ConfigError) if they do not fit it."""
         slots, channels = integer("slots", slots), integer("channels_max", channels)
-        managed_offset = integer("managed_offset", managed_offset)
-        field_offset = integer("field_offset", field_offset)
+        managed_offset = offset_in_area("managed_offset", managed_offset)
+        field_offset = offset_in_area("field_offset", field_offset)
         slot_bytes = None if slot_bytes is None else integer("slot_bytes", slot_bytes)
         if slots < 1:
             raise ConfigError(f"slots={slots}: must be at least 1")
         if not 1 <= channels <= spec.cores_per_die:
             raise CapacityError(f"channels_max={channels}: must be 1 to {spec.cores_per_die}, the cores of a die")
-        for name, offset in (("managed_offset", managed_offset), ("field_offset", field_offset)):
-            if offset < 0 or offset % GRANULE_BYTES:
-                raise ConfigError(f"{name}={offset}: must be a multiple of {GRANULE_BYTES} and not negative")
         rings = f"for each of {channels} channels from each of {spec.n_dies} dies"
         bytes_each = (spec.managed_bytes - managed_offset) // (spec.n_dies * channels)
         if bytes_each < slots * GRANULE_BYTES:

@@ -13,8 +13,9 @@ from xccl_emu.kernels.sp_tp_sp import segment, sp_tp_sp
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, size
 from xccl_emu.protocol.streams import StreamCase, Streams
-from xccl_emu.protocols.collectives_case import BYTES_MAX, DTYPES, numbers
+from xccl_emu.protocols.collectives_case import BYTES_MAX, numbers
 from xccl_emu.protocols.collectives_layout import Layout
+from xccl_emu.protocols.layout import DTYPES
 
 
 @dataclass(frozen=True)
