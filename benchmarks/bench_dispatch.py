@@ -9,14 +9,12 @@ import numpy as np
 from harness import Report, Yardstick, copied, exponent, first_touch_us, parser, resident_gb, stopwatch
 
 from xccl_emu import routing
+from xccl_emu.bench.layers import group_on
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocol.registry import on_pod
 from xccl_emu.protocols.compared import draw_tokens
-from xccl_emu.protocols.expert_group import ExpertGroup
-from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layout import EpConfig
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 STAGES = ("dispatch", "expert", "combine")
@@ -47,31 +45,24 @@ Round = dict[str, Stage]
 
 @dataclass(frozen=True)
 class Kind:
-    """A pair of operators: its group, of a pod and the fields of its configuration, and how much it is measured by."""
+    """A pair of operators: the case that has them, and how much it is measured by."""
 
     title: str
-    group: Callable[..., ExpertGroup[Any]]
+    case: str
     tokens: int
     """Of a rank."""
-    need: Callable[[int, int], float]
-    """Bytes for so many ranks with so many cores."""
     ranks: list[int]
     cores: int
     seconds_max: float
     """Of a later round of the largest number of ranks."""
 
-
-def of_pull(pod: Pod, **shape: Any) -> ExpertParallel:
-    """A group of the shape that the fields of `EpConfig` say."""
-    return ExpertParallel(pod, EpConfig(**shape))
-
-
-def need_of(name: str) -> Callable[[int, int], float]:
-    """Bytes that a case needs on the pod."""
-    return lambda ranks, cores: on_pod(name, cores=cores).bytes_needed(ranks)  # type: ignore[attr-defined]
+    def need(self, ranks: int, cores: int) -> float:
+        """Bytes for so many ranks with so many cores."""
+        case: Any = on_pod(self.case, cores=cores)
+        return float(case.bytes_needed(ranks))
 
 
-PULL = Kind("Dispatch and combine", of_pull, 60, need_of("dispatch"), [8, 16, 32, 64, 128, 288], 4, 8)
+PULL = Kind("Dispatch and combine", "dispatch", 60, [8, 16, 32, 64, 128, 288], 4, 8)
 
 
 @dataclass
@@ -125,10 +116,11 @@ class Layer:
         self.routed = routing.place_choices(drawn, placement)
         self.tokens = [*draw_tokens(ranks, tokens, hidden, "bf16", 0)]
         self.pod = TimedPod(spec)
-        self.group = kind.group(
-            self.pod, n_ranks=ranks, local_experts=placement.local_experts, hidden=hidden, top_k=top_k + 1,
-            tokens_max=tokens, shared=True, cores=cores, **switches,
-        )  # fmt: skip
+        shape = {
+            "n_ranks": ranks, "local_experts": placement.local_experts, "hidden": hidden, "top_k": top_k + 1,
+            "tokens_max": tokens, "shared": True, "cores": cores,
+        }  # fmt: skip
+        self.group = group_on(self.pod, shape | switches, kind.case)
 
     def round(self) -> Round:
         """Run one round."""

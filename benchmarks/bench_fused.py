@@ -1,34 +1,16 @@
 """FusedDispatch, dummy expert and FusedCombine at full size: bytes copied against np.copyto, and each switch."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from bench_dispatch import PROTOCOLS, Kind, command_of, measure, need_of, report_of
+from bench_dispatch import PROTOCOLS, Kind, command_of, measure, report_of
 from harness import Report, Yardstick
 
-from xccl_emu.machine.pod import Pod
-from xccl_emu.protocols.fused import FusedExpertParallel
-from xccl_emu.protocols.fused_layout import FusedConfig
+from xccl_emu.bench.ablation import SWITCHES
 
-SWITCHES: Mapping[str, dict[str, Any]] = {
-    "SDMA": {"path": "sdma"},
-    "late quantization": {"early_quantization": False},
-    "counts exchanged first": {"preallocated": False},
-    "no pipeline": {"pipelined": False},
-}
-
-
-def of_fused(pod: Pod, **shape: Any) -> FusedExpertParallel:
-    """A group whose ranks write to each other, of the shape that the fields of `FusedConfig` say."""
-    return FusedExpertParallel(pod, FusedConfig(**shape))
-
-
-FUSED = Kind("Fused dispatch and combine", of_fused, 96, need_of("fused"), [16, 64, 320], 4, 16)
+FUSED = Kind("Fused dispatch and combine", "fused", 96, [16, 64, 320], 4, 16)
 
 
 def report_switches(report: Report, ranks: int, cores: int, yardstick: Yardstick) -> None:
     """Instructions, bytes and speed with each optimization switched off on its own."""
-    for name, switches in {"all": {}, **SWITCHES}.items():
+    for name, switches in SWITCHES.items():
         sample = measure(FUSED, ranks, cores, 2, yardstick, **switches)
         asked = sum(sum(sample.later[0][p].run.instructions.values()) for p in PROTOCOLS)
         report.plain(f"{ranks} ranks, {name}: instructions", asked / 1e6, "million")

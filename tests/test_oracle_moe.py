@@ -15,11 +15,9 @@ from xccl_emu.oracle import (
     BF16,
     FP16,
     Dispatched,
-    combine_message_bytes,
     dispatch,
     dummy_expert,
     expert_factors,
-    message_bytes,
     quantize_int8,
 )
 from xccl_emu.oracle.numerics import QUANTIZERS
@@ -72,13 +70,6 @@ def combine_one(outputs: list[float], weights: list[float], shared: bool = False
     return d.combined_for(0, np.array([weights], np.float32), lambda _ranks, rows: values[rows], shared)[0, 0]
 
 
-def test_message_sizes_are_those_of_hidden_7168() -> None:
-    """INT8 rows and a slot make 7,680 bytes, unquantized ones 14,848, and combine sends 14,336."""
-    assert message_bytes(7168, True) == 7_680
-    assert message_bytes(7168, False) == 14_848
-    assert combine_message_bytes(7168) == 14_336
-
-
 def test_dispatch_by_hand() -> None:
     """Two ranks of two experts: rows come by local expert, then source, then token, and are counted so."""
     tokens = [np.array([[1.0], [2.0]]).astype(BF16), np.array([[3.0]]).astype(BF16)]
@@ -113,7 +104,6 @@ def test_rows_arrive_in_order_and_nothing_else_does(case: Case) -> None:
         slots = got.expert + rank * case.local_experts
         described = list(zip(*(a.tolist() for a in (slots, got.source, got.token, got.choice)), strict=True))
         assert described == case.expected_at(rank)
-        assert d.n_received(rank) == len(described)
         arrived.update(described)
     assert arrived == Counter(case.choices())
 

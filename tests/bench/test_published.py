@@ -30,7 +30,7 @@ def test_bandwidths_of_table_7_follow_from_its_latencies() -> None:
     """Nine messages a token over the latency, in GiB/s, give all published bandwidths within the latency's rounding."""
     for row in published.rows("fused", "shown"):
         op, ep, _ = row.what.split()
-        us = published.value("fused", f"{op} {ep} latency")
+        us = published.row("fused", f"{op} {ep} latency").value
         moved = 128 * 9 * (7680 if op == "dispatch" else 14336) / 2**30
         assert moved / (us + 0.5) * 1e6 - 0.5 <= row.value <= moved / (us - 0.5) * 1e6 + 0.5
 
@@ -41,8 +41,8 @@ def test_the_fabric_has_the_published_rates() -> None:
     for (ends, where), path in (paths | {("NPU-CPU", "other node"): 5}).items():
         for op in ("read", "write"):
             rate = getattr(CLOUDMATRIX384.paths[path], op)
-            assert rate.gb_s == published.value("links", f"{ends} {op} bandwidth, {where}")
-            assert rate.latency_us == published.value("links", f"{ends} {op} latency, {where}")
+            assert rate.gb_s == published.row("links", f"{ends} {op} bandwidth, {where}").value
+            assert rate.latency_us == published.row("links", f"{ends} {op} latency, {where}").value
 
 
 @refuses(

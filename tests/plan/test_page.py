@@ -37,9 +37,9 @@ def test_the_files_of_the_page_can_be_used(tool: ModuleType, tmp_path: Path) -> 
 
 def test_numbers_of_the_text(tool: ModuleType) -> None:
     """Tokens of a request at the measured throughput; that of Figure 11 on the H20 is a sixteenth of Figure 10's."""
-    throughput = published.value("mixserve DeepSeek-R1 on 910B", "throughput")
+    throughput = published.row("mixserve DeepSeek-R1 on 910B", "throughput").value
     assert [round(throughput / rate) for rate in (2, 8)] == [61, 15]
-    assert published.value("mixserve Qwen3-235B-A22B on H20", "throughput") / 16 == pytest.approx(40, rel=0.03)
+    assert published.row("mixserve Qwen3-235B-A22B on H20", "throughput").value / 16 == pytest.approx(40, rel=0.03)
     assert tool.of_cases(tool.LITERAL) == "d_DP > d_EP; d_DP > d_EP"
     assert tool.of_cases(tool.CORRECTED).endswith(MORE_EP)
     for form, dropping, holding in ((tool.LITERAL, False, 4), (tool.CORRECTED, False, 16), (tool.CORRECTED, True, 18)):

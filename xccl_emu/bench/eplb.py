@@ -6,7 +6,6 @@ takes as long for each row as published for a balanced batch, an input: so the h
 combine.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,9 +89,5 @@ def eplb(setting: Setting = DEFAULT, layer: Layer = LAYER, loads: ArrayLike | No
             Result("eplb", f"layer, {name}", us[name], "us", configuration=shape, wrong=wrong),
         ]
     (row,) = published.rows("eplb")
-    return [*results, Result.of(row, saved_percent(us), configuration=layer.shape)]
-
-
-def saved_percent(us: Mapping[str, float]) -> float:
-    """Of the native latency."""
-    return 100 * (us["native"] - us["balanced"]) / us["native"]
+    saved_percent = 100 * (us["native"] - us["balanced"]) / us["native"]
+    return [*results, Result.of(row, saved_percent, configuration=layer.shape)]

@@ -8,21 +8,12 @@ _SHARE = 0.92
 
 def available_bytes() -> int:
     """Bytes that a job may plan with: of the free memory of the machine, or of its control group if that is less."""
-    free = _available_of_machine()
+    free = (_field("/proc/meminfo", "MemAvailable:") or 1 << 30) * 1024  # not known: do not refuse
     limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
     if limit is not None and used is not None:
-        free = min(free, limit - used + _reclaimable_of_group())
+        cached = _field("/sys/fs/cgroup/memory.stat", "inactive_file") or 0  # given back when memory is needed
+        free = min(free, limit - used + cached)
     return int(free * _SHARE)
-
-
-def _available_of_machine() -> int:
-    found = _field("/proc/meminfo", "MemAvailable:")
-    return 1 << 40 if found is None else found * 1024  # not known: do not refuse
-
-
-def _reclaimable_of_group() -> int:
-    """Page cache that the kernel gives back when memory is needed, but counts as used."""
-    return _field("/sys/fs/cgroup/memory.stat", "inactive_file") or 0
 
 
 def _field(path: str, name: str) -> int | None:

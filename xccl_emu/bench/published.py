@@ -51,15 +51,14 @@ def all_rows() -> tuple[Published, ...]:
 
 def _rows_of(measurement: dict[str, Any]) -> list[Published]:
     name, source, kind = measurement["name"], measurement["source"], measurement.get("kind", "")
+    several = isinstance(kind, dict)  # by the last word of a row's name
     return [
-        Published(name, what, value, unit, role, source, relation[0] if relation else "=", _kind_of(what, kind))
+        Published(
+            name, what, value, unit, role, source, next(iter(relation), "="),
+            kind[what.split()[-1]] if several else kind,
+        )
         for what, value, unit, role, *relation in measurement["rows"]
-    ]
-
-
-def _kind_of(what: str, kind: str | dict[str, str]) -> str:
-    """That of the measurement, or where rows are of several kinds, that of the last word of a row's name."""
-    return kind if isinstance(kind, str) else kind[what.split()[-1]]
+    ]  # fmt: skip
 
 
 def rows(measurement: str, role: str | None = None) -> tuple[Published, ...]:
@@ -78,8 +77,3 @@ def row(measurement: str, what: str) -> Published:
             return one
     known = "; ".join(one.what for one in rows(measurement))
     raise ConfigError(f"what={what!r}: no such row of {measurement}; there are {known}")
-
-
-def value(measurement: str, what: str) -> float:
-    """The value of one row."""
-    return row(measurement, what).value

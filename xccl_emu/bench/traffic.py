@@ -59,24 +59,16 @@ def as_markdown(comparison: Comparison) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _cells(line: Line) -> tuple[str, ...]:
-    return line.protocol, line.part, str(line.dies), *_measured(line), *_reserved(line)
-
-
-def _measured(line: Line) -> Iterator[str]:
+def _cells(line: Line) -> Iterator[str]:
+    yield from (line.protocol, line.part, str(line.dies))
     for mean, most in (line.writes, line.flags, line.reads):
-        yield _mean_and_most(mean, most, ".1f", "d")
+        yield _mean_and_most(mean, f"{mean:.1f}", most, f"{most}")
     for mean, most in (line.write_bytes, line.read_bytes):
-        yield _mean_and_most(mean / 1e3, most / 1e3, ",.1f", ",.1f")
+        yield _mean_and_most(mean, f"{mean / 1e3:,.1f}", most, f"{most / 1e3:,.1f}")
     for mean, most in (line.dies_written, line.dies_read):
-        yield _mean_and_most(mean, most, ".1f", "d")
+        yield _mean_and_most(mean, f"{mean:.1f}", most, f"{most}")
+    yield from (f"{nbytes / (1 << 10):,.1f}" for nbytes in (line.managed_bytes, line.meta_bytes))
 
 
-def _mean_and_most(mean: float, most: float, mean_format: str, most_format: str) -> str:
-    texts = format(mean, mean_format), format(most, most_format)
-    return texts[1] if mean == most else f"{texts[0]} ({texts[1]})"
-
-
-def _reserved(line: Line) -> Iterator[str]:
-    for nbytes in (line.managed_bytes, line.meta_bytes):
-        yield f"{nbytes / (1 << 10):,.1f}"
+def _mean_and_most(mean: float, mean_told: str, most: float, most_told: str) -> str:
+    return most_told if mean == most else f"{mean_told} ({most_told})"

@@ -63,15 +63,14 @@ def _bench(make: "Make", output: Output, seed: int = 0, no_data: bool = False) -
     from xccl_emu.bench.memory import available_bytes
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.bench_show import check_csv, show, write_csv
-    from xccl_emu.cli.show import Stages
+    from xccl_emu.cli.show import stages
 
     check_csv(output.csv)
     if output.plot is not None:
         from xccl_emu.cli.bench_plot import check_plot
 
         check_plot(output.plot)
-    stages = Stages(quiet=output.as_json)
-    setting = Setting(stage=stages, seed=seed, data=not no_data, free_bytes=available_bytes())
+    setting = Setting(stage=stages(quiet=output.as_json), seed=seed, data=not no_data, free_bytes=available_bytes())
     results, failure = _made(make, setting)
     told: dict[str, object] = {"seed": seed, "data": setting.data}
     show(results, output.as_json, told | ({"unfinished": str(failure)} if failure else {}))

@@ -58,16 +58,12 @@ def compare(protocols: Sequence[str], sizes: Sizes) -> Comparison:
     lines, wrong = list[Line](), 0
     for protocol in protocols:
         trial = make(protocol, **sizes).build("sc")
-        roles = trial.roles or {"die": _taking_part(trial)}
+        per_die = trial.pod.spec.cores_per_die
+        roles = trial.roles or {"die": sorted({core // per_die for core in trial.pod.active_cores()})}
         trial.pod.run()
         lines += _lines(protocol, trial, roles)
         wrong += sum(trial.wrong_bytes().values())
     return Comparison({"protocols": list(protocols), **sizes}, lines, wrong)
-
-
-def _taking_part(trial: Trial) -> list[int]:
-    """Dies that run a kernel, before the run."""
-    return sorted({core // trial.pod.spec.cores_per_die for core in trial.pod.active_cores()})
 
 
 def _lines(protocol: str, trial: Trial, roles: Mapping[str, Collection[int]]) -> Iterator[Line]:

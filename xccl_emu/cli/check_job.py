@@ -11,7 +11,7 @@ from xccl_emu.check.certify import certify
 from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check
 from xccl_emu.check.faults import check_fits, parse
 from xccl_emu.check.trial import Trial
-from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict, Violation
+from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict
 from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
 from xccl_emu.check.weakest import Weakest, weakest
 from xccl_emu.check.witness.replay_file import Witness
@@ -239,13 +239,10 @@ class Job:
         """The result, the witness of a violation as a file; if that cannot be written the result says why."""
         if verdict.violation is None:
             return self._result(verdict, None)
-        path = self._options.out or Path(_name_of(verdict, verdict.violation))
+        kind = verdict.violation.kind.replace(" ", "-")
+        path = self._options.out or Path(f"{verdict.protocol}-{verdict.order}-{kind}.json")
         unsaved = save_witness(self._case, verdict, path)
         return dataclasses.replace(self._result(verdict, None if unsaved else path), unsaved=unsaved)
-
-
-def _name_of(verdict: Verdict, violation: Violation) -> str:
-    return f"{verdict.protocol}-{verdict.order}-{violation.kind.replace(' ', '-')}.json"
 
 
 def _load(options: CheckOptions) -> Witness:

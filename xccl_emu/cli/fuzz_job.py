@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from xccl_emu.check.faults import KINDS, parse
-from xccl_emu.check.verdict import VIOLATION, Verdict
+from xccl_emu.check.verdict import VIOLATION
 from xccl_emu.check.witness.render import print_others, print_witness
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
@@ -154,9 +154,4 @@ def _show_finding(found: Finding, result: Result) -> None:
         console.print()
     for number, stage in enumerate(sequence.stages, 1):
         console.print(f"communicator {number}: {stage}", highlight=False, markup=False)
-    console.print(verdict_table(_short(found.verdict)))
-
-
-def _short(verdict: Verdict) -> Verdict:
-    """Without the configuration, which is told above it."""
-    return replace(verdict, configuration={})
+    console.print(verdict_table(replace(found.verdict, configuration={})))  # which is told above it

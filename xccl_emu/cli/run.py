@@ -43,9 +43,9 @@ def case(
     """
     from xccl_emu.cli.run_job import RunOptions
     from xccl_emu.cli.run_job import run as run_case
-    from xccl_emu.cli.show import Stages
+    from xccl_emu.cli.show import stages
 
-    options = RunOptions(order, policy, Stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
+    options = RunOptions(order, policy, stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
     result = run_case(protocol, sizes_from(ctx.args, protocol), options)
     typer.echo(json.dumps(result.to_json()) if as_json else result.told())
     if result.wrong:

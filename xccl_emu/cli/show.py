@@ -8,6 +8,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.progress import TimeElapsedColumn as Elapsed
 from rich.table import Column
 
+from xccl_emu.stage import Stage
+
 
 def _progress(quiet: bool, *columns: ProgressColumn) -> Progress:
     """Progress on stderr, if that is a terminal."""
@@ -32,17 +34,15 @@ def counting(name: str, total: int, quiet: bool = False) -> Iterator[Callable[[i
         yield lambda done, text: progress.update(task, completed=done, description=text)
 
 
-class Stages:
+def stages(quiet: bool) -> Stage:
     """Names each stage while it runs, with a spinner on a terminal; not at all if quiet."""
 
-    def __init__(self, quiet: bool = False) -> None:
-        self._quiet = quiet
-
     @contextmanager
-    def __call__(self, name: str) -> Iterator[Callable[[int], None]]:
-        """Gives a function to call with the number of actions so far."""
-        with spinner(name, self._quiet) as note:
+    def stage(name: str) -> Iterator[Callable[[int], None]]:
+        with spinner(name, quiet) as note:
             yield lambda actions: note(f"{actions / 1e6:.1f} M actions")
+
+    return stage
 
 
 def right(*names: str) -> list[Column]:

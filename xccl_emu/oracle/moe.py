@@ -17,23 +17,10 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.oracle.numerics import QUANTIZERS, Hidden, Quantizer, dequantize_int8, hidden_dtype, round_to
 
-SLOT_BYTES = 512
-"""Behind each dispatched row: its scale, routing triple and expert."""
-
 Index = NDArray[np.int64]
 
 Fetch = Callable[[Index, Index], Hidden]
 """``fetch(expert_ranks [n], rows [n])`` -> expert outputs [n, hidden] in the type of the hidden states."""
-
-
-def message_bytes(hidden: int, quantized: bool) -> int:
-    """Bytes of one dispatched message: INT8 or two-byte elements, plus the slot (7,680 for hidden 7168 in INT8)."""
-    return _positive("hidden", hidden) * (1 if quantized else 2) + SLOT_BYTES
-
-
-def combine_message_bytes(hidden: int) -> int:
-    """Bytes of one combined message: two-byte elements, no slot (14,336 for hidden 7168)."""
-    return _positive("hidden", hidden) * 2
 
 
 def expert_factors(experts: Index) -> NDArray[np.float32]:
@@ -111,11 +98,6 @@ class Dispatched:
         self._choice_of_row = order
         self._row_of_choice = np.full(len(self._expert_of_choice), -1, np.int64)
         self._row_of_choice[order] = np.arange(len(order)) - self._first_row[rank_of_row]
-
-    def n_received(self, rank: int) -> int:
-        """How many rows expert rank `rank` receives."""
-        self._check_rank("rank", rank, self.n_ranks)
-        return int(self._first_row[rank + 1] - self._first_row[rank])
 
     def received_by(self, rank: int) -> Received:
         """What expert rank `rank` holds after dispatch; raises ConfigError if there is no such rank."""
@@ -223,8 +205,9 @@ def dispatch(
     Rows are copied or quantized here, except that one unquantized array [ranks, T, hidden] is kept as it is.
     Raises ConfigError for arrays that do not fit, ids out of range, and NaN or infinity when quantizing.
     """
-    _positive("n_ranks", n_ranks)
-    _positive("local_experts", local_experts)
+    for name, value in (("n_ranks", n_ranks), ("local_experts", local_experts)):
+        if value < 1:
+            raise ConfigError(f"{name} is {value}; it must be at least 1")
     if quantizer not in QUANTIZERS:
         raise ConfigError(f"quantizer is {quantizer!r}; it must be one of {', '.join(QUANTIZERS)}")
     dtype, hidden, n_choices = _checked_shapes(tokens, topk)
@@ -289,9 +272,3 @@ def _plain_rows(tokens: Sequence[Hidden]) -> tuple[Hidden, NDArray[np.float32]]:
     # One array [ranks, T, hidden] needs no second copy of what may be a quarter of a gigabyte.
     rows = tokens.reshape(-1, tokens.shape[-1]) if isinstance(tokens, np.ndarray) else np.concatenate(tokens)
     return rows, np.zeros(len(rows), np.float32)
-
-
-def _positive(name: str, value: int) -> int:
-    if value < 1:
-        raise ConfigError(f"{name} is {value}; it must be at least 1")
-    return value

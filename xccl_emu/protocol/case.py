@@ -3,7 +3,7 @@
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
@@ -13,7 +13,6 @@ import numpy as np
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.witness.steps import steps
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang import Kernel
 from xccl_emu.machine.spec import CACHE_LINES_MAX
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.paper import Paper
@@ -53,7 +52,8 @@ class Size:
         if isinstance(value, np.integer) or (isinstance(value, bool) and self.least is None):
             value = int(value)
         if self.choices:
-            self._must(isinstance(value, int | str) and value in self.choices, value, self._choices_told)
+            told = "0 or 1" if self.is_switch else f"one of {', '.join(map(str, self.choices))}"
+            self._must(isinstance(value, int | str) and value in self.choices, value, told)
         elif self.least is not None:
             self._must(isinstance(value, int) and not isinstance(value, bool), value, "a whole number")
             self._must(value >= self.least, value, f"at least {self.least}")
@@ -66,10 +66,6 @@ class Size:
     def _must(self, right: bool, value: Any, be: str) -> None:
         if not right:
             raise ConfigError(f"{self.name}={value!r}: must be {be}")
-
-    @property
-    def _choices_told(self) -> str:
-        return "0 or 1" if self.is_switch else f"one of {', '.join(map(str, self.choices))}"
 
 
 def size(default: int, help: str = "", *, least: int = 1, most: int | None = SIZE_MAX, **more: Any) -> Any:
@@ -328,7 +324,8 @@ def sizes_of(made: Any) -> tuple[Size, ...]:
 
 def syncs(checkable: Checkable, order: str = "relaxed") -> tuple[str, ...]:
     """Names of the synchronizations in the kernels that it launches, each once, in the order of their sources."""
-    return names_of_syncs(checkable.build(order).pod.kernels)
+    kernels = checkable.build(order).pod.kernels
+    return tuple(dict.fromkeys(site.sync for kernel in kernels for site in kernel.sites if site.sync))
 
 
 def reached_syncs(case: Case, order: str = "relaxed") -> frozenset[str]:
@@ -338,8 +335,3 @@ def reached_syncs(case: Case, order: str = "relaxed") -> frozenset[str]:
     trial.pod.run()
     trace = steps(case.build(order), trial.pod.schedule.actions.tolist())
     return frozenset(step.source.sync for step in trace.steps if step.source is not None and step.source.sync)
-
-
-def names_of_syncs(kernels: Iterable[Kernel]) -> tuple[str, ...]:
-    """Names of all synchronizations in the kernels, each once, in the order of their sources."""
-    return tuple(dict.fromkeys(site.sync for kernel in kernels for site in kernel.sites if site.sync))

@@ -1,6 +1,6 @@
 """Which experts each token chooses: from measured loads, from recorded choices, or generated."""
 
-from xccl_emu.routing.batches import Routing, deal_routing, draw_routing, uniform_loads
+from xccl_emu.routing.batches import Routing, deal_routing, draw_routing
 from xccl_emu.routing.files import (
     ExpertLoads,
     RecordedChoices,
@@ -31,5 +31,4 @@ __all__ = [
     "place_choices",
     "place_experts",
     "skewed_loads",
-    "uniform_loads",
 ]

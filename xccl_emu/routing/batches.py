@@ -56,13 +56,6 @@ class Routing:
         return np.bincount(np.concatenate([ids[ids >= 0] for ids in self.topk]), minlength=self.n_experts)
 
 
-def uniform_loads(n_experts: int) -> NDArray[np.float64]:
-    """Equal loads [n_experts], mean 1; raises ConfigError if there is no expert."""
-    if n_experts < 1:
-        raise ConfigError(f"n_experts is {n_experts}; it must be at least 1")
-    return np.ones(n_experts)
-
-
 def draw_routing(
     loads: ArrayLike,
     n_ranks: int,
@@ -70,7 +63,6 @@ def draw_routing(
     k: int,
     rng: np.random.Generator,
     source: str,
-    scaling: float = 1.0,
 ) -> Routing:
     """Draw choices by `loads` [experts] (see `draw_topk`) and gate weights (see `draw_gate_weights`) for all ranks.
 
@@ -79,7 +71,7 @@ def draw_routing(
     """
     n_tokens = _n_tokens(n_ranks, tokens_per_rank)
     topk = draw_topk(loads, n_tokens, k, rng)
-    weights = draw_gate_weights(n_tokens, k, rng, scaling)
+    weights = draw_gate_weights(n_tokens, k, rng)
     return _dealt(topk, weights, n_ranks, len(np.asarray(loads)), source)
 
 
