@@ -1,19 +1,7 @@
 """The kernels of the benchmarks: loops that do one thing."""
 
 from xccl_emu.kernels.common import copy_through_buffer
-from xccl_emu.lang import (
-    DMA,
-    MTU_IN,
-    SCALAR,
-    dma,
-    kernel,
-    poll_eq,
-    quiet,
-    set_flag,
-    store,
-    ub_store,
-    wait_flag,
-)
+from xccl_emu.lang import DMA, MTU_IN, SCALAR, dma, kernel, poll_eq, quiet, set_flag, store, ub_store, wait_flag
 
 
 @kernel

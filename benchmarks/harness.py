@@ -187,14 +187,14 @@ def resident_gb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
-def first_touch_us(nbytes: int = 1 << 28) -> float:
+def first_touch_us() -> float:
     """CPU microseconds to touch a page of a pod's memory for the first time."""
     from xccl_emu.machine.address_space import map_bytes
 
-    fresh = map_bytes(nbytes, "benchmark")
+    pages = map_bytes(1 << 28, "benchmark")[:: mmap.PAGESIZE]
     with stopwatch() as taken:
-        fresh[:: mmap.PAGESIZE] = 1
-    return taken["cpu"] / (nbytes / mmap.PAGESIZE) * 1e6
+        pages[:] = 1
+    return taken["cpu"] / len(pages) * 1e6
 
 
 # ---- figures

@@ -18,12 +18,7 @@ def buffers(setting: Setting = DEFAULT) -> list[Result]:
     spec = CLOUDMATRIX384
     config = FusedConfig(n_ranks=RANKS, local_experts=1, hidden=7168, top_k=9, tokens_max=TOKENS, shared=True)
     layout = FusedLayout(config, Pod(spec))
-    fused = [
-        config.message_bytes,
-        config.row_bytes,
-        layout.dispatch.size / MIB,
-        layout.combine.size / MIB,
-    ]
+    fused = [config.message_bytes, config.row_bytes, layout.dispatch.size / MIB, layout.combine.size / MIB]
     ring = RingLayout.fit(spec, 4, None, spec.cores_per_die, 0, 0)
     fields = [spec.meta_bytes, (ring.meta_end - ring.field_offset) // 32]
     shape = {"ranks": RANKS, "tokens": TOKENS, "hidden": 7168}

@@ -100,9 +100,9 @@ class Prices:
                 times += nbytes / ranks / self._rate(path, write).gb_s
         return times * 1e-3
 
-    def stream(self, nbytes: float, path: int, write: bool) -> float:
-        """Bytes between two dies, or between one and many on the same class of path."""
-        return nbytes / self._rate(path, write).gb_s * 1e-3
+    def stream(self, nbytes: float, path: int) -> float:
+        """Bytes that a die writes to another one, or to many on the same class of path."""
+        return nbytes / self._rate(path, write=True).gb_s * 1e-3
 
     def poll(self) -> float:
         """From the moment that a flag is visible."""
@@ -252,7 +252,7 @@ def a2e(shape: Disaggregated, prices: Prices) -> Stages:
     turn = (local + s.core_rows / parts * (p.core(message) + row)) / 2  # two halves share the way in and out
     return {
         "first token": p.core(2 * s.hidden) + local + p.vector("v_quantize", s.hidden),
-        "send": max(p.stream(s.tokens * message, OTHER_NODE, write=True), -(-s.tokens // s.cores) * p.core(message)),
+        "send": max(p.stream(s.tokens * message, OTHER_NODE), -(-s.tokens // s.cores) * p.core(message)),
         "tokens in": 2 * far + p.barrier() + p.poll(),
         "lists": p.core(64 * s.tokens, s.tokens) + local,
         "forward": local + p.core(message) + max(p.wire(s.messages * message, s.experts, write=True), to_expert),
@@ -268,7 +268,7 @@ def e2a(shape: Disaggregated, prices: Prices) -> Stages:
     """E2A back through the trampolines, until every attention die has its sums (xDeepServe 3.3)."""
     s, p = shape, prices
     row, local = 2 * s.hidden, p.latency(SAME_DIE, write=False)
-    far, wire = p.latency(OTHER_NODE, write=True), p.stream(s.messages * 2 * s.hidden, OTHER_NODE, write=True)
+    far, wire = p.latency(OTHER_NODE, write=True), p.stream(s.messages * 2 * s.hidden, OTHER_NODE)
     contributions = -(-s.tokens // s.cores) * s.choices
     returned = -(-s.messages // s.stream_cores)
     return {
@@ -282,15 +282,15 @@ def e2a(shape: Disaggregated, prices: Prices) -> Stages:
     }
 
 
-def send_receive(nbytes: int, cores: int, path: int, prices: Prices, slot_bytes: int = 65536) -> Stages:
+def send_receive(nbytes: int, cores: int, path: int, prices: Prices) -> Stages:
     """A send through rings, channel by channel (xDeepServe 3.1): copy into the slots, flag, copy out, acknowledge.
 
     path: class of the path between the two dies (`fabric.PATHS`).  For channels that fit their rings: then nothing
     waits for a slot, and one acknowledgment comes when all is copied out.
     """
-    p, channel = prices, nbytes / cores
+    p, channel, slot_bytes = prices, nbytes / cores, 65536
     chunk, chunks = min(channel, slot_bytes), max(1, -(-int(channel) // slot_bytes))
-    wire = p.stream(nbytes, path, write=True)
+    wire = p.stream(nbytes, path)
     far, local, poll = p.latency(path, write=True), p.latency(SAME_DIE, write=False), p.poll()
     last = min(chunk, channel - (chunks - 1) * slot_bytes)
     return {

@@ -24,10 +24,10 @@ BLOCK_BYTES = 4 * KIB
 """What goes to one plane and one link where addresses decide."""
 
 
-def scatter_us(setting: Setting, ranks: int, drawn: bool, cores: int = CLOUDMATRIX384.cores_per_die) -> float:
+def scatter_us(setting: Setting, ranks: int, drawn: bool) -> float:
     """Mean over dies of the time until all that a die wrote is visible."""
     pod, policy = setting.pod()
-    spec = pod.spec
+    spec, cores = pod.spec, pod.spec.cores_per_die
     sources = [pod.alloc(die, MESSAGE_BYTES) for die in range(ranks)]
     targets = [pod.alloc(die, SLOTS * MESSAGE_BYTES) for die in range(ranks)]
     shape = Scatter(ranks, MESSAGE_BYTES, MESSAGES, int(drawn), SLOTS, spec.die_bytes)
@@ -36,13 +36,8 @@ def scatter_us(setting: Setting, ranks: int, drawn: bool, cores: int = CLOUDMATR
         seeds = [(setting.seed + 1) * 7919 + die * cores + core for core in range(cores)]
         starts = [(die + core * ranks // cores) % ranks for core in range(cores)]
         args: dict[str, int | Sequence[int]] = {
-            "shape": shape,
-            "source": source.address,
-            "target": first,
-            "own": die,
-            "die": starts,
-            "seed": seeds,
-        }
+            "shape": shape, "source": source.address, "target": first, "own": die, "die": starts, "seed": seeds,
+        }  # fmt: skip
         pod.launch(scatter_blocks, die, range(cores), args, [pod.grant(source, "r"), anywhere])
     with setting.stage(f"{ranks} ranks") as progress:
         pod.run(progress=progress)

@@ -164,7 +164,7 @@ class Loads:
     def over(self, path: int, nbytes: float, peers: int) -> float:
         """us of the busiest link to ``peers`` dies that get as many bytes each: a port, or a link for each."""
         own_link = path == SAME_NODE and self.prices.fabric.within == "mesh"
-        return self.prices.stream(nbytes * (1 if own_link else peers), path, write=True)
+        return self.prices.stream(nbytes * (1 if own_link else peers), path)
 
     def between(self, step: int, rows: NDArray[np.int64], into: Times, head: float = 0.0, first: float = 0.0) -> Level:
         """A shard of each row to the same rank of another node, behind ``head`` bytes of each core."""
@@ -228,7 +228,7 @@ def combine(case: MixServeCase, prices: Prices) -> Form:
         rows = terms.sum(0)
         mesh = prices.fabric.within == "mesh"
         busiest = terms.sum(2).max(0) if mesh else terms.sum(2).sum(0) * peers / groups
-        link = np.array([prices.stream(some * part, SAME_NODE, write=True) for some in busiest.tolist()])
+        link = np.array([prices.stream(some * part, SAME_NODE) for some in busiest.tolist()])
         flag = np.full(len(rows), x.told(SAME_NODE, add, peers))
         within = Level(link * (peers > 0), rows * x.core(row), rows * peers / groups * x.core(part), flag)
         own = np.array([terms[group if groups > 1 else 0, place] for place, (_, group) in enumerate(x.places)])

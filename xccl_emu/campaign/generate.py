@@ -8,6 +8,7 @@ A program depends on two numbers only, the seed of the campaign and its own, so 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -85,45 +86,33 @@ def _fenced(rng: Random, small: Small) -> Small:
     return replace(small, programs=tuple(map(tuple, programs)))
 
 
-def _each(rng: Random, small: Small, change: Change) -> Small:
+def _each(change: Change, rng: Random, small: Small) -> Small:
     """With some instructions in place of others."""
     return replace(small, programs=tuple(tuple(change(rng, one) for one in each) for each in small.programs))
 
 
-def _signalling(rng: Random, small: Small) -> Small:
-    """Requests that signal for half of the transfers out and some of the puts: of a word or two, to a word."""
-
-    def signalled(rng: Random, one: Instruction) -> Instruction:
-        if one.name not in ("out", "put", "put_one", "add") or rng.random() < 0.5:
-            return one
-        return Instruction("signal", one.a & ~DATA, rng.randrange(8) | rng.randrange(3) << 3, rng.randrange(2) << 3)
-
-    return _each(rng, small, signalled)
+def _signalled(rng: Random, one: Instruction) -> Instruction:
+    """A request that signals for half of the transfers out and some of the puts: of a word or two, to a word."""
+    if one.name not in ("out", "put", "put_one", "add") or rng.random() < 0.5:
+        return one
+    return Instruction("signal", one.a & ~DATA, rng.randrange(8) | rng.randrange(3) << 3, rng.randrange(2) << 3)
 
 
-def _swapping(rng: Random, small: Small) -> Small:
+def _swapped(rng: Random, one: Instruction) -> Instruction:
     """A compare-and-swap for half of the atomics, and for some stores."""
-
-    def swapped(rng: Random, one: Instruction) -> Instruction:
-        likely = {"atomic": 0.5, "atomic_taken": 0.5, "store": 0.1}.get(one.name, 0.0)
-        return Instruction("swap", one.a, rng.randrange(3), rng.randrange(1, 4)) if rng.random() < likely else one
-
-    return _each(rng, small, swapped)
+    likely = {"atomic": 0.5, "atomic_taken": 0.5, "store": 0.1}.get(one.name, 0.0)
+    return Instruction("swap", one.a, rng.randrange(3), rng.randrange(1, 4)) if rng.random() < likely else one
 
 
-def _polling(rng: Random, small: Small) -> Small:
-    """Polls of some bytes, or some bits, of a word, or of a line, for half of the polls."""
-
-    def polled(rng: Random, one: Instruction) -> Instruction:
-        name = one.name.removesuffix("_taken")
-        if name not in ("ge", "eq", "ne") or rng.random() < 0.5:
-            return one
-        if rng.random() < 0.7:
-            return Instruction(f"part_{name}", one.a, one.b, rng.randrange(16))
-        size, line = rng.randrange(3), "line_ne" if name == "ne" else "line"
-        return Instruction(line, one.a >> size + 1 << size + 1, one.b, size | rng.randrange(4) << 2)
-
-    return _each(rng, small, polled)
+def _polled(rng: Random, one: Instruction) -> Instruction:
+    """A poll of some bytes, or some bits, of a word, or of a line, for half of the polls."""
+    name = one.name.removesuffix("_taken")
+    if name not in ("ge", "eq", "ne") or rng.random() < 0.5:
+        return one
+    if rng.random() < 0.7:
+        return Instruction(f"part_{name}", one.a, one.b, rng.randrange(16))
+    size, line = rng.randrange(3), "line_ne" if name == "ne" else "line"
+    return Instruction(line, one.a >> size + 1 << size + 1, one.b, size | rng.randrange(4) << 2)
 
 
 def _ordering(rng: Random, small: Small) -> Small:
@@ -155,8 +144,8 @@ def _cleaned(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ..
 
 
 _VARIATIONS: tuple[tuple[Callable[[Random, Small], Small], float], ...] = (
-    (_fenced, 0.4), (_signalling, 0.2), (_swapping, 0.2), (_polling, 0.2), (_ordering, 0.2), (_of_units, 0.3),
-    (_cached, 0.2),
+    (_fenced, 0.4), *((partial(_each, change), 0.2) for change in (_signalled, _swapped, _polled)), (_ordering, 0.2),
+    (_of_units, 0.3), (_cached, 0.2),
 )  # fmt: skip
 """And how likely each is."""
 
@@ -264,6 +253,12 @@ def _moved_to_data(rng: Random, small: Small) -> Small:
 
 # ---- instructions
 
+_VARIED = ("swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain")
+_NAMES = (
+    *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),
+    *(name for name in WITHOUT_WORD if name != "fence"), "quiet", "spin",
+)  # fmt: skip
+
 
 def _word(rng: Random, dies: int) -> int:
     return rng.randrange(dies) << 3 | rng.choice(WORDS) | (DATA if rng.random() < 0.2 else 0)
@@ -271,54 +266,36 @@ def _word(rng: Random, dies: int) -> int:
 
 def _instruction(rng: Random, dies: int) -> Instruction:
     """Any instruction, with operands that often meet those of others."""
-    name = rng.choice(_NAMES)
-    word, value = _word(rng, dies), rng.choice((0, 1, 1, 2, 3))
-    make = _OPERANDS.get(name, _plain)
-    return Instruction(name, *make(rng, word, value, _word(rng, dies)))
+    name, word, value, other = rng.choice(_NAMES), _word(rng, dies), rng.choice((0, 1, 1, 2, 3)), _word(rng, dies)
+    return Instruction(name, *_operands(rng, name, word, value, other))
 
 
-def _plain(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
+def _operands(rng: Random, name: str, word: int, value: int, other: int) -> tuple[int, ...]:
+    match name:
+        case "in" | "out":
+            return word, rng.choice((0, 0, 1, 2, 4)), rng.choice((0, 0, 0, 1, 2, 4, 5, 13))
+        case "dma" | "dma_data":
+            return word, other % DATA, rng.choice((0, 0, 0, 1, 2, 5))
+        case "put" | "put_named":
+            return word & ~3, value, rng.randrange(3)
+        case "put_one":
+            return word, value, rng.randrange(3)
+        case "ub_load":
+            return 0, rng.choice((0, 0, 1, 2, 4))
+        case "ub_store":
+            return value, rng.choice((0, 0, 1, 2, 4))
+        case "skip_unless" | "skip_if":
+            return 0, value, rng.randrange(1, 3)
+        case "fail_unless":
+            return 7, value
+        case "v_copy":
+            return rng.choice((0, 4)), rng.choice((0, 4, 8)), rng.choice((0, 2))
+        case "store4" | "load4":
+            return word, value * (name == "store4"), rng.choice((0, 8))
+        case "set":
+            return rng.randrange(4), rng.choice((0, 0, 1, 2, 3)), rng.randrange(2)
+        case "wait":
+            return rng.choice((1, 1, 3, 4, 0, 2)), rng.choice((0, 0, 1, 3)), rng.randrange(2)
+        case "quiet" | "arrive" | "await" | "end":
+            return ()
     return word, value
-
-
-def _transfer(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
-    return word, rng.choice((0, 0, 1, 2, 4)), rng.choice((0, 0, 0, 1, 2, 4, 5, 13))
-
-
-def _dma(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
-    return word, other % DATA, rng.choice((0, 0, 0, 1, 2, 5))
-
-
-def _put(rng: Random, word: int, value: int, other: int) -> tuple[int, ...]:
-    return word & ~3, value, rng.randrange(3)
-
-
-_Operands = Callable[[Random, int, int, int], tuple[int, ...]]
-_SPINS = ("spin", "spin_plain")
-_VARIED = ("swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne")
-_NAMES = (
-    *(name for name in WITH_WORD if name not in (*_SPINS, *_VARIED)),
-    *(name for name in WITHOUT_WORD if name != "fence"), "quiet", _SPINS[0],
-)  # fmt: skip
-_OPERANDS: dict[str, _Operands] = {
-    "in": _transfer,
-    "out": _transfer,
-    "dma": _dma,
-    "dma_data": _dma,
-    "put": _put,
-    "put_named": _put,
-    "put_one": lambda rng, word, value, other: (word, value, rng.randrange(3)),
-    "ub_load": lambda rng, word, value, other: (0, rng.choice((0, 0, 1, 2, 4))),
-    "ub_store": lambda rng, word, value, other: (value, rng.choice((0, 0, 1, 2, 4))),
-    "skip_unless": lambda rng, word, value, other: (0, value, rng.randrange(1, 3)),
-    "skip_if": lambda rng, word, value, other: (0, value, rng.randrange(1, 3)),
-    "fail_unless": lambda rng, word, value, other: (7, value),
-    "v_copy": lambda rng, word, value, other: (rng.choice((0, 4)), rng.choice((0, 4, 8)), rng.choice((0, 2))),
-    "store4": lambda rng, word, value, other: (word, value, rng.choice((0, 8))),
-    "load4": lambda rng, word, value, other: (word, 0, rng.choice((0, 8))),
-    "set": lambda rng, word, value, other: (rng.randrange(4), rng.choice((0, 0, 1, 2, 3)), rng.randrange(2)),
-    "wait": lambda rng, word, value, other: (
-        rng.choice((1, 1, 3, 4, 0, 2)), rng.choice((0, 0, 1, 3)), rng.randrange(2),
-    ),
-    **dict.fromkeys(("quiet", "arrive", "await", "end"), lambda rng, word, value, other: ()),
-}  # fmt: skip
