@@ -152,7 +152,7 @@ def test_a_file_that_fails_is_named(tmp_path: Path, fails: str, told: str) -> No
     for folder, text in (("a", fails), ("b", "from xccl_emu.protocol import protocol\n@protocol\ndef p(b): ...\n")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same_name.py").write_text(text)
-    with pytest.raises(ConfigError, match=rf"cannot be imported \({told}"):
+    with pytest.raises(ConfigError, match=rf"cannot be imported \(.*{told}"):
         registry.of_file(f"{tmp_path}/a/same_name.py:P")
     assert registry.of_file(f"{tmp_path}/b/same_name.py:p").__name__ == "p"
 
@@ -181,7 +181,7 @@ def test_check_takes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert as_json("check", SCAN, "--dies", "2")["verdict"] == "verified"
     assert invoke("check", SCAN, "--dies=2", "--without", "chunk before tail", "--out", "w.json")[0] == 1
     assert invoke("check", SCAN, "--replay", "w.json")[0] == 1
-    assert "FILE.py:NAME" in refusal("check", "--replay", "w.json")
+    assert "FILE.py:PrefixSum" in refusal("check", "--replay", "w.json")
     each = as_json("check", SCAN, "--dies", "2", "--each-sync")["each_sync"]
     assert {one["sync"]: one["finding"] for one in each}["chunk before tail"] == "needed"
     assert as_json("check", SCAN, "--dies", "2", "--fault", "stop:die1", "--schedules", "20")["schedules"] == 20
