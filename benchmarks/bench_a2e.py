@@ -6,7 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from harness import Report, Yardstick, copied, parser, resident_gb, stopwatch
+from harness import Report, Yardstick, copied, parser, stopwatch
 
 from xccl_emu import routing
 from xccl_emu.kernels.expert import dummy_expert
@@ -14,6 +14,7 @@ from xccl_emu.kernels.parameters import Buffers
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, small_pod
 from xccl_emu.machine.stats import RunStats
+from xccl_emu.protocol.site import resident_gb
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_calls import AttentionExperts
 from xccl_emu.protocols.a2e_case import bytes_needed

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from harness import Report, Yardstick, copied, exponent, first_touch_us, parser, resident_gb, stopwatch
+from harness import Report, Yardstick, copied, exponent, first_touch_us, parser, stopwatch
 
 from xccl_emu import routing
 from xccl_emu.bench.layers import group_on
@@ -14,6 +14,7 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
 from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocol.registry import on_pod
+from xccl_emu.protocol.site import resident_gb
 from xccl_emu.protocols.compared import draw_tokens
 
 EXPERTS, TOP_K, HIDDEN = 256, 8, 7168

@@ -6,9 +6,10 @@ from typing import Any
 
 from bench_dispatch import HIDDEN, PROTOCOLS, PULL, Layer, Round, Stage
 from bench_fused import FUSED
-from harness import Report, parser, resident_gb
+from harness import Report, parser
 
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
+from xccl_emu.protocol.site import resident_gb
 from xccl_emu.timing.run import VirtualTime
 
 POLICIES: Mapping[str, Any] = {"round-robin": "round-robin", "virtual time": VirtualTime()}

@@ -182,11 +182,6 @@ def page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def resident_gb() -> float:
-    """The largest resident size of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-
-
 def first_touch_us() -> float:
     """CPU microseconds to touch a page of a pod's memory for the first time."""
     from xccl_emu.machine.address_space import map_bytes

@@ -14,6 +14,6 @@ from xccl_emu.protocol.site import Site
 from xccl_emu.protocol.tight import tight_pod
 
 __all__ = [
-    "Bench", "Call", "Case", "Collective", "Deviation", "Paper", "Preset", "Region", "Regions", "Site", "Size", "Step",
-    "choice", "payload", "protocol", "size", "switch", "syncs", "text", "tight_pod",
-]  # fmt: skip
+    "Bench", "Call", "Case", "Collective", "Deviation", "Paper", "Preset", "Region", "Regions", "Site", "Size",
+    "Step", "choice", "payload", "protocol", "size", "switch", "syncs", "text", "tight_pod",
+]  # fmt: skip  # fmt: skip

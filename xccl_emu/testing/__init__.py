@@ -37,29 +37,10 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Bench",
-    "Case",
-    "Certificate",
-    "Checkable",
-    "Expected",
-    "Label",
-    "NotVerified",
-    "ProtocolViolation",
-    "Trial",
-    "Verdict",
-    "Violation",
-    "assert_no_violation",
-    "assert_verified",
-    "calls_machine",
-    "certify",
-    "check",
-    "protocol",
-    "replay",
-    "save_witness",
-    "sequences",
-    "syncs",
-    "witness_text",
-]
+    "Bench", "Case", "Certificate", "Checkable", "Expected", "Label", "NotVerified", "ProtocolViolation", "Trial",
+    "Verdict", "Violation", "assert_no_violation", "assert_verified", "calls_machine", "certify", "check",
+    "protocol", "replay", "save_witness", "sequences", "syncs", "witness_text",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
