@@ -9,11 +9,10 @@ routes and the experts' outputs of a call lie at ``call % depth`` of their buffe
 from xccl_emu.kernels.a2e_parameters import LIST, Domains, Places, inbox_of
 from xccl_emu.kernels.a2e_trampoline import await_call, pass_on
 from xccl_emu.kernels.common import add_words, fetch
-from xccl_emu.kernels.counts import FIELD_BYTES
+from xccl_emu.kernels.counts import FIELD_BYTES, load_counts
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
 from xccl_emu.kernels.expert import busy, dummy_expert
 from xccl_emu.kernels.group import align, barrier, drain_halves, hand_over
-from xccl_emu.kernels.moe import count_rows
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import (
     MTU_IN,
@@ -159,7 +158,7 @@ def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
     while n >= 0:
         yield poll_ge(at.assembled + here, call + 1, step=4, sync="rows to compute")
         counts = b.counts + call % (m.depth + 1) * counts_bytes(m.n_attention, c.n_local)
-        n = yield from count_rows(counts, c._replace(n_ranks=m.n_attention))
+        n = yield from load_counts(counts, 0, "row counts loaded", c._replace(n_ranks=m.n_attention))
         if n >= 0:
             base = call % m.depth * m.rows_max
             yield from dummy_expert(

@@ -9,7 +9,7 @@ In the `Areas` that the kernels take, every address is that of the first die of 
 ``done`` of a dispatch, ``fields`` and ``staging`` of a combine are attention dies', the rest expert dies'.
 """
 
-from xccl_emu.kernels.combine import acknowledge_all, load_counts, offer, sum_tokens
+from xccl_emu.kernels.combine import acknowledge_all, offer, sum_tokens
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import offer_tokens, take_tokens
 from xccl_emu.kernels.group import align, barrier
@@ -53,8 +53,7 @@ def answer(die, core, event, c: Group, b: Buffers, dispatches: Areas, combines: 
     yield from expert_round(core, c, b)
     yield quiet(sync="expert outputs visible")
     yield from barrier(0, "all cores have computed")
-    rows = yield from load_counts(b.counts, c)
-    yield from offer(die, core, event, rows, b.y, c, combines)
+    yield from offer(die, core, event, c, b, combines)
 
 
 @kernel

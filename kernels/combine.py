@@ -10,8 +10,7 @@ A rank acknowledges to every other one, also to those that it needed nothing fro
 what they offer it, so that may be overwritten at any time.
 """
 
-from xccl_emu.kernels.common import add_words, fetch
-from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES
+from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, load_counts
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
 from xccl_emu.kernels.parameters import Areas, Buffers, Group
 from xccl_emu.kernels.sums import add_contribution, contribution_bytes, contribution_stride, drain_sums, write_sum
@@ -36,13 +35,6 @@ from xccl_emu.lang import (
     v_quantize,
     wait_flag,
 )
-
-
-def load_counts(counts, c: Group):
-    """Read the counts that dispatch received, by expert and then source, into the data buffer; returns their sum."""
-    yield from fetch(counts, 0, 4 * c.n_ranks * c.n_local, 1, "received counts loaded")
-    rows = yield from add_words(0, c.n_ranks * c.n_local, 4, 1)
-    return rows
 
 
 def copy_rows(source, target, n, row_bytes, turn, a: Areas):
@@ -123,12 +115,13 @@ def lay_out(rank, core, event, rows, y, c: Group, a: Areas):
         yield from drain_halves(MTU_OUT, MTU_IN, turn, "copy half free")
 
 
-def offer(rank, core, event, rows, y, c: Group, a: Areas):
+def offer(rank, core, event, c: Group, b: Buffers, a: Areas):
     """Steps 1-4: lay out the rows, each core as many, and when all have, tell each rank of this core's share.
 
     The ranks are dealt out from the own one on, so that no two ranks begin with the same one.
     """
-    yield from lay_out(rank, core, event, rows, y, c, a)
+    rows = yield from load_counts(b.counts, 1, "received counts loaded", c)
+    yield from lay_out(rank, core, event, rows, b.y, c, a)
     first = c.n_ranks * core // c.cores
     last = c.n_ranks * (core + 1) // c.cores
     for i in range(first, last):
@@ -202,7 +195,6 @@ def acknowledge_all(rank, core, event, done, c: Group):
 @kernel
 def combine(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     """One combine on one core of a rank with so many tokens, in the round with that event ID."""
-    rows = yield from load_counts(b.counts, c)
-    yield from offer(rank, core, event, rows, b.y, c, a)
+    yield from offer(rank, core, event, c, b, a)
     yield from sum_tokens(rank, core, tokens, event, c, b, a)
     yield from acknowledge_all(rank, core, event, a.done, c)

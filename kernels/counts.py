@@ -101,6 +101,13 @@ def load_choices(tokens, topk, c: Group):
     yield from hand_over(MTU_IN, SCALAR, 0, "choices loaded")
 
 
+def load_counts(counts, step, sync, c: Group):
+    """Bring what dispatch received, by expert and then source, to the start of the data buffer; returns the sum."""
+    yield from fetch(counts, 0, 4 * c.n_ranks * c.n_local, step, sync)
+    rows = yield from add_words(0, c.n_ranks * c.n_local, 4, step)
+    return rows
+
+
 def clear_tally(table, step, c: Group):
     """Zero a table with an entry for each expert slot in the data buffer."""
     yield v_fill(table, 4 * c.n_ranks * c.n_local, step=step)

@@ -13,7 +13,6 @@ cores have pulled, and a source writes into the block of a destination, and into
 one has acknowledged the round before (sync "dispatch blocks free").
 """
 
-from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.counts import (
     FIELD_BYTES,
     INDEX_BYTES,
@@ -21,6 +20,7 @@ from xccl_emu.kernels.counts import (
     choice_at,
     count_share,
     find_places,
+    load_counts,
     place_of,
     row_of,
     slot_of,
@@ -189,8 +189,7 @@ def gather_counts(c: Group, b: Buffers):
     """When all cores have noted theirs bring the whole table into the data buffer; returns the number of rows."""
     yield quiet(step=5, sync="counts noted")
     yield from barrier(5, "all counts are in")
-    yield from fetch(b.counts, 0, 4 * c.n_ranks * c.n_local, 5, "counts loaded")
-    rows = yield from add_words(0, c.n_ranks * c.n_local, 4, 5)
+    rows = yield from load_counts(b.counts, 5, "counts loaded", c)
     return rows
 
 

@@ -9,8 +9,7 @@ Each buffer of the app data area holds its rounds one behind the other; see `par
 """
 
 from xccl_emu.kernels.combine import combine
-from xccl_emu.kernels.common import add_words, fetch
-from xccl_emu.kernels.counts import INDEX_BYTES
+from xccl_emu.kernels.counts import INDEX_BYTES, load_counts
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, dispatch
 from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.group import align, barrier
@@ -21,16 +20,9 @@ DISPATCH, EXPERT, COMBINE = 1, 2, 4
 """Bits of ``parts``: which phases each round has."""
 
 
-def count_rows(counts, c: Group):
-    """Return how many rows dispatch received, the sum of its table of counts."""
-    yield from fetch(counts, 0, 4 * c.n_ranks * c.n_local, 0, "row counts loaded")
-    rows = yield from add_words(0, c.n_ranks * c.n_local, 4, 0)
-    return rows
-
-
 def expert_round(core, c: Group, b: Buffers):
     """The dummy expert on this core's part of the rows that dispatch received."""
-    rows = yield from count_rows(b.counts, c)
+    rows = yield from load_counts(b.counts, 0, "row counts loaded", c)
     yield from dummy_expert(rows * core // c.cores, rows * (core + 1) // c.cores, c, b)
 
 

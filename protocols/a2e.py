@@ -12,30 +12,21 @@ or, to look at what the expert dies have received, or to launch without running:
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
 from xccl_emu.kernels import a2e as attention_kernel
 from xccl_emu.kernels import a2e_expert as expert_kernels
 from xccl_emu.kernels import a2e_return as return_kernel
-from xccl_emu.kernels.parameters import Buffers as Addresses
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer
-from xccl_emu.protocols.a2e_calls import AttentionExperts, Buffers, Call, Calls
+from xccl_emu.protocols.a2e_calls import AttentionExperts, Call, Calls
 from xccl_emu.protocols.a2e_layout import A2EConfig, return_plan
 from xccl_emu.protocols.a2e_regions import A2ELayout
 
 __all__ = ["A2E", "A2EConfig", "Call", "Calls"]
-
-_RIGHTS = {
-    "attention": {"batches": "r", "x": "r", "topk": "r", "weights": "r", "out": "w"},
-    "a2e_stream": {"recv_x": "w", "route": "w", "counts": "rw"},
-    "compute_stream": {"recv_x": "r", "route": "r", "counts": "r", "y": "w"},
-    "e2a_stream": {"route": "r", "counts": "r", "y": "r"},
-}
-"""What each kernel may do with the app buffers of its die."""
 
 
 class A2E(AttentionExperts):
@@ -45,7 +36,12 @@ class A2E(AttentionExperts):
     kernels = (
         attention_kernel.attention, expert_kernels.a2e_stream, expert_kernels.compute_stream, return_kernel.e2a_stream,
     )  # fmt: skip
-
+    rights: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "attention": {"batches": "r", "x": "r", "topk": "r", "weights": "r", "out": "w"},
+        "a2e_stream": {"recv_x": "w", "route": "w", "counts": "rw"},
+        "compute_stream": {"recv_x": "r", "route": "r", "counts": "r", "y": "w"},
+        "e2a_stream": {"route": "r", "counts": "r", "y": "r"},
+    }
     lays_out = A2ELayout
     layout: A2ELayout
 
@@ -72,18 +68,17 @@ class A2E(AttentionExperts):
     def _common(self, cores: int) -> dict[str, Any]:
         c, spec = self.config, self.pod.spec
         group = c.group(c.n_experts, cores, spec.die_bytes, self.layout.at("tallies"))
-        return {"core": range(cores), "c": group, "m": c.domains(spec.ub_bytes)}
+        return {"c": group, "m": c.domains(spec.ub_bytes)}
 
     def _launch_attention(self, calls: Calls, turn: int, i: int) -> None:
-        c, buffers = self.config, calls.batches[turn][i]
-        app = {name: buffers[name].address for name in ("x", "topk", "weights", "out")}
-        more = {"calls": calls.n_calls, "batches": buffers["batches"].address, "b": Addresses(**app)}
-        args = self._common(c.cores) | {"at": self.layout.microbatch(turn, i), **more}
-        grants, die, first = self.layout.attention(turn, i), calls.dies(turn)[i], c.microbatch_of(turn) * c.cores
-        self._launch(attention_kernel.attention, die, range(first, first + c.cores), args, buffers, grants)
+        c, layout, die = self.config, self.layout, calls.dies(turn)[i]
+        first = c.microbatch_of(turn) * c.cores
+        args = self._common(c.cores) | {"at": layout.microbatch(turn, i), "calls": calls.n_calls}
+        cores, grants = range(first, first + c.cores), layout.attention(turn, i)
+        self._launch(attention_kernel.attention, die, cores, args, calls.batches[turn][i], grants)
 
     def _launch_streams(self, die: int) -> None:
-        c, buffers, grants = self.config, self.experts[die], self.layout
+        c, grants = self.config, self.layout
         streams: list[tuple[Kernel, int, dict[str, Any], list[Grant]]] = [
             (expert_kernels.a2e_stream, c.a2e_cores, {}, grants.a2e(die)),
             (expert_kernels.compute_stream, c.compute_cores, {}, grants.compute(die)),
@@ -91,13 +86,7 @@ class A2E(AttentionExperts):
         ]
         first = 0
         for kernel, cores, more, rights in streams:
-            rows = Addresses(**{name: buffer.address for name, buffer in buffers.items()})
-            args = self._common(cores) | {"at": self.layout.places, "die": die, "b": rows, **more}
-            self._launch(kernel, self.first_die + die, range(first, first + cores), args, buffers, rights)
+            args = self._common(cores) | {"at": self.layout.places, "die": die, **more}
+            on = range(first, first + cores)
+            self._launch(kernel, self.first_die + die, on, args, self.experts[die], rights)
             first += cores
-
-    def _launch(
-        self, kernel: Kernel, die: int, cores: range, args: Mapping[str, Any], buffers: Buffers, grants: list[Grant]
-    ) -> None:
-        own = [self.pod.grant(buffers[name], rights) for name, rights in _RIGHTS[kernel.name].items()]
-        self.pod.launch(kernel, die, cores, args, [*grants, *own])

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
+from xccl_emu.kernels.parameters import Buffers as Addresses
 from xccl_emu.lang import Kernel
-from xccl_emu.machine.launch import Launch
+from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import whole
 from xccl_emu.protocols.a2e_layout import A2EConfig
@@ -52,6 +53,8 @@ class AttentionExperts(Communicator):
     """Of the protocol, in `stats`."""
     kernels: ClassVar[tuple[Kernel, ...]]
     """What `launch` launches."""
+    rights: ClassVar[Mapping[str, Mapping[str, str]]]
+    """What each may do with the app buffers of its die, by its name."""
     lays_out: ClassVar[type[DiesLayout]]
     """What says where everything is."""
 
@@ -72,6 +75,17 @@ class AttentionExperts(Communicator):
     @abstractmethod
     def launch(self, calls: "Calls") -> None:
         """Put the kernels that carry out these calls on their cores."""
+
+    def _launch(
+        self, kernel: Kernel, die: int, cores: range, args: Mapping[str, Any], buffers: Buffers, grants: list[Grant]
+    ) -> None:
+        """Put a kernel on cores of a die, with those of its buffers that it may touch; ``grants`` are all others."""
+        rights = self.rights[kernel.name]
+        own = [self.pod.grant(buffers[name], letters) for name, letters in rights.items()]
+        app = {name: buffers[name].address for name in rights}
+        given = {"batches": app.pop("batches")} if "batches" in app else {}
+        more: dict[str, Any] = {"core": range(len(cores)), "b": Addresses(**app), **given}
+        self.pod.launch(kernel, die, cores, {**args, **more}, [*grants, *own])
 
     @abstractmethod
     def commit(self, calls: "Calls", call: int, topk: Sequence[NDArray[Any]]) -> None:

@@ -4,7 +4,7 @@ What it is for: to compare.  Each attention die tells every expert die how much 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -13,7 +13,6 @@ from xccl_emu.kernels import a2e_pull as device
 from xccl_emu.kernels.counts import FIELD_BYTES, work_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.parameters import Areas, Group
-from xccl_emu.kernels.parameters import Buffers as Addresses
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
@@ -21,10 +20,6 @@ from xccl_emu.protocols.a2e_calls import AttentionExperts, Calls
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_regions import DiesLayout
 from xccl_emu.protocols.layout import messages_at
-
-ATTENTION_RIGHTS = {"batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "out": "w"}
-EXPERT_RIGHTS = {"recv_x": "rw", "route": "rw", "counts": "rw", "y": "rw"}
-"""What each kernel may do with the app buffers of its die."""
 
 
 def rows_per_block(c: A2EConfig) -> int:
@@ -92,6 +87,10 @@ class A2EPull(AttentionExperts):
 
     name = "a2e-pull"
     kernels = device.pull_attention, device.pull_expert
+    rights: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "pull_attention": {"batches": "r", "x": "r", "topk": "r", "pos": "rw", "weights": "r", "out": "w"},
+        "pull_expert": {"recv_x": "rw", "route": "rw", "counts": "rw", "y": "rw"},
+    }
     lays_out = PullLayout
     layout: PullLayout
 
@@ -113,23 +112,14 @@ class A2EPull(AttentionExperts):
         c, die_bytes = self.config, self.pod.spec.die_bytes
         offering = c.group(c.n_experts, c.cores, die_bytes, self._on_attention("tallies"))
         for i, buffers in enumerate(calls.batches[0]):
-            app = {name: buffers[name].address for name in ("x", "topk", "pos", "weights", "out")}
-            args = self._args(calls, offering, messages_at(c)) | {
-                "core": range(c.cores), "index": i, "tokens_max": c.tokens_max, "batches": buffers["batches"].address,
-                "b": Addresses(**app),
-            }  # fmt: skip
-            grants = [self.pod.grant(buffers[name], rights) for name, rights in ATTENTION_RIGHTS.items()]
-            grants += self.layout.attention(i)
-            self.pod.launch(device.pull_attention, calls.dies(0)[i], range(c.cores), args, grants)
+            args = self._args(calls, offering, messages_at(c)) | {"index": i, "tokens_max": c.tokens_max}
+            die, grants = calls.dies(0)[i], self.layout.attention(i)
+            self._launch(device.pull_attention, die, range(c.cores), args, buffers, grants)
         shape = c.group(c.n_attention, c.a2e_cores, die_bytes)
         for die, buffers in enumerate(self.experts):
-            rows = Addresses(**{name: buffer.address for name, buffer in buffers.items()})
-            args = self._args(calls, shape, work_at(c.n_attention * c.local_experts)) | {
-                "core": range(c.a2e_cores), "die": die, "b": rows,
-            }  # fmt: skip
-            grants = [self.pod.grant(buffers[name], rights) for name, rights in EXPERT_RIGHTS.items()]
-            grants += self.layout.expert(die)
-            self.pod.launch(device.pull_expert, self.first_die + die, range(c.a2e_cores), args, grants)
+            args = self._args(calls, shape, work_at(c.n_attention * c.local_experts)) | {"die": die}
+            on, grants = self.first_die + die, self.layout.expert(die)
+            self._launch(device.pull_expert, on, range(c.a2e_cores), args, buffers, grants)
 
     def _args(self, calls: Calls, shape: Group, work: int) -> dict[str, Any]:
         """What both kernels are told; ``work`` is where a die of that kind has room for messages in its data buffer."""
