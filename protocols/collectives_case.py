@@ -16,7 +16,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Bench, Call, Case, Collective, Preset, Regions, choice, size, switch
-from xccl_emu.protocol.streams import StreamCase, Streams
+from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
 from xccl_emu.protocols.collectives_layout import BarrierLayout, Layout, RingLayout, SenseLayout
 from xccl_emu.protocols.layout import DTYPES
 
@@ -110,7 +110,7 @@ class CollectiveCase(StreamCase, Collective):
     def values(self, launch: int = 0) -> NDArray[Any]:
         """What the ranks have, [calls, ranks, shares, elements of a share]; other values in each launch."""
         shape = (self.calls, self.ranks, self._had, self._share)
-        return numbers(shape, self.dtype, [self.seed, launch] if launch else self.seed)
+        return numbers(shape, self.dtype, seed_of(self.seed, launch))
 
     def results(self, values: NDArray[Any]) -> NDArray[Any]:
         """What they must get, [calls, ranks, shares, elements of a share]."""
@@ -161,7 +161,7 @@ class CollectiveCase(StreamCase, Collective):
         self, bench: Bench, pod: Pod, me: int, number: int, had: NDArray[Any], got: NDArray[Any]
     ) -> tuple[Buffer, Buffer]:
         """Operands and results of a rank; twice the same in place, where one may be a share of the other."""
-        call = f" of call {number}" if number else ""
+        call = of_call(number)
         if not self.in_place:
             own = bench.filled(me, had, f"own{call}", travels=True)
             return own, bench.wanted(me, got, f"out{call}", owners=f"die{me}")

@@ -36,6 +36,7 @@ class DeepEpConfig(EpConfig):
 
     PATHS: ClassVar[tuple[str, ...]] = ("mtu",)
     COUNTINGS: ClassVar[tuple[str, ...]] = ("auto",)
+    position_bytes = 0  # the place of a contribution follows from token and choice
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,11 +47,6 @@ class DeepEpConfig(EpConfig):
     def streams(self) -> bool:
         """A core counts what it sends, and sees the choices of all tokens at once."""
         return False
-
-    @property
-    def position_bytes(self) -> int:
-        """No table of positions: the place of a contribution follows from token and choice."""
-        return 0
 
     @property
     def slots(self) -> int:

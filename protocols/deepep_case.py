@@ -10,8 +10,7 @@ from typing import ClassVar
 from xccl_emu.protocol import Case, Preset, size
 from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds, HookedRounds
 from xccl_emu.protocols.deepep_paper import DEEPEP_COMBINE, DEEPEP_DISPATCH
-from xccl_emu.protocols.layer_case import PAGE, LayerCase
-from xccl_emu.routing.choices import ZIPF
+from xccl_emu.protocols.layer_case import PAGE, USUAL, LayerCase
 
 
 @dataclass(frozen=True)
@@ -22,10 +21,7 @@ class DeepEpCase(LayerCase):
         Preset(
             "deepep-ll", "DeepEP's low-latency dispatch and combine", {},
             {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 2},
-            {
-                "ranks": 8, "cores": 8, "tokens": 128, "hidden": 7168, "top_k": 0, "rounds": 1, "routing": ZIPF,
-                "redundant": 0,
-            },
+            {"ranks": 8, "cores": 8, "tokens": 128, **USUAL, "redundant": 0},
         ),
     )  # fmt: skip
     papers = (DEEPEP_DISPATCH, DEEPEP_COMBINE)

@@ -14,9 +14,8 @@ from xccl_emu.protocol import Case, Preset, choice, size, switch
 from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.fused_paper import FUSED_COMBINE, FUSED_DISPATCH
-from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, USUAL_RANKS, LayerCase
+from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, USUAL, USUAL_RANKS, LayerCase
 from xccl_emu.protocols.moe_data import Batch, choice_steps
-from xccl_emu.routing.choices import ZIPF
 
 _SWITCHES = ("early_quantization", "preallocated", "pipelined", "double_buffered")
 
@@ -28,10 +27,7 @@ class FusedCase(LayerCase):
     presets: ClassVar[tuple[Preset, ...]] = (
         Preset(
             "fused", "CANN's FusedDispatch and FusedCombine", {}, {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 3},
-            {
-                "ranks": USUAL_RANKS, "cores": 4, "tokens": 96, "hidden": 7168, "top_k": 0, "rounds": 1,
-                "routing": ZIPF, "redundant": -1,
-            },
+            {"ranks": USUAL_RANKS, "cores": 4, "tokens": 96, **USUAL, "redundant": -1},
         ),
         Preset(
             "fused-scalar", "Places counted in scalar loops", {"counting": "scalar"},

@@ -28,6 +28,7 @@ class FusedConfig(EpConfig):
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ("aiv", "sdma")
+    position_bytes = 0  # the place of a contribution follows from token and choice
 
     _: KW_ONLY
     path: str = "aiv"
@@ -57,11 +58,6 @@ class FusedConfig(EpConfig):
     def message_bytes(self) -> int:
         """A token on its way: 7,680 bytes at hidden 7168 in INT8."""
         return self.wire_bytes + SLOT_BYTES
-
-    @property
-    def position_bytes(self) -> int:
-        """No table of positions: the place of a contribution follows from token and choice."""
-        return 0
 
     @property
     def max_tokens(self) -> int:

@@ -13,7 +13,7 @@ from xccl_emu.machine.device.layout import ATOMIC_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import sum_without_empty
 from xccl_emu.protocol import Bench, Call, Case, Preset, Region, Regions, choice, size
-from xccl_emu.protocol.streams import StreamCase, Streams
+from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Lamport(StreamCase):
 
         Other values in each launch.
         """
-        rng, calls = np.random.default_rng([self.seed, launch] if launch else self.seed), []
+        rng, calls = np.random.default_rng(seed_of(self.seed, launch)), []
         for call in range(self.calls):
             drawn = rng.standard_normal((self.ranks, 4 * self._lines(call))).astype(np.float32)
             drawn[call % self.ranks, call % 4] = -0.0
@@ -79,7 +79,7 @@ class Lamport(StreamCase):
 
     def _launch(self, bench: Bench, pod: Pod, streams: Streams, buffers: Region, number: int, told: Ranks) -> None:
         """Every rank's launch of a call."""
-        values, call = self.values(number), f" of call {number}" if number else ""
+        values, call = self.values(number), of_call(number)
         sums = np.concatenate([sum_without_empty(operands) for operands in values])
         for me in range(self.ranks):
             own = bench.filled(me, np.concatenate([operands[me] for operands in values]), f"own{call}")

@@ -20,11 +20,14 @@ from xccl_emu.protocols.moe_data import Batch, Image, make_batches
 from xccl_emu.protocols.rounds import GroupRounds, in_parts
 from xccl_emu.protocols.routed_case import RoutedCase
 from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP
+from xccl_emu.routing.choices import ZIPF
 
 PAGE = 4096
 COUNTING_HELP = "Who counts where messages go, and how."
 USUAL_RANKS, REPLICAS = 320, 32
 """A deployment: 288 dies serve routed experts, 32 of them replicas of the hottest, and 32 the shared one."""
+USUAL: Mapping[str, int | str] = {"hidden": 7168, "top_k": 0, "rounds": 1, "routing": ZIPF}
+"""On the whole pod."""
 
 
 @dataclass(frozen=True)

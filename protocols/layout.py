@@ -158,6 +158,9 @@ class EpConfig(TokenConfig):
         "first_die": (0, 1 << 20),
     }  # fmt: skip
 
+    position_bytes: ClassVar[int] = INDEX_BYTES
+    """Bytes that a token has in the table of positions of its messages, by which combine finds contributions."""
+
     n_ranks: int
     local_experts: int = 1
     """Expert slots on each rank."""
@@ -193,11 +196,6 @@ class EpConfig(TokenConfig):
     def rows_max(self) -> int:
         """Most rows that a rank can receive."""
         return self.n_ranks * self.rows_per_block
-
-    @property
-    def position_bytes(self) -> int:
-        """Bytes that a token has in the table of positions of its messages, by which combine finds contributions."""
-        return INDEX_BYTES
 
 
 def check_pod(config: EpConfig, pod: Pod, managed_offset: int, field_offset: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.layout import ATOMIC_BYTES
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Call, Case, Preset, Region, Regions, choice, size
-from xccl_emu.protocol.streams import StreamCase, Streams
+from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Packets(StreamCase):
     def payload(self, launch: int = 0) -> NDArray[np.uint8]:
         """What rank 0 has and rank 1 gets, [steps, lines, bytes of data of a line]; another one in each launch."""
         shape = (self.steps, self.lines, self._data)
-        return np.random.default_rng([self.seed, launch] if launch else self.seed).integers(1, 256, shape, np.uint8)
+        return np.random.default_rng(seed_of(self.seed, launch)).integers(1, 256, shape, np.uint8)
 
     @property
     def _data(self) -> int:
@@ -68,7 +68,7 @@ class Packets(StreamCase):
         streams, done = Streams(bench, pod), 0
         for number, (case, payload) in enumerate(zip(cases, payloads, strict=True)):
             told = Slots(slots.at(1), credit.at(0), self.slots, slots.step, case.lines, case.steps, done)
-            case._launch(bench, pod, streams, (slots, credit), f" of call {number}" if number else "", payload, told)
+            case._launch(bench, pod, streams, (slots, credit), of_call(number), payload, told)
             done += case.steps
         streams.put()
         bench.tolerates("stop", "cut", "stall")

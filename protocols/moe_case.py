@@ -14,16 +14,13 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
 from xccl_emu.protocols import moe_paper
 from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, LayerCase, columns
+from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, USUAL, LayerCase, columns
 from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.protocols.moe_data import Batch, Image
 from xccl_emu.protocols.rounds import Rounds
-from xccl_emu.routing.choices import ZIPF
 
 _COMBINE_INPUTS = ("pos", "counts", "y")
-_DECODE: Mapping[str, int | str] = {
-    "ranks": 288, "cores": 4, "tokens": 60, "hidden": 7168, "top_k": 0, "rounds": 1, "routing": ZIPF, "redundant": 0,
-}  # fmt: skip
+_DECODE = {"ranks": 288, "cores": 4, "tokens": 60, **USUAL, "redundant": 0}
 """Of 288 dies, 256 have one routed expert each and 32 the shared one (a token's rank mod 32)."""
 _PAIRS = {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 2}
 

@@ -17,7 +17,7 @@ from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.protocol import Bench, Call, Case, Preset, Site, choice, payload, size, switch, text
-from xccl_emu.protocol.streams import StreamCase, Streams
+from xccl_emu.protocol.streams import StreamCase, Streams, of_call
 from xccl_emu.protocols import sendrecv_paper
 from xccl_emu.protocols.sendrecv import SendRecv
 from xccl_emu.protocols.sendrecv_calls import RING_PATHS
@@ -82,7 +82,7 @@ class _Transfers(StreamCase):
 
     def _lay_out_call(self, bench: Bench, pod: Pod, streams: Streams, comm: SendRecv, number: int) -> list[Buffer]:
         """Launch a call behind those before it; returns the targets of all pairs."""
-        name = f"app.source{_of_call(number)}"
+        name = f"app.source{of_call(number)}"
         sources = [bench.filled(source, self._sent(source, number), name) for source, _ in self._pairs]
         targets = [pod.alloc(target, self._nbytes) for _, target in self._pairs]
         self._queue(comm, sources, targets, number)
@@ -94,13 +94,13 @@ class _Transfers(StreamCase):
         sends, receives = self._sides
         for (source, die), target in zip(self._pairs, targets, strict=True):
             data = self._sent(source, number)
-            bench.label_buffer(target, f"app.target{_of_call(number)}")
+            bench.label_buffer(target, f"app.target{of_call(number)}")
             sides = streams.cores(source, [sends]), streams.cores(die, [receives])
             for r, (channel, cores) in itertools.product(range(self.rounds), enumerate(zip(*sides, strict=True))):
                 own = part(self._payload_bytes, self.cores, channel)
                 start = r * self._payload_bytes + own.start
                 for core, side in zip(cores, ("sender", "receiver"), strict=True):
-                    name = f"target{_of_call(number)} on die {die}, round {r}, channel {channel}, for its {side}"
+                    name = f"target{of_call(number)} on die {die}, round {r}, channel {channel}, for its {side}"
                     bench.expect(target.address + start, data[start : start + own.nbytes], name, [core])
 
     def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer], number: int) -> None:
@@ -329,10 +329,6 @@ class AsyncCase(_OneRound):
 
 def _event(source: int, number: int) -> int:
     return 7 + 16 * source + number
-
-
-def _of_call(number: int) -> str:
-    return f" of call {number}" if number else ""
 
 
 def _label_pair(bench: Bench, layout: RingLayout, source: int, target: int) -> None:

@@ -12,7 +12,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.kernels.sp_tp_sp import segment, sp_tp_sp
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Call, Case, Preset, Regions, choice, size
-from xccl_emu.protocol.streams import StreamCase, Streams
+from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
 from xccl_emu.protocols.collectives_case import BYTES_MAX, numbers
 from xccl_emu.protocols.collectives_layout import Layout
 from xccl_emu.protocols.layout import DTYPES
@@ -59,7 +59,7 @@ class SpTpSpCase(StreamCase):
 
     def _lay_out_call(self, bench: Bench, pod: Pod, streams: Streams, layout: Layout, number: int, done: int) -> None:
         """A rank has its segment of the latents, and what its heads made of all tokens."""
-        seed, call = [self.seed, 2 * number] if number else self.seed, f" of call {number}" if number else ""
+        seed, call = seed_of(self.seed, 2 * number), of_call(number)
         latents = numbers((self.layers, self.tokens, self.latent), self.dtype, seed)
         heads = numbers((self.ranks, self.layers, self.tokens, self.part), self.dtype, [self.seed, 2 * number + 1])
         for me in range(self.ranks):

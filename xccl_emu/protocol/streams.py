@@ -24,6 +24,16 @@ class StreamCase(Case):
         self.lay_out_calls(bench, [Call(self)])
 
 
+def of_call(number: int) -> str:
+    """What names say behind the first call."""
+    return f" of call {number}" if number else ""
+
+
+def seed_of(seed: int, number: int) -> int | list[int]:
+    """For other values in each call; those of the first are those of the seed."""
+    return [seed, number] if number else seed
+
+
 @dataclass
 class _Stream:
     """What one core runs."""
