@@ -22,11 +22,10 @@ from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_regions import DiesLayout
 from xccl_emu.protocols.arguments import index_of, listed, one_for_each
 from xccl_emu.protocols.communicator import Communicator, Progress, all_or_none, allocate_on
-from xccl_emu.protocols.expert_group import Received, as_arrays, whole_rows
-from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
+from xccl_emu.protocols.expert_group import Received, as_arrays, fill
+from xccl_emu.protocols.layout import check_tokens, check_weights
 
 Buffers = dict[str, Buffer]
-_COLUMNS = INDEX_BYTES // 4
 
 
 class Call(NamedTuple):
@@ -148,7 +147,8 @@ class Calls:
         """[turn][attention die] app buffers; a turn is a domain's, or that of one of its microbatches."""
         for c, call in enumerate(given):
             self._commit(c, call.topk)
-            self._fill(c, call)
+            for buffers, batch in zip(self.batches[c % self.config.turns], zip(*call, strict=True), strict=True):
+                fill(self.pod, self.config, buffers, c // self.config.turns, *batch)
 
     # ---- before the run
 
@@ -169,26 +169,6 @@ class Calls:
         """The attention dies of the domain that has a call."""
         first = self.owner.first_die + self.config.attention_die(call, 0)
         return range(first, first + self.config.n_attention)
-
-    def _fill(self, call: int, given: Call) -> None:
-        c, k = self.config, self.config.top_k
-        for i in range(c.n_attention):
-            n, buffers = self.lengths[call][i], self.batches[call % c.turns][i]
-            self.pod.view(buffers["batches"], np.int32)[call // c.turns] = n
-            self.pod.fill_payload(self._payload(call, buffers["x"])[:n], given.tokens[i])
-            self._view(call, buffers["topk"], np.int32, _COLUMNS)[:n] = whole_rows(given.topk[i])
-            self._view(call, buffers["weights"], np.float32, _COLUMNS)[:n, :k] = given.weights[i]
-
-    def _view(self, call: int, buffer: Buffer, dtype: Any, columns: int) -> NDArray[Any]:
-        """[tokens_max, columns] of a call in a buffer of its domain."""
-        rows: NDArray[Any] = self.pod.view(buffer, dtype, (-1, self.config.tokens_max, columns))
-        return np.asarray(rows[call // self.config.turns])
-
-    def _payload(self, call: int, buffer: Buffer) -> NDArray[Any]:
-        """[tokens_max, hidden] of a call in a buffer of its domain, of what only travels."""
-        c = self.config
-        rows: NDArray[Any] = self.pod.payload(buffer, c.numpy_dtype(), (-1, c.tokens_max, c.hidden))
-        return np.asarray(rows[call // c.turns])
 
     def _commit(self, call: int, topk: Sequence[NDArray[Any]]) -> None:
         """Commit what a call will fill: what it has batches for, and of the rows those that there will be."""
@@ -223,8 +203,9 @@ class Calls:
         """What a call gave its i-th attention die: a view [T, hidden], valid until the next launch."""
         call, i = index_of("call", call, self.n_calls), index_of("i", i, self.config.n_attention)
         self._check_run(call)
-        buffer = self.batches[call % self.config.turns][i]["out"]
-        return self._payload(call, buffer)[: self.lengths[call][i]]
+        c, first = self.config, call // self.config.turns * self.config.tokens_max
+        rows = self.pod.payload(self.batches[call % c.turns][i]["out"], c.numpy_dtype(), (-1, c.hidden))
+        return np.asarray(rows[first : first + self.lengths[call][i]])
 
     def received(self, call: int, die: int) -> Received:
         """What a call brought to an expert die; views, valid until the next launch.
@@ -239,10 +220,7 @@ class Calls:
         self._check_run(call)
         table = self.pod.view(buffers["counts"], np.int32, (c.depth + 1, -1))[call % (c.depth + 1)]
         counts = table[: c.local_experts * c.n_attention].reshape(c.local_experts, c.n_attention)
-        rows, first = int(counts.sum()), call % c.depth * c.rows_max
-        dtype = np.int8 if c.quantized else c.numpy_dtype()
-        x = self.pod.payload(buffers["recv_x"], dtype, (-1, c.hidden))[first : first + rows]
-        return Received.of(x, self.pod.view(buffers["route"], ROUTE)[first : first + rows], counts)
+        return Received.of(self.pod, c, buffers, counts, call % c.depth * c.rows_max)
 
 
 def _as_arrays(config: A2EConfig, c: int, call: Call) -> Call:

@@ -20,7 +20,7 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocols.arguments import index_of, one_for_each
 from xccl_emu.protocols.communicator import Communicator, Progress, allocate_on
 from xccl_emu.protocols.group_layout import C, GroupLayout
-from xccl_emu.protocols.layout import ROUTE, EpConfig, check_finite, check_tokens, check_weights
+from xccl_emu.protocols.layout import ROUTE, EpConfig, TokenConfig, check_finite, check_tokens, check_weights
 
 Args = Mapping[str, int | Sequence[int]]
 """What a launch gives a kernel; a record is a sequence of integers, too."""
@@ -43,6 +43,19 @@ def whole_rows(choices: NDArray[Any]) -> NDArray[np.int32]:
     rows = np.full((len(choices), _INDEX_COLUMNS), -1, np.int32)
     rows[:, : choices.shape[1]] = choices
     return rows
+
+
+def fill(
+    pod: Pod, c: TokenConfig, buffers: Mapping[str, Buffer], i: int, x: NDArray[Any], choices: NDArray[Any],
+    weights: NDArray[Any] | None = None,
+) -> None:  # fmt: skip
+    """Put the i-th batch of a rank or attention die into its buffers, behind those before it."""
+    rows, tables = slice(i * c.tokens_max, i * c.tokens_max + len(x)), (-1, INDEX_BYTES // 4)
+    pod.view(buffers["batches"], np.int32)[i] = len(x)
+    pod.fill_payload(pod.payload(buffers["x"], c.numpy_dtype(), (-1, c.hidden))[rows], x)
+    pod.view(buffers["topk"], np.int32, tables)[rows] = whole_rows(choices)
+    if weights is not None:
+        pod.view(buffers["weights"], np.float32, tables)[rows, : c.top_k] = weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +82,13 @@ class Received:
     """[local_experts, n_ranks] rows by expert and source."""
 
     @classmethod
-    def of(cls, x: NDArray[Any], route: NDArray[Any], counts: NDArray[np.int32]) -> Self:
-        """From the rows, their routes [rows] of `ROUTE`, and the counts."""
+    def of(
+        cls, pod: Pod, c: TokenConfig, buffers: Mapping[str, Buffer], counts: NDArray[np.int32], first: int = 0
+    ) -> Self:
+        """What is in the buffers from row ``first`` on, by the counts."""
+        rows = slice(first, first + int(counts.sum()))
+        x = pod.payload(buffers["recv_x"], np.int8 if c.quantized else c.numpy_dtype(), (-1, c.hidden))[rows]
+        route = pod.view(buffers["route"], ROUTE)[rows]
         return cls(x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], counts)
 
     @property
@@ -192,7 +210,7 @@ class ExpertGroup(Communicator, Generic[C]):
             check_tokens(self.config, rank, x, choices)
         self._stage[0] = _NOTHING  # until the run is over
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
-            self._load(rank, x, choices)
+            fill(self.pod, self.config, vars(self._ranks[rank]), 0, x, choices)
         self._commit_rows(topk)
         for rank in range(self.config.n_ranks):
             args = {**self._core_args(rank), **self._dispatch_args()}
@@ -200,13 +218,6 @@ class ExpertGroup(Communicator, Generic[C]):
         self.run_as("dispatch", progress)
         self._stage[0] = _DISPATCHED
         return [self.received(rank) for rank in range(self.config.n_ranks)]
-
-    def _load(self, rank: int, x: NDArray[Any], choices: NDArray[Any]) -> None:
-        buffers = self._ranks[rank]
-        self.pod.view(buffers.batches, np.int32)[0] = len(x)
-        states = self.pod.payload(buffers.x, self.config.numpy_dtype(), (-1, self.config.hidden))
-        self.pod.fill_payload(states[: len(x)], x)
-        self.pod.view(buffers.topk, np.int32, (-1, _INDEX_COLUMNS))[: len(x)] = whole_rows(choices)
 
     def _commit_rows(self, topk: Sequence[NDArray[Any]]) -> None:
         """Commit what the rows of this round will fill; the buffers are sized for the worst case."""
@@ -240,10 +251,7 @@ class ExpertGroup(Communicator, Generic[C]):
         c, buffers = self.config, self._ranks[self._check_rank(rank)]
         self._check_stage("received", _DISPATCHED)
         counts = self.pod.view(buffers.counts, np.int32)[: c.n_slots].reshape(c.local_experts, c.n_ranks)
-        rows = int(counts.sum())
-        dtype = np.int8 if c.quantized else c.numpy_dtype()
-        x = self.pod.payload(buffers.recv_x, dtype, (-1, c.hidden))[:rows]
-        return Received.of(x, self.pod.view(buffers.route, ROUTE)[:rows], counts)
+        return Received.of(self.pod, c, vars(buffers), counts)
 
     # ---- experts
 

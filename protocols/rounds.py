@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels.counts import INDEX_BYTES
-from xccl_emu.kernels.group import align
 from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT, moe_layers
 from xccl_emu.kernels.parameters import Buffers as Addresses
 from xccl_emu.kernels.parameters import Rounds as RoundsArgument
@@ -31,9 +29,9 @@ from xccl_emu.machine.stats import RunStats
 from xccl_emu.protocols import expert_group
 from xccl_emu.protocols.arguments import index_of, listed, one_for_each
 from xccl_emu.protocols.communicator import Progress
-from xccl_emu.protocols.expert_group import Args, ExpertGroup, Received, allocate, as_arrays, whole_rows
+from xccl_emu.protocols.expert_group import Args, ExpertGroup, Received, allocate, as_arrays, fill
 from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layout import ROUTE, check_tokens, check_weights
+from xccl_emu.protocols.layout import check_tokens, check_weights
 
 PerRank = Sequence[Sequence[NDArray[Any]]]
 """[round][rank] arrays."""
@@ -89,7 +87,8 @@ class GroupRounds(ABC):
         self._launches: list[Launch] = []
         for i in range(self.n_rounds):
             for rank in range(self.config.n_ranks):
-                self._fill(i, rank, tokens[i][rank], topk[i][rank], weights[i][rank])
+                own = vars(self.buffers[rank])
+                fill(self.pod, self.config, own, i, tokens[i][rank], topk[i][rank], weights[i][rank])
 
     @classmethod
     def outputs_of(
@@ -147,21 +146,10 @@ class GroupRounds(ABC):
                 what = f"weights of round {i}, rank {rank}"
                 check_weights(self.config, what, weights[i][rank], len(tokens[i][rank]))
 
-    def _fill(self, i: int, rank: int, x: NDArray[Any], choices: NDArray[Any], weights: NDArray[Any]) -> None:
-        n, b, k = len(x), self.buffers[rank], self.config.top_k
-        self.pod.view(b.batches, np.int32)[i] = n
-        self.pod.fill_payload(self._payload(i, b.x, self.config.numpy_dtype())[:n], x)
-        self._view(i, b.topk, np.int32, INDEX_BYTES // 4)[:n] = whole_rows(choices)
-        self._view(i, b.weights, np.float32, INDEX_BYTES // 4)[:n, :k] = weights
-
-    def _view(self, i: int, buffer: Buffer, dtype: Any, columns: int) -> NDArray[Any]:
-        """[rows, columns] of round ``i`` in a buffer."""
-        rounds: NDArray[Any] = self.pod.view(buffer, dtype, (self.n_rounds, -1, columns))
-        return np.asarray(rounds[i])
-
-    def _payload(self, i: int, buffer: Buffer, dtype: Any) -> NDArray[Any]:
-        """[rows, hidden] of round ``i`` in a buffer of what only travels."""
-        rounds: NDArray[Any] = self.pod.payload(buffer, dtype, (self.n_rounds, -1, self.config.hidden))
+    def _states(self, i: int, buffer: Buffer) -> NDArray[Any]:
+        """[rows, hidden] hidden states of round ``i`` in a buffer."""
+        shape = (self.n_rounds, -1, self.config.hidden)
+        rounds: NDArray[Any] = self.pod.payload(buffer, self.config.numpy_dtype(), shape)
         return np.asarray(rounds[i])
 
     def launch(self) -> None:
@@ -209,23 +197,19 @@ class GroupRounds(ABC):
     def received(self, i: int, rank: int) -> Received:
         """What dispatch brought to a rank in round ``i``."""
         self._check_result(i, rank)
-        c, b = self.config, self.buffers[rank]
-        counts = self._view(i, b.counts, np.int32, align(4 * c.n_slots) // 4)[0, : c.n_slots]
-        rows = int(counts.sum())
-        x = self._payload(i, b.recv_x, np.int8 if c.quantized else c.numpy_dtype())[:rows]
-        route = self._view(i, b.route, ROUTE, 1)[:rows, 0]
-        return Received.of(x, route, counts.reshape(c.local_experts, c.n_ranks))
+        c, own = self.config, vars(self.buffers[rank])
+        counts = self.pod.view(own["counts"], np.int32, (self.n_rounds, -1))[i, : c.n_slots]
+        return Received.of(self.pod, c, own, counts.reshape(c.local_experts, c.n_ranks), i * c.rows_max)
 
     def expert_output(self, i: int, rank: int) -> NDArray[Any]:
         """[rows, hidden] outputs of a rank's experts in round ``i``, in the order of the received rows."""
         rows = len(self.received(i, rank).x)
-        return self._payload(i, self.buffers[rank].y, self.config.numpy_dtype())[:rows]
+        return self._states(i, self.buffers[rank].y)[:rows]
 
     def output(self, i: int, rank: int) -> NDArray[Any]:
         """[T, hidden] sums that combine gave a rank in round ``i``."""
         self._check_result(i, rank)
-        flat = self._payload(i, self.buffers[rank].out, self.config.numpy_dtype())
-        return flat[: self._lengths[i][rank]]
+        return self._states(i, self.buffers[rank].out)[: self._lengths[i][rank]]
 
 
 class Rounds(GroupRounds):
