@@ -50,7 +50,7 @@ from xccl_emu.kernels.dispatch import SLOT_BYTES, clear_slots, message_at, prepa
 from xccl_emu.kernels.expert import busy
 from xccl_emu.kernels.group import barrier, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group
-from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
+from xccl_emu.kernels.sums import sum_tokens
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -66,7 +66,6 @@ from xccl_emu.lang import (
     put,
     quiet,
     ub_store,
-    v_fill,
     wait_flag,
 )
 
@@ -115,30 +114,6 @@ def send_batch(first, last, c: Group, b: Buffers, at: Microbatch):
         yield quiet(step=1, sync="tokens visible")
 
 
-# ---- step 7
-
-
-def sum_token(t, turn, returned, c: Group, b: Buffers):
-    """The sum of one token in FP32, in order of its choices; masked ones are left out, and not read."""
-    yield v_fill(0, 4 * c.hidden, step=7)
-    for k in range(c.top_k):
-        slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=7)
-        if slot >= 0:
-            weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=7)
-            yield from add_contribution(returned + (t * c.top_k + k) * 2 * c.hidden, 0, turn, k, weight, c, 7)
-            turn = turn + 1
-    return turn
-
-
-def sum_batch(first, last, returned, c: Group, b: Buffers):
-    """Step 7 for this core's tokens."""
-    turn = 0
-    for t in range(first, last):
-        turn = yield from sum_token(t, turn, returned, c, b)
-        yield from write_sum(t, first, 0, c, b, 7)
-    yield from drain_sums(turn, last - first)
-
-
 # ---- the attention die
 
 
@@ -172,7 +147,7 @@ def one_call(core, call, n, c: Group, b: Buffers, m: Domains, at: Microbatch):
     yield poll_ge(at.credit, call, step=1, sync="slots free")
     yield from send_parts(core, call, n, c, b, m, at)
     yield poll_ge(at.returned_in, call + 1, step=7, sync="rows returned")
-    yield from sum_batch(n * core // c.cores, n * (core + 1) // c.cores, at.returned, c, b)
+    yield from sum_tokens(n * core // c.cores, n * (core + 1) // c.cores, at.returned, 0, c, b, 7)
 
 
 @kernel

@@ -13,10 +13,9 @@ from xccl_emu.kernels.common import ROWS, fetch, move_row
 from xccl_emu.kernels.counts import second_table, work_at
 from xccl_emu.kernels.deepep import SIGNAL_BYTES, all_clean, clean_next, first_of, set_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
-from xccl_emu.kernels.fused_combine import sum_token
 from xccl_emu.kernels.group import barrier, drain, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group, Sets
-from xccl_emu.kernels.sums import drain_sums, write_sum
+from xccl_emu.kernels.sums import sum_tokens
 from xccl_emu.lang import MTU_IN, MTU_OUT, SCALAR, add, fence, kernel, poll_ne, ub_load, ub_store
 
 
@@ -77,17 +76,6 @@ def await_flags(rank, first, last, call, c: Group, s: Sets):
     yield from barrier(3, "all flags are in")
 
 
-def sum_tokens(rank, first, last, call, c: Group, b: Buffers, s: Sets):
-    """Step 3 for this core's tokens."""
-    acc = work_at(c.n_ranks * c.n_local)
-    came = set_at(s.data, s.data_step, call, rank, c.die_bytes)
-    turn = 0
-    for t in range(first, last):
-        turn = yield from sum_token(t, came, turn, acc, c, b)
-        yield from write_sum(t, first, acc, c, b, 3)
-    yield from drain_sums(turn, last - first)
-
-
 @kernel
 def send_combine(rank, core, call, c: Group, b: Buffers, s: Sets):
     """The send phase on one core of a rank, in the call of that number."""
@@ -105,7 +93,9 @@ def receive_combine(rank, core, tokens, call, c: Group, b: Buffers, s: Sets):
     first = first_of(core, c.cores, c.n_ranks * c.n_local)
     last = first_of(core + 1, c.cores, c.n_ranks * c.n_local)
     yield from await_flags(rank, first, last, call, c, s)
-    yield from sum_tokens(rank, tokens * core // c.cores, tokens * (core + 1) // c.cores, call, c, b, s)
+    came = set_at(s.data, s.data_step, call, rank, c.die_bytes)
+    acc = work_at(c.n_ranks * c.n_local)
+    yield from sum_tokens(tokens * core // c.cores, tokens * (core + 1) // c.cores, came, acc, c, b, 3)
 
 
 @kernel

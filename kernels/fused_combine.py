@@ -15,7 +15,7 @@ from xccl_emu.kernels.counts import FIELD_BYTES, INDEX_BYTES, second_table, work
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import drain, hand_over
 from xccl_emu.kernels.parameters import Buffers, Fused, Group
-from xccl_emu.kernels.sums import add_contribution, drain_sums, write_sum
+from xccl_emu.kernels.sums import drain_sums, sum_token, write_sum
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -31,7 +31,6 @@ from xccl_emu.lang import (
     store,
     ub_load,
     ub_store,
-    v_fill,
     wait_flag,
 )
 
@@ -164,26 +163,13 @@ def await_arrivals(t, rank, topk, c: Group, f: Fused):
     yield poll_ge(f.arrivals + own, due, step=3, sync="all arrived")
 
 
-def sum_token(t, came, turn, acc, c: Group, b: Buffers):
-    """Step 3 for one token: its contributions weighed and added in order of the choices, the shared one as it is."""
-    yield v_fill(acc, 4 * c.hidden, step=3)
-    for k in range(c.top_k):
-        slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=3)
-        if slot >= 0:
-            weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=3)
-            source = came + (t * c.top_k + k) * 2 * c.hidden
-            yield from add_contribution(source, acc, turn, k, weight, c, 3)
-            turn = turn + 1
-    return turn
-
-
 def sum_tokens(rank, first, last, c: Group, b: Buffers, f: Fused):
     """Step 3 for this core's tokens."""
     acc = work_at(c.n_ranks * c.n_local)
     turn = 0
     for t in range(first, last):
         yield from await_arrivals(t, rank, b.topk, c, f)
-        turn = yield from sum_token(t, f.combine + rank * c.die_bytes, turn, acc, c, b)
+        turn = yield from sum_token(t, f.combine + rank * c.die_bytes, turn, acc, c, b, 3)
         yield from write_sum(t, first, acc, c, b, 3)
     yield from drain_sums(turn, last - first)
 

@@ -5,6 +5,7 @@ some contributions are on their way while another is added, and one output leave
 a contribution that came as INT8 is widened to FP32.
 """
 
+from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.group import drain, drain_halves, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import (
@@ -12,12 +13,14 @@ from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
     VECTOR,
+    load,
     mtu_in,
     mtu_out,
     set_flag,
     v_add,
     v_axpy,
     v_dequantize,
+    v_fill,
     v_narrow,
     wait_flag,
 )
@@ -78,6 +81,21 @@ def add_contribution(source, acc, turn, k, weight, c: Group, step):
     yield set_flag(VECTOR, MTU_IN, place, sync="contribution used")
 
 
+def sum_token(t, came, turn, acc, c: Group, b: Buffers, step):
+    """Add up what has come for a token, in order of its choices; masked ones are left out, and not read.
+
+    Contributions lie at ``came`` by token and choice; returns the turn behind them.
+    """
+    yield v_fill(acc, 4 * c.hidden, step=step)
+    for k in range(c.top_k):
+        slot = yield load(b.topk + t * INDEX_BYTES + 4 * k, 4, step=step)
+        if slot >= 0:
+            weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=step)
+            yield from add_contribution(came + (t * c.top_k + k) * 2 * c.hidden, acc, turn, k, weight, c, step)
+            turn = turn + 1
+    return turn
+
+
 def write_sum(t, first, acc, c: Group, b: Buffers, step):
     """Round the sum of token ``t``, the core's first being ``first``, and write it out."""
     half = (t - first) % 2
@@ -88,6 +106,15 @@ def write_sum(t, first, acc, c: Group, b: Buffers, step):
     yield from hand_over(VECTOR, MTU_OUT, half, "sum made")
     yield mtu_out(at, b.out + t * 2 * c.hidden, 2 * c.hidden, step=step)
     yield set_flag(MTU_OUT, VECTOR, half, sync="sum left")
+
+
+def sum_tokens(first, last, came, acc, c: Group, b: Buffers, step):
+    """The sums of tokens ``first`` to before ``last``, of which all has come."""
+    turn = 0
+    for t in range(first, last):
+        turn = yield from sum_token(t, came, turn, acc, c, b, step)
+        yield from write_sum(t, first, acc, c, b, step)
+    yield from drain_sums(turn, last - first)
 
 
 def drain_sums(contributions, tokens):

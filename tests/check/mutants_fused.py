@@ -156,7 +156,7 @@ OWN = (
     bug("fused: two contributions of an expert to a token announced as one", TWICE, LOCKED,
         of_combine(ARRIVAL, "        if i % 2 == 0:\n    " + ARRIVAL)),
     bug("fused: both contributions of an expert weighed as its first", TWICE, WRONG,
-        of_combine.at("weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=3)", "4 * k,", "0,")),
+        Of("sums").at("weight = yield load(b.weights + t * INDEX_BYTES + 4 * k, 4, step=step)", "4 * k,", "0,")),
     *by_tallies("fused, tallies:", LOOPS, replace(LOOPS, tokens=3), ONE_LOOP),
     bug("fused: a route used before it is loaded", PAIR, RACE | AREA | UNWRITTEN | LEFTOVER | EVENTS,
         of_combine.apart("MTU_IN, SCALAR, 0", "rows listed")),
