@@ -21,7 +21,7 @@ from xccl_emu.machine.device.flight import (
     request_site,
     room_for_writes,
     sign_extended,
-    write_line,
+    write_unit,
 )
 from xccl_emu.machine.device.layout import (
     ATOMIC_SHIFT,
@@ -157,8 +157,10 @@ def _write_back(mem, st, core, base, k):
     at = place_of(st, core, k)
     if not room_for_writes(st, base, max(1, CACHE_LINE_BYTES >> st[ATOMIC_SHIFT])):
         return False
-    address = st[at + CACHED_LINE] - 1 << LINE_SHIFT
-    write_line(mem, st, core, base, address, CACHE_LINE_BYTES, at + CACHED_DATA, st[at + CACHED_DIRTY] - 1)
+    address, data, site = st[at + CACHED_LINE] - 1 << LINE_SHIFT, 8 * (at + CACHED_DATA), st[at + CACHED_DIRTY] - 1
+    size = min(1 << st[ATOMIC_SHIFT], CACHE_LINE_BYTES)
+    for start in range(0, CACHE_LINE_BYTES, size):
+        write_unit(mem, st, core, base, KIND_SCALAR, address + start, data + start, size, site)
     _drop(st, core, k)
     return True
 

@@ -43,7 +43,6 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_NBYTES,
     FLIGHT_SITE,
     FLIGHT_WORDS,
-    GRANULE_BYTES,
     IN_FLIGHT,
     IS_PAYLOAD,
     IS_SIGNAL,
@@ -212,57 +211,48 @@ def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
 
 
 @jit
-def write_words(mem, st, core, base, kind, address, nbytes, w0, w1, w2, w3, site):
-    """Write up to four words: at once under `sc`, else into flight (there must be room)."""
+def write_word(mem, st, core, base, kind, address, nbytes, value, site):
+    """Write, or add, up to 8 bytes: at once under `sc`, else into flight (there must be room)."""
     if st[ORDER] == ORDER_SC:
-        _store(mem, st, kind, address, nbytes, w0, w1, w2, w3)
+        _store(mem, st, kind, address, nbytes, value)
         note_writer(st, address, core, site)
-        return
-    if kind == KIND_SCALAR and nbytes >> st[ATOMIC_SHIFT] > 1:  # two halves of 4 bytes
-        put(st, _take_off(st, core, base, kind, address, 4, site), w0 & 0xFFFFFFFF)
-        put(st, _take_off(st, core, base, kind, address + 4, 4, site), w0 >> 32 & 0xFFFFFFFF)
-        return
-    data = _take_off(st, core, base, kind, address, nbytes, site)
-    put(st, data, w0)
-    put(st, data + 1, w1)
-    put(st, data + 2, w2)
-    put(st, data + 3, w3)
-
-
-@call
-def write_line(mem, st, core, base, address, nbytes, words, site):
-    """Write so many bytes that stand in words of state: at once under `sc`, else into flight, unit by unit."""
-    if st[ORDER] == ORDER_SC:
-        mark(mem, st, address, nbytes)
-        for w in range(nbytes >> 3):
-            store_i64(mem, address + 8 * w, st[words + w])
-        _note_writers(st, address, nbytes, core, site)
-        return
-    size = min(1 << st[ATOMIC_SHIFT], nbytes)
-    for start in range(0, nbytes, size):
-        data = _take_off(st, core, base, KIND_SCALAR, address + start, size, site)
-        if size < 8:
-            put(st, data, st[words + (start >> 3)] >> 8 * (start & 7) & 0xFFFFFFFF)
-        for w in range(size >> 3):
-            put(st, data + w, st[words + (start >> 3) + w])
+    elif kind == KIND_SCALAR and nbytes >> st[ATOMIC_SHIFT] > 1:  # two halves of 4 bytes
+        put(st, _take_off(st, core, base, kind, address, 4, site), value & 0xFFFFFFFF)
+        put(st, _take_off(st, core, base, kind, address + 4, 4, site), value >> 32 & 0xFFFFFFFF)
+    else:
+        put(st, _take_off(st, core, base, kind, address, nbytes, site), value)
 
 
 @jit
-def _store(mem, st, kind, address, nbytes, w0, w1, w2, w3):
+def _store(mem, st, kind, address, nbytes, value):
     mark(mem, st, address, nbytes)
-    if nbytes < 8:
-        if nbytes == 4:
-            store_u32(mem, address, w0)
-            return
+    if nbytes == 8:
+        store_i64(mem, address, value + load_i64(mem, address) if kind == KIND_ADD else value)
+    elif nbytes == 4:
+        store_u32(mem, address, value)
+    else:
         for i in range(nbytes):
-            mem[address + i] = w0 >> (8 * i) & 255
+            mem[address + i] = value >> (8 * i) & 255
+
+
+@jit
+def write_unit(mem, st, core, base, kind, address, source, nbytes, site):
+    """As `write_bytes`, of up to a unit that stands at byte ``source`` of the state."""
+    word = source >> 3
+    half = st[word] >> 8 * (source & 7) & 0xFFFFFFFF  # where a unit is of 4 bytes
+    if st[ORDER] == ORDER_SC:
+        mark(mem, st, address, nbytes)
+        _note_writers(st, address, nbytes, core, site)
+        if nbytes == 4:
+            store_u32(mem, address, half)
+        for w in range(nbytes >> 3):
+            store_i64(mem, address + 8 * w, st[word + w])
         return
-    store_i64(mem, address, w0 + load_i64(mem, address) if kind == KIND_ADD else w0)
-    if nbytes > 8:
-        store_i64(mem, address + 8, w1)
-    if nbytes == GRANULE_BYTES:
-        store_i64(mem, address + 16, w2)
-        store_i64(mem, address + 24, w3)
+    data = _take_off(st, core, base, kind, address, nbytes, site)
+    if nbytes == 4:
+        put(st, data, half)
+    for w in range(nbytes >> 3):
+        put(st, data + w, st[word + w])
 
 
 @jit
@@ -285,9 +275,7 @@ def deliverable(st, die, k):
         if kept and same_unit(st, older, entry, shift) and (fifo or _same_agent(st, older, entry)):
             if asked(st, older) != ASKS_NO and asked(st, entry) != ASKS_NO:
                 return False
-        if fences_since(st, older) > fences_since(st, entry) and fenced(st, older, entry):
-            return False
-        if st[REQUEST_ORDERS] and strong_waits(st, older, entry):
+        if fenced(st, older, entry) or (st[REQUEST_ORDERS] and strong_waits(st, older, entry)):
             return False
     return part_of(st, entry) != IS_SIGNAL or not _payload_flies(st, ring, k)
 
@@ -297,8 +285,19 @@ def strong_waits(st, older, younger):
     """Is a write in flight strong, and an older one of its core to the same die not without an order?"""
     if asked(st, younger) != ASKS_STRONG or asked(st, older) == ASKS_NO:
         return False
-    by_core = st[older + FLIGHT_KIND] < KIND_DMA and st[older + FLIGHT_CORE] == st[younger + FLIGHT_CORE]
-    return by_core and st[older + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == st[younger + FLIGHT_ADDRESS] >> st[DIE_SHIFT]
+    return is_own(st, older, st[younger + FLIGHT_CORE]) and goes_to(st, older, st[younger + FLIGHT_ADDRESS])
+
+
+@jit
+def is_own(st, entry, core):
+    """Is a write in flight of a core itself, and not of its DMA?"""
+    return st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA
+
+
+@jit
+def goes_to(st, entry, address):
+    """Does a write in flight go to the die of an address?"""
+    return st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]
 
 
 @jit
@@ -324,11 +323,11 @@ def copied_for(st, ring, j, k):
 @jit
 def signals_before(st, ring, k, core, address):
     """How many signals of a core to the die of an address are in flight before the k-th oldest write of its die?"""
-    n, die = 0, address >> st[DIE_SHIFT]
+    n = 0
     for j in range(k):
         entry = flight(st, ring, j)
-        if part_of(st, entry) == IS_SIGNAL and st[entry + FLIGHT_CORE] == core:
-            n += 1 if st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == die else 0
+        if part_of(st, entry) == IS_SIGNAL and st[entry + FLIGHT_CORE] == core and goes_to(st, entry, address):
+            n += 1
     return n
 
 
@@ -369,10 +368,9 @@ def same_unit(st, one, other, shift):
 @jit
 def fenced(st, older, younger):
     """Has the core of two writes in flight to the same die passed a fence between them?"""
-    if fences_since(st, older) <= fences_since(st, younger) or st[older + FLIGHT_CORE] != st[younger + FLIGHT_CORE]:
+    if fences_since(st, older) <= fences_since(st, younger) or st[younger + FLIGHT_KIND] >= KIND_DMA:
         return False
-    to_one_die = st[older + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == st[younger + FLIGHT_ADDRESS] >> st[DIE_SHIFT]
-    return to_one_die and st[younger + FLIGHT_KIND] < KIND_DMA
+    return is_own(st, older, st[younger + FLIGHT_CORE]) and goes_to(st, older, st[younger + FLIGHT_ADDRESS])
 
 
 @jit
@@ -383,7 +381,7 @@ def pass_fence(st, core, base):
     ring = block_of_die(st, st[base + DIE])
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
-        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA:
+        if is_own(st, entry, core):
             put(st, entry + FLIGHT_FENCES, st[entry + FLIGHT_FENCES] + 1)
 
 
@@ -497,15 +495,11 @@ def own_write_pending(st, core, base, address):
     shift = st[DIE_SHIFT] if fifo or own == ASKS_STRONG else max(3, st[ATOMIC_SHIFT])
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
-        mine = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA
+        mine = is_own(st, entry, core)
         loose = own == ASKS_NO or asked(st, entry) == ASKS_NO
         if kept and not loose and (fifo or mine) and st[entry + FLIGHT_ADDRESS] >> shift == address >> shift:
             return True
-        if (
-            mine
-            and fences_since(st, entry)
-            and st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]
-        ):
+        if mine and fences_since(st, entry) and goes_to(st, entry, address):
             return True
     return False
 

@@ -41,7 +41,8 @@ from xccl_emu.machine.device.flight import (
     room_for_writes,
     set_event,
     write_bytes,
-    write_words,
+    write_unit,
+    write_word,
 )
 from xccl_emu.machine.device.layout import (
     ATOMIC_SHIFT,
@@ -250,24 +251,19 @@ def _read_subtransfer(mem, st, base, entry, choice):
     ub = st[base + UB_BASE] + st[entry + 2]
     mask = st[entry + ENTRY_PROGRESS]
     subtransfers = n_subtransfers(st, source, source, nbytes)
-    if choice == CHOICE_ALL:
-        if mask == 0:
-            move(mem, st, ub, source, nbytes)
-        else:
-            for g in range(subtransfers):
-                if not mask >> g & 1:
-                    start, end = subtransfer(st, source, source, nbytes, g)
-                    move(mem, st, ub + start, source + start, end - start)
+    if choice == CHOICE_ALL and mask == 0:
+        move(mem, st, ub, source, nbytes)
         put(st, entry + ENTRY_PROGRESS, _READ_DONE)
         return True
-    g = choice >> 4
-    if g >= subtransfers or mask >> g & 1:
-        return False
-    start, end = subtransfer(st, source, source, nbytes, g)
-    move(mem, st, ub + start, source + start, end - start)
-    mask |= 1 << g
+    moved = False
+    first, last = (0, subtransfers) if choice == CHOICE_ALL else (choice >> 4, (choice >> 4) + 1)
+    for g in range(first, min(last, subtransfers)):
+        if not mask >> g & 1:
+            start, end = subtransfer(st, source, source, nbytes, g)
+            move(mem, st, ub + start, source + start, end - start)
+            mask, moved = mask | 1 << g, True
     put(st, entry + ENTRY_PROGRESS, _READ_DONE if mask == (1 << subtransfers) - 1 else mask)
-    return True
+    return moved
 
 
 @jit
@@ -337,18 +333,12 @@ def step_mtu_out(mem, st, core, base, choice):
         return True
     if not room_for_writes(st, base, 1):
         return False
-    site = st[entry + ENTRY_SITE]
-    if op == OP_PUT:
-        _put_words(mem, st, core, base, entry, choice)
-        if st[entry + ENTRY_PROGRESS] == GRANULE_BYTES:
-            st[BYTES_BY_PIPE + MTU_OUT] += GRANULE_BYTES
-            _pop(st, queue)
-    elif op == OP_ADD:
-        write_words(mem, st, core, base, KIND_ADD, st[entry + 1], 8, st[entry + 2], 0, 0, 0, site)
+    if op == OP_ADD:
+        write_word(mem, st, core, base, KIND_ADD, st[entry + 1], 8, st[entry + 2], st[entry + ENTRY_SITE])
         st[BYTES_BY_PIPE + MTU_OUT] += 8
         _pop(st, queue)
     else:
-        assert op == OP_MTU_OUT
+        assert op == OP_MTU_OUT or op == OP_PUT
         _step_out(mem, st, core, base, queue, entry, choice)
     return True
 
@@ -361,38 +351,21 @@ def signals_next(st, entry):
 
 @jit
 def _step_out(mem, st, core, base, queue, entry, choice):
-    """Copy a unit of an mtu-out or all of it, or if that is done, signal."""
-    ring, site, how = block_of_die(st, st[base + DIE]), st[entry + ENTRY_SITE], st[entry + 6]
-    before, signals = st[ring + FLIGHT_COUNT], signals_next(st, entry)
+    """Write a unit of an mtu-out or a put or all of it, or if that is done, signal."""
+    ring, how = block_of_die(st, st[base + DIE]), st[entry + 6]
+    nbytes = GRANULE_BYTES if st[entry] == OP_PUT else st[entry + 3]
+    before, signals = st[ring + FLIGHT_COUNT], how != 0 and st[entry + ENTRY_PROGRESS] == nbytes
     if signals:
         kind = KIND_ADD if how == SIGNAL_ADD else KIND_MTU
-        write_words(mem, st, core, base, kind, st[entry + 4], 8, st[entry + 5], 0, 0, 0, site)
+        write_word(mem, st, core, base, kind, st[entry + 4], 8, st[entry + 5], st[entry + ENTRY_SITE])
         st[BYTES_BY_PIPE + MTU_OUT] += 8
     else:
         _write_out(mem, st, core, base, entry, choice)
-        st[BYTES_BY_PIPE + MTU_OUT] += st[entry + 3] if st[entry + ENTRY_PROGRESS] == st[entry + 3] else 0
+        st[BYTES_BY_PIPE + MTU_OUT] += nbytes if st[entry + ENTRY_PROGRESS] == nbytes else 0
     if how:
         mark_parts(st, base, before, IS_SIGNAL if signals else IS_PAYLOAD)
-    if st[entry + ENTRY_PROGRESS] == st[entry + 3] and (signals or how == 0):
+    if st[entry + ENTRY_PROGRESS] == nbytes and (signals or how == 0):
         _pop(st, queue)
-
-
-@jit
-def _put_words(mem, st, core, base, entry, choice):
-    """Write the next unit of a put, or all that there is room for; of more than 32 bytes a unit takes all of it."""
-    target, site, done = st[entry + 1], st[entry + ENTRY_SITE], st[entry + ENTRY_PROGRESS]
-    size = min(GRANULE_BYTES, 1 << st[ATOMIC_SHIFT])
-    while True:
-        at = entry + 2 + (done >> 3)
-        low, second = st[at], st[at + 1] if size > 8 else 0
-        third, fourth = (st[at + 2], st[at + 3]) if size > 16 else (0, 0)
-        if size == 4:
-            low = low >> (8 * (done & 4)) & 0xFFFFFFFF
-        write_words(mem, st, core, base, KIND_MTU, target + done, size, low, second, third, fourth, site)
-        done += size
-        if choice != CHOICE_ALL or done == GRANULE_BYTES or not room_for_writes(st, base, 1):
-            break
-    put(st, entry + ENTRY_PROGRESS, done)
 
 
 @jit
@@ -407,17 +380,17 @@ def fence_ahead(st, base):
 
 @jit
 def _write_out(mem, st, core, base, entry, choice):
-    """Take the next unit, or all units that there is room for, from the data buffer."""
-    target, nbytes, done = st[entry + 2], st[entry + 3], st[entry + ENTRY_PROGRESS]
-    ub = st[base + UB_BASE] + st[entry + 1]
-    site, atomic = st[entry + ENTRY_SITE], 1 << st[ATOMIC_SHIFT]
-    if choice == CHOICE_ALL and st[ORDER] == ORDER_SC:
-        write_bytes(mem, st, core, base, KIND_MTU, target + done, ub + done, nbytes - done, site)
-        put(st, entry + ENTRY_PROGRESS, nbytes)
-        return
+    """Write the next unit, or all that there is room for: of an mtu-out from the data buffer, of a put its words."""
+    words, done, site = st[entry] == OP_PUT, st[entry + ENTRY_PROGRESS], st[entry + ENTRY_SITE]
+    target, nbytes = (st[entry + 1], GRANULE_BYTES) if words else (st[entry + 2], st[entry + 3])
+    source = 8 * (entry + 2) if words else st[base + UB_BASE] + st[entry + 1]
+    at_once, atomic = choice == CHOICE_ALL and st[ORDER] == ORDER_SC and not words, 1 << st[ATOMIC_SHIFT]
     while True:
-        size = min(atomic - (target + done) % atomic, nbytes - done)
-        write_bytes(mem, st, core, base, KIND_MTU, target + done, ub + done, size, site)
+        size = nbytes - done if at_once else min(atomic - (target + done) % atomic, nbytes - done)
+        if words:
+            write_unit(mem, st, core, base, KIND_MTU, target + done, source + done, size, site)
+        else:
+            write_bytes(mem, st, core, base, KIND_MTU, target + done, source + done, size, site)
         done += size
         if choice != CHOICE_ALL or done == nbytes or not room_for_writes(st, base, 1):
             break

@@ -53,7 +53,7 @@ from xccl_emu.machine.device.flight import (
     set_event,
     sign_extended,
     switched_off,
-    write_words,
+    write_word,
 )
 from xccl_emu.machine.device.layout import (
     ACTIONS,
@@ -184,8 +184,7 @@ def _grant_memory(mem, st, core, base, op, choice, a, b, c):
     if op == OP_STORE:
         if not room_for_writes(st, base, max(1, c >> st[ATOMIC_SHIFT])):
             return False
-        value = sign_extended(b, c)
-        write_words(mem, st, core, base, KIND_SCALAR, a, c, value, 0, 0, 0, request_site(st, base))
+        write_word(mem, st, core, base, KIND_SCALAR, a, c, sign_extended(b, c), request_site(st, base))
         st[BYTES_BY_PIPE + SCALAR] += c
         return True
     if own_write_pending(st, core, base, a):
