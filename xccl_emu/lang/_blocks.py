@@ -108,7 +108,6 @@ class Frame:
 
     source: Source
     rewriter: Rewriter
-    prefix: str = ""
     callers: tuple[tuple[str, int], ...] = ()
     functions: tuple[FunctionType, ...] = ()
     result: str | None = None
@@ -165,6 +164,11 @@ class Builder:
             self.blocks[self._current].exit = how
         self._current = then
 
+    def _go_on(self, block: int) -> None:
+        """Go on writing in a block, if anything leads there."""
+        entered = any(block in targets(b.exit) for b in self.blocks if b.exit is not None)
+        self._current = block if entered else None
+
     def _append(self, node: ast.stmt) -> None:
         assert self._current is not None
         self.blocks[self._current].body.append(simple(ast.fix_missing_locations(node)))
@@ -214,11 +218,8 @@ class Builder:
         self._sequence(s.body, frame)
         self._leave(Jump(after), orelse)
         self._sequence(s.orelse, frame)
-        self._leave(Jump(after), after)
-        self._current = after if self._entered(after) else None
-
-    def _entered(self, block: int) -> bool:
-        return any(block in targets(b.exit) for b in self.blocks if b.exit is not None)
+        self._leave(Jump(after))
+        self._go_on(after)
 
     def _while(self, s: ast.While, frame: Frame) -> None:
         head, body, after = self._new(), self._new(), self._new()
@@ -230,7 +231,7 @@ class Builder:
             self._leave(Branch(test, body, after), body)
         self._body(s.body, frame, head, after)
         self._leave(Jump(head))
-        self._current = after if self._entered(after) else None
+        self._go_on(after)
 
     def _body(self, body: Sequence[ast.stmt], frame: Frame, go_on: int, after: int) -> None:
         frame.loops.append((go_on, after))
@@ -265,10 +266,9 @@ class Builder:
         """Return start, stop and step of a loop over range."""
         if not is_range(s.iter) or value_of(frame.source, s.iter.func) is not range:
             raise frame.source.refuse(s.iter, "a for loop around yields or return goes over range(...) only")
-        arguments = [frame.rewriter.expression(a) for a in s.iter.args]
-        start = arguments[0] if len(arguments) > 1 else ast.Constant(0)
-        stop = arguments[min(1, len(arguments) - 1)]
-        step = arguments[2] if len(arguments) == 3 else ast.Constant(1)
+        given = [frame.rewriter.expression(a) for a in s.iter.args]
+        bounds = given if len(given) > 1 else [ast.Constant(0), *given]
+        start, stop, step = (*bounds, ast.Constant(1))[:3]
         if not isinstance(step, ast.Constant) or not isinstance(step.value, int) or step.value == 0:
             raise frame.source.refuse(s.iter, "the step of range must be an integer literal other than 0")
         return start, stop, step.value
@@ -302,9 +302,8 @@ class Builder:
             hint = "; use yield from" if inspect.isgeneratorfunction(value) else ""
             raise frame.source.refuse(node, f"{ast.unparse(call.func)!r} is not a request constructor{hint}")
         words, step, sync, order = self._request(value, call, frame)
-        text = frame.source.line(node.lineno)
-        used = result is not None
-        site = Site(frame.source.file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers, used, order)
+        file, text, used = frame.source.file, frame.source.line(node.lineno), result is not None
+        site = Site(file, node.lineno, text, CONSTRUCTORS[value], step, sync, frame.callers, used, order)
         self.sites.append(site)
         resume = self._new()
         self._leave(Ask(words, len(self.sites) - 1, resume), resume)
@@ -359,14 +358,14 @@ class Builder:
                 self._assign(prefix + name, value)
         after = self._new()
         inner = Frame(
-            source, Rewriter(source, local, self.functions), prefix, (*frame.callers, (frame.source.file, node.lineno)),
+            source, Rewriter(source, local, self.functions), (*frame.callers, (frame.source.file, node.lineno)),
             (*frame.functions, function), result, after,
         )  # fmt: skip
         self._sequence(source.tree.body, inner)
         if self._current is not None and result is not None:
             raise source.refuse(source.tree, f"{label!r} may end without the value that its caller takes")
         self._leave(Jump(after))
-        self._current = after if self._entered(after) else None
+        self._go_on(after)
 
 
 def kernel_local(name: str) -> str:

@@ -207,12 +207,7 @@ class Pod:
     def view(self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
         """The bytes of a buffer as an array (no copy); ConfigError for a buffer not on this pod, or not so large."""
         self._check_buffer(buffer)
-        try:
-            flat = self.span(buffer.address, buffer.nbytes).view(dtype)
-            return flat if shape is None else flat.reshape(shape)
-        except (TypeError, ValueError) as error:
-            asked = f"dtype={dtype!r}" if shape is None else f"dtype={dtype!r}, shape={shape!r}"
-            raise ConfigError(f"{asked}: no view of a buffer of {buffer.nbytes} bytes ({error})") from error
+        return _shaped(self.span(buffer.address, buffer.nbytes), dtype, shape)
 
     def payload(
         self, buffer: Buffer, dtype: DTypeLike = np.uint8, shape: tuple[int, ...] | None = None
@@ -221,9 +216,9 @@ class Pod:
         if self.moves_data:
             return self.view(buffer, dtype, shape)
         self._check_buffer(buffer)
-        flat = self._memory.bytes[buffer.address : buffer.address + buffer.nbytes].view(dtype)
-        flat.flags.writeable = False
-        return flat if shape is None else flat.reshape(shape)
+        raw = self._memory.bytes[buffer.address : buffer.address + buffer.nbytes]
+        raw.flags.writeable = False
+        return _shaped(raw, dtype, shape)
 
     def commit(self, buffer: Buffer, nbytes: int) -> None:
         """Commit the first bytes of a buffer that is about to be filled; a hint that only saves time."""
@@ -553,6 +548,16 @@ class Pod:
             raise CapacityError(
                 f"{what}: the pod has {size} bytes, {_SNAPSHOT_BYTES_MAX} are possible; take a smaller one"
             )
+
+
+def _shaped(raw: NDArray[np.uint8], dtype: DTypeLike, shape: tuple[int, ...] | None) -> NDArray[Any]:
+    """A view of bytes; ConfigError if there is none."""
+    try:
+        flat = raw.view(dtype)
+        return flat if shape is None else flat.reshape(shape)
+    except (TypeError, ValueError) as error:
+        asked = f"dtype={dtype!r}" if shape is None else f"dtype={dtype!r}, shape={shape!r}"
+        raise ConfigError(f"{asked}: no view of a buffer of {raw.nbytes} bytes ({error})") from error
 
 
 def _one_of(name: str, value: Any, known: Sequence[str]) -> str:
