@@ -4,6 +4,8 @@ Each of these is a queue that a transfer occupies for its bytes at a rate, waiti
 They are taken in the order of time, to within `LIMIT` of each other.
 """
 
+from typing import NamedTuple
+
 from xccl_emu.machine.device.layout import DIE_SHIFT
 from xccl_emu.machine.device.words import jit
 from xccl_emu.timing.device.layout import (
@@ -129,9 +131,10 @@ def pass_fabric(tm, path, source, target, address, nbytes, write, ends, time):
     network = NETWORKS + path // CLASSES * NETWORK_WORDS
     if tm[words + WITHIN]:
         return max(end, _within(tm, network, source, target, nbytes * rate // 1000, tm[words + WITHIN], time))
-    if tm[network + BY_ADDRESS]:
-        return max(end, _by_address(tm, network, source, target, address, nbytes, rate, time))
-    return max(end, _striped(tm, network, source, target, address, nbytes, rate, time))
+    way = _way_between(tm, network, source, target, rate)
+    if tm[network + BY_ADDRESS] and nbytes <= _BLOCKS_MAX << tm[network + STRIPE_SHIFT]:
+        return max(end, _by_address(tm, network, way, address, nbytes, time))
+    return max(end, _striped(tm, network, way, address, nbytes, time))
 
 
 @jit
@@ -167,14 +170,35 @@ def _memory(tm, die, nbytes, time):
     return end
 
 
-@jit
-def _port_rate(tm, die, rate):
-    """Of a die's port, that of the path; a CPU has one of its own."""
-    return tm[C_CPU] if tm[_block(tm, die) + IS_CPU] else rate
+class _Way(NamedTuple):
+    """The first port of one die out and of another in, the rate of each, and the first link up from the node of the one
+    and down to that of the other; 0 where both are in one node, or nothing is slow between nodes."""
+
+    out: int
+    into: int
+    rate_out: int
+    rate_in: int
+    up: int
+    down: int
 
 
 @jit
-def _striped(tm, network, source, target, address, nbytes, rate, time):
+def _way_between(tm, network, source, target, rate):
+    """A port has the rate of the path, that of a CPU one of its own."""
+    one, other = _block(tm, source), _block(tm, target)
+    far = tm[one + NODE] != tm[other + NODE] and tm[network + UPLINK_RATE] > 0
+    return _Way(
+        tm[network + PORTS] + source * PORT_WORDS + PORT_OUT,
+        tm[network + PORTS] + target * PORT_WORDS + PORT_IN,
+        tm[C_CPU] if tm[one + IS_CPU] else rate,
+        tm[C_CPU] if tm[other + IS_CPU] else rate,
+        tm[network + SWITCHES] + tm[one + NODE] * SWITCH_WORDS + SWITCH_UP if far else 0,
+        tm[network + SWITCHES] + tm[other + NODE] * SWITCH_WORDS + SWITCH_DOWN if far else 0,
+    )
+
+
+@jit
+def _striped(tm, network, way, address, nbytes, time):
     """A transfer is spread evenly over all planes, and in each over all links to the second tier; a short one has fewer
     stripes than there are planes, and goes by its address."""
     planes, shift = tm[network + PLANES], tm[network + STRIPE_SHIFT]
@@ -183,51 +207,33 @@ def _striped(tm, network, source, target, address, nbytes, rate, time):
         used = (nbytes + (1 << shift) - 1) >> shift
         first = (address >> shift) % planes
         share = nbytes * planes // used
-    out = tm[network + PORTS] + source * PORT_WORDS + PORT_OUT
-    into = tm[network + PORTS] + target * PORT_WORDS + PORT_IN
-    busy_out = share * _port_rate(tm, source, rate) // 1000
-    busy_in = share * _port_rate(tm, target, rate) // 1000
+    busy_out, busy_in = share * way.rate_out // 1000, share * way.rate_in // 1000
+    busy = share * tm[network + UPLINK_SHARE] // 1000000
     end = time
     for i in range(first, first + used):
         plane = i if i < planes else i - planes
-        end = max(end, _through(tm, out + plane, time, busy_out), _through(tm, into + plane, time, busy_in))
-    one, other = tm[_block(tm, source) + NODE], tm[_block(tm, target) + NODE]
-    if one == other or tm[network + UPLINK_RATE] == 0:
-        return end
-    busy = share * tm[network + UPLINK_SHARE] // 1000000
-    up = tm[network + SWITCHES] + one * SWITCH_WORDS + SWITCH_UP
-    down = tm[network + SWITCHES] + other * SWITCH_WORDS + SWITCH_DOWN
-    for i in range(first, first + used):
-        plane = (i if i < planes else i - planes) * UPLINKS_MAX
-        end = max(end, _through(tm, up + plane, time, busy), _through(tm, down + plane, time, busy))
+        end = max(end, _through(tm, way.out + plane, time, busy_out), _through(tm, way.into + plane, time, busy_in))
+        if way.up:
+            link = plane * UPLINKS_MAX
+            end = max(end, _through(tm, way.up + link, time, busy), _through(tm, way.down + link, time, busy))
     return end
 
 
 @jit
-def _by_address(tm, network, source, target, address, nbytes, rate, time):
+def _by_address(tm, network, way, address, nbytes, time):
     """Each block of addresses has one plane and one switch of its second tier, and all bytes of it go there."""
-    shift = tm[network + STRIPE_SHIFT]
-    if nbytes > _BLOCKS_MAX << shift:
-        return _striped(tm, network, source, target, address, nbytes, rate, time)
-    planes, links = tm[network + PLANES], tm[network + UPLINKS]
-    out = tm[network + PORTS] + source * PORT_WORDS + PORT_OUT
-    into = tm[network + PORTS] + target * PORT_WORDS + PORT_IN
-    rate_out, rate_in = planes * _port_rate(tm, source, rate), planes * _port_rate(tm, target, rate)
-    one, other = tm[_block(tm, source) + NODE], tm[_block(tm, target) + NODE]
-    up = tm[network + SWITCHES] + one * SWITCH_WORDS + SWITCH_UP
-    down = tm[network + SWITCHES] + other * SWITCH_WORDS + SWITCH_DOWN
-    far = one != other and tm[network + UPLINK_RATE] > 0
+    planes, links, shift = tm[network + PLANES], tm[network + UPLINKS], tm[network + STRIPE_SHIFT]
     end, last = time, address + nbytes
     while address < last:
         size = min(last, ((address >> shift) + 1) << shift) - address
         chosen = _spread(address >> shift)
-        plane = chosen % planes
-        end = max(end, _through(tm, out + plane, time, size * rate_out // 1000))
-        end = max(end, _through(tm, into + plane, time, size * rate_in // 1000))
-        if far:
+        plane, share = chosen % planes, size * planes
+        end = max(end, _through(tm, way.out + plane, time, share * way.rate_out // 1000))
+        end = max(end, _through(tm, way.into + plane, time, share * way.rate_in // 1000))
+        if way.up:
             link = plane * UPLINKS_MAX + chosen // PLANES_MAX % links
             busy = size * tm[network + UPLINK_RATE] // 1000
-            end = max(end, _through(tm, up + link, time, busy), _through(tm, down + link, time, busy))
+            end = max(end, _through(tm, way.up + link, time, busy), _through(tm, way.down + link, time, busy))
         address += size
     return end
 
