@@ -23,6 +23,7 @@ BUG = 4
 NOT_WRITTEN = 5
 """The answer could not be written: a full disk, a stream that takes no more."""
 INTERRUPTED = _early.INTERRUPTED
+"""Ctrl-C."""
 READER_GONE = 141
 """Who read the output has gone: 128 + SIGPIPE."""
 TERMINATED = 143
