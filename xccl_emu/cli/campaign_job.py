@@ -18,14 +18,9 @@ from xccl_emu.cli.show import counting
 from xccl_emu.errors import ConfigError
 
 
-def _plan(options: CampaignOptions) -> Plan:
-    """What is judged."""
-    return Plan(options.programs, options.seed, options.first, tuple(options.orders.split(",")))
-
-
 def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
     """Judge what the command line asks for; the summary and the exit code."""
-    plan = _plan(options)
+    plan = Plan(options.programs, options.seed, options.first, tuple(options.orders.split(",")))
     if options.replay is not None:
         summary = judge_again(Finding.load(options.replay), plan)
     else:

@@ -60,18 +60,15 @@ class Result:
     verdict: Verdict
     fresh: Callable[[], Trial]
     """Makes the trial that was checked, to show the violation on."""
+    options: CheckOptions
     replay_file: Path | None = None
     each: tuple[SyncResult, ...] | None = None
     unreached: tuple[str, ...] = ()
     """Names of synchronizations that this configuration never comes to."""
     weakest: tuple[Weakest, ...] | None = None
     """Of ``--weakest``."""
-    chart: Path | None = None
-    trace: Path | None = None
     unsaved: str = ""
     """Why there is no replay file."""
-    protocol: str = ""
-    """As the user names it."""
 
     @property
     def exit_code(self) -> int:
@@ -227,13 +224,7 @@ class Job:
     # ---- what is left behind
 
     def _result(self, verdict: Verdict, file: Path | None) -> Result:
-        def fresh() -> Trial:
-            return self._case.build(verdict.order, verdict.without)
-
-        options = self._options
-        return Result(
-            verdict, fresh, file, chart=options.chart, trace=options.trace, protocol=options.protocol or ""
-        )  # fmt: skip
+        return Result(verdict, lambda: self._case.build(verdict.order, verdict.without), self._options, file)
 
     def _saved(self, verdict: Verdict) -> Result:
         """The result, the witness of a violation as a file; if that cannot be written the result says why."""
@@ -247,13 +238,11 @@ class Job:
 
 def _load(options: CheckOptions) -> Witness:
     assert options.replay is not None
-    said: dict[str, object] = {f"--{name.replace('_', '-')}": value for name, value in options.sizes.items()}
-    said |= {"--order": options.order, "--policy": options.policy, "--without": options.without or None}
-    said |= {"--certify": options.certify or None}
-    said |= {"--fault": options.fault or None, "--each-sync": options.each_sync or None, "--out": options.out}
+    names = ("order", "policy", "without", "certify", "fault", "each_sync", "out")
+    said = {**options.sizes, **{name: value for name in names if (value := getattr(options, name))}}
     for name, value in said.items():
-        if value is not None:
-            raise ConfigError(f"{name} {value}: goes without --replay, whose file says what is replayed")
+        option = f"--{name.replace('_', '-')}"
+        raise ConfigError(f"{option} {value}: goes without --replay, whose file says what is replayed")
     try:
         witness = Witness.load(options.replay)
     except ReplayError as error:

@@ -60,23 +60,23 @@ def show(result: Result) -> None:
         console.print(weakest_table(result.weakest))
         console.print(_ONE_AT_A_TIME, highlight=False)
     if result.replay_file is not None and result.verdict.policy != "replay":
-        again = f"show it again: xccl-emu check --replay {result.replay_file}{file_of(result.protocol)}"
+        again = f"show it again: xccl-emu check --replay {result.replay_file}{file_of(result.options.protocol or '')}"
         console.print(again, highlight=False, markup=False, soft_wrap=True)
 
 
 def draw(result: Result) -> None:
     """Write the violation as the chart and the trace that were asked for; OutputError if a file cannot be written."""
-    violation = result.verdict.violation
-    if violation is None or (result.chart is None and result.trace is None):
+    violation, chart, perfetto = result.verdict.violation, result.options.chart, result.options.trace
+    if violation is None or (chart is None and perfetto is None):
         return
     trace = steps(result.fresh(), violation.actions.tolist())
     marked = marks(trace, violation)
-    if result.chart is not None:
-        with writing("--chart", result.chart):
-            result.chart.write_text(mermaid(trace, marked), "utf-8")
-    if result.trace is not None:
-        with writing("--trace", result.trace):
-            save_perfetto(trace, result.trace, marked)
+    if chart is not None:
+        with writing("--chart", chart):
+            chart.write_text(mermaid(trace, marked), "utf-8")
+    if perfetto is not None:
+        with writing("--trace", perfetto):
+            save_perfetto(trace, perfetto, marked)
 
 
 def verdict_table(verdict: Verdict) -> Table:

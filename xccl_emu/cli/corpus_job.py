@@ -1,7 +1,7 @@
 """What ``xccl-emu corpus`` does and prints."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -87,16 +87,12 @@ TOOLS: Mapping[str, Tool] = {"check": _check, "fuzz": _fuzz}
 def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> list[Result]:
     """What each member comes to; ConfigError for a name that none has, and for a limit that is not positive."""
     check_seconds(seconds)
-    all_of_them = members(names)
+    all_of_them, results = members(names), list[Result]()
     with counting("corpus", len(all_of_them), quiet) as count:
-        return [*_each(all_of_them, seconds, count)]
-
-
-def _each(all_of_them: Sequence[Member], seconds: float, count: Callable[[int, str], None]) -> Iterator[Result]:
-    for i, member in enumerate(all_of_them):
-        count(i, member.name)
-        broken, mended = (TOOLS[member.tool](member, case, seconds) for case in CASES)
-        yield Result(member, broken, mended)
+        for i, member in enumerate(all_of_them):
+            count(i, member.name)
+            results.append(Result(member, *(TOOLS[member.tool](member, case, seconds) for case in CASES)))
+    return results
 
 
 def show(results: Sequence[Result], as_json: bool) -> None:
