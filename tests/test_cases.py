@@ -137,7 +137,7 @@ def test_regions_do_not_overlap_and_have_names() -> None:
 @refuses(
     make,
     ("nowhere.py:Name", "there is no file 'nowhere.py'"),
-    (f"{EXAMPLE / 'prefix_sum.py'}:Wrong", "has no protocol 'Wrong', but PrefixSum"),
+    (f"{EXAMPLE / 'prefix_sum.py'}:Wrong", "prefix_sum.py:NAME; there is PrefixSum"),
     (f"{EXAMPLE}:PrefixSum", "there is no file"),
     ("nothing", r"must be one of a2e, .*, or FILE.py:NAME"),
 )
@@ -152,7 +152,7 @@ def test_a_file_that_fails_is_named(tmp_path: Path, fails: str, told: str) -> No
     for folder, text in (("a", fails), ("b", "from xccl_emu.protocol import protocol\n@protocol\ndef p(b): ...\n")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same_name.py").write_text(text)
-    with pytest.raises(ConfigError, match=rf"cannot be imported \(.*{told}"):
+    with pytest.raises(ConfigError, match=rf"cannot be imported \(.*same_name.py:1: {told}"):
         registry.of_file(f"{tmp_path}/a/same_name.py:P")
     assert registry.of_file(f"{tmp_path}/b/same_name.py:p").__name__ == "p"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.cli_support import python
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.errors import ConfigError, OutputError
-from xccl_emu.output import check_writable, write_text
+from xccl_emu.output import check_writable, read_bytes, write_text
 
 
 def test_a_file_is_made_and_replaced(tmp_path: Path) -> None:
@@ -115,3 +115,12 @@ def test_a_full_disk_is_told_with_the_option() -> None:
     said = r"^--chart /dev/full: cannot be written \(No space left on device\)"
     with pytest.raises(OutputError, match=said), writing("--chart", Path("/dev/full")):
         write_text("/dev/full", "x" * 100_000)
+
+
+def test_a_file_without_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A device that always has more, or a file that is too large, is an OSError, not all of the memory."""
+    monkeypatch.setattr("xccl_emu.output._READ_BYTES_MAX", 10)
+    (tmp_path / "ten").write_bytes(b"0123456789")
+    assert read_bytes(tmp_path / "ten") == b"0123456789"
+    with pytest.raises(OSError, match="larger than 1 GiB"):
+        read_bytes("/dev/zero")

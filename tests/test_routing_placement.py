@@ -116,9 +116,9 @@ def test_dealing_is_in_order_and_starts_over() -> None:
 
 @refuses(
     place_experts,
-    ((1, 4, True), r"n_ranks is 1; it must be in 2\.\.768"),
-    ((0, 4, False), r"n_ranks is 0; it must be in 1\.\.768"),
-    ((769, 4, True), "n_ranks is 769"),
+    ((1, 4, True), "n_ranks=1: must be 2 to 768"),
+    ((0, 4, False), "n_ranks=0: must be 1 to 768"),
+    ((769, 4, True), "n_ranks=769: "),
     ((2, 0, True), "n_experts is 0"),
 )
 def test_impossible_placements_are_refused() -> None:

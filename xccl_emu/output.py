@@ -1,6 +1,10 @@
-"""Files that a command writes: whole or not at all, and nothing but a regular file is ever replaced."""
+"""Files that a command writes: whole or not at all, and nothing but a regular file is ever replaced.
+
+Those that it reads have an end.
+"""
 
 import contextlib
+import errno
 import os
 import stat
 import sys
@@ -8,6 +12,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+_READ_BYTES_MAX = 1 << 30
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What is in a file; raises OSError, for one that is larger than a GiB too, as a device that never ends."""
+    with open(path, "rb") as file:
+        content = file.read(_READ_BYTES_MAX + 1)
+    if len(content) > _READ_BYTES_MAX:
+        raise OSError(errno.EFBIG, "larger than 1 GiB", str(path))
+    return content
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -16,6 +16,7 @@ from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.shrink import contradicts_as, shrunk
 from xccl_emu.check import verdict as kinds
 from xccl_emu.errors import ConfigError
+from xccl_emu.output import read_bytes
 
 CHUNK = 25
 """Programs of one task."""
@@ -70,11 +71,14 @@ class Finding:
     def load(cls, path: Path) -> "Finding":
         """What `save` wrote; raises ConfigError for anything else."""
         try:
-            content = json.loads(path.read_text())
+            content = json.loads(read_bytes(path))
             wrong = [Contradiction(**each) for each in content["contradictions"]]
             return cls(content["seed"], content["number"], Case.of_json(content["case"]), wrong)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"--replay {path}: is no file of a campaign ({error})") from error
+        except OSError as error:
+            raise ConfigError(f"--replay {path}: cannot be read ({error.strerror})") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            told = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"--replay {path}: is no file that campaign --out has written ({told})") from error
 
 
 @dataclass(frozen=True)

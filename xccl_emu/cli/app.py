@@ -25,13 +25,25 @@ _OPTION_OF = {
 class Command(typer.core.TyperCommand):
     """A command that checks its numbers, and puts an option in place of the argument that an error begins with."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read its options; what is wrong with a value is told with the value, which the library leaves out."""
+        given = [part for word in args for part in (word.split("=", 1) if word.startswith("--") else [word])]
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            names = getattr(getattr(error, "param", None), "opts", ())
+            values = [value for name, value in pairwise(given) if name in names]
+            if values and hasattr(error, "message"):
+                error.message += f", not {values[-1]}"
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         """Run it; raises ConfigError."""
         options = {param.name: max(param.opts, key=len) for param in self.params if param.param_type_name == "option"}
         for name, value in ctx.params.items():
             if isinstance(value, int) and value not in _INT64:
-                most = f"{_INT64[0]} to {_INT64[-1]}"
-                raise ConfigError(f"{options.get(name, name)} {value}: must be a whole number, {most}")
+                end = f"at most {_INT64[-1]}" if value > 0 else f"at least {_INT64[0]}"
+                raise ConfigError(f"{options.get(name, name)} {value}: must be a whole number, {end}")
         try:
             return super().invoke(ctx)
         except ConfigError as error:
@@ -74,6 +86,7 @@ def _by_option(message: str, options: Mapping[str, str], given: Mapping[str, Any
         if f"{size}={value}" in words or (size, value) in pairwise(words):
             return f"{size} {value}: {rest}"
     name = name if given.get(name) is not None else _OPTION_OF.get(name, name)
-    if name in options and str(given.get(name)) == value:
+    said = given.get(name)
+    if name in options and (str(said) == value or (isinstance(said, list | tuple) and value in said)):
         return f"{options[name]} {value}: {rest}"
     return message

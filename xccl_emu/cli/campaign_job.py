@@ -13,6 +13,7 @@ from xccl_emu.campaign.run import REFUTED, Finding, Plan, Summary, campaign, fin
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED
 from xccl_emu.cli import ending
 from xccl_emu.cli.campaign import CampaignOptions
+from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.files import writing
 from xccl_emu.cli.show import counting
 from xccl_emu.errors import ConfigError
@@ -20,6 +21,7 @@ from xccl_emu.errors import ConfigError
 
 def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
     """Judge what the command line asks for; the summary and the exit code."""
+    check_seconds(options.seconds)
     plan = Plan(options.programs, options.seed, options.first, tuple(options.orders.split(",")))
     if options.replay is not None:
         summary = judge_again(Finding.load(options.replay), plan)

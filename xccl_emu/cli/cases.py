@@ -24,6 +24,11 @@ class CaseGroup(Group):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first argument names."""
         if not args or not self._is_case(args[0]):
+            if args and args[0] not in self.commands and not args[0].startswith("-"):
+                from xccl_emu.protocol.registry import names
+
+                there = ", ".join(dict.fromkeys([*self.list_commands(ctx), *names()]))
+                raise ConfigError(f"{args[0]!r}: must be one of {there}, or FILE.py:NAME")
             return super().resolve_command(ctx, args)
         _, command, rest = super().resolve_command(ctx, ["case", *args])
         if command is not None and "--help" in args:

@@ -5,10 +5,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, TypeVar
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.output import read_bytes
 
 Record = TypeVar("Record")
 
@@ -85,7 +85,7 @@ def load(name_or_path: str, known: Mapping[str, str], option: str) -> tuple[Mapp
         names = ", ".join(known)
         raise ConfigError(f"{option}={name_or_path!r}: must be {names}, or a file that ends with .toml")
     try:
-        return tomllib.loads(Path(name_or_path).read_text("utf-8")), name_or_path
+        return tomllib.loads(read_bytes(name_or_path).decode("utf-8")), name_or_path
     except OSError as error:
         raise ConfigError(f"{option}={name_or_path!r}: cannot be read ({error.strerror})") from error
     except ValueError as error:  # of TOML, of UTF-8, of a path

@@ -102,7 +102,7 @@ def names() -> tuple[str, ...]:
 
 def known(name: str) -> Known:
     """What a name of `names`, or ``file.py:Name``, stands for; ConfigError if there is no such thing."""
-    if isinstance(name, str) and ":" in name:
+    if isinstance(name, str) and (":" in name or name.endswith(".py")):
         return _known(of_file(name), name.rpartition(":")[2])
     found = _found(name)
     if found is None:
@@ -160,14 +160,14 @@ def proofs_of(name: str) -> Mapping[str, Case]:
 
 def of_file(text: str) -> Maker:
     """What ``file.py:Name`` names; ConfigError, saying what would be right, if there is no such thing."""
-    file, _, name = text.rpartition(":")
+    file, _, name = (text if ":" in text else f"{text}:").rpartition(":")
     path = Path(file)
     if path.suffix != ".py" or not path.is_file():
         raise ConfigError(f"protocol {text!r}: there is no file {file!r}; must be FILE.py:NAME, or of xccl-emu list")
     there = makers_of(module_of(path.resolve()))
     if name not in there:
-        those = ", ".join(there) or "none: derive a frozen dataclass from xccl_emu.protocol.Case"
-        raise ConfigError(f"protocol {text!r}: {file} has no protocol {name!r}, but {those}")
+        those = ", ".join(there) or "none, a frozen dataclass derived from xccl_emu.protocol.Case"
+        raise ConfigError(f"protocol {text!r}: must be {file}:NAME; there is {those}")
     return there[name]
 
 

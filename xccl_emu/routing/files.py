@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
+from xccl_emu.output import read_bytes
 
 _EXPERTS_MAX = 1 << 16
 """An id beyond it is a mistake in the file, and would only cost memory."""
@@ -147,7 +148,7 @@ def _number(value: Any, path: str | Path, line: int, where: str) -> float:
 
 def _read(path: str | Path) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_bytes(path).decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

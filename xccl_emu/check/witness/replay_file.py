@@ -14,6 +14,7 @@ from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.errors import ReplayError
 from xccl_emu.machine.state import ORDERS
+from xccl_emu.output import read_bytes
 
 FORMAT = "xccl_emu witness 1"
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -112,7 +113,7 @@ def _lines(numbers: list[int], width: int = 12) -> list[list[int]]:
 def _read(path: str | Path) -> dict[str, Any]:
     """The fields of a file of this format."""
     try:
-        fields = json.loads(Path(path).read_bytes())
+        fields = json.loads(read_bytes(path))
     except FileNotFoundError as error:
         raise ReplayError(f"replay file {path}: does not exist") from error
     except OSError as error:
