@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli_support import interrupted
-from xccl_emu.bench.processes import Job, on_processes
+from xccl_emu.bench.processes import Job, interrupts_held, on_processes
 from xccl_emu.errors import ConfigError, UnfinishedError
 
 
@@ -71,6 +72,24 @@ def test_ctrl_c_does_not_wait(tmp_path: Path) -> None:
         "    list(on_processes([Job('a', partial(time.sleep, 60), 1)], 5))\n"
     )
     assert interrupted([str(script)], 1, "begun\n")[2] < 10
+
+
+def test_an_interrupt_that_another_thread_takes_waits_too() -> None:
+    """While a process is started Ctrl-C is held, whichever thread the system gives it to; then it is heard."""
+    end, started = threading.Event(), list[str]()
+    other = threading.Thread(target=end.wait)
+    other.start()
+
+    def start() -> None:
+        with interrupts_held():
+            signal.pthread_kill(other.ident or 0, signal.SIGINT)
+            time.sleep(0.1)
+            started.append("a process")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    end.set()
+    assert started
 
 
 WAITING = """

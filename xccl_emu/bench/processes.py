@@ -58,7 +58,7 @@ def on_processes(
             free = free_bytes - sum(jobs[number].bytes_needed for number in running.values())
             while waiting and len(running) < cores and waiting[0][1].bytes_needed <= free:
                 number, job = waiting.pop(0)
-                with _interrupts_held():
+                with interrupts_held():
                     running[pool.submit(job.run)] = number
                 free -= job.bytes_needed
             for done in wait(running, return_when=FIRST_COMPLETED).done:
@@ -133,13 +133,25 @@ def in_parts(
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Who is started inside never hears Ctrl-C, not even while it begins; this process hears it afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def interrupts_held() -> Iterator[None]:
+    """Who is started inside never hears Ctrl-C, not even while it begins; this process hears it afterwards.
+
+    To block it is not enough: another thread may take it, and Python handles it in the main one.  The alarm is how the
+    command hears it behind an import.
+    """
+    held, heard = (signal.SIGINT, signal.SIGALRM), list[int]()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    handlers = {}
+    with contextlib.suppress(ValueError):  # in another thread, which handles none
+        handlers = {number: signal.signal(number, lambda it, frame: heard.append(it)) for number in held}
     try:
         yield
     finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler or signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if heard:
+            signal.raise_signal(heard[0])
 
 
 _PR_SET_PDEATHSIG = 1  # of prctl; Linux alone has it
