@@ -52,8 +52,8 @@ class LayerCase(RoutedCase, ABC):
         "ranks": 2, "cores": 1, "rounds": 1, "experts": 1, "redundant": 0, "redundant_slots": 0
     }  # fmt: skip
 
-    ranks: int = size(2, "Ranks, one a die.", least=2)
-    cores: int = size(1, "Cores of each rank.")
+    ranks: int = size(2, "Ranks, one a die.", least=2, most=768)
+    cores: int = size(1, "Cores of each rank.", most=48)
     tokens: int | str | Sequence[int] = text(2, TOKENS_HELP, examples=EXAMPLES, each_call=True)
     granules: int = size(4, "Granules of 32 bytes of a token; 224 are the true size.")
     top_k: int = size(1, "Experts of each token; by a routing beside the shared one, and 0 is 8 or as it has.", least=0)

@@ -44,8 +44,8 @@ class _Transfers(StreamCase):
     side_by_side = hosts_wait = True
     papers = (sendrecv_paper.SEND_RECV,)
 
-    ranks: int = size(2, "Dies, each of which sends to the next.", least=2)
-    cores: int = size(1, "Cores of each side.")
+    ranks: int = size(2, "Dies, each of which sends to the next.", least=2, most=768)
+    cores: int = size(1, "Cores of each side.", most=48)
     slots: int = size(4, "Slots of each core's ring.")
     chunks: int = size(8, "Chunks of a core's payload.", examples=(1, 2, 3), each_call=True)
     granules: int = size(4, "Granules of 32 bytes of a chunk.")

@@ -1,5 +1,6 @@
 """``xccl-emu check``: verdicts, exit codes, JSON, replay files, and what it says to bad input."""
 
+import errno
 import json
 import re
 import time
@@ -165,6 +166,18 @@ def test_a_damaged_or_foreign_replay_file(change: dict[str, Any], said: str, tmp
     assert said in refusal("check", "--replay", "found.json")
     file.write_text("not JSON")
     assert "is not JSON" in refusal("check", "--replay", "found.json")
+
+
+def test_a_full_disk_leaves_the_older_replay_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new one is there when it is whole; exit code 5."""
+
+    def full(target: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "found.json").write_text("older")
+    monkeypatch.setattr("xccl_emu.output._replace", full)
+    assert invoke(*TINY, "--without", FENCE, "--out", "found.json")[0] == 5
+    assert (tmp_path / "found.json").read_text() == "older"
 
 
 def test_a_replay_file_of_another_protocol_is_refused() -> None:

@@ -134,7 +134,7 @@ REFUSED = (
     ("bench hixl --seed=-1", "'--seed': Input should be greater than or equal to 0, not -1"),
     ("run sendrec", "'sendrec': must be one of"),
     ("bench fussed", "'fussed': must be one of "),
-    ("run dispatch --ranks 769", "--ranks 769: must be 2 to 768"),
+    ("run dispatch --ranks 769", "--ranks 769: must be at most 768"),
     ("plan --literal --correct 1 --correct x", "--correct x: must be one of 1, 2"),
     ("check examples/prefix_sum/prefix_sum.py", "prefix_sum.py:NAME; there is PrefixSum"),
     ("campaign --programs 8 --out /dev/null/found", "--out /dev/null/found"),

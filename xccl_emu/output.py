@@ -26,7 +26,12 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write UTF-8 text to a path: a regular file is replaced when all is written, links are followed.
+    """Write UTF-8 text to a path, as `write_bytes` does."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file: a regular one is replaced when all is written, links are followed.
 
     What is no regular file (a device, a FIFO), has further names, or stands in a folder that takes no new file is
     written in place; so is the file behind stdout.  Raises OSError.
@@ -34,9 +39,9 @@ def write_text(path: str | Path, text: str) -> None:
     target = Path(os.path.realpath(path))
     if _is_replaced(path, target):
         with contextlib.suppress(PermissionError):
-            return _replace(target, text)
+            return _replace(target, content)
     with _opened(path) as file:
-        file.write(text)
+        file.write(content)
 
 
 def check_writable(path: str | Path) -> None:
@@ -71,21 +76,21 @@ def _stream(path: str | Path) -> int | None:
 
 
 @contextlib.contextmanager
-def _opened(path: str | Path) -> Iterator[IO[str]]:
+def _opened(path: str | Path) -> Iterator[IO[bytes]]:
     stream = _stream(path)
     if stream is not None and sys.stdout is not None:
         sys.stdout.flush()  # what was printed stands before it
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666) if stream is None else os.dup(stream)
-    with os.fdopen(number, "w", encoding="utf-8") as file:
+    with os.fdopen(number, "wb") as file:
         yield file
 
 
-def _replace(target: Path, text: str) -> None:
+def _replace(target: Path, content: bytes) -> None:
     """By a file of a name that nobody else has, with the rights of the one that it replaces."""
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:40]}.", suffix=".part", dir=target.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         os.chmod(temporary, _mode(target))
         os.replace(temporary, target)
     except BaseException:

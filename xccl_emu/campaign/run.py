@@ -16,7 +16,7 @@ from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.campaign.shrink import contradicts_as, shrunk
 from xccl_emu.check import verdict as kinds
 from xccl_emu.errors import ConfigError
-from xccl_emu.output import read_bytes
+from xccl_emu.output import read_bytes, write_text
 
 CHUNK = 25
 """Programs of one task."""
@@ -64,7 +64,7 @@ class Finding:
         path = folder / f"{self.seed}-{self.number}.json"
         told = {"contradictions": [vars(each) for each in self.contradictions], "case": self.case.to_json()}
         content = {"format": _FORMAT, "seed": self.seed, "number": self.number, **told}
-        path.write_text(json.dumps(content, indent=1) + "\n")
+        write_text(path, json.dumps(content, indent=1) + "\n")
         return path
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import Any
 
 from xccl_emu.bench.result import Result, payload_gb_s
 from xccl_emu.bench.setting import TARGETS
-from xccl_emu.cli.files import check_file, writing
+from xccl_emu.cli.files import check_file, save_figure
 from xccl_emu.errors import ConfigError
 from xccl_emu.timing.fabric import Fabric
 
@@ -39,8 +39,7 @@ def draw(results: Sequence[Result], path: Path, fabric: Fabric) -> None:
     Raises OutputError if the file cannot be written.
     """
     figure = _drawn([result for result in results if not result.baseline], fabric)
-    with writing("--plot", path):
-        figure.savefig(path, dpi=150)
+    save_figure(figure, path)
 
 
 def _drawn(results: Sequence[Result], fabric: Fabric) -> Any:

@@ -1,6 +1,7 @@
 """What a bench prints: a table for each measurement and the scores, or JSON; and its rows as CSV."""
 
 import csv
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.perf_job import lines
 from xccl_emu.cli.show import right
 from xccl_emu.errors import ConfigError
+from xccl_emu.output import write_text
 
 
 def show(results: Sequence[Result], as_json: bool, told: Mapping[str, object]) -> None:
@@ -69,10 +71,12 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
         line["configuration"] = words(result.configuration)
         line["beside"] = words(result.beside)
     names = list(Result("", "", None, "").plain())
-    with writing("--csv", path), path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(lines)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, names)
+    writer.writeheader()
+    writer.writerows(lines)
+    with writing("--csv", path):
+        write_text(path, text.getvalue())
 
 
 def _write_parquet(results: Sequence[Result], path: Path) -> None:

@@ -17,6 +17,7 @@ from xccl_emu.cli.check_job import Result, SyncResult
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing
 from xccl_emu.cli.show import file_of, right, some, spinner
+from xccl_emu.output import write_text
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
 
@@ -73,7 +74,7 @@ def draw(result: Result) -> None:
     marked = marks(trace, violation)
     if chart is not None:
         with writing("--chart", chart):
-            chart.write_text(mermaid(trace, marked), "utf-8")
+            write_text(chart, mermaid(trace, marked))
     if perfetto is not None:
         with writing("--trace", perfetto):
             save_perfetto(trace, perfetto, marked)

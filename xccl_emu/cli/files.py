@@ -3,13 +3,14 @@
 Among them are replay files, which are read again.
 """
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xccl_emu.errors import ConfigError, OutputError, ReplayError
-from xccl_emu.output import check_writable
+from xccl_emu.output import check_writable, write_bytes
 
 if TYPE_CHECKING:
     from xccl_emu.check.trial import Checkable
@@ -36,6 +37,14 @@ def writing(option: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"{option} {path}: cannot be written ({_why(error)})") from error
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure of matplotlib to the file of ``--plot``; OutputError if it cannot be written."""
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=150)
+    with writing("--plot", path):
+        write_bytes(path, content.getvalue())
 
 
 def save_witness(checkable: "Checkable", verdict: "Verdict", path: Path) -> str:

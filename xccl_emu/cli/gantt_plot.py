@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from xccl_emu.cli.files import writing
+from xccl_emu.cli.files import save_figure
 from xccl_emu.timing.gantt import Bars
 
 _COLOURS = ("#ba4a00", "#2e86c1", "#17a589", "#d68910", "#7d3c98", "#566573", "#1b4f72")
@@ -21,5 +21,4 @@ def draw(bars: Bars, title: str, path: Path) -> None:
     panel.set(xlabel="us", title=title)
     panel.set_xlim(left=0)
     panel.spines[["top", "right"]].set_visible(False)
-    with writing("--plot", path):
-        figure.savefig(path, dpi=150)
+    save_figure(figure, path)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xccl_emu.cli.files import writing
+from xccl_emu.cli.files import save_figure
 from xccl_emu.cli.plan_show import Shown
 from xccl_emu.plan.strategies import Estimate, single_terms
 
@@ -27,8 +27,7 @@ def draw(shown: Shown, path: Path) -> None:
     prefill.legend(frameon=False, fontsize="small")
     one = rows[0].setting
     figure.suptitle(f"{one.model.name} on {one.cluster.name}, equations {one.form.text}".replace("$", r"\$"))
-    with writing("--plot", path):
-        figure.savefig(path, dpi=150)
+    save_figure(figure, path)
 
 
 def _add(panel: Any, rows: Sequence[Estimate], phase: str) -> None:

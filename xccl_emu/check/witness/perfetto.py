@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xccl_emu.check.witness.steps import PERFORM, Step, Trace
+from xccl_emu.output import write_text
 
 Event = dict[str, Any]
 
@@ -25,7 +26,7 @@ def perfetto(trace: Trace, marked: dict[int, str] | None = None) -> dict[str, An
 
 def save_perfetto(trace: Trace, path: str | Path, marked: dict[int, str] | None = None) -> None:
     """Write the trace to a file."""
-    Path(path).write_text(json.dumps(perfetto(trace, marked), ensure_ascii=False), "utf-8")
+    write_text(path, json.dumps(perfetto(trace, marked), ensure_ascii=False))
 
 
 def _place(trace: Trace, core: int, pipe: str) -> Event:

@@ -14,7 +14,7 @@ from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import Violation
 from xccl_emu.errors import ReplayError
 from xccl_emu.machine.state import ORDERS
-from xccl_emu.output import read_bytes
+from xccl_emu.output import read_bytes, write_text
 
 FORMAT = "xccl_emu witness 1"
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -59,7 +59,7 @@ class Witness:
         fields |= {"configuration": dict(self.configuration), "without": list(self.without), "actions": []}
         text = json.dumps({"format": FORMAT, **fields}, indent=2, ensure_ascii=False)
         numbers = ",\n    ".join(", ".join(map(str, line)) for line in _lines(self.actions.tolist()))
-        Path(path).write_text(text.replace('"actions": []', f'"actions": [\n    {numbers}\n  ]') + "\n", "utf-8")
+        write_text(path, text.replace('"actions": []', f'"actions": [\n    {numbers}\n  ]') + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
