@@ -75,7 +75,6 @@ def test_a_case_is_verified_and_each_of_its_orderings_is_needed() -> None:
     assert Push().syncs == ("read", "data before flag", "flag", "arrived")
 
 
-@pytest.mark.nojit
 @refuses(
     Push,
     ({"seed": -1}, "seed=-1: must be at least 0"),
@@ -95,7 +94,6 @@ class Pull(Push):
     presets = (Preset("pull", "As usual"), Preset("pull-again", "With another seed", {"seed": 2}))
 
 
-@pytest.mark.nojit
 def test_a_case_goes_by_the_name_whose_sizes_it_has() -> None:
     """The last one that fits, else the first; a class that says no names has its own, and inherits none."""
     assert (Pull().name, Pull(seed=2).name, Pull(seed=3).name) == ("pull", "pull-again", "pull")
@@ -103,7 +101,6 @@ def test_a_case_goes_by_the_name_whose_sizes_it_has() -> None:
     assert (Push().name, Push.known_as()[0].about) == ("Push", "One payload from die 0 to die 1.")
 
 
-@pytest.mark.nojit
 @pytest.mark.parametrize("name", registry.names())
 def test_a_name_makes_a_case_of_that_name(name: str) -> None:
     """Whatever is listed can be made, tells what it is, and has proofs of its own."""
@@ -113,7 +110,6 @@ def test_a_name_makes_a_case_of_that_name(name: str) -> None:
     assert registry.proofs_of(name)
 
 
-@pytest.mark.nojit
 def test_regions_do_not_overlap_and_have_names() -> None:
     """Elements are on granules of their own, one behind the other, labelled on each die, and out of range is an
     error."""
@@ -133,7 +129,6 @@ def test_regions_do_not_overlap_and_have_names() -> None:
     assert regions.bytes_of("managed") == 3 * 64
 
 
-@pytest.mark.nojit
 @refuses(
     make,
     ("nowhere.py:Name", "there is no file 'nowhere.py'"),
@@ -145,7 +140,6 @@ def test_a_name_that_is_none() -> None:
     """The error names the file or the name, and what there is."""
 
 
-@pytest.mark.nojit
 @pytest.mark.parametrize(("fails", "told"), [("1 / 0", "ZeroDivisionError"), ("raise SystemExit(0)", "SystemExit")])
 def test_a_file_that_fails_is_named(tmp_path: Path, fails: str, told: str) -> None:
     """A module that fails or ends is a typed error; two files of one name do not get in each other's way."""

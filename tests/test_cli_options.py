@@ -3,15 +3,12 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 import typer
 from typer.testing import CliRunner
 
 from xccl_emu.cli.app import App
 from xccl_emu.cli.options import JSON, command_of
 from xccl_emu.options import option
-
-pytestmark = pytest.mark.nojit
 
 
 @dataclass(frozen=True)

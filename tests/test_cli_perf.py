@@ -60,7 +60,6 @@ def test_more_iterations_are_timed_behind_the_warmup() -> None:
     assert taken[1, 2] == pytest.approx(taken[3, 2], rel=0.2)
 
 
-@pytest.mark.nojit
 def test_sizes_are_multiplied() -> None:
     """-b, -e and -f give each size from the first to the last that is not beyond the end."""
     assert [*Perf("1K", "9K", 2).sizes()] == [1024, 2048, 4096, 8192]

@@ -259,7 +259,6 @@ def test_output_that_cannot_be_written() -> None:
     assert done.stderr == "xccl-emu: error: output: No space left on device\n"
 
 
-@pytest.mark.nojit
 def test_help_of_a_protocol_names_it() -> None:
     """What is said of its usage is what was typed; the next command without help runs as ever."""
     out = printed("run", "sendrecv", "--help")

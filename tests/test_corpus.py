@@ -102,7 +102,6 @@ def test_command_tells_of_a_member_that_is_not_as_its_page_says(monkeypatch: pyt
     assert f"not as its page says: {member.name}" in printed("corpus", member.name, code=1)
 
 
-@pytest.mark.nojit
 def test_command_refuses_what_is_no_member() -> None:
     """An unknown name and a limit that is not positive are wrong usage, and say what would be right."""
     err = refusal("corpus", "no_such_bug")
@@ -110,7 +109,6 @@ def test_command_refuses_what_is_no_member() -> None:
     assert "--seconds 0.0: must be positive" in refusal("corpus", "--seconds", "0")
 
 
-@pytest.mark.nojit
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
 def test_member_is_a_file_as_any_other(member: Member) -> None:
     """Its cases are found as FILE.py:NAME, and differ in nothing but what the mend changes: sizes are the same."""

@@ -36,14 +36,12 @@ BENCHES = [path for path in sorted((ROOT / "xccl_emu" / "bench").glob("*.py")) i
 MODULES = [path for place in PLACES for path in sorted((ROOT / "xccl_emu" / place).rglob("*.py"))] + BENCHES
 
 
-@pytest.mark.nojit
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_protocol_is_named(module: Path) -> None:
     """A protocol comes with its files, and none of those that are there already has to know it."""
     assert [f"line {line}: {text}" for line, text in words(module) if NAMED.search(text)] == []
 
 
-@pytest.mark.nojit
 def test_a_name_would_be_seen() -> None:
     """The test above can fail: the modules of a protocol name it."""
     found = [text for _, text in words(ROOT / "protocols" / "a2e_case.py") if NAMED.search(text)]
@@ -54,7 +52,6 @@ MANY = {"check.py: check"}
 """What may be chosen of a check, each by name."""
 
 
-@pytest.mark.nojit
 def test_host_functions_have_few_parameters() -> None:
     """What takes ten or more wants a record; in kernels and device code each is a register."""
     folders = ("xccl_emu", "protocols", "tools", "benchmarks")

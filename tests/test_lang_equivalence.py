@@ -4,7 +4,6 @@ import tempfile
 from pathlib import Path
 
 import llvmlite.binding as llvm
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lang_programs import programs
@@ -34,7 +33,6 @@ def check_sites(kernel: Kernel) -> None:
         assert f"sync='{site.sync}'" in site.text or site.sync in ("", "none", "x", "y")
 
 
-@pytest.mark.nojit
 @settings(max_examples=150)
 @given(programs(), ARGUMENTS, st.integers(0, 1000))
 def test_lowered_equals_generator(text: str, arguments: list[tuple[int, int]], salt: int) -> None:
@@ -48,7 +46,6 @@ def test_lowered_equals_generator(text: str, arguments: list[tuple[int, int]], s
                 assert got == expected
 
 
-@settings(max_examples=150)
 @given(programs())
 def test_instructions_are_valid(text: str) -> None:
     """What is given to LLVM for a program is a valid module."""

@@ -11,13 +11,12 @@ import numba
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
-from lang_support import BASE, module_of, new_state, own_cache
+from lang_support import BASE, cache_in, module_of, new_state
 
 from xccl_emu import kernels
 from xccl_emu.errors import KernelError
 from xccl_emu.lang import OP_RETURN, Kernel, Step, abi
 
-__all__ = ["own_cache"]
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
 MODULES = [f"xccl_emu.kernels.{m.name}" for m in pkgutil.iter_modules(kernels.__path__)]
@@ -104,7 +103,7 @@ NUMBERS = st.sampled_from(EDGES) | st.integers(-(2**63), 2**63 - 1)
 def test_arithmetic(expressions: list[str], numbers: list[tuple[int, int, int]]) -> None:
     """Whatever is computed, of whatever numbers, both forms have the same result or fail alike."""
     text = PRELUDE + "@kernel\ndef k(a, b, c):\n" + "".join(f"    yield store({e}, 1)\n" for e in expressions)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, cache_in(Path(folder)):
         kernel = module_of(Path(folder), text).k
         try:
             assert kernel.source

@@ -62,7 +62,6 @@ def test_names_tell_bugs_apart() -> None:
     assert sum(len(module.OWN) for module in MODULES) >= 8
 
 
-@pytest.mark.nojit
 def test_every_planted_bug_fits_the_kernels() -> None:
     """What a bug changes stands in the kernels as they are, and gives Python: it is seen without the slow tests."""
     for mutant in (*MUTANTS, *mutants_collectives.HARMLESS):
