@@ -7,7 +7,7 @@ import pytest
 
 from xccl_emu.protocol.registry import names
 
-QUICK = {"sendrecv", "sendrecv-dma", "sendrecv-zero-copy"}
+QUICK = {"sendrecv", "sendrecv-zero-copy"}
 """The others run with the slow tests."""
 
 
