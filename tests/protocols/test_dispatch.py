@@ -40,6 +40,7 @@ def small(kind: Kind, **options: Any) -> Case:
     return Case(config, "relaxed", "random", **{"seed": 4, "lengths": ((4, 1, 3), (0, 3, 2), (2, 2, 4))} | options)
 
 
+@pytest.mark.boundscheck
 @EITHER
 @given(st.data())
 def test_rounds_give_what_the_oracle_gives_and_touch_nothing_else(kind: Kind, data: st.DataObject) -> None:
@@ -52,15 +53,6 @@ def test_rounds_give_what_the_oracle_gives_and_touch_nothing_else(kind: Kind, da
 def test_larger_groups_give_what_the_oracle_gives(case: Case) -> None:
     """Up to 16 ranks with up to 64 experts."""
     follow(case)
-
-
-@pytest.mark.boundscheck
-@EITHER
-@settings(max_examples=15)
-@given(st.data())
-def test_rounds_stay_in_bounds(kind: Kind, data: st.DataObject) -> None:
-    """No index of the machine's arrays leaves them (the run with bounds checks is what can fail here)."""
-    follow(data.draw(cases(kind, ranks=st.integers(2, 4), rounds=st.integers(1, 2))))
 
 
 @pytest.mark.nojit
