@@ -59,7 +59,7 @@ from xccl_emu.timing.device.layout import (
     RUN,
     RUNG,
 )
-from xccl_emu.timing.device.records import Moved, later, record, record_still, request_at, set_latest, set_time
+from xccl_emu.timing.device.records import Moved, cause_of, later, record, record_still, request_at, set_later, set_time
 from xccl_emu.timing.device.scalar import event_at, ring_at
 from xccl_emu.timing.device.transfer import FROM_MEMORY, TO_MEMORY, die_at, latency_of, pass_fabric, path_to
 
@@ -93,7 +93,7 @@ def step_pipe_timed(space, core, pipe):
         _transfer(space, core, pipe, asked, since, entry)
         if op == OP_MTU_OUT and asked.f:
             _signal(space, core, asked)
-    set_time(tm, who, ring_at(core.row, POPPED, pipe, n), tm[since], who[free] if who.size else 0)
+    set_time(tm, who, ring_at(core.row, POPPED, pipe, n), tm[since], cause_of(who, free))
     return 1
 
 
@@ -123,7 +123,7 @@ def _flag(space, core, pipe, asked, since):
         done = later(tm, since, core.row + READS_DONE) if pipe == MTU_IN else since
         number = record_still(space, core, pipe, asked, done, tm[done])
         set_time(tm, who, at, tm[done], number)
-        set_latest(tm, who, free, tm[since], number)
+        set_later(tm, who, free, tm[since], number)
         return
     when = later(tm, since, at)
     end = tm[when] + tm[C_EVENT]
@@ -179,7 +179,7 @@ def _pass(space, core, pipe, asked, since, begin, address, nbytes):
     moved = Moved(nbytes, there, max(0, left - own), done, read, written)
     number = record(space, core, pipe, asked, since, free, moved)
     set_time(tm, who, core.row + FREE + pipe, free, number)
-    set_latest(tm, who, core.row + (ALL_VISIBLE if write else READS_DONE), done, number)
+    set_later(tm, who, core.row + (ALL_VISIBLE if write else READS_DONE), done, number)
     return number, done
 
 
@@ -237,7 +237,7 @@ def _start_dma(space, core):
         return -tm[ready]
     engine = _next_engine(tm, tm[DIE_BASE] + st[core.base + DIE] * DIE_WORDS + DMA_ENGINE)
     since = later(tm, ready, engine)
-    cause = who[since] if who.size else 0
+    cause = cause_of(who, since)
     set_time(tm, who, row + DMA_READY, tm[since], cause)
     set_time(tm, who, engine, tm[since] + tm[C_DMA_START], cause)
     tm[row + DMA_MOVES], tm[row + DMA_SLOT] = tm[engine], first
@@ -267,6 +267,6 @@ def _copied(space, core, asked, begin, entry):
     number = record(space, core, DMA, asked, row + DMA_READY, left, Moved(nbytes, peer, 0, visible, source, target))
     set_time(tm, who, row + DMA_DONE, visible, number)
     set_time(tm, who, event_at(row, DMA, SCALAR, asked.d), visible, number)
-    set_latest(tm, who, row + ALL_VISIBLE, visible, number)
+    set_later(tm, who, row + ALL_VISIBLE, visible, number)
     if entry:
         became_visible(mem, tm, who, entry, target, visible, 1, 0, number)

@@ -5,7 +5,7 @@ held, and from when on that was visible.  A poll goes on at the first time at wh
 it and a load that looks for a flag see the version of their time.
 """
 
-from xccl_emu.lang.requests import CMP_EQ, CMP_GE
+from xccl_emu.machine.device.scalar import is_awaited
 from xccl_emu.machine.device.words import jit, load_i64, store_i64
 from xccl_emu.timing.device.heap import come_back
 from xccl_emu.timing.device.layout import (
@@ -32,7 +32,7 @@ from xccl_emu.timing.device.layout import (
     VERSIONS_MADE,
     WAITS_AT,
 )
-from xccl_emu.timing.device.records import set_time
+from xccl_emu.timing.device.records import cause_of, set_time
 
 _GRANULE_SHIFT = 5
 _SPREAD = 7919  # so that equal fields of different dies have different places
@@ -180,7 +180,7 @@ def _keep(tm, who, entry):
         tm[VERSIONS_MADE] += 1
     _copy(tm, entry, kept)
     tm[kept + GRANULE_BEFORE] = tm[entry + GRANULE_BEFORE]
-    set_time(tm, who, kept + GRANULE_AT, tm[entry + GRANULE_AT], who[entry + GRANULE_AT] if who.size else 0)
+    set_time(tm, who, kept + GRANULE_AT, tm[entry + GRANULE_AT], cause_of(who, entry + GRANULE_AT))
     tm[entry + GRANULE_BEFORE] = kept
     while tm[kept + GRANULE_BEFORE] and tm[kept + GRANULE_AT] > tm[NOW] - tm[LIMIT]:
         kept = tm[kept + GRANULE_BEFORE]
@@ -199,8 +199,7 @@ def _in_order(tm, who, version, word, time, added):
     """The place of what was added last: versions that are visible later are moved up and have it too."""
     before = tm[version + GRANULE_BEFORE]
     while tm[before + GRANULE_BEFORE] and tm[before + GRANULE_AT] > time:
-        cause = who[before + GRANULE_AT] if who.size else 0
-        set_time(tm, who, version + GRANULE_AT, tm[before + GRANULE_AT], cause)
+        set_time(tm, who, version + GRANULE_AT, tm[before + GRANULE_AT], cause_of(who, before + GRANULE_AT))
         version, before = before, tm[before + GRANULE_BEFORE]
         _copy(tm, before, version)
         tm[version + word] += added
@@ -222,16 +221,11 @@ def first_seen(tm, entry, address, compare, wanted, time):
     word = GRANULE_VALUE + _word_of(address)
     first = version = entry
     while True:
-        if _satisfied(tm[version + word], compare, wanted):
+        if is_awaited(tm[version + word], compare, wanted):
             first = version
         if tm[version + GRANULE_AT] <= time or tm[version + GRANULE_BEFORE] == 0:
             return first
         version = tm[version + GRANULE_BEFORE]
-
-
-@jit
-def _satisfied(value, compare, wanted):
-    return value == wanted if compare == CMP_EQ else value >= wanted if compare == CMP_GE else value != wanted
 
 
 @jit

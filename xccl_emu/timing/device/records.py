@@ -94,7 +94,7 @@ def record(space, core, engine, asked, since, end, moved):
     log[at + RECORD_OP], log[at + RECORD_SITE] = asked.op, asked.site
     log[at + RECORD_START], log[at + RECORD_END] = tm[since], end
     log[at + RECORD_NBYTES], log[at + RECORD_PEER] = moved.nbytes, moved.peer
-    log[at + RECORD_CAUSE] = who[since] - 1 if who.size else -1
+    log[at + RECORD_CAUSE] = cause_of(who, since) - 1
     log[at + RECORD_QUEUED], log[at + RECORD_VISIBLE] = moved.queued, moved.visible
     log[at + RECORD_READ], log[at + RECORD_WRITTEN] = moved.read, moved.written
     tm[N_RECORDS] = number + 1
@@ -114,6 +114,12 @@ def logged(tm, die):
 
 
 @jit
+def cause_of(who, at):
+    """The record that made a time, or 0."""
+    return who[at] if who.size else 0
+
+
+@jit
 def set_time(tm, who, at, time, number):
     """A time, and the record that made it."""
     tm[at] = time
@@ -122,7 +128,7 @@ def set_time(tm, who, at, time, number):
 
 
 @jit
-def set_latest(tm, who, at, time, number):
+def set_later(tm, who, at, time, number):
     """`set_time`, unless what stands there is as late."""
     if time > tm[at]:
         set_time(tm, who, at, time, number)

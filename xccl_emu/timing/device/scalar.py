@@ -89,7 +89,7 @@ from xccl_emu.timing.device.layout import (
     TOLD,
     WAITS_AT,
 )
-from xccl_emu.timing.device.records import Moved, later, logged, record, request_at, set_latest, set_time
+from xccl_emu.timing.device.records import Moved, cause_of, later, logged, record, request_at, set_later, set_time
 from xccl_emu.timing.device.transfer import die_at, latency_of, path_to
 
 
@@ -305,7 +305,7 @@ def _then(space, core, asked, before, number):
         set_time(tm, who, row + RUNG + before.slot, end, number)
     elif op == OP_STORE or op == OP_ATOMIC_ADD:
         visible = end + latency_of(tm, path_to(tm, st[core.base + DIE], die_at(st, a), a), True)
-        set_latest(tm, who, row + ALL_VISIBLE, visible, number)
+        set_later(tm, who, row + ALL_VISIBLE, visible, number)
         added = asked.b if op == OP_ATOMIC_ADD and asked.c != SWAPS else 0
         became_visible(mem, tm, who, before.entry, a, visible, before.told, added, number)
     elif op == OP_RETURN:
@@ -322,6 +322,6 @@ def _arrived(st, tm, who, group, phase, end, number):
     if st[machine + MACHINE_PHASE] != phase:
         released = group + RELEASED_AT + _parity(phase)
         takes = tm[C_BARRIER] if st[machine + MACHINE_SIZE] > 1 else 0  # a core alone has nobody to wait for
-        set_time(tm, who, released, tm[arrived] + takes, who[arrived] if who.size else 0)
+        set_time(tm, who, released, tm[arrived] + takes, cause_of(who, arrived))
         tm[arrived] = 0
         wake(tm, group + GROUP_WAITER, tm[released])
