@@ -23,16 +23,7 @@ from xccl_emu.lang.requests import (
     OP_STORE,
     OP_UB_LOAD,
     OP_UB_STORE,
-    OP_V_ADD,
-    OP_V_AXPY,
-    OP_V_COPY,
-    OP_V_COUNT,
     OP_V_DEQUANTIZE,
-    OP_V_FILL,
-    OP_V_NARROW,
-    OP_V_QUANTIZE,
-    OP_V_SCALE,
-    OP_V_WIDEN,
     OP_WAIT_FLAG,
     SCALAR,
     SIGNAL_ADD,
@@ -55,7 +46,7 @@ from xccl_emu.machine.device.layout import (
     UB_BASE,
 )
 from xccl_emu.machine.device.lines import line_part, polls_line
-from xccl_emu.machine.device.numerics import element_bytes
+from xccl_emu.machine.device.numerics import ranges
 from xccl_emu.machine.device.pipes import entry_of, pipe_of, signals_next, subtransfer
 from xccl_emu.machine.device.words import jit
 
@@ -185,30 +176,8 @@ def _of_dma(st, base, choice, out):
 def _of_vector(st, entry, op, ub, site, out):
     """Reads and writes of a vector instruction, all in the data buffer."""
     a, b, c, d, e = st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4], st[entry + 5]
-    n = 0
-    if op == OP_V_FILL:
-        return _row(out, 0, ub + a, b, WRITE, VECTOR, site)
-    if op == OP_V_SCALE:
-        return _row(out, 0, ub + a, 4 * b, WRITE, VECTOR, site)
-    if op == OP_V_COPY:
-        n = _row(out, n, ub + a, c, 0, VECTOR, site)
-        return _row(out, n, ub + b, c, WRITE, VECTOR, site)
-    if op == OP_V_COUNT:
-        n = _row(out, n, ub + a, 4 * c, 0, VECTOR, site)
-        return _row(out, n, ub + b, 4, WRITE, VECTOR, site)
-    if op == OP_V_QUANTIZE:
-        n = _row(out, n, ub + a, 2 * c, 0, VECTOR, site)
-        return _row(out, n, ub + b, c + 4, WRITE, VECTOR, site)
+    source, read, target, written = ranges(op, a, b, c, d, e)
+    n = _row(out, 0, ub + source, read, 0, VECTOR, site) if read else 0
     if op == OP_V_DEQUANTIZE:
-        n = _row(out, n, ub + a, c, 0, VECTOR, site)
         n = _row(out, n, ub + d, 4, 0, VECTOR, site)
-        return _row(out, n, ub + b, 4 * c, WRITE, VECTOR, site)
-    if op == OP_V_NARROW:
-        n = _row(out, n, ub + a, 4 * c, 0, VECTOR, site)
-        return _row(out, n, ub + b, 2 * c, WRITE, VECTOR, site)
-    if op == OP_V_AXPY:
-        n = _row(out, n, ub + a, element_bytes(e) * d, 0, VECTOR, site)
-        return _row(out, n, ub + b, 4 * d, WRITE, VECTOR, site)
-    assert op == OP_V_ADD or op == OP_V_WIDEN
-    n = _row(out, n, ub + a, element_bytes(d) * c, 0, VECTOR, site)
-    return _row(out, n, ub + b, 4 * c, WRITE, VECTOR, site)
+    return _row(out, n, ub + target, written, WRITE, VECTOR, site)

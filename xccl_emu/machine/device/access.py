@@ -70,7 +70,7 @@ from xccl_emu.machine.device.layout import (
     WRITE,
 )
 from xccl_emu.machine.device.lines import is_line
-from xccl_emu.machine.device.numerics import element_bytes
+from xccl_emu.machine.device.numerics import ranges
 from xccl_emu.machine.device.words import call, jit
 
 
@@ -132,6 +132,12 @@ def _aligned(st, core, base, address, alignment):
 
 
 @jit
+def _aligned_memory(st, core, base, address, nbytes, right):
+    """May this core touch these bytes, which begin at a multiple of their number?"""
+    return _memory(st, core, base, address, nbytes, right) and _aligned(st, core, base, address, nbytes)
+
+
+@jit
 def _disjoint(st, core, base, a, b, nbytes):
     """Do two ranges that were checked not overlap?  What a copy leaves in an overlap would depend on its order."""
     if a < b + nbytes and b < a + nbytes:
@@ -149,11 +155,7 @@ def _word_size(st, core, base, nbytes, least):
 @jit
 def _word(st, core, base, address, nbytes, right):
     """May this core touch this word of memory?"""
-    return (
-        _word_size(st, core, base, nbytes, 1)
-        and _memory(st, core, base, address, nbytes, right)
-        and _aligned(st, core, base, address, nbytes)
-    )
+    return _word_size(st, core, base, nbytes, 1) and _aligned_memory(st, core, base, address, nbytes, right)
 
 
 @jit
@@ -162,8 +164,7 @@ def _line(st, core, base, address):
     nbytes, words, ub = st[base + REQUEST + 4], st[base + REQUEST + 5], st[base + REQUEST + 6]
     if words <= 0 or words >> nbytes // 4 or st[base + REQUEST + 2] > CMP_NE:
         return set_error(st, core, base, ERR_OPERAND, words, nbytes)
-    inside = _memory(st, core, base, address, nbytes, READ) and _aligned(st, core, base, address, nbytes)
-    return inside and _buffer(st, core, base, ub, nbytes, 4)
+    return _aligned_memory(st, core, base, address, nbytes, READ) and _buffer(st, core, base, ub, nbytes, 4)
 
 
 @jit
@@ -177,7 +178,7 @@ def check_scalar(st, core, base, op, a, b, c, d):
         return _word(st, core, base, a, c, WRITE)
     if op == OP_ATOMIC_ADD:
         readable = _memory(st, core, base, a, 8, READ)  # it returns the old value
-        return readable and _memory(st, core, base, a, 8, WRITE) and _aligned(st, core, base, a, 8)
+        return readable and _aligned_memory(st, core, base, a, 8, WRITE)
     if op == OP_UB_LOAD:
         return _word_size(st, core, base, b, 4) and _buffer(st, core, base, a, b, b)
     if op == OP_UB_STORE:
@@ -206,7 +207,7 @@ def _signal(st, core, base, target, nbytes):
     signal, how = st[base + REQUEST + 4], st[base + REQUEST + 6]
     if how != SIGNAL_SET and how != SIGNAL_ADD:
         return set_error(st, core, base, ERR_OPERAND, how, SIGNAL_ADD)
-    if not _memory(st, core, base, signal, 8, WRITE) or not _aligned(st, core, base, signal, 8):
+    if not _aligned_memory(st, core, base, signal, 8, WRITE):
         return False
     offset = signal - (signal >> st[DIE_SHIFT] << st[DIE_SHIFT])
     in_area = st[SIGNALS_START] <= offset and offset < st[SIGNALS_END] and signal >> st[DIE_SHIFT] < st[N_DIES]
@@ -226,9 +227,9 @@ def check_transfer(st, core, base, op, a, b, c):
         inside = _buffer(st, core, base, a, c, 1) and _memory(st, core, base, b, c, WRITE)
         return inside and (st[base + REQUEST + 6] == 0 or _signal(st, core, base, b, c))
     if op == OP_PUT:
-        return _memory(st, core, base, a, GRANULE_BYTES, WRITE) and _aligned(st, core, base, a, GRANULE_BYTES)
+        return _aligned_memory(st, core, base, a, GRANULE_BYTES, WRITE)
     if op == OP_ADD:
-        return _memory(st, core, base, a, 8, WRITE) and _aligned(st, core, base, a, 8)
+        return _aligned_memory(st, core, base, a, 8, WRITE)
     return True
 
 
@@ -253,50 +254,35 @@ def _rule(st, core, base, rule):
 
 
 @jit
+def _kinds(st, core, base, op, c, d, e):
+    """May a vector instruction have these element types, and this rule?"""
+    if op == OP_V_QUANTIZE:
+        return _dtype(st, core, base, d) and _rule(st, core, base, e) and _aligned(st, core, base, c, 4)
+    if op == OP_V_AXPY or op == OP_V_ADD:
+        return _summand(st, core, base, e if op == OP_V_AXPY else d)
+    if op == OP_V_FILL or op == OP_V_COPY or op == OP_V_COUNT or op == OP_V_DEQUANTIZE or op == OP_V_SCALE:
+        return True
+    if not _dtype(st, core, base, d):
+        return False
+    if op == OP_V_NARROW or op == OP_V_WIDEN:
+        return True
+    return set_error(st, core, base, ERR_OPERAND, op, 0)
+
+
+@jit
 def check_vector(st, core, base, op, a, b, c, d, e):
     """Check an instruction of the vector pipe before it is queued; counts are checked before they are multiplied."""
     count = d if op == OP_V_AXPY else (b if op == OP_V_FILL or op == OP_V_SCALE else c)
     if count <= 0 or count > st[UB_BYTES]:
         return set_error(st, core, base, ERR_SIZE, count, st[UB_BYTES])
-    if op == OP_V_FILL:
-        return _buffer(st, core, base, a, b, 1)
-    if op == OP_V_COPY:
-        inside = _buffer(st, core, base, a, c, 1) and _buffer(st, core, base, b, c, 1)
-        return inside and _disjoint(st, core, base, a, b, c)
-    if op == OP_V_COUNT:
-        return _buffer(st, core, base, a, 4 * c, 4) and _buffer(st, core, base, b, 4, 4)
-    if op == OP_V_QUANTIZE:
-        return (
-            _dtype(st, core, base, d)
-            and _rule(st, core, base, e)
-            and _aligned(st, core, base, c, 4)
-            and _buffer(st, core, base, a, 2 * c, 4)
-            and _buffer(st, core, base, b, c + 4, 4)
-        )
-    if op == OP_V_DEQUANTIZE:
-        return (
-            _buffer(st, core, base, a, c, 4)
-            and _buffer(st, core, base, b, 4 * c, 4)
-            and _buffer(st, core, base, d, 4, 4)
-        )
-    if op == OP_V_SCALE:
-        return _buffer(st, core, base, a, 4 * b, 4)
-    if op == OP_V_AXPY:
-        return (
-            _summand(st, core, base, e)
-            and _buffer(st, core, base, a, element_bytes(e) * d, 4)
-            and _buffer(st, core, base, b, 4 * d, 4)
-        )
-    if op == OP_V_ADD:
-        return (
-            _summand(st, core, base, d)
-            and _buffer(st, core, base, a, element_bytes(d) * c, 4)
-            and _buffer(st, core, base, b, 4 * c, 4)
-        )
-    if not _dtype(st, core, base, d):
+    if not _kinds(st, core, base, op, c, d, e):
         return False
-    if op == OP_V_NARROW:
-        return _buffer(st, core, base, a, 4 * c, 4) and _buffer(st, core, base, b, 2 * c, 4)
-    if op == OP_V_WIDEN:
-        return _buffer(st, core, base, a, 2 * c, 4) and _buffer(st, core, base, b, 4 * c, 4)
-    return set_error(st, core, base, ERR_OPERAND, op, 0)
+    source, read, target, written = ranges(op, a, b, c, d, e)
+    alignment = 1 if op == OP_V_FILL or op == OP_V_COPY else 4
+    if read > 0 and not _buffer(st, core, base, source, read, alignment):
+        return False
+    if not _buffer(st, core, base, target, written, alignment):
+        return False
+    if op == OP_V_DEQUANTIZE:
+        return _buffer(st, core, base, d, 4, 4)
+    return op != OP_V_COPY or _disjoint(st, core, base, a, b, c)

@@ -8,7 +8,19 @@ negative indices keeps LLVM from vectorizing (measured: six times slower).
 
 import numpy as np
 
-from xccl_emu.lang.requests import BF16, FP32, RULE_CANN
+from xccl_emu.lang.requests import (
+    BF16,
+    FP32,
+    OP_V_AXPY,
+    OP_V_COPY,
+    OP_V_COUNT,
+    OP_V_DEQUANTIZE,
+    OP_V_FILL,
+    OP_V_NARROW,
+    OP_V_QUANTIZE,
+    OP_V_SCALE,
+    RULE_CANN,
+)
 from xccl_emu.machine.device.words import bits_of, float_of, jit, jit_arrays
 
 _ONE = np.float32(1.0)
@@ -138,6 +150,30 @@ def widen_row(mem, source, target, count, dtype):
 def element_bytes(dtype):
     """Of an element type."""
     return 4 if dtype == FP32 else 2
+
+
+@jit
+def ranges(op, a, b, c, d, e):
+    """What a vector instruction reads and what it writes: first byte in the data buffer, and bytes, of both.
+
+    A sum reads what it writes, and a row is scaled where it is; `v_dequantize` reads a scale of 4 bytes at ``d``, too.
+    """
+    if op == OP_V_FILL:
+        return a, 0, a, b
+    if op == OP_V_SCALE:
+        return a, 0, a, 4 * b
+    if op == OP_V_COPY:
+        return a, c, b, c
+    if op == OP_V_COUNT:
+        return a, 4 * c, b, 4
+    if op == OP_V_QUANTIZE:  # the scale is behind the row
+        return a, 2 * c, b, c + 4
+    if op == OP_V_DEQUANTIZE:
+        return a, c, b, 4 * c
+    if op == OP_V_NARROW:
+        return a, 4 * c, b, 2 * c
+    count, dtype = (d, e) if op == OP_V_AXPY else (c, d)
+    return a, element_bytes(dtype) * count, b, 4 * count
 
 
 @jit_arrays

@@ -77,7 +77,7 @@ from xccl_emu.machine.device.layout import (
     SPARSE,
     UB_BASE,
 )
-from xccl_emu.machine.device.sparse import count, leaves_zeros, mark_result, move
+from xccl_emu.machine.device.sparse import count, leaves_zeros, mark, move
 from xccl_emu.machine.device.words import copy_bytes, jit, put
 
 _READ_DONE = -1
@@ -278,7 +278,8 @@ def step_vector(mem, st, core, base, choice):
         return _flag(st, core, base, queue, entry)
     ub, a, b, c, d = st[base + UB_BASE], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
     if not st[SPARSE] or not leaves_zeros(mem, st, ub, op, a, b, c, d, st[entry + 5]):
-        mark_result(mem, st, ub, op, a, b, c, d)
+        _, _, target, written = numerics.ranges(op, a, b, c, d, st[entry + 5])
+        mark(mem, st, ub + target, written)
         _compute(mem, st, ub, op, a, b, c, d, st[entry + 5])
     st[BYTES_BY_PIPE + VECTOR] += elements(st, entry, op)
     _pop(st, queue)

@@ -7,19 +7,15 @@ ever written, and there is nothing to compare and nothing to touch.
 """
 
 from xccl_emu.lang.requests import (
-    OP_V_ADD,
     OP_V_AXPY,
     OP_V_COPY,
     OP_V_COUNT,
     OP_V_DEQUANTIZE,
     OP_V_FILL,
-    OP_V_NARROW,
-    OP_V_QUANTIZE,
     OP_V_SCALE,
-    OP_V_WIDEN,
 )
 from xccl_emu.machine.device.layout import ALL_DIRTY, CHUNK_BYTES, CHUNK_SHIFT, DIE_SHIFT, N_HOMES, SPARSE
-from xccl_emu.machine.device.numerics import count_between, element_bytes, fill
+from xccl_emu.machine.device.numerics import count_between, fill, ranges
 from xccl_emu.machine.device.words import call, copy_bytes, jit, jit_arrays, load_i32, load_i64, same_bytes, store_u32
 
 
@@ -129,48 +125,24 @@ def leaves_zeros(mem, st, ub, op, a, b, c, d, e):
 
     Not all that would are found; a count, for one, decides where things go, and is always made (`count`).
     """
+    if op == OP_V_COUNT:
+        return False
+    harmless = True
     if op == OP_V_FILL:
-        return c & 0xFF == 0 and all_zero(mem, st, ub + a, b)
-    if op == OP_V_SCALE:
-        return _harmless(c) and all_zero(mem, st, ub + a, 4 * b)
-    if op == OP_V_AXPY:
-        return _harmless(c) and all_zero(mem, st, ub + a, element_bytes(e) * d) and all_zero(mem, st, ub + b, 4 * d)
-    if op == OP_V_ADD or op == OP_V_WIDEN:
-        return all_zero(mem, st, ub + a, element_bytes(d) * c) and all_zero(mem, st, ub + b, 4 * c)
-    if op == OP_V_NARROW:
-        return all_zero(mem, st, ub + a, 4 * c) and all_zero(mem, st, ub + b, 2 * c)
-    if op == OP_V_QUANTIZE:  # its scale, behind it, is zero then, too
-        return all_zero(mem, st, ub + a, 2 * c) and all_zero(mem, st, ub + b, c + 4)
-    if op == OP_V_DEQUANTIZE:
-        return _harmless(load_i32(mem, ub + d)) and all_zero(mem, st, ub + a, c) and all_zero(mem, st, ub + b, 4 * c)
-    if op == OP_V_COPY:
-        return (all_zero(mem, st, ub + a, c) and all_zero(mem, st, ub + b, c)) or same_bytes(mem, ub + b, ub + a, c)
-    return False
+        harmless = c & 0xFF == 0
+    elif op == OP_V_SCALE or op == OP_V_AXPY:
+        harmless = _harmless(c)
+    elif op == OP_V_DEQUANTIZE:
+        harmless = _harmless(load_i32(mem, ub + d))
+    source, read, target, written = ranges(op, a, b, c, d, e)
+    zeros = harmless and (read == 0 or all_zero(mem, st, ub + source, read)) and all_zero(mem, st, ub + target, written)
+    return zeros or (op == OP_V_COPY and same_bytes(mem, ub + b, ub + a, c))
 
 
 @jit
 def _harmless(bits):
     """Is zero times the FP32 value with these bits a positive zero?"""
     return bits & 0x80000000 == 0 and bits & 0x7F800000 != 0x7F800000
-
-
-@jit
-def mark_result(mem, st, ub, op, a, b, c, d):
-    """`mark` what a vector instruction is about to write."""
-    if op == OP_V_FILL:
-        mark(mem, st, ub + a, b)
-    elif op == OP_V_SCALE:
-        mark(mem, st, ub + a, 4 * b)
-    elif op == OP_V_COPY:
-        mark(mem, st, ub + b, c)
-    elif op == OP_V_COUNT:
-        mark(mem, st, ub + b, 4)
-    elif op == OP_V_QUANTIZE:
-        mark(mem, st, ub + b, c + 4)
-    elif op == OP_V_NARROW:
-        mark(mem, st, ub + b, 2 * c)
-    else:
-        mark(mem, st, ub + b, 4 * (d if op == OP_V_AXPY else c))
 
 
 @jit_arrays
