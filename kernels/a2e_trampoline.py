@@ -246,8 +246,8 @@ def count_messages(core, s: Sent, c: Group):
     yield from hand_over(VECTOR, SCALAR, 1, "messages counted")
 
 
-def relay(core, die, call, field, s: Sent, c: Group, m: Domains, at: Places):
-    """Step 2 for the tokens of an attention die: forward each part when it has come, and keep the lists."""
+def relay_batch(core, die, call, field, s: Sent, c: Group, m: Domains, at: Places):
+    """Step 2 for a batch: forward each part when it has come, and keep the lists."""
     if c.tallies:
         yield from clear_tally(s.messages, 2, c)
     for part in range(m.a2e_parts):
@@ -261,6 +261,22 @@ def relay(core, die, call, field, s: Sent, c: Group, m: Domains, at: Places):
         yield from count_messages(core, s, c)
     if core == 0:
         yield put(s.kept, s.tokens, step=2)
+
+
+def relay(core, die, q, call, n, field, c: Group, m: Domains, at: Places):
+    """Step 2 for the ``n`` tokens of the q-th attention die that the trampoline has."""
+    here = die * c.die_bytes
+    yield from relay_batch(
+        core, die, call, field,
+        Sent(
+            sender=first_of(die, m.n_attention, m.trampolines) + q,
+            tokens=n,
+            slots=at.slots + here + q * m.tokens_max * (c.payload + SLOT_BYTES),
+            kept=at.lists + here + (call % m.depth * m.fan_in + q) * lists_bytes(m.tokens_max),
+            messages=messages_of(q, c.n_ranks * c.n_local, c.tallies),
+            lists=lists_at(c.n_ranks * c.n_local, m.fan_in, c.tallies),
+        ), c, m, at,
+    )  # fmt: skip
 
 
 def publish(core, index, call, more, totals, c: Group, at: Places):
@@ -294,17 +310,7 @@ def pass_on(core, die, call, c: Group, m: Domains, at: Places):
             if q > 0:
                 yield from await_call(field, call + 1, 2, "tokens announced")
                 n = yield load(field + 8, step=2)
-            yield from relay(
-                core, die, call, field,
-                Sent(
-                    sender=first_of(die, m.n_attention, m.trampolines) + q,
-                    tokens=n,
-                    slots=at.slots + here + q * m.tokens_max * (c.payload + SLOT_BYTES),
-                    kept=at.lists + here + (call % m.depth * m.fan_in + q) * lists_bytes(m.tokens_max),
-                    messages=messages_of(q, c.n_ranks * c.n_local, c.tallies),
-                    lists=lists_at(c.n_ranks * c.n_local, m.fan_in, c.tallies),
-                ), c, m, at,
-            )  # fmt: skip
+            yield from relay(core, die, q, call, n, field, c, m, at)
     yield quiet(step=2, sync="messages visible")
     yield from barrier(2, "all cores have forwarded")
     for q in range(dies_of(die, m.n_attention, m.trampolines)):

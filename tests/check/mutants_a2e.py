@@ -58,7 +58,7 @@ CREDIT = """\
             to = to + microbatch_of(call + 1, m.turns, m.domains) * FIELD_BYTES
             yield put(at.credit + to, call + 1, step=2, sync="credit")
 """
-RELAYED_ON = "            yield from relay(\n"
+RELAYED_ON = "            yield from relay(core, die, q, call, n, field, c, m, at)\n"
 EARLY_CREDIT = """\
             index = first_of(die, m.n_attention, m.trampolines) + q
             to = attention_die(call + 1, index, m.turns, m.domains, m.n_attention, c.n_ranks) * c.die_bytes
