@@ -1,5 +1,9 @@
 """``xccl-emu compare`` and the page that holds what it prints."""
 
+import contextlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -95,3 +99,20 @@ def test_both_tables_have_every_protocol(tool: ModuleType, small: dict[str, Any]
     lines = [[found["protocol"], found["part"]] for found in small["lines"]]
     for _, table in tool.parts(tool.PAGE.read_text(encoding="utf-8")):
         assert [[cell.strip() for cell in row.split("|")[1:3]] for row in table.splitlines()[2:]] == lines
+
+
+@pytest.mark.parametrize("command", ["compare sendrecv", "trace sendrecv --out /dev/null"])
+def test_a_terminal_sees_that_something_is_under_way(command: str) -> None:
+    """From the start: a spinner on stderr, where that is a terminal."""
+    ours, theirs = os.openpty()
+    line = [sys.executable, "-m", "xccl_emu", *command.split()]
+    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=theirs, env=os.environ | {"TERM": "xterm"}) as process:
+        os.close(theirs)
+        told = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while part := os.read(ours, 1 << 16):
+                told += part
+    os.close(ours)
+    assert process.returncode == 0
+    assert command.split()[0].encode() in told
+    assert b"0:00:0" in told

@@ -13,16 +13,18 @@ from xccl_emu.runs.compare import LayerCompared
 
 def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None, as_json: bool) -> None:
     from xccl_emu.bench.traffic import as_markdown
+    from xccl_emu.cli.show import spinner
 
     named, sizes = split_sizes(words or ())
-    if named:
-        from xccl_emu.cli.case_job import compare as compare_cases
+    with spinner("compare", as_json):
+        if named:
+            from xccl_emu.cli.case_job import compare as compare_cases
 
-        result = compare_cases(named, _given(options, ctx) | sizes)
-    else:
-        from xccl_emu.runs.compare_job import run
+            result = compare_cases(named, _given(options, ctx) | sizes)
+        else:
+            from xccl_emu.runs.compare_job import run
 
-        result = run(options)
+            result = run(options)
     typer.echo(json.dumps(asdict(result)) if as_json else as_markdown(result))
     if result.wrong:
         typer.echo(f"xccl-emu: {result.wrong} elements are wrong", err=True)

@@ -28,10 +28,12 @@ def fit(out: Out = None, as_json: AsJson = False) -> None:
     from xccl_emu.bench.fit import fit_published
     from xccl_emu.bench.setting import Setting
     from xccl_emu.cli.files import check_file, writing
+    from xccl_emu.cli.show import spinner
     from xccl_emu.output import write_text
 
     check_file("--out", out)
-    found = fit_published(Setting(data=False), lambda step: typer.echo(step, err=True))
+    with spinner("fit", as_json):
+        found = fit_published(Setting(data=False), lambda step: typer.echo(step, err=True))
     _print(found, as_json)
     if out is not None:
         from xccl_emu.bench.fit import as_toml

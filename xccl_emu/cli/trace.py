@@ -51,12 +51,14 @@ class TraceOptions:
 
 
 def _trace(options: TraceOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
+    from xccl_emu.cli.show import spinner
     from xccl_emu.cli.trace_job import run
 
     options = named(options, words, more)
     if not options.protocol:
         raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
-    result = run(options)
+    with spinner("trace", as_json):
+        result = run(options)
     typer.echo(json.dumps(result.to_json()) if as_json else result.told())
     if result.wrong:
         raise typer.Exit(WRONG)
