@@ -106,7 +106,8 @@ def test_a_terminal_sees_that_something_is_under_way(command: str) -> None:
     """From the start: a spinner on stderr, where that is a terminal."""
     ours, theirs = os.openpty()
     line = [sys.executable, "-m", "xccl_emu", *command.split()]
-    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=theirs, env=os.environ | {"TERM": "xterm"}) as process:
+    environ = os.environ | {"TERM": "xterm"}
+    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=theirs, env=environ) as process:
         os.close(theirs)
         told = b""
         with contextlib.suppress(OSError):  # the end of a terminal
