@@ -132,6 +132,7 @@ REFUSED = (
     ("campaign --programs 8 --seconds -1", "--seconds -1.0: must be positive"),
     ("check sendrecv --schedules 0", "'--schedules': Input should be greater than or equal to 1, not 0"),
     ("bench hixl --seed=-1", "'--seed': Input should be greater than or equal to 0, not -1"),
+    ("bench all-gather --ranks 2,,4", "--ranks 2,,4: must be a value, or several with commas between them"),
     ("run sendrec", "'sendrec': must be one of"),
     ("bench fussed", "'fussed': must be one of "),
     ("run dispatch --ranks 769", "--ranks 769: must be at most 768"),

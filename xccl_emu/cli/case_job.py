@@ -20,9 +20,13 @@ from xccl_emu.timing.topologies import topology
 
 
 def grid(sizes: Sizes) -> Iterator[dict[str, int | str]]:
-    """All combinations of sizes, of which each may be several with commas between them."""
+    """All combinations of sizes, of which each may be several with commas between them, and none is empty."""
     from xccl_emu.cli.cases import number_or_text
 
+    for name, value in sizes.items():
+        if "" in str(value).split(","):
+            option = f"--{name.replace('_', '-')} {value}"
+            raise ConfigError(f"{option}: must be a value, or several with commas between them")
     several = [[number_or_text(part) for part in str(value).split(",")] for value in sizes.values()]
     for values in itertools.product(*several):
         yield dict(zip(sizes, values, strict=True))
