@@ -100,7 +100,7 @@ def test_seconds_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
         ((PREFIX_SUM, "--legs", "4"), "has no such size, but dies"),
         ((PREFIX_SUM, "--dies", "1"), "must be at least 2"),
         ((PREFIX_SUM, "--without", "nothing"), "no such synchronization"),
-        ((PREFIX_SUM, "--fault", "melt"), "fault='melt': must be stop:dieN"),
+        ((PREFIX_SUM, "--fault", "melt"), "--fault melt: must be stop:dieN"),
         (("--replay", "/nowhere.json"), "does not exist"),
     ],
 )
