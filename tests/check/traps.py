@@ -43,14 +43,14 @@ class Trap:
     """May a few hundred schedules miss what is wrong?"""
     atomic_bytes: int = 32
     scalar_cache: int = 0
+    asks: dict[str, str] = field(default_factory=dict)
     configuration: ClassVar[Mapping[str, int | str]] = {}
 
     def small(self) -> Small:
         """The configuration."""
         sizes = {"cores_per_die": self.cores, "dies": self.dies, "atomic_bytes": self.atomic_bytes}
-        return small(
-            self.programs, memory=self.memory, fresh=self.fresh, scalar_cache=self.scalar_cache, **sizes
-        )
+        more = {"fresh": self.fresh, "scalar_cache": self.scalar_cache, "asks": self.asks}
+        return small(self.programs, memory=self.memory, **sizes, **more)
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
         """Launched, on a fresh pod."""
@@ -84,6 +84,8 @@ BACK = "in m1.0 1 0; set 1 0 1; wait 1 0 1"
 TICKET = "atomic_taken 0.0 1; skip_unless 1 1 1; ge 0.4 1; load 1.0; store 1.0 3; quiet; add 0.4 1"
 TOLD = "store m1.0 5; store 0.0 1"
 """Data to die 1, and a flag for the neighbour."""
+STRONG_HALF = {"store2": "strong"}
+"""Stores of 4 bytes ask to become visible behind what is before them."""
 READ_BACK = "ge 0.4 1; in 1.0 1 0; set 1 0 1; wait 1 0 1; ub_load 0 1"
 TRAPS = (
     # flags
@@ -540,6 +542,19 @@ TRAPS = (
     Trap("a signal behind a line that was awaited",
          "store m1.4 7; dcci m1.4; quiet; ub_store 5 0; signal 1.0 0 | ge 1.0 1; load m1.4; fail_unless 7 7", OK,
          memory={0o50: 1, 0o54: 1}, scalar_cache=5),
+    # halves of a word: where 4 bytes become visible at once, a store of 8 is two writes
+    Trap("the second half of a word whose first was polled", "store 1.1 1 | part_ge 1.1 1 2; load4 1.1 0 8",
+         {"sc": OK, "fifo": RACES, "relaxed": RACES}, atomic_bytes=4),
+    Trap("the second half of a word that was polled to the end", "store 1.1 1 | part_ge 1.1 1 2; load4 1.1 0 8", OK,
+         atomic_bytes=8),
+    Trap("data behind a quiet and half of a word", "store m1.0 5; quiet; store 1.0 1 | part_ge 1.0 1 2; load m1.0", OK,
+         atomic_bytes=4),
+    Trap("data behind the other half of a word, strong",
+         "ub_store 1 0; store m1.0 5; store4 1.0 1 8; out 1.0 0 5 | part_ge 1.0 1 2; load m1.0", LATE,
+         memory={0o50: 1}, atomic_bytes=4, asks=STRONG_HALF),
+    Trap("data behind the other half of a word, strong, and an atomic on both",
+         "store m1.0 5; store4 1.0 1 8; atomic 1.0 1 | part_ge 1.0 1 2; load m1.0", TWICE | {"unordered": RACES},
+         memory={0o50: 1}, atomic_bytes=4, asks=STRONG_HALF),
     Trap("two DMA descriptors that write the same bytes fill all places in flight",
          "dma 0.0 1.0 4; dma 0.2 1.2 1; wait 4 0 4; wait 4 0 1 | ", RACES, memory={0: 1}, atomic_bytes=4),
 )  # fmt: skip

@@ -224,7 +224,7 @@ class Monitor:
             at.DMA_ROWS: machine.N_DMA_SLOTS * len(cores), at.EVENT_ROWS: _EVENT_ROWS * len(cores),
             at.GROUP_ROWS: _GROUP_ROWS * groups, at.FLIGHT_ROWS: capacity * len(dies), at.SCRATCH_ROW: 1,
             at.SYNC_ROWS: 4 * self._sync_max, at.FENCE_ROWS: len(cores) if self._fences else 0,
-            at.AHEAD_ROWS: len(cores) if fifo else 0, at.KEPT_ROWS: 4 * self._sync_max if strong or signals else 0,
+            at.AHEAD_ROWS: len(cores) if fifo else 0, at.KEPT_ROWS: 8 * self._sync_max if strong or signals else 0,
         }  # fmt: skip
         m = np.zeros(at.HEADER + sum(tables.values()), np.int64)
         _place(m, tables, at.HEADER, 1)

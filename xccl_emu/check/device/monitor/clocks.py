@@ -142,8 +142,8 @@ def keeps_order(st, m):
 
 @jit
 def kept_row(m, number, address):
-    """What the writes of each core tell of to what becomes visible at once with this word: of its block in the row."""
-    return m[KEPT_ROWS] + (number * 4 + (address >> 3 & 3)) * m[WORDS]
+    """What the writes of each core tell of to the bytes, visible at once, that begin here: of its block in the row."""
+    return m[KEPT_ROWS] + (number * 8 + (address >> 2 & 7)) * m[WORDS]
 
 
 @jit
@@ -151,8 +151,8 @@ def clear_sync(st, m, clocks, number):
     """Nothing has been written to a synchronization."""
     for word in range(4):
         clear_row(m, clocks, sync_row(m, number, word << 3))
-        if keeps_order(st, m):
-            clear_row(m, clocks, kept_row(m, number, word << 3))
+    for half in range(8 if keeps_order(st, m) else 0):
+        clear_row(m, clocks, kept_row(m, number, half << 2))
 
 
 @jit

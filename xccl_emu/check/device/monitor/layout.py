@@ -48,7 +48,7 @@ must let something through now); in how many runs it has happened.  And what is 
 (X_PAYLOAD, X_SIGNAL, X_ADDS, SIGNALS, SIGNALLED, KEPT_ROWS, CHAINED, AHEAD_ROWS) = range(80, 88)
 """Of requests that signal: the number of that which copies, or signals, with the action under way; does that add; how
 many words of a clock say which signals of a core are known, and how many each core has sent.  And where requests tell
-of others before them, `KEPT_ROWS`: rows of `clocks` for each word of a synchronization, what each core has told there;
+of others before them, `KEPT_ROWS`: rows of `clocks` for each 4 bytes of a synchronization, what each core told there;
 and for each of a core's words of signals one that its next signal tells of too, since `relaxed` keeps a part of that
 before its payload.
 `AHEAD_ROWS`: rows of `clocks`, under `fifo`, of what is visible of its die's writes when all that a core wrote is."""

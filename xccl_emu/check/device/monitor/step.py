@@ -287,7 +287,7 @@ def _after_scalar(space, i, core, base, op):
         number = sync_number(space, m[X_A] // GRANULE_BYTES)
         if number and m[X_LAST]:
             row = released(space, i, m[X_A], base, space[10][0, SITE])
-            keep_order(space, i, row, m[X_A], asked_at(st, base, space[10][0, SITE]) == ASKS_NO)
+            keep_order(space, i, row, m[X_A], 8, asked_at(st, base, space[10][0, SITE]) == ASKS_NO)
             publish(m, clocks, number - 1, m[X_A], 8, row, True)
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_QUIET:

@@ -13,6 +13,7 @@ from xccl_emu.check.device.monitor.clocks import (
     publish,
     released,
     strong_word,
+    visible_word,
 )
 from xccl_emu.check.device.monitor.layout import (
     CAPACITY,
@@ -46,10 +47,11 @@ from xccl_emu.check.device.monitor.layout import (
     X_OP,
 )
 from xccl_emu.check.device.monitor.shadow import delivered, shadow_of, sync_number
-from xccl_emu.lang.requests import MTU_OUT, OP_DMA, SCALAR
+from xccl_emu.lang.requests import MTU_OUT, OP_DMA, OP_STORE, SCALAR
 from xccl_emu.machine.device.flight import asked, block_of_die, flight
 from xccl_emu.machine.device.layout import (
     ASKS_NO,
+    ASKS_SOME_STRONG,
     ATOMIC_SHIFT,
     DIE,
     DIE_SHIFT,
@@ -63,6 +65,7 @@ from xccl_emu.machine.device.layout import (
     KIND_SCALAR,
     ORDER,
     ORDER_SC,
+    REQUEST_ORDERS,
 )
 from xccl_emu.machine.device.words import jit
 
@@ -108,7 +111,10 @@ def wrote(space, i, base):
         if _any_sync(space, address, st[entry + FLIGHT_NBYTES]):
             row = _take_row(m, die)
             source = released(space, i, address, base, st[entry + FLIGHT_SITE])
-            keep_order(space, i, source, address, m[X_OP] == OP_DMA or asked(st, entry) == ASKS_NO)
+            if m[X_OP] == OP_STORE and k + 1 < st[ring + FLIGHT_COUNT]:
+                _of_one_half(st, m, clocks, i, source, address >> st[DIE_SHIFT])
+            loose = m[X_OP] == OP_DMA or asked(st, entry) == ASKS_NO
+            keep_order(space, i, source, address, st[entry + FLIGHT_NBYTES], loose)
             for w in range(m[WORDS]):
                 clocks[row + w] = clocks[source + w]
             flights[place] = row + 1
@@ -136,19 +142,33 @@ def _publish_now(space, i, start, nbytes):
 
 
 @jit
-def keep_order(space, i, row, address, loose):
+def keep_order(space, i, row, address, nbytes, loose):
     """Of a core's writes to what becomes visible at once `relaxed` keeps the order: whoever sees the one that releases
     what is in this row knows of the signals, and of what strong writes tell of, that stood before it there."""
     st, m, clocks = space[1], space[2], space[3]
     if loose or not keeps_order(st, m):
         return
-    shift = max(3, st[ATOMIC_SHIFT])
-    first = address >> shift << shift
-    number = sync_number(space, first // GRANULE_BYTES)
-    if number:
-        kept = kept_row(m, number - 1, first)
-        for w in range(strong_word(m, i, SCALAR, 0), (i + 1) * m[PER_CORE]):
-            clocks[row + w] = clocks[kept + w] = max(clocks[row + w], clocks[kept + w])
+    shift = st[ATOMIC_SHIFT]
+    for done in range(2):  # an addition may be to two units of 4: it knows of both, and both are behind it
+        for unit in range(address >> shift, (address + nbytes - 1 >> shift) + 1):
+            number = sync_number(space, (unit << shift) // GRANULE_BYTES)
+            kept = kept_row(m, number - 1, unit << shift)
+            for w in range(strong_word(m, i, SCALAR, 0), (i + 1) * m[PER_CORE] if number else 0):
+                if done:
+                    clocks[kept + w] = clocks[row + w]
+                else:
+                    clocks[row + w] = max(clocks[row + w], clocks[kept + w])
+
+
+@jit
+def _of_one_half(st, m, clocks, i, row, die):
+    """Of a store that goes in two halves the first one tells what was before it, and not that the second is visible."""
+    before = clocks[row + engine_word(m, i, SCALAR)] - 1
+    word = visible_word(m, i, SCALAR, die)
+    clocks[row + word] = min(clocks[row + word], before)
+    if st[REQUEST_ORDERS] == ASKS_SOME_STRONG:
+        word = strong_word(m, i, SCALAR, die)
+        clocks[row + word] = min(clocks[row + word], before)
 
 
 @jit
