@@ -99,7 +99,9 @@ from xccl_emu.machine.device.layout import (
     ORDER_FIFO,
     ORDER_RELAXED,
     ORDER_SC,
+    ORDER_UNORDERED,
     PIPE_COUNT,
+    REQUEST_ORDERS,
     SOME_SIGNAL,
     STATUS,
     STATUS_DONE,
@@ -398,7 +400,28 @@ def _conflict_inside(st, ck, rows, a, b):
     if either & EARLY or rows[a, AGENT] == rows[b, AGENT] or worst_class(ck, rows[a, START], rows[a, NBYTES]) <= DATA:
         return False
     kept = st[ORDER] == ORDER_FIFO or (rows[a, AGENT] < AGENT_DMA and rows[b, AGENT] < AGENT_DMA)
-    return not (kept and _one_flies(rows, a, b)) and _conflict(ck, rows, a, b)
+    if (kept and _one_flies(rows, a, b)) or _covered(st, rows, a, b):
+        return False
+    return _conflict(ck, rows, a, b)
+
+
+@jit
+def _covered(st, rows, load, b):
+    """Does a scalar unit see, in place of a whole write of its core in flight, a later store of its own?
+
+    That one is behind it, unless something may overtake in a granule.  (What is in flight is listed first, the oldest
+    in front.)
+    """
+    loads = rows[load, AGENT] == SCALAR and rows[load, FLAGS] & (WRITE | SYNC) == 0 and rows[load, NBYTES] <= 8
+    flies = rows[b, AGENT] == MTU_OUT and rows[b, FLAGS] & FLYING != 0
+    if not loads or not flies or st[ORDER] == ORDER_UNORDERED or st[REQUEST_ORDERS]:
+        return False
+    end = rows[b, START] + rows[b, NBYTES]
+    for c in range(b + 1, load):
+        if rows[c, FLAGS] & FLYING and rows[c, AGENT] == SCALAR:
+            if rows[c, START] <= rows[b, START] and end <= rows[c, START] + rows[c, NBYTES]:
+                return True
+    return False
 
 
 @jit
