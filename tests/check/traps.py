@@ -548,6 +548,10 @@ TRAPS = (
     Trap("a signal behind a line that was awaited",
          "store m1.4 7; dcci m1.4; quiet; ub_store 5 0; signal 1.0 0 | ge 1.0 1; load m1.4; fail_unless 7 7", OK,
          memory={0o50: 1, 0o54: 1}, scalar_cache=5),
+    Trap("an older store of a half behind a newer one of the word", "store4 1.0 5; store 1.0 6 | ge 1.0 1; load 1.0",
+         TWICE | {"unordered": RACES}, memory={0o10: -1 << 40}),
+    Trap("an older store of a half, without an order, behind a newer one of the word",
+         "store4 1.0 5; store 1.0 6 | ge 1.0 1; load 1.0", LATE, memory={0o10: -1 << 40}, asks={"store2": "no-order"}),
     # halves of a word: where 4 bytes become visible at once, a store of 8 is two writes
     Trap("the second half of a word whose first was polled", "store 1.1 1 | part_ge 1.1 1 2; load4 1.1 0 8",
          {"sc": OK, "fifo": RACES, "relaxed": RACES}, atomic_bytes=4),

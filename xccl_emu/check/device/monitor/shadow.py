@@ -348,7 +348,7 @@ def _visible_to(space, a, r):
     core, engine = records[r + R_ENGINE] // m[PER_CORE], records[r + R_ENGINE] % m[PER_CORE]
     if a.start >= m[BUFFERS_START] or m[TARGETS] == 0 or flags & IMMEDIATE or engine >= ENGINE_DMA:
         return _happened(space, a, r)
-    if records[r + R_ENGINE] == a.word and engine == SCALAR:  # it sees its own stores in flight
+    if records[r + R_ENGINE] == a.word and engine == SCALAR and not a.flags & WRITE:  # it loads its stores in flight
         return True
     if st[CACHE_LINES] and engine == SCALAR:  # when others see its line is no matter of order
         return _happened(space, a, r)
