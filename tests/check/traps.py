@@ -194,6 +194,7 @@ TRAPS = (
     Trap("own data read back behind a store behind a fence", "ub_store 3 0; out 0.0; fence; store 0.4 1; in 0.0 1 | ",
          WEAK),
     Trap("own data read back behind a flag behind a fence", "add 0.1 1; fence; store 0.0 1; in 0.1 | ge 0.0 1", WEAK),
+    Trap("a store and a transfer to the same bytes", "out m0.0; store m0.0 | ", RACES),
     Trap("two stores of which a fence divides one from a transfer", "out m0.0 0 1; store m0.1; fence; store m0.1 | ",
          RACES),
     Trap("a store behind a fence that mtu-out cannot come to", "wait 0 3 0; fence; store 1.0 1; set 0 3 0 | ", LOCKED),

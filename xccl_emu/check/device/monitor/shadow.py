@@ -370,9 +370,9 @@ def _behind(space, a, r):
     if not space[5][r + R_FLAGS] & WRITE:
         return _happened(space, a, r)
     if a.engine < ENGINE_DMA and _by_core(m, a.core, word):
-        return True
+        return _happened(space, a, r)
     if space[1][ORDER] == ORDER_FIFO and _on_one_die(m, a.core, word):
-        return True
+        return _happened(space, a, r)
     return _visible_to(space, a, r)
 
 
