@@ -79,6 +79,18 @@ def _row(out, n, start, nbytes, flags, agent, site):
 
 
 @jit
+def instruction_of(st, base, pipe, choice):
+    """Where the request, instruction or descriptor stands that an action carries out; -1 if its queue is shorter."""
+    if pipe == SCALAR:
+        return base + REQUEST
+    if pipe == DMA:
+        return base + DMA_SLOTS + (choice & 15) * ENTRY_WORDS
+    j = choice & 15 if pipe == MTU_IN and choice != CHOICE_ALL else 0
+    queue = pipe_of(base, pipe)
+    return entry_of(st, queue, j) if j < st[queue + PIPE_COUNT] else -1
+
+
+@jit
 def accesses(st, base, pipe, choice, named, out):
     """List what the action (pipe of the core at ``base``, choice) would read and write; returns how many rows.
 
@@ -88,11 +100,9 @@ def accesses(st, base, pipe, choice, named, out):
         return _of_scalar(st, base, choice, named, out)
     if pipe == DMA:
         return _of_dma(st, base, choice, out)
-    queue = pipe_of(base, pipe)
-    j = choice & 15 if pipe == MTU_IN and choice != CHOICE_ALL else 0
-    if j >= st[queue + PIPE_COUNT]:
+    entry = instruction_of(st, base, pipe, choice)
+    if entry < 0:
         return 0
-    entry = entry_of(st, queue, j)
     op, site, ub, atomic = st[entry], st[entry + ENTRY_SITE], st[base + UB_BASE], 1 << st[ATOMIC_SHIFT]
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG or op == OP_FENCE:
         return 0

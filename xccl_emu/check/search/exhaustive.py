@@ -235,7 +235,7 @@ class Search:
         queue, edges = np.zeros((size, bfs.QUEUE_WORDS), np.int64), np.zeros((size, bfs.EDGE_WORDS), np.int64)
         ck[at.QUEUE_HEAD], ck[at.QUEUE_TAIL], ck[at.N_EDGES] = 0, 1, 0
         while why != dfs.ENDED and not self.found.reason:
-            why = bfs.breadth_first(*self._args, table, ids, queue, edges, self._slice)
+            why = bfs.breadth_first(*self._args, (table, ids, queue, edges), self._slice)
             if why == dfs.TABLE_FULL:
                 old, old_ids = table, ids
                 table, ids = np.zeros(4 * old.size, np.uint64), np.zeros(4 * old.size, np.int64)

@@ -196,6 +196,14 @@ def complete_dma(m, clocks, i, k, event):
 
 
 @jit
+def _see_writes(m, clocks, row, i, die, known):
+    """Whoever has a clock knows that those writes of a core to a die are visible that another clock knows of."""
+    for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
+        word = row + visible_word(m, i, engine, die)
+        clocks[word] = max(clocks[word], clocks[known + engine_word(m, i, engine)])
+
+
+@jit
 def pass_quiet(st, m, clocks, i):
     """The scalar unit knows that all its core has issued is done and visible."""
     scalar = pipe_row(m, i, SCALAR)
@@ -206,8 +214,7 @@ def pass_quiet(st, m, clocks, i):
     for k in range(m[N_DMA]):
         clocks[scalar + engine_word(m, i, ENGINE_DMA + k)] = m[m[DMA_EPOCHS] + i * N_DMA_SLOTS + k]
     for die in range(m[TARGETS]):
-        for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
-            clocks[scalar + visible_word(m, i, engine, die)] = clocks[scalar + engine_word(m, i, engine)]
+        _see_writes(m, clocks, scalar, i, die, scalar)
     if st[ORDER] == ORDER_FIFO:
         join_row(m, clocks, scalar, ahead_row(m, i))
     clocks[scalar + engine_word(m, i, SCALAR)] += 1
@@ -220,9 +227,7 @@ def in_order(st, m, clocks, i, row, known, die):
         return
     for other in range(m[WORDS] // m[PER_CORE]):
         if m[m[CORE_DIE] + other] == m[m[CORE_DIE] + i]:
-            for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
-                word = visible_word(m, other, engine, die)
-                clocks[row + word] = max(clocks[row + word], clocks[known + engine_word(m, other, engine)])
+            _see_writes(m, clocks, row, other, die, known)
 
 
 @jit
@@ -249,9 +254,7 @@ def behind_fence(st, m, clocks, i, row, die):
     """But under `sc`, whoever sees a write of a core to a die sees its writes to that die before its last fence."""
     if st[ORDER] < ORDER_RELAXED or not m[FENCES] or m[X_OP] == OP_DMA:
         return
-    for engine in range(SCALAR, MTU_OUT + 1, MTU_OUT - SCALAR):
-        word = visible_word(m, i, engine, die)
-        clocks[row + word] = max(clocks[row + word], clocks[fence_row(m, i) + engine_word(m, i, engine)])
+    _see_writes(m, clocks, row, i, die, fence_row(m, i))
 
 
 @jit

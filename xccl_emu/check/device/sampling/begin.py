@@ -132,30 +132,28 @@ def ended(space, run):
 
     If something broke: of the ranges of which the answering cores have returned.
     """
-    mem, m, expected, data = space[0], space[2], run[11], run[12]
-    for e in range(expected.shape[0]):
-        if space[1][FAULT_HAPPENED] and not _answered(space[1], run[13], e):
-            continue
-        for b in range(expected[e, 1]):
-            if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
-                m[V_AT], m[V_SITE] = expected[e, 0] + b, e
-                return FOUND_WRONG
-    return RUN_DONE
+    return FOUND_WRONG if _any_wrong(space, run, space[1][FAULT_HAPPENED] != 0) else RUN_DONE
 
 
 @jit
 def returned(space, run, live):
     """After an action, before which ``live`` kernels ran: is what the returned cores own there?"""
-    mem, st, m, expected, data = space[0], space[1], space[2], run[11], run[12]
-    if st[N_LIVE] == live or st[N_LIVE] == 0 or m[JUDGED] == JUDGE_NOTHING:
+    st = space[1]
+    if st[N_LIVE] == live or st[N_LIVE] == 0 or space[2][JUDGED] == JUDGE_NOTHING:
         return TAKEN_OK  # none has returned; or all have, which `ended` judges
+    return FOUND_WRONG if _any_wrong(space, run, True) else TAKEN_OK
+
+
+@jit
+def _any_wrong(space, run, answered):
+    """Is a byte wrong, if ``answered`` in a range whose owners have returned?  The first one is taken down."""
+    mem, m, expected, data = space[0], space[2], run[11], run[12]
     for e in range(expected.shape[0]):
-        if _answered(st, run[13], e):
-            for b in range(expected[e, 1]):
-                if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
-                    m[V_AT], m[V_SITE] = expected[e, 0] + b, e
-                    return FOUND_WRONG
-    return TAKEN_OK
+        for b in range(0 if answered and not _answered(space[1], run[13], e) else expected[e, 1]):
+            if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
+                m[V_AT], m[V_SITE] = expected[e, 0] + b, e
+                return True
+    return False
 
 
 @jit

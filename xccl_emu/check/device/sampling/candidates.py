@@ -38,7 +38,6 @@ from xccl_emu.machine.device.layout import (
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.words import jit
 
-_READ_DONE = -1
 EVICTED_EVERY = 4
 """On average so many steps of a scalar unit before a place of its cache is drawn, and a changed line there evicted."""
 
@@ -124,28 +123,22 @@ def try_candidate(space, run, candidate, of_core):
 @jit
 def _live(st, base, pipe):
     """How many sub-transfers, or flags, of mtu-in or DMA may be taken now."""
-    total = 0
-    if pipe == DMA:
-        for k in range(N_DMA_SLOTS):
-            slot = base + DMA_SLOTS + k * ENTRY_WORDS
-            if st[slot] != 0 and st[slot + ENTRY_PROGRESS] != DMA_READ_DONE:
-                count = n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3])
-                total += _missing(count, st[slot + ENTRY_PROGRESS])
-        return total
-    queue = pipe_of(base, MTU_IN)
-    for j in range(st[queue + PIPE_COUNT]):
-        entry = entry_of(st, queue, j)
-        if st[entry] != OP_MTU_IN:
+    total, queue = 0, pipe_of(base, MTU_IN)
+    for j in range(N_DMA_SLOTS if pipe == DMA else st[queue + PIPE_COUNT]):
+        entry = base + DMA_SLOTS + j * ENTRY_WORDS if pipe == DMA else entry_of(st, queue, j)
+        if pipe == MTU_IN and st[entry] != OP_MTU_IN:
             return total + (1 if j == 0 else 0)
-        if st[entry + ENTRY_PROGRESS] != _READ_DONE:
-            count = n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3])
-            total += _missing(count, st[entry + ENTRY_PROGRESS])
+        total += _missing(st, entry, pipe)
     return total
 
 
 @jit
-def _missing(subtransfers, mask):
-    n = subtransfers
+def _missing(st, entry, pipe):
+    """How many sub-transfers of a transfer have not been read."""
+    mask = st[entry + ENTRY_PROGRESS]
+    if st[entry] == 0 or mask == DMA_READ_DONE:
+        return 0
+    n = n_subtransfers(st, st[entry + 1], st[entry + 2 if pipe == DMA else entry + 1], st[entry + 3])
     while mask:
         n -= mask & 1
         mask >>= 1
@@ -171,10 +164,7 @@ def _nth_live(st, base, pipe, n):
         entry = base + DMA_SLOTS + j * ENTRY_WORDS if pipe == DMA else entry_of(st, queue, j)
         if pipe == MTU_IN and st[entry] != OP_MTU_IN:
             return j
-        if st[entry] == 0 or st[entry + ENTRY_PROGRESS] == _READ_DONE:
-            continue
-        target = st[entry + 2] if pipe == DMA else st[entry + 1]
-        missing = _missing(n_subtransfers(st, st[entry + 1], target, st[entry + 3]), st[entry + ENTRY_PROGRESS])
+        missing = _missing(st, entry, pipe)
         if n < missing:
             return j | _nth_missing(st[entry + ENTRY_PROGRESS], n) << 4
         n -= missing

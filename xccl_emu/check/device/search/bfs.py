@@ -4,8 +4,6 @@ No state is kept, only how it was reached.  To expand a state, the search goes b
 present one and goes on from there; states that wait in line mostly differ from their neighbours in the last step.
 """
 
-import numpy as np
-
 from xccl_emu.check.device.search.checker_state import (
     CYCLES,
     DEPTH,
@@ -31,9 +29,11 @@ from xccl_emu.check.device.search.dfs import (
     FRAME_WORDS,
     PAUSED,
     TABLE_FULL,
+    as_kept,
     judge_end,
     n_processes,
     open_frame,
+    place_of,
 )
 from xccl_emu.check.device.search.linked import transition
 from xccl_emu.check.device.search.run_local import n_choices, need_not_happen, over
@@ -49,16 +49,11 @@ EDGE_WORDS = 4
 @jit
 def find_or_add(table, ids, hash_, new):
     """The number of a state by its fingerprint; ``new`` if it was not known, and is now."""
-    one = hash_ if hash_ != 0 else np.uint64(1)
-    last = np.uint64(table.size - 1)
-    place = one & last
-    while table[np.int64(place)] != 0:
-        if table[np.int64(place)] == one:
-            return ids[np.int64(place)]
-        place = (place + np.uint64(1)) & last
-    table[np.int64(place)] = one
-    ids[np.int64(place)] = new
-    return new
+    one = as_kept(hash_)
+    place = place_of(table, one)
+    if table[place] != one:
+        table[place], ids[place] = one, new
+    return ids[place]
 
 
 @entry
@@ -92,12 +87,14 @@ def _go_to(mem, st, ck, rows, named, queue, state):
 
 
 @entry
-def breadth_first(mem, st, ck, rows, named, table, ids, queue, edges, budget):
+def breadth_first(mem, st, ck, rows, named, graph, budget):
     """Expand states in order; `ENDED`, `PAUSED`, or `TABLE_FULL` when what it is given must grow.
 
+    ``graph`` is a hash table, the numbers of the states that it holds, queue and edges:
     ``queue`` [states, 4] holds parent, process, choice and depth of each state; ``edges`` [n, 4] takes transitions as
     (from, to, process, choice), and (state, -1, -1, -1) for an end.
     """
+    table, _, queue, edges = graph
     taken = 0
     while ck[QUEUE_HEAD] < ck[QUEUE_TAIL] and not over(ck):
         if taken >= budget or ck[STATES] > ck[STATES_MAX]:
@@ -109,7 +106,7 @@ def breadth_first(mem, st, ck, rows, named, table, ids, queue, edges, budget):
         state = ck[QUEUE_HEAD]
         _go_to(mem, st, ck, rows, named, queue, state)
         taken += 1
-        moved = _expand(mem, st, ck, rows, named, table, ids, queue, edges, state)
+        moved = _expand(mem, st, ck, rows, named, graph, state)
         if over(ck):
             return ENDED
         if not moved:
@@ -128,8 +125,9 @@ def _add_edge(ck, edges, state, to, process, choice):
 
 
 @jit
-def _expand(mem, st, ck, rows, named, table, ids, queue, edges, state):
+def _expand(mem, st, ck, rows, named, graph, state):
     """Try every transition of the present state; False if there is none that must happen sooner or later."""
+    table, ids, queue, edges = graph
     frame, moved = ck[FRAMES] + ck[DEPTH] * FRAME_WORDS, False
     for process in range(n_processes(st, ck)):
         n = 0

@@ -156,6 +156,16 @@ def add_hash(ck, change):
     ck[HASH] = signed(unsigned(ck[HASH]) + change)
 
 
+@jit
+def drop(ck, count, first, words, n):
+    """Take the n-th item out of a list in the checker state: the last one takes its place."""
+    at, last = first + n * words, first + (ck[count] - 1) * words
+    for k in range(words):
+        ck[at + k] = ck[last + k]
+        ck[last + k] = 0
+    ck[count] -= 1
+
+
 # ---- the log
 
 

@@ -26,6 +26,7 @@ from xccl_emu.check.device.search.checker_state import (
 from xccl_emu.check.device.search.clocks import (
     any_read,
     block_of,
+    core_of,
     joined,
     vector_at,
 )
@@ -50,15 +51,14 @@ from xccl_emu.check.device.search.granules import (
     USE_UNSTABLE,
     USE_WRITE,
     all_in_flight,
-    in_turn,
+    any_used,
     may_write,
-    see,
+    see_bytes,
     touch,
-    two_pipes_write,
     worst_class,
 )
 from xccl_emu.check.device.search.linked import linked
-from xccl_emu.check.device.search.races import any_before, any_released, core_of
+from xccl_emu.check.device.search.races import any_before, any_released
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     CMP_GE,
@@ -178,17 +178,16 @@ def _how_written(st, ck, rows, i, vector):
     """How a write, which the last row tells of, may be done as soon as it is possible."""
     order, block, worst, r = st[ORDER], block_of(ck, i), rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
     if (worst == STABLE or worst == OWN) and order == ORDER_RELAXED and _behind_fence(st, ck, i, rows[r, START], worst):
-        for p in range(rows[r, START] >> 5, (rows[r, START] + rows[r, NBYTES] - 1 >> 5) + 1):
-            see(ck, p, 0, USE_UNORDERED)  # it says when others are visible, so when it becomes so matters
-        return NOT
+        see_bytes(ck, rows[r, START], rows[r, START] + rows[r, NBYTES], USE_UNORDERED)
+        return NOT  # it says when others are visible, so when it becomes so matters
     if order == ORDER_FIFO and not _out_of_turn(st, ck, rows, i):
         return NOT  # its place among the writes of the die matters
     if worst >= STABLE and (any_read(ck, block, vector) or any_released(st, ck, block, vector)):
         return NOT  # others may be ordered by it behind loads or writes that are still open
     if all_in_flight(st, ck):
         return NOT  # likewise
-    if worst >= STABLE and two_pipes_write(ck, rows[r, START], rows[r, NBYTES]):
-        return NOT
+    if worst >= STABLE and any_used(ck, rows[r, START], rows[r, NBYTES], USE_BY_SCALAR | USE_BY_OUT):
+        return NOT  # which of the two pipes takes off first is a choice
     if order == ORDER_SC:
         return PLAINLY if worst <= OWN or (ck[FULL] and worst <= STABLE) else NOT
     return AT_ONCE if order == ORDER_FIFO or written_at_once(st, ck, worst) else PLAINLY
@@ -205,9 +204,11 @@ def _out_of_turn(st, ck, rows, i):
         waits, use = _any_before_it(st, ck, i, start), USE_UNORDERED
     else:
         full = worst == DATA and ck[block_of(ck, i) + N_MARKS] == MARKS_MAX
-        waits, use = full or _others_before_it(st, ck, i, start, nbytes), USE_IN_TURN
-    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1 if waits else 0):
-        see(ck, p, 0, use)
+        core = core_of(ck, i)
+        die = st[block_of_core(st, core) + DIE]
+        waits, use = full or _flies_before_it(st, core, die, start, nbytes), USE_IN_TURN
+    if waits:
+        see_bytes(ck, start, start + nbytes, use)
     return not waits
 
 
@@ -215,11 +216,8 @@ def _out_of_turn(st, ck, rows, i):
 def _any_before_it(st, ck, i, address):
     """Has the die of a core anything in flight, or data marked, to the die of this address?"""
     die, target = st[block_of_core(st, core_of(ck, i)) + DIE], address >> st[DIE_SHIFT]
-    ring = block_of_die(st, die)
-    for k in range(st[ring + FLIGHT_COUNT]):
-        entry = flight(st, ring, k)
-        if st[entry + FLIGHT_SITE] < LATENT and st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == target:
-            return True
+    if _flies_before_it(st, -1, die, address, 1):
+        return True
     for m in range(ck[N]):
         j = ck[ck[MEMBERS] + m]
         block = block_of(ck, j)
@@ -230,19 +228,16 @@ def _any_before_it(st, ck, i, address):
 
 
 @jit
-def _others_before_it(st, ck, i, start, nbytes):
-    """Has another core of the die something in flight to the same die, or anybody to the same granules?"""
-    core = core_of(ck, i)
-    ring = block_of_die(st, st[block_of_core(st, core) + DIE])
+def _flies_before_it(st, core, die, start, nbytes):
+    """Has another core of a die something in flight to the same die, or anybody to the same granules?"""
+    ring = block_of_die(st, die)
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
         address = st[entry + FLIGHT_ADDRESS]
-        if st[entry + FLIGHT_SITE] >= LATENT:
-            continue
-        if st[entry + FLIGHT_CORE] != core and address >> st[DIE_SHIFT] == start >> st[DIE_SHIFT]:
-            return True
-        if start >> 5 <= address >> 5 and address >> 5 <= start + nbytes - 1 >> 5:
-            return True
+        other = st[entry + FLIGHT_CORE] != core and address >> st[DIE_SHIFT] == start >> st[DIE_SHIFT]
+        if st[entry + FLIGHT_SITE] < LATENT:
+            if other or (start >> 5 <= address >> 5 and address >> 5 <= start + nbytes - 1 >> 5):
+                return True
     return False
 
 
@@ -274,7 +269,7 @@ def before_its_turn(st, ck, rows):
     """Does it so under `fifo` with the write that the last row tells of?"""
     worst, r = rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
     early = st[ORDER] == ORDER_FIFO and ck[FULL] and not ck[JOINING] and worst <= STABLE and r >= 0
-    return early and ck[UNIT_GRANULES] == 1 and not in_turn(ck, rows[r, START], rows[r, NBYTES])
+    return early and ck[UNIT_GRANULES] == 1 and not any_used(ck, rows[r, START], rows[r, NBYTES], USE_IN_TURN)
 
 
 @jit

@@ -26,6 +26,8 @@ from xccl_emu.check.device.search.checker_state import (
     BLOCKS,
     CONSUMED,
     CONSUMED_WORDS,
+    CORE_WORDS,
+    CORES,
     DMA_SNAPSHOTS,
     EVENTS_SET,
     EVENTS_SET_MAX,
@@ -50,6 +52,7 @@ from xccl_emu.check.device.search.checker_state import (
     SNAPSHOTS,
     VECTORS,
     VIOLATION,
+    drop,
 )
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device.layout import N_PIPES, PIPE_COUNT, PIPE_HEAD, QUEUE_DEPTH
@@ -59,6 +62,12 @@ from xccl_emu.machine.device.words import jit
 _LANE = 13
 _LANE_MASK = (1 << _LANE) - 1
 DMA_SHIFT = 4 * _LANE
+
+
+@jit
+def core_of(ck, i):
+    """The number in the pod of the core with number ``i`` in the search."""
+    return ck[ck[CORES] + i * CORE_WORDS]
 
 
 @jit
@@ -153,7 +162,7 @@ def note_set(ck, block, source, target, event, vector):
         if ck[at] == _event(source, target, event):
             if lane(vector, ck[at + 1]) < ck[at + 2] and ck[VIOLATION] == 0:
                 ck[VIOLATION] = SET_TWICE
-            _forget_consumed(ck, block, at)
+            drop(ck, block + N_CONSUMED, block + CONSUMED, CONSUMED_WORDS, k)
             break
     n = ck[block + N_EVENTS_SET]
     if n == EVENTS_SET_MAX:
@@ -162,15 +171,6 @@ def note_set(ck, block, source, target, event, vector):
     ck[block + EVENTS_SET + 2 * n] = _event(source, target, event)
     ck[block + EVENTS_SET + 2 * n + 1] = vector
     ck[block + N_EVENTS_SET] = n + 1
-
-
-@jit
-def _forget_consumed(ck, block, at):
-    last = block + CONSUMED + (ck[block + N_CONSUMED] - 1) * CONSUMED_WORDS
-    for j in range(CONSUMED_WORDS):
-        ck[at + j] = ck[last + j]
-        ck[last + j] = 0
-    ck[block + N_CONSUMED] -= 1
 
 
 @jit
@@ -187,15 +187,11 @@ def _note_consumed(ck, block, key, pipe):
 @jit
 def note_wait(ck, block, source, target, event, pipe):
     """A pipe has consumed an event, and knows what it carried."""
-    n = ck[block + N_EVENTS_SET]
-    for k in range(n):
+    for k in range(ck[block + N_EVENTS_SET]):
         at = block + EVENTS_SET + 2 * k
         if ck[at] == _event(source, target, event):
             ck[block + VECTORS + pipe] = joined(ck[block + VECTORS + pipe], ck[at + 1])
-            last = block + EVENTS_SET + 2 * (n - 1)
-            ck[at], ck[at + 1] = ck[last], ck[last + 1]
-            ck[last], ck[last + 1] = 0, 0
-            ck[block + N_EVENTS_SET] = n - 1
+            drop(ck, block + N_EVENTS_SET, block + EVENTS_SET, 2, k)
             _note_consumed(ck, block, _event(source, target, event), pipe)
             return
 
@@ -235,12 +231,8 @@ def close_reads(ck, block, vector):
     """Close the loads that an instruction with this vector comes after."""
     n = 0
     while n < ck[block + N_READ]:
-        at, last = block + READ + n * READ_WORDS, block + READ + (ck[block + N_READ] - 1) * READ_WORDS
-        if lane(vector, SCALAR) >= ck[at + 3]:
-            for k in range(READ_WORDS):
-                ck[at + k] = ck[last + k]
-                ck[last + k] = 0
-            ck[block + N_READ] -= 1
+        if lane(vector, SCALAR) >= ck[block + READ + n * READ_WORDS + 3]:
+            drop(ck, block + N_READ, block + READ, READ_WORDS, n)
         else:
             n += 1
 

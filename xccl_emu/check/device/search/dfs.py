@@ -41,12 +41,12 @@ from xccl_emu.check.device.search.checker_state import (
     step_back,
     unsigned,
 )
-from xccl_emu.check.device.search.clocks import block_of, forget_all
+from xccl_emu.check.device.search.clocks import block_of, core_of, forget_all
 from xccl_emu.check.device.search.foreseen import ALONE, FOLLOWED, foresee
 from xccl_emu.check.device.search.granules import freeze
 from xccl_emu.check.device.search.linked import find_race, run_local_all, transition
 from xccl_emu.check.device.search.moves import touch_core
-from xccl_emu.check.device.search.races import core_of, first_wrong
+from xccl_emu.check.device.search.races import first_wrong
 from xccl_emu.check.device.search.record import deliver_latent
 from xccl_emu.check.device.search.run_local import PER_CORE, n_choices, need_not_happen, over
 from xccl_emu.machine.device.flight import block_of_core, block_of_die
@@ -61,7 +61,7 @@ ENDED, PAUSED, TABLE_FULL = range(3)
 
 
 @jit
-def _place_of(table, one):
+def place_of(table, one):
     """Where a fingerprint stands in the hash set, or the free place where it would (open addressing)."""
     last = np.uint64(table.size - 1)
     place = one & last
@@ -71,7 +71,7 @@ def _place_of(table, one):
 
 
 @jit
-def _as_kept(hash_):
+def as_kept(hash_):
     """A fingerprint as the hash set has it: 0 is a free place."""
     return hash_ if hash_ != 0 else np.uint64(1)
 
@@ -79,8 +79,8 @@ def _as_kept(hash_):
 @jit
 def add_to(table, hash_):
     """Add a fingerprint to the hash set; False if it is there already."""
-    one = _as_kept(hash_)
-    place = _place_of(table, one)
+    one = as_kept(hash_)
+    place = place_of(table, one)
     if table[place] == one:
         return False
     table[place] = one
@@ -90,8 +90,8 @@ def add_to(table, hash_):
 @jit
 def _is_in(table, hash_):
     """Is a fingerprint in the hash set?"""
-    one = _as_kept(hash_)
-    return table[_place_of(table, one)] == one
+    one = as_kept(hash_)
+    return table[place_of(table, one)] == one
 
 
 @entry
@@ -314,5 +314,4 @@ def judge_here(mem, st, ck):
 def make_visible(mem, st, ck):
     """While a path is recorded: make visible what the search took to be so."""
     for m in range(ck[N]):
-        core = core_of(ck, ck[ck[MEMBERS] + m])
-        deliver_latent(mem, st, ck, core, block_of_core(st, core))
+        deliver_latent(mem, st, ck, core_of(ck, ck[ck[MEMBERS] + m]))

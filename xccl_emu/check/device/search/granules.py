@@ -124,6 +124,13 @@ def see(ck, p, users, uses):
         ck[RESTART] = 1
 
 
+@jit
+def see_bytes(ck, start, end, use):
+    """Note a use of all granules of some bytes."""
+    for p in range(start >> 5, (end - 1 >> 5) + 1):
+        see(ck, p, 0, use)
+
+
 @entry
 def freeze(st, ck):
     """From now on go by all that was seen."""
@@ -220,10 +227,10 @@ def may_write(ck, i, start, nbytes):
 
 
 @jit
-def is_cached(ck, start, nbytes):
-    """Does a cache hold some of these bytes' granules?  What is written back is no race, but may be met halfway."""
+def any_used(ck, start, nbytes, use):
+    """Is one of some bytes' granules used in all of these ways?"""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        if ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] & USE_CACHED:
+        if ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] & use == use:
             return True
     return False
 
@@ -233,26 +240,6 @@ def has_flags(ck, p):
     """Is a granule of a metadata area?  Only there two writes at once may go without an order."""
     offset = (p << 5) % ck[DIE_BYTES]
     return ck[META_START] <= offset and offset < ck[META_END]
-
-
-@jit
-def in_turn(ck, start, nbytes):
-    """Do writes to some of these bytes' granules keep their turn under `fifo`?"""
-    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        if ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] & USE_IN_TURN:
-            return True
-    return False
-
-
-@jit
-def two_pipes_write(ck, start, nbytes):
-    """Do scalar stores and mtu-out both write to one of the granules?  Then which of them takes off first is a
-    choice."""
-    for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        uses = ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES]
-        if uses & USE_BY_SCALAR and uses & USE_BY_OUT:
-            return True
-    return False
 
 
 @jit

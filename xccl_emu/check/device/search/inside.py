@@ -25,11 +25,12 @@ from xccl_emu.check.device.search.checker_state import (
     VECTORS,
     VIOLATION,
     WITNESS,
+    drop,
 )
-from xccl_emu.check.device.search.clocks import DMA_SHIFT, joined, knows, lane
-from xccl_emu.check.device.search.granules import USE_UNORDERED, has_flags, see
+from xccl_emu.check.device.search.clocks import DMA_SHIFT, block_of, core_of, joined, knows, lane
+from xccl_emu.check.device.search.granules import USE_UNORDERED, has_flags, see_bytes
 from xccl_emu.lang.requests import SCALAR
-from xccl_emu.machine.device.flight import block_of_die, flight
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.layout import (
     DIE,
     DIE_SHIFT,
@@ -84,12 +85,7 @@ def note_ring(st, ck, block, base, k):
 
 @jit
 def _drop(ck, block, n):
-    last = block + RECORDS + (ck[block + N_RECORDS] - 1) * RECORD_WORDS
-    at = block + RECORDS + n * RECORD_WORDS
-    for j in range(RECORD_WORDS):
-        ck[at + j] = ck[last + j]
-        ck[last + j] = 0
-    ck[block + N_RECORDS] -= 1
+    drop(ck, block + N_RECORDS, block + RECORDS, RECORD_WORDS, n)
 
 
 @jit
@@ -106,9 +102,9 @@ def _known_to_all(st, ck, block, base, what, clock):
 
 
 @call
-def note_access(st, ck, block, base, core, start, nbytes, what, vector, site):
+def note_access(st, ck, i, start, nbytes, what, vector, site):
     """Check an access (agent and flags in ``what``) against what the core's other agents did, and note it."""
-    end, agent, writes = start + nbytes, what & 15, what & WRITES != 0
+    core, block, end, agent, writes = core_of(ck, i), block_of(ck, i), start + nbytes, what & 15, what & WRITES != 0
     own = lane(vector, agent) if agent < AGENT_DMA else 0
     n = 0
     while n < ck[block + N_RECORDS]:
@@ -125,10 +121,9 @@ def note_access(st, ck, block, base, core, start, nbytes, what, vector, site):
                     _race_inside(ck, core, at, start, nbytes, agent, writes, site)
                 return
         if first < end and start < last and _may_overtake(st, what, other):
-            for p in range(max(start, first) >> 5, (min(end, last) - 1 >> 5) + 1):
-                see(ck, p, 0, USE_UNORDERED)  # which of the two becomes visible last is explored from now on
+            see_bytes(ck, max(start, first), min(end, last), USE_UNORDERED)  # explored: which is visible last
         covered = start <= first and last <= end and (writes or what == other)
-        if known and (covered or _known_to_all(st, ck, block, base, other, ck[at + 3])):
+        if known and (covered or _known_to_all(st, ck, block, block_of_core(st, core), other, ck[at + 3])):
             _drop(ck, block, n)
         else:
             n += 1
@@ -158,8 +153,7 @@ def _are_flags(ck, start, end, what, other):
     for p in range(start >> 5, (end - 1 >> 5) + 1):
         if not (what | other) & ADDS and not has_flags(ck, p):
             return False
-    for p in range(start >> 5, (end - 1 >> 5) + 1):
-        see(ck, p, 0, USE_UNORDERED)
+    see_bytes(ck, start, end, USE_UNORDERED)
     return True
 
 
@@ -181,11 +175,12 @@ def note_visible(st, ck, block, start):
 
 
 @jit
-def note_landed(st, ck, block, core, base):
+def note_landed(st, ck, i):
     """The core learns from another one that what it has written and is not in flight is visible."""
+    core, block = core_of(ck, i), block_of(ck, i)
     for n in range(ck[block + N_RECORDS]):
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY and not _flies(st, core, base, ck[at], ck[at + 1]):
+        if ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY and not _flies(st, core, ck[at], ck[at + 1]):
             ck[at + 2] |= VISIBLE
 
 
@@ -219,8 +214,9 @@ def learn_landed(ck, block):
 
 
 @jit
-def _flies(st, core, base, start, end):
+def _flies(st, core, start, end):
     """Is a write of a core to some of these bytes in flight?"""
+    base = block_of_core(st, core)
     ring = block_of_die(st, st[base + DIE])
     for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
         entry = flight(st, ring, k)
@@ -238,10 +234,9 @@ def _add(ck, block, start, end, what, clock, site):
             ck[at] = min(ck[at], start)
             ck[at + 1] = max(ck[at + 1], end)
             return
-    if ck[block + N_RECORDS] == RECORDS_MAX:
-        _coalesce(ck, block)
-    if ck[block + N_RECORDS] == RECORDS_MAX:
-        _join_reads(ck, block)
+    for reads in range(2):
+        if ck[block + N_RECORDS] == RECORDS_MAX:
+            _merge(ck, block, reads)
     n = ck[block + N_RECORDS]
     if n == RECORDS_MAX:
         ck[LIMIT] = LIMIT_RECORDS
@@ -252,28 +247,27 @@ def _add(ck, block, start, end, what, clock, site):
 
 
 @jit
-def _coalesce(ck, block):
-    """Make one of adjacent writes to memory that wait for the same quiet, with the clock of the latest.
+def _merge(ck, block, reads):
+    """Make room: make one of adjacent writes to memory that wait for the same quiet, with the clock of the latest.
 
-    And drop what a later record of the same pipe stands for.
+    And drop what a later record of the same pipe stands for.  With ``reads``, make one of adjacent reads of memory by
+    the same pipe instead; what conflicts with that leaves no proof.
     """
     n = 0
     while n < ck[block + N_RECORDS]:
-        at = block + RECORDS + n * RECORD_WORDS
-        m = n + 1
+        at, m = block + RECORDS + n * RECORD_WORDS, n + 1
         while m < ck[block + N_RECORDS]:
             other = block + RECORDS + m * RECORD_WORDS
-            what = ck[at + 2]
-            mergeable = _alike(what, ck[other + 2]) and what & WRITES and what & IN_MEMORY and not what & ALONE
-            if mergeable and ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]:
+            near = ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]
+            if near and (_coarse(ck[at + 2], ck[other + 2]) if reads else _alike(ck[at + 2], ck[other + 2])):
                 ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
                 ck[at + 3] = max(ck[at + 3], ck[other + 3])
-                ck[at + 2] = min(what, ck[other + 2])  # the fewer fences, and not yet visible
-                _drop(ck, block, m)
+                ck[at + 2] = ck[at + 2] | COARSE if reads else min(ck[at + 2], ck[other + 2])
+                _drop(ck, block, m)  # of writes what is left is behind the fewer fences, and not yet visible
                 m = n + 1
-            elif _stands_for(ck, at, other):
+            elif not reads and _stands_for(ck, at, other):
                 _drop(ck, block, m)
-            elif _stands_for(ck, other, at):
+            elif not reads and _stands_for(ck, other, at):
                 for k in range(RECORD_WORDS):
                     ck[at + k] = ck[other + k]
                 _drop(ck, block, m)
@@ -284,20 +278,10 @@ def _coalesce(ck, block):
 
 
 @jit
-def _join_reads(ck, block):
-    """Make one of adjacent reads of memory by the same pipe; what conflicts with that leaves no proof."""
-    for n in range(ck[block + N_RECORDS]):
-        at, m = block + RECORDS + n * RECORD_WORDS, n + 1
-        while m < ck[block + N_RECORDS] and not ck[at + 2] & WRITES and ck[at + 2] & IN_MEMORY:
-            other = block + RECORDS + m * RECORD_WORDS
-            alike = (ck[at + 2] | COARSE) == (ck[other + 2] | COARSE) and ck[at + 2] & 15 < AGENT_DMA
-            if alike and ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]:
-                ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
-                ck[at + 2], ck[at + 3] = ck[at + 2] | COARSE, max(ck[at + 3], ck[other + 3])
-                _drop(ck, block, m)
-                m = n + 1
-            else:
-                m += 1
+def _coarse(one, other):
+    """Are two records reads of memory by one pipe?"""
+    memory = not one & WRITES and one & IN_MEMORY and one & 15 < AGENT_DMA
+    return memory and one | COARSE == other | COARSE
 
 
 @jit
@@ -309,9 +293,9 @@ def _stands_for(ck, one, other):
 
 @jit
 def _alike(one, other):
-    """Are two records of the same kind, but for fences and what is visible?"""
+    """Are two records writes to memory by one agent, but for fences and what is visible?"""
     same = (1 << _FENCES) - 1 & ~(VISIBLE | LANDED)
-    return one & same == other & same
+    return one & same == other & same and one & WRITES and one & IN_MEMORY and not one & ALONE
 
 
 @jit

@@ -53,7 +53,7 @@ else:
 
 
 @jit
-def machine_step(mem, st, ck, core, pipe, choice):
+def machine_step(mem, st, core, pipe, choice):
     """One action of the machine."""
     return 1 if act_once(mem, st, core * ACTORS_PER_CORE + pipe, choice) else 0
 

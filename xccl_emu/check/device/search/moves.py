@@ -7,9 +7,11 @@ which it comes first (a persistent set of one action).  That it really is local 
 within a core, by `granules` between cores.
 """
 
+from collections import namedtuple
+
 import numpy as np
 
-from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE
+from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, instruction_of
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
 from xccl_emu.check.device.search.checker_state import (
     ACTIONS,
@@ -64,6 +66,7 @@ from xccl_emu.check.device.search.clocks import (
     block_of,
     close_reads,
     completion_of,
+    core_of,
     forget_all,
     joined,
     note_issue,
@@ -105,7 +108,6 @@ from xccl_emu.check.device.search.inside import (
 from xccl_emu.check.device.search.linked import linked
 from xccl_emu.check.device.search.races import (
     age_marks,
-    core_of,
     judge_return,
     mark_of,
     note_late,
@@ -115,7 +117,7 @@ from xccl_emu.check.device.search.races import (
     told_by_next,
 )
 from xccl_emu.check.device.search.record import step_machine
-from xccl_emu.lang.abi import REGISTERS, REQUEST
+from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.lang.requests import (
     DMA,
     MTU_IN,
@@ -152,6 +154,7 @@ from xccl_emu.machine.device.layout import (
     CHOICE_ALL,
     DIE,
     DMA_SLOTS,
+    ENTRY_SITE,
     ENTRY_WORDS,
     ERROR,
     FLIGHT_ADDRESS,
@@ -171,11 +174,10 @@ from xccl_emu.machine.device.layout import (
     ORDER,
     ORDER_FIFO,
     ORDER_SC,
-    PIPE_COUNT,
     WINDOWS,
 )
 from xccl_emu.machine.device.layout import CORE_WORDS as WORDS_OF_CORE
-from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of
+from xccl_emu.machine.device.pipes import free_descriptor
 from xccl_emu.machine.device.words import call, copy_words, jit, load_i64
 
 
@@ -250,40 +252,49 @@ def log_touched(st, ck):
         i += 1
 
 
+Action = namedtuple("Action", "i base block pipe entry op a b c vector descriptor at_once signals")
+"""An action of a core: its request or instruction as it was, what that knows, and how it is taken."""
+
+
+@jit
+def _action(st, ck, i, what):
+    """What is to be taken; its operation is -1 if there is nothing."""
+    pipe, choice = what >> 16 & 255, what & CHOICE_ALL
+    base, block = block_of_core(st, core_of(ck, i)), block_of(ck, i)
+    entry = instruction_of(st, base, pipe, choice)
+    op = st[entry] if entry >= 0 else -1
+    a, b, c = (st[entry + 1], st[entry + 2], st[entry + 3]) if entry >= 0 else (0, 0, 0)
+    vector, descriptor = ck[block + VECTORS], choice & 15
+    if pipe == DMA:
+        vector = ck[block + DMA_SNAPSHOTS + descriptor]
+    elif pipe != SCALAR:
+        vector = vector_at(st, ck, block, base, pipe, 0 if choice == CHOICE_ALL or pipe != MTU_IN else choice & 15)
+    elif ck[block + FENCE_VECTOR] and (op == OP_STORE or op == OP_ATOMIC_ADD or op == OP_DCCI):
+        vector = joined(vector, ck[block + FENCE_VECTOR])  # it was granted when mtu-out had passed the fence
+    if pipe == SCALAR and op == OP_DMA:
+        descriptor = free_descriptor(st, base)
+    signals = st[entry + 6] if pipe == MTU_OUT and op == OP_MTU_OUT else 0
+    return Action(i, base, block, pipe, entry, op, a, b, c, vector, descriptor, what >> 24, signals)
+
+
 @linked
 def execute_action(mem, st, ck, rows, named, i, what):
     """Take an action that was just looked at, if it is possible, and keep the checker state; the core must be touched.
 
     ``what`` is at_once << 24 | pipe << 16 | choice.
     """
-    at_once, pipe, choice = what >> 24 != 0, what >> 16 & 255, what & CHOICE_ALL
-    core = core_of(ck, i)
-    base, block = block_of_core(st, core), block_of(ck, i)
-    j = choice & 15 if pipe == MTU_IN and choice != CHOICE_ALL else 0
-    entry = base + REQUEST
-    if pipe == DMA:
-        entry = base + DMA_SLOTS + (choice & 15) * ENTRY_WORDS
-    elif pipe != SCALAR:
-        if st[pipe_of(base, pipe) + PIPE_COUNT] <= j:
-            return 0
-        entry = entry_of(st, pipe_of(base, pipe), j)
-    op, a, b, c, d = st[entry], st[entry + 1], st[entry + 2], st[entry + 3], st[entry + 4]
-    off = pipe == SCALAR and op != OP_RETURN and switched_off(st, base)
-    vector = ck[block + VECTORS]
-    if pipe == DMA:
-        vector = ck[block + DMA_SNAPSHOTS + (choice & 15)]
-    elif pipe != SCALAR:
-        vector = vector_at(st, ck, block, base, pipe, j)
-    elif ck[block + FENCE_VECTOR] and (op == OP_STORE or op == OP_ATOMIC_ADD or op == OP_DCCI):
-        vector = joined(vector, ck[block + FENCE_VECTOR])  # it was granted when mtu-out had passed the fence
-    fences, signals = pipe == MTU_OUT and op == OP_FENCE, pipe == MTU_OUT and op == OP_MTU_OUT and st[entry + 6] != 0
-    descriptor = free_descriptor(st, base) if pipe == SCALAR and op == OP_DMA else choice & 15
+    x = _action(st, ck, i, what)
+    if x.op < 0:
+        return 0
+    base, block, pipe, vector, op = x.base, x.block, x.pipe, x.vector, x.op
+    off, fences = pipe == SCALAR and op != OP_RETURN and switched_off(st, base), pipe == MTU_OUT and op == OP_FENCE
+    event = st[x.entry + 4]
     top = ck[LOG]
-    ring, flying = _save_before(mem, st, ck, rows, base, at_once, op)
-    line = written_back(st, core, base, choice) if pipe == SCALAR and st[CACHE_LINES] else -1
-    back = address_of(st, core, line) if line >= 0 else -1
+    ring, flying = _save_before(mem, st, ck, rows, x)
+    line = written_back(st, core_of(ck, i), base, what & CHOICE_ALL) if pipe == SCALAR and st[CACHE_LINES] else -1
+    back = address_of(st, core_of(ck, i), line) if line >= 0 else -1
     if line >= 0:
-        flying = _save_back(mem, st, ck, ring, back, at_once)
+        flying = _save_back(mem, st, ck, ring, back, x.at_once)
         op = OP_DCCI  # in all that follows
     if fences:
         _save_fences(mem, st, ck, ring)
@@ -291,59 +302,58 @@ def execute_action(mem, st, ck, rows, named, i, what):
     stable = stable and rows[N_ROWS, 0] > 0 and rows[0, FLAGS] & WRITE != 0
     if stable:
         _keep_words(mem, rows)
-    if not step_machine(mem, st, ck, rows, named, core, base, pipe, choice, at_once):
-        if st[ERROR] != 0 and ck[VIOLATION] == 0:
-            ck[VIOLATION] = MACHINE
-        return 0
-    ck[ACTIONS] += 1
+    done = step_machine(mem, st, ck, rows, named, core_of(ck, i), what)
     if st[ERROR] != 0 and ck[VIOLATION] == 0:
         ck[VIOLATION] = MACHINE
+    if not done:
+        return 0
+    ck[ACTIONS] += 1
     if pipe == SCALAR and st[CACHE_LINES]:
-        _after_cached(st, ck, i, block, back, vector)
+        _after_cached(st, ck, x, back)
     if flying >= 0:
         _flew(st, ck, ring, flying)
     if stable:
         _judge_stable(mem, ck, rows, i)
-    _note_written(mem, st, ck, rows, i, core, op)
-    _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once, signals)
+    _note_written(mem, st, ck, rows, i, op)
+    _note_memory(st, ck, rows, x)
     if pipe == SCALAR:
         if not off or op == OP_LOAD:
-            _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor)
+            _after_scalar(st, ck, rows, x, op)
         if op == OP_RETURN and not off:
             judge_return(mem, st, ck, i)
     elif op == OP_SET_FLAG:
         ck[block + VECTORS + pipe] = vector
-        note_set(ck, block, a, b, c, vector)
+        note_set(ck, block, x.a, x.b, x.c, vector)
         tick(ck, block, pipe)
     elif op == OP_WAIT_FLAG:
         ck[block + VECTORS + pipe] = vector
-        note_wait(ck, block, a, b, c, pipe)
+        note_wait(ck, block, x.a, x.b, x.c, pipe)
     elif fences:
         ck[block + VECTORS + pipe] = ck[block + FENCE_VECTOR] = vector
         tick(ck, block, pipe)
         age_marks(st, ck, block)
         age_records(st, ck, block)
         add_hash(ck, ring_hash(st, ring, 0))
-    elif pipe == DMA and st[entry] == 0:
-        note_set(ck, block, DMA, SCALAR, d, completion_of(ck, block, descriptor))
+    elif pipe == DMA and st[x.entry] == 0:
+        note_set(ck, block, DMA, SCALAR, event, completion_of(ck, block, x.descriptor))
     hash_changes(mem, st, ck, top)
     return 1
 
 
 @jit
-def _save_before(mem, st, ck, rows, base, at_once, op):
+def _save_before(mem, st, ck, rows, x):
     """Log what the action will change outside of its core; returns the ring and how many writes are in it, or -1."""
-    ring, flying = block_of_die(st, st[base + DIE]), -1
+    ring, flying = block_of_die(st, st[x.base + DIE]), -1
     for r in range(rows[N_ROWS, 0]):
         if rows[r, FLAGS] & WRITE:
             in_buffer = rows[r, START] >= ck[MEMORY_END]
-            if in_buffer or at_once or st[ORDER] == ORDER_SC or op == OP_ATOMIC_ADD:
+            if in_buffer or x.at_once or st[ORDER] == ORDER_SC or x.op == OP_ATOMIC_ADD:
                 save_bytes(mem, st, ck, rows[r, START], rows[r, NBYTES])
             else:
                 flying = st[ring + FLIGHT_COUNT]
                 save(mem, st, ck, STATE | RAW, ring, 2)
-    if op == OP_ARRIVE:
-        save(mem, st, ck, STATE | NOW, st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS, GROUP_WORDS)
+    if x.op == OP_ARRIVE:
+        save(mem, st, ck, STATE | NOW, st[GROUP_BASE] + st[x.base + GROUP] * GROUP_WORDS, GROUP_WORDS)
     return ring, flying
 
 
@@ -358,14 +368,14 @@ def _save_back(mem, st, ck, ring, address, at_once):
 
 
 @jit
-def _after_cached(st, ck, i, block, back, vector):
+def _after_cached(st, ck, x, back):
     """After an action of a scalar unit with a cache: others may go by what was written back; was there room?"""
     if back >= 0:
-        close_reads(ck, block, vector)
-        release_marks(st, ck, block, vector)
+        close_reads(ck, x.block, x.vector)
+        release_marks(st, ck, x.block, x.vector)
         if st[N_LIVE] < st[N_ACTIVE]:
-            note_late(st, ck, i, back, CACHE_LINE_BYTES)
-    if n_cached(st, core_of(ck, i)) == st[CACHE_LINES] and not ck[RECORDING]:
+            note_late(st, ck, x.i, back, CACHE_LINE_BYTES)
+    if n_cached(st, core_of(ck, x.i)) == st[CACHE_LINES] and not ck[RECORDING]:
         ck[LIMIT] = LIMIT_CACHE
 
 
@@ -404,7 +414,7 @@ def _judge_stable(mem, ck, rows, i):
 
 
 @jit
-def _note_written(mem, st, ck, rows, i, core, op):
+def _note_written(mem, st, ck, rows, i, op):
     """Note what was written, and judge whether what was read had been: memory and data buffer, byte by byte."""
     adds_up = op == OP_V_AXPY or op == OP_V_ADD or op == OP_V_SCALE  # these read what they write to
     for r in range(rows[N_ROWS, 0]):
@@ -412,7 +422,7 @@ def _note_written(mem, st, ck, rows, i, core, op):
         if not flags & (WRITE | SYNC_ACCESS) or (adds_up and flags & WRITE):
             missing = never_written(ck, start, nbytes)
             if missing >= 0 and ck[VIOLATION] == 0:
-                _blame(ck, UNWRITTEN, core, rows, r, missing)
+                _blame(ck, rows, i, r, missing)
         if flags & WRITE:
             mark_written(mem, st, ck, start, nbytes)
             if st[N_LIVE] < st[N_ACTIVE]:
@@ -420,48 +430,51 @@ def _note_written(mem, st, ck, rows, i, core, op):
 
 
 @jit
-def _note_memory(st, ck, rows, core, base, block, pipe, vector, at_once, signals):
+def _note_memory(st, ck, rows, x):
     """Judge and note the accesses that were made."""
-    worst = rows[ROWS_CLASS, 0]
+    worst, block, pipe, vector = rows[ROWS_CLASS, 0], x.block, x.pipe, x.vector
     for r in range(rows[N_ROWS, 0]):
-        start, nbytes, flags = rows[r, START], rows[r, NBYTES], rows[r, FLAGS]
-        memory = start < ck[MEMORY_END]
-        local = worst <= DATA
-        if memory and worst == OWN and flags & SYNC_ACCESS:
+        start, nbytes, flags, site = rows[r, START], rows[r, NBYTES], rows[r, FLAGS], rows[r, SITE]
+        memory, writes, syncs = start < ck[MEMORY_END], flags & WRITE != 0, flags & SYNC_ACCESS != 0
+        if memory and worst == OWN and syncs:
             note_visible(st, ck, block, start)
-        elif pipe != DMA and (not memory or local):
-            what = rows[r, AGENT] | (WRITES if flags & WRITE else 0) | (IN_MEMORY if memory else 0)
-            what |= (ALONE if memory and worst == OWN else 0) | (ADDS if flags & WRITE and flags & SYNC_ACCESS else 0)
-            note_access(st, ck, block, base, core, start, nbytes, what, vector, rows[r, SITE])
-        if memory and worst > OWN and ck[FULL] and pipe == SCALAR and not flags & (WRITE | SYNC_ACCESS):
-            note_read(ck, block, start, nbytes, rows[r, SITE])
-        if memory and flags & WRITE and worst >= STABLE:
+        elif pipe != DMA and (not memory or worst <= DATA):
+            what = rows[r, AGENT] | (WRITES if writes else 0) | (IN_MEMORY if memory else 0)
+            what |= (ALONE if memory and worst == OWN else 0) | (ADDS if writes and syncs else 0)
+            note_access(st, ck, x.i, start, nbytes, what, vector, site)
+        if not memory:
+            continue
+        if not writes:
+            if worst > OWN and ck[FULL] and pipe == SCALAR and not syncs:
+                note_read(ck, block, start, nbytes, site)
+            continue
+        if worst >= STABLE:
             close_reads(ck, block, vector)
-            if not st[CACHE_LINES] or pipe != SCALAR or flags & SYNC_ACCESS:  # a store is in the cache alone
+            if not st[CACHE_LINES] or pipe != SCALAR or syncs:  # a store is in the cache alone
                 release_marks(st, ck, block, vector)
-            if pipe == SCALAR and flags & SYNC_ACCESS:
+            if pipe == SCALAR and syncs:
                 release_before(st, ck, block, start, 0)
-        if memory and flags & WRITE and pipe == SCALAR and flags & SYNC_ACCESS:
+        if pipe == SCALAR and syncs:
             land_before(st, ck, block, start, 0, VISIBLE)  # an atomic has waited for what is before its fence
-        early = at_once or (ck[FULL] and st[ORDER] == ORDER_SC)
-        if memory and flags & WRITE and pipe != DMA and early and worst == DATA:
-            who = mark_of(st, rows[r, AGENT], rows[r, SITE], vector)
-            who = told_by_next(st, base, core, start, who) if signals else who
+        if worst == DATA and pipe != DMA and (x.at_once or (ck[FULL] and st[ORDER] == ORDER_SC)):
+            who = mark_of(st, rows[r, AGENT], site, vector)
+            who = told_by_next(st, x.base, core_of(ck, x.i), start, who) if x.signals else who
             see_told_before(st, ck, block, start, nbytes, who)
             _mark(ck, block, start, nbytes, who)
-        if memory and flags & WRITE and pipe == MTU_OUT and worst == SYNC and ck[JOINING]:
+        if worst == SYNC and pipe == MTU_OUT and ck[JOINING]:
             units = 1 if flags & (SYNC_ACCESS | WHOLE) else nbytes  # an addition is one in flight, over two units too
             _note_flag(st, ck, block, start, units, joined(vector, ck[block + VECTORS + MTU_OUT]))
             tick(ck, block, MTU_OUT)
 
 
 @jit
-def _blame(ck, what, core, rows, r, first):
-    ck[VIOLATION] = what
+def _blame(ck, rows, i, r, first):
+    """A read of bytes that nobody has written, from ``first`` on."""
+    ck[VIOLATION] = UNWRITTEN
     w = WITNESS
     for k in range(12):
         ck[w + k] = 0
-    ck[w], ck[w + 1], ck[w + 2] = core, rows[r, SITE], rows[r, AGENT]
+    ck[w], ck[w + 1], ck[w + 2] = core_of(ck, i), rows[r, SITE], rows[r, AGENT]
     ck[w + 3], ck[w + 4], ck[w + 5] = first, rows[r, START] + rows[r, NBYTES] - first, 0
     ck[w + 6] = -1
 
@@ -484,14 +497,15 @@ def _mark(ck, block, start, nbytes, who):
 
 
 @jit
-def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
+def _after_scalar(st, ck, rows, x, op):
     """What the scalar unit's request means for the order inside of its core."""
+    base, block, a, b, c = x.base, x.block, x.a, x.b, x.c
     if op >= OP_V_QUANTIZE:
         note_issue(st, ck, block, base, VECTOR)
     elif op >= OP_MTU_IN:
         note_issue(st, ck, block, base, MTU_IN if op == OP_MTU_IN else MTU_OUT)
     elif op == OP_DMA:
-        _after_ring(st, ck, core, base, block, a, b, c, descriptor)
+        _after_ring(st, ck, x)
     elif op == OP_SET_FLAG and a != SCALAR:
         note_issue(st, ck, block, base, a)
     elif op == OP_SET_FLAG:
@@ -518,10 +532,10 @@ def _after_scalar(st, ck, rows, core, base, block, op, a, b, c, descriptor):
     if ck[JOINING] and (reads or op == OP_AWAIT_GROUP):  # who arrived may have seen a flag of this core
         ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
         if st[ORDER] == ORDER_FIFO or all_in_flight(st, ck):
-            note_landed(st, ck, block, core, base)
+            note_landed(st, ck, x.i)
         learn_landed(ck, block)
     if ck[JOINING] and op == OP_WAIT_FLAG and a == DMA and st[ORDER] == ORDER_FIFO:
-        note_landed(st, ck, block, core, base)  # what DMA has written is visible, and what was before it on its way
+        note_landed(st, ck, x.i)  # what DMA has written is visible, and what was before it on its way
 
 
 @jit
@@ -567,11 +581,10 @@ def _is_flag_by_out(st, ck, entry, core):
 
 
 @jit
-def _after_ring(st, ck, core, base, block, source, target, nbytes, k):
+def _after_ring(st, ck, x):
     """A DMA transfer may be made at any moment from now on until its completion is known."""
-    site = st[base + DMA_SLOTS + k * ENTRY_WORDS + 7]
-    note_ring(st, ck, block, base, k)
-    vector = ck[block + VECTORS]
-    note_access(st, ck, block, base, core, source, nbytes, AGENT_DMA + k | IN_MEMORY, vector, site)
-    note_access(st, ck, block, base, core, target, nbytes, AGENT_DMA + k | IN_MEMORY | WRITES, vector, site)
-    tick(ck, block, SCALAR)
+    site, agent = st[x.base + DMA_SLOTS + x.descriptor * ENTRY_WORDS + ENTRY_SITE], AGENT_DMA + x.descriptor
+    note_ring(st, ck, x.block, x.base, x.descriptor)
+    note_access(st, ck, x.i, x.a, x.c, agent | IN_MEMORY, ck[x.block + VECTORS], site)
+    note_access(st, ck, x.i, x.b, x.c, agent | IN_MEMORY | WRITES, ck[x.block + VECTORS], site)
+    tick(ck, x.block, SCALAR)

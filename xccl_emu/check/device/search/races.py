@@ -32,11 +32,8 @@ from xccl_emu.check.device.accesses import (
     accesses,
 )
 from xccl_emu.check.device.search.checker_state import (
-    CORE_WORDS,
-    CORES,
     EXPECTED_BASE,
     EXPECTED_WORDS,
-    GRANULE_TABLE,
     LIMIT,
     LIMIT_OPEN,
     MARK_WORDS,
@@ -55,19 +52,20 @@ from xccl_emu.check.device.search.checker_state import (
     VIOLATION,
     WITNESS,
     N,
+    drop,
 )
-from xccl_emu.check.device.search.clocks import block_of, lane
+from xccl_emu.check.device.search.clocks import block_of, core_of, lane
 from xccl_emu.check.device.search.granules import (
     DATA,
-    GRANULE_WORDS,
     OWN,
     USE_IN_TURN,
     USE_LATE,
     USE_TORN,
     USE_UNORDERED,
-    USES,
+    any_used,
     has_flags,
     see,
+    see_bytes,
     worst_class,
 )
 from xccl_emu.check.device.search.linked import linked
@@ -121,12 +119,6 @@ OPEN = 16
 """First row of the lists of open accesses, `OPEN_MAX` each."""
 OPEN_MAX = 64
 ROWS = OPEN + 2 * OPEN_MAX + 1
-
-
-@jit
-def core_of(ck, i):
-    """The number in the pod of the core with number ``i`` in the search."""
-    return ck[ck[CORES] + i * CORE_WORDS]
 
 
 @jit
@@ -270,11 +262,7 @@ def release_told(st, ck, block, address, number):
 
 @jit
 def _drop_mark(ck, block, n):
-    at, last = block + MARKS + n * MARK_WORDS, block + MARKS + (ck[block + N_MARKS] - 1) * MARK_WORDS
-    for k in range(MARK_WORDS):
-        ck[at + k] = ck[last + k]
-        ck[last + k] = 0
-    ck[block + N_MARKS] -= 1
+    drop(ck, block + N_MARKS, block + MARKS, MARK_WORDS, n)
 
 
 @call
@@ -347,10 +335,7 @@ def _torn_under(st, ck, base):
         return False
     if nbytes & nbytes - 1 or address & nbytes - 1:
         return False  # it is refused, and reads nothing
-    for p in range(address >> 5, (address + nbytes - 1 >> 5) + 1):
-        if ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] & USE_TORN:
-            return True
-    return False
+    return any_used(ck, address, nbytes, USE_TORN)
 
 
 @jit
@@ -388,8 +373,7 @@ def _taken_back(st, ck, rows, a, b):
     if st[ORDER] != ORDER_FIFO or not (rows[a, FLAGS] | rows[b, FLAGS]) & MARKED:
         return False
     end = min(rows[a, START] + rows[a, NBYTES], rows[b, START] + rows[b, NBYTES])
-    for p in range(max(rows[a, START], rows[b, START]) >> 5, (end - 1 >> 5) + 1):
-        see(ck, p, 0, USE_IN_TURN)
+    see_bytes(ck, max(rows[a, START], rows[b, START]), end, USE_IN_TURN)
     return True
 
 
@@ -505,8 +489,7 @@ def _explore_marked(ck, start, end):
         block = block_of(ck, ck[ck[MEMBERS] + m])
         for k in range(ck[block + N_MARKS]):
             mark = block + MARKS + k * MARK_WORDS
-            for p in range(max(start, ck[mark]) >> 5, (min(end, ck[mark + 1]) + 31 >> 5)):
-                see(ck, p, 0, USE_UNORDERED)
+            see_bytes(ck, max(start, ck[mark]), min(end, ck[mark + 1]), USE_UNORDERED)
 
 
 @jit
@@ -534,9 +517,7 @@ def note_late(st, ck, i, start, nbytes):
     for e in range(ck[N_EXPECTED]):
         if _comes_late(st, ck, i, e, start, nbytes):
             at = ck[EXPECTED_BASE] + EXPECTED_WORDS * e
-            first, end = max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1])
-            for p in range(first >> 5, (end - 1 >> 5) + 1):
-                see(ck, p, 0, USE_LATE)
+            see_bytes(ck, max(start, ck[at]), min(start + nbytes, ck[at] + ck[at + 1]), USE_LATE)
 
 
 @jit

@@ -61,18 +61,17 @@ from xccl_emu.machine.device.words import call, jit
 
 
 @call
-def step_machine(mem, st, ck, rows, named, core, base, pipe, choice, at_once):
-    """One action of a core; ``at_once`` makes its writes visible with it."""
-    what = pipe << 16 | choice
+def step_machine(mem, st, ck, rows, named, core, what):
+    """One action of a core; ``what`` is at_once << 24 | pipe << 16 | choice, at_once if its writes are then visible."""
     if ck[RECORDING]:
-        return recorded_step(mem, st, ck, rows, named, core, (1 << 24 if at_once else 0) | what) != 0
-    order = st[ORDER]
-    if at_once:
+        return recorded_step(mem, st, ck, rows, named, core, what) != 0
+    order, pipe, choice = st[ORDER], what >> 16 & 255, what & CHOICE_ALL
+    if what >> 24:
         st[ORDER] = ORDER_SC
     if _is_whole(pipe, choice):
-        done = _whole_dma(mem, st, ck, rows, named, core, base, choice, 0)
+        done = _whole_dma(mem, st, ck, core, choice, 0)
     else:
-        done = machine_step(mem, st, ck, core, pipe, choice) != 0
+        done = machine_step(mem, st, core, pipe, choice) != 0
     st[ORDER] = order
     return done
 
@@ -83,24 +82,22 @@ def _is_whole(pipe, choice):
 
 
 @call
-def _whole_dma(mem, st, ck, rows, named, core, base, choice, at_home):
+def _whole_dma(mem, st, ck, core, choice, at_home):
     """All sub-transfers of a DMA transfer."""
-    k = choice & 15
-    slot = base + DMA_SLOTS + k * ENTRY_WORDS
-    done = False
+    k, base, done = choice & 15, block_of_core(st, core), False
+    slot, ring = base + DMA_SLOTS + k * ENTRY_WORDS, block_of_die(st, st[base + DIE])
     for g in range(n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3])):
-        if machine_step(mem, st, ck, core, DMA, k | g << 4):
+        if machine_step(mem, st, core, DMA, k | g << 4):
             done = True
-            if ck[RECORDING] and not at_home:
-                write_down(st, ck, core * ACTORS_PER_CORE + DMA, k | g << 4)
-            elif ck[RECORDING]:
-                write_down(st, ck, core * ACTORS_PER_CORE + DMA, k | g << 4)
-                _deliver_own(mem, st, ck, core, base, st[block_of_die(st, st[base + DIE]) + FLIGHT_COUNT] - 1)
+            if ck[RECORDING]:
+                write_down(ck, core * ACTORS_PER_CORE + DMA, k | g << 4)
+            if ck[RECORDING] and at_home:
+                _deliver_own(mem, st, ck, st[base + DIE], st[ring + FLIGHT_COUNT] - 1)
     return done
 
 
 @jit
-def write_down(st, ck, actor, choice):
+def write_down(ck, actor, choice):
     """Append an action to the record."""
     at = ck[RECORD_BASE] + ck[RECORDED]
     if at >= ck[RECORD_END]:
@@ -116,18 +113,18 @@ def step_recorded(mem, st, ck, rows, named, core, what):
     at_once, pipe, choice = what >> 24, what >> 16 & 255, what & CHOICE_ALL
     base = block_of_core(st, core)
     if pipe == SCALAR and (st[base + REQUEST] == OP_QUIET or st[base + REQUEST] == OP_RETURN):
-        deliver_latent(mem, st, ck, core, base)
+        deliver_latent(mem, st, ck, core)
     if pipe == SCALAR and st[base + REQUEST] == OP_ATOMIC_ADD:
-        _deliver_fenced(mem, st, ck, core, base)
+        _deliver_fenced(mem, st, ck, core)
     if at_once and not _is_whole(pipe, choice):
-        return _write_at_once(mem, st, ck, rows, named, core, base, pipe)
+        return _write_at_once(mem, st, ck, rows, core, pipe)
     back = CACHE_LINE_BYTES >> st[ATOMIC_SHIFT] if pipe == SCALAR and st[CACHE_LINES] else 0
-    _make_room(mem, st, ck, core, base, max(_units_written(st, ck, rows), back))
+    _make_room(mem, st, ck, st[base + DIE], max(_units_written(st, ck, rows), back))
     if _is_whole(pipe, choice):
-        return 1 if _whole_dma(mem, st, ck, rows, named, core, base, choice, at_once) else 0
-    done = machine_step(mem, st, ck, core, pipe, choice)
+        return 1 if _whole_dma(mem, st, ck, core, choice, at_once) else 0
+    done = machine_step(mem, st, core, pipe, choice)
     if done or st[ERROR]:
-        write_down(st, ck, core * ACTORS_PER_CORE + pipe, choice)
+        write_down(ck, core * ACTORS_PER_CORE + pipe, choice)
     return done
 
 
@@ -143,46 +140,47 @@ def _units_written(st, ck, rows):
 
 
 @call
-def _make_room(mem, st, ck, core, base, n):
+def _make_room(mem, st, ck, die, n):
     """Deliver latent writes of a die, the oldest first, until so many granules have room among its writes in flight."""
-    ring, k = block_of_die(st, st[base + DIE]), 0
+    ring, k = block_of_die(st, die), 0
     while k < st[ring + FLIGHT_COUNT] and st[ring + FLIGHT_COUNT] + n > st[FLIGHT_CAPACITY]:
-        if not st[flight(st, ring, k) + FLIGHT_SITE] & LATENT or not _deliver_own(mem, st, ck, core, base, k):
+        if not st[flight(st, ring, k) + FLIGHT_SITE] & LATENT or not _deliver_own(mem, st, ck, die, k):
             k += 1
 
 
 @jit
-def _write_at_once(mem, st, ck, rows, named, core, base, pipe):
+def _write_at_once(mem, st, ck, rows, core, pipe):
     """A store, or an instruction of mtu-out granule by granule; deliver what takes off unless it stays latent."""
-    ring = block_of_die(st, st[base + DIE])
+    base = block_of_core(st, core)
+    die = st[base + DIE]
+    ring = block_of_die(st, die)
     queued = st[pipe_of(base, MTU_OUT) + PIPE_COUNT] if pipe == MTU_OUT else 0
     while True:
         line = CACHE_LINE_BYTES if pipe == SCALAR and st[CACHE_LINES] else 8
-        _make_room(mem, st, ck, core, base, max(1, line >> st[ATOMIC_SHIFT]))  # a word may go in halves
+        _make_room(mem, st, ck, die, max(1, line >> st[ATOMIC_SHIFT]))  # a word may go in halves
         before = st[ring + FLIGHT_COUNT]
-        done = machine_step(mem, st, ck, core, pipe, 0)
+        done = machine_step(mem, st, core, pipe, 0)
         if done or st[ERROR]:
-            write_down(st, ck, core * ACTORS_PER_CORE + pipe, 0)
+            write_down(ck, core * ACTORS_PER_CORE + pipe, 0)
         if not done:
             return 0
         for last in range(before, st[ring + FLIGHT_COUNT]):
             st[flight(st, ring, last) + FLIGHT_SITE] |= LATENT
         left = st[ring + FLIGHT_COUNT] - before if rows[ROWS_CLASS, 0] != DATA else 0
         for _ in range(left):  # behind a fence, and before that a flag in flight, it has to stay latent
-            _deliver_own(mem, st, ck, core, base, clear_way(mem, st, ck, st[base + DIE], st[ring + FLIGHT_COUNT] - 1))
+            _deliver_own(mem, st, ck, die, clear_way(mem, st, ck, die, st[ring + FLIGHT_COUNT] - 1))
         count = st[pipe_of(base, MTU_OUT) + PIPE_COUNT] if pipe == MTU_OUT else -1
         if count < queued or signals_next(st, entry_of(st, pipe_of(base, MTU_OUT), 0)):  # its signal is another action
             return 1
 
 
 @call
-def _deliver_own(mem, st, ck, core, base, k):
+def _deliver_own(mem, st, ck, die, k):
     """Make a write visible that the search took to be so, if it may become that now."""
-    die = st[base + DIE]
     if not deliverable(st, die, k):
         return False
     st[flight(st, block_of_die(st, die), k) + FLIGHT_SITE] &= LATENT - 1
-    write_down(st, ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
+    write_down(ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
     deliver(mem, st, die, k)
     return True
 
@@ -201,9 +199,8 @@ def clear_way(mem, st, ck, die, k):
     ring, j = block_of_die(st, die), 0
     while j < k:
         older, younger = flight(st, ring, j), flight(st, ring, k)
-        core = st[younger + FLIGHT_CORE]
         before = fenced(st, older, younger) or _before_in_order(st, older, younger) or copied_for(st, ring, j, k)
-        if before and st[older + FLIGHT_SITE] & LATENT and _deliver_own(mem, st, ck, core, block_of_core(st, core), j):
+        if before and st[older + FLIGHT_SITE] & LATENT and _deliver_own(mem, st, ck, die, j):
             k -= 1
         else:
             j += 1
@@ -211,33 +208,34 @@ def clear_way(mem, st, ck, die, k):
 
 
 @call
-def _deliver_fenced(mem, st, ck, core, base):
+def _deliver_fenced(mem, st, ck, core):
     """Make latent writes of a core visible that stand before a fence; under `fifo` all of its die."""
-    ring, k, fifo = block_of_die(st, st[base + DIE]), 0, st[ORDER] == ORDER_FIFO
+    die, k, fifo = st[block_of_core(st, core) + DIE], 0, st[ORDER] == ORDER_FIFO
+    ring = block_of_die(st, die)
     while k < st[ring + FLIGHT_COUNT]:
         entry = flight(st, ring, k)
         latent = st[entry + FLIGHT_SITE] & LATENT and (fifo or fences_since(st, entry))
-        if (st[entry + FLIGHT_CORE] != core and not fifo) or not latent or not _deliver_own(mem, st, ck, core, base, k):
+        if (st[entry + FLIGHT_CORE] != core and not fifo) or not latent or not _deliver_own(mem, st, ck, die, k):
             k += 1
 
 
 @call
-def deliver_latent(mem, st, ck, core, base):
+def deliver_latent(mem, st, ck, core):
     """Make those writes of a core visible that the search took to be visible."""
-    ring = block_of_die(st, st[base + DIE])
-    k = 0
+    die, k = st[block_of_core(st, core) + DIE], 0
+    ring = block_of_die(st, die)
     while k < st[ring + FLIGHT_COUNT]:
         entry = flight(st, ring, k)
         latent = st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_SITE] & LATENT
-        k = clear_way(mem, st, ck, st[base + DIE], k) if latent and st[ORDER] == ORDER_FIFO else k
-        if not latent or not _deliver_own(mem, st, ck, core, base, k):
+        k = clear_way(mem, st, ck, die, k) if latent and st[ORDER] == ORDER_FIFO else k
+        if not latent or not _deliver_own(mem, st, ck, die, k):
             k += 1
 
 
 @jit
-def n_latent(st, ck, core, base):
+def n_latent(st, ck, core):
     """While a path is recorded: how many writes in flight of a core the search took to be visible."""
-    ring, n = block_of_die(st, st[base + DIE]), 0
+    ring, n = block_of_die(st, st[block_of_core(st, core) + DIE]), 0
     for k in range(st[ring + FLIGHT_COUNT] if ck[RECORDING] else 0):
         entry = flight(st, ring, k)
         n += 1 if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_SITE] & LATENT else 0

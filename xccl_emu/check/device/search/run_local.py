@@ -1,6 +1,6 @@
 """Transitions of a search: one action on shared memory, and all that follows from it at once."""
 
-from xccl_emu.check.device.accesses import WHOLE_TRANSFER
+from xccl_emu.check.device.accesses import WHOLE_TRANSFER, instruction_of
 from xccl_emu.check.device.search.checker_state import (
     ACTIONS,
     DIES,
@@ -33,12 +33,12 @@ from xccl_emu.check.device.search.checker_state import (
     step_back,
 )
 from xccl_emu.check.device.search.classify import AT_ONCE, NOT, before_its_turn, how, overlaps_itself, written_at_once
-from xccl_emu.check.device.search.clocks import block_of, close_reads, completion_of, note_set
-from xccl_emu.check.device.search.granules import DATA, LOCAL, SYNC, is_cached, may_write, worst_class
+from xccl_emu.check.device.search.clocks import block_of, close_reads, completion_of, core_of, note_set
+from xccl_emu.check.device.search.granules import DATA, LOCAL, SYNC, USE_CACHED, any_used, may_write, worst_class
 from xccl_emu.check.device.search.inside import LANDED, land_before
 from xccl_emu.check.device.search.linked import classify, execute, find_race, linked, run_local_all
 from xccl_emu.check.device.search.moves import flag_landed, log_touched, number_of, put_back, touch_core
-from xccl_emu.check.device.search.races import any_before, any_told, core_of, note_late, release_before, release_told
+from xccl_emu.check.device.search.races import any_before, any_told, note_late, release_before, release_told
 from xccl_emu.check.device.search.record import clear_way, deliver_latent, in_ring, n_latent, write_down
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
@@ -160,22 +160,15 @@ def _note_spin(st, ck, i, n):
 @call
 def _local(mem, st, ck, rows, named, i, pipe, k):
     """Take the next action of a pipe if it is local; False if there is none that is possible."""
-    base = block_of_core(st, core_of(ck, i))
-    entry, choice, off = base + REQUEST, CHOICE_ALL, False
-    if pipe == DMA:
-        choice, entry = WHOLE_TRANSFER | k, base + DMA_SLOTS + k * ENTRY_WORDS
-    elif pipe != SCALAR:
-        queue = pipe_of(base, pipe)
-        if st[queue + PIPE_COUNT] == 0:
-            return False
-        entry = entry_of(st, queue, 0)
-    else:
-        off = st[entry] != OP_RETURN and switched_off(st, base)
-        if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base, choice):
-            classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
-            return False
-    op = st[entry]
-    classify(mem, st, ck, rows, named, i, pipe << 16 | choice)
+    base, choice = block_of_core(st, core_of(ck, i)), WHOLE_TRANSFER | k if pipe == DMA else CHOICE_ALL
+    entry = instruction_of(st, base, pipe, choice)
+    if entry < 0:
+        return False
+    op, off = st[entry], pipe == SCALAR and st[entry] != OP_RETURN and switched_off(st, base)
+    waits = pipe == SCALAR and op == OP_POLL and not off and not _granted(mem, st, ck, i, choice)
+    classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
+    if waits:
+        return False
     way = how(st, ck, rows, i, base, pipe, op, off)
     if way == NOT or ck[RESTART]:
         return False
@@ -183,8 +176,9 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
 
 
 @jit
-def _granted(mem, st, ck, core, base, choice):
-    """Would the poll that the core is at be granted now, or of a line what the choice says?"""
+def _granted(mem, st, ck, i, choice):
+    """Would the poll that a core is at be granted now, or of a line what the choice says?"""
+    base = block_of_core(st, core_of(ck, i))
     address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
     line = polls_line(st, base)
     if nbytes <= 0 or (nbytes > 8 and not line) or nbytes & nbytes - 1:
@@ -194,7 +188,7 @@ def _granted(mem, st, ck, core, base, choice):
     if line:
         first, size = line_part(st, base, choice)
         return flags_in(mem, st, base, first, size)
-    value = read_word(mem, st, core, base, address, nbytes) & st[base + REQUEST + 5]
+    value = read_word(mem, st, core_of(ck, i), base, address, nbytes) & st[base + REQUEST + 5]
     return is_awaited(value, st[base + REQUEST + 2], st[base + REQUEST + 3])
 
 
@@ -223,7 +217,7 @@ def _can_wake(mem, st, ck, rows, named, j):
     if op == OP_AWAIT_GROUP:
         group = st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
         return st[group + GROUP_PHASE] != st[base + REQUEST + 1] and not switched_off(st, base)
-    if op != OP_POLL or switched_off(st, base) or not _granted(mem, st, ck, core_of(ck, j), base, CHOICE_ALL):
+    if op != OP_POLL or switched_off(st, base) or not _granted(mem, st, ck, j, CHOICE_ALL):
         return False
     classify(mem, st, ck, rows, named, j, SCALAR << 16 | CHOICE_ALL)
     return how(st, ck, rows, j, base, SCALAR, op, False) != NOT and not ck[RESTART]
@@ -246,17 +240,24 @@ def n_choices(st, ck, process):
         return scalar_choices(st, base)
     if pipe == VECTOR:
         return 0
-    i = ck[ck[MEMBERS] + m]
-    if pipe == DMA:
-        return _dma_choices(st, ck, i, base)
-    count = st[pipe_of(base, pipe) + PIPE_COUNT]
-    if pipe == MTU_OUT or count == 0 or _all_whole(st, ck, i, base):
+    i, total = ck[ck[MEMBERS] + m], 0
+    count = N_DMA_SLOTS if pipe == DMA else st[pipe_of(base, pipe) + PIPE_COUNT]
+    if pipe == MTU_OUT or count == 0 or (pipe == MTU_IN and _all_whole(st, ck, i, base)):
         return min(count, 1)
-    total = 0
     for j in range(count):
-        entry = entry_of(st, pipe_of(base, MTU_IN), j)
-        total += n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) if st[entry] == OP_MTU_IN else 0
+        total += _n_parts(st, ck, i, base, pipe, j)
     return total
+
+
+@jit
+def _n_parts(st, ck, i, base, pipe, j):
+    """In how many parts the j-th transfer of mtu-in, or of a DMA descriptor, is made; none if there is none."""
+    entry = base + DMA_SLOTS + j * ENTRY_WORDS if pipe == DMA else entry_of(st, pipe_of(base, MTU_IN), j)
+    if st[entry] == 0 or (pipe == MTU_IN and st[entry] != OP_MTU_IN):
+        return 0
+    if pipe == DMA and _copied_whole(st, ck, i, base, j):
+        return 1
+    return n_subtransfers(st, st[entry + 1], st[entry + 2 if pipe == DMA else entry + 1], st[entry + 3])
 
 
 @jit
@@ -275,24 +276,15 @@ def need_not_happen(st, ck, process, n):
 
 
 @jit
-def _dma_choices(st, ck, i, base):
-    total = 0
-    for k in range(N_DMA_SLOTS):
-        slot = base + DMA_SLOTS + k * ENTRY_WORDS
-        if st[slot]:
-            whole = _copied_whole(st, ck, i, base, k)
-            total += 1 if whole else n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3])
-    return total
-
-
-@jit
 def _read_whole(ck, i, source, nbytes):
     """May bytes be read in one go?  Not if a core may have own writes to flags among them in flight meanwhile."""
     inside = source >= 0 and nbytes > 0 and source + nbytes <= ck[MEMORY_END]
     if not ck[FULL] or not inside:
         return ck[FULL] != 0
     worst = worst_class(ck, source, nbytes)
-    return worst <= DATA or not (may_write(ck, i, source, nbytes) or (worst == SYNC and is_cached(ck, source, nbytes)))
+    if worst == SYNC and any_used(ck, source, nbytes, USE_CACHED):
+        return False  # what is written back is no race, but may be met halfway
+    return worst <= DATA or not may_write(ck, i, source, nbytes)
 
 
 @jit
@@ -325,22 +317,11 @@ def _choice(st, ck, i, base, pipe, n):
         return 0
     if pipe == MTU_IN and _all_whole(st, ck, i, base):
         return CHOICE_ALL
-    if pipe == MTU_IN:
-        for j in range(st[pipe_of(base, MTU_IN) + PIPE_COUNT]):
-            entry = entry_of(st, pipe_of(base, MTU_IN), j)
-            reads = st[entry] == OP_MTU_IN
-            subtransfers = n_subtransfers(st, st[entry + 1], st[entry + 1], st[entry + 3]) if reads else 0
-            if n < subtransfers:
-                return j | n << 4
-            n -= subtransfers
-    for k in range(N_DMA_SLOTS):
-        slot = base + DMA_SLOTS + k * ENTRY_WORDS
-        if st[slot]:
-            whole = _copied_whole(st, ck, i, base, k)
-            subtransfers = 1 if whole else n_subtransfers(st, st[slot + 1], st[slot + 2], st[slot + 3])
-            if n < subtransfers:
-                return WHOLE_TRANSFER | k if whole else k | n << 4
-            n -= subtransfers
+    for j in range(N_DMA_SLOTS if pipe == DMA else st[pipe_of(base, MTU_IN) + PIPE_COUNT]):
+        parts = _n_parts(st, ck, i, base, pipe, j)
+        if n < parts:
+            return WHOLE_TRANSFER | j if pipe == DMA and _copied_whole(st, ck, i, base, j) else j | n << 4
+        n -= parts
     return 0
 
 
@@ -371,36 +352,50 @@ def make_transition(mem, st, ck, rows, named, process, n):
 
 @jit
 def _act(mem, st, ck, rows, named, i, pipe, n):
+    """Take the n-th choice of a pipe, with what follows from it."""
+    choice = _choice(st, ck, i, block_of_core(st, core_of(ck, i)), pipe, n)
+    evicts = pipe == SCALAR and choice >= CHOICE_EVICT
+    if evicts:
+        what = SCALAR << 16 | choice if _may_evict(st, ck, i, choice) else -1
+    else:
+        what = _possible(mem, st, ck, rows, named, i, pipe, choice)
+    if what < 0:
+        return False
+    touch_core(st, ck, i)
+    if pipe == SCALAR and not evicts:  # what was loaded early is long complete
+        close_reads(ck, block_of(ck, i), ck[block_of(ck, i) + VECTORS])
+    if evicts or (pipe == MTU_OUT and what & CHOICE_ALL != CHOICE_ALL):
+        classify(mem, st, ck, rows, named, i, pipe << 16 | choice)
+    if not execute(mem, st, ck, rows, named, i, what):
+        return False
+    run_local_all(mem, st, ck, rows, named, i)
+    return True
+
+
+@jit
+def _possible(mem, st, ck, rows, named, i, pipe, choice):
+    """What `execute` is to take for a choice of a pipe; -1 if that cannot be, or is local."""
     base = block_of_core(st, core_of(ck, i))
-    choice = _choice(st, ck, i, base, pipe, n)
-    entry, off = base + REQUEST, False
-    line = written_back(st, core_of(ck, i), base, choice) if pipe == SCALAR and st[CACHE_LINES] else -1
-    if pipe == SCALAR and choice >= CHOICE_EVICT:
-        return _evict(mem, st, ck, rows, named, i, choice, line)
+    entry, off = instruction_of(st, base, pipe, choice), False
     if pipe == SCALAR:
         off = st[entry] != OP_RETURN and switched_off(st, base)
-        if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, core_of(ck, i), base, choice):
-            return False
-        if line < 0 and (st[entry] == OP_QUIET or st[entry] == OP_RETURN):
+        if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, i, choice):
+            return -1
+        back = st[CACHE_LINES] != 0 and written_back(st, core_of(ck, i), base, choice) >= 0
+        if not back and (st[entry] == OP_QUIET or st[entry] == OP_RETURN):
             if ck[RECORDING]:
-                deliver_latent(mem, st, ck, core_of(ck, i), base)
+                deliver_latent(mem, st, ck, core_of(ck, i))
             if not drained(st, base):
-                return False
-    elif pipe == MTU_OUT:
-        entry = entry_of(st, pipe_of(base, pipe), 0)
-    elif pipe == MTU_IN:
-        entry = entry_of(st, pipe_of(base, pipe), 0 if choice == CHOICE_ALL else choice & 15)
-    else:
-        entry = base + DMA_SLOTS + (choice & 15) * ENTRY_WORDS
-        if st[entry + ENTRY_PROGRESS] < 0:
-            return False
+                return -1
+    elif pipe == DMA and st[entry + ENTRY_PROGRESS] < 0:
+        return -1
     # Whether it is local is asked of all that is left of a transfer, as `_local` asks it.
     classify(mem, st, ck, rows, named, i, pipe << 16 | (CHOICE_ALL if pipe == MTU_OUT else choice))
     waits = pipe == SCALAR and polls_line(st, base)  # not as a whole, or it had been done; other parts may be read
     if (how(st, ck, rows, i, base, pipe, st[entry], off) != NOT and not waits) or ck[RESTART]:
-        return False  # local: it was done, or it cannot be
+        return -1  # local: it was done, or it cannot be
     if pipe == MTU_IN and not can_read(st, base, choice):
-        return False
+        return -1
     worst, at_once = rows[ROWS_CLASS, 0], False
     if ck[FULL] and worst == DATA and pipe == MTU_OUT:
         choice = CHOICE_ALL
@@ -409,28 +404,15 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
         at_once = at_once and not overlaps_itself(st, base, choice & 15)
     elif (pipe == MTU_OUT and st[entry] != OP_FENCE) or (pipe == SCALAR and st[entry] == OP_STORE):
         at_once = written_at_once(st, ck, worst) or before_its_turn(st, ck, rows)
-    touch_core(st, ck, i)
-    if pipe == SCALAR:  # what was loaded early is long complete
-        close_reads(ck, block_of(ck, i), ck[block_of(ck, i) + VECTORS])
-    if pipe == MTU_OUT and choice != CHOICE_ALL:
-        classify(mem, st, ck, rows, named, i, pipe << 16 | choice)
-    if not execute(mem, st, ck, rows, named, i, (1 << 24 if at_once else 0) | pipe << 16 | choice):
-        return False
-    run_local_all(mem, st, ck, rows, named, i)
-    return True
+    return (1 << 24 if at_once else 0) | pipe << 16 | choice
 
 
 @jit
-def _evict(mem, st, ck, rows, named, i, choice, line):
-    """Evict a changed line that others may see."""
-    if line < 0 or worst_class(ck, address_of(st, core_of(ck, i), line), CACHE_LINE_BYTES) <= LOCAL:
-        return False
-    touch_core(st, ck, i)
-    classify(mem, st, ck, rows, named, i, SCALAR << 16 | choice)
-    if not execute(mem, st, ck, rows, named, i, SCALAR << 16 | choice):
-        return False
-    run_local_all(mem, st, ck, rows, named, i)
-    return True
+def _may_evict(st, ck, i, choice):
+    """Is there a changed line in this place of a core's cache that others may see?"""
+    core = core_of(ck, i)
+    line = written_back(st, core, block_of_core(st, core), choice) if st[CACHE_LINES] else -1
+    return line >= 0 and worst_class(ck, address_of(st, core, line), CACHE_LINE_BYTES) > LOCAL
 
 
 @jit
@@ -459,7 +441,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
     signal = signals_before(st, ring, k, core, address) + 1 if part_of(st, entry) == IS_SIGNAL else 0
     releases = releases or (signal > 0 and any_told(st, ck, block_of(ck, i), address, signal))
     fetches = st[CACHE_LINES] != 0 and kind == KIND_SCALAR  # its core may wait for the line
-    drains = waits and st[base + IN_FLIGHT] - n_latent(st, ck, core, base) == 1
+    drains = waits and st[base + IN_FLIGHT] - n_latent(st, ck, core) == 1
     last = kind >= KIND_DMA or releases or fetches or drains
     if last:
         touch_core(st, ck, i)
@@ -473,7 +455,7 @@ def _deliver(mem, st, ck, rows, named, die, k):
     slot = base + DMA_SLOTS + (kind - KIND_DMA) * ENTRY_WORDS
     event = st[slot + 4] if kind >= KIND_DMA else 0
     if ck[RECORDING]:
-        write_down(st, ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
+        write_down(ck, st[N_CORES] * ACTORS_PER_CORE + die, k)
     deliver(mem, st, die, k)
     if releases and signal:
         release_told(st, ck, block_of(ck, i), address, signal)
