@@ -5,7 +5,7 @@ granule do not conflict.  A record is dropped when a write that is ordered behin
 is ordered behind that write is ordered behind the record too.
 """
 
-from collections import namedtuple
+from typing import NamedTuple
 
 from xccl_emu.check.device.accesses import SYNC, WHOLE, WRITE
 from xccl_emu.check.device.monitor.clocks import engine_word, fence_row, signal_word, strong_word, visible_word
@@ -85,9 +85,19 @@ from xccl_emu.machine.device.words import jit, load_i64
 _GRANULE_SHIFT = 5
 
 
-Access = namedtuple("Access", "core engine word epoch start end flags site")
-"""An access under judgement, or the part of one that becomes visible at once: engine, the word of that in a clock, its
-epoch; first byte and end.  What its instruction knows is in the rows `X_KNOWN` and `X_ISSUED`."""
+class Access(NamedTuple):
+    """An access under judgement, or the part of one that becomes visible at once; what its instruction knows is in the
+    rows `X_KNOWN` and `X_ISSUED`."""
+
+    core: int
+    engine: int
+    word: int
+    """Of the engine in a clock."""
+    epoch: int
+    start: int
+    end: int
+    flags: int
+    site: int
 
 
 @jit

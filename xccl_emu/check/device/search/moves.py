@@ -7,7 +7,7 @@ which it comes first (a persistent set of one action).  That it really is local 
 within a core, by `granules` between cores.
 """
 
-from collections import namedtuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -252,8 +252,22 @@ def log_touched(st, ck):
         i += 1
 
 
-Action = namedtuple("Action", "i base block pipe entry op a b c vector descriptor at_once signals")
-"""An action of a core: its request or instruction as it was, what that knows, and how it is taken."""
+class Action(NamedTuple):
+    """An action of a core: its request or instruction as it was, what that knows, and how it is taken."""
+
+    i: int
+    base: int
+    block: int
+    pipe: int
+    entry: int
+    op: int
+    a: int
+    b: int
+    c: int
+    vector: int
+    descriptor: int
+    at_once: int
+    signals: int
 
 
 @jit
