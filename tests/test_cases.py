@@ -126,7 +126,23 @@ def test_regions_do_not_overlap_and_have_names() -> None:
         ring.at(0, 3)
     with pytest.raises(ConfigError, match="at least one of each"):
         regions.meta("none", 8, 0)
+    with pytest.raises(ConfigError, match="region 'ring': there is one already"):
+        regions.meta("ring")
     assert regions.bytes_of("managed") == 3 * 64
+
+
+@refuses(
+    Bench("sc", ()).wanted,
+    ((0, "abc"), "must be one whose bytes are its values .* is text"),
+    ((0, np.array([object()])), "must be one whose bytes are its values"),
+)
+def test_an_output_that_has_no_bytes() -> None:
+    """What must be in memory in the end is an array of numbers."""
+
+
+@refuses(size, ({"default": 1, "least": "2"}, "least='2': must be a whole number"))
+def test_a_range_that_is_none() -> None:
+    """A case cannot be declared with it."""
 
 
 @refuses(

@@ -186,10 +186,7 @@ class Pod:
 
     def put(self, die: int, array: NDArray[Any]) -> Buffer:
         """Copy an array into a die's app data area; ConfigError for what is none, or holds objects."""
-        try:
-            raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"array: must be one whose bytes are its values ({error})") from error
+        raw = bytes_of(array)
         buffer = self.alloc(die, raw.size)
         self.span(buffer.address, raw.size)[:] = raw
         return buffer
@@ -548,6 +545,17 @@ class Pod:
             raise CapacityError(
                 f"{what}: the pod has {size} bytes, {_SNAPSHOT_BYTES_MAX} are possible; take a smaller one"
             )
+
+
+def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of an array, one behind the other; ConfigError for what is none, or holds objects or text."""
+    try:
+        flat = np.ascontiguousarray(array).reshape(-1)
+        if flat.dtype.kind in "SU":
+            raise TypeError(f"{array!r} is text")
+        return flat.view(np.uint8)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"array: must be one whose bytes are its values ({error})") from error
 
 
 def _shaped(raw: NDArray[np.uint8], dtype: DTypeLike, shape: tuple[int, ...] | None) -> NDArray[Any]:

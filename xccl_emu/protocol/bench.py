@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from xccl_emu.check.faults import KINDS
 from xccl_emu.check.trial import Expected, Label, Trial
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.pod import Buffer, Pod, bytes_of
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol.owners import Owners, cores_of
 
@@ -74,7 +74,8 @@ class Bench:
 
     def wanted(self, die: int, array: NDArray[Any], name: str = "", owners: Owners = ()) -> Buffer:
         """An app data buffer that nobody has written yet, and that must hold ``array`` in the end, as for `expect`."""
-        buffer = self._built().alloc(die, np.asarray(array).nbytes)
+        nbytes = bytes_of(array).size
+        buffer = self._built().alloc(die, nbytes)
         self.label_buffer(buffer, name)
         self.expect(buffer.address, array, f"{name or 'output'} of die {die}", owners)
         return buffer
@@ -86,17 +87,17 @@ class Bench:
         kernels of these cores have returned, whatever goes on elsewhere.  Without payload nothing is expected.
         """
         if self.payload:
-            self._expected.append((Expected(name, address, np.ascontiguousarray(array).tobytes()), owners))
+            self._expected.append((Expected(name, address, bytes_of(array).tobytes()), owners))
 
     def expect_whole(self, buffer: Buffer, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
         """A buffer that must hold ``array``, and behind it the zeros of what nobody has written; as for `expect`."""
         raw = np.zeros(buffer.nbytes, np.uint8)
-        raw[: array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
+        raw[: array.nbytes] = bytes_of(array)
         self.expect(buffer.address, raw, name, owners)
 
     def set_meta(self, die: int, offset: int, array: NDArray[Any], name: str = "") -> int:
         """Let metadata of a die hold ``array`` when the run begins, in place of zeros; returns its global address."""
-        pod, raw = self._built(), np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        pod, raw = self._built(), bytes_of(array)
         address = pod.meta(die, offset)
         if offset + raw.size > pod.spec.meta_bytes:
             raise ConfigError(

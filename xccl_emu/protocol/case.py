@@ -13,7 +13,7 @@ import numpy as np
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.witness.steps import steps
 from xccl_emu.errors import ConfigError
-from xccl_emu.machine.spec import CACHE_LINES_MAX
+from xccl_emu.machine.spec import CACHE_LINES_MAX, whole
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.paper import Paper
 from xccl_emu.protocol.site import Site
@@ -71,7 +71,8 @@ class Size:
 def size(default: int, help: str = "", *, least: int = 1, most: int | None = SIZE_MAX, **more: Any) -> Any:
     """A field of a case that is a whole number in a range; ``more``, here and below: fields of `Size` of those
     names."""
-    return field(default=default, metadata={"help": help, "least": least, "most": most, **more})
+    most = most if most is None else whole("most", most)
+    return field(default=default, metadata={"help": help, "least": whole("least", least), "most": most, **more})
 
 
 def choice(default: int | str, help: str = "", *, of: Collection[int | str], **more: Any) -> Any:

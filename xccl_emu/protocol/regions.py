@@ -170,6 +170,8 @@ class Regions:
     ) -> Region:
         if whole("nbytes", nbytes) < 1 or whole("count", count) < 1:
             raise ConfigError(f"region {name!r}: {count} elements of {nbytes} bytes: must be at least one of each")
+        if any(region.name == name for region in self._all):
+            raise ConfigError(f"region {name!r}: there is one already; reports know a region by its name")
         offset = over.offset if over else self.bytes_of(area)
         self._all.append(Region(name, area, nbytes, count, offset, parts))
         return self._all[-1]
