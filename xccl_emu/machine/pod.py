@@ -551,7 +551,7 @@ def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
     """The bytes of an array, one behind the other; ConfigError for what is none, or holds objects or text."""
     try:
         flat = np.ascontiguousarray(array).reshape(-1)
-        if flat.dtype.kind in "SU":
+        if flat.dtype.kind == "U":
             raise TypeError(f"{array!r} is text")
         return flat.view(np.uint8)
     except (TypeError, ValueError) as error:
