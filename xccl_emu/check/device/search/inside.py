@@ -105,6 +105,7 @@ def _known_to_all(st, ck, block, base, what, clock):
 def note_access(st, ck, i, start, nbytes, what, vector, site):
     """Check an access (agent and flags in ``what``) against what the core's other agents did, and note it."""
     core, block, end, agent, writes = core_of(ck, i), block_of(ck, i), start + nbytes, what & 15, what & WRITES != 0
+    base = block_of_core(st, core)
     own = lane(vector, agent) if agent < AGENT_DMA else 0
     n = 0
     while n < ck[block + N_RECORDS]:
@@ -123,7 +124,7 @@ def note_access(st, ck, i, start, nbytes, what, vector, site):
         if first < end and start < last and _may_overtake(st, what, other):
             see_bytes(ck, max(start, first), min(end, last), USE_UNORDERED)  # explored: which is visible last
         covered = start <= first and last <= end and (writes or what == other)
-        if known and (covered or _known_to_all(st, ck, block, block_of_core(st, core), other, ck[at + 3])):
+        if known and (covered or _known_to_all(st, ck, block, base, other, ck[at + 3])):
             _drop(ck, block, n)
         else:
             n += 1
