@@ -37,6 +37,7 @@ from xccl_emu.check.device.search.checker_state import (
     LIMIT,
     LIMIT_CLOCK,
     LIMIT_EVENTS,
+    LOCALLY,
     N_CONSUMED,
     N_EVENTS_SET,
     N_FLYING,
@@ -228,9 +229,9 @@ def any_read(ck, block, vector):
 
 @jit
 def close_reads(ck, block, vector):
-    """Close the loads that an instruction with this vector comes after."""
+    """Close the loads that an instruction with this vector comes after; a local action closes none (`races`)."""
     n = 0
-    while n < ck[block + N_READ]:
+    while n < ck[block + N_READ] and not ck[LOCALLY]:
         if lane(vector, SCALAR) >= ck[block + READ + n * READ_WORDS + 3]:
             drop(ck, block + N_READ, block + READ, READ_WORDS, n)
         else:

@@ -29,11 +29,11 @@ from xccl_emu.check.device.search.checker_state import (
 )
 from xccl_emu.check.device.search.clocks import DMA_SHIFT, block_of, core_of, joined, knows, lane
 from xccl_emu.check.device.search.granules import USE_UNORDERED, has_flags, see_bytes
+from xccl_emu.check.device.search.spans import adjoin, all_on_die_of
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.layout import (
     DIE,
-    DIE_SHIFT,
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
     FLIGHT_COUNT,
@@ -128,7 +128,7 @@ def note_access(st, ck, i, start, nbytes, what, vector, site):
             _drop(ck, block, n)
         else:
             n += 1
-    _add(ck, block, start, end, what, own, site)
+    _add(st, ck, block, start, end, what, own, site)
 
 
 @jit
@@ -199,9 +199,7 @@ def land_before(st, ck, block, address, fences, how):
     """A write to this address is visible: note so of what is before a fence before it, to the same die."""
     for n in range(ck[block + N_RECORDS] if st[ORDER] >= ORDER_RELAXED else 0):
         at = block + RECORDS + n * RECORD_WORDS
-        die = address >> st[DIE_SHIFT]
-        on_die = ck[at] >> st[DIE_SHIFT] == die and ck[at + 1] - 1 >> st[DIE_SHIFT] == die
-        if on_die and ck[at + 2] >> _FENCES > fences:
+        if ck[at + 2] >> _FENCES > fences and all_on_die_of(st, ck[at], ck[at + 1], address):
             ck[at + 2] |= how
 
 
@@ -228,16 +226,17 @@ def _flies(st, core, start, end):
 
 
 @jit
-def _add(ck, block, start, end, what, clock, site):
+def _add(st, ck, block, start, end, what, clock, site):
     for n in range(ck[block + N_RECORDS]):  # what one pipe does between two releases counts as one
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] == what and ck[at + 3] == clock and not what & ALONE and start <= ck[at + 1] and ck[at] <= end:
+        alike = ck[at + 2] == what and ck[at + 3] == clock and not what & ALONE
+        if alike and adjoin(st, ck, start, end, ck[at], ck[at + 1]):
             ck[at] = min(ck[at], start)
             ck[at + 1] = max(ck[at + 1], end)
             return
     for reads in range(2):
         if ck[block + N_RECORDS] == RECORDS_MAX:
-            _merge(ck, block, reads)
+            _merge(st, ck, block, reads)
     n = ck[block + N_RECORDS]
     if n == RECORDS_MAX:
         ck[LIMIT] = LIMIT_RECORDS
@@ -248,7 +247,7 @@ def _add(ck, block, start, end, what, clock, site):
 
 
 @jit
-def _merge(ck, block, reads):
+def _merge(st, ck, block, reads):
     """Make room: make one of adjacent writes to memory that wait for the same quiet, with the clock of the latest.
 
     And drop what a later record of the same pipe stands for.  With ``reads``, make one of adjacent reads of memory by
@@ -259,7 +258,7 @@ def _merge(ck, block, reads):
         at, m = block + RECORDS + n * RECORD_WORDS, n + 1
         while m < ck[block + N_RECORDS]:
             other = block + RECORDS + m * RECORD_WORDS
-            near = ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]
+            near = adjoin(st, ck, ck[at], ck[at + 1], ck[other], ck[other + 1])
             if near and (_coarse(ck[at + 2], ck[other + 2]) if reads else _alike(ck[at + 2], ck[other + 2])):
                 ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
                 ck[at + 3] = max(ck[at + 3], ck[other + 3])
