@@ -53,6 +53,7 @@ from xccl_emu.check.device.search.checker_state import (
     SNAPSHOTS,
     VECTORS,
     VIOLATION,
+    accuse,
     drop,
 )
 from xccl_emu.lang.requests import SCALAR
@@ -162,7 +163,7 @@ def note_set(ck, block, source, target, event, vector):
         at = block + CONSUMED + k * CONSUMED_WORDS
         if ck[at] == _event(source, target, event):
             if lane(vector, ck[at + 1]) < ck[at + 2] and ck[VIOLATION] == 0:
-                ck[VIOLATION] = SET_TWICE
+                accuse(ck, SET_TWICE, 0)
             drop(ck, block + N_CONSUMED, block + CONSUMED, CONSUMED_WORDS, k)
             break
     n = ck[block + N_EVENTS_SET]

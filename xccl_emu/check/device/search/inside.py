@@ -25,6 +25,8 @@ from xccl_emu.check.device.search.checker_state import (
     VECTORS,
     VIOLATION,
     WITNESS,
+    WORDS_OF_RACE,
+    accuse,
     drop,
 )
 from xccl_emu.check.device.search.clocks import DMA_SHIFT, block_of, core_of, joined, knows, lane
@@ -302,9 +304,9 @@ def _alike(one, other):
 def _race_inside(ck, core, at, start, nbytes, agent, writes, site):
     if ck[VIOLATION]:
         return
-    ck[VIOLATION] = RACE_INSIDE
     w = WITNESS
     ck[w], ck[w + 1], ck[w + 2] = core, ck[at + 4], ck[at + 2] & 15
     ck[w + 3], ck[w + 4], ck[w + 5] = ck[at], ck[at + 1] - ck[at], ck[at + 2] >> 4 & 1
     ck[w + 6], ck[w + 7], ck[w + 8] = core, site, agent
     ck[w + 9], ck[w + 10], ck[w + 11] = start, nbytes, 1 if writes else 0
+    accuse(ck, RACE_INSIDE, WORDS_OF_RACE)

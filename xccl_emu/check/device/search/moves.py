@@ -55,6 +55,8 @@ from xccl_emu.check.device.search.checker_state import (
     VECTORS,
     VIOLATION,
     WITNESS,
+    WORDS_OF_READ,
+    accuse,
     add_hash,
     hash_changes,
     log_changed,
@@ -488,13 +490,13 @@ def _note_memory(st, ck, rows, x):
 @jit
 def _blame(ck, rows, i, r, first):
     """A read of bytes that nobody has written, from ``first`` on."""
-    ck[VIOLATION] = UNWRITTEN
     w = WITNESS
     for k in range(12):
         ck[w + k] = 0
     ck[w], ck[w + 1], ck[w + 2] = core_of(ck, i), rows[r, SITE], rows[r, AGENT]
     ck[w + 3], ck[w + 4], ck[w + 5] = first, rows[r, START] + rows[r, NBYTES] - first, 0
     ck[w + 6] = -1
+    accuse(ck, UNWRITTEN, WORDS_OF_READ)
 
 
 @jit

@@ -54,7 +54,10 @@ from xccl_emu.check.device.search.checker_state import (
     TOO_EARLY,
     VIOLATION,
     WITNESS,
+    WORDS_OF_BITS,
+    WORDS_OF_RACE,
     N,
+    accuse,
     drop,
 )
 from xccl_emu.check.device.search.clocks import block_of, core_of, lane
@@ -428,12 +431,12 @@ def _conflict_between(st, ck, rows, i, a, j, b):
 
 @jit
 def _report(ck, rows, i, a, j, b):
-    ck[VIOLATION] = RACE
     for side in range(2):
         row = a if side == 0 else b
         w = WITNESS + 6 * side
         ck[w], ck[w + 1], ck[w + 2] = core_of(ck, i if side == 0 else j), rows[row, SITE], rows[row, AGENT]
         ck[w + 3], ck[w + 4], ck[w + 5] = rows[row, START], rows[row, NBYTES], rows[row, FLAGS] & WRITE
+    accuse(ck, RACE, WORDS_OF_RACE)
 
 
 @linked
@@ -481,8 +484,8 @@ def judge_return(mem, st, ck, i):
             _explore_marked(ck, ck[at], ck[at] + ck[at + 1])
             wrong = first_wrong(mem, ck, at)
             if wrong >= 0:
-                ck[VIOLATION] = TOO_EARLY
                 ck[WITNESS], ck[WITNESS + 1] = e, wrong
+                accuse(ck, TOO_EARLY, WORDS_OF_BITS)
 
 
 @jit
