@@ -27,7 +27,7 @@ LIMITS = {
     at.LIMIT_MARKS: "a core has more writes of shared data before a quiet than the checker keeps",
     at.LIMIT_CLOCK: "a core does more between two quiets than its clocks can count",
     at.LIMIT_FLIGHT: "the writes in flight that a die holds were used up; give the pod more (flight_granules)",
-    at.LIMIT_DMA: "a DMA descriptor was used again before its completion was waited for",
+    at.LIMIT_DMA: "DMA descriptors were used again, too many at a time whose completion was not waited for",
     at.LIMIT_LOG: "the log of changes is full",
     at.LIMIT_DEPTH: "a run is longer than the search is deep",
     at.LIMIT_BARRIER: "a core arrives at a barrier twice, or awaits it without arriving",

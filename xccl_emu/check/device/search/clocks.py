@@ -5,9 +5,10 @@ long as every two accesses of a core to the same bytes, one of them a write, are
 quiets (then no other order could give anything else), and this is checked with vector clocks: whichever order was
 taken, an access that is not ordered behind an earlier, conflicting one is reported (`inside`).
 
-A vector is one word: four lanes of 13 bits, the clocks of the four pipes, and above them 8 bits that say of which DMA
-descriptors the completion is known.  A pipe's own clock ticks when it releases (sets a flag; the scalar unit also
-when it issues).  A quiet makes everything known, so all starts anew; what was noted before it can be forgotten.
+A vector is one word: four lanes of 13 bits, the clocks of the four pipes, and above them 11 bits that say of which
+DMA descriptors the completion is known, and of which that were used anew the one before (`inside.note_ring`).  A
+pipe's own clock ticks when it releases (sets a flag; the scalar unit also when it issues).  A quiet makes everything
+known, so all starts anew; what was noted before it can be forgotten.
 
 Writes to memory are visible late: to the core's own reads, other than a scalar load of a scalar store, not before a
 quiet.  The scalar unit may also learn what mtu-out has done from what others answered.  Most kernels do not rely on

@@ -55,34 +55,67 @@ WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED, COARSE = 16, 32, 64, 128, 256, 
 """Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a
 write that synchronizes whatever it meets; LANDED: it is visible, but the core does not know yet; COARSE: several
 reads of memory, of which the clock is that of the latest."""
+AGENT_BEFORE, N_BEFORE = AGENT_DMA + 8, 3
+"""Agents of descriptors that were used anew: of what they did before, while not all know of it."""
 _FENCES = 11
 """Above that: under `relaxed`, how many fences the core has passed since a write to memory."""
 
 
 @jit
 def note_ring(st, ck, block, base, k):
-    """A DMA descriptor is used anew: nobody knows of its completion yet."""
-    known = ~(1 << (DMA_SHIFT + k))
-    n = 0
+    """A DMA descriptor is used anew: nobody knows of its completion yet.
+
+    What it did before goes on under another agent, if something may still come that does not know of it.
+    """
+    n, earlier = 0, 0
     while n < ck[block + N_RECORDS]:
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] & 15 == AGENT_DMA + k:
-            if not _known_to_all(st, ck, block, base, ck[at + 2], ck[at + 3]):
-                ck[DOUBT] = LIMIT_DMA  # something may still come that does not know of its last completion
-            _drop(ck, block, n)
-        else:
+        if ck[at + 2] & 15 != AGENT_DMA + k:
             n += 1
+            continue
+        if _known_to_all(st, ck, block, base, ck[at + 2], ck[at + 3]):
+            _drop(ck, block, n)
+            continue
+        earlier = earlier or _free_agent(ck, block)
+        if not earlier:
+            ck[DOUBT] = LIMIT_DMA
+            _drop(ck, block, n)
+            continue
+        ck[at + 2] += earlier - (AGENT_DMA + k)
+        n += 1
     for pipe in range(4):
-        ck[block + VECTORS + pipe] &= known
-    ck[block + SHARED_VECTOR] &= known
-    ck[block + FENCE_VECTOR] &= known
+        _rename(ck, block + VECTORS + pipe, k, earlier)
+    _rename(ck, block + SHARED_VECTOR, k, earlier)
+    _rename(ck, block + FENCE_VECTOR, k, earlier)
     for j in range(ck[block + N_FLYING]):
-        ck[block + FLYING + j] &= known
+        _rename(ck, block + FLYING + j, k, earlier)
     for j in range(SNAPSHOTS, EVENTS_SET):
-        ck[block + j] &= known
+        _rename(ck, block + j, k, earlier)
     for j in range(ck[block + N_EVENTS_SET]):
-        ck[block + EVENTS_SET + 2 * j + 1] &= known
+        _rename(ck, block + EVENTS_SET + 2 * j + 1, k, earlier)
     ck[block + DMA_SNAPSHOTS + k] = ck[block + VECTORS]
+
+
+@jit
+def _free_agent(ck, block):
+    """An agent for what a descriptor did before it was used anew, or 0 if all are in use."""
+    used = 0
+    for n in range(ck[block + N_RECORDS]):
+        used |= 1 << (ck[block + RECORDS + n * RECORD_WORDS + 2] & 15)
+    for agent in range(AGENT_BEFORE, AGENT_BEFORE + N_BEFORE):
+        if not used >> agent & 1:
+            return agent
+    return 0
+
+
+@jit
+def _rename(ck, at, k, agent):
+    """Whoever knows of a descriptor's completion knows of this agent's from now on, if it is one, and of no other."""
+    knew = ck[at] >> DMA_SHIFT + k & 1
+    ck[at] &= ~(1 << DMA_SHIFT + k)
+    if agent:
+        bit = DMA_SHIFT + agent - AGENT_DMA
+        ck[at] = ck[at] & ~(1 << bit) | knew << bit
 
 
 @jit
