@@ -6,7 +6,7 @@ What is unfinished contradicts nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from xccl_emu.campaign.generate import NOTHING, SPOILED, Case
@@ -18,8 +18,10 @@ from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import DeadlockError, ReplayError, RunError
-from xccl_emu.machine.explore import Explored
-from xccl_emu.machine.schedule import Schedule
+from xccl_emu.machine import driver
+from xccl_emu.machine.device import layout
+from xccl_emu.machine.explore import Explored, explore
+from xccl_emu.machine.pod import Pod
 
 SEARCHES = ("full", "merged", "breadth first")
 BRUTE_FORCE, SAMPLING = "brute force", "sampling"
@@ -84,14 +86,19 @@ class Scene:
     budget: Budget
 
     @cached_property
+    def pod(self) -> Pod:
+        """For all judges: each leaves it as it was."""
+        return self.small.pod(self.order)
+
+    @cached_property
     def trial(self) -> Trial:
-        """For all judges that leave it as it was."""
-        return self.small.trial(self.order, self.outcome)
+        """What is judged, on the pod of the scene."""
+        return self.small.trial_on(self.pod, self.outcome)
 
     @cached_property
     def naive(self) -> Explored:
         """What brute force finds."""
-        return self.small.naive(self.order, self.budget.brute)
+        return explore(self.pod, self.small.observed(self.pod), self.budget.brute)
 
     def wrong(self) -> list[str]:
         """Kinds of what brute force has found."""
@@ -108,10 +115,14 @@ class Scene:
 def judge(case: Case, orders: Sequence[str] = ORDERS, budget: Budget = BUDGET) -> list[Judged]:
     """What all judges say of a program, under each order.
 
-    Where the full search refutes it, the others are asked under one of the orders only, to save time.
+    Where the full search refutes it, the others are asked under one of the orders only, to save time.  Brute force that
+    does not come to its end under `sc` would not where more may happen, and is not asked there.
     """
-    scenes = {order: Scene(case.small, order, None, budget) for order in ("sc", *orders)}
-    outcome, judged = outcome_of(case, scenes["sc"]), dict[str, Judged]()
+    strong = Scene(case.small, "sc", None, budget)
+    if not strong.naive.complete:
+        budget = replace(budget, brute=0)
+    scenes = {order: Scene(case.small, order, None, budget) for order in orders} | {"sc": strong}
+    outcome, judged = outcome_of(case, strong), dict[str, Judged]()
     for n, order in enumerate(orders):
         scenes[order].outcome = outcome
         judged[order] = judge_scene(scenes[order], thorough=case.pick % len(orders) == n)
@@ -151,11 +162,16 @@ def verdict_of(found: Found) -> str:
 
 
 def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUDGES) -> Judged:
-    """What judges say of a program under one order; only the full search if that refutes it, unless ``thorough``."""
+    """What judges say of a program under one order.
+
+    Only the full search if that refutes it, unless ``thorough``, or has more states than it may visit: the others have
+    as many.
+    """
     judged = Judged(scene.order)
     for name in [name for name in SEARCHES if name in judges]:
         _search(judged, scene, name, thorough, thorough and SAMPLING in judges and not scene.small.spins)
-        if name == SEARCHES[0] and _violated(judged.verdicts[name]) and not thorough:
+        refuted = _violated(judged.verdicts[name]) and not thorough
+        if name == SEARCHES[0] and (refuted or judged.states > scene.budget.states):
             return judged
     judged.states += scene.naive.states
     quiet = kinds.VERIFIED if scene.naive.complete else kinds.UNFINISHED
@@ -237,7 +253,7 @@ def _foreseen(found: Found) -> bool:
 
 def _not_shown(scene: Scene, found: Found, monitored: bool) -> str:
     """Why the actions of a violation do not show it, on the machine alone or under the monitor."""
-    ended = replayed(scene.small.trial(scene.order, scene.outcome), found)
+    ended = replayed(scene.trial, found)
     if ended == "not enabled":
         return f"replay ends with {ended}"
     others_go_on = ended == "open" and (len(found.parts) > 1 or scene.small.scalar_cache)  # or a line is evicted
@@ -255,17 +271,22 @@ def _ended_otherwise(found: Found, ended: str) -> str:
 def replayed(trial: Trial, found: Found) -> str:
     """How the actions of a violation end on the machine alone: a kind, a message, ``open``, ``not enabled``, ``done``.
 
-    The trial cannot be used again.
+    The trial is as it was before.
     """
+    pod = trial.pod
+    memory, state = pod.memory.copy(), pod.state.copy()
+    pod.state[[layout.N_ACTIVE, layout.N_ACTIVE_DIES, layout.N_LIVE]] = 0  # a search before it may have begun
     try:
-        trial.pod.replay(Schedule(found.actions, trial.pod.fingerprint()))
+        driver.raise_for(pod, driver.drive_replay(pod, found.actions)[0])
+        return kinds.WRONG_BITS if trial.wrong_bytes() else "done"
     except DeadlockError:
         return kinds.DEADLOCK
     except ReplayError as error:
         return "not enabled" if "not enabled" in str(error) else "open"
     except RunError as error:
         return str(error)
-    return kinds.WRONG_BITS if trial.wrong_bytes() else "done"
+    finally:
+        pod.memory[:], pod.state[:] = memory, state
 
 
 def _not_seen(scene: Scene, found: Found) -> str:

@@ -201,7 +201,10 @@ class Small:
 
     def trial(self, order: str, outcome: Sequence[int] | None) -> Trial:
         """A trial that expects the words of an outcome in memory, or nothing."""
-        pod = self.pod(order)
+        return self.trial_on(self.pod(order), outcome)
+
+    def trial_on(self, pod: Pod, outcome: Sequence[int] | None) -> Trial:
+        """A trial on a pod that was made before."""
         written = [Buffer(word >> 3 & 3, address_of(pod, word) & ~31, 32) for word in self.memory if word & DATA]
         if not self.fresh:
             buffers = pod.spec.memory_bytes
