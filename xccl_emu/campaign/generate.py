@@ -26,6 +26,10 @@ SYNCS = (
     "line", "part", "dcci",
 )  # fmt: skip
 """Names of synchronizations in the kernel that interprets; one is switched off in some programs."""
+_FAULTS = (
+    "stop:die0", "stop:die1", "cut:0-1", "cut:1-0", "stall:0-1", "stall:1-0", "duplicate:0-1", "duplicate:1-0",
+    "corrupt:0-1", "corrupt:1-0",
+)  # fmt: skip
 _FREE_SIZE = 6
 _DIES_MAX = 3
 
@@ -41,25 +45,27 @@ class Case:
     expects: str = NOTHING
     pick: int = 0
     """Which end, and which word of it is spoiled."""
+    fault: str = ""
+    """What breaks, as `check.faults.parse` reads it, in further runs of what is verified."""
 
     @property
     def size(self) -> tuple[int, int, int]:
         """How large it is, for whoever looks for a smaller one."""
         operands = sum(one.a + one.b + one.c for each in self.small.programs for one in each)
-        return self.small.size + 2 * (self.expects != NOTHING), operands, self.pick
+        return self.small.size + 2 * (self.expects != NOTHING) + (self.fault != ""), operands, self.pick
 
     def to_json(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return {"small": self.small.to_json(), "expects": self.expects, "pick": self.pick}
+        return {"small": self.small.to_json(), "expects": self.expects, "pick": self.pick, "fault": self.fault}
 
     @classmethod
     def of_json(cls, given: dict[str, Any]) -> "Case":
         """What `to_json` wrote."""
-        return cls(Small.of_json(given["small"]), given["expects"], given["pick"])
+        return cls(Small.of_json(given["small"]), given["expects"], given["pick"], given.get("fault", ""))
 
     def __str__(self) -> str:
         expects = self.expects if self.expects == NOTHING else f"{self.expects}, number {self.pick}"
-        return f"{self.small}\nexpects {expects}"
+        return f"{self.small}\nexpects {expects}{self.fault and f', fault {self.fault}'}"
 
 
 def draw(seed: int, number: int) -> Case:
@@ -72,7 +78,7 @@ def draw(seed: int, number: int) -> Case:
     without = (rng.choice(SYNCS),) if rng.random() < 0.08 else ()
     small = replace(small, fresh=rng.random() < 0.1, without=without)
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
-    return Case(small, expects, rng.randrange(1 << 16))
+    return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS) if rng.random() < 0.15 else "")
 
 
 # ---- variations of what is drawn

@@ -13,8 +13,10 @@ from xccl_emu.campaign.generate import NOTHING, SPOILED, Case
 from xccl_emu.campaign.programs import ORDERS, Small, Words
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.search import checker_state
+from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.sampling import sample
 from xccl_emu.check.search.exhaustive import Found, Search
+from xccl_emu.check.search.faulty import FaultySearch
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import DeadlockError, ReplayError, RunError
@@ -84,6 +86,7 @@ class Scene:
     order: str
     outcome: Words | None
     budget: Budget
+    fault: str = ""
 
     @cached_property
     def pod(self) -> Pod:
@@ -118,10 +121,10 @@ def judge(case: Case, orders: Sequence[str] = ORDERS, budget: Budget = BUDGET) -
     Where the full search refutes it, the others are asked under one of the orders only, to save time.  Brute force that
     does not come to its end under `sc` would not where more may happen, and is not asked there.
     """
-    strong = Scene(case.small, "sc", None, budget)
+    strong = Scene(case.small, "sc", None, budget, case.fault)
     if not strong.naive.complete:
         budget = replace(budget, brute=0)
-    scenes = {order: Scene(case.small, order, None, budget) for order in orders} | {"sc": strong}
+    scenes = {order: Scene(case.small, order, None, budget, case.fault) for order in orders} | {"sc": strong}
     outcome, judged = outcome_of(case, strong), dict[str, Judged]()
     for n, order in enumerate(orders):
         scenes[order].outcome = outcome
@@ -179,6 +182,8 @@ def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUD
     if SAMPLING in judges and kinds.VERIFIED in (judged.verdicts.get("full"), judged.verdicts.get("merged")):
         _sample(judged, scene)
     _compare_judges(judged)
+    if scene.fault and judged.verdicts.get(SEARCHES[0]) == kinds.VERIFIED:
+        _break(judged, scene, parse(scene.fault))
     return judged
 
 
@@ -206,6 +211,29 @@ def _sample(judged: Judged, scene: Scene) -> None:
     drawn = sample.sample(scene.trial, schedules=scene.budget.schedules, seconds=scene.budget.seconds)
     judged.schedules += drawn.schedules
     judged.verdicts[SAMPLING] = drawn.violation.kind if drawn.violation else kinds.NO_VIOLATION
+
+
+def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
+    """What is proved of runs in which something breaks, beside brute force with that, and schedules drawn with it."""
+    if fault.source >= scene.small.n_dies or max(fault.target, 0) >= scene.small.n_dies:
+        return
+    if check_fits(fault, scene.pod.spec, scene.order):
+        return
+    proved, shown, by_brute = adds_nothing(fault, scene.trial.may_block), "", fault.kind != "stall"
+    if by_brute:
+        search = FaultySearch(scene.trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds)
+        found = search.run()
+        judged.states += found.states
+        if found.actions is not None:
+            seen = sample.replay(scene.trial, found.actions, found.loop)
+            shown = "the monitor sees nothing" if seen is None else seen.kind
+        if shown and (proved or seen is None):
+            judged.contradict(f"{fault.kind} {'' if proved else 'not '}proved; brute force: {shown}", str(scene.fault))
+        proved = proved or (not found.reason and found.actions is None)
+    drawn = sample.sample(scene.trial, schedules=scene.budget.schedules, seconds=scene.budget.seconds, fault=fault)
+    judged.schedules += drawn.schedules
+    if proved and drawn.violation:
+        judged.contradict(f"{fault.kind} proved; {SAMPLING} {drawn.violation.kind}", drawn.violation.message)
 
 
 # ---- what contradicts what

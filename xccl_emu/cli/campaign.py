@@ -33,7 +33,7 @@ class CampaignOptions:
     programs: int = option(1000, "How many programs are judged.", least=1)
     seed: int = option(0, "Seed of the campaign.", least=0)
     first: int = option(0, "Number of the first program.", least=0)
-    orders: str = option("relaxed,fifo,sc", "Memory orders, with commas between them; unordered is one too.")
+    orders: str = option("sc,fifo,relaxed,unordered", "Memory orders, with commas between them.")
     workers: int | None = option(None, "Processes [default: one for each core]", least=1)
     dask: str | None = option(None, 'On the cluster of this Dask scheduler, or "local".', metavar="ADDRESS")
     out: Path | None = option(None, "Folder for programs on which judges contradict each other.", metavar="DIR")
