@@ -71,7 +71,8 @@ MUTATIONS = (
     ),
     Mutation(
         "fence-over-dies", "a write behind a fence tells of what was written to other dies before it",
-        f"{_SEARCH}races.py", "return st[ORDER] >= ORDER_RELAXED and one_die and", "return st[ORDER] >= ORDER_RELAXED and",
+        f"{_SEARCH}races.py",
+        "return st[ORDER] >= ORDER_RELAXED and one_die and", "return st[ORDER] >= ORDER_RELAXED and",
     ),
     Mutation(
         "no-fence", "a write to a die tells of all that its core wrote there, without a fence", f"{_SEARCH}races.py",
@@ -99,9 +100,8 @@ MUTATIONS = (
     ),
     Mutation(
         "waiting-poll", "a poll that waits is not noted, and nothing begins anew for it", f"{_SEARCH}run_local.py",
-        "    classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case\n"
-        "    if waits:\n        return False\n",
-        "    if waits:\n        return False\n    classify(mem, st, ck, rows, named, i, pipe << 16 | choice)\n",
+        "  # that it is polled must be known in any case\n    if waits:\n        return False\n",
+        " if not waits else 0\n    if waits:\n        return False\n",
     ),
     Mutation(
         "returns-local", "an owner returns as soon as it can, whoever writes behind it", f"{_SEARCH}classify.py",
@@ -137,7 +137,8 @@ MUTATIONS = (
         "        if told == number:", "        if told >= number:",
     ),
     Mutation(
-        "evicted-behind", "a line that is evicted is behind the fence that its store is behind", f"{_SEARCH}granules.py",
+        "evicted-behind", "a line that is evicted is behind the fence that its store is behind",
+        f"{_SEARCH}granules.py",
         "uses & USE_BY_SCALAR and st[ORDER] >= ORDER_RELAXED:", "uses & USE_BY_SCALAR and st[ORDER] < 0:",
     ),
 )  # fmt: skip
