@@ -55,7 +55,29 @@ def test_dma_reaches_data() -> None:
     assert (outcome[1], outcome[12 + 2]) == (3, 3)
 
 
+def ends(text: str, **more: object) -> set[tuple[int, ...]]:
+    """All ends of a program of one core under `sc`: the words that are observed, without what the core returned."""
+    one = small(text, **more)
+    return {words[: one.n_words()] for words in one.naive("sc").outcomes}
+
+
+def test_words_at_an_edge_and_of_a_cpu() -> None:
+    """Stores side by side from the last word of die 0 on go to the first words of die 1; a CPU has words of its own."""
+    (words,) = ends("stores m0.7 3 2; store c.1 4", dies=2)
+    assert (words[24 + 7], words[40:42], words[48 + 1]) == (3, (3, 3), 4)
+    pod = small("store e.0 1", dies=2).pod("sc")
+    assert address_of(pod, program("store e.0")[0].a) == address_of(pod, program("store m0.7")[0].a) + 8
+
+
+@pytest.mark.parametrize("copies", range(8))
+def test_loops_of_copies(copies: int) -> None:
+    """Two, four, eight or nine copies by DMA, which wait for each other at the end or at a quiet, all arrive."""
+    (words,) = ends(f"dmas 0.0 1.0 {copies}" + "".join(f"; wait 4 0 {k}" for k in range(8 * (copies < 4))), memory={0: 5}, dies=2) \
+        if copies in (2, 4, 5, 6, 7) else ends("store 1.0 5", dies=2)
+    assert words[12] == 5
+
+
 def test_a_word_has_its_name() -> None:
-    """Words print as die and number, with an m before managed ones."""
+    """Words print as die and number, with an m before managed ones, e for an edge and c for a CPU."""
     assert str(Instruction("store", DATA | 1 << 3 | 2, 3)) == "store m1.2 3"
     assert str(Instruction("dma", 1, 1 << 3)) == "dma 0.1 1.0"
