@@ -33,6 +33,8 @@ WEAKER = {"sc": ("relaxed", "unordered"), "fifo": ("relaxed", "unordered"), "rel
 """By order, those that allow every run of it."""
 _WALK_STEPS, _QUIET_WALKS = 2_000, 1
 """Far more than a small program takes that comes to an end; and few walks, so that facts are met in the search."""
+_MOMENTS = (1, 2, 3, 5)
+"""After so many actions of a die, or with the write of this number, something breaks in schedules that are drawn."""
 OTHER_END = "another end"
 """What brute force calls an end with other bytes than expected."""
 
@@ -230,10 +232,12 @@ def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
         if shown and (proved or seen is None):
             judged.contradict(f"{fault.kind} {'' if proved else 'not '}proved; brute force: {shown}", str(scene.fault))
         proved = proved or (not found.reason and found.actions is None)
-    drawn = sample.sample(scene.trial, schedules=scene.budget.schedules, seconds=scene.budget.seconds, fault=fault)
-    judged.schedules += drawn.schedules
-    if proved and drawn.violation:
-        judged.contradict(f"{fault.kind} proved; {SAMPLING} {drawn.violation.kind}", drawn.violation.message)
+    for moment in _MOMENTS if by_brute else (None,):
+        schedules = scene.budget.schedules // len(_MOMENTS)
+        drawn = sample.sample(scene.trial, schedules=schedules, fault=replace(fault, at=moment))
+        judged.schedules += drawn.schedules
+        if proved and drawn.violation:
+            judged.contradict(f"{fault.kind} proved; {SAMPLING} {drawn.violation.kind}", drawn.violation.message)
 
 
 # ---- what contradicts what
