@@ -100,3 +100,10 @@ def test_what_a_fault_spoils_is_no_contradiction(monkeypatch: pytest.MonkeyPatch
 def test_what_a_fault_cannot_spoil(fault: str) -> None:
     """Stop, cut and stall are proved, a link that nothing goes over spoils nothing, dies that are not there neither."""
     assert not kinds_of(replace(TWICE, fault=fault), "sc", "fifo", "relaxed")
+
+
+def test_who_owns_bytes_that_a_stop_leaves_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stop is an action of brute force: were a wrong end verified without it, it would be found with it."""
+    late = Case(small("quiet | store 0.1 1; quiet", together=False), AN_END, fault="stop:die1")
+    monkeypatch.setattr(judging, "searched", lambda trial, name, budget: Found(complete=True))
+    assert "stop proved; brute force: wrong bits" in kinds_of(late, "relaxed")

@@ -12,6 +12,7 @@ from functools import cached_property
 from xccl_emu.campaign.generate import NOTHING, SPOILED, Case
 from xccl_emu.campaign.programs import ORDERS, Small, Words
 from xccl_emu.check import verdict as kinds
+from xccl_emu.check.device.fault_codes import ANY_TARGET
 from xccl_emu.check.device.search import checker_state
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.sampling import sample
@@ -217,7 +218,7 @@ def _sample(judged: Judged, scene: Scene) -> None:
 
 def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
     """What is proved of runs in which something breaks, beside brute force with that, and schedules drawn with it."""
-    if fault.source >= scene.small.n_dies or max(fault.target, 0) >= scene.small.n_dies:
+    if max({fault.source, fault.target} - {ANY_TARGET}) >= scene.small.n_dies:
         return
     if check_fits(fault, scene.pod.spec, scene.order):
         return
