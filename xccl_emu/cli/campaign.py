@@ -13,9 +13,10 @@ from xccl_emu.options import option
 class CampaignOptions:
     """Judge small random programs by every judge there is, and tell where two contradict each other.
 
-    Each program runs on two to four cores that share a few words.  Three exhaustive searches, brute force as far as it
-    comes, and sampled schedules under the monitor say what they think of it, under each memory order.  What one has
-    verified no other may refute, and every violation must show when its actions are taken again.
+    Each program runs on some cores that share a few words.  Three exhaustive searches, brute force as far as it comes,
+    and sampled schedules under the monitor say what they think of it, under each memory order; of some that are
+    verified also what a fault may do.  What one has verified no other may refute, and every violation must show when
+    its actions are taken again.
 
     \b
       xccl-emu campaign                                   a thousand programs
