@@ -218,8 +218,43 @@ def _four_meet(rng: Random) -> Texts:
     return 4, tuple(core(k) for k in range(4))
 
 
+def _over_own(rng: Random) -> Texts:
+    """DMA, or another pipe, over what a core has written itself and not awaited; then a flag and a reader."""
+    first = rng.choice(("store 1.0 5", "put 1.0 5", "ub_store 5 0; out 1.0 0 0", "store m1.0 5", "put m1.0 5"))
+    name = "dma_data" if "m1" in first else "dma"
+    between = rng.choice(("", "", "fence; ", "quiet; ", "set 3 0 1; wait 3 0 1; "))
+    copy = rng.choice((f"{name} 0.0 1.0 0; wait 4 0 0", f"{name} 0.0 1.0 2; wait 4 0 2", f"{first.replace('5', '6')}"))
+    if name == "dma_data":
+        copy = copy.replace(" 1.0", " 8")
+    read = f"load {'m1.0' if 'm1' in first else '1.0'}"
+    return 1, (f"store 0.0 7; quiet; {first}; {between}{copy}; put 1.4 1", f"ge 1.4 1; {read}")
+
+
+def _wrong_for_a_while(rng: Random) -> Texts:
+    """Somebody writes to what another die's cores own, and puts it right again, or does not."""
+    word = rng.choice(("0.1", "0.5", "m0.1", "0.0"))
+    between = rng.choice(("", "; quiet", "; fence"))
+    writer = f"store {word} {rng.randrange(1, 4)}{between}; store {word} {rng.choice((0, 0, 0, 1))}; quiet"
+    before = rng.choice(("", "", "ge 1.4 1; ", "store 0.4 1; eq 0.4 1; "))
+    owner = rng.choice(("quiet", "store 0.3 1", "store 0.4 1; quiet", "store 1.4 1", "arrive; await", "load 0.3"))
+    return 1, (owner, f"{before}{writer}")
+
+
+def _neighbours(rng: Random) -> Texts:
+    """Two cores of a die write to another one; the second knows of the first, and tells a third one."""
+    first = rng.choice(("store m1.0 5", "put m1.0 5", "put 1.0 5", "ub_store 5 0; out m1.0 0 2", "store 1.0 5"))
+    told = rng.choice(("store 0.4 1", "store 0.4 1", "put 0.4 1", "add 0.4 1", "quiet; store 0.4 1"))
+    second = rng.choice(("store m1.4 6", "put m1.4 6", "store m1.1 6", "quiet", "put 1.4 6"))
+    flag = f"{rng.choice(('store', 'put', 'add'))} {rng.choice(('2.4', '1.5', '2.4'))} 1"
+    word = first.split()[1] if first.startswith(("store", "put")) else "m1.0"
+    read = rng.choice((f"load {word}", f"in {word} 0 2; quiet"))
+    release = rng.choice(("quiet; ", "quiet; ", "fence; ", ""))
+    return 2, (f"{first}; {told}", f"ge 0.4 1; {second}; {release}{flag}", f"ge {flag.split()[1]} 1; {read}")
+
+
 PATTERNS: tuple[Callable[[Random], Texts], ...] = (
     _two_pipes, _second_word, _two_granules, _late_expected, _polled_transfer, _read_back, _unwritten, _retried, _field,
-    _at_edge, _at_edge, _signals_at_edge, _behind_events, _behind_events, _descriptors, _four_meet,
+    _at_edge, _at_edge, _signals_at_edge, _behind_events, _behind_events, _descriptors, _four_meet, _over_own,
+    _wrong_for_a_while, _neighbours,
 )  # fmt: skip
 """Each draws cores a die and programs."""
