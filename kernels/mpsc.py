@@ -68,6 +68,7 @@ def consume(out, r: Tickets):
         yield dcci(tail, sync="tail line")
         number = yield load(tail + 8)
         yield from fetched(r.ring + ticket % r.slots * r.nbytes, r.nbytes)
+        yield fence(sync="heads in order")
         for p in range(r.producers):
             yield put(r.heads + p * r.pitch, ticket + 1)
         yield mtu_out(0, out + number * r.nbytes, r.nbytes)

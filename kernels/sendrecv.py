@@ -128,6 +128,7 @@ def start_chunk_dma(i, source, nbytes, ring, c: Channel, wait):
 def finish_chunk_dma(i, c: Channel):
     """Publish chunk ``i`` when its copy is complete, which says that it is visible: a fence does not cover DMA."""
     yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=3, sync="DMA before tail")
+    yield fence(step=3, sync="tails in order")
     yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")
 
 
@@ -232,6 +233,12 @@ def acks_each(asked, chunks, slots):
     return asked > 0 or chunks > slots
 
 
+def free_slot(i, c: Channel):
+    """Acknowledge chunk ``i`` alone; an ack that is still on its way may not come out behind this one."""
+    yield fence(step=7, sync="acks in order")
+    yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
+
+
 def pull_chunk(i, half, target, nbytes, c: Channel, again, more, ack):
     """Receive chunk ``i`` through a half of the data buffer, in which ``again`` another one was, and ``more`` will be.
 
@@ -244,7 +251,7 @@ def pull_chunk(i, half, target, nbytes, c: Channel, again, more, ack):
     yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
     if ack:
         yield from hand_over(MTU_IN, SCALAR, 0, "slot read", step=6)
-        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
+        yield from free_slot(i, c)
     yield wait_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
     yield mtu_out(half * c.slot_bytes, target + i * c.slot_bytes, size, step=6)
     if more:
@@ -262,7 +269,7 @@ def drained_chunk_dma(i, c: Channel, ack):
     """Wait until chunk ``i`` is copied out; with ``ack``, say so."""
     yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")
     if ack:
-        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
+        yield from free_slot(i, c)
 
 
 def acknowledge(chunks, c: Channel):
@@ -325,6 +332,7 @@ def recv_zero_copy(target, nbytes, c: Channel):
     """Offer ``target`` to the sender, wait until it is full, and give the sender the address of the ring back."""
     if nbytes == 0:
         return 0
+    yield fence(step=5, sync="acks in order")  # of the transfer before, too
     yield put(c.ack, c.event, c.shape, c.base + 1, target, step=5, sync="offer")
     yield poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")
     yield put(c.ack, c.event, 0, c.base + ZERO_COPY_COUNTS, c.ring, step=7, sync="ack")
