@@ -8,7 +8,7 @@ of tickets, whoever was faster, and tells every producer how many it has read.
 from typing import NamedTuple
 
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import MTU_IN, MTU_OUT, SCALAR, atomic_add, dcci, fence, kernel, load, mtu_in, mtu_out, poll_ge, put
+from xccl_emu.lang import MTU_IN, MTU_OUT, SCALAR, add, atomic_add, dcci, fence, kernel, load, mtu_in, mtu_out, poll_ge, put
 
 FIELD_BYTES = 32
 """Of a tail, and of a head."""
@@ -68,8 +68,7 @@ def consume(out, r: Tickets):
         yield dcci(tail, sync="tail line")
         number = yield load(tail + 8)
         yield from fetched(r.ring + ticket % r.slots * r.nbytes, r.nbytes)
-        yield fence(sync="heads in order")
         for p in range(r.producers):
-            yield put(r.heads + p * r.pitch, ticket + 1)
+            yield add(r.heads + p * r.pitch, 1)
         yield mtu_out(0, out + number * r.nbytes, r.nbytes)
         yield from written()

@@ -38,6 +38,7 @@ from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
     SCALAR,
+    add,
     dcci,
     dma,
     fail,
@@ -233,12 +234,6 @@ def acks_each(asked, chunks, slots):
     return asked > 0 or chunks > slots
 
 
-def free_slot(i, c: Channel):
-    """Acknowledge chunk ``i`` alone; an ack that is still on its way may not come out behind this one."""
-    yield fence(step=7, sync="acks in order")
-    yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
-
-
 def pull_chunk(i, half, target, nbytes, c: Channel, again, more, ack):
     """Receive chunk ``i`` through a half of the data buffer, in which ``again`` another one was, and ``more`` will be.
 
@@ -251,7 +246,7 @@ def pull_chunk(i, half, target, nbytes, c: Channel, again, more, ack):
     yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
     if ack:
         yield from hand_over(MTU_IN, SCALAR, 0, "slot read", step=6)
-        yield from free_slot(i, c)
+        yield add(c.ack + COUNT, 1, step=7, sync="ack")
     yield wait_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
     yield mtu_out(half * c.slot_bytes, target + i * c.slot_bytes, size, step=6)
     if more:
@@ -269,7 +264,7 @@ def drained_chunk_dma(i, c: Channel, ack):
     """Wait until chunk ``i`` is copied out; with ``ack``, say so."""
     yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")
     if ack:
-        yield from free_slot(i, c)
+        yield add(c.ack + COUNT, 1, step=7, sync="ack")
 
 
 def acknowledge(chunks, c: Channel):
@@ -332,7 +327,7 @@ def recv_zero_copy(target, nbytes, c: Channel):
     """Offer ``target`` to the sender, wait until it is full, and give the sender the address of the ring back."""
     if nbytes == 0:
         return 0
-    yield fence(step=5, sync="acks in order")  # of the transfer before, too
+    yield fence(step=5, sync="ack before offer")
     yield put(c.ack, c.event, c.shape, c.base + 1, target, step=5, sync="offer")
     yield poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")
     yield put(c.ack, c.event, 0, c.base + ZERO_COPY_COUNTS, c.ring, step=7, sync="ack")
