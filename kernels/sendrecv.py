@@ -26,10 +26,10 @@ ack field is), each chunk before the last is acknowledged too, as soon as its sl
 buffer this is before its copy-out is visible, or has begun: such an acknowledgment frees a slot and says no more.
 
 Every put of a field, addition, poll, quiet, fence and flag has a name (`sync`) by which a run can switch it off; a
-name means one thing.  A load with a name is a synchronizing load.  It may meet the put of the next chunk's field, which does no harm:
-a field is one granule, its count and chunk ID only grow, and its other words stay the same during a transfer.  Like a
-poll it acquires what was visible before the put that it sees.  A load without a name is a plain one: no put to its
-field can be under way.
+name means one thing.  A load with a name is a synchronizing load.  It may meet the put of the next chunk's field, which
+does no harm: a field is one granule, its count and chunk ID only grow, and its other words stay the same during a
+transfer.  Like a poll it acquires what was visible before the put that it sees.  A load without a name is a plain one:
+no put to its field can be under way.
 """
 
 from xccl_emu.kernels.common import copy_through_buffer

@@ -212,7 +212,7 @@ def test_a_payload_that_fits_the_ring_is_acknowledged_once(path: str, chunks: in
     comm, sent = one_way(64 * chunks, dict(slots=4, slot_bytes=64, ack_each=ack_each), policy="round-robin")
     comm.transfer(sent.source, sent.target, event_id=1, cores=1, path=path)
     instructions = comm.run().instructions
-    assert (instructions["put"], instructions["add"]) == (chunks + 1, acks - 1)
+    assert (instructions["put"], instructions.get("add", 0)) == (chunks + 1, acks - 1)
     assert sent.arrived()
 
 
