@@ -28,7 +28,7 @@ def test_what_relaxed_verifies_is_verified_under_stronger_orders_by_the_same_sea
 
 @pytest.mark.slow
 def test_acks_that_are_written_and_not_added_want_order() -> None:
-    """Were the ack of each chunk written whole, an older one might land on the newer: `unordered` alone refutes that."""
+    """Were the ack of each chunk written whole, an older one might land on the newer: `unordered` alone refutes it."""
     written = Planted(RING, (Of("sendrecv")(READ + ACK, READ + PUT_ACK),))
     assert check(written).verdict == VERIFIED
     found = check(written, order="unordered").violation
