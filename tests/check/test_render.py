@@ -69,7 +69,7 @@ def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:
     shrunk = shrink(checkable.build("relaxed", ["slot ack"]), violation, judge)
     text, _ = printed(checkable.build("relaxed", ["slot ack"]), shrunk)
     assert text.startswith(f"deadlock under relaxed, without slot ack, in {len(shrunk.actions)} steps:")
-    assert re.search(r"die1\.core0\.scalar +7 +SWITCHED OFF: add \(slot ack\) +die0\.meta\.ack\[0→1\]\+0x10 ", text)
+    assert re.search(r"die1\.core0\.scalar +7 +SWITCHED OFF: add 1 \(slot ack\) +die0\.meta\.ack\[0→1\]\+0x10 ", text)
     assert re.search(r"die0\.core0\.perform +3 +visible: put +die1\.meta\.tail\[0→1\] +\[7, 0, 1", text)
     assert re.search(r"die1\.core0\.scalar +5 +poll >= 1 \(tail in\) +die1\.meta\.tail\[0→1\]\+0x10 +saw", text)
     assert "polls die0.meta.ack[0→1]+0x10" in re.sub(r"\s+", " ", text)
