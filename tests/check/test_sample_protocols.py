@@ -31,7 +31,7 @@ def test_tails_by_dma_want_order_at_their_address() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS[:3])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [
