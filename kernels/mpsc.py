@@ -2,13 +2,28 @@
 
 A producer takes the next ticket, an atomic at the consumer's die, and waits until the slot of that number is free; its
 tail says that number, so a slot that is used again cannot be taken for the message before.  The consumer reads in order
-of tickets, whoever was faster, and tells every producer how many it has read.
+of tickets, whoever was faster, and tells every producer how many it has read: it adds to the heads, so that none of
+these writes can take the place of a newer one.
 """
 
 from typing import NamedTuple
 
 from xccl_emu.kernels.group import hand_over
-from xccl_emu.lang import MTU_IN, MTU_OUT, SCALAR, atomic_add, dcci, fence, kernel, load, mtu_in, mtu_out, poll_ge, put
+from xccl_emu.lang import (
+    MTU_IN,
+    MTU_OUT,
+    SCALAR,
+    add,
+    atomic_add,
+    dcci,
+    fence,
+    kernel,
+    load,
+    mtu_in,
+    mtu_out,
+    poll_ge,
+    put,
+)
 
 FIELD_BYTES = 32
 """Of a tail, and of a head."""
@@ -69,6 +84,6 @@ def consume(out, r: Tickets):
         number = yield load(tail + 8)
         yield from fetched(r.ring + ticket % r.slots * r.nbytes, r.nbytes)
         for p in range(r.producers):
-            yield put(r.heads + p * r.pitch, ticket + 1)
+            yield add(r.heads + p * r.pitch, 1)
         yield mtu_out(0, out + number * r.nbytes, r.nbytes)
         yield from written()

@@ -13,21 +13,23 @@ fields:
 
 tailPtr and acknowledged count chunks, of all transfers on this channel since its fields were empty; chunk n lies in
 slot n % slots.  ``base`` of a channel is the count before this transfer: what the field says that this side writes.
-A field is written whole, by one put, so its words belong together.
+A field is written whole, by one put, so its words belong together; to acknowledge a chunk that is not the last adds
+one to the count.
 
 A tail follows its chunk behind a fence: on the receiver's die it becomes visible after the data, and nobody waits for
-the way there.  So a tail may be on its way while the next chunk is.
+the way there.  So a tail may be on its way while the next chunk is.  By DMA the fence keeps it behind the tail before.
+Acknowledgments on their way need no order, since they add up.
 
 The payload is acknowledged once, after the copy-out, as in the paper: `send` returns when it is in the receiver's app
 data area.  Where it has more chunks than the ring has slots, or on request, or by passes of `irecv` (whose memory the
 ack field is), each chunk before the last is acknowledged too, as soon as its slot has been read.  Through the data
 buffer this is before its copy-out is visible, or has begun: such an acknowledgment frees a slot and says no more.
 
-Every put of a field, poll, quiet, fence and flag has a name (`sync`) by which a run can switch it off; a name means one
-thing.  A load with a name is a synchronizing load.  It may meet the put of the next chunk's field, which does no harm:
-a field is one granule, its count and chunk ID only grow, and its other words stay the same during a transfer.  Like a
-poll it acquires what was visible before the put that it sees.  A load without a name is a plain one: no put to its
-field can be under way.
+Every put of a field, addition, poll, quiet, fence and flag has a name (`sync`) by which a run can switch it off; a
+name means one thing.  A load with a name is a synchronizing load.  It may meet the put of the next chunk's field, which
+does no harm: a field is one granule, its count and chunk ID only grow, and its other words stay the same during a
+transfer.  Like a poll it acquires what was visible before the put that it sees.  A load without a name is a plain one:
+no put to its field can be under way.
 """
 
 from xccl_emu.kernels.common import copy_through_buffer
@@ -38,6 +40,7 @@ from xccl_emu.lang import (
     MTU_IN,
     MTU_OUT,
     SCALAR,
+    add,
     dcci,
     dma,
     fail,
@@ -126,8 +129,9 @@ def start_chunk_dma(i, source, nbytes, ring, c: Channel, wait):
 
 
 def finish_chunk_dma(i, c: Channel):
-    """Publish chunk ``i`` when its copy is complete, which says that it is visible: a fence does not cover DMA."""
+    """Publish chunk ``i`` when its copy is complete, which says that it is visible: a fence covers tails, not DMA."""
     yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=3, sync="DMA before tail")
+    yield fence(step=3, sync="tails in order")
     yield put(c.tail, c.event, i, c.base + i + 1, c.shape, step=3, sync="tail")
 
 
@@ -244,7 +248,7 @@ def pull_chunk(i, half, target, nbytes, c: Channel, again, more, ack):
     yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
     if ack:
         yield from hand_over(MTU_IN, SCALAR, 0, "slot read", step=6)
-        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
+        yield add(c.ack + COUNT, 1, step=7, sync="slot ack")
     yield wait_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")
     yield mtu_out(half * c.slot_bytes, target + i * c.slot_bytes, size, step=6)
     if more:
@@ -262,7 +266,7 @@ def drained_chunk_dma(i, c: Channel, ack):
     """Wait until chunk ``i`` is copied out; with ``ack``, say so."""
     yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")
     if ack:
-        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")
+        yield add(c.ack + COUNT, 1, step=7, sync="slot ack")
 
 
 def acknowledge(chunks, c: Channel):

@@ -42,6 +42,12 @@ SEND_RECV = Paper(
                     "Nothing in the paper orders the tail behind its data; without it the checker finds a race.",
                     "fence data before tail",
                 ),
+                Deviation(
+                    "By DMA a fence before each tail keeps it behind the tail before.",
+                    "The event of a DMA says that its chunk is visible, not that the older tail is. Without the"
+                    " fence the older one may land on the newer one where writes to one address have no order.",
+                    "fence tails in order",
+                ),
             ),
         ),
         Step(
@@ -81,9 +87,9 @@ SEND_RECV = Paper(
             7, "When the transfer is complete, acknowledge to the sender's metadata.", (
                 Deviation(
                     "Of a payload larger than its ring each chunk before the last is acknowledged too, when its slot"
-                    " has been read; so it is on request, and in asynchronous passes.",
+                    " has been read; so it is on request, and in asynchronous passes. These add one to the count.",
                     "So such a payload passes through its ring, and a pass knows what those before it have done. The"
-                    " last acknowledgment comes when all is copied out.", "put ack",
+                    " last acknowledgment comes when all is copied out. Additions need no order.", "add slot ack",
                 ),
             ),
         ),

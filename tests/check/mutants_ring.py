@@ -29,12 +29,14 @@ FREE = '        yield poll_ge(c.ack + COUNT, c.base + i + 1 - c.slots, step=4, s
 IN_BUFFER = '    yield wait_flag(MTU_IN, MTU_OUT, half, step=2, sync="chunk in buffer")\n'
 SLOT = "    return ring + count % slots * slot_bytes\n"
 DMA_SENT = '    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=3, sync="DMA before tail")\n'
+DMA_TAIL = '    yield fence(step=3, sync="tails in order")\n' + TAIL
 DMA_DRAINED = '    yield wait_flag(DMA, SCALAR, i % transfers(c.slots), step=6, sync="DMA before ack")\n'
 PULL = "    yield mtu_in(slot_of(c.base + i, c.ring, c.slots, c.slot_bytes), half * c.slot_bytes, size, step=6)\n"
 IF_ACK = "    if ack:\n"
 CHUNK_READ = '    yield set_flag(MTU_IN, MTU_OUT, half, step=6, sync="chunk read")\n' + IF_ACK
 READ = '        yield from hand_over(MTU_IN, SCALAR, 0, "slot read", step=6)\n'
-ACK = '        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")\n'
+ACK = '        yield add(c.ack + COUNT, 1, step=7, sync="slot ack")\n'
+PUT_ACK = '        yield put(c.ack, c.event, i, c.base + i + 1, c.ring, step=7, sync="ack")\n'
 OUT = '    yield quiet(step=7, sync="payload out")\n'
 LAST_ACK = '    yield put(c.ack, c.event, chunks - 1, c.base + chunks, c.ring, step=7, sync="ack")\n'
 IN_TAIL = '        yield poll_ge(c.tail + COUNT, c.base + i + 1, step=5, sync="tail in")\n'
@@ -82,13 +84,13 @@ KNOWN = (
         edit.at(OUT + LAST_ACK, "c.base + chunks", "(c.base + chunks) % c.slots"),
         edit(FREE + IN_BUFFER, "        yield poll_ge(c.ack + COUNT, 0, step=4)\n" + IN_BUFFER),
         edit(IN_TAIL, IN_TAIL_MODULO),
-        edit.at(READ + ACK, "c.base + i + 1", "(c.base + i + 1) % c.slots"),
+        edit(READ + ACK, READ + PUT_ACK.replace("c.base + i + 1", "(c.base + i + 1) % c.slots")),
         edit(ACKNOWLEDGED, ACKNOWLEDGED_MODULO), edit("    poll_ge,\n", "    poll_eq,\n    poll_ge,\n    poll_ne,\n")),
 )  # fmt: skip
 
 OWN = (
     bug("consumer acknowledges one chunk too many", RING, RACE,
-        edit.at(READ + ACK, "base + i + 1", "base + i + 2")),
+        edit.at(READ + ACK, "COUNT, 1", "COUNT, 1 + (i == 0)")),
     bug("consumer acknowledges one chunk too few", RING, LOCKED,
         edit.at(LAST_ACK, "base + chunks", "base + chunks - 1")),
     bug("consumer acknowledges before all is copied out", RING, WRONG | RACE,
@@ -117,7 +119,8 @@ OWN = (
         edit.at(FENCE + TAIL, "put(c.tail,", "put(c.tail + 32,")),
     bug("receiver returns without all chunks", SMALL, LOCKED | WRONG,
         edit.at(ALL_PULLED, "chunks, 1,", "chunks - 1, 1,")),
-    bug("DMA: tail without waiting for the completion", DMA, WRONG | RACE, edit(DMA_SENT + TAIL, TAIL + DMA_SENT)),
+    bug("DMA: tail without waiting for the completion", DMA, WRONG | RACE,
+        edit(DMA_SENT + DMA_TAIL, DMA_TAIL + DMA_SENT)),
     bug("DMA: a completion that nobody takes", DMA, LEFTOVER | RACE, edit(DMA_SENT, '    if i < 2:\n    ' + DMA_SENT)),
     bug("DMA: quiet in place of the completion", DMA, EVENTS, edit(DMA_SENT, '    yield quiet(step=3)\n')),
     bug("DMA: fence in place of the completion", DMA, RACE | EVENTS, edit(DMA_SENT, FENCE)),

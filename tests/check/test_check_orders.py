@@ -6,9 +6,12 @@ from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
-from xccl_emu.check.verdict import DATA_RACE, VERIFIED
+from xccl_emu.check.verdict import DATA_RACE, DEADLOCK, VERIFIED
 from xccl_emu.protocol.registry import make
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
+
+from .mutants import Of, Planted
+from .mutants_ring import ACK, PUT_ACK, READ, RING
 
 LARGE = SendRecvCase(slots=4, chunks=32, granules=8)
 
@@ -21,6 +24,16 @@ def test_what_relaxed_verifies_is_verified_under_stronger_orders_by_the_same_sea
     assert relaxed.verdict == stronger.verdict == VERIFIED
     assert (stronger.order, stronger.states) == (order, relaxed.states)
     assert stronger.reason == f"verified under relaxed, which allows every run that {order} allows"
+
+
+@pytest.mark.slow
+def test_acks_that_are_written_and_not_added_want_order() -> None:
+    """Were the ack of each chunk written whole, an older one might land on the newer: `unordered` alone refutes it."""
+    written = Planted(RING, (Of("sendrecv")(READ + ACK, READ + PUT_ACK),))
+    assert check(written).verdict == VERIFIED
+    found = check(written, order="unordered").violation
+    assert found is not None
+    assert found.kind == DEADLOCK
 
 
 @pytest.mark.parametrize("breadth_first", [False, True])

@@ -65,11 +65,11 @@ def test_long_runs_are_cut_down_to_what_passes_between_cores() -> None:
 def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:
     """The kind, the steps with labels and steps of the paper, and the blocked cores with address and last writer."""
     checkable = make("sendrecv", slots=2, chunks=3, granules=2)
-    violation = some_violation(checkable, "relaxed", ["ack"])
-    shrunk = shrink(checkable.build("relaxed", ["ack"]), violation, judge)
-    text, _ = printed(checkable.build("relaxed", ["ack"]), shrunk)
-    assert text.startswith(f"deadlock under relaxed, without ack, in {len(shrunk.actions)} steps:")
-    assert re.search(r"die1\.core0\.scalar +7 +SWITCHED OFF: put \(ack\) +die0\.meta\.ack\[0→1\] ", text)
+    violation = some_violation(checkable, "relaxed", ["slot ack"])
+    shrunk = shrink(checkable.build("relaxed", ["slot ack"]), violation, judge)
+    text, _ = printed(checkable.build("relaxed", ["slot ack"]), shrunk)
+    assert text.startswith(f"deadlock under relaxed, without slot ack, in {len(shrunk.actions)} steps:")
+    assert re.search(r"die1\.core0\.scalar +7 +SWITCHED OFF: add 1 \(slot ack\) +die0\.meta\.ack\[0→1\]\+0x10 ", text)
     assert re.search(r"die0\.core0\.perform +3 +visible: put +die1\.meta\.tail\[0→1\] +\[7, 0, 1", text)
     assert re.search(r"die1\.core0\.scalar +5 +poll >= 1 \(tail in\) +die1\.meta\.tail\[0→1\]\+0x10 +saw", text)
     assert "polls die0.meta.ack[0→1]+0x10" in re.sub(r"\s+", " ", text)
@@ -158,7 +158,7 @@ def test_marked_steps_stand_out_in_the_chart(mark: str) -> None:
 def test_blocked_cores_stand_at_the_end_of_the_chart() -> None:
     """After a deadlock a note over each blocked core says what it waits for."""
     checkable = make("sendrecv", slots=2, chunks=3, granules=2)
-    lines = mermaid(stepped(checkable, "relaxed", 1, ["ack"])[0]).splitlines()
+    lines = mermaid(stepped(checkable, "relaxed", 1, ["slot ack"])[0]).splitlines()
     assert [line.split(":")[0].strip() for line in lines[-2:]] == ["Note over d0c0", "Note over d1c0"]
     assert all("blocked" in line and "polls" in line for line in lines[-2:])
 

@@ -22,7 +22,7 @@ SIZES = {"slots": 2, "chunks": 3, "granules": 2}
     [
         ("sendrecv", "slot free", {DATA_RACE}, 55),
         ("sendrecv", "slot read", {UNWRITTEN_READ, DATA_RACE}, 60),
-        ("sendrecv", "ack", {DEADLOCK}, 70),
+        ("sendrecv", "slot ack", {DEADLOCK}, 70),
         ("sendrecv-dma", "DMA before tail", {UNWRITTEN_READ, BAD_INSTRUCTION, DATA_RACE}, 25),
     ],
 )

@@ -185,9 +185,9 @@ def test_kernels_name_all_eight_steps() -> None:
 
 
 def test_kernels_name_every_synchronization() -> None:
-    """Each quiet, fence, flag, poll and put of a field can be switched off by name, and a name means one thing in all
-    kernels: requests of one operation on one field, or the two sides of an event between two pipes."""
-    kinds = ("quiet", "fence", "set_flag", "wait_flag", "poll", "put")
+    """Each quiet, fence, flag, poll, addition and put of a field can be switched off by name, and a name means one
+    thing in all kernels: requests of one operation on one field, or the two sides of an event between two pipes."""
+    kinds = ("quiet", "fence", "set_flag", "wait_flag", "poll", "put", "add")
     unnamed = [site.text for k in KERNELS for site in k.sites if site.operation.startswith(kinds) and not site.sync]
     assert unnamed == []
     named = [site for k in KERNELS for site in k.sites if site.sync]
@@ -211,7 +211,8 @@ def test_a_payload_that_fits_the_ring_is_acknowledged_once(path: str, chunks: in
     """A larger one chunk by chunk, and so is any on request; a tail comes for each chunk."""
     comm, sent = one_way(64 * chunks, dict(slots=4, slot_bytes=64, ack_each=ack_each), policy="round-robin")
     comm.transfer(sent.source, sent.target, event_id=1, cores=1, path=path)
-    assert comm.run().instructions["put"] == chunks + acks
+    instructions = comm.run().instructions
+    assert (instructions["put"], instructions.get("add", 0)) == (chunks + 1, acks - 1)
     assert sent.arrived()
 
 

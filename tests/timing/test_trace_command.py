@@ -47,7 +47,7 @@ def test_the_eight_steps_of_a_transfer_can_be_read_off(tmp_path: Path) -> None:
         (0, "core 0 mtu-out", "step 3: put, tail"),
         (1, "core 0 scalar", "step 5: poll, tail in"),
         (1, "core 0 mtu-in", "step 6: mtu_in"),  # out of the ring
-        (1, "core 0 mtu-out", "step 7: put, ack"),
+        (1, "core 0 mtu-out", "step 7: add, slot ack"),
         (0, "core 0 scalar", "waits: step 4: poll, slot free"),  # for that acknowledgement, from the beginning on
         (0, "core 0 scalar", "step 8: poll, all acknowledged"),
     ]
@@ -57,8 +57,9 @@ def test_the_eight_steps_of_a_transfer_can_be_read_off(tmp_path: Path) -> None:
         ends.append(next(e["ts"] + e["dur"] for e in found if e["name"] == name))
     assert ends == sorted(ends)
     assert len(set(ends)) == 8
-    puts = {e["name"] for e in events if e["ph"] == "X" and "writes" in e["args"]}
-    assert puts == {"step 2: mtu_out", "step 3: put, tail", "step 6: mtu_out", "step 7: put, ack"}
+    writes = {e["name"] for e in events if e["ph"] == "X" and "writes" in e["args"]}
+    puts = {"step 3: put, tail", "step 7: add, slot ack", "step 7: put, ack"}
+    assert writes == {"step 2: mtu_out", "step 6: mtu_out", *puts}
 
 
 def test_what_a_slice_and_an_arrow_say(tmp_path: Path) -> None:

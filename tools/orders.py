@@ -1,0 +1,34 @@
+"""Write the table of docs/orders.md: what a search finds of each shipped protocol under each memory order."""
+
+import sys
+
+from pages import ROOT, between, command, table
+
+from xccl_emu.check.check import check
+from xccl_emu.machine.state import ORDERS
+from xccl_emu.protocol.registry import known, make, names
+
+PAGE = ROOT / "docs" / "orders.md"
+COLUMNS = ("protocol", *(f"`{order}`" for order in ORDERS))
+STATES_MAX = 5_000_000
+
+
+def found(name: str, order: str) -> str:
+    """Verdict and states of a protocol in the sizes of docs/synchronizations.md."""
+    verdict = check(make(name, **known(name).preset.each_sync), order=order, max_states=STATES_MAX)
+    kind = "" if verdict.violation is None else f": {verdict.violation.kind}"
+    return f"{verdict.verdict}{kind}, {verdict.states:,}"
+
+
+def row(name: str) -> tuple[str, ...]:
+    """A line of the table."""
+    return name, *(found(name, order) for order in ORDERS)
+
+
+def page(text: str, check: bool = False) -> str:
+    """The page with its table made anew."""
+    return between(text, "orders", table(COLUMNS, map(row, names())))
+
+
+if __name__ == "__main__":
+    sys.exit(command(__doc__, PAGE, page))
