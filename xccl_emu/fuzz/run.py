@@ -84,7 +84,7 @@ def fuzz_part(plan: Plan) -> Summary:
         return Summary(plan.protocol)
     of = known(plan.protocol)
     if not same(plan.contents):
-        raise ConfigError(f"protocol {plan.protocol!r}: a file of it, {', '.join(plan.contents)}, has changed meanwhile")
+        raise ConfigError(f"protocol {plan.protocol!r}: one of {', '.join(plan.contents)} has changed meanwhile")
     machine = machine_of(of, plan.sizes, plan.budget, plan.seed)
     settings = hypothesis.settings(
         max_examples=plan.examples, stateful_step_count=plan.budget.calls_max + 2, database=None, deadline=None,

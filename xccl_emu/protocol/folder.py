@@ -42,7 +42,8 @@ _folders: dict[str, "Folder"] = {}
 class Folder:
     """The modules of a folder as it was when they were loaded."""
 
-    root: str
+    path: list[str]
+    """The folder, behind those that its files have added to ``sys.path``: there modules of its own are looked for."""
     package: str
     contents: dict[str, str] = dataclasses.field(default_factory=dict)
     meant: dict[str, str | None] = dataclasses.field(default_factory=dict)
@@ -51,10 +52,14 @@ class Folder:
     """``sys.path`` before a module that is being loaded has added to it."""
 
     def __post_init__(self) -> None:
-        self._module = ModuleType(self.package)
-        self._module.__path__ = [self.root]
-        sys.modules[self.package] = self._module
+        module = sys.modules[self.package] = ModuleType(self.package)
+        module.__path__ = self.path
         _folders[self.package] = self
+
+    @property
+    def root(self) -> str:
+        """The folder."""
+        return self.path[-1]
 
     @property
     def unchanged(self) -> bool:
@@ -85,18 +90,15 @@ class Folder:
         """Where the folder, or one that its files have added to ``sys.path``, has a module of this name."""
         if name == _SHARED or BuiltinImporter.find_spec(name) or FrozenImporter.find_spec(name):
             return None
-        spec = PathFinder.find_spec(name, self.path)
+        spec = self.find(f"{self.package}.{name}")
         if spec is not None and spec.origin is None and _is_elsewhere(name):
             return None  # a folder without __init__.py comes last
         return None if spec is None else spec.origin or ""
 
-    @property
-    def path(self) -> list[str]:
-        """Folders in which modules of its own are looked for."""
-        return [*self._added(), *self._module.__path__]
-
-    def _added(self) -> list[str]:
-        return [] if self._sys_path is None else [each for each in sys.path if each not in self._sys_path]
+    def find(self, name: str) -> ModuleSpec | None:
+        """A module of its package by its full name, in what is being added to ``sys.path`` and in its path."""
+        added = [] if self._sys_path is None else [each for each in sys.path if each not in self._sys_path]
+        return PathFinder.find_spec(name, [*added, *self.path])
 
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:
@@ -104,12 +106,12 @@ class Folder:
         if self._sys_path is not None:  # another module of the folder is being loaded, and imports this one
             yield
             return
-        self._sys_path = [*sys.path]
+        self._sys_path = before = [*sys.path]
         try:
             yield
         finally:
-            self._module.__path__ = self.path
-            sys.path[:], self._sys_path = self._sys_path, None
+            self.path[:0] = [each for each in sys.path if each not in before]
+            sys.path[:], self._sys_path = before, None
 
 
 def _is_elsewhere(name: str) -> bool:
@@ -144,16 +146,14 @@ class _Finder:
         folder = _folders.get(name.partition(".")[0])
         if folder is None or path is None:
             return None
-        if name.count(".") == 1:
-            path = folder.path
-        spec = PathFinder.find_spec(name, path, target)
+        spec = folder.find(name) if name.count(".") == 1 else PathFinder.find_spec(name, path, target)
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(spec.loader.name, spec.loader.path)
             spec.loader.folder, spec.cached = folder, None
         return spec
 
 
-sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
+sys.meta_path.insert(0, _Finder)
 
 
 def module_of(path: Path) -> ModuleType:
@@ -176,7 +176,7 @@ def _folder_of(root: str) -> Folder:
         importlib.invalidate_caches()  # a file that is written within the tick of a clock is not missed
         of_root = [each for each in _folders.values() if each.root == root]
         package = f"folder_{_digest(f'{len(of_root)} {root}'.encode())[:12]}"
-        return next((each for each in of_root if each.unchanged), None) or Folder(root, package)
+        return next((each for each in of_root if each.unchanged), None) or Folder([root], package)
 
 
 def _told(error: BaseException) -> str:
@@ -220,25 +220,23 @@ class ClassThere:
     def of(cls, kind: type) -> "ClassThere | None":
         """None if any process can import it by its name."""
         folder = _folders.get(kind.__module__.partition(".")[0])
-        return folder and cls(kind.__module__, kind.__qualname__, tuple(folder.path), contents_of(kind.__module__))
+        if folder is None:
+            return None
+        return cls(kind.__module__, kind.__qualname__, tuple(folder.path), dict(folder.contents))
 
     def load(self) -> Any:
         """The class; ConfigError if its files are not the same here."""
         package, _, name = self.module.partition(".")
         with _LOCK:
             folder = _folders.get(package)
-            if folder is None and same(self.contents):
-                folder = Folder(self.path[-1], package)
-                folder._module.__path__ = [*self.path]
-            if folder is None or any(self.contents[file] != folder.contents[file] for file in self._files_of(folder)):
-                raise ConfigError(f"{name}.{self.qualname}: {', '.join(self.contents)} have changed; make the case anew")
-            found: Any = folder.load(name)
+            here = {} if folder is None else folder.contents
+            if not all(here[file] == it if file in here else same({file: it}) for file, it in self.contents.items()):
+                files = ", ".join(self.contents)
+                raise ConfigError(f"{name}.{self.qualname}: one of {files} has changed; the case has to be made again")
+            found: Any = (folder or Folder([*self.path], package)).load(name)
         for part in self.qualname.split("."):
             found = getattr(found, part)
         return found
-
-    def _files_of(self, folder: Folder) -> list[str]:
-        return [file for file in self.contents if file in folder.contents]
 
 
 def blank(kind: ClassThere) -> Any:
