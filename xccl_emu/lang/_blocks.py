@@ -123,6 +123,10 @@ def is_local(name: str) -> bool:
     return name not in BUILTINS and name != RESULT_NAME and not name.startswith(f"{RESERVED}f")
 
 
+PLACE = f"{RESERVED}place"
+"""The local that says at which of `Builder.places` code is that may fail; nothing but a failure reads it."""
+
+
 class _Local:
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and is_local(name)
@@ -144,10 +148,14 @@ class Builder:
         self.functions = Functions()
         self.blocks: list[Block] = []
         self.sites: list[Site] = []
+        self.places: list[Site] = []
+        """Statements whose arithmetic may fail."""
         self.loops: list[Loop] = []
         self._merged = merged
         self._calls = 0
         frame = Frame(source, Rewriter(source, kernel_locals(source), self.functions), functions=(source.function,))
+        self._here: tuple[ast.stmt, Frame] = source.tree, frame
+        """The statement that is being lowered, and the function that it is in."""
         self._current: int | None = self._new()
         self._sequence(source.tree.body, frame)
         self._leave(Done(ast.Constant(0)))
@@ -161,6 +169,7 @@ class Builder:
     def _leave(self, how: Exit, then: int | None = None) -> None:
         """End the open block and go on writing in block ``then``."""
         if self._current is not None:
+            self._write(self._mark(self._here[0].lineno, *operands_of(how)))
             self.blocks[self._current].exit = how
         self._current = then
 
@@ -170,8 +179,31 @@ class Builder:
         self._current = block if entered else None
 
     def _append(self, node: ast.stmt) -> None:
+        self._write(self._marked(node, self._here[0].lineno))
+
+    def _write(self, nodes: Sequence[ast.stmt]) -> None:
         assert self._current is not None
-        self.blocks[self._current].body.append(simple(ast.fix_missing_locations(node)))
+        self.blocks[self._current].body += [simple(ast.fix_missing_locations(node)) for node in nodes]
+
+    def _marked(self, node: ast.stmt, line: int) -> list[ast.stmt]:
+        """Return a statement with `PLACE` set before each part whose arithmetic may fail."""
+        if not isinstance(node, ast.If | ast.While | ast.For):
+            return [*self._mark(line, node), node]
+        head = node.iter if isinstance(node, ast.For) else node.test
+        node.body = [part for s in node.body for part in self._marked(s, s.lineno)]
+        node.orelse = [part for s in node.orelse for part in self._marked(s, s.lineno)]
+        if isinstance(node, ast.While):
+            node.body += self._mark(line, head)
+        return [*self._mark(line, head), node]
+
+    def _mark(self, line: int, *nodes: ast.AST) -> list[ast.stmt]:
+        if not any(_flow.may_fail(node) for node in nodes):
+            return []
+        frame = self._here[1]
+        place = Site(frame.source.file, line, frame.source.line(line), "arithmetic", 0, "", frame.callers)
+        if place not in self.places:
+            self.places.append(place)
+        return [ast.Assign([ast.Name(PLACE, ast.Store())], ast.Constant(self.places.index(place)), lineno=0)]
 
     def _assign(self, name: str, value: ast.expr) -> None:
         self._append(ast.Assign([ast.Name(name, ast.Store())], value, lineno=0))
@@ -184,6 +216,7 @@ class Builder:
                 return
             if is_empty(s):
                 continue
+            self._here = s, frame
             if _is_whole(s):
                 self._append(frame.rewriter.statement(s))
             elif (node := yield_of(s)) is not None:
@@ -391,6 +424,18 @@ def kernel_locals(source: Source) -> dict[str, ast.expr | Record]:
     for name, kind in source.records.items():
         local[name] = Record(kind, {field: lowered[f"{name}.{field}"] for field in fields_of(kind)})
     return local
+
+
+def operands_of(how: Exit) -> tuple[ast.expr, ...]:
+    """Return what is computed at an exit."""
+    match how:
+        case Branch(test, _, _):
+            return (test,)
+        case Ask(words, _, _):
+            return words
+        case Done(value):
+            return (value,)
+    return ()
 
 
 def targets(how: Exit) -> tuple[int, ...]:
