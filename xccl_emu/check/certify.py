@@ -106,7 +106,8 @@ def _sampled(checkable: Checkable, verdict: Verdict, brute: Certificate, started
     both = "; ".join(text for text in (brute.disagreement, found) if text)
     certificate = replace(certificate, disagreement=both)
     reason = _contradiction(verdict, both)
-    return replace(told(checkable, verdict, sampled.violation), reason=reason, certificate=certificate)
+    shown = told(checkable, verdict, sampled.violation)
+    return replace(shown, reason=reason, certificate=certificate, reach=None)
 
 
 def _unless_contradicted(verdict: Verdict) -> Verdict:
@@ -115,7 +116,7 @@ def _unless_contradicted(verdict: Verdict) -> Verdict:
     if verdict.certificate.agrees:
         return verdict
     reason = _contradiction(verdict, verdict.certificate.disagreement)
-    return replace(verdict, verdict=UNFINISHED, reason=f"{reason}; no schedule of it is known")
+    return replace(verdict, verdict=UNFINISHED, reason=f"{reason}; no schedule of it is known", reach=None)
 
 
 def _contradiction(verdict: Verdict, found: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check.reach import Reach
+
 VERIFIED = "verified"
 NO_VIOLATION = "no violation found"
 VIOLATION = "violation"
@@ -138,6 +140,8 @@ class Verdict:
     """The declared errors, by code and meaning."""
     certificate: Certificate | None = None
     """What other roads say of it, if they were asked."""
+    reach: Reach | None = None
+    """What no run needed: of one that is verified, of all runs; of drawn schedules, of these."""
 
     @property
     def ok(self) -> bool:
@@ -154,4 +158,5 @@ class Verdict:
             "certificate": None if self.certificate is None else self.certificate.to_json(),
             "violation": None if self.violation is None else self.violation.to_json(),
             "others": [other.to_json() for other in self.others],
+            "reach": None if self.reach is None else self.reach.to_json(),
         }

@@ -47,9 +47,9 @@ entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
     CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
     STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
-    OWNERS, UNIT_GRANULES, KEPT, EVICTS,
-) = range(50)  # fmt: skip
-WITNESS = 50
+    OWNERS, UNIT_GRANULES, KEPT, EVICTS, FIRST_MEMORY,
+) = range(51)  # fmt: skip
+WITNESS = 51
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
 HANDLES = 64
 """Addresses of functions (`linked`)."""
