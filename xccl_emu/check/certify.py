@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from xccl_emu.check.reach import reach_of
 from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
@@ -72,8 +74,16 @@ def _brute_force(checkable: Checkable, verdict: Verdict, seconds: float, max_sta
         return Certificate(too_large=f"too large for brute force ({error})")
     wrong = [f"a run ends in an error: {message}" for message in sorted(found.errors)[:1]]
     wrong += [f"{found.deadlocks:,} states are deadlocks"] if found.deadlocks else []
+    wrong += [f"{words} waits, which was said never to" for words in _waiting(trial, verdict, found.sites)][:1]
     wrong += [text for outcome in sorted(found.outcomes) for text in _wrong_bytes(trial, ranges, outcome)][:1]
     return Certificate(found.states, found.complete, disagreement="; ".join(f"brute force: {text}" for text in wrong))
+
+
+def _waiting(trial: Trial, verdict: Verdict, sites: NDArray[np.int64]) -> list[str]:
+    """Places that are said never to have been waited at, and where brute force has seen a core wait."""
+    waiting = {place for place in reach_of(trial.pod, sites).places if place.reached and place.may_wait}
+    claimed = () if verdict.reach is None else verdict.reach.never_waited
+    return [place.words() for place in claimed if replace(place, may_wait=True) in waiting]
 
 
 def _rounded(address: int, nbytes: int) -> tuple[int, int]:

@@ -58,6 +58,11 @@ class Reach:
         """Those that no run comes to."""
         return tuple(place for place in self.places if not place.reached)
 
+    def idle(self, sync: str) -> bool:
+        """Did nobody have to wait at a synchronization, at any place at which one waits?"""
+        places = [p for p in self.places if p.site.sync == sync and p.reached and p.site.operation.startswith(WAITS)]
+        return bool(places) and not any(place.may_wait for place in places)
+
     def unreached(self) -> tuple[str, ...]:
         """Names of which no run comes to any place."""
         reached = {place.site.sync for place in self.places if place.reached}

@@ -10,6 +10,7 @@ from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check
 from xccl_emu.check.faults import check_fits, parse
+from xccl_emu.check.reach import Reach
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict
 from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
@@ -41,6 +42,8 @@ class SyncResult:
     steps: tuple[int, ...]
     """Of the paper, in which it occurs."""
     verdict: Verdict
+    idle: bool = False
+    """Did nobody have to wait at it, in the runs with it?"""
 
     @property
     def finding(self) -> str:
@@ -50,7 +53,8 @@ class SyncResult:
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        return {"sync": self.sync, "steps": list(self.steps), "finding": self.finding, **self.verdict.to_json()}
+        about = {"sync": self.sync, "steps": list(self.steps), "finding": self.finding, "never_waited": self.idle}
+        return about | self.verdict.to_json()
 
 
 @dataclass(frozen=True)
@@ -190,10 +194,13 @@ class Job:
         verdict = self._judge(self._options.without)
         if verdict.verdict == VIOLATION:
             return self._saved(verdict)
-        reached = reached_syncs(self._case, self._order)
-        names = [name for name in self._case.syncs if name not in self._options.without]
-        each = [self._without(name) for name in names if name in reached]
-        unreached = tuple(name for name in names if name not in reached)
+        reach, names = verdict.reach, [name for name in self._case.syncs if name not in self._options.without]
+        if reach is None:
+            reached = reached_syncs(self._case, self._order)
+            unreached = tuple(name for name in names if name not in reached)
+        else:
+            unreached = reach.unreached()
+        each = [self._without(name, reach) for name in names if name not in unreached]
         return dataclasses.replace(self._result(verdict, None), each=tuple(each), unreached=unreached)
 
     def _weakest(self) -> Result:
@@ -209,11 +216,11 @@ class Job:
         )  # fmt: skip
         return dataclasses.replace(self._result(verdict, None), weakest=tuple(found))
 
-    def _without(self, name: str) -> SyncResult:
+    def _without(self, name: str, reach: Reach | None) -> SyncResult:
         verdict = self._judge([*self._options.without, name])
         kernels = self._case.build("sc").pod.kernels
         steps = {site.step for kernel in kernels for site in kernel.sites if site.sync == name}
-        return SyncResult(name, tuple(sorted(steps - {0})), verdict)
+        return SyncResult(name, tuple(sorted(steps - {0})), verdict, reach is not None and reach.idle(name))
 
     def _replay(self, witness: Witness) -> Result:
         """Replay a file under watch; its violation shows again, or it is said that it does not."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.table import Table
 
 from xccl_emu.check.check import Progress
-from xccl_emu.check.verdict import BRUTE_FORCE, SEARCH, Verdict, Violation
+from xccl_emu.check.verdict import BRUTE_FORCE, SEARCH, VERIFIED, Verdict, Violation
 from xccl_emu.check.weakest import Weakest
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.marks import marks
@@ -26,6 +26,7 @@ _REACH = (
     "redundant: nothing goes wrong without it in this very configuration. With more ranks, cores or rounds it may be"
     " needed: ask again with larger sizes before removing it"
 )
+_IDLE = "here nobody ever had to wait for it"
 _ONE_AT_A_TIME = (
     "one at a time: two requests that can each be weaker need not both be. Of this very configuration, as all verdicts"
 )
@@ -117,8 +118,19 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         ("machine", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in verdict.bounds.items())),
         ("a state missed", f"with a probability below {verdict.collision:.1g}" if verdict.collision else ""),
         ("certificate", verdict.certificate.words() if verdict.certificate is not None else ""),
+        *_reach_rows(verdict),
         ("rests on" if verdict.verdict == "verified" else "because", verdict.reason),
     ]
+
+
+def _reach_rows(verdict: Verdict) -> list[tuple[str, str]]:
+    """What no run needed: a larger configuration may need it, and show that it is wrong."""
+    if verdict.reach is None:
+        return []
+    drawn = "" if verdict.verdict == VERIFIED else "in these schedules: "
+    idle = "; ".join(place.words() for place in verdict.reach.never_waited)
+    unreached = ", ".join(verdict.reach.unreached())
+    return [("never waited", idle and drawn + idle), ("never reached", unreached and drawn + unreached)]
 
 
 def weakest_table(found: tuple[Weakest, ...]) -> Table:
@@ -145,7 +157,7 @@ def sync_table(each: tuple[SyncResult, ...]) -> Table:
         verdict, found = one.verdict, one.verdict.violation
         table.add_row(
             one.sync, ", ".join(map(str, one.steps)), f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]",
-            found.kind if found else verdict.reason if one.finding == "unfinished" else "",
+            found.kind if found else verdict.reason if one.finding == "unfinished" else _IDLE if one.idle else "",
             f"{len(found.actions)} steps" if found else "", f"{verdict.states:,}" if verdict.states else "",
             f"{verdict.schedules:,}" if verdict.schedules else "", f"{verdict.seconds:.1f}",
         )  # fmt: skip

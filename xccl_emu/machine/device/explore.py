@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.actions import choices, evicts, nth_choice
 from xccl_emu.machine.device.flight import block_of_core, flight
-from xccl_emu.machine.device.pipes import entry_of, waits_at, word_of_site
+from xccl_emu.machine.device.pipes import entry_of, note_came, waits_at
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
@@ -87,7 +86,7 @@ def _note_site(st, sites, actor, able):
     base = block_of_core(st, core)
     if st[base + at.STATUS] == at.STATUS_RUNNING:
         if pipe == SCALAR:
-            sites[word_of_site(st, base, pipe, base + REQUEST)] |= at.CAME
+            note_came(st, base, sites)
         waits = -1 if able else waits_at(st, base, pipe)
         if waits >= 0:
             sites[waits] |= at.MAY_WAIT

@@ -19,6 +19,7 @@ from xccl_emu.lang.requests import (
     OP_MTU_OUT,
     OP_POLL,
     OP_PUT,
+    OP_RETURN,
     OP_SET_FLAG,
     OP_V_ADD,
     OP_V_AXPY,
@@ -52,6 +53,7 @@ from xccl_emu.machine.device.flight import (
 from xccl_emu.machine.device.layout import (
     ATOMIC_SHIFT,
     BYTES_BY_PIPE,
+    CAME,
     CHOICE_ALL,
     DIE,
     DMA_SLOTS,
@@ -150,6 +152,13 @@ def _flag(st, core, base, queue, entry):
 def word_of_site(st, base, pipe, entry):
     """Which of the words of all sites, `MAX_SITES` a kernel, is that of a request, or of an instruction in a queue."""
     return st[base + KERNEL] * MAX_SITES + (request_site(st, base) if pipe == SCALAR else st[entry + ENTRY_SITE])
+
+
+@jit
+def note_came(st, base, sites):
+    """Note, in words of all sites, that a core has come to its request; a return has no site."""
+    if st[base + REQUEST] != OP_RETURN:
+        sites[word_of_site(st, base, SCALAR, base + REQUEST)] |= CAME
 
 
 @jit

@@ -14,7 +14,6 @@ from xccl_emu.check.device.monitor.layout import (
 )
 from xccl_emu.check.device.sampling.breaks import atomic_held, held, holds
 from xccl_emu.check.device.sampling.policies.draw import draw_below
-from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_IN, OP_MTU_IN, SCALAR
 from xccl_emu.machine.device.cache import request_choices, through_cache
 from xccl_emu.machine.device.flight import DMA_READ_DONE, block_of_core, block_of_die
@@ -22,7 +21,6 @@ from xccl_emu.machine.device.layout import (
     ACTIVE_BASE,
     ACTORS_PER_CORE,
     CACHE_LINES,
-    CAME,
     CHOICE_BITS,
     CHOICE_EVICT,
     DMA_SLOTS,
@@ -38,7 +36,7 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, waits_at, word_of_site
+from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, note_came, pipe_of, waits_at
 from xccl_emu.machine.device.words import jit
 
 EVICTED_EVERY = 4
@@ -99,7 +97,7 @@ def try_candidate(space, run, candidate, of_core):
         base, pipe = block_of_core(st, candidate // ACTORS_PER_CORE), candidate % ACTORS_PER_CORE
         choices = _live(st, base, pipe) if pipe == MTU_IN or pipe == DMA else 1
         if pipe == SCALAR:
-            space[9][word_of_site(st, base, SCALAR, base + REQUEST)] |= CAME
+            note_came(st, base, space[9])
             choices = request_choices(st, base)
             if st[CACHE_LINES] and m[NEXT_NUMBER] & 1:  # every other run keeps what it has, as long as it can
                 choices = 1 if through_cache(st, base) else choices

@@ -170,7 +170,7 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
     op, off = st[entry], pipe == SCALAR and st[entry] != OP_RETURN and switched_off(st, base)
     waits = pipe == SCALAR and op == OP_POLL and not off and not _granted(mem, st, ck, i, choice)
     classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
-    if pipe != DMA and not off:
+    if pipe != DMA and not off and op != OP_RETURN:  # that has no site
         word = word_of_site(st, base, pipe, entry)
         if waits:
             named[word] |= CAME | MAY_WAIT
