@@ -18,8 +18,8 @@ from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.clock import working_seconds
 
-SECONDS = 30.0
-"""That a certificate takes by default."""
+SECONDS, ADVICE_SECONDS = 30.0, 2.0
+"""That a certificate takes by default; and that of an advice (redundant, may be weaker), of which there are many."""
 MAX_STATES = 1_000_000
 """That brute force visits by default."""
 _SHARE_OF_BRUTE_FORCE = 0.5
@@ -68,15 +68,17 @@ def _brute_force(checkable: Checkable, verdict: Verdict, seconds: float, max_sta
 
     trial = checkable.build(verdict.order, verdict.without)
     ranges = [_rounded(expected.address, len(expected.data)) for expected in trial.expected]
+    proof = verdict.verdict == VERIFIED
     try:
         found = explore(trial.pod, ranges, max_states, seconds, _BYTES_MAX)
     except CapacityError as error:
-        return Certificate(too_large=f"too large for brute force ({error})")
+        return Certificate(too_large=f"too large for brute force ({error})", of_proof=proof)
     wrong = [f"a run ends in an error: {message}" for message in sorted(found.errors)[:1]]
     wrong += [f"{found.deadlocks:,} states are deadlocks"] if found.deadlocks else []
     wrong += [f"{words} waits, which was said never to" for words in _waiting(trial, verdict, found.sites)][:1]
     wrong += [text for outcome in sorted(found.outcomes) for text in _wrong_bytes(trial, ranges, outcome)][:1]
-    return Certificate(found.states, found.complete, disagreement="; ".join(f"brute force: {text}" for text in wrong))
+    told = "; ".join(f"brute force: {text}" for text in wrong)
+    return Certificate(found.states, found.complete, disagreement=told, of_proof=proof)
 
 
 def _waiting(trial: Trial, verdict: Verdict, sites: NDArray[np.int64]) -> list[str]:

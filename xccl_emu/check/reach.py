@@ -63,10 +63,13 @@ class Reach:
         places = [p for p in self.places if p.site.sync == sync and p.reached and p.site.operation.startswith(WAITS)]
         return bool(places) and not any(place.may_wait for place in places)
 
+    def reached(self) -> frozenset[str]:
+        """Names of which some run comes to a place."""
+        return frozenset(place.site.sync for place in self.places if place.reached)
+
     def unreached(self) -> tuple[str, ...]:
-        """Names of which no run comes to any place."""
-        reached = {place.site.sync for place in self.places if place.reached}
-        return tuple(dict.fromkeys(p.site.sync for p in self.never_reached if p.site.sync not in reached))
+        """The other names, of kernels that run."""
+        return tuple(dict.fromkeys(p.site.sync for p in self.never_reached if p.site.sync not in self.reached()))
 
     def to_json(self) -> dict[str, Any]:
         """As the verdict's JSON has it."""

@@ -75,11 +75,19 @@ class Certificate:
     """A violation shows again when its schedule is replayed on the machine; then nothing else was done."""
     disagreement: str = ""
     """What was found that the verdict did not say; empty if they agree."""
+    of_proof: bool = False
+    """Had the verdict been "verified"?  Then, if they do not agree, it does not stand any more."""
 
     @property
     def agrees(self) -> bool:
         """Does nothing contradict the verdict?"""
         return not self.disagreement
+
+    def again(self, advice: str) -> str:
+        """What became of an advice, such as ``redundant``, that was judged again, in a few words."""
+        if self.agrees:
+            return self.covers()
+        return f"{advice!r} is withdrawn: {self.disagreement}" if self.of_proof else self.disagreement
 
     def covers(self) -> str:
         """What was done, in words, without numbers that vary."""

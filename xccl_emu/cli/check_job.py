@@ -1,13 +1,14 @@
 """What ``xccl-emu check`` does: one check, one check for each synchronization, or a replay."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
-from xccl_emu.check.certify import certify
 from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check
 from xccl_emu.check.faults import check_fits, parse
 from xccl_emu.check.reach import Reach
@@ -139,6 +140,10 @@ class Job:
         check_seconds(options.seconds)
         if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):
             raise ConfigError(f"--certify-seconds {options.certify_seconds}: must be positive, and go with --certify")
+        advised = options.each_sync or options.weakest
+        if options.advice_seconds is not None and not (advised and 0 <= options.advice_seconds < math.inf):
+            said = f"--advice-seconds {options.advice_seconds}"
+            raise ConfigError(f"{said}: must be 0 or more, and go with --each-sync or --weakest")
         if options.certify and options.fault:
             raise ConfigError(f"--certify: goes without --fault {options.fault}, of which no verdict is a proof")
         if options.fault:
@@ -195,12 +200,9 @@ class Job:
         if verdict.verdict == VIOLATION:
             return self._saved(verdict)
         reach, names = verdict.reach, [name for name in self._case.syncs if name not in self._options.without]
-        if reach is None:
-            reached = reached_syncs(self._case, self._order)
-            unreached = tuple(name for name in names if name not in reached)
-        else:
-            unreached = reach.unreached()
-        each = [self._without(name, reach) for name in names if name not in unreached]
+        reached = reached_syncs(self._case, self._order) if reach is None else reach.reached()
+        unreached = tuple(name for name in names if name not in reached)
+        each = [self._without(name, reach) for name in names if name in reached]
         return dataclasses.replace(self._result(verdict, None), each=tuple(each), unreached=unreached)
 
     def _weakest(self) -> Result:
@@ -212,12 +214,19 @@ class Job:
         seconds = SECONDS if options.seconds is None else options.seconds
         found = weakest(
             self._case, order=self._order, without=options.without, seconds=seconds,
-            max_states=options.states or MAX_STATES, progress=self._progress,
+            max_states=options.states or MAX_STATES, progress=self._progress, certify=self._advice_seconds(),
         )  # fmt: skip
         return dataclasses.replace(self._result(verdict, None), weakest=tuple(found))
 
+    def _advice_seconds(self) -> float | None:
+        """How long each answer is judged again; None for not at all."""
+        seconds = self._options.advice_seconds
+        return (ADVICE_SECONDS if seconds is None else seconds) or None
+
     def _without(self, name: str, reach: Reach | None) -> SyncResult:
-        verdict = self._judge([*self._options.without, name])
+        verdict, seconds = self._judge([*self._options.without, name]), self._advice_seconds()
+        if seconds is not None and verdict.certificate is None and verdict.verdict in (VERIFIED, VIOLATION):
+            verdict = certify(self._case, verdict, seconds=seconds)
         kernels = self._case.build("sc").pod.kernels
         steps = {site.step for kernel in kernels for site in kernel.sites if site.sync == name}
         return SyncResult(name, tuple(sorted(steps - {0})), verdict, reach is not None and reach.idle(name))

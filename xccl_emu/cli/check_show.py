@@ -136,7 +136,7 @@ def _reach_rows(verdict: Verdict) -> list[tuple[str, str]]:
 def weakest_table(found: tuple[Weakest, ...]) -> Table:
     """One line a request: what it asks for, the weakest that will do, and what goes wrong with less."""
     table = Table(title="the weakest that will do", title_style="")
-    for name in ("kernel", "request", "asks for", "weakest", "with less", "states"):
+    for name in ("kernel", "request", "asks for", "weakest", "with less", "judged again", "states"):
         table.add_column(name, justify="right" if name == "states" else "left", overflow="fold")
     for one in found:
         where = f"{one.site.operation} {one.site.file.rpartition('/')[2]}:{one.site.line}"
@@ -144,20 +144,28 @@ def weakest_table(found: tuple[Weakest, ...]) -> Table:
         less = ", ".join(f"{to}: {kind}" for to, kind in one.refuted.items())
         named = f"{where} ({one.site.sync})" if one.site.sync else where
         told = one.weakest if one.reached else f"{one.weakest} (a run does not come to it)"
-        table.add_row(one.kernel, named, one.asks, told, less or one.unfinished, f"{one.states:,}")
+        table.add_row(one.kernel, named, one.asks, told, less or one.unfinished, _again(one), f"{one.states:,}")
     return table
+
+
+def _again(one: Weakest) -> str:
+    """How the answer on a request was judged again: what is enough, and what was taken back or does not show again."""
+    told = [each.again(to) for to, each in one.certificates.items() if to == one.weakest]
+    others = {to: each for to, each in one.certificates.items() if to != one.weakest and not each.agrees}
+    return "; ".join([*told, *(each.again(to) for to, each in others.items())])
 
 
 def sync_table(each: tuple[SyncResult, ...]) -> Table:
     """One line a synchronization: is it needed, how that shows, and what it took to find out."""
     numbers = right("witness", "states", "schedules", "seconds")
-    table = Table("synchronization", "step", "it is", "because of", *numbers, title="without each synchronization")
-    table.title_style = ""
+    told = ("synchronization", "step", "it is", "because of", "judged again")
+    table = Table(*told, *numbers, title="without each synchronization", title_style="")
     for one in each:
         verdict, found = one.verdict, one.verdict.violation
         table.add_row(
             one.sync, ", ".join(map(str, one.steps)), f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]",
             found.kind if found else verdict.reason if one.finding == "unfinished" else _IDLE if one.idle else "",
+            "" if verdict.certificate is None else verdict.certificate.again("redundant"),
             f"{len(found.actions)} steps" if found else "", f"{verdict.states:,}" if verdict.states else "",
             f"{verdict.schedules:,}" if verdict.schedules else "", f"{verdict.seconds:.1f}",
         )  # fmt: skip
