@@ -9,17 +9,13 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import (
-    DMA,
     MTU_IN,
     MTU_OUT,
     OP_ADD,
-    OP_AWAIT_GROUP,
     OP_FENCE,
     OP_MTU_IN,
     OP_MTU_OUT,
-    OP_POLL,
     OP_PUT,
-    OP_RETURN,
     OP_SET_FLAG,
     OP_V_ADD,
     OP_V_AXPY,
@@ -32,7 +28,6 @@ from xccl_emu.lang.requests import (
     OP_V_SCALE,
     OP_V_WIDEN,
     OP_WAIT_FLAG,
-    SCALAR,
     SIGNAL_ADD,
     VECTOR,
 )
@@ -43,7 +38,6 @@ from xccl_emu.machine.device.flight import (
     finish_dma,
     mark_parts,
     pass_fence,
-    request_site,
     room_for_writes,
     set_event,
     write_bytes,
@@ -53,7 +47,6 @@ from xccl_emu.machine.device.flight import (
 from xccl_emu.machine.device.layout import (
     ATOMIC_SHIFT,
     BYTES_BY_PIPE,
-    CAME,
     CHOICE_ALL,
     DIE,
     DMA_SLOTS,
@@ -67,11 +60,9 @@ from xccl_emu.machine.device.layout import (
     GRANULE_BYTES,
     IS_PAYLOAD,
     IS_SIGNAL,
-    KERNEL,
     KIND_ADD,
     KIND_DMA,
     KIND_MTU,
-    MAX_SITES,
     MAX_SUBTRANSFERS,
     N_DMA_SLOTS,
     N_PIPES,
@@ -146,31 +137,6 @@ def _flag(st, core, base, queue, entry):
         return False
     _pop(st, queue)
     return True
-
-
-@jit
-def word_of_site(st, base, pipe, entry):
-    """Which of the words of all sites, `MAX_SITES` a kernel, is that of a request, or of an instruction in a queue."""
-    return st[base + KERNEL] * MAX_SITES + (request_site(st, base) if pipe == SCALAR else st[entry + ENTRY_SITE])
-
-
-@jit
-def note_came(st, base, sites):
-    """Note, in words of all sites, that a core has come to its request; a return has no site."""
-    if st[base + REQUEST] != OP_RETURN:
-        sites[word_of_site(st, base, SCALAR, base + REQUEST)] |= CAME
-
-
-@jit
-def waits_at(st, base, pipe):
-    """The word (`word_of_site`) of the site at which a pipe cannot go on until others do; -1 if it is at none."""
-    if pipe == DMA or (pipe != SCALAR and st[pipe_of(base, pipe) + PIPE_COUNT] == 0):
-        return -1
-    entry = base + REQUEST if pipe == SCALAR else entry_of(st, pipe_of(base, pipe), 0)
-    op = st[entry]
-    waits = op == OP_WAIT_FLAG and (pipe != SCALAR or st[entry + 2] == SCALAR)  # else it is to be queued
-    waits = waits or (pipe == SCALAR and (op == OP_POLL or op == OP_AWAIT_GROUP))
-    return word_of_site(st, base, pipe, entry) if waits else -1
 
 
 @jit

@@ -36,7 +36,8 @@ from xccl_emu.machine.device.layout import (
     STATUS,
     STATUS_RUNNING,
 )
-from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, note_came, pipe_of, waits_at
+from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
+from xccl_emu.machine.device.sites import note_came, waits_at
 from xccl_emu.machine.device.words import jit
 
 EVICTED_EVERY = 4

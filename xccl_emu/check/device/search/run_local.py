@@ -112,8 +112,9 @@ from xccl_emu.machine.device.layout import (
     STATUS_RUNNING,
 )
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
-from xccl_emu.machine.device.pipes import can_read, entry_of, n_subtransfers, pipe_of, word_of_site
+from xccl_emu.machine.device.pipes import can_read, entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.scalar import drained, is_awaited
+from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.words import call, jit
 
 _SPIN = 1 << 16

@@ -20,8 +20,8 @@ from xccl_emu.machine.device.layout import (
     GROUP_WORDS,
     MAY_WAIT,
 )
-from xccl_emu.machine.device.pipes import word_of_site
 from xccl_emu.machine.device.scalar import is_awaited
+from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.words import call, jit
 
 
