@@ -136,11 +136,11 @@ def test_each_sync_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     forged = Verdict(VERIFIED, "sendrecv", {}, "relaxed", "exhaustive", 0)
     believes = lambda *_, without, **__: replace(forged, without=tuple(without))  # noqa: E731
     monkeypatch.setattr("xccl_emu.cli.check_job.check", believes)
-    told = as_json(*TINY, "--each-sync", "--advice-seconds", "0.5")["each_sync"]
+    told = as_json(*TINY, "--each-sync", "--advice-seconds", "2")["each_sync"]
     (fence,) = [one for one in told if one["sync"] == FENCE]
     assert fence["finding"] == "needed"
     assert fence["certificate"]["of_proof"]
-    out = printed(*TINY, "--each-sync", "--advice-seconds", "0.5")
+    out = printed(*TINY, "--each-sync", "--advice-seconds", "2")
     assert "'redundant' is" in out
     assert "withdrawn" in out
     unjudged = as_json(*TINY, "--each-sync", "--advice-seconds", "0")["each_sync"]
