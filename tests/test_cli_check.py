@@ -4,6 +4,7 @@ import errno
 import json
 import re
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.cli_support import as_json, interrupted, invoke, printed, refusal
 from tests.refused import refuses
 from xccl_emu.check.check import check
 from xccl_emu.check.sampling import watch
+from xccl_emu.check.verdict import VERIFIED, Verdict
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.clock import working_seconds
 from xccl_emu.machine.pod import Pod
@@ -135,6 +137,33 @@ def test_each_sync_says_which_are_needed() -> None:
         "chunk in buffer", FENCE, "half sent", "half free", "chunk read", "slot read", "tail line", "ack line"
     }  # fmt: skip
     assert not list(Path.cwd().iterdir())
+
+
+def test_each_sync_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a search calls redundant brute force and schedules judge again; if they find something it is needed."""
+    forged = Verdict(VERIFIED, "sendrecv", {}, "relaxed", "exhaustive", 0)
+    believes = lambda *_, without, **__: replace(forged, without=tuple(without))  # noqa: E731
+    monkeypatch.setattr("xccl_emu.cli.check_job.check", believes)
+    told = as_json(*TINY, "--each-sync", "--advice-seconds", "2")["each_sync"]
+    (fence,) = [one for one in told if one["sync"] == FENCE]
+    assert fence["finding"] == "needed"
+    assert fence["certificate"]["of_proof"]
+    out = printed(*TINY, "--each-sync", "--advice-seconds", "2")
+    assert "'redundant' is" in out
+    assert "withdrawn" in out
+    unjudged = as_json(*TINY, "--each-sync", "--advice-seconds", "0")["each_sync"]
+    assert {one["finding"] for one in unjudged} == {"redundant"}
+    assert "must be 0 or more" in refusal(*TINY, "--advice-seconds", "1")
+
+
+def test_nobody_waits_for_a_slot_where_there_are_enough() -> None:
+    """As many chunks as slots: who waits for a slot is told never to have waited, in the verdict and for each sync."""
+    words = ("check", "sendrecv", "--slots", "2", "--chunks", "2", "--granules", "1")
+    told = as_json(*words, "--each-sync", "--advice-seconds", "0.2")
+    assert [one["sync"] for one in told["reach"]["never_waited"]] == ["slot free"]
+    assert [one["sync"] for one in told["each_sync"] if one["never_waited"]] == ["slot free"]
+    assert "never waited" in printed(*words)
+    assert "in these schedules: slot free" in printed(*words, "--policy", "random", "--schedules", "40")
 
 
 def test_each_sync_of_a_wrong_protocol_is_its_violation() -> None:

@@ -20,11 +20,13 @@ CERTIFICATE_SECONDS, CERTIFICATE_STATES = 6.0, 20_000
 """Of each certificate: brute force ends by its states, long before its time is over, so that the page does not vary."""
 
 
-def finding(verdict: Verdict) -> str:
-    """What a verdict says of the synchronization that was switched off."""
+def finding(verdict: Verdict, idle: bool) -> str:
+    """What a verdict says of the synchronization that was switched off; for an idle one nobody ever had to wait."""
     if verdict.verdict == VIOLATION and verdict.violation is not None:
         return f"needed: {verdict.violation.kind}"
-    return "redundant" if verdict.verdict == VERIFIED else f"{verdict.verdict}: {verdict.reason}"
+    if verdict.verdict == VERIFIED:
+        return "redundant: nobody ever waits for it here" if idle else "redundant"
+    return f"{verdict.verdict}: {verdict.reason}"
 
 
 def certified(case: Case, without: Sequence[str] = (), seconds: float = 180) -> Verdict:
@@ -57,7 +59,8 @@ def section(name: str) -> str:
     sizes_told = ", ".join(f"{key} {value}" for key, value in sizes.items()) or "usual sizes"
     lines = [f"## {name}", "", f"{sizes_told}: {whole.verdict}.", ""]
     lines += [f"Certificates: {certificates([whole, *found.values()])}.", "", "| synchronization | |", "|---|---|"]
-    return "\n".join([*lines, *(f"| {sync} | {finding(verdict)} |" for sync, verdict in found.items())])
+    idle = {sync for sync in found if whole.reach is not None and whole.reach.idle(sync)}
+    return "\n".join([*lines, *(f"| {sync} | {finding(each, sync in idle)} |" for sync, each in found.items())])
 
 
 def page(text: str, check: bool = False) -> str:

@@ -7,6 +7,7 @@ import pytest
 from tests.testing.cases import telling
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
+from xccl_emu.check.reach import Reach
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, VIOLATION, WRONG_BITS, Verdict
 from xccl_emu.errors import ConfigError
 
@@ -73,6 +74,18 @@ def test_what_brute_force_alone_finds_is_not_verified(
     assert "no schedule of it is known" in verdict.reason
     assert not verdict.certificate.agrees
     assert verdict.certificate.schedules == 7
+
+
+def test_a_poll_that_waits_and_was_said_not_to_contradicts() -> None:
+    """Brute force sees where cores wait, too."""
+    case = meeting()
+    reach = check(case).reach
+    assert not reach.never_waited
+    forged = replace(FORGED, reach=Reach(tuple(replace(place, may_wait=False) for place in reach.places)))
+    verdict = certify(case, forged, seconds=1.0)
+    assert verdict.verdict == UNFINISHED
+    assert "waits, which was said never to" in verdict.reason
+    assert verdict.reach is None
 
 
 def test_limits_of_brute_force_are_said(monkeypatch: pytest.MonkeyPatch) -> None:

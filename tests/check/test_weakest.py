@@ -2,15 +2,30 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tests.cli_support import invoke
 from xccl_emu.check.check import MAX_STATES, check
-from xccl_emu.check.verdict import VERIFIED, VIOLATION
+from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict
 from xccl_emu.check.weakest import Weakened, weakest
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang import kernel, load, poll_ge, put, quiet, store
+from xccl_emu.lang import (
+    MTU_IN,
+    MTU_OUT,
+    kernel,
+    load,
+    mtu_in,
+    mtu_out,
+    poll_ge,
+    put,
+    quiet,
+    set_flag,
+    store,
+    wait_flag,
+)
 from xccl_emu.machine import Pod, small_pod
+from xccl_emu.machine.launch import Grant
 from xccl_emu.testing import Bench, protocol
 
 
@@ -39,6 +54,28 @@ def take(data, flag, out, last):
     yield store(out, value)
 
 
+@kernel
+def spread(own, box, flag):
+    """A chunk, a granule at a time, then a flag."""
+    yield mtu_in(own, 0, 64)
+    yield set_flag(MTU_IN, MTU_OUT, 0)
+    yield wait_flag(MTU_IN, MTU_OUT, 0)
+    for k in range(2):
+        yield mtu_out(32 * k, box + 32 * k, 32)
+    yield quiet(sync="data visible")
+    yield put(flag, 1)
+
+
+@kernel
+def collect(flag, box, out):
+    """Wait for the flag, and keep what is at the beginning of the second die."""
+    yield poll_ge(flag, 1)
+    yield mtu_in(box, 0, 32)
+    yield set_flag(MTU_IN, MTU_OUT, 0)
+    yield wait_flag(MTU_IN, MTU_OUT, 0)
+    yield mtu_out(0, out, 32)
+
+
 def pod_of(bench: Bench, sender: object, last: int) -> Pod:
     """Data and flag at die 1, on which the receiver keeps what it has read."""
     pod = bench.pod(small_pod(2, app_bytes=128, meta_bytes=64, managed_bytes=64))
@@ -64,7 +101,8 @@ def counted(bench: Bench) -> None:
 
 def answers(case: object, order: str = "relaxed") -> list[tuple[str, str, str]]:
     """Operation, what it asks for and the weakest that will do, of each request."""
-    return [(one.site.operation, one.asks, one.weakest) for one in weakest(case, order=order, max_states=MAX_STATES)]
+    found = weakest(case, order=order, max_states=MAX_STATES, certify=0.2)
+    return [(one.site.operation, one.asks, one.weakest) for one in found]
 
 
 @pytest.mark.parametrize("order", ["relaxed", "unordered"])
@@ -104,6 +142,43 @@ def test_what_is_called_weak_enough_is_verified_and_what_is_not_is_refuted(case:
                 assert said.certificate.disagreement == "", (one.site.text, to)
 
 
+def test_advice_that_other_roads_contradict_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that calls everything enough is held against brute force and schedules: nothing wrong is advised."""
+    right = [(one.asks, one.advice) for one in weakest(counted(), max_states=MAX_STATES)]
+
+    def search(case: object, order: str, *_: object, **__: object) -> Verdict:
+        return Verdict(VERIFIED, "forged", {}, order, "exhaustive", 0)
+
+    monkeypatch.setattr("xccl_emu.check.weakest.search_once", search)
+    believed = [one.advice for one in weakest(counted(), max_states=MAX_STATES, certify=None)]
+    found = list(weakest(counted(), max_states=MAX_STATES))
+    assert [(one.asks, one.advice) for one in found] == right
+    assert believed == ["no-order", "fence", "no-order", "no-order", "no-order"]
+    withdrawn = [dict(one.withdrawn) for one in found]
+    assert [list(each) for each in withdrawn] == [[], [], ["no-order"], ["no-order"], []]
+    assert "sampled schedules: " in withdrawn[2]["no-order"]
+    assert found[1].certificates["fence"].agrees
+    assert found[2].to_json()["withdrawn"] == withdrawn[2]
+
+
+@protocol
+def over_an_edge(bench: Bench) -> None:
+    """Two granules on both sides of a die's edge, one site; behind a quiet the flag on the first of these dies."""
+    data = np.arange(1, 65, dtype=np.uint8)
+    pod = bench.pod(small_pod(4, app_bytes=512, meta_bytes=256, managed_bytes=256, ub_bytes=64))
+    edge = pod.spec.die_bytes
+    own, out = bench.filled(2, data, "data"), bench.wanted(3, data[32:], "taken")
+    ranges = [Grant(None, 0, edge, "rw")]
+    pod.launch(spread, 2, [0], {"own": own.address, "box": edge - 32, "flag": pod.meta(0)}, ranges)
+    pod.launch(collect, 3, [0], {"flag": pod.meta(0), "box": edge, "out": out.address}, ranges)
+
+
+def test_no_fence_is_advised_across_dies() -> None:
+    """A fence orders nothing between dies: if a search takes it to, schedules take the advice back."""
+    (one,) = [one for one in weakest(over_an_edge(), max_states=MAX_STATES) if one.site.operation == "quiet"]
+    assert (one.weakest, one.refuted) == ("quiet", {"fence": "data race"})
+
+
 def test_orders_that_keep_everything_are_refused() -> None:
     """Under sc and fifo it does not matter what a request asks for, and a site must be there to be weakened."""
     with pytest.raises(ConfigError, match="order='fifo'"):
@@ -117,8 +192,9 @@ def test_orders_that_keep_everything_are_refused() -> None:
 
 def test_the_command_prints_them() -> None:
     """`check --weakest --json` has a line for each request."""
-    code, out, err = invoke("check", "sendrecv", "--chunks", "2", "--weakest", "--json")
+    code, out, err = invoke("check", "sendrecv", "--chunks", "2", "--weakest", "--advice-seconds", "0.2", "--json")
     assert code == 0, err
     found = json.loads(out)["weakest"]
     assert {"send", "recv"} == {one["kernel"] for one in found}
     assert all(one["weakest"] for one in found)
+    assert all(one["certificates"][one["weakest"]]["agrees"] for one in found if one["advice"])

@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from xccl_emu.check.reach import reach_of
 from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.clock import working_seconds
 
-SECONDS = 30.0
-"""That a certificate takes by default."""
+SECONDS, ADVICE_SECONDS = 30.0, 2.0
+"""That a certificate takes by default; and that of an advice (redundant, may be weaker), of which there are many."""
 MAX_STATES = 1_000_000
 """That brute force visits by default."""
 _SHARE_OF_BRUTE_FORCE = 0.5
@@ -66,14 +68,24 @@ def _brute_force(checkable: Checkable, verdict: Verdict, seconds: float, max_sta
 
     trial = checkable.build(verdict.order, verdict.without)
     ranges = [_rounded(expected.address, len(expected.data)) for expected in trial.expected]
+    proof = verdict.verdict == VERIFIED
     try:
         found = explore(trial.pod, ranges, max_states, seconds, _BYTES_MAX)
     except CapacityError as error:
-        return Certificate(too_large=f"too large for brute force ({error})")
+        return Certificate(too_large=f"too large for brute force ({error})", of_proof=proof)
     wrong = [f"a run ends in an error: {message}" for message in sorted(found.errors)[:1]]
     wrong += [f"{found.deadlocks:,} states are deadlocks"] if found.deadlocks else []
+    wrong += [f"{words} waits, which was said never to" for words in _waiting(trial, verdict, found.sites)][:1]
     wrong += [text for outcome in sorted(found.outcomes) for text in _wrong_bytes(trial, ranges, outcome)][:1]
-    return Certificate(found.states, found.complete, disagreement="; ".join(f"brute force: {text}" for text in wrong))
+    told = "; ".join(f"brute force: {text}" for text in wrong)
+    return Certificate(found.states, found.complete, disagreement=told, of_proof=proof)
+
+
+def _waiting(trial: Trial, verdict: Verdict, sites: NDArray[np.int64]) -> list[str]:
+    """Places that are said never to have been waited at, and where brute force has seen a core wait."""
+    waiting = {place for place in reach_of(trial.pod, sites).places if place.reached and place.may_wait}
+    claimed = () if verdict.reach is None else verdict.reach.never_waited
+    return [place.words() for place in claimed if replace(place, may_wait=True) in waiting]
 
 
 def _rounded(address: int, nbytes: int) -> tuple[int, int]:
@@ -106,7 +118,8 @@ def _sampled(checkable: Checkable, verdict: Verdict, brute: Certificate, started
     both = "; ".join(text for text in (brute.disagreement, found) if text)
     certificate = replace(certificate, disagreement=both)
     reason = _contradiction(verdict, both)
-    return replace(told(checkable, verdict, sampled.violation), reason=reason, certificate=certificate)
+    shown = told(checkable, verdict, sampled.violation)
+    return replace(shown, reason=reason, certificate=certificate, reach=None)
 
 
 def _unless_contradicted(verdict: Verdict) -> Verdict:
@@ -115,7 +128,7 @@ def _unless_contradicted(verdict: Verdict) -> Verdict:
     if verdict.certificate.agrees:
         return verdict
     reason = _contradiction(verdict, verdict.certificate.disagreement)
-    return replace(verdict, verdict=UNFINISHED, reason=f"{reason}; no schedule of it is known")
+    return replace(verdict, verdict=UNFINISHED, reason=f"{reason}; no schedule of it is known", reach=None)
 
 
 def _contradiction(verdict: Verdict, found: str) -> str:

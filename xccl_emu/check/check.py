@@ -7,6 +7,7 @@ from functools import partial
 
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
+from xccl_emu.check.reach import reach_of
 from xccl_emu.check.shorten import told
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
@@ -172,7 +173,8 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
         return told(checkable, replace(verdict, reason=""), shown)
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
-    return replace(verdict, reason=f"brute force, the fault at every moment: of its ends {found.ends}")
+    reason = f"brute force, the fault at every moment: of its ends {found.ends}"
+    return replace(verdict, reason=reason, reach=None)
 
 
 def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
@@ -241,8 +243,10 @@ def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tupl
     if aside:
         report = f"no schedule shows what the search has found, please report this: {'; '.join(aside.values())}"
         found.reason = f"{found.reason}; {report}" if found.reason else report
-    outcome, reason = (UNFINISHED, found.reason) if found.reason else (VERIFIED, found.rests_on())
-    return replace(verdict, verdict=outcome, reason=reason), found.cycles
+    if found.reason:
+        return replace(verdict, verdict=UNFINISHED, reason=found.reason), found.cycles
+    reach = reach_of(trial.pod, setup.named)
+    return replace(verdict, verdict=VERIFIED, reason=found.rests_on(), reach=reach), found.cycles
 
 
 def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
@@ -270,7 +274,7 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
         verdict = replace(verdict, reason=_about_fault(verdict, fault, trial, sampled.faults))
     if sampled.violation is not None:
         return told(checkable, verdict, sampled.violation)
-    return replace(verdict, verdict=NO_VIOLATION)
+    return replace(verdict, verdict=NO_VIOLATION, reach=sampled.reach)
 
 
 def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xccl_emu.check.reach import Reach
+
 VERIFIED = "verified"
 NO_VIOLATION = "no violation found"
 VIOLATION = "violation"
@@ -74,11 +76,19 @@ class Certificate:
     """A violation shows again when its schedule is replayed on the machine; then nothing else was done."""
     disagreement: str = ""
     """What was found that the verdict did not say; empty if they agree."""
+    of_proof: bool = False
+    """Had the verdict been "verified"?  Then, if they do not agree, it does not stand any more."""
 
     @property
     def agrees(self) -> bool:
         """Does nothing contradict the verdict?"""
         return not self.disagreement
+
+    def again(self, advice: str) -> str:
+        """What became of an advice, such as ``redundant``, that was judged again, in a few words."""
+        if self.agrees:
+            return self.covers()
+        return f"{advice!r} is withdrawn: {self.disagreement}" if self.of_proof else self.disagreement
 
     def covers(self) -> str:
         """What was done, in words, without numbers that vary."""
@@ -139,6 +149,8 @@ class Verdict:
     """The declared errors, by code and meaning."""
     certificate: Certificate | None = None
     """What other roads say of it, if they were asked."""
+    reach: Reach | None = None
+    """What no run needed: of one that is verified, of all runs; of drawn schedules, of these."""
 
     @property
     def ok(self) -> bool:
@@ -155,4 +167,5 @@ class Verdict:
             "certificate": None if self.certificate is None else self.certificate.to_json(),
             "violation": None if self.violation is None else self.violation.to_json(),
             "others": [other.to_json() for other in self.others],
+            "reach": None if self.reach is None else self.reach.to_json(),
         }

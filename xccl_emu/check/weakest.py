@@ -2,15 +2,19 @@
 
 One request, or quiet, is weakened at a time, all others are as they are; each time all is searched anew.  So two that
 can each be weaker need not both be: ask again with one of them changed.
+
+What a search says of the weakened protocol is judged again by roads that share nothing with it (`check.certify`), for
+some seconds: advice that these contradict is withdrawn.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.check import Progress, search_once
 from xccl_emu.check.trial import Checkable, Trial
-from xccl_emu.check.verdict import UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict
+from xccl_emu.check.verdict import UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Certificate, Verdict
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang import Site
 from xccl_emu.machine.pod import FENCE, WRITES
@@ -64,7 +68,19 @@ class Weakest:
     reached: bool
     """Does a run come to it?"""
     unfinished: str = ""
-    """Why a search has no end."""
+    """Why a search has no end, or what brute force alone holds against it."""
+    certificates: Mapping[str, Certificate] = field(default_factory=dict)
+    """Of what was tried, those that were judged again."""
+
+    @property
+    def advice(self) -> str:
+        """What it could ask for instead of what it asks for; empty for nothing weaker."""
+        return "" if self.weakest == self.asks else self.weakest
+
+    @property
+    def withdrawn(self) -> dict[str, str]:
+        """What a search had called enough, and what was found against it."""
+        return {to: each.disagreement for to, each in self.certificates.items() if each.of_proof and not each.agrees}
 
     @property
     def asks(self) -> str:
@@ -74,16 +90,18 @@ class Weakest:
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         where = {"kernel": self.kernel, "file": self.site.file, "line": self.site.line, "text": self.site.text.strip()}
+        certificates = {to: each.to_json() for to, each in self.certificates.items()}
         return where | {
             "operation": self.site.operation, "sync": self.site.sync, "asks": self.asks, "weakest": self.weakest,
-            "refuted": dict(self.refuted), "states": self.states, "reached": self.reached,
-            "unfinished": self.unfinished, "callers": [list(caller) for caller in self.site.callers],
+            "advice": self.advice, "refuted": dict(self.refuted), "withdrawn": self.withdrawn, "states": self.states,
+            "reached": self.reached, "unfinished": self.unfinished, "certificates": certificates,
+            "callers": [list(caller) for caller in self.site.callers],
         }  # fmt: skip
 
 
 def weakest(
     checkable: Checkable, *, order: str = "relaxed", without: Collection[str] = (), seconds: float | None = None,
-    max_states: int, progress: Progress | None = None,
+    max_states: int, progress: Progress | None = None, certify: float | None = ADVICE_SECONDS,
 ) -> Iterator[Weakest]:  # fmt: skip
     """For each request that writes and each quiet, in the order of the kernels' sources, the weakest that will do.
 
@@ -93,35 +111,56 @@ def weakest(
     order: ``"relaxed"`` or ``"unordered"``.
     without: names of synchronizations that are switched off.
     seconds, max_states: limits of each search.
+    certify: seconds for which each answer is judged again by brute force and sampled schedules; None for not at all.
 
     Raises ConfigError for another order.
     """
     if order not in ORDERS:
         raise ConfigError(f"order={order!r}: keeps all writes in order; what requests ask for matters under {ORDERS}")
-    reached = _reached(checkable, order, without)
+    reached, judge = _reached(checkable, order, without), _Judge(order, without, seconds, max_states, progress, certify)
     for number, kernel in enumerate(checkable.build(order, without).pod.kernels):
         for n, site in enumerate(kernel.sites):
             if site.operation not in (*WRITES, "quiet"):
                 continue
-            refuted, states = dict[str, str](), 0
+            tried = dict[str, Verdict]()
             for to in (FENCE,) if site.operation == "quiet" else _STEPS[site.order]:
-                one = Weakened(checkable, number, n, to)
-                found = search_once(one, order, without, seconds=seconds, max_states=max_states, progress=progress)
-                states += found.states
-                if found.verdict != VIOLATION or found.violation is None:
+                tried[to] = judge.verdict(Weakened(checkable, number, n, to))
+                if tried[to].verdict != VIOLATION:
                     break
-                refuted[to] = found.violation.kind
-            else:
-                to, found = "quiet" if site.operation == "quiet" else AS_IT_IS.get(site.order, site.order), None
-            yield _told(kernel.name, site, to, refuted, states, (site.file, site.line) in reached, found)
+            yield _told(kernel.name, site, (site.file, site.line) in reached, tried)
 
 
-def _told(
-    kernel: str, site: Site, to: str, refuted: Mapping[str, str], states: int, reached: bool, found: Verdict | None
-) -> Weakest:
-    unfinished = "" if found is None or found.verdict == VERIFIED else found.reason or UNFINISHED
-    assert found is None or found.verdict in (VERIFIED, UNFINISHED, UNSUPPORTED)
-    return Weakest(kernel, site, "" if unfinished else to, refuted, states, reached, unfinished)
+@dataclass(frozen=True)
+class _Judge:
+    """How each weakened protocol is judged."""
+
+    order: str
+    without: Collection[str]
+    seconds: float | None
+    max_states: int
+    progress: Progress | None
+    certify: float | None
+
+    def verdict(self, one: Weakened) -> Verdict:
+        """That of a search, judged again."""
+        found = search_once(
+            one, self.order, self.without, seconds=self.seconds, max_states=self.max_states, progress=self.progress
+        )
+        if self.certify is None or found.verdict not in (VERIFIED, VIOLATION):
+            return found
+        return certify(one, found, seconds=self.certify)
+
+
+def _told(kernel: str, site: Site, reached: bool, tried: Mapping[str, Verdict]) -> Weakest:
+    """What became of a request, by the verdicts on what was tried of it: all but the last are violations."""
+    refuted = {to: each.violation.kind for to, each in tried.items() if each.violation is not None}
+    certificates = {to: each.certificate for to, each in tried.items() if each.certificate is not None}
+    enough = [to for to, each in tried.items() if each.verdict == VERIFIED]
+    open_ = [each.reason or UNFINISHED for each in tried.values() if each.verdict in (UNFINISHED, UNSUPPORTED)]
+    as_it_is = "quiet" if site.operation == "quiet" else AS_IT_IS.get(site.order, site.order)
+    weakest = "" if open_ else (enough or [as_it_is])[0]
+    states = sum(each.states for each in tried.values())
+    return Weakest(kernel, site, weakest, refuted, states, reached, "".join(open_), certificates)
 
 
 def _reached(checkable: Checkable, order: str, without: Collection[str]) -> frozenset[tuple[str, int]]:

@@ -63,6 +63,11 @@ class CheckOptions:
     states: int | None = option(None, "Most states that are searched.", least=1)
     seed: int = option(0, "Seed of drawn schedules.", least=0)
     breadth_first: bool = option(False, "Search for a violation with the fewest transitions.")
+    advice_seconds: float | None = option(
+        None,
+        "Seconds for which each answer of --each-sync and --weakest is judged again by brute force and drawn schedules;"
+        " 0 for not at all [default: 2]",
+    )
     certify: bool = option(
         False, "Then ask the same by brute force and by drawn schedules, which share nothing with the search."
     )

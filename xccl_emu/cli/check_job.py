@@ -1,15 +1,17 @@
 """What ``xccl-emu check`` does: one check, one check for each synchronization, or a replay."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xccl_emu.check.certify import ADVICE_SECONDS, certify
 from xccl_emu.check.certify import SECONDS as CERTIFICATE_SECONDS
-from xccl_emu.check.certify import certify
 from xccl_emu.check.check import MAX_STATES, POLICIES, Progress, check
 from xccl_emu.check.faults import check_fits, parse
+from xccl_emu.check.reach import Reach
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Verdict
 from xccl_emu.check.weakest import ORDERS as ORDERS_THAT_MATTER
@@ -41,6 +43,8 @@ class SyncResult:
     steps: tuple[int, ...]
     """Of the paper, in which it occurs."""
     verdict: Verdict
+    idle: bool = False
+    """Did nobody have to wait at it, in the runs with it?"""
 
     @property
     def finding(self) -> str:
@@ -50,7 +54,8 @@ class SyncResult:
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        return {"sync": self.sync, "steps": list(self.steps), "finding": self.finding, **self.verdict.to_json()}
+        about = {"sync": self.sync, "steps": list(self.steps), "finding": self.finding, "never_waited": self.idle}
+        return about | self.verdict.to_json()
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,10 @@ class Job:
         check_seconds(options.seconds)
         if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):
             raise ConfigError(f"--certify-seconds {options.certify_seconds}: must be positive, and go with --certify")
+        advised = options.each_sync or options.weakest
+        if options.advice_seconds is not None and not (advised and 0 <= options.advice_seconds < math.inf):
+            said = f"--advice-seconds {options.advice_seconds}"
+            raise ConfigError(f"{said}: must be 0 or more, and go with --each-sync or --weakest")
         if options.certify and options.fault:
             raise ConfigError(f"--certify: goes without --fault {options.fault}, of which no verdict is a proof")
         if options.fault:
@@ -190,10 +199,10 @@ class Job:
         verdict = self._judge(self._options.without)
         if verdict.verdict == VIOLATION:
             return self._saved(verdict)
-        reached = reached_syncs(self._case, self._order)
-        names = [name for name in self._case.syncs if name not in self._options.without]
-        each = [self._without(name) for name in names if name in reached]
+        reach, names = verdict.reach, [name for name in self._case.syncs if name not in self._options.without]
+        reached = reached_syncs(self._case, self._order) if reach is None else reach.reached()
         unreached = tuple(name for name in names if name not in reached)
+        each = [self._without(name, reach) for name in names if name in reached]
         return dataclasses.replace(self._result(verdict, None), each=tuple(each), unreached=unreached)
 
     def _weakest(self) -> Result:
@@ -205,15 +214,22 @@ class Job:
         seconds = SECONDS if options.seconds is None else options.seconds
         found = weakest(
             self._case, order=self._order, without=options.without, seconds=seconds,
-            max_states=options.states or MAX_STATES, progress=self._progress,
+            max_states=options.states or MAX_STATES, progress=self._progress, certify=self._advice_seconds(),
         )  # fmt: skip
         return dataclasses.replace(self._result(verdict, None), weakest=tuple(found))
 
-    def _without(self, name: str) -> SyncResult:
-        verdict = self._judge([*self._options.without, name])
+    def _advice_seconds(self) -> float | None:
+        """How long each answer is judged again; None for not at all."""
+        seconds = self._options.advice_seconds
+        return (ADVICE_SECONDS if seconds is None else seconds) or None
+
+    def _without(self, name: str, reach: Reach | None) -> SyncResult:
+        verdict, seconds = self._judge([*self._options.without, name]), self._advice_seconds()
+        if seconds is not None and verdict.certificate is None and verdict.verdict in (VERIFIED, VIOLATION):
+            verdict = certify(self._case, verdict, seconds=seconds)
         kernels = self._case.build("sc").pod.kernels
         steps = {site.step for kernel in kernels for site in kernel.sites if site.sync == name}
-        return SyncResult(name, tuple(sorted(steps - {0})), verdict)
+        return SyncResult(name, tuple(sorted(steps - {0})), verdict, reach is not None and reach.idle(name))
 
     def _replay(self, witness: Witness) -> Result:
         """Replay a file under watch; its violation shows again, or it is said that it does not."""

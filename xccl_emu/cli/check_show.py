@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.table import Table
 
 from xccl_emu.check.check import Progress
-from xccl_emu.check.verdict import BRUTE_FORCE, SEARCH, Verdict, Violation
+from xccl_emu.check.verdict import BRUTE_FORCE, SEARCH, VERIFIED, Verdict, Violation
 from xccl_emu.check.weakest import Weakest
 from xccl_emu.check.witness.chart import mermaid
 from xccl_emu.check.witness.marks import marks
@@ -26,6 +26,7 @@ _REACH = (
     "redundant: nothing goes wrong without it in this very configuration. With more ranks, cores or rounds it may be"
     " needed: ask again with larger sizes before removing it"
 )
+_IDLE = "here nobody ever had to wait for it"
 _ONE_AT_A_TIME = (
     "one at a time: two requests that can each be weaker need not both be. Of this very configuration, as all verdicts"
 )
@@ -117,14 +118,25 @@ def _rows(verdict: Verdict) -> list[tuple[str, str]]:
         ("machine", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in verdict.bounds.items())),
         ("a state missed", f"with a probability below {verdict.collision:.1g}" if verdict.collision else ""),
         ("certificate", verdict.certificate.words() if verdict.certificate is not None else ""),
+        *_reach_rows(verdict),
         ("rests on" if verdict.verdict == "verified" else "because", verdict.reason),
     ]
+
+
+def _reach_rows(verdict: Verdict) -> list[tuple[str, str]]:
+    """What no run needed: a larger configuration may need it, and show that it is wrong."""
+    if verdict.reach is None:
+        return []
+    drawn = "" if verdict.verdict == VERIFIED else "in these schedules: "
+    idle = "; ".join(place.words() for place in verdict.reach.never_waited)
+    unreached = ", ".join(verdict.reach.unreached())
+    return [("never waited", idle and drawn + idle), ("never reached", unreached and drawn + unreached)]
 
 
 def weakest_table(found: tuple[Weakest, ...]) -> Table:
     """One line a request: what it asks for, the weakest that will do, and what goes wrong with less."""
     table = Table(title="the weakest that will do", title_style="")
-    for name in ("kernel", "request", "asks for", "weakest", "with less", "states"):
+    for name in ("kernel", "request", "asks for", "weakest", "with less", "judged again", "states"):
         table.add_column(name, justify="right" if name == "states" else "left", overflow="fold")
     for one in found:
         where = f"{one.site.operation} {one.site.file.rpartition('/')[2]}:{one.site.line}"
@@ -132,20 +144,28 @@ def weakest_table(found: tuple[Weakest, ...]) -> Table:
         less = ", ".join(f"{to}: {kind}" for to, kind in one.refuted.items())
         named = f"{where} ({one.site.sync})" if one.site.sync else where
         told = one.weakest if one.reached else f"{one.weakest} (a run does not come to it)"
-        table.add_row(one.kernel, named, one.asks, told, less or one.unfinished, f"{one.states:,}")
+        table.add_row(one.kernel, named, one.asks, told, less or one.unfinished, _again(one), f"{one.states:,}")
     return table
+
+
+def _again(one: Weakest) -> str:
+    """How the answer on a request was judged again: what is enough, and what was taken back or does not show again."""
+    told = [each.again(to) for to, each in one.certificates.items() if to == one.weakest]
+    others = {to: each for to, each in one.certificates.items() if to != one.weakest and not each.agrees}
+    return "; ".join([*told, *(each.again(to) for to, each in others.items())])
 
 
 def sync_table(each: tuple[SyncResult, ...]) -> Table:
     """One line a synchronization: is it needed, how that shows, and what it took to find out."""
     numbers = right("witness", "states", "schedules", "seconds")
-    table = Table("synchronization", "step", "it is", "because of", *numbers, title="without each synchronization")
-    table.title_style = ""
+    told = ("synchronization", "step", "it is", "because of", "judged again")
+    table = Table(*told, *numbers, title="without each synchronization", title_style="")
     for one in each:
         verdict, found = one.verdict, one.verdict.violation
         table.add_row(
             one.sync, ", ".join(map(str, one.steps)), f"[{_STYLES.get(one.finding, 'yellow')}]{one.finding}[/]",
-            found.kind if found else verdict.reason if one.finding == "unfinished" else "",
+            found.kind if found else verdict.reason if one.finding == "unfinished" else _IDLE if one.idle else "",
+            "" if verdict.certificate is None else verdict.certificate.again("redundant"),
             f"{len(found.actions)} steps" if found else "", f"{verdict.states:,}" if verdict.states else "",
             f"{verdict.schedules:,}" if verdict.schedules else "", f"{verdict.seconds:.1f}",
         )  # fmt: skip

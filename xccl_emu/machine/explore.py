@@ -8,7 +8,7 @@ order counts which the memory order keeps.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,9 @@ class Explored:
     """False if the search met a limit: of states, seconds or bytes."""
     bounds: Bounds
     """What "every schedule" means: nothing is said of a machine with wider ones."""
+    sites: NDArray[np.int64] = field(compare=False)
+    """A word for each kernel and site, [kernels * `layout.MAX_SITES`]: `layout.CAME` where a core came to it, and
+    `layout.MAY_WAIT` where one had to wait."""
 
 
 def explore(
@@ -90,6 +93,7 @@ def explore(
     n_rows = min(_ROWS, max(_ROWS_LEAST, _ROW_WORDS // max(len(observed), 1)))
     outcomes, errors = np.zeros((n_rows, len(observed)), np.int64), np.zeros((n_rows, device.ERROR_WORDS), np.int64)
     counted, at_once = np.zeros(7, np.int64), _SLICE_FIRST
+    sites = np.zeros(at.MAX_KERNELS * at.MAX_SITES, np.int64)
     ends, bad = set[Words](), set[Words]()
     root = stack[:1].copy()
     device.save(space, parts, root, 0)
@@ -98,11 +102,11 @@ def explore(
         # hashes wrap; with the JIT off NumPy would warn
         with np.errstate(over="ignore"), compiled.arithmetic_of(pod.kernels):
             device.push(space, parts, stack, table, counted)
-            device.search(space, parts, observed, stack, table, outcomes, errors, counted, max_states)  # only compiles
+            device.search(space, parts, observed, stack, table, outcomes, errors, counted, sites, 0)  # only compiles
             started = time.perf_counter()
             while why != device.ENDED:
                 looked, counted[device.SLICE] = time.perf_counter(), at_once
-                why = device.search(space, parts, observed, stack, table, outcomes, errors, counted, max_states)
+                why = device.search(space, parts, observed, stack, table, outcomes, errors, counted, sites, max_states)
                 if why == device.ROWS_FULL and not counted[device.OUTCOMES] and not counted[device.ERRORS]:
                     # too few rows for one state
                     outcomes, errors = np.concatenate([outcomes] * 2), np.concatenate([errors] * 2)
@@ -124,7 +128,7 @@ def explore(
     messages = frozenset(_message(pod, error) for error in bad)
     flights, lines = int(pod.state[at.FLIGHT_CAPACITY]), pod.spec.scalar_cache
     bounds = Bounds(at.MAX_SUBTRANSFERS, at.QUEUE_DEPTH, at.N_DMA_SLOTS, flights, lines)
-    return Explored(states, transitions, frozenset(ends), deadlocks, messages, not counted[device.STACK], bounds)
+    return Explored(states, transitions, frozenset(ends), deadlocks, messages, not counted[device.STACK], bounds, sites)
 
 
 def standing(pod: Pod) -> tuple[int, int]:

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from xccl_emu.check.device.monitor import layout as at
 from xccl_emu.check.faults import Fault
+from xccl_emu.check.reach import Reach, reach_of
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import LIVELOCK, Violation
 from xccl_emu.errors import ConfigError, KernelError, ReplayError
 from xccl_emu.machine.clock import working_seconds
+from xccl_emu.machine.device.layout import CAME, MAY_WAIT
 from xccl_emu.machine.pod import Pod
 
 POLICIES = ("portfolio", *at.POLICIES)
@@ -55,6 +57,8 @@ class Sampled:
     """Of a fault: how many of these schedules (or of those behind a stalled link) ended how (`Verdict.ended`)."""
     declared: Mapping[str, int] = field(default_factory=dict)
     """How many in which declared error (`Verdict.declared`)."""
+    reach: Reach | None = None
+    """What these schedules came to, and waited at."""
 
 
 def sample(
@@ -80,6 +84,7 @@ def sample(
     if policy not in POLICIES:
         raise ConfigError(f"policy={policy!r}: must be one of {', '.join(POLICIES)}")
     monitor = monitor_of(trial)
+    monitor.sites &= ~(CAME | MAY_WAIT)
     if schedules is None and seconds is None:
         schedules = SCHEDULES_DEFAULT
     job = _Job(monitor, seed, schedules, seconds, fault, progress, at_once)
@@ -91,8 +96,9 @@ def sample(
     total = sum(job.done.values())
     ended, declared = ({}, {}) if fault is None else _ended(trial, job.endings)
     return Sampled(
-        policy, seed, total, job.actions, job.elapsed(), dict(job.done), job.violation, job.faults, ended, declared
-    )
+        policy, seed, total, job.actions, job.elapsed(), dict(job.done), job.violation, job.faults, ended,
+        declared, reach_of(trial.pod, monitor.sites),
+    )  # fmt: skip
 
 
 def _ended(trial: Trial, endings: NDArray[np.int64]) -> tuple[dict[str, int], dict[str, int]]:

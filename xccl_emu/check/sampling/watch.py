@@ -71,7 +71,8 @@ class Monitor:
         self.log: Words = np.zeros(0, np.int64)
         self.endings: Words = np.zeros(0, np.int64)
         """How runs ended in which something broke, by `breaks.ENDED_RIGHT` and so on; of the last `runs`."""
-        self._named = words_of_sites(trial.pod, lambda site: bool(site.sync))
+        self.sites = words_of_sites(trial.pod, lambda site: bool(site.sync))
+        """Has a site a name?  Beside it runs note whether they come to it, and wait (`machine.MAY_WAIT`)."""
         self._filled = _filled(trial)
         self._wanted = (*_expected(trial), _answers(trial), np.array(list(trial.stops), np.int64))
         self._judged = at.JUDGE_NOTHING
@@ -198,7 +199,7 @@ class Monitor:
         return (
             pod.memory, pod.state, m, _clocks(pod, clock_words), shadow, np.zeros(self._record_words, np.int64),
             np.zeros(self._undo_words * at.UNDO_WORDS, np.int64), np.zeros(2 * places, np.int64),
-            np.zeros(places, np.float64), self._named, np.zeros((4, 5), np.int64),
+            np.zeros(places, np.float64), self.sites, np.zeros((4, 5), np.int64),
         )  # fmt: skip
 
     def _header(self, pod: Pod) -> tuple[Words, int]:

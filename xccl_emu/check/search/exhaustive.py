@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.check.device.search import bfs, dfs
 from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.device.search.classify import NAMED, TAKEN
 from xccl_emu.check.search import livelock
 from xccl_emu.check.search.describe import describe, spinning
 from xccl_emu.check.search.setup import Setup
@@ -178,6 +179,7 @@ class Search:
         such a violation counts only if all other parts have been searched to their end; else the whole is searched.
         """
         everyone = list(range(len(self.setup.cores)))
+        self.setup.named &= NAMED | TAKEN  # what walks and earlier searches have reached may be none of this table's
         self.found = Found(parts=self.setup.components() if self.apart else [everyone])
         violations: list[_Violation] = []
         for members in self.found.parts:

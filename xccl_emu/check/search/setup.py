@@ -67,6 +67,7 @@ class Setup:
     # ---- the checker state
 
     def _checker(self, full: bool) -> NDArray[np.int64]:
+        spec = self.pod.spec
         sizes = {
             at.CORES: len(self.cores) * at.CORE_WORDS,
             at.MEMBERS: len(self.cores),
@@ -75,6 +76,7 @@ class Setup:
             at.GRANULE_TABLE: self.n_granules * granules.GRANULE_WORDS,
             at.WRITTEN_TABLE: len(self._written),
             at.EXPECTED_BASE: self._expected_words(),
+            at.FIRST_MEMORY: spec.memory_bytes // 8,
             at.ON_PATH: at.ON_PATH_WORDS,
             at.KEPT: len(self.cores) * int(self.state[layout.CORE_WORDS] + at.BLOCK + self.state[layout.CACHE_WORDS]),
             at.RECORD_BASE: _RECORD_WORDS,
@@ -89,10 +91,11 @@ class Setup:
             ck[region] = start
         ck[at.RECORD_END], ck[at.FRAMES_END], ck[at.LOG_END] = starts[at.FRAMES], starts[at.LOG_BASE], end
         ck[at.FULL] = full
-        spec = self.pod.spec
         ck[at.UNIT_GRANULES] = max(1, spec.atomic_bytes // layout.GRANULE_BYTES)
         ck[at.MEMORY_END], ck[at.DIE_BYTES] = spec.memory_bytes, spec.die_bytes
         ck[at.META_START], ck[at.META_END] = spec.meta_start, spec.managed_start
+        first = starts[at.FIRST_MEMORY]
+        ck[first : first + spec.memory_bytes // 8] = self.initial.memory[: spec.memory_bytes].view(np.int64)
         ck[at.GREW_FIRST], ck[at.GREW_LAST] = granules.NO_GRANULE, -1
         for number, function in _LINKED.items():
             ck[at.HANDLES + number] = linked.handle_of(function)

@@ -2,12 +2,14 @@
 
 import numpy as np
 
+from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.actions import choices, evicts, nth_choice
-from xccl_emu.machine.device.flight import flight
+from xccl_emu.machine.device.flight import block_of_core, flight
 from xccl_emu.machine.device.pipes import entry_of
 from xccl_emu.machine.device.policies.common import n_actors, nth_actor
 from xccl_emu.machine.device.single import act_once
+from xccl_emu.machine.device.sites import note_came, waits_at
 from xccl_emu.machine.device.words import jit
 
 ERROR_WORDS = at.ERROR_B + 1 - at.ERROR
@@ -26,7 +28,7 @@ _SEED_2, _PRIME_2, _SHIFT_2 = np.uint64(0x13198A2E03707344), np.uint64(0xC2B2AE3
 
 
 @jit
-def search(space, parts, observed, stack, table, outcomes, errors, counted, max_states):
+def search(space, parts, observed, stack, table, outcomes, errors, counted, sites, max_states):
     """Expand states from the stack until none is left, the limit is met, or something is full.
 
     Row 0 of the stack is the state that is being expanded; the rows behind it wait.
@@ -57,11 +59,11 @@ def search(space, parts, observed, stack, table, outcomes, errors, counted, max_
         save(space, parts, stack, 0)
         stuck = True
         for a in range(actors):
-            actor = nth_actor(st, a)
+            actor, able = nth_actor(st, a), False
             for n in range(choices(st, actor)):
                 choice = nth_choice(st, actor, n)
                 if act_once(mem, st, actor, choice) or st[at.ERROR] != 0:
-                    stuck = stuck and evicts(st, actor, choice)
+                    able = able or not evicts(st, actor, choice)
                     counted[TRANSITIONS] += 1
                     if st[at.ERROR] == 0:
                         push(space, parts, stack, table, counted)
@@ -70,9 +72,26 @@ def search(space, parts, observed, stack, table, outcomes, errors, counted, max_
                             errors[counted[ERRORS], i] = st[at.ERROR + i]
                         counted[ERRORS] += 1
                     restore(space, parts, stack, 0)
+            _note_site(st, sites, actor, able)
+            stuck = stuck and not able
         if stuck:
             counted[DEADLOCKS] += 1
     return ENDED
+
+
+@jit
+def _note_site(st, sites, actor, able):
+    """Note to which site an actor has come, and whether it waits there."""
+    core, pipe = actor // at.ACTORS_PER_CORE, actor % at.ACTORS_PER_CORE
+    if core >= st[at.N_CORES]:
+        return
+    base = block_of_core(st, core)
+    if st[base + at.STATUS] == at.STATUS_RUNNING:
+        if pipe == SCALAR:
+            note_came(st, base, sites)
+        waits = -1 if able else waits_at(st, base, pipe)
+        if waits >= 0:
+            sites[waits] |= at.MAY_WAIT
 
 
 @jit

@@ -27,6 +27,7 @@ from xccl_emu.machine.device.layout import (
     ENTRY_PROGRESS,
     ENTRY_WORDS,
     FLIGHT_COUNT,
+    MAY_WAIT,
     N_ACTIVE,
     N_ACTIVE_DIES,
     N_CORES,
@@ -36,6 +37,7 @@ from xccl_emu.machine.device.layout import (
     STATUS_RUNNING,
 )
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of
+from xccl_emu.machine.device.sites import note_came, waits_at
 from xccl_emu.machine.device.words import jit
 
 EVICTED_EVERY = 4
@@ -96,6 +98,7 @@ def try_candidate(space, run, candidate, of_core):
         base, pipe = block_of_core(st, candidate // ACTORS_PER_CORE), candidate % ACTORS_PER_CORE
         choices = _live(st, base, pipe) if pipe == MTU_IN or pipe == DMA else 1
         if pipe == SCALAR:
+            note_came(st, base, space[9])
             choices = request_choices(st, base)
             if st[CACHE_LINES] and m[NEXT_NUMBER] & 1:  # every other run keeps what it has, as long as it can
                 choices = 1 if through_cache(st, base) else choices
@@ -117,6 +120,9 @@ def try_candidate(space, run, candidate, of_core):
             return code, choice
     if of_core:
         run[5][index_of(m, candidate // ACTORS_PER_CORE) * ACTORS_PER_CORE + pipe] = 1
+        site = waits_at(st, base, pipe)
+        if site >= 0:
+            space[9][site] |= MAY_WAIT
     return NOT_ENABLED, 0
 
 

@@ -188,6 +188,16 @@ def _note_consumed(ck, block, key, pipe):
 
 
 @jit
+def tells_more(ck, block, source, target, event, vector):
+    """Would an event tell a pipe what this vector does not know?  So too if it is not set yet."""
+    for k in range(ck[block + N_EVENTS_SET]):
+        at = block + EVENTS_SET + 2 * k
+        if ck[at] == _event(source, target, event):
+            return joined(vector, ck[at + 1]) != vector
+    return True
+
+
+@jit
 def note_wait(ck, block, source, target, event, pipe):
     """A pipe has consumed an event, and knows what it carried."""
     for k in range(ck[block + N_EVENTS_SET]):

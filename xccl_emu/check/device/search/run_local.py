@@ -41,6 +41,7 @@ from xccl_emu.check.device.search.linked import classify, execute, find_race, li
 from xccl_emu.check.device.search.moves import flag_landed, log_touched, number_of, put_back, touch_core
 from xccl_emu.check.device.search.races import any_before, any_told, note_late, release_before, release_told
 from xccl_emu.check.device.search.record import clear_way, deliver_latent, in_ring, n_latent, write_down
+from xccl_emu.check.device.search.waits import note_site
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     DMA,
@@ -80,6 +81,7 @@ from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
     CACHE_LINE_BYTES,
     CACHE_LINES,
+    CAME,
     CHOICE_ALL,
     CHOICE_ANEW,
     CHOICE_EVICT,
@@ -101,6 +103,7 @@ from xccl_emu.machine.device.layout import (
     IS_SIGNAL,
     KIND_DMA,
     KIND_SCALAR,
+    MAY_WAIT,
     N_ACTIVE,
     N_CORES,
     N_DMA_SLOTS,
@@ -112,6 +115,7 @@ from xccl_emu.machine.device.layout import (
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.pipes import can_read, entry_of, n_subtransfers, pipe_of
 from xccl_emu.machine.device.scalar import drained, is_awaited
+from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.words import call, jit
 
 _SPIN = 1 << 16
@@ -168,6 +172,12 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
     op, off = st[entry], pipe == SCALAR and st[entry] != OP_RETURN and switched_off(st, base)
     waits = pipe == SCALAR and op == OP_POLL and not off and not _granted(mem, st, ck, i, choice)
     classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
+    if pipe != DMA and not off and op != OP_RETURN:  # that has no site
+        word = word_of_site(st, base, pipe, entry)
+        if waits:
+            named[word] |= CAME | MAY_WAIT
+        elif named[word] & MAY_WAIT == 0:
+            note_site(st, ck, rows, named, i, pipe)
     if waits:
         return False
     way = how(st, ck, rows, i, base, pipe, op, off)
@@ -384,6 +394,7 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
     if pipe == SCALAR:
         off = st[entry] != OP_RETURN and switched_off(st, base)
         if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, i, choice):
+            named[word_of_site(st, base, pipe, entry)] |= MAY_WAIT
             return -1
         back = st[CACHE_LINES] != 0 and written_back(st, core_of(ck, i), base, choice) >= 0
         if not back and (st[entry] == OP_QUIET or st[entry] == OP_RETURN):

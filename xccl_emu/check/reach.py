@@ -1,0 +1,93 @@
+"""What a verdict did not reach: where no run had to wait, and synchronizations that no run came to."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xccl_emu.lang import Site
+from xccl_emu.machine.device.layout import CAME, MAX_SITES, MAY_WAIT
+from xccl_emu.machine.pod import Pod
+
+WAITS = ("poll_", "await_group", "wait_flag")
+"""How operations begin at which a core waits for others or for its pipes.  A quiet waits for what it has written."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A site of a kernel that is a synchronization, and what runs show of it."""
+
+    kernel: str
+    site: Site
+    dies: tuple[int, ...]
+    """On which the kernel runs."""
+    reached: bool
+    """Does some run come to it?"""
+    may_wait: bool
+    """May a core find it not granted when it comes to it?  True, too, of what nobody waits at."""
+
+    def words(self) -> str:
+        """Name, operation, line and kernel, for example ``slot free (poll_ge ring.py:31, kernel send)``."""
+        at = f"{self.site.file.rpartition('/')[2]}:{self.site.line}"
+        called = "".join(f" < {line}" for _, line in self.site.callers[::-1])
+        return f"{self.site.sync or 'no name'} ({self.site.operation} {at}{called}, kernel {self.kernel})"
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        told = {name: getattr(self.site, name) for name in ("sync", "operation", "file", "line")}
+        callers = [list(caller) for caller in self.site.callers]
+        return told | {"callers": callers, "kernel": self.kernel, "dies": list(self.dies)}
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Synchronizations of a configuration: of all its runs, if a search has gone through them, else of drawn ones."""
+
+    places: tuple[Place, ...]
+    """Those with a name, and those at which a core may wait; without what is switched off."""
+
+    @property
+    def never_waited(self) -> tuple[Place, ...]:
+        """Those that runs come to, and that were granted at once whenever they did."""
+        return tuple(place for place in self.places if place.reached and not place.may_wait)
+
+    @property
+    def never_reached(self) -> tuple[Place, ...]:
+        """Those that no run comes to."""
+        return tuple(place for place in self.places if not place.reached)
+
+    def idle(self, sync: str) -> bool:
+        """Did nobody have to wait at a synchronization, at any place at which one waits?"""
+        places = [p for p in self.places if p.site.sync == sync and p.reached and p.site.operation.startswith(WAITS)]
+        return bool(places) and not any(place.may_wait for place in places)
+
+    def reached(self) -> frozenset[str]:
+        """Names of which some run comes to a place."""
+        return frozenset(place.site.sync for place in self.places if place.reached)
+
+    def unreached(self) -> tuple[str, ...]:
+        """The other names, of kernels that run."""
+        return tuple(dict.fromkeys(p.site.sync for p in self.never_reached if p.site.sync not in self.reached()))
+
+    def to_json(self) -> dict[str, Any]:
+        """As the verdict's JSON has it."""
+        lists = {"never_waited": self.never_waited, "never_reached": self.never_reached}
+        return {name: [place.to_json() for place in places] for name, places in lists.items()}
+
+
+def reach_of(pod: Pod, words: NDArray[np.int64]) -> Reach:
+    """What the words of its sites say, [kernels * `layout.MAX_SITES`] int64."""
+    return Reach(tuple(_places(pod, words)))
+
+
+def _places(pod: Pod, words: NDArray[np.int64]) -> Iterator[Place]:
+    launches = [launch for core in pod.active_cores() if (launch := pod.launch_of(core)) is not None]
+    for number, kernel in enumerate(pod.kernels):
+        dies = tuple(sorted({launch.die for launch in launches if launch.kernel is kernel}))
+        for n, site in enumerate(kernel.sites):
+            word = int(words[number * MAX_SITES + n])
+            if site.sync not in pod.without and (site.sync or site.operation.startswith(WAITS)):
+                idle = word & MAY_WAIT == 0 and site.operation.startswith(WAITS)
+                yield Place(kernel.name, site, dies, word & CAME != 0, not idle)
