@@ -1,0 +1,163 @@
+"""Programs of campaigns (`xccl_emu.campaign`), said to the model: what `interpret` does with each instruction."""
+
+from xccl_emu.campaign.programs import DATA, UB_BYTES, WITH_WORD, WRITING, Instruction, Small, address_of
+from xccl_emu.machine.pod import Pod
+
+from .program import DMA, Core, Op, Program
+
+SIZES = (8, 16, 32, 40, 64, 4, 20, 28)
+MASKS = (255, 1, 2, 3)
+QUEUE_DEPTH, FLAGS_UB = 8, 192
+_WRITES = {
+    "store": "store0", "store_seen": "store1", "store4": "store2", "store_named": "store3", "atomic": "atomic_add0",
+    "atomic_taken": "atomic_add1", "swap": "compare_swap0", "put": "put0", "put_one": "put1", "put_named": "put2",
+    "add": "add0", "out": "mtu_out0", "signal": "put_signal0", "result": "store4",
+}  # fmt: skip
+"""The site of each instruction that writes, by its name in `WRITING`."""
+
+
+class Unknown(Exception):
+    """The model does not know this of a program."""
+
+
+def said(small: Small, order: str) -> Program:
+    """A program under an order, as the model takes it; raises Unknown where that has no word for it."""
+    assert set(_WRITES.values()) == set(WRITING)
+    pod = small.pod(order)
+    spec = pod.spec
+    if small.without or small.spins or small.scalar_cache:
+        raise Unknown("synchronizations switched off, spins, caches")
+    cores = []
+    for number, instructions in enumerate(small.programs):
+        die, core = divmod(number, small.cores_per_die)
+        ops = [_op(small, pod, one) for one in instructions if one.name != "end"]
+        ops = [_bounded(op, len(ops) - k - 1) for k, op in enumerate(_skipping(ops, instructions))]
+        result = pod.meta(die, 8 * 8 + small.pitch * core)
+        ops.append(Op("store", result, computed="seen", asks=small.asks.get(_WRITES["result"], "")))
+        _check(spec.memory_bytes, pod, ops)
+        cores.append(Core(die, tuple(ops)))
+    words = tuple((address_of(pod, word), value) for word, value in small.memory.items())
+    filled = tuple((address & ~31, (address & ~31) + 32) for (address, _), word in zip(words, small.memory) if word & DATA)
+    meta = (pod.meta(0), pod.meta(0) + spec.meta_bytes)
+    return Program(
+        tuple(cores), spec.n_dies, spec.die_bytes, meta, UB_BYTES, order, small.atomic_bytes, words, filled, small.fresh
+    )
+
+
+def _skipping(ops: list[Op], instructions: tuple[Instruction, ...]) -> list[Op]:
+    """As they are, unless `end`, which is dropped, is among those that may be skipped."""
+    if len(ops) != len(instructions):
+        raise Unknown("end")
+    return ops
+
+
+def _bounded(op: Op, behind: int) -> Op:
+    """A skip of no more than there is: what a core has read it tells in any case."""
+    return op._replace(value=min(op.value, behind)) if op.kind == "skip" else op
+
+
+def _check(memory_bytes: int, pod: Pod, ops: list[Op]) -> None:
+    """Raise Unknown for what the machine may refuse, or what goes beyond its queues."""
+    pipes = {"in": 1, "copy": 2, "out": 3, "put": 3, "add": 3, "signal": 3, "fence": 3}
+    used = [pipes[op.kind] for op in ops if op.kind in pipes]
+    used += [op.addr if op.kind == "set" else op.ub for op in ops if op.kind in ("set", "wait")]
+    rung = [op.value for op in ops if op.kind == "dma"]
+    if any(used.count(pipe) > QUEUE_DEPTH for pipe in (1, 2, 3)) or len(rung) != len(set(rung)):
+        raise Unknown("full queues or descriptors")
+    for op in ops:
+        if op.kind in ("set", "wait") and (op.addr == op.ub or (op.kind == "wait" and op.ub == DMA)):
+            raise Unknown("flags of a pipe to itself")
+        if op.kind == "copy" and abs(op.addr - op.ub) < op.nbytes:
+            raise Unknown("copies that overlap")
+        ranges = [(op.addr, op.nbytes)] if op.kind in ("in", "out", "dma", "signal", "line") else []
+        ranges += [(op.other, op.nbytes)] if op.kind == "dma" else []
+        if any(not _within(pod, *each) for each in ranges):
+            raise Unknown("transfers beyond an area")
+        if op.kind == "dma" and abs(op.addr - op.other) < op.nbytes:
+            raise Unknown("DMA over itself")
+        if op.kind == "signal" and op.addr - 8 < op.other < op.addr + op.nbytes:
+            raise Unknown("a signal to its payload")
+        if op.ub + op.nbytes > UB_BYTES and op.kind in ("in", "out", "signal", "ub_load", "ub_store"):
+            raise Unknown("beyond the data buffer")
+
+
+def _within(pod: Pod, addr: int, nbytes: int) -> bool:
+    die, spec = addr // pod.spec.die_bytes, pod.spec
+    if die >= spec.n_dies:
+        return False
+    areas = ((pod.meta(die), spec.meta_bytes), (pod.managed(die), spec.managed_bytes))
+    return any(first <= addr and addr + nbytes <= first + size for first, size in areas)
+
+
+def _op(small: Small, pod: Pod, one: Instruction) -> Op:
+    """One instruction."""
+    a, b, c = one.a, one.b, one.c
+    word = address_of(pod, a) if one.name in WITH_WORD else 0
+    nbytes, shifted = SIZES[c & 7], word + (c >> 3) * 4
+    asks = small.asks.get(_WRITES.get(one.name, ""), "")
+    match one.name:
+        case "load" | "load_named":
+            return Op("load", word, named=one.name == "load_named", takes=True, shows=True)
+        case "load4":
+            return Op("load", shifted, nbytes=4, takes=True, shows=True)
+        case "load_at":
+            return Op("load", word, computed="last", takes=True, shows=True)
+        case "store" | "store_named":
+            return Op("store", word, b, asks=asks)
+        case "store4":
+            return Op("store", shifted, b, 4, asks=asks)
+        case "store_seen":
+            return Op("store", word, computed="seen", asks=asks)
+        case "atomic" | "atomic_taken":
+            takes = one.name == "atomic_taken"
+            return Op("atomic", word, b, asks=asks, takes=takes, shows=takes)
+        case "swap":
+            return Op("swap", word, c, other=b, asks=asks, takes=True, shows=True)
+        case "ge" | "eq" | "ne" | "ge_taken" | "ne_taken" | "eq_taken":
+            takes = one.name.endswith("taken")
+            return Op("poll", word, b, test=one.name[:2], takes=takes, shows=takes)
+        case "part_ge" | "part_eq" | "part_ne":
+            size, mask = 1 << (c & 3), MASKS[c >> 2]
+            return Op("poll", word, b, size, test=one.name[-2:], mask=mask, takes=True, shows=True)
+        case "line" | "line_ne":
+            size = 16 << (c & 3)
+            flags = (1, 1 << (4 << (c & 3)) - 4, 0x11111111, 0x01010101)[c >> 2] & (1 << (4 << (c & 3))) - 1
+            if word % size:
+                raise Unknown("a line that is not aligned")
+            return Op("line", word, b, size, FLAGS_UB, test="ne" if one.name == "line_ne" else "eq", mask=flags)
+        case "quiet" | "fence" | "arrive" | "await":
+            return Op(one.name)
+        case "put" | "put_named":
+            return Op("put", word & ~31, nbytes=32, words=(b, c, b + 1, c + 1), asks=asks)
+        case "put_one":
+            words = [0, 0, 0, 0]
+            words[a & 3] = b
+            words[(a & 3) + 1 if a & 3 < 3 else 0] = c
+            return Op("put", word & ~31, nbytes=32, words=tuple(words), asks=asks)
+        case "add":
+            return Op("add", word, b, asks=asks)
+        case "in":
+            return Op("in", shifted, nbytes=nbytes, ub=b * 8)
+        case "out":
+            return Op("out", shifted, nbytes=nbytes, ub=b * 8, asks=asks)
+        case "signal":
+            there = address_of(pod, (a & ~7 & 31) | b & 7 | DATA)
+            how = "add" if c >> 3 else "set"
+            signal = address_of(pod, a & 31)
+            return Op("signal", there, nbytes=nbytes, ub=(b & 7) * 8, other=signal, told=(b >> 3) + 1, test=how, asks=asks)
+        case "set" | "wait":
+            return Op(one.name, a & (3 if one.name == "set" else 7), c, ub=b & 3)
+        case "ub_load":
+            return Op("ub_load", ub=b * 8, takes=True, shows=True)
+        case "ub_store":
+            return Op("ub_store", value=a, ub=b * 8)
+        case "v_copy":
+            return Op("copy", a * 8, nbytes=nbytes, ub=b * 8)
+        case "dma" | "dma_data":
+            target = address_of(pod, b | (DATA if one.name == "dma_data" else 0))
+            return Op("dma", shifted, c & 7, nbytes, other=target)
+        case "skip_unless" | "skip_if":
+            return Op("skip", value=c, other=b, test="eq" if one.name == "skip_if" else "ne")
+        case "fail_unless":
+            return Op("fail", other=b)
+    raise Unknown(one.name)
