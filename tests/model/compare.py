@@ -9,6 +9,8 @@ from xccl_emu.campaign.programs import Small
 from xccl_emu.check import verdict as kinds
 
 from . import spec
+from .program import Program
+from .races import Race
 from .translate import said
 
 EVENTS = ("quiet", "deadlock")
@@ -60,8 +62,16 @@ def compare(small: Small, order: str, limits: Limits = Limits()) -> Compared:
                 continue
             searched += 1
             if (said_so == kinds.VERIFIED) != (verdict == kinds.VERIFIED):
-                differences.append(f"model {verdict}, {name} {said_so}: {race}")
+                differences.append(f"model {verdict}, {name} {said_so}{_told(program, race)}")
     return Compared(order, naive.complete, verdict, searched, tuple(differences))
+
+
+def _told(program: Program, race: Race | None) -> str:
+    """The two accesses of a race, for whoever looks at a difference."""
+    if race is None:
+        return ""
+    sides = [access for access in race if access is not None]
+    return "; ".join(["", *(f"{a.engine} {'writes' if a.writes else 'reads'} {a.first}..{a.behind}" for a in sides)])
 
 
 def _of_outcomes(small: Small, order: str, found: spec.Found, naive: object) -> Iterator[str]:

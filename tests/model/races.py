@@ -155,7 +155,7 @@ class History:
         known = self._begun(engine, one.op)
         access = Access(bit, engine, one.first, one.behind, one.buffer, one.named, known, stores=one.stores)
         race = self._access(access)
-        if race is None and not self.written.issuperset(named):
+        if race is None and not one.named and not self.written.issuperset(named):
             race = Race(None, access)
         if race is None and one.named:
             self._acquire(engine, where)
@@ -168,7 +168,7 @@ class History:
             seen |= self.landed.get(byte, 0)
         for write in [access for access in self.accesses if access.bit & seen and access.writes]:
             told = Known(0, self._visible_behind(write))
-            if write.releases and write.engine[0] != engine[0]:
+            if write.releases and write.engine != engine:
                 told |= Known(write.known.before | write.bit)
             self.known[engine] = self._of(engine) | told
 

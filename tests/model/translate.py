@@ -3,7 +3,7 @@
 from xccl_emu.campaign.programs import DATA, UB_BYTES, WITH_WORD, WRITING, Instruction, Small, address_of
 from xccl_emu.machine.pod import Pod
 
-from .program import DMA, Core, Op, Program
+from .program import DMA, SCALAR, Core, Op, Program
 
 SIZES = (8, 16, 32, 40, 64, 4, 20, 28)
 MASKS = (255, 1, 2, 3)
@@ -67,6 +67,10 @@ def _check(memory_bytes: int, pod: Pod, ops: list[Op]) -> None:
     for op in ops:
         if op.kind in ("set", "wait") and (op.addr == op.ub or (op.kind == "wait" and op.ub == DMA)):
             raise Unknown("flags of a pipe to itself")
+        if op.kind == "wait" and op.addr == DMA and op.ub != SCALAR:
+            raise Unknown("a pipe that waits for DMA")
+        if op.kind == "poll" and op.value & ~op.mask:
+            raise Unknown("a poll for bits that it does not look at")
         if op.kind == "copy" and abs(op.addr - op.ub) < op.nbytes:
             raise Unknown("copies that overlap")
         ranges = [(op.addr, op.nbytes)] if op.kind in ("in", "out", "dma", "signal", "line") else []

@@ -1,0 +1,107 @@
+"""Random programs: those of campaigns, and messages that are passed on, also over the edge of a die.
+
+A program depends on a seed and its number alone.
+"""
+
+from dataclasses import dataclass
+from random import Random
+
+from xccl_emu.campaign import generate
+from xccl_emu.campaign.programs import Small, program
+from xccl_emu.lang.requests import ORDERS
+
+_WORDS = ("0.0", "0.4", "m0.4", "m0.6", "1.0", "1.1", "1.4", "m1.0", "m1.4")
+"""``m0.4`` to ``m0.7`` are the last bytes of die 0, and ``1.0`` begins die 1."""
+_DATA = ("m0.4", "m0.4", "m0.6", "1.0", "1.0", "1.1", "m1.0")
+_UNITS = (4, 8, 16, 32, 32, 32, 32, 64)
+
+
+@dataclass(frozen=True)
+class Filled(Small):
+    """A program on dies without a free byte: what is last on a die lies beside what is first on the next."""
+
+    @property
+    def pitch(self) -> int:
+        """From one core's result to the next, so that words and results fill 256 bytes."""
+        return 128 // self.cores_per_die
+
+
+def draw(seed: int, number: int) -> Small:
+    """Program ``number`` of a seed: half of them pass messages."""
+    rng = Random(f"model/{seed}/{number}")
+    if rng.random() < 0.4:
+        return generate.draw(seed, number).small
+    return _messages(rng)
+
+
+def _messages(rng: Random) -> Small:
+    """A core writes and tells the next, which reads, and perhaps writes and tells in turn."""
+    n, pieces, words = rng.choice((2, 2, 2, 3)), list[list[str]](), list[str]()
+    for core in range(n):
+        one = [f"ge {_flag(core - 1)} 1", *_reads(rng, words)] if core else []
+        words = rng.sample(_DATA, rng.choice((1, 2, 2)))
+        one += _writes(rng, words) + _tells(rng, _flag(core)) if core < n - 1 else []
+        pieces.append(one)
+    for _ in range(rng.choice((0, 0, 1, 1, 2))):
+        _change(rng, rng.choice(pieces))
+    programs = tuple(program("; ".join(one)) for one in pieces)
+    asks = {line: rng.choice(ORDERS[1:]) for line in generate.WRITING if rng.random() < 0.3}
+    return Filled(
+        programs, cores_per_die=rng.choice((1, 2)), dies=2, atomic_bytes=rng.choice(_UNITS),
+        fresh=rng.random() < 0.1, asks=asks if rng.random() < 0.3 else {},
+    )  # fmt: skip
+
+
+def _flag(core: int) -> str:
+    return ("0.0", "1.4")[core & 1]
+
+
+def _writes(rng: Random, words: list[str]) -> list[str]:
+    """Each word is written, half of the time all in one way."""
+    there, how, same = list[str](), rng.random(), rng.random() < 0.5
+    for word in words:
+        there += (Random(how) if same else rng).choice((
+            [f"store {word} 3"], [f"store {word} 3"], [f"put {word.split('.')[0]}.{int(word[-1]) & 4} 3 1"], [f"add {word} 1"],
+            [f"ub_store 3 0; out {word}"], [f"ub_store 3 0; set 0 3; wait 0 3; out {word}"], [f"atomic {word} 1"],
+            [f"dma_data 0.1 {word.lstrip('m')} 0; wait 4 0 0"] if word.startswith("m") else [f"dma 0.1 {word} 0; wait 4 0 0"],
+            [f"store4 {word} 3"], [f"in 0.1 0; set 1 3; wait 1 3; out {word}"],
+        ))  # fmt: skip
+    return there
+
+
+def _tells(rng: Random, flag: str) -> list[str]:
+    between = rng.choice((["quiet"], ["fence"], ["fence"], [], ["fence", f"ge {flag} 0"]))
+    how = (f"store {flag} 1", f"store {flag} 1", f"put {flag} 1", f"add {flag} 1", f"atomic {flag} 1", f"swap {flag} 0 1")
+    tells = [rng.choice((*how, f"ub_store 3 8; signal {flag} 1 0"))]
+    return between + tells + rng.choice(([], [], ["quiet"], [f"store {flag} 2"]))
+
+
+def _reads(rng: Random, words: list[str]) -> list[str]:
+    reads = list[str]()
+    for word in words if rng.random() < 0.9 else [rng.choice(_DATA)]:
+        reads += rng.choice((
+            [f"load {word}"], [f"load {word}"], [f"load4 {word}"], [f"in {word} 0; quiet; ub_load 0 0"],
+            [f"in {word} 1; set 1 0; wait 1 0; ub_load 0 1"], [f"load_named {word}"], [f"in {word} 2"],
+        ))  # fmt: skip
+    return reads
+
+
+def _change(rng: Random, one: list[str]) -> None:
+    """Drop, double, move or replace an instruction."""
+    if not one:
+        return
+    k, what = rng.randrange(len(one)), rng.randrange(4)
+    if what == 0:
+        one.pop(k)
+    elif what == 1 and not one[k].startswith("dma"):
+        one.insert(k, one[k])
+    elif what == 2 and k + 1 < len(one):
+        one[k], one[k + 1] = one[k + 1], one[k]
+    else:
+        word = rng.choice(_WORDS)
+        one[k] = rng.choice((f"store {word} 2", f"load {word}", f"load_named {word}", "quiet", "fence", f"put {word} 2"))
+
+
+def text(small: Small) -> str:
+    """As Python, to be pasted into a test."""
+    return str(small).replace("Small((", f"{type(small).__name__}((")
