@@ -39,7 +39,7 @@ def _messages(rng: Random) -> Small:
     n, pieces, words = rng.choice((2, 2, 2, 3)), list[list[str]](), list[str]()
     for core in range(n):
         one = [f"ge {_flag(core - 1)} 1", *_reads(rng, words)] if core else []
-        words = rng.sample(_DATA, rng.choice((1, 2, 2)))
+        words = ["m0.4", "1.0"] if rng.random() < 0.3 else rng.sample(_DATA, rng.choice((1, 2, 2)))
         one += _writes(rng, words) + _tells(rng, _flag(core)) if core < n - 1 else []
         pieces.append(one)
     for _ in range(rng.choice((0, 0, 1, 1, 2))):
@@ -61,19 +61,31 @@ def _writes(rng: Random, words: list[str]) -> list[str]:
     there, how, same = list[str](), rng.random(), rng.random() < 0.5
     for word in words:
         there += (Random(how) if same else rng).choice((
-            [f"store {word} 3"], [f"store {word} 3"], [f"put {word.split('.')[0]}.{int(word[-1]) & 4} 3 1"], [f"add {word} 1"],
+            [f"store {word} 3"], [f"store {word} 3"], [f"add {word} 1"], *2 * (_put(word),),
             [f"ub_store 3 0; out {word}"], [f"ub_store 3 0; set 0 3; wait 0 3; out {word}"], [f"atomic {word} 1"],
-            [f"dma_data 0.1 {word.lstrip('m')} 0; wait 4 0 0"] if word.startswith("m") else [f"dma 0.1 {word} 0; wait 4 0 0"],
+            [f"dma{'_data' * (word[0] == 'm')} 0.1 {word.lstrip('m')} 0; wait 4 0 0"],
             [f"store4 {word} 3"], [f"in 0.1 0; set 1 3; wait 1 3; out {word}"],
         ))  # fmt: skip
     return there
 
 
+def _put(word: str) -> list[str]:
+    area, place = word.split(".")
+    return [f"put {area}.{int(place) & 4} 3 1"]
+
+
 def _tells(rng: Random, flag: str) -> list[str]:
     between = rng.choice((["quiet"], ["fence"], ["fence"], [], ["fence", f"ge {flag} 0"]))
-    how = (f"store {flag} 1", f"store {flag} 1", f"put {flag} 1", f"add {flag} 1", f"atomic {flag} 1", f"swap {flag} 0 1")
-    tells = [rng.choice((*how, f"ub_store 3 8; signal {flag} 1 0"))]
-    return between + tells + rng.choice(([], [], ["quiet"], [f"store {flag} 2"]))
+    how = (
+        "store {} 1",
+        "store {} 1",
+        "put {} 1",
+        "add {} 1",
+        "atomic {} 1",
+        "swap {} 0 1",
+        "ub_store 3 8; signal {} 1 0",
+    )
+    return [*between, rng.choice(how).format(flag), *rng.choice(([], [], ["quiet"], [f"store {flag} 2"]))]
 
 
 def _reads(rng: Random, words: list[str]) -> list[str]:
@@ -99,7 +111,7 @@ def _change(rng: Random, one: list[str]) -> None:
         one[k], one[k + 1] = one[k + 1], one[k]
     else:
         word = rng.choice(_WORDS)
-        one[k] = rng.choice((f"store {word} 2", f"load {word}", f"load_named {word}", "quiet", "fence", f"put {word} 2"))
+        one[k] = rng.choice(("store {} 2", "load {}", "load_named {}", "quiet", "fence", "put {} 2")).format(word)
 
 
 def text(small: Small) -> str:

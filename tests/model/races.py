@@ -4,10 +4,11 @@ Sets of accesses are bits of an integer.  Each engine has what happens before wh
 of these are visible for certain.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from .machine import Filled, Happening, Landed, Read, Told, Wrote
 from .program import DMA, MTU_IN, MTU_OUT, SCALAR, Program, Write, lands_first
+from .state import Filled, Happening, Landed, Read, Told, Wrote
 
 Engine = tuple[int, int]
 _READ_IN = -1
@@ -20,7 +21,7 @@ class Known(NamedTuple):
     before: int = 0
     visible: int = 0
 
-    def __or__(self, other: "Known") -> "Known":  # type: ignore[override]
+    def __or__(self, other: "Known") -> "Known":
         return Known(self.before | other.before, self.visible | other.visible)
 
 
@@ -139,7 +140,7 @@ class History:
     def _access(self, access: Access) -> Race | None:
         """Note an access, or tell of a race with an earlier one."""
         for earlier in self.accesses:
-            if _conflict(earlier, access) and not self._ordered(earlier, access) and not self._both_sync(earlier, access):
+            if _conflict(earlier, access) and not (self._ordered(earlier, access) or self._both_sync(earlier, access)):
                 return Race(earlier, access)
         self.accesses = (*self.accesses, access)
         core, engine = access.engine
@@ -179,7 +180,7 @@ class History:
             writes=True, adds=write.adds, releases=one.once and one.swapped,
         )  # fmt: skip
         race = self._access(access)
-        if race is None and write.adds and write.engine == SCALAR:  # an atomic waits for what has to be visible before it
+        if race is None and write.adds and write.engine == SCALAR:  # it has waited for what lands before it
             self.known[engine] = self._of(engine) | Known(0, self._visible_behind(access))
         return race
 
@@ -219,7 +220,7 @@ class History:
                 if placed.die == self.program.cores[core].die:
                     self.known[scalar] = self._of(scalar) | self.events["arrived", other, one.op]
 
-    def _reveal(self, engine: Engine, own) -> None:  # type: ignore[no-untyped-def]
+    def _reveal(self, engine: Engine, own: Callable[[Access], bool]) -> None:
         """All writes of a core or descriptor are visible, and under `fifo` what its die wrote to those dies before."""
         for access in self.accesses:
             if access.write is not None and own(access):

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from .machine import Broken, State, returned, steps
+from .machine import steps
 from .program import Program
 from .races import History, Race
+from .state import Broken, State, returned
 
 
 class Found(NamedTuple):

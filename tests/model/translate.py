@@ -37,7 +37,8 @@ def said(small: Small, order: str) -> Program:
         _check(spec.memory_bytes, pod, ops)
         cores.append(Core(die, tuple(ops)))
     words = tuple((address_of(pod, word), value) for word, value in small.memory.items())
-    filled = tuple((address & ~31, (address & ~31) + 32) for (address, _), word in zip(words, small.memory) if word & DATA)
+    granules = [address_of(pod, word) & ~31 for word in small.memory if word & DATA]
+    filled = tuple((first, first + 32) for first in granules)
     meta = (pod.meta(0), pod.meta(0) + spec.meta_bytes)
     return Program(
         tuple(cores), spec.n_dies, spec.die_bytes, meta, UB_BYTES, order, small.atomic_bytes, words, filled, small.fresh
@@ -146,9 +147,8 @@ def _op(small: Small, pod: Pod, one: Instruction) -> Op:
             return Op("out", shifted, nbytes=nbytes, ub=b * 8, asks=asks)
         case "signal":
             there = address_of(pod, (a & ~7 & 31) | b & 7 | DATA)
-            how = "add" if c >> 3 else "set"
-            signal = address_of(pod, a & 31)
-            return Op("signal", there, nbytes=nbytes, ub=(b & 7) * 8, other=signal, told=(b >> 3) + 1, test=how, asks=asks)
+            tells = {"other": address_of(pod, a & 31), "told": (b >> 3) + 1, "test": "add" if c >> 3 else "set"}
+            return Op("signal", there, nbytes=nbytes, ub=(b & 7) * 8, asks=asks, **tells)
         case "set" | "wait":
             return Op(one.name, a & (3 if one.name == "set" else 7), c, ub=b & 3)
         case "ub_load":
