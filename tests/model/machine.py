@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from . import cache
 from .pipes import descriptors, head, mtu_in
 from .program import MTU_OUT, VECTOR, Program, lands_first
 from .scalar import requests
@@ -18,6 +19,7 @@ def steps(program: Program, state: State) -> Iterator[State | Broken]:
             if state.queues[4 * core + pipe]:
                 yield from head(program, state, core, pipe)
         yield from descriptors(program, state, core)
+        yield from cache.evictions(program, state, core)
     for i, write in enumerate(state.flight):
         if not any(lands_first(program, older, write) for older in state.flight[:i]):
             after = state.copy()

@@ -1,8 +1,8 @@
 """Programs as plain data, for the model: what the cores of a small pod do, and where memory is.
 
-These modules but `translate`, `draw` and `compare` are the model: `program`, `state`, `pipes`, `scalar`, `machine`,
-`races`, `spec`.  They are written from docs/orders.md, docs/races.md and what ARCHITECTURE.md says of the machine, and
-import nothing of the project.
+These modules but `translate`, `draw` and `compare` are the model: `program`, `state`, `pipes`, `cache`, `scalar`,
+`machine`, `races`, `spec`.  They are written from the pages on orders, races and caches in docs, and what
+ARCHITECTURE.md says of the machine, and import nothing of the project.
 """
 
 from collections.abc import Iterator

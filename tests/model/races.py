@@ -263,7 +263,8 @@ class History:
     def _ordered(self, earlier: Access, later: Access) -> bool:
         known, order = later.known, self.program.order
         if earlier.write is not None and later.write is not None:
-            return bool(earlier.bit & known.before) or self._in_turn(earlier.write, later.write)
+            visible = bool(earlier.bit & known.visible) or self._in_turn(earlier.write, later.write)
+            return bool(earlier.bit & known.before) and visible
         if not earlier.bit & known.before:
             return False
         if earlier.write is None or later.writes or order == "sc" or earlier.bit & known.visible:
@@ -273,9 +274,9 @@ class History:
         return any(self._stands_for(earlier, other, later) for other in self.accesses)
 
     def _in_turn(self, earlier: Write, later: Write) -> bool:
-        """Do two writes become visible in the order in which they take off, or is that no race?"""
+        """Is it enough that the one takes off before the other?"""
         if self.program.order in ("sc", "fifo"):
-            return self.program.order == "fifo" and (earlier.die, earlier.home) == (later.die, later.home)
+            return self.program.order == "sc" or (earlier.die, earlier.home) == (later.die, later.home)
         unit = self.program.unit
         same_unit = earlier.addr // unit == later.addr // unit or (earlier.behind - 1) // unit == later.addr // unit
         return earlier.core == later.core and max(earlier.engine, later.engine) < DMA and same_unit

@@ -3,8 +3,9 @@
 import itertools
 from collections.abc import Iterator
 
+from . import cache
 from .pipes import parts_of
-from .program import DMA, MTU_IN, MTU_OUT, SCALAR, VECTOR, Op, Program, lands_first
+from .program import DMA, LINE, MTU_IN, MTU_OUT, SCALAR, VECTOR, Op, Program, lands_first
 from .state import (
     BITS_64,
     Broken,
@@ -16,6 +17,7 @@ from .state import (
     fill,
     is_idle,
     land,
+    look,
     set_event,
     settled,
     take_off,
@@ -60,24 +62,22 @@ def _signed(value: int, nbytes: int) -> int:
     return int.from_bytes((value & ((1 << 8 * nbytes) - 1)).to_bytes(nbytes, "little"), "little", signed=True)
 
 
-def _look(state: State, core: int, addr: int, nbytes: int) -> int:
-    """What a scalar load sees: memory, and over it the core's own scalar stores in flight, the youngest on top."""
-    data = bytearray(state.memory[addr : addr + nbytes])
-    for write in state.flight:
-        if (write.core, write.engine, write.adds) == (core, SCALAR, False):
-            for at in range(max(addr, write.addr), min(addr + nbytes, write.behind)):
-                data[at - addr] = write.data[at - write.addr]
-    return int.from_bytes(data, "little", signed=True)
+def _number(data: bytes | None) -> int | None:
+    return None if data is None else int.from_bytes(data, "little", signed=True)
 
 
-def _load(program: Program, state: State, core: int, op: Op, number: int) -> int:
+def _load(program: Program, state: State, core: int, op: Op, number: int) -> int | None:
     addr = op.addr + (state.kernels[core].last & 3) * 8 if op.computed else op.addr
     state.told.append(Read(core, SCALAR, number, 0, addr, addr + op.nbytes, op.named, stores=True))
-    return _look(state, core, addr, op.nbytes)
+    return _number((cache.through if program.lines else _past)(program, state, core, addr, op.nbytes))
+
+
+def _past(program: Program, state: State, core: int, addr: int, nbytes: int) -> bytes:
+    return look(state, core, addr, nbytes)
 
 
 def _poll(program: Program, state: State, core: int, op: Op, number: int) -> int | None:
-    word = _look(state, core, op.addr, op.nbytes)
+    word = int.from_bytes(look(state, core, op.addr, op.nbytes), "little", signed=True)
     bits = word & op.mask
     wanted = {"eq": bits == op.value & op.mask, "ne": bits != op.value & op.mask, "ge": bits >= op.value}[op.test]
     state.told.append(Read(core, SCALAR, number, 0, op.addr, op.addr + op.nbytes, True, stores=True))
@@ -90,11 +90,13 @@ def _behind_fence(state: State, core: int, ops: tuple[Op, ...]) -> bool:
 
 
 def _store(program: Program, state: State, core: int, op: Op, number: int) -> int | None:
+    value = state.kernels[core].seen if op.computed else op.value
+    data = (value & ((1 << 8 * op.nbytes) - 1)).to_bytes(op.nbytes, "little")
+    if program.lines:
+        return None if cache.through(program, state, core, op.addr, op.nbytes, data) is None else 0
     if not _behind_fence(state, core, program.cores[core].ops):
         return None
     state.told.append(Told("fenced", core))
-    value = state.kernels[core].seen if op.computed else op.value
-    data = (value & ((1 << 8 * op.nbytes) - 1)).to_bytes(op.nbytes, "little")
     pieces = [(op.addr, op.addr + op.nbytes)] if program.order == "sc" else program.pieces(op.addr, op.nbytes)
     for k, (first, behind) in enumerate(pieces):
         part = data[first - op.addr : behind - op.addr]
@@ -117,6 +119,14 @@ def _atomic(program: Program, state: State, core: int, op: Op, number: int) -> i
     state.told.append(Wrote(write, True, swapped))
     land(state, write)
     return old
+
+
+def _dcci(program: Program, state: State, core: int, op: Op, number: int) -> int | None:
+    first = op.addr // LINE * LINE
+    if cache.is_changed(state, core, first) and not _behind_fence(state, core, program.cores[core].ops):
+        return None
+    cache.drop(program, state, core, first)
+    return 0
 
 
 def _quiet(program: Program, state: State, core: int, op: Op, number: int) -> int | None:
@@ -163,7 +173,7 @@ def _await(program: Program, state: State, core: int, op: Op, number: int) -> in
 
 _GRANTED = {
     "load": _load, "poll": _poll, "store": _store, "atomic": _atomic, "swap": _atomic, "quiet": _quiet, "wait": _wait,
-    "ub_load": _ub_load, "ub_store": _ub_store, "dma": _dma, "arrive": _arrive, "await": _await,
+    "ub_load": _ub_load, "ub_store": _ub_store, "dma": _dma, "dcci": _dcci, "arrive": _arrive, "await": _await,
 }  # fmt: skip
 """What a request does, and its value; None where it has to wait."""
 

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from .cache import is_eviction
 from .machine import steps
 from .program import Program
 from .races import History, Race
@@ -33,7 +34,7 @@ def explore(program: Program, max_states: int = 20_000) -> Found:
         state = waiting.pop()
         stuck = True
         for after in steps(program, state):
-            stuck = False
+            stuck = stuck and not isinstance(after, Broken) and is_eviction(after)
             if isinstance(after, Broken):
                 errors.add(after.why)
             elif (key := after.key(program.order)) not in known:

@@ -5,7 +5,7 @@ What happens is noted in the words of docs/races.md, for whoever watches (`races
 
 from typing import NamedTuple
 
-from .program import DMA, Op, Program, Write
+from .program import DMA, SCALAR, Op, Program, Write
 
 BITS_64 = (1 << 64) - 1
 
@@ -52,7 +52,7 @@ class Landed(NamedTuple):
 
 class Told(NamedTuple):
     """What orders: ``issue``, ``begin`` (an instruction), ``quiet``, ``fence``, ``fenced`` (what is behind it),
-    ``set``, ``waited``, ``done`` (a DMA), ``arrive``, ``await``.
+    ``set``, ``waited``, ``done`` (a DMA), ``arrive``, ``await``; ``evict`` and ``return`` of a line of a cache.
     """
 
     what: str
@@ -91,7 +91,7 @@ Entry = tuple[int, tuple[tuple[int, int], ...]]
 class State:
     """One state; a step changes a copy."""
 
-    __slots__ = ("buffers", "descriptors", "events", "flight", "kernels", "memory", "queues", "told")
+    __slots__ = ("buffers", "caches", "descriptors", "events", "flight", "kernels", "memory", "queues", "told")
 
     def __init__(self, program: Program) -> None:
         """The state before anything has happened."""
@@ -100,6 +100,7 @@ class State:
         for addr, value in program.memory:
             self.memory[addr : addr + 8] = (value & BITS_64).to_bytes(8, "little")
         self.buffers = [bytes(program.ub_bytes)] * n
+        self.caches: list[tuple[tuple[int, bytes, bool], ...]] = [()] * n
         self.kernels = [settled(program.cores[c].ops, Kernel()) for c in range(n)]
         self.queues: list[tuple[Entry, ...]] = [()] * 4 * n
         self.descriptors: list[tuple[Entry, ...]] = [()] * n
@@ -113,6 +114,7 @@ class State:
         other.memory, other.events, other.flight = bytearray(self.memory), self.events, self.flight
         other.buffers, other.kernels = list(self.buffers), list(self.kernels)
         other.queues, other.descriptors, other.told = list(self.queues), list(self.descriptors), []
+        other.caches = list(self.caches)
         return other
 
     def key(self, order: str) -> tuple[object, ...]:
@@ -123,7 +125,7 @@ class State:
             flight = sorted(self.flight, key=lambda write: (write.core, write.engine if write.engine >= DMA else 0))
         return (
             bytes(self.memory), tuple(self.buffers), tuple(self.kernels), tuple(self.queues), tuple(self.descriptors),
-            self.events, tuple(flight),
+            self.events, tuple(flight), tuple(self.caches),
         )  # fmt: skip
 
 
@@ -149,7 +151,18 @@ def is_idle(state: State, core: int) -> bool:
 
 def returned(program: Program, state: State, core: int) -> bool:
     """Has a core come to its end?"""
-    return state.kernels[core].pc == len(program.cores[core].ops) and is_idle(state, core)
+    at_end = state.kernels[core].pc == len(program.cores[core].ops)
+    return at_end and is_idle(state, core) and not state.caches[core]
+
+
+def look(state: State, core: int, addr: int, nbytes: int) -> bytes:
+    """What a scalar load sees: memory, and over it the core's own scalar stores in flight, the youngest on top."""
+    data = bytearray(state.memory[addr : addr + nbytes])
+    for write in state.flight:
+        if (write.core, write.engine, write.adds) == (core, SCALAR, False):
+            for at in range(max(addr, write.addr), min(addr + nbytes, write.behind)):
+                data[at - addr] = write.data[at - write.addr]
+    return bytes(data)
 
 
 def land(state: State, write: Write) -> None:
@@ -175,7 +188,7 @@ def take_off(program: Program, state: State, write: Write, once: bool = True) ->
 def write_of(
     program: Program, state: State, core: int, engine: int, op: int, piece: int, addr: int, data: bytes, **more: object
 ) -> Write:
-    asks = program.cores[core].ops[op].asks if engine < DMA else ""
+    asks = program.cores[core].ops[op].asks if engine < DMA and more.get("part") != "line" else ""
     die, fences = program.cores[core].die, state.kernels[core].fences
     fields = {"adds": False, "fences": fences, "asks": asks, **more}
     return Write(core, engine, op, piece, die, program.die_of(addr), addr, data, **fields)  # type: ignore[arg-type]
