@@ -131,6 +131,7 @@ def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_findings_that_cannot_be_saved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """They are shown first; then it is said why there are no files, with a code of its own."""
+
     def full(self: Finding, folder: Path) -> Path:
         raise OSError(28, "No space left on device")
 

@@ -1,5 +1,7 @@
 """What contradicts what: searches that say what is not so."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -81,3 +83,27 @@ def test_a_false_alarm(monkeypatch: pytest.MonkeyPatch, found: Found, wrong: str
     """A violation that brute force does not have, or whose actions do not show it, is contradicted."""
     monkeypatch.setattr(judging, "searched", lambda trial, name, budget: found)
     assert f"full {found.kind}: {wrong}" in kinds_of(RIGHT, "relaxed")
+
+
+TWICE = Case(small("store 1.4 1; quiet; store 1.4 2", dies=2), AN_END, fault="duplicate:0-1")
+
+
+def test_what_a_fault_spoils_is_no_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that comes again spoils bytes: brute force finds it and proves nothing; who calls it proved is wrong."""
+    assert not kinds_of(TWICE, "relaxed")
+    monkeypatch.setattr(judging, "adds_nothing", lambda fault, may_block: True)
+    assert "duplicate proved; brute force: wrong bits" in kinds_of(TWICE, "relaxed")
+    assert "duplicate proved; sampling wrong bits" in kinds_of(TWICE, "relaxed")
+
+
+@pytest.mark.parametrize("fault", ["stop:die0", "cut:0-1", "stall:0-1", "stop:die2", "cut:0-2", "corrupt:1-0"])
+def test_what_a_fault_cannot_spoil(fault: str) -> None:
+    """Stop, cut and stall are proved, a link that nothing goes over spoils nothing, dies that are not there neither."""
+    assert not kinds_of(replace(TWICE, fault=fault), "sc", "fifo", "relaxed")
+
+
+def test_who_owns_bytes_that_a_stop_leaves_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stop is an action of brute force: were a wrong end verified without it, it would be found with it."""
+    late = Case(small("quiet | store 0.1 1; quiet", together=False), AN_END, fault="stop:die1")
+    monkeypatch.setattr(judging, "searched", lambda trial, name, budget: Found(complete=True))
+    assert "stop proved; brute force: wrong bits" in kinds_of(late, "relaxed")

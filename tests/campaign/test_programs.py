@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.machine.support import small
 from xccl_emu.campaign.generate import Case, draw
 from xccl_emu.campaign.interpreter import OPERATIONS
-from xccl_emu.campaign.programs import DATA, Instruction, Small, program
+from xccl_emu.campaign.programs import DATA, EDGE, Instruction, Small, address_of, program
 from xccl_emu.errors import ConfigError
 from xccl_emu.lang.requests import ORDERS
 from xccl_emu.machine.device.layout import ATOMIC_BYTES
@@ -27,6 +28,9 @@ def test_a_program_is_told_by_seed_and_number() -> None:
     assert len({str(case) for case in CASES}) > 390
     assert {one.name for case in CASES for each in case.small.programs for one in each} == set(OPERATIONS)
     assert {case.small.atomic_bytes for case in CASES} == set(ATOMIC_BYTES)
+    assert {case.small.cores_per_die for case in CASES} == {1, 2, 4}
+    assert {far for case in CASES for far in case.small.far} == {EDGE, EDGE | DATA}
+    assert all({case.fault != "" for case in CASES if case.small.launched == n} == {True, False} for n in (0, 1))
     assert {order for case in CASES if case.small.scalar_cache for order in case.small.asks.values()} == set(ORDERS[1:])
 
 
@@ -55,7 +59,43 @@ def test_dma_reaches_data() -> None:
     assert (outcome[1], outcome[12 + 2]) == (3, 3)
 
 
+def ends(text: str, **more: object) -> set[tuple[int, ...]]:
+    """All ends of a program of one core under `sc`: the words that are observed, without what the core returned."""
+    one = small(text, **more)
+    return {words[: one.n_words()] for words in one.naive("sc").outcomes}
+
+
+def test_words_at_an_edge_and_of_a_cpu() -> None:
+    """Stores side by side from the last word of die 0 on go to the first words of die 1; a CPU has words of its own."""
+    (words,) = ends("stores m0.7 3 2; store c.1 4", dies=2)
+    assert (words[24 + 7], words[40:42], words[48 + 1]) == (3, (3, 3), 4)
+    pod = small("store e.0 1", dies=2).pod("sc")
+    assert address_of(pod, program("store e.0")[0].a) == address_of(pod, program("store m0.7")[0].a) + 8
+
+
+@pytest.mark.parametrize(("code", "copies"), list(enumerate((2, 4, 8, 9))))
+@pytest.mark.parametrize("waits", [True, False])
+def test_loops_of_copies(code: int, copies: int, waits: bool) -> None:
+    """Two, four, eight or nine copies by DMA arrive, whoever waits for their events; the ninth waits for the first."""
+    text = f"dmas 0.0 1.0 {code + 4 * waits}"
+    for event in range(0 if waits else min(copies, 8)):
+        text += f"; wait 4 0 {event}"
+    pod = small(text, memory={0: 5}, dies=2).pod("relaxed")
+    pod.run()
+    words = pod.span(address_of(pod, program("load 1.0")[0].a), 64).view("int64").tolist()
+    assert words == [5] * min(copies, 8) + [0] * (8 - min(copies, 8))
+
+
+def test_launches_have_barriers_of_their_own() -> None:
+    """Four cores in two launches meet in pairs: one pair goes on while the other one waits."""
+    meeting = "arrive; await; store 0.0 1 | arrive; await | ge 0.0 1; arrive; await | arrive; await"
+    assert small(meeting, cores_per_die=4).naive("sc").deadlocks
+    assert not small(meeting, cores_per_die=4, launched=2).naive("sc").deadlocks
+
+
 def test_a_word_has_its_name() -> None:
-    """Words print as die and number, with an m before managed ones."""
+    """Words print as die and number, with an m before managed ones, e for an edge and c for a CPU."""
     assert str(Instruction("store", DATA | 1 << 3 | 2, 3)) == "store m1.2 3"
+    assert str(Instruction("dma", EDGE | 2, EDGE)) == "dma e.2 e.0"
+    assert str(Instruction("load", DATA | EDGE | 2)) == "load c.2"
     assert str(Instruction("dma", 1, 1 << 3)) == "dma 0.1 1.0"

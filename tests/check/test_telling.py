@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from xccl_emu.check import shorten
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
+from xccl_emu.check.device.search import checker_state
 from xccl_emu.check.sampling import sample as sampling
 from xccl_emu.check.sampling.sample import PORTFOLIO, further, replay
 from xccl_emu.check.sampling.watch import Monitor
-from xccl_emu.check.shorten import told
+from xccl_emu.check.search.exhaustive import Found
+from xccl_emu.check.shorten import shown
+from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Verdict, Violation
 from xccl_emu.check.witness.render import in_a_line, print_others
 from xccl_emu.check.witness.telling import place, ranked
@@ -95,13 +99,33 @@ def test_a_certificate_is_of_the_violation_in_front() -> None:
     assert certified.certificate.replayed
 
 
-def test_a_violation_that_does_not_replay_is_not_told() -> None:
-    """Where the schedule of a search shows nothing, what the drawn ones show takes its place."""
-    empty = Violation(kinds.WRONG_BITS, "no such thing", np.zeros(0, np.int64), "exhaustive search", 1)
-    asked = Verdict("", "sendrecv", {}, "relaxed", "exhaustive", 0, BOTH)
-    verdict = told(SCENARIO, asked, empty)
-    assert "no such thing" not in [each.message for each in (verdict.violation, *verdict.others)]
-    assert verdict.violation.kind == kinds.DATA_RACE
+@pytest.mark.parametrize("path", ["shows nothing", "is not enabled"])
+def test_a_violation_whose_path_shows_nothing_is_shown_by_a_drawn_schedule(path: str) -> None:
+    """What drawn schedules show takes the place of a path that shows nothing, or cannot be taken."""
+    actions = np.full(0 if path == "shows nothing" else 1, 12345 << 16, np.int64)
+    found = Found(checker_state.WRONG_BITS, kind=kinds.WRONG_BITS, message="no such thing", actions=actions)
+    assert shown(SCENARIO.build("relaxed", BOTH), found, 0).kind == kinds.DATA_RACE
+
+
+def test_what_no_schedule_shows_is_set_aside_and_the_search_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two finds are taken to show nothing: then the third is told, and no message of the others is."""
+    asked: list[Found] = []
+
+    def third(trial: Trial, found: Found, seed: int) -> Violation | None:
+        asked.append(found)
+        return shown(trial, found, seed) if len(asked) == 3 else None
+
+    monkeypatch.setattr(shorten, "shown", third)
+    assert without([FENCE]).verdict == kinds.VIOLATION
+    assert len({found.signature for found in asked}) == len(asked) == 3
+
+
+def test_what_no_schedule_shows_is_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing that the search finds is shown by any schedule, it is unfinished, and says what to report."""
+    monkeypatch.setattr(shorten, "shown", lambda *_: None)
+    verdict = without([FENCE])
+    assert (verdict.verdict, verdict.violation) == (kinds.UNFINISHED, None)
+    assert "please report this: nothing orders these two accesses" in verdict.reason
 
 
 # ---- which goes first

@@ -85,6 +85,7 @@ TICKET = "atomic_taken 0.0 1; skip_unless 1 1 1; ge 0.4 1; load 1.0; store 1.0 3
 TOLD = "store m1.0 5; store 0.0 1"
 """Data to die 1, and a flag for the neighbour."""
 STRONG_HALF = {"store2": "strong"}
+ONE_HALF = "store 1.4 1; eq 1.4; store 1.0 | line 1.4 1; load 1.0; store 1.4"
 """Stores of 4 bytes ask to become visible behind what is before them."""
 READ_BACK = "ge 0.4 1; in 1.0 1 0; set 1 0 1; wait 1 0 1; ub_load 0 1"
 TRAPS = (
@@ -566,6 +567,9 @@ TRAPS = (
     Trap("data behind the other half of a word, strong, and an atomic on both",
          "store m1.0 5; store4 1.0 1 8; atomic 1.0 1 | part_ge 1.0 1 2; load m1.0", TWICE | {"unordered": RACES},
          memory={0o50: 1}, atomic_bytes=4, asks=STRONG_HALF),
+    Trap("half of a word tells, beside the other half of an own store", ONE_HALF, OK, dies=2, atomic_bytes=4),
+    Trap("an addition over both halves of a word of which one was stored", "store4 1.0 1; add 1.0 | ge 1.0 1; in 1.0",
+         RACES, atomic_bytes=4),
     Trap("two DMA descriptors that write the same bytes fill all places in flight",
          "dma 0.0 1.0 4; dma 0.2 1.2 1; wait 4 0 4; wait 4 0 1 | ", RACES, memory={0: 1}, atomic_bytes=4),
 )  # fmt: skip

@@ -52,6 +52,19 @@ CORPUS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (1, ("atomic 0.4 1; put 1.0 1; put 1.4 2; in 1.0 0 4; quiet; ub_load 0 4; load 1.0",
          "ne_taken 1.0 0; ne_taken 1.4 0")),
     (1, ("ub_store 1 0; out 1.0 0 0; put 1.4 1; ge 0.4 1; ub_store 2 0; quiet", "ge 1.4 1; put 0.4 1")),
+    (1, ("outs m0.4 0 1; quiet; put 0.4 1", "ge 0.4 1; in e.0 0 2; in m0.4 4 2; quiet; ub_load 0 0")),
+    (1, ("store e.0 5; store m0.7 3; quiet; store 1.4 1", "ge 1.4 1; load e.0; load m0.7")),
+    (1, ("store c.0 5; quiet; store 1.4 1", "ge 1.4 1; load c.0")),
+    (1, ("ub_store 3 0; out c.0 0 2; quiet; add 1.4 1", "ge 1.4 1; in c.0 0 2; quiet; ub_load 0 0; store c.0 1")),
+    (1, ("dmas 0.0 1.0 5; quiet; add 0.4 1", "ge 0.4 1; load 1.0; load 1.3")),
+    (1, ("stores 1.0 2 3; quiet; store 1.4 1", "ge 1.4 1; load 1.0; load 1.3")),
+    (2, ("store 1.0 5; quiet; put 1.4 1", "quiet", "ge 1.4 1; load 1.0; arrive; await", "arrive; await; load 1.0")),
+    (4, ("store 0.0 5; quiet; arrive; await", "arrive; await; load 0.0", "arrive; await",
+         "store 0.1 1; quiet; arrive; await; load 0.0")),
+    (4, ("store 0.0 5; quiet; add 0.4 1", "store 0.1 5; quiet; add 0.4 1", "store 0.2 5; quiet; add 0.4 1",
+         "ge 0.4 3; load 0.0; load 0.1; load 0.2")),
+    (4, ("store 0.0 5; quiet; store 0.4 1", "ge 0.4 1; load 0.0; arrive; await", "ge 0.4 1; arrive; await; load 0.0",
+         "arrive; await; store 0.0 6")),
 )  # fmt: skip
 """Cores a die and programs; word w of die d is ``d.w``."""
 
@@ -147,7 +160,101 @@ def _field(rng: Random) -> Texts:
     return 1, ("; ".join(writes), f"{polls}; load 1.{rng.randrange(4)}")
 
 
+def _at_edge(rng: Random) -> Texts:
+    """Writes to both sides of an edge between two dies, a flag on one of them, and who reads both sides."""
+    data = rng.choice(("outs m0.4 0 1", "outs m0.4 0 1", "outs m0.4 0 1", "out e.0 4 2; out m0.4 0 2", "puts m0.4 3 1",
+                       "stores m0.7 3 1", "stores m0.6 2 3", "out m0.7 0 0; out e.0 0 0"))  # fmt: skip
+    flag = f"{rng.choice((0, 0, 1, 2))}.4"
+    release = rng.choice(("fence", "fence", "fence", "quiet", "fence; quiet", "load 2.0"))
+    how = rng.choice(("put", "store", "add", "atomic"))
+    reads = ["in e.0 0 2", "in m0.4 4 2"] if rng.random() < 0.6 else ["load e.0", "load m0.7"]
+    rng.shuffle(reads)
+    late = rng.choice(("", "; quiet; ub_load 0 0", "; quiet; store e.1 6"))
+    writer, reader = f"{data}; {release}; {how} {flag} 1", f"ge {flag} 1; {'; '.join(reads)}{late}"
+    return 1, rng.choice((("", reader, writer), (writer, reader), ("quiet", writer, reader)))
+
+
+def _signals_at_edge(rng: Random) -> Texts:
+    """Two requests of one site that signal, each on the die that it copies to."""
+    flag = rng.choice((0, 0, 1))
+    more = rng.choice(("", "; fence", "; quiet"))
+    reader = rng.choice(("in e.0 0 2; in m0.4 4 2", "in m0.4 4 2; in e.0 0 2", "in e.0 0 2", "load m0.4; load e.0"))
+    texts = (f"signals 0.4 1{more}", f"ge {flag}.4 1; {reader}; quiet; ub_load 0 0")
+    return 1, texts if rng.random() < 0.5 else ("", *texts[::-1])
+
+
+def _behind_events(rng: Random) -> Texts:
+    """Data by mtu-out, what is between, and a flag that a scalar unit stores, perhaps through its cache."""
+    data = rng.choice(("out m1.0 0 2", "out m1.0 0 2", "out m1.0 0 4", "put m1.0 3", "out 1.0 0 2"))
+    left = "set 3 0 1; wait 3 0 1"
+    between = rng.choice(("fence", "fence", left, left, "quiet", f"{left}; fence", f"fence; {left}"))
+    flag = rng.choice(("store 1.4 1; dcci 1.4", "store 1.4 1; dcci 1.4", "store 1.4 1", "put 1.4 1", "add 1.4 1"))
+    own = rng.choice(("", "", "store 0.5 1; dcci 0.5", "store 0.5 1"))
+    area = data.split()[1]
+    read = rng.choice((f"in {area} 0 2; quiet; ub_load 0 0", f"dma {area} 0.0 2; wait 4 0 2", f"load {area}"))
+    reader = rng.choice((f"ge 1.4 1; {read}", f"ge 1.4 1; {read}", f"ne 1.4 0; {read}", read, f"dcci 1.4; {read}"))
+    return 1, ("; ".join(part for part in (data, between, flag if rng.random() < 0.8 else "", own) if part), reader)
+
+
+def _descriptors(rng: Random) -> Texts:
+    """More copies by DMA than are usual, up to all descriptors and one more, which waits for the first."""
+    waits = rng.choice((0, 4, 4))
+    copies = f"dmas {rng.choice(('0.0', 'm0.0', 'e.0', '1.0'))} {rng.choice(('1.0', '1.4'))} {rng.randrange(4) + waits}"
+    between = rng.choice(("quiet", "quiet", "wait 4 0 0", "wait 4 0 0; wait 4 0 1", "fence"))
+    flag = rng.choice(("put 0.4 1", "store 0.4 1", "add 0.4 1"))
+    return 1, (f"stores 0.0 2 1; quiet; {copies}; {between}; {flag}",
+               f"ge 0.4 1; load 1.{rng.randrange(8)}; load 1.{rng.randrange(8)}")  # fmt: skip
+
+
+def _four_meet(rng: Random) -> Texts:
+    """Four cores of a die that meet; each may write before it and read behind it."""
+
+    def core(k: int) -> str:
+        before = rng.choice(("", f"store 0.{k} 1; quiet; ", f"store 0.{k} 1; ", f"put m0.{k & 4} 1; fence; "))
+        load = f"; load 0.{rng.randrange(4)}"
+        behind = rng.choice(("", load, load, "; in m0.0 0 2; quiet"))
+        return f"{before}arrive; await{behind}"
+
+    return 4, tuple(core(k) for k in range(4))
+
+
+def _over_own(rng: Random) -> Texts:
+    """DMA, or another pipe, over what a core has written itself and not awaited; then a flag and a reader."""
+    first = rng.choice(("store 1.0 5", "put 1.0 5", "ub_store 5 0; out 1.0 0 0", "store m1.0 5", "put m1.0 5"))
+    name = "dma_data" if "m1" in first else "dma"
+    between = rng.choice(("", "", "fence; ", "quiet; ", "set 3 0 1; wait 3 0 1; "))
+    copy = rng.choice((f"{name} 0.0 1.0 0; wait 4 0 0", f"{name} 0.0 1.0 2; wait 4 0 2", f"{first.replace('5', '6')}"))
+    if name == "dma_data":
+        copy = copy.replace(" 1.0", " 8")
+    read = f"load {'m1.0' if 'm1' in first else '1.0'}"
+    return 1, (f"store 0.0 7; quiet; {first}; {between}{copy}; put 1.4 1", f"ge 1.4 1; {read}")
+
+
+def _wrong_for_a_while(rng: Random) -> Texts:
+    """Somebody writes to what another die's cores own, and puts it right again, or does not."""
+    word = rng.choice(("0.1", "0.5", "m0.1", "0.0"))
+    between = rng.choice(("", "; quiet", "; fence"))
+    writer = f"store {word} {rng.randrange(1, 4)}{between}; store {word} {rng.choice((0, 0, 0, 1))}; quiet"
+    before = rng.choice(("", "", "ge 1.4 1; ", "store 0.4 1; eq 0.4 1; "))
+    owner = rng.choice(("quiet", "store 0.3 1", "store 0.4 1; quiet", "store 1.4 1", "arrive; await", "load 0.3"))
+    return 1, (owner, f"{before}{writer}")
+
+
+def _neighbours(rng: Random) -> Texts:
+    """Two cores of a die write to another one; the second knows of the first, and tells a third one."""
+    first = rng.choice(("store m1.0 5", "put m1.0 5", "put 1.0 5", "ub_store 5 0; out m1.0 0 2", "store 1.0 5"))
+    told = rng.choice(("store 0.4 1", "store 0.4 1", "put 0.4 1", "add 0.4 1", "quiet; store 0.4 1"))
+    second = rng.choice(("store m1.4 6", "put m1.4 6", "store m1.1 6", "quiet", "put 1.4 6"))
+    flag = f"{rng.choice(('store', 'put', 'add'))} {rng.choice(('2.4', '1.5', '2.4'))} 1"
+    word = first.split()[1] if first.startswith(("store", "put")) else "m1.0"
+    read = rng.choice((f"load {word}", f"in {word} 0 2; quiet"))
+    release = rng.choice(("quiet; ", "quiet; ", "fence; ", ""))
+    return 2, (f"{first}; {told}", f"ge 0.4 1; {second}; {release}{flag}", f"ge {flag.split()[1]} 1; {read}")
+
+
 PATTERNS: tuple[Callable[[Random], Texts], ...] = (
     _two_pipes, _second_word, _two_granules, _late_expected, _polled_transfer, _read_back, _unwritten, _retried, _field,
+    _at_edge, _at_edge, _signals_at_edge, _behind_events, _behind_events, _descriptors, _four_meet, _over_own,
+    _wrong_for_a_while, _neighbours,
 )  # fmt: skip
 """Each draws cores a die and programs."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from xccl_emu.campaign.corpus import CORPUS, PATTERNS
 from xccl_emu.campaign.interpreter import SIZE_MAX
-from xccl_emu.campaign.programs import DATA, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
+from xccl_emu.campaign.programs import DATA, EDGE, WITH_WORD, WITHOUT_WORD, WRITING, Instruction, Small, program
 from xccl_emu.lang.requests import ORDERS
 from xccl_emu.machine.device.layout import ATOMIC_BYTES, GRANULE_BYTES
 
@@ -26,6 +26,10 @@ SYNCS = (
     "line", "part", "dcci",
 )  # fmt: skip
 """Names of synchronizations in the kernel that interprets; one is switched off in some programs."""
+_FAULTS = (
+    "stop:die0", "stop:die1", "cut:0-1", "cut:1-0", "stall:0-1", "stall:1-0", "duplicate:0-1", "duplicate:1-0",
+    "corrupt:0-1", "corrupt:1-0",
+)  # fmt: skip
 _FREE_SIZE = 6
 _DIES_MAX = 3
 
@@ -41,37 +45,40 @@ class Case:
     expects: str = NOTHING
     pick: int = 0
     """Which end, and which word of it is spoiled."""
+    fault: str = ""
+    """What breaks, as `check.faults.parse` reads it, in further runs of what is verified."""
 
     @property
     def size(self) -> tuple[int, int, int]:
         """How large it is, for whoever looks for a smaller one."""
         operands = sum(one.a + one.b + one.c for each in self.small.programs for one in each)
-        return self.small.size + 2 * (self.expects != NOTHING), operands, self.pick
+        return self.small.size + 2 * (self.expects != NOTHING) + (self.fault != ""), operands, self.pick
 
     def to_json(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return {"small": self.small.to_json(), "expects": self.expects, "pick": self.pick}
+        return {"small": self.small.to_json(), "expects": self.expects, "pick": self.pick, "fault": self.fault}
 
     @classmethod
     def of_json(cls, given: dict[str, Any]) -> "Case":
         """What `to_json` wrote."""
-        return cls(Small.of_json(given["small"]), given["expects"], given["pick"])
+        return cls(Small.of_json(given["small"]), given["expects"], given["pick"], given.get("fault", ""))
 
     def __str__(self) -> str:
         expects = self.expects if self.expects == NOTHING else f"{self.expects}, number {self.pick}"
-        return f"{self.small}\nexpects {expects}"
+        return f"{self.small}\nexpects {expects}{self.fault and f', fault {self.fault}'}"
 
 
 def draw(seed: int, number: int) -> Case:
     """Program ``number`` of a campaign."""
     rng = Random(f"{seed}/{number}")
     small = rng.choice((*4 * (_of_corpus,), *4 * (_of_pattern,), _free))(rng)
+    cleans = any(one.name == "dcci" for each in small.programs for one in each)
     for varied, likely in _VARIATIONS:
-        small = varied(rng, small) if rng.random() < likely else small
+        small = varied(rng, small) if rng.random() < (0.6 if cleans and varied is _cached else likely) else small
     without = (rng.choice(SYNCS),) if rng.random() < 0.08 else ()
     small = replace(small, fresh=rng.random() < 0.1, without=without)
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
-    return Case(small, expects, rng.randrange(1 << 16))
+    return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS) if rng.random() < 0.15 else "")
 
 
 # ---- variations of what is drawn
@@ -95,7 +102,8 @@ def _signalled(rng: Random, one: Instruction) -> Instruction:
     """A request that signals for half of the transfers out and some of the puts: of a word or two, to a word."""
     if one.name not in ("out", "put", "put_one", "add") or rng.random() < 0.5:
         return one
-    return Instruction("signal", one.a & ~DATA, rng.randrange(8) | rng.randrange(3) << 3, rng.randrange(2) << 3)
+    word = one.a & (7 if one.a & EDGE == EDGE else ~DATA)
+    return Instruction("signal", word, rng.randrange(8) | rng.randrange(3) << 3, rng.randrange(2) << 3)
 
 
 def _swapped(rng: Random, one: Instruction) -> Instruction:
@@ -130,7 +138,18 @@ def _of_units(rng: Random, small: Small) -> Small:
 def _cached(rng: Random, small: Small) -> Small:
     """Scalar units cache lines; most lines are cleaned behind a store, and dropped before a load."""
     programs = tuple(_cleaned(rng, one) for one in small.programs)
-    return replace(small, programs=programs, scalar_cache=rng.choice((5, 8)), flight_granules=16)
+    return replace(small, programs=programs, scalar_cache=rng.choice((1, 2, 5, 5, 8, 8)), flight_granules=16)
+
+
+def _launched(rng: Random, small: Small) -> Small:
+    """The cores of a die in launches of one or two, which have barriers of their own."""
+    return replace(small, launched=rng.randrange(1, small.cores_per_die) if small.cores_per_die > 1 else 0)
+
+
+def _crowded(rng: Random, small: Small) -> Small:
+    """Hardly any room for writes in flight."""
+    least = max(2, 64 // small.atomic_bytes if small.scalar_cache else 0)
+    return replace(small, flight_granules=rng.randrange(least, least + 4))
 
 
 def _cleaned(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
@@ -145,7 +164,7 @@ def _cleaned(rng: Random, one: tuple[Instruction, ...]) -> tuple[Instruction, ..
 
 _VARIATIONS: tuple[tuple[Callable[[Random, Small], Small], float], ...] = (
     (_fenced, 0.4), *((partial(_each, change), 0.2) for change in (_signalled, _swapped, _polled)), (_ordering, 0.2),
-    (_of_units, 0.3), (_cached, 0.2),
+    (_of_units, 0.3), (_cached, 0.2), (_launched, 0.15), (_crowded, 0.05),
 )  # fmt: skip
 """And how likely each is."""
 
@@ -185,7 +204,7 @@ def _of_pattern(rng: Random) -> Small:
 
 
 def _free(rng: Random) -> Small:
-    cores_per_die, n = rng.choice(((1, 2), (1, 2), (1, 3), (2, 2), (2, 3), (2, 4)))
+    cores_per_die, n = rng.choice(((1, 2), (1, 2), (1, 3), (2, 2), (2, 3), (2, 4), (4, 4)))
     dies = max(-(-n // cores_per_die), rng.randrange(1, _DIES_MAX + 1))
     programs = [[_instruction(rng, dies) for _ in range(rng.randrange(1, _FREE_SIZE))] for _ in range(n)]
     small = Small(tuple(map(tuple, programs)), cores_per_die, dies, flight_granules=8, together=rng.random() < 0.5)
@@ -194,15 +213,8 @@ def _free(rng: Random) -> Small:
 
 def _small(texts: tuple[str, ...], cores_per_die: int) -> Small:
     programs = tuple(program(text) for text in texts)
-    words = [word for each in programs for one in each for word in _words_of(one)]
-    dies = max([-(-len(programs) // cores_per_die), *(1 + (word >> 3 & 3) for word in words)])
-    return Small(programs, cores_per_die, dies)
-
-
-def _words_of(one: Instruction) -> list[int]:
-    """Words that an instruction names."""
-    words = [one.a] if one.name in WITH_WORD else []
-    return words + ([one.b] if one.name in ("dma", "dma_data") else [])
+    named = [1 if word & EDGE == EDGE else word >> 3 & 3 for each in programs for one in each for word in one.words]
+    return Small(programs, cores_per_die, max([-(-len(programs) // cores_per_die), *(1 + die for die in named)]))
 
 
 # ---- mutations
@@ -261,6 +273,8 @@ _NAMES = (
 
 
 def _word(rng: Random, dies: int) -> int:
+    if rng.random() < 0.08:
+        return EDGE | rng.choice((0, 0, 1, 3, 4)) | DATA * (rng.random() < 0.3)
     return rng.randrange(dies) << 3 | rng.choice(WORDS) | (DATA if rng.random() < 0.2 else 0)
 
 
@@ -276,6 +290,12 @@ def _operands(rng: Random, name: str, word: int, value: int, other: int) -> tupl
             return word, rng.choice((0, 0, 1, 2, 4)), rng.choice((0, 0, 0, 1, 2, 4, 5, 13))
         case "dma" | "dma_data":
             return word, other % DATA, rng.choice((0, 0, 0, 1, 2, 5))
+        case "dmas":
+            return word, other % DATA, rng.randrange(8)
+        case "outs" | "signals":
+            return word, rng.choice((0, 0, 4)), rng.randrange(4)
+        case "puts" | "stores":
+            return rng.choice((word, DATA | 4, DATA | 7)), value, rng.randrange(4)
         case "put" | "put_named":
             return word & ~3, value, rng.randrange(3)
         case "put_one":

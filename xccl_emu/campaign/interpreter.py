@@ -6,6 +6,8 @@ Each kind of instruction has a site of its own, so a load with a name and one wi
 from typing import NamedTuple
 
 from xccl_emu.lang import (
+    DMA,
+    SCALAR,
     add,
     arrive,
     atomic_add,
@@ -40,7 +42,7 @@ OPERATIONS = (
     "ne_taken", "quiet", "put", "add", "in", "out", "set", "wait", "ub_load", "ub_store", "dma", "arrive", "await",
     "skip_unless", "spin", "spin_plain", "fail_unless", "v_copy", "store4", "load4", "load_at", "skip_if",
     "dma_data", "put_one", "eq_taken", "store_named", "put_named", "fence", "swap", "line", "line_ne",
-    "signal", "dcci", "part_ge", "part_eq", "part_ne",
+    "signal", "dcci", "part_ge", "part_eq", "part_ne", "outs", "puts", "stores", "signals", "dmas",
 )  # fmt: skip
 """The instructions of a program, by their code."""
 _NBYTES = int.from_bytes((8, 16, 32, 40, 64, 4, 20, 28), "little")
@@ -72,6 +74,10 @@ class Areas(NamedTuple):
     """Bytes from a die to the next."""
     data: int
     """Bytes from metadata to managed data."""
+    edge: int
+    """Address of what stands in the place of a fourth die: the first words of die 1, behind die 0's managed data."""
+    cpu: int
+    """Bytes from these words to a CPU's memory."""
 
 
 @kernel
@@ -96,6 +102,11 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             skipped -= 1
             continue
         word = areas.home + (a >> 5) * areas.data + (a >> 3 & 3) * areas.stride + (a & 7) * 8
+        if a >> 3 & 3 == 3:
+            word = areas.edge + (a >> 5) * areas.cpu + (a & 7) * 8
+        target = areas.home + (op == 33) * areas.data + (b >> 3) * areas.stride + (b & 7) * 8
+        if b >> 3 == 3:
+            target = areas.edge + (op == 33) * areas.cpu + (b & 7) * 8
         nbytes = _NBYTES >> (c & 7) * 8 & 255
         if op == 1:
             last = yield load(word)
@@ -137,8 +148,8 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             last = yield ub_load(b * 8, 8)
         elif op == 20:
             yield ub_store(b * 8, a, 8)
-        elif op == 21:
-            yield dma(word + (c >> 3) * 4, areas.home + (b >> 3) * areas.stride + (b & 7) * 8, nbytes, c & 7)
+        elif op == 21 or op == 33:
+            yield dma(word + (c >> 3) * 4, target, nbytes, c & 7)
         elif op == 22:
             phase = yield arrive()
         elif op == 23:
@@ -165,9 +176,6 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             last = yield load(word + (c >> 3) * 4, 4)
         elif op == 31:
             last = yield load(word + (last & 3) * 8)
-        elif op == 33:
-            target = areas.home + areas.data + (b >> 3) * areas.stride + (b & 7) * 8
-            yield dma(word + (c >> 3) * 4, target, nbytes, c & 7)
         elif op == 34:
             yield put(
                 word & ~31,
@@ -211,6 +219,29 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
             last = yield poll_eq(word, b, 1 << (c & 3), _MASKS >> (c >> 2) * 8 & 255, sync="part")
         elif op == 46:
             last = yield poll_ne(word, b, 1 << (c & 3), _MASKS >> (c >> 2) * 8 & 255, sync="part")
+        elif op == 47:
+            for k in range((c & 3) + 1):
+                yield mtu_out((b & 7) * 8 + 32 * k, (word & ~31) + 32 * k, 32)
+        elif op == 48:
+            for k in range((c & 1) + 1):
+                yield put((word & ~31) + 32 * k, b, b + k, b, b)
+        elif op == 49:
+            for k in range((c & 3) + 1):
+                yield store(word + 8 * k, b)
+        elif op == 50:
+            word = areas.home + (a & 7) * 8
+            for k in range(2):
+                flag = word + k * areas.stride
+                yield put_signal(32 * k, areas.edge + 32 * k - 32, 32, flag, b, 1 + (c >> 3), sync="signal")
+        elif op == 51:
+            n = (2 << (c & 3)) - 7 * (c & 3 == 3)
+            for k in range(n):
+                if k > 7:
+                    yield wait_flag(DMA, SCALAR, k & 7)
+                yield dma(word, target + ((b + k & 7) - (b & 7)) * 8, 8, k & 7)
+            if c & 4:
+                for k in range(n - (n > 8)):
+                    yield wait_flag(DMA, SCALAR, k)
         if _SEEN >> op & 1:
             seen = seen * 8 + last
     yield store(result, seen)

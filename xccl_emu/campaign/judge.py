@@ -6,20 +6,25 @@ What is unfinished contradicts nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from xccl_emu.campaign.generate import NOTHING, SPOILED, Case
 from xccl_emu.campaign.programs import ORDERS, Small, Words
 from xccl_emu.check import verdict as kinds
+from xccl_emu.check.device.fault_codes import ANY_TARGET
 from xccl_emu.check.device.search import checker_state
+from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.sampling import sample
 from xccl_emu.check.search.exhaustive import Found, Search
+from xccl_emu.check.search.faulty import FaultySearch
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
 from xccl_emu.errors import DeadlockError, ReplayError, RunError
-from xccl_emu.machine.explore import Explored
-from xccl_emu.machine.schedule import Schedule
+from xccl_emu.machine import driver
+from xccl_emu.machine.device import layout
+from xccl_emu.machine.explore import Explored, explore
+from xccl_emu.machine.pod import Pod
 
 SEARCHES = ("full", "merged", "breadth first")
 BRUTE_FORCE, SAMPLING = "brute force", "sampling"
@@ -29,6 +34,8 @@ WEAKER = {"sc": ("relaxed", "unordered"), "fifo": ("relaxed", "unordered"), "rel
 """By order, those that allow every run of it."""
 _WALK_STEPS, _QUIET_WALKS = 2_000, 1
 """Far more than a small program takes that comes to an end; and few walks, so that facts are met in the search."""
+_MOMENTS = (1, 2, 3, 5)
+"""After so many actions of a die, or with the write of this number, something breaks in schedules that are drawn."""
 OTHER_END = "another end"
 """What brute force calls an end with other bytes than expected."""
 
@@ -82,16 +89,22 @@ class Scene:
     order: str
     outcome: Words | None
     budget: Budget
+    fault: str = ""
+
+    @cached_property
+    def pod(self) -> Pod:
+        """For all judges: each leaves it as it was."""
+        return self.small.pod(self.order)
 
     @cached_property
     def trial(self) -> Trial:
-        """For all judges that leave it as it was."""
-        return self.small.trial(self.order, self.outcome)
+        """What is judged, on the pod of the scene."""
+        return self.small.trial_on(self.pod, self.outcome)
 
     @cached_property
     def naive(self) -> Explored:
         """What brute force finds."""
-        return self.small.naive(self.order, self.budget.brute)
+        return explore(self.pod, self.small.observed(self.pod), self.budget.brute)
 
     def wrong(self) -> list[str]:
         """Kinds of what brute force has found."""
@@ -108,10 +121,14 @@ class Scene:
 def judge(case: Case, orders: Sequence[str] = ORDERS, budget: Budget = BUDGET) -> list[Judged]:
     """What all judges say of a program, under each order.
 
-    Where the full search refutes it, the others are asked under one of the orders only, to save time.
+    Where the full search refutes it, the others are asked under one of the orders only, to save time.  Brute force that
+    does not come to its end under `sc` would not where more may happen, and is not asked there.
     """
-    scenes = {order: Scene(case.small, order, None, budget) for order in ("sc", *orders)}
-    outcome, judged = outcome_of(case, scenes["sc"]), dict[str, Judged]()
+    strong = Scene(case.small, "sc", None, budget, case.fault)
+    if not strong.naive.complete:
+        budget = replace(budget, brute=0)
+    scenes = {order: Scene(case.small, order, None, budget, case.fault) for order in orders} | {"sc": strong}
+    outcome, judged = outcome_of(case, strong), dict[str, Judged]()
     for n, order in enumerate(orders):
         scenes[order].outcome = outcome
         judged[order] = judge_scene(scenes[order], thorough=case.pick % len(orders) == n)
@@ -151,11 +168,16 @@ def verdict_of(found: Found) -> str:
 
 
 def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUDGES) -> Judged:
-    """What judges say of a program under one order; only the full search if that refutes it, unless ``thorough``."""
+    """What judges say of a program under one order.
+
+    Only the full search if that refutes it, unless ``thorough``, or has more states than it may visit: the others have
+    as many.
+    """
     judged = Judged(scene.order)
     for name in [name for name in SEARCHES if name in judges]:
         _search(judged, scene, name, thorough, thorough and SAMPLING in judges and not scene.small.spins)
-        if name == SEARCHES[0] and _violated(judged.verdicts[name]) and not thorough:
+        refuted = _violated(judged.verdicts[name]) and not thorough
+        if name == SEARCHES[0] and (refuted or judged.states > scene.budget.states):
             return judged
     judged.states += scene.naive.states
     quiet = kinds.VERIFIED if scene.naive.complete else kinds.UNFINISHED
@@ -163,6 +185,8 @@ def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUD
     if SAMPLING in judges and kinds.VERIFIED in (judged.verdicts.get("full"), judged.verdicts.get("merged")):
         _sample(judged, scene)
     _compare_judges(judged)
+    if scene.fault and judged.verdicts.get(SEARCHES[0]) == kinds.VERIFIED:
+        _break(judged, scene, parse(scene.fault))
     return judged
 
 
@@ -190,6 +214,31 @@ def _sample(judged: Judged, scene: Scene) -> None:
     drawn = sample.sample(scene.trial, schedules=scene.budget.schedules, seconds=scene.budget.seconds)
     judged.schedules += drawn.schedules
     judged.verdicts[SAMPLING] = drawn.violation.kind if drawn.violation else kinds.NO_VIOLATION
+
+
+def _break(judged: Judged, scene: Scene, fault: Fault) -> None:
+    """What is proved of runs in which something breaks, beside brute force with that, and schedules drawn with it."""
+    if max({fault.source, fault.target} - {ANY_TARGET}) >= scene.small.n_dies:
+        return
+    if check_fits(fault, scene.pod.spec, scene.order):
+        return
+    proved, shown, by_brute = adds_nothing(fault, scene.trial.may_block), "", fault.kind != "stall"
+    if by_brute:
+        search = FaultySearch(scene.trial, fault, max_states=scene.budget.brute, seconds=scene.budget.seconds)
+        found = search.run()
+        judged.states += found.states
+        if found.actions is not None:
+            seen = sample.replay(scene.trial, found.actions, found.loop)
+            shown = "the monitor sees nothing" if seen is None else seen.kind
+        if shown and (proved or seen is None):
+            judged.contradict(f"{fault.kind} {'' if proved else 'not '}proved; brute force: {shown}", str(scene.fault))
+        proved = proved or (not found.reason and found.actions is None)
+    for moment in _MOMENTS if by_brute else (None,):
+        schedules = scene.budget.schedules // len(_MOMENTS)
+        drawn = sample.sample(scene.trial, schedules=schedules, fault=replace(fault, at=moment))
+        judged.schedules += drawn.schedules
+        if proved and drawn.violation:
+            judged.contradict(f"{fault.kind} proved; {SAMPLING} {drawn.violation.kind}", drawn.violation.message)
 
 
 # ---- what contradicts what
@@ -237,7 +286,7 @@ def _foreseen(found: Found) -> bool:
 
 def _not_shown(scene: Scene, found: Found, monitored: bool) -> str:
     """Why the actions of a violation do not show it, on the machine alone or under the monitor."""
-    ended = replayed(scene.small.trial(scene.order, scene.outcome), found)
+    ended = replayed(scene.trial, found)
     if ended == "not enabled":
         return f"replay ends with {ended}"
     others_go_on = ended == "open" and (len(found.parts) > 1 or scene.small.scalar_cache)  # or a line is evicted
@@ -255,17 +304,22 @@ def _ended_otherwise(found: Found, ended: str) -> str:
 def replayed(trial: Trial, found: Found) -> str:
     """How the actions of a violation end on the machine alone: a kind, a message, ``open``, ``not enabled``, ``done``.
 
-    The trial cannot be used again.
+    The trial is as it was before.
     """
+    pod = trial.pod
+    memory, state = pod.memory.copy(), pod.state.copy()
+    pod.state[[layout.N_ACTIVE, layout.N_ACTIVE_DIES, layout.N_LIVE]] = 0  # a search before it may have begun
     try:
-        trial.pod.replay(Schedule(found.actions, trial.pod.fingerprint()))
+        driver.raise_for(pod, driver.drive_replay(pod, found.actions)[0])
+        return kinds.WRONG_BITS if trial.wrong_bytes() else "done"
     except DeadlockError:
         return kinds.DEADLOCK
     except ReplayError as error:
         return "not enabled" if "not enabled" in str(error) else "open"
     except RunError as error:
         return str(error)
-    return kinds.WRONG_BITS if trial.wrong_bytes() else "done"
+    finally:
+        pod.memory[:], pod.state[:] = memory, state
 
 
 def _not_seen(scene: Scene, found: Found) -> str:

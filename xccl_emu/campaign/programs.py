@@ -26,6 +26,7 @@ from xccl_emu.campaign.interpreter import (
 from xccl_emu.check.trial import Expected, Trial
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.explore import Explored, explore
+from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import WRITES, Buffer, Pod
 from xccl_emu.machine.spec import small_pod
 
@@ -35,12 +36,18 @@ WORDS_A_DIE = 8
 UB_BYTES = 320
 DATA = 32
 """Added to a word that lies in the managed data area."""
+EDGE = 24
+"""Such words are the first of die 1, right behind the managed area of die 0; with `DATA`, of a CPU's memory."""
+LOOPS = ("outs", "puts", "stores", "signals", "dmas")
+"""Instructions that take several requests of one site, to addresses side by side."""
 WITHOUT_WORD = (
     "quiet", "fence", "ub_load", "ub_store", "arrive", "await", "skip_unless", "skip_if", "fail_unless", "v_copy",
     "set", "wait", "end",
 )  # fmt: skip
 WITH_WORD = tuple(name for name in OPERATIONS if name not in WITHOUT_WORD)
 """Instructions whose first operand is a word."""
+WITH_TARGET = ("dma", "dma_data", "dmas")
+"""Those whose second operand is one, too."""
 
 WRITING = {
     f"{site.operation}{sum(s.operation == site.operation for s in interpret.sites[:number])}": number
@@ -66,6 +73,12 @@ class Instruction:
         if not known or self.a >> A_BITS or self.b >> B_BITS or self.c >> C_BITS:
             raise ConfigError(f"{self.name} {self.a} {self.b} {self.c}: is no instruction of a small program")
 
+    @property
+    def words(self) -> list[int]:
+        """The words that it names."""
+        words = [self.a] if self.name in WITH_WORD else []
+        return words + ([self.b | DATA * (self.name == "dma_data")] if self.name in WITH_TARGET else [])
+
     def code(self) -> int:
         """As bits, the operation lowest."""
         a, b = OPERATION_BITS, OPERATION_BITS + A_BITS
@@ -74,7 +87,7 @@ class Instruction:
     def __str__(self) -> str:
         """As `program` reads it."""
         first = word_text(self.a) if self.name in WITH_WORD else str(self.a)
-        second = word_text(self.b) if self.name == "dma" else str(self.b)
+        second = word_text(self.b) if self.name in ("dma", "dmas") else str(self.b)
         operands = [first, second, str(self.c)]
         while operands and operands[-1] == "0":
             operands.pop()
@@ -84,16 +97,21 @@ class Instruction:
 def program(text: str) -> tuple[Instruction, ...]:
     """Instructions as text, for example ``"store 0.1 1; quiet; put 1.0 1"``.
 
-    ``d.w`` is word w of die d's metadata area, ``md.w`` of its managed data area.  Raises ConfigError for another.
+    ``d.w`` is word w of die d's metadata area, ``md.w`` of its managed data area; ``e.w`` is one of the first words of
+    die 1, at the edge between two dies, ``c.w`` of a CPU's memory.  Raises ConfigError for another.
     """
     parts = [part.split() for part in text.split(";") if part.strip()]
     return tuple(Instruction(name, *map(_operand, operands)) for name, *operands in parts)
 
 
+_HOMES = {"e": EDGE, "c": EDGE | DATA}
+
+
 def _operand(text: str) -> int:
     die, dot, word = text.removeprefix("m").partition(".")
+    home = _HOMES.get(die)
     try:
-        value = int(die) << 3 | int(word) if dot else int(text)
+        value = (int(die) << 3 if home is None else home) | int(word) if dot else int(text)
     except ValueError as error:
         raise ConfigError(f"{text}: is no operand of a small program") from error
     return value | DATA if text.startswith("m") else value
@@ -101,6 +119,8 @@ def _operand(text: str) -> int:
 
 def word_text(word: int) -> str:
     """A word as `program` reads it."""
+    if word & EDGE == EDGE:
+        return f"{'c' if word & DATA else 'e'}.{word & 7}"
     return f"{'m' if word & DATA else ''}{word >> 3 & 3}.{word & 7}"
 
 
@@ -126,11 +146,25 @@ class Small:
     """Lines that a scalar unit caches."""
     asks: Mapping[str, str] = field(default_factory=dict)
     """Which orders writes ask for, by their names in `WRITING`."""
+    launched: int = 0
+    """Cores of a launch, with a barrier of their own; 0: all of a die."""
 
     @property
     def n_dies(self) -> int:
         """Dies of the pod."""
         return max(self.dies, -(-len(self.programs) // self.cores_per_die))
+
+    @property
+    def words(self) -> set[int]:
+        """All words that are named."""
+        return {*self.memory, *(word for each in self.programs for one in each for word in one.words)}
+
+    @property
+    def far(self) -> list[int]:
+        """Of `EDGE` and ``EDGE | DATA``: which are in use, so that the pod has these words."""
+        loops = any(one.name in LOOPS for each in self.programs for one in each)
+        edge = loops or any(word & (EDGE | DATA) == EDGE for word in self.words)
+        return edge * [EDGE] + any(word & (EDGE | DATA) == EDGE | DATA for word in self.words) * [EDGE | DATA]
 
     @property
     def pitch(self) -> int:
@@ -142,6 +176,7 @@ class Small:
         """How large it is, for whoever looks for a smaller one."""
         instructions = sum(len(one) for one in self.programs)
         options = len(self.memory) + len(self.without) + len(self.asks) + (self.atomic_bytes != 32) + self.scalar_cache
+        options += self.launched != 0
         return 4 * instructions + 2 * len(self.programs) + self.n_dies + options
 
     @property
@@ -156,43 +191,57 @@ class Small:
         spec = small_pod(
             self.n_dies,
             self.cores_per_die,
-            app_bytes=0,
+            app_bytes=8 * WORDS_A_DIE * (len(self.far) > 0),
             meta_bytes=8 * WORDS_A_DIE + self.pitch * self.cores_per_die,
             managed_bytes=8 * WORDS_A_DIE,
             ub_bytes=UB_BYTES,
             flight_granules=self.flight_granules,
             atomic_bytes=self.atomic_bytes,
             scalar_cache=self.scalar_cache,
-        )
-        off = () if any(one.name == "signal" for each in self.programs for one in each) else ("signal",)
+        ).with_(cpus_per_node=EDGE | DATA in self.far)
+        off = () if any(one.name.startswith("signal") for each in self.programs for one in each) else ("signal",)
         pod = Pod(spec, order=order, without=(*self.without, *off))  # what may signal is searched with less left out
         for word, value in self.memory.items():
             address = address_of(pod, word)
             pod.memory[address : address + 8].view(np.int64)[0] = value
-        for first in range(0, len(self.programs), self.cores_per_die):
-            self._launch(pod, first // self.cores_per_die, self.programs[first : first + self.cores_per_die])
+        for die in range(self.n_dies):
+            cores = range(len(self.programs))[die * self.cores_per_die : (die + 1) * self.cores_per_die]
+            size = self.launched or self.cores_per_die
+            for first in range(0, len(cores), size):
+                self._launch(pod, die, cores[first : first + size])
         for line, order in self.asks.items():
             pod.weaken(0, WRITING[line], order)
         return pod
 
-    def _launch(self, pod: Pod, die: int, programs: Sequence[tuple[Instruction, ...]]) -> None:
-        words = [_registers(one) for one in programs]
+    def _launch(self, pod: Pod, die: int, cores: Sequence[int]) -> None:
+        words = [_registers(self.programs[core]) for core in cores]
+        places = [core % self.cores_per_die for core in cores]
+        edge = pod.spec.die_bytes * (self.n_dies > 1)
         args: dict[str, Any] = {f"p{k}": [row[k] for row in words] for k in range(REGISTERS)}
-        args["areas"] = Areas(pod.meta(0), pod.spec.die_bytes, pod.managed(0) - pod.meta(0))
-        args["result"] = [pod.meta(die, 8 * WORDS_A_DIE + self.pitch * core) for core in range(len(programs))]
+        args["areas"] = Areas(
+            pod.meta(0),
+            pod.spec.die_bytes,
+            pod.managed(0) - pod.meta(0),
+            edge,
+            self.n_dies * pod.spec.die_bytes - edge,
+        )
+        args["result"] = [pod.meta(die, 8 * WORDS_A_DIE + self.pitch * place) for place in places]
         grants = [pod.grant_meta("rw"), pod.grant_managed("rw")]
-        pod.launch(interpret, die, range(len(programs)), args, grants)
+        grants += [Grant(pod.cpu(0) if far & DATA else None, 0, 8 * WORDS_A_DIE, "rw") for far in self.far]
+        pod.launch(interpret, die, places, args, grants)
 
     # ---- what comes out
 
     def observed(self, pod: Pod) -> list[tuple[int, int]]:
         """All that a run leaves in memory, as (address, bytes): the shared words and the results."""
         areas = [(pod.meta(die), pod.spec.meta_bytes) for die in range(self.n_dies)]
-        return areas + [(pod.managed(die), 8 * WORDS_A_DIE) for die in range(self.n_dies)]
+        areas += [(pod.managed(die), 8 * WORDS_A_DIE) for die in range(self.n_dies)]
+        return areas + [(address_of(pod, far), 8 * WORDS_A_DIE) for far in self.far]
 
     def n_words(self) -> int:
         """Words of what is observed."""
-        return self.n_dies * (2 * WORDS_A_DIE + self.pitch // 8 * self.cores_per_die)
+        own = self.n_dies * (2 * WORDS_A_DIE + self.pitch // 8 * self.cores_per_die)
+        return own + WORDS_A_DIE * len(self.far)
 
     def naive(self, order: str, max_states: int = 1_000_000) -> Explored:
         """What brute force finds."""
@@ -201,8 +250,12 @@ class Small:
 
     def trial(self, order: str, outcome: Sequence[int] | None) -> Trial:
         """A trial that expects the words of an outcome in memory, or nothing."""
-        pod = self.pod(order)
-        written = [Buffer(word >> 3 & 3, address_of(pod, word) & ~31, 32) for word in self.memory if word & DATA]
+        return self.trial_on(self.pod(order), outcome)
+
+    def trial_on(self, pod: Pod, outcome: Sequence[int] | None) -> Trial:
+        """A trial on a pod that was made before."""
+        outside = [address_of(pod, word) & ~31 for word in self.memory if word & DATA or word & EDGE == EDGE]
+        written = [Buffer(address // pod.spec.die_bytes, address, 32) for address in outside]
         if not self.fresh:
             buffers = pod.spec.memory_bytes
             cores = [(core, buffers + core * UB_BYTES) for core in pod.active_cores()]
@@ -247,6 +300,9 @@ class Small:
 
 def address_of(pod: Pod, word: int) -> int:
     """Where a word of an `Instruction` lies."""
+    if word & EDGE == EDGE:
+        home = pod.cpu(0) if word & DATA else min(1, pod.spec.n_dies - 1)
+        return pod.address(home, 8 * (word & 7))
     area = pod.managed if word & DATA else pod.meta
     return area(word >> 3 & 3, 8 * (word & 7))
 

@@ -12,13 +12,11 @@ from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
     BRUTE_FORCE,
     NO_VIOLATION,
-    SEARCH,
     UNFINISHED,
     UNSUPPORTED,
     VERIFIED,
     VIOLATION,
     Verdict,
-    Violation,
 )
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.clock import working_seconds
@@ -212,8 +210,10 @@ def search_once(
 
 def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tuple[Verdict, bool]:
     """The verdict of one search, the schedule of a violation as it was found; whether its states have a cycle."""
+    from xccl_emu.check.device.search.checker_state import ASIDE_MAX
     from xccl_emu.check.search.exhaustive import Search
     from xccl_emu.check.search.setup import Setup
+    from xccl_emu.check.shorten import shown
 
     trial = checkable.build(verdict.order, verdict.without)
     try:
@@ -221,17 +221,26 @@ def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tupl
     except CapacityError as error:
         return replace(verdict, verdict=UNSUPPORTED, reason=str(error)), False
     tell = options.progress and partial(options.progress, "states")
-    found = Search(
-        setup, max_states=options.max_states, seconds=options.seconds, progress=tell,
-        breadth_first=options.breadth_first,
-    ).run()  # fmt: skip
-    verdict = replace(
-        verdict, states=found.states, transitions=found.transitions, actions=found.actions_taken,
-        bounds=setup.bounds(), collision=found.states**2 / 2.0**65,
-    )  # fmt: skip
-    if found.violation:
-        violation = Violation(found.kind, found.message, found.actions, SEARCH, found.states, found.loop)
-        return replace(verdict, verdict=VIOLATION, violation=violation), found.cycles
+    aside: dict[tuple[int, ...], str] = {}
+    while True:
+        found = Search(
+            setup, max_states=options.max_states, seconds=options.seconds, progress=tell,
+            breadth_first=options.breadth_first, aside=list(aside),
+        ).run()  # fmt: skip
+        verdict = replace(
+            verdict, states=found.states, transitions=found.transitions, actions=found.actions_taken,
+            bounds=setup.bounds(), collision=found.states**2 / 2.0**65,
+        )  # fmt: skip
+        if not found.signature:
+            break
+        if (violation := shown(trial, found, verdict.seed)) is not None:
+            return replace(verdict, verdict=VIOLATION, violation=violation), found.cycles
+        if found.signature in aside or len(aside) == ASIDE_MAX:
+            break
+        aside[found.signature] = found.message or found.reason
+    if aside:
+        report = f"no schedule shows what the search has found, please report this: {'; '.join(aside.values())}"
+        found.reason = f"{found.reason}; {report}" if found.reason else report
     outcome, reason = (UNFINISHED, found.reason) if found.reason else (VERIFIED, found.rests_on())
     return replace(verdict, verdict=outcome, reason=reason), found.cycles
 

@@ -1,9 +1,14 @@
 """From the path on which a violation was found to what is told: the most telling one near it, by a short schedule."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from xccl_emu.check.trial import Checkable
-from xccl_emu.check.verdict import LIVELOCK, VIOLATION, Verdict, Violation
+from xccl_emu.check.trial import Checkable, Trial
+from xccl_emu.check.verdict import SEARCH, VIOLATION, Verdict, Violation
+from xccl_emu.errors import ReplayError
+
+if TYPE_CHECKING:
+    from xccl_emu.check.search.exhaustive import Found
 
 _SHRINK_SECONDS = 5.0
 
@@ -14,31 +19,30 @@ def told(checkable: Checkable, verdict: Verdict, violation: Violation) -> Verdic
     What is found first need not say what is wrong: without a quiet that also frees a buffer, an event may be set twice
     before any data is overtaken.  So more is looked for, by schedules that are always the same.
     """
-    from xccl_emu.check.sampling.sample import replay
+    from xccl_emu.check.sampling.sample import further, replay
     from xccl_emu.check.witness.shrink import shrink
     from xccl_emu.check.witness.telling import place, ranked
 
-    found = ranked(_near(checkable, verdict, violation))
+    alone = verdict.fault or violation.loop  # the hardware fails, or a search has seen all of a livelock
+    trial = checkable.build(verdict.order, verdict.without)
+    found = ranked([violation, *(() if alone else further(trial, seed=verdict.seed))])
     best = shrink(checkable.build(verdict.order, verdict.without), found[0], replay, seconds=_SHRINK_SECONDS)
     others = tuple(other for other in found[1:] if place(other) != place(best))
     return replace(verdict, verdict=VIOLATION, violation=best, others=others)
 
 
-def _near(checkable: Checkable, verdict: Verdict, violation: Violation) -> list[Violation]:
-    """A violation as its replay shows it, and what else goes wrong.
+def shown(trial: Trial, found: "Found", seed: int) -> Violation | None:
+    """What a search has found, as a schedule shows it: that of its path, else a sampled one; None if none does.
 
-    Nothing else is looked for where the hardware fails, and for a livelock of a search, which has then seen all.
+    Where several things go wrong at once, it is the one that the schedule meets first.
     """
     from xccl_emu.check.sampling.sample import further, replay, sample
 
-    trial = checkable.build(verdict.order, verdict.without)
-    shown = replay(trial, violation.actions, violation.loop)
-    found = [] if verdict.fault or violation.loop else list(further(trial, seed=verdict.seed))
-    if shown is not None:  # where several things go wrong at once, the one that a replay meets first
-        return [replace(shown, found_by=violation.found_by, found_after=violation.found_after), *found]
-    if violation.kind == LIVELOCK:
-        return [violation, *found]
-    if not found:  # its path does not show it yet: look for one that does
-        sampled = sample(trial, seed=verdict.seed, seconds=_SHRINK_SECONDS).violation
-        found = [] if sampled is None else [sampled]
-    return found or [violation]
+    if found.violation:
+        try:
+            replayed = replay(trial, found.actions, found.loop)
+        except ReplayError:
+            replayed = None
+        if replayed is not None:
+            return replace(replayed, found_by=SEARCH, found_after=found.states)
+    return next(further(trial, seed=seed), None) or sample(trial, seed=seed, seconds=_SHRINK_SECONDS).violation

@@ -13,9 +13,10 @@ from xccl_emu.options import option
 class CampaignOptions:
     """Judge small random programs by every judge there is, and tell where two contradict each other.
 
-    Each program runs on two to four cores that share a few words.  Three exhaustive searches, brute force as far as it
-    comes, and sampled schedules under the monitor say what they think of it, under each memory order.  What one has
-    verified no other may refute, and every violation must show when its actions are taken again.
+    Each program runs on some cores that share a few words.  Three exhaustive searches, brute force as far as it comes,
+    and sampled schedules under the monitor say what they think of it, under each memory order; of some that are
+    verified also what a fault may do.  What one has verified no other may refute, and every violation must show when
+    its actions are taken again.
 
     \b
       xccl-emu campaign                                   a thousand programs
@@ -33,7 +34,7 @@ class CampaignOptions:
     programs: int = option(1000, "How many programs are judged.", least=1)
     seed: int = option(0, "Seed of the campaign.", least=0)
     first: int = option(0, "Number of the first program.", least=0)
-    orders: str = option("relaxed,fifo,sc", "Memory orders, with commas between them; unordered is one too.")
+    orders: str = option("sc,fifo,relaxed,unordered", "Memory orders, with commas between them.")
     workers: int | None = option(None, "Processes [default: one for each core]", least=1)
     dask: str | None = option(None, 'On the cluster of this Dask scheduler, or "local".', metavar="ADDRESS")
     out: Path | None = option(None, "Folder for programs on which judges contradict each other.", metavar="DIR")

@@ -9,6 +9,7 @@ from xccl_emu.check import messages
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.accesses import AGENT_DMA
 from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.device.search.inside import AGENT_BEFORE
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
@@ -110,7 +111,7 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
         entry = entry_of(st, queue, 0)
         pending = st[queue + layout.PIPE_COUNT] and st[entry + 7] == access[1]
         return [*_making_room(pod, core), _code(core, MTU_OUT, layout.CHOICE_ALL)] if pending else []
-    if agent >= AGENT_DMA:
+    if AGENT_DMA <= agent < AGENT_BEFORE:
         k = agent - AGENT_DMA
         slot = base + layout.DMA_SLOTS + k * layout.ENTRY_WORDS
         done = int(st[slot + layout.ENTRY_PROGRESS])

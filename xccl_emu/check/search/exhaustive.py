@@ -27,7 +27,7 @@ LIMITS = {
     at.LIMIT_MARKS: "a core has more writes of shared data before a quiet than the checker keeps",
     at.LIMIT_CLOCK: "a core does more between two quiets than its clocks can count",
     at.LIMIT_FLIGHT: "the writes in flight that a die holds were used up; give the pod more (flight_granules)",
-    at.LIMIT_DMA: "a DMA descriptor was used again before its completion was waited for",
+    at.LIMIT_DMA: "DMA descriptors were used again, too many at a time whose completion was not waited for",
     at.LIMIT_LOG: "the log of changes is full",
     at.LIMIT_DEPTH: "a run is longer than the search is deep",
     at.LIMIT_BARRIER: "a core arrives at a barrier twice, or awaits it without arriving",
@@ -46,6 +46,15 @@ _BY_CLOCKS = (at.RACE_INSIDE, at.SET_TWICE)
 _Graph = tuple[NDArray[np.int64], NDArray[np.int64]]
 """How each state was reached, [states, `bfs.QUEUE_WORDS`], and the transitions, [n, `bfs.EDGE_WORDS`]."""
 
+
+_WORDS = {
+    at.RACE: at.WORDS_OF_RACE,
+    at.RACE_INSIDE: at.WORDS_OF_RACE,
+    at.UNWRITTEN: at.WORDS_OF_READ,
+    at.WRONG_BITS: at.WORDS_OF_BITS,
+    at.TOO_EARLY: at.WORDS_OF_BITS,
+}
+"""How much of its witness tells a violation from others of its kind; of the rest, nothing."""
 
 NOT_AGAIN = "the path to a violation, followed again, does not lead there: please report this"
 
@@ -75,6 +84,8 @@ class Found:
     message: str = ""
     witness: list[int] = field(default_factory=list)
     actions: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    signature: tuple[int, ...] = ()
+    """By which the violation can be set aside; also of one whose path does not lead there again."""
     reason: str = ""
     states: int = 0
     transitions: int = 0
@@ -108,7 +119,9 @@ class Search:
         seconds: float | None,
         progress: Progress | None,
         breadth_first: bool = False,
+        aside: Sequence[tuple[int, ...]] = (),
     ) -> None:
+        """``aside`` has the signatures of violations that the search is to pass by, at most `ASIDE_MAX`."""
         self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
         self.breadth_first = breadth_first
         self.apart = True
@@ -117,6 +130,11 @@ class Search:
         self.started = self._looked = working_seconds()
         self._slice = _SLICE_FIRST
         self._args = (setup.memory, setup.state, setup.checker, setup.rows, setup.named)
+        self._aside = set(aside)
+        setup.checker[at.N_ASIDE] = len(aside)
+        for k, signature in enumerate(aside):
+            place = at.ASIDE + k * at.ASIDE_WORDS
+            setup.checker[place : place + len(signature)] = signature
 
     def run(self) -> Found:
         """Learn, search part after part, and begin anew whenever something was taken for what it is not."""
@@ -262,7 +280,7 @@ class Search:
         if self.found.reason or ck[at.LIMIT] or ck[at.VIOLATION] or ck[at.RESTART]:
             return
         ending = livelock.reaches_end(len(queue), edges)
-        if not ending.all():
+        if not ending.all() and (at.LIVELOCK,) not in self._aside:
             ck[at.VIOLATION] = at.LIVELOCK
             state, self._loop = livelock.fair_loop(edges, ending)
             self._path = _path_to(queue, state)
@@ -308,14 +326,13 @@ class Search:
 
     def _retrace(self, violation: "_Violation") -> None:
         """Follow the path again, which must end in the same violation and state, and write down the actions on it."""
-        ck = self.setup.checker
+        ck, words = self.setup.checker, violation.witness[: _WORDS.get(violation.what, 0)]
+        self.found.signature, self.found.reason = (violation.what, *words.tolist()), NOT_AGAIN
         self._follow(violation)
         if not self._same(violation):
-            self.found.reason = NOT_AGAIN
             return
         ck[at.RECORDING] = 1
         if not self._follow(violation) or ck[at.LIMIT]:
-            self.found.reason = NOT_AGAIN
             return
         if violation.what == at.LIVELOCK:
             dfs.make_visible(*self._args[:3])
@@ -324,7 +341,6 @@ class Search:
             dfs.make_visible(*self._args[:3])
             self.found.loop = int(ck[at.RECORDED]) - before
         if violation.what == at.MACHINE and not self.setup.state[layout.ERROR]:
-            self.found.reason = NOT_AGAIN
             return
         self.found.violation, self.found.reason = violation.what, ""
         self.found.witness = [int(word) for word in violation.witness]

@@ -21,6 +21,7 @@ MEMORY, PLAIN, QUEUE, FLIGHTS, UNHASHED = range(5)
 """Kinds of the parts of the state that can change."""
 
 _SEED_1, _PRIME_1, _SHIFT_1 = np.uint64(0x243F6A8885A308D3), np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
+_PLACE = np.uint64(0xD1342543DE82EF95)
 _SEED_2, _PRIME_2, _SHIFT_2 = np.uint64(0x13198A2E03707344), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(32)
 
 
@@ -89,9 +90,10 @@ def save(space, parts, rows, row):
     _, _, mem64, st64 = space
     to = 0
     for p in range(parts.shape[0]):
-        for i in range(parts[p, 1], parts[p, 1] + parts[p, 2]):
-            rows[row, to] = mem64[i] if parts[p, 0] == MEMORY else st64[i]
-            to += 1
+        words, first, n = mem64 if parts[p, 0] == MEMORY else st64, parts[p, 1], parts[p, 2]
+        for i in range(n):
+            rows[row, to + i] = words[first + i]
+        to += n
 
 
 @jit
@@ -99,12 +101,10 @@ def restore(space, parts, rows, row):
     _, _, mem64, st64 = space
     source = 0
     for p in range(parts.shape[0]):
-        for i in range(parts[p, 1], parts[p, 1] + parts[p, 2]):
-            if parts[p, 0] == MEMORY:
-                mem64[i] = rows[row, source]
-            else:
-                st64[i] = rows[row, source]
-            source += 1
+        words, first, n = mem64 if parts[p, 0] == MEMORY else st64, parts[p, 1], parts[p, 2]
+        for i in range(n):
+            words[first + i] = rows[row, source + i]
+        source += n
 
 
 @jit
@@ -139,18 +139,26 @@ def _mix(one, two, word):
 
 
 @jit
+def _mix_words(one, two, words, first, n):
+    """Append words with their places, but for zeros, which most are."""
+    for i in range(first, first + n):
+        if words[i] != 0:
+            one, two = _mix(one, two, words[i] + np.uint64(i) * _PLACE)
+    return one, two
+
+
+@jit
 def fingerprint(space, parts):
     """128 bits of everything that the rest of the run, or its outcome, can depend on."""
     _, st, mem64, st64 = space
     one, two = _SEED_1, _SEED_2
     for p in range(parts.shape[0]):
         kind, first = parts[p, 0], parts[p, 1]
+        one, two = _mix(one, two, np.uint64(p))
         if kind == MEMORY:
-            for i in range(first, first + parts[p, 2]):
-                one, two = _mix(one, two, mem64[i])
+            one, two = _mix_words(one, two, mem64, first, parts[p, 2])
         elif kind == PLAIN:
-            for i in range(first, first + parts[p, 2]):
-                one, two = _mix(one, two, st64[i])
+            one, two = _mix_words(one, two, st64, first, parts[p, 2])
         elif kind == QUEUE:
             one, two = _mix(one, two, st64[first + at.PIPE_COUNT])
             for j in range(st[first + at.PIPE_COUNT]):

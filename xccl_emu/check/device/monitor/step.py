@@ -96,6 +96,7 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_CORE,
     FLIGHT_COUNT,
     FLIGHT_KIND,
+    FLIGHT_NBYTES,
     GRANULE_BYTES,
     GROUP,
     IN_FLIGHT,
@@ -313,25 +314,27 @@ def _acquire(space, i, core, base):
     m, clocks, rows = space[2], space[3], space[10]
     if not rows[0, FLAGS] & SYNC:
         return
-    for word in range(rows[0, START] >> 3, (rows[0, START] + rows[0, NBYTES] - 1 >> 3) + 1):
+    start, nbytes = rows[0, START], rows[0, NBYTES]
+    for word in range(start >> 3, (start + nbytes - 1 >> 3) + 1):
         granule = (word << 3) // GRANULE_BYTES
         number = sync_number(space, granule)
-        if number and (not rows[0, FLAGS] & WHOLE or not _saw_own_store(space, core, base, word << 3)):
+        if number and (not rows[0, FLAGS] & WHOLE or not _saw_own_stores(space, core, base, start, nbytes)):
             row = sync_row(m, number - 1, word << 3)
             join_row(m, clocks, pipe_row(m, i, SCALAR), row)
             acquired(space, word << 3, row)
 
 
 @jit
-def _saw_own_store(space, core, base, address):
-    """Did a load see a store of its own core that is still in flight?"""
-    st = space[1]
-    if st[base + IN_FLIGHT] == 0:
+def _saw_own_stores(space, core, base, address, nbytes):
+    """Did a load see nothing but stores of its own core that are still in flight?"""
+    st, seen = space[1], 0
+    if st[base + IN_FLIGHT] == 0 or st[CACHE_LINES]:  # past a cache it sees memory
         return False
     ring = block_of_die(st, st[base + DIE])
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
-        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR:
-            if st[entry + FLIGHT_ADDRESS] >> 3 == address >> 3:
-                return True
-    return False
+        first = st[entry + FLIGHT_ADDRESS]
+        if st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] == KIND_SCALAR and first >> 3 == address >> 3:
+            seen |= (1 << st[entry + FLIGHT_NBYTES]) - 1 << (first & 7)
+    read = (1 << nbytes) - 1 << (address & 7)
+    return seen & read == read

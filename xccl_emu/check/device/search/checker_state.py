@@ -47,13 +47,15 @@ entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
     CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
     STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
-    OWNERS, UNIT_GRANULES, KEPT, EVICTS,
-) = range(50)  # fmt: skip
-WITNESS = 50
+    OWNERS, UNIT_GRANULES, KEPT, EVICTS, LOCALLY, N_ASIDE,
+) = range(52)  # fmt: skip
+WITNESS = 52
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
 HANDLES = 64
 """Addresses of functions (`linked`)."""
-HEADER = 72
+ASIDE, ASIDE_WORDS, ASIDE_MAX = 72, 13, 8
+"""Violations that are set aside, because no schedule shows them: what, and the words of `WITNESS`, each."""
+HEADER = ASIDE + ASIDE_WORDS * ASIDE_MAX
 
 # ---- what must be in memory at the end: (first byte, bytes, where the words are, its owners) each
 EXPECTED_WORDS = 4
@@ -95,6 +97,8 @@ BLOCK = FENCE_VECTOR + 1
 
 # ---- violations that the machine itself does not record
 RACE_INSIDE, RACE, UNWRITTEN, WRONG_BITS, DEADLOCK, MACHINE, LIVELOCK, SET_TWICE, TOO_EARLY = range(1, 10)
+WORDS_OF_RACE, WORDS_OF_READ, WORDS_OF_BITS = 12, 6, 2
+"""Words of `WITNESS` that tell of a race, of bytes that nobody has written, of wrong bits."""
 
 # ---- rows behind those of the accesses: how many these are, their highest class, words of a granule
 N_ROWS, ROWS_CLASS, ROWS_WORDS = 4, 5, 6
@@ -154,6 +158,18 @@ def mixed(place, value):
 def add_hash(ck, change):
     """Add to the fingerprint."""
     ck[HASH] = signed(unsigned(ck[HASH]) + change)
+
+
+@call
+def accuse(ck, what, words):
+    """Note a violation that so many words of `WITNESS` tell of, unless it was set aside."""
+    for k in range(ck[N_ASIDE]):
+        at, n = ASIDE + k * ASIDE_WORDS, 0
+        while n < words and ck[at + 1 + n] == ck[WITNESS + n]:
+            n += 1
+        if ck[at] == what and n == words:
+            return
+    ck[VIOLATION] = what
 
 
 @jit

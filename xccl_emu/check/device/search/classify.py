@@ -59,6 +59,7 @@ from xccl_emu.check.device.search.granules import (
 )
 from xccl_emu.check.device.search.linked import linked
 from xccl_emu.check.device.search.races import any_before, any_released
+from xccl_emu.check.device.search.spans import any_on_die_of
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     CMP_GE,
@@ -79,13 +80,12 @@ from xccl_emu.lang.requests import (
     VECTOR,
 )
 from xccl_emu.machine.device.cache import address_of, through_cache, written_back
-from xccl_emu.machine.device.flight import block_of_core, block_of_die, fences_since, flight
+from xccl_emu.machine.device.flight import block_of_core, block_of_die, fences_since, flight, goes_to
 from xccl_emu.machine.device.layout import (
     CACHE_LINE_BYTES,
     CACHE_LINES,
     CHOICE_ALL,
     DIE,
-    DIE_SHIFT,
     DMA_SLOTS,
     ENTRY_WORDS,
     FLIGHT_ADDRESS,
@@ -215,14 +215,15 @@ def _out_of_turn(st, ck, rows, i):
 @jit
 def _any_before_it(st, ck, i, address):
     """Has the die of a core anything in flight, or data marked, to the die of this address?"""
-    die, target = st[block_of_core(st, core_of(ck, i)) + DIE], address >> st[DIE_SHIFT]
+    die = st[block_of_core(st, core_of(ck, i)) + DIE]
     if _flies_before_it(st, -1, die, address, 1):
         return True
     for m in range(ck[N]):
         j = ck[ck[MEMBERS] + m]
         block = block_of(ck, j)
         for n in range(ck[block + N_MARKS] if st[block_of_core(st, core_of(ck, j)) + DIE] == die else 0):
-            if ck[block + MARKS + n * MARK_WORDS] >> st[DIE_SHIFT] == target:
+            at = block + MARKS + n * MARK_WORDS
+            if any_on_die_of(st, ck[at], ck[at + 1], address):
                 return True
     return False
 
@@ -234,7 +235,7 @@ def _flies_before_it(st, core, die, start, nbytes):
     for k in range(st[ring + FLIGHT_COUNT]):
         entry = flight(st, ring, k)
         address = st[entry + FLIGHT_ADDRESS]
-        other = st[entry + FLIGHT_CORE] != core and address >> st[DIE_SHIFT] == start >> st[DIE_SHIFT]
+        other = st[entry + FLIGHT_CORE] != core and any_on_die_of(st, start, start + nbytes, address)
         if st[entry + FLIGHT_SITE] < LATENT:
             if other or (start >> 5 <= address >> 5 and address >> 5 <= start + nbytes - 1 >> 5):
                 return True
@@ -252,7 +253,7 @@ def _behind_fence(st, ck, i, address, worst):
     for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
         entry = flight(st, ring, k)
         if st[entry + FLIGHT_CORE] == core and fences_since(st, entry):
-            if st[entry + FLIGHT_ADDRESS] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]:
+            if goes_to(st, entry, address):
                 return True
     return False
 
@@ -283,8 +284,8 @@ def overlaps_itself(st, base, k):
 def how(st, ck, rows, i, base, pipe, op, off):
     """May the action that was looked at be done as soon as it is possible, and how?"""
     worst, block = rows[ROWS_CLASS, 0], block_of(ck, i)
-    if op == OP_FENCE and ck[EVICTS] >> i & 1:
-        return NOT  # a line that is evicted waits for no fence, and may go before or behind it
+    if ck[EVICTS] >> i & 1 and (op == OP_FENCE or (op == OP_WAIT_FLAG and pipe == SCALAR and st[ORDER] == ORDER_SC)):
+        return NOT  # a line that is evicted waits for neither, and may go before or behind it
     if op == OP_SET_FLAG or op == OP_WAIT_FLAG or op == OP_FENCE:
         return PLAINLY
     if pipe == SCALAR:

@@ -5,9 +5,10 @@ long as every two accesses of a core to the same bytes, one of them a write, are
 quiets (then no other order could give anything else), and this is checked with vector clocks: whichever order was
 taken, an access that is not ordered behind an earlier, conflicting one is reported (`inside`).
 
-A vector is one word: four lanes of 13 bits, the clocks of the four pipes, and above them 8 bits that say of which DMA
-descriptors the completion is known.  A pipe's own clock ticks when it releases (sets a flag; the scalar unit also
-when it issues).  A quiet makes everything known, so all starts anew; what was noted before it can be forgotten.
+A vector is one word: four lanes of 13 bits, the clocks of the four pipes, and above them 11 bits that say of which
+DMA descriptors the completion is known, and of which that were used anew the one before (`inside.note_ring`).  A
+pipe's own clock ticks when it releases (sets a flag; the scalar unit also when it issues).  A quiet makes everything
+known, so all starts anew; what was noted before it can be forgotten.
 
 Writes to memory are visible late: to the core's own reads, other than a scalar load of a scalar store, not before a
 quiet.  The scalar unit may also learn what mtu-out has done from what others answered.  Most kernels do not rely on
@@ -37,6 +38,7 @@ from xccl_emu.check.device.search.checker_state import (
     LIMIT,
     LIMIT_CLOCK,
     LIMIT_EVENTS,
+    LOCALLY,
     N_CONSUMED,
     N_EVENTS_SET,
     N_FLYING,
@@ -52,6 +54,7 @@ from xccl_emu.check.device.search.checker_state import (
     SNAPSHOTS,
     VECTORS,
     VIOLATION,
+    accuse,
     drop,
 )
 from xccl_emu.lang.requests import SCALAR
@@ -161,7 +164,7 @@ def note_set(ck, block, source, target, event, vector):
         at = block + CONSUMED + k * CONSUMED_WORDS
         if ck[at] == _event(source, target, event):
             if lane(vector, ck[at + 1]) < ck[at + 2] and ck[VIOLATION] == 0:
-                ck[VIOLATION] = SET_TWICE
+                accuse(ck, SET_TWICE, 0)
             drop(ck, block + N_CONSUMED, block + CONSUMED, CONSUMED_WORDS, k)
             break
     n = ck[block + N_EVENTS_SET]
@@ -228,9 +231,9 @@ def any_read(ck, block, vector):
 
 @jit
 def close_reads(ck, block, vector):
-    """Close the loads that an instruction with this vector comes after."""
+    """Close the loads that an instruction with this vector comes after; a local action closes none (`races`)."""
     n = 0
-    while n < ck[block + N_READ]:
+    while n < ck[block + N_READ] and not ck[LOCALLY]:
         if lane(vector, SCALAR) >= ck[block + READ + n * READ_WORDS + 3]:
             drop(ck, block + N_READ, block + READ, READ_WORDS, n)
         else:

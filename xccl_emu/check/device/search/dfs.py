@@ -35,8 +35,10 @@ from xccl_emu.check.device.search.checker_state import (
     WALK_1,
     WALK_2,
     WITNESS,
+    WORDS_OF_BITS,
     WRONG_BITS,
     N,
+    accuse,
     entry,
     step_back,
     unsigned,
@@ -242,13 +244,13 @@ def judge_end(mem, st, ck):
     """Nothing can go on: are all kernels done, and is what they should have left in memory there?"""
     for m in range(ck[N]):
         if st[block_of_core(st, core_of(ck, ck[ck[MEMBERS] + m])) + STATUS] != STATUS_DONE:
-            ck[VIOLATION] = DEADLOCK
+            accuse(ck, DEADLOCK, 0)
             return
     for e in range(ck[N_EXPECTED]):
         wrong = first_wrong(mem, ck, ck[EXPECTED_BASE] + EXPECTED_WORDS * e)
         if wrong >= 0:
-            ck[VIOLATION] = WRONG_BITS
             ck[WITNESS], ck[WITNESS + 1] = e, wrong
+            accuse(ck, WRONG_BITS, WORDS_OF_BITS)
             return
 
 

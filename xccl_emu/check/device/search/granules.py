@@ -138,14 +138,14 @@ def freeze(st, ck):
         at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
         ck[at + USERS], ck[at + USES] = ck[at + SEEN_USERS], ck[at + SEEN_USES]
         ck[at + CLASS] = _class(st, ck, ck[at + USERS], ck[at + USES])
-        _see_stored(st, ck, ck[at + CLASS], ck[at + USERS], ck[at + USES])
+        _see_stored(ck, ck[at + CLASS], ck[at + USERS], ck[at + USES])
     ck[GREW_FIRST], ck[GREW_LAST] = NO_GRANULE, -1
 
 
 @jit
-def _see_stored(st, ck, class_, users, uses):
-    """Note whose cache may change an explored line: it matters whether that is evicted before or behind a fence."""
-    if class_ == SYNC and uses & USE_CACHED and uses & USE_BY_SCALAR and st[ORDER] >= ORDER_RELAXED:
+def _see_stored(ck, class_, users, uses):
+    """Note whose cache may change an explored line: it matters what its core knows when that is evicted."""
+    if class_ == SYNC and uses & USE_CACHED and uses & USE_BY_SCALAR:
         writer = uses >> WRITER_SHIFT
         ck[EVICTS] |= 1 << writer - 1 if 0 < writer < MANY else users
 

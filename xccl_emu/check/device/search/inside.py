@@ -25,15 +25,17 @@ from xccl_emu.check.device.search.checker_state import (
     VECTORS,
     VIOLATION,
     WITNESS,
+    WORDS_OF_RACE,
+    accuse,
     drop,
 )
 from xccl_emu.check.device.search.clocks import DMA_SHIFT, block_of, core_of, joined, knows, lane
 from xccl_emu.check.device.search.granules import USE_UNORDERED, has_flags, see_bytes
+from xccl_emu.check.device.search.spans import adjoin, all_on_die_of
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.layout import (
     DIE,
-    DIE_SHIFT,
     FLIGHT_ADDRESS,
     FLIGHT_CORE,
     FLIGHT_COUNT,
@@ -53,34 +55,67 @@ WRITES, IN_MEMORY, ALONE, VISIBLE, ADDS, LANDED, COARSE = 16, 32, 64, 128, 256, 
 """Above the agent. ALONE: not to be made one with its neighbours; VISIBLE: a write that is so for certain; ADDS: a
 write that synchronizes whatever it meets; LANDED: it is visible, but the core does not know yet; COARSE: several
 reads of memory, of which the clock is that of the latest."""
+AGENT_BEFORE, N_BEFORE = AGENT_DMA + 8, 3
+"""Agents of descriptors that were used anew: of what they did before, while not all know of it."""
 _FENCES = 11
 """Above that: under `relaxed`, how many fences the core has passed since a write to memory."""
 
 
 @jit
 def note_ring(st, ck, block, base, k):
-    """A DMA descriptor is used anew: nobody knows of its completion yet."""
-    known = ~(1 << (DMA_SHIFT + k))
-    n = 0
+    """A DMA descriptor is used anew: nobody knows of its completion yet.
+
+    What it did before goes on under another agent, if something may still come that does not know of it.
+    """
+    n, earlier = 0, 0
     while n < ck[block + N_RECORDS]:
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] & 15 == AGENT_DMA + k:
-            if not _known_to_all(st, ck, block, base, ck[at + 2], ck[at + 3]):
-                ck[DOUBT] = LIMIT_DMA  # something may still come that does not know of its last completion
-            _drop(ck, block, n)
-        else:
+        if ck[at + 2] & 15 != AGENT_DMA + k:
             n += 1
+            continue
+        if _known_to_all(st, ck, block, base, ck[at + 2], ck[at + 3]):
+            _drop(ck, block, n)
+            continue
+        earlier = earlier or _free_agent(ck, block)
+        if not earlier:
+            ck[DOUBT] = LIMIT_DMA
+            _drop(ck, block, n)
+            continue
+        ck[at + 2] += earlier - (AGENT_DMA + k)
+        n += 1
     for pipe in range(4):
-        ck[block + VECTORS + pipe] &= known
-    ck[block + SHARED_VECTOR] &= known
-    ck[block + FENCE_VECTOR] &= known
+        _rename(ck, block + VECTORS + pipe, k, earlier)
+    _rename(ck, block + SHARED_VECTOR, k, earlier)
+    _rename(ck, block + FENCE_VECTOR, k, earlier)
     for j in range(ck[block + N_FLYING]):
-        ck[block + FLYING + j] &= known
+        _rename(ck, block + FLYING + j, k, earlier)
     for j in range(SNAPSHOTS, EVENTS_SET):
-        ck[block + j] &= known
+        _rename(ck, block + j, k, earlier)
     for j in range(ck[block + N_EVENTS_SET]):
-        ck[block + EVENTS_SET + 2 * j + 1] &= known
+        _rename(ck, block + EVENTS_SET + 2 * j + 1, k, earlier)
     ck[block + DMA_SNAPSHOTS + k] = ck[block + VECTORS]
+
+
+@jit
+def _free_agent(ck, block):
+    """An agent for what a descriptor did before it was used anew, or 0 if all are in use."""
+    used = 0
+    for n in range(ck[block + N_RECORDS]):
+        used |= 1 << (ck[block + RECORDS + n * RECORD_WORDS + 2] & 15)
+    for agent in range(AGENT_BEFORE, AGENT_BEFORE + N_BEFORE):
+        if not used >> agent & 1:
+            return agent
+    return 0
+
+
+@jit
+def _rename(ck, at, k, agent):
+    """Whoever knows of a descriptor's completion knows of this agent's from now on, if it is one, and of no other."""
+    knew = ck[at] >> DMA_SHIFT + k & 1
+    ck[at] &= ~(1 << DMA_SHIFT + k)
+    if agent:
+        bit = DMA_SHIFT + agent - AGENT_DMA
+        ck[at] = ck[at] & ~(1 << bit) | knew << bit
 
 
 @jit
@@ -128,7 +163,7 @@ def note_access(st, ck, i, start, nbytes, what, vector, site):
             _drop(ck, block, n)
         else:
             n += 1
-    _add(ck, block, start, end, what, own, site)
+    _add(st, ck, block, start, end, what, own, site)
 
 
 @jit
@@ -199,9 +234,7 @@ def land_before(st, ck, block, address, fences, how):
     """A write to this address is visible: note so of what is before a fence before it, to the same die."""
     for n in range(ck[block + N_RECORDS] if st[ORDER] >= ORDER_RELAXED else 0):
         at = block + RECORDS + n * RECORD_WORDS
-        die = address >> st[DIE_SHIFT]
-        on_die = ck[at] >> st[DIE_SHIFT] == die and ck[at + 1] - 1 >> st[DIE_SHIFT] == die
-        if on_die and ck[at + 2] >> _FENCES > fences:
+        if ck[at + 2] >> _FENCES > fences and all_on_die_of(st, ck[at], ck[at + 1], address):
             ck[at + 2] |= how
 
 
@@ -228,16 +261,17 @@ def _flies(st, core, start, end):
 
 
 @jit
-def _add(ck, block, start, end, what, clock, site):
+def _add(st, ck, block, start, end, what, clock, site):
     for n in range(ck[block + N_RECORDS]):  # what one pipe does between two releases counts as one
         at = block + RECORDS + n * RECORD_WORDS
-        if ck[at + 2] == what and ck[at + 3] == clock and not what & ALONE and start <= ck[at + 1] and ck[at] <= end:
+        alike = ck[at + 2] == what and ck[at + 3] == clock and not what & ALONE
+        if alike and adjoin(st, ck, start, end, ck[at], ck[at + 1]):
             ck[at] = min(ck[at], start)
             ck[at + 1] = max(ck[at + 1], end)
             return
     for reads in range(2):
         if ck[block + N_RECORDS] == RECORDS_MAX:
-            _merge(ck, block, reads)
+            _merge(st, ck, block, reads)
     n = ck[block + N_RECORDS]
     if n == RECORDS_MAX:
         ck[LIMIT] = LIMIT_RECORDS
@@ -248,7 +282,7 @@ def _add(ck, block, start, end, what, clock, site):
 
 
 @jit
-def _merge(ck, block, reads):
+def _merge(st, ck, block, reads):
     """Make room: make one of adjacent writes to memory that wait for the same quiet, with the clock of the latest.
 
     And drop what a later record of the same pipe stands for.  With ``reads``, make one of adjacent reads of memory by
@@ -259,7 +293,7 @@ def _merge(ck, block, reads):
         at, m = block + RECORDS + n * RECORD_WORDS, n + 1
         while m < ck[block + N_RECORDS]:
             other = block + RECORDS + m * RECORD_WORDS
-            near = ck[other] <= ck[at + 1] and ck[at] <= ck[other + 1]
+            near = adjoin(st, ck, ck[at], ck[at + 1], ck[other], ck[other + 1])
             if near and (_coarse(ck[at + 2], ck[other + 2]) if reads else _alike(ck[at + 2], ck[other + 2])):
                 ck[at], ck[at + 1] = min(ck[at], ck[other]), max(ck[at + 1], ck[other + 1])
                 ck[at + 3] = max(ck[at + 3], ck[other + 3])
@@ -303,9 +337,9 @@ def _alike(one, other):
 def _race_inside(ck, core, at, start, nbytes, agent, writes, site):
     if ck[VIOLATION]:
         return
-    ck[VIOLATION] = RACE_INSIDE
     w = WITNESS
     ck[w], ck[w + 1], ck[w + 2] = core, ck[at + 4], ck[at + 2] & 15
     ck[w + 3], ck[w + 4], ck[w + 5] = ck[at], ck[at + 1] - ck[at], ck[at + 2] >> 4 & 1
     ck[w + 6], ck[w + 7], ck[w + 8] = core, site, agent
     ck[w + 9], ck[w + 10], ck[w + 11] = start, nbytes, 1 if writes else 0
+    accuse(ck, RACE_INSIDE, WORDS_OF_RACE)

@@ -55,6 +55,8 @@ from xccl_emu.check.device.search.checker_state import (
     VECTORS,
     VIOLATION,
     WITNESS,
+    WORDS_OF_READ,
+    accuse,
     add_hash,
     hash_changes,
     log_changed,
@@ -117,6 +119,7 @@ from xccl_emu.check.device.search.races import (
     told_by_next,
 )
 from xccl_emu.check.device.search.record import step_machine
+from xccl_emu.check.device.search.spans import adjoin
 from xccl_emu.lang.abi import REGISTERS
 from xccl_emu.lang.requests import (
     DMA,
@@ -152,6 +155,7 @@ from xccl_emu.machine.device.layout import (
     CACHE_LINES,
     CACHE_WORDS,
     CHOICE_ALL,
+    CHOICE_EVICT,
     DIE,
     DMA_SLOTS,
     ENTRY_SITE,
@@ -277,6 +281,8 @@ def _action(st, ck, i, what):
     base, block = block_of_core(st, core_of(ck, i)), block_of(ck, i)
     entry = instruction_of(st, base, pipe, choice)
     op = st[entry] if entry >= 0 else -1
+    if pipe == SCALAR and choice >= CHOICE_EVICT and choice != CHOICE_ALL:  # not the request, which waits meanwhile
+        return Action(i, base, block, pipe, entry, OP_DCCI, 0, 0, 0, ck[block + VECTORS], 0, what >> 24, 0)
     a, b, c = (st[entry + 1], st[entry + 2], st[entry + 3]) if entry >= 0 else (0, 0, 0)
     vector, descriptor = ck[block + VECTORS], choice & 15
     if pipe == DMA:
@@ -474,7 +480,7 @@ def _note_memory(st, ck, rows, x):
             who = mark_of(st, rows[r, AGENT], site, vector)
             who = told_by_next(st, x.base, core_of(ck, x.i), start, who) if x.signals else who
             see_told_before(st, ck, block, start, nbytes, who)
-            _mark(ck, block, start, nbytes, who)
+            _mark(st, ck, block, start, start + nbytes, who)
         if worst == SYNC and pipe == MTU_OUT and ck[JOINING]:
             units = 1 if flags & (SYNC_ACCESS | WHOLE) else nbytes  # an addition is one in flight, over two units too
             _note_flag(st, ck, block, start, units, joined(vector, ck[block + VECTORS + MTU_OUT]))
@@ -484,29 +490,29 @@ def _note_memory(st, ck, rows, x):
 @jit
 def _blame(ck, rows, i, r, first):
     """A read of bytes that nobody has written, from ``first`` on."""
-    ck[VIOLATION] = UNWRITTEN
     w = WITNESS
     for k in range(12):
         ck[w + k] = 0
     ck[w], ck[w + 1], ck[w + 2] = core_of(ck, i), rows[r, SITE], rows[r, AGENT]
     ck[w + 3], ck[w + 4], ck[w + 5] = first, rows[r, START] + rows[r, NBYTES] - first, 0
     ck[w + 6] = -1
+    accuse(ck, UNWRITTEN, WORDS_OF_READ)
 
 
 @jit
-def _mark(ck, block, start, nbytes, who):
+def _mark(st, ck, block, start, end, who):
     """A write of shared data counts as under way until the quiet of its core, or under `sc` until a release."""
     for n in range(ck[block + N_MARKS]):
         at = block + MARKS + n * MARK_WORDS
-        if ck[at + 2] == who and start <= ck[at + 1] and ck[at] <= start + nbytes:
-            ck[at], ck[at + 1] = min(ck[at], start), max(ck[at + 1], start + nbytes)
+        if ck[at + 2] == who and adjoin(st, ck, start, end, ck[at], ck[at + 1]):
+            ck[at], ck[at + 1] = min(ck[at], start), max(ck[at + 1], end)
             return
     n = ck[block + N_MARKS]
     if n == MARKS_MAX:
         ck[LIMIT] = LIMIT_MARKS
         return
     at = block + MARKS + n * MARK_WORDS
-    ck[at], ck[at + 1], ck[at + 2] = start, start + nbytes, who
+    ck[at], ck[at + 1], ck[at + 2] = start, end, who
     ck[block + N_MARKS] = n + 1
 
 

@@ -17,6 +17,8 @@ core could make a conflicting access that is not, there is a state of the search
 Under `sc` writes need no quiet, and one of shared data, made at once, stays open like a load: until such a release that
 comes after it in its core's own order (`clocks`), or a quiet; both are transitions while it is open.  Under `fifo` it
 stays open until the quiet; who meets it before may be ordered by a flag behind it, so from then on it keeps its turn.
+
+A local action (`LOCALLY`) closes and releases nothing: nobody can tell when it happened, so nobody is ordered by it.
 """
 
 from xccl_emu.check.device.accesses import (
@@ -36,6 +38,7 @@ from xccl_emu.check.device.search.checker_state import (
     EXPECTED_WORDS,
     LIMIT,
     LIMIT_OPEN,
+    LOCALLY,
     MARK_WORDS,
     MARKS,
     MASK,
@@ -51,7 +54,10 @@ from xccl_emu.check.device.search.checker_state import (
     TOO_EARLY,
     VIOLATION,
     WITNESS,
+    WORDS_OF_BITS,
+    WORDS_OF_RACE,
     N,
+    accuse,
     drop,
 )
 from xccl_emu.check.device.search.clocks import block_of, core_of, lane
@@ -69,6 +75,7 @@ from xccl_emu.check.device.search.granules import (
     worst_class,
 )
 from xccl_emu.check.device.search.linked import linked
+from xccl_emu.check.device.search.spans import all_on_die_of
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, signals_before, switched_off
@@ -77,7 +84,6 @@ from xccl_emu.machine.device.layout import (
     CACHE_LINES,
     CHOICE_ALL,
     DIE,
-    DIE_SHIFT,
     DMA_SLOTS,
     ENTRY_PROGRESS,
     ENTRY_WORDS,
@@ -159,7 +165,7 @@ def any_released(st, ck, block, vector):
 def release_marks(st, ck, block, vector):
     """Forget the marks that a release with this vector comes after."""
     n = 0
-    while n < ck[block + N_MARKS]:
+    while n < ck[block + N_MARKS] and not ck[LOCALLY]:
         if _released(st, ck, block + MARKS + n * MARK_WORDS, vector):
             _drop_mark(ck, block, n)
         else:
@@ -179,8 +185,8 @@ def _is_before(st, ck, at, address, fences):
 
     ``fences`` are those that the core has passed since that write took off.
     """
-    one_die = ck[at] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT]
-    return st[ORDER] >= ORDER_RELAXED and one_die and ck[at + 2] >> _MARK_FENCES & _FENCES_MASK > fences
+    behind = st[ORDER] >= ORDER_RELAXED and ck[at + 2] >> _MARK_FENCES & _FENCES_MASK > fences
+    return behind and all_on_die_of(st, ck[at], ck[at + 1], address)
 
 
 @jit
@@ -196,7 +202,7 @@ def any_before(st, ck, block, address, fences):
 def release_before(st, ck, block, address, fences):
     """A write to this address is visible: forget the marks that are before a fence before it, to the same die."""
     n = 0
-    while n < ck[block + N_MARKS]:
+    while n < ck[block + N_MARKS] and not ck[LOCALLY]:
         if _is_before(st, ck, block + MARKS + n * MARK_WORDS, address, fences):
             _drop_mark(ck, block, n)
         else:
@@ -233,7 +239,7 @@ def see_told_before(st, ck, block, start, nbytes, who):
 @jit
 def _told_by(st, ck, at, address):
     """Which of the signals of its core in flight to the die of an address tells of a mark, from 1; 0 for none."""
-    return ck[at + 2] >> _MARK_SIGNAL if ck[at] >> st[DIE_SHIFT] == address >> st[DIE_SHIFT] else 0
+    return ck[at + 2] >> _MARK_SIGNAL if all_on_die_of(st, ck[at], ck[at + 1], address) else 0
 
 
 @jit
@@ -249,7 +255,7 @@ def any_told(st, ck, block, address, number):
 def release_told(st, ck, block, address, number):
     """A signal is visible: forget the marks of what its request has copied; those of later signals move up."""
     n = 0
-    while n < ck[block + N_MARKS]:
+    while n < ck[block + N_MARKS] and not ck[LOCALLY]:
         at = block + MARKS + n * MARK_WORDS
         told = _told_by(st, ck, at, address)
         if told > number:
@@ -425,12 +431,12 @@ def _conflict_between(st, ck, rows, i, a, j, b):
 
 @jit
 def _report(ck, rows, i, a, j, b):
-    ck[VIOLATION] = RACE
     for side in range(2):
         row = a if side == 0 else b
         w = WITNESS + 6 * side
         ck[w], ck[w + 1], ck[w + 2] = core_of(ck, i if side == 0 else j), rows[row, SITE], rows[row, AGENT]
         ck[w + 3], ck[w + 4], ck[w + 5] = rows[row, START], rows[row, NBYTES], rows[row, FLAGS] & WRITE
+    accuse(ck, RACE, WORDS_OF_RACE)
 
 
 @linked
@@ -478,8 +484,8 @@ def judge_return(mem, st, ck, i):
             _explore_marked(ck, ck[at], ck[at] + ck[at + 1])
             wrong = first_wrong(mem, ck, at)
             if wrong >= 0:
-                ck[VIOLATION] = TOO_EARLY
                 ck[WITNESS], ck[WITNESS + 1] = e, wrong
+                accuse(ck, TOO_EARLY, WORDS_OF_BITS)
 
 
 @jit

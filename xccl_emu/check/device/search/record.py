@@ -167,8 +167,8 @@ def _write_at_once(mem, st, ck, rows, core, pipe):
         for last in range(before, st[ring + FLIGHT_COUNT]):
             st[flight(st, ring, last) + FLIGHT_SITE] |= LATENT
         left = st[ring + FLIGHT_COUNT] - before if rows[ROWS_CLASS, 0] != DATA else 0
-        for _ in range(left):  # behind a fence, and before that a flag in flight, it has to stay latent
-            _deliver_own(mem, st, ck, die, clear_way(mem, st, ck, die, st[ring + FLIGHT_COUNT] - 1))
+        for last in range(left, 0, -1):  # the oldest first; behind a fence, and before that a flag, it stays latent
+            _deliver_own(mem, st, ck, die, clear_way(mem, st, ck, die, st[ring + FLIGHT_COUNT] - last))
         count = st[pipe_of(base, MTU_OUT) + PIPE_COUNT] if pipe == MTU_OUT else -1
         if count < queued or signals_next(st, entry_of(st, pipe_of(base, MTU_OUT), 0)):  # its signal is another action
             return 1

@@ -10,6 +10,7 @@ from xccl_emu.check.device.search.checker_state import (
     JOINING,
     LIMIT,
     LIMIT_SPIN,
+    LOCALLY,
     LOG,
     MACHINE,
     MEMBERS,
@@ -172,7 +173,10 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
     way = how(st, ck, rows, i, base, pipe, op, off)
     if way == NOT or ck[RESTART]:
         return False
-    return execute(mem, st, ck, rows, named, i, (1 << 24 if way == AT_ONCE else 0) | pipe << 16 | choice) != 0
+    ck[LOCALLY] = 1
+    done = execute(mem, st, ck, rows, named, i, (1 << 24 if way == AT_ONCE else 0) | pipe << 16 | choice)
+    ck[LOCALLY] = 0
+    return done != 0
 
 
 @jit

@@ -1,0 +1,58 @@
+"""The judge judged: mistakes that tools/judge.py plants in the search fit its source, and a campaign finds one."""
+
+import ast
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from xccl_emu.check.device.search import checker_state
+from xccl_emu.check.search import setup
+
+NAMES = ["data-apart", "unused-bytes"]
+
+
+@pytest.fixture
+def tool(load_tool: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """tools/judge.py."""
+    return load_tool("judge")
+
+
+def test_each_mistake_fits(tool: ModuleType, tmp_path: Path) -> None:
+    """The text that each replaces stands just once in its file, and with all of them every file is still Python."""
+    tool.planted(tmp_path)
+    for file, _ in groupby(sorted(mistake.file for mistake in tool.MISTAKES)):
+        ast.parse((tmp_path / "xccl_emu" / "check" / file).read_text("utf-8"))
+    assert tool.SWITCH in (tmp_path / "xccl_emu" / "check" / "search" / "setup.py").read_text("utf-8")
+    assert len({mistake.name for mistake in tool.MISTAKES}) == len(tool.MISTAKES) >= 10
+
+
+def test_the_word_that_says_which_is_free(tool: ModuleType) -> None:
+    """No handle of a function, and nothing else of the header, stands where the number of the mistake does."""
+    assert checker_state.HANDLES + max(setup._LINKED) < tool.WORD < checker_state.HEADER
+
+
+def test_text_that_is_not_there_is_refused(tool: ModuleType) -> None:
+    """So a mistake that fits no more is no mistake that is never found."""
+    mistake = tool.Mistake("none", "nothing", "search/setup.py", "no such text", "")
+    with pytest.raises(ValueError, match=r"none: search/setup\.py has its text 0 times, not once"):
+        mistake.plant("text", 1)
+
+
+def test_every_mistake_has_a_line(tool: ModuleType) -> None:
+    """docs/campaign.md says of each after how many programs it was found."""
+    page = tool.PAGE.read_text("utf-8")
+    for mistake in tool.MISTAKES:
+        assert f"| `{mistake.name}` | {mistake.what} | " in page
+    assert "| not in " not in page
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mistake_is_found(tool: ModuleType, tmp_path: Path, name: str) -> None:
+    """A campaign on a copy with the mistake contradicts itself on a program of which all judges else agree."""
+    tool.planted(tmp_path)
+    number = 1 + [mistake.name for mistake in tool.MISTAKES].index(name)
+    assert "not in" not in " ".join(tool.row(tmp_path, number, 0, 1000))
