@@ -7,7 +7,7 @@ from collections import Counter
 from xccl_emu.campaign.programs import ORDERS
 
 from .compare import Limits, compare
-from .draw import draw, text
+from .draw import draw
 from .translate import Unknown
 
 
@@ -37,7 +37,7 @@ def main() -> int:
             counts["verdicts compared"] += compared.searched
             counts["different"] += bool(compared.differences)
             if compared.differences and not shown:
-                print(f"seed {given.seed}, program {number}:\n{text(small)}")
+                print(f"seed {given.seed}, program {number}:\n{small}")
                 shown = True
             for difference in compared.differences:
                 print(f"    {order}: {difference}", flush=True)

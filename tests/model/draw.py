@@ -3,27 +3,16 @@
 A program depends on a seed and its number alone.
 """
 
-from dataclasses import dataclass
 from random import Random
 
 from xccl_emu.campaign import generate
 from xccl_emu.campaign.programs import Small, program
 from xccl_emu.lang.requests import ORDERS
 
-_WORDS = ("0.0", "0.4", "m0.4", "m0.6", "1.0", "1.1", "1.4", "m1.0", "m1.4")
-"""``m0.4`` to ``m0.7`` are the last bytes of die 0, and ``1.0`` begins die 1."""
-_DATA = ("m0.4", "m0.4", "m0.6", "1.0", "1.0", "1.1", "m1.0")
+_WORDS = ("0.0", "0.4", "m0.4", "m0.6", "e.0", "e.1", "1.4", "m1.0", "m1.4")
+"""``m0.4`` to ``m0.7`` are the last bytes of die 0, and ``e.0`` begins die 1."""
+_DATA = ("m0.4", "m0.4", "m0.6", "e.0", "e.0", "e.1", "m1.0")
 _UNITS = (4, 8, 16, 32, 32, 32, 32, 64)
-
-
-@dataclass(frozen=True)
-class Filled(Small):
-    """A program on dies without a free byte: what is last on a die lies beside what is first on the next."""
-
-    @property
-    def pitch(self) -> int:
-        """From one core's result to the next, so that words and results fill 256 bytes."""
-        return 128 // self.cores_per_die
 
 
 def draw(seed: int, number: int) -> Small:
@@ -39,14 +28,14 @@ def _messages(rng: Random) -> Small:
     n, pieces, words = rng.choice((2, 2, 2, 3)), list[list[str]](), list[str]()
     for core in range(n):
         one = [f"ge {_flag(core - 1)} 1", *_reads(rng, words)] if core else []
-        words = ["m0.4", "1.0"] if rng.random() < 0.3 else rng.sample(_DATA, rng.choice((1, 2, 2)))
+        words = ["m0.4", "e.0"] if rng.random() < 0.3 else rng.sample(_DATA, rng.choice((1, 2, 2)))
         one += _writes(rng, words) + _tells(rng, _flag(core)) if core < n - 1 else []
         pieces.append(one)
     for _ in range(rng.choice((0, 0, 1, 1, 2))):
         _change(rng, rng.choice(pieces))
     programs = tuple(program("; ".join(one)) for one in pieces)
     asks = {line: rng.choice(ORDERS[1:]) for line in generate.WRITING if rng.random() < 0.3}
-    return Filled(
+    return Small(
         programs, cores_per_die=rng.choice((1, 2)), dies=2, atomic_bytes=rng.choice(_UNITS),
         fresh=rng.random() < 0.1, asks=asks if rng.random() < 0.3 else {},
     )  # fmt: skip
@@ -112,8 +101,3 @@ def _change(rng: Random, one: list[str]) -> None:
     else:
         word = rng.choice(_WORDS)
         one[k] = rng.choice(("store {} 2", "load {}", "load_named {}", "quiet", "fence", "put {} 2")).format(word)
-
-
-def text(small: Small) -> str:
-    """As Python, to be pasted into a test."""
-    return str(small).replace("Small((", f"{type(small).__name__}((")

@@ -55,6 +55,8 @@ class Core(NamedTuple):
 
     die: int
     ops: tuple[Op, ...]
+    group: int
+    """Cores of one group meet at barriers."""
 
 
 class Program(NamedTuple):

@@ -217,7 +217,7 @@ class History:
             self.events["arrived", core, one.op] = self._of(scalar)
         elif one.what == "await":
             for other, placed in enumerate(self.program.cores):
-                if placed.die == self.program.cores[core].die:
+                if placed.group == self.program.cores[core].group:
                     self.known[scalar] = self._of(scalar) | self.events["arrived", other, one.op]
 
     def _reveal(self, engine: Engine, own: Callable[[Access], bool]) -> None:

@@ -165,9 +165,9 @@ def _arrive(program: Program, state: State, core: int, op: Op, number: int) -> i
 
 
 def _await(program: Program, state: State, core: int, op: Op, number: int) -> int | None:
-    phase, die = state.kernels[core].phase, program.cores[core].die
+    phase, here = state.kernels[core].phase, program.cores[core].group
     state.told.append(Told("await", core, op=phase))
-    group = [kernel for kernel, at in zip(state.kernels, program.cores, strict=True) if at.die == die]
+    group = [kernel for kernel, at in zip(state.kernels, program.cores, strict=True) if at.group == here]
     return 0 if all(kernel.arrived > phase for kernel in group) else None
 
 

@@ -10,7 +10,7 @@ from xccl_emu.check import verdict as kinds
 
 from . import spec
 from .compare import Limits, compare
-from .draw import Filled, draw, text
+from .draw import draw
 from .translate import Unknown, said
 
 MODEL = ("program", "state", "pipes", "cache", "scalar", "machine", "races", "spec")
@@ -39,7 +39,7 @@ def agree(seed: int, first: int, programs: int, limits: Limits) -> int:
                 compared = compare(small, order, limits)
             except Unknown:
                 continue
-            assert not compared.differences, f"{text(small)}\n{order}: {compared.differences}"
+            assert not compared.differences, f"{small}\n{order}: {compared.differences}"
             searched += compared.searched
     return searched
 
@@ -90,7 +90,7 @@ def test_what_passes_a_message_on(how: str) -> None:
     """A word is written, a flag set, and the word read behind a poll: what must stand between, under each order."""
     writes, expected = PASSED_ON[how]
     word = writes.split()[1]
-    assert verdicts(Filled((program(writes), program(f"ge 1.4 1; load {word}")), dies=2)) == expected
+    assert verdicts(Small((program(writes), program(f"ge 1.4 1; load {word}")), dies=2)) == expected
 
 
 def test_reads_by_transfers_overtake_each_other() -> None:

@@ -1,6 +1,19 @@
 """Programs of campaigns (`xccl_emu.campaign`), said to the model: what `interpret` does with each instruction."""
 
-from xccl_emu.campaign.programs import DATA, UB_BYTES, WITH_WORD, WRITING, Instruction, Small, address_of
+from collections.abc import Iterator
+
+from xccl_emu.campaign.programs import (
+    DATA,
+    EDGE,
+    LOOPS,
+    UB_BYTES,
+    WITH_WORD,
+    WORDS_A_DIE,
+    WRITING,
+    Instruction,
+    Small,
+    address_of,
+)
 from xccl_emu.machine.pod import Pod
 
 from .program import DMA, SCALAR, Core, Op, Program
@@ -11,7 +24,8 @@ QUEUE_DEPTH, FLAGS_UB = 8, 192
 _WRITES = {
     "store": "store0", "store_seen": "store1", "store4": "store2", "store_named": "store3", "atomic": "atomic_add0",
     "atomic_taken": "atomic_add1", "swap": "compare_swap0", "put": "put0", "put_one": "put1", "put_named": "put2",
-    "add": "add0", "out": "mtu_out0", "signal": "put_signal0", "result": "store4",
+    "add": "add0", "out": "mtu_out0", "signal": "put_signal0", "stores": "store4",
+    "result": "store5", "outs": "mtu_out1", "puts": "put3", "signals": "put_signal1",
 }  # fmt: skip
 """The site of each instruction that writes, by its name in `WRITING`."""
 
@@ -24,52 +38,42 @@ def said(small: Small, order: str) -> Program:
     """A program under an order, as the model takes it; raises Unknown where that has no word for it."""
     assert set(_WRITES.values()) == set(WRITING)
     pod = small.pod(order)
-    spec = pod.spec
     if small.without or small.spins:
         raise Unknown("synchronizations switched off, spins")
     if small.scalar_cache and any(line.startswith("store") for line in small.asks):
         raise Unknown("what a line asks for")
+    if EDGE | DATA in small.far:
+        raise Unknown("memory of a CPU")
     cores = []
     for number, instructions in enumerate(small.programs):
-        die, core = divmod(number, small.cores_per_die)
-        ops = [_op(small, pod, one) for one in instructions if one.name != "end"]
-        ops = [_bounded(op, len(ops) - k - 1) for k, op in enumerate(_skipping(ops, instructions))]
-        result = pod.meta(die, 8 * 8 + small.pitch * core)
+        die, place = divmod(number, small.cores_per_die)
+        result = pod.meta(die, 8 * WORDS_A_DIE + small.pitch * place)
+        ops = _ops(small, pod, instructions)
         ops.append(Op("store", result, computed="seen", asks=small.asks.get(_WRITES["result"], "")))
-        _check(spec.memory_bytes, pod, ops)
-        cores.append(Core(die, tuple(ops)))
+        _check(pod, ops, bool(small.far))
+        cores.append(
+            Core(die, tuple(ops), die * small.cores_per_die + place // (small.launched or small.cores_per_die))
+        )
     words = tuple((address_of(pod, word), value) for word, value in small.memory.items())
-    granules = [address_of(pod, word) & ~31 for word in small.memory if word & DATA]
-    filled = tuple((first, first + 32) for first in granules)
-    meta, fresh = (pod.meta(0), pod.meta(0) + spec.meta_bytes), small.fresh
+    meta = (pod.meta(0), pod.meta(0) + pod.spec.meta_bytes)
+    outside = [address & ~31 for address, _ in words if not meta[0] <= address % pod.spec.die_bytes < meta[1]]
+    filled = tuple((first, first + 32) for first in outside)
     return Program(
-        tuple(cores),
-        spec.n_dies,
-        spec.die_bytes,
-        meta,
-        UB_BYTES,
-        order,
-        small.atomic_bytes,
-        words,
-        filled,
-        fresh,
-        small.scalar_cache,
-    )
+        tuple(cores), pod.spec.n_dies, pod.spec.die_bytes, meta, UB_BYTES, order, small.atomic_bytes, words, filled,
+        small.fresh, small.scalar_cache,
+    )  # fmt: skip
 
 
-def _skipping(ops: list[Op], instructions: tuple[Instruction, ...]) -> list[Op]:
-    """As they are, unless `end`, which is dropped, is among those that may be skipped."""
-    if len(ops) != len(instructions):
-        raise Unknown("end")
-    return ops
+def _ops(small: Small, pod: Pod, instructions: tuple[Instruction, ...]) -> list[Op]:
+    """What a core does; a skip passes over as many instructions as there are, and what it has read it tells anyway."""
+    each = [list(_op(small, pod, one)) for one in instructions]
+    for k, ops in enumerate(each):
+        if ops[0].kind == "skip":
+            ops[0] = ops[0]._replace(value=sum(map(len, each[k + 1 : k + 1 + ops[0].value])))
+    return [op for ops in each for op in ops]
 
 
-def _bounded(op: Op, behind: int) -> Op:
-    """A skip of no more than there is: what a core has read it tells in any case."""
-    return op._replace(value=min(op.value, behind)) if op.kind == "skip" else op
-
-
-def _check(memory_bytes: int, pod: Pod, ops: list[Op]) -> None:
+def _check(pod: Pod, ops: list[Op], far: bool) -> None:
     """Raise Unknown for what the machine may refuse, or what goes beyond its queues."""
     pipes = {"in": 1, "copy": 2, "out": 3, "put": 3, "add": 3, "signal": 3, "fence": 3}
     used = [pipes[op.kind] for op in ops if op.kind in pipes]
@@ -88,7 +92,7 @@ def _check(memory_bytes: int, pod: Pod, ops: list[Op]) -> None:
             raise Unknown("copies that overlap")
         ranges = [(op.addr, op.nbytes)] if op.kind in ("in", "out", "dma", "signal", "line") else []
         ranges += [(op.other, op.nbytes)] if op.kind == "dma" else []
-        if any(not _within(pod, *each) for each in ranges):
+        if any(not _within(pod, *each, far) for each in ranges):
             raise Unknown("transfers beyond an area")
         if op.kind == "dma" and abs(op.addr - op.other) < op.nbytes:
             raise Unknown("DMA over itself")
@@ -98,16 +102,43 @@ def _check(memory_bytes: int, pod: Pod, ops: list[Op]) -> None:
             raise Unknown("beyond the data buffer")
 
 
-def _within(pod: Pod, addr: int, nbytes: int) -> bool:
+def _within(pod: Pod, addr: int, nbytes: int, far: bool) -> bool:
     die, spec = addr // pod.spec.die_bytes, pod.spec
     if die >= spec.n_dies:
         return False
-    areas = ((pod.meta(die), spec.meta_bytes), (pod.managed(die), spec.managed_bytes))
+    areas = [(pod.meta(die), spec.meta_bytes), (pod.managed(die), spec.managed_bytes)]
+    areas += [(address_of(pod, EDGE), 8 * WORDS_A_DIE)] if far else []
     return any(first <= addr and addr + nbytes <= first + size for first, size in areas)
 
 
-def _op(small: Small, pod: Pod, one: Instruction) -> Op:
-    """One instruction."""
+def _op(small: Small, pod: Pod, one: Instruction) -> Iterator[Op]:
+    """What one instruction asks for: several requests, where it loops."""
+    if one.name not in LOOPS:
+        yield _single(small, pod, one)
+        return
+    word, asks = address_of(pod, one.a), small.asks.get(_WRITES[one.name], "") if one.name in _WRITES else ""
+    if one.name == "outs":
+        for k in range((one.c & 3) + 1):
+            yield Op("out", (word & ~31) + 32 * k, nbytes=32, ub=(one.b & 7) * 8 + 32 * k, asks=asks)
+    elif one.name == "puts":
+        for k in range((one.c & 1) + 1):
+            words = (one.b, one.b + k, one.b, one.b)
+            yield Op("put", (word & ~31) + 32 * k, nbytes=32, words=words, asks=asks)
+    elif one.name == "stores":
+        for k in range((one.c & 3) + 1):
+            yield Op("store", word + 8 * k, one.b, asks=asks)
+    elif one.name == "signals":
+        edge, how = address_of(pod, EDGE), "add" if one.c >> 3 else "set"
+        for k in range(2):
+            flag = pod.meta(0) + (one.a & 7) * 8 + k * pod.spec.die_bytes
+            there = edge + 32 * k - 32
+            yield Op("signal", there, nbytes=32, ub=32 * k, other=flag, told=one.b, test=how, asks=asks)
+    else:
+        raise Unknown("DMA in a loop")
+
+
+def _single(small: Small, pod: Pod, one: Instruction) -> Op:
+    """One instruction that asks for one thing."""
     a, b, c = one.a, one.b, one.c
     word = address_of(pod, a) if one.name in WITH_WORD else 0
     nbytes, shifted = SIZES[c & 7], word + (c >> 3) * 4
@@ -160,6 +191,8 @@ def _op(small: Small, pod: Pod, one: Instruction) -> Op:
         case "out":
             return Op("out", shifted, nbytes=nbytes, ub=b * 8, asks=asks)
         case "signal":
+            if a & EDGE == EDGE:
+                raise Unknown("a signal to the edge")
             there = address_of(pod, (a & ~7 & 31) | b & 7 | DATA)
             tells = {"other": address_of(pod, a & 31), "told": (b >> 3) + 1, "test": "add" if c >> 3 else "set"}
             return Op("signal", there, nbytes=nbytes, ub=(b & 7) * 8, asks=asks, **tells)
