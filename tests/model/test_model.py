@@ -1,0 +1,104 @@
+"""What the emulator says of random programs is what the model says, which shares no code with it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from xccl_emu.campaign.programs import ORDERS, Small, program
+from xccl_emu.check import verdict as kinds
+
+from . import spec
+from .compare import Limits, compare
+from .draw import draw
+from .translate import Unknown, said
+
+MODEL = ("program", "state", "pipes", "cache", "scalar", "machine", "races", "spec")
+SMALL = Limits(model=1_000, brute=2_000)
+
+
+@pytest.mark.parametrize("module", MODEL)
+def test_the_model_imports_nothing_of_the_project(module: str) -> None:
+    """Modules of the model import the standard library's typing and each other, and nothing else."""
+    tree = ast.parse((Path(__file__).parent / f"{module}.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            assert {name.name for name in node.names} <= {"itertools"}
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module] if node.module else [each.name for each in node.names]
+            assert set(names) <= set(MODEL if node.level else ("typing", "collections.abc"))
+
+
+def agree(seed: int, first: int, programs: int, limits: Limits) -> int:
+    """Assert that all say the same of so many programs under each order; returns how many verdicts were compared."""
+    searched = 0
+    for number in range(first, first + programs):
+        small = draw(seed, number)
+        for order in ORDERS:
+            try:
+                compared = compare(small, order, limits)
+            except Unknown:
+                continue
+            assert not compared.differences, f"{small}\n{order}: {compared.differences}"
+            searched += compared.searched
+    return searched
+
+
+def test_model_and_emulator_agree_on_a_few_programs() -> None:
+    """Outcomes, deadlocks and errors of brute force, and the verdicts of three searches, under four orders."""
+    assert agree(0, 0, 25, SMALL) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_model_and_emulator_agree(seed: int) -> None:
+    """The same of more programs, with more states."""
+    assert agree(seed, 0, 100, Limits()) > 500
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(5, 15))
+def test_model_and_emulator_agree_on_many_programs(seed: int) -> None:
+    """The same of a thousand programs each."""
+    assert agree(seed, 0, 1_000, Limits()) > 5_000
+
+
+def verdicts(small: Small) -> dict[str, str]:
+    """The model's verdict under each order, once all others have said the same."""
+    told = {}
+    for order in ORDERS:
+        compared = compare(small, order)
+        assert not compared.differences
+        assert compared.outcomes
+        assert compared.searched == 3
+        told[order] = compared.verdict
+    return told
+
+
+RACES = dict.fromkeys(ORDERS, "race")
+PASSED_ON = {
+    "quiet": ("store 0.0 3; quiet; store 1.4 1", dict.fromkeys(ORDERS, kinds.VERIFIED)),
+    "nothing": ("store 0.0 3; store 1.4 1", {**RACES, "sc": kinds.VERIFIED}),
+    "a fence over two dies": ("store 0.0 3; fence; store 1.4 1", {**RACES, "sc": kinds.VERIFIED}),
+    "a fence on one die": ("store 1.0 3; fence; store 1.4 1", dict.fromkeys(ORDERS, kinds.VERIFIED)),
+    "one die": ("store 1.0 3; store 1.4 1", {**RACES, "sc": kinds.VERIFIED, "fifo": kinds.VERIFIED}),
+}
+
+
+@pytest.mark.parametrize("how", PASSED_ON)
+def test_what_passes_a_message_on(how: str) -> None:
+    """A word is written, a flag set, and the word read behind a poll: what must stand between, under each order."""
+    writes, expected = PASSED_ON[how]
+    word = writes.split()[1]
+    assert verdicts(Small((program(writes), program(f"ge 1.4 1; load {word}")), dies=2)) == expected
+
+
+def test_reads_by_transfers_overtake_each_other() -> None:
+    """A core that pulls a flag and then its data may get new flag and old data, not with an event between."""
+    seen = []
+    for between in ("", "set 1 0; wait 1 0; "):
+        reads = f"in 0.0 0; {between}in 0.4 1; quiet; ub_load 0 0; ub_load 0 1"
+        whole = said(Small((program("store 0.4 1; store 0.0 1"), program(reads)), dies=2), "sc")
+        told = whole.cores[1].ops[-1].addr
+        seen.append({end[told] for end in spec.explore(whole).outcomes})
+    assert seen == [{0o00, 0o01, 0o10, 0o11}, {0o00, 0o01, 0o11}]
