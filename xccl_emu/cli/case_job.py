@@ -60,17 +60,19 @@ def _timed(protocol: str, case: Case, setting: Setting) -> Result:
 def compare(protocols: Sequence[str], sizes: Sizes) -> Comparison:
     """What the dies of each role ask of other dies, of several protocols of the same sizes."""
     lines, wrong = list[Line](), 0
+    short = {protocol: protocol.rpartition(":")[2] for protocol in protocols}
+    titles = short if len({*short.values()}) == len(short) else {protocol: protocol for protocol in protocols}
     for protocol in protocols:
         trial = make(protocol, **sizes).build("sc")
         per_die = trial.pod.spec.cores_per_die
         roles = trial.roles or {"die": sorted({core // per_die for core in trial.pod.active_cores()})}
         trial.pod.run()
-        lines += _lines(protocol, trial, roles)
+        lines += _lines(titles[protocol], trial, roles)
         wrong += sum(trial.wrong_bytes().values())
     return Comparison({"protocols": list(protocols), **sizes}, lines, wrong)
 
 
-def _lines(protocol: str, trial: Trial, roles: Mapping[str, Collection[int]]) -> Iterator[Line]:
+def _lines(title: str, trial: Trial, roles: Mapping[str, Collection[int]]) -> Iterator[Line]:
     spec, traffic = trial.pod.spec, trial.pod.traffic()
     for role, dies in roles.items():
-        yield line_of(protocol.rpartition(":")[2], role, traffic, list(dies), (spec.managed_bytes, spec.meta_bytes))
+        yield line_of(title, role, traffic, list(dies), (spec.managed_bytes, spec.meta_bytes))

@@ -16,9 +16,11 @@ from hypothesis.stateful import run_state_machine_as_test
 from xccl_emu.bench.gathered import Gathered
 from xccl_emu.bench.processes import in_parts
 from xccl_emu.check.verdict import Verdict
+from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz.judge import Budget, verdict_of
 from xccl_emu.fuzz.machine import COUNTS, Counts, SequenceViolation, machine_of
 from xccl_emu.fuzz.shorter import shortened
+from xccl_emu.protocol.folder import Contents, contents_of, same
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocol.sequence import Sequence, Sizes
 
@@ -37,6 +39,8 @@ class Plan:
     examples: int = 200
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
+    contents: Contents = field(default_factory=dict)
+    """Of the files that the protocol is in: what is judged in another process is the same."""
 
     def chunks(self) -> list["Plan"]:
         """The same in parts, each with a seed of its own."""
@@ -78,7 +82,10 @@ def fuzz_part(plan: Plan) -> Summary:
     """Draw and judge the sequences of a plan one after the other, up to the first in which something goes wrong."""
     if plan.budget.spent:
         return Summary(plan.protocol)
-    machine = machine_of(known(plan.protocol), plan.sizes, plan.budget, plan.seed)
+    of = known(plan.protocol)
+    if not same(plan.contents):
+        raise ConfigError(f"protocol {plan.protocol!r}: one of {', '.join(plan.contents)} has changed meanwhile")
+    machine = machine_of(of, plan.sizes, plan.budget, plan.seed)
     settings = hypothesis.settings(
         max_examples=plan.examples, stateful_step_count=plan.budget.calls_max + 2, database=None, deadline=None,
         phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck), verbosity=Verbosity.quiet,
@@ -123,6 +130,7 @@ def fuzz(
     What stops it before that (Ctrl-C, a worker that dies) is in the summary.  The first sequences are drawn in this
     process, and what they compile is kept: its seconds do not count.
     """
+    plan = replace(plan, contents=contents_of(known(plan.protocol).maker.__module__))
     fuzz_part(replace(plan, examples=1))
     summary, late = Summary(plan.protocol), 0
     until = math.inf if seconds is None else time.time() + seconds

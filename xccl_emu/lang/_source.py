@@ -3,15 +3,15 @@
 import ast
 import functools
 import inspect
-import linecache
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from xccl_emu.errors import KernelError
 from xccl_emu.lang import _flow
 from xccl_emu.lang._records import records_of
+from xccl_emu.lang.loader import KeepingLoader
 
 RESERVED = "_xk_"
 """Prefix of every generated name; no name of an author may begin with it."""
@@ -47,6 +47,8 @@ class Source:
     function: FunctionType
     file: str
     tree: ast.FunctionDef
+    lines: Sequence[str]
+    """Of the file."""
     parameters: tuple[str, ...]
     stored: frozenset[str]
     """Names that the body assigns; a parameter may be among them."""
@@ -64,7 +66,7 @@ class Source:
 
     def line(self, number: int) -> str:
         """Return one line of the file, stripped."""
-        return linecache.getline(self.file, number).strip()
+        return self.lines[number - 1].strip()
 
 
 def read(function: FunctionType) -> Source:
@@ -82,7 +84,8 @@ def _read(function: FunctionType) -> Source:
     file = function.__code__.co_filename
     where = f"{file}:{function.__code__.co_firstlineno}: {function.__name__!r}"
     try:
-        lines, first = inspect.getsourcelines(function)
+        whole, first = _lines(inspect.unwrap(function))
+        lines = inspect.getblock(whole[first - 1 :])
     except (OSError, TypeError) as error:
         raise KernelError(f"{where} has no source to lower; write it to a file") from error
     indented = lines[0][:1].isspace()
@@ -99,9 +102,18 @@ def _read(function: FunctionType) -> Source:
     a = tree.args
     parameters = tuple(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
     stored = {n.id for s in tree.body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    source = Source(function, file, tree, parameters, frozenset(stored), records_of(function))
+    source = Source(function, file, tree, whole, parameters, frozenset(stored), records_of(function))
     _Check(source).run()
     return source
+
+
+def _lines(function: Any) -> tuple[list[str], int]:
+    """Return the lines of a function's file as it was loaded, if its loader keeps them, and the number of its first."""
+    loader = function.__globals__.get("__loader__")
+    if isinstance(loader, KeepingLoader) and function.__code__.co_filename == loader.path:
+        return loader.get_source("").splitlines(keepends=True), function.__code__.co_firstlineno
+    whole, index = inspect.findsource(function)
+    return whole, index + 1
 
 
 def has_yield(node: ast.AST) -> bool:

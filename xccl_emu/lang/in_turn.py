@@ -1,6 +1,7 @@
 """Several kernels that one core runs one behind the other, with arguments from a table: a stream of launches."""
 
 import functools
+import hashlib
 import linecache
 from collections.abc import Sequence
 
@@ -45,7 +46,7 @@ def _made(kernels: tuple[Kernel, ...], more: str, first: str, last: str, last_by
     step = WORD_BYTES * row_words(kernels) + last_bytes
     lines += ["        yield quiet()", *last.splitlines(), f"        table += {step}"]
     text = "".join(f"{line}\n" for line in lines)
-    file = f"<launches of {name}>"
+    file = f"<launches of {name} {hashlib.sha256(text.encode()).hexdigest()[:20]}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # where a kernel's source is read
     exec(compile(text, file, "exec"), scope)
     return Kernel(scope[name])  # type: ignore[arg-type]

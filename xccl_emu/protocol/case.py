@@ -14,6 +14,7 @@ from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.witness.steps import steps
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.spec import CACHE_LINES_MAX, whole
+from xccl_emu.protocol import folder
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.paper import Paper
 from xccl_emu.protocol.site import Site
@@ -175,6 +176,11 @@ class Case:
         if len(calls) != 1:
             raise ConfigError(f"calls: {self.name} makes one call on a pod at rest, there are {len(calls)}")
         calls[0].case.lay_out(bench)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """As `pickle` has it; a case of a file goes with the contents of its files."""
+        usual, there = super().__reduce_ex__(protocol), folder.ClassThere.of(type(self))
+        return usual if there is None else (folder.blank, (there,), *usual[2:])
 
     @classmethod
     def sizes(cls) -> tuple[Size, ...]:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import xccl_emu
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.case import Case
-from xccl_emu.protocol.registry import module_of
+from xccl_emu.protocol.folder import module_of
 
 CASES = ("Broken", "Mended")
 

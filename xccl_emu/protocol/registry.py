@@ -4,12 +4,8 @@ The entry points are of the group ``xccl_emu.protocols``; each is a class derive
 """
 
 import functools
-import hashlib
-import importlib.util
 import inspect
 import pkgutil
-import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -20,6 +16,7 @@ from typing import Any, cast
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.case import POD_SIZES, Case, FunctionCase, Preset, first_sentence, sizes_of
+from xccl_emu.protocol.folder import module_of
 
 Maker = Callable[..., Any]
 """Called with sizes it makes a case."""
@@ -169,37 +166,3 @@ def of_file(text: str) -> Maker:
         those = ", ".join(there) or "none, a frozen dataclass derived from xccl_emu.protocol.Case"
         raise ConfigError(f"protocol {text!r}: must be {file}:NAME; there is {those}")
     return there[name]
-
-
-def module_of(path: Path) -> ModuleType:
-    """The module of a file; modules beside it can be imported by it.  ConfigError for one that fails."""
-    folder, parts = path.parent, [path.stem]
-    while (folder / "__init__.py").is_file():
-        parts.insert(0, folder.name)
-        folder = folder.parent
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    name = ".".join(parts)
-    loaded = sys.modules.get(name)
-    if loaded is not None and Path(getattr(loaded, "__file__", None) or "").resolve() == path:
-        return loaded
-    try:
-        return import_module(name) if loaded is None else _aside(path)
-    except ConfigError:
-        raise
-    except (Exception, SystemExit) as error:  # a file that ends the process would end a check with code 0
-        *_, last = traceback.extract_tb(error.__traceback__)
-        where = "" if last.filename.startswith("<") else f"{last.filename}:{last.lineno}: "
-        raise ConfigError(f"protocol {path}: cannot be imported ({where}{type(error).__name__}: {error})") from error
-
-
-def _aside(path: Path) -> ModuleType:
-    """The module of a file whose name another module has."""
-    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[name]
