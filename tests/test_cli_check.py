@@ -7,6 +7,7 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -80,11 +81,18 @@ def test_a_missing_fence_is_a_violation_that_replays(tmp_path: Path) -> None:
 
 
 def test_json_of_a_violation_names_its_file(tmp_path: Path) -> None:
-    """Kind, message, steps and the replay file, which is named by what was found if --out does not say."""
+    """Kind, message, steps and the replay file, which is named by what was found if --out does not say, and which the
+    next check of the same finds in its place."""
     told = as_json(*TINY, "--without", "slot free", "--without", "half free", code=1)
     assert told["without"] == ["half free", "slot free"]
     violation = told["violation"]
-    assert told["replay_file"] == f"sendrecv-relaxed-{violation['kind'].replace(' ', '-')}.json"
+    found = f"sendrecv-relaxed-{violation['kind'].replace(' ', '-')}"
+    assert re.fullmatch(rf"{found}-[0-9a-f]{{12}}\.json", told["replay_file"])
+    before = (tmp_path / told["replay_file"]).stat()
+    assert as_json(*TINY, "--without", "slot free", "--without", "half free", code=1) == told | {"seconds": ANY}
+    other = as_json(*TINY, "--chunks", "4", "--without", "slot free", "--without", "half free", code=1)["replay_file"]
+    assert {file.name for file in tmp_path.iterdir()} == {told["replay_file"], other}
+    assert (tmp_path / told["replay_file"]).stat().st_mtime_ns == before.st_mtime_ns
     assert len(json.loads((tmp_path / told["replay_file"]).read_text())["actions"]) == violation["steps"] > 0
     assert violation["message"]
     assert violation["found_by"]

@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from cli_support import as_json, invoke, refusal
@@ -225,6 +226,14 @@ def test_a_package_is_known_by_the_folder_above_it(tmp_path: Path) -> None:
         cases.append(make(name))
     assert [_verdict(case) for case in cases] == [VERIFIED, VIOLATION]
     assert sys.modules[type(cases[0]).__module__].other.of() is type(cases[0])
+
+
+def test_modules_that_are_dropped_are_loaded_again(tmp_path: Path) -> None:
+    """Pytest's own tests, and `mock.patch.dict`, put ``sys.modules`` back as it was."""
+    name = _folder(tmp_path, RIGHT)
+    with patch.dict(sys.modules):
+        make(name)
+    assert isinstance(make(name), Case)
 
 
 def test_what_appears_beside_a_file_counts(tmp_path: Path) -> None:

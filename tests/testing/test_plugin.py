@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -58,9 +59,11 @@ def test_wrong(xccl_check, value):
     assert text.count("SWITCHED OFF: quiet") == 2
     assert "E   " in text
     files = sorted((inner.path / ".xccl_emu").iterdir())
-    assert [file.name for file in files] == ["test_it.py-test_wrong[7].json", "test_it.py-test_wrong[8].json"]
+    digits = "[0-9a-f]{12}"
+    for number, file in zip((7, 8), files, strict=True):
+        assert re.fullmatch(rf"test_it\.py-test_wrong\[{number}\]-{digits}\.json", file.name)
     assert [json.loads(file.read_text())["configuration"] for file in files] == [{"value": 7}, {"value": 8}]
-    result.stdout.fnmatch_lines(["replay file: *test_wrong[[]7[]].json"])
+    result.stdout.fnmatch_lines(["replay file: *test_wrong[[]7[]]-*.json"])
 
 
 def test_other_outcomes_have_neither(inner: pytest.Pytester) -> None:
@@ -119,7 +122,7 @@ class TestIt(unittest.TestCase):
 """
     result = run(inner, body)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["replay file: *test_it.py-TestIt-test_wrong.json"])
+    result.stdout.fnmatch_lines(["replay file: *test_it.py-TestIt-test_wrong-*.json"])
 
 
 def test_a_folder_that_cannot_be_written_is_said(inner: pytest.Pytester) -> None:

@@ -26,7 +26,7 @@ class CheckOptions:
       xccl-emu check sendrecv                                  four slots, eight chunks
       xccl-emu check sendrecv --slots 2 --chunks 5 --cores 2
       xccl-emu check sendrecv --without "data before tail"     what is that for?
-      xccl-emu check --replay sendrecv-relaxed-data-race.json  show it again
+      xccl-emu check --replay sendrecv-relaxed-data-race-6f0c21d9a4be.json  show it again
       xccl-emu check sendrecv --slots 1 --chunks 1 --certify   ask brute force too
       xccl-emu check dispatch --each-sync                      which synchronizations are needed?
       xccl-emu check sendrecv --scalar-cache 8 --each-sync     of a scalar unit that has a data cache: which dcci?

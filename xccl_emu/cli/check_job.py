@@ -230,10 +230,8 @@ class Job:
         """The result, the witness of a violation as a file; if that cannot be written the result says why."""
         if verdict.violation is None:
             return self._result(verdict, None)
-        kind = verdict.violation.kind.replace(" ", "-")
-        path = self._options.out or Path(f"{verdict.protocol}-{verdict.order}-{kind}.json")
-        unsaved = save_witness(self._case, verdict, path)
-        return dataclasses.replace(self._result(verdict, None if unsaved else path), unsaved=unsaved)
+        path, unsaved = save_witness(self._case, verdict, self._options.out)
+        return dataclasses.replace(self._result(verdict, path), unsaved=unsaved)
 
 
 def _load(options: CheckOptions) -> Witness:

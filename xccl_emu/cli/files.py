@@ -47,18 +47,19 @@ def save_figure(figure: Any, path: Path) -> None:
         write_bytes(path, content.getvalue())
 
 
-def save_witness(checkable: "Checkable", verdict: "Verdict", path: Path) -> str:
-    """Write the replay file of a verdict's violation; why there is none, if it cannot be written."""
+def save_witness(checkable: "Checkable", verdict: "Verdict", out: Path | None) -> tuple[Path | None, str]:
+    """Write the replay file of a verdict's violation, to ``--out`` or named by what was found; or why there is none."""
     from xccl_emu.check.witness.replay_file import Witness
 
     assert verdict.violation is not None
     witness = Witness.of(checkable, verdict.violation, verdict.order, verdict.without, verdict.fault)
+    path = out or Path(witness.file_name())
     try:
         with writing("--out", path):
             witness.save(path)
     except OutputError as error:
-        return str(error)
-    return ""
+        return None, str(error)
+    return path, ""
 
 
 def protocol_of(witness: "Witness", path: Path) -> str:

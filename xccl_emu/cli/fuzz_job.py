@@ -100,9 +100,8 @@ def _watched(options: FuzzOptions, protocol: str, quiet: bool) -> Summary:
 
 def _kept(options: FuzzOptions, result: Result) -> Result:
     found = result.summary.findings[0]
-    path = options.out or Path(f"{found.verdict.protocol}-fuzz.json")
-    unsaved = save_witness(found.sequence(result.protocol), found.verdict, path)
-    return replace(result, kept=None if unsaved else path, unsaved=unsaved)
+    path, unsaved = save_witness(found.sequence(result.protocol), found.verdict, options.out)
+    return replace(result, kept=path, unsaved=unsaved)
 
 
 def _replay(options: FuzzOptions, path: Path) -> Result:

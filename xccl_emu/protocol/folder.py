@@ -52,8 +52,8 @@ class Folder:
     """``sys.path`` before a module that is being loaded has added to it."""
 
     def __post_init__(self) -> None:
-        module = sys.modules[self.package] = ModuleType(self.package)
-        module.__path__ = self.path
+        self._module = ModuleType(self.package)
+        self._module.__path__ = self.path
         _folders[self.package] = self
 
     @property
@@ -68,6 +68,7 @@ class Folder:
 
     def load(self, name: str) -> ModuleType:
         """The module of this dotted name; raises what the module raises."""
+        sys.modules.setdefault(self.package, self._module)
         return importlib.import_module(f"{self.package}.{name}")
 
     def import_(
@@ -77,10 +78,8 @@ class Folder:
         first = name.partition(".")[0]
         if level or not self._owns(first):
             return __import__(name, space, local, names or (), level)
-        if names:
-            return __import__(f"{self.package}.{name}", space, local, names, 0)
         self.load(name)
-        return self.load(first)
+        return __import__(f"{self.package}.{name}", space, local, names, 0) if names else self.load(first)
 
     def _owns(self, name: str) -> bool:
         self.meant[name] = self._found(name)

@@ -90,11 +90,11 @@ def _violations(error: BaseException) -> "Iterator[ProtocolViolation]":
 
 def _save(item: pytest.Item, violation: "ProtocolViolation", number: int) -> Path | str:
     """Write the replay file, named by the test; what to say instead if that is impossible."""
-    from xccl_emu.testing.witnesses import save_witness
+    from xccl_emu.testing.witnesses import keep_witness
 
     name = re.sub(r"[^\w.\-\[\]]+", "-", item.nodeid)[-_NAME_MAX:].strip("-") + (f"-{number + 1}" if number else "")
     folder = item.config.rootpath / item.config.getoption("--xccl-replay-dir")
     try:
-        return save_witness(violation.checkable, violation.verdict, folder / f"{name}.json")
+        return keep_witness(violation.checkable, violation.verdict, folder, name)
     except OSError as error:
         return f"could not be written ({error})"

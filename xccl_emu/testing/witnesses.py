@@ -44,9 +44,22 @@ def witness_text(checkable: Checkable, verdict: Verdict, *, width: int = WIDTH) 
 
 def save_witness(checkable: Checkable, verdict: Verdict, path: str | Path) -> Path:
     """Write the replay file of the violation, with the folders above it; returns its path."""
-    path = Path(path)
+    return _saved(_witness(checkable, verdict), Path(path))
+
+
+def keep_witness(checkable: Checkable, verdict: Verdict, folder: Path, of: str) -> Path:
+    """The same in a folder, under a name that begins with whose it is and that no other violation has."""
+    witness = _witness(checkable, verdict)
+    return _saved(witness, folder / witness.file_name(of))
+
+
+def _witness(checkable: Checkable, verdict: Verdict) -> Witness:
+    return Witness.of(checkable, _violation(verdict), verdict.order, verdict.without, verdict.fault)
+
+
+def _saved(witness: Witness, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Witness.of(checkable, _violation(verdict), verdict.order, verdict.without, verdict.fault).save(path)
+    witness.save(path)
     return path
 
 

@@ -1,5 +1,6 @@
 """The replay file: a violation as a file that shows it again, on the same protocol in the same configuration."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,13 +54,24 @@ class Witness:
             violation.message, trial.pod.fingerprint(), np.asarray(violation.actions, np.int64), violation.loop,
         )  # fmt: skip
 
-    def save(self, path: str | Path) -> None:
-        """Write the file."""
+    def to_text(self) -> str:
+        """As the file has it."""
         fields = {name: getattr(self, name) for name in _TYPES}
         fields |= {"configuration": dict(self.configuration), "without": list(self.without), "actions": []}
         text = json.dumps({"format": FORMAT, **fields}, indent=2, ensure_ascii=False)
         numbers = ",\n    ".join(", ".join(map(str, line)) for line in _lines(self.actions.tolist()))
-        write_text(path, text.replace('"actions": []', f'"actions": [\n    {numbers}\n  ]') + "\n")
+        return text.replace('"actions": []', f'"actions": [\n    {numbers}\n  ]') + "\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the file; what stands there and is the same stays as it is."""
+        text = self.to_text()
+        if not Path(path).is_file() or read_bytes(path) != text.encode():
+            write_text(path, text)
+
+    def file_name(self, of: str = "") -> str:
+        """A name that no file of another violation has; it begins with whose it is, or with what was found."""
+        found = f"{self.protocol}-{self.order}-{self.kind.replace(' ', '-')}"
+        return f"{of or found}-{hashlib.sha256(self.to_text().encode()).hexdigest()[:12]}.json"
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
