@@ -24,7 +24,7 @@ from xccl_emu.machine.schedule import Schedule
 SEARCHES = ("full", "merged", "breadth first")
 BRUTE_FORCE, SAMPLING = "brute force", "sampling"
 JUDGES = (*SEARCHES, BRUTE_FORCE, SAMPLING)
-MACHINE_KINDS = (kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION)
+MACHINE_KINDS = (kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION, kinds.ARITHMETIC)
 WEAKER = {"sc": ("relaxed", "unordered"), "fifo": ("relaxed", "unordered"), "relaxed": ("unordered",)}
 """By order, those that allow every run of it."""
 _WALK_STEPS, _QUIET_WALKS = 2_000, 1

@@ -13,7 +13,8 @@ from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.pod import Pod
 
 _KINDS = {
-    at.ERR_ACCESS: verdict.AREA_VIOLATION, at.ERR_FAIL: verdict.ASSERTION, at.ERR_LEFT_SET: verdict.LEFTOVER
+    at.ERR_ACCESS: verdict.AREA_VIOLATION, at.ERR_FAIL: verdict.ASSERTION, at.ERR_LEFT_SET: verdict.LEFTOVER,
+    at.ERR_ARITHMETIC: verdict.ARITHMETIC,
 }  # fmt: skip
 
 _FLAG_WRITES = ("store", "atomic_add", "put", "add")
@@ -85,17 +86,12 @@ def moment(trial: Trial, expected: Expected) -> str:
 
 def hint(pod: Pod, sides: Sequence[tuple[int, int]]) -> str:
     """A line more for a race of two instructions (core, site), if one looks like a load that waits for a flag."""
-    one, other = (_site(pod, core, site) for core, site in sides)
+    one, other = (report.site_of(pod, core, site) for core, site in sides)
     for read, write in ((one, other), (other, one)):
         if read is not None and write is not None and read.operation == "load" and not read.sync:
             if write.operation in _FLAG_WRITES:
                 return f"\n  if `{read.text}` waits for a flag, it wants a name: load(..., sync=\"...\")"
     return ""
-
-
-def _site(pod: Pod, core: int, site: int) -> Site | None:
-    launch = pod.launch_of(core)
-    return None if launch is None or site == at.AT_END else launch.kernel.sites[site]
 
 
 def _returned(pod: Pod, cores: tuple[int, ...]) -> bool:

@@ -23,6 +23,7 @@ LIVELOCK = "livelock"
 LEFTOVER = "leftover"
 ASSERTION = "protocol assertion"
 BAD_INSTRUCTION = "bad instruction"
+ARITHMETIC = "failed arithmetic"
 """Kinds of violations."""
 
 SEARCH, BRUTE_FORCE = "exhaustive search", "brute force"

@@ -123,6 +123,10 @@ def is_local(name: str) -> bool:
     return name not in BUILTINS and name != RESULT_NAME and not name.startswith(f"{RESERVED}f")
 
 
+PLACE = f"{RESERVED}place"
+"""The local that says at which of `Builder.places` code is that may fail; nothing but a failure reads it."""
+
+
 class _Local:
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and is_local(name)
@@ -144,9 +148,12 @@ class Builder:
         self.functions = Functions()
         self.blocks: list[Block] = []
         self.sites: list[Site] = []
+        self.places: list[Site] = []
+        """Statements whose arithmetic may fail."""
         self.loops: list[Loop] = []
         self._merged = merged
         self._calls = 0
+        self._here: tuple[ast.stmt, Frame] | None = None
         frame = Frame(source, Rewriter(source, kernel_locals(source), self.functions), functions=(source.function,))
         self._current: int | None = self._new()
         self._sequence(source.tree.body, frame)
@@ -161,6 +168,7 @@ class Builder:
     def _leave(self, how: Exit, then: int | None = None) -> None:
         """End the open block and go on writing in block ``then``."""
         if self._current is not None:
+            self._mark(*operands_of(how))
             self.blocks[self._current].exit = how
         self._current = then
 
@@ -171,7 +179,21 @@ class Builder:
 
     def _append(self, node: ast.stmt) -> None:
         assert self._current is not None
+        self._mark(node)
         self.blocks[self._current].body.append(simple(ast.fix_missing_locations(node)))
+
+    def _mark(self, *nodes: ast.AST) -> None:
+        """Have it known in the open block where arithmetic is that may fail, if any does in these nodes."""
+        if self._here is None or not any(_flow.may_fail(node) for node in nodes):
+            return
+        statement, frame = self._here
+        file, line = frame.source.file, statement.lineno
+        place = Site(file, line, frame.source.line(line), "arithmetic", 0, "", frame.callers)
+        if place not in self.places:
+            self.places.append(place)
+        assert self._current is not None
+        number = ast.Assign([ast.Name(PLACE, ast.Store())], ast.Constant(self.places.index(place)), lineno=0)
+        self.blocks[self._current].body.append(simple(ast.fix_missing_locations(number)))
 
     def _assign(self, name: str, value: ast.expr) -> None:
         self._append(ast.Assign([ast.Name(name, ast.Store())], value, lineno=0))
@@ -184,6 +206,7 @@ class Builder:
                 return
             if is_empty(s):
                 continue
+            self._here = s, frame
             if _is_whole(s):
                 self._append(frame.rewriter.statement(s))
             elif (node := yield_of(s)) is not None:
@@ -391,6 +414,18 @@ def kernel_locals(source: Source) -> dict[str, ast.expr | Record]:
     for name, kind in source.records.items():
         local[name] = Record(kind, {field: lowered[f"{name}.{field}"] for field in fields_of(kind)})
     return local
+
+
+def operands_of(how: Exit) -> tuple[ast.expr, ...]:
+    """Return what is computed at an exit."""
+    match how:
+        case Branch(test, _, _):
+            return (test,)
+        case Ask(words, _, _):
+            return words
+        case Done(value):
+            return (value,)
+    return ()
 
 
 def targets(how: Exit) -> tuple[int, ...]:

@@ -216,7 +216,7 @@ class Expressions(Code):
             self.assign(result, element)
             self.go(after)
         self.begin(bad)
-        self.end(f"ret i64 {abi.BAD_INDEX}")
+        self.fail(abi.BAD_INDEX)
         self.begin(after)
         return self.read(result)
 

@@ -85,3 +85,22 @@ class Flow:
 def is_true(test: ast.expr) -> bool:
     """Whether a test is a literal that is always true."""
     return isinstance(test, ast.Constant) and bool(test.value)
+
+
+_ALWAYS_WORK = frozenset({"abs", "bool", "int", "len", "max", "min"})
+
+
+def may_fail(node: ast.AST) -> bool:
+    """Whether arithmetic may fail in rewritten code: a division, a call, an index, each by what is no literal."""
+    return any(_may_fail(each) for each in ast.walk(node))
+
+
+def _may_fail(node: ast.AST) -> bool:
+    match node:
+        case ast.BinOp(op=op, right=by) | ast.AugAssign(op=op, value=by) if isinstance(op, ast.FloorDiv | ast.Mod):
+            return not isinstance(by, ast.Constant) or not by.value
+        case ast.Subscript(slice=index):
+            return not isinstance(index, ast.Constant)
+        case ast.Call(func=ast.Name(id=name)):
+            return name not in _ALWAYS_WORK
+    return isinstance(node, ast.Raise)

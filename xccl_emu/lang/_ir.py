@@ -97,8 +97,12 @@ class Code:
         bad, good = self.label(), self.label()
         self.branch(test, bad, good)
         self.begin(bad)
-        self.end(f"ret i64 {status}")
+        self.fail(status)
         self.begin(good)
+
+    def fail(self, status: int | str) -> None:
+        """Return a status."""
+        self.end(f"ret i64 {status}")
 
     # ---- locals
 

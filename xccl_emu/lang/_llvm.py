@@ -9,7 +9,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from xccl_emu.lang import abi
-from xccl_emu.lang._blocks import RESULT_NAME, Ask, Branch, Done, Jump
+from xccl_emu.lang._blocks import PLACE, RESULT_NAME, Ask, Branch, Done, Jump
 from xccl_emu.lang._ir import integer
 from xccl_emu.lang._shape import Shape, Tree
 from xccl_emu.lang._statements import Program, Statements
@@ -81,6 +81,11 @@ class StepCode(Statements):
         entries = [b for b in dict.fromkeys([0, *resumed]) if b in self._labels]
         table = " ".join(f"i64 {self._shape.pc[b]}, label %{self._labels[b]}" for b in entries)
         self.end(f"switch i64 {self._load(abi.PC)}, label %{otherwise} [ {table} ]")
+
+    def fail(self, status: int | str) -> None:
+        """Return a status with the place, as `abi.PLACES` has it."""
+        place = self.new(f"mul i64 {integer(self.read(PLACE))}, {abi.PLACES}")
+        super().fail(self.new(f"sub i64 {status}, {place}"))
 
     # ---- words of the core
 

@@ -59,7 +59,7 @@ class MachineCode:
             raise TypeError("the state is an array of 64-bit integers in one granule")
         operation: int = self._call(ctypes.addressof(ctypes.c_char.from_buffer(words)), base)
         if operation < 0:
-            raise FAILURES[operation]()
+            raise FAILURES[-(-operation % abi.PLACES)]()
         return operation
 
 

@@ -56,7 +56,7 @@ class Statements(Expressions):
             case ast.Break() | ast.Continue():
                 self.go(self._loops[-1][isinstance(s, ast.Break)])
             case ast.Raise(exc=ast.Call(func=ast.Name(id=name))):
-                self.end(f"ret i64 {RAISED[name]}")
+                self.fail(RAISED[name])
             case _:
                 raise AssertionError(f"{type(s).__name__} was let through")
 

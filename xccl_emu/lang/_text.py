@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from xccl_emu.lang import abi
-from xccl_emu.lang._blocks import RESULT_NAME, Ask, Branch, Done, Jump
+from xccl_emu.lang._blocks import PLACE, RESULT_NAME, Ask, Branch, Done, Jump
 from xccl_emu.lang._shape import Shape, Tree
 from xccl_emu.lang._source import RESERVED
 from xccl_emu.lang.requests import OP_RETURN
 
 STATE, BASE, PC, INT, WRAPPED = (RESERVED + n for n in ("state", "base", "pc", "int", "wrapped"))
 GROWING = (ast.Add, ast.Sub, ast.Mult, ast.Pow, ast.LShift, ast.FloorDiv)
-
+_STATUSES = {ZeroDivisionError: abi.DIVISION_BY_ZERO, IndexError: abi.BAD_INDEX}
 
 INT64_MAX = (1 << 63) - 1
 
@@ -120,6 +120,28 @@ def load(text: str, name: str) -> Callable[[Any, int], int]:
     exec(compile(tree, file, "exec"), space)
     step: Callable[[Any, int], int] = space[name]
     return step
+
+
+def with_status(step: Callable[[Any, int], int]) -> Callable[[Any, int], int]:
+    """A step function that returns what machine code would return where arithmetic fails."""
+
+    def called(state: Any, base: int) -> int:
+        try:
+            return step(state, base)
+        except (ZeroDivisionError, ValueError, IndexError) as error:
+            return _status_of(error)
+
+    return called
+
+
+def _status_of(error: Exception) -> int:
+    trace = error.__traceback__
+    while trace is not None and PLACE not in trace.tb_frame.f_locals:
+        trace = trace.tb_next
+    if trace is None:
+        raise error
+    kind = next((status for of, status in _STATUSES.items() if isinstance(error, of)), abi.BAD_VALUE)
+    return kind - abi.PLACES * int(trace.tb_frame.f_locals[PLACE])
 
 
 def wrapped(value: Any) -> Any:

@@ -22,4 +22,7 @@ REGISTERS = 512
 """First of the kernel's registers: its parameters in order, then its locals."""
 
 DIVISION_BY_ZERO, BAD_VALUE, BAD_INDEX, NO_VALUE = -1, -2, -3, -4
-"""What a compiled step function returns in place of an operation where the kernel's arithmetic fails."""
+"""What a step function returns in place of an operation where the kernel's arithmetic fails, less `PLACES` times the
+number of the place (`Kernel.places`)."""
+
+PLACES = 8

@@ -17,7 +17,7 @@ from xccl_emu.lang._records import assembled, records_of, words_of
 from xccl_emu.lang._resolve import Decorated
 from xccl_emu.lang._shape import Shape, build
 from xccl_emu.lang._source import read
-from xccl_emu.lang._text import load, text
+from xccl_emu.lang._text import load, text, with_status
 from xccl_emu.lang.requests import Request
 
 __all__ = ["Kernel", "Site", "Step", "kernel"]
@@ -94,6 +94,11 @@ class Kernel(Decorated):
         return tuple(self._lowered[0].sites)
 
     @functools.cached_property
+    def places(self) -> tuple[Site, ...]:
+        """The statements whose arithmetic may fail, by the numbers that a step function knows them by."""
+        return tuple(self._lowered[0].places)
+
+    @functools.cached_property
     def registers(self) -> tuple[str, ...]:
         """The local that each register holds: the parameters, then the locals that live across a yield."""
         told = kernel_words(read(self._generator))
@@ -132,6 +137,11 @@ class Kernel(Decorated):
             reason = f"{self.name!r} does not compile; every value must be an integer"
             raise KernelError(f"{where}: {reason}: {error}") from error
         return MachineCode(self.name, module, STEP)
+
+    @functools.cached_property
+    def entry(self) -> Step:
+        """What the machine calls: `step`, which returns a status where the kernel's arithmetic fails (`abi`)."""
+        return with_status(self.step) if self.step is self.lowered else self.step
 
     def plain_step(self) -> Step:
         """Return a new step function that drives the undecorated generator, for a debugger (`PlainStep`)."""

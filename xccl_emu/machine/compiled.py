@@ -49,4 +49,4 @@ def handles(kernels: Sequence[Kernel], generators: bool = False) -> list[int]:
     """By which numbers the machine finds the kernels' step functions (`words.call_step`)."""
     if generators and not config.DISABLE_JIT:
         raise ConfigError("generators=True: kernels run as plain generators only with NUMBA_DISABLE_JIT=1")
-    return [handle_of(kernel.plain_step() if generators else kernel.step) for kernel in kernels]
+    return [handle_of(kernel.plain_step() if generators else kernel.entry) for kernel in kernels]

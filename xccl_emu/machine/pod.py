@@ -283,10 +283,8 @@ class Pod:
             return
         if len(self.kernels) == at.MAX_KERNELS:
             raise ConfigError(f"kernel {kernel.name}: a run has at most {at.MAX_KERNELS} different kernels")
-        if len(kernel.sites) > at.MAX_SITES:
-            raise ConfigError(
-                f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {at.MAX_SITES} are possible"
-            )
+        if len(kernel.sites) > at.AT_PLACE:
+            raise ConfigError(f"kernel {kernel.name}: {len(kernel.sites)} requests, at most {at.AT_PLACE} are possible")
         self.kernels.append(kernel)
         self._known_syncs.update(site.sync for site in kernel.sites if site.sync)
 

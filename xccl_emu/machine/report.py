@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xccl_emu.errors import AccessError, DeadlockError, ProtocolError, RunError
+from xccl_emu.errors import AccessError, DeadlockError, KernelArithmeticError, ProtocolError, RunError
+from xccl_emu.lang import Site, abi
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as at
@@ -15,6 +16,14 @@ from xccl_emu.machine.stats import PIPE_NAMES
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod
+
+
+_FAILED = {
+    abi.DIVISION_BY_ZERO: "a division by zero",
+    abi.BAD_VALUE: "a shift count that is negative or too large, or a range with step 0",
+    abi.BAD_INDEX: "an index out of range",
+    abi.NO_VALUE: "a function ended without the value that its caller takes",
+}
 
 
 def symbolic(pod: "Pod", address: int) -> str:
@@ -45,13 +54,24 @@ def symbolic_byte(pod: "Pod", index: int) -> str:
 
 def where(pod: "Pod", core: int, site: int) -> str:
     """Core, kernel, source line and step of a request."""
-    launch = pod.launch_of(core)
+    launch, place = pod.launch_of(core), site_of(pod, core, site)
     name = f"die {core // pod.spec.cores_per_die} core {core % pod.spec.cores_per_die}"
     if launch is None:
         return name
-    if site == at.AT_END:
+    if place is None:
         return f"{name}, kernel {launch.kernel.name} at its end"
-    return f"{name}, {launch.kernel.sites[site].of(launch.kernel.name)}"
+    return f"{name}, {place.of(launch.kernel.name)}"
+
+
+def site_of(pod: "Pod", core: int, site: int) -> Site | None:
+    """The place in the kernel that a core runs; None for its return, which has none."""
+    launch = pod.launch_of(core)
+    if launch is None or site == at.AT_END:
+        return None
+    if site == at.AT_PLACE:
+        site = int(pod.state[pod.core_base(core) + REQUEST + 2])
+        return launch.kernel.places[site]
+    return launch.kernel.sites[site]
 
 
 def last_writer(pod: "Pod", address: int) -> str:
@@ -144,6 +164,8 @@ def violation(pod: "Pod") -> RunError:
     place = where(pod, core, site)
     if code == at.ERR_FAIL:
         return ProtocolError(f"{place}: the kernel failed with code {a}, value {b}", a, b, core)
+    if code == at.ERR_ARITHMETIC:
+        return KernelArithmeticError(f"{place}: arithmetic failed: {_FAILED[-a]}")
     if code == at.ERR_ACCESS:
         granted = "; ".join(str(grant) for grant in pod.grants_of(core))
         return AccessError(

@@ -16,6 +16,7 @@ from xccl_emu.check.witness.writes import Writes, joined
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.machine import report
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.cache import address_of, is_hit, place_of, value_seen, written_back
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
@@ -304,10 +305,8 @@ class Stepper:
 
 def source_of(pod: Pod, core: int, site: int) -> Source | None:
     """The place in the kernel that a core runs; None for its return, which has none."""
-    launch = pod.launch_of(core)
-    if launch is None or site == at.AT_END:
-        return None
-    return Source(**vars(launch.kernel.sites[site]), kernel=launch.kernel.name)
+    launch, place = pod.launch_of(core), report.site_of(pod, core, site)
+    return None if launch is None or place is None else Source(**vars(place), kernel=launch.kernel.name)
 
 
 def _access(row: Sequence[int]) -> Access:

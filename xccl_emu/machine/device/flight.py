@@ -6,14 +6,15 @@ there are none: a write is visible with the action that makes it.
 
 import numpy as np
 
-from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import DMA, OP_DCCI, OP_FENCE, OP_QUIET, SCALAR
+from xccl_emu.lang.abi import PLACES, REQUEST, REQUEST_WORDS
+from xccl_emu.lang.requests import DMA, OP_DCCI, OP_FAIL, OP_FENCE, OP_QUIET, SCALAR
 from xccl_emu.machine.device.access import set_error_at
 from xccl_emu.machine.device.layout import (
     ACTIONS,
     ASKED_SHIFT,
     ASKS_NO,
     ASKS_STRONG,
+    AT_PLACE,
     ATOMIC_SHIFT,
     BYTES_BY_PIPE,
     CACHE_LINES,
@@ -512,11 +513,24 @@ def go_on(st, base):
     """
     handle = st[STEP_TABLE + st[base + KERNEL]]
     for _ in range(_PASSED_MAX):
-        call_step(handle, st, base)
+        operation = call_step(handle, st, base)
+        if operation < 0:
+            _fail(st, base, -operation)
         if st[base + REQUEST] != OP_DCCI or st[CACHE_LINES]:
             break
     if st[base + REQUEST] == OP_QUIET and site_word(st, base, request_site(st, base)) & SITE_FENCE:
         put(st, base + REQUEST, OP_FENCE)
+
+
+@call
+def _fail(st, base, status):
+    """Arithmetic has failed: as if the kernel asked to fail there, which no name switches off."""
+    for i in range(REQUEST_WORDS):
+        put(st, base + REQUEST + i, 0)
+    put(st, base + REQUEST, OP_FAIL)
+    put(st, base + REQUEST + 1, status % PLACES)
+    put(st, base + REQUEST + 2, status // PLACES)
+    put(st, base + REQUEST + REQUEST_WORDS - 1, AT_PLACE)
 
 
 @jit

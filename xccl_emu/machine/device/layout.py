@@ -89,7 +89,8 @@ ASKS_NO, ASKS_RELAXED, ASKS_STRONG = range(1, 4)
 ASKS_SOME_STRONG = 2  # in `REQUEST_ORDERS`
 
 MAX_KERNELS = 16
-MAX_SITES = 256  # of one kernel
+MAX_SITES = 256  # of one kernel, the last of them for what is no request of it
+AT_PLACE = MAX_SITES - 1  # the site of arithmetic that failed; the request says at which place (`Kernel.places`)
 WRITER_WORDS = 4  # granule + 1, core, site, when (`ACTIONS`, from 1 on)
 NOTED_BYTES_MAX = 256  # a larger write under `sc` is not noted granule by granule
 LARGE_SHIFT = 12  # of such a write it is noted when it touched each block of 4 KiB
@@ -110,6 +111,7 @@ CHOICE_ALL = (1 << CHOICE_BITS) - 1  # the whole of the next transfer, or every 
 
 # ---- errors that end a run
 ERR_ACCESS, ERR_UB, ERR_ALIGN, ERR_SIZE, ERR_DOUBLE_SET, ERR_FAIL, ERR_OPERAND, ERR_LEFT_SET = range(1, 9)
+ERR_ARITHMETIC = 9
 
 # ---- how a policy's run ended
 ENDED_DONE, ENDED_PAUSED, ENDED_DEADLOCK, ENDED_ERROR, ENDED_LOG_FULL, ENDED_NOT_ENABLED = range(6)

@@ -58,6 +58,7 @@ from xccl_emu.machine.device.flight import (
 from xccl_emu.machine.device.layout import (
     ACTIONS,
     AT_END,
+    AT_PLACE,
     ATOMIC_SHIFT,
     BYTES_BY_PIPE,
     CACHE_LINES,
@@ -66,6 +67,7 @@ from xccl_emu.machine.device.layout import (
     COUNT_BY_OP,
     DMA_SLOTS,
     ENTRY_WORDS,
+    ERR_ARITHMETIC,
     ERR_FAIL,
     ERR_LEFT_SET,
     ERROR,
@@ -154,7 +156,7 @@ def _grant(mem, st, core, base, op, choice):
     if op == OP_DCCI:
         return st[CACHE_LINES] == 0 or clean(mem, st, core, base, a)
     if op == OP_FAIL:
-        return set_error(st, core, base, ERR_FAIL, a, b)
+        return set_error(st, core, base, ERR_ARITHMETIC if request_site(st, base) == AT_PLACE else ERR_FAIL, a, b)
     return _grant_group(st, base, op, a)
 
 

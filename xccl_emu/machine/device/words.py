@@ -10,7 +10,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xccl_emu._kept import compiled
-from xccl_emu.lang import abi
 from xccl_emu.machine.device import by_address
 
 jit = compiled(forceinline=True, _nrt=False, no_cfunc_wrapper=True)
@@ -163,21 +162,10 @@ else:
 
         return types.int64(types.int64, st, types.int64), codegen
 
-    @compiled(_nrt=False)
-    def _raise_arithmetic(status):
-        if status == abi.DIVISION_BY_ZERO:
-            raise ZeroDivisionError("integer division or modulo by zero")
-        if status == abi.BAD_INDEX:
-            raise IndexError("tuple index out of range")
-        raise ValueError("a shift count that is negative or too large, a range with step 0, or no value")
-
     @jit
     def call_step(handle, st, base):
         """Call a step function by its handle: a new kernel does not recompile the machine."""
-        operation = _step_at(handle, st, base)
-        if operation < 0:
-            _raise_arithmetic(operation)
-        return operation
+        return _step_at(handle, st, base)
 
     def _pointer(context, builder, array_type, array, byte, kind):
         data = cgutils.create_struct_proxy(array_type)(context, builder, array).data
