@@ -9,7 +9,7 @@ from tests.machine.support import small
 from xccl_emu.check import verdict
 from xccl_emu.check.sampling.sample import replay, sample
 from xccl_emu.check.trial import Expected, Trial
-from xccl_emu.errors import ConfigError, KernelError
+from xccl_emu.errors import ConfigError
 from xccl_emu.lang import MTU_IN, SCALAR, VECTOR, kernel, mtu_in, mtu_out, quiet, set_flag, v_add, v_fill, wait_flag
 from xccl_emu.lang.requests import BF16
 from xccl_emu.machine.pod import Buffer
@@ -133,12 +133,13 @@ def test_a_loop_that_waits_for_nobody_is_a_livelock() -> None:
 
 
 def test_arithmetic_of_a_kernel_that_fails() -> None:
-    """A division by zero is an error of the kernel, not a violation, and leaves the pod as it was."""
+    """A division by zero is a violation with its line, that replays, and leaves the pod as it was."""
     pod = make_pod()
     trial = trial_of(pod, [(divide, 0, 0, {"by": 0})])
     before = pod.memory.copy(), pod.state.copy()
-    with pytest.raises(KernelError, match="division by zero"):
-        sample(trial)
+    violation = sample(trial).violation
+    assert violation.kind == replay(trial, violation.actions).kind == verdict.ARITHMETIC
+    assert f"kernel divide ({divide.sites[0].file}:{divide.sites[0].line + 1})" in violation.message
     assert np.array_equal(pod.memory, before[0])
     assert np.array_equal(pod.state, before[1])
 

@@ -1,8 +1,10 @@
 """How a run that goes wrong ends: the error, what it says, and what the pod is worth afterwards."""
 
+import re
+
 import pytest
 
-from xccl_emu.errors import ConfigError, DeadlockError, KernelError, ProtocolError, RunError
+from xccl_emu.errors import ConfigError, DeadlockError, KernelArithmeticError, ProtocolError, RunError
 from xccl_emu.lang import (
     atomic_add,
     dma,
@@ -255,13 +257,16 @@ def divides(by):
 
 @pytest.mark.nojit
 def test_arithmetic_that_fails_names_the_kernel() -> None:
-    """A division by zero and a negative shift are KernelErrors, compiled or not; a number that is too large wraps."""
+    """A division by zero and a negative shift are told with core, kernel and line, compiled or not, by a run and by who
+    explores all of them; a number that is too large wraps."""
     for bad, value in ((divides, 0), (shifts, -1), (shifts, 64)):
-        for go in (Pod.run, explore):
-            pod = tiny_pod(1)
-            pod.launch(bad, 0, [0], dict.fromkeys(bad.params, value), [])
-            with pytest.raises(KernelError, match=f"those that run are {bad.name}"):
-                go(pod)
+        told = rf"die 0 core 0, kernel {bad.name} \({re.escape(__file__)}:\d+\) `yield .*`: arithmetic failed: a "
+        pod = tiny_pod(1)
+        pod.launch(bad, 0, [0], dict.fromkeys(bad.params, value), [])
+        (error,) = explore(pod).errors
+        assert re.match(told, error)
+        with pytest.raises(KernelArithmeticError, match=told):
+            pod.run()
     pod = tiny_pod(1)
     pod.launch(overflows, 0, [0], {"value": 3 << 21}, [])
     with pytest.raises(ProtocolError) as caught:

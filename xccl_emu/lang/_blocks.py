@@ -153,8 +153,9 @@ class Builder:
         self.loops: list[Loop] = []
         self._merged = merged
         self._calls = 0
-        self._here: tuple[ast.stmt, Frame] | None = None
         frame = Frame(source, Rewriter(source, kernel_locals(source), self.functions), functions=(source.function,))
+        self._here: tuple[ast.stmt, Frame] = source.tree, frame
+        """The statement that is being lowered, and the function that it is in."""
         self._current: int | None = self._new()
         self._sequence(source.tree.body, frame)
         self._leave(Done(ast.Constant(0)))
@@ -168,7 +169,7 @@ class Builder:
     def _leave(self, how: Exit, then: int | None = None) -> None:
         """End the open block and go on writing in block ``then``."""
         if self._current is not None:
-            self._mark(*operands_of(how))
+            self._write(self._mark(self._here[0].lineno, *operands_of(how)))
             self.blocks[self._current].exit = how
         self._current = then
 
@@ -178,22 +179,31 @@ class Builder:
         self._current = block if entered else None
 
     def _append(self, node: ast.stmt) -> None:
-        assert self._current is not None
-        self._mark(node)
-        self.blocks[self._current].body.append(simple(ast.fix_missing_locations(node)))
+        self._write(self._marked(node, self._here[0].lineno))
 
-    def _mark(self, *nodes: ast.AST) -> None:
-        """Have it known in the open block where arithmetic is that may fail, if any does in these nodes."""
-        if self._here is None or not any(_flow.may_fail(node) for node in nodes):
-            return
-        statement, frame = self._here
-        file, line = frame.source.file, statement.lineno
-        place = Site(file, line, frame.source.line(line), "arithmetic", 0, "", frame.callers)
+    def _write(self, nodes: Sequence[ast.stmt]) -> None:
+        assert self._current is not None
+        self.blocks[self._current].body += [simple(ast.fix_missing_locations(node)) for node in nodes]
+
+    def _marked(self, node: ast.stmt, line: int) -> list[ast.stmt]:
+        """Return a statement with `PLACE` set before each part whose arithmetic may fail."""
+        if not isinstance(node, ast.If | ast.While | ast.For):
+            return [*self._mark(line, node), node]
+        head = node.iter if isinstance(node, ast.For) else node.test
+        node.body = [part for s in node.body for part in self._marked(s, s.lineno)]
+        node.orelse = [part for s in node.orelse for part in self._marked(s, s.lineno)]
+        if isinstance(node, ast.While):
+            node.body += self._mark(line, head)
+        return [*self._mark(line, head), node]
+
+    def _mark(self, line: int, *nodes: ast.AST) -> list[ast.stmt]:
+        if not any(_flow.may_fail(node) for node in nodes):
+            return []
+        frame = self._here[1]
+        place = Site(frame.source.file, line, frame.source.line(line), "arithmetic", 0, "", frame.callers)
         if place not in self.places:
             self.places.append(place)
-        assert self._current is not None
-        number = ast.Assign([ast.Name(PLACE, ast.Store())], ast.Constant(self.places.index(place)), lineno=0)
-        self.blocks[self._current].body.append(simple(ast.fix_missing_locations(number)))
+        return [ast.Assign([ast.Name(PLACE, ast.Store())], ast.Constant(self.places.index(place)), lineno=0)]
 
     def _assign(self, name: str, value: ast.expr) -> None:
         self._append(ast.Assign([ast.Name(name, ast.Store())], value, lineno=0))

@@ -54,7 +54,11 @@ def symbolic_byte(pod: "Pod", index: int) -> str:
 
 def where(pod: "Pod", core: int, site: int) -> str:
     """Core, kernel, source line and step of a request."""
-    launch, place = pod.launch_of(core), site_of(pod, core, site)
+    return _named(pod, core, site_of(pod, core, site))
+
+
+def _named(pod: "Pod", core: int, place: Site | None) -> str:
+    launch = pod.launch_of(core)
     name = f"die {core // pod.spec.cores_per_die} core {core % pod.spec.cores_per_die}"
     if launch is None:
         return name
@@ -161,11 +165,12 @@ def violation(pod: "Pod") -> RunError:
     """The error for what the machine recorded."""
     st = pod.state
     code, core, site, op, a, b = (int(st[at.ERROR + i]) for i in range(6))
+    if code == at.ERR_ARITHMETIC:
+        failed = pod.kernels[st[pod.core_base(core) + at.KERNEL]].places[b]
+        return KernelArithmeticError(f"{_named(pod, core, failed)}: arithmetic failed: {_FAILED[-a]}")
     place = where(pod, core, site)
     if code == at.ERR_FAIL:
         return ProtocolError(f"{place}: the kernel failed with code {a}, value {b}", a, b, core)
-    if code == at.ERR_ARITHMETIC:
-        return KernelArithmeticError(f"{place}: arithmetic failed: {_FAILED[-a]}")
     if code == at.ERR_ACCESS:
         granted = "; ".join(str(grant) for grant in pod.grants_of(core))
         return AccessError(

@@ -6,7 +6,7 @@ there are none: a write is visible with the action that makes it.
 
 import numpy as np
 
-from xccl_emu.lang.abi import PLACES, REQUEST, REQUEST_WORDS
+from xccl_emu.lang.abi import DONE, PC, PLACES, REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import DMA, OP_DCCI, OP_FAIL, OP_FENCE, OP_QUIET, SCALAR
 from xccl_emu.machine.device.access import set_error_at
 from xccl_emu.machine.device.layout import (
@@ -527,6 +527,7 @@ def _fail(st, base, status):
     """Arithmetic has failed: as if the kernel asked to fail there, which no name switches off."""
     for i in range(REQUEST_WORDS):
         put(st, base + REQUEST + i, 0)
+    put(st, base + PC, DONE - status)  # a state of its own for whoever compares program counters
     put(st, base + REQUEST, OP_FAIL)
     put(st, base + REQUEST + 1, status % PLACES)
     put(st, base + REQUEST + 2, status // PLACES)
