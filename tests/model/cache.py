@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from .program import LINE, SCALAR, Program
-from .state import State, Told, look, take_off, write_of
+from .state import State, Told, take_off, write_of
 
 Line = tuple[int, bytes, bool]
 """Where it begins, what it holds, and whether it was changed."""
@@ -23,7 +23,7 @@ def through(
     )
     if first not in lines and (returning or len(lines) == program.lines):
         return None
-    _, there, changed = lines.get(first) or (first, look(state, core, first, LINE), False)
+    _, there, changed = lines.get(first) or (first, bytes(state.memory[first : first + LINE]), False)
     if data is not None:
         there, changed = there[:at] + data + there[at + nbytes :], True
     lines[first] = (first, there, changed)
@@ -50,12 +50,16 @@ def is_changed(state: State, core: int, first: int) -> bool:
 
 
 def evictions(program: Program, state: State, core: int) -> Iterator[State]:
-    """Each line may leave the cache at any moment, and does when its core returns."""
-    returns = state.kernels[core].pc == len(program.cores[core].ops)
+    """Each line may leave the cache at any moment, and one does when its core returns, or needs room for another."""
+    ops, kernel = program.cores[core].ops, state.kernels[core]
+    full = (
+        len(state.caches[core]) == program.lines and kernel.pc < len(ops) and ops[kernel.pc].kind in ("load", "store")
+    )
+    needed = kernel.pc == len(ops) or full
     for first, _, _ in state.caches[core]:
         after = state.copy()
         drop(program, after, core, first)
-        after.told.append(Told("return" if returns else "evict", core))
+        after.told.append(Told("return" if needed else "evict", core))
         yield after
 
 

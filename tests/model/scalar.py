@@ -77,7 +77,10 @@ def _past(program: Program, state: State, core: int, addr: int, nbytes: int) -> 
 
 
 def _poll(program: Program, state: State, core: int, op: Op, number: int) -> int | None:
-    word = int.from_bytes(look(state, core, op.addr, op.nbytes), "little", signed=True)
+    seen = (
+        bytes(state.memory[op.addr : op.addr + op.nbytes]) if program.lines else look(state, core, op.addr, op.nbytes)
+    )
+    word = int.from_bytes(seen, "little", signed=True)
     bits = word & op.mask
     wanted = {"eq": bits == op.value & op.mask, "ne": bits != op.value & op.mask, "ge": bits >= op.value}[op.test]
     state.told.append(Read(core, SCALAR, number, 0, op.addr, op.addr + op.nbytes, True, stores=True))

@@ -102,3 +102,42 @@ def test_reads_by_transfers_overtake_each_other() -> None:
         told = whole.cores[1].ops[-1].addr
         seen.append({end[told] for end in spec.explore(whole).outcomes})
     assert seen == [{0o00, 0o01, 0o10, 0o11}, {0o00, 0o01, 0o11}]
+
+
+@pytest.mark.parametrize("writes", ["put m0.4 1 1; put e.0 1 1", "outs m0.4 0 1"])
+@pytest.mark.parametrize("flag", ["0.0", "1.4"])
+def test_a_fence_covers_what_is_on_one_side_of_a_dies_edge(writes: str, flag: str) -> None:
+    """One site writes the last bytes of die 0 and the first of die 1; a flag behind a fence tells of its own die's."""
+    small = Small((program(f"{writes}; fence; store {flag} 1"), program(f"ge {flag} 1; load e.0")), dies=2)
+    behind = dict.fromkeys(ORDERS, kinds.VERIFIED)
+    assert verdicts(small) == (behind if flag == "1.4" else {**RACES, "sc": kinds.VERIFIED})
+
+
+@pytest.mark.parametrize(
+    ("programs", "expected"),
+    [
+        (
+            ("ub_store 3; out m1.0; ge m1.0 1; store 1.4 1", "ge 1.4 1; load m1.0"),
+            dict.fromkeys(ORDERS, kinds.VERIFIED),
+        ),
+        (("put m0.4 3 1; store m0.6 3",), RACES),
+        (("store m0.6 3; put m0.4 3 1",), dict.fromkeys(ORDERS, kinds.VERIFIED)),
+        (
+            ("store m0.4 3; store 0.0 1", "ge 0.0 1; store m0.4 2"),
+            {**RACES, "sc": kinds.VERIFIED, "fifo": kinds.VERIFIED},
+        ),
+        (("ne m0.1 1; store 0.0 1",), dict.fromkeys(ORDERS, kinds.VERIFIED)),
+    ],
+)
+def test_what_the_definition_of_a_race_says(programs: tuple[str, ...], expected: dict[str, str]) -> None:
+    """A poll of one's own write acquires; writes are ordered if visible, or of one core in turn."""
+    assert verdicts(Small(tuple(map(program, programs)), dies=2)) == expected
+
+
+@pytest.mark.parametrize("unit", [32, 128])
+def test_a_poll_past_a_cache_sees_memory(unit: int) -> None:
+    """A poll does not see the line that its own core is writing back, whatever becomes visible at once."""
+    small = Small((program("store 1.4 1; dcci 1.4; eq 1.4"),), dies=2, atomic_bytes=unit, scalar_cache=5)
+    for order in ORDERS:
+        compared = compare(small, order, Limits(model=20_000, brute=20_000))
+        assert not compared.differences
