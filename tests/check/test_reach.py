@@ -7,12 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.machine.support import small
+from xccl_emu.campaign import judge
 from xccl_emu.campaign.programs import ORDERS, Small
 from xccl_emu.check.check import check
 from xccl_emu.check.reach import Reach, reach_of
 from xccl_emu.check.sampling.sample import sample
-from xccl_emu.check.search.exhaustive import Search
-from xccl_emu.check.search.setup import Setup
 from xccl_emu.lang import kernel, poll_ge
 from xccl_emu.machine import small_pod
 from xccl_emu.machine.explore import Explored
@@ -25,10 +24,8 @@ _STATES = 4_000
 def searched(one: Small, order: str, mode: str) -> Reach | None:
     """What a search says no run needs; None if it proves nothing."""
     trial = one.trial(order, None)
-    setup = Setup(trial, full=mode != "merged")
-    search = Search(setup, max_states=20_000, seconds=None, progress=None, breadth_first=mode == "breadth first")
-    search.walk_steps, search.quiet_walks = 2_000, 1
-    return reach_of(trial.pod, setup.named) if search.run().complete else None
+    found = judge.searched(trial, mode, judge.Budget(seconds=60))
+    return reach_of(trial.pod, found.sites) if found.complete else None
 
 
 def by_brute_force(one: Small, order: str, naive: Explored) -> Reach:

@@ -82,7 +82,7 @@ def _poll(program: Program, state: State, core: int, op: Op, number: int) -> int
     )
     word = int.from_bytes(seen, "little", signed=True)
     bits = word & op.mask
-    wanted = {"eq": bits == op.value & op.mask, "ne": bits != op.value & op.mask, "ge": bits >= op.value}[op.test]
+    wanted = {"eq": bits == op.value & op.mask, "ne": bits != op.value & op.mask, "ge": bits >= op.value & op.mask}[op.test]
     state.told.append(Read(core, SCALAR, number, 0, op.addr, op.addr + op.nbytes, True, stores=True))
     return word if wanted else None
 

@@ -86,8 +86,6 @@ def _check(pod: Pod, ops: list[Op], far: bool) -> None:
             raise Unknown("flags of a pipe to itself")
         if op.kind == "wait" and op.addr == DMA and op.ub != SCALAR:
             raise Unknown("a pipe that waits for DMA")
-        if op.kind == "poll" and op.value & ~op.mask:
-            raise Unknown("a poll for bits that it does not look at")
         if op.kind == "copy" and abs(op.addr - op.ub) < op.nbytes:
             raise Unknown("copies that overlap")
         ranges = [(op.addr, op.nbytes)] if op.kind in ("in", "out", "dma", "signal", "line") else []

@@ -15,6 +15,7 @@ from xccl_emu.check import verdict as kinds
 from xccl_emu.check.device.fault_codes import ANY_TARGET
 from xccl_emu.check.device.search import checker_state
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
+from xccl_emu.check.reach import reach_of
 from xccl_emu.check.sampling import sample
 from xccl_emu.check.search.exhaustive import Found, Search
 from xccl_emu.check.search.faulty import FaultySearch
@@ -194,12 +195,25 @@ def _search(judged: Judged, scene: Scene, name: str, founded: bool, monitored: b
     found = searched(scene.trial, name, scene.budget)
     judged.states += found.states
     judged.verdicts[name] = verdict_of(found)
+    if found.complete and (wrong := _wrong_reach(scene, found)):
+        judged.contradict(f"{name} verified: {wrong}", "")
     if not found.violation:
         return
     wrong = _unfounded(scene, found) if founded else ""
     wrong = wrong or _not_shown(scene, found, monitored)
     if wrong:
         judged.contradict(f"{name} {found.kind}: {wrong}", f"{found.message}\n{found.actions.tolist()}")
+
+
+def _wrong_reach(scene: Scene, found: Found) -> str:
+    """What a search wrongly says that no run needs, as the complete brute force knows."""
+    naive = scene.naive
+    if not naive.complete or scene.wrong():
+        return ""
+    said, true = reach_of(scene.pod, found.sites), reach_of(scene.pod, naive.sites)
+    if not set(said.never_waited) <= set(true.never_waited):
+        return "brute force waits where nobody is said to"
+    return "" if said.never_reached == true.never_reached else "brute force reaches other places"
 
 
 def searched(trial: Trial, name: str, budget: Budget) -> Found:

@@ -245,7 +245,7 @@ def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tupl
         found.reason = f"{found.reason}; {report}" if found.reason else report
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=found.reason), found.cycles
-    reach = reach_of(trial.pod, setup.named)
+    reach = reach_of(trial.pod, found.sites)
     return replace(verdict, verdict=VERIFIED, reason=found.rests_on(), reach=reach), found.cycles
 
 

@@ -97,7 +97,7 @@ def poll_ne(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int
 
 
 def poll_ge(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "") -> Request:
-    """Wait until the word, of which only the bits of ``mask`` are taken, is at least ``value``."""
+    """Wait until the word is at least ``value``, both in the bits of ``mask`` alone."""
     return (OP_POLL, address, CMP_GE, value, nbytes, mask, 0)
 
 

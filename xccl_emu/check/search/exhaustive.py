@@ -87,6 +87,8 @@ class Found:
     actions: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     signature: tuple[int, ...] = ()
     """By which the violation can be set aside; also of one whose path does not lead there again."""
+    sites: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """What runs have shown of each site (`check.reach`)."""
     reason: str = ""
     states: int = 0
     transitions: int = 0
@@ -146,6 +148,7 @@ class Search:
                     pass
             if self.found.violation:
                 self._describe()
+            self.found.sites = self.setup.named.copy()
             return self.found
         finally:
             self.setup.reset(range(len(self.setup.cores)))

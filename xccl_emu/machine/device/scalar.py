@@ -169,7 +169,8 @@ def _grant_memory(mem, st, core, base, op, choice, a, b, c):
         if polls_line(st, base):
             return read_line(mem, st, base, choice, switched_off(st, base))
         value = read_word(mem, st, core, base, a, st[base + REQUEST + 4])
-        if is_awaited(value & st[base + REQUEST + 5], b, c):
+        mask = st[base + REQUEST + 5]
+        if is_awaited(value & mask, b, c & mask):
             put(st, base + RESULT, value)
             return True
         return False

@@ -202,8 +202,8 @@ def _granted(mem, st, ck, i, choice):
     if line:
         first, size = line_part(st, base, choice)
         return flags_in(mem, st, base, first, size)
-    value = read_word(mem, st, core_of(ck, i), base, address, nbytes) & st[base + REQUEST + 5]
-    return is_awaited(value, st[base + REQUEST + 2], st[base + REQUEST + 3])
+    value, mask = read_word(mem, st, core_of(ck, i), base, address, nbytes), st[base + REQUEST + 5]
+    return is_awaited(value & mask, st[base + REQUEST + 2], st[base + REQUEST + 3] & mask)
 
 
 @linked
