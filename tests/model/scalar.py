@@ -81,8 +81,8 @@ def _poll(program: Program, state: State, core: int, op: Op, number: int) -> int
         bytes(state.memory[op.addr : op.addr + op.nbytes]) if program.lines else look(state, core, op.addr, op.nbytes)
     )
     word = int.from_bytes(seen, "little", signed=True)
-    bits = word & op.mask
-    wanted = {"eq": bits == op.value & op.mask, "ne": bits != op.value & op.mask, "ge": bits >= op.value & op.mask}[op.test]
+    bits, value = word & op.mask, op.value & op.mask
+    wanted = {"eq": bits == value, "ne": bits != value, "ge": bits >= value}[op.test]
     state.told.append(Read(core, SCALAR, number, 0, op.addr, op.addr + op.nbytes, True, stores=True))
     return word if wanted else None
 
