@@ -1,12 +1,14 @@
 """Write the table of docs/campaign.md: mistakes planted in the search, and after how many programs each is found.
 
-    python tools/judge.py                    all of them, minutes on an idle machine
+    python tools/judge.py                    all of them
     python tools/judge.py loads-stay ...     some; the lines of others stay as they are
     python tools/judge.py --programs 2000    give up sooner
+    python tools/judge.py --workers 4        processes, each of which takes every fourth program
 
 The package is copied once, with all mistakes in it, each behind a word of the checker state that says which one is
-made.  For each a campaign runs on the copy, in a process of its own.  A program counts if judges contradict each other
-on it there, and do not with the package as it is.
+made, so that the copy is compiled once; campaigns run on it in processes of their own.  A program is judged by all
+judges if the mistake changes what the full search says of it.  It counts if they contradict each other then, and do
+not without the mistake.
 """
 
 import argparse
@@ -21,25 +23,18 @@ from pathlib import Path
 
 from pages import ROOT, between, table
 
-from xccl_emu.campaign import judge
-from xccl_emu.campaign.generate import draw
+from xccl_emu.campaign import judge, run
+from xccl_emu.campaign.generate import Case, draw
+from xccl_emu.campaign.programs import ORDERS
 from xccl_emu.check.device.search import checker_state
 
 PAGE = ROOT / "docs" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
-MOST, SEED, CHUNK = 20_000, 0, 5
+MOST, SEED = 20_000, 0
 WORD = checker_state.HEADER - 1
 """Of the checker state: which mistake is made; no handle of a function stands there."""
 SWITCH = "XCCL_EMU_PLANTED"
 _SET = "        ck[at.FULL] = full\n"
-_CHILD = """
-import sys
-from xccl_emu.campaign.run import Plan, judge_all
-seed, end, chunk = map(int, sys.argv[1:])
-for first in range(0, end, chunk):
-    for found in judge_all(Plan(chunk, seed, first)).findings:
-        print(found.number, found.contradictions[0].order, found.contradictions[0].kind, sep="\\t", flush=True)
-"""
 
 
 @dataclass(frozen=True)
@@ -182,15 +177,6 @@ MISTAKES = (
 """All in the search, which alone says "verified"."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """A program on which a campaign contradicts itself."""
-
-    number: int
-    order: str
-    kind: str
-
-
 def planted(folder: Path) -> None:
     """Copy the package to a folder, with all mistakes in it, none of them made unless `SWITCH` says so."""
     shutil.copytree(ROOT / "xccl_emu", folder / "xccl_emu", ignore=shutil.ignore_patterns("__pycache__"))
@@ -198,38 +184,76 @@ def planted(folder: Path) -> None:
         path = folder / "xccl_emu" / "check" / mistake.file
         path.write_text(mistake.plant(path.read_text("utf-8"), number), "utf-8")
     path = folder / "xccl_emu" / "check" / _SETUP
-    chosen = f'        ck[{WORD}] = int(__import__("os").environ["{SWITCH}"])\n'
+    chosen = f'        ck[{WORD}] = int(__import__("os").environ.get("{SWITCH}", 0))\n'
     path.write_text(path.read_text("utf-8").replace(_SET, _SET + chosen), "utf-8")
 
 
-def contradicted(folder: Path, number: int, seed: int, programs: int) -> Iterator[Found]:
-    """Programs on which a campaign with a mistake contradicts itself, as they come."""
-    environ = {"XCCL_EMU_CACHE_DIR": str(folder)} | os.environ | {"PYTHONPATH": str(folder), SWITCH: str(number)}
-    arguments = [sys.executable, "-c", _CHILD, *map(str, (seed, programs, CHUNK))]
-    with subprocess.Popen(arguments, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True) as child:
-        try:
-            assert child.stdout is not None
-            for line in child.stdout:
-                program, order, kind = line.rstrip("\n").split("\t")
-                yield Found(int(program), order, kind)
-            if child.wait():
-                raise SystemExit(f"{MISTAKES[number - 1].name}: the campaign on its copy failed")
-        finally:
-            child.kill()
+# ---- in a process that imports the copy
 
 
-def agreed(number: int, seed: int) -> bool:
-    """Do all judges agree on a program, with the checker as it is?"""
-    return not any(judged.contradictions for judged in judge.judge(draw(seed, number)))
+def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
+    """Those mistakes, by number, that change what the full search says of a program."""
+    strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
+    outcome = judge.outcome_of(case, strong)
+    scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET) for order in ORDERS]
+    usual = [_said(scene, 0) for scene in scenes]
+    yield from (number for number in mistakes if [_said(scene, number) for scene in scenes] != usual)
 
 
-def row(folder: Path, number: int, seed: int, programs: int) -> tuple[str, ...]:
-    """A line of the table."""
-    mistake = MISTAKES[number - 1]
-    for found in contradicted(folder, number, seed, programs):
-        if agreed(found.number, seed):
-            return f"`{mistake.name}`", mistake.what, f"{found.number + 1:,}", found.order, found.kind
-    return f"`{mistake.name}`", mistake.what, f"not in {programs:,}", "", ""
+def _said(scene: judge.Scene, number: int) -> str:
+    os.environ[SWITCH] = str(number)
+    try:
+        return judge.verdict_of(judge.searched(scene.trial, "full", scene.budget))
+    except Exception as error:  # a judge that fails is contradicted
+        return type(error).__name__
+
+
+def contradictions(case: Case, number: int) -> list[judge.Contradiction]:
+    """What a campaign with a mistake finds on a program."""
+    os.environ[SWITCH] = str(number)
+    return [wrong for judged in run.judged(case, run.Plan(1)) for wrong in judged.contradictions]
+
+
+def hunt(seed: int, programs: range, mistakes: Sequence[int]) -> Iterator[tuple[int, int, judge.Contradiction]]:
+    """Program, mistake, and the first contradiction, once of each mistake."""
+    left = list(mistakes)
+    for program in programs:
+        case = draw(seed, program)
+        for number in changed(case, left):
+            wrong = contradictions(case, number)
+            if wrong and not contradictions(case, 0):
+                left.remove(number)
+                yield program, number, wrong[0]
+        if not left:
+            return
+
+
+# ---- in the process that was started
+
+
+def found(folder: Path, seed: int, programs: range, mistakes: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """By mistake: programs, order and contradiction of the first one found by any of the processes."""
+    environ = {"XCCL_EMU_CACHE_DIR": str(folder)} | os.environ | {"PYTHONPATH": str(folder)}
+    asked = ",".join(map(str, mistakes))
+    parts = [
+        [str(seed), str(first), str(programs.stop), str(programs.step), asked]
+        for first in range(programs.start, programs.start + programs.step)
+    ]
+    children = [
+        subprocess.Popen([sys.executable, __file__, "--hunt", *part], env=environ, stdout=subprocess.PIPE, text=True)
+        for part in parts
+    ]
+    best = dict[int, tuple[str, ...]]()
+    for child in children:
+        lines, _ = child.communicate()
+        if child.returncode:
+            raise SystemExit("a campaign on the copy failed")
+        for line in lines.splitlines():
+            program, number, order, kind = line.split("\t")
+            old = best.get(int(number))
+            if old is None or int(program) + 1 < int(old[0].replace(",", "")):
+                best[int(number)] = f"{int(program) + 1:,}", order, kind
+    return best
 
 
 def write(line: tuple[str, ...]) -> None:
@@ -242,19 +266,25 @@ def write(line: tuple[str, ...]) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Measure those that are asked for, and write the line of each as it is known."""
+    """Hunt for those that are asked for, and write the lines of these."""
+    if words[:1] == ["--hunt"]:
+        seed, first, end, step = map(int, words[1:5])
+        for program, number, wrong in hunt(seed, range(first, end, step), [int(one) for one in words[5].split(",")]):
+            print(program, number, wrong.order, wrong.kind, sep="\t", flush=True)
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[[], *(each.name for each in MISTAKES)])
     parser.add_argument("--programs", type=int, default=MOST)
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args(words)
+    numbers = [n for n, mistake in enumerate(MISTAKES, 1) if not asked.names or mistake.name in asked.names]
     with tempfile.TemporaryDirectory() as folder:
         planted(Path(folder))
-        for number, mistake in enumerate(MISTAKES, 1):
-            if not asked.names or mistake.name in asked.names:
-                line = row(Path(folder), number, asked.seed, asked.programs)
-                print(*line, sep=" | ", flush=True)
-                write(line)
+        best = found(Path(folder), asked.seed, range(0, asked.programs, asked.workers), numbers)
+    for number in numbers:
+        mistake = MISTAKES[number - 1]
+        write((f"`{mistake.name}`", mistake.what, *best.get(number, (f"not in {asked.programs:,}", "", ""))))
 
 
 if __name__ == "__main__":

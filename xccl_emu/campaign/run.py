@@ -154,7 +154,7 @@ def judge_all(plan: Plan) -> Summary:
     summary = Summary()
     for number in range(plan.first, plan.first + plan.programs):
         case = draw(plan.seed, number)
-        if wrong := summary.note(_judged(case, plan)):
+        if wrong := summary.note(judged(case, plan)):
             summary.findings.append(Finding(plan.seed, number, case, wrong))
     return summary
 
@@ -162,18 +162,19 @@ def judge_all(plan: Plan) -> Summary:
 def judge_again(finding: Finding, plan: Plan) -> Summary:
     """Judge a program that was kept."""
     summary = Summary()
-    if wrong := summary.note(_judged(finding.case, plan)):
+    if wrong := summary.note(judged(finding.case, plan)):
         summary.findings.append(Finding(finding.seed, finding.number, finding.case, wrong))
     return summary
 
 
-def _judged(case: Case, plan: Plan) -> list[Judged]:
+def judged(case: Case, plan: Plan) -> list[Judged]:
+    """What all judges say of a program; that one of them fails is a contradiction."""
     try:
         return judge(case, plan.orders, plan.budget)
     except Exception as error:  # whatever a judge raises is a finding
-        judged = Judged(plan.orders[0])
-        judged.contradict(f"{FAILED}: {type(error).__name__}", str(error))
-        return [judged]
+        failed = Judged(plan.orders[0])
+        failed.contradict(f"{FAILED}: {type(error).__name__}", str(error))
+        return [failed]
 
 
 # ---- many at once
