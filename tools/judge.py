@@ -48,13 +48,18 @@ class Mistake:
     """Below ``xccl_emu/check``."""
     old: str
     new: str
+    also: tuple[tuple[str, str, str], ...] = ()
+    """File, old and new text of more places: where one alone keeps a mistake at another from mattering."""
 
-    def plant(self, text: str, number: int) -> str:
-        """The text with the mistake, the one of this number; ValueError if its place is not there just once."""
-        if text.count(self.old) != 1:
-            raise ValueError(f"{self.name}: {self.file} has its text {text.count(self.old)} times, not once")
-        checker = "self.checker" if self.file == _SETUP else "ck"
-        return text.replace(self.old, self.new.replace("PLANTED", f"({checker}[{WORD}] == {number})"))
+    def plant(self, folder: Path, number: int) -> None:
+        """Put the mistake, the one of this number, into a copy; ValueError if a place of it is not there just once."""
+        for name, old, new in ((self.file, self.old, self.new), *self.also):
+            path = folder / "xccl_emu" / "check" / name
+            text = path.read_text("utf-8")
+            if text.count(old) != 1:
+                raise ValueError(f"{self.name}: {name} has its text {text.count(old)} times, not once")
+            checker = "self.checker" if name == _SETUP else "ck"
+            path.write_text(text.replace(old, new.replace("PLANTED", f"({checker}[{WORD}] == {number})")), "utf-8")
 
 
 _SETUP = "search/setup.py"
@@ -70,9 +75,28 @@ MISTAKES = (
     for p in range(start >> 5, ((start if PLANTED else start + nbytes - 1) >> 5) + 1):''',
     ),
     Mistake(
-        "local-releases", "a write that nobody else can see ends loads and marks before it", _MOVES,
-        "        if worst >= STABLE:\n            close_reads(",
-        "        if worst >= STABLE or PLANTED:\n            close_reads(",
+        "line-releases", "a line that nobody else uses ends loads and marks when it is written back", _RUN,
+        "    ck[LOCALLY] = 1\n", "    ck[LOCALLY] = 0 if PLANTED else 1\n",
+    ),
+    Mistake(
+        "mark-over-edge", "marks over the edge of a die become one, and its first byte says where it lies", _MOVES,
+        "if ck[at + 2] == who and adjoin(st, ck, start, end, ck[at], ck[at + 1]):",
+        "near = PLANTED and start <= ck[at + 1] and ck[at] <= end\n"
+        "        if ck[at + 2] == who and (near or adjoin(st, ck, start, end, ck[at], ck[at + 1])):",
+        (
+            (_RACES, ", ck[at + 1], address)\n\n\n@jit\ndef any_before(",
+             ", ck[at] + 1 if PLANTED else ck[at + 1], address)\n\n\n@jit\ndef any_before("),
+            (_RACES, "ck[at + 1], address) else 0", "ck[at] + 1 if PLANTED else ck[at + 1], address) else 0"),
+        ),
+    ),
+    Mistake(
+        "eviction-by-request", "a line that is evicted knows what its core's request waits for", _MOVES,
+        "OP_DCCI, 0, 0, 0, ck[block + VECTORS], 0,",
+        "OP_DCCI, 0, 0, 0, joined(ck[block + VECTORS], ck[block + FENCE_VECTOR] if PLANTED else 0), 0,",
+    ),
+    Mistake(
+        "wait-before-eviction", "under sc an event is waited for at once, though a line may be evicted before", _CLASSIFY,
+        "pipe == SCALAR and st[ORDER] == ORDER_SC", "pipe == SCALAR and st[ORDER] == ORDER_SC and not PLANTED",
     ),
     Mistake(
         "quiet-is-local", "a quiet is taken at once, though data are marked before it", _CLASSIFY,
@@ -93,8 +117,7 @@ MISTAKES = (
     ),
     Mistake(
         "fence-over-dies", "a write behind a fence tells of what was written to other dies before it", _RACES,
-        "return st[ORDER] >= ORDER_RELAXED and one_die and",
-        "return st[ORDER] >= ORDER_RELAXED and (one_die or PLANTED) and",
+        "    return behind and all_on_die_of(", "    return behind and PLANTED or behind and all_on_die_of(",
     ),
     Mistake(
         "no-fence", "a write to a die tells of all that its core wrote there, without a fence", _RACES,
@@ -141,8 +164,9 @@ MISTAKES = (
         "(agent >= AGENT_DMA and st[ORDER] >= ORDER_RELAXED and not PLANTED)  #",
     ),
     Mistake(
-        "descriptor-again", "a descriptor that is used again leaves no doubt", _INSIDE,
-        "ck[DOUBT] = LIMIT_DMA", "ck[DOUBT] = ck[DOUBT] if PLANTED else LIMIT_DMA",
+        "descriptor-again", "what a descriptor did before it is used again is forgotten", _INSIDE,
+        "= earlier or _free_agent(ck, block)", "= 0 if PLANTED else earlier or _free_agent(ck, block)",
+        ((_INSIDE, "ck[DOUBT] = LIMIT_DMA", "ck[DOUBT] = ck[DOUBT] if PLANTED else LIMIT_DMA"),),
     ),
     Mistake(
         "events-tell-all", "whatever pipe of a core comes later knows all that others did", _INSIDE,
@@ -158,8 +182,7 @@ MISTAKES = (
     ),
     Mistake(
         "evicted-behind", "a line that is evicted is behind the fence that its store is behind", _GRANULES,
-        "uses & USE_BY_SCALAR and st[ORDER] >= ORDER_RELAXED:",
-        "uses & USE_BY_SCALAR and st[ORDER] >= ORDER_RELAXED and not PLANTED:",
+        "uses & USE_BY_SCALAR:", "uses & USE_BY_SCALAR and not PLANTED:",
     ),
     Mistake(
         "data-apart", "cores that share data and no flag are searched apart", _SETUP,
@@ -181,8 +204,7 @@ def planted(folder: Path) -> None:
     """Copy the package to a folder, with all mistakes in it, none of them made unless `SWITCH` says so."""
     shutil.copytree(ROOT / "xccl_emu", folder / "xccl_emu", ignore=shutil.ignore_patterns("__pycache__"))
     for number, mistake in enumerate(MISTAKES, 1):
-        path = folder / "xccl_emu" / "check" / mistake.file
-        path.write_text(mistake.plant(path.read_text("utf-8"), number), "utf-8")
+        mistake.plant(folder, number)
     path = folder / "xccl_emu" / "check" / _SETUP
     chosen = f'        ck[{WORD}] = int(__import__("os").environ.get("{SWITCH}", 0))\n'
     path.write_text(path.read_text("utf-8").replace(_SET, _SET + chosen), "utf-8")

@@ -34,11 +34,12 @@ def test_the_word_that_says_which_is_free(tool: ModuleType) -> None:
     assert checker_state.HANDLES + max(setup._LINKED) < tool.WORD < checker_state.HEADER
 
 
-def test_text_that_is_not_there_is_refused(tool: ModuleType) -> None:
+def test_text_that_is_not_there_is_refused(tool: ModuleType, tmp_path: Path) -> None:
     """So a mistake that fits no more is no mistake that is never found."""
     mistake = tool.Mistake("none", "nothing", "search/setup.py", "no such text", "")
+    tool.planted(tmp_path)
     with pytest.raises(ValueError, match=r"none: search/setup\.py has its text 0 times, not once"):
-        mistake.plant("text", 1)
+        mistake.plant(tmp_path, 1)
 
 
 def test_every_mistake_has_a_line(tool: ModuleType) -> None:
