@@ -30,8 +30,10 @@ from xccl_emu.check.device.search.clocks import (
     joined,
     vector_at,
 )
+from xccl_emu.check.device.search.fields import polled_at_once
 from xccl_emu.check.device.search.granules import (
     DATA,
+    FIELD,
     LOCAL,
     OWN,
     STABLE,
@@ -177,7 +179,9 @@ def _use(st, ck, rows, named, base, pipe, r):
 def _how_written(st, ck, rows, i, vector):
     """How a write, which the last row tells of, may be done as soon as it is possible."""
     order, block, worst, r = st[ORDER], block_of(ck, i), rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
-    if (worst == STABLE or worst == OWN) and order == ORDER_RELAXED and _behind_fence(st, ck, i, rows[r, START], worst):
+    flag = worst == OWN or worst == STABLE or worst == FIELD
+    full = worst == FIELD and ck[block + N_MARKS] == MARKS_MAX
+    if full or (flag and order == ORDER_RELAXED and _behind_fence(st, ck, i, rows[r, START], worst)):
         see_bytes(ck, rows[r, START], rows[r, START] + rows[r, NBYTES], USE_UNORDERED)
         return NOT  # it says when others are visible, so when it becomes so matters
     if order == ORDER_FIFO and not _out_of_turn(st, ck, rows, i):
@@ -247,7 +251,7 @@ def _behind_fence(st, ck, i, address, worst):
     """Does a write stand behind a fence, and before it, to the same die, one in flight or of marked data?"""
     core = core_of(ck, i)
     base = block_of_core(st, core)
-    if worst == STABLE and any_before(st, ck, block_of(ck, i), address, 0):
+    if worst != OWN and any_before(st, ck, block_of(ck, i), address, 0):
         return True
     ring = block_of_die(st, st[base + DIE])
     for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
@@ -262,7 +266,7 @@ def _behind_fence(st, ck, i, address, worst):
 def written_at_once(st, ck, worst):
     """Does the search make writes to this class visible with the instruction that makes them?"""
     early = st[ORDER] >= ORDER_RELAXED and not all_in_flight(st, ck)
-    return early and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
+    return early and (worst <= OWN or worst == STABLE or worst == FIELD or (worst == DATA and ck[FULL]))
 
 
 @jit
@@ -332,12 +336,14 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
         # A synchronizing load that nobody answers yet is no local matter: kernels go round and round with them.
         plain = rows[N_ROWS, 0] == 0 or not rows[0, FLAGS] & SYNC_ACCESS
         early = worst <= OWN or (ck[FULL] and ck[block + N_READ] < READ_MAX)
-        own = worst == SYNC and may_write(ck, i, rows[0, START], rows[0, NBYTES])  # perhaps in flight
+        own = worst >= FIELD and may_write(ck, i, rows[0, START], rows[0, NBYTES])  # perhaps in flight
         return PLAINLY if plain and early and not own else NOT
     if op == OP_ATOMIC_ADD:
         return PLAINLY if worst <= OWN else NOT
     if op == OP_POLL:
-        return PLAINLY if worst <= OWN or (worst == STABLE and st[base + REQUEST + 2] == CMP_GE) else NOT
+        address, compare = st[base + REQUEST + 1], st[base + REQUEST + 2]
+        early = worst <= OWN or (worst == STABLE and compare == CMP_GE)
+        return PLAINLY if early or (worst == FIELD and polled_at_once(st, ck, i, base, address, compare)) else NOT
     if op == OP_STORE and rows[N_ROWS, 0]:
         return _how_written(st, ck, rows, i, joined(ck[block + VECTORS], ck[block + FENCE_VECTOR]))
     return PLAINLY

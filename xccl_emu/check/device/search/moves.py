@@ -76,8 +76,10 @@ from xccl_emu.check.device.search.clocks import (
     tick,
     vector_at,
 )
+from xccl_emu.check.device.search.fields import any_mark, end_marks, note_field, note_poll, told_of
 from xccl_emu.check.device.search.granules import (
     DATA,
+    FIELD,
     OWN,
     STABLE,
     SYNC,
@@ -316,7 +318,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
         op = OP_DCCI  # in all that follows
     if fences:
         _save_fences(mem, st, ck, ring)
-    stable = rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN
+    stable = rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN or rows[ROWS_CLASS, 0] == FIELD
     stable = stable and rows[N_ROWS, 0] > 0 and rows[0, FLAGS] & WRITE != 0
     if stable:
         _keep_words(mem, rows)
@@ -334,6 +336,8 @@ def execute_action(mem, st, ck, rows, named, i, what):
         _judge_stable(mem, ck, rows, i)
     _note_written(mem, st, ck, rows, i, op)
     _note_memory(st, ck, rows, x)
+    if rows[ROWS_CLASS, 0] == FIELD and x.op == OP_POLL and rows[N_ROWS, 0]:
+        _polled_field(mem, st, ck, rows, x)
     if pipe == SCALAR:
         if not off or op == OP_LOAD:
             _after_scalar(st, ck, rows, x, op)
@@ -423,11 +427,11 @@ def _keep_words(mem, rows):
 @jit
 def _judge_stable(mem, ck, rows, i):
     """Check what was assumed of a stable granule: the words that are polled do not fall."""
-    start, nbytes, own = rows[0, START], rows[0, NBYTES], rows[ROWS_CLASS, 0] == OWN
+    start, nbytes, grows = rows[0, START], rows[0, NBYTES], rows[ROWS_CLASS, 0] != STABLE
     uses = ck[granule_of(ck, start) + USES]
     for w in range(4):
         now = load_i64(mem, (start & ~31) + 8 * w)
-        if uses & USE_POLL << w and (now < rows[ROWS_WORDS, w] or (own and now == rows[ROWS_WORDS, w])):
+        if uses & USE_POLL << w and (now < rows[ROWS_WORDS, w] or (grows and now == rows[ROWS_WORDS, w])):
             touch(ck, i, start, nbytes, USE_UNSTABLE)
 
 
@@ -474,7 +478,9 @@ def _note_memory(st, ck, rows, x):
                 release_before(st, ck, block, start, 0)
         if pipe == SCALAR and syncs:
             land_before(st, ck, block, start, 0, VISIBLE)  # an atomic has waited for what is before its fence
-        if worst == DATA and pipe != DMA and (x.at_once or (ck[FULL] and st[ORDER] == ORDER_SC)):
+        if worst == FIELD:
+            note_field(ck, x.i, start, start + nbytes)
+        if (worst == DATA or worst == FIELD) and pipe != DMA and (x.at_once or (ck[FULL] and st[ORDER] == ORDER_SC)):
             who = mark_of(st, rows[r, AGENT], site, vector)
             who = told_by_next(st, x.base, core_of(ck, x.i), start, who) if x.signals else who
             see_told_before(st, ck, block, start, nbytes, who)
@@ -483,6 +489,16 @@ def _note_memory(st, ck, rows, x):
             units = 1 if flags & (SYNC_ACCESS | WHOLE) else nbytes  # an addition is one in flight, over two units too
             _note_flag(st, ck, block, start, units, joined(vector, ck[block + VECTORS + MTU_OUT]))
             tick(ck, block, MTU_OUT)
+
+
+@jit
+def _polled_field(mem, st, ck, rows, x):
+    """A poll of a field was granted: end the marks of the write that its core now knows of."""
+    note_poll(ck, x.i, x.a, x.b, rows[0, SITE])
+    writer = told_of(mem, ck, x.a, x.c)
+    if writer >= 0 and any_mark(ck, block_of(ck, writer), x.a):
+        touch_core(st, ck, writer)
+        end_marks(ck, block_of(ck, writer), x.a)
 
 
 @jit

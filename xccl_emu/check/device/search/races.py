@@ -60,6 +60,7 @@ from xccl_emu.check.device.search.checker_state import (
 from xccl_emu.check.device.search.clocks import block_of, core_of, lane
 from xccl_emu.check.device.search.granules import (
     DATA,
+    FIELD,
     OWN,
     USE_IN_TURN,
     USE_LATE,
@@ -363,7 +364,9 @@ def _conflict(ck, rows, a, b):
     both = _synchronizes(rows, a) and _synchronizes(rows, b)
     two_writes = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and not either & SYNC
     for p in range(first >> 5, (end - 1 >> 5) + 1):
-        if two_writes and has_flags(ck, p) and worst_class(ck, p << 5, 32) <= DATA:
+        if worst_class(ck, p << 5, 32) == FIELD:
+            see(ck, p, 0, USE_UNORDERED)
+        elif two_writes and has_flags(ck, p) and worst_class(ck, p << 5, 32) <= DATA:
             see(ck, p, 0, USE_UNORDERED)  # marks do not say whether they were at once: explore them
         elif not both or (two_writes and not has_flags(ck, p)):
             return True
