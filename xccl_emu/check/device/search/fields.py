@@ -111,12 +111,18 @@ def end_marks(ck, block, address):
 
 
 @call
+def see_read(ck, j, start, end):
+    """Explore from now on what a core has read early of some bytes of a field: it has told nobody of it yet."""
+    block = block_of(ck, j)
+    for n in range(ck[block + N_READ]):
+        at = block + READ + n * READ_WORDS
+        if ck[at] < end and start < ck[at] + ck[at + 1]:
+            see_bytes(ck, max(start, ck[at]), min(end, ck[at] + ck[at + 1]), USE_UNORDERED)
+
+
+@call
 def note_field(ck, i, start, end):
-    """A core writes to a field: has another core read it early, and may not yet have told anybody?"""
+    """A core writes to a field: nothing orders that behind what another core has read early."""
     for m in range(ck[N]):
-        j = ck[ck[MEMBERS] + m]
-        block = block_of(ck, j)
-        for n in range(ck[block + N_READ] if j != i else 0):
-            at = block + READ + n * READ_WORDS
-            if ck[at] < end and start < ck[at] + ck[at + 1]:
-                see_bytes(ck, max(start, ck[at]), min(end, ck[at] + ck[at + 1]), USE_UNORDERED)
+        if ck[ck[MEMBERS] + m] != i:
+            see_read(ck, ck[ck[MEMBERS] + m], start, end)

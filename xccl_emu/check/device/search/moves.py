@@ -76,7 +76,7 @@ from xccl_emu.check.device.search.clocks import (
     tick,
     vector_at,
 )
-from xccl_emu.check.device.search.fields import any_mark, end_marks, note_field, note_poll, told_of
+from xccl_emu.check.device.search.fields import any_mark, end_marks, note_field, note_poll, see_read, told_of
 from xccl_emu.check.device.search.granules import (
     DATA,
     FIELD,
@@ -494,11 +494,12 @@ def _note_memory(st, ck, rows, x):
 @jit
 def _polled_field(mem, st, ck, rows, x):
     """A poll of a field was granted: end the marks of the write that its core now knows of."""
-    note_poll(ck, x.i, x.a, x.b, rows[0, SITE])
     writer = told_of(mem, ck, x.a, x.c)
     if writer >= 0 and any_mark(ck, block_of(ck, writer), x.a):
+        see_read(ck, x.i, x.a & ~31, (x.a | 31) + 1)  # before it knew: of that no state shows the mark
         touch_core(st, ck, writer)
         end_marks(ck, block_of(ck, writer), x.a)
+    note_poll(ck, x.i, x.a, x.b, rows[0, SITE])
 
 
 @jit

@@ -221,7 +221,7 @@ def _can_wake(mem, st, ck, rows, named, j):
         return False
     op = st[base + REQUEST]
     if (op == OP_QUIET or op == OP_RETURN) and ck[TOUCHED] >> j & 1:  # its last mark may have ended
-        if ck[block_of(ck, j) + N_MARKS] or (op == OP_RETURN and ck[OWNERS] >> j & 1):
+        if ck[block_of(ck, j) + N_MARKS] or st[CACHE_LINES] or (op == OP_RETURN and ck[OWNERS] >> j & 1):
             return False
         if ck[RECORDING]:
             deliver_latent(mem, st, ck, core_of(ck, j))
