@@ -79,8 +79,10 @@ RECORDS_MAX = 64
 MARKS = RECORDS + RECORD_WORDS * RECORDS_MAX  # (first byte, last + 1, who: `races.mark_of`) each
 MARK_WORDS = 3
 MARKS_MAX = 16
-READ = MARKS + MARK_WORDS * MARKS_MAX  # (first byte, bytes, site, clock) each: loads made early (`races`)
+READ = MARKS + MARK_WORDS * MARKS_MAX  # (first byte, bytes, site and agent, clock) each: reads made early (`races`)
 READ_WORDS = 4
+READ_AGENT = 16
+"""Of a read that was made early: below is its site, from here on who made it, its scalar unit or mtu-in."""
 READ_MAX = 8
 CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its clock) each
 CONSUMED_WORDS = 3

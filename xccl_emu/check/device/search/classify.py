@@ -6,6 +6,7 @@ from xccl_emu.check.device.search.checker_state import (
     EVICTS,
     FENCE_VECTOR,
     FULL,
+    FULL_WITH_FIELDS,
     JOINING,
     LATENT,
     MARK_WORDS,
@@ -94,6 +95,10 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_CORE,
     FLIGHT_COUNT,
     FLIGHT_SITE,
+    GROUP,
+    GROUP_BASE,
+    GROUP_SIZE,
+    GROUP_WORDS,
     IN_FLIGHT,
     KERNEL,
     LINE_BYTES_MOST,
@@ -295,7 +300,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
     if pipe == SCALAR:
         return _how_scalar(st, ck, rows, i, base, block, op, off)
     if pipe == MTU_IN:
-        return PLAINLY if worst <= OWN else NOT
+        return PLAINLY if worst <= OWN or _read_early(ck, rows, i, worst) else NOT
     if pipe == VECTOR:
         return PLAINLY
     if pipe == MTU_OUT:
@@ -303,6 +308,14 @@ def how(st, ck, rows, i, base, pipe, op, off):
     if worst > OWN or overlaps_itself(st, base, rows[0, AGENT] - AGENT_DMA):
         return NOT
     return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if written_at_once(st, ck, LOCAL) else NOT
+
+
+@jit
+def _read_early(ck, rows, i, worst):
+    """May mtu-in read shared data as soon as it can, and the read stay open until its core tells somebody?"""
+    if ck[FULL] != FULL_WITH_FIELDS or ck[block_of(ck, i) + N_READ] == READ_MAX:
+        return False
+    return worst == DATA or (worst == FIELD and not may_write(ck, i, rows[0, START], rows[0, NBYTES]))
 
 
 @jit
@@ -331,7 +344,9 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if op == OP_RETURN or op == OP_QUIET:
         return PLAINLY if ck[block + N_MARKS] == 0 else NOT
     if op == OP_ARRIVE:
-        return PLAINLY if ck[block + N_READ] == 0 and not any_released(st, ck, block, ck[block + VECTORS]) else NOT
+        alone = ck[FULL] == FULL_WITH_FIELDS and st[st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS + GROUP_SIZE] == 1
+        told = ck[block + N_READ] or any_released(st, ck, block, ck[block + VECTORS])
+        return PLAINLY if alone or not told else NOT
     if op == OP_LOAD:
         # A synchronizing load that nobody answers yet is no local matter: kernels go round and round with them.
         plain = rows[N_ROWS, 0] == 0 or not rows[0, FLAGS] & SYNC_ACCESS

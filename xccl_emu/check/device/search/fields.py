@@ -33,7 +33,7 @@ from xccl_emu.check.device.search.granules import (
     see_bytes,
     writer_of,
 )
-from xccl_emu.lang.requests import CMP_EQ, MTU_IN, MTU_OUT
+from xccl_emu.lang.requests import CMP_EQ, MTU_IN, MTU_OUT, SCALAR
 from xccl_emu.machine.device.layout import DMA_SLOTS, ENTRY_WORDS, N_DMA_SLOTS, PIPE_COUNT
 from xccl_emu.machine.device.pipes import pipe_of
 from xccl_emu.machine.device.words import call, jit, load_i64
@@ -64,7 +64,7 @@ def note_poll(ck, i, address, compare, site):
     """A poll of a field was granted; one for equality that was made early stays open for those who write there."""
     own = writer_of(ck[granule_of(ck, address) + USES]) == i + 1
     if compare == CMP_EQ and ck[LOCALLY] and not own:
-        note_read(ck, block_of(ck, i), address, 8, site)
+        note_read(ck, block_of(ck, i), address, 8, SCALAR, site)
 
 
 @jit

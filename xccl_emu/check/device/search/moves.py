@@ -33,6 +33,7 @@ from xccl_emu.check.device.search.checker_state import (
     LIMIT_FLIGHT,
     LIMIT_LOG,
     LIMIT_MARKS,
+    LOCALLY,
     LOG,
     LOG_END,
     MACHINE,
@@ -467,8 +468,8 @@ def _note_memory(st, ck, rows, x):
         if not memory:
             continue
         if not writes:
-            if worst > OWN and ck[FULL] and pipe == SCALAR and not syncs:
-                note_read(ck, block, start, nbytes, site)
+            if worst > OWN and ck[FULL] and not syncs and (pipe == SCALAR or (pipe == MTU_IN and ck[LOCALLY])):
+                note_read(ck, block, start, nbytes, pipe, site)
             continue
         if worst >= STABLE:
             close_reads(ck, block, vector)

@@ -49,6 +49,7 @@ from xccl_emu.check.device.search.checker_state import (
     N_READ,
     RACE,
     READ,
+    READ_AGENT,
     READ_WORDS,
     RECORDING,
     TOO_EARLY,
@@ -282,7 +283,7 @@ def open_accesses(st, ck, rows, named, i, at):
         n = _append(ck, rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE | MARKED, MTU_OUT, ck[m + 2] & _MARK_SITE)
     for k in range(ck[block + N_READ]):
         r = block + READ + k * READ_WORDS
-        n = _append(ck, rows, at, n, ck[r], ck[r + 1], EARLY, SCALAR, ck[r + 2])
+        n = _append(ck, rows, at, n, ck[r], ck[r + 1], EARLY, ck[r + 2] >> READ_AGENT, ck[r + 2] & _MARK_SITE)
     if st[base + STATUS] == STATUS_RUNNING:
         op = st[base + REQUEST]
         polls = op == OP_POLL and (switched_off(st, base) or _torn_under(st, ck, base))
