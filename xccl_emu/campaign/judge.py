@@ -21,7 +21,7 @@ from xccl_emu.errors import DeadlockError, ReplayError, RunError
 from xccl_emu.machine.explore import Explored
 from xccl_emu.machine.schedule import Schedule
 
-SEARCHES = ("full", "fields explored", "merged", "breadth first")
+SEARCHES = ("full", "less", "merged", "breadth first")
 BRUTE_FORCE, SAMPLING = "brute force", "sampling"
 JUDGES = (*SEARCHES, BRUTE_FORCE, SAMPLING)
 MACHINE_KINDS = (kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION)
@@ -180,7 +180,7 @@ def _search(judged: Judged, scene: Scene, name: str, founded: bool, monitored: b
 
 def searched(trial: Trial, name: str, budget: Budget) -> Found:
     """What one of `SEARCHES` finds."""
-    setup = Setup(trial, full=name != "merged", fields=name != "fields explored")
+    setup = Setup(trial, full=name != "merged", most=name != "less")
     breadth_first = name == "breadth first"
     search = Search(setup, max_states=budget.states, seconds=budget.seconds, progress=None, breadth_first=breadth_first)
     search.walk_steps, search.quiet_walks = _WALK_STEPS, _QUIET_WALKS

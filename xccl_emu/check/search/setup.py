@@ -45,7 +45,7 @@ class Initial:
 class Setup:
     """A trial made ready to be searched: machine, checker state and what they looked like at first."""
 
-    def __init__(self, trial: Trial, full: bool, fields: bool = True) -> None:
+    def __init__(self, trial: Trial, full: bool, most: bool = True) -> None:
         self.trial, self.pod = trial, trial.pod
         self.cores = self.pod.active_cores()
         if not 0 < len(self.cores) <= CORES_MAX:
@@ -61,7 +61,7 @@ class Setup:
         self.rows = np.zeros((ROWS, 5), np.int64)
         self.named = words_of_sites(self.pod, lambda site: (NAMED if site.sync else 0) | (TAKEN if site.used else 0))
         self._written = self._filled()
-        self.checker = self._checker(at.FULL_WITH_FIELDS if full and fields else int(full))
+        self.checker = self._checker((at.MOST if most else at.LESS) if full else 0)
         self._mark_owners()
 
     # ---- the checker state

@@ -49,8 +49,8 @@ entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
     STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
     OWNERS, UNIT_GRANULES, KEPT, EVICTS, LOCALLY,
 ) = range(51)  # fmt: skip
-FULL_WITH_FIELDS = 2
-"""In `FULL`: fields, too, are made visible at once (`fields`)."""
+LESS, MOST = 1, 2
+"""In `FULL`: without and with what `fields` does, and transfers that are read early."""
 WITNESS = 51
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
 HANDLES = 64

@@ -2,11 +2,11 @@
 
 from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, accesses
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
+from xccl_emu.check.device.search import fields
 from xccl_emu.check.device.search.checker_state import (
     EVICTS,
     FENCE_VECTOR,
     FULL,
-    FULL_WITH_FIELDS,
     JOINING,
     LATENT,
     MARK_WORDS,
@@ -14,6 +14,7 @@ from xccl_emu.check.device.search.checker_state import (
     MARKS_MAX,
     MEMBERS,
     MEMORY_END,
+    MOST,
     N_MARKS,
     N_READ,
     N_ROWS,
@@ -31,7 +32,6 @@ from xccl_emu.check.device.search.clocks import (
     joined,
     vector_at,
 )
-from xccl_emu.check.device.search.fields import polled_at_once
 from xccl_emu.check.device.search.granules import (
     DATA,
     FIELD,
@@ -313,7 +313,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
 @jit
 def _read_early(ck, rows, i, worst):
     """May mtu-in read shared data as soon as it can, and the read stay open until its core tells somebody?"""
-    if ck[FULL] != FULL_WITH_FIELDS or ck[block_of(ck, i) + N_READ] == READ_MAX:
+    if ck[FULL] != MOST or ck[block_of(ck, i) + N_READ] == READ_MAX:
         return False
     return worst == DATA or (worst == FIELD and not may_write(ck, i, rows[0, START], rows[0, NBYTES]))
 
@@ -344,7 +344,7 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if op == OP_RETURN or op == OP_QUIET:
         return PLAINLY if ck[block + N_MARKS] == 0 else NOT
     if op == OP_ARRIVE:
-        alone = ck[FULL] == FULL_WITH_FIELDS and st[st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS + GROUP_SIZE] == 1
+        alone = ck[FULL] == MOST and st[st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS + GROUP_SIZE] == 1
         told = ck[block + N_READ] or any_released(st, ck, block, ck[block + VECTORS])
         return PLAINLY if alone or not told else NOT
     if op == OP_LOAD:
@@ -357,8 +357,9 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
         return PLAINLY if worst <= OWN else NOT
     if op == OP_POLL:
         address, compare = st[base + REQUEST + 1], st[base + REQUEST + 2]
-        early = worst <= OWN or (worst == STABLE and compare == CMP_GE)
-        return PLAINLY if early or (worst == FIELD and polled_at_once(st, ck, i, base, address, compare)) else NOT
+        if worst == FIELD:
+            return PLAINLY if fields.polled_at_once(st, ck, i, base, address, compare) else NOT
+        return PLAINLY if worst <= OWN or (worst == STABLE and compare == CMP_GE) else NOT
     if op == OP_STORE and rows[N_ROWS, 0]:
         return _how_written(st, ck, rows, i, joined(ck[block + VECTORS], ck[block + FENCE_VECTOR]))
     return PLAINLY

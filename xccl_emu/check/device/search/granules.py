@@ -24,13 +24,13 @@ from xccl_emu.check.device.search.checker_state import (
     DIE_BYTES,
     EVICTS,
     FULL,
-    FULL_WITH_FIELDS,
     GRANULE_TABLE,
     GREW_FIRST,
     GREW_LAST,
     JOINING,
     META_END,
     META_START,
+    MOST,
     NOW,
     RESTART,
     UNIT_GRANULES,
@@ -205,7 +205,7 @@ def all_in_flight(st, ck):
 
 @jit
 def _class(st, ck, users, uses):
-    if uses & (USE_AS_SYNC | USE_UNORDERED) or uses & USE_AS_FIELD and not uses & POLLED:
+    if uses & (USE_AS_SYNC | USE_UNORDERED) or (uses & USE_AS_FIELD and not uses & POLLED):
         return SYNC
     if uses & USE_CACHED and uses & (USE_WRITE | USE_ADD):  # who reads what when is never local, but for a core's own
         return SYNC if users & users - 1 or uses & (USE_PAST | USE_AS_DATA) else LOCAL
@@ -241,7 +241,7 @@ def _may_be_field(st, ck, uses):
     plain = not st[CACHE_LINES] and not st[SOME_SIGNAL] and ck[UNIT_GRANULES] == 1
     by_one = uses & USE_BY_OUT and not uses & (USE_BY_SCALAR | USE_ADD) and writer_of(uses) != MANY
     told = uses & POLLED and not uses & (USE_EXACT | USE_UNSTABLE | USE_AS_DATA)
-    return ck[FULL] == FULL_WITH_FIELDS and not ck[JOINING] and plain and by_one and told
+    return ck[FULL] == MOST and not ck[JOINING] and plain and by_one and told
 
 
 @jit

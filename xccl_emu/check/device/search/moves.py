@@ -13,6 +13,7 @@ import numpy as np
 
 from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, instruction_of
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
+from xccl_emu.check.device.search import fields
 from xccl_emu.check.device.search.checker_state import (
     ACTIONS,
     ARRIVED,
@@ -77,7 +78,6 @@ from xccl_emu.check.device.search.clocks import (
     tick,
     vector_at,
 )
-from xccl_emu.check.device.search.fields import any_mark, end_marks, note_field, note_poll, see_read, told_of
 from xccl_emu.check.device.search.granules import (
     DATA,
     FIELD,
@@ -480,7 +480,7 @@ def _note_memory(st, ck, rows, x):
         if pipe == SCALAR and syncs:
             land_before(st, ck, block, start, 0, VISIBLE)  # an atomic has waited for what is before its fence
         if worst == FIELD:
-            note_field(ck, x.i, start, start + nbytes)
+            fields.note_field(ck, x.i, start, start + nbytes)
         if (worst == DATA or worst == FIELD) and pipe != DMA and (x.at_once or (ck[FULL] and st[ORDER] == ORDER_SC)):
             who = mark_of(st, rows[r, AGENT], site, vector)
             who = told_by_next(st, x.base, core_of(ck, x.i), start, who) if x.signals else who
@@ -495,12 +495,12 @@ def _note_memory(st, ck, rows, x):
 @jit
 def _polled_field(mem, st, ck, rows, x):
     """A poll of a field was granted: end the marks of the write that its core now knows of."""
-    writer = told_of(mem, ck, x.a, x.c)
-    if writer >= 0 and any_mark(ck, block_of(ck, writer), x.a):
-        see_read(ck, x.i, x.a & ~31, (x.a | 31) + 1)  # before it knew: of that no state shows the mark
+    writer = fields.told_of(mem, ck, x.a, x.c)
+    if writer >= 0 and fields.any_mark(ck, block_of(ck, writer), x.a):
+        fields.see_read(ck, x.i, x.a & ~31, (x.a | 31) + 1)  # before it knew: of that no state shows the mark
         touch_core(st, ck, writer)
-        end_marks(ck, block_of(ck, writer), x.a)
-    note_poll(ck, x.i, x.a, x.b, rows[0, SITE])
+        fields.end_marks(ck, block_of(ck, writer), x.a)
+    fields.note_poll(ck, x.i, x.a, x.b, rows[0, SITE])
 
 
 @jit
@@ -525,7 +525,8 @@ def _mark(st, ck, block, start, end, who):
             return
     n = ck[block + N_MARKS]
     if n == MARKS_MAX:
-        ck[LIMIT] = LIMIT_MARKS
+        if not fields.explore_marked(ck, block):
+            ck[LIMIT] = LIMIT_MARKS
         return
     at = block + MARKS + n * MARK_WORDS
     ck[at], ck[at + 1], ck[at + 2] = start, end, who
