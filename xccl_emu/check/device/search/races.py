@@ -12,7 +12,8 @@ accesses of one core by different pipes, if the bytes are explored; where they a
 Plain loads are made early, so that they need no transition of their own: at once when the kernel comes to them, but
 they stay open until the scalar unit's next transition, and a write to a flag (or an arrival at a barrier) that comes
 after an open load is made a transition.  Others can be ordered behind a load only by such a write; so while another
-core could make a conflicting access that is not, there is a state of the search with both open.
+core could make a conflicting access that is not, there is a state of the search with both open.  So it is with
+transfers of shared data by mtu-in: they stay open until a transition that knows of them.
 
 Under `sc` writes need no quiet, and one of shared data, made at once, stays open like a load: until such a release that
 comes after it in its core's own order (`clocks`), or a quiet; both are transitions while it is open.  Under `fifo` it
