@@ -137,6 +137,9 @@ TRAPS = (
     Trap("a field acknowledged before its data is read", "put 1.0 1 1; ge 0.4 1; put 1.0 2 2 | "
          "eq 1.0 1; put 0.4 1; load 1.1", RACES),
     Trap("a field that runs past", "put 1.0 1 1; put 1.0 2 2 | eq 1.0 1; load 1.1", RACES | LOCKED),
+    Trap("a field that runs past, and is read when all is done",
+         "eq 0.0 1; load 0.1; put 1.4 1; eq 0.0 2; ge 0.4 1; load 0.1 | "
+         "put 0.0 1 1; ge 1.4 1; put 0.0 2 2; quiet; put 0.0 3 3; quiet; put 0.4 1", LOCKED),
     Trap("a field that may run past its reader",
          "put 1.0 1 1; put 1.0 2 2 | eq 1.0 2; load 1.1", TWICE | {"unordered": RACES}),
     Trap("a field read before it is polled", "put 1.0 1 1 | load 1.1; ge 1.0 1; load 1.2", RACES),

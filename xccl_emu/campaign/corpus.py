@@ -164,6 +164,9 @@ def _told_by_field(rng: Random) -> Texts:
             steps[n], steps[n + 1] = steps[n + 1], steps[n]
         reader += steps
         third += [rng.choice(("eq 1.0 {}", "ge 0.4 {}", "eq 1.4 {}")).format(k), rng.choice(("load 1.1", "load 1.5"))]
+    if rng.random() < 0.3:  # what is told of is read when all is done
+        writer += ["quiet", "put 0.0 9"]
+        reader = [step for step in reader if step[:2] in ("eq", "ge")] + ["ge 0.0 9", "load 1.1"]
     texts = tuple("; ".join(steps) for steps in (writer, reader, third))
     return rng.choice((1, 2)), texts if rng.random() < 0.25 else texts[:2]
 

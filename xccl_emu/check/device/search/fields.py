@@ -107,14 +107,6 @@ def see_read(ck, j, start, end):
 
 
 @call
-def note_field(ck, i, start, end):
-    """A core writes to a field: nothing orders that behind what another core has read early."""
-    for m in range(ck[at.N]):
-        if ck[ck[at.MEMBERS] + m] != i:
-            see_read(ck, ck[ck[at.MEMBERS] + m], start, end)
-
-
-@call
 def explore_marked(ck, block):
     """Marks are used up: explore from now on those fields that take some; False if none does."""
     found = False

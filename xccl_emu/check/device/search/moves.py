@@ -479,8 +479,6 @@ def _note_memory(st, ck, rows, x):
                 release_before(st, ck, block, start, 0)
         if pipe == SCALAR and syncs:
             land_before(st, ck, block, start, 0, VISIBLE)  # an atomic has waited for what is before its fence
-        if worst == FIELD:
-            fields.note_field(ck, x.i, start, start + nbytes)
         if (worst == DATA or worst == FIELD) and pipe != DMA and (x.at_once or (ck[FULL] and st[ORDER] == ORDER_SC)):
             who = mark_of(st, rows[r, AGENT], site, vector)
             who = told_by_next(st, x.base, core_of(ck, x.i), start, who) if x.signals else who
