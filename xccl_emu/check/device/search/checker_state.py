@@ -53,6 +53,8 @@ LESS, MOST = 1, 2
 """In `FULL`: without and with what `fields` does, and transfers that are read early."""
 WITNESS = 51
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
+EXPLORED = 63
+"""How many granules are explored (`granules.SYNC`)."""
 HANDLES = 64
 """Addresses of functions (`linked`)."""
 HEADER = 72

@@ -5,6 +5,7 @@ from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
 from xccl_emu.check.device.search import fields
 from xccl_emu.check.device.search.checker_state import (
     EVICTS,
+    EXPLORED,
     FENCE_VECTOR,
     FULL,
     JOINING,
@@ -312,8 +313,11 @@ def how(st, ck, rows, i, base, pipe, op, off):
 
 @jit
 def _read_early(ck, rows, i, worst):
-    """May mtu-in read shared data as soon as it can, and the read stay open until its core tells somebody?"""
-    if ck[FULL] != MOST or ck[block_of(ck, i) + N_READ] == READ_MAX:
+    """May mtu-in read shared data as soon as it can, and the read stay open until its core tells somebody?
+
+    Not where flags are explored: then what is open when makes more states than it saves.
+    """
+    if ck[FULL] != MOST or ck[EXPLORED] or ck[block_of(ck, i) + N_READ] == READ_MAX:
         return False
     return worst == DATA or (worst == FIELD and not may_write(ck, i, rows[0, START], rows[0, NBYTES]))
 

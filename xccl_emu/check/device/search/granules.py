@@ -23,6 +23,7 @@ from xccl_emu.check.device.search.checker_state import (
     CHECKER,
     DIE_BYTES,
     EVICTS,
+    EXPLORED,
     FULL,
     GRANULE_TABLE,
     GREW_FIRST,
@@ -150,7 +151,9 @@ def freeze(st, ck):
     for p in range(ck[GREW_FIRST], ck[GREW_LAST] + 1):
         at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
         ck[at + USERS], ck[at + USES] = ck[at + SEEN_USERS], ck[at + SEEN_USES]
+        ck[EXPLORED] -= 1 if ck[at + CLASS] == SYNC else 0
         ck[at + CLASS] = _class(st, ck, ck[at + USERS], ck[at + USES])
+        ck[EXPLORED] += 1 if ck[at + CLASS] == SYNC else 0
         _see_stored(ck, ck[at + CLASS], ck[at + USERS], ck[at + USES])
     ck[GREW_FIRST], ck[GREW_LAST] = NO_GRANULE, -1
 
