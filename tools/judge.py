@@ -96,7 +96,7 @@ MISTAKES = (
     ),
     Mistake(
         "wait-before-eviction", "under sc an event is waited for at once, though a line may be evicted before", _CLASSIFY,
-        "pipe == SCALAR and st[ORDER] == ORDER_SC", "pipe == SCALAR and st[ORDER] == ORDER_SC and not PLANTED",
+        "SCALAR and st[ORDER] == ORDER_SC", "SCALAR and st[ORDER] == ORDER_SC and not PLANTED",
     ),
     Mistake(
         "quiet-is-local", "a quiet is taken at once, though data are marked before it", _CLASSIFY,

@@ -48,7 +48,7 @@ def test_a_witness_has_room_for_what_the_search_took_to_be_visible(flight_granul
 def test_verified_beside_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that verify what deadlocks are contradicted by brute force and by sampled schedules."""
     monkeypatch.setattr(judging, "searched", lambda trial, name, budget: Found(complete=True))
-    verified = "full, merged, breadth first verified"
+    verified = "full, less, merged, breadth first verified"
     assert kinds_of(LOCKED, "sc") == [f"{verified}; {BRUTE_FORCE} deadlock", f"{verified}; {SAMPLING} deadlock"]
 
 

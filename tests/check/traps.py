@@ -132,6 +132,34 @@ TRAPS = (
     Trap("a lock that nobody respects",
          "atomic_taken 0.0 1; load 1.0; store 1.0 3; quiet; add 0.4 1 | "
          "atomic_taken 0.0 1; load 1.0; store 1.0 3; quiet; add 0.4 1", RACES),
+    # fields that are made visible at once
+    Trap("a field that is acknowledged", "put 1.0 1 1; ge 0.4 1; put 1.0 2 2 | "
+         "eq 1.0 1; load 1.1; put 0.4 1; eq 1.0 2; load 1.1", OK),
+    Trap("a field acknowledged before its data is read", "put 1.0 1 1; ge 0.4 1; put 1.0 2 2 | "
+         "eq 1.0 1; put 0.4 1; load 1.1", RACES),
+    Trap("a field that runs past", "put 1.0 1 1; put 1.0 2 2 | eq 1.0 1; load 1.1", RACES | LOCKED),
+    Trap("a field that runs past, and is read when all is done",
+         "eq 0.0 1; load 0.1; put 1.4 1; eq 0.0 2; ge 0.4 1; load 0.1 | "
+         "put 0.0 1 1; ge 1.4 1; put 0.0 2 2; quiet; put 0.0 3 3; quiet; put 0.4 1", LOCKED),
+    Trap("a field that may run past its reader",
+         "put 1.0 1 1; put 1.0 2 2 | eq 1.0 2; load 1.1", TWICE | {"unordered": RACES}),
+    Trap("a field read before it is polled", "put 1.0 1 1 | load 1.1; ge 1.0 1; load 1.2", RACES),
+    Trap("a field pulled while it is polled", "put 1.0 1 1 | in 1.0 0 2; ge 1.0 1; quiet; ub_load 0 1", RACES),
+    Trap("a field pulled behind the poll", "put 1.0 1 1 | ge 1.0 1; in 1.0 0 2; quiet; ub_load 0 1", OK),
+    Trap("a field read by its writer", "put 1.0 1 1; load 1.1 | eq 1.0 1", RACES),
+    Trap("a field read by a third", "put 1.0 1 1 | eq 1.0 1; put 2.4 1 | ge 2.4 1; load 1.1", OK),
+    Trap("a field read by a third that is told by nobody", "put 1.0 1 1 | eq 1.0 1 | load 1.1", RACES),
+    Trap("two fields side by side, one of them polled",
+         "put 1.0 1 1; put 1.4 1 1 | eq 1.0 1; load 1.1; load 1.5", RACES),
+    Trap("two fields side by side, both polled",
+         "put 1.0 1 1; put 1.4 1 1 | eq 1.0 1; eq 1.4 1; in 1.0 0 4; quiet", OK),
+    Trap("a field and data without a quiet", f"{OUT}; put 1.0 1 1 | eq 1.0 1; {IN}; load 1.1", LATE),
+    Trap("a field and data behind a fence", f"{OUT}; fence; put 1.0 1 1 | eq 1.0 1; {IN}; load 1.1", OK),
+    Trap("an own field", "put 0.0 1 1; ge 0.0 1; load 0.1; put 0.0 2 2; ge 0.0 2; load 0.1 | quiet", OK),
+    Trap("an own field that may be older", "put 0.0 1 1; put 0.0 2 2; ge 0.0 1; load 0.1 | quiet", RACES),
+    Trap("data pulled early, the flag set before it is known",
+         f"ge 0.4 1; {OUT} | in m1.0 0 2; put 0.4 1; quiet", RACES, memory={40: 1}),
+    Trap("data pulled, then told", f"ge 0.4 1; {OUT} | in m1.0 0 2; quiet; put 0.4 1", OK, memory={40: 1}),
     # fences
     Trap("data behind a fence", "store 1.0 5; fence; store 1.4 1 | ge 1.4 1; load 1.0", OK),
     Trap("data behind a fence, by mtu-out", f"{OUT}; fence; put 1.4 1 | ge 1.4 1; {IN}", OK),

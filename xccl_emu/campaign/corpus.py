@@ -252,9 +252,33 @@ def _neighbours(rng: Random) -> Texts:
     return 2, (f"{first}; {told}", f"ge 0.4 1; {second}; {release}{flag}", f"ge {flag.split()[1]} 1; {read}")
 
 
+def _told_by_field(rng: Random) -> Texts:
+    """Rounds of a field that is polled, read and acknowledged, with a third core that may read it too."""
+    writer, reader, third = [], [], []
+    back = rng.choice(("put 0.4 {}", "store 0.4 {}", "add 0.4 1"))
+    for k in range(1, rng.choice((2, 3, 3, 4))):
+        writer += [f"{rng.choice(('ge', 'eq'))} 0.4 {k - 1}"] if k > 1 and rng.random() < 0.8 else []
+        writer += rng.choice(([], [], ["ub_store 3 0", "out m1.0 0 2", rng.choice(("quiet", "fence"))]))
+        puts = ("put 1.0 {0}", "put 1.0 {0} 2", "put_named 1.0 {0} {0}", "put 1.4 {0}; put 1.0 {0}")
+        writer += [rng.choice(puts).format(k)]
+        pulled = rng.choice(("in 1.0 0 2; quiet", "in 1.0 0 4; set 1 0 1; wait 1 0 1", "in m1.0 0 2; quiet"))
+        read = rng.choice(("load 1.1", "quiet", pulled))
+        steps = [f"{rng.choice(('eq', 'eq', 'ge'))} 1.0 {k}", read, back.format(k)]
+        if rng.random() < 0.2:
+            n = rng.randrange(2)
+            steps[n], steps[n + 1] = steps[n + 1], steps[n]
+        reader += steps
+        third += [rng.choice(("eq 1.0 {}", "ge 0.4 {}", "eq 1.4 {}")).format(k), rng.choice(("load 1.1", "load 1.5"))]
+    if rng.random() < 0.3:  # what is told of is read when all is done
+        writer += ["quiet", "put 0.0 9"]
+        reader = [step for step in reader if step[:2] in ("eq", "ge")] + ["ge 0.0 9", "load 1.1"]
+    texts = tuple("; ".join(steps) for steps in (writer, reader, third))
+    return rng.choice((1, 2)), texts if rng.random() < 0.25 else texts[:2]
+
+
 PATTERNS: tuple[Callable[[Random], Texts], ...] = (
     _two_pipes, _second_word, _two_granules, _late_expected, _polled_transfer, _read_back, _unwritten, _retried, _field,
     _at_edge, _at_edge, _signals_at_edge, _behind_events, _behind_events, _descriptors, _four_meet, _over_own,
-    _wrong_for_a_while, _neighbours,
+    _wrong_for_a_while, _neighbours, _told_by_field,
 )  # fmt: skip
 """Each draws cores a die and programs."""

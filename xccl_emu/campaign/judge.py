@@ -27,7 +27,7 @@ from xccl_emu.machine.device import layout
 from xccl_emu.machine.explore import Explored, explore
 from xccl_emu.machine.pod import Pod
 
-SEARCHES = ("full", "merged", "breadth first")
+SEARCHES = ("full", "less", "merged", "breadth first")
 BRUTE_FORCE, SAMPLING = "brute force", "sampling"
 JUDGES = (*SEARCHES, BRUTE_FORCE, SAMPLING)
 MACHINE_KINDS = (kinds.AREA_VIOLATION, kinds.ASSERTION, kinds.LEFTOVER, kinds.BAD_INSTRUCTION, kinds.ARITHMETIC)
@@ -218,7 +218,8 @@ def _wrong_reach(scene: Scene, found: Found) -> str:
 
 def searched(trial: Trial, name: str, budget: Budget) -> Found:
     """What one of `SEARCHES` finds."""
-    setup, breadth_first = Setup(trial, full=name != "merged"), name == "breadth first"
+    setup = Setup(trial, full=name != "merged", most=name != "less")
+    breadth_first = name == "breadth first"
     search = Search(setup, max_states=budget.states, seconds=budget.seconds, progress=None, breadth_first=breadth_first)
     search.walk_steps, search.quiet_walks = _WALK_STEPS, _QUIET_WALKS
     return search.run()

@@ -28,7 +28,7 @@ Progress = Callable[[str, int, int, float], None]
 """Told now and then: what goes on, states or schedules, transitions or actions, seconds."""
 
 POLICIES = ("exhaustive", "portfolio", "random", "pct", "weights", "eager", "late", "lifo", "skew")
-REDUCTIONS = ("full", "merged")
+REDUCTIONS = ("full", "less", "merged")
 WEAKER = "relaxed"
 """Is searched first where a verdict is asked for under one of `STRONGER`: it allows every run of these."""
 STRONGER = ("sc", "fifo")
@@ -79,7 +79,8 @@ def check(
     max_states: limit of an exhaustive search.
     progress: told now and then how far it is.
     breadth_first: search for a violation with the fewest transitions.
-    reduction: ``"full"``, or ``"merged"`` to search with what is local merged and nothing else.
+    reduction: ``"full"``; ``"less"`` to explore fields and when transfers are read; or ``"merged"`` to search with what
+        is local merged and nothing else.
     certify: spend so many seconds more on the same question by roads that share nothing with the search
         (`xccl_emu.check.certify`).
 
@@ -185,7 +186,7 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
     Its search is reduced most, since it need not tell when a write becomes visible.
     """
     started, orders = working_seconds(), [verdict.order]
-    if verdict.order in STRONGER and options.reduction == "full":
+    if verdict.order in STRONGER and options.reduction != "merged":
         orders.insert(0, WEAKER)
     for order in orders:
         seconds = options.seconds
@@ -219,7 +220,7 @@ def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tupl
 
     trial = checkable.build(verdict.order, verdict.without)
     try:
-        setup = Setup(trial, full=options.reduction == "full")
+        setup = Setup(trial, full=options.reduction != "merged", most=options.reduction == "full")
     except CapacityError as error:
         return replace(verdict, verdict=UNSUPPORTED, reason=str(error)), False
     tell = options.progress and partial(options.progress, "states")

@@ -45,7 +45,7 @@ class Initial:
 class Setup:
     """A trial made ready to be searched: machine, checker state and what they looked like at first."""
 
-    def __init__(self, trial: Trial, full: bool) -> None:
+    def __init__(self, trial: Trial, full: bool, most: bool = True) -> None:
         self.trial, self.pod = trial, trial.pod
         self.cores = self.pod.active_cores()
         if not 0 < len(self.cores) <= CORES_MAX:
@@ -61,12 +61,12 @@ class Setup:
         self.rows = np.zeros((ROWS, 5), np.int64)
         self.named = words_of_sites(self.pod, lambda site: (NAMED if site.sync else 0) | (TAKEN if site.used else 0))
         self._written = self._filled()
-        self.checker = self._checker(full)
+        self.checker = self._checker((at.MOST if most else at.LESS) if full else 0)
         self._mark_owners()
 
     # ---- the checker state
 
-    def _checker(self, full: bool) -> NDArray[np.int64]:
+    def _checker(self, full: int) -> NDArray[np.int64]:
         spec = self.pod.spec
         sizes = {
             at.CORES: len(self.cores) * at.CORE_WORDS,
@@ -125,7 +125,7 @@ class Setup:
             first, last = expected.address // 32, (expected.address + len(expected.data) + 31) // 32
             mask = self._owners(expected)
             self.table()[first:last, granules.SEEN_USERS] |= mask
-            self.table()[first:last, granules.SEEN_USES] |= granules.USE_READ if mask else 0
+            self.table()[first:last, granules.SEEN_USES] |= granules.READ_BY_MANY if mask else 0
         self.checker[[at.GREW_FIRST, at.GREW_LAST]] = 0, self.n_granules - 1
         self.freeze()
 

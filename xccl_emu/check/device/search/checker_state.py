@@ -47,9 +47,11 @@ entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
     N_EXPECTED, FRAMES, FRAMES_END, DEPTH, STATES, WALK_1, WALK_2, N_DIES_HERE, DIES, JOINING,
     CYCLES, QUEUE_HEAD, QUEUE_TAIL, N_EDGES, ON_PATH, DOUBT,
     STATES_MAX, GREW_FIRST, GREW_LAST, WRITTEN_TABLE, DIE_BYTES, META_START, META_END,
-    OWNERS, UNIT_GRANULES, KEPT, EVICTS, LOCALLY, N_ASIDE, FIRST_MEMORY,
-) = range(53)  # fmt: skip
-WITNESS = 53
+    OWNERS, UNIT_GRANULES, KEPT, EVICTS, LOCALLY, N_ASIDE, FIRST_MEMORY, EXPLORED,
+) = range(54)  # fmt: skip
+LESS, MOST = 1, 2
+"""In `FULL`: without and with what `fields` does, and transfers that are read early."""
+WITNESS = 54
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?)."""
 HANDLES = 66
 """Addresses of functions (`linked`)."""
@@ -79,8 +81,10 @@ RECORDS_MAX = 64
 MARKS = RECORDS + RECORD_WORDS * RECORDS_MAX  # (first byte, last + 1, who: `races.mark_of`) each
 MARK_WORDS = 3
 MARKS_MAX = 16
-READ = MARKS + MARK_WORDS * MARKS_MAX  # (first byte, bytes, site, clock) each: loads made early (`races`)
+READ = MARKS + MARK_WORDS * MARKS_MAX  # (first byte, bytes, site and agent, clock) each: reads made early (`races`)
 READ_WORDS = 4
+READ_AGENT = 16
+"""Of a read that was made early: below is its site, from here on who made it, its scalar unit or mtu-in."""
 READ_MAX = 8
 CONSUMED = READ + READ_WORDS * READ_MAX  # (event, pipe that consumed it, its clock) each
 CONSUMED_WORDS = 3

@@ -2,8 +2,10 @@
 
 from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, accesses
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
+from xccl_emu.check.device.search import fields
 from xccl_emu.check.device.search.checker_state import (
     EVICTS,
+    EXPLORED,
     FENCE_VECTOR,
     FULL,
     JOINING,
@@ -13,6 +15,7 @@ from xccl_emu.check.device.search.checker_state import (
     MARKS_MAX,
     MEMBERS,
     MEMORY_END,
+    MOST,
     N_MARKS,
     N_READ,
     N_ROWS,
@@ -32,6 +35,7 @@ from xccl_emu.check.device.search.clocks import (
 )
 from xccl_emu.check.device.search.granules import (
     DATA,
+    FIELD,
     LOCAL,
     OWN,
     STABLE,
@@ -92,6 +96,10 @@ from xccl_emu.machine.device.layout import (
     FLIGHT_CORE,
     FLIGHT_COUNT,
     FLIGHT_SITE,
+    GROUP,
+    GROUP_BASE,
+    GROUP_SIZE,
+    GROUP_WORDS,
     IN_FLIGHT,
     KERNEL,
     LINE_BYTES_MOST,
@@ -177,7 +185,9 @@ def _use(st, ck, rows, named, base, pipe, r):
 def _how_written(st, ck, rows, i, vector):
     """How a write, which the last row tells of, may be done as soon as it is possible."""
     order, block, worst, r = st[ORDER], block_of(ck, i), rows[ROWS_CLASS, 0], rows[N_ROWS, 0] - 1
-    if (worst == STABLE or worst == OWN) and order == ORDER_RELAXED and _behind_fence(st, ck, i, rows[r, START], worst):
+    flag = worst == OWN or worst == STABLE or worst == FIELD
+    full = worst == FIELD and ck[block + N_MARKS] == MARKS_MAX
+    if full or (flag and order == ORDER_RELAXED and _behind_fence(st, ck, i, rows[r, START], worst)):
         see_bytes(ck, rows[r, START], rows[r, START] + rows[r, NBYTES], USE_UNORDERED)
         return NOT  # it says when others are visible, so when it becomes so matters
     if order == ORDER_FIFO and not _out_of_turn(st, ck, rows, i):
@@ -247,7 +257,7 @@ def _behind_fence(st, ck, i, address, worst):
     """Does a write stand behind a fence, and before it, to the same die, one in flight or of marked data?"""
     core = core_of(ck, i)
     base = block_of_core(st, core)
-    if worst == STABLE and any_before(st, ck, block_of(ck, i), address, 0):
+    if worst != OWN and any_before(st, ck, block_of(ck, i), address, 0):
         return True
     ring = block_of_die(st, st[base + DIE])
     for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
@@ -262,7 +272,7 @@ def _behind_fence(st, ck, i, address, worst):
 def written_at_once(st, ck, worst):
     """Does the search make writes to this class visible with the instruction that makes them?"""
     early = st[ORDER] >= ORDER_RELAXED and not all_in_flight(st, ck)
-    return early and (worst <= OWN or worst == STABLE or (worst == DATA and ck[FULL]))
+    return early and (worst <= OWN or worst == STABLE or worst == FIELD or (worst == DATA and ck[FULL]))
 
 
 @jit
@@ -291,7 +301,7 @@ def how(st, ck, rows, i, base, pipe, op, off):
     if pipe == SCALAR:
         return _how_scalar(st, ck, rows, i, base, block, op, off)
     if pipe == MTU_IN:
-        return PLAINLY if worst <= OWN else NOT
+        return PLAINLY if worst <= OWN or _read_early(ck, rows, i, worst) else NOT
     if pipe == VECTOR:
         return PLAINLY
     if pipe == MTU_OUT:
@@ -299,6 +309,17 @@ def how(st, ck, rows, i, base, pipe, op, off):
     if worst > OWN or overlaps_itself(st, base, rows[0, AGENT] - AGENT_DMA):
         return NOT
     return PLAINLY if st[ORDER] == ORDER_SC else AT_ONCE if written_at_once(st, ck, LOCAL) else NOT
+
+
+@jit
+def _read_early(ck, rows, i, worst):
+    """May mtu-in read shared data as soon as it can, and the read stay open until its core tells somebody?
+
+    Not where flags are explored: then what is open when makes more states than it saves.
+    """
+    if ck[FULL] != MOST or ck[EXPLORED] or ck[block_of(ck, i) + N_READ] == READ_MAX:
+        return False
+    return worst == DATA or (worst == FIELD and not may_write(ck, i, rows[0, START], rows[0, NBYTES]))
 
 
 @jit
@@ -327,17 +348,22 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
     if op == OP_RETURN or op == OP_QUIET:
         return PLAINLY if ck[block + N_MARKS] == 0 else NOT
     if op == OP_ARRIVE:
-        return PLAINLY if ck[block + N_READ] == 0 and not any_released(st, ck, block, ck[block + VECTORS]) else NOT
+        alone = ck[FULL] == MOST and st[st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS + GROUP_SIZE] == 1
+        told = ck[block + N_READ] or any_released(st, ck, block, ck[block + VECTORS])
+        return PLAINLY if alone or not told else NOT
     if op == OP_LOAD:
         # A synchronizing load that nobody answers yet is no local matter: kernels go round and round with them.
         plain = rows[N_ROWS, 0] == 0 or not rows[0, FLAGS] & SYNC_ACCESS
         early = worst <= OWN or (ck[FULL] and ck[block + N_READ] < READ_MAX)
-        own = worst == SYNC and may_write(ck, i, rows[0, START], rows[0, NBYTES])  # perhaps in flight
+        own = worst >= FIELD and may_write(ck, i, rows[0, START], rows[0, NBYTES])  # perhaps in flight
         return PLAINLY if plain and early and not own else NOT
     if op == OP_ATOMIC_ADD:
         return PLAINLY if worst <= OWN else NOT
     if op == OP_POLL:
-        return PLAINLY if worst <= OWN or (worst == STABLE and st[base + REQUEST + 2] == CMP_GE) else NOT
+        address, compare = st[base + REQUEST + 1], st[base + REQUEST + 2]
+        if worst == FIELD:
+            return PLAINLY if fields.polled_at_once(st, ck, i, base, address, compare) else NOT
+        return PLAINLY if worst <= OWN or (worst == STABLE and compare == CMP_GE) else NOT
     if op == OP_STORE and rows[N_ROWS, 0]:
         return _how_written(st, ck, rows, i, joined(ck[block + VECTORS], ck[block + FENCE_VECTOR]))
     return PLAINLY

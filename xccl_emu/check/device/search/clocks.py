@@ -45,6 +45,7 @@ from xccl_emu.check.device.search.checker_state import (
     N_READ,
     N_RECORDS,
     READ,
+    READ_AGENT,
     READ_MAX,
     READ_WORDS,
     RECORD_WORDS,
@@ -219,32 +220,39 @@ def completion_of(ck, block, k):
 
 
 @jit
-def note_read(ck, block, start, nbytes, site):
-    """Keep a load open that was made early; False if no more can be kept."""
+def note_read(ck, block, start, nbytes, agent, site):
+    """Keep a read open that an agent of a core made early; False if no more can be kept."""
     n = ck[block + N_READ]
     if n == READ_MAX:
         return False
     at = block + READ + n * READ_WORDS
-    ck[at], ck[at + 1], ck[at + 2], ck[at + 3] = start, nbytes, site, lane(ck[block + VECTORS], SCALAR)
+    ck[at], ck[at + 1], ck[at + 2] = start, nbytes, site | agent << READ_AGENT
+    ck[at + 3] = lane(ck[block + VECTORS + agent], agent)
     ck[block + N_READ] = n + 1
     return True
 
 
 @jit
+def _comes_after(ck, at, vector):
+    """Does an instruction with this vector come after a read that was made early?"""
+    return lane(vector, ck[at + 2] >> READ_AGENT) >= ck[at + 3]
+
+
+@jit
 def any_read(ck, block, vector):
-    """Is a load still open that an instruction with this vector comes after?"""
+    """Is a read still open that an instruction with this vector comes after?"""
     for n in range(ck[block + N_READ]):
-        if lane(vector, SCALAR) >= ck[block + READ + n * READ_WORDS + 3]:
+        if _comes_after(ck, block + READ + n * READ_WORDS, vector):
             return True
     return False
 
 
 @jit
 def close_reads(ck, block, vector):
-    """Close the loads that an instruction with this vector comes after; a local action closes none (`races`)."""
+    """Close the reads that an instruction with this vector comes after; a local action closes none (`races`)."""
     n = 0
     while n < ck[block + N_READ] and not ck[LOCALLY]:
-        if lane(vector, SCALAR) >= ck[block + READ + n * READ_WORDS + 3]:
+        if _comes_after(ck, block + READ + n * READ_WORDS, vector):
             drop(ck, block + N_READ, block + READ, READ_WORDS, n)
         else:
             n += 1

@@ -14,6 +14,8 @@ anew. So when a search has ended without that, every access of every explored ru
 - STABLE: one core writes it, or all only add to it, and others only poll it; the words that are polled never fall.
   Under `sc` and `relaxed` a full search makes it visible at once; polls for "at least" are granted at once too,
   others explored.
+- FIELD: one core's mtu-out writes it, and others, or that one, poll it and read what stands beside the flag. Under
+  `relaxed` a full search makes it visible at once and marks it, as DATA, and polls are granted at once (`fields`).
 - SYNC: whatever else. Explored: when each write becomes visible, and each read.
 """
 
@@ -21,6 +23,7 @@ from xccl_emu.check.device.search.checker_state import (
     CHECKER,
     DIE_BYTES,
     EVICTS,
+    EXPLORED,
     FULL,
     GRANULE_TABLE,
     GREW_FIRST,
@@ -28,6 +31,7 @@ from xccl_emu.check.device.search.checker_state import (
     JOINING,
     META_END,
     META_START,
+    MOST,
     NOW,
     RESTART,
     UNIT_GRANULES,
@@ -37,6 +41,7 @@ from xccl_emu.check.device.search.checker_state import (
 )
 from xccl_emu.machine.device.layout import (
     ASKS_SOME_STRONG,
+    CACHE_LINES,
     ORDER,
     ORDER_FIFO,
     ORDER_RELAXED,
@@ -46,7 +51,7 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.words import call, jit
 
-LOCAL, OWN, DATA, STABLE, SYNC = range(5)
+LOCAL, OWN, DATA, STABLE, FIELD, SYNC = range(6)
 NO_GRANULE = 1 << 60
 """Behind all granules."""
 ALL_BYTES = (1 << 32) - 1
@@ -78,6 +83,13 @@ USE_CACHED, USE_PAST = 1 << 18, 1 << 19
 WRITER_SHIFT = 20
 """Above: the number of the only core that stores there, plus 1, or `MANY`."""
 MANY = 255
+READER_SHIFT = 28
+"""Above: likewise of the only core that reads or polls there."""
+READ_BY_MANY = USE_READ | MANY << READER_SHIFT
+"""Of expected bytes: their owners read them."""
+USE_AS_FIELD = 1 << 36
+"""As `USE_AS_DATA`: together with a field."""
+_READS = USE_READ | USE_EXACT | POLLED
 
 
 @jit
@@ -102,7 +114,8 @@ def touch(ck, i, start, nbytes, use):
         lowest, highest = min(lowest, of_granule), max(highest, of_granule)
     if lowest != highest:
         for p in range(first, last + 1):
-            _see_core(ck, i, p, USE_AS_DATA if highest == DATA else USE_AS_SYNC)
+            as_field = USE_AS_SYNC if highest == SYNC else USE_AS_FIELD
+            see(ck, p, 1 << i, USE_AS_DATA if highest == DATA else as_field)
     return highest
 
 
@@ -110,7 +123,8 @@ def touch(ck, i, start, nbytes, use):
 def _see_core(ck, i, p, use):
     """Note a use of a granule by a core."""
     at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
-    see(ck, p, 1 << i, _written_by(ck[at + SEEN_USES], i) | use if use & (USE_WRITE | USE_ADD) else use)
+    use |= _only(ck[at + SEEN_USES], i, WRITER_SHIFT) if use & (USE_WRITE | USE_ADD) else 0
+    see(ck, p, 1 << i, use | (_only(ck[at + SEEN_USES], i, READER_SHIFT) if use & _READS else 0))
 
 
 @jit
@@ -137,7 +151,9 @@ def freeze(st, ck):
     for p in range(ck[GREW_FIRST], ck[GREW_LAST] + 1):
         at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
         ck[at + USERS], ck[at + USES] = ck[at + SEEN_USERS], ck[at + SEEN_USES]
+        ck[EXPLORED] -= 1 if ck[at + CLASS] == SYNC else 0
         ck[at + CLASS] = _class(st, ck, ck[at + USERS], ck[at + USES])
+        ck[EXPLORED] += 1 if ck[at + CLASS] == SYNC else 0
         _see_stored(ck, ck[at + CLASS], ck[at + USERS], ck[at + USES])
     ck[GREW_FIRST], ck[GREW_LAST] = NO_GRANULE, -1
 
@@ -146,7 +162,7 @@ def freeze(st, ck):
 def _see_stored(ck, class_, users, uses):
     """Note whose cache may change an explored line: it matters what its core knows when that is evicted."""
     if class_ == SYNC and uses & USE_CACHED and uses & USE_BY_SCALAR:
-        writer = uses >> WRITER_SHIFT
+        writer = writer_of(uses)
         ck[EVICTS] |= 1 << writer - 1 if 0 < writer < MANY else users
 
 
@@ -156,18 +172,29 @@ def explore_flags(st, ck, n_granules):
     ck[JOINING] = 1
     for p in range(n_granules):
         at = ck[GRANULE_TABLE] + p * GRANULE_WORDS
-        if ck[at + CLASS] == STABLE:
+        if ck[at + CLASS] == STABLE or ck[at + CLASS] == FIELD:
             ck[at + SEEN_USES] |= USE_UNSTABLE
     ck[GREW_FIRST], ck[GREW_LAST] = 0, n_granules - 1
     freeze(st, ck)
 
 
 @jit
-def _written_by(uses, i):
-    writer = uses >> WRITER_SHIFT
-    if writer == 0:
-        return uses | i + 1 << WRITER_SHIFT
-    return uses if writer == i + 1 else uses | MANY << WRITER_SHIFT
+def writer_of(uses):
+    """The number of the only core that stores to a granule, plus 1; `MANY`, or 0 for none."""
+    return uses >> WRITER_SHIFT & MANY
+
+
+@jit
+def reader_of(uses):
+    """Likewise of the only core that reads or polls it."""
+    return uses >> READER_SHIFT & MANY
+
+
+@jit
+def _only(uses, i, shift):
+    """What is to be noted of the only core that uses a granule so, when the core with number ``i`` does."""
+    known = uses >> shift & MANY
+    return (i + 1 if known == 0 or known == i + 1 else MANY) << shift
 
 
 @jit
@@ -181,7 +208,7 @@ def all_in_flight(st, ck):
 
 @jit
 def _class(st, ck, users, uses):
-    if uses & (USE_AS_SYNC | USE_UNORDERED):
+    if uses & (USE_AS_SYNC | USE_UNORDERED) or (uses & USE_AS_FIELD and not uses & POLLED):
         return SYNC
     if uses & USE_CACHED and uses & (USE_WRITE | USE_ADD):  # who reads what when is never local, but for a core's own
         return SYNC if users & users - 1 or uses & (USE_PAST | USE_AS_DATA) else LOCAL
@@ -192,19 +219,32 @@ def _class(st, ck, users, uses):
     fifo = st[ORDER] == ORDER_FIFO and ck[UNIT_GRANULES] == 1
     early = relaxed or (ck[FULL] and (st[ORDER] == ORDER_SC or fifo))
     both = uses & USE_BY_SCALAR and uses & USE_BY_OUT
+    field = relaxed and _may_be_field(st, ck, uses)
     if users & users - 1 == 0:
         if not uses & (POLLED | USE_EXACT):
             return least
         told = not uses & (USE_ADD | USE_EXACT | USE_UNSTABLE | USE_AT_LEAST)
         alone = relaxed and told and not uses & USE_BY_SCALAR  # scalar loads see scalar stores that are in flight
-        return OWN if alone and least == LOCAL else SYNC
+        if alone and least == LOCAL and not uses & USE_AS_FIELD:
+            return OWN
+        return SYNC if not field else FIELD if uses & (USE_READ | USE_AS_FIELD) else STABLE
     if not uses & (POLLED | USE_ADD | USE_EXACT):
         return DATA
-    writer = uses >> WRITER_SHIFT
-    one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer != MANY)
+    if field and uses & (USE_READ | USE_AS_FIELD):
+        return FIELD
+    one_way = uses & USE_WRITE == 0 or (uses & USE_ADD == 0 and writer_of(uses) != MANY)
     if early and one_way and not both and not ck[JOINING] and not uses & (USE_READ | USE_EXACT | USE_UNSTABLE):
         return STABLE
     return SYNC
+
+
+@jit
+def _may_be_field(st, ck, uses):
+    """Is a granule, under `relaxed`, written by one core's mtu-out at once, and polled for values that do not fall?"""
+    plain = not st[CACHE_LINES] and not st[SOME_SIGNAL] and ck[UNIT_GRANULES] == 1
+    by_one = uses & USE_BY_OUT and not uses & (USE_BY_SCALAR | USE_ADD) and writer_of(uses) != MANY
+    told = uses & POLLED and not uses & (USE_EXACT | USE_UNSTABLE | USE_AS_DATA)
+    return ck[FULL] == MOST and not ck[JOINING] and plain and by_one and told
 
 
 @jit
@@ -220,7 +260,7 @@ def worst_class(ck, start, nbytes):
 def may_write(ck, i, start, nbytes):
     """Does a core itself write to some of these bytes' granules?  Then when its writes become visible matters to it."""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):
-        writer = ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES] >> WRITER_SHIFT
+        writer = writer_of(ck[ck[GRANULE_TABLE] + p * GRANULE_WORDS + USES])
         if writer == i + 1 or writer == MANY:
             return True
     return False

@@ -13,6 +13,7 @@ import numpy as np
 
 from xccl_emu.check.device.accesses import AGENT, AGENT_DMA, FLAGS, NBYTES, SITE, START, WHOLE, WRITE, instruction_of
 from xccl_emu.check.device.accesses import SYNC as SYNC_ACCESS
+from xccl_emu.check.device.search import fields
 from xccl_emu.check.device.search.checker_state import (
     ACTIONS,
     ARRIVED,
@@ -33,6 +34,7 @@ from xccl_emu.check.device.search.checker_state import (
     LIMIT_FLIGHT,
     LIMIT_LOG,
     LIMIT_MARKS,
+    LOCALLY,
     LOG,
     LOG_END,
     MACHINE,
@@ -80,6 +82,7 @@ from xccl_emu.check.device.search.clocks import (
 )
 from xccl_emu.check.device.search.granules import (
     DATA,
+    FIELD,
     OWN,
     STABLE,
     SYNC,
@@ -318,7 +321,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
         op = OP_DCCI  # in all that follows
     if fences:
         _save_fences(mem, st, ck, ring)
-    stable = rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN
+    stable = rows[ROWS_CLASS, 0] == STABLE or rows[ROWS_CLASS, 0] == OWN or rows[ROWS_CLASS, 0] == FIELD
     stable = stable and rows[N_ROWS, 0] > 0 and rows[0, FLAGS] & WRITE != 0
     if stable:
         _keep_words(mem, rows)
@@ -336,6 +339,8 @@ def execute_action(mem, st, ck, rows, named, i, what):
         _judge_stable(mem, ck, rows, i)
     _note_written(mem, st, ck, rows, i, op)
     _note_memory(st, ck, rows, x)
+    if rows[ROWS_CLASS, 0] == FIELD and x.op == OP_POLL and rows[N_ROWS, 0]:
+        _polled_field(mem, st, ck, rows, x)
     if pipe == SCALAR:
         if not off or op == OP_LOAD:
             _after_scalar(st, ck, rows, x, op)
@@ -425,11 +430,11 @@ def _keep_words(mem, rows):
 @jit
 def _judge_stable(mem, ck, rows, i):
     """Check what was assumed of a stable granule: the words that are polled do not fall."""
-    start, nbytes, own = rows[0, START], rows[0, NBYTES], rows[ROWS_CLASS, 0] == OWN
+    start, nbytes, grows = rows[0, START], rows[0, NBYTES], rows[ROWS_CLASS, 0] != STABLE
     uses = ck[granule_of(ck, start) + USES]
     for w in range(4):
         now = load_i64(mem, (start & ~31) + 8 * w)
-        if uses & USE_POLL << w and (now < rows[ROWS_WORDS, w] or (own and now == rows[ROWS_WORDS, w])):
+        if uses & USE_POLL << w and (now < rows[ROWS_WORDS, w] or (grows and now == rows[ROWS_WORDS, w])):
             touch(ck, i, start, nbytes, USE_UNSTABLE)
 
 
@@ -465,8 +470,8 @@ def _note_memory(st, ck, rows, x):
         if not memory:
             continue
         if not writes:
-            if worst > OWN and ck[FULL] and pipe == SCALAR and not syncs:
-                note_read(ck, block, start, nbytes, site)
+            if worst > OWN and ck[FULL] and not syncs and (pipe == SCALAR or (pipe == MTU_IN and ck[LOCALLY])):
+                note_read(ck, block, start, nbytes, pipe, site)
             continue
         if worst >= STABLE:
             close_reads(ck, block, vector)
@@ -476,7 +481,7 @@ def _note_memory(st, ck, rows, x):
                 release_before(st, ck, block, start, 0)
         if pipe == SCALAR and syncs:
             land_before(st, ck, block, start, 0, VISIBLE)  # an atomic has waited for what is before its fence
-        if worst == DATA and pipe != DMA and (x.at_once or (ck[FULL] and st[ORDER] == ORDER_SC)):
+        if (worst == DATA or worst == FIELD) and pipe != DMA and (x.at_once or (ck[FULL] and st[ORDER] == ORDER_SC)):
             who = mark_of(st, rows[r, AGENT], site, vector)
             who = told_by_next(st, x.base, core_of(ck, x.i), start, who) if x.signals else who
             see_told_before(st, ck, block, start, nbytes, who)
@@ -485,6 +490,17 @@ def _note_memory(st, ck, rows, x):
             units = 1 if flags & (SYNC_ACCESS | WHOLE) else nbytes  # an addition is one in flight, over two units too
             _note_flag(st, ck, block, start, units, joined(vector, ck[block + VECTORS + MTU_OUT]))
             tick(ck, block, MTU_OUT)
+
+
+@jit
+def _polled_field(mem, st, ck, rows, x):
+    """A poll of a field was granted: end the marks of the write that its core now knows of."""
+    writer = fields.told_of(mem, ck, x.a, x.c)
+    if writer >= 0 and fields.any_mark(ck, block_of(ck, writer), x.a):
+        fields.see_read(ck, x.i, x.a & ~31, (x.a | 31) + 1)  # before it knew: of that no state shows the mark
+        touch_core(st, ck, writer)
+        fields.end_marks(ck, block_of(ck, writer), x.a)
+    fields.note_poll(ck, x.i, x.a, x.b, rows[0, SITE])
 
 
 @jit
@@ -509,7 +525,8 @@ def _mark(st, ck, block, start, end, who):
             return
     n = ck[block + N_MARKS]
     if n == MARKS_MAX:
-        ck[LIMIT] = LIMIT_MARKS
+        if not fields.explore_marked(ck, block):
+            ck[LIMIT] = LIMIT_MARKS
         return
     at = block + MARKS + n * MARK_WORDS
     ck[at], ck[at + 1], ck[at + 2] = start, end, who

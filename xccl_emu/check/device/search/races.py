@@ -12,7 +12,8 @@ accesses of one core by different pipes, if the bytes are explored; where they a
 Plain loads are made early, so that they need no transition of their own: at once when the kernel comes to them, but
 they stay open until the scalar unit's next transition, and a write to a flag (or an arrival at a barrier) that comes
 after an open load is made a transition.  Others can be ordered behind a load only by such a write; so while another
-core could make a conflicting access that is not, there is a state of the search with both open.
+core could make a conflicting access that is not, there is a state of the search with both open.  So it is with
+transfers of shared data by mtu-in: they stay open until a transition that knows of them.
 
 Under `sc` writes need no quiet, and one of shared data, made at once, stays open like a load: until such a release that
 comes after it in its core's own order (`clocks`), or a quiet; both are transitions while it is open.  Under `fifo` it
@@ -49,6 +50,7 @@ from xccl_emu.check.device.search.checker_state import (
     N_READ,
     RACE,
     READ,
+    READ_AGENT,
     READ_WORDS,
     RECORDING,
     TOO_EARLY,
@@ -63,6 +65,7 @@ from xccl_emu.check.device.search.checker_state import (
 from xccl_emu.check.device.search.clocks import block_of, core_of, lane
 from xccl_emu.check.device.search.granules import (
     DATA,
+    FIELD,
     OWN,
     USE_IN_TURN,
     USE_LATE,
@@ -284,7 +287,7 @@ def open_accesses(st, ck, rows, named, i, at):
         n = _append(ck, rows, at, n, ck[m], ck[m + 1] - ck[m], WRITE | MARKED, MTU_OUT, ck[m + 2] & _MARK_SITE)
     for k in range(ck[block + N_READ]):
         r = block + READ + k * READ_WORDS
-        n = _append(ck, rows, at, n, ck[r], ck[r + 1], EARLY, SCALAR, ck[r + 2])
+        n = _append(ck, rows, at, n, ck[r], ck[r + 1], EARLY, ck[r + 2] >> READ_AGENT, ck[r + 2] & _MARK_SITE)
     if st[base + STATUS] == STATUS_RUNNING:
         op = st[base + REQUEST]
         polls = op == OP_POLL and (switched_off(st, base) or _torn_under(st, ck, base))
@@ -366,7 +369,9 @@ def _conflict(ck, rows, a, b):
     both = _synchronizes(rows, a) and _synchronizes(rows, b)
     two_writes = rows[a, FLAGS] & rows[b, FLAGS] & WRITE != 0 and not either & SYNC
     for p in range(first >> 5, (end - 1 >> 5) + 1):
-        if two_writes and has_flags(ck, p) and worst_class(ck, p << 5, 32) <= DATA:
+        if worst_class(ck, p << 5, 32) == FIELD:
+            see(ck, p, 0, USE_UNORDERED)
+        elif two_writes and has_flags(ck, p) and worst_class(ck, p << 5, 32) <= DATA:
             see(ck, p, 0, USE_UNORDERED)  # marks do not say whether they were at once: explore them
         elif not both or (two_writes and not has_flags(ck, p)):
             return True

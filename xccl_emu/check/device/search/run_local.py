@@ -15,7 +15,9 @@ from xccl_emu.check.device.search.checker_state import (
     MACHINE,
     MEMBERS,
     MEMORY_END,
+    N_MARKS,
     NOW,
+    OWNERS,
     RAW,
     RECORDING,
     RESTART,
@@ -228,6 +230,12 @@ def _can_wake(mem, st, ck, rows, named, j):
     if st[base + STATUS] != STATUS_RUNNING:
         return False
     op = st[base + REQUEST]
+    if (op == OP_QUIET or op == OP_RETURN) and ck[TOUCHED] >> j & 1:  # its last mark may have ended
+        if ck[block_of(ck, j) + N_MARKS] or st[CACHE_LINES] or (op == OP_RETURN and ck[OWNERS] >> j & 1):
+            return False
+        if ck[RECORDING]:
+            deliver_latent(mem, st, ck, core_of(ck, j))
+        return drained(st, base)
     if op == OP_AWAIT_GROUP:
         group = st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
         return st[group + GROUP_PHASE] != st[base + REQUEST + 1] and not switched_off(st, base)
@@ -298,7 +306,7 @@ def _read_whole(ck, i, source, nbytes):
     worst = worst_class(ck, source, nbytes)
     if worst == SYNC and any_used(ck, source, nbytes, USE_CACHED):
         return False  # what is written back is no race, but may be met halfway
-    return worst <= DATA or not may_write(ck, i, source, nbytes)
+    return worst < SYNC or not may_write(ck, i, source, nbytes)
 
 
 @jit

@@ -1,0 +1,118 @@
+"""Fields: a flag that one core writes, and what its readers find beside it in the same granule.
+
+A write to a field is visible at once, and marked as one of shared data is.  A poll that only this write can have
+granted tells its core of it, and the mark ends.  Where nobody but that core reads the field this is local: whatever the
+core does with the field comes before the poll in its program, and is met then, or behind it.
+
+A poll for equality is granted at once, too, and stays open like a load that is made early (`races`): had the next write
+come before it, it would wait for ever.  Every two accesses to a field that nothing orders are met; then that is seen
+(`USE_UNORDERED`), and the granule is explored from then on.
+"""
+
+from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.device.search import clocks, granules
+from xccl_emu.lang import requests
+from xccl_emu.machine.device import layout, pipes
+from xccl_emu.machine.device.words import call, jit, load_i64
+
+
+@jit
+def polled_at_once(st, ck, i, base, address, compare):
+    """May a poll of a field be granted as soon as it can be, and its core then know of the write that granted it?
+
+    Only if no other core reads the field, and this one has issued nothing that may read it beside the poll.
+    """
+    uses = ck[granules.granule_of(ck, address) + granules.USES]
+    if granules.reader_of(uses) == granules.MANY or not _idle(st, base):
+        return False
+    return compare != requests.CMP_EQ or ck[clocks.block_of(ck, i) + at.N_READ] < at.READ_MAX
+
+
+@jit
+def _idle(st, base):
+    """Has a core nothing under way that reads or writes memory, but what its scalar unit is at?"""
+    busy = st[pipes.pipe_of(base, requests.MTU_IN) + layout.PIPE_COUNT]
+    busy |= st[pipes.pipe_of(base, requests.MTU_OUT) + layout.PIPE_COUNT]
+    for k in range(layout.N_DMA_SLOTS):
+        busy |= st[base + layout.DMA_SLOTS + k * layout.ENTRY_WORDS]
+    return busy == 0
+
+
+@call
+def note_poll(ck, i, address, compare, site):
+    """A poll of a field was granted: one for equality that was granted early stays open for who writes there."""
+    own = granules.writer_of(ck[granules.granule_of(ck, address) + granules.USES]) == i + 1
+    if compare == requests.CMP_EQ and ck[at.LOCALLY] and not own:
+        clocks.note_read(ck, clocks.block_of(ck, i), address, 8, requests.SCALAR, site)
+
+
+@jit
+def told_of(mem, ck, address, wanted):
+    """The number of the core whose latest write to a field was needed for a poll to be granted; -1 if none was.
+
+    What is polled grows with each write (else the granule is explored): so it is that write if the value is the one
+    that was asked for.
+    """
+    writer = granules.writer_of(ck[granules.granule_of(ck, address) + granules.USES])
+    return writer - 1 if writer != 0 and load_i64(mem, address) == wanted else -1
+
+
+@jit
+def any_mark(ck, block, address):
+    """Is a write to an address' granule marked?"""
+    for n in range(ck[block + at.N_MARKS]):
+        mark = block + at.MARKS + n * at.MARK_WORDS
+        if ck[mark] <= address | 31 and address & ~31 < ck[mark + 1]:
+            return True
+    return False
+
+
+@call
+def end_marks(ck, block, address):
+    """Who reads a field knows of the writes to it: marks end there, and stay on what is beside it."""
+    first, end, n = address & ~31, (address | 31) + 1, 0
+    while n < ck[block + at.N_MARKS]:
+        mark = block + at.MARKS + n * at.MARK_WORDS
+        begins, ends = ck[mark], ck[mark + 1]
+        if first <= begins and ends <= end:
+            at.drop(ck, block + at.N_MARKS, block + at.MARKS, at.MARK_WORDS, n)
+            continue
+        if begins < first and end < ends:
+            _split(ck, block, mark, first, end)
+        elif begins < end and first < ends:
+            ck[mark], ck[mark + 1] = (begins, first) if begins < first else (end, ends)
+        n += 1
+
+
+@jit
+def _split(ck, block, mark, first, end):
+    """Leave of a mark what is before and behind some bytes; all of it where there is no room: more is met then."""
+    if ck[block + at.N_MARKS] < at.MARKS_MAX:
+        other = block + at.MARKS + ck[block + at.N_MARKS] * at.MARK_WORDS
+        ck[other], ck[other + 1], ck[other + 2] = end, ck[mark + 1], ck[mark + 2]
+        ck[mark + 1] = first
+        ck[block + at.N_MARKS] += 1
+
+
+@call
+def see_read(ck, j, start, end):
+    """Explore from now on what a core has read early of some bytes of a field: it has told nobody of it yet."""
+    block = clocks.block_of(ck, j)
+    for n in range(ck[block + at.N_READ]):
+        read = block + at.READ + n * at.READ_WORDS
+        if ck[read] < end and start < ck[read] + ck[read + 1]:
+            granules.see_bytes(
+                ck, max(start, ck[read]), min(end, ck[read] + ck[read + 1]), granules.USE_UNORDERED
+            )  # fmt: skip
+
+
+@call
+def explore_marked(ck, block):
+    """Marks are used up: explore from now on those fields that take some; False if none does."""
+    found = False
+    for n in range(ck[block + at.N_MARKS]):
+        mark = block + at.MARKS + n * at.MARK_WORDS
+        if granules.worst_class(ck, ck[mark], ck[mark + 1] - ck[mark]) == granules.FIELD:
+            granules.see_bytes(ck, ck[mark], ck[mark + 1], granules.USE_UNORDERED)
+            found = True
+    return found
