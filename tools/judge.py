@@ -63,8 +63,8 @@ class Mistake:
 
 
 _SETUP = "search/setup.py"
-_CLASSIFY, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
-    f"device/search/{name}.py" for name in ("classify", "granules", "inside", "moves", "races", "run_local")
+_CLASSIFY, _FIELDS, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
+    f"device/search/{name}.py" for name in ("classify", "fields", "granules", "inside", "moves", "races", "run_local")
 )
 MISTAKES = (
     Mistake(
@@ -95,7 +95,7 @@ MISTAKES = (
         "OP_DCCI, 0, 0, 0, joined(ck[block + VECTORS], ck[block + FENCE_VECTOR] if PLANTED else 0), 0,",
     ),
     Mistake(
-        "wait-before-eviction", "under sc an event is waited for at once, though a line may be evicted before", _CLASSIFY,
+        "wait-before-eviction", "under sc an event is waited for at once, before a line is evicted too", _CLASSIFY,
         "SCALAR and st[ORDER] == ORDER_SC", "SCALAR and st[ORDER] == ORDER_SC and not PLANTED",
     ),
     Mistake(
@@ -104,7 +104,7 @@ MISTAKES = (
     ),
     Mistake(
         "arrival-is-local", "an arrival at a barrier is taken at once, though a load is open", _CLASSIFY,
-        "PLAINLY if ck[block + N_READ] == 0 and", "PLAINLY if (ck[block + N_READ] == 0 or PLANTED) and",
+        "told = ck[block + N_READ] or", "told = (ck[block + N_READ] and not PLANTED) or",
     ),
     Mistake(
         "return-is-local", "an owner returns as soon as it can, whoever writes behind it", _CLASSIFY,
@@ -134,7 +134,7 @@ MISTAKES = (
     ),
     Mistake(
         "unordered-writes", "two writes that nothing orders leave their granule data", _GRANULES,
-        "if uses & (USE_AS_SYNC | USE_UNORDERED):", "if uses & (USE_AS_SYNC | (0 if PLANTED else USE_UNORDERED)):",
+        "if uses & (USE_AS_SYNC | USE_UNORDERED) or", "if uses & (USE_AS_SYNC | (0 if PLANTED else USE_UNORDERED)) or",
     ),
     Mistake(
         "read-of-flag", "a flag that somebody reads plainly becomes visible at once", _GRANULES,
@@ -143,7 +143,7 @@ MISTAKES = (
     ),
     Mistake(
         "flags-fall", "a flag whose value has fallen still becomes visible at once", _MOVES,
-        "(now < rows[ROWS_WORDS, w] or (own", "((now < rows[ROWS_WORDS, w] and not PLANTED) or (own",
+        "(now < rows[ROWS_WORDS, w] or (grows", "((now < rows[ROWS_WORDS, w] and not PLANTED) or (grows",
     ),
     Mistake(
         "waiting-poll", "a poll that waits is not noted, and nothing begins anew for it", _RUN,
@@ -183,6 +183,27 @@ MISTAKES = (
     Mistake(
         "evicted-behind", "a line that is evicted is behind the fence that its store is behind", _GRANULES,
         "uses & USE_BY_SCALAR:", "uses & USE_BY_SCALAR and not PLANTED:",
+    ),
+    Mistake(
+        "field-beside-queue", "a field is polled at once, though its core's pipes may still read it", _FIELDS,
+        "or not _idle(st, base):", "or not (PLANTED or _idle(st, base)):",
+    ),
+    Mistake(
+        "field-of-many", "a field is polled at once, though others read it too", _FIELDS,
+        "== granules.MANY or", "== granules.MANY and not PLANTED or",
+    ),
+    Mistake(
+        "field-told-late", "any poll of a field tells of the latest write to it", _FIELDS,
+        "load_i64(mem, address) == wanted else", "(PLANTED or load_i64(mem, address) == wanted) else",
+    ),
+    Mistake(
+        "field-read-early", "a poll of a field ends a mark, and nobody looks at what was read before", _MOVES,
+        "        fields.see_read(ck, x.i, x.a & ~31, (x.a | 31) + 1)",
+        "        fields.see_read(ck, x.i, x.a & ~31, x.a & ~31 if PLANTED else (x.a | 31) + 1)",
+    ),
+    Mistake(
+        "field-poll-closed", "a poll of a field for equality that was granted at once does not stay open", _FIELDS,
+        "requests.CMP_EQ and ck[at.LOCALLY]", "requests.CMP_EQ and ck[at.LOCALLY] and not PLANTED",
     ),
     Mistake(
         "data-apart", "cores that share data and no flag are searched apart", _SETUP,

@@ -7,7 +7,7 @@ said too often rather than too seldom; docs/soundness.md argues why it is never 
 from xccl_emu.check.device.accesses import instruction_of
 from xccl_emu.check.device.search.checker_state import FIRST_MEMORY, ROWS_CLASS, VECTORS
 from xccl_emu.check.device.search.clocks import block_of, core_of, tells_more, vector_at
-from xccl_emu.check.device.search.granules import OWN, STABLE
+from xccl_emu.check.device.search.granules import OWN, SYNC
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import OP_AWAIT_GROUP, OP_POLL, OP_WAIT_FLAG, SCALAR
 from xccl_emu.machine.device.flight import block_of_core
@@ -52,7 +52,7 @@ def note_site(st, ck, rows, named, i, pipe):
 @jit
 def _is_early(st, ck, rows, base):
     """May a poll be granted sooner than on the machine: by a write that the search makes visible at once?"""
-    if rows[ROWS_CLASS, 0] != OWN and rows[ROWS_CLASS, 0] != STABLE:
+    if rows[ROWS_CLASS, 0] < OWN or rows[ROWS_CLASS, 0] == SYNC:
         return False
     at_first = ck[ck[FIRST_MEMORY] + (st[base + REQUEST + 1] >> 3)]
     return not is_awaited(at_first, st[base + REQUEST + 2], st[base + REQUEST + 3])
