@@ -50,7 +50,7 @@ def of_two_dies(text: str, without: tuple[str, ...] = ()) -> Trial:
 
 
 REFUSED = [
-    ("load 3.0", verdict.AREA_VIOLATION, "is not permitted"),
+    ("load 2.0", verdict.AREA_VIOLATION, "is not permitted"),
     ("set 2 1 1; set 2 1 1; eq 0.0 9", verdict.BAD_INSTRUCTION, "set while it is still set"),
     ("v_copy 63 0", verdict.BAD_INSTRUCTION, "outside of the data buffer"),
     ("fail_unless 17 1", verdict.ASSERTION, "failed with code 17"),

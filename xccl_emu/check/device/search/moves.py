@@ -414,9 +414,13 @@ def _save_fences(mem, st, ck, ring):
 
 @jit
 def _flew(st, ck, ring, before):
-    """New writes are in flight; while a path is recorded some more are, which do not count."""
+    """New writes are in flight; while a path is recorded some more are, which do not count.
+
+    There must be room for another request of any kind: who waits for room would have to be woken by others' deliveries.
+    """
     add_hash(ck, ring_hash(st, ring, before))
-    if st[ring + FLIGHT_COUNT] == st[FLIGHT_CAPACITY] and not ck[RECORDING]:
+    most = max(1, (CACHE_LINE_BYTES if st[CACHE_LINES] else 8) >> st[ATOMIC_SHIFT])  # that go into flight together
+    if st[ring + FLIGHT_COUNT] + most > st[FLIGHT_CAPACITY] and not ck[RECORDING]:
         ck[LIMIT] = LIMIT_FLIGHT
 
 
