@@ -1,6 +1,8 @@
 """The package as others get it: as a wheel, as an editable install, and straight from a checkout."""
 
+import email
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -107,6 +109,16 @@ def test_wheel_holds_exactly_the_tree(wheel: Path, checkout: Path) -> None:
     assert sorted(packed.keys() - tree.keys()) == []
     assert packed == tree
     assert "xccl_emu/py.typed" in packed
+
+
+def test_plain_install_brings_the_testing_tools(wheel: Path) -> None:
+    """`fuzz` and the pytest plugin need no extra: the wheel requires Hypothesis and pytest."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    plain = {re.split(r"[<>=; ]", line)[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
+    assert {"hypothesis", "pytest"} <= plain
+    assert set(metadata.get_all("Provides-Extra", [])) == {"bench", "dask", "dev", "fit", "parquet", "plot"}
 
 
 def imported_by(interpreter: Path, folder: Path, checkout: Path) -> Path:
