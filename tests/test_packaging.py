@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-SOURCES = ("pyproject.toml", "README.md", "MANIFEST.in", "xccl_emu", "corpus", "kernels", "protocols")
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "xccl_emu", "corpus", "kernels", "protocols")
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys, xccl_emu
@@ -119,6 +120,20 @@ def test_plain_install_brings_the_testing_tools(wheel: Path) -> None:
     plain = {re.split(r"[<>=; ]", line)[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
     assert {"hypothesis", "pytest"} <= plain
     assert set(metadata.get_all("Provides-Extra", [])) == {"bench", "dask", "dev", "fit", "parquet", "plot"}
+
+
+def test_wheel_and_sdist_carry_the_license(wheel: Path, repository: Path) -> None:
+    """Both have the text of the repository, and the metadata name it."""
+    text = (repository / "LICENSE").read_bytes()
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/licenses/LICENSE"))
+        assert archive.read(name) == text
+        metadata = archive.read(name.replace("licenses/LICENSE", "METADATA")).decode()
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    (sdist,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        (member,) = (member for member in archive.getnames() if member.endswith("/LICENSE"))
+        assert archive.extractfile(member).read() == text
 
 
 def imported_by(interpreter: Path, folder: Path, checkout: Path) -> Path:
