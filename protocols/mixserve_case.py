@@ -1,4 +1,4 @@
-"""MixServe's fused AG-Dispatch and RS-Combine as cases (MixServe III-D)."""
+"""MixServe's fused AG-Dispatch and RS-Combine as cases ([MixServe] III-D)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
