@@ -1,4 +1,4 @@
-"""How fast the exhaustive search is, and the same ring in SPIN.
+"""How fast the exhaustive search is, and the same ring in [SPIN].
 
 The ring of `send` and `recv`: ``S`` slots, ``C`` chunks of ``W`` granules.  SPIN checks a model of it that was
 written by hand: granules become visible in any order until the quiet, then the tail, then the acknowledgement.  The

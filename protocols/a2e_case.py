@@ -1,4 +1,4 @@
-"""A2E and E2A, with trampolines and persistent kernels or as plain pull, as a case (xDeepServe 3.3, 5.2).
+"""A2E and E2A, with trampolines and persistent kernels or as plain pull, as a case ([xDeepServe] 3.3, 5.2).
 
 Everything runs in one launch: streams start, calls pass through, the end passes through, streams return.
 """

@@ -1,4 +1,4 @@
-"""What A2E and E2A are made of, and what they keep where in the data buffers (xDeepServe 3.3, 5.2)."""
+"""What A2E and E2A are made of, and what they keep where in the data buffers ([xDeepServe] 3.3, 5.2)."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass

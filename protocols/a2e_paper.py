@@ -1,4 +1,4 @@
-"""A2E and E2A with trampolines beside their paper."""
+"""A2E and E2A with trampolines beside their paper, [xDeepServe]."""
 
 from xccl_emu.kernels import a2e, a2e_expert, a2e_return, a2e_trampoline
 from xccl_emu.protocol import Deviation, Paper, Step

@@ -1,4 +1,7 @@
-"""Collectives as cases: reduce-scatter, all-gather, all-reduce, all-to-all, a barrier (MixServe II, table I)."""
+"""Collectives as cases: reduce-scatter, all-gather, all-reduce, all-to-all, a barrier.
+
+They are those of [MixServe] II, table I; the barrier is that of [Dissemination].
+"""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""DeepEP's low-latency mode for users: an expert-parallel group whose calls take two buffer sets in turn.
+"""[DeepEP]'s low-latency mode for users: an expert-parallel group whose calls take two buffer sets in turn.
 
 group = DeepEp(pod, DeepEpConfig(n_ranks=4, top_k=2, hidden=128))
 received = group.dispatch(tokens, topk)

@@ -1,4 +1,4 @@
-"""DeepEP's low-latency dispatch and combine, with a dummy expert between them, as a case.
+"""[DeepEP]'s low-latency dispatch and combine, with a dummy expert between them, as a case.
 
 All rounds are one launch, so that a fast rank may be ahead of a slow one.
 """

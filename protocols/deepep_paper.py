@@ -1,4 +1,4 @@
-"""DeepEP's low-latency dispatch and combine beside their source, which stands in place of a paper."""
+"""[DeepEP]'s low-latency dispatch and combine beside their source, which stands in place of a paper."""
 
 from xccl_emu.kernels import deepep, deepep_combine
 from xccl_emu.protocol import Deviation, Paper, Step

@@ -1,4 +1,4 @@
-"""FusedDispatch, dummy expert and FusedCombine as a case (CloudMatrix384 4.2.1).
+"""FusedDispatch, dummy expert and FusedCombine as a case ([CloudMatrix384] 4.2.1).
 
 All rounds are one launch, so that a fast rank may be ahead of a slow one.
 """

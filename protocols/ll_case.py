@@ -1,4 +1,4 @@
-"""NCCL's protocols LL and LL128 as cases: transfers in lines that carry their own flags."""
+"""NCCL's protocols LL and LL128 as cases: transfers in lines that carry their own flags ([NCCL])."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

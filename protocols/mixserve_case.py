@@ -1,4 +1,4 @@
-"""MixServe's fused AG-Dispatch and RS-Combine as cases (MixServe III-D)."""
+"""MixServe's fused AG-Dispatch and RS-Combine as cases ([MixServe] III-D)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -172,13 +172,16 @@ class MixServeCase(StreamCase):
 
     @property
     def degrees(self) -> Degrees:
+        """Nodes, ranks of a node, and the degrees of parallelism."""
         return degrees(self.nodes, self.ranks, self.dp, self.ep)
 
     @property
     def shape(self) -> Shape:
+        """What a round moves, and by how many cores."""
         return Shape(self.degrees, self.cores, self.tokens, self.top_k, self.experts, self.hidden)
 
     def data(self, payload: bool) -> Data:
+        """Tokens, tables and results of all rounds; without ``payload`` tokens are zeros."""
         return Data(self.degrees, self.shape, self.rounds, self.dtype, self.seed, self.part != "combine", payload)
 
     @property

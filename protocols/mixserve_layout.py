@@ -1,4 +1,4 @@
-"""Who is who in a cluster that runs MixServe, and where what is (MixServe III-B and III-D)."""
+"""Who is who in a cluster that runs MixServe, and where what is ([MixServe] III-B and III-D)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""MixServe's fused algorithms beside their paper."""
+"""MixServe's fused algorithms beside their paper, [MixServe]."""
 
 from xccl_emu.kernels import mixserve_combine, mixserve_dispatch
 from xccl_emu.protocol import Deviation, Paper, Step

@@ -1,4 +1,4 @@
-"""Dispatch, combine, and both with the dummy expert between them, as cases (xDeepServe 3.2).
+"""Dispatch, combine, and both with the dummy expert between them, as cases ([xDeepServe] 3.2).
 
 Everything runs in one launch for all rounds, so that a fast rank may be a round ahead of a slow one.
 """

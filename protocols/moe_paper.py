@@ -1,4 +1,4 @@
-"""Pull dispatch and combine beside their paper."""
+"""Pull dispatch and combine beside their paper, [xDeepServe]."""
 
 from xccl_emu.kernels import combine, dispatch
 from xccl_emu.protocol import Deviation, Paper, Step

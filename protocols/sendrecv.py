@@ -1,4 +1,4 @@
-"""Send and receive between any two dies of a pod: memory layout, launch and results (xDeepServe 3.1).
+"""Send and receive between any two dies of a pod: memory layout, launch and results ([xDeepServe] 3.1).
 
 A payload goes from the sender's app data area through the ring that the receiver keeps for this sender to the
 receiver's app data area; the kernels are in `xccl_emu.kernels.sendrecv`.  ::

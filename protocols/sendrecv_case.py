@@ -1,4 +1,4 @@
-"""Send and receive as cases (xDeepServe 3.1)."""
+"""Send and receive as cases ([xDeepServe] 3.1)."""
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence

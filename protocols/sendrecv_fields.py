@@ -1,4 +1,4 @@
-"""What the metadata fields of a pair say: how much has passed on each of its channels (xDeepServe 3.1)."""
+"""What the metadata fields of a pair say: how much has passed on each of its channels ([xDeepServe] 3.1)."""
 
 import numpy as np
 

@@ -1,5 +1,5 @@
-"""Where the rings and metadata fields of send and receive are, and how a payload is cut into channels (xDeepServe
-3.1)."""
+"""Where the rings and metadata fields of send and receive are, and how a payload is cut into channels
+([xDeepServe] 3.1)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Send and receive beside their paper."""
+"""Send and receive beside their paper, [xDeepServe]."""
 
 from xccl_emu.kernels import sendrecv
 from xccl_emu.protocol import Deviation, Paper, Step

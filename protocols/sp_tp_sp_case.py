@@ -1,4 +1,4 @@
-"""All-gather and all-to-all of staged parallelism in prefill, SP-TP-SP, as a case (CloudMatrix384 4.3.1)."""
+"""All-gather and all-to-all of staged parallelism in prefill, SP-TP-SP, as a case ([CloudMatrix384] 4.3.1)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

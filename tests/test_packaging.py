@@ -1,16 +1,19 @@
 """The package as others get it: as a wheel, as an editable install, and straight from a checkout."""
 
+import email
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-SOURCES = ("pyproject.toml", "README.md", "MANIFEST.in", "xccl_emu", "corpus", "kernels", "protocols")
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "xccl_emu", "corpus", "kernels", "protocols")
 
 IMPORT_ALL = """
 import importlib, pkgutil, sys, xccl_emu
@@ -107,6 +110,30 @@ def test_wheel_holds_exactly_the_tree(wheel: Path, checkout: Path) -> None:
     assert sorted(packed.keys() - tree.keys()) == []
     assert packed == tree
     assert "xccl_emu/py.typed" in packed
+
+
+def test_plain_install_brings_the_testing_tools(wheel: Path) -> None:
+    """`fuzz` and the pytest plugin need no extra: the wheel requires Hypothesis and pytest."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+    plain = {re.split(r"[<>=; ]", line)[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
+    assert {"hypothesis", "pytest"} <= plain
+    assert set(metadata.get_all("Provides-Extra", [])) == {"bench", "dask", "dev", "fit", "parquet", "plot"}
+
+
+def test_wheel_and_sdist_carry_the_license(wheel: Path, repository: Path) -> None:
+    """Both have the text of the repository, and the metadata name it."""
+    text = (repository / "LICENSE").read_bytes()
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/licenses/LICENSE"))
+        assert archive.read(name) == text
+        metadata = archive.read(name.replace("licenses/LICENSE", "METADATA")).decode()
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    (sdist,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        (member,) = (member for member in archive.getnames() if member.endswith("/LICENSE"))
+        assert archive.extractfile(member).read() == text
 
 
 def imported_by(interpreter: Path, folder: Path, checkout: Path) -> Path:

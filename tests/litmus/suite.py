@@ -28,7 +28,7 @@ letter a column: A, the outcome must be reachable; F, it must never appear. Colu
     fifo_one_async  fifo_one with asynchronous reads
     fifo_two_async  fifo_two with asynchronous reads
 
-The first four were computed by others (herd7), the last four by the explorer in `model.py`.
+The first four were computed by others ([Herd]), the last four by the explorer in `model.py`.
 
 A fence orders what goes to one die only, so a test of fences says on which die each address is.
 """

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.cli_support import python
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine import Pod, PodSpec
 from xccl_emu.testing import assert_no_violation, strategies
@@ -79,13 +78,3 @@ def test_faults_are_of_the_grammar(fault: str) -> None:
 def test_policies_and_seeds_are_taken_by_a_check(policy: str, seed: int) -> None:
     """Any drawn policy with any drawn seed runs."""
     assert assert_no_violation(telling(), policy=policy, seed=seed, schedules=3).schedules == 3
-
-
-def test_without_hypothesis_the_error_says_what_to_install() -> None:
-    """The rest of the package works without it."""
-    code = (
-        "import sys; sys.modules['hypothesis'] = None; import xccl_emu.testing as t; t.assert_verified\n"
-        "try: import xccl_emu.testing.strategies\n"
-        "except ModuleNotFoundError as error: print(error)"
-    )
-    assert "pip install hypothesis" in python(code, check=True).stdout

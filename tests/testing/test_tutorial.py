@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from .support import plugin_arguments
-from .tutorial import Tutorial
-
-UPDATE = "XCCL_EMU_UPDATE_TUTORIAL"
-"""Set to write the outputs into the tutorial anew."""
+from .tutorial import UPDATE, Tutorial
 
 
 def test_tutorial_runs_and_prints_what_it_says(

@@ -1,4 +1,4 @@
-"""Runs docs/tutorial.md as a reader would, in an empty folder, and compares what comes out.
+"""Runs a page such as docs/tutorial.md as a reader would, in an empty folder, and compares what comes out.
 
 Blocks are taken in order.  A ``python`` block that begins with ``# name.py`` is added to that file, one with ``>>>`` is
 run as a session, a ``text`` block is what the session before it prints last, a ``diff`` block changes the file that has
@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+UPDATE = "XCCL_EMU_UPDATE_TUTORIAL"
+"""Set to write the outputs into the page anew."""
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _VARIES = ((re.compile(r"\d+ states"), "N states"), (re.compile(r" in [\d.]+s( \(.*\))?"), " in Ns"))
 

@@ -1,4 +1,4 @@
-"""A2E and E2A (xDeepServe 3.3) as they were published, of three domains; and a call by itself, in other ways too."""
+"""A2E and E2A ([xDeepServe] 3.3) as they were published, of three domains; and a call by itself, in other ways too."""
 
 from collections.abc import Mapping
 from dataclasses import replace

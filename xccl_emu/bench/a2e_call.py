@@ -1,4 +1,4 @@
-"""A2E and E2A by themselves: one call of one domain of attention dies (xDeepServe 3.3).
+"""A2E and E2A by themselves: one call of one domain of attention dies ([xDeepServe] 3.3).
 
 Attention dies arrive at A2E apart, as ranks do at every operator; and so, on the average, does an expert die that waits
 for them.  At E2A expert dies are apart by what A2E and their rows made of it.

@@ -1,4 +1,4 @@
-"""Layers of disaggregated attention and experts (xDeepServe 5.2), of all domains.
+"""Layers of disaggregated attention and experts ([xDeepServe] 5.2), of all domains.
 
 Three domains with two microbatches each go through the persistent streams of the expert dies, layer after layer, and
 what the layers take comes of that run.  Attention and experts take as long as published: vector instructions stand in

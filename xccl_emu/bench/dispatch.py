@@ -1,4 +1,4 @@
-"""Pull dispatch and combine by batch (xDeepServe, Figure 6): which of the two is faster, and from where on."""
+"""Pull dispatch and combine by batch ([xDeepServe], Figure 6): which of the two is faster, and from where on."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What replicas of hot experts are worth to a layer on the whole deployment (xDeepServe 4.5, Figure 11b).
+"""What replicas of hot experts are worth to a layer on the whole deployment ([xDeepServe] 4.5, Figure 11b).
 
 The figure has three routings on EP288: uniform loads, skewed loads as they are, and the same with a redundant expert
 on every die.  A layer is dispatch, the experts' computing and combine, one behind the other on each rank.  Computing

@@ -1,4 +1,4 @@
-"""Copies by a die's DMA engine to and from another die, block by block, as HIXL's benchmark moves 128 MiB.
+"""Copies by a die's DMA engine to and from another die, block by block, as [HIXL]'s benchmark moves 128 MiB.
 
 One core rings a descriptor for each block.  They are a queue: the next begins when the one before it is done.
 """

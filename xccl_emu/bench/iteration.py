@@ -1,4 +1,4 @@
-"""Dispatch and combine in an iteration of decode on the whole deployment (xDeepServe, Figure 20 and 7.1).
+"""Dispatch and combine in an iteration of decode on the whole deployment ([xDeepServe], Figure 20 and 7.1).
 
 DP288, EP288: 256 dies with an expert and a redundant one each, 32 with the shared expert and a redundant one.  A die
 has 60 requests, and MTP verifies two tokens of each: 120.  Layers have loads of their own, and ranks arrive at each

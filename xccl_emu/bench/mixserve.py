@@ -1,4 +1,4 @@
-"""Closed forms of MixServe's fused algorithms, beside timed runs of the kernels (MixServe III-B and III-D).
+"""Closed forms of MixServe's fused algorithms, beside timed runs of the kernels ([MixServe] III-B and III-D).
 
 They are Eqs. (12) and (13) with a pod's own links, latencies and fixed costs.
 

@@ -1,4 +1,4 @@
-"""Send and receive between two dies, by size, number of cores and class of path (xDeepServe, Figure 5)."""
+"""Send and receive between two dies, by size, number of cores and class of path ([xDeepServe], Figure 5)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

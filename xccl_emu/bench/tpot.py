@@ -1,4 +1,4 @@
-"""The decode budget of disaggregated attention and experts (xDeepServe 5.2, 7.1), of layers that are run."""
+"""The decode budget of disaggregated attention and experts ([xDeepServe] 5.2, 7.1), of layers that are run."""
 
 from collections.abc import Mapping
 from dataclasses import replace

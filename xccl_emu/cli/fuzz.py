@@ -7,7 +7,7 @@ import typer
 
 from xccl_emu.cli.cases import named
 from xccl_emu.cli.options import JSON, SET, WORDS, command_of
-from xccl_emu.errors import ConfigError, OutputError
+from xccl_emu.errors import OutputError
 from xccl_emu.options import option
 
 
@@ -20,8 +20,7 @@ class FuzzOptions:
     frozen, hosts that launch apart, one fault. Each is judged on drawn schedules, and on every schedule if it is small.
     What is found is made short, calls first, then the schedule, and kept as a file that replays.
 
-    Sizes of the protocol are options: --ranks 2. Those that are given are the same in all sequences. Needs Hypothesis:
-    pip install "xccl_emu[testing]".
+    Sizes of the protocol are options: --ranks 2. Those that are given are the same in all sequences.
 
     \b
       xccl-emu fuzz dispatch                         two hundred sequences
@@ -55,12 +54,8 @@ class FuzzOptions:
 
 
 def _fuzz(options: FuzzOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
-    try:
-        from xccl_emu.cli.fuzz_job import run_fuzz, show
-    except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        raise ConfigError("fuzz: needs Hypothesis: pip install \"xccl_emu[testing]\"") from error
+    from xccl_emu.cli.fuzz_job import run_fuzz, show
+
     result = run_fuzz(named(options, words, more), as_json)
     show(result, as_json)
     if result.unsaved:

@@ -145,7 +145,10 @@ def _over(started: float, seconds: float | None) -> bool:
 
 
 def _too_large(why: int, stack: NDArray[np.uint64], table: NDArray[np.uint64], max_bytes: int | None) -> bool:
-    """Would what has to grow now take too much memory?  (While it grows the old one is there too.)"""
+    """Would what has to grow now take too much memory?
+
+    While it grows the old one is there too.
+    """
     if max_bytes is None or why not in (device.STACK_FULL, device.TABLE_FULL):
         return False
     grown = 2 * stack.nbytes if why == device.STACK_FULL else 4 * table.nbytes

@@ -1,4 +1,4 @@
-"""Tables of the paper on CloudMatrix384."""
+"""Tables of [CloudMatrix384]."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Figures and figures of the text of the paper on xDeepServe."""
+"""Figures of [xDeepServe], and numbers of its text."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

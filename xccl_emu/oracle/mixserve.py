@@ -1,4 +1,4 @@
-"""Reference for MixServe: plain all-to-all, all-reduce within each expert's group, plain all-to-all back.
+"""Reference for [MixServe]: plain all-to-all, all-reduce within each expert's group, plain all-to-all back.
 
 Nothing is fused, split or overlapped. Sums are in FP32: over the ranks that share an expert, from the first on,
 rounded; over a token's choices in their order, each product rounded, then rounded to the type; and where the choices of

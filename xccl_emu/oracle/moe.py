@@ -1,4 +1,4 @@
-"""Reference dispatch and combine of a mixture-of-experts layer (xDeepServe 3.2, CloudMatrix384 4.2.1).
+"""Reference dispatch and combine of a mixture-of-experts layer ([xDeepServe] 3.2, [CloudMatrix384] 4.2.1).
 
 A *choice* is one (source rank, token, key offset) with a global expert id, or -1 for none. Expert ``e`` lives on
 expert rank ``e // local_experts``, there with local index ``e % local_experts``. What an expert rank has received is

@@ -1,7 +1,7 @@
 """Reference arithmetic: the two hidden-state types, INT8 rows, and rounding from FP32.
 
 Everything is computed in FP32 with one rounding per operation (half to even); nothing is fused and subnormals are
-kept. Token-wise INT8 with one scale per token: xDeepServe 3.2 and 4.7, CloudMatrix384 4.2.1.
+kept. Token-wise INT8 with one scale per token: [xDeepServe] 3.2 and 4.7, [CloudMatrix384] 4.2.1.
 """
 
 from collections.abc import Callable

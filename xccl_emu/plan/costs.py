@@ -1,4 +1,4 @@
-"""What one layer takes: Eqs. (1)-(6), (12) and (13) of MixServe III.  Sizes are in bytes, times in seconds.
+"""What one layer takes: Eqs. (1)-(6), (12) and (13) of [MixServe] III.  Sizes are in bytes, times in seconds.
 
 Each equation is a proportionality in the paper; here one byte takes what the link says, one operation what the device
 says.

@@ -1,4 +1,4 @@
-"""The equations of MixServe III as printed, and as this project corrects them: each difference is a switch."""
+"""The equations of [MixServe] III as printed, and as this project corrects them: each difference is a switch."""
 
 from dataclasses import dataclass, fields
 

@@ -1,4 +1,4 @@
-"""Parallel strategies by the grammar of MixServe III-B1: what they are, how they are written, and all there are."""
+"""Parallel strategies by the grammar of [MixServe] III-B1: what they are, how they are written, and all there are."""
 
 import re
 from collections.abc import Iterator

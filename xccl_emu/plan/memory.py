@@ -1,4 +1,4 @@
-"""What a device must hold: the constraint of MixServe, Eq. (8)."""
+"""What a device must hold: the constraint of [MixServe], Eq. (8)."""
 
 from dataclasses import dataclass
 

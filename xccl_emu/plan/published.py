@@ -1,4 +1,4 @@
-"""What MixServe measured beside what its equations say: its baselines (Table II), its three cases, its ranges.
+"""What [MixServe] measured beside what its equations say: its baselines (Table II), its three cases, its ranges.
 
 TTFT is without the wait: at the paper's rates some baselines are saturated, and then there is no finite one.
 """

@@ -1,4 +1,4 @@
-"""Waiting before service: the M/M/1 approximation of MixServe, Eq. (7)."""
+"""Waiting before service: the M/M/1 approximation of [MixServe], Eq. (7)."""
 
 import math
 from dataclasses import dataclass

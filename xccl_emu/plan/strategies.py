@@ -1,4 +1,4 @@
-"""Every strategy of a model on a cluster: what it takes, whether it can be, and which is best (MixServe III-B5)."""
+"""Every strategy of a model on a cluster: what it takes, whether it can be, and which is best ([MixServe] III-B5)."""
 
 import math
 from collections.abc import Iterable, Sequence

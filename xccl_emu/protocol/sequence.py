@@ -56,7 +56,7 @@ class Stage:
 
     @property
     def communicators(self) -> "tuple[Stage, ...]":
-        """This one, and what is beside it."""
+        """The stage, and what is beside it."""
         return (self,) if self.beside is None else (self, *self.beside.communicators)
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""Where experts live: routed experts on the first ranks, the shared expert on the rest (xDeepServe 7.1).
+"""Where experts live: routed experts on the first ranks, the shared expert on the rest ([xDeepServe] 7.1).
 
 Every rank has the same number of expert slots, numbered over the pod: slot ``s`` is on rank ``s // local_experts``.
 A routed expert has one slot, or several if it has replicas; its tokens take them in turn, by their positions in their
-batches (xDeepServe 4.5, step 4). Slots that no expert is placed in stay empty and receive no tokens.
+batches ([xDeepServe] 4.5, step 4). Slots that no expert is placed in stay empty and receive no tokens.
 """
 
 import operator

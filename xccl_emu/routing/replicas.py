@@ -1,4 +1,4 @@
-"""Which experts get replicas, and on which ranks (xDeepServe 4.5, step 2).
+"""Which experts get replicas, and on which ranks ([xDeepServe] 4.5, step 2).
 
 Loads are tokens of each expert in each of some slices of time; all copies of an expert carry the same share of them.
 """

@@ -2,8 +2,8 @@
 
 A protocol is a function that lays out a pod and launches kernels on it (`protocol`); `assert_verified` says whether it
 is right under every schedule, and raises `ProtocolViolation` with the run that breaks it if it is not.  With pytest
-there are the fixtures `xccl_check` and `xccl_seed` (`xccl_emu.testing.plugin`), with Hypothesis the strategies of
-`xccl_emu.testing.strategies`.
+there are the fixtures `xccl_check` and `xccl_seed` (`xccl_emu.testing.plugin`); `xccl_emu.testing.strategies` has
+strategies of Hypothesis.
 
 Importing this package imports next to nothing: pytest loads it at every start, whoever is tested.  Names are looked up
 in their modules when they are first used.

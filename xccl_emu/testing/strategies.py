@@ -8,18 +8,12 @@ schedule that is to vary with the example is drawn by its seed: ``check(case, po
 from collections.abc import Sequence
 
 import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.spec import PodSpec, small_pod
-
-try:
-    from hypothesis import strategies as st
-    from hypothesis.strategies import SearchStrategy
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "xccl_emu.testing.strategies needs Hypothesis: pip install hypothesis", name=error.name
-    ) from error
 
 ORDERS = ("sc", "fifo", "relaxed")
 """Those that keep the order of a core's writes to one address; under `unordered` most protocols are wrong, rightly."""

@@ -1,4 +1,4 @@
-"""Topologies that are known, as data, and the planes of CloudMatrix384 beside its UB plane."""
+"""Topologies that are known, as data, and the planes of [CloudMatrix384] beside its UB plane."""
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.timing.fabric import Cpus, Fabric, Path, Rate
