@@ -122,7 +122,7 @@ class _Transfers(StreamCase):
 
     @property
     def _dies(self) -> int:
-        """Of the least pod."""
+        """Dies of the smallest pod."""
         return self.ranks
 
     @property

@@ -62,7 +62,7 @@ class Fault:
 
 
 def adds_nothing(fault: Fault, may_block: bool) -> bool:
-    """Is every run under it one without it, or the beginning of one, so that nothing else can go wrong?"""
+    """Return whether every run under a fault is one without it or begins one, so nothing else can go wrong."""
     return fault.kind == "stall" or (fault.kind in ("stop", "cut") and may_block)
 
 
@@ -120,7 +120,7 @@ def decode(code: int) -> tuple[int, int, int, int]:
 
 
 def is_fault(code: int, n_dies: int | None = None) -> bool:
-    """Is it the code of something that breaks, on a die that there is?"""
+    """Return whether an action's code is that of a fault, on a die that exists."""
     if code >= 0:
         return False
     kind, die, other, bit = decode(code)

@@ -31,7 +31,7 @@ EXIT_CODES = {
     UNSUPPORTED: ending.UNFINISHED,
 }  # fmt: skip
 SECONDS = 75.0
-"""Of a check by default."""
+"""Time limit of a check by default."""
 _SHARE_OF_SEARCH = 0.8
 
 
@@ -41,7 +41,7 @@ class SyncResult:
 
     sync: str
     steps: tuple[int, ...]
-    """Of the paper, in which it occurs."""
+    """Steps of the paper in which it occurs."""
     verdict: Verdict
     idle: bool = False
     """Did nobody have to wait at it, in the runs with it?"""
@@ -71,13 +71,13 @@ class Result:
     unreached: tuple[str, ...] = ()
     """Names of synchronizations that this configuration never comes to."""
     weakest: tuple[Weakest, ...] | None = None
-    """Of ``--weakest``."""
+    """Results of ``--weakest``."""
     unsaved: str = ""
     """Why there is no replay file."""
 
     @property
     def exit_code(self) -> int:
-        """That of the verdict; of ``--each-sync`` whether every synchronization got an answer."""
+        """Exit code of the verdict; with ``--each-sync``, whether every synchronization got an answer."""
         code = EXIT_CODES[self.verdict.verdict]
         if self.weakest is not None and any(one.unfinished for one in self.weakest):
             return code or ending.UNFINISHED

@@ -39,7 +39,7 @@ class Measurement:
     """What all of them are asked."""
 
     name: ClassVar[str] = ""
-    """Of the command."""
+    """Name of the command."""
     suite: ClassVar[Suite | None] = None
 
     seed: int = option(0, "Seed of payloads and routings.", least=0)
@@ -59,7 +59,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Swept(Measurement):
-    """Of a layer, at every EP degree with every batch if that is asked for."""
+    """A measurement of a layer, at every EP degree with every batch if that is asked for."""
 
     sweep: tuple[str, ...] = option(
         (), "Every point of ep=8:768 batch=1:128 (default: 128).", metavar="AXIS=FROM:TO"

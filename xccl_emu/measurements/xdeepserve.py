@@ -87,7 +87,7 @@ class A2E(Measurement):
     suite = Suite(7, 2, 12.0, 3.2)
 
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":
-        """Those of other ways: the others are made with the budget."""
+        """Return the rows of variants; the others are made with the budget."""
         from xccl_emu.bench.a2e import rows_beside
 
         return rows_beside(setting)

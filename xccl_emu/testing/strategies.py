@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 ORDERS = ("sc", "fifo", "relaxed")
-"""Those that keep the order of a core's writes to one address; under `unordered` most protocols are wrong, rightly."""
+"""Orders that keep a core's writes to one address in order; under `unordered` most protocols are wrong, rightly."""
 SAMPLING_POLICIES = ("portfolio", "random", "pct", "weights", "eager", "late", "lifo", "skew")
 MASKED = -1
 """The expert of a choice that is switched off."""

@@ -37,11 +37,11 @@ class Witness:
     kind: str
     message: str
     fingerprint: str
-    """Of the launched pod (`Pod.fingerprint`)."""
+    """Fingerprint of the launched pod (`Pod.fingerprint`)."""
     actions: NDArray[np.int64]
     """[n] int64, ``actor << 16 | choice``, or negative for what breaks (`faults.encode`)."""
     loop: int = 0
-    """Of a livelock: so many actions at the end lead back to the state before them."""
+    """For a livelock: so many actions at the end lead back to the state before them."""
 
     @classmethod
     def of(
