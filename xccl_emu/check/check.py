@@ -97,7 +97,7 @@ def check(
     if broken:
         parse(fault)
         if certify is not None:
-            raise ConfigError(f"certify={certify!r}: goes without a fault, of which no verdict is a proof")
+            raise ConfigError(f"certify={certify!r}: cannot be combined with a fault; faults give no proof")
     started = working_seconds()
     names = _names(without)
     seed, sizes = whole("seed", seed), dict(checkable.configuration)

@@ -98,7 +98,7 @@ def check_fits(fault: Fault, spec: PodSpec, order: str) -> str:
     """ConfigError for a die that the pod does not have; why it cannot be checked, or an empty text if it can."""
     for die in (fault.source, fault.target):
         if die != ANY_TARGET and die >= spec.n_dies:
-            raise ConfigError(f"fault {fault}: die{die} is none of die0 to die{spec.n_dies - 1}")
+            raise ConfigError(f"fault {fault}: die{die} is out of range 0..{spec.n_dies - 1}")
     if order == "sc" and fault.kind != "stop":
         return f"fault {fault.kind}: under sc a write is visible at once, so no link can hold it"
     if spec.scalar_cache:

@@ -139,24 +139,24 @@ class Job:
             raise ConfigError(f"policy={options.policy!r}: must be one of {', '.join(POLICIES)}")
         check_seconds(options.seconds)
         if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):
-            raise ConfigError(f"--certify-seconds {options.certify_seconds}: must be positive, and go with --certify")
+            raise ConfigError(f"--certify-seconds {options.certify_seconds}: must be positive, and needs --certify")
         advised = options.each_sync or options.weakest
         if options.advice_seconds is not None and not (advised and 0 <= options.advice_seconds < math.inf):
             said = f"--advice-seconds {options.advice_seconds}"
-            raise ConfigError(f"{said}: must be 0 or more, and go with --each-sync or --weakest")
+            raise ConfigError(f"{said}: must be at least 0, and needs --each-sync or --weakest")
         if options.certify and options.fault:
-            raise ConfigError(f"--certify: goes without --fault {options.fault}, of which no verdict is a proof")
+            raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
         if options.fault:
             check_fits(parse(options.fault), self._case.build(self._order).pod.spec, self._order)
         for name in ("out", "chart", "trace"):
             if options.each_sync and getattr(options, name) is not None:
-                raise ConfigError(f"--{name} {getattr(options, name)}: goes with one check, not with --each-sync")
+                raise ConfigError(f"--{name} {getattr(options, name)}: cannot be combined with --each-sync")
             check_file(f"--{name}", getattr(options, name))
         if options.weakest and self._order not in ORDERS_THAT_MATTER:
-            raise ConfigError(f"--order {self._order}: keeps all in order; --weakest goes with relaxed or unordered")
+            raise ConfigError(f"--order {self._order}: keeps all writes in order; --weakest needs relaxed or unordered")
         for name in ("each_sync", "fault", "policy", "replay"):
             if options.weakest and getattr(options, name):
-                raise ConfigError(f"--{name.replace('_', '-')}: does not go with --weakest, which searches")
+                raise ConfigError(f"--{name.replace('_', '-')}: cannot be combined with --weakest, which searches")
 
     # ---- checks
 
@@ -256,7 +256,7 @@ def _load(options: CheckOptions) -> Witness:
     said = {**options.sizes, **{name: value for name in names if (value := getattr(options, name))}}
     for name, value in said.items():
         option = f"--{name.replace('_', '-')}"
-        raise ConfigError(f"{option} {value}: goes without --replay, whose file says what is replayed")
+        raise ConfigError(f"{option} {value}: cannot be combined with --replay; the file says what is replayed")
     try:
         witness = Witness.load(options.replay)
     except ReplayError as error:

@@ -77,12 +77,12 @@ class Swept(Measurement):
         """The axes of a sweep, none if it is none; ConfigError for options that do not go together."""
         if not self.sweep:
             if self.axes or self.dask:
-                raise ConfigError(f"{self.axes[0] if self.axes else f'--dask {self.dask}'}: goes with --sweep")
+                raise ConfigError(f"{self.axes[0] if self.axes else f'--dask {self.dask}'}: needs --sweep")
             return []
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name in type(self).__annotations__ and each.name != "cores" and value != each.default:
-                raise ConfigError(f"--{each.name} {value}: does not go with --sweep, whose axes are ep and batch")
+                raise ConfigError(f"--{each.name} {value}: cannot be combined with --sweep (axes: ep, batch)")
         return [*self.sweep, *self.axes]
 
 

@@ -119,7 +119,7 @@ class Eplb(Measurement):
         from xccl_emu.routing import load_expert_loads
 
         if self.layer is not None and not self.routing:
-            raise ConfigError(f"--layer {self.layer}: goes with --routing FILE, whose layer it is")
+            raise ConfigError(f"--layer {self.layer}: needs --routing FILE, whose layer it is")
         layer = 30 if self.layer is None else self.layer
         return eplb(setting, loads=load_expert_loads(self.routing).layer(layer) if self.routing else None)
 

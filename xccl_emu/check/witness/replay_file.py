@@ -81,7 +81,7 @@ class Witness:
             if not isinstance(fields.get(name), kind):
                 raise ReplayError(f"replay file {path}: {name}={fields.get(name)!r} is damaged")
         if fields["order"] not in ORDERS:
-            raise ReplayError(f"replay file {path}: order={fields['order']!r} is none of {', '.join(ORDERS)}")
+            raise ReplayError(f"replay file {path}: order={fields['order']!r} must be one of {', '.join(ORDERS)}")
         _check_items(path, fields)
         fields["without"] = tuple(fields["without"])
         fields["actions"] = np.array(fields["actions"], np.int64)
