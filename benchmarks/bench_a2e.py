@@ -33,7 +33,7 @@ class Sample:
     """CPU seconds of each launch, the run alone."""
     expert: RunStats | None = None
     expert_cpu: list[float] = field(default_factory=list)
-    """Of the dummy expert by itself, on the rows of one call."""
+    """CPU seconds of the dummy expert by itself, on the rows of one call."""
     copyto: list[float] = field(default_factory=list)
     """CPU seconds of np.copyto for the bytes of a launch, timed after each of them."""
     calls: int = 1

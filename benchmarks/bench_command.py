@@ -51,7 +51,7 @@ def run_command(arguments: list[str], environ: dict[str, str]) -> Outcome:
 
 
 def good(report: Report, what: str, outcome: Outcome) -> bool:
-    """Is this a run to report?  If not, note why."""
+    """Return whether this is a run to report; if not, note why."""
     if outcome.code != 0:
         report.notes.append(f"{what}: not measured, exit code {outcome.code}: {outcome.error}")
         return False

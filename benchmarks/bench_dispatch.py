@@ -51,11 +51,11 @@ class Kind:
     title: str
     case: str
     tokens: int
-    """Of a rank."""
+    """Tokens on each rank."""
     ranks: list[int]
     cores: int
     seconds_max: float
-    """Of a later round of the largest number of ranks."""
+    """Time limit of a later round at the largest number of ranks."""
 
     def need(self, ranks: int, cores: int) -> float:
         """Bytes for so many ranks with so many cores."""
@@ -77,7 +77,7 @@ class Sample:
     """CPU seconds of np.copyto for the bytes of a whole later round, timed after each of them."""
 
     def best(self, stages: Sequence[str], value: str) -> float:
-        """Of the later rounds the smallest sum over these stages of a field of theirs."""
+        """Return the smallest sum over these stages of one of their fields, among the later rounds."""
         return min(sum(getattr(one[name], value) for name in stages) for one in self.later)
 
     def copied(self, stages: Sequence[str]) -> int:

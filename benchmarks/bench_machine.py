@@ -26,7 +26,7 @@ def run_once(pod: Pod, kernel: Kernel, args: dict[str, int], grants: list[Grant]
 
 
 def steps_per_second(kernel: Kernel, rounds: int, repeats: int) -> float:
-    """Of a kernel that only works on its own core."""
+    """Return the rate of a kernel that only works on its own core."""
     pod = Pod(small_pod(1))
     run_once(pod, kernel, {"n": 1}, [])  # compile
     actions = run_once(pod, kernel, {"n": rounds}, [])[1]

@@ -63,7 +63,7 @@ class Report:
         self.rows.append(Row(what, measured, unit, f"<= {bound:g}", measured <= bound))
 
     def fits(self, what: str, need: float) -> bool:
-        """Is so much memory free?  If not, note that this is left out."""
+        """Return whether so much memory is free; if not, note that this is left out."""
         from xccl_emu.bench.memory import available_bytes
 
         free = available_bytes()

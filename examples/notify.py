@@ -28,7 +28,7 @@ from xccl_emu.lang import (
 from xccl_emu.protocol import Bench, Case, Regions, choice, payload, size
 
 FIELD_BYTES = 32
-"""Of a tail, and of the head."""
+"""Bytes of a tail, and of the head."""
 
 
 def fetched(source, nbytes):

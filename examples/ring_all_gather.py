@@ -63,7 +63,7 @@ def chunks_of(dies: int, nbytes: int) -> NDArray[np.uint8]:
 
 
 def places(pod: Pod, die: int) -> Places:
-    """Those of a die."""
+    """Return the addresses on a die."""
     return Places(inbox=pod.managed(die), tail=pod.meta(die, TAIL), ack=pod.meta(die, ACK))
 
 

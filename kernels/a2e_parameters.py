@@ -31,7 +31,7 @@ class Domains(NamedTuple):
     senders: int
     """Cores of an E2A stream, the first ones, that send rows back."""
     relays: int
-    """Those, the last ones, that forward."""
+    """How many of them, the last ones, forward."""
     tokens_max: int
     depth: int
     """Calls that an expert die has memory for."""

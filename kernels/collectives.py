@@ -13,7 +13,7 @@ from xccl_emu.lang import MTU_IN, MTU_OUT, VECTOR, mtu_in, mtu_out, set_flag, v_
 
 FIELD_BYTES = 32
 SLOTS = 2
-"""Of an inbox on a ring."""
+"""Slots of an inbox on a ring."""
 
 
 class Work(NamedTuple):
@@ -27,9 +27,9 @@ class Work(NamedTuple):
     """Bytes from one share to the next, in both."""
     nbytes: int
     slices: int
-    """Of each share."""
+    """Slices of each share."""
     slice_bytes: int
-    """Of all but the last one, which may be shorter; even."""
+    """Bytes of all slices but the last one, which may be shorter; even."""
     calls: int
     own_bytes: int
     """From what a call has to what the next one has."""
@@ -55,7 +55,7 @@ class Ring(NamedTuple):
     room: int
     """Bytes of a slice in whole granules: of a half of the data buffer."""
     reduce: int
-    """Are chunks added up?"""
+    """Whether chunks are added up."""
     gather: int
     """Does every rank get all chunks?"""
 
@@ -96,7 +96,7 @@ class Barrier(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Of SP-TP-SP: sizes, and addresses of what this rank has and gets in the first layer."""
+    """Sizes of SP-TP-SP, and addresses of what this rank has and gets in the first layer."""
 
     tokens: int
     latent: int

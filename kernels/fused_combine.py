@@ -38,7 +38,7 @@ DMAS = 8
 """Transfers that the DMA engine works on at a time."""
 
 LISTED_BYTES = ROUTE_BYTES + 4
-"""Of a row that is to be sent, what the data buffer keeps until it is announced: its route and its number."""
+"""Bytes that the data buffer keeps for a row to be sent until it is announced: its route and its number."""
 
 
 def buffer_at(i: int, hidden: int, n_slots: int) -> int:

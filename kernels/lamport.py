@@ -18,7 +18,7 @@ from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import FP32, MTU_OUT, VECTOR, kernel, mtu_out, poll_line_ne, quiet, ub_load, ub_store, v_add, v_copy
 
 LINE_BYTES, WORDS = 16, 0b1111
-"""Of what is read at once, and that all its words are flags."""
+"""Bytes that are read at once, and that all words of them are flags."""
 EMPTY = -0x80000000
 """-0.0, as a signed integer of 4 bytes."""
 EMPTY_TWICE = -0x7FFFFFFF80000000
@@ -27,7 +27,7 @@ BUFFERS = 3
 
 
 class Ranks(NamedTuple):
-    """Of one rank: where buffers are on die 0, the same on each die, and the sizes."""
+    """What one rank knows: where buffers are on die 0, the same on each die, and the sizes."""
 
     me: int
     ranks: int
@@ -35,9 +35,9 @@ class Ranks(NamedTuple):
     pitch: int
     """From a die to the next."""
     room: int
-    """Of an operand, in a buffer and in the data buffer; in whole granules."""
+    """Bytes of an operand, in a buffer and in the data buffer; in whole granules."""
     nbytes: int
-    """Of an operand of the calls 0, 2, ..."""
+    """Bytes of an operand in the calls 0, 2, ..."""
     odd_nbytes: int
     """And of the others."""
     calls: int

@@ -15,13 +15,13 @@ from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import MTU_OUT, SCALAR, dcci, kernel, mtu_out, poll_ge, poll_line_eq, store, ub_load, ub_store
 
 LINE_BYTES, DATA_BYTES = 16, 8
-"""Of a line, and of the data in it."""
+"""Bytes of a line, and of the data in it."""
 FLAGS = 0b1010
 """Which of the words of a line are flags."""
 
 
 class Slots(NamedTuple):
-    """Of a pair of ranks: where the slots are on the receiver's die, the credit on the sender's, and the sizes."""
+    """What a pair of ranks shares: the slots on the receiver's die, the credit on the sender's, and the sizes."""
 
     lines: int
     credit: int
@@ -29,7 +29,7 @@ class Slots(NamedTuple):
     step: int
     """Bytes from one slot to the next."""
     n_lines: int
-    """Of a slot."""
+    """Lines of a slot."""
     n_steps: int
     done: int
     """Steps of the launches before, on the same slots."""

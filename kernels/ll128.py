@@ -24,7 +24,7 @@ from xccl_emu.lang import (
 )
 
 LINE_BYTES, DATA_BYTES = 128, 120
-"""Of a line, and of the data in it."""
+"""Bytes of a line, and of the data in it."""
 FLAG = 0b11 << 30
 """Which of the words of a line are its flag: the last 8 bytes."""
 

@@ -15,7 +15,7 @@ class Cluster(NamedTuple):
 
     nodes: int
     ranks: int
-    """Of a node."""
+    """Ranks of a node."""
     node: int
     local: int
     """Number of the rank in its node."""
@@ -29,19 +29,19 @@ class Cluster(NamedTuple):
     dp_first: int
     dp_size: int
     tokens: int
-    """Of each group, those that this core moves."""
+    """Tokens of each group that this core moves."""
     capacity: int
     """Rows of a group that a place for those of a node has."""
     top_k: int
     experts: int
-    """Of each rank."""
+    """Experts of each rank."""
     first_expert: int
     row_bytes: int
-    """Of a hidden state."""
+    """Bytes of a hidden state."""
     part_bytes: int
-    """Of a shard of it."""
+    """Bytes of a shard of it."""
     room: int
-    """Of a place in the data buffer, for a row or counts."""
+    """Bytes of a place in the data buffer, for a row or counts."""
     acc: int
     """Where in the data buffer the FP32 sum is."""
     head: int

@@ -26,7 +26,7 @@ from xccl_emu.lang import (
 )
 
 FIELD_BYTES = 32
-"""Of a tail, and of a head."""
+"""Bytes of a tail, and of a head."""
 
 
 class Tickets(NamedTuple):
@@ -36,18 +36,18 @@ class Tickets(NamedTuple):
     tails: int
     tickets: int
     heads: int
-    """Of producer 0; that of producer p is ``p * pitch`` further on."""
+    """Address of producer 0's head; that of producer p is ``p * pitch`` further on."""
     pitch: int
     slots: int
     nbytes: int
-    """Of a message."""
+    """Bytes of a message."""
     producers: int
     messages: int
-    """Of each producer."""
+    """Messages of each producer."""
     done: int
-    """Of each producer, in the launches before."""
+    """Messages of each producer, in the launches before."""
     total: int
-    """Of each producer, in all launches."""
+    """Messages of each producer, in all launches."""
 
 
 def fetched(source, nbytes):

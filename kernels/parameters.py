@@ -18,7 +18,7 @@ class Channel(NamedTuple):
     slot_bytes: int
     by_dma: int
     ack_each: int
-    """Is each chunk acknowledged, although the payload fits the ring?  Only a receiver asks."""
+    """Whether each chunk is acknowledged although the payload fits the ring.  Only a receiver asks."""
     ring: int
     """Address of the first slot; 0 for a sender, which is told it by the ack field."""
 
@@ -39,7 +39,7 @@ class Group(NamedTuple):
     quantized: int
     """0 for no, else 1 + the rule."""
     shared: int
-    """Is the last choice the shared expert?"""
+    """Whether the last choice is the shared expert."""
     by_dma: int
     cores: int
     """Cores used on each die."""
@@ -48,7 +48,7 @@ class Group(NamedTuple):
     tallies: int = 0
     """Where rank 0's cores tell each other what they have counted in scalar loops; 0 if each counts all by itself."""
     narrowed: int = 0
-    """Is it INT8 on the way back, too?  0 for no, else 1 + the rule."""
+    """Whether it is INT8 on the way back, too: 0 for no, else 1 + the rule."""
 
 
 class Buffers(NamedTuple):
@@ -134,11 +134,11 @@ class Sets(NamedTuple):
     """Where the two buffer sets of DeepEP's low-latency mode are; addresses are those of rank 0, sizes in bytes."""
 
     signals: int
-    """Of dispatch -n - 1, of combine 1: by source and local expert, which are the writing rank and its expert."""
+    """Signals, dispatch -n - 1, combine 1: by source and local expert, which are the writing rank and its expert."""
     signals_step: int
     """From a set to the other."""
     data: int
-    """Of dispatch messages by source and local expert, of combine contributions by token and choice."""
+    """Messages of dispatch by source and local expert, contributions of combine by token and choice."""
     data_step: int
     slots: int
     """Messages of a block."""

@@ -232,7 +232,7 @@ def await_chunk(i, chunks, c: Channel, wait, first):
 
 
 def acks_each(asked, chunks, slots):
-    """Is each chunk acknowledged?  Else the last one alone, when all is copied out."""
+    """Return whether each chunk is acknowledged.  If not, only the last one is, when all is copied out."""
     return asked > 0 or chunks > slots
 
 

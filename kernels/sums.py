@@ -30,7 +30,7 @@ LOADS = 4
 
 
 SCALE_BYTES = 4
-"""Of the FP32 that goes behind a row of INT8."""
+"""Bytes of the FP32 scale that goes behind a row of INT8."""
 
 
 def sum_bytes(hidden: int, narrowed: int = 0) -> int:

@@ -6,7 +6,7 @@ from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import DMA, MTU_IN, MTU_OUT, SCALAR, dma, kernel, mtu_in, mtu_out, wait_flag
 
 DESCRIPTORS = 8
-"""Of DMA, that a core may have rung at once."""
+"""DMA descriptors that a core may have rung at once."""
 
 
 class Scatter(NamedTuple):

@@ -49,7 +49,7 @@ class AttentionExperts(Communicator):
     """
 
     name: str
-    """Of the protocol, in `stats`."""
+    """Name of the protocol, in `stats`."""
     kernels: ClassVar[tuple[Kernel, ...]]
     """What `launch` launches."""
     rights: ClassVar[Mapping[str, Mapping[str, str]]]

@@ -36,7 +36,7 @@ from xccl_emu.routing import Placement, place_experts
 from xccl_emu.routing.choices import ZIPF
 
 _KERNELS = (attention, a2e_stream, compute_stream, e2a_stream), (pull_attention, pull_expert)
-"""Of trampolines, and of plain pull: first that of the attention dies."""
+"""Kernels of trampolines, and of plain pull: first that of the attention dies."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class A2ECase(RoutedCase):
 
     @functools.cached_property
     def _placement(self) -> Placement:
-        """Of the experts, by a routing."""
+        """Placement of the experts, by a routing."""
         return place_experts(self.experts, self._choices.n_experts)
 
     def _config(self) -> A2EConfig:

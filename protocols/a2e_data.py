@@ -64,7 +64,7 @@ class Image:
         ]
 
     def outputs(self, domain: int, i: int) -> NDArray[np.uint8]:
-        """Of an attention die, of all its calls."""
+        """Return the outputs of an attention die, of all its calls."""
         c = self._config
         mine = range(domain, len(self._calls), c.turns)
         out = np.zeros((len(mine), c.tokens_max, c.row_bytes), np.uint8)
@@ -74,7 +74,7 @@ class Image:
         return out
 
     def rows(self, die: int) -> dict[str, NDArray[np.uint8]]:
-        """Of an expert die, by name of the buffer."""
+        """Return the rows of an expert die, by name of the buffer."""
         c = self._config
         images = {
             "recv_x": np.zeros((c.depth, c.rows_max, c.payload_bytes), np.uint8),

@@ -71,7 +71,7 @@ class A2EConfig(TokenConfig):
     e2a_parts: int = 1
     """The same of the way back; from 2 on, half of several cores of an E2A stream forward and do nothing else."""
     microbatches: int = 1
-    """Of each domain, each on ``cores`` cores of its own: while one is away, another one computes."""
+    """Microbatches of each domain, each on ``cores`` cores of its own: while one is away, another one computes."""
     attention_work: int = 0
     """Vector instructions of `BUSY_ENTRIES` that stand in for attention, before each call."""
     expert_work: int = 0
@@ -157,7 +157,7 @@ class A2EConfig(TokenConfig):
 
 
 def lists_that_fit(c: A2EConfig, tokens: int, nbytes: int) -> int:
-    """Of so many tokens whose choices are wanted, how many have room in so many bytes; all if they are not streamed."""
+    """Return how many of the tokens whose choices are wanted have room in ``nbytes``; all if they are not streamed."""
     return min(tokens, c.listed or tokens, max(1, nbytes // INDEX_BYTES)) if c.streams else tokens
 
 

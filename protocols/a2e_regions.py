@@ -28,7 +28,7 @@ class DiesLayout(Regions, ABC):
     """
 
     in_managed: ClassVar[tuple[str, ...]]
-    """Those that lie in the managed data area."""
+    """Names of the regions in the managed data area."""
 
     def __init__(
         self, config: A2EConfig, spec: PodSpec, first_die: int = 0, managed_offset: int = 0, field_offset: int = 0
@@ -76,7 +76,7 @@ def _check_dies(c: A2EConfig, spec: PodSpec, first_die: int) -> None:
 
 
 class A2ELayout(DiesLayout):
-    """Those of `Places`."""
+    """Regions of the trampoline protocol, as `Places` names them."""
 
     in_managed = ("slots", "lists", "staging", "inbox", "returned", "outbox", "tallies")
     ub_bytes = staticmethod(buffer_bytes)

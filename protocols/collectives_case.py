@@ -25,10 +25,10 @@ from xccl_emu.protocols.layout import DTYPES
 
 MOST = 1 << 28
 BYTES_MAX = 1 << 32
-"""Of all operands: what is larger is a mistake, and would take the memory of this machine."""
+"""Most bytes of all operands: more is a mistake, and would take the memory of this machine."""
 
 _BITS = {"bf16": (0x81FF, 0x3E00, 0x4B80), "fp16": (0x8FFF, 0x0400, 0x6000)}
-"""Of a small number: bits that are drawn, and such as are set; and the bits of a large one but for its sign."""
+"""Bits of a small number that are drawn, and such as are set; and the bits of a large one but for its sign."""
 
 
 def no_numbers(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
@@ -223,12 +223,12 @@ class CollectiveCase(StreamCase, Collective):
         return align(2 * -(-self._share // self.cores)) // 2
 
     def _nbytes(self, core: int) -> int:
-        """Of a share that a core moves."""
+        """Return the bytes of a share that a core moves."""
         begin, end = (min(i * self._part, self._share) for i in (core, core + 1))
         return 2 * (end - begin)
 
     def _slices(self, core: int) -> int:
-        """Of these."""
+        """Return the number of slices of a core's part of a share."""
         return -(-self._nbytes(core) // self._slice_bytes)
 
     @property
@@ -259,7 +259,7 @@ class CollectiveCase(StreamCase, Collective):
 
     @property
     def payload_bytes(self) -> int:
-        """Of a call, as nccl-tests have it: of all shares."""
+        """Payload of a call in bytes, as nccl-tests have it: that of all shares."""
         return 2 * self.ranks * self.elements
 
     @property

@@ -12,11 +12,11 @@ Given = tuple[Any, list[Grant]]
 
 
 class Layout:
-    """Of ``cores`` cores on each of ``ranks`` dies: a slot is ``blocks`` blocks of ``room`` bytes, in whole
+    """Layout of ``cores`` cores on each of ``ranks`` dies: a slot is ``blocks`` blocks of ``room`` bytes, in whole
     granules."""
 
     slots: int
-    """Of a core."""
+    """Slots of a core."""
     fields: int
 
     def __init__(self, regions: Regions, ranks: int, cores: int, room: int, blocks: int = 1) -> None:
@@ -35,7 +35,7 @@ class Layout:
         return ranks
 
     def told(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Of an exchange of all with all."""
+        """Return the parameters and grants of an exchange of all with all."""
         places = self._at(self.inbox, 0, core), self._at(self.field, 0, core), pod.spec.die_bytes
         return Peers(me, self.ranks, *places, self.room, scatter, reduce, gather), self._grants(core, me, None)
 
@@ -67,7 +67,7 @@ class RingLayout(Layout):
         return 2
 
     def told(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Of a ring."""
+        """Return the parameters and grants of a ring."""
         left, right = (me - 1) % self.ranks, (me + 1) % self.ranks
         tail, ack = (self._at(self.field, me, core, i) for i in range(2))
         ring = Ring(
@@ -87,7 +87,7 @@ class BarrierLayout(Layout):
         return (ranks - 1).bit_length()
 
     def told(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
-        """Of a barrier between what all write and what all read."""
+        """Return the parameters and grants of a barrier between what all write and what all read."""
         places = self._at(self.field, 0, core), self._at(self.inbox, 0, core), pod.spec.die_bytes
         return Barrier(me, self.ranks, *places, self.room), self._grants(core, me, None)
 

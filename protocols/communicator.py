@@ -29,7 +29,7 @@ class Communicator(ABC):
         """When the layout is made, and all else that may be refused."""
         self.pod, layout = pod, self.layout
         self.stats: dict[str, RunStats] = {}
-        """Of the last run of each protocol."""
+        """Statistics of the last run of each protocol."""
         self._broken = False
         dies = layout.dies.start, layout.dies.stop
         meta, managed = (layout.meta_start, layout.meta_end), (layout.managed_start, layout.managed_end)

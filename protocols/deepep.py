@@ -91,7 +91,7 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
                 yield f"{i}.rest", c.set_bytes - c.n_slots * block
 
     def dispatch_grants(self, rank: int) -> list[Grant]:
-        """Of the buffer sets: its own, and those signals of others that it writes; data go anywhere."""
+        """Return grants for the buffer sets: its own, and those signals of others that it writes; data go anywhere."""
         c, each = self.config, self.config.local_experts * SIGNAL_BYTES
         die, starts = c.first_die + rank, [signals.start for signals in self.signals]
         return [

@@ -17,7 +17,7 @@ from xccl_emu.protocols.group_layout import GroupLayout
 from xccl_emu.protocols.layout import EpConfig, messages_at
 
 _PARITIES = ("even", "odd")
-"""Of rounds."""
+"""Names of even and odd rounds."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def fused_buffer_bytes(config: FusedConfig) -> int:
 
 
 class FusedLayout(GroupLayout[FusedConfig]):
-    """Of a group whose ranks write to each other."""
+    """Layout of a group whose ranks write to each other."""
 
     ub_bytes = staticmethod(fused_buffer_bytes)
     staging: Region | None = None

@@ -84,7 +84,7 @@ class GroupLayout(Regions, ABC, Generic[C]):
 
 
 class EpLayout(GroupLayout[EpConfig]):
-    """Of a group that pulls: on any die what is for or from a rank, on its own more."""
+    """Layout of a group that pulls: on any die what is for or from a rank, on its own more."""
 
     ub_bytes = staticmethod(buffer_bytes)
 

@@ -41,7 +41,7 @@ class LayerCase(RoutedCase, ABC):
 
     group: ClassVar[type[ExpertGroup[Any]]]
     config: ClassVar[type[EpConfig]]
-    """Of what users call, and of its sizes."""
+    """Class of the group's configuration, which bounds its sizes."""
     launched: ClassVar[Callable[..., GroupRounds]]
     """All rounds in one launch."""
     written: ClassVar[tuple[str, ...]]
@@ -82,7 +82,7 @@ class LayerCase(RoutedCase, ABC):
 
     @abstractmethod
     def _config(self) -> EpConfig:
-        """That of the group."""
+        """Configuration of the group."""
 
     def _pattern(self, rounds: Sequence[Sequence[int]]) -> list[Batch]:
         """Batches of rounds with so many tokens of each rank, where nothing is said of the routing."""

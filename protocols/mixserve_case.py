@@ -111,7 +111,7 @@ class MixServeCase(StreamCase):
     def _buffers(
         self, bench: Bench, pod: Pod, streams: Streams, die: int, core: int, data: Data
     ) -> dict[str, Buffer]:
-        """Those of a core, by name."""
+        """Return the buffers of a core, by name."""
         of, (node, local) = data.of, divmod(die, data.of.ranks)
         own, dealt = of.tokens_of(node, of.group(local)), data.shape.tokens_of(core)
         tables = data.tables(node, local, core)
@@ -159,7 +159,7 @@ class MixServeCase(StreamCase):
     def _expect_rows(
         self, bench: Bench, owner: str, die: int, core: int, layout: Layout, data: Data
     ) -> None:
-        """Of the last two rounds: those before them are overwritten."""
+        """Expect the results of the last two rounds: those before them are overwritten."""
         of, shape = data.of, layout.shape
         for r, tokens in np.ndindex(self.rounds, of.dp):
             rows = data.rows(r, tokens, *divmod(die, of.ranks), core)
@@ -186,7 +186,7 @@ class MixServeCase(StreamCase):
 
     @property
     def _partial_bytes(self) -> int:
-        """Of a core and a round."""
+        """Bytes of the partial sums of a core and a round."""
         return self.degrees.dp * self.shape.capacity * self.shape.row_bytes
 
     @property

@@ -24,7 +24,7 @@ class Data:
     dtype: str
     seed: int
     dummy: bool
-    """Are outputs those of the dummy experts?  Else they are drawn, and the order of their sums is in the bits."""
+    """Whether outputs are those of the dummy experts.  If not they are drawn, and the order of sums is in the bits."""
     payload: bool = True
     """If not, hidden states and outputs are zeros that take no memory; choices are as they are."""
 
@@ -43,13 +43,13 @@ class Data:
 
     @functools.cached_property
     def weights(self) -> NDArray[np.float32]:
-        """Of the choices, above 0 and at most 1."""
+        """Weights of the choices, above 0 and at most 1."""
         return np.float32(1) - np.random.default_rng([self.seed, 2]).random(self.choices.shape, np.float32)
 
     # ---- the tables of a rank
 
     def tables(self, node: int, local: int, core: int) -> dict[str, NDArray[np.generic]]:
-        """Of a core's tokens: rows of each node and expert, their choices, and where each row is, by rounds."""
+        """Tables of a core's tokens: rows of each node and expert, their choices, and where each row is, by rounds."""
         of, capacity = self.of, self.shape.capacity
         choices = self._of_core(core)[:, of.tokens_of(node, of.group(local))].reshape(self.rounds, -1)
         rows = np.full((self.rounds, of.nodes, capacity), -1, np.int32)

@@ -25,12 +25,12 @@ class Degrees:
 
     @property
     def nodes(self) -> int:
-        """Of the algorithm."""
+        """Nodes of the algorithm."""
         return min(self.dp, self.ep)
 
     @property
     def ranks(self) -> int:
-        """Of a node."""
+        """Ranks of a node."""
         return self.world // self.nodes
 
     @property
@@ -86,7 +86,7 @@ def degrees(nodes: int, ranks: int, dp: int, ep: int) -> Degrees:
 
 @dataclass(frozen=True)
 class Shape:
-    """Of what is moved."""
+    """Sizes of what is moved."""
 
     of: Degrees
     cores: int
@@ -106,32 +106,32 @@ class Shape:
 
     @property
     def row_bytes(self) -> int:
-        """Of a hidden state."""
+        """Bytes of a hidden state."""
         return 2 * self.hidden
 
     @property
     def part_bytes(self) -> int:
-        """Of a shard of it."""
+        """Bytes of a shard of a hidden state."""
         return self.row_bytes // self.of.shards
 
     @property
     def head(self) -> int:
-        """Of the counts of a block, in whole granules."""
+        """Bytes of the counts of a block, in whole granules."""
         return align(8 * self.experts)
 
     @property
     def room(self) -> int:
-        """Of a place in the data buffer, for a row or counts."""
+        """Bytes of a place in the data buffer, for a row or counts."""
         return max(self.row_bytes, self.head)
 
     @property
     def acc(self) -> int:
-        """Of what is before the FP32 sum in the data buffer: rows and terms."""
+        """Bytes before the FP32 sum in the data buffer: rows and terms."""
         return (PLACES + 2) * self.room
 
     @property
     def ub_bytes(self) -> int:
-        """Of the data buffer: behind that come the sum, which takes two places, and two for sums that leave."""
+        """Bytes of the data buffer: behind `acc` the sum, which takes two places, and two for sums that leave."""
         return self.acc + 4 * self.room
 
 

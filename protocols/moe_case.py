@@ -21,7 +21,7 @@ from xccl_emu.protocols.rounds import Rounds
 
 _COMBINE_INPUTS = ("pos", "counts", "y")
 _DECODE = {"ranks": 288, "cores": 4, "tokens": 60, **USUAL, "redundant": 0}
-"""Of 288 dies, 256 have one routed expert each and 32 the shared one (a token's rank mod 32)."""
+"""Sizes of a decode step: 256 of 288 dies have a routed expert each, 32 the shared one (a token's rank mod 32)."""
 _PAIRS = {"ranks": 2, "cores": 2, "tokens": 3, "rounds": 2}
 
 

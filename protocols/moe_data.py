@@ -15,7 +15,7 @@ from xccl_emu.protocols.expert_group import whole_rows
 from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig
 
 _BITS = {"bf16": (0x3F01, 0x3F80), "fp16": (0x3801, 0x3900)}
-"""Of numbers from 0.5 to 1, or to 0.63."""
+"""Bits of numbers from 0.5 to 1, or to 0.63."""
 
 Rows = list[NDArray[Any]]
 """An array for each round."""

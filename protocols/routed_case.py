@@ -23,8 +23,8 @@ FEW_TOKENS = 256
 
 @dataclass(frozen=True)
 class RoutedCase(Case, ABC):
-    """Whoever derives from it has the fields ``tokens``, ``top_k``, ``rounds`` and ``seed`` too, makes rounds by
-    ``_pattern``, and lays them out by ``_lay_out``.
+    """A case whose tokens choose experts.  Subclasses must define the fields ``tokens``, ``top_k``, ``rounds`` and
+    ``seed``, make rounds by ``_pattern``, and lay them out by ``_lay_out``.
     """
 
     by_routing: ClassVar[Collection[str]] = ("layer",)
@@ -101,7 +101,7 @@ class RoutedCase(Case, ABC):
         if len(calls) == 1:
             return calls[0].case.lay_out(bench)
         if self.routing:
-            raise ConfigError(f"routing={self.routing!r}: goes with a single call, there are {len(calls)}")
+            raise ConfigError(f"routing={self.routing!r}: applies to a single call; there are {len(calls)}")
         each = [tokens_of(call.case.configuration["tokens"], self._sources) for call in calls]
         most: dict[str, Any] = {"tokens": as_text([max(lengths) for lengths in zip(*each, strict=True)])}
         whole: Any = replace(self, **most)

@@ -367,8 +367,7 @@ class SendRecv:
     def _explain(self, error: RunError) -> RunError:
         """The same error in the words of the protocol; one that is not of this protocol's kernels unchanged."""
         if isinstance(error, DeadlockError):
-            missing = "".join(f"\n  nobody answers the {call}" for call in self._unanswered())
-            return DeadlockError(f"{error}{missing}")
+            return DeadlockError("\n".join([str(error), *self._unanswered()]))
         if not isinstance(error, ProtocolError):
             return error
         running = self.pod.launch_of(error.core)
@@ -384,5 +383,7 @@ class SendRecv:
         theirs = f"the other side has {nbytes} bytes on {cores} cores"
         return PayloadMismatchError(f"{call} on {call.cores} cores: {theirs}\n  {error}", *given)
 
-    def _unanswered(self) -> Iterable[Call]:
-        return (call for _, call in self._launched if self._open.partner(call) is None)
+    def _unanswered(self) -> Iterable[str]:
+        for _, call in self._launched:
+            if self._open.partner(call) is None:
+                yield f"  no matching {'recv' if call.sends else 'send'} was posted for the {call}"

@@ -37,7 +37,7 @@ class Call:
     rounds: int = 1
     """Payloads that lie one behind the other in the buffer, each sent by itself, with event IDs that count up."""
     back: "Call | None" = None
-    """Of a send: the receive that its cores carry out too, chunk by chunk in turn."""
+    """For a send: the receive that its cores carry out too, chunk by chunk in turn."""
     own_cores: bool = True
     """False for such a receive."""
 

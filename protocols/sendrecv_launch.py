@@ -79,7 +79,7 @@ class Launcher:
         return self._free[die]
 
     def _arguments(self, call: Call, number: int, base: int) -> dict[str, int | Channel]:
-        """Of all kernels, for a channel that had counted ``base`` before the call."""
+        """Return the arguments of all kernels, for a channel that had counted ``base`` before the call."""
         place, own = (call.source, call.target, number), part(call.nbytes, call.cores, number)
         layout, address = self._layout, call.buffer.address + own.start
         channel = Channel(

@@ -11,7 +11,7 @@ import numpy as np
 from xccl_emu.errors import XcclEmuError
 
 SECONDS_MAX = 120
-"""Of one call: far more than any takes, on a busy machine too."""
+"""Time limit of one call: far more than any takes, on a busy machine too."""
 
 INT64_MAX = (1 << 63) - 1
 

@@ -186,7 +186,7 @@ def test_each_sync_is_a_table_for_people() -> None:
     ("change", "said"),
     [
         ({"format": "xccl_emu schedule 1"}, "is not a witness of this version"),
-        ({"protocol": "ring"}, "--replay found.json: is of protocol 'ring', which is none of xccl-emu list; say"),
+        ({"protocol": "ring"}, "--replay found.json: is of protocol 'ring', which `xccl-emu list` does not have; give"),
         ({"configuration": {"ranks": 2, "cats": 1}}, "cats=1: sendrecv has no such size"),
         ({"order": "weak"}, "order='weak'"),
         ({"actions": [-1]}, "action 1 is damaged"),

@@ -67,7 +67,7 @@ def test_compiled_functions_read_constants_alone(path: Path) -> None:
 
 
 def compiled_functions(path: Path) -> list[ast.FunctionDef]:
-    """Of a module, those that have a decorator that compiles them."""
+    """Return the functions of a module that have a decorator that compiles them."""
     nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
     return [each for each in functions if set(DECORATORS) & {name.id for name in _names(each.decorator_list)}]

@@ -32,7 +32,7 @@ from xccl_emu.protocols.layout import EpConfig
 from xccl_emu.protocols.sendrecv import SendRecv
 
 ARGUMENTS_MAX = 2
-"""Of a call that are replaced at once, most often one."""
+"""Arguments of a call that are replaced at once, most often one."""
 
 
 @dataclass(frozen=True)

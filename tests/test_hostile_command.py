@@ -53,7 +53,7 @@ RIGHT: Sequence[Sequence[str]] = [
 
 SHARED = ("sendrecv", "buffers", "--replay")
 QUICK = [words for words in RIGHT if words[0] == "plan" or (words[1] in SHARED and "-b" not in words)]
-"""Those that share what they compile with many other tests, or compile nothing."""
+"""Commands that share what they compile with many other tests, or compile nothing."""
 
 
 def hostile(rng: random.Random, among: Sequence[tuple[str, ...]] = RIGHT) -> list[str]:

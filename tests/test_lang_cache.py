@@ -130,7 +130,7 @@ def test_files(folder: Path) -> None:
 
 
 def test_the_last_used_files_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of too many files the one goes that was not used for longest."""
+    """The file that was not used for longest goes when there are too many."""
     monkeypatch.setattr(_machine_code, "KEPT", 2)
     for age, number in ((300, 1), (100, 2), (200, 3)):
         path = code(number).path

@@ -22,7 +22,7 @@ def _scales(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_how_many_significands_get_another_scale(page: str) -> None:
-    """Of all significands in one binade, as many differ as the page says, by one unit, whatever the exponent."""
+    """As many significands in one binade differ as the page says, by one unit, whatever the exponent."""
     differing = []
     for dtype, one, step in ((oracle.BF16, 0x3F80, 128), (oracle.FP16, 0x3C00, 1024)):
         for binade in (-2, 0, 2):

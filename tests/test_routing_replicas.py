@@ -143,7 +143,7 @@ def test_tokens_find_a_copy_and_never_one_twice(
 
 @given(st.integers(2, 5), st.integers(1, 40))
 def test_copies_get_even_shares(copies: int, tokens: int) -> None:
-    """Of a batch whose tokens all choose one expert, its copies get numbers of tokens that differ by at most one."""
+    """Copies of one expert that all tokens of a batch choose get numbers of tokens that differ by at most one."""
     placement = place_experts(copies, 1, False, Redundancy(copies - 1, [5.0]))
     ids = np.zeros((tokens, 1), np.int32)
     loads = place_choices(Routing((ids,), (np.ones((tokens, 1), np.float32),), 1, ""), placement).loads()

@@ -29,7 +29,7 @@ PAGE = ROOT / "docs" / "mixserve.md"
 PAPER = Setting(load_model("DeepSeek-R1"), load_cluster("910B"))
 WORKLOAD = Workload()
 TOKENS = (8, 64, 512)
-"""Of a node, in runs of the fused algorithms."""
+"""Tokens of a node, in runs of the fused algorithms."""
 
 
 def settings() -> Iterator[Setting]:
@@ -45,7 +45,7 @@ def where(of: Setting) -> str:
 
 
 def best(head: str = "### The best strategy") -> str:
-    """Of every setting, corrected, and why the next is behind it."""
+    """Return the best strategy of every setting, corrected, and why the next is behind it."""
 
     def rows() -> Iterator[Sequence[str]]:
         for of in settings():

@@ -17,7 +17,7 @@ from xccl_emu.protocol.registry import known, make, names
 PAGE = ROOT / "docs" / "synchronizations.md"
 
 CERTIFICATE_SECONDS, CERTIFICATE_STATES = 6.0, 20_000
-"""Of each certificate: brute force ends by its states, long before its time is over, so that the page does not vary."""
+"""Limits of each certificate: brute force ends by its states, long before its time, so the page does not vary."""
 
 
 def finding(verdict: Verdict, idle: bool) -> str:

@@ -1,14 +1,79 @@
 """Emulator of the shared-memory communication protocols of the CloudMatrix384 supernode.
 
-Importing the package is cheap and does not import Numba; it only chooses the folder of Numba's cache.
+The names below are what most users need; each is imported when it is first used. So importing the package is cheap and
+does not import Numba; it only chooses the folder of Numba's cache. Requests of kernels are in `xccl_emu.lang`, helpers
+for tests in `xccl_emu.testing`. `check_protocol` is `xccl_emu.check.check.check`, since `xccl_emu.check` is a package.
 """
+
+from typing import TYPE_CHECKING
 
 from xccl_emu import _early
 
 _early.listen()
 
-from xccl_emu import _cache  # noqa: E402  what it imports takes its time
+from xccl_emu import _cache, _lazy  # noqa: E402  what they import takes its time
 
 __version__ = "0.1.0"
 
 _cache.activate()
+
+if TYPE_CHECKING:
+    from xccl_emu.check.check import check as check_protocol
+    from xccl_emu.check.verdict import Verdict, Violation
+    from xccl_emu.errors import ConfigError, DeadlockError, RunError, XcclEmuError
+    from xccl_emu.lang.kernel import kernel
+    from xccl_emu.machine.pod import Buffer, Pod
+    from xccl_emu.machine.spec import CLOUDMATRIX384, PodSpec, small_pod
+    from xccl_emu.protocol.bench import Bench
+    from xccl_emu.protocol.case import Case
+    from xccl_emu.protocol.registry import make
+    from xccl_emu.protocols.expert_parallel import ExpertParallel
+    from xccl_emu.protocols.layout import EpConfig
+    from xccl_emu.protocols.sendrecv import SendRecv
+    from xccl_emu.testing.witnesses import replay, witness_text
+    from xccl_emu.timing.run import VirtualTime
+else:
+    __getattr__, __dir__ = _lazy.names(
+        globals(),
+        {
+            "xccl_emu.check.check": "check as check_protocol",
+            "xccl_emu.check.verdict": "Verdict, Violation",
+            "xccl_emu.errors": "ConfigError, DeadlockError, RunError, XcclEmuError",
+            "xccl_emu.lang.kernel": "kernel",
+            "xccl_emu.machine.pod": "Buffer, Pod",
+            "xccl_emu.machine.spec": "CLOUDMATRIX384, PodSpec, small_pod",
+            "xccl_emu.protocol.bench": "Bench",
+            "xccl_emu.protocol.case": "Case",
+            "xccl_emu.protocol.registry": "make",
+            "xccl_emu.protocols.expert_parallel": "ExpertParallel",
+            "xccl_emu.protocols.layout": "EpConfig",
+            "xccl_emu.protocols.sendrecv": "SendRecv",
+            "xccl_emu.testing.witnesses": "replay, witness_text",
+            "xccl_emu.timing.run": "VirtualTime",
+        },
+    )
+
+__all__ = [
+    "CLOUDMATRIX384",
+    "Bench",
+    "Buffer",
+    "Case",
+    "ConfigError",
+    "DeadlockError",
+    "EpConfig",
+    "ExpertParallel",
+    "Pod",
+    "PodSpec",
+    "RunError",
+    "SendRecv",
+    "Verdict",
+    "Violation",
+    "VirtualTime",
+    "XcclEmuError",
+    "check_protocol",
+    "kernel",
+    "make",
+    "replay",
+    "small_pod",
+    "witness_text",
+]

@@ -36,6 +36,6 @@ class Option:
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> "Option | None":
-        """That of a field; None if it is no option."""
+        """Return the option of a field; None if it has none."""
         found: Option | None = metadata.get("option")
         return found

@@ -58,7 +58,7 @@ def check_writable(path: str | Path) -> None:
 
 
 def _is_replaced(path: str | Path, target: Path) -> bool:
-    """Is a new file put in the place of what is there?"""
+    """Return whether a new file replaces what is there."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

@@ -41,7 +41,7 @@ def add_own(partial, own, step, nbytes, dtype):
 
 
 class Chain(NamedTuple):
-    """Of one die: addresses of its regions and of those of its neighbours, and the sizes of what goes along."""
+    """What one die knows: addresses of its regions and of its neighbours', and the sizes of what goes along."""
 
     inbox: int
     tail: int
@@ -53,9 +53,9 @@ class Chain(NamedTuple):
     is_last: int
     chunks: int
     nbytes: int
-    """Of a chunk."""
+    """Bytes of a chunk."""
     step: int
-    """Of a chunk in whole granules."""
+    """Bytes of a chunk in whole granules."""
     slots: int
     dtype: int
 

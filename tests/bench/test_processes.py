@@ -115,7 +115,7 @@ if __name__ == "__main__":
 
 
 def runs(pid: str) -> bool:
-    """Is there such a process, and not only what is left of one that nobody has asked for?"""
+    """Return whether there is such a process, and not only a zombie that nobody has reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

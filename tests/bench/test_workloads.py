@@ -174,7 +174,7 @@ def test_a2e_and_e2a_are_parts_of_one_call() -> None:
 
 
 def test_congestion_costs_a_part_of_the_bandwidth() -> None:
-    """Of its path's bandwidth a die has most where messages are striped, and less where addresses decide on the way."""
+    """A die has most of its path's bandwidth where messages are striped, and less where addresses decide on the way."""
     striped, drawn, hashed, both = (float(row.emulated or 0) for row in congestion(DEFAULT, [4]))
     assert 0.9 * 137 < striped < 137
     assert max(hashed, both) < 0.97 * striped

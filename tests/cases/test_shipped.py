@@ -146,7 +146,7 @@ def test_syncs_are_those_of_what_is_launched(name: str) -> None:
 
 
 def test_reached_syncs_leave_out_other_paths() -> None:
-    """Of send and receive by mtu all names but those of DMA and of a cache are reached, and the reverse."""
+    """Send and receive by mtu reach all names but those of DMA and of a cache, and the reverse."""
     cache = {"ack line", "tail line"}
     dma = {"DMA before tail", "tails in order", "DMA before ack"}
     mtu = {"chunk in buffer", "data before tail", "half sent", "half free", "chunk read", "slot read"}

@@ -297,7 +297,7 @@ OVERTAKEN = frozenset({kinds.DATA_RACE, kinds.UNWRITTEN_READ, kinds.WRONG_BITS})
 WRONG = frozenset({kinds.WRONG_BITS})
 JUDGES = ("full", "merged", "breadth first", "portfolio")
 FEW = ("full", "portfolio")
-"""Those that need not visit all orders of many copies."""
+"""Judges for programs that need not visit all orders of many copies."""
 SC, FIFO, RELAXED, UNORDERED = "sc", "fifo", "relaxed", "unordered"
 
 

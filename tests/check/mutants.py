@@ -125,7 +125,7 @@ class Mutant:
     base: tuple[Edit | Without, ...] = ()
     """Changes that make a correct variant, in which the bug is then planted."""
     quick: bool = False
-    """Is it checked whenever the tests run?"""
+    """Whether it is checked whenever the tests run."""
 
     def __str__(self) -> str:
         return self.name
@@ -200,7 +200,7 @@ def kernels(edits: tuple[Edit | Without, ...]) -> Mapping[str, ModuleType]:
 
 
 def name_of(module: str) -> str:
-    """Of a module of kernels, as it is imported."""
+    """Return the name by which a module of kernels is imported."""
     return f"{__package__ if module.startswith('mutants') else _PACKAGE}.{module}"
 
 

@@ -124,13 +124,13 @@ def test_every_judge_finds_the_line(how: str, tmp_path: Path) -> None:
 
 
 def test_what_does_not_fail_is_verified() -> None:
-    """That a kernel could divide by zero is no violation, under any order, with a certificate."""
+    """A possible division by zero that never happens is no violation, under any order, with a certificate."""
     for order in ("sc", "fifo", "relaxed", "unordered"):
         assert check(Sharing(), order=order).verdict == VERIFIED
 
 
 def test_each_sync_tells_of_it() -> None:
-    """Of a division that fails where nothing was waited for, that wait is needed, and why is told."""
+    """A wait is needed if without it a division fails, and the result says why."""
     each = as_json("check", f"{__file__}:Sharing", "--how", "early", "--each-sync")["each_sync"]
     (arrived,) = (one for one in each if one["sync"] == "arrived")
     assert (arrived["finding"], arrived["violation"]["kind"]) == ("needed", ARITHMETIC)

@@ -108,7 +108,7 @@ def test_bad_limits_are_refused() -> None:
             certify(meeting(), FORGED, **limits)
     with pytest.raises(ConfigError, match="certify=0: must be a number, and positive"):
         check(meeting(), certify=0)
-    with pytest.raises(ConfigError, match="goes without a fault"):
+    with pytest.raises(ConfigError, match="cannot be combined with a fault"):
         check(meeting(), certify=1.0, fault="stop:die1")
     with pytest.raises(ConfigError, match="one under fault"):
         certify(meeting(), replace(FORGED, fault="stop:die1"))

@@ -100,7 +100,7 @@ def test_a_flipped_bit_is_found() -> None:
 
 
 def test_a_flipped_bit_is_found_anywhere_in_a_write_of_two_granules() -> None:
-    """Of 512 bits that become visible at once the last ones are flipped too, and the schedule is kept and replays."""
+    """The last of 512 bits that become visible at once are flipped too, and the schedule is kept and replays."""
     programs = "ub_store 1 0; out 1.0 0 4 | | ge 1.0 1"  # the last word of what is written is to stay 0
     wide = Trap("a write of two granules", programs, OK, {0o17: 0}, owners=(2,), cores=2, atomic_bytes=64)
     found = searched(wide, "corrupt:0-1")

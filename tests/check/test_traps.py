@@ -14,7 +14,7 @@ from .witness_support import shows_again
 
 BUDGET = Budget(states=1_000_000, brute=200_000, seconds=60)
 FORESEEN = "if its pipes go otherwise"
-"""Of an error that a search sees coming and does not run into."""
+"""Words of an error that a search sees coming and does not run into."""
 
 
 def shown(trap: Trap, order: str, found: Found) -> bool:

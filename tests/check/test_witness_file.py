@@ -91,7 +91,7 @@ def test_damaged_files_are_refused_or_harmless(path: Path, data: st.DataObject) 
         ("actions", [1 << 63], "action 1 is damaged"),
         ("actions", [0.5], "action 1 is damaged, it is 0.5"),
         ("actions", [True], "action 1 is damaged, it is True"),
-        ("order", "strong", "order='strong' is none of sc, fifo, relaxed"),
+        ("order", "strong", "order='strong' must be one of sc, fifo, relaxed"),
         ("without", [3], "without=3 is damaged"),
         ("configuration", [], r"configuration=\[\] is damaged"),
         ("configuration", {"rounds": 1.5}, "configuration rounds=1.5 is damaged"),

@@ -36,7 +36,7 @@ class Trap:
     """Cores that own them."""
     dies: int = 0
     cores: int = 1
-    """Of each die."""
+    """Cores of each die."""
     fresh: bool = False
     memory: dict[int, int] = field(default_factory=dict)
     rare: bool = False

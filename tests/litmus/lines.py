@@ -35,11 +35,11 @@ Outcome = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
 
 
 class State(NamedTuple):
-    """Of a run: where threads are, which cells of a line are read, what is under way, and memory."""
+    """State of a run: where threads are, which cells of a line are read, what is under way, and memory."""
 
     pcs: tuple[int, ...]
     reads: tuple[tuple[tuple[int, int], ...], ...]
-    """Of each thread: (place, value) of cells that its lines have read, sorted."""
+    """For each thread: (place, value) of cells that its lines have read, sorted."""
     flying: tuple[tuple[Piece, ...], ...]
     memory: tuple[int, ...]
 

@@ -196,7 +196,7 @@ def run_test(test: Litmus, order: str, puts: str = "n") -> tuple[set[Outcome], E
 
 
 def whole(found: Explored) -> bool:
-    """Is everything explored, and does it end well?"""
+    """Return whether everything is explored, and ends well."""
     return found.complete and not found.errors and not found.deadlocks
 
 

@@ -65,7 +65,7 @@ class Litmus:
     asks: tuple[tuple[str, ...], ...]
     """Which order each operation asks for."""
     signals: tuple[tuple[bool, ...], ...]
-    """Is an operation the signal of the one before it?"""
+    """Whether an operation is the signal of the one before it."""
 
     @property
     def addresses(self) -> tuple[str, ...]:

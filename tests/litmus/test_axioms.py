@@ -19,7 +19,7 @@ TABLES = {"orders": orders, "requests": requests, "signals": signals}
 
 
 def test_the_axioms_are_the_explorers_orders() -> None:
-    """Of all 90 older tests the axioms allow under sc, fifo and relaxed exactly what the explorer reaches."""
+    """The axioms allow of all 90 older tests, under sc, fifo and relaxed, exactly what the explorer reaches."""
     wrong = []
     for test in OLD:
         for name, order in {"sc": sc(), "fifo": fifo(test.home), "relaxed": relaxed(home=test.home)}.items():

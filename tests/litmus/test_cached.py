@@ -59,7 +59,7 @@ class Cached:
     threads: Program
     expected: Outcome | None = None
     lines: int = 4
-    """That a scalar unit caches."""
+    """Lines that a scalar unit caches."""
     name: ClassVar[str] = "cached"
     configuration: ClassVar[Mapping[str, int | str]] = {}
 

@@ -13,7 +13,7 @@ ranges = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 60), st.in
 
 @given(ranges, st.integers(-5, 100))
 def test_a_byte_is_named_by_the_label_that_begins_last(labels: list[tuple[str, int, int]], byte: int) -> None:
-    """Of all labels that hold a byte one that begins last names it, with the offset; without one there is no name."""
+    """A byte is named by a label that begins last among those that hold it, with the offset; else it has no name."""
     known = Labels()
     known.add(labels[:3])
     known.add(labels)

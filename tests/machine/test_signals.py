@@ -96,7 +96,7 @@ def told(bench: Bench, by: int = BY_SIGNAL, how: int = SIGNAL_SET) -> None:
     st.sampled_from([SIGNAL_SET, SIGNAL_ADD]),
 )  # fmt: skip
 def test_who_sees_the_signal_has_the_bytes(order: str, nbytes: int, atomic: int, seed: int, how: int) -> None:
-    """Of any size, in units of any size, under every order, drawn at random."""
+    """Who sees a signal has the bytes: any size, in units of any size, under every order, drawn at random."""
     spec = small_pod(2, app_bytes=256, meta_bytes=128, managed_bytes=256, ub_bytes=256, atomic_bytes=atomic)
     pod = Pod(spec, order=order, policy="random", seed=seed)
     data = np.random.default_rng(seed).integers(1, 256, nbytes).astype(np.uint8)
@@ -150,7 +150,7 @@ def test_a_signal_takes_the_place_of_a_fence(order: str, how: int) -> None:
 
 
 def test_it_needs_no_order() -> None:
-    """Of the two that write the signalling request may ask for no order, and is verified."""
+    """A signalling request may ask for no order, as may the writes that it needs, and is verified."""
     found = {one.site.operation: one.weakest for one in weakest(told(), max_states=10_000)}
     assert found == {"put_signal": "no-order", "mtu_out": "no-order", "put": "no-order"}
 
@@ -183,7 +183,7 @@ def test_a_story_tells_of_the_signal(order: str) -> None:
 
 
 def _latency_us(by: int, nbytes: int) -> float:
-    """Of a whole run in virtual time."""
+    """Return the time of a whole run in virtual time."""
     policy = VirtualTime()
     pod = Pod(small_pod(2, app_bytes=4096, meta_bytes=64, managed_bytes=4096, ub_bytes=4096), policy=policy)
     data = np.arange(nbytes).astype(np.uint8)

@@ -225,7 +225,7 @@ def test_subtransfers_divide_a_transfer(source: int, target: int, nbytes: int) -
 
 
 def test_a_granule_is_atomic_and_a_larger_transfer_tears() -> None:
-    """Of two granules a reader sees any combination of old and new; within one granule never a part."""
+    """A reader sees any combination of old and new of two granules; within one granule never a part."""
     filled, read = ("; ".join(f"{each} {i}" for i in range(8)) for each in ("ub_store 1", "ub_load 0"))
     both = small(f"{filled}; out 1.0 0 4 | in 1.0 0 4; set 1 0; wait 1 0; {read}")
     assert ends(both, "relaxed", SEEN) == {(0,), (0o11110000,), (0o1111,), (0o11111111,)}

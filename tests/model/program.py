@@ -45,7 +45,7 @@ class Op(NamedTuple):
     takes: bool = False
     """Does the kernel keep the value?"""
     shows: bool = False
-    """Is it part of what the core tells at its end?"""
+    """Whether it is part of what the core tells at its end."""
     computed: str = ""
     """``seen``: stores what the core has to tell; ``last``: loads from a place that depends on the last value."""
 
@@ -85,7 +85,7 @@ class Program(NamedTuple):
         return addr // self.die_bytes
 
     def is_meta(self, first: int, behind: int) -> bool:
-        """Are all these bytes in a metadata area?"""
+        """Return whether all these bytes are in a metadata area."""
         low, high = self.meta
         return low <= first % self.die_bytes and first % self.die_bytes + behind - first <= high
 
@@ -106,7 +106,7 @@ class Write(NamedTuple):
     op: int
     piece: int
     die: int
-    """Of the core."""
+    """Die of the core."""
     home: int
     """The die with the bytes."""
     addr: int

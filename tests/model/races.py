@@ -274,7 +274,7 @@ class History:
         return any(self._stands_for(earlier, other, later) for other in self.accesses)
 
     def _in_turn(self, earlier: Write, later: Write) -> bool:
-        """Is it enough that the one takes off before the other?"""
+        """Return whether it is enough that the one takes off before the other."""
         if self.program.order in ("sc", "fifo"):
             return self.program.order == "sc" or (earlier.die, earlier.home) == (later.die, later.home)
         unit = self.program.unit
@@ -282,7 +282,7 @@ class History:
         return earlier.core == later.core and max(earlier.engine, later.engine) < DMA and same_unit
 
     def _stands_for(self, earlier: Access, other: Access, later: Access) -> bool:
-        """Is what covers the earlier write there in its place?"""
+        """Return whether what covers the earlier write is there in its place."""
         if other.write is None or not (other.first <= earlier.first and earlier.behind <= other.behind):
             return False
         if not (other.bit & later.known.before and earlier.bit & other.known.before):

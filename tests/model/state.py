@@ -144,7 +144,7 @@ def settled(ops: tuple[Op, ...], kernel: Kernel) -> Kernel:
 
 
 def is_idle(state: State, core: int) -> bool:
-    """Is all done that a core has issued, and visible?"""
+    """Return whether all that a core has issued is done, and visible."""
     queues = state.queues[4 * core : 4 * core + 4]
     return not any(queues) and not state.descriptors[core] and all(write.core != core for write in state.flight)
 

@@ -22,7 +22,7 @@ class Layer:
     tensor_e: int
     ep: int
     tokens: int
-    """Of all DP ranks together."""
+    """Tokens of all DP ranks together."""
     experts: int
     top_k: int
     hidden: int
@@ -34,7 +34,7 @@ class Layer:
         self.ranks = self.tensor_a * self.dp
         self.x = rng.integers(-9, 10, (self.tokens, self.hidden)).astype(float)
         self.w = rng.integers(-9, 10, (self.experts, self.tensor_e, self.hidden)).astype(float)
-        """Of each expert and TP rank; an expert multiplies by the sum over TP ranks, so each makes a part of a sum."""
+        """Weights of each expert and TP rank; an expert multiplies by their sum over TP ranks, so each makes a term."""
         self.chosen = {(t, (t * self.top_k + j) % self.experts) for t in range(self.tokens) for j in range(self.top_k)}
 
     def wanted(self) -> np.ndarray:

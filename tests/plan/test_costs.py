@@ -205,7 +205,7 @@ def total(strategy: Strategy, of: Setting, tokens: int) -> float:
 
 @given(ANY, st.sampled_from(["intra", "inter"]), st.floats(1, 100), st.integers(1, 4096))
 def test_more_bandwidth_is_never_slower(one: tuple[Setting, Strategy], link: str, times: float, tokens: int) -> None:
-    """Of either kind of link, for every strategy."""
+    """More bandwidth of either kind of link makes no strategy slower."""
     of, strategy = one
     faster = replace(getattr(of.cluster, link), gb_s=times * getattr(of.cluster, link).gb_s)
     better = replace(of, cluster=replace(of.cluster, **{link: faster}))

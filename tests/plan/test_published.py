@@ -25,7 +25,7 @@ def test_strategies_are_those_of_table_ii_and_of_the_three_cases() -> None:
 
 
 def test_every_published_row_has_a_computed_one() -> None:
-    """Of both models on both clusters, and of the ranges; each with its signed error or whether it holds."""
+    """Both models on both clusters, and the ranges, have a computed row for each published one, with its error."""
     results = compared(PAPER, Workload())
     names = {row.measurement for row in _all()}
     assert [(one.bench.split(",")[0], one.what) for one in results] == [(row.measurement, row.what) for row in _all()]

@@ -23,7 +23,7 @@ HYBRID = parse("TP=8 + DP=4, TP=8 + EP=4", 32, 8)
 
 
 def seconds(of: Estimate, phase: str) -> float:
-    """Of all terms of a phase."""
+    """Return the sum of all terms of a phase."""
     return sum(term.seconds for term in getattr(of, phase))
 
 
@@ -100,7 +100,7 @@ def test_every_strategy_is_ranked_or_refused() -> None:
 )
 @pytest.mark.parametrize("by", ["throughput", "ttft"])
 def test_the_best_is_what_the_paper_measured_to_be_best(where: str, name: str, best: str, by: str) -> None:
-    """Of its three cases: d_DP = d_EP on the 910B, d_DP < d_EP on the H20; here of all strategies."""
+    """The best of all strategies is the measured one: d_DP = d_EP on the 910B, d_DP < d_EP on the H20."""
     found = plan(Setting(load_model(name), load_cluster(where)), Workload(), by)
     assert str(found.ranked[0].strategy) == best
 

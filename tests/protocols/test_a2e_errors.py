@@ -103,7 +103,7 @@ def test_after_a_failed_run_reset_brings_the_group_back() -> None:
 
 
 def test_a_later_group_takes_over() -> None:
-    """Of two groups in the same part of the areas the earlier one is refused."""
+    """The earlier of two groups in the same part of the areas is refused."""
     first = CASE.group()
     A2E(first.pod, CONFIG)
     with pytest.raises(ConfigError, match="made later has taken its part"):

@@ -183,8 +183,12 @@ def test_the_other_die_never_comes() -> None:
     comm.exchange(sent[0].source, 1, sent[1].target, 1, event_id=1)
     with pytest.raises(DeadlockError) as caught:
         comm.run()
-    for what in ("send of 300 bytes from die 0 to die 1", "receive of 200 bytes from die 1 to die 0"):
-        assert f"nobody answers the {what}" in str(caught.value)
+    missing = (
+        "no matching recv was posted for the send of 300 bytes from die 0 to die 1",
+        "no matching send was posted for the receive of 200 bytes from die 1 to die 0",
+    )
+    for what in missing:
+        assert what in str(caught.value)
     assert recovers(comm)
 
 

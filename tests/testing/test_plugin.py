@@ -112,7 +112,7 @@ def test_group():
 
 
 def test_violations_inside_of_unittest_are_found(inner: pytest.Pytester) -> None:
-    """Of a TestCase, as that of a state machine of calls, too."""
+    """A violation inside a TestCase is found, as is one in a state machine of calls."""
     body = """
 import unittest
 

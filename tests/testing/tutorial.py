@@ -44,7 +44,7 @@ class Tutorial:
     session: dict[str, Any] = field(default_factory=dict)
     examples: int = 0
     differences: list[str] = field(default_factory=list)
-    """Of each output that is not as printed, what came instead."""
+    """For each output that is not as printed, what came instead."""
     modules: set[str] = field(default_factory=set)
     printed: str = ""
     """By the last example of a session, which says nothing of it: the next block must."""

@@ -30,7 +30,7 @@ def test_ranks_arrive_by_one_distribution(ranks: int, spread: float, seed: int) 
 
 
 def test_the_last_of_many_is_later() -> None:
-    """Of more ranks the last is further behind the mean: of eight 1.6 deviations, of 256 2.3, and of no number 2.5."""
+    """The last of more ranks is further behind the mean: of eight 1.6 deviations, of 256 2.3, and of no number 2.5."""
     behind = {n: (starts.max() - starts.mean()) for n in (8, 256) for starts in [arrivals(n, 1.0, 0)]}
     assert behind == pytest.approx({8: 6**0.5 * (1 - 8**-0.5), 256: 6**0.5 * 15 / 16}, abs=1e-9)
 

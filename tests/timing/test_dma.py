@@ -19,7 +19,7 @@ from xccl_emu.timing.run import VirtualTime
 from .support import COSTS, ROUND
 
 START_US, LATENCY_US, US_A_BYTE = COSTS.dma_start_us, 6.0, 0.5 / 1000
-"""Of `ROUND` and `COSTS`, for a write to another node."""
+"""Constants of `ROUND` and `COSTS`, for a write to another node."""
 
 
 def copies(

@@ -19,7 +19,7 @@ ALL_TO_ALL = (np.arange(TOKENS)[:, None] + np.arange(2)) % RANKS
 
 
 def timings(cores: int) -> dict[str, Timing]:
-    """Those of dispatch and combine of a group in which everybody has the same for everybody."""
+    """Timings of dispatch and combine of a group in which everybody has the same for everybody."""
     policy = VirtualTime(ROUND, COSTS, log=True)
     spec = small_pod(RANKS, cores, app_bytes=MIB, meta_bytes=MIB, managed_bytes=MIB, ub_bytes=16384)
     config = FusedConfig(RANKS, hidden=HIDDEN, top_k=2, tokens_max=TOKENS, cores=cores)

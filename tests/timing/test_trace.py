@@ -25,7 +25,7 @@ def of_phase(events: list[Event], phase: str) -> list[Event]:
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
-    """Of a transfer of several chunks on two channels, read back from its file."""
+    """Events of a transfer of several chunks on two channels, read back from its file."""
     path = tmp_path_factory.mktemp("trace") / "t.json"
     save_trace(transfer(9000, 2, log=True)[0].timing, path)
     found: list[Event] = json.loads(path.read_text("utf-8"))["traceEvents"]

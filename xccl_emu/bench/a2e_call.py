@@ -38,14 +38,14 @@ class Deployment:
     experts: int = 288
     """Expert dies."""
     tokens: int = 96
-    """Of an attention die."""
+    """Tokens on each attention die."""
     hidden: int = HIDDEN
     cores: int = 48
-    """Of an attention die."""
+    """Cores used on each attention die."""
     stream_cores: int = 16
-    """Of each of the three streams of an expert die."""
+    """Cores of each of the three streams of an expert die."""
     trampolines: int = 0
-    """Of the expert dies; 0 is as many as attention dies."""
+    """Expert dies that forward; 0 means as many as there are attention dies."""
     a2e_parts: int = 1
     """In which a batch goes to the experts."""
     e2a_parts: int = 1

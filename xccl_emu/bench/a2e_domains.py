@@ -37,7 +37,7 @@ DOMAINS, MICROBATCHES = 3, 2
 """Domains of attention dies, and microbatches of each that take turns."""
 
 LAYERS = 2
-"""That are run."""
+"""Layers that are run."""
 
 WATCHED = 8
 """Attention dies of a domain of which the log is kept."""
@@ -67,7 +67,7 @@ class Layers:
         return {"domains": DOMAINS, "microbatches": MICROBATCHES, "layers": self.layers}
 
     def all_ms(self, layers: float) -> float:
-        """Of so many."""
+        """Return the milliseconds that ``layers`` layers take, extrapolated from those that were run."""
         return (self.run_us + (layers - self.layers) * self.each_us) / 1000
 
 
@@ -142,7 +142,7 @@ def _under_way(timing: Timing, layers: int, deployment: Deployment, late: Mappin
 
 
 def _turn_of(die: int, microbatch: int, deployment: Deployment) -> int:
-    """Of the calls of a microbatch of an attention die."""
+    """Return the position of a microbatch's calls among the calls of an attention die's layer."""
     return microbatch * DOMAINS + (die - deployment.experts) // deployment.attention
 
 

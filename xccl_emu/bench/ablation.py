@@ -44,6 +44,6 @@ def _switched(setting: Setting, layer: Layer, switches: Mapping[str, dict[str, A
 
 
 def _times(setting: Setting, layer: Layer, name: str, off: dict[str, Any], where: str) -> list[Result]:
-    """Of both operators with some optimizations off."""
+    """Return the times of both operators with some optimizations off."""
     told = replace(setting, stage=lambda stage: setting.stage(f"{name}{where}: {stage}"))
     return time_layer(told, layer, "fused", **off).rows(setting, "ablation", f"{name}{where}", layer.shape | off)

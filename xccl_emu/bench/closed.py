@@ -32,10 +32,10 @@ class Shape:
 
     ranks: int
     tokens: int
-    """Of each rank."""
+    """Tokens on each rank."""
     hidden: int = 7168
     choices: int = 9
-    """Of a token, the shared expert's among them."""
+    """Choices of a token, the shared expert included."""
     local_experts: int = 2
     cores: int = 48
 
@@ -113,7 +113,7 @@ class Prices:
         return times * (self.costs.load_ns + self.costs.issue_cycles * self.costs.clock_ns) * 1e-3
 
     def barrier(self) -> float:
-        """Of the cores of a die."""
+        """Return the time of a barrier between the cores of a die, in us."""
         return self.costs.barrier_ns * 1e-3
 
     def _rate(self, path: int, write: bool) -> Rate:
@@ -213,21 +213,21 @@ class Disaggregated:
     experts: int = 288
     """Expert dies."""
     tokens: int = 96
-    """Of an attention die."""
+    """Tokens on each attention die."""
     hidden: int = 7168
     choices: int = 9
     local_experts: int = 1
     cores: int = 48
-    """Of an attention die."""
+    """Cores used on each attention die."""
     stream_cores: int = 16
-    """Of each stream of an expert die."""
+    """Cores of each stream of an expert die."""
 
     def __post_init__(self) -> None:
         _check_sizes(self)
 
     @property
     def messages(self) -> int:
-        """That pass a trampoline."""
+        """Messages that pass through a trampoline."""
         return self.tokens * self.choices
 
     @property

@@ -15,7 +15,7 @@ from xccl_emu.timing.fabric import Fabric
 
 RANKS = (8, 128, 768)
 MESSAGE_BYTES, MESSAGES = 14336, 24
-"""Of each core."""
+"""Size and number of the messages that each core sends."""
 
 SLOTS = 4096
 """Places on each die."""

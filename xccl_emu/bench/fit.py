@@ -38,9 +38,9 @@ class Fit:
 
     constants: Mapping[str, float]
     rows: tuple[Published, ...]
-    """Those that it was fitted to."""
+    """Rows that the constants were fitted to."""
     emulated: Mapping[str, float]
-    """Of each row under these constants."""
+    """Emulated value of each row under these constants."""
     sensitivity: Mapping[str, Mapping[str, float]]
     """By constant and row: percent of the row per percent of the constant."""
     intervals: Mapping[str, tuple[float, float]]

@@ -22,7 +22,7 @@ from xccl_emu.timing.arrival import Taken, arrivals
 from xccl_emu.timing.costs import Costs
 
 TOKENS = 128
-"""Of each rank."""
+"""Tokens on each rank."""
 
 MESSAGE_BYTES = {"dispatch": 7680, "combine": 14336}
 """By operator, as bandwidth counts them: nine messages a token."""

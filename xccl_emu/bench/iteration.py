@@ -18,7 +18,7 @@ from xccl_emu.bench.setting import DEFAULT, Setting
 
 LAYER = Layer(ranks=288, tokens=120, replicas=288)
 LAYERS, TIMED = 58, 3
-"""Of experts in an iteration; and how many are run, of which a die's layers are drawn."""
+"""Layers of experts in an iteration; and how many are run, from which a die's layers are drawn."""
 
 OTHERS = {
     "counted in scalar loops": replace(LAYER, counting="scalar"), "on 16 cores": replace(LAYER, cores=16),
@@ -27,7 +27,7 @@ OTHERS = {
 """What no paper says of the kernels, in other ways."""
 
 CALLS, ITERATION_US = 61, 93_000.0
-"""Of both operators in an iteration, MTP's among them, and how long it takes: inputs (Figure 20)."""
+"""Calls of each operator in an iteration, MTP's included, and the time it takes: inputs (Figure 20)."""
 
 
 def of_a_die(us: NDArray[np.float64], seed: int) -> dict[str, float]:

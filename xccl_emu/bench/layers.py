@@ -22,7 +22,7 @@ EXPERTS, TOP_K, HIDDEN = 256, 8, 7168
 """Routed experts, routed choices of a token, and elements of a hidden state, of DeepSeek-V3."""
 
 CORES = 48
-"""Of a die."""
+"""Cores used on each die."""
 
 Shape = dict[str, int | float | str | bool]
 
@@ -39,14 +39,14 @@ class Layer:
 
     ranks: int
     tokens: int
-    """Of each rank."""
+    """Tokens on each rank."""
     hidden: int = HIDDEN
     experts: int = EXPERTS
     top_k: int = TOP_K
     cores: int = CORES
-    """Of each die."""
+    """Cores used on each die."""
     replicas: int = 0
-    """Of the hottest routed experts, in a slot that each rank has for one; then loads are skewed, else uniform."""
+    """Replicas of the hottest routed experts, one on each rank; if there are any, loads are skewed, else uniform."""
     counting: str = "auto"
     """How places of messages are counted, as `EpConfig.counting`."""
 

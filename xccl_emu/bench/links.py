@@ -33,7 +33,7 @@ TARGETS = (0, 1, 2, 16, CLOUDMATRIX384.n_dies, CLOUDMATRIX384.n_dies + CLOUDMATR
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one direction of one path."""
+    """Latency and bandwidth measured in one direction of one path."""
 
     latency_us: float
     gb_s: float

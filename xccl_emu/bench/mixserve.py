@@ -38,17 +38,17 @@ class Level:
     """What a step moves over links of one kind; us."""
 
     link: Times
-    """Of the busiest link of each place."""
+    """Time on the busiest link of each place."""
     into: Times
-    """That a core needs to load its rows, or to add them up."""
+    """Time that a core needs to load its rows, or to add them up."""
     out: Times
-    """That it needs to write them."""
+    """Time that a core needs to write its rows."""
     flag: Times
     """From then on, until who is told goes on, and the first row of its next level is in the data buffer; by place."""
 
     @property
     def most(self) -> Times:
-        """Of each core, at the place where that has most to do."""
+        """Time that each core needs, at the place where it has most to do."""
         most: Times = np.maximum(self.link.max(), np.maximum(self.into, self.out).max(0))
         return most
 
@@ -59,7 +59,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Step:
-    """Of dispatch: rows go to another node, then round that node.  Of combine: round the node, then to another."""
+    """A step of an algorithm: dispatch goes between nodes, then within one; combine within a node, then between."""
 
     between: Level
     within: Level
@@ -76,7 +76,7 @@ class Form:
     """Do both levels pass the same ports?"""
 
     def both(self, one: Level, other: Level) -> Times:
-        """Of two levels that overlap: links do, but a core has one pipe in and one out for both."""
+        """Return the time of two levels that overlap: links do, but a core has one pipe in and one out for both."""
         link = one.link + other.link if self.shared else np.maximum(one.link, other.link)
         pipes = np.maximum((one.into + other.into).max(0), (one.out + other.out).max(0))
         both: Times = np.maximum(link.max(), pipes)
@@ -95,7 +95,7 @@ class Form:
 
     @property
     def links_us(self) -> tuple[float, float]:
-        """Of the busiest place's links, between nodes and within them."""
+        """Time on the links of the busiest place, between nodes and within them."""
         between = np.sum([step.between.link for step in self.steps], 0)
         within = np.sum([step.within.link for step in self.steps], 0)
         return float(between.max()), float(within.max())

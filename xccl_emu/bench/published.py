@@ -12,7 +12,7 @@ ROLES = ("input", "fit", "check", "shown", "exact")
 """Put in as it is; free constants may be fitted to it; compared and scored; printed beside; must come out exactly."""
 
 RELATIONS = ("=", "<", ">")
-"""Of what is emulated to the published value: equal as far as the error says, or below or above it."""
+"""Relations of an emulated value to the published one: equal up to the error, below it, or above it."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Published:
     relation: str = "="
     """One of `RELATIONS`."""
     kind: str = ""
-    """Of a latency: whose it is, and whether the launch is in it."""
+    """For a latency: whose it is, and whether the launch is in it."""
 
     def __post_init__(self) -> None:
         here = f"{self.measurement}, {self.what}"

@@ -33,7 +33,7 @@ class Result:
     """Elements that differ from what had to come out; None if nothing was compared for this row."""
     note: str = ""
     kind: str = ""
-    """Of a latency: whose it is, and whether the launch is in it."""
+    """For a latency: whose it is, and whether the launch is in it."""
     beside: Mapping[str, float] = field(default_factory=dict)
     """What others measured, by name: shown beside, never compared."""
 
@@ -104,7 +104,7 @@ class Score:
 
 
 def score(results: Iterable[Result], role: str, of: str = EMULATED) -> Score | None:
-    """Of the rows of a role that have an error; None if there are none."""
+    """Return the score of the rows of a role that have an error; None if there are none."""
     errors = [(r.error_percent, f"{r.bench}: {r.what}") for r in results if r.role == role]
     known = [(error, what) for error, what in errors if error is not None]
     if not known:
@@ -114,7 +114,7 @@ def score(results: Iterable[Result], role: str, of: str = EMULATED) -> Score | N
 
 
 def scores(results: Sequence[Result]) -> list[Score]:
-    """Of fit rows and of check rows, apart; then the same of each baseline."""
+    """Return the scores of fit rows and of check rows, then the same for each baseline."""
     by: dict[str, list[Result]] = {}
     for result in results:
         by.setdefault(result.baseline or EMULATED, []).append(result)

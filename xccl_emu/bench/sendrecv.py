@@ -19,7 +19,7 @@ from xccl_emu.sizes import size_text
 from xccl_emu.timing.run import VirtualTime
 
 TRANSFERS_MAX = 1000
-"""Of each size: virtual time has no noise, so that more would only take long."""
+"""Transfers of each size: virtual time has no noise, so more would only take longer."""
 SIZES = tuple(KIB << i for i in range(17))
 CORES = (2, 4, 8, 16, 32, 48)
 
@@ -31,7 +31,7 @@ class Sweep:
     sizes: Sequence[int] = SIZES
     """Bytes of a payload."""
     cores: Sequence[int] = CORES
-    """Of each side."""
+    """Cores used on each side."""
     to: Sequence[str] = ("pod",)
     """Where the receiver is, of `TARGETS`."""
     iterations: int = 1
@@ -41,7 +41,7 @@ class Sweep:
     path: str = "mtu"
     """As `SendRecv` knows it."""
     slots: int = 4
-    """Of each core's ring."""
+    """Slots in the ring of each core."""
     slot_bytes: int | None = None
     """As `SendRecv` has it."""
 

@@ -30,7 +30,7 @@ SWITCHES: Mapping[str, float | str] = {"cores": 16, "counting": "scalar"}
 and counting in the vector pipe is by an instruction of ours."""
 
 _RUN_BYTES = 4 << 30
-"""That one run touches at most."""
+"""Memory that one run touches at most."""
 
 
 @dataclass(frozen=True)

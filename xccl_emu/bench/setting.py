@@ -35,7 +35,7 @@ class Setting:
     costs: Costs = field(default_factory=Costs)
     stage: Stage = silent
     seed: int = 0
-    """Of payloads and routings."""
+    """Seed of payloads and routings."""
     data: bool = True
     """Does payload move, to be held against the oracle?  Times are the same without."""
 

@@ -19,9 +19,9 @@ from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.clock import working_seconds
 
 SECONDS, ADVICE_SECONDS = 30.0, 2.0
-"""That a certificate takes by default; and that of an advice (redundant, may be weaker), of which there are many."""
+"""Seconds of a certificate by default, and of one for advice (redundant, may be weaker), of which there are many."""
 MAX_STATES = 1_000_000
-"""That brute force visits by default."""
+"""States that brute force visits by default."""
 _SHARE_OF_BRUTE_FORCE = 0.5
 _BYTES_MAX = 1 << 29
 _REPORT = "please report this as a bug of xccl_emu"

@@ -30,7 +30,7 @@ Progress = Callable[[str, int, int, float], None]
 POLICIES = ("exhaustive", "portfolio", "random", "pct", "weights", "eager", "late", "lifo", "skew")
 REDUCTIONS = ("full", "less", "merged")
 WEAKER = "relaxed"
-"""Is searched first where a verdict is asked for under one of `STRONGER`: it allows every run of these."""
+"""The order searched first where a verdict under one of `STRONGER` is wanted: it allows every run of these."""
 STRONGER = ("sc", "fifo")
 MAX_STATES = 50_000_000
 _SECONDS_LEAST = 0.01
@@ -97,7 +97,7 @@ def check(
     if broken:
         parse(fault)
         if certify is not None:
-            raise ConfigError(f"certify={certify!r}: goes without a fault, of which no verdict is a proof")
+            raise ConfigError(f"certify={certify!r}: cannot be combined with a fault; faults give no proof")
     started = working_seconds()
     names = _names(without)
     seed, sizes = whole("seed", seed), dict(checkable.configuration)

@@ -62,7 +62,7 @@ class Fault:
 
 
 def adds_nothing(fault: Fault, may_block: bool) -> bool:
-    """Is every run under it one without it, or the beginning of one, so that nothing else can go wrong?"""
+    """Return whether every run under a fault is one without it or begins one, so nothing else can go wrong."""
     return fault.kind == "stall" or (fault.kind in ("stop", "cut") and may_block)
 
 
@@ -98,7 +98,7 @@ def check_fits(fault: Fault, spec: PodSpec, order: str) -> str:
     """ConfigError for a die that the pod does not have; why it cannot be checked, or an empty text if it can."""
     for die in (fault.source, fault.target):
         if die != ANY_TARGET and die >= spec.n_dies:
-            raise ConfigError(f"fault {fault}: die{die} is none of die0 to die{spec.n_dies - 1}")
+            raise ConfigError(f"fault {fault}: die{die} is out of range 0..{spec.n_dies - 1}")
     if order == "sc" and fault.kind != "stop":
         return f"fault {fault.kind}: under sc a write is visible at once, so no link can hold it"
     if spec.scalar_cache:
@@ -120,7 +120,7 @@ def decode(code: int) -> tuple[int, int, int, int]:
 
 
 def is_fault(code: int, n_dies: int | None = None) -> bool:
-    """Is it the code of something that breaks, on a die that there is?"""
+    """Return whether an action's code is that of a fault, on a die that exists."""
     if code >= 0:
         return False
     kind, die, other, bit = decode(code)

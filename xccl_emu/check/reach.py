@@ -46,16 +46,16 @@ class Reach:
     """Synchronizations of a configuration: of all its runs, if a search has gone through them, else of drawn ones."""
 
     places: tuple[Place, ...]
-    """Those with a name, and those at which a core may wait; without what is switched off."""
+    """Places with a name, and places at which a core may wait; without what is switched off."""
 
     @property
     def never_waited(self) -> tuple[Place, ...]:
-        """Those that runs come to, and that were granted at once whenever they did."""
+        """Places that runs reach, and that were granted at once whenever they did."""
         return tuple(place for place in self.places if place.reached and not place.may_wait)
 
     @property
     def never_reached(self) -> tuple[Place, ...]:
-        """Those that no run comes to."""
+        """Places that no run reaches."""
         return tuple(place for place in self.places if not place.reached)
 
     def idle(self, sync: str) -> bool:

@@ -46,7 +46,7 @@ class Violation:
     found_after: int
     """States (exhaustive) or schedules (sampled) until it was found."""
     loop: int = 0
-    """Of a livelock: so many actions at the end lead from a state back to that state; 0 if none are known."""
+    """For a livelock: so many actions at the end lead from a state back to that state; 0 if none are known."""
 
     def to_json(self) -> dict[str, Any]:
         """As the verdict's JSON has it: all but the actions themselves."""
@@ -64,14 +64,14 @@ class Certificate:
     """
 
     states: int = 0
-    """That brute force has visited."""
+    """States that brute force has visited."""
     complete: bool = False
     """Has it visited all?"""
     too_large: str = ""
     """Why there is no brute force; empty if there is."""
     schedules: int = 0
     seconds: float = 0.0
-    """Of all of it."""
+    """Time that all of it took."""
     replayed: bool = False
     """A violation shows again when its schedule is replayed on the machine; then nothing else was done."""
     disagreement: str = ""
@@ -141,9 +141,9 @@ class Verdict:
     violation: Violation | None = None
     """The most telling one that was found."""
     others: tuple[Violation, ...] = ()
-    """Of other kinds or at other places, the most telling first; each replays, none has been made short."""
+    """Violations of other kinds or at other places, the most telling first; each replays, none has been shortened."""
     ended: Mapping[str, int] = field(default_factory=dict)
-    """Of the schedules in which it came to the fault (or behind a stalled link), how many ended ``"right"``, in a
+    """For a fault: how many of the schedules that came to it (or behind a stalled link) ended ``"right"``, in a
     ``"declared error"``, ``"blocked"`` and ``"refused by the machine"``; a violation is none of them."""
     declared: Mapping[str, int] = field(default_factory=dict)
     """The declared errors, by code and meaning."""

@@ -38,12 +38,12 @@ class Weakened:
 
     @property
     def name(self) -> str:
-        """That of the whole."""
+        """Name of the whole configuration."""
         return self.whole.name
 
     @property
     def configuration(self) -> Mapping[str, int | str]:
-        """That of the whole."""
+        """Sizes and choices of the whole configuration."""
         return self.whole.configuration
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:
@@ -64,13 +64,13 @@ class Weakest:
     refuted: Mapping[str, str]
     """What was tried and is too weak, and the kind of violation that it has."""
     states: int
-    """Of all searches."""
+    """States of all searches together."""
     reached: bool
     """Does a run come to it?"""
     unfinished: str = ""
     """Why a search has no end, or what brute force alone holds against it."""
     certificates: Mapping[str, Certificate] = field(default_factory=dict)
-    """Of what was tried, those that were judged again."""
+    """Certificates of the attempts that were judged again."""
 
     @property
     def advice(self) -> str:
@@ -142,7 +142,7 @@ class _Judge:
     certify: float | None
 
     def verdict(self, one: Weakened) -> Verdict:
-        """That of a search, judged again."""
+        """Return the verdict of a search, judged again."""
         found = search_once(
             one, self.order, self.without, seconds=self.seconds, max_states=self.max_states, progress=self.progress
         )

@@ -40,7 +40,7 @@ def bench(protocol: str, sizes: Sizes, perf: Perf, setting: Setting) -> list[Res
         measured = [point for case in cases for point in points(cast(Collective, case), perf)]
         return [measure(protocol, point, perf, setting) for point in measured]
     if replace(perf, no_data=False, fabric=Perf.fabric) != Perf():
-        raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o: {protocol} is no collective, and has no such options")
+        raise ConfigError(f"-b, -e, -f, -n, -w, -d and -o apply only to collectives; {protocol} is none")
     return [_timed(protocol, case, setting) for case in cases]
 
 

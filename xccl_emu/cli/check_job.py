@@ -31,7 +31,7 @@ EXIT_CODES = {
     UNSUPPORTED: ending.UNFINISHED,
 }  # fmt: skip
 SECONDS = 75.0
-"""Of a check by default."""
+"""Time limit of a check by default."""
 _SHARE_OF_SEARCH = 0.8
 
 
@@ -41,7 +41,7 @@ class SyncResult:
 
     sync: str
     steps: tuple[int, ...]
-    """Of the paper, in which it occurs."""
+    """Steps of the paper in which it occurs."""
     verdict: Verdict
     idle: bool = False
     """Did nobody have to wait at it, in the runs with it?"""
@@ -71,13 +71,13 @@ class Result:
     unreached: tuple[str, ...] = ()
     """Names of synchronizations that this configuration never comes to."""
     weakest: tuple[Weakest, ...] | None = None
-    """Of ``--weakest``."""
+    """Results of ``--weakest``."""
     unsaved: str = ""
     """Why there is no replay file."""
 
     @property
     def exit_code(self) -> int:
-        """That of the verdict; of ``--each-sync`` whether every synchronization got an answer."""
+        """Exit code of the verdict; with ``--each-sync``, whether every synchronization got an answer."""
         code = EXIT_CODES[self.verdict.verdict]
         if self.weakest is not None and any(one.unfinished for one in self.weakest):
             return code or ending.UNFINISHED
@@ -139,24 +139,24 @@ class Job:
             raise ConfigError(f"policy={options.policy!r}: must be one of {', '.join(POLICIES)}")
         check_seconds(options.seconds)
         if options.certify_seconds is not None and not (options.certify and options.certify_seconds > 0):
-            raise ConfigError(f"--certify-seconds {options.certify_seconds}: must be positive, and go with --certify")
+            raise ConfigError(f"--certify-seconds {options.certify_seconds}: must be positive, and needs --certify")
         advised = options.each_sync or options.weakest
         if options.advice_seconds is not None and not (advised and 0 <= options.advice_seconds < math.inf):
             said = f"--advice-seconds {options.advice_seconds}"
-            raise ConfigError(f"{said}: must be 0 or more, and go with --each-sync or --weakest")
+            raise ConfigError(f"{said}: must be at least 0, and needs --each-sync or --weakest")
         if options.certify and options.fault:
-            raise ConfigError(f"--certify: goes without --fault {options.fault}, of which no verdict is a proof")
+            raise ConfigError(f"--certify: cannot be combined with --fault {options.fault}; faults give no proof")
         if options.fault:
             check_fits(parse(options.fault), self._case.build(self._order).pod.spec, self._order)
         for name in ("out", "chart", "trace"):
             if options.each_sync and getattr(options, name) is not None:
-                raise ConfigError(f"--{name} {getattr(options, name)}: goes with one check, not with --each-sync")
+                raise ConfigError(f"--{name} {getattr(options, name)}: cannot be combined with --each-sync")
             check_file(f"--{name}", getattr(options, name))
         if options.weakest and self._order not in ORDERS_THAT_MATTER:
-            raise ConfigError(f"--order {self._order}: keeps all in order; --weakest goes with relaxed or unordered")
+            raise ConfigError(f"--order {self._order}: keeps all writes in order; --weakest needs relaxed or unordered")
         for name in ("each_sync", "fault", "policy", "replay"):
             if options.weakest and getattr(options, name):
-                raise ConfigError(f"--{name.replace('_', '-')}: does not go with --weakest, which searches")
+                raise ConfigError(f"--{name.replace('_', '-')}: cannot be combined with --weakest, which searches")
 
     # ---- checks
 
@@ -256,7 +256,7 @@ def _load(options: CheckOptions) -> Witness:
     said = {**options.sizes, **{name: value for name in names if (value := getattr(options, name))}}
     for name, value in said.items():
         option = f"--{name.replace('_', '-')}"
-        raise ConfigError(f"{option} {value}: goes without --replay, whose file says what is replayed")
+        raise ConfigError(f"{option} {value}: cannot be combined with --replay; the file says what is replayed")
     try:
         witness = Witness.load(options.replay)
     except ReplayError as error:

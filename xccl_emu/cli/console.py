@@ -13,7 +13,7 @@ _LEAST_WIDTH = 72
 
 class _Stdout(Console):
     def on_broken_pipe(self) -> None:
-        """Who read stdout has gone: the error goes on to who called, who knows the exit code for it."""
+        """Raise the error again: the caller knows the exit code for it."""
         self.quiet = True
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 

@@ -16,7 +16,7 @@ from xccl_emu.cli.show import counting, right, some
 from xccl_emu.protocol.corpus import CASES, Member, members
 
 SEQUENCES = 200
-"""That are drawn of a case that is fuzzed."""
+"""Sequences drawn for a case that is fuzzed."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Is it as its page says?"""
+        """Whether it is as its page says."""
         return self.broken.refuted and self.broken.finding == self.member.finding and self.mended.clean
 
     def to_json(self) -> dict[str, Any]:

@@ -25,15 +25,15 @@ NOT_WRITTEN = 5
 INTERRUPTED = _early.INTERRUPTED
 """Ctrl-C."""
 READER_GONE = 141
-"""Who read the output has gone: 128 + SIGPIPE."""
+"""Broken pipe: 128 + SIGPIPE."""
 TERMINATED = 143
 """128 + SIGTERM."""
 
 TOLD = """
 Exit codes of all commands: 0 what was asked for holds; 1 it does not (a violation, wrong bits, a failed run, no
 strategy that fits); 2 wrong usage, or what cannot be run here; 3 no answer (unfinished, unsupported, killed, out of
-memory, points of a sweep that failed); 4 a bug of xccl-emu; 5 the result could not be written; 130 Ctrl-C; 141 the
-reader of the output has gone; 143 SIGTERM.
+memory, points of a sweep that failed); 4 a bug of xccl-emu; 5 the result could not be written; 130 Ctrl-C; 141
+broken pipe; 143 SIGTERM.
 """
 """For ``--help``."""
 

@@ -67,7 +67,7 @@ def protocol_of(witness: "Witness", path: Path) -> str:
     from xccl_emu.protocol.registry import is_known
 
     if not is_known(witness.protocol):
-        how = f"which is none of xccl-emu list; say its file too, as FILE.py:{witness.protocol}"
+        how = f"which `xccl-emu list` does not have; give its file too, as FILE.py:{witness.protocol}"
         raise ConfigError(f"--replay {path}: is of protocol {witness.protocol!r}, {how}")
     return witness.protocol
 

@@ -16,7 +16,7 @@ from xccl_emu.cli.cases import ANY_SIZE
 from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, RunError, UnfinishedError, XcclEmuError
 
 ORDER = ("list", "run", "check", "fuzz", "trace", "bench", "compare", "plan", "fit", "corpus", "campaign")
-"""Of the commands in help: what a newcomer needs first."""
+"""Order of the commands in help: what a newcomer needs first."""
 _FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the checker", "timing": "virtual time"}
 
 

@@ -35,7 +35,7 @@ class Perf:
         if self.dtype is not None and self.type_of is None:
             raise ConfigError(f"-d {self.dtype}: must be one of {', '.join(TYPES.values())}")
         if self.end is not None and self.begin is None:
-            raise ConfigError(f"-e {self.end}: goes with -b")
+            raise ConfigError(f"-e {self.end}: needs -b")
 
     @property
     def type_of(self) -> str | None:

@@ -61,7 +61,7 @@ def wrong_elements(trial: Trial) -> int:
 
 
 def bandwidths(case: Case, us: float, prefix: str = "") -> dict[str, float]:
-    """Of the algorithm and of the bus, as nccl-tests define them."""
+    """Return algorithm and bus bandwidth, as nccl-tests define them."""
     algbw = (case.payload_bytes or 0) / us / 1000
     return {f"{prefix}algbw GB/s": algbw, f"{prefix}busbw GB/s": algbw * case.bus_factor}
 

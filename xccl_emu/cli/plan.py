@@ -46,10 +46,10 @@ def _plan(options: Planning, as_json: bool, plot: Path | None) -> None:
 def _check(options: Planning, plot: Path | None) -> None:
     """ConfigError for options that do not go together."""
     if options.correct and not options.literal:
-        raise ConfigError(f"--correct {options.correct[0]}: goes with --literal; without it all are corrected")
+        raise ConfigError(f"--correct {options.correct[0]}: needs --literal; without it all equations are corrected")
     chosen = (options.model, options.cluster, options.strategy) != (Planning.model, Planning.cluster, None)
     if options.published and (chosen or plot is not None):
-        raise ConfigError("--published: goes without --model, --cluster, --strategy and --plot; it has its own")
+        raise ConfigError("--published: cannot be combined with --model, --cluster, --strategy, --plot")
 
 
 def _setting(options: Planning) -> "Setting":

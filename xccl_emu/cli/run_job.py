@@ -27,7 +27,7 @@ class RunOptions:
     policy: str = "round-robin"
     stages: Stage = silent
     say: Callable[[str], None] = lambda note: None
-    """Is told a note before the run."""
+    """Called with a note before the run."""
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:

@@ -103,7 +103,7 @@ def _check_gantt(options: TraceOptions, dies: Collection[int]) -> None:
         from xccl_emu.cli.bench_plot import check_plot
 
         if options.gantt is None:
-            raise ConfigError(f"--plot {options.plot}: goes with --gantt")
+            raise ConfigError(f"--plot {options.plot}: needs --gantt")
         check_plot(options.plot)
 
 

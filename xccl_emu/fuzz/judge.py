@@ -20,22 +20,22 @@ class Budget:
     without: tuple[str, ...] = ()
     """Synchronizations that are switched off."""
     schedules: int = 120
-    """That are drawn, of all policies together."""
+    """Schedules drawn, by all policies together."""
     states: int = 20_000
     """Most states of a search of every schedule; 0 for none."""
     calls_max: int = 6
-    """Of a sequence."""
+    """Most calls of a sequence."""
     cores_max: int = 16
-    """That run a kernel in it."""
+    """Most cores that run a kernel in it."""
     faults: tuple[str, ...] = ()
     """Kinds that break, or whole faults, one in a sequence; those that the protocol says it tolerates if none is
     named."""
     until: float = math.inf
-    """Of `time.time`: nothing new is judged from then on."""
+    """Deadline by `time.time`: nothing new is judged from then on."""
 
     @property
     def spent(self) -> bool:
-        """Is the time over?"""
+        """Whether the time is over."""
         return time.time() > self.until
 
 
@@ -49,7 +49,7 @@ class Judged:
     proved: bool = False
     """Was every schedule of its last stage covered?"""
     skipped: bool = False
-    """Is it larger than the budget allows, one that nobody can build, or a fault that does not fit?"""
+    """Whether it was not judged: it exceeds the budget, cannot be built, or has a fault that does not fit."""
 
 
 SKIPPED = Judged(skipped=True)

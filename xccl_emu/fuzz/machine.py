@@ -16,7 +16,7 @@ from xccl_emu.protocol.sequence import AGAIN, Sequence, Sizes, Stage, makes_rows
 
 STAGES_MAX = 3
 SHRINK_SECONDS = 10.0
-"""That Hypothesis has to make a sequence shorter; on a machine that is slow it comes less far."""
+"""Time that Hypothesis has to shorten a sequence; on a slow machine it gets less far."""
 
 
 class SequenceViolation(AssertionError):
@@ -33,13 +33,13 @@ class Counts:
     """What was looked at."""
 
     sequences: int = 0
-    """That were drawn; those that are tried to make one shorter in which something goes wrong are not counted."""
+    """Sequences drawn; attempts to shorten one in which something goes wrong are not counted."""
     calls: int = 0
-    """Of these sequences."""
+    """Calls in these sequences."""
     judged: int = 0
     """Different sequences, those with which another one begins too."""
     proved: int = 0
-    """Of these: every schedule of the last stage was covered."""
+    """How many of these are proved: every schedule of the last stage was covered."""
     schedules: int = 0
     states: int = 0
 
@@ -57,7 +57,7 @@ class Counted(Counts):
 
     @property
     def over(self) -> bool:
-        """Is it time to keep what was found as it is?"""
+        """Whether it is time to keep what was found as it is."""
         return bool(self.found_at) and working_seconds() > self.found_at + SHRINK_SECONDS
 
     def note(self, key: str, judged: Judged) -> None:
@@ -88,7 +88,7 @@ class CallsMachine(RuleBasedStateMachine):
 
     @property
     def _counts(self) -> bool:
-        """Is what is drawn now a sequence, and not one that makes a finding shorter, or comes too late?"""
+        """Whether what is drawn now counts: it neither shortens a finding nor comes too late."""
         return not (self.counted.found_at or self.budget.spent)
 
     def take(self, stages: list[Stage]) -> None:

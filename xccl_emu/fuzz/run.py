@@ -35,12 +35,12 @@ class Plan:
     protocol: str
     """A name of the registry, or ``FILE.py:NAME``."""
     sizes: Sizes = field(default_factory=dict)
-    """That are the same in all sequences."""
+    """Sizes that are the same in all sequences."""
     examples: int = 200
     seed: int = 0
     budget: Budget = field(default_factory=Budget)
     contents: Contents = field(default_factory=dict)
-    """Of the files that the protocol is in: what is judged in another process is the same."""
+    """Contents of the protocol's files: another process that judges must have the same."""
 
     def chunks(self) -> list["Plan"]:
         """The same in parts, each with a seed of its own."""

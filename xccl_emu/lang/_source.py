@@ -48,7 +48,7 @@ class Source:
     file: str
     tree: ast.FunctionDef
     lines: Sequence[str]
-    """Of the file."""
+    """Lines of the file."""
     parameters: tuple[str, ...]
     stored: frozenset[str]
     """Names that the body assigns; a parameter may be among them."""

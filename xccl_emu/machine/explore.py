@@ -37,7 +37,7 @@ class Bounds:
     queue_depth: int
     """Instructions that a pipe's queue holds; a kernel that issues more waits."""
     dma_descriptors: int
-    """Of one core."""
+    """Most descriptors of one core."""
     flight_granules: int
     """Writes in flight that a die holds; 0 under `sc`."""
     cache_lines: int = 0

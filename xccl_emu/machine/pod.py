@@ -41,7 +41,7 @@ class Driver(Protocol):
 
     @property
     def data(self) -> bool:
-        """Is payload moved?  Else it stays zeros, and the run takes `Pod.sparse_memory` and sets `layout.SPARSE`."""
+        """Whether payload is moved.  If not, it stays 0; the run takes `Pod.sparse_memory` and sets `layout.SPARSE`."""
 
     def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
         """How the run ended (`layout.ENDED_*`), seconds that it took here, and its schedule if the pod records."""

@@ -21,7 +21,7 @@ class Schedule:
     actions: NDArray[np.int64]
     """[n] int64, ``actor << 16 | choice``."""
     fingerprint: str
-    """Of the pod, the memory order, what is switched off and the launches: a replay must match it."""
+    """Identifies the pod, the memory order, what is switched off and the launches: a replay must match it."""
 
     def __len__(self) -> int:
         return len(self.actions)

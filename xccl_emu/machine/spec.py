@@ -114,7 +114,7 @@ class PodSpec:
 
     @property
     def memory_bytes(self) -> int:
-        """Of all of them together."""
+        """Bytes of memory of all dies together."""
         return self.n_homes * self.die_bytes
 
     @property

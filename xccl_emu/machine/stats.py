@@ -40,7 +40,7 @@ class Traffic:
     reads: NDArray[np.int64]
     """By mtu-in, DMA and scalar load."""
     write_bytes: NDArray[np.int64]
-    """Of writes and flags."""
+    """Bytes of writes and flags."""
     read_bytes: NDArray[np.int64]
     dies_written: NDArray[np.int64]
     """Different dies that were written to, flags included."""

@@ -39,7 +39,7 @@ class Measurement:
     """What all of them are asked."""
 
     name: ClassVar[str] = ""
-    """Of the command."""
+    """Name of the command."""
     suite: ClassVar[Suite | None] = None
 
     seed: int = option(0, "Seed of payloads and routings.", least=0)
@@ -59,7 +59,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Swept(Measurement):
-    """Of a layer, at every EP degree with every batch if that is asked for."""
+    """A measurement of a layer, at every EP degree with every batch if that is asked for."""
 
     sweep: tuple[str, ...] = option(
         (), "Every point of ep=8:768 batch=1:128 (default: 128).", metavar="AXIS=FROM:TO"
@@ -77,12 +77,12 @@ class Swept(Measurement):
         """The axes of a sweep, none if it is none; ConfigError for options that do not go together."""
         if not self.sweep:
             if self.axes or self.dask:
-                raise ConfigError(f"{self.axes[0] if self.axes else f'--dask {self.dask}'}: goes with --sweep")
+                raise ConfigError(f"{self.axes[0] if self.axes else f'--dask {self.dask}'}: needs --sweep")
             return []
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name in type(self).__annotations__ and each.name != "cores" and value != each.default:
-                raise ConfigError(f"--{each.name} {value}: does not go with --sweep, whose axes are ep and batch")
+                raise ConfigError(f"--{each.name} {value}: cannot be combined with --sweep (axes: ep, batch)")
         return [*self.sweep, *self.axes]
 
 

@@ -87,7 +87,7 @@ class A2E(Measurement):
     suite = Suite(7, 2, 12.0, 3.2)
 
     def rows_in_suite(self, setting: "Setting") -> "list[Result]":
-        """Those of other ways: the others are made with the budget."""
+        """Return the rows of variants; the others are made with the budget."""
         from xccl_emu.bench.a2e import rows_beside
 
         return rows_beside(setting)
@@ -119,7 +119,7 @@ class Eplb(Measurement):
         from xccl_emu.routing import load_expert_loads
 
         if self.layer is not None and not self.routing:
-            raise ConfigError(f"--layer {self.layer}: goes with --routing FILE, whose layer it is")
+            raise ConfigError(f"--layer {self.layer}: needs --routing FILE, whose layer it is")
         layer = 30 if self.layer is None else self.layer
         return eplb(setting, loads=load_expert_loads(self.routing).layer(layer) if self.routing else None)
 

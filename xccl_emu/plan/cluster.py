@@ -26,7 +26,7 @@ class Link:
             raise ConfigError(f"mesh={self.mesh!r}: must be true or false")
 
     def seconds(self, size: float) -> float:
-        """Of one round in which so many bytes go to one peer."""
+        """Return the time of one round in which ``size`` bytes go to one peer, in seconds."""
         return self.start_us / 1e6 + size / (self.gb_s * 1e9 / self.ways)
 
 
@@ -54,7 +54,7 @@ class Cluster:
 
     @property
     def devices(self) -> int:
-        """Of all nodes."""
+        """Devices of all nodes."""
         return self.nodes * self.devices_per_node
 
     def link(self, span: int) -> Link:

@@ -34,7 +34,7 @@ class Setting:
 
     @property
     def weight_bytes(self) -> float:
-        """Of a weight: as published, or what the cluster computes with if that is wider."""
+        """Bytes of a weight: as published, or what the cluster computes with if that is wider."""
         return max(self.model.weight_bytes, self.cluster.weight_bytes_least)
 
     def state_bytes(self, requests: float, tokens: int) -> float:

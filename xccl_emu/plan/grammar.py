@@ -24,7 +24,7 @@ class Block:
 
     @property
     def devices(self) -> int:
-        """Of the block."""
+        """Devices of the block."""
         return self.tensor * self.spread
 
     @property
@@ -53,7 +53,7 @@ class Strategy:
 
     @property
     def devices(self) -> int:
-        """Of all stages."""
+        """Devices of all stages."""
         return self.stages * self.attention.devices
 
     @property

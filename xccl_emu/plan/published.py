@@ -75,7 +75,7 @@ def _of_experts(of: Estimate) -> float:
 
 
 def measured(setting: Setting, workload: Workload) -> Measured:
-    """Of one model on one cluster.  MixServe's own is d_DP = d_EP, as in III-C2."""
+    """Return the computed values of one model on one cluster.  MixServe's own is d_DP = d_EP, as in III-C2."""
     nodes, per_node = setting.cluster.nodes, setting.cluster.devices_per_node
     every = {**cases(nodes, per_node), **baselines(nodes, per_node)}
     of = {name: Estimate(one, setting, workload) for name, one in every.items()}

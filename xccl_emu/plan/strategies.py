@@ -45,7 +45,7 @@ class Estimate:
 
     @cached_property
     def memory(self) -> Memory:
-        """Of one device, Eq. (8)."""
+        """Memory of one device, Eq. (8)."""
         return memory(self.strategy, self.setting, self.workload.context)
 
     @cached_property

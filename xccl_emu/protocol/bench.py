@@ -36,7 +36,7 @@ class Bench:
     ) -> None:  # fmt: skip
         self._order, self._without, self._pod_sizes = order, without, dict(pod_sizes or {})
         self.payload = payload
-        """Is there payload?  If not, the case is for a run that moves none (`VirtualTime`, ``data=False``)."""
+        """Whether there is payload.  If not, the case is for a run that moves none (`VirtualTime`, ``data=False``)."""
         self._pod: Pod | None = None
         self._expected: list[tuple[Expected, Owners]] = []
         self._filled: list[Buffer] = []

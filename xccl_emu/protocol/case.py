@@ -20,7 +20,7 @@ from xccl_emu.protocol.paper import Paper
 from xccl_emu.protocol.site import Site
 
 SIZE_MAX = 1 << 16
-"""Of a size that says nothing else: what is larger is a mistake, and would take the memory of this machine."""
+"""Largest value of a size that names no other: what is larger is a mistake, and would take this machine's memory."""
 SWITCH = (0, 1)
 
 
@@ -35,7 +35,7 @@ class Size:
     most: int | None = None
     choices: tuple[int | str, ...] = ()
     beside: bool = False
-    """Is it in no report where it has its default?  So are sizes that most have no use for."""
+    """Whether reports omit it while it has its default, as for sizes that most users do not need."""
     also: str = ""
     """Another name on the command line; of a switch that of ``--NAME`` and ``--no-NAME``, or both, ``ON/OFF``."""
     each_call: bool = False
@@ -45,7 +45,7 @@ class Size:
 
     @property
     def is_switch(self) -> bool:
-        """Is it on or off?"""
+        """Whether it is on or off, and nothing else."""
         return self.choices == SWITCH
 
     def checked(self, value: Any) -> int | str:
@@ -132,7 +132,7 @@ class Case:
     """What papers say of it, if any does, and where its kernels deviate (`tools/fidelity.py` makes a page of it)."""
 
     pod_sizes: Mapping[str, int | str] = MappingProxyType({})
-    """Those of `POD_SIZES` that are not as usual."""
+    """Values of `POD_SIZES` that differ from the default."""
 
     def on_pod_with(self, **given: int | str) -> Self:
         """The same case on a pod that has some of `POD_SIZES`; ConfigError for others, or one out of range."""
@@ -215,7 +215,7 @@ class Case:
 
     @property
     def payload_bytes(self) -> int | None:
-        """Of the call, for bandwidths; None if it has no such number."""
+        """Payload of the call in bytes, for bandwidths; None if it has no such number."""
         return None
 
     @property
@@ -274,7 +274,7 @@ class FunctionCase(Case):
 
     @property
     def name(self) -> str:
-        """That of the function."""
+        """Name of the function."""
         return self.title
 
     @property

@@ -30,13 +30,13 @@ class Member:
     tool: str = "check"
     """Who finds it: ``"check"``, every schedule of one configuration, or another command."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """That the tool is given, for the broken and the mended case alike."""
+    """Options that the tool is given, for the broken and the mended case alike."""
     folder: Path = Path()
     """Where it lies."""
 
     @property
     def name(self) -> str:
-        """That of its folder."""
+        """Name of its folder."""
         return self.folder.name
 
     @property
@@ -55,7 +55,7 @@ class Member:
 
 
 def members(names: tuple[str, ...] = ()) -> tuple[Member, ...]:
-    """Those of these names, or all, in alphabetical order; ConfigError for a name that none has."""
+    """Return the members with these names, or all, in alphabetical order; ConfigError for a name that none has."""
     folder = Path(xccl_emu.__file__).parent / "corpus"
     there = {path.parent.name: path for path in sorted(folder.glob("*/*.py")) if path.stem == path.parent.name}
     for name in names:

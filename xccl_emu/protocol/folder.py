@@ -212,7 +212,7 @@ class ClassThere:
     module: str
     qualname: str
     path: tuple[str, ...]
-    """Of the folder, as `Folder.path`."""
+    """Path of the folder, as `Folder.path`."""
     contents: Contents
 
     @classmethod

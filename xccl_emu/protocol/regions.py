@@ -127,7 +127,7 @@ class Regions:
         return self._add(name, "managed", nbytes, count, parts, over)
 
     def bytes_of(self, area: str) -> int:
-        """That the regions of an area take on each die."""
+        """Return the bytes that the regions of an area take on each die."""
         return max((region.end for region in self._all if region.area == area), default=0)
 
     def tight_pod(self, *, app_bytes: int, ub_bytes: int, cores: int = 1) -> PodSpec:

@@ -25,7 +25,7 @@ GROUP = "xccl_emu.protocols"
 
 
 def is_maker(thing: Any) -> bool:
-    """Is it a class derived from `Case` that lays itself out, or a function made by `protocol`?"""
+    """Return whether it is a class derived from `Case` that lays itself out, or a function made by `protocol`."""
     if isinstance(thing, type):
         lays_out = issubclass(thing, Case) and thing.lay_out is not Case.lay_out
         return lays_out and thing is not FunctionCase and not inspect.isabstract(thing)
@@ -72,7 +72,7 @@ def _ours(wanted: str = "") -> Iterator[Known]:
 
 
 def _says(file: Path, words: str) -> bool:
-    """Are the words in a source, spaces and ends of lines aside?"""
+    """Return whether the words are in a source, spaces and ends of lines aside."""
     return file.is_file() and words in "".join(file.read_text(encoding="utf-8").split())
 
 
@@ -108,7 +108,7 @@ def known(name: str) -> Known:
 
 
 def is_known(name: str) -> bool:
-    """Is it one of `names`?"""
+    """Return whether it is one of `names`."""
     return _found(name) is not None
 
 

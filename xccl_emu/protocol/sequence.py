@@ -34,7 +34,7 @@ class Stage:
     """A communicator, and the calls on it."""
 
     sizes: Sizes = field(default_factory=dict)
-    """Of the communicator; others are the usual ones."""
+    """Sizes of the communicator; the others have their defaults."""
     calls: tuple[Sizes, ...] = ({},)
     """What is particular of each call, or ``{"again": number}``."""
     beside: "Stage | None" = None
@@ -98,7 +98,7 @@ class Sequence:
 
     @property
     def name(self) -> str:
-        """That of the protocol."""
+        """Name of the protocol."""
         return self.of.preset.name
 
     @property
@@ -108,7 +108,7 @@ class Sequence:
 
     @property
     def n_calls(self) -> int:
-        """Of all stages."""
+        """Number of calls of all stages."""
         return sum(len(each.calls) for stage in self.stages for each in stage.communicators)
 
     def build(self, order: str, without: Collection[str] = ()) -> Trial:

@@ -29,7 +29,7 @@ class Site:
     facts: dict[str, Any] = field(default_factory=dict)
     """What else there is to say, by name."""
     rounds: list[dict[str, Any]] = field(default_factory=list)
-    """Of each round, or of each protocol in it: seconds, actions, instructions, bytes by engine."""
+    """Measurements of each round, or of each protocol in it: seconds, actions, instructions, bytes by engine."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall seconds of each stage."""
 

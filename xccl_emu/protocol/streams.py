@@ -41,7 +41,7 @@ class _Stream:
     rows: list[tuple[Kernel, tuple[int, ...]]] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
     args: Mapping[str, int | Sequence[int]] = field(default_factory=dict)
-    """Of the last launch."""
+    """Arguments of the last launch."""
 
 
 class Streams:

@@ -34,7 +34,7 @@ class Choices:
         self._routing, self._layer, self._seed = routing, layer, seed
         self._source = None if routing == ZIPF else open_routing(Path(routing))
         if layer >= 0 and not isinstance(self._source, ExpertLoads):
-            raise ConfigError(f"layer={layer}: goes with --routing and a file of expert loads by layer")
+            raise ConfigError(f"layer={layer}: needs --routing with a file of expert loads by layer")
         self.top_k = self._choices_per_token(top_k)
         """Routed experts of a token."""
 

@@ -24,7 +24,7 @@ EXPERTS_PER_SHARED_RANK = 8
 """The deployment whose proportion is kept: of 288 ranks 256 serve routed experts, 32 the shared expert."""
 
 _NUMBER_MAX = 1 << 16
-"""Of replicas, or slots on a rank: what is larger is a mistake, and tables of so many would take all memory."""
+"""Most replicas, or slots on a rank: a larger number is a mistake, and its tables would take all memory."""
 
 
 def _number(name: str, value: Any, least: int) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from xccl_emu.errors import ConfigError
 
 ZIPF_EXPONENT = 0.44
-"""Of `skewed_loads`: with 256 experts the hottest carries 6.6 times the mean load, the median over the 116 measured
+"""Exponent of `skewed_loads`: of 256 experts the hottest has 6.6 times the mean load, the median over the 116 measured
 layers of DeepSeek-V3, which span 2.6 to 13.4."""
 
 # Probabilities are integers in units of 2^-40, so that k intervals fill [0, k) exactly and the k points hit k experts.

@@ -9,8 +9,7 @@ Importing this package imports next to nothing: pytest loads it at every start, 
 in their modules when they are first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xccl_emu.check.certify import certify
@@ -22,35 +21,23 @@ if TYPE_CHECKING:
     from xccl_emu.testing.assertions import NotVerified, ProtocolViolation, assert_no_violation, assert_verified
     from xccl_emu.testing.calls import calls_machine, sequences
     from xccl_emu.testing.witnesses import replay, save_witness, witness_text
+else:
+    from xccl_emu._lazy import names
 
-_HOMES = {
-    "xccl_emu.check.certify": ("certify",),
-    "xccl_emu.check.check": ("check",),
-    "xccl_emu.check.trial": ("Checkable", "Expected", "Label", "Trial"),
-    "xccl_emu.check.verdict": ("Certificate", "Verdict", "Violation"),
-    "xccl_emu.protocol.bench": ("Bench",),
-    "xccl_emu.protocol.case": ("Case", "protocol", "syncs"),
-    "xccl_emu.testing.assertions": ("NotVerified", "ProtocolViolation", "assert_no_violation", "assert_verified"),
-    "xccl_emu.testing.calls": ("calls_machine", "sequences"),
-    "xccl_emu.testing.witnesses": ("replay", "save_witness", "witness_text"),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+    __getattr__, __dir__ = names(globals(), {
+        "xccl_emu.check.certify": "certify",
+        "xccl_emu.check.check": "check",
+        "xccl_emu.check.trial": "Checkable, Expected, Label, Trial",
+        "xccl_emu.check.verdict": "Certificate, Verdict, Violation",
+        "xccl_emu.protocol.bench": "Bench",
+        "xccl_emu.protocol.case": "Case, protocol, syncs",
+        "xccl_emu.testing.assertions": "NotVerified, ProtocolViolation, assert_no_violation, assert_verified",
+        "xccl_emu.testing.calls": "calls_machine, sequences",
+        "xccl_emu.testing.witnesses": "replay, save_witness, witness_text",
+    })  # fmt: skip
 
 __all__ = [
     "Bench", "Case", "Certificate", "Checkable", "Expected", "Label", "NotVerified", "ProtocolViolation", "Trial",
     "Verdict", "Violation", "assert_no_violation", "assert_verified", "calls_machine", "certify", "check",
     "protocol", "replay", "save_witness", "sequences", "syncs", "witness_text",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for, once."""
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

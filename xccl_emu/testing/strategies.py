@@ -16,7 +16,7 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.machine.spec import PodSpec, small_pod
 
 ORDERS = ("sc", "fifo", "relaxed")
-"""Those that keep the order of a core's writes to one address; under `unordered` most protocols are wrong, rightly."""
+"""Orders that keep a core's writes to one address in order; under `unordered` most protocols are wrong, rightly."""
 SAMPLING_POLICIES = ("portfolio", "random", "pct", "weights", "eager", "late", "lifo", "skew")
 MASKED = -1
 """The expert of a choice that is switched off."""

@@ -216,5 +216,5 @@ def _told(site: Site) -> bool:
 
 
 def _femtoseconds(per_nanosecond: float) -> int:
-    """Of one byte or element, at so many a nanosecond (10^9 a second)."""
+    """Convert a rate of bytes or elements per nanosecond (10^9 a second) into the femtoseconds of one."""
     return round(FS_PER_NS / per_nanosecond)

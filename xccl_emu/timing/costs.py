@@ -51,7 +51,7 @@ class Costs:
     poll_ns: float = _constant(250, ASSUMED, "half of a polling period and the read that sees the flag", 100, 800)
     """From the moment that a flag is visible to the poller's next instruction."""
     quiet_ns: float = _constant(100, ASSUMED, "draining write buffers when all is already visible", 20, 500)
-    """Of a quiet, beyond what it waits for."""
+    """Time of a quiet, beyond what it waits for."""
     barrier_ns: float = _constant(2000, ASSUMED, "flags of 48 cores through memory: two writes and polls", 500, 5000)
     """From the last arrival at a core group's barrier to everybody's next instruction."""
     event_ns: float = _constant(15, ASSUMED, "set_flag to wait_flag between two pipes", 5, 50)
@@ -61,20 +61,20 @@ class Costs:
     launch_us: float = _fitted("launch_us", "Table 7: of both operators", 0, 60)
     """From the operator's start to its kernel's first instruction, and from its last to the operator's end."""
     mtu_start_ns: float = _constant(40, ASSUMED, "decoding a transfer; later ones follow in the pipe", 10, 200)
-    """Of every transfer of mtu-in and mtu-out, on the pipe."""
+    """Time of every transfer of mtu-in and mtu-out, on the pipe."""
     core_gb_s: float = _constant(1600 / 48, ASSUMED, "one core's share of the die's memory bandwidth", 20, 60)
     """What one core's mtu-in or mtu-out moves, whatever the path."""
     vector_start_ns: float = _constant(20, ASSUMED, "filling the vector pipe", 5, 60)
-    """Of every vector instruction."""
+    """Time of every vector instruction."""
     vector_gelem_s: float = _constant(100.0, ASSUMED, "128 bytes a cycle: 64 elements of two bytes", 40, 240)
     """Elements of one pass of the vector pipe; an operation takes as many passes as `PASSES` says."""
     dma_start_us: float = _fitted("dma_start_us", "HIXL: blocks of 1 MiB, one after the other", 0.1, 5)
-    """Of each DMA descriptor, on the engine that all cores of a die share."""
+    """Time of each DMA descriptor, on the engine that all cores of a die share."""
     dma_issue_ns: float = _constant(100, ASSUMED, "writing a descriptor and the doorbell; 3400 on a host", 30, 3400)
-    """Of ringing a DMA descriptor, on the scalar unit."""
+    """Time of ringing a DMA descriptor, on the scalar unit."""
 
     dma_engines: float = _constant(1, ASSUMED, "\"the DMA engine\" of xDeepServe 3.3; HIXL's rows have one core", 1, 8)
-    """Of a die, each of which starts descriptors by itself: a whole number."""
+    """DMA engines of a die, each of which starts descriptors by itself: a whole number."""
 
     def __post_init__(self) -> None:
         for constant in fields(self):

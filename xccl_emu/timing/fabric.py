@@ -77,7 +77,7 @@ class Fabric:
     planes: int = 1
     """Parallel planes, each with a share of a path's bandwidth."""
     stripe_bytes: int = 512
-    """Of a transfer, what goes to one plane before the next takes more; a power of two."""
+    """Bytes of a transfer that go to one plane before the next takes more; a power of two."""
     by_address: bool = False
     """Has each block of ``stripe_bytes`` a plane and a link of its own, by its address?  Else transfers are striped:
     spread evenly over all planes, and over all links of each."""

@@ -58,7 +58,7 @@ def merged(bars: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def busy_us(bars: Sequence[tuple[float, float]]) -> float:
-    """Of bars that are apart from each other."""
+    """Return the sum of the lengths of bars that do not overlap."""
     return sum(end - begin for begin, end in bars)
 
 

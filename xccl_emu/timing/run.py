@@ -42,7 +42,7 @@ class Timing:
     kernels: Mapping[int, Kernel]
     """What ran on each core."""
     spec: PodSpec
-    """Of the pod that ran."""
+    """Spec of the pod that ran."""
     fabric: Fabric
     labels: Labels
     """Names of ranges of memory."""
@@ -53,7 +53,7 @@ class Timing:
 
     @property
     def cores_per_die(self) -> int:
-        """Of the pod."""
+        """Cores per die of the pod."""
         return self.spec.cores_per_die
 
     @property
@@ -125,7 +125,7 @@ class VirtualTime:
 
     @property
     def timing(self) -> Timing:
-        """Of the last run; ConfigError if there was none."""
+        """Timing of the last run; ConfigError if there was none."""
         if self._timing is None:
             raise ConfigError("timing: nothing was run yet")
         return self._timing

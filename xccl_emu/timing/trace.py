@@ -197,7 +197,7 @@ class _Writer:
         return {"pid": die, "tid": self.threads[number]}
 
     def _thread(self, row: Row) -> int:
-        """Of an engine; of DMA the first thread that is free, as descriptors run beside each other."""
+        """Return the thread of an engine; for DMA the first that is free, as descriptors run beside each other."""
         engine = int(row[tl.RECORD_ENGINE])
         if engine != DMA:
             return engine + 1

@@ -42,7 +42,7 @@ from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
 
 NAME_WORDS = 6
-"""Of an action's name: actor, kind, choice (or sub-transfer), and three words of what it is about."""
+"""Words of an action's name: actor, kind, choice (or sub-transfer), and three on what it is about."""
 
 RAW, NEXT, HEAD, TRANSFER, DESCRIPTOR, DELIVERY, FAULT, FAULTY_DELIVERY = range(8)
 """Kinds: the very choice; the actor's next; the head of an in-order queue; a sub-transfer of mtu-in or DMA; a write;
@@ -152,7 +152,7 @@ def _descriptor(st, slots, name):
 
 @jit
 def _all_deliveries(st, name):
-    """Is it "all that this die has in flight", which is taken apart so that each can be dropped?"""
+    """Return whether a name means all that a die has in flight, which is taken apart so that each can be dropped."""
     core, whole = name[0] // ACTORS_PER_CORE, name[1] == RAW and name[2] == CHOICE_ALL
     return whole and core >= st[N_CORES] and st[ORDER] != ORDER_SC
 

@@ -68,7 +68,7 @@ def bit_of(code):
 
 @jit
 def is_cut(st, die, address):
-    """Are writes from a die to an address cut off?"""
+    """Return whether writes from a die to an address are cut off."""
     word = st[FAULT_CUT] - 1
     if word < 0 or word & 0xFFFF != die:
         return False
@@ -78,7 +78,7 @@ def is_cut(st, die, address):
 
 @jit
 def may_arrive(st, die, k):
-    """Is the k-th write in flight of a die not cut off?"""
+    """Return whether the k-th write in flight of a die is not cut off."""
     if st[FAULT_CUT] == 0:
         return True
     return not is_cut(st, die, st[flight(st, block_of_die(st, die), k) + FLIGHT_ADDRESS])

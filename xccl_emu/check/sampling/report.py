@@ -59,7 +59,7 @@ def _livelock(monitor: Monitor) -> str:
 
 
 def asks(code: int) -> Callable[[Pod], str]:
-    """Of an action that comes next, what its core asks for; nothing for what pipes and dies do."""
+    """Return a function that says what the core of the next action asks for; nothing for actions of pipes and dies."""
     core, pipe = divmod(code >> machine.CHOICE_BITS, machine.ACTORS_PER_CORE)
     return lambda pod: report.request(pod, core) if core < pod.spec.n_cores and pipe == SCALAR else ""
 

@@ -27,7 +27,7 @@ POLICIES = ("portfolio", *at.POLICIES)
 PORTFOLIO = ("eager", "late", "lifo", "pct", "weights", "random")
 """The order in which a portfolio goes round; first the named extremes of when writes become visible."""
 OF_CALLS = (*PORTFOLIO, "skew")
-"""Of sequences of calls: their hosts launch apart, too."""
+"""Policies for sequences of calls: their hosts launch apart, too."""
 
 PCT_DEPTH = 3
 SCHEDULES_DEFAULT = 1000
@@ -54,7 +54,7 @@ class Sampled:
     faults: int = 0
     """Schedules in which something broke."""
     ended: Mapping[str, int] = field(default_factory=dict)
-    """Of a fault: how many of these schedules (or of those behind a stalled link) ended how (`Verdict.ended`)."""
+    """Under a fault: how many of these schedules (or of those behind a stalled link) ended how (`Verdict.ended`)."""
     declared: Mapping[str, int] = field(default_factory=dict)
     """How many in which declared error (`Verdict.declared`)."""
     reach: Reach | None = None
@@ -198,7 +198,7 @@ class _Job:
         return working_seconds() - self._started
 
     def goes_on(self) -> bool:
-        """Is there more to do?"""
+        """Whether there is more to do."""
         total = sum(self.done.values())
         in_time = self._seconds is None or total == 0 or self.elapsed() < self._seconds
         return self.violation is None and in_time and (self._most is None or total < self._most)

@@ -151,7 +151,7 @@ def _is_in(pod: Pod, base: int) -> bool:
 
 
 def _is_atomic(pod: Pod, access: Sequence[int]) -> bool:
-    """Is an access the atomic that its core asks for?"""
+    """Return whether an access is the atomic that its core asks for."""
     return bool(access[2] == SCALAR and pod.state[pod.core_base(access[0]) + REQUEST] == OP_ATOMIC_ADD)
 
 

@@ -96,7 +96,7 @@ class Found:
     cycles: bool = False
     """Perhaps a state can be reached from itself: then only this search has shown that its runs come to an end."""
     loop: int = 0
-    """Of a livelock: so many actions at the end lead from a state back to it."""
+    """For a livelock: so many actions at the end lead from a state back to it."""
     parts: list[list[int]] = field(default_factory=list)
 
     def rests_on(self) -> str:
@@ -128,7 +128,7 @@ class Search:
         self.setup, self.max_states, self.seconds, self.progress = setup, max_states, seconds, progress
         self.breadth_first = breadth_first
         self.apart = True
-        """Are parts that share nothing searched apart?"""
+        """Whether parts that share nothing are searched apart."""
         self.found = Found()
         self.started = self._looked = working_seconds()
         self._slice = _SLICE_FIRST

@@ -36,7 +36,7 @@ class Found:
     actions: NDArray[np.int64] | None
     """A schedule, with the fault, that ends in what is wrong; None if nothing is."""
     loop: int = 0
-    """Of a livelock: so many actions at the end lead from a state back to it."""
+    """For a livelock: so many actions at the end lead from a state back to it."""
     ends: str = ""
     """How runs ended in which something broke, in words."""
 

@@ -134,7 +134,7 @@ class Setup:
         granules.freeze(self.state, self.checker)
 
     def all_frozen(self) -> bool:
-        """Is nothing seen that is not frozen?"""
+        """Return whether everything seen so far is frozen."""
         table = self.table()
         frozen, seen = (granules.USERS, granules.USES), (granules.SEEN_USERS, granules.SEEN_USES)
         return bool(np.array_equal(table[:, frozen], table[:, seen]))

@@ -30,7 +30,7 @@ def core_name(trace: Trace, core: int) -> str:
 
 
 def _participants(trace: Trace) -> Iterator[str]:
-    """Of each die its cores, then its memory; those that take part."""
+    """Yield the participants: for each die its cores, then its memory, as far as they take part."""
     cores = sorted({step.core for step in trace.steps})
     touched = {trace.die_of(access.start) for step in trace.steps for access in step.accesses}
     touched |= {trace.die_of(write.address) for write in trace.writes}

@@ -86,7 +86,7 @@ def _join(line: Row, following: Row) -> Row | None:
 
 
 def told(trace: Trace, lines: list[Row]) -> list[Row]:
-    """Of a long run, the lines on what passes between cores, what is switched off, and what is marked."""
+    """Return the lines of a long run that pass between cores, are switched off, or are marked."""
     return [line for line in lines if line.mark or line.step.switched_off or _concerns_others(trace, line.step)]
 
 

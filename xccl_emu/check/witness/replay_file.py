@@ -37,11 +37,11 @@ class Witness:
     kind: str
     message: str
     fingerprint: str
-    """Of the launched pod (`Pod.fingerprint`)."""
+    """Fingerprint of the launched pod (`Pod.fingerprint`)."""
     actions: NDArray[np.int64]
     """[n] int64, ``actor << 16 | choice``, or negative for what breaks (`faults.encode`)."""
     loop: int = 0
-    """Of a livelock: so many actions at the end lead back to the state before them."""
+    """For a livelock: so many actions at the end lead back to the state before them."""
 
     @classmethod
     def of(
@@ -81,7 +81,7 @@ class Witness:
             if not isinstance(fields.get(name), kind):
                 raise ReplayError(f"replay file {path}: {name}={fields.get(name)!r} is damaged")
         if fields["order"] not in ORDERS:
-            raise ReplayError(f"replay file {path}: order={fields['order']!r} is none of {', '.join(ORDERS)}")
+            raise ReplayError(f"replay file {path}: order={fields['order']!r} must be one of {', '.join(ORDERS)}")
         _check_items(path, fields)
         fields["without"] = tuple(fields["without"])
         fields["actions"] = np.array(fields["actions"], np.int64)

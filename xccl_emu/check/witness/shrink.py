@@ -177,7 +177,7 @@ class Shrinker:
         return found if best is None or found.cost < best.cost else None
 
     def _alike(self, violation: Violation, best: _Found | None) -> bool:
-        """Is it what is wanted?  At first anything of its kind: a search may blame other lines than the judge does."""
+        """Return whether it is the one wanted.  At first any of its kind is: a search may blame other lines."""
         if best is not None:
             return signature(violation) == self._wanted
         return violation.kind == self._wanted[0] or {violation.kind, self._wanted[0]} <= set(RACES)

@@ -33,7 +33,7 @@ class _Instruction:
     """What a core has queued on a pipe, or rung."""
 
     number: int
-    """Of the step that did it."""
+    """Number of the step that did it."""
     op: int
     words: Wording
     site: int
@@ -169,7 +169,7 @@ class Stepper:
         return step
 
     def _signal(self, queue: int, instruction: _Instruction) -> _Instruction:
-        """Of an mtu-out whose signal is next, the signal; else the instruction itself."""
+        """Return the signal of an mtu-out whose signal is next; else the instruction itself."""
         entry = int(entry_of(self._st, queue, 0))
         if instruction.op != rq.OP_MTU_OUT or not signals_next(self._st, entry):
             return instruction

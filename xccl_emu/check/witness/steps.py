@@ -48,7 +48,7 @@ class Access:
     """A poll, an atomic, an add, or a load with a name: never one half of a race."""
 
     def races(self, other: "Access") -> bool:
-        """Are two accesses plain, to the same byte, and one of them a write?"""
+        """Return whether two accesses are plain, to the same byte, and one of them is a write."""
         overlap = self.start < other.start + other.nbytes and other.start < self.start + self.nbytes
         return overlap and (self.writes or other.writes) and not (self.synchronizes or other.synchronizes)
 
@@ -68,14 +68,14 @@ class Step:
     pipe: str
     """``scalar``, ``mtu-in``, ``vector``, ``mtu-out``, ``dma`` or ``perform``."""
     operation: str
-    """Of `xccl_emu.lang.requests.OPERATIONS`."""
+    """One of `xccl_emu.lang.requests.OPERATIONS`."""
     action: str
     """In words, for example ``poll >= 3``."""
     source: Source | None
     address: int | None = None
     """Index of the first byte in the pod's memory array."""
     nbytes: int = 0
-    """Of the whole instruction."""
+    """Bytes of the whole instruction."""
     place: str = ""
     """The address in words, for example ``die1.meta.tail[0→1]+0x10``."""
     value: str = ""

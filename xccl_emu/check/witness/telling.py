@@ -1,4 +1,4 @@
-"""Of several violations: which are the same, and which one says most about what is wrong."""
+"""Compare violations: which are the same, and which one says most about what is wrong."""
 
 from collections.abc import Iterable
 

@@ -114,7 +114,7 @@ def _memory(st, core, base, address, nbytes, right):
 
 @jit
 def _buffer(st, core, base, ub, nbytes, alignment):
-    """Is this range inside the data buffer, and aligned?"""
+    """Return whether this range is inside the data buffer, and aligned."""
     if nbytes <= 0:
         return set_error(st, core, base, ERR_SIZE, ub, nbytes)
     if ub < 0 or nbytes > st[UB_BYTES] or ub > st[UB_BYTES] - nbytes:

@@ -130,7 +130,7 @@ def is_stale(mem, st, at):
 
 @jit
 def _under_way(st, core, base, line):
-    """Is a write-back of a line in flight?"""
+    """Return whether a write-back of a line is in flight."""
     ring = block_of_die(st, st[base + DIE])
     for k in range(st[ring + FLIGHT_COUNT] if st[base + IN_FLIGHT] else 0):
         entry = flight(st, ring, k)

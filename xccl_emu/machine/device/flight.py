@@ -283,7 +283,7 @@ def deliverable(st, die, k):
 
 @jit
 def strong_waits(st, older, younger):
-    """Is a write in flight strong, and an older one of its core to the same die not without an order?"""
+    """Return whether a write in flight is strong, and an older one of its core to the same die is ordered too."""
     if asked(st, younger) != ASKS_STRONG or asked(st, older) == ASKS_NO:
         return False
     return is_own(st, older, st[younger + FLIGHT_CORE]) and goes_to(st, older, st[younger + FLIGHT_ADDRESS])
@@ -291,7 +291,7 @@ def strong_waits(st, older, younger):
 
 @jit
 def is_own(st, entry, core):
-    """Is a write in flight of a core itself, and not of its DMA?"""
+    """Return whether a write in flight is a core's own, and not its DMA's."""
     return st[entry + FLIGHT_CORE] == core and st[entry + FLIGHT_KIND] < KIND_DMA
 
 
@@ -303,13 +303,13 @@ def goes_to(st, entry, address):
 
 @jit
 def part_of(st, entry):
-    """Is a write in flight what a request copies that signals (`IS_PAYLOAD`), its signal, or neither?"""
+    """Return whether a write in flight is what a signalling request copies (`IS_PAYLOAD`), its signal, or neither."""
     return st[entry + FLIGHT_FENCES] >> PART_SHIFT
 
 
 @jit
 def copied_for(st, ring, j, k):
-    """Is the j-th oldest write of a die what the request copies whose signal is the k-th?"""
+    """Return whether the j-th oldest write of a die is what the request copies whose signal is the k-th."""
     one, signal = flight(st, ring, j), flight(st, ring, k)
     core = st[signal + FLIGHT_CORE]
     if part_of(st, one) != IS_PAYLOAD or part_of(st, signal) != IS_SIGNAL or st[one + FLIGHT_CORE] != core:
@@ -334,7 +334,7 @@ def signals_before(st, ring, k, core, address):
 
 @jit
 def _payload_flies(st, ring, k):
-    """Is something in flight that the request copies whose signal is the k-th oldest write of a die?
+    """Return whether something is in flight that the request copies whose signal is the k-th oldest write of a die.
 
     mtu-out takes one request after the other, so that is what stands between this signal and the one before it, which
     is in flight as long as something is that its own request copies.
@@ -542,5 +542,5 @@ def request_site(st, base):
 
 @jit
 def switched_off(st, base):
-    """Is this request's synchronization switched off by name?"""
+    """Return whether this request's synchronization is switched off by name."""
     return site_word(st, base, request_site(st, base)) & SITE_OFF != 0

@@ -64,7 +64,7 @@ ANY_DIE = -1
 # ---- a die's block: its writes in flight, a ring in issue order
 FLIGHT_HEAD, FLIGHT_COUNT, FLIGHT_ENTRIES = 0, 1, 2
 FLIGHT_CORE, FLIGHT_KIND, FLIGHT_ADDRESS, FLIGHT_NBYTES, FLIGHT_SITE, FLIGHT_FENCES, FLIGHT_DATA = range(7)
-"""Of a write in flight; fences: how many its core has passed since; not of DMA, nor under `fifo`."""
+"""Words of a write in flight; fences: how many its core has passed since; not for DMA, nor under `fifo`."""
 FENCES_MASK, ASKED_SHIFT = (1 << 20) - 1, 20  # above the fences: the order that its request asks for
 PART_SHIFT = 22  # above that: is it what a request copies that signals, or the signal?
 IS_PAYLOAD, IS_SIGNAL = 1, 2

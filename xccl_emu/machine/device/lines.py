@@ -21,7 +21,7 @@ from xccl_emu.machine.device.words import jit, load_i32, put
 
 @jit
 def is_line(nbytes):
-    """Is it the size of a line?"""
+    """Return whether this is the size of a line."""
     return nbytes >= LINE_BYTES_LEAST and nbytes <= LINE_BYTES_MOST and nbytes & nbytes - 1 == 0
 
 
@@ -64,7 +64,7 @@ def line_part(st, base, choice):
 
 @jit
 def flags_in(mem, st, base, first, nbytes):
-    """Are those flags of a polled line in that are among some bytes of it?"""
+    """Return whether the flags that are among some bytes of a polled line have the values waited for."""
     address, equal, value = st[base + REQUEST + 1], st[base + REQUEST + 2] == CMP_EQ, st[base + REQUEST + 3]
     for w in range(first >> 2, first + nbytes >> 2):
         if st[base + REQUEST + 5] >> w & 1:

@@ -148,7 +148,7 @@ def widen_row(mem, source, target, count, dtype):
 
 @jit
 def element_bytes(dtype):
-    """Of an element type."""
+    """Return the size of an element type in bytes."""
     return 4 if dtype == FP32 else 2
 
 

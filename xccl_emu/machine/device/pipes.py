@@ -346,7 +346,7 @@ def step_mtu_out(mem, st, core, base, choice):
 
 @jit
 def signals_next(st, entry):
-    """Is what an mtu-out copies on its way, and its signal is not?  That is an action of its own."""
+    """Return whether an mtu-out's data are on their way and its signal is not, which is an action of its own."""
     return st[entry + 6] != 0 and st[entry + ENTRY_PROGRESS] == st[entry + 3]
 
 
@@ -371,7 +371,7 @@ def _step_out(mem, st, core, base, queue, entry, choice):
 
 @jit
 def fence_ahead(st, base):
-    """Is there a fence that mtu-out has not come to yet?  Then no store behind it may take off."""
+    """Return whether mtu-out has yet to reach a fence.  If so, no store behind it may take off."""
     queue = pipe_of(base, MTU_OUT)
     for j in range(st[queue + PIPE_COUNT]):
         if st[entry_of(st, queue, j)] == OP_FENCE:
@@ -464,7 +464,7 @@ def _copy_subtransfer(mem, st, core, base, slot, k, choice):
 
 @jit
 def _may_copy(st, base, slot, g):
-    """Is there room for a granule, and no other sub-transfer half copied?"""
+    """Return whether there is room for a granule, and no other sub-transfer is half copied."""
     cut = st[slot + ENTRY_CUT]
     return (cut == 0 or cut >> 32 == g + 1) and room_for_writes(st, base, 1)
 

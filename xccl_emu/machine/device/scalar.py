@@ -296,7 +296,7 @@ def _grant_group(st, base, op, phase):
 
 @jit
 def drained(st, base):
-    """Is everything that this core issued done and visible?"""
+    """Return whether everything that this core issued is done and visible."""
     if st[base + IN_FLIGHT]:
         return False
     for pipe in range(MTU_IN, DMA):

@@ -67,7 +67,7 @@ def _zeros(mem, start, nbytes):
 
 @call
 def all_zero(mem, st, start, nbytes):
-    """Is there nothing but zeros in a range of at least one byte?"""
+    """Return whether a range of at least one byte holds nothing but zeros."""
     end = start + nbytes
     at = _next_dirty(mem, st, start, end)
     while at < end:
@@ -98,7 +98,7 @@ def copy_changed(mem, st, target, source, nbytes):
 
 @jit
 def _copy_part(mem, st, target, source, nbytes):
-    """Of `copy_changed`, a part that lies within one chunk of the target; zeros it can have without the source."""
+    """Do the part of `copy_changed` that lies within one chunk of the target; zeros it can have without the source."""
     if _next_dirty(mem, st, source, source + nbytes) == source + nbytes:
         fill(mem, target, nbytes, 0)
         _clean(mem, st, target, nbytes)
@@ -141,7 +141,7 @@ def leaves_zeros(mem, st, ub, op, a, b, c, d, e):
 
 @jit
 def _harmless(bits):
-    """Is zero times the FP32 value with these bits a positive zero?"""
+    """Return whether zero times the FP32 value with these bits is a positive zero."""
     return bits & 0x80000000 == 0 and bits & 0x7F800000 != 0x7F800000
 
 

@@ -223,7 +223,7 @@ else:
 
     @jit
     def same_bytes(mem, one, other, nbytes):
-        """Are two ranges of memory alike?"""
+        """Return whether two ranges of memory are equal."""
         return _compare(mem, one, mem, other, nbytes) == 0
 
     @jit
@@ -233,7 +233,7 @@ else:
 
     @jit
     def same_words(one, at, other, start, n):
-        """Are two ranges of words alike?"""
+        """Return whether two ranges of words are equal."""
         return _compare(one, 8 * at, other, 8 * start, 8 * n) == 0
 
     @jit

@@ -110,7 +110,7 @@ def _written(mem, tm, asked):
 
 @jit
 def _is_a_line(address, nbytes):
-    """Is it a line, of more than a granule, that somebody may poll?"""
+    """Return whether this is a line, of more than a granule, that somebody may poll."""
     return nbytes > GRANULE_BYTES and is_line(nbytes) and address & nbytes - 1 == 0
 
 
@@ -246,7 +246,7 @@ def _start_dma(space, core):
 
 @jit
 def _next_engine(tm, engines):
-    """That of a die's DMA engines which is free first."""
+    """Return the DMA engine of a die that is free first."""
     engine = engines
     for k in range(1, tm[C_DMA_ENGINES]):
         if tm[engines + k] < tm[engine]:

@@ -62,7 +62,7 @@ def find_granule(mem, tm, address):
 
 @jit
 def room_for_granules(tm):
-    """Is the table at most half full, and is there room for the versions of another turn?"""
+    """Return whether the table is at most half full, and has room for the versions of another turn."""
     if tm[VERSIONS_LEFT] < _A_TURN:
         _forget_all(tm)
         if tm[VERSIONS_LEFT] < tm[VERSIONS] >> 3:

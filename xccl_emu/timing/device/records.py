@@ -109,7 +109,7 @@ def record_still(space, core, engine, asked, since, end):
 
 @jit
 def logged(tm, die):
-    """Is the log kept for a die?"""
+    """Return whether the log is kept for a die."""
     return tm[tm[DIE_BASE] + die * DIE_WORDS + LOGGED]
 
 

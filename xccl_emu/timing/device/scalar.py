@@ -281,7 +281,7 @@ def drained_at(tm, row):
 
 @jit
 def _memory_access(st, tm, here, asked):
-    """Of a load or an atomic that goes to another die the unit waits for the way there and back; not of a store."""
+    """Time of a memory access: a load or an atomic on another die waits for the way there and back, no store does."""
     there = die_at(st, asked.a)
     if there == here or asked.op == OP_STORE:
         return tm[C_LOAD]

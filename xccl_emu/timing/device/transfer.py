@@ -98,7 +98,7 @@ def _network(tm, address):
 
 @jit
 def latency_of(tm, path, write):
-    """Of a path, one way."""
+    """Return the latency of a path, one way."""
     return tm[PATHS + path * PATH_WORDS + (WRITE_LATENCY if write else READ_LATENCY)]
 
 

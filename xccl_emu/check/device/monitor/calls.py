@@ -16,7 +16,7 @@ part = compiled(_nrt=False)
 
 
 def _signature(space: Any) -> Any:
-    """Of a part, by the type of the arrays."""
+    """Return the signature of a part, by the type of the arrays."""
     return types.int64(space, types.int64, types.int64)
 
 

@@ -93,7 +93,7 @@ def event_row(m, i, source, target, event):
 
 @jit
 def group_row(m, group, which):
-    """Of a barrier: what those who arrived know (0), and what they knew who left phase 0 (1) or 1 (2)."""
+    """A row of a barrier: what those know who arrived (0), and what they knew who left phase 0 (1) or 1 (2)."""
     return m[GROUP_ROWS] + (group * 3 + which) * m[WORDS]
 
 

@@ -38,15 +38,15 @@ the compiled parts of the monitor are; whether any DMA was rung, any fence passe
 """A violation: the first byte, and who accessed it, now and before."""
 
 (LENGTH, FAIR_AFTER, DEPTH, LOWEST, SCHEDULES, TAKEN, TOTAL, NEXT_NUMBER) = range(62, 70)
-"""Of the policies: the typical number of actions of a run, after how many it goes on fairly, what has been done."""
+"""Words of the policies: typical number of actions of a run, after how many it goes on fairly, what has been done."""
 
 (FAULT, FAULT_FROM, FAULT_TO, FAULT_AT, MOMENT, SEEN, LATER, STRUCK, FAULTS, ASKED) = range(70, 80)
-"""Of a fault: its kind, dies, and after how many actions or writes (-1: drawn); in this run after how many actions it
+"""A fault: its kind, dies, and after how many actions or writes (-1: drawn); in this run after how many actions it
 is due, what has been counted, when its second part is due, and whether it has happened (of a stalled link: whether it
 must let something through now); in how many runs it has happened.  And what is to be judged as long as it has not."""
 
 (X_PAYLOAD, X_SIGNAL, X_ADDS, SIGNALS, SIGNALLED, KEPT_ROWS, CHAINED, AHEAD_ROWS) = range(80, 88)
-"""Of requests that signal: the number of that which copies, or signals, with the action under way; does that add; how
+"""Requests that signal: the number of that which copies, or signals, with the action under way; does that add; how
 many words of a clock say which signals of a core are known, and how many each core has sent.  And where requests tell
 of others before them, `KEPT_ROWS`: rows of `clocks` for each 4 bytes of a synchronization, what each core told there;
 and for each of a core's words of signals one that its next signal tells of too, since `relaxed` keeps a part of that
@@ -56,7 +56,7 @@ before its payload.
 HEADER = 88
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
-"""Of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; its first record; and
+"""Words of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; first record; and
 what outlasts a run: a bit for each byte that is filled at the start, and above `SYNC_SHIFT` its number as a
 synchronization + 1."""
 
@@ -66,10 +66,10 @@ SYNC_SHIFT = 32
 ALL_BYTES = (1 << 32) - 1
 
 R_NEXT, R_START, R_END, R_FLAGS, R_SITE, R_REQUEST, R_ENGINE, R_EPOCH = range(8)
-"""Of a record: the next one of its granule; first byte and end, flags, site; of a write, the number of the request
+"""Words of a record: the next of its granule; first byte and end, flags, site; of a write, the number of the request
 that signals when it is visible, or 0; engine (its word in a clock) and the epoch of that."""
 SIGNAL_WORDS = 8
-"""Of each core in a clock: the latest of its signals known whose numbers are the same modulo this.  So who knows of a
+"""Signals of a core in a clock: the latest known of those whose numbers are the same modulo this.  So who knows of a
 signal is taken to know of those 8, 16 and so on before it; the search is exact there."""
 
 RECORD_WORDS = 8

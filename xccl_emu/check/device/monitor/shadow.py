@@ -92,7 +92,7 @@ class Access(NamedTuple):
     core: int
     engine: int
     word: int
-    """Of the engine in a clock."""
+    """Word of the engine in a clock."""
     epoch: int
     start: int
     end: int
@@ -114,7 +114,7 @@ def shadow_of(space, granule):
 
 @jit
 def _has_flags(st, m, granule):
-    """Is a granule of a metadata area?"""
+    """Return whether a granule is in a metadata area."""
     address = granule * GRANULE_BYTES
     offset = address & ((1 << st[DIE_SHIFT]) - 1)
     return address < m[BUFFERS_START] and m[META_START] <= offset and offset < m[META_END]
@@ -237,14 +237,14 @@ def last_together(st, address):
 
 @jit
 def _together(space, r, start, end):
-    """Is what is recorded visible at once with a part of some bytes?"""
+    """Return whether what is recorded becomes visible at once with a part of some bytes."""
     shift, at = space[1][ATOMIC_SHIFT], space[5][r + R_START]
     return start >> shift <= at >> shift and at >> shift <= end - 1 >> shift
 
 
 @jit
 def _tell_together(space, a):
-    """Of the writes that become visible at once with a part of another: an atomic has waited for some, and of some a
+    """Note what becomes visible at once with a part of another write: an atomic has waited for some, and of some a
     signal tells."""
     st, records = space[1], space[5]
     for granule in range(first_together(st, a.start), last_together(st, a.end - 1) + 1):
@@ -274,7 +274,7 @@ def _keep_told(space, a, r):
 
 @jit
 def _awaited_by_atomic(space, a, r):
-    """Is a recorded write one that an atomic in the same granule had to wait for?"""
+    """Return whether a recorded write is one that an atomic in the same granule had to wait for."""
     st, m, other = space[1], space[2], space[5][r + R_ENGINE]
     if st[ORDER] == ORDER_FIFO:
         return _on_one_die(m, a.core, other)
@@ -316,13 +316,13 @@ def acquired(space, word, row):
 
 @jit
 def _by_core(m, i, word):
-    """Is an engine the scalar unit or a pipe of core ``i``?"""
+    """Return whether an engine is the scalar unit or a pipe of core ``i``."""
     return word // m[PER_CORE] == i and word % m[PER_CORE] < ENGINE_DMA
 
 
 @jit
 def _on_one_die(m, i, word):
-    """Is an engine on the die of core ``i``?"""
+    """Return whether an engine is on the die of core ``i``."""
     return m[m[CORE_DIE] + word // m[PER_CORE]] == m[m[CORE_DIE] + i]
 
 
@@ -335,14 +335,14 @@ def _knows(space, word, epoch):
 
 @jit
 def _happened(space, a, r):
-    """Is what is recorded known to have happened?  A descriptor's own reads and writes go together."""
+    """Return whether what is recorded is known to have happened.  A descriptor's own reads and writes go together."""
     word, epoch = space[5][r + R_ENGINE], space[5][r + R_EPOCH]
     return (word == a.word and epoch == a.epoch) or _knows(space, word, epoch)
 
 
 @jit
 def _visible_to(space, a, r):
-    """Is a recorded write known to be visible to a read, or to come first where the machine keeps order by itself?"""
+    """Return whether a recorded write is known to be visible to a read, or the machine itself keeps it before."""
     st, m, records = space[1], space[2], space[5]
     epoch, flags, number = records[r + R_EPOCH], records[r + R_FLAGS], records[r + R_REQUEST]
     core, engine = records[r + R_ENGINE] // m[PER_CORE], records[r + R_ENGINE] % m[PER_CORE]
@@ -378,7 +378,7 @@ def _behind(space, a, r):
 
 @jit
 def _lands_first(space, a, r):
-    """Is what is recorded, and a write comes behind, sure to be visible when that is?  Not so under `unordered`."""
+    """Return whether what is recorded is visible before a write behind it can be.  Not so under `unordered`."""
     st, m, clocks, records = space[1], space[2], space[3], space[5]
     if (st[ORDER] != ORDER_UNORDERED and not st[REQUEST_ORDERS]) or not records[r + R_FLAGS] & WRITE:
         return True
@@ -410,7 +410,7 @@ def _race(space, a, r):
 
 @jit
 def _is_sync(one, other):
-    """Is the first a synchronization, and the second another or a whole write, which may be a flag?"""
+    """Return whether the first is a synchronization, and the second another or a whole write, which may be a flag."""
     return one & SYNC != 0 and (other & SYNC != 0 or (other & WRITE != 0 and other & WHOLE != 0))
 
 

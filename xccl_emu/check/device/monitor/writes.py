@@ -122,7 +122,7 @@ def wrote(space, i, base):
 
 @jit
 def _any_sync(space, start, nbytes):
-    """Is one of the granules of a write in flight known as a synchronization?"""
+    """Return whether one of the granules of a write in flight is known as a synchronization."""
     for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
         if sync_number(space, granule):
             return True
@@ -143,7 +143,7 @@ def _publish_now(space, i, start, nbytes):
 
 @jit
 def keep_order(space, i, row, address, nbytes, loose):
-    """Of a core's writes to what becomes visible at once `relaxed` keeps the order: whoever sees the one that releases
+    """Keep the order of a core's writes to what is visible at once, under `relaxed`: whoever sees the one that releases
     what is in this row knows of the signals, and of what strong writes tell of, that stood before it there."""
     st, m, clocks = space[1], space[2], space[3]
     if loose or not keeps_order(st, m):
@@ -162,7 +162,7 @@ def keep_order(space, i, row, address, nbytes, loose):
 
 @jit
 def _of_one_half(st, m, clocks, i, row, die):
-    """Of a store that goes in two halves the first one tells what was before it, and not that the second is visible."""
+    """The first half of a store that goes in two tells what was before it, and not that the second is visible."""
     before = clocks[row + engine_word(m, i, SCALAR)] - 1
     word = visible_word(m, i, SCALAR, die)
     clocks[row + word] = min(clocks[row + word], before)

@@ -146,7 +146,7 @@ def returned(space, run, live):
 
 @jit
 def _any_wrong(space, run, answered):
-    """Is a byte wrong, if ``answered`` in a range whose owners have returned?  The first one is taken down."""
+    """Return whether a byte is wrong, if ``answered`` where all owners have returned; take down the first."""
     mem, m, expected, data = space[0], space[2], run[11], run[12]
     for e in range(expected.shape[0]):
         for b in range(0 if answered and not _answered(space[1], run[13], e) else expected[e, 1]):

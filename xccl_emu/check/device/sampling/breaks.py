@@ -183,7 +183,7 @@ def again_now(space):
 
 @jit
 def strikes_write(space, candidate, n_taken):
-    """Is a write in flight, about to become visible, the one that is duplicated or corrupted?"""
+    """Return whether a write in flight, about to become visible, is the one that is duplicated or corrupted."""
     st, m = space[1], space[2]
     if m[FAULT] < F_DUPLICATE or m[STRUCK] or not _on_link(st, m, candidate):
         return False
@@ -233,13 +233,13 @@ def count(space, candidate, of_core):
 
 @jit
 def holds(st, m):
-    """Is anything held back now, by a cut or a stalled link?"""
+    """Return whether anything is held back now, by a cut or a stalled link."""
     return st[FAULT_CUT] != 0 or (m[FAULT] == F_STALL and m[STRUCK] == 0)
 
 
 @jit
 def held(st, m, die, k):
-    """Is the k-th write in flight of a die held back?"""
+    """Return whether the k-th write in flight of a die is held back."""
     if m[FAULT] == F_STALL and m[STRUCK] == 0:
         return _on_link(st, m, (st[N_CORES] * ACTORS_PER_CORE + die) << CHOICE_BITS | k)
     return not may_arrive(st, die, k)
@@ -309,7 +309,7 @@ def count_ending(space, run, code, result):
 
 @jit
 def _seen_error(st, run):
-    """Is the error that ended the run one that was declared, or that the machine has seen behind a wrong word?"""
+    """Return whether the run ended in a declared error, or one that the machine has seen behind a wrong word."""
     if st[ERROR] != ERR_FAIL:
         return st[FAULT_HAPPENED] & MISLEADING != 0
     stops = run[14]
@@ -321,7 +321,7 @@ def _seen_error(st, run):
 
 @jit
 def whole_so_far(space, run):
-    """Is all right of which the answering cores have returned?"""
+    """Return whether all is right of which the answering cores have returned."""
     return space[1][FAULT_HAPPENED] == 0 or ended(space, run) == RUN_DONE
 
 

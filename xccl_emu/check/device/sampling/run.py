@@ -125,7 +125,7 @@ def _advance(space, run, policy, n_taken):
 
 @jit
 def _is_change(changes, n, at):
-    """Is this one of the steps at which `pct` lowers a priority?  Each counts once."""
+    """Return whether this is one of the steps at which `pct` lowers a priority.  Each counts once."""
     for c in range(n):
         if changes[c] == at:
             changes[c] = -1

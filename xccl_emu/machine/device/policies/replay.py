@@ -39,7 +39,7 @@ def replay(mem, st, log, budget):
 
 @jit
 def _can_go_on(mem, st):
-    """Is any action enabled?  Found out by taking it: the schedule ended too early then, the run is spoilt."""
+    """Return whether any action is enabled.  It takes one to find out: the schedule ended early, the run is spoilt."""
     for n in range(n_actors(st)):
         actor = nth_actor(st, n)
         for k in range(choices(st, actor)):

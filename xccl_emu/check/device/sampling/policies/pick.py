@@ -44,7 +44,7 @@ def draw_apart(rng):
 
 @jit
 def which(policy, n_cores, n):
-    """Of which candidates the policy chooses now, as (first, end): those of cores come first, then the writes."""
+    """Range of candidates to choose from now, as (first, end): those of cores come first, then the writes."""
     if policy == P_EAGER and n > n_cores:
         return n_cores, n
     if (policy == P_LATE or policy == P_LIFO) and n_cores > 0:
