@@ -153,7 +153,7 @@ def test_each_sync_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "withdrawn" in out
     unjudged = as_json(*TINY, "--each-sync", "--advice-seconds", "0")["each_sync"]
     assert {one["finding"] for one in unjudged} == {"redundant"}
-    assert "must be 0 or more" in refusal(*TINY, "--advice-seconds", "1")
+    assert "must be at least 0" in refusal(*TINY, "--advice-seconds", "1")
 
 
 def test_nobody_waits_for_a_slot_where_there_are_enough() -> None:

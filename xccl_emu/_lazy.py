@@ -20,4 +20,4 @@ def names(namespace: dict[str, Any], homes: Mapping[str, str]) -> tuple[Callable
         namespace[name] = getattr(import_module(module), original)
         return namespace[name]
 
-    return find, lambda: sorted({*namespace, *found})
+    return find, lambda: sorted(namespace["__all__"])

@@ -106,4 +106,5 @@ def test_who_owns_bytes_that_a_stop_leaves_wrong(monkeypatch: pytest.MonkeyPatch
     """The stop is an action of brute force: were a wrong end verified without it, it would be found with it."""
     late = Case(small("quiet | store 0.1 1; quiet", together=False), AN_END, fault="stop:die1")
     monkeypatch.setattr(judging, "searched", lambda trial, name, budget: Found(complete=True))
+    monkeypatch.setattr(judging, "_wrong_reach", lambda scene, found: "")
     assert "stop proved; brute force: wrong bits" in kinds_of(late, "relaxed")
