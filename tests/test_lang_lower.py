@@ -204,7 +204,7 @@ def test_steps_called_by_address(tmp_path: Path) -> None:
     state = np.zeros(4096, np.int64)
     state[BASE + abi.REGISTERS] = state[BASE + 1024 + abi.REGISTERS] = 5
     state[BASE + 1024 + abi.REGISTERS + 1] = 1
-    steps = np.array([handle_of(module.one.step), handle_of(module.two.step)])
+    steps = np.array([handle_of(module.one.entry), handle_of(module.two.entry)])
     assert run(state, steps, BASE, 4) == 2 * (OP_STORE + OP_LOAD)
     assert run(state, steps, BASE, 6) == abi.DIVISION_BY_ZERO
     assert [place.line - module.two.places[0].line for place in module.two.places] == [0]
