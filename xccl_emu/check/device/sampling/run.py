@@ -1,9 +1,4 @@
-"""Many runs of a trial, one after the other, each by a policy and under watch.
-
-`run` is (rng, candidates, candidate keys, candidate serials, actor keys, asleep, loads, changes, log, start, parts,
-expected, expected bytes, their owners, declared errors, whether it may block, how runs ended): scratch of the
-policies, the actions of the run, what a run begins and ends with, and what all came to.
-"""
+"""Many runs of a trial, one after the other, each by a policy and under watch."""
 
 from xccl_emu.check.device.monitor.calls import part
 from xccl_emu.check.device.monitor.clocks import index_of
@@ -86,9 +81,9 @@ SPINNING = 16
 @jit
 def _advance(space, run, policy, n_taken):
     """Take the action that the policy chooses; `FOUND_DEADLOCK` if there is none."""
-    m, rng = space[2], run[0]
-    candidates, keys_now, serials = run[1], run[2], run[3]
-    if policy == P_SKEW and _is_change(run[7], m[DEPTH] - 1, n_taken):
+    m, rng = space.m, run.rng
+    candidates, keys_now, serials = run.candidates, run.candidate_keys, run.serials
+    if policy == P_SKEW and _is_change(run.changes, m[DEPTH] - 1, n_taken):
         _draw_dies(space, run)
     n, n_cores = gather(space, run, policy)
     rested = False
@@ -97,13 +92,13 @@ def _advance(space, run, policy, n_taken):
             if rested and not let_through(m):
                 return FOUND_DEADLOCK
             rested = True  # whoever slept has another try, so that a wake-up too few is no deadlock
-            for a in range(run[5].size):
-                run[5][a] = 0
+            for a in range(run.asleep.size):
+                run.asleep[a] = 0
             n, n_cores = gather(space, run, policy)
             continue
         first, end = which(policy, n_cores, n)
         c = pick(policy, rng, keys_now, serials, first, end, n_cores)
-        if policy == P_PCT and _is_change(run[7], m[DEPTH] - 1, n_taken):
+        if policy == P_PCT and _is_change(run.changes, m[DEPTH] - 1, n_taken):
             lower(space, run, candidates[c], c < n_cores)
             keys_now[c] = m[LOWEST] * 1.0
             c = pick(policy, rng, keys_now, serials, first, end, n_cores)
@@ -114,7 +109,7 @@ def _advance(space, run, policy, n_taken):
             code, choice = try_candidate(space, run, candidates[c], of_core)
             action = (candidates[c] << CHOICE_BITS | choice) if of_core else candidates[c]
         if code != NOT_ENABLED:
-            run[8][n_taken] = action
+            run.log[n_taken] = action
             if m[FAULT]:
                 count(space, candidates[c], of_core)
             if code == TAKEN_OK:
@@ -136,8 +131,8 @@ def _is_change(changes, n, at):
 @jit
 def _follow(space, run, policy, candidate, of_core):
     """After an action: wake who may go on now, draw keys for new writes, lower a scalar unit that spins."""
-    st, m, keys = space[1], space[2], space[8]
-    asleep = run[5]
+    st, m, keys = space.st, space.m, space.keys
+    asleep = run.asleep
     if not of_core:
         _wake_after_delivery(space, run)
         return
@@ -152,18 +147,18 @@ def _follow(space, run, policy, candidate, of_core):
     if m[CAPACITY]:
         die = st[block_of_core(st, core) + DIE]
         for k in range(m[X_FLIGHTS], st[block_of_die(st, die) + FLIGHT_COUNT]):
-            keys[m[m[DIE_INDEX] + die] * m[CAPACITY] + k] = draw_key(policy, run[0])
+            keys[m[m[DIE_INDEX] + die] * m[CAPACITY] + k] = draw_key(policy, run.rng)
     if pipe == SCALAR:
-        run[6][i] = run[6][i] + 1 if op == OP_LOAD or op == OP_UB_LOAD else 0
-        if run[6][i] >= SPINNING and policy == P_PCT:
-            run[6][i] = 0
+        run.loads[i] = run.loads[i] + 1 if op == OP_LOAD or op == OP_UB_LOAD else 0
+        if run.loads[i] >= SPINNING and policy == P_PCT:
+            run.loads[i] = 0
             lower(space, run, candidate, True)
 
 
 @jit
 def _wake_after_delivery(space, run):
     """A write became visible: whoever polls its granule may go on, and all on the writer's die (room, quiets)."""
-    st, m, asleep = space[1], space[2], run[5]
+    st, m, asleep = space.st, space.m, run.asleep
     die = st[block_of_core(st, m[X_C]) + DIE]
     for i in range(st[N_ACTIVE]):
         base = block_of_core(st, m[m[CORE_NUMBER] + i])
@@ -184,31 +179,31 @@ def _in_one_granule(address, nbytes, m):
 @jit
 def _draw_dies(space, run):
     """Keys of the actors, of which those of one die have a factor more; cores are in order of their dies."""
-    st, m, rng = space[1], space[2], run[0]
+    st, m, rng = space.st, space.m, run.rng
     die, apart = -1, 1.0
     for i in range(st[N_ACTIVE]):
         on = st[block_of_core(st, m[m[CORE_NUMBER] + i]) + DIE]
         if on != die:
             die, apart = on, draw_apart(rng)
         for p in range(ACTORS_PER_CORE):
-            run[4][i * ACTORS_PER_CORE + p] = draw_key(P_SKEW, rng) * apart
+            run.actor_keys[i * ACTORS_PER_CORE + p] = draw_key(P_SKEW, rng) * apart
 
 
 @jit
 def _draw_start(space, run, policy, seed, number):
     """What a run by a policy draws at its start: the keys of the actors, and when `pct` lowers one."""
-    st, m, rng = space[1], space[2], run[0]
+    st, m, rng = space.st, space.m, run.rng
     seed_draws(rng, seed, policy, number)
     for a in range(st[N_ACTIVE] * ACTORS_PER_CORE):
-        run[4][a] = draw_key(policy, rng)
-        run[5][a] = 0
+        run.actor_keys[a] = draw_key(policy, rng)
+        run.asleep[a] = 0
     for i in range(st[N_ACTIVE]):
-        run[6][i] = 0
+        run.loads[i] = 0
     if policy == P_SKEW:
         _draw_dies(space, run)
     m[LOWEST] = 0
     for c in range(m[DEPTH] - 1):
-        run[7][c] = draw_below(rng, m[LENGTH])
+        run.changes[c] = draw_below(rng, m[LENGTH])
     if m[FAULT]:
         draw_fault(space, run)
 
@@ -216,22 +211,22 @@ def _draw_start(space, run, policy, seed, number):
 @jit
 def _one_run(space, run, policy, seed, number, forget):
     """One run by a policy; the actions are in the log, ``m[TAKEN]`` of them.  A run that gets long goes on fairly."""
-    st, m = space[1], space[2]
+    st, m = space.st, space.m
     begin(space, run, forget)
     judge_as_asked(m)
     _draw_start(space, run, policy, seed, number)
     taken = 0
     code = TAKEN_OK
     while code == TAKEN_OK:
-        if taken < run[8].size and m[FAULT]:
+        if taken < run.log.size and m[FAULT]:
             broken = strike(space, run, taken)
             if broken:
-                run[8][taken] = broken
+                run.log[taken] = broken
                 taken += 1
                 continue
         if st[N_LIVE] == 0:
             code = ended(space, run)
-        elif taken == run[8].size or goes_on_for_ever(space, run, taken):
+        elif taken == run.log.size or goes_on_for_ever(space, run, taken):
             code = FOUND_LIVELOCK
         else:
             live = st[N_LIVE]
@@ -255,7 +250,7 @@ def many_runs(space, run, policy, seed, first, end, forgets):
     Each forgets what the one before has found out about synchronizations, if ``forgets``.  ``m[NEXT_NUMBER]`` is the
     number of that run, ``m[SCHEDULES]`` counts those that are finished and ``m[TOTAL]`` their actions.
     """
-    m = space[2]
+    m = space.m
     for number in range(first, end):
         m[NEXT_NUMBER] = number
         code, forget = RESTART, forgets
