@@ -27,9 +27,9 @@ from .ep_support import (
     Case,
     Kind,
     check_round,
+    columns,
     kind_of,
     refused,
-    rounds_of,
 )
 from .refused_batches import EACH, INF, NAN, Change, changed
 
@@ -116,12 +116,12 @@ def test_an_app_area_that_is_too_small_is_named() -> None:
 @EACH
 @EITHER
 def test_batches_that_do_not_fit_are_refused(kind: Kind, part: str, change: Change, message: str) -> None:
-    """Rank, token and value are named, nothing has moved, and the next rounds are right; for a launch of rounds too."""
+    """Rank, token and value are named, nothing has moved, and the next rounds are right; for a run of rounds too."""
     group, (first, second) = CASES[kind].group(), CASES[kind].batches()
     check_round(group, second)
     bad = replace(first, **{part: changed(getattr(first, part), 2, change)})
     refused(group.pod, lambda: group.dispatch(bad.tokens, bad.topk), f"{part} of rank 2{message}")
-    refused(group.pod, lambda: rounds_of(group, [second, bad]), f"{part} (of round 1 )?of rank 2{message}")
+    refused(group.pod, lambda: group.run_rounds(*columns([second, bad])), f"{part} (of round 1 )?of rank 2{message}")
     check_round(group, first)
 
 
@@ -270,7 +270,7 @@ def test_a_taken_core_is_refused_before_anything_changes() -> None:
     """If a core of the group runs something else, dispatch says so, changes nothing, and is right once it is free."""
     group, batches = CASE.group(), CASE.batches()
     check_round(group, batches[0])
-    group.pod.launch(dummy_expert, 1, [1], {"first": 0, "last": 0, "c": group.shape(), "b": Buffers()}, [])
+    group.pod.launch(dummy_expert, 1, [1], {"core": 0, "c": group.shape()._replace(cores=1), "b": Buffers()}, [])
     message = "on die 1 one of them is taken"
     refused(group.pod, lambda: group.dispatch(batches[1].tokens, batches[1].topk), message)
     group.pod.run()
