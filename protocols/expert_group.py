@@ -38,7 +38,7 @@ class Phase:
     """A kernel of a group, and what it may do with the app buffers of its rank."""
 
     part: str
-    """Of the layer."""
+    """The part of a layer that it is, or belongs to."""
     kernel: Kernel
     rights: Mapping[str, str]
 
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
     phase: Phase
     number: int
-    """Of the round."""
+    """Which round."""
     ahead: int = 0
     """Calls that are launched and not run when this one is, as far as they are counted together."""
 
@@ -137,7 +137,7 @@ class ExpertGroup(Communicator, Generic[C]):
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
             app_buffers.fill(self.pod, self.config, self._of(rank), 0, x, choices)
         self._commit_rows(topk)
-        self._launch(Step(self.dispatches, 0))
+        self._launch_all(Step(self.dispatches, 0))
         self.run_as("dispatch", progress)
         self._stage()[0] = _DISPATCHED
         return [self.received(rank) for rank in range(self.config.n_ranks)]
@@ -173,7 +173,7 @@ class ExpertGroup(Communicator, Generic[C]):
         """
         self.check_ready(DUMMY.kernel)
         self._check_stage("run_dummy", _DISPATCHED)
-        self._launch(Step(DUMMY, 0))
+        self._launch_all(Step(DUMMY, 0))
         self.run_as("expert", progress)
 
     def expert_output(self, rank: int, number: int = 0) -> NDArray[Any]:
@@ -208,7 +208,7 @@ class ExpertGroup(Communicator, Generic[C]):
         for rank, table in enumerate(weights):
             entries = self.pod.view(self._of(rank)["weights"], np.float32, (-1, app_buffers.COLUMNS))
             entries[: len(table), : self.config.top_k] = table
-        self._launch(Step(self.combines, 0))
+        self._launch_all(Step(self.combines, 0))
         self.run_as("combine", progress)
         self._stage()[0] = _COMBINED
         return [self.output(rank) for rank in range(self.config.n_ranks)]
@@ -276,25 +276,29 @@ class ExpertGroup(Communicator, Generic[C]):
         """Launch so many rounds, which are filled, behind what the streams have."""
         for step in self.steps(rounds):
             if step.phase.part in parts:
-                self._launch(step, streams)
+                self._launch_all(step, streams)
 
     # ---- all of them
 
-    def _launch(self, step: Step, streams: Streams | None = None) -> None:
-        """Launch a phase on all ranks, with those of its buffers that it may touch; behind others if there are any."""
-        phase, cores = step.phase, range(self.config.cores)
-        places = {"c": self.shape(), "core": cores, **self._places(phase, step.ahead)}
+    def _launch_all(self, step: Step, streams: Streams | None = None) -> None:
+        """Launch a phase on all ranks, on the pod or behind what streams have."""
+        places = {"c": self.shape(), "core": range(self.config.cores), **self._places(step.phase, step.ahead)}
         for rank in range(self.config.n_ranks):
-            buffers = {name: self._of(rank, step.number)[name] for name in phase.rights}
-            own = (self.pod.grant(buffers[name], rights) for name, rights in phase.rights.items())
-            grants = [*self._shared(phase, rank), *own]
-            addresses = Buffers(**{name: buffer.address for name, buffer in buffers.items()})
-            given = {**places, "rank": rank, "tokens": self.n_tokens(rank, step.number), "b": addresses}
-            args = {name: given[name] for name in phase.kernel.params}
-            if streams is None:
-                self.pod.launch(phase.kernel, self.die_of(rank), cores, args, grants)
-            else:
-                streams.launch(phase.kernel, self.die_of(rank), args, grants, cores)
+            self._launch(rank, step, places, streams)
+
+    def _launch(self, rank: int, step: Step, places: Args, streams: Streams | None) -> None:
+        """Launch it on a rank, with those of its buffers that it may touch."""
+        phase, die = step.phase, self.die_of(rank)
+        buffers = {name: self._of(rank, step.number)[name] for name in phase.rights}
+        own = (self.pod.grant(buffers[name], rights) for name, rights in phase.rights.items())
+        grants = [*self._shared(phase, rank), *own]
+        addresses = Buffers(**{name: buffer.address for name, buffer in buffers.items()})
+        given = {**places, "rank": rank, "tokens": self.n_tokens(rank, step.number), "b": addresses}
+        args = {name: given[name] for name in phase.kernel.params}
+        if streams is None:
+            self.pod.launch(phase.kernel, die, range(self.config.cores), args, grants)
+        else:
+            streams.launch(phase.kernel, die, args, grants, range(self.config.cores))
 
     def _shared(self, phase: Phase, rank: int) -> list[Grant]:
         """What a phase may touch beside app buffers."""

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
-from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.group import align
-from xccl_emu.kernels.parameters import Buffers
+from xccl_emu.lang import kernel, quiet
 from xccl_emu.machine.pod import ORDERS, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, MIB, PodSpec
 from xccl_emu.protocols.expert_parallel import ExpertParallel
@@ -158,7 +157,7 @@ def test_unquantized_dispatch_takes_nan_and_infinity(value: float) -> None:
 def _without_a_rank(group: Any, batch: Batch, missing: int) -> str:
     """Run a dispatch in which one rank's launch is missing; the report of its deadlock."""
     launch = group._launch
-    group._launch = lambda phase, rank, *rest: None if rank == missing else launch(phase, rank, *rest)
+    group._launch = lambda rank, *rest: None if rank == missing else launch(rank, *rest)
     with pytest.raises(DeadlockError) as caught:
         group.dispatch(batch.tokens, batch.topk)
     del group._launch
@@ -266,11 +265,17 @@ def test_two_groups_share_a_pod(kind: Kind) -> None:
         check_round(other, batch)
 
 
+@kernel
+def rest():
+    """Do nothing."""
+    yield quiet()
+
+
 def test_a_taken_core_is_refused_before_anything_changes() -> None:
     """If a core of the group runs something else, dispatch says so, changes nothing, and is right once it is free."""
     group, batches = CASE.group(), CASE.batches()
     check_round(group, batches[0])
-    group.pod.launch(dummy_expert, 1, [1], {"core": 0, "c": group.shape()._replace(cores=1), "b": Buffers()}, [])
+    group.pod.launch(rest, 1, [1], {}, [])
     message = "on die 1 one of them is taken"
     refused(group.pod, lambda: group.dispatch(batches[1].tokens, batches[1].topk), message)
     group.pod.run()
