@@ -47,6 +47,7 @@ class LayerCase(RoutedCase, ABC):
     """What each round has of a layer."""
     written: ClassVar[tuple[str, ...]]
     """Buffers that hold something new in the end."""
+    side_by_side = True
     by_routing = ("layer", "redundant", "redundant_slots")
     by_pattern = ("experts", "repeats", "masked")
     tiny: ClassVar[Mapping[str, int]] = {
@@ -100,7 +101,8 @@ class LayerCase(RoutedCase, ABC):
 
     def _launched(self, bench: Bench, pod: Pod, batches: Sequence[Batch]) -> tuple[ExpertGroup[Any], Streams]:
         """The group with its inputs, and a stream for each rank with all its launches."""
-        group, streams = self._group(pod, rounds=len(batches)), Streams(bench, pod)
+        corner, streams = bench.corner, Streams(bench, pod)
+        group = self._group(pod, rounds=len(batches), managed_offset=corner.managed, field_offset=corner.meta)
         group.fill_rounds(*columns(batches))
         group.launch_rounds(streams, len(batches), self.parts)
         streams.put()
