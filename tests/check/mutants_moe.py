@@ -182,7 +182,7 @@ OWN_COMBINE = (
         of_combine(SUM + ACKNOWLEDGE_ALL, ACKNOWLEDGE_ALL + SUM)),
     bug("combine: acknowledged when the pulls are issued", COMBINE_PAIRS, RACE,
         of_combine.without("contributions pulled")),
-    bug("combine: a core acknowledges for its neighbour", COMBINE_PAIRS, LOCKED | RACE,
+    bug("combine: a core acknowledges for its neighbour", COMBINE_PAIRS, LOCKED | RACE | TORN,
         of_combine.without("all cores have pulled")),
     bug("combine: does not wait for the last rank's rows", COMBINE, TORN | UNWRITTEN | RACE,
         of_combine(ROWS_IN, "            if expert_rank < c.n_ranks - 1:\n    " + ROWS_IN)),
