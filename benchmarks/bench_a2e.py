@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 from harness import Report, Yardstick, copied, parser, stopwatch
 
 from xccl_emu import routing
-from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.parameters import Buffers
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, small_pod
@@ -20,6 +18,7 @@ from xccl_emu.protocols.a2e_calls import AttentionExperts
 from xccl_emu.protocols.a2e_case import bytes_needed
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.protocols.compared import draw_tokens
+from xccl_emu.protocols.expert_group import DUMMY
 
 EXPERTS, TOP_K, TOKENS, HIDDEN = 256, 8, 96, 7168
 
@@ -74,15 +73,13 @@ def run_expert(owner: AttentionExperts, calls: Calls) -> RunStats:
     """The dummy expert on the rows that the last call has left."""
     c, pod = owner.config, owner.pod
     for die, buffers in enumerate(owner.experts):
-        n = len(calls.received(calls.n_calls - 1, die).x)
-        rows: dict[str, Any] = {name: buffers[name].address for name in ("recv_x", "route", "y")}
-        shape = c.group(c.compute_cores, pod.spec.die_bytes)
-        share = range(c.compute_cores + 1)
-        bounds = [n * i // c.compute_cores for i in share]
-        args = {"first": bounds[:-1], "last": bounds[1:], "c": shape, "b": Buffers(**rows)}
-        rights = {"recv_x": "r", "route": "r", "y": "w"}
-        grants = [pod.grant(buffers[name], right) for name, right in rights.items()]
-        pod.launch(dummy_expert, owner.first_die + die, range(c.compute_cores), args, grants)
+        addresses = {name: buffers[name].address for name in DUMMY.rights}
+        addresses["counts"] += (calls.n_calls - 1) % (c.depth + 1) * c.counts_bytes
+        shape = c.group(c.n_attention, c.compute_cores, pod.spec.die_bytes)
+        cores = range(c.compute_cores)
+        grants = [pod.grant(buffers[name], right) for name, right in DUMMY.rights.items()]
+        args = {"core": cores, "c": shape, "b": Buffers(**addresses)}
+        pod.launch(DUMMY.kernel, owner.first_die + die, cores, args, grants)
     return pod.run()
 
 

@@ -11,7 +11,7 @@ from xccl_emu.kernels.a2e_trampoline import await_call, pass_on
 from xccl_emu.kernels.common import add_words, fetch
 from xccl_emu.kernels.counts import FIELD_BYTES, load_counts
 from xccl_emu.kernels.dispatch import ROUTE_BYTES, SLOT_BYTES
-from xccl_emu.kernels.expert import busy, dummy_expert
+from xccl_emu.kernels.expert import busy, compute_rows
 from xccl_emu.kernels.group import align, barrier, drain_halves, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import (
@@ -161,7 +161,7 @@ def compute_stream(core, die, c: Group, b: Buffers, m: Domains, at: Places):
         n = yield from load_counts(counts, 0, "row counts loaded", c._replace(n_ranks=m.n_attention))
         if n >= 0:
             base = call % m.depth * m.rows_max
-            yield from dummy_expert(
+            yield from compute_rows(
                 n * core // c.cores, n * (core + 1) // c.cores, c,
                 Buffers(
                     recv_x=b.recv_x + base * c.payload, route=b.route + base * ROUTE_BYTES, y=b.y + base * 2 * c.hidden

@@ -4,6 +4,7 @@ It is no protocol, only something between dispatch and combine whose bits can be
 y = round(x * (1 + (slot mod 7) / 8)), with x the dequantized INT8 (value times scale) or the row as it came.
 """
 
+from xccl_emu.kernels.counts import load_counts
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import drain_halves, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group
@@ -41,8 +42,7 @@ def load_row(half, r, rows, routes, c: Group, b: Buffers):
     yield set_flag(MTU_IN, SCALAR, half, sync="row loaded")
 
 
-@kernel
-def dummy_expert(first, last, c: Group, b: Buffers):
+def compute_rows(first, last, c: Group, b: Buffers):
     """Compute rows ``first`` to ``last``; row i+1 is loaded while row i is computed."""
     acc = 0
     rows = 4 * c.hidden
@@ -73,6 +73,13 @@ def dummy_expert(first, last, c: Group, b: Buffers):
         yield set_flag(MTU_OUT, VECTOR, half, sync="expert output left")
     yield from drain_halves(MTU_OUT, VECTOR, last - first, "expert output left")
     yield from drain_halves(VECTOR, MTU_IN, last - first, "row used")
+
+
+@kernel
+def dummy_expert(core, c: Group, b: Buffers):
+    """Compute this core's part of the rows that dispatch received, by its counts."""
+    rows = yield from load_counts(b.counts, 0, "row counts loaded", c)
+    yield from compute_rows(rows * core // c.cores, rows * (core + 1) // c.cores, c, b)
 
 
 def busy(work, table, step):

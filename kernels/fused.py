@@ -9,7 +9,7 @@ then in order of the tokens, so a source knows by itself where each goes: it cou
 the rank's earlier experts and those of the same expert before.  What a peer has for one expert is one stretch, for any
 core to bring in.  The cores share the rows evenly.
 
-What makes repeated rounds safe, when `kernels/fused_layers.py` or separate launches run dispatch and combine in turn:
+What makes repeated rounds safe, when launches of dispatch and combine follow each other on each rank:
 
 - A rank begins round r + 1 when all contributions to its tokens of round r have arrived.  A rank sends contributions
   when all of its cores have assembled, so each peer that had a message of it has read its region, and the region may

@@ -83,22 +83,6 @@ class Areas(NamedTuple):
     """Messages that fit a half of it."""
 
 
-class Rounds(NamedTuple):
-    """What the rounds have in common; ``batches`` is a table of 4-byte numbers of tokens, one for each round."""
-
-    n_rounds: int
-    parts: int
-    """Which phases each round has."""
-    batches: int
-    dispatch_event: int
-    """Event ID of the first round's dispatch."""
-    combine_event: int
-    tokens_max: int
-    """From round to round, hidden states move on by so many rows, and so do tables with a row for each token."""
-    rows_max: int
-    """And what was received and what the experts make of it by so many rows."""
-
-
 class Fused(NamedTuple):
     """Where FusedDispatch and FusedCombine keep what, and which optimizations are on; addresses are those of rank 0."""
 

@@ -335,7 +335,7 @@ def recv_zero_copy(target, nbytes, c: Channel):
     return 1
 
 
-# ---- both sides on one core, and several calls one after the other
+# ---- both sides on one core, and passes one after the other
 
 
 @kernel
@@ -379,26 +379,6 @@ def exchange(source, sent, c: Channel, target, received, back: Channel):
     if outgoing > 0:
         yield poll_ge(c.ack + COUNT, c.base + outgoing, step=8, sync="all acknowledged")
     return outgoing
-
-
-@kernel
-def send_rounds(source, nbytes, c: Channel, rounds, stride):
-    """Send ``rounds`` payloads, each ``stride`` bytes behind the one before, with event IDs that count up."""
-    base = c.base
-    for r in range(rounds):
-        chunks = yield from send(source + r * stride, nbytes, c._replace(event=c.event + r, base=base))
-        base = base + chunks
-    return base
-
-
-@kernel
-def recv_rounds(target, nbytes, c: Channel, rounds, stride):
-    """Receive what `send_rounds` sends, payload by payload; the quiet before the last ack frees the data buffer."""
-    base = c.base
-    for r in range(rounds):
-        chunks = yield from recv(target + r * stride, nbytes, c._replace(event=c.event + r, base=base))
-        base = base + chunks
-    return base
 
 
 @kernel

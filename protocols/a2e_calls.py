@@ -20,9 +20,9 @@ from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import whole
 from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_regions import DiesLayout
+from xccl_emu.protocols.app_buffers import Received, as_arrays, fill
 from xccl_emu.protocols.arguments import index_of, listed, one_for_each
 from xccl_emu.protocols.communicator import Communicator, Progress, all_or_none, allocate_on
-from xccl_emu.protocols.expert_group import Received, as_arrays, fill
 from xccl_emu.protocols.layout import check_tokens, check_weights
 
 Buffers = dict[str, Buffer]

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu import oracle
-from xccl_emu.protocols.expert_group import ExpertGroup, Received
+from xccl_emu.protocols.app_buffers import Received
+from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.layout import DTYPES
 
 PerRank = Sequence[NDArray[Any]] | NDArray[Any]

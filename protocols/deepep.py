@@ -5,7 +5,7 @@ received = group.dispatch(tokens, topk)
 ...                                      # experts: group.run_dummy(), or write into group.expert_output(rank)
 outputs = group.combine(weights)
 
-Several rounds in one launch: `DeepEpRounds.outputs_of(group, tokens, topk, weights)`.
+Several rounds in one run: `DeepEp(pod, config, rounds=3).run_rounds(tokens, topk, weights)`.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,12 @@ from xccl_emu.kernels import deepep_combine as combine_kernel
 from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.counts import work_at
 from xccl_emu.kernels.deepep import SETS, SIGNAL_BYTES
-from xccl_emu.kernels.deepep_layers import deepep_hooks, deepep_layers
 from xccl_emu.kernels.parameters import Sets
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
-from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phase
+from xccl_emu.protocols.expert_group import COMBINE, DISPATCH, DUMMY, Args, ExpertGroup, Phase, Step
 from xccl_emu.protocols.group_layout import GroupLayout
 from xccl_emu.protocols.layout import EpConfig, buffer_bytes, messages_at
-from xccl_emu.protocols.rounds import GroupRounds
 
 
 @dataclass(frozen=True)
@@ -104,16 +102,17 @@ class DeepEpLayout(GroupLayout[DeepEpConfig]):
     combine_grants = dispatch_grants
 
 
+_RIGHTS = {
+    DISPATCH: {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "rw"},
+    COMBINE: {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"},
+}
+
+
 class DeepEp(ExpertGroup[DeepEpConfig]):
     """An expert-parallel group: dispatch, a dummy expert, combine, as in DeepEP's low-latency mode."""
 
-    dispatches = Phase(
-        dispatch_kernel.deepep_dispatch, {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "rw"}
-    )
-    combines = Phase(
-        combine_kernel.deepep_combine,
-        {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"},
-    )
+    dispatches = Phase(DISPATCH, dispatch_kernel.deepep_dispatch, _RIGHTS[DISPATCH])
+    combines = Phase(COMBINE, combine_kernel.deepep_combine, _RIGHTS[COMBINE])
     lays_out = DeepEpLayout
     layout: DeepEpLayout
 
@@ -135,23 +134,36 @@ class DeepEp(ExpertGroup[DeepEpConfig]):
             room=(self.pod.spec.ub_bytes - work) // 2 // c.message_bytes,
         )
 
-    def _dispatch_args(self) -> Args:
-        return {"call": self.next_dispatch(), "s": self.sets()}
+    def _places(self, phase: Phase, ahead: int) -> Args:
+        return {"call": self.next_dispatch() + ahead, "s": self.sets()}
 
-    _combine_args = _dispatch_args
-
-
-class DeepEpRounds(GroupRounds):
-    """Rounds of dispatch, dummy expert and combine in one launch; see `GroupRounds`."""
-
-    group: DeepEp
-    kernel = deepep_layers
-
-    def _areas(self) -> Args:
-        return {"s": self.group.sets()}
+    def steps(self, rounds: int) -> Iterator[Step]:
+        """Both calls of a round take a buffer set."""
+        for i in range(rounds):
+            yield from (Step(self.dispatches, i, 2 * i), Step(DUMMY, i), Step(self.combines, i, 2 * i + 1))
 
 
-class HookedRounds(DeepEpRounds):
-    """The same two rounds side by side: the expert of one computes between the phases of a call of the other."""
+class Hooked(DeepEp):
+    """The same with receive hooks, two rounds side by side, as DeepEP's users run two microbatches: between the send
+    and the receive phase of a call of one round the expert of the other computes.
 
-    kernel = deepep_hooks
+    Each call is received before the next one is sent.  If their number is odd the last round goes alone.
+    """
+
+    sends = Phase(DISPATCH, dispatch_kernel.send_dispatch, _RIGHTS[DISPATCH])
+    receives = Phase(DISPATCH, dispatch_kernel.receive_dispatch, _RIGHTS[DISPATCH])
+    sends_back = Phase(COMBINE, combine_kernel.send_combine, _RIGHTS[COMBINE])
+    receives_back = Phase(COMBINE, combine_kernel.receive_combine, _RIGHTS[COMBINE])
+
+    def steps(self, rounds: int) -> Iterator[Step]:
+        """Two rounds at a time."""
+        call = -1
+        for pair in range(0, rounds, 2):
+            for phase, which in (
+                (self.sends, 0), (self.receives, 0), (self.sends, 1), (DUMMY, 0), (self.receives, 1),
+                (self.sends_back, 0), (DUMMY, 1), (self.receives_back, 0), (self.sends_back, 1),
+                (self.receives_back, 1),
+            ):  # fmt: skip
+                if pair + which < rounds:
+                    call += phase in (self.sends, self.sends_back)
+                    yield Step(phase, pair + which, call)

@@ -1,6 +1,6 @@
 """[DeepEP]'s low-latency dispatch and combine, with a dummy expert between them, as a case.
 
-All rounds are one launch, so that a fast rank may be ahead of a slow one.
+Nobody waits for all ranks between two launches, so that a fast rank may be ahead of a slow one.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from xccl_emu.protocol import Case, Preset, size
-from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds, HookedRounds
+from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, Hooked
 from xccl_emu.protocols.deepep_paper import DEEPEP_COMBINE, DEEPEP_DISPATCH
 from xccl_emu.protocols.layer_case import PAGE, USUAL, LayerCase
 
@@ -25,7 +25,7 @@ class DeepEpCase(LayerCase):
         ),
     )  # fmt: skip
     papers = (DEEPEP_DISPATCH, DEEPEP_COMBINE)
-    group, config, launched = DeepEp, DeepEpConfig, DeepEpRounds
+    group, config = DeepEp, DeepEpConfig
     written = ("recv_x", "route", "counts", "y", "out")
 
     granules: int = size(1, "Granules of 32 bytes of a token; 224 are the true size.")
@@ -66,7 +66,7 @@ class HookedCase(DeepEpCase):
             {"ranks": 2, "cores": 2, "tokens": 1, "rounds": 2},
         ),
     )  # fmt: skip
-    launched = HookedRounds
+    group = Hooked
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:

@@ -1,153 +1,70 @@
-"""What expert-parallel groups have in common, however their data travels: buffers, checks, calls and results."""
+"""Expert-parallel groups, however their data travels: calls, checks and results."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Self
+from typing import Any, ClassVar, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import ConfigError
 from xccl_emu.kernels import expert as expert_kernel
-from xccl_emu.kernels.counts import INDEX_BYTES
-from xccl_emu.kernels.dispatch import ROUTE_BYTES
-from xccl_emu.kernels.group import align
 from xccl_emu.kernels.parameters import Buffers, Group
 from xccl_emu.lang import Kernel
+from xccl_emu.lang.in_turn import in_turn
 from xccl_emu.machine.launch import Grant
-from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.protocols.arguments import index_of, one_for_each
-from xccl_emu.protocols.communicator import Communicator, Progress, allocate_on
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocol import Bench
+from xccl_emu.protocol.streams import Streams
+from xccl_emu.protocols import app_buffers
+from xccl_emu.protocols.app_buffers import Received, as_arrays
+from xccl_emu.protocols.arguments import index_of, listed, number_in, one_for_each
+from xccl_emu.protocols.communicator import Communicator, Progress
 from xccl_emu.protocols.group_layout import C, GroupLayout
-from xccl_emu.protocols.layout import ROUTE, EpConfig, TokenConfig, check_finite, check_tokens, check_weights
+from xccl_emu.protocols.layout import check_finite, check_tokens, check_weights
 
 Args = Mapping[str, int | Sequence[int]]
 """What a launch gives a kernel; a record is a sequence of integers, too."""
-_INDEX_COLUMNS = INDEX_BYTES // 4
+PerRound = Sequence[Sequence[NDArray[Any]]]
+"""[round][rank] arrays."""
+DISPATCH, EXPERT, COMBINE = "dispatch", "expert", "combine"
+LAYER = (DISPATCH, EXPERT, COMBINE)
+"""The parts of a layer."""
 
 
-def as_arrays(name: str, given: Sequence[Any]) -> list[NDArray[Any]]:
-    """Each item as an array; ConfigError for one that is none, such as a ragged list."""
-    arrays = []
-    for rank, item in enumerate(given):
-        try:
-            arrays.append(np.asarray(item))
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"{name} of rank {rank}: is no array ({error})") from error
-    return arrays
-
-
-def whole_rows(choices: NDArray[Any]) -> NDArray[np.int32]:
-    """[T, columns] rows of a table of choices [T, top_k]: -1, as for a masked choice, behind those that there are."""
-    rows = np.full((len(choices), _INDEX_COLUMNS), -1, np.int32)
-    rows[:, : choices.shape[1]] = choices
-    return rows
-
-
-def fill(
-    pod: Pod, c: TokenConfig, buffers: Mapping[str, Buffer], i: int, x: NDArray[Any], choices: NDArray[Any],
-    weights: NDArray[Any] | None = None,
-) -> None:  # fmt: skip
-    """Put the i-th batch of a rank or attention die into its buffers, behind those before it."""
-    rows, tables = slice(i * c.tokens_max, i * c.tokens_max + len(x)), (-1, INDEX_BYTES // 4)
-    pod.view(buffers["batches"], np.int32)[i] = len(x)
-    pod.fill_payload(pod.payload(buffers["x"], c.numpy_dtype(), (-1, c.hidden))[rows], x)
-    pod.view(buffers["topk"], np.int32, tables)[rows] = whole_rows(choices)
-    if weights is not None:
-        pod.view(buffers["weights"], np.float32, tables)[rows, : c.top_k] = weights
-
-
-@dataclass(frozen=True, eq=False)
-class Received:
-    """What dispatch brought to one rank; views into its app data area, valid until the next dispatch.
-
-    Rows are grouped by local expert, then source rank, then token, as `npu_moe_distribute_dispatch` (expand_x,
-    dynamic_scales, expert_token_nums, ep_recv_counts) and DeepEP's low-latency mode give them.
-    """
-
-    x: NDArray[Any]
-    """[rows, hidden] int8 if quantized, else the input's type."""
-    scales: NDArray[np.float32]
-    """[rows] FP32 to multiply INT8 by; 0 if not quantized."""
-    source: NDArray[np.int32]
-    """[rows] rank that the token came from."""
-    token: NDArray[np.int32]
-    """[rows] index of the token in that rank's batch."""
-    choice: NDArray[np.int32]
-    """[rows] which of the token's choices this is (key offset)."""
-    slot: NDArray[np.int32]
-    """[rows] expert slot that it goes to."""
-    counts: NDArray[np.int32]
-    """[local_experts, n_ranks] rows by expert and source."""
-
-    @classmethod
-    def of(
-        cls, pod: Pod, c: TokenConfig, buffers: Mapping[str, Buffer], counts: NDArray[np.int32], first: int = 0
-    ) -> Self:
-        """What is in the buffers from row ``first`` on, by the counts."""
-        rows = slice(first, first + int(counts.sum()))
-        x = pod.payload(buffers["recv_x"], np.int8 if c.quantized else c.numpy_dtype(), (-1, c.hidden))[rows]
-        route = pod.view(buffers["route"], ROUTE)[rows]
-        return cls(x, route["scale"], route["source"], route["token"], route["choice"], route["slot"], counts)
-
-    @property
-    def expert_counts(self) -> NDArray[np.int64]:
-        """[local_experts] rows of each expert."""
-        return np.asarray(self.counts.sum(axis=1, dtype=np.int64))
-
-
-@dataclass(frozen=True, eq=False)
-class RankBuffers:
-    """The app buffers of one rank, named as the kernels' parameters."""
-
-    batches: Buffer
-    """4-byte numbers of tokens: of each round; or of the last dispatch, and behind it which results there are."""
-    x: Buffer
-    topk: Buffer
-    pos: Buffer
-    weights: Buffer
-    recv_x: Buffer
-    route: Buffer
-    counts: Buffer
-    y: Buffer
-    out: Buffer
-
-
-def allocate(pod: Pod, config: EpConfig, rounds: int = 1) -> list[RankBuffers]:
-    """The app buffers of every rank, for so many rounds one behind the other.
-
-    Raises CapacityError if they do not fit; then none of them is allocated.
-    """
-    table, states = config.tokens_max * INDEX_BYTES, config.tokens_max * config.row_bytes
-    rows = config.rows_max
-    sizes = {
-        "batches": 8, "x": states, "topk": table, "pos": config.tokens_max * config.position_bytes, "weights": table,
-        "recv_x": rows * config.payload_bytes, "route": rows * ROUTE_BYTES, "counts": align(4 * config.n_slots),
-        "y": rows * config.row_bytes, "out": states,
-    }  # fmt: skip
-    dies = range(config.first_die, config.first_die + config.n_ranks)
-    per_rank = allocate_on(pod, dies, {name: rounds * size for name, size in sizes.items()})
-    return [RankBuffers(**buffers) for buffers in per_rank]
-
-
-class Phase(NamedTuple):
+@dataclass(eq=False)
+class Phase:
     """A kernel of a group, and what it may do with the app buffers of its rank."""
 
+    part: str
+    """The part of a layer that it is, or belongs to."""
     kernel: Kernel
     rights: Mapping[str, str]
 
 
-EXPERT = Phase(expert_kernel.dummy_expert, {"recv_x": "r", "route": "r", "y": "w"})
+DUMMY = Phase(EXPERT, expert_kernel.dummy_expert, {"recv_x": "r", "route": "r", "counts": "r", "y": "w"})
+
+
+class Step(NamedTuple):
+    """A phase of one of several rounds."""
+
+    phase: Phase
+    number: int
+    """Which round."""
+    ahead: int = 0
+    """Calls that are launched and not run when this one is, as far as they are counted together."""
 
 
 _NOTHING, _DISPATCHED, _COMBINED = range(3)
-"""Which results a group has."""
+"""Which results a round has."""
+
 
 class ExpertGroup(Communicator, Generic[C]):
     """An expert-parallel group: dispatch, a dummy expert, combine.
 
-    Rounds may follow each other without reset.
+    Rounds may follow each other without reset.  A group has app buffers for several ``rounds`` if they are to go on at
+    each rank's own pace (`run_rounds`); single calls use those of the first.
 
     All that it knows from round to round stands in the pod's memory, so it goes along with snapshots.
     """
@@ -159,11 +76,18 @@ class ExpertGroup(Communicator, Generic[C]):
     lays_out: ClassVar[type[GroupLayout[Any]]]
     """What says where everything is."""
 
-    def __init__(self, pod: Pod, config: C, *, managed_offset: int = 0, field_offset: int = 0) -> None:
+    def __init__(
+        self, pod: Pod, config: C, *, rounds: int = 1, managed_offset: int = 0, field_offset: int = 0
+    ) -> None:
         self.config: C = config
         """The group's size and the shape of what it moves."""
+        self.n_rounds = number_in("rounds", rounds, 1, 1 << 20)
         self.layout: GroupLayout[C] = self.lays_out(config, pod, managed_offset, field_offset)
-        self._ranks = allocate(pod, config)
+        self.buffers = app_buffers.allocate(pod, config, self.n_rounds)
+        """[rank] app buffers of all rounds."""
+        self._rounds = [
+            [app_buffers.part_of(own, i, self.n_rounds) for own in self.buffers] for i in range(self.n_rounds)
+        ]
         self._rows_committed = [0] * config.n_ranks
         super().__init__(pod)
         self.zero_fields()
@@ -176,20 +100,21 @@ class ExpertGroup(Communicator, Generic[C]):
         """Event ID of the next dispatch, from 1 on."""
 
     @abstractmethod
-    def _dispatch_args(self) -> Args:
-        """What dispatch is told beside rank, core, tokens, shape and buffers."""
+    def _places(self, phase: Phase, ahead: int) -> Args:
+        """What a phase is told beside rank, core, tokens, shape and buffers, or more; see `Step.ahead`."""
 
-    @abstractmethod
-    def _combine_args(self) -> Args:
-        """The same of combine."""
+    def steps(self, rounds: int) -> Iterator[Step]:
+        """What each rank launches in so many rounds, in order."""
+        for i in range(rounds):
+            yield from (Step(phase, i, i) for phase in (self.dispatches, DUMMY, self.combines))
 
     def die_of(self, rank: int) -> int:
-        """The die that a rank is on; here and below ConfigError for a rank that there is not."""
+        """The die that a rank is on; here and below ConfigError for a rank, or number of a round, that there is not."""
         return self.config.first_die + self._check_rank(rank)
 
-    def n_tokens(self, rank: int) -> int:
-        """Tokens of a rank in the last dispatch."""
-        return int(self.pod.view(self._ranks[self._check_rank(rank)].batches, np.int32)[0])
+    def n_tokens(self, rank: int, number: int = 0) -> int:
+        """Tokens of a rank in its last dispatch in the buffers of that round."""
+        return int(self.pod.view(self._of(rank, number)["batches"], np.int32)[0])
 
     # ---- dispatch
 
@@ -208,15 +133,13 @@ class ExpertGroup(Communicator, Generic[C]):
         tokens, topk = self._per_rank("tokens", tokens), self._per_rank("topk", topk)
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
             check_tokens(self.config, rank, x, choices)
-        self._stage[0] = _NOTHING  # until the run is over
+        self._stage()[0] = _NOTHING  # until the run is over
         for rank, (x, choices) in enumerate(zip(tokens, topk, strict=True)):
-            fill(self.pod, self.config, vars(self._ranks[rank]), 0, x, choices)
+            app_buffers.fill(self.pod, self.config, self._of(rank), 0, x, choices)
         self._commit_rows(topk)
-        for rank in range(self.config.n_ranks):
-            args = {**self._core_args(rank), **self._dispatch_args()}
-            self._launch(self.dispatches, rank, args, self.layout.dispatch_grants(rank))
+        self._launch_all(Step(self.dispatches, 0))
         self.run_as("dispatch", progress)
-        self._stage[0] = _DISPATCHED
+        self._stage()[0] = _DISPATCHED
         return [self.received(rank) for rank in range(self.config.n_ranks)]
 
     def _commit_rows(self, topk: Sequence[NDArray[Any]]) -> None:
@@ -225,33 +148,21 @@ class ExpertGroup(Communicator, Generic[C]):
         rows = np.bincount(slots // self.config.local_experts, minlength=self.config.n_ranks)
         for rank, n in enumerate(rows.tolist()):
             if n > self._rows_committed[rank]:
-                self.pod.commit(self._ranks[rank].recv_x, n * self.config.payload_bytes)
-                self.pod.commit(self._ranks[rank].y, n * self.config.row_bytes)
+                self.pod.commit(self._of(rank)["recv_x"], n * self.config.payload_bytes)
+                self.pod.commit(self._of(rank)["y"], n * self.config.row_bytes)
                 self._rows_committed[rank] = n
-
-    def _table(self, buffer: Buffer, dtype: Any) -> NDArray[Any]:
-        """[tokens_max, top_k] view of a table with one entry for each choice."""
-        return self.pod.view(buffer, dtype, (-1, _INDEX_COLUMNS))[:, : self.config.top_k]
 
     def shape(self) -> Group:
         """What the kernels are told about the group."""
         c = self.config
         return c.group(c.n_ranks, c.cores, self.pod.spec.die_bytes, self.layout.first(self.layout.tallies))
 
-    def _parts(self, n: int) -> dict[str, int | Sequence[int]]:
-        """Contiguous parts of ``n`` tokens or rows, one for each core."""
-        cores = self.config.cores
-        return {
-            "first": [n * i // cores for i in range(cores)],
-            "last": [n * (i + 1) // cores for i in range(cores)],
-        }
-
-    def received(self, rank: int) -> Received:
-        """What the last dispatch brought to a rank; ConfigError if nothing was dispatched."""
-        c, buffers = self.config, self._ranks[self._check_rank(rank)]
-        self._check_stage("received", _DISPATCHED)
-        counts = self.pod.view(buffers.counts, np.int32)[: c.n_slots].reshape(c.local_experts, c.n_ranks)
-        return Received.of(self.pod, c, vars(buffers), counts)
+    def received(self, rank: int, number: int = 0) -> Received:
+        """What dispatch brought to a rank; ConfigError if nothing was dispatched."""
+        c, own = self.config, self._of(rank, number)
+        self._check_stage("received", _DISPATCHED, number)
+        counts = self.pod.view(own["counts"], np.int32)[: c.n_slots].reshape(c.local_experts, c.n_ranks)
+        return Received.of(self.pod, c, own, counts)
 
     # ---- experts
 
@@ -260,27 +171,20 @@ class ExpertGroup(Communicator, Generic[C]):
 
         Raises ConfigError, before anything moves, if nothing was dispatched.
         """
-        self.check_ready(EXPERT.kernel)
+        self.check_ready(DUMMY.kernel)
         self._check_stage("run_dummy", _DISPATCHED)
-        c = self.config
-        for rank in range(c.n_ranks):
-            rows = len(self.received(rank).x)
-            if rows == 0:
-                continue
-            self._launch(EXPERT, rank, self._parts(rows), [])
+        self._launch_all(Step(DUMMY, 0))
         self.run_as("expert", progress)
 
-    def expert_output(self, rank: int) -> NDArray[Any]:
+    def expert_output(self, rank: int, number: int = 0) -> NDArray[Any]:
         """[rows, hidden] view to write a rank's expert outputs into, in the order of the received rows.
 
         Read-only where the pod's policy moves no data.
 
         Raises ConfigError if nothing was dispatched.
         """
-        self._check_stage("expert_output", _DISPATCHED)
-        buffer = self._ranks[self._check_rank(rank)].y
-        flat = self.pod.payload(buffer, self.config.numpy_dtype(), (-1, self.config.hidden))
-        return flat[: len(self.received(rank).x)]
+        self._check_stage("expert_output", _DISPATCHED, number)
+        return self._states(rank, number, "y")[: len(self.received(rank, number).x)]
 
     # ---- combine
 
@@ -300,47 +204,127 @@ class ExpertGroup(Communicator, Generic[C]):
             check_weights(self.config, f"weights of rank {rank}", table, self.n_tokens(rank))
             if self.config.quantized_back:
                 check_finite(self.config, f"expert_output of rank {rank}, row", self.expert_output(rank))
-        self._stage[0] = _DISPATCHED  # until the run is over
+        self._stage()[0] = _DISPATCHED  # until the run is over
         for rank, table in enumerate(weights):
-            self._table(self._ranks[rank].weights, np.float32)[: len(table)] = table
-        for rank in range(self.config.n_ranks):
-            args = {**self._core_args(rank), **self._combine_args()}
-            self._launch(self.combines, rank, args, self.layout.combine_grants(rank))
+            entries = self.pod.view(self._of(rank)["weights"], np.float32, (-1, app_buffers.COLUMNS))
+            entries[: len(table), : self.config.top_k] = table
+        self._launch_all(Step(self.combines, 0))
         self.run_as("combine", progress)
-        self._stage[0] = _COMBINED
+        self._stage()[0] = _COMBINED
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
-    def output(self, rank: int) -> NDArray[Any]:
+    def output(self, rank: int, number: int = 0) -> NDArray[Any]:
         """What combine gave a rank: [T, hidden]; ConfigError if nothing was combined since the last dispatch."""
-        n_tokens = self.n_tokens(rank)
-        self._check_stage("output", _COMBINED)
-        flat = self.pod.payload(self._ranks[rank].out, self.config.numpy_dtype(), (-1, self.config.hidden))
-        return flat[:n_tokens]
+        n_tokens = self.n_tokens(rank, number)
+        self._check_stage("output", _COMBINED, number)
+        return self._states(rank, number, "out")[:n_tokens]
 
-    # ---- both
+    # ---- several rounds
 
-    def _core_args(self, rank: int) -> Args:
-        """Who each core of a rank is, and how many tokens the rank has."""
-        return {"rank": rank, "core": range(self.config.cores), "tokens": self.n_tokens(rank)}
+    def run_rounds(
+        self, tokens: PerRound, topk: PerRound, weights: PerRound, parts: Collection[str] = LAYER,
+        progress: Progress | None = None,
+    ) -> list[list[NDArray[Any]]]:  # fmt: skip
+        """Dispatch, dummy expert and combine, round after round in one run.
 
-    def _launch(self, phase: Phase, rank: int, args: Args, shared: Sequence[Grant]) -> None:
-        """Launch a kernel on a rank's cores with those of its buffers that it may touch."""
-        buffers = {name: getattr(self._ranks[rank], name) for name in phase.rights}
-        grants = [*shared, *(self.pod.grant(buffer, phase.rights[name]) for name, buffer in buffers.items())]
+        Each rank goes on at its own pace, so that a fast one may be ahead.
+
+        tokens, topk, weights: [round][rank] arrays as `dispatch` and `combine` take them, for at most as many rounds
+        as the group has buffers for.  parts: what each round has of a layer; the rest was run before.
+        Returns [round][rank] outputs as of `combine`.
+
+        Raises ConfigError, before anything moves, for what `dispatch` or `combine` would refuse, or a pod with too few
+        registers for all kernels in one; CapacityError if there is no room for the tables of launches.
+        """
+        kernels = dict.fromkeys(step.phase.kernel for step in self.steps(1) if step.phase.part in parts)
+        self.check_ready(in_turn(tuple(kernels)))
+        rounds = self.fill_rounds(tokens, topk, weights)
+        mark = self.pod.mark_app()
+        try:
+            streams = Streams(Bench.around(self.pod), self.pod)
+            self.launch_rounds(streams, rounds, parts)
+            streams.put()
+            self.run_as("rounds", progress)
+        finally:
+            self.pod.release_app(mark)
+        for i in range(rounds):
+            self._stage(i)[0] = _COMBINED
+        return [[self.output(rank, i) for rank in range(self.config.n_ranks)] for i in range(rounds)]
+
+    def fill_rounds(self, tokens: PerRound, topk: PerRound, weights: PerRound) -> int:
+        """Put the batches of all rounds into their buffers, as of `run_rounds`; returns how many there are."""
+        must = "a list of rounds, each with an array for each rank"
+        rounds = number_in("rounds of tokens", len(listed("tokens", tokens, must)), 1, self.n_rounds)
+        given = {"tokens": tokens, "topk": topk, "weights": weights}
+        columns = [
+            [self._per_rank(f"{name} of round {i}", batch) for i, batch in enumerate(batches)]
+            for name, arrays in given.items()
+            for batches in [one_for_each(name, arrays, rounds, "rounds")]
+        ]
+        batches = [[*zip(*batch, strict=True)] for batch in zip(*columns, strict=True)]
+        for i, batch in enumerate(batches):
+            for rank, (x, choices, table) in enumerate(batch):
+                check_tokens(self.config, rank, x, choices)
+                check_weights(self.config, f"weights of round {i}, rank {rank}", table, len(x))
+        for i, batch in enumerate(batches):
+            self._stage(i)[0] = _NOTHING
+            for rank, (x, choices, table) in enumerate(batch):
+                app_buffers.fill(self.pod, self.config, self._of(rank, i), 0, x, choices, table)
+        return rounds
+
+    def launch_rounds(self, streams: Streams, rounds: int, parts: Collection[str] = LAYER) -> None:
+        """Launch so many rounds, which are filled, behind what the streams have."""
+        for step in self.steps(rounds):
+            if step.phase.part in parts:
+                self._launch_all(step, streams)
+
+    # ---- all of them
+
+    def _launch_all(self, step: Step, streams: Streams | None = None) -> None:
+        """Launch a phase on all ranks, on the pod or behind what streams have."""
+        places = {"c": self.shape(), "core": range(self.config.cores), **self._places(step.phase, step.ahead)}
+        for rank in range(self.config.n_ranks):
+            self._launch(rank, step, places, streams)
+
+    def _launch(self, rank: int, step: Step, places: Args, streams: Streams | None) -> None:
+        """Launch it on a rank, with those of its buffers that it may touch."""
+        phase, die = step.phase, self.die_of(rank)
+        buffers = {name: self._of(rank, step.number)[name] for name in phase.rights}
+        own = (self.pod.grant(buffers[name], rights) for name, rights in phase.rights.items())
+        grants = [*self._shared(phase, rank), *own]
         addresses = Buffers(**{name: buffer.address for name, buffer in buffers.items()})
-        more = {"c": self.shape(), "b": addresses}
-        self.pod.launch(phase.kernel, self.die_of(rank), range(self.config.cores), {**args, **more}, grants)
+        given = {**places, "rank": rank, "tokens": self.n_tokens(rank, step.number), "b": addresses}
+        args = {name: given[name] for name in phase.kernel.params}
+        if streams is None:
+            self.pod.launch(phase.kernel, die, range(self.config.cores), args, grants)
+        else:
+            streams.launch(phase.kernel, die, args, grants, range(self.config.cores))
 
-    @property
-    def _stage(self) -> NDArray[np.int32]:
+    def _shared(self, phase: Phase, rank: int) -> list[Grant]:
+        """What a phase may touch beside app buffers."""
+        if phase.part == EXPERT:
+            return []
+        return self.layout.dispatch_grants(rank) if phase.part == DISPATCH else self.layout.combine_grants(rank)
+
+    def _of(self, rank: int, number: int = 0) -> app_buffers.Buffered:
+        """The app buffers of a rank in a round."""
+        return self._rounds[index_of("round", number, self.n_rounds)][self._check_rank(rank)]
+
+    def _states(self, rank: int, number: int, name: str) -> NDArray[Any]:
+        """[rows, hidden] hidden states in a buffer."""
+        buffer, c = self._of(rank, number)[name], self.config
+        return self.pod.payload(buffer, c.numpy_dtype(), (-1, c.hidden))
+
+    def _stage(self, number: int = 0) -> NDArray[np.int32]:
         """[1] view of which results there are: a word in the pod's memory, so that it goes along with snapshots."""
-        return self.pod.view(self._ranks[0].batches, np.int32)[1:]
+        return self.pod.view(self._of(0, number)["batches"], np.int32)[1:]
 
-    def _check_stage(self, what: str, least: int) -> None:
+    def _check_stage(self, what: str, least: int, number: int = 0) -> None:
         """Raises ConfigError for what needs results that there are not, or not yet, or no more."""
-        if self._stage[0] < least:
+        stage = self._stage(number)[0]
+        if stage < least:
             self._check_whole()
-            raise ConfigError(f"{what}: nothing was {'dispatched' if self._stage[0] == _NOTHING else 'combined'}")
+            raise ConfigError(f"{what}: nothing was {'dispatched' if stage == _NOTHING else 'combined'}")
 
     def _check_rank(self, rank: int) -> int:
         return index_of("rank", rank, self.config.n_ranks)
@@ -351,5 +335,6 @@ class ExpertGroup(Communicator, Generic[C]):
 
     def zero_fields(self) -> None:
         """As of any communicator; and there are no results."""
-        self._stage[0] = _NOTHING
+        for i in range(self.n_rounds):
+            self._stage(i)[0] = _NOTHING
         super().zero_fields()

@@ -13,7 +13,8 @@ from xccl_emu.kernels import dispatch as dispatch_kernel
 from xccl_emu.kernels.counts import work_at
 from xccl_emu.kernels.parameters import Areas
 from xccl_emu.protocol import Region
-from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phase, Received
+from xccl_emu.protocols.app_buffers import Received
+from xccl_emu.protocols.expert_group import COMBINE, DISPATCH, Args, ExpertGroup, Phase
 from xccl_emu.protocols.group_layout import EpLayout
 from xccl_emu.protocols.layout import EpConfig, messages_at
 
@@ -23,11 +24,13 @@ class ExpertParallel(ExpertGroup[EpConfig]):
     """An expert-parallel group that pulls: dispatch, a dummy expert, combine (xDeepServe 3.2)."""
 
     dispatches = Phase(
-        dispatch_kernel.dispatch, {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "rw"}
-    )
+        DISPATCH, dispatch_kernel.dispatch,
+        {"recv_x": "w", "route": "w", "x": "r", "topk": "r", "pos": "w", "counts": "rw"},
+    )  # fmt: skip
     combines = Phase(
-        combine_kernel.combine, {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"}
-    )
+        COMBINE, combine_kernel.combine,
+        {"y": "r", "out": "w", "topk": "r", "pos": "r", "weights": "r", "counts": "r"},
+    )  # fmt: skip
     lays_out = EpLayout
     layout: EpLayout
 
@@ -73,8 +76,7 @@ class ExpertParallel(ExpertGroup[EpConfig]):
             room=self._room(work, self.config.row_bytes),
         )
 
-    def _dispatch_args(self) -> Args:
-        return {"event": self.next_dispatch(), "a": self.dispatch_areas()}
-
-    def _combine_args(self) -> Args:
-        return {"event": self.next_combine(), "a": self.combine_areas()}
+    def _places(self, phase: Phase, ahead: int) -> Args:
+        if phase.part == COMBINE:
+            return {"event": self.next_combine() + ahead, "a": self.combine_areas()}
+        return {"event": self.next_dispatch() + ahead, "a": self.dispatch_areas()}

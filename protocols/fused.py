@@ -5,7 +5,7 @@ received = group.dispatch(tokens, topk)
 ...                                      # experts: group.run_dummy(), or write into group.expert_output(rank)
 outputs = group.combine(weights)
 
-Several rounds in one launch: `FusedRounds.outputs_of(group, tokens, topk, weights)`.
+Several rounds in one run: `FusedExpertParallel(pod, config, rounds=3).run_rounds(tokens, topk, weights)`.
 """
 
 from collections.abc import Sequence
@@ -19,30 +19,29 @@ from xccl_emu.kernels import fused_combine as combine_kernel
 from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.counts import FIELD_BYTES
 from xccl_emu.kernels.fused_combine import LISTED_BYTES, buffer_at
-from xccl_emu.kernels.fused_layers import fused_layers
 from xccl_emu.kernels.parameters import Fused
 from xccl_emu.machine.pod import Buffer, Pod
-from xccl_emu.protocols.expert_group import Args, ExpertGroup, Phase
+from xccl_emu.protocols.expert_group import COMBINE, DISPATCH, Args, ExpertGroup, Phase
 from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout, inbound_bytes
 from xccl_emu.protocols.layout import messages_at
-from xccl_emu.protocols.rounds import GroupRounds
 
 
 class FusedExpertParallel(ExpertGroup[FusedConfig]):
     """An expert-parallel group: FusedDispatch, a dummy expert, FusedCombine (CloudMatrix384 4.2.1)."""
 
     dispatches = Phase(
-        dispatch_kernel.fused_dispatch, {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "w"}
-    )
+        DISPATCH, dispatch_kernel.fused_dispatch,
+        {"x": "r", "topk": "r", "recv_x": "w", "route": "w", "counts": "w"},
+    )  # fmt: skip
     combines = Phase(
-        combine_kernel.fused_combine,
+        COMBINE, combine_kernel.fused_combine,
         {"y": "r", "route": "r", "counts": "r", "topk": "r", "weights": "r", "out": "w"},
-    )
+    )  # fmt: skip
     lays_out = FusedLayout
     layout: FusedLayout
 
-    def __init__(self, pod: Pod, config: FusedConfig, *, managed_offset: int = 0, field_offset: int = 0) -> None:
-        super().__init__(pod, config, managed_offset=managed_offset, field_offset=field_offset)
+    def __init__(self, pod: Pod, config: FusedConfig, **more: int) -> None:
+        super().__init__(pod, config, **more)
         self._choices_committed = [0] * config.n_ranks
 
     def next_dispatch(self) -> int:
@@ -82,21 +81,5 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
                 self.pod.commit(Buffer(self.die_of(rank), start, nbytes), nbytes)
                 self._choices_committed[rank] = choices.size
 
-    def _dispatch_args(self) -> Args:
-        return {"event": self.next_dispatch(), "f": self.areas()}
-
-    def _combine_args(self) -> Args:
-        return {"f": self.areas()}
-
-
-class FusedRounds(GroupRounds):
-    """Rounds of FusedDispatch, dummy expert and FusedCombine in one launch; see `GroupRounds`.
-
-    Each round has all phases: it is combine that keeps a rank from writing what its peers have not read.
-    """
-
-    group: FusedExpertParallel
-    kernel = fused_layers
-
-    def _areas(self) -> Args:
-        return {"f": self.group.areas()}
+    def _places(self, phase: Phase, ahead: int) -> Args:
+        return {"event": self.next_dispatch() + ahead, "f": self.areas()}

@@ -1,6 +1,6 @@
 """FusedDispatch, dummy expert and FusedCombine as a case ([CloudMatrix384] 4.2.1).
 
-All rounds are one launch, so that a fast rank may be ahead of a slow one.
+Nobody waits for all ranks between two launches, so that a fast rank may be ahead of a slow one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.protocol import Case, Preset, choice, size, switch
-from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
+from xccl_emu.protocols.fused import FusedExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.fused_paper import FUSED_COMBINE, FUSED_DISPATCH
 from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, USUAL, USUAL_RANKS, LayerCase
@@ -35,7 +35,7 @@ class FusedCase(LayerCase):
         ),
     )
     papers = (FUSED_DISPATCH, FUSED_COMBINE)
-    group, config, launched = FusedExpertParallel, FusedConfig, FusedRounds
+    group, config = FusedExpertParallel, FusedConfig
     written = ("recv_x", "route", "counts", "y", "out")
 
     cores: int = size(2, "Cores of each rank.", most=48)

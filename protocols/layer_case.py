@@ -2,22 +2,23 @@
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
+
+from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import GIB, PodSpec
 from xccl_emu.protocol import Bench, Site, size, switch, text, tight_pod
-from xccl_emu.protocol.owners import cores_running
 from xccl_emu.protocol.site import INTERPRETER_BYTES
+from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.compared import count_wrong
 from xccl_emu.protocols.drawn import Drawn
-from xccl_emu.protocols.expert_group import ExpertGroup
+from xccl_emu.protocols.expert_group import LAYER, ExpertGroup
 from xccl_emu.protocols.layout import ROUTE, EpConfig
 from xccl_emu.protocols.moe_data import Batch, Image, make_batches
-from xccl_emu.protocols.rounds import GroupRounds, in_parts
 from xccl_emu.protocols.routed_case import RoutedCase
 from xccl_emu.protocols.tokens import EXAMPLES, TOKENS_HELP
 from xccl_emu.routing.choices import ZIPF
@@ -42,10 +43,11 @@ class LayerCase(RoutedCase, ABC):
     group: ClassVar[type[ExpertGroup[Any]]]
     config: ClassVar[type[EpConfig]]
     """Class of the group's configuration, which bounds its sizes."""
-    launched: ClassVar[Callable[..., GroupRounds]]
-    """All rounds in one launch."""
+    parts: ClassVar[tuple[str, ...]] = LAYER
+    """What each round has of a layer."""
     written: ClassVar[tuple[str, ...]]
     """Buffers that hold something new in the end."""
+    side_by_side = True
     by_routing = ("layer", "redundant", "redundant_slots")
     by_pattern = ("experts", "repeats", "masked")
     tiny: ClassVar[Mapping[str, int]] = {
@@ -93,13 +95,18 @@ class LayerCase(RoutedCase, ABC):
     def _under_way(self) -> int:
         """Bytes of a choice between its dies, where it takes memory, in whole pages where it lies alone."""
 
-    def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> GroupRounds:
-        """The group on a pod, with its inputs."""
-        return self.launched(self._group(pod), *columns(batches))
-
-    def _group(self, pod: Pod) -> Any:
+    def _group(self, pod: Pod, **more: int) -> ExpertGroup[Any]:
         """The group on a pod."""
-        return type(self).group(pod, self._config())
+        return self.group(pod, self._config(), **more)
+
+    def _launched(self, bench: Bench, pod: Pod, batches: Sequence[Batch]) -> tuple[ExpertGroup[Any], Streams]:
+        """The group with its inputs, and a stream for each rank with all its launches."""
+        corner, streams = bench.corner, Streams(bench, pod)
+        group = self._group(pod, rounds=len(batches), managed_offset=corner.managed, field_offset=corner.meta)
+        group.fill_rounds(*columns(batches))
+        group.launch_rounds(streams, len(batches), self.parts)
+        streams.put()
+        return group, streams
 
     @property
     def _sources(self) -> int:
@@ -138,20 +145,17 @@ class LayerCase(RoutedCase, ABC):
 
     def _lay_out(self, bench: Bench, batches: Sequence[Batch]) -> None:
         """Every rank launched, and what its app buffers must hold, which its cores own."""
-        rounds = self._rounds(bench.pod(self._spec(batches)), batches)
-        images = [Image(rounds.config, batches, rank) for rank in range(self.ranks)]
-        for rank, image in enumerate(images):
-            self._fill(bench, rounds.pod, vars(rounds.buffers[rank]), image)
-        rounds.launch()
-        for rank, image in enumerate(images):
-            cores = cores_running(rounds.pod, rank, [rounds.kernel])
+        pod = bench.pod(self._spec(batches))
+        group, streams = self._launched(bench, pod, batches)
+        for rank, buffers in enumerate(group.buffers):
+            image = Image(group.config, batches, rank)
+            self._fill(bench, pod, buffers, image)
+            cores = [streams.owner(group.die_of(rank), core) for core in range(self.cores)]
             for name in self.written:
-                buffer = vars(rounds.buffers[rank])[name]
-                bench.expect_whole(buffer, image.written[name], f"{name} of rank {rank}", cores)
-        rounds.group.layout.label(bench)
-        for buffers in rounds.buffers:
-            for name, buffer in vars(buffers).items():
+                bench.expect_whole(buffers[name], image.written[name], f"{name} of rank {rank}", cores)
+            for name, buffer in buffers.items():
                 bench.label_buffer(buffer, f"app.{name}")
+        group.layout.label(bench)
         bench.tolerates("stop", "cut", "stall")
 
     def _fill(self, bench: Bench, pod: Pod, buffers: Mapping[str, Buffer], image: Image) -> None:
@@ -182,7 +186,9 @@ class LayerCase(RoutedCase, ABC):
 
     def _spec(self, batches: Sequence[Batch]) -> PodSpec:
         ub_bytes = self.group.lays_out.ub_bytes(self._config())
-        return tight_pod(self.ranks, self.cores, ub_bytes, lambda pod: self._rounds(pod, batches).group.layout)
+        return tight_pod(
+            self.ranks, self.cores, ub_bytes, lambda pod: self._launched(Bench.around(pod), pod, batches)[0].layout
+        )
 
     def bytes_needed(self, ranks: int) -> int:
         """Memory that so many ranks touch on the whole pod, estimated: tokens, rows in all their places, buffers."""
@@ -249,3 +255,12 @@ class LayerCase(RoutedCase, ABC):
 def columns(batches: Sequence[Batch]) -> tuple[list[Any], list[Any], list[Any]]:
     """Tokens, choices and weights of all rounds."""
     return [b.tokens for b in batches], [b.topk for b in batches], [b.weights for b in batches]
+
+
+def in_parts(batch: Sequence[NDArray[Any]], tokens_max: int) -> list[list[NDArray[Any]]]:
+    """A batch [rank] whose arrays have a row for each token, in parts of at most ``tokens_max`` tokens: [part][rank].
+
+    What is too large for the buffers of a group goes through them in rounds, a part in each.
+    """
+    parts = max(1, -(-max(map(len, batch)) // tokens_max))
+    return [[rows[i * tokens_max : (i + 1) * tokens_max] for rows in batch] for i in range(parts)]

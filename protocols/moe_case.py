@@ -1,23 +1,22 @@
 """Dispatch, combine, and both with the dummy expert between them, as cases ([xDeepServe] 3.2).
 
-Everything runs in one launch for all rounds, so that a fast rank may be a round ahead of a slow one.
+Nobody waits for all ranks between two launches, so that a fast rank may be a round ahead of a slow one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from xccl_emu.kernels.moe import COMBINE, DISPATCH, EXPERT
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Bench, Case, Paper, Preset, choice, size, switch
 from xccl_emu.protocols import moe_paper
+from xccl_emu.protocols.expert_group import COMBINE, DISPATCH
 from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, USUAL, LayerCase, columns
+from xccl_emu.protocols.layer_case import COUNTING_HELP, PAGE, USUAL, LayerCase
 from xccl_emu.protocols.layout import EpConfig
-from xccl_emu.protocols.moe_data import Batch, Image
-from xccl_emu.protocols.rounds import Rounds
+from xccl_emu.protocols.moe_data import Image
 
 _COMBINE_INPUTS = ("pos", "counts", "y")
 _DECODE = {"ranks": 288, "cores": 4, "tokens": 60, **USUAL, "redundant": 0}
@@ -30,11 +29,10 @@ class MoeCase(LayerCase):
     """A small expert-parallel group that runs dispatch, a dummy expert and combine, ``rounds`` times."""
 
     presets: ClassVar[tuple[Preset, ...]] = (
-        Preset("moe", "Dispatch, a dummy expert, combine, in one launch", {}, _PAIRS | {"granules": 2}),
+        Preset("moe", "Dispatch, a dummy expert, combine, one launch behind the other", {}, _PAIRS | {"granules": 2}),
     )
     papers: ClassVar[tuple[Paper, ...]] = (moe_paper.DISPATCH, moe_paper.COMBINE)
     group, config = ExpertParallel, EpConfig
-    parts: ClassVar[int] = DISPATCH | EXPERT | COMBINE
     written: ClassVar[tuple[str, ...]] = ("recv_x", "route", "counts", "pos", "y", "out")
     least_granules: ClassVar[int] = 1
 
@@ -52,9 +50,6 @@ class MoeCase(LayerCase):
     def _under_way(self) -> int:
         c = self._config()
         return c.message_bytes + c.row_bytes + min(2 * PAGE, c.row_bytes)
-
-    def _rounds(self, pod: Pod, batches: Sequence[Batch]) -> Rounds:
-        return Rounds(self._group(pod), *columns(batches), parts=self.parts)
 
     @classmethod
     def proofs(cls) -> Mapping[str, Case]:
@@ -85,7 +80,7 @@ class DispatchCase(MoeCase):
         Preset("dispatch-scalar", "Places counted in scalar loops", {"counting": "scalar"}, _PAIRS | {"granules": 1}),
     )
     papers = (moe_paper.DISPATCH,)
-    parts = DISPATCH
+    parts = (DISPATCH,)
     written = ("recv_x", "route", "counts", "pos")
 
 
@@ -98,7 +93,7 @@ class CombineCase(MoeCase):
         Preset("combine-int8", "Quantized on the way back", {"quantized_back": 1}, _PAIRS | {"granules": 2}),
     )
     papers = (moe_paper.COMBINE,)
-    parts = COMBINE
+    parts = (COMBINE,)
     written = ("out",)
     least_granules = 2
     """A row that comes back has at least two, because hidden states have a multiple of 32 elements."""

@@ -11,7 +11,7 @@ from xccl_emu import oracle
 from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import Buffer
-from xccl_emu.protocols.expert_group import whole_rows
+from xccl_emu.protocols.app_buffers import whole_rows
 from xccl_emu.protocols.layout import DTYPES, ROUTE, EpConfig
 
 _BITS = {"bf16": (0x3F01, 0x3F80), "fp16": (0x3801, 0x3900)}
@@ -95,7 +95,7 @@ class Image:
         """Bytes of a row and rows of a round, by the name of the buffer."""
         c = self._config
         return {
-            "batches": (4, 1), "x": (c.row_bytes, c.tokens_max), "topk": (INDEX_BYTES, c.tokens_max),
+            "batches": (8, 1), "x": (c.row_bytes, c.tokens_max), "topk": (INDEX_BYTES, c.tokens_max),
             "weights": (INDEX_BYTES, c.tokens_max), "pos": (INDEX_BYTES, c.tokens_max),
             "recv_x": (c.payload_bytes, c.rows_max), "route": (ROUTE.itemsize, c.rows_max),
             "counts": (align(4 * c.n_slots), 1), "y": (c.row_bytes, c.rows_max), "out": (c.row_bytes, c.tokens_max),

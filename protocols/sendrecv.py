@@ -150,11 +150,8 @@ class SendRecv:
         recv_event_id: int | None = None,
         cores: int = 2,
         path: str = "mtu",
-        rounds: int = 1,
     ) -> None:
         """Queue both sides of a transfer of all of ``source`` to the beginning of ``target``; `run` carries it out.
-
-        With ``rounds`` the buffers hold so many payloads of one size, which follow each other on the same rings.
 
         Raises CapacityError if the payload does not fit the target or a die lacks the cores, ConfigError for buffers
         that overlap each other or those of another call, a busy pair, or an unknown path; then nothing is queued.
@@ -164,8 +161,8 @@ class SendRecv:
             raise CapacityError(f"target: a payload of {source.nbytes} bytes does not fit its {target.nbytes} bytes")
         inbox = Buffer(target.die, target.address, source.nbytes)
         expected = event_id if recv_event_id is None else recv_event_id
-        send = Call(True, source.die, target.die, source, event_id, cores, path, waits=True, rounds=rounds)
-        self._admit(send, Call(False, source.die, target.die, inbox, expected, cores, path, waits=True, rounds=rounds))
+        send = Call(True, source.die, target.die, source, event_id, cores, path, waits=True)
+        self._admit(send, Call(False, source.die, target.die, inbox, expected, cores, path, waits=True))
 
     def send(self, source: Buffer, target_die: int, *, event_id: int, cores: int = 2, path: str = "mtu") -> None:
         """Queue the sender's side alone; raises as `transfer` does."""
@@ -362,7 +359,7 @@ class SendRecv:
         sizes = [channel.nbytes for channel in split(call.nbytes, call.cores)]
         if call.path == "zero-copy":
             return [device.ZERO_COPY_COUNTS if size else 0 for size in sizes]
-        return [call.rounds * device.count_chunks(size, self.layout.slot_bytes) for size in sizes]
+        return [device.count_chunks(size, self.layout.slot_bytes) for size in sizes]
 
     def _explain(self, error: RunError) -> RunError:
         """The same error in the words of the protocol; one that is not of this protocol's kernels unchanged."""

@@ -34,8 +34,6 @@ class Call:
     path: str
     waits: bool
     """Whether the kernel polls; an asynchronous one does not."""
-    rounds: int = 1
-    """Payloads that lie one behind the other in the buffer, each sent by itself, with event IDs that count up."""
     back: "Call | None" = None
     """For a send: the receive that its cores carry out too, chunk by chunk in turn."""
     own_cores: bool = True
@@ -43,18 +41,18 @@ class Call:
 
     def __post_init__(self) -> None:
         """Make Python integers of all numbers, or raise ConfigError: NumPy's would overflow in kernels and fields."""
-        for name in ("source", "target", "event_id", "cores", "rounds"):
+        for name in ("source", "target", "event_id", "cores"):
             object.__setattr__(self, name, integer(_NAMES.get(name, name), getattr(self, name)))
 
     @property
     def nbytes(self) -> int:
-        """Size of one payload."""
-        return self.buffer.nbytes // self.rounds
+        """Size of the payload."""
+        return self.buffer.nbytes
 
     @property
     def paths(self) -> tuple[str, ...]:
         """Paths that it may take: zero-copy only by itself, on cores of its own, and if it may wait."""
-        alone = self.waits and self.own_cores and self.back is None and self.rounds == 1
+        alone = self.waits and self.own_cores and self.back is None
         return PATHS if alone else RING_PATHS
 
     @property
@@ -71,8 +69,6 @@ class Call:
             return device.send_zero_copy if self.sends else device.recv_zero_copy
         if not self.waits:
             return device.isend if self.sends else device.irecv
-        if self.rounds > 1:
-            return device.send_rounds if self.sends else device.recv_rounds
         return device.send if self.sends else device.recv
 
     @property
@@ -90,8 +86,7 @@ class Call:
     def __str__(self) -> str:
         what = "send" if self.sends else "receive"
         way = f"from die {self.source} to die {self.target}"
-        times = f"{self.rounds} times " if self.rounds > 1 else ""
-        return f"{what} of {times}{self.nbytes} bytes {way}, event ID {self.event_id}"
+        return f"{what} of {self.nbytes} bytes {way}, event ID {self.event_id}"
 
 
 class OpenCalls:
@@ -136,7 +131,6 @@ class OpenCalls:
             raise CapacityError(
                 f"cores={call.cores}: must be 1 to {self._channels_max} (a die has {spec.cores_per_die})"
             )
-        _check_rounds(call)
         start = call.buffer.address - call.buffer.die * spec.die_bytes
         if call.buffer.nbytes < 1 or start < 0 or start + call.buffer.nbytes > spec.app_bytes:
             raise ConfigError(f"{call.buffer}: must be at least 1 byte, inside of the app data area of its die")
@@ -172,10 +166,3 @@ def checked_buffer(name: str, buffer: Any) -> Buffer:
     if not isinstance(buffer, Buffer):
         raise ConfigError(f"{name}={buffer!r}: must be a Buffer, as Pod.put and Pod.alloc give it")
     return buffer
-
-
-def _check_rounds(call: Call) -> None:
-    if call.rounds < 1 or call.buffer.nbytes % call.rounds:
-        raise ConfigError(f"rounds={call.rounds}: must divide the {call.buffer.nbytes} bytes of the buffer")
-    if call.event_id + call.rounds > 1 << 63:
-        raise ConfigError(f"event_id={call.event_id}: must be a 64-bit integer in the last of {call.rounds} rounds too")

@@ -49,10 +49,7 @@ class _Transfers(StreamCase):
     slots: int = size(4, "Slots of each core's ring.")
     chunks: int = size(8, "Chunks of a core's payload.", examples=(1, 2, 3), each_call=True)
     granules: int = size(4, "Granules of 32 bytes of a chunk.")
-    rounds: int = size(
-        1, "Transfers back to back, in one kernel a side; on the pod in launches of their own.", examples=(2,),
-        each_call=True,
-    )  # fmt: skip
+    rounds: int = size(1, "Transfers back to back, each in a launch of its own.", examples=(2,), each_call=True)
     path: str = choice("mtu", "How data is copied.", of=PATHS, each_call=True)
     ack_each: int = switch(0, "Acknowledge each chunk, although the payload fits the ring.")
 
@@ -60,16 +57,14 @@ class _Transfers(StreamCase):
         """All sides launched, call by call; each core that receives owns its part of the target, so channels have
         nothing in common."""
         cases = [call.case for call in calls if isinstance(call.case, _Transfers)]
-        for case in cases:
-            if case.rounds > 1 and case.path == "zero-copy":
-                raise ConfigError(f"rounds={case.rounds}: must be 1 on the zero-copy path")
         pod = bench.pod(self._spec(cases, bench.corner.dies))
         each, slot_bytes = bool(self.ack_each), self._slot_bytes
         comm = SendRecv(
             pod, slots=self.slots, slot_bytes=slot_bytes, channels_max=self.cores, ack_each=each,
             managed_offset=bench.corner.managed, field_offset=bench.corner.meta,
         )  # fmt: skip
-        streams = Streams(bench, pod, calls)
+        rounds = [(call, r) for call, case in zip(calls, cases, strict=True) for r in range(case.rounds)]
+        streams = Streams(bench, pod, [replace(call, waits=call.waits and r == 0) for call, r in rounds])
         targets = [case._lay_out_call(bench, pod, streams, comm, number) for number, case in enumerate(cases)]
         streams.put()
         for number, case in enumerate(cases):
@@ -81,12 +76,14 @@ class _Transfers(StreamCase):
         bench.tolerates("stop", "cut", "stall")
 
     def _lay_out_call(self, bench: Bench, pod: Pod, streams: Streams, comm: SendRecv, number: int) -> list[Buffer]:
-        """Launch a call behind those before it; returns the targets of all pairs."""
+        """Launch the transfers of a call behind those before it; returns the targets of all pairs."""
         name = f"app.source{of_call(number)}"
         sources = [bench.filled(source, self._sent(source, number), name) for source, _ in self._pairs]
         targets = [pod.alloc(target, self._nbytes) for _, target in self._pairs]
-        self._queue(comm, sources, targets, number)
-        comm.launch(streams)
+        for r in range(self.rounds):
+            sent, got = ([_payload_of(each, r, self.rounds) for each in side] for side in (sources, targets))
+            self._queue(comm, sent, got, number + r)
+            comm.launch(streams)
         return targets
 
     def _expect(self, bench: Bench, streams: Streams, targets: Sequence[Buffer], number: int) -> None:
@@ -104,7 +101,7 @@ class _Transfers(StreamCase):
                     bench.expect(target.address + start, data[start : start + own.nbytes], name, [core])
 
     def _queue(self, comm: SendRecv, sources: Sequence[Buffer], targets: Sequence[Buffer], number: int) -> None:
-        how = {"cores": self.cores, "path": self.path, "rounds": self.rounds}
+        how = {"cores": self.cores, "path": self.path}
         for source, target in zip(sources, targets, strict=True):
             comm.transfer(source, target, event_id=_event(source.die, number), **how)  # type: ignore[arg-type]
 
@@ -113,7 +110,7 @@ class _Transfers(StreamCase):
         """What senders run, and receivers."""
         if self.path == "zero-copy":
             return device.send_zero_copy, device.recv_zero_copy
-        return (device.send_rounds, device.recv_rounds) if self.rounds > 1 else (device.send, device.recv)
+        return device.send, device.recv
 
     @property
     def _pairs(self) -> list[tuple[int, int]]:
@@ -154,7 +151,8 @@ class _Transfers(StreamCase):
     def _spec(self, cases: "Sequence[_Transfers]", dies: int) -> PodSpec:
         """With room for the payloads of all calls, and rings between all of so many ``dies``, if there are more."""
         (payloads, cores), channels = self._on_die, max(dies, self._dies) * self.cores
-        tables = cores * Streams.table_bytes(len(cases), *{kernel for case in cases for kernel in case._sides})
+        kernels = {kernel for case in cases for kernel in case._sides}
+        tables = cores * Streams.table_bytes(sum(case.rounds for case in cases), *kernels)
         return small_pod(
             self._dies, cores, app_bytes=payloads * sum(align(case._nbytes) for case in cases) + tables,
             meta_bytes=2 * channels * GRANULE_BYTES, managed_bytes=channels * self.slots * self._slot_bytes,
@@ -325,6 +323,12 @@ class AsyncCase(_OneRound):
     def proofs(cls) -> Mapping[str, Case]:
         """A short one."""
         return {"asynchronous": cls(slots=2, chunks=4)}
+
+
+def _payload_of(buffer: Buffer, r: int, rounds: int) -> Buffer:
+    """The r-th of so many payloads that a buffer holds."""
+    nbytes = buffer.nbytes // rounds
+    return Buffer(buffer.die, buffer.address + r * nbytes, nbytes)
 
 
 def _event(source: int, number: int) -> int:

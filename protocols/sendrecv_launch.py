@@ -88,8 +88,8 @@ class Launcher:
         )  # fmt: skip
         return {
             "source": address, "target": address, "nbytes": own.nbytes, "sent": own.nbytes, "c": channel,
-            "half_bytes": layout.half_bytes, "rounds": call.rounds, "stride": call.nbytes,
-        }  # fmt: skip
+            "half_bytes": layout.half_bytes,
+        }
 
     def _grants(self, call: Call, number: int) -> list[Grant]:
         """The least that a channel of one side needs: its part of the own buffer, both fields, and its slots."""
@@ -108,10 +108,9 @@ class Launcher:
         return grants
 
     def _buffer(self, call: Call, number: int, rights: str) -> Grant:
-        """A channel's part of the buffer; of several payloads, from its part of the first to that of the last."""
+        """A channel's part of the buffer."""
         own = part(call.nbytes, call.cores, number)
-        nbytes = call.buffer.nbytes - call.nbytes + own.nbytes if own.nbytes else 0
-        return self._window(call.buffer.address + own.start, nbytes, rights)
+        return self._window(call.buffer.address + own.start, own.nbytes, rights)
 
     def _window(self, address: int, nbytes: int, rights: str) -> Grant:
         die, start = divmod(address, self._pod.spec.die_bytes)

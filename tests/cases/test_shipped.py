@@ -176,7 +176,6 @@ def test_a_synchronization_can_be_left_out() -> None:
         ("sendrecv", {"path": "pigeon"}, "path='pigeon': must be one of mtu, dma, zero-copy"),
         ("sendrecv-both", {"rounds": 2}, "rounds=2: must be at most 1"),
         ("sendrecv-async", {"path": "zero-copy"}, "path='zero-copy': must be one of mtu, dma"),
-        ("sendrecv-zero-copy", {"rounds": 2}, "rounds=2: must be 1 on the zero-copy path"),
         ("dispatch", {"kind": "gather"}, "kind='gather': dispatch has no such size, but ranks, "),
         ("dispatch", {"granules": 0}, "granules=0: must be at least 1"),
         ("combine", {"granules": 3}, "granules=3: must be even where nothing is quantized"),

@@ -27,9 +27,13 @@ from xccl_emu.protocol import Case
 _PACKAGE = "xccl_emu.kernels"
 _PLACES = {
     "sendrecv": ("xccl_emu.protocols.sendrecv_calls.device", ""),
-    "moe": ("xccl_emu.protocols.rounds.Rounds.kernel", "moe_layers"),
-    "fused_layers": ("xccl_emu.protocols.fused.FusedRounds.kernel", "fused_layers"),
-    "deepep_layers": ("xccl_emu.protocols.deepep.DeepEpRounds.kernel", "deepep_layers"),
+    "dispatch": ("xccl_emu.protocols.expert_parallel.ExpertParallel.dispatches.kernel", "dispatch"),
+    "combine": ("xccl_emu.protocols.expert_parallel.ExpertParallel.combines.kernel", "combine"),
+    "expert": ("xccl_emu.protocols.expert_group.DUMMY.kernel", "dummy_expert"),
+    "fused": ("xccl_emu.protocols.fused.FusedExpertParallel.dispatches.kernel", "fused_dispatch"),
+    "fused_combine": ("xccl_emu.protocols.fused.FusedExpertParallel.combines.kernel", "fused_combine"),
+    "deepep": ("xccl_emu.protocols.deepep.DeepEp.dispatches.kernel", "deepep_dispatch"),
+    "deepep_combine": ("xccl_emu.protocols.deepep.DeepEp.combines.kernel", "deepep_combine"),
     "a2e": ("xccl_emu.protocols.a2e.attention_kernel", ""),
     "a2e_expert": ("xccl_emu.protocols.a2e.expert_kernels", ""),
     "a2e_return": ("xccl_emu.protocols.a2e.return_kernel", ""),

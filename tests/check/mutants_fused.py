@@ -26,8 +26,8 @@ LOOPS = replace(PAIRS, counting="scalar", rounds=1)
 ONE_LOOP = replace(LOOPS, cores=1, tokens=3)
 SPLIT = replace(LONG, cores=2)
 
-of_dispatch, of_counts, of_combine, of_layers, of_common = (
-    Of(module) for module in ("fused", "counts", "fused_combine", "fused_layers", "common")
+of_dispatch, of_counts, of_combine, of_common = (
+    Of(module) for module in ("fused", "counts", "fused_combine", "common")
 )
 """Modules of kernels, to be changed."""
 
@@ -164,8 +164,4 @@ OWN = (
     bug("fused: cores that share a peer send all of its rows", SHARED, RACE | WRONG | UNWRITTEN,
         of_combine("    if end - begin < c.cores:\n", "    if False:\n")),
     bug("fused: arrivals not awaited", PAIR, UNWRITTEN | RACE, of_combine.without("all arrived")),
-    bug("fused: a core begins the next round while its neighbour waits", PAIRS, RACE,
-        of_layers.without("outputs visible"), of_layers.without("all cores have combined")),
-    bug("fused: experts begin when a neighbour has not assembled", PAIRS, RACE | UNWRITTEN,
-        of_layers.without("all cores have assembled")),
 )  # fmt: skip

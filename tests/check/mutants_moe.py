@@ -1,17 +1,12 @@
-"""Bugs in dispatch and combine.
+"""Bugs in dispatch and combine."""
 
-The kernel that ships has all phases of a layer.  Here those that a bug is not in are left out, because it is compiled
-anew for every bug.
-"""
-
-import re
 from dataclasses import replace
 
 from xccl_emu.protocols.layer_case import LayerCase
 from xccl_emu.protocols.moe_case import CombineCase, DispatchCase
 
 from .kinds import EVENTS, LEFTOVER, LOCKED, RACE, TORN, UNWRITTEN, WRONG
-from .mutants import Edit, Mutant, Of, bug, text_of
+from .mutants import Mutant, Of, bug
 
 DISPATCH = DispatchCase(ranks=2, tokens=2, granules=2, rounds=2)
 LONGER = replace(DISPATCH, rounds=3)
@@ -34,16 +29,6 @@ TWO_EXPERTS = replace(COMBINE, experts=2, top_k=2, tokens=1, rounds=1)
 
 of_dispatch, of_counts, of_combine, of_sums = (Of(module) for module in ("dispatch", "counts", "combine", "sums"))
 """Modules of kernels, to be changed."""
-
-
-def only(kept: str) -> tuple[Edit, ...]:
-    """Leave all phases of a layer out but one."""
-    phase = re.compile(r"^    if rounds.parts & .*\n(?:        .*\n)+", re.MULTILINE)
-    phases = phase.findall(text_of("xccl_emu.kernels.moe"))
-    return tuple(Edit("moe", phase, "") for phase in phases if f"parts & {kept}:" not in phase)
-
-
-ONLY_DISPATCH, ONLY_COMBINE = only("DISPATCH"), only("COMBINE")
 
 # ---- what stands in dispatch
 
@@ -197,7 +182,7 @@ OWN_COMBINE = (
         of_combine(SUM + ACKNOWLEDGE_ALL, ACKNOWLEDGE_ALL + SUM)),
     bug("combine: acknowledged when the pulls are issued", COMBINE_PAIRS, RACE,
         of_combine.without("contributions pulled")),
-    bug("combine: a core acknowledges for its neighbour", COMBINE_PAIRS, LOCKED | RACE,
+    bug("combine: a core acknowledges for its neighbour", COMBINE_PAIRS, LOCKED | RACE | TORN,
         of_combine.without("all cores have pulled")),
     bug("combine: does not wait for the last rank's rows", COMBINE, TORN | UNWRITTEN | RACE,
         of_combine(ROWS_IN, "            if expert_rank < c.n_ranks - 1:\n    " + ROWS_IN)),
@@ -218,8 +203,4 @@ OWN_COMBINE = (
         of_combine.apart("MTU_IN, MTU_OUT, half", "copy half full")),
 )  # fmt: skip
 
-KNOWN = tuple(replace(mutant, base=ONLY_DISPATCH) for mutant in KNOWN)
-OWN = (
-    *(replace(mutant, base=ONLY_DISPATCH) for mutant in (*OWN_DISPATCH, *OWN_REPEATS, *OWN_LOOPS)),
-    *(replace(mutant, base=ONLY_COMBINE) for mutant in (*OWN_COMBINE, *OWN_NARROWED)),
-)
+OWN = (*OWN_DISPATCH, *OWN_REPEATS, *OWN_LOOPS, *OWN_COMBINE, *OWN_NARROWED)

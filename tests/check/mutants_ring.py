@@ -13,7 +13,6 @@ CHANNELS = SendRecvCase(cores=2, slots=2, chunks=3, granules=2)
 DMA = SendRecvCase(slots=2, chunks=3, granules=2, path="dma")
 ZERO_COPY = SendRecvCase(slots=2, chunks=3, granules=2, path="zero-copy")
 BOTH = BothWaysCase(slots=2, chunks=3, granules=2)
-ROUNDS = SendRecvCase(slots=2, chunks=3, granules=2, rounds=2)
 ASYNC = AsyncCase(slots=2, chunks=4, granules=2)
 
 edit = Of("sendrecv")
@@ -54,7 +53,6 @@ ACKNOWLEDGED_MODULO = ACKNOWLEDGED.replace("poll_ge", "poll_eq").replace(
     "c.base + chunks", "(c.base + chunks) % c.slots"
 )
 ALL_PULLED = "    yield from pull(target, nbytes, c, 0, chunks, 1, acks_each(c.ack_each, chunks, c.slots))\n"
-NEXT_BASE = "base=base))\n        base = base + chunks\n    return base\n\n\n@kernel\ndef recv_rounds"
 STORES = """\
     yield store(c.tail + COUNT, c.base + i + 1, step=3, sync="tail")
     yield store(c.tail + CHUNK, i, step=3, sync="tail")
@@ -132,10 +130,6 @@ OWN = (
         edit(OFFER_IN + FRESH + GIVEN, GIVEN + OFFER_IN)),
     bug("zero-copy: receiver does not wait for the tail", ZERO_COPY, FAILED | TORN | RACE | WRONG,
         edit.without('poll_ge(c.tail + COUNT, c.base + ZERO_COPY_COUNTS, step=5, sync="tail in")')),
-    bug("back to back: the data buffer used again before the payload has left it", ROUNDS, RACE | WRONG,
-        edit(OUT + LAST_ACK, LAST_ACK)),
-    bug("back to back: every round counts from the first one's base", ROUNDS, LOCKED | RACE | WRONG,
-        edit.at(NEXT_BASE, "        base = base + chunks\n", "")),
     bug("asynchronous: one free slot too many", ASYNC, RACE,
         edit.at("last = min(chunks, acknowledged - c.base + c.slots)", "+ c.slots)", "+ c.slots + 1)")),
     bug("both ways: what is received uses the half of what is sent", BOTH, WRONG | RACE | EVENTS,

@@ -91,6 +91,9 @@ def test_what_goes_wrong_beside_another_is_found_and_stays_so_when_it_is_shorten
 
 SENDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "all-gather-ring": ({"ranks": 2, "calls": 1}, {"ranks": 3, "calls": 1}),
+    "deepep-ll": ({"tokens": 1, "rounds": 1}, {"tokens": "0,2", "rounds": 1}),
+    "dispatch": ({"tokens": 1, "rounds": 1}, {"ranks": 3, "tokens": 1, "rounds": 1}),
+    "fused": ({"cores": 1, "tokens": 1, "rounds": 2}, {"cores": 1, "tokens": "2,1", "rounds": 1}),
     "ll128": ({"slots": 1, "steps": 1}, {"slots": 2, "steps": 2}),
     "mixserve-dispatch": ({"rounds": 1}, {"ranks": 1, "rounds": 1}),
     "mpsc-ring": ({"producers": 1, "messages": 1}, {"slots": 1, "messages": 1}),
@@ -110,8 +113,8 @@ def test_two_communicators_on_overlapping_ranks_are_verified(name: str) -> None:
 
 def test_what_has_one_communicator_at_a_time_says_so() -> None:
     """A case that lays itself out at fixed places is refused by name."""
-    with pytest.raises(ConfigError, match="beside: dispatch has one communicator at a time"):
-        Sequence(known("dispatch"), (Stage({}, ({},), Stage()),)).build("sc")
+    with pytest.raises(ConfigError, match="beside: a2e has one communicator at a time"):
+        Sequence(known("a2e"), (Stage({}, ({},), Stage()),)).build("sc")
 
 
 def test_the_strategy_draws_communicators_beside_each_other() -> None:

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED
 from xccl_emu.errors import ConfigError
-from xccl_emu.lang import kernel, load, store
+from xccl_emu.lang import kernel, load, quiet, store
 from xccl_emu.machine import small_pod
-from xccl_emu.protocol import Call
+from xccl_emu.machine.launch import Grant
+from xccl_emu.protocol import Call, protocol
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.registry import known, known_of, make
 from xccl_emu.protocol.sequence import Sequence, Stage
-from xccl_emu.protocol.streams import StreamCase, Streams
+from xccl_emu.protocol.streams import StreamCase, Streams, merged
 
 PREFIX_SUM = "examples/prefix_sum/prefix_sum.py:PrefixSum"
 
@@ -93,6 +94,49 @@ def test_a_host_that_waits_orders_launches_of_two_cores(waits: int, right: bool)
     sequence = Sequence(known_of(Handed), (Stage({}, ({}, {"waits": waits})),))
     assert Sequence(sequence.of, sequence.stages).n_calls == 2
     assert (check(sequence).verdict == VERIFIED) is right
+
+
+@kernel
+def copy_if(mine, source, target):
+    """Leave a word somewhere else, if it is this core's to do so."""
+    if mine:
+        yield from copy_word(source, target)
+    else:
+        yield quiet()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_launch_of_several_cores_ends_on_all_of_them(together: bool) -> None:
+    """What one core made in a launch another may take in the next; where each has a stream of its own it may not."""
+
+    @protocol
+    def handed_on(bench: Bench) -> None:
+        pod = bench.pod(small_pod(1, 2, app_bytes=1024))
+        data = np.arange(1, 4) * 0x0101010101010101
+        words = [bench.filled(0, data[i : i + 1], f"word {i}") for i in range(3)]
+        streams, grants = Streams(bench, pod), [pod.grant(word, "rw") for word in words]
+        for number in range(2):
+            args = {"source": words[number].address, "target": words[number + 1].address}
+            for cores in [[0, 1]] if together else [[0], [1]]:
+                mine = [int(core == number) for core in cores]
+                streams.launch(copy_if, 0, {"mine": mine, **args}, grants, cores)
+        streams.put()
+        bench.expect(words[2].address, data[:1], "the last word", owners="die0")
+
+    assert (check(handed_on()).verdict == VERIFIED) is together
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3), st.sampled_from(["r", "w", "rw"])), max_size=8))
+def test_merged_grants_give_leave_for_the_same_bytes(given: list[tuple[int, int, str]]) -> None:
+    """Whatever ranges there are, each byte may be read, and written, by the merged grants as by those given."""
+
+    def leave(grants: Several[Grant]) -> set[tuple[int, str]]:
+        return {(at, right) for each in grants for at in range(each.start, each.end) for right in each.rights}
+
+    grants = [Grant(0, start, start + n, rights) for start, n, rights in given]
+    assert leave(merged(grants)) == leave(grants)
+    assert len(merged(grants)) <= len(grants)
 
 
 def test_wrong_arguments_of_a_launch_are_refused() -> None:

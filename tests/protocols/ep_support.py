@@ -16,13 +16,13 @@ from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, PodSpec, small_pod
-from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpLayout, DeepEpRounds, deepep_buffer_bytes
-from xccl_emu.protocols.expert_parallel import ExpertParallel, Received
-from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
+from xccl_emu.protocols.app_buffers import Received
+from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpLayout, deepep_buffer_bytes
+from xccl_emu.protocols.expert_parallel import ExpertParallel
+from xccl_emu.protocols.fused import FusedExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout, fused_buffer_bytes
 from xccl_emu.protocols.group_layout import EpLayout
 from xccl_emu.protocols.layout import QUANTIZERS, EpConfig, buffer_bytes
-from xccl_emu.protocols.rounds import GroupRounds, Rounds
 
 POISON = 0xA5
 WAYS = [(order, policy) for order in ORDERS for policy in POLICIES]
@@ -34,19 +34,18 @@ class Kind:
 
     config: Any
     group: Any
-    rounds: Any
     lay_out: Any
     buffer_bytes: Any
     switches: tuple[dict[str, Any], ...]
     """Each choice that it has on its own."""
 
 
-PULL = Kind(EpConfig, ExpertParallel, Rounds, EpLayout, buffer_bytes, ({"path": "dma"}, {"quantized": False}))
+PULL = Kind(EpConfig, ExpertParallel, EpLayout, buffer_bytes, ({"path": "dma"}, {"quantized": False}))
 FUSED = Kind(
-    FusedConfig, FusedExpertParallel, FusedRounds, FusedLayout, fused_buffer_bytes,
+    FusedConfig, FusedExpertParallel, FusedLayout, fused_buffer_bytes,
     ({"path": "sdma"}, {"early_quantization": False}, {"preallocated": False}, {"pipelined": False}),
 )  # fmt: skip
-DEEPEP = Kind(DeepEpConfig, DeepEp, DeepEpRounds, DeepEpLayout, deepep_buffer_bytes, ({"quantized": False},))
+DEEPEP = Kind(DeepEpConfig, DeepEp, DeepEpLayout, deepep_buffer_bytes, ({"quantized": False},))
 KINDS = {"pull": PULL, "fused": FUSED, "deepep": DEEPEP}
 EITHER = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 EITHER_WAY = pytest.mark.parametrize(
@@ -141,18 +140,19 @@ class Case:
         """A group on a new, poisoned pod."""
         return self.group_in(self.order, self.policy, self.seed, **options)
 
-    def group_in(self, order: str, policy: str, seed: int, **options: Any) -> Any:
-        """The same under another order, policy or seed of the policy."""
+    def group_in(self, order: str, policy: str, seed: int, made: Any = None, **options: Any) -> Any:
+        """The same under another order, policy or seed of the policy, or made by something else."""
         pod = Pod(self.spec(), order=order, policy=policy, seed=seed, **options)
         poison(pod)
-        return kind_of(self.config).group(pod, self.config)
+        return (made or kind_of(self.config).group)(pod, self.config, rounds=max(1, len(self.lengths)))
 
     def spec(self) -> PodSpec:
-        """A pod on which the group and its rounds in one launch fit; areas exactly, but for app data."""
+        """A pod on which the group and its rounds in one run fit; areas exactly, but for app data."""
         c, kind, rounds = self.config, kind_of(self.config), max(1, len(self.lengths))
         tokens = c.tokens_max * (2 * c.row_bytes + 2 * INDEX_BYTES + c.position_bytes)
         rows = c.rows_max * (c.payload_bytes + ROUTE_BYTES + c.row_bytes)
-        app = (rounds + 1) * (tokens + rows + align(4 * c.n_slots) + 128)
+        tables = c.cores * 5 * rounds * 512 + 32
+        app = rounds * (tokens + rows + align(4 * c.n_slots) + 128) + tables
         dies, ub = c.first_die + c.n_ranks, align(kind.buffer_bytes(c) + self.spare_ub)
         roomy = Pod(small_pod(dies, c.cores, app_bytes=MIB, meta_bytes=MIB, managed_bytes=64 * MIB, ub_bytes=ub))
         layout = kind.lay_out(c, roomy)
@@ -178,11 +178,6 @@ def spans_of_dies(pod: Pod) -> Any:
 def columns(batches: Sequence[Batch]) -> tuple[list[Any], ...]:
     """Tokens, choices and weights of rounds."""
     return tuple([getattr(batch, name) for batch in batches] for name in ("tokens", "topk", "weights"))
-
-
-def rounds_of(group: Any, batches: Sequence[Batch], *parts: int) -> GroupRounds:
-    """The batches as rounds of one launch."""
-    return kind_of(group.config).rounds(group, *columns(batches), *parts)
 
 
 def run_round(group: Any, batch: Batch) -> tuple[list[Received], list[Any]]:
@@ -266,13 +261,13 @@ def check_round(group: Any, batch: Batch) -> None:
     check_outputs(group.config, batch, outputs)
 
 
-def check_rounds(rounds: GroupRounds, batches: Sequence[Batch]) -> None:
-    """Compare what each round of a launch left."""
-    config = rounds.config
+def check_rounds(group: Any, batches: Sequence[Batch]) -> None:
+    """Compare what each of several rounds left."""
+    config = group.config
     for i, batch in enumerate(batches):
         for rank in range(config.n_ranks):
-            check_received(config, batch, rank, rounds.received(i, rank))
-        check_outputs(config, batch, [rounds.output(i, rank) for rank in range(config.n_ranks)])
+            check_received(config, batch, rank, group.received(rank, i))
+        check_outputs(config, batch, [group.output(rank, i) for rank in range(config.n_ranks)])
 
 
 def follow(case: Case) -> None:
@@ -285,12 +280,11 @@ def follow(case: Case) -> None:
     touched.check()
 
 
-def follow_in_one_launch(case: Case) -> None:
-    """The same rounds in one launch."""
-    batches = case.batches()
-    rounds = rounds_of(case.group(), batches)
-    rounds.run()
-    check_rounds(rounds, batches)
+def follow_in_one_run(case: Case) -> None:
+    """The same rounds in one run."""
+    batches, group = case.batches(), case.group()
+    group.run_rounds(*columns(batches))
+    check_rounds(group, batches)
 
 
 # ---- what may change
@@ -349,7 +343,7 @@ class Touched:
             yield first + choice * c.row_bytes, c.row_bytes
 
     def _app(self, rank: int, tokens: int, rows: int) -> None:
-        c, b = self.config, self.group._ranks[rank]
+        c, b = self.config, self.group._of(rank)
         states, table = tokens * c.row_bytes, tokens * INDEX_BYTES
         sizes = {
             "batches": 8, "x": states, "topk": table, "pos": tokens * c.position_bytes, "weights": table,
@@ -357,7 +351,7 @@ class Touched:
             "y": rows * c.row_bytes, "out": states,
         }  # fmt: skip
         for name, size in sizes.items():
-            start = getattr(b, name).address
+            start = b[name].address
             self.may.reshape(-1)[start : start + size] = True
 
     def check(self) -> None:

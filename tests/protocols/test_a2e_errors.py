@@ -83,7 +83,7 @@ def test_a_taken_core_is_refused_before_anything_is_launched() -> None:
     """A core that somebody else has launched on is named by its die, and nothing of the calls is launched."""
     group = CASE.group()
     shape = group.config.group(group.config.n_experts, 1, group.pod.spec.die_bytes)
-    args = {"first": 0, "last": 0, "c": shape, "b": Buffers()}
+    args = {"core": 0, "c": shape, "b": Buffers()}
     group.pod.launch(dummy_expert, 4, [1], args, [])
     refused(group.pod, lambda: group.run(CASE.calls()), "cores=2: on die 4 one of them is taken by another launch")
 

@@ -13,7 +13,7 @@ from tests.refused import refuses
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.machine.pod import POLICIES
-from xccl_emu.protocols.deepep import DeepEpConfig, HookedRounds
+from xccl_emu.protocols.deepep import DeepEpConfig, Hooked
 from xccl_emu.protocols.deepep_case import DeepEpCase, HookedCase
 
 from .ep_support import DEEPEP, Case, cases, check_outputs, check_round, check_rounds, columns
@@ -24,12 +24,12 @@ CASE = Case(SMALL, "relaxed", "random", seed=4, lengths=((4, 1, 3), (0, 3, 2), (
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_which_set_is_next_carries_over(policy: str) -> None:
-    """From calls to launches of rounds and back, also behind an odd number of calls."""
+    """From calls to runs of rounds and back, also behind an odd number of calls."""
     group, batches = replace(CASE, policy=policy).group(), CASE.batches()
     for some in (batches, batches[::-1]):
         check_round(group, batches[0])
         group.dispatch(batches[1].tokens, batches[1].topk)
-        for outputs, batch in zip(DEEPEP.rounds.outputs_of(group, *columns(some)), some, strict=True):
+        for outputs, batch in zip(group.run_rounds(*columns(some)), some, strict=True):
             check_outputs(SMALL, batch, outputs)
 
 
@@ -37,20 +37,20 @@ def test_which_set_is_next_carries_over(policy: str) -> None:
 @given(cases(DEEPEP, ranks=st.integers(2, 4), rounds=st.integers(1, 5)))
 def test_rounds_side_by_side_give_what_the_oracle_gives(case: Case) -> None:
     """By the receive hooks, any small group, an even or odd number of rounds; calls behind them are right, too."""
-    batches, group = case.batches(), case.group()
-    rounds = HookedRounds(group, *columns(batches))
-    rounds.run()
-    check_rounds(rounds, batches)
+    batches = case.batches()
+    group = case.group(made=Hooked)
+    group.run_rounds(*columns(batches))
+    check_rounds(group, batches)
     check_round(group, batches[0])
 
 
 @pytest.mark.nojit
 def test_two_rounds_side_by_side_without_the_jit() -> None:
-    """The same kernel in plain Python."""
+    """The same kernels in plain Python."""
     case = Case(DeepEpConfig(n_ranks=2, hidden=32, top_k=2, tokens_max=2), "relaxed", "random", 5, ((2, 1), (1, 2)))
-    rounds = HookedRounds(case.group(), *columns(case.batches()))
-    rounds.run()
-    check_rounds(rounds, case.batches())
+    group = case.group(made=Hooked)
+    group.run_rounds(*columns(case.batches()))
+    check_rounds(group, case.batches())
 
 
 READ_BACK = {"cores": 2, "experts": 2, "rounds": 1, "seed": 1}

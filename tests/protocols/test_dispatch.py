@@ -29,7 +29,7 @@ from .ep_support import (
     check_round,
     digests_of,
     follow,
-    follow_in_one_launch,
+    follow_in_one_run,
     run_round,
 )
 
@@ -81,12 +81,12 @@ def test_memory_is_the_same_in_every_order_under_every_policy(kind: Kind, data: 
 @pytest.mark.parametrize(("order", "policy"), WAYS)
 @EITHER_WAY
 def test_every_way_of_running(kind: Kind, switches: dict[str, Any], order: str, policy: str) -> None:
-    """Each order, policy and switch is run at least once, whatever Hypothesis draws; in calls, and in one launch."""
+    """Each order, policy and switch is run at least once, whatever Hypothesis draws; in calls, and in one run."""
     sizes = {"n_ranks": 4, "local_experts": 2, "hidden": 96, "top_k": 4, "tokens_max": 5, "cores": 3, "shared": True}
     config = kind.config(**sizes | switches)
     case = Case(config, order, policy, seed=11, lengths=((5, 0, 2, 3), (1, 4, 0, 0)), spare_ub=2048)
     follow(case)
-    follow_in_one_launch(case)
+    follow_in_one_run(case)
 
 
 @pytest.mark.parametrize("routing", ["one expert", "own rank"])
@@ -138,11 +138,11 @@ def test_a_large_batch_streams_its_choices(kind: Kind, switches: dict[str, Any],
 @pytest.mark.parametrize("cores", [1, 3])
 @EITHER
 def test_no_tokens_at_all(kind: Kind, cores: int) -> None:
-    """A round in which no rank has a token ends, and the next one is right; in one launch too."""
+    """A round in which no rank has a token ends, and the next one is right; in one run too."""
     config = kind.config(n_ranks=3, hidden=32, top_k=2, tokens_max=3, cores=cores)
     case = Case(config, "relaxed", "random", seed=6, lengths=((0, 0, 0), (3, 0, 1), (0, 0, 0), (0, 2, 0)))
     follow(case)
-    follow_in_one_launch(case)
+    follow_in_one_run(case)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from xccl_emu.errors import AccessError, CapacityError, ConfigError, DeadlockError
-from xccl_emu.kernels.expert import dummy_expert
 from xccl_emu.kernels.group import align
-from xccl_emu.kernels.parameters import Buffers
+from xccl_emu.lang import kernel, quiet
 from xccl_emu.machine.pod import ORDERS, Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, MIB, PodSpec
 from xccl_emu.protocols.expert_parallel import ExpertParallel
@@ -27,9 +26,9 @@ from .ep_support import (
     Case,
     Kind,
     check_round,
+    columns,
     kind_of,
     refused,
-    rounds_of,
 )
 from .refused_batches import EACH, INF, NAN, Change, changed
 
@@ -116,12 +115,12 @@ def test_an_app_area_that_is_too_small_is_named() -> None:
 @EACH
 @EITHER
 def test_batches_that_do_not_fit_are_refused(kind: Kind, part: str, change: Change, message: str) -> None:
-    """Rank, token and value are named, nothing has moved, and the next rounds are right; for a launch of rounds too."""
+    """Rank, token and value are named, nothing has moved, and the next rounds are right; for a run of rounds too."""
     group, (first, second) = CASES[kind].group(), CASES[kind].batches()
     check_round(group, second)
     bad = replace(first, **{part: changed(getattr(first, part), 2, change)})
     refused(group.pod, lambda: group.dispatch(bad.tokens, bad.topk), f"{part} of rank 2{message}")
-    refused(group.pod, lambda: rounds_of(group, [second, bad]), f"{part} (of round 1 )?of rank 2{message}")
+    refused(group.pod, lambda: group.run_rounds(*columns([second, bad])), f"{part} (of round 1 )?of rank 2{message}")
     check_round(group, first)
 
 
@@ -158,7 +157,7 @@ def test_unquantized_dispatch_takes_nan_and_infinity(value: float) -> None:
 def _without_a_rank(group: Any, batch: Batch, missing: int) -> str:
     """Run a dispatch in which one rank's launch is missing; the report of its deadlock."""
     launch = group._launch
-    group._launch = lambda phase, rank, *rest: None if rank == missing else launch(phase, rank, *rest)
+    group._launch = lambda rank, *rest: None if rank == missing else launch(rank, *rest)
     with pytest.raises(DeadlockError) as caught:
         group.dispatch(batch.tokens, batch.topk)
     del group._launch
@@ -266,11 +265,17 @@ def test_two_groups_share_a_pod(kind: Kind) -> None:
         check_round(other, batch)
 
 
+@kernel
+def rest():
+    """Do nothing."""
+    yield quiet()
+
+
 def test_a_taken_core_is_refused_before_anything_changes() -> None:
     """If a core of the group runs something else, dispatch says so, changes nothing, and is right once it is free."""
     group, batches = CASE.group(), CASE.batches()
     check_round(group, batches[0])
-    group.pod.launch(dummy_expert, 1, [1], {"first": 0, "last": 0, "c": group.shape(), "b": Buffers()}, [])
+    group.pod.launch(rest, 1, [1], {}, [])
     message = "on die 1 one of them is taken"
     refused(group.pod, lambda: group.dispatch(batches[1].tokens, batches[1].topk), message)
     group.pod.run()

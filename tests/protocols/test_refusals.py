@@ -19,7 +19,7 @@ from xccl_emu.protocols.sendrecv import SendRecv
 
 from .a2e_support import Case as A2ECase
 from .a2e_support import check
-from .ep_support import EITHER, FUSED, KINDS, PULL, Case, Kind, check_round, columns, refused, rounds_of
+from .ep_support import EITHER, FUSED, KINDS, PULL, Case, Kind, check_round, columns, refused
 
 SIZES: dict[str, Any] = {"n_ranks": 2, "local_experts": 2, "hidden": 32, "top_k": 2, "tokens_max": 2}
 GROUPS = {
@@ -88,7 +88,7 @@ def test_a_misspelt_synchronization_breaks_no_group(kind: Kind) -> None:
     group, (batch, other) = GROUPS[kind].group(without=["nonsense"]), GROUPS[kind].batches()
     message = r"without=\['nonsense'\]: no kernel launched so far has it"
     refused(group.pod, lambda: group.dispatch(batch.tokens, batch.topk), message)
-    refused(group.pod, lambda: kind.rounds.outputs_of(group, *columns([batch])), message)
+    refused(group.pod, lambda: group.run_rounds(*columns([batch])), message)
     group.pod.without = []
     group.dispatch(batch.tokens, batch.topk)
     group.pod.without = ["nonsense"]
@@ -159,9 +159,9 @@ def test_what_is_no_list_is_refused(kind: Kind) -> None:
     refused(group.pod, lambda: group.dispatch(batch.tokens, 3), "topk=3: must be 2 arrays")  # type: ignore[arg-type]
     refused(group.pod, lambda: group.dispatch([None, None], batch.topk), "tokens of rank 0:")  # type: ignore[list-item]
     refused(group.pod, lambda: group.combine(None), "weights=None: must be 2 arrays")  # type: ignore[arg-type]
-    refused(group.pod, lambda: kind.rounds.outputs_of(group, 3, 3, 3), "tokens=3: must be a list of rounds")
+    refused(group.pod, lambda: group.run_rounds(3, 3, 3), "tokens=3: must be a list of rounds")
     given = *columns([batch])[:2], [None]
-    refused(group.pod, lambda: kind.rounds.outputs_of(group, *given), "weights of round 0=None: must be 2 arrays")
+    refused(group.pod, lambda: group.run_rounds(*given), "weights of round 0=None: must be 2 arrays")
     check_round(group, batch)
 
 
@@ -243,17 +243,15 @@ def test_ranks_and_rounds_that_there_are_not(kind: Kind) -> None:
         for rank in (2, -1, "x", None, True):
             with pytest.raises(ConfigError, match=rf"^rank={rank!r}: must be a whole number, 0 to 1$"):
                 call(rank)  # type: ignore[arg-type]
-    rounds = rounds_of(group, batches)
-    for result in (rounds.received, rounds.output, rounds.expert_output):
-        with pytest.raises(ConfigError, match="round=0: the rounds have not run to their end"):
-            result(0, 0)
-    rounds.run()
-    for result in (rounds.received, rounds.output, rounds.expert_output):
+    results = (group.received, group.output, group.expert_output)
+    for result in results:
+        with pytest.raises(ConfigError, match="nothing was dispatched"):
+            result(0, 1)
+    group.run_rounds(*columns(batches))
+    for result in results:
         result(1, 1)
         with pytest.raises(ConfigError, match=r"^round=-1: must be a whole number, 0 to 1$"):
-            result(-1, 0)
-        with pytest.raises(ConfigError, match=r"^rank=2: must be a whole number, 0 to 1$"):
-            result(0, 2)
+            result(0, -1)
 
 
 @EITHER_A2E

@@ -226,18 +226,6 @@ REFUSED: dict[str, tuple[Callable[[SendRecv, Sent], object], type[ConfigError], 
         lambda c, s: c.isend(s.source, 1, event_id=1, path="zero-copy"), ConfigError,
         "path='zero-copy': must be one of mtu, dma",
     ),
-    "no rounds": (lambda c, s: _transfer(c, s, rounds=0), ConfigError, "rounds=0: must divide the 300 bytes"),
-    "rounds that do not divide": (
-        lambda c, s: _transfer(c, s, rounds=7), ConfigError, "rounds=7: must divide the 300 bytes"
-    ),
-    "rounds of zero-copy": (
-        lambda c, s: _transfer(c, s, rounds=3, path="zero-copy"), ConfigError,
-        "path='zero-copy': must be one of mtu, dma",
-    ),
-    "event IDs that run over": (
-        lambda c, s: _transfer(c, s, rounds=3, event_id=(1 << 63) - 2), ConfigError,
-        "a 64-bit integer in the last of 3 rounds too",
-    ),
     "one side is asynchronous": (
         lambda c, s: [c.send(s.source, 1, event_id=1), c.irecv(s.target, 0, event_id=1)],
         ConfigError, "one side is asynchronous and the other is not",
@@ -370,7 +358,7 @@ def test_numpy_integers_are_integers(of: Callable[[int], object]) -> None:
     pod = make_pod()
     comm = SendRecv(pod, slots=of(4), slot_bytes=of(64), channels_max=of(3))  # type: ignore[arg-type]
     sent = place(pod, of(0), of(1), 3000)  # type: ignore[arg-type]
-    assert sent.sent_by(comm, event_id=of(127), cores=of(3), rounds=of(1))
+    assert sent.sent_by(comm, event_id=of(127), cores=of(3))
     mine = comm.isend(sent.source, of(1), event_id=of(1), cores=of(2))  # type: ignore[arg-type]
     comm.irecv(sent.target, of(0), event_id=of(1), cores=of(2)).wait()  # type: ignore[arg-type]
     assert mine.test()

@@ -1,4 +1,4 @@
-"""Exchanges (one core sends and receives in turn), and several payloads back to back in one launch."""
+"""Exchanges (one core sends and receives in turn), and several payloads back to back in one run."""
 
 import gc
 import weakref
@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from xccl_emu.errors import CapacityError, ConfigError, DeadlockError, EventMismatchError, PayloadMismatchError
 from xccl_emu.kernels import sendrecv as device
 from xccl_emu.machine.pod import ORDERS, POLICIES, Buffer
+from xccl_emu.protocol import Bench
+from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.sendrecv import SendRecv
 
 from .sendrecv_support import Sent, Setting, both_ways, communicator, one_way, place, settings_of_pods, sizes
-from .test_sendrecv_errors import recovers, works
+from .test_sendrecv_errors import recovers
 
 
 @dataclass(frozen=True)
@@ -90,25 +92,20 @@ def test_an_exchange_meets_a_send_and_a_receive(setting: Setting, there: int, ba
 
 @given(settings_of_pods, st.integers(1, 700), st.integers(1, 4), st.sampled_from(["mtu", "dma"]), st.integers(1, 3))
 def test_payloads_back_to_back(setting: Setting, nbytes: int, rounds: int, path: str, cores: int) -> None:
-    """Several payloads of any size in one launch arrive, both ways at once, and single transfers go on behind them."""
+    """Several payloads of any size in one run arrive, both ways at once, in launches one behind the other."""
     pod, comm = setting.make()
     last = setting.dies - 1
     cores = min(cores, setting.cores // 2)
-    sent = [place(pod, 0, last, rounds * nbytes), place(pod, last, 0, rounds * nbytes, 1)][: 2 if last else 1]
-    for s in sent:
-        comm.transfer(s.source, s.target, event_id=3, cores=cores, path=path, rounds=rounds)
-    comm.run()
+    ways = [(0, last), (last, 0)][: 2 if last else 1]
+    sent = [place(pod, *way, nbytes, 2 * r + i) for r in range(rounds) for i, way in enumerate(ways)]
+    streams = Streams(Bench.around(pod), pod)
+    for r in range(rounds):
+        for s in sent[r * len(ways) : (r + 1) * len(ways)]:
+            comm.transfer(s.source, s.target, event_id=3 + r, cores=cores, path=path)
+        comm.launch(streams)
+    streams.put()
+    pod.run()
     assert all(s.arrived() for s in sent)
-    assert works(comm)
-
-
-@pytest.mark.parametrize("slots", [1, 2, 3])
-def test_rounds_count_on(slots: int) -> None:
-    """Event IDs count up from round to round, counts go on, and the next transfer finds the rings at rest."""
-    comm, sent = one_way(3 * 64, dict(slots=slots, slot_bytes=32), order="sc")
-    assert sent.sent_by(comm, event_id=5, cores=1, rounds=3)
-    tail = comm.layout.tail(0, 1, 0)
-    assert comm.pod.memory[tail : tail + 32].view("<i8").tolist() == [7, 1, 6, 64 * device.SHAPE_UNIT + 1]
 
 
 @pytest.mark.nojit
@@ -240,12 +237,11 @@ def test_an_exchange_is_made_of_the_parts_of_send_and_receive() -> None:
     assert own == ["ack line", "ring address", "all acknowledged"]
 
 
-@pytest.mark.parametrize("rounds", [1, 3])
-def test_each_channel_may_touch_its_own_part_alone(rounds: int) -> None:
+def test_each_channel_may_touch_its_own_part_alone() -> None:
     """No two channels of a side may touch a byte in common, and each may write only its field, and its slots or
     target."""
-    comm, sent = one_way(rounds * 32 * 11, ub_bytes=64)
-    comm.transfer(sent.source, sent.target, event_id=1, cores=3 if rounds == 1 else 1, rounds=rounds)
+    comm, sent = one_way(32 * 11, ub_bytes=64)
+    comm.transfer(sent.source, sent.target, event_id=1, cores=3)
     comm.launch()
     per_core = [comm.pod.grants_of(core) for core in comm.pod.active_cores()]
     for side in (per_core[: len(per_core) // 2], per_core[len(per_core) // 2 :]):
@@ -253,5 +249,5 @@ def test_each_channel_may_touch_its_own_part_alone(rounds: int) -> None:
         for i, (die, start, end) in enumerate(windows):
             assert all(d != die or e <= start or end <= s for d, s, e in windows[i + 1 :])
     nbytes = [sum(g.end - g.start for g in grants if "w" in g.rights) for grants in per_core]
-    parts = [128, 128, 96] if rounds == 1 else [3 * 352]
+    parts = [128, 128, 96]
     assert nbytes == [32 + 64] * len(parts) + [32 + part for part in parts]

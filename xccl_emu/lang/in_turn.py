@@ -6,9 +6,10 @@ import linecache
 from collections.abc import Sequence
 
 from xccl_emu.lang.kernel import Kernel
-from xccl_emu.lang.requests import atomic_add, load, poll_ge, quiet
+from xccl_emu.lang.requests import arrive, atomic_add, await_group, load, poll_ge, quiet
 
 WORD_BYTES = 8
+REQUESTS = (arrive, atomic_add, await_group, load, poll_ge, quiet)
 
 
 @functools.lru_cache(maxsize=64)
@@ -16,7 +17,8 @@ def in_turn(kernels: tuple[Kernel, ...], counted: bool = False) -> Kernel:
     """A kernel ``(table, launches)`` that runs as many launches as the table has rows.
 
     A row is the number of a kernel and its `words`; all rows have as many words as the longest one (`row_words`).
-    Where one kernel ends and the next one begins all that the core has issued is done and visible, as at a return.
+    Where one kernel ends and the next one begins all that the core has issued is done and visible, as at a return, and
+    so have all cores ended that are launched with it.
 
     ``counted``: a third parameter ``done`` is the address of a word in which all cores of a die count their launches,
     and the last word of a row says to how many it has to come before that launch begins.
@@ -36,25 +38,26 @@ _COUNT = "        yield atomic_add(done, 1)\n"
 def _made(kernels: tuple[Kernel, ...], more: str, first: str, last: str, last_bytes: int) -> Kernel:
     name = "_then_".join(kernel.name for kernel in kernels)
     lines = [f"def {name}(table, launches{more}):", f'    """Run the launches of a table: {name}."""']
-    lines += ["    for _ in range(launches):", *first.splitlines(), "        which = yield load(table)"]
-    scope: dict[str, object] = {each.__name__: each for each in (load, quiet, poll_ge, atomic_add)}
+    lines += ["    for number in range(launches):", "        if number > 0:", "            phase = yield arrive()"]
+    lines += ["            yield await_group(phase)", *first.splitlines(), "        which = yield load(table)"]
+    lines += [f"        a{i} = yield load(table + {WORD_BYTES * (i + 1)})" for i in range(row_words(kernels) - 1)]
+    scope: dict[str, object] = {each.__name__: each for each in REQUESTS}
     scope["__name__"] = __name__
     for number, kernel in enumerate(kernels):
         scope[f"kernel_{number}"] = kernel
         scope |= {kind.__name__: kind for kind in kernel.records.values()}
-        lines += [f"        if which == {number}:", *_one(number, kernel)]
+        lines += [f"        if which == {number}:", _call(number, kernel)]
     step = WORD_BYTES * row_words(kernels) + last_bytes
     lines += ["        yield quiet()", *last.splitlines(), f"        table += {step}"]
     text = "".join(f"{line}\n" for line in lines)
     file = f"<launches of {name} {hashlib.sha256(text.encode()).hexdigest()[:20]}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # where a kernel's source is read
     exec(compile(text, file, "exec"), scope)
-    return Kernel(scope[name])  # type: ignore[arg-type]
+    return Kernel(scope[name], kernels)  # type: ignore[arg-type]
 
 
-def _one(number: int, kernel: Kernel) -> list[str]:
-    """Its arguments from the table, and the kernel."""
-    loads = [f"            a{i} = yield load(table + {WORD_BYTES * (i + 1)})" for i in range(len(kernel.words))]
+def _call(number: int, kernel: Kernel) -> str:
+    """The kernel, with its arguments."""
     given: dict[str, list[str]] = {}
     for i, (parameter, _) in enumerate(kernel.words):
         given.setdefault(parameter, []).append(f"a{i}")
@@ -62,7 +65,7 @@ def _one(number: int, kernel: Kernel) -> list[str]:
         f"{kernel.records[name].__name__}({', '.join(given[name])})" if name in kernel.records else given[name][0]
         for name in kernel.params
     ]
-    return [*loads, f"            yield from kernel_{number}({', '.join(arguments)})"]
+    return f"            yield from kernel_{number}({', '.join(arguments)})"
 
 
 def row_words(kernels: Sequence[Kernel]) -> int:

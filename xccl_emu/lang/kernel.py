@@ -32,12 +32,14 @@ class Kernel(Decorated):
     The constants and functions that a kernel refers to are read at that moment and are part of it from then on.
     """
 
-    def __init__(self, generator: FunctionType) -> None:
+    def __init__(self, generator: FunctionType, in_turn: "tuple[Kernel, ...]" = ()) -> None:
         if not isinstance(generator, FunctionType) or not inspect.isgeneratorfunction(generator):
             code = getattr(generator, "__code__", None)
             where = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
             raise KernelError(f"{where}{generator!r} is not a generator function: a kernel contains at least one yield")
         self._generator: Any = generator
+        self.in_turn = in_turn
+        """The kernels that it runs one behind the other, if it is a stream of launches (`in_turn`)."""
         self.name = generator.__name__
         self.params = tuple(inspect.signature(generator).parameters)
         functools.update_wrapper(self, generator)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,13 @@ class Bench:
         self._tolerated: set[str] = set()
         self._may_block = True
         self._roles: dict[str, tuple[int, ...]] = {}
+
+    @classmethod
+    def around(cls, pod: Pod) -> Self:
+        """A bench of a pod that is there."""
+        bench = cls(pod.order, pod.without)
+        bench._pod = pod
+        return bench
 
     def pod(self, spec: PodSpec) -> Pod:
         """The pod, in the memory order of the check and without what it switches off, and as the case is to have it.

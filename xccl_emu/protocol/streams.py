@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
@@ -36,38 +37,56 @@ def seed_of(seed: int, number: int) -> int | list[int]:
 
 @dataclass
 class _Stream:
-    """What one core runs."""
+    """What some cores of a die run together."""
 
-    rows: list[tuple[Kernel, tuple[int, ...]]] = field(default_factory=list)
+    rows: list[tuple[Kernel, tuple[tuple[int, ...], ...]]] = field(default_factory=list)
+    """[launch] kernel, and the arguments of each core."""
     grants: list[Grant] = field(default_factory=list)
     args: Mapping[str, int | Sequence[int]] = field(default_factory=dict)
     """Arguments of the last launch."""
 
+    def table(self, more: int) -> NDArray[np.int64]:
+        """[cores, launches, words] of `in_turn`, with so many zeros behind each row."""
+        kernels = self.kernels
+        table = np.zeros((len(self.rows[0][1]), len(self.rows), row_words(kernels) + more), np.int64)
+        for number, (kernel, words) in enumerate(self.rows):
+            table[:, number, 0] = kernels.index(kernel)
+            table[:, number, 1 : 1 + len(kernel.words)] = words
+        return table
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The different ones."""
+        return tuple(dict.fromkeys(kernel for kernel, _ in self.rows))
+
 
 class Streams:
-    """The streams of a pod, a core each.  Between two launches everything that the core has issued is done; nothing
-    orders the launches of two cores.
+    """The streams of a pod: a core has one, or several cores of a die one together.
+
+    Between two launches of a stream everything that its cores have issued is done, and a launch begins when the one
+    before it has ended on all of them; nothing orders the launches of two streams.
 
     `Streams.launch` collects, `Streams.put` launches; then app data has room for a table with a row for each launch
     (`table_bytes`).
 
-    calls: given where each core has a launch for each of them; before one that `Call.waits` its host has waited for all
-    launches before it on the die, as for handles of asynchronous calls.
+    calls: given where each stream has a launch for each of them; before one that `Call.waits` its host has waited for
+    all launches before it on the die, as for handles of asynchronous calls.
     """
 
     def __init__(self, bench: Bench, pod: Pod, calls: Sequence[Call] = ()) -> None:
         self._bench, self._pod = bench, pod
         self._waits = [call.waits for call in calls]
-        self._streams: dict[tuple[int, int], _Stream] = {}
+        self._streams: dict[tuple[int, tuple[int, ...]], _Stream] = {}
 
     def launch(
-        self, kernel: Kernel, die: int, args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant], core: int = 0
-    ) -> None:
-        """Behind what that core runs already; raises ConfigError for arguments that the kernel does not take."""
-        core += self._bench.corner.core
-        stream = self._streams.setdefault((die, core), _Stream())
-        (words,) = bind_arguments(kernel, 1, args)
-        stream.rows.append((kernel, words))
+        self, kernel: Kernel, die: int, args: Mapping[str, int | Sequence[int]], grants: Sequence[Grant],
+        core: int | Sequence[int] = 0,
+    ) -> None:  # fmt: skip
+        """Behind what that core runs already, or those cores together; raises ConfigError for arguments that the
+        kernel does not take."""
+        cores = tuple(self._bench.corner.core + each for each in ([core] if isinstance(core, int) else core))
+        stream = self._streams.setdefault((die, cores), _Stream())
+        stream.rows.append((kernel, bind_arguments(kernel, len(cores), args)))
         stream.args = args
         stream.grants += [grant for grant in grants if grant not in stream.grants]
 
@@ -75,7 +94,7 @@ class Streams:
         """Global numbers of the cores of a die that run one of the kernels, or one of that name (a changed one)."""
         names = {kernel.name for kernel in kernels}
         running = [where for where, stream in self._streams.items() if any(of.name in names for of, _ in stream.rows)]
-        return [die * self._pod.spec.cores_per_die + core for where, core in sorted(running) if where == die]
+        return sorted(die * self._pod.spec.cores_per_die + core for on, cores in running if on == die for core in cores)
 
     def owner(self, die: int, core: int) -> str:
         """A core, as `Bench.expect` takes it."""
@@ -89,26 +108,41 @@ class Streams:
     def put(self) -> None:
         """Launch all of them, a single launch as it is; raises what `Pod.launch` raises."""
         for die in dict.fromkeys(die for die, _ in self._streams):
-            streams = {core: stream for (on, core), stream in self._streams.items() if on == die}
-            awaited = len(streams) if len(streams) > 1 and any(self._waits[1:]) else 0
+            streams = {cores: stream for (on, cores), stream in self._streams.items() if on == die}
+            awaited = sum(map(len, streams)) if len(streams) > 1 and any(self._waits[1:]) else 0
             done = self._bench.filled(die, np.zeros(4, np.int64), "launches that are done") if awaited else None
-            for core, stream in streams.items():
-                self._put(die, core, stream, awaited, done)
+            for cores, stream in streams.items():
+                self._put(die, cores, stream, awaited, done)
 
-    def _put(self, die: int, core: int, stream: _Stream, awaited: int, done: Buffer | None) -> None:
-        """A core's stream; where a host waits it does so for ``awaited`` cores, which count in ``done``."""
+    def _put(self, die: int, cores: tuple[int, ...], stream: _Stream, awaited: int, done: Buffer | None) -> None:
+        """A stream; where a host waits it does so for ``awaited`` cores, which count in ``done``."""
         if len(stream.rows) == 1:
-            self._pod.launch(stream.rows[0][0], die, [core], stream.args, stream.grants)
+            self._pod.launch(stream.rows[0][0], die, cores, stream.args, stream.grants)
             return
-        kernels = tuple(dict.fromkeys(kernel for kernel, _ in stream.rows))
-        table = np.zeros((len(stream.rows), row_words(kernels) + (done is not None)), np.int64)
-        for row, (kernel, words) in zip(table, stream.rows, strict=True):
-            row[: 1 + len(words)] = kernels.index(kernel), *words
+        table = stream.table(int(done is not None))
         if done is not None:
-            table[:, -1] = [number * awaited * wait for number, wait in enumerate(self._waits)]
-        held = self._bench.filled(die, table, f"launches of core {core}")
-        args, grants = {"table": held.address, "launches": len(table)}, [self._pod.grant(held, "r"), *stream.grants]
+            table[:, :, -1] = [number * awaited * wait for number, wait in enumerate(self._waits)]
+        each = np.zeros((len(cores), align(table[0].nbytes)), np.uint8)
+        each[:, : table[0].nbytes] = table.view(np.uint8).reshape(len(cores), -1)
+        held = self._bench.filled(die, each, "launches of core " + " and ".join(map(str, cores)))
+        args = {"table": [held.address + i * each.shape[1] for i in range(len(cores))], "launches": table.shape[1]}
+        grants = [self._pod.grant(held, "r"), *merged(stream.grants)]
         if done is not None:
             args |= {"done": done.address}
             grants.append(self._pod.grant(done, "rw"))
-        self._pod.launch(in_turn(kernels, done is not None), die, [core], args, grants)
+        self._pod.launch(in_turn(stream.kernels, done is not None), die, cores, args, grants)
+
+
+def merged(grants: Sequence[Grant]) -> list[Grant]:
+    """The same leave in fewer grants: those of one range as one, and those of ranges that touch each other."""
+    rights: dict[tuple[int | None, int, int], str] = {}
+    for each in grants:
+        where = each.die, each.start, each.end
+        rights[where] = "".join(sorted({*rights.get(where, ""), *each.rights}))
+    found = list[Grant]()
+    for (die, start, end), letters in sorted(rights.items(), key=lambda item: (str(item[0][0]), *item[0][1:])):
+        last = found[-1] if found else None
+        if last is not None and (last.die, last.end, last.rights) == (die, start, letters):
+            start = found.pop().start
+        found.append(Grant(die, start, end, letters))
+    return found

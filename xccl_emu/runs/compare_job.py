@@ -23,12 +23,12 @@ from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.protocols.a2e_regions import DiesLayout
 from xccl_emu.protocols.compared import draw_tokens, wrong_rows, wrong_sums
-from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpRounds
+from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig
+from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.expert_parallel import ExpertParallel
-from xccl_emu.protocols.fused import FusedExpertParallel, FusedRounds
+from xccl_emu.protocols.fused import FusedExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig
 from xccl_emu.protocols.layout import EpConfig
-from xccl_emu.protocols.rounds import GroupRounds, Rounds
 from xccl_emu.runs.compare import LayerCompared
 
 
@@ -73,11 +73,8 @@ def run(options: LayerCompared) -> Comparison:
 # ---- where every rank has tokens and experts
 
 
-def _colocated(
-    name: str, kind: Callable[[Pod, Any], Any], config: type[EpConfig], rounds: Callable[..., GroupRounds],
-    o: LayerCompared,
-) -> Found:  # fmt: skip
-    """Dispatch and combine by themselves, and both with the dummy expert between them in one launch."""
+def _colocated(name: str, kind: type[ExpertGroup[Any]], config: type[EpConfig], o: LayerCompared) -> Found:
+    """Dispatch and combine by themselves, and both with the dummy expert between them in one run."""
     layer = Layer.drawn(o, o.ranks)
     group = kind(Pod(CLOUDMATRIX384), config(**_ep_sizes(o, layer)))
     pod, dies, reserved = group.pod, range(o.ranks), (group.layout.managed_end, group.layout.meta_end)
@@ -90,10 +87,9 @@ def _colocated(
     expected = layer.expected()
     wrong = sum(wrong_rows(expected, rank, group.received(rank)) for rank in dies)
     wrong += sum(wrong_sums(expected, rank, weights[rank], group.output(rank)) for rank in dies)
-    both = rounds(group, [tokens], [topk], [weights])
-    both.run()
+    (outputs,) = group.run_rounds([tokens], [topk], [weights])
     lines.append(line_of(name, "both", pod.traffic(), dies, reserved))
-    return lines, wrong + sum(wrong_sums(expected, rank, weights[rank], both.output(0, rank)) for rank in dies)
+    return lines, wrong + sum(wrong_sums(expected, rank, weights[rank], outputs[rank]) for rank in dies)
 
 
 def _ep_sizes(o: LayerCompared, layer: Layer) -> dict[str, Any]:
@@ -177,9 +173,9 @@ def _reserved_of(layout: DiesLayout, names: Sequence[str]) -> tuple[int, int]:
 
 
 PROTOCOLS: tuple[Callable[[LayerCompared], Found], ...] = (
-    partial(_colocated, "pull", ExpertParallel, EpConfig, Rounds),
-    partial(_colocated, "fused", FusedExpertParallel, FusedConfig, FusedRounds),
-    partial(_colocated, "deepep", DeepEp, DeepEpConfig, DeepEpRounds),
+    partial(_colocated, "pull", ExpertParallel, EpConfig),
+    partial(_colocated, "fused", FusedExpertParallel, FusedConfig),
+    partial(_colocated, "deepep", DeepEp, DeepEpConfig),
     _a2e,
     _a2e_pull,
 )
