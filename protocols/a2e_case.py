@@ -94,11 +94,11 @@ class A2ECase(RoutedCase):
     microbatches: int = size(1, "Microbatches of each domain, each on cores of its own.")
     attention_work: int = size(0, "Vector instructions that stand in for attention.", least=0)
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
-    quantized: int = switch(1, "INT8 on the way to the experts.", beside=True, also="quantize")
-    counting: str = choice("auto", "Who counts where messages go, and how.", of=A2EConfig.COUNTINGS, beside=True)
+    quantized: int = switch(1, "INT8 on the way to the experts.", advanced=True, also="quantize")
+    counting: str = choice("auto", "Who counts where messages go, and how.", of=A2EConfig.COUNTINGS, advanced=True)
     listed: int = size(
         0, "Tokens whose choices a trampoline's core has at a time where they are streamed; 0: as fit.", least=0,
-        beside=True,
+        advanced=True,
     )  # fmt: skip
 
     def __post_init__(self) -> None:

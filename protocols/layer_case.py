@@ -64,11 +64,11 @@ class LayerCase(RoutedCase, ABC):
 
     redundant: int = size(
         0, f"Replicas of the hottest routed experts; -1 is {REPLICAS} on {USUAL_RANKS} ranks, else none.", least=-1,
-        beside=True,
+        advanced=True,
     )  # fmt: skip
     redundant_slots: int = size(
         0, "Slots for replicas alone on every die; 0: on dies or in slots behind the experts.", least=0,
-        beside=True,
+        advanced=True,
     )  # fmt: skip
 
     def __post_init__(self) -> None:

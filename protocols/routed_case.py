@@ -34,17 +34,17 @@ class RoutedCase(Case, ABC):
     """Sizes of a small one for two dies, beside tokens and what they choose."""
 
     hidden: int = size(
-        0, "Elements of a hidden state, a multiple of 32, in place of granules.", least=0, beside=True
+        0, "Elements of a hidden state, a multiple of 32, in place of granules.", least=0, advanced=True
     )  # fmt: skip
-    dtype: str = choice("bf16", "Type of hidden states.", of=tuple(DTYPES), beside=True)
-    quantizer: str = choice("xccl", "Whose rule makes the INT8.", of=tuple(QUANTIZERS), beside=True)
+    dtype: str = choice("bf16", "Type of hidden states.", of=tuple(DTYPES), advanced=True)
+    quantizer: str = choice("xccl", "Whose rule makes the INT8.", of=tuple(QUANTIZERS), advanced=True)
     routing: str = text(
         "", f"{ZIPF}, or a file of expert loads (JSON) or recorded choices (JSONL): who chooses which of how many "
-        "experts, beside a shared one; else neighbours choose neighbours.", beside=True,
+        "experts, beside a shared one; else neighbours choose neighbours.", advanced=True,
     )  # fmt: skip
-    layer: int = size(-1, "Layer of the loads; -1 is the first MoE layer.", least=-1, beside=True)
+    layer: int = size(-1, "Layer of the loads; -1 is the first MoE layer.", least=-1, advanced=True)
     at_once: int = size(
-        0, "Tokens of a source that go at once, the others behind them; 0 is all, or what fits.", least=0, beside=True
+        0, "Tokens of a source that go at once, the others behind them; 0 is all, or what fits.", least=0, advanced=True
     )  # fmt: skip
 
     def _check(self) -> None:

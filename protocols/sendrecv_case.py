@@ -177,12 +177,12 @@ class SendRecvCase(_Transfers):
         Preset("sendrecv-zero-copy", "Read from the sender's buffer, no ring", {"path": "zero-copy"}, _RING),
     )
 
-    nbytes: int | str = text("", "Of a payload, such as 3000 or 1.5M, in place of chunks; 1M on the pod.", beside=True)
-    file: str = text("", "File to send, in place of random bytes.", beside=True)
-    source: int = size(-1, "Die that sends, if only one does; -1 is the first.", least=-1, most=767, beside=True)
-    target: int = size(-1, "Die that receives; -1 is the last of the pod.", least=-1, most=767, beside=True)
-    permutation: int = switch(0, "Every die sends to a random other one at once.", beside=True, also="permutation")
-    seed: int = size(0, "Of the payloads.", least=0, most=None, beside=True)
+    nbytes: int | str = text("", "Payload, such as 3000 or 1.5M, in place of chunks; 1M on the pod.", advanced=True)
+    file: str = text("", "File to send, in place of random bytes.", advanced=True)
+    source: int = size(-1, "Die that sends, if only one does; -1 is the first.", least=-1, most=767, advanced=True)
+    target: int = size(-1, "Die that receives; -1 is the last of the pod.", least=-1, most=767, advanced=True)
+    permutation: int = switch(0, "Every die sends to a random other one at once.", advanced=True, also="permutation")
+    seed: int = size(0, "Of the payloads.", least=0, most=None, advanced=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -218,9 +218,9 @@ class SendRecvCase(_Transfers):
         for number in range(self.rounds):
             for source, target in buffers:
                 comm.transfer(source, target, event_id=number + 1, cores=self.cores, path=self.path)
-            with site.stage(name := f"send and receive {number + 1}") as progress:
+            with site.stage(f"send and receive {number + 1}") as progress:
                 stats = comm.run(progress)
-            site.rounds.append(asdict(stats) | {"wall_seconds": site.seconds[name]})
+            site.rounds.append({"transfer": asdict(stats)})
             for (_, target), what in zip(buffers, data, strict=True):
                 site.wrong += int(np.count_nonzero(pod.view(target) != what))
                 pod.view(target)[:] = 0

@@ -129,12 +129,13 @@ class Summary(Gathered):
             "programs": self.programs,
             "verdicts": dict(sorted(self.verdicts.items())),
             "contradictions": dict(self.wrong.most_common()),
-            "found": [_told(one) for one in self.findings],
-            "examples": [{"order": one.order, "kind": one.kind, **_told(one)} for one in self.examples],
+            "findings": [_told(one) for one in self.findings],
+            "smallest": [{"order": one.order, "kind": one.kind, **_told(one)} for one in self.examples],
             "states": self.states,
             "schedules": self.schedules,
             "seconds": round(self.seconds, 1),
             "stopped": self.stopped,
+            "killed": self.killed,
         }
 
 

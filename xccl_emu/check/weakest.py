@@ -93,7 +93,7 @@ class Weakest:
         certificates = {to: each.to_json() for to, each in self.certificates.items()}
         return where | {
             "operation": self.site.operation, "sync": self.site.sync, "asks": self.asks, "weakest": self.weakest,
-            "advice": self.advice, "refuted": dict(self.refuted), "withdrawn": self.withdrawn, "states": self.states,
+            "advice": self.advice, "too_weak": dict(self.refuted), "withdrawn": self.withdrawn, "states": self.states,
             "reached": self.reached, "unfinished": self.unfinished, "certificates": certificates,
             "callers": [list(caller) for caller in self.site.callers],
         }  # fmt: skip

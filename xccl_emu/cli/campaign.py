@@ -47,7 +47,7 @@ def _campaign(options: CampaignOptions, as_json: bool) -> None:
     from xccl_emu.cli.campaign_job import run_campaign, save, show
 
     summary, code = run_campaign(options, as_json)
-    show(summary, as_json)
+    show(summary, options.seed, as_json)
     if options.out is not None and options.replay is None:
         save(summary, options.out)
     raise typer.Exit(code)

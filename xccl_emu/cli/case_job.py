@@ -69,7 +69,7 @@ def compare(protocols: Sequence[str], sizes: Sizes) -> Comparison:
         trial.pod.run()
         lines += _lines(titles[protocol], trial, roles)
         wrong += sum(trial.wrong_bytes().values())
-    return Comparison({"protocols": list(protocols), **sizes}, lines, wrong)
+    return Comparison(dict(sizes), lines, wrong)
 
 
 def _lines(title: str, trial: Trial, roles: Mapping[str, Collection[int]]) -> Iterator[Line]:

@@ -1,6 +1,5 @@
 """``xccl-emu check``: is a protocol right under every schedule and memory order, and if not, which one breaks it?"""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,11 +80,12 @@ class CheckOptions:
 def _check(options: CheckOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
     from xccl_emu.cli.check_job import Job
     from xccl_emu.cli.check_show import draw, show, ticking
+    from xccl_emu.cli.schema import print_json
 
     with ticking(quiet=as_json) as progress:
         result = Job(named(options, words, more), progress).run()
     if as_json:
-        typer.echo(json.dumps(result.to_json()))
+        print_json("check", result.to_json())
     else:
         show(result)
     if result.unsaved:

@@ -1,6 +1,5 @@
 """``xccl-emu compare``: the protocols side by side, by what each die asks of others."""
 
-import json
 from dataclasses import asdict
 
 import typer
@@ -13,6 +12,7 @@ from xccl_emu.runs.compare import LayerCompared
 
 def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None, as_json: bool) -> None:
     from xccl_emu.bench.traffic import as_markdown
+    from xccl_emu.cli.schema import print_json
     from xccl_emu.cli.show import spinner
 
     named, sizes = split_sizes(words or ())
@@ -25,7 +25,10 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
             from xccl_emu.runs.compare_job import run
 
             result = run(options)
-    typer.echo(json.dumps(asdict(result)) if as_json else as_markdown(result))
+    if as_json:
+        print_json("compare", asdict(result))
+    else:
+        typer.echo(as_markdown(result))
     if result.wrong:
         typer.echo(f"xccl-emu: {result.wrong} elements are wrong", err=True)
         raise typer.Exit(WRONG)

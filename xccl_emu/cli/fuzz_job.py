@@ -1,6 +1,5 @@
 """What ``xccl-emu fuzz`` does and prints."""
 
-import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from xccl_emu.cli.check_show import verdict_table
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
 from xccl_emu.cli.fuzz import FuzzOptions
+from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.show import counting, file_of, some
 from xccl_emu.errors import ConfigError, ReplayError
 from xccl_emu.fuzz.judge import Budget
@@ -35,6 +35,8 @@ class Result:
     summary: Summary
     protocol: str
     """As the user names it."""
+    order: str
+    seed: int
     kept: Path | None = None
     replayed: bool = False
     unsaved: str = ""
@@ -59,7 +61,7 @@ def run_fuzz(options: FuzzOptions, quiet: bool) -> Result:
         return _replay(options, options.replay)
     assert options.protocol is not None
     summary = _watched(options, options.protocol, quiet)
-    result = Result(summary, options.protocol)
+    result = Result(summary, options.protocol, options.order, options.seed)
     return _kept(options, result) if summary.findings else result
 
 
@@ -116,7 +118,8 @@ def _replay(options: FuzzOptions, path: Path) -> Result:
         raise ConfigError(f"--replay {path}: {error}") from error
     verdict = replayed(witness, sequence, path)
     finding = Finding(str(witness.configuration["stages"]), witness.fault, verdict)
-    return Result(Summary(protocol, findings=[finding]), protocol, path, replayed=True)
+    summary = Summary(protocol, findings=[finding])
+    return Result(summary, protocol, witness.order, options.seed, path, replayed=True)
 
 
 # ---- what is printed
@@ -126,8 +129,8 @@ def show(result: Result, as_json: bool) -> None:
     """Print it."""
     if as_json:
         kept = None if result.kept is None else str(result.kept)
-        typer.echo(json.dumps(result.summary.to_json() | {"replay_file": kept}))
-        return
+        about = {"order": result.order, "seed": result.seed, "replay_file": kept}
+        return print_json("fuzz", result.summary.to_json() | about)
     for found in result.summary.findings[:1]:
         _show_finding(found, result)
     if not result.replayed:

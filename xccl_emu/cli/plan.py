@@ -77,8 +77,8 @@ def _compare(setting: "Setting", workload: "Workload", as_json: bool) -> None:
     from xccl_emu.cli.bench_show import show
     from xccl_emu.plan.published import compared
 
-    told = {"form": setting.form.text, "batch": setting.batch, "workload": asdict(workload)}
-    show(compared(setting, workload), as_json, told)
+    about = {"form": setting.form.text, "batch": setting.batch, "workload": asdict(workload)}
+    show(compared(setting, workload), as_json, "plan", about)
 
 
 plan = command_of(Planning, _plan, JSON, file("plot", "Draw the terms to a PNG, SVG or PDF file."))

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from xccl_emu.bench.memory import available_bytes
@@ -38,17 +38,29 @@ class RunOptions:
 
 @dataclass
 class CaseResult:
-    """What a run did; ``wrong`` has the wrong bytes of each buffer that has any."""
+    """What a run did, how long it took in wall seconds, and how much memory."""
 
     protocol: str
     configuration: dict[str, int | str]
-    options: dict[str, Any]
-    stats: dict[str, Any] = field(default_factory=dict)
-    wrong: dict[str, int] = field(default_factory=dict)
+    options: RunOptions
+    stats: dict[str, Any]
+    wrong_bytes: dict[str, int]
+    """Wrong bytes of each buffer that has any."""
+    seconds: float
+
+    @property
+    def wrong(self) -> int:
+        """Wrong bytes of all buffers."""
+        return sum(self.wrong_bytes.values())
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        return asdict(self)
+        return {
+            "protocol": self.protocol, "configuration": self.configuration, "order": self.options.order,
+            "policy": self.options.policy, "wrong": self.wrong, "wrong_bytes": self.wrong_bytes,
+            "rounds": [{self.protocol: self.stats}], "facts": {}, "stage_seconds": {}, "seconds": self.seconds,
+            "resident_gb": resident_gb(),
+        }  # fmt: skip
 
     def told(self) -> str:
         """For people."""
@@ -56,21 +68,19 @@ class CaseResult:
         moved = ", ".join(f"{pipe} {nbytes:,}" for pipe, nbytes in self.stats["bytes_by_pipe"].items() if nbytes)
         count = f"{sum(self.stats['instructions'].values()):,} instructions in {self.stats['seconds']:.3f} s"
         lines = [self.protocol, f"  {sizes}", f"  {count}; bytes by {moved or 'no pipe'}"]
-        lines += [f"  WRONG: {nbytes} bytes of {name}" for name, nbytes in self.wrong.items()]
-        return "\n".join([*lines, f"#wrong {sum(self.wrong.values())}"])
+        lines += [f"  WRONG: {nbytes} bytes of {name}" for name, nbytes in self.wrong_bytes.items()]
+        return "\n".join([*lines, f"#wrong {self.wrong}"])
 
 
 def run(protocol: str, sizes: Sizes, options: RunOptions) -> CaseResult | SiteResult:
     """Run it once, on a pod that it just fits or on the whole one, and hold memory against what must be there."""
     if known(protocol).preset.on_pod is not None:
         return run_on_pod(protocol, sizes, options)
-    case = make(protocol, **sizes)
+    started, case = time.perf_counter(), make(protocol, **sizes)
     trial = case.build(options.order)
     trial.pod.policy = options.policy
-    result = CaseResult(protocol, dict(case.configuration), {"order": options.order, "policy": options.policy})
-    result.stats = asdict(trial.pod.run())
-    result.wrong = trial.wrong_bytes()
-    return result
+    stats, wrong = asdict(trial.pod.run()), trial.wrong_bytes()
+    return CaseResult(protocol, dict(case.configuration), options, stats, wrong, time.perf_counter() - started)
 
 
 def run_on_pod(protocol: str, sizes: Sizes, options: RunOptions) -> SiteResult:
@@ -83,5 +93,4 @@ def run_on_pod(protocol: str, sizes: Sizes, options: RunOptions) -> SiteResult:
         options.say(note)
     case.carry_out(site)
     chosen = {each.name: getattr(case, each.name) for each in case.sizes()}
-    told = {"order": options.order, "policy": options.policy, **chosen}
-    return SiteResult(protocol, site, told, time.perf_counter() - started, resident_gb())
+    return SiteResult(protocol, site, chosen, time.perf_counter() - started, resident_gb())

@@ -19,8 +19,8 @@ class SiteResult:
 
     protocol: str
     site: Site
-    options: dict[str, Any]
-    """What was asked for, or taken where nothing was."""
+    configuration: dict[str, Any]
+    """Sizes that were asked for, or taken where none were."""
     seconds: float
     resident_gb: float
 
@@ -33,8 +33,10 @@ class SiteResult:
         """As ``--json`` prints it."""
         site = self.site
         return {
-            "wrong": site.wrong, **site.facts, "options": self.options, "rounds": site.rounds, "stages": site.seconds,
-            "seconds": self.seconds, "resident_gb": self.resident_gb,
+            "protocol": self.protocol, "configuration": self.configuration, "order": site.pod.order,
+            "policy": site.pod.policy, "wrong": site.wrong, "wrong_bytes": {}, "rounds": site.rounds,
+            "facts": site.facts, "stage_seconds": site.seconds, "seconds": self.seconds,
+            "resident_gb": self.resident_gb,
         }  # fmt: skip
 
     def told(self) -> str:
@@ -54,8 +56,7 @@ class SiteResult:
         numbers = right("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s")
         table = Table("round", *numbers, title=f"{self.protocol}: {words}", caption=_CAPTION)
         for number, stats in enumerate(self.site.rounds, start=1):
-            protocols = {"": stats} if "seconds" in stats else stats
-            for name, one in protocols.items():
+            for name, one in stats.items():
                 table.add_row(f"{number} {name}", *_cells(one))
         return table
 

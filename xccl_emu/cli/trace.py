@@ -1,6 +1,5 @@
 """``xccl-emu trace``: a timed run as a picture for Perfetto."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +50,7 @@ class TraceOptions:
 
 
 def _trace(options: TraceOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
+    from xccl_emu.cli.schema import print_json
     from xccl_emu.cli.show import spinner
     from xccl_emu.cli.trace_job import run
 
@@ -59,7 +59,10 @@ def _trace(options: TraceOptions, words: list[str] | None, more: list[str] | Non
         raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
     with spinner("trace", as_json):
         result = run(options)
-    typer.echo(json.dumps(result.to_json()) if as_json else result.told())
+    if as_json:
+        print_json("trace", result.to_json())
+    else:
+        typer.echo(result.told())
     if result.wrong:
         raise typer.Exit(WRONG)
 

@@ -29,8 +29,9 @@ class Result:
     latency_us: float
     critical_path_us: dict[str, float] | None
     """By resource; none if only some dies were written down."""
-    wrong: tuple[str, ...]
-    """Names of the buffers that do not hold what they must."""
+    wrong: int
+    wrong_bytes: dict[str, int]
+    """Wrong bytes of each buffer that has any, and of all together."""
     file: str
     slices: int
     arrows: int
@@ -50,7 +51,7 @@ class Result:
         if self.critical_path_us:
             parts = [f"{what} {us:.3f}" for what, us in self.critical_path_us.items() if us]
             lines.append(f"  critical path, us: {', '.join(parts)}")
-        lines.append(f"  bytes: {'WRONG in ' + ', '.join(self.wrong) if self.wrong else 'as they must be'}")
+        lines.append(f"  bytes: {'WRONG in ' + ', '.join(self.wrong_bytes) if self.wrong else 'as they must be'}")
         lines.append(f"{self.file}: {self.slices:,} slices, {self.arrows:,} arrows; open it at ui.perfetto.dev")
         if self.left_out:
             what = f"{self.left_out:,} actions, from {self.until_us:.3f} us on"
@@ -75,7 +76,7 @@ def run(options: TraceOptions) -> Result:
     told |= {"protocol": options.protocol, "fabric": fabric.name}
     with writing("--out", options.out):
         made = save_trace(policy.timing, options.out, dies, options.events, told)
-    result = _result(options, dict(case.configuration), policy, tuple(trial.wrong_bytes()), made)
+    result = _result(options, dict(case.configuration), policy, trial.wrong_bytes(), made)
     if options.plot is not None:
         from xccl_emu.cli.gantt_plot import draw
 
@@ -84,14 +85,14 @@ def run(options: TraceOptions) -> Result:
 
 
 def _result(
-    options: TraceOptions, configuration: dict[str, int | str], policy: VirtualTime, wrong: tuple[str, ...], made: Trace
+    options: TraceOptions, configuration: dict[str, int | str], policy: VirtualTime, wrong: dict[str, int], made: Trace
 ) -> Result:
     timing = policy.timing
     path = breakdown(timing) if timing.complete else None
     bars = {} if options.gantt is None else {name: list(each) for name, each in gantt(timing, options.gantt).items()}
     return Result(
-        options.protocol, configuration, policy.fabric.name, timing.latency_us, path, wrong, str(options.out),
-        made.slices, made.arrows, made.left_out, made.until_us, bars,
+        options.protocol, configuration, policy.fabric.name, timing.latency_us, path, sum(wrong.values()),
+        wrong, str(options.out), made.slices, made.arrows, made.left_out, made.until_us, bars,
     )  # fmt: skip
 
 

@@ -74,7 +74,7 @@ class Summary(Counts, Gathered):
 
     def to_json(self) -> dict[str, Any]:
         """As the command's ``--json`` prints it."""
-        found = [{"stages": one.stages, "fault": one.fault, "verdict": one.verdict.to_json()} for one in self.findings]
+        found = [one.verdict.to_json() | {"stages": one.stages} for one in self.findings]
         return {"protocol": self.protocol, **vars(self), "seconds": round(self.seconds, 1), "findings": found}
 
 

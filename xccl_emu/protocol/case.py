@@ -34,8 +34,8 @@ class Size:
     least: int | None = None
     most: int | None = None
     choices: tuple[int | str, ...] = ()
-    beside: bool = False
-    """Whether reports omit it while it has its default, as for sizes that most users do not need."""
+    advanced: bool = False
+    """Omitted from reports while at its default, as for sizes that most users do not need."""
     also: str = ""
     """Another name on the command line; of a switch that of ``--NAME`` and ``--no-NAME``, or both, ``ON/OFF``."""
     each_call: bool = False
@@ -107,7 +107,7 @@ class Preset:
 POD_SIZES = (
     Size(
         "scalar_cache", 0, "Lines of 64 bytes that the scalar unit of a core caches; 0: it has no cache.",
-        least=0, most=CACHE_LINES_MAX, beside=True,
+        least=0, most=CACHE_LINES_MAX, advanced=True,
     ),
 )  # fmt: skip
 """What can be chosen of the pod of any case, beside the case's own sizes (`Case.on_pod_with`)."""
@@ -186,7 +186,7 @@ class Case:
     def sizes(cls) -> tuple[Size, ...]:
         """What can be chosen, in the order in which reports print it."""
         known = (Size(each.name, each.default, **each.metadata) for each in fields(cls))  # type: ignore[arg-type]
-        return tuple(sorted(known, key=lambda size: size.beside))
+        return tuple(sorted(known, key=lambda size: size.advanced))
 
     @classmethod
     def proofs(cls) -> "Mapping[str, Case]":
@@ -208,9 +208,9 @@ class Case:
 
     @property
     def configuration(self) -> Mapping[str, int | str]:
-        """Every size, those at their default too, but for those that are `Size.beside` it."""
+        """Every size, those at their default too, but for those that are `Size.advanced`."""
         values = {each: getattr(self, each.name) for each in self.sizes()}
-        own = {each.name: value for each, value in values.items() if not each.beside or value != each.default}
+        own = {each.name: value for each, value in values.items() if not each.advanced or value != each.default}
         return {**own, **self.pod_sizes}
 
     @property
