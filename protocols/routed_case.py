@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.protocol import Bench, Call, Case, Site, choice, size, text
+from xccl_emu.protocol import Bench, Call, Case, PodRun, choice, size, text
 from xccl_emu.protocols.drawn import Drawn
 from xccl_emu.protocols.layout import DTYPES, QUANTIZERS
 from xccl_emu.protocols.tokens import as_text, tokens_of
@@ -108,14 +108,14 @@ class RoutedCase(Case, ABC):
         rounds = int(self.configuration["rounds"])
         whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(rounds)]))
 
-    def carry_out(self, site: Site) -> None:
+    def run_on_pod(self, site: PodRun) -> None:
         """All calls, one behind the other; a tiny one first, so that compiling is not mistaken for their time."""
         with site.stage("compile"):
             plain: dict[str, Any] = {"tokens": 1, "hidden": 32, "top_k": 1, "routing": "", "layer": -1, "at_once": 0}
             pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=site.pod.order, policy=site.pod.policy)
-            replace(self, **plain, **self.tiny)._make_calls(Site(pod, silent, site.free_bytes))
+            replace(self, **plain, **self.tiny)._make_calls(PodRun(pod, silent, site.free_bytes))
         self._make_calls(site)
 
     @abstractmethod
-    def _make_calls(self, site: Site) -> None:
+    def _make_calls(self, site: PodRun) -> None:
         """All calls on a pod."""

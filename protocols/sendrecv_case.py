@@ -16,7 +16,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
-from xccl_emu.protocol import Bench, Call, Case, Preset, Site, choice, payload, size, switch, text
+from xccl_emu.protocol import Bench, Call, Case, PodRun, Preset, choice, payload, size, switch, text
 from xccl_emu.protocol.streams import StreamCase, Streams, of_call
 from xccl_emu.protocols import sendrecv_paper
 from xccl_emu.protocols.sendrecv import SendRecv
@@ -195,7 +195,7 @@ class SendRecvCase(_Transfers):
                 )
         self._payload_bytes  # noqa: B018  refuses what is none
 
-    def for_pod(self, given: Collection[str], site: Site) -> tuple[Self, str]:
+    def fit_to_memory(self, given: Collection[str], site: PodRun) -> tuple[Self, str]:
         """A megabyte, and slots as large as may be, if nothing else is asked for."""
         slot_bytes = RingLayout.fit(site.pod.spec, self.slots, None, site.pod.spec.cores_per_die, 0, 0).slot_bytes
         usual: dict[str, Any] = {} if "granules" in given else {"granules": slot_bytes // GRANULE_BYTES}
@@ -208,7 +208,7 @@ class SendRecvCase(_Transfers):
         site.fits(len(case._pairs_of(site.pod.spec.n_dies)) * (3 * n + ring), "the payloads need", "send less")
         return case, ""
 
-    def carry_out(self, site: Site) -> None:
+    def run_on_pod(self, site: PodRun) -> None:
         """Transfers one after the other over the same rings, of all pairs at once, each held against what was sent."""
         pod, pairs = site.pod, self._pairs_of(site.pod.spec.n_dies)
         comm = SendRecv(pod, slots=self.slots, slot_bytes=self._slot_bytes, ack_each=bool(self.ack_each))

@@ -12,7 +12,7 @@ from tests.cli_support import as_json, printed, refusal
 from xccl_emu.errors import CapacityError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
-from xccl_emu.protocol import Site
+from xccl_emu.protocol import PodRun
 from xccl_emu.protocol.registry import on_pod
 from xccl_emu.protocols.a2e import Calls
 from xccl_emu.protocols.a2e_case import bytes_needed
@@ -131,8 +131,8 @@ def test_the_table_names_what_was_moved(job: tuple[str, ...], told: str) -> None
 
 def fitted(name: str, free_bytes: int, **sizes: Any) -> tuple[Any, str]:
     """A case as it would run with so much memory, and its note."""
-    site = Site(Pod(CLOUDMATRIX384), silent, free_bytes)
-    return on_pod(name, hidden=64, **sizes).for_pod({"hidden", *sizes}, site)
+    site = PodRun(Pod(CLOUDMATRIX384), silent, free_bytes)
+    return on_pod(name, hidden=64, **sizes).fit_to_memory({"hidden", *sizes}, site)
 
 
 def needed(name: str, ranks: int, **sizes: Any) -> int:

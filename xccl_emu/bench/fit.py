@@ -77,7 +77,7 @@ def fit(rows: Sequence[Published], times: Measure, start: Costs, tell: Callable[
         key = tuple(float(f"{value:.6g}") for value in x * high)
         if key not in seen:
             seen[key] = times(replace(start, **dict(zip(names, key, strict=True))))
-            tell(f"{len(seen)}: {_told(names, key)}: {_worst(rows, seen[key])}")
+            tell(f"{len(seen)}: {_values_text(names, key)}: {_worst(rows, seen[key])}")
         return np.array([seen[key][row.what] / row.value - 1.0 for row in rows])
 
     first = np.array([getattr(start, name) for name in names]) / high
@@ -103,7 +103,7 @@ def _range(name: str) -> tuple[float, float]:
     return low, high
 
 
-def _told(names: Sequence[str], values: Sequence[float]) -> str:
+def _values_text(names: Sequence[str], values: Sequence[float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in zip(names, values, strict=True))
 
 

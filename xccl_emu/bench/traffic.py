@@ -70,5 +70,5 @@ def _cells(line: Line) -> Iterator[str]:
     yield from (f"{nbytes / (1 << 10):,.1f}" for nbytes in (line.managed_bytes, line.meta_bytes))
 
 
-def _mean_and_most(mean: float, mean_told: str, most: float, most_told: str) -> str:
-    return most_told if mean == most else f"{mean_told} ({most_told})"
+def _mean_and_most(mean: float, mean_text: str, most: float, most_text: str) -> str:
+    return most_text if mean == most else f"{mean_text} ({most_text})"

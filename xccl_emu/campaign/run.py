@@ -129,8 +129,8 @@ class Summary(Gathered):
             "programs": self.programs,
             "verdicts": dict(sorted(self.verdicts.items())),
             "contradictions": dict(self.wrong.most_common()),
-            "findings": [_told(one) for one in self.findings],
-            "smallest": [{"order": one.order, "kind": one.kind, **_told(one)} for one in self.examples],
+            "findings": [_plain(one) for one in self.findings],
+            "smallest": [{"order": one.order, "kind": one.kind, **_plain(one)} for one in self.examples],
             "states": self.states,
             "schedules": self.schedules,
             "seconds": round(self.seconds, 1),
@@ -139,7 +139,7 @@ class Summary(Gathered):
         }
 
 
-def _told(one: Finding | Example) -> dict[str, Any]:
+def _plain(one: Finding | Example) -> dict[str, Any]:
     return {"seed": one.seed, "number": one.number, "program": str(one.case)}
 
 

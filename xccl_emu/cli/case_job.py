@@ -45,7 +45,7 @@ def bench(protocol: str, sizes: Sizes, perf: Perf, setting: Setting) -> list[Res
 
 
 def _timed(protocol: str, case: Case, setting: Setting) -> Result:
-    configuration = {**case.configuration, **setting.fabric_told}
+    configuration = {**case.configuration, **setting.fabric_words}
     what = " ".join(f"{name}={value}" for name, value in configuration.items())
     with setting.stage(what):
         trial, us = setting.run(case)

@@ -9,10 +9,10 @@ from xccl_emu.check.check import Progress
 from xccl_emu.check.verdict import BRUTE_FORCE, SEARCH, VERIFIED, Verdict, Violation
 from xccl_emu.check.weakest import Weakest
 from xccl_emu.check.witness.chart import mermaid
-from xccl_emu.check.witness.marks import marks
+from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.perfetto import save_perfetto
 from xccl_emu.check.witness.render import print_others, print_witness
-from xccl_emu.check.witness.steps import steps
+from xccl_emu.check.witness.trace import steps
 from xccl_emu.cli.check_job import Result, SyncResult
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing

@@ -115,13 +115,13 @@ def _table(results: Sequence[Result]) -> Table:
         style = "green" if result.right else "bold red"
         seconds = f"{broken.seconds + mended.seconds:.1f}"
         table.add_row(
-            result.member.name, result.member.tool, result.member.finding, f"[{style}]{told(broken)}[/]",
-            looked_at(broken), f"[{style}]{told(mended)}[/]", looked_at(mended), seconds,
+            result.member.name, result.member.tool, result.member.finding, f"[{style}]{finding_text(broken)}[/]",
+            looked_at(broken), f"[{style}]{finding_text(mended)}[/]", looked_at(mended), seconds,
         )  # fmt: skip
     return table
 
 
-def told(outcome: Outcome) -> str:
+def finding_text(outcome: Outcome) -> str:
     """What was found, or the verdict if nothing was."""
     return outcome.kind or outcome.verdict
 

@@ -97,7 +97,7 @@ app = App(
     # Plain help: drawing it with rich would double the time of --help.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    epilog=ending.TOLD,
+    epilog=ending.EXIT_CODES,
 )
 app.add_typer(run.app, name="run")
 app.add_typer(bench.app, name="bench")

@@ -50,6 +50,6 @@ def case(
     if as_json:
         print_json("run", result.to_json())
     else:
-        typer.echo(result.told())
+        typer.echo(result.render())
     if result.wrong:
         raise typer.Exit(WRONG)

@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from xccl_emu.bench.memory import available_bytes
-from xccl_emu.cli.site_show import SiteResult
+from xccl_emu.cli.run_show import PodResult
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384
 from xccl_emu.machine.state import ORDERS
+from xccl_emu.protocol.pod_run import PodRun, resident_gb
 from xccl_emu.protocol.registry import known, make, on_pod
 from xccl_emu.protocol.sequence import Sizes
-from xccl_emu.protocol.site import Site, resident_gb
 from xccl_emu.stage import Stage, silent
 
 POLICIES = ("round-robin", "random")
@@ -62,7 +62,7 @@ class CaseResult:
             "resident_gb": resident_gb(),
         }  # fmt: skip
 
-    def told(self) -> str:
+    def render(self) -> str:
         """For people."""
         sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
         moved = ", ".join(f"{pipe} {nbytes:,}" for pipe, nbytes in self.stats["bytes_by_pipe"].items() if nbytes)
@@ -72,7 +72,7 @@ class CaseResult:
         return "\n".join([*lines, f"#wrong {self.wrong}"])
 
 
-def run(protocol: str, sizes: Sizes, options: RunOptions) -> CaseResult | SiteResult:
+def run(protocol: str, sizes: Sizes, options: RunOptions) -> CaseResult | PodResult:
     """Run it once, on a pod that it just fits or on the whole one, and hold memory against what must be there."""
     if known(protocol).preset.on_pod is not None:
         return run_on_pod(protocol, sizes, options)
@@ -83,14 +83,14 @@ def run(protocol: str, sizes: Sizes, options: RunOptions) -> CaseResult | SiteRe
     return CaseResult(protocol, dict(case.configuration), options, stats, wrong, time.perf_counter() - started)
 
 
-def run_on_pod(protocol: str, sizes: Sizes, options: RunOptions) -> SiteResult:
+def run_on_pod(protocol: str, sizes: Sizes, options: RunOptions) -> PodResult:
     """Run it on the whole pod, call after call; sizes that are not given may be smaller, so as to fit the memory."""
     started, case = time.perf_counter(), on_pod(protocol, **sizes)
     pod = Pod(CLOUDMATRIX384, order=options.order, policy=options.policy, seed=getattr(case, "seed", 0))
-    site = Site(pod, options.stages, available_bytes())
-    case, note = case.for_pod(sizes, site)
+    pod_run = PodRun(pod, options.stages, available_bytes())
+    case, note = case.fit_to_memory(sizes, pod_run)
     if note:
         options.say(note)
-    case.carry_out(site)
+    case.run_on_pod(pod_run)
     chosen = {each.name: getattr(case, each.name) for each in case.sizes()}
-    return SiteResult(protocol, site, chosen, time.perf_counter() - started, resident_gb())
+    return PodResult(protocol, pod_run, chosen, time.perf_counter() - started, resident_gb())

@@ -62,7 +62,7 @@ def _trace(options: TraceOptions, words: list[str] | None, more: list[str] | Non
     if as_json:
         print_json("trace", result.to_json())
     else:
-        typer.echo(result.told())
+        typer.echo(result.render())
     if result.wrong:
         raise typer.Exit(WRONG)
 

@@ -44,7 +44,7 @@ class Result:
         """As ``--json`` prints it."""
         return asdict(self)
 
-    def told(self) -> str:
+    def render(self) -> str:
         """For people."""
         sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
         lines = [f"{self.protocol}: {self.latency_us:.3f} us on {self.fabric}", f"  {sizes}"]

@@ -174,7 +174,7 @@ class Times:
             raise ConfigError(f"sites={unknown[0]!r}: no kernel of the run has a synchronization of that name")
         first = {kernel: self._starts[tl.SITE_BASE] + n * at.MAX_SITES for n, kernel in enumerate(pod.kernels)}
         for kernel, begin in first.items():
-            marks = [tl.TOLD * _told(site) + tl.CHOSEN * (site.sync in chosen) for site in kernel.sites]
+            marks = [tl.TOLD * _is_flag(site) + tl.CHOSEN * (site.sync in chosen) for site in kernel.sites]
             self.tm[begin : begin + len(marks)] = marks
         for core in pod.active_cores():
             if launch := pod.launch_of(core):
@@ -210,8 +210,8 @@ def _n_granules(active: int, cores: int) -> int:
     return 1 << min(max(wanted, _FEW_GRANULES), _MANY_GRANULES)
 
 
-def _told(site: Site) -> bool:
-    """Does a site say something to other cores, or look for what they say?"""
+def _is_flag(site: Site) -> bool:
+    """Whether a site says something to other cores, or looks for what they say."""
     return site.operation == "atomic_add" or (site.operation in ("load", "store") and bool(site.sync))
 
 

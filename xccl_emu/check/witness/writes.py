@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from xccl_emu.check.witness.steps import Access, Part, Step, Write
-from xccl_emu.check.witness.wording import number, numbers, some_bytes
+from xccl_emu.check.witness.format import number, numbers, some_bytes
+from xccl_emu.check.witness.trace import Access, Part, Step, Write
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.flight import flight
 from xccl_emu.machine.pod import Pod

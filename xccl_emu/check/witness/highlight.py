@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from xccl_emu.check.verdict import DATA_RACE, LIVELOCK, TORN_METADATA, Violation
-from xccl_emu.check.witness.steps import PERFORM, Step, Trace
+from xccl_emu.check.witness.trace import PERFORM, Step, Trace
 
 RACES = (DATA_RACE, TORN_METADATA)
 LOOP = "↻"

@@ -151,6 +151,6 @@ def steps(trial: Trial, actions: Iterable[int]) -> Trace:
 
     Raises ReplayError if an action is not enabled, KernelError where the arithmetic of a kernel fails.
     """
-    from xccl_emu.check.witness.stepping import Stepper  # compiled code is imported only when something runs
+    from xccl_emu.check.witness.tracer import Stepper  # compiled code is imported only when something runs
 
     return Stepper(trial.pod).run([int(code) for code in actions])
