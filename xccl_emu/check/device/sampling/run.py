@@ -50,19 +50,19 @@ from xccl_emu.check.device.sampling.breaks import (
     strike,
     strikes_write,
 )
-from xccl_emu.check.device.sampling.candidates import drop, gather, lower, try_candidate
-from xccl_emu.check.device.sampling.policies.draw import draw_below, seed_draws
-from xccl_emu.check.device.sampling.policies.pick import draw_apart, draw_key, pick, which
+from xccl_emu.check.device.sampling.candidates import drop, gather, try_candidate
+from xccl_emu.check.device.sampling.policies.draw import draw_below, is_change, seed_draws
+from xccl_emu.check.device.sampling.policies.pct import lower, lower_spinning
+from xccl_emu.check.device.sampling.policies.pick import draw_key, pick, which
+from xccl_emu.check.device.sampling.policies.skew import draw_dies
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
     DMA,
     MTU_OUT,
     OP_ARRIVE,
     OP_ATOMIC_ADD,
-    OP_LOAD,
     OP_POLL,
     OP_STORE,
-    OP_UB_LOAD,
     SCALAR,
 )
 from xccl_emu.machine.device.flight import block_of_core, block_of_die
@@ -79,17 +79,14 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.words import jit
 
-SPINNING = 16
-"""So many loads of a core's scalar unit, one after the other and nothing else, look like waiting."""
-
 
 @jit
 def _advance(space, run, policy, n_taken):
     """Take the action that the policy chooses; `FOUND_DEADLOCK` if there is none."""
     m, rng = space[2], run[0]
     candidates, keys_now, serials = run[1], run[2], run[3]
-    if policy == P_SKEW and _is_change(run[7], m[DEPTH] - 1, n_taken):
-        _draw_dies(space, run)
+    if policy == P_SKEW and is_change(run[7], m[DEPTH] - 1, n_taken):
+        draw_dies(space, run)
     n, n_cores = gather(space, run, policy)
     rested = False
     while True:
@@ -103,7 +100,7 @@ def _advance(space, run, policy, n_taken):
             continue
         first, end = which(policy, n_cores, n)
         c = pick(policy, rng, keys_now, serials, first, end, n_cores)
-        if policy == P_PCT and _is_change(run[7], m[DEPTH] - 1, n_taken):
+        if policy == P_PCT and is_change(run[7], m[DEPTH] - 1, n_taken):
             lower(space, run, candidates[c], c < n_cores)
             keys_now[c] = m[LOWEST] * 1.0
             c = pick(policy, rng, keys_now, serials, first, end, n_cores)
@@ -121,16 +118,6 @@ def _advance(space, run, policy, n_taken):
                 _follow(space, run, policy, candidates[c], of_core)
             return code
         n, n_cores = drop(space, run, c, n, n_cores)
-
-
-@jit
-def _is_change(changes, n, at):
-    """Return whether this is one of the steps at which `pct` lowers a priority.  Each counts once."""
-    for c in range(n):
-        if changes[c] == at:
-            changes[c] = -1
-            return True
-    return False
 
 
 @jit
@@ -153,11 +140,8 @@ def _follow(space, run, policy, candidate, of_core):
         die = st[block_of_core(st, core) + DIE]
         for k in range(m[X_FLIGHTS], st[block_of_die(st, die) + FLIGHT_COUNT]):
             keys[m[m[DIE_INDEX] + die] * m[CAPACITY] + k] = draw_key(policy, run[0])
-    if pipe == SCALAR:
-        run[6][i] = run[6][i] + 1 if op == OP_LOAD or op == OP_UB_LOAD else 0
-        if run[6][i] >= SPINNING and policy == P_PCT:
-            run[6][i] = 0
-            lower(space, run, candidate, True)
+    if pipe == SCALAR and policy == P_PCT:
+        lower_spinning(space, run, candidate, i, op)
 
 
 @jit
@@ -182,19 +166,6 @@ def _in_one_granule(address, nbytes, m):
 
 
 @jit
-def _draw_dies(space, run):
-    """Keys of the actors, of which those of one die have a factor more; cores are in order of their dies."""
-    st, m, rng = space[1], space[2], run[0]
-    die, apart = -1, 1.0
-    for i in range(st[N_ACTIVE]):
-        on = st[block_of_core(st, m[m[CORE_NUMBER] + i]) + DIE]
-        if on != die:
-            die, apart = on, draw_apart(rng)
-        for p in range(ACTORS_PER_CORE):
-            run[4][i * ACTORS_PER_CORE + p] = draw_key(P_SKEW, rng) * apart
-
-
-@jit
 def _draw_start(space, run, policy, seed, number):
     """What a run by a policy draws at its start: the keys of the actors, and when `pct` lowers one."""
     st, m, rng = space[1], space[2], run[0]
@@ -205,7 +176,7 @@ def _draw_start(space, run, policy, seed, number):
     for i in range(st[N_ACTIVE]):
         run[6][i] = 0
     if policy == P_SKEW:
-        _draw_dies(space, run)
+        draw_dies(space, run)
     m[LOWEST] = 0
     for c in range(m[DEPTH] - 1):
         run[7][c] = draw_below(rng, m[LENGTH])
