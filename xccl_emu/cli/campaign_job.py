@@ -19,6 +19,15 @@ from xccl_emu.cli.show import counting
 from xccl_emu.errors import ConfigError
 
 
+def act(options: CampaignOptions, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` with its code."""
+    summary, code = run_campaign(options, as_json)
+    show(summary, options.seed, as_json)
+    if options.out is not None and options.replay is None:
+        save(summary, options.out)
+    raise typer.Exit(code)
+
+
 def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
     """Judge what the command line asks for; the summary and the exit code."""
     check_seconds(options.seconds)

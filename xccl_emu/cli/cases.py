@@ -141,7 +141,7 @@ def number_or_text(value: str) -> int | str:
 
 def _sizes_text(protocol: str) -> str:
     """What can be chosen of a protocol, for people."""
-    from xccl_emu.cli.listing import sizes_text
+    from xccl_emu.cli.list import sizes_text
     from xccl_emu.protocol.registry import known
 
     it = known(protocol)

@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 import typer
 
-from xccl_emu.cli.cases import split_sizes
+from xccl_emu.cli.app import App
+from xccl_emu.cli.cases import ANY_SIZE, split_sizes
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import CTX, JSON, command_of, words
 from xccl_emu.runs.compare import LayerCompared
@@ -42,4 +43,4 @@ def _given(options: LayerCompared, ctx: typer.Context) -> dict[str, int | str]:
 
 
 _PROTOCOLS = words("words", "PROTOCOL", "To compare [default: all that run a layer of experts].")
-compare = command_of(LayerCompared, _compare, JSON, first=(CTX, _PROTOCOLS))
+app = App.of(command_of(LayerCompared, _compare, JSON, first=(CTX, _PROTOCOLS)), context_settings=ANY_SIZE)

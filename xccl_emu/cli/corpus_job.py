@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import typer
 from rich.table import Table
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED, VIOLATION
 from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.console import stdout_console
+from xccl_emu.cli.corpus import CorpusOptions
 from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.show import counting, right, some
 from xccl_emu.protocol.corpus import CASES, Member, members
@@ -81,6 +83,13 @@ def _fuzz(member: Member, case: str, seconds: float) -> Outcome:
 
 TOOLS: Mapping[str, Tool] = {"check": _check, "fuzz": _fuzz}
 """Who finds bugs, by the name that members give."""
+
+
+def act(options: CorpusOptions, members: list[str] | None, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` with its code."""
+    results = find(tuple(members or ()), options.seconds, quiet=as_json)
+    show(results, as_json)
+    raise typer.Exit(0 if all(result.right for result in results) else 1)
 
 
 def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> list[Result]:

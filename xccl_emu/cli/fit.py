@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xccl_emu.cli.app import App
+from xccl_emu.cli.options import AsJson
+
 if TYPE_CHECKING:
     from xccl_emu.bench.fit import Fit
 
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", dir_okay=False, help="Write constants and report to it, TOML.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print constants and report as JSON and nothing else.")]
 
 
 def fit(out: Out = None, as_json: AsJson = False) -> None:
@@ -65,3 +67,6 @@ def _print(found: "Fit", as_json: bool) -> None:
     console = stdout_console()
     console.print(constants, table)
     console.print(f"{len(found.rows)} rows, {len(found.constants)} constants; MAPE {found.mape_percent:.2f}%")
+
+
+app = App.of(fit)

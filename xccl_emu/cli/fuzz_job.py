@@ -11,14 +11,14 @@ from xccl_emu.check.verdict import VIOLATION
 from xccl_emu.check.witness.render import print_others, print_witness
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
-from xccl_emu.cli.cases import check_seconds, check_syncs
+from xccl_emu.cli.cases import check_seconds, check_syncs, named
 from xccl_emu.cli.check_show import verdict_table
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
 from xccl_emu.cli.fuzz import FuzzOptions
 from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.show import counting, file_of, some
-from xccl_emu.errors import ConfigError, ReplayError
+from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.fuzz.judge import Budget
 from xccl_emu.fuzz.run import Finding, Plan, Summary, fuzz
 from xccl_emu.machine.state import ORDERS
@@ -52,6 +52,15 @@ class Result:
         if self.summary.interrupted:
             return ending.INTERRUPTED
         return ending.UNFINISHED if self.summary.killed or not self.summary.judged else 0
+
+
+def act(options: FuzzOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` with its code, and OutputError if a finding cannot be kept."""
+    result = run_fuzz(named(options, words, more), as_json)
+    show(result, as_json)
+    if result.unsaved:
+        raise OutputError(result.unsaved)
+    raise typer.Exit(result.exit_code)
 
 
 def run_fuzz(options: FuzzOptions, quiet: bool) -> Result:

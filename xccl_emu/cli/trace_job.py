@@ -4,7 +4,13 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import typer
+
+from xccl_emu.cli.cases import named
+from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.files import check_file, writing
+from xccl_emu.cli.schema import print_json
+from xccl_emu.cli.show import spinner
 from xccl_emu.cli.trace import TraceOptions
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import make
@@ -59,6 +65,21 @@ class Result:
         if self.gantt_us:
             lines += ["", *gantt_lines(self.gantt_us, self.latency_us)]
         return "\n".join(lines)
+
+
+def act(options: TraceOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` if bytes are wrong."""
+    options = named(options, words, more)
+    if not options.protocol:
+        raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
+    with spinner("trace", as_json):
+        result = run(options)
+    if as_json:
+        print_json("trace", result.to_json())
+    else:
+        typer.echo(result.render())
+    if result.wrong:
+        raise typer.Exit(WRONG)
 
 
 def run(options: TraceOptions) -> Result:

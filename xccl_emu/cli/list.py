@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from xccl_emu.cli.app import App
 from xccl_emu.cli.options import AsJson
-from xccl_emu.cli.schema import print_json
 
 if TYPE_CHECKING:
     from xccl_emu.protocol.case import Size
@@ -28,6 +28,8 @@ def list_protocols(
     """
     shown = _all() if protocol is None else _one(protocol)
     if as_json:
+        from xccl_emu.cli.schema import print_json
+
         return print_json("list", shown)
     typer.echo("\n".join(_names(shown["protocols"]) if protocol is None else _text(shown)))
 
@@ -97,3 +99,6 @@ def _size_text(size: dict[str, Any]) -> str:
     on_pod = "" if size["on_pod"] == size["default"] else f" [run: {size['on_pod']}]"
     name = f"  --{size['name'].replace('_', '-')} {size['default']}".rstrip()
     return f"{name}{on_pod}{bounds}{of}{also}  {size['help']}".rstrip()
+
+
+app = App.of(list_protocols)
