@@ -26,19 +26,17 @@ def list_protocols(
       xccl-emu list sendrecv
       xccl-emu list examples/prefix_sum/prefix_sum.py:PrefixSum
     """
-    shown = _all() if protocol is None else _one(protocol)
+    from xccl_emu.protocol.registry import known, names
+
+    if protocol is not None:
+        shown = _one(protocol)
+    else:
+        shown = {"protocols": [{"protocol": name, "about": known(name).preset.about} for name in names()]}
     if as_json:
         from xccl_emu.cli.schema import print_json
 
         return print_json("list", shown)
     typer.echo("\n".join(_names(shown["protocols"]) if protocol is None else _text(shown)))
-
-
-def _all() -> dict[str, Any]:
-    """A sentence on each protocol."""
-    from xccl_emu.protocol.registry import known, names
-
-    return {"protocols": [{"protocol": name, "about": known(name).preset.about} for name in names()]}
 
 
 def _one(name: str) -> dict[str, Any]:

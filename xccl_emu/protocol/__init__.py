@@ -14,24 +14,6 @@ from xccl_emu.protocol.regions import Region, Regions
 from xccl_emu.protocol.tight import tight_pod
 
 __all__ = [
-    "Bench",
-    "Call",
-    "Case",
-    "Collective",
-    "Deviation",
-    "Paper",
-    "PodRun",
-    "Preset",
-    "Region",
-    "Regions",
-    "Size",
-    "Step",
-    "choice",
-    "payload",
-    "protocol",
-    "size",
-    "switch",
-    "syncs",
-    "text",
-    "tight_pod",
-]  # fmt: skip  # fmt: skip
+    "Bench", "Call", "Case", "Collective", "Deviation", "Paper", "PodRun", "Preset", "Region", "Regions", "Size",
+    "Step", "choice", "payload", "protocol", "size", "switch", "syncs", "text", "tight_pod",
+]  # fmt: skip
