@@ -61,6 +61,7 @@ docs: $(DEV_ENV)
 	$(PY) tools/protocols.py
 	$(PY) tools/fidelity.py
 	$(PY) tools/benchmarks.py
+	$(PY) tools/table7.py
 	$(PY) tools/mixserve.py
 
 lint: $(DEV_ENV)
