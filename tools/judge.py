@@ -32,7 +32,7 @@ PAGE = ROOT / "docs" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
 MOST, SEED = 20_000, 0
 WORD = checker_state.HEADER - 1
-"""Of the checker state: which mistake is made; no handle of a function stands there."""
+"""Word of the checker state that says which mistake is made; no handle of a function stands there."""
 SWITCH = "XCCL_EMU_PLANTED"
 _SET = "        ck[at.FULL] = full\n"
 
@@ -235,7 +235,7 @@ def planted(folder: Path) -> None:
 
 
 def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
-    """Those mistakes, by number, that change what the full search says of a program."""
+    """Mistakes, by number, that change what the full search says of a program."""
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
     scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET) for order in ORDERS]
