@@ -228,7 +228,7 @@ def planted(folder: Path) -> None:
 
 
 def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
-    """Those mistakes, by number, that change what the full search says of a program."""
+    """Mistakes, by number, that change what the full search says of a program."""
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
     scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET) for order in ORDERS]

@@ -54,7 +54,7 @@ IN_REGISTER = 3
 SIZE_MAX = REGISTERS * IN_REGISTER
 OPERATION_BITS, A_BITS, B_BITS, C_BITS = 6, 6, 5, 4
 BITS = 21
-"""Of an instruction: the operation and three operands."""
+"""Widths of an instruction: its operation and three operands."""
 _SEEN = sum(
     1 << OPERATIONS.index(name)
     for name in (

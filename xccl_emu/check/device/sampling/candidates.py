@@ -5,8 +5,6 @@ from xccl_emu.check.device.monitor.clocks import index_of
 from xccl_emu.check.device.monitor.layout import (
     CAPACITY,
     CORE_NUMBER,
-    DIE_INDEX,
-    LOWEST,
     N_DMA,
     NEXT_NUMBER,
     NOT_ENABLED,
@@ -190,16 +188,3 @@ def drop(space, run, c, n, n_cores):
     n -= 1
     candidates[hole], keys_now[hole], serials[hole] = candidates[n], keys_now[n], serials[n]
     return n, n_cores
-
-
-@jit
-def lower(space, run, candidate, of_core):
-    """Give a candidate a priority below all others."""
-    st, m, keys = space.st, space.m, space.keys
-    m[LOWEST] -= 1
-    if of_core:
-        core, pipe = candidate // ACTORS_PER_CORE, candidate % ACTORS_PER_CORE
-        run.actor_keys[index_of(m, core) * ACTORS_PER_CORE + pipe] = m[LOWEST] * 1.0
-    else:
-        die = (candidate >> CHOICE_BITS) - st[N_CORES] * ACTORS_PER_CORE
-        keys[m[m[DIE_INDEX] + die] * m[CAPACITY] + (candidate & 0xFFFF)] = m[LOWEST] * 1.0
