@@ -9,7 +9,7 @@ from typing import Any
 
 from numba import config, types
 
-from xccl_emu._bare import bare
+from xccl_emu.jit.bare import bare
 
 if config.DISABLE_JIT:
     _FUNCTIONS: dict[int, Callable[..., int]] = {}

@@ -7,7 +7,7 @@ replays call the action; none of them contains it.
 from numba import config, types
 from numba.extending import intrinsic
 
-from xccl_emu._kept import compiled
+from xccl_emu.jit.kept import compiled
 from xccl_emu.machine.device import by_address
 from xccl_emu.machine.device.actions import act
 from xccl_emu.machine.device.layout import ACT, ERROR

@@ -9,7 +9,7 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from xccl_emu._kept import compiled
+from xccl_emu.jit.kept import compiled
 from xccl_emu.machine.device import by_address
 
 jit = compiled(forceinline=True, _nrt=False, no_cfunc_wrapper=True)
