@@ -27,7 +27,7 @@ help:
 	@echo "make test-nightly      the tests that take minutes"
 	@echo "make lint types layers ruff, mypy, import-linter"
 	@echo "make bench             the benchmarks"
-	@echo "make docs              the pages made by tools, anew: corpus, caches, orders, synchronizations, protocols, fidelity, benchmarks"
+	@echo "make docs              the pages made by tools, anew: json, corpus, caches, orders, synchronizations, protocols, fidelity, benchmarks"
 	@echo "make lock              write $(PINS) anew"
 	@echo "make clean             remove the environment and the caches of the tools"
 
@@ -52,6 +52,7 @@ test-nightly: test-slow
 	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m "nightly"
 
 docs: $(DEV_ENV)
+	$(PY) tools/json_page.py
 	$(PY) tools/corpus.py
 	$(PY) tools/caches.py
 	$(PY) tools/orders.py
@@ -60,6 +61,7 @@ docs: $(DEV_ENV)
 	$(PY) tools/protocols.py
 	$(PY) tools/fidelity.py
 	$(PY) tools/benchmarks.py
+	$(PY) tools/table7.py
 	$(PY) tools/mixserve.py
 
 lint: $(DEV_ENV)

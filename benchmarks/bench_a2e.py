@@ -12,7 +12,7 @@ from xccl_emu.kernels.parameters import Buffers
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, small_pod
 from xccl_emu.machine.stats import RunStats
-from xccl_emu.protocol.site import resident_gb
+from xccl_emu.protocol.pod_run import resident_gb
 from xccl_emu.protocols.a2e import A2E, A2EConfig, Call, Calls
 from xccl_emu.protocols.a2e_calls import AttentionExperts
 from xccl_emu.protocols.a2e_case import bytes_needed

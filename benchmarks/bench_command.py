@@ -31,7 +31,7 @@ class Outcome:
 
     def stage(self, *names: str) -> float:
         """Wall seconds of these stages, as the command measured them."""
-        return sum(float(self.result["stages"][name]) for name in names)
+        return sum(float(self.result["stage_seconds"][name]) for name in names)
 
 
 def run_command(arguments: list[str], environ: dict[str, str]) -> Outcome:
@@ -55,8 +55,8 @@ def good(report: Report, what: str, outcome: Outcome) -> bool:
     if outcome.code != 0:
         report.notes.append(f"{what}: not measured, exit code {outcome.code}: {outcome.error}")
         return False
-    if outcome.result["ranks"] < _DEFAULT_RANKS:
-        report.notes.append(f"{what}: ran {outcome.result['ranks']} ranks, the targets are for {_DEFAULT_RANKS}")
+    if (ranks := outcome.result["configuration"]["ranks"]) < _DEFAULT_RANKS:
+        report.notes.append(f"{what}: ran {ranks} ranks, the targets are for {_DEFAULT_RANKS}")
     return True
 
 

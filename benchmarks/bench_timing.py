@@ -9,7 +9,7 @@ from bench_fused import FUSED
 from harness import Report, parser
 
 from xccl_emu.machine.spec import CLOUDMATRIX384, KIB, PodSpec, small_pod
-from xccl_emu.protocol.site import resident_gb
+from xccl_emu.protocol.pod_run import resident_gb
 from xccl_emu.timing.run import VirtualTime
 
 POLICIES: Mapping[str, Any] = {"round-robin": "round-robin", "virtual time": VirtualTime()}

@@ -19,9 +19,9 @@ from xccl_emu.kernels.counts import INDEX_BYTES
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
-from xccl_emu.protocol import Bench, Case, Preset, Site, choice, size, switch, text, tight_pod
+from xccl_emu.protocol import Bench, Case, PodRun, Preset, choice, size, switch, text, tight_pod
 from xccl_emu.protocol.owners import cores_running
-from xccl_emu.protocol.site import INTERPRETER_BYTES
+from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocols import moe_paper
 from xccl_emu.protocols.a2e import A2E
 from xccl_emu.protocols.a2e_calls import AttentionExperts, Call, Calls
@@ -94,11 +94,11 @@ class A2ECase(RoutedCase):
     microbatches: int = size(1, "Microbatches of each domain, each on cores of its own.")
     attention_work: int = size(0, "Vector instructions that stand in for attention.", least=0)
     seed: int = size(0, "Of hidden states and weights.", least=0, most=None)
-    quantized: int = switch(1, "INT8 on the way to the experts.", beside=True, also="quantize")
-    counting: str = choice("auto", "Who counts where messages go, and how.", of=A2EConfig.COUNTINGS, beside=True)
+    quantized: int = switch(1, "INT8 on the way to the experts.", advanced=True, also="quantize")
+    counting: str = choice("auto", "Who counts where messages go, and how.", of=A2EConfig.COUNTINGS, advanced=True)
     listed: int = size(
         0, "Tokens whose choices a trampoline's core has at a time where they are streamed; 0: as fit.", least=0,
-        beside=True,
+        advanced=True,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -161,7 +161,7 @@ class A2ECase(RoutedCase):
 
     # ---- on the whole pod
 
-    def for_pod(self, given: Collection[str], site: Site) -> tuple[Self, str]:
+    def fit_to_memory(self, given: Collection[str], site: PodRun) -> tuple[Self, str]:
         """A call of each microbatch of each domain, if nothing else is asked for."""
         usual: dict[str, Any] = {} if "rounds" in given else {"rounds": self.domains * self.microbatches}
         case, most = replace(self, **usual), site.pod.spec.n_dies
@@ -182,7 +182,7 @@ class A2ECase(RoutedCase):
         parts = -(-max(self._lengths) // max(1, self._at_once))
         return bytes_needed(self._config(), self.rounds * max(1, parts))
 
-    def _has_room(self, site: Site) -> bool:
+    def _has_room(self, site: PodRun) -> bool:
         """In the memory, and in the areas and data buffers of the pod."""
         if self._bytes_needed() > site.free_bytes:
             return False
@@ -192,7 +192,7 @@ class A2ECase(RoutedCase):
             return False
         return True
 
-    def _make_calls(self, site: Site) -> None:
+    def _make_calls(self, site: PodRun) -> None:
         """In one launch.  Of the rows of expert dies those of the last calls are kept, and compared."""
         with site.stage("routing"):
             given = self._in_turns([call for call, facts in self._given() if site.facts.update(facts) is None])

@@ -152,7 +152,7 @@ class CollectiveCase(StreamCase, Collective):
             buffers = self._buffers(bench, pod, me, number, values[:, me], results[:, me])
             for core in range(self.cores):
                 work = self._work(core, me, buffers, done[core])
-                told, grants = layout.told(pod, me, core, self._of.scatter, self._of.reduce, self._of.gather)
+                told, grants = layout.given(pod, me, core, self._of.scatter, self._of.reduce, self._of.gather)
                 own, out = buffers
                 grants += [pod.grant(own, "rw")] if self.in_place else [pod.grant(own, "r"), pod.grant(out, "w")]
                 args = {"w": work, self._kernel.params[1]: told}

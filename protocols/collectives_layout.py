@@ -34,7 +34,7 @@ class Layout:
         """Fields of each core: one for each rank."""
         return ranks
 
-    def told(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
+    def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
         """Return the parameters and grants of an exchange of all with all."""
         places = self._at(self.inbox, 0, core), self._at(self.field, 0, core), pod.spec.die_bytes
         return Peers(me, self.ranks, *places, self.room, scatter, reduce, gather), self._grants(core, me, None)
@@ -66,7 +66,7 @@ class RingLayout(Layout):
         """What came from the left, and what was read on the right."""
         return 2
 
-    def told(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
+    def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
         """Return the parameters and grants of a ring."""
         left, right = (me - 1) % self.ranks, (me + 1) % self.ranks
         tail, ack = (self._at(self.field, me, core, i) for i in range(2))
@@ -86,7 +86,7 @@ class BarrierLayout(Layout):
         """Steps that it takes to double 1 until it is no less than the ranks."""
         return (ranks - 1).bit_length()
 
-    def told(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
+    def given(self, pod: Pod, me: int, core: int, scatter: int, reduce: int, gather: int) -> Given:
         """Return the parameters and grants of a barrier between what all write and what all read."""
         places = self._at(self.field, 0, core), self._at(self.inbox, 0, core), pod.spec.die_bytes
         return Barrier(me, self.ranks, *places, self.room), self._grants(core, me, None)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from xccl_emu.errors import CapacityError, ConfigError
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import GIB, PodSpec
-from xccl_emu.protocol import Bench, Site, size, switch, text, tight_pod
-from xccl_emu.protocol.site import INTERPRETER_BYTES
+from xccl_emu.protocol import Bench, PodRun, size, switch, text, tight_pod
+from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.compared import count_wrong
 from xccl_emu.protocols.drawn import Drawn
@@ -66,11 +66,11 @@ class LayerCase(RoutedCase, ABC):
 
     redundant: int = size(
         0, f"Replicas of the hottest routed experts; -1 is {REPLICAS} on {USUAL_RANKS} ranks, else none.", least=-1,
-        beside=True,
+        advanced=True,
     )  # fmt: skip
     redundant_slots: int = size(
         0, "Slots for replicas alone on every die; 0: on dies or in slots behind the experts.", least=0,
-        beside=True,
+        advanced=True,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -198,7 +198,7 @@ class LayerCase(RoutedCase, ABC):
         per_row = c.payload_bytes + ROUTE.itemsize + c.row_bytes + self._under_way
         return tokens + rows * per_row + ranks * self.cores * (192 << 10) + INTERPRETER_BYTES
 
-    def for_pod(self, given: Collection[str], site: Site) -> tuple[Self, str]:
+    def fit_to_memory(self, given: Collection[str], site: PodRun) -> tuple[Self, str]:
         """As many tokens at once, and as many ranks, as the memory and the dies have room for."""
         case, note = self, ""
         while case.bytes_needed(case.ranks) > site.free_bytes and (fewer := case._fewer_at_once(given)):
@@ -232,7 +232,7 @@ class LayerCase(RoutedCase, ABC):
         pod.release_app(mark)
         return True
 
-    def _make_calls(self, site: Site) -> None:
+    def _make_calls(self, site: PodRun) -> None:
         """Dispatch, the dummy expert and combine, one after the other; the parts of a batch behind each other."""
         group, rounds = self._group(site.pod), self._given()
         for number in range(self.rounds):

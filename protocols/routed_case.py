@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.protocol import Bench, Call, Case, Site, choice, size, text
+from xccl_emu.protocol import Bench, Call, Case, PodRun, choice, size, text
 from xccl_emu.protocols.drawn import Drawn
 from xccl_emu.protocols.layout import DTYPES, QUANTIZERS
 from xccl_emu.protocols.tokens import as_text, tokens_of
@@ -34,17 +34,17 @@ class RoutedCase(Case, ABC):
     """Sizes of a small one for two dies, beside tokens and what they choose."""
 
     hidden: int = size(
-        0, "Elements of a hidden state, a multiple of 32, in place of granules.", least=0, beside=True
+        0, "Elements of a hidden state, a multiple of 32, in place of granules.", least=0, advanced=True
     )  # fmt: skip
-    dtype: str = choice("bf16", "Type of hidden states.", of=tuple(DTYPES), beside=True)
-    quantizer: str = choice("xccl", "Whose rule makes the INT8.", of=tuple(QUANTIZERS), beside=True)
+    dtype: str = choice("bf16", "Type of hidden states.", of=tuple(DTYPES), advanced=True)
+    quantizer: str = choice("xccl", "Whose rule makes the INT8.", of=tuple(QUANTIZERS), advanced=True)
     routing: str = text(
         "", f"{ZIPF}, or a file of expert loads (JSON) or recorded choices (JSONL): who chooses which of how many "
-        "experts, beside a shared one; else neighbours choose neighbours.", beside=True,
+        "experts, beside a shared one; else neighbours choose neighbours.", advanced=True,
     )  # fmt: skip
-    layer: int = size(-1, "Layer of the loads; -1 is the first MoE layer.", least=-1, beside=True)
+    layer: int = size(-1, "Layer of the loads; -1 is the first MoE layer.", least=-1, advanced=True)
     at_once: int = size(
-        0, "Tokens of a source that go at once, the others behind them; 0 is all, or what fits.", least=0, beside=True
+        0, "Tokens of a source that go at once, the others behind them; 0 is all, or what fits.", least=0, advanced=True
     )  # fmt: skip
 
     def _check(self) -> None:
@@ -108,14 +108,14 @@ class RoutedCase(Case, ABC):
         rounds = int(self.configuration["rounds"])
         whole._lay_out(bench, whole._pattern([lengths for lengths in each for _ in range(rounds)]))
 
-    def carry_out(self, site: Site) -> None:
+    def run_on_pod(self, site: PodRun) -> None:
         """All calls, one behind the other; a tiny one first, so that compiling is not mistaken for their time."""
         with site.stage("compile"):
             plain: dict[str, Any] = {"tokens": 1, "hidden": 32, "top_k": 1, "routing": "", "layer": -1, "at_once": 0}
             pod = Pod(small_pod(2, 3, ub_bytes=64 << 10), order=site.pod.order, policy=site.pod.policy)
-            replace(self, **plain, **self.tiny)._make_calls(Site(pod, silent, site.free_bytes))
+            replace(self, **plain, **self.tiny)._make_calls(PodRun(pod, silent, site.free_bytes))
         self._make_calls(site)
 
     @abstractmethod
-    def _make_calls(self, site: Site) -> None:
+    def _make_calls(self, site: PodRun) -> None:
         """All calls on a pod."""

@@ -16,7 +16,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
-from xccl_emu.protocol import Bench, Call, Case, Preset, Site, choice, payload, size, switch, text
+from xccl_emu.protocol import Bench, Call, Case, PodRun, Preset, choice, payload, size, switch, text
 from xccl_emu.protocol.streams import StreamCase, Streams, of_call
 from xccl_emu.protocols import sendrecv_paper
 from xccl_emu.protocols.sendrecv import SendRecv
@@ -175,12 +175,12 @@ class SendRecvCase(_Transfers):
         Preset("sendrecv-zero-copy", "Read from the sender's buffer, no ring", {"path": "zero-copy"}, _RING),
     )
 
-    nbytes: int | str = text("", "Of a payload, such as 3000 or 1.5M, in place of chunks; 1M on the pod.", beside=True)
-    file: str = text("", "File to send, in place of random bytes.", beside=True)
-    source: int = size(-1, "Die that sends, if only one does; -1 is the first.", least=-1, most=767, beside=True)
-    target: int = size(-1, "Die that receives; -1 is the last of the pod.", least=-1, most=767, beside=True)
-    permutation: int = switch(0, "Every die sends to a random other one at once.", beside=True, also="permutation")
-    seed: int = size(0, "Of the payloads.", least=0, most=None, beside=True)
+    nbytes: int | str = text("", "Payload, such as 3000 or 1.5M, in place of chunks; 1M on the pod.", advanced=True)
+    file: str = text("", "File to send, in place of random bytes.", advanced=True)
+    source: int = size(-1, "Die that sends, if only one does; -1 is the first.", least=-1, most=767, advanced=True)
+    target: int = size(-1, "Die that receives; -1 is the last of the pod.", least=-1, most=767, advanced=True)
+    permutation: int = switch(0, "Every die sends to a random other one at once.", advanced=True, also="permutation")
+    seed: int = size(0, "Of the payloads.", least=0, most=None, advanced=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -193,7 +193,7 @@ class SendRecvCase(_Transfers):
                 )
         self._payload_bytes  # noqa: B018  refuses what is none
 
-    def for_pod(self, given: Collection[str], site: Site) -> tuple[Self, str]:
+    def fit_to_memory(self, given: Collection[str], site: PodRun) -> tuple[Self, str]:
         """A megabyte, and slots as large as may be, if nothing else is asked for."""
         slot_bytes = RingLayout.fit(site.pod.spec, self.slots, None, site.pod.spec.cores_per_die, 0, 0).slot_bytes
         usual: dict[str, Any] = {} if "granules" in given else {"granules": slot_bytes // GRANULE_BYTES}
@@ -206,7 +206,7 @@ class SendRecvCase(_Transfers):
         site.fits(len(case._pairs_of(site.pod.spec.n_dies)) * (3 * n + ring), "the payloads need", "send less")
         return case, ""
 
-    def carry_out(self, site: Site) -> None:
+    def run_on_pod(self, site: PodRun) -> None:
         """Transfers one after the other over the same rings, of all pairs at once, each held against what was sent."""
         pod, pairs = site.pod, self._pairs_of(site.pod.spec.n_dies)
         comm = SendRecv(pod, slots=self.slots, slot_bytes=self._slot_bytes, ack_each=bool(self.ack_each))
@@ -216,9 +216,9 @@ class SendRecvCase(_Transfers):
         for number in range(self.rounds):
             for source, target in buffers:
                 comm.transfer(source, target, event_id=number + 1, cores=self.cores, path=self.path)
-            with site.stage(name := f"send and receive {number + 1}") as progress:
+            with site.stage(f"send and receive {number + 1}") as progress:
                 stats = comm.run(progress)
-            site.rounds.append(asdict(stats) | {"wall_seconds": site.seconds[name]})
+            site.rounds.append({"transfer": asdict(stats)})
             for (_, target), what in zip(buffers, data, strict=True):
                 site.wrong += int(np.count_nonzero(pod.view(target) != what))
                 pod.view(target)[:] = 0

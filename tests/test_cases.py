@@ -178,7 +178,7 @@ def test_a_protocol_that_ends_the_process_is_told(tmp_path: Path) -> None:
 def test_the_sum_is_the_oracles() -> None:
     """The result equals an independent sum, for both types and several sizes, and a wrong byte would be seen."""
     for sizes in ("--dies 2", "--dies 5 --elements 40 --slots 3 --dtype bf16", "--dies 4 --elements 7"):
-        assert as_json("run", SCAN, *sizes.split())["wrong"] == {}
+        assert as_json("run", SCAN, *sizes.split())["wrong"] == 0
     trial = make(SCAN).build("sc")
     trial.pod.run()
     trial.pod.memory[trial.expected[0].address] ^= 1
@@ -207,23 +207,23 @@ def test_bench_trace_and_compare_take_a_file(tmp_path: Path) -> None:
     out = tmp_path / "t.json"
     assert "as they must be" in invoke("trace", SCAN, "--out", str(out))[1]
     assert json.loads(out.read_text())
-    lines = as_json("compare", SCAN, "--dies", "4")["lines"]
-    assert [(line["part"], line["dies"], line["dies_written"]) for line in lines] == [("die", 4, [1.5, 2])]
+    lines = as_json("compare", SCAN, "--dies", "4")["results"]
+    assert [(line["part"], line["n_dies"], line["dies_written"]) for line in lines] == [("die", 4, [1.5, 2])]
 
 
 def test_options_of_the_comparison_are_sizes_of_named_protocols() -> None:
     """``--ranks`` is an option of the command and a size of the protocol: what is given reaches the protocol, and
     what it does not have is refused."""
     compared = as_json("compare", "moe", "fused", "--ranks", "3", "--tokens", "1", "--experts", "2")
-    assert [line["dies"] for line in compared["lines"]] == [3, 3]
-    assert compared["options"] == {"protocols": ["moe", "fused"], "ranks": 3, "tokens": 1, "experts": 2}
+    assert [line["n_dies"] for line in compared["results"]] == [3, 3]
+    assert compared["configuration"] == {"ranks": 3, "tokens": 1, "experts": 2}
     assert "--attention 2: moe has no such size" in refusal("compare", "moe", "--attention", "2")
 
 
 def test_roles_are_compared_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A case that names roles gets a line for each: the sender writes one payload and one flag, the receiver none."""
     monkeypatch.setattr(registry, "of_file", lambda name: Push)
-    lines = as_json("compare", "here.py:Push")["lines"]
+    lines = as_json("compare", "here.py:Push")["results"]
     assert [(line["part"], line["flags"]) for line in lines] == [("sender", [1.0, 1]), ("receiver", [0.0, 0])]
 
 
@@ -236,7 +236,7 @@ def test_list_shows_what_can_be_chosen() -> None:
     assert len(told["proofs"]) == 3
     told = invoke("list", "sendrecv")[1]
     assert "--slots 4" in told
-    assert "--nbytes  Of a payload" in told
+    assert "--nbytes  Payload" in told
     assert "(also --permutation, --no-permutation)" in told
     assert invoke("list", "nothing")[0] == 2
 

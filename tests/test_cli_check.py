@@ -77,7 +77,7 @@ def test_a_missing_fence_is_a_violation_that_replays(tmp_path: Path) -> None:
     told = as_json("check", "--replay", "found.json", code=1)
     assert (told["verdict"], told["protocol"], told["without"]) == ("violation", "sendrecv", [FENCE, "half sent"])
     assert told["violation"]["kind"] == found["kind"]
-    assert told["violation"]["steps"] == len(found["actions"])
+    assert told["violation"]["actions"] == len(found["actions"])
     again = printed("check", "sendrecv", "--replay", "found.json", code=1)
     assert again.split("┌")[0].splitlines()[:5] == out.split("┌")[0].splitlines()[:5]
 
@@ -95,7 +95,7 @@ def test_json_of_a_violation_names_its_file(tmp_path: Path) -> None:
     other = as_json(*TINY, "--chunks", "4", "--without", "slot free", "--without", "half free", code=1)["replay_file"]
     assert {file.name for file in tmp_path.iterdir()} == {told["replay_file"], other}
     assert (tmp_path / told["replay_file"]).stat().st_mtime_ns == before.st_mtime_ns
-    assert len(json.loads((tmp_path / told["replay_file"]).read_text())["actions"]) == violation["steps"] > 0
+    assert len(json.loads((tmp_path / told["replay_file"]).read_text())["actions"]) == violation["actions"] > 0
     assert violation["message"]
     assert violation["found_by"]
     assert all(set(other) == set(violation) for other in told["others"])
@@ -161,7 +161,7 @@ def test_nobody_waits_for_a_slot_where_there_are_enough() -> None:
     words = ("check", "sendrecv", "--slots", "2", "--chunks", "2", "--granules", "1")
     told = as_json(*words, "--each-sync", "--advice-seconds", "0.2")
     assert [one["sync"] for one in told["reach"]["never_waited"]] == ["slot free"]
-    assert [one["sync"] for one in told["each_sync"] if one["never_waited"]] == ["slot free"]
+    assert [one["sync"] for one in told["each_sync"] if one["idle"]] == ["slot free"]
     assert "never waited" in printed(*words)
     assert "in these schedules: slot free" in printed(*words, "--policy", "random", "--schedules", "40")
 

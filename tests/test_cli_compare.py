@@ -29,7 +29,7 @@ def tool(load_tool: Callable[[str], ModuleType]) -> ModuleType:
 
 def line(comparison: dict[str, Any], protocol: str, part: str) -> dict[str, Any]:
     """One line of a comparison."""
-    found: dict[str, Any] = next(x for x in comparison["lines"] if (x["protocol"], x["part"]) == (protocol, part))
+    found: dict[str, Any] = next(x for x in comparison["results"] if (x["protocol"], x["part"]) == (protocol, part))
     return found
 
 
@@ -96,7 +96,7 @@ def test_the_page_prints_what_the_command_prints_at_full_size(tool: ModuleType) 
 
 def test_both_tables_have_every_protocol(tool: ModuleType, small: dict[str, Any]) -> None:
     """Neither table of the page lacks a line."""
-    lines = [[found["protocol"], found["part"]] for found in small["lines"]]
+    lines = [[found["protocol"], found["part"]] for found in small["results"]]
     for _, table in tool.parts(tool.PAGE.read_text(encoding="utf-8")):
         assert [[cell.strip() for cell in row.split("|")[1:3]] for row in table.splitlines()[2:]] == lines
 

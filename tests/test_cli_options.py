@@ -41,7 +41,7 @@ def ride(*words: str) -> tuple[int, str, list[tuple[Ride, bool]]]:
     def act(made: Ride, as_json: bool) -> None:
         given.append((made, as_json))
 
-    app = App(rich_markup_mode=None)
+    app = App()
     app.command("ride")(command_of(Ride, act, JSON))
     app.command("walk")(lambda: typer.echo("walked"))  # one alone would be no group
     done = CliRunner().invoke(app, ["ride", *words])

@@ -40,7 +40,7 @@ def test_member_is_as_its_page_says(member: Member, load_tool: Callable[[str], M
     row = f"| {' | '.join(load_tool('corpus').row(result))} |"
     assert but_for_sequences(row) in map(but_for_sequences, rows)
     page = but_for_sequences(" ".join(member.page.read_text(encoding="utf-8").split()))
-    found = f"`Broken` has a {result.broken.finding}, found after {looked_at(result.broken)}."
+    found = f"`Broken` has a {result.broken.kind}, found after {looked_at(result.broken)}."
     assert but_for_sequences(found) in page
     assert but_for_sequences(looked_at(result.mended)) in page
     assert all(f"`{source}`" in page for source in member.sources)

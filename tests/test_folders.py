@@ -120,7 +120,7 @@ def test_every_command_tells_them_apart(both: tuple[str, str], tmp_path: Path, m
     assert [invoke("run", name)[0] for name in both] == [0, 0]
     slow, fast = (as_json("bench", name)["results"][0]["emulated"] for name in both)
     assert slow > fast
-    assert [line["protocol"] for line in as_json("compare", *both)["lines"]] == [*both]
+    assert [line["protocol"] for line in as_json("compare", *both)["results"]] == [*both]
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import sys
 
 from pages import ROOT, between, command, table
 
-from xccl_emu.cli.corpus_job import Result, find, looked_at, told
+from xccl_emu.cli.corpus_job import Result, find, finding_text, looked_at
 
 PAGE = ROOT / "docs" / "corpus.md"
 COLUMNS = ("bug", "source", "shown by", "found by", "broken", "looked at", "mended", "looked at")
@@ -15,7 +15,7 @@ def row(result: Result) -> tuple[str, ...]:
     member, broken, mended = result.member, result.broken, result.mended
     sources = ", ".join(f"`{source}`" for source in member.sources)
     name = f"[{member.name}](../corpus/{member.name}/README.md)"
-    looked = (told(broken), looked_at(broken), told(mended), looked_at(mended))
+    looked = (finding_text(broken), looked_at(broken), finding_text(mended), looked_at(mended))
     return name, sources, member.shown_by, f"`{member.tool}`", *looked
 
 

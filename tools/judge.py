@@ -31,10 +31,11 @@ from xccl_emu.check.device.search import checker_state
 PAGE = ROOT / "docs" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
 MOST, SEED = 20_000, 0
-WORD = checker_state.HEADER - 1
-"""Of the checker state: which mistake is made; no handle of a function stands there."""
+WORD = checker_state.HEADER
+"""Word of the copy's checker state that says which mistake is made; the package's has one word less."""
 SWITCH = "XCCL_EMU_PLANTED"
 _SET = "        ck[at.FULL] = full\n"
+_HEADER = "HEADER = ASIDE + ASIDE_WORDS * ASIDE_MAX\n"
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,6 @@ MISTAKES = (
         ),
     ),
     Mistake(
-        "eviction-by-request", "a line that is evicted knows what its core's request waits for", _MOVES,
-        "OP_DCCI, 0, 0, 0, ck[block + VECTORS], 0,",
-        "OP_DCCI, 0, 0, 0, joined(ck[block + VECTORS], ck[block + FENCE_VECTOR] if PLANTED else 0), 0,",
-    ),
-    Mistake(
         "wait-before-eviction", "under sc an event is waited for at once, before a line is evicted too", _CLASSIFY,
         "SCALAR and st[ORDER] == ORDER_SC", "SCALAR and st[ORDER] == ORDER_SC and not PLANTED",
     ),
@@ -144,11 +140,6 @@ MISTAKES = (
     Mistake(
         "flags-fall", "a flag whose value has fallen still becomes visible at once", _MOVES,
         "(now < rows[ROWS_WORDS, w] or (grows", "((now < rows[ROWS_WORDS, w] and not PLANTED) or (grows",
-    ),
-    Mistake(
-        "waiting-poll", "a poll that waits is not noted, and nothing begins anew for it", _RUN,
-        "    classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that",
-        "    if not (waits and PLANTED):\n        classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that",
     ),
     Mistake(
         "uses-alone", "a new use by a core that is known begins nothing anew", _GRANULES,
@@ -226,16 +217,18 @@ def planted(folder: Path) -> None:
     shutil.copytree(ROOT / "xccl_emu", folder / "xccl_emu", ignore=shutil.ignore_patterns("__pycache__"))
     for number, mistake in enumerate(MISTAKES, 1):
         mistake.plant(folder, number)
-    path = folder / "xccl_emu" / "check" / _SETUP
     chosen = f'        ck[{WORD}] = int(__import__("os").environ.get("{SWITCH}", 0))\n'
-    path.write_text(path.read_text("utf-8").replace(_SET, _SET + chosen), "utf-8")
+    states = "device/search/checker_state.py"
+    for name, old, new in ((_SETUP, _SET, _SET + chosen), (states, _HEADER, _HEADER[:-1] + " + 1\n")):
+        path = folder / "xccl_emu" / "check" / name
+        path.write_text(path.read_text("utf-8").replace(old, new), "utf-8")
 
 
 # ---- in a process that imports the copy
 
 
 def changed(case: Case, mistakes: Sequence[int]) -> Iterator[int]:
-    """Those mistakes, by number, that change what the full search says of a program."""
+    """Mistakes, by number, that change what the full search says of a program."""
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
     scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET) for order in ORDERS]

@@ -2,6 +2,7 @@
 
     python tools/NAME.py            write the part
     python tools/NAME.py --check    say which lines of it are not true any more, and end with 1
+    python tools/NAME.py fused ...  where a page has a part for each protocol: make those of some anew alone
 """
 
 import argparse
@@ -25,17 +26,20 @@ def between(page: str, name: str, *parts: str) -> str:
     return f"{before}{begin}{mark}\n\n" + "\n\n".join(part.strip("\n") for part in parts) + f"\n\n{end}{after}"
 
 
-def command(doc: str | None, page: Path, make: Callable[[str, bool], str]) -> int:
+def command(doc: str | None, page: Path, make: Callable[..., str], names: Sequence[str] = ()) -> int:
     """Write what ``make`` makes of a page, or say what in it is not so; the exit code.
 
-    ``make`` is given the page as it is, and whether it is only checked, so that it may keep what takes long.
+    ``make`` is given the page as it is, and whether it is only checked, so that it may keep what takes long; and with
+    ``names``, which of these are asked for.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="say what is not true any more, instead of writing")
-    check = parser.parse_args().check
+    if names:
+        parser.add_argument("names", nargs="*", choices=[[], *names], help="parts to make anew; by default all")
+    asked = parser.parse_args()
     old = page.read_text("utf-8")
-    new = make(old, check)
-    if not check:
+    new = make(old, asked.check, *([asked.names or names] if names else []))
+    if not asked.check:
         page.write_text(new, "utf-8")
         return 0
     wrong = [line for line in new.splitlines() if line not in old.splitlines()]

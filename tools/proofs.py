@@ -1,6 +1,7 @@
 """Write the table of docs/proofs.md: every configuration of a shipped protocol that is proved, with a certificate."""
 
 import sys
+from collections.abc import Sequence
 
 from pages import ROOT, between, command, table
 from synchronizations import certified
@@ -20,10 +21,15 @@ def row(name: str, case: Case) -> tuple[str, ...]:
     return name, verdict.verdict, f"{verdict.states:,}", f"{verdict.transitions:,}", covers
 
 
-def page(text: str, check: bool = False) -> str:
-    """The page with its table made anew."""
-    return between(text, "proofs", table(COLUMNS, (row(name, case) for name, case in proofs().items())))
+def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
+    """The page with the rows of some protocols, or all, made anew."""
+    old = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines()}
+    cases = proofs()
+    made = (name for name in cases if not asked or name.partition(":")[0] in asked or name not in old)
+    new = {name: f"| {' | '.join(row(name, cases[name]))} |" for name in made}
+    rows = ({**old, **new}[name] for name in cases)
+    return between(text, "proofs", "\n".join([table(COLUMNS, ()), *rows]))
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, PAGE, page))
+    sys.exit(command(__doc__, PAGE, page, sorted({name.partition(":")[0] for name in proofs()})))

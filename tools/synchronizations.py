@@ -63,10 +63,14 @@ def section(name: str) -> str:
     return "\n".join([*lines, *(f"| {sync} | {finding(each, sync in idle)} |" for sync, each in found.items())])
 
 
-def page(text: str, check: bool = False) -> str:
-    """The page with all protocols made anew."""
-    return between(text, "synchronizations", *map(section, names()))
+def page(text: str, check: bool = False, asked: Sequence[str] = ()) -> str:
+    """The page with some protocols, or all, made anew."""
+    old = {part.partition("\n")[0]: f"## {part}" for part in text.partition("<!-- synch")[2].split("\n## ")[1:]}
+    old = {name: part.partition("\n<!--")[0] for name, part in old.items()}
+    asked = asked or names()
+    parts = (old[name] if name in old and name not in asked else section(name) for name in names())
+    return between(text, "synchronizations", *parts)
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, PAGE, page))
+    sys.exit(command(__doc__, PAGE, page, names()))

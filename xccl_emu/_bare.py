@@ -33,11 +33,14 @@ class BareArray(types.Type):  # type: ignore[misc]
 
 
 def bare(kind: Any) -> Any:
-    """A type, with bare arrays in place of those that are contiguous and can be written; tuples by member."""
+    """A type, with bare arrays in place of those that are contiguous and can be written; tuples by member.
+
+    A named tuple keeps its names.
+    """
     if type(kind) is types.Array and kind.layout == "C" and kind.mutable and kind.aligned:
         return BareArray(kind)
-    if type(kind) in (types.Tuple, types.UniTuple):
-        return types.BaseTuple.from_types([bare(each) for each in kind])
+    if isinstance(kind, types.BaseTuple):
+        return types.BaseTuple.from_types([bare(each) for each in kind], getattr(kind, "instance_class", None))
     return kind
 
 
@@ -152,3 +155,12 @@ def _to_usual(context: Any, builder: Any, kind: Any, target: Any, value: Any) ->
         strides.insert(0, builder.mul(strides[0], size))
     populate_array(made, data=array.data, shape=shape, strides=strides, itemsize=strides[-1], meminfo=None)
     return made._getvalue()
+
+
+@lower_cast(types.NamedTuple, types.NamedTuple)
+@lower_cast(types.NamedUniTuple, types.NamedUniTuple)
+def _each_to_bare(context: Any, builder: Any, kind: Any, target: Any, value: Any) -> Any:
+    """The same named tuple with other members; Numba casts tuples without names alone."""
+    members = cgutils.unpack_tuple(builder, value, len(kind))
+    cast = [context.cast(builder, each, old, new) for each, old, new in zip(members, kind, target, strict=True)]
+    return context.make_tuple(builder, target, cast)

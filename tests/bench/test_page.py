@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_the_readme_shows_no_favourites(tool: ModuleType) -> None:
     every = [line for row in rows for line in table if line.startswith(f"| {row.what} | {row.value:g} |")]
     assert len(every) == len(rows)
     assert max(map(error_percent, shown)) == max(map(error_percent, every))
+
+
+def test_the_plot_is_that_of_the_page(load_tool: Callable[[str], ModuleType]) -> None:
+    """README's plot of Table 7 has the latencies of the page, each as it was published and as it is emulated."""
+    tool = load_tool("table7")
+    rows, plot = tool.rows(tool.PAGE.read_text("utf-8")), tool.PLOT.read_text("utf-8")
+    known = {row.what: row for row in published.rows("fused") if row.role in ("fit", "check")}
+    assert {f"{row.operator} EP{row.degree} latency": row.published_us for row in rows} == {
+        what: row.value for what, row in known.items()
+    }
+    assert tool.svg(rows) == plot
+    assert len(ElementTree.fromstring(plot).findall("{*}rect")) == len(known) + 2  # with two of the legend
+    assert "docs/table7.svg" in (tool.ROOT / "README.md").read_text("utf-8")
 
 
 def test_the_page_says_what_quick_benches_say(tool: ModuleType, links: list[Any]) -> None:

@@ -94,7 +94,7 @@ def test_what_is_done_is_kept_when_a_point_fails(monkeypatch: pytest.MonkeyPatch
     code, out, err = invoke(*words)
     told = json.loads(out)
     assert (code, len(told["results"])) == (3, 1)
-    assert "EP4, batch 1: killed" in told["unfinished"]
+    assert "EP4, batch 1: killed" in told["stopped"]
     assert "EP4, batch 1: killed" in err
     assert (tmp_path / "t.csv").read_text().count("\n") == 2
 

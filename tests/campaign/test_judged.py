@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 
 from xccl_emu.check.device.search import checker_state
-from xccl_emu.check.search import setup
 
 NAMES = ("no-fence", "uses-alone", "fence-over-dies")
 
@@ -29,9 +28,13 @@ def test_each_mistake_fits(tool: ModuleType, tmp_path: Path) -> None:
     assert len({mistake.name for mistake in tool.MISTAKES}) == len(tool.MISTAKES) >= 10
 
 
-def test_the_word_that_says_which_is_free(tool: ModuleType) -> None:
-    """No handle of a function, and nothing else of the header, stands where the number of the mistake does."""
-    assert checker_state.HANDLES + max(setup._LINKED) < tool.WORD < checker_state.HEADER
+def test_the_word_that_says_which_is_free(tool: ModuleType, tmp_path: Path) -> None:
+    """The copy's header has a word more than the package's, and the number of the mistake stands there."""
+    tool.planted(tmp_path)
+    states = (tmp_path / "xccl_emu" / "check" / "device" / "search" / "checker_state.py").read_text("utf-8")
+    assert f"\n{tool._HEADER[:-1]} + 1\n" in states
+    words = checker_state.ASIDE_WORDS * checker_state.ASIDE_MAX
+    assert checker_state.ASIDE + words == checker_state.HEADER == tool.WORD
 
 
 def test_text_that_is_not_there_is_refused(tool: ModuleType, tmp_path: Path) -> None:

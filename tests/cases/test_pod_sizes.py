@@ -40,12 +40,12 @@ def test_what_is_no_number_of_lines_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="scalar_cache="):
         make("sendrecv", scalar_cache=value)
     with pytest.raises(ConfigError, match="lines=1: must be one of scalar_cache"):
-        make("sendrecv").on_pod_with(lines=1)
+        make("sendrecv").with_pod_options(lines=1)
 
 
 def test_a_function_has_it_too() -> None:
     """A case that is made of a function is on such a pod, and says so."""
-    case = telling(value=5).on_pod_with(scalar_cache=2)
+    case = telling(value=5).with_pod_options(scalar_cache=2)
     assert dict(case.configuration) == {"value": 5, "scalar_cache": 2}
     assert case.build("sc").pod.spec.scalar_cache == 2
     assert telling().build("sc").pod.spec.scalar_cache == 0

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from xccl_emu.check.certify import certify
 from xccl_emu.check.sampling.sample import replay
-from xccl_emu.check.shorten import told
+from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.verdict import LIVELOCK, VIOLATION, Verdict, Violation
 from xccl_emu.check.witness.chart import mermaid
-from xccl_emu.check.witness.marks import LOOP, marks
-from xccl_emu.check.witness.player import Player
+from xccl_emu.check.witness.highlight import LOOP, marks
 from xccl_emu.check.witness.replay_file import Witness
+from xccl_emu.check.witness.replayer import Replayer
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import kernel, load, store
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE, CHOICE_BITS
@@ -55,7 +55,7 @@ def spin(bench: Bench) -> None:
 
 def found() -> Violation:
     """Die 0 does all that it can, then die 1 spins until it is where it was before."""
-    player, taken = Player(spin().build("relaxed").pod), []
+    player, taken = Replayer(spin().build("relaxed").pod), []
     while any(player.take(code) and not taken.append(code) for code in (0, PERFORM)):
         pass
     seen: dict[tuple[int, int], int] = {}
@@ -127,7 +127,7 @@ def test_a_livelock_is_shown_as_its_replay_tells_it_and_certified() -> None:
     """What the front door makes of one that a search has found: message and loop are those of the replay."""
     by_hand = found()
     seen = replay(spin().build("relaxed"), by_hand.actions, by_hand.loop)
-    verdict = told(spin(), VIOLATION_FOUND, seen)
+    verdict = with_violation(spin(), VIOLATION_FOUND, seen)
     violation = verdict.violation
     assert (violation.kind, violation.loop) == (LIVELOCK, by_hand.loop)
     assert violation.message.startswith(f"livelock: these {by_hand.loop} steps")

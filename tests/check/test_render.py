@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from xccl_emu.check.trial import Checkable
 from xccl_emu.check.verdict import DATA_RACE, Violation
 from xccl_emu.check.witness.chart import mermaid
-from xccl_emu.check.witness.marks import marks
+from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.perfetto import perfetto, save_perfetto
-from xccl_emu.check.witness.render import rows, told
+from xccl_emu.check.witness.render import excerpt, rows
 from xccl_emu.check.witness.shrink import shrink
-from xccl_emu.check.witness.steps import PERFORM, steps
+from xccl_emu.check.witness.trace import PERFORM, steps
 from xccl_emu.protocol.registry import make
 
 from .witness_support import RUNS, Run, everything, judge, printed, relay, some_violation, stepped
@@ -53,13 +53,13 @@ def test_long_runs_are_cut_down_to_what_passes_between_cores() -> None:
     checkable = make("sendrecv", slots=2, chunks=12, granules=1)
     trace, _, actions = stepped(checkable, "relaxed", 1, ["data before tail"])
     lines = rows(trace, {3: "A", len(trace.steps): "B"})
-    few = told(trace, lines)
+    few = excerpt(trace, lines)
     for line in lines:
         step = line.step
         memory = step.left or step.landed or step.operation in ("poll", "load") or (step.pipe == "mtu-in" and step.part)
         assert (line in few) == bool(line.mark or step.switched_off or memory or step.operation in ("quiet", "return"))
     text, _ = printed(checkable.build("relaxed", ["data before tail"]), Violation("wrong bits", "told", actions, "", 0))
-    assert f"({len(rows(trace)) - len(told(trace, rows(trace)))} lines are left out" in text
+    assert f"({len(rows(trace)) - len(excerpt(trace, rows(trace)))} lines are left out" in text
 
 
 def test_a_deadlock_is_printed_with_who_waits_for_what() -> None:

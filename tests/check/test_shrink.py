@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from xccl_emu.check.device import attempts
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BITS, Violation
-from xccl_emu.check.witness.player import Player
+from xccl_emu.check.witness.replayer import Replayer
 from xccl_emu.check.witness.shrink import shrink, signature
 from xccl_emu.machine.device import layout as at
 from xccl_emu.protocol.registry import make
@@ -26,7 +26,7 @@ def named(trial: Trial, actions: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def taken_of(trial: Trial, names: NDArray[np.int64], finish: bool = False) -> tuple[list[int], NDArray[np.int64], int]:
     """What an attempt takes, under which names, and how it ends."""
-    Player(trial.pod)
+    Replayer(trial.pod)
     codes, taken = np.zeros(4096, np.int64), np.zeros((4096, attempts.NAME_WORDS), np.int64)
     n, ended = attempts.attempt(trial.pod.memory, trial.pod.state, names, finish, codes, taken)
     return codes[:n].tolist(), taken[:n].copy(), ended
@@ -59,7 +59,7 @@ def test_whatever_is_dropped_the_rest_is_a_schedule(order: str, seed: int, data:
     codes, _, ended = taken_of(checkable.build(order), np.ascontiguousarray(names[kept]), finish=True)
     assert ended == attempts.DONE  # every run of it ends well
     trial = checkable.build(order)
-    player = Player(trial.pod)
+    player = Replayer(trial.pod)
     assert all(player.take(code) for code in codes)
     assert player.end() == "done"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from xccl_emu.check import shorten
+from xccl_emu.check import shrink
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.certify import certify
 from xccl_emu.check.check import check
@@ -18,11 +18,11 @@ from xccl_emu.check.sampling import sample as sampling
 from xccl_emu.check.sampling.sample import PORTFOLIO, further, replay
 from xccl_emu.check.sampling.watch import Monitor
 from xccl_emu.check.search.exhaustive import Found
-from xccl_emu.check.shorten import shown
+from xccl_emu.check.shrink import shown
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Verdict, Violation
+from xccl_emu.check.witness.rank import place, ranked
 from xccl_emu.check.witness.render import in_a_line, print_others
-from xccl_emu.check.witness.telling import place, ranked
 from xccl_emu.errors import KernelError
 from xccl_emu.protocols.sendrecv_case import SendRecvCase
 
@@ -115,14 +115,14 @@ def test_what_no_schedule_shows_is_set_aside_and_the_search_goes_on(monkeypatch:
         asked.append(found)
         return shown(trial, found, seed) if len(asked) == 3 else None
 
-    monkeypatch.setattr(shorten, "shown", third)
+    monkeypatch.setattr(shrink, "shown", third)
     assert without([FENCE]).verdict == kinds.VIOLATION
     assert len({found.signature for found in asked}) == len(asked) == 3
 
 
 def test_what_no_schedule_shows_is_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing that the search finds is shown by any schedule, it is unfinished, and says what to report."""
-    monkeypatch.setattr(shorten, "shown", lambda *_: None)
+    monkeypatch.setattr(shrink, "shown", lambda *_: None)
     verdict = without([FENCE])
     assert (verdict.verdict, verdict.violation) == (kinds.UNFINISHED, None)
     assert "please report this: nothing orders these two accesses" in verdict.reason

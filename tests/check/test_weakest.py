@@ -194,7 +194,7 @@ def test_the_command_prints_them() -> None:
     """`check --weakest --json` has a line for each request."""
     code, out, err = invoke("check", "sendrecv", "--chunks", "2", "--weakest", "--advice-seconds", "0.2", "--json")
     assert code == 0, err
-    found = json.loads(out)["weakest"]
+    found = json.loads(out)["each_request"]
     assert {"send", "recv"} == {one["kernel"] for one in found}
     assert all(one["weakest"] for one in found)
     assert all(one["certificates"][one["weakest"]]["agrees"] for one in found if one["advice"])

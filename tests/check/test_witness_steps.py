@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from xccl_emu.check.witness.steps import PERFORM, steps
+from xccl_emu.check.witness.trace import PERFORM, steps
 from xccl_emu.errors import ReplayError
 from xccl_emu.machine.schedule import Schedule
 

@@ -14,7 +14,7 @@ from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz.judge import Budget
 from xccl_emu.fuzz.machine import SequenceViolation, machine_of
-from xccl_emu.fuzz.shorter import shortened
+from xccl_emu.fuzz.shrink import shrunk
 from xccl_emu.lang import fence, kernel, load, put
 from xccl_emu.protocol import Bench, Call, Regions, size
 from xccl_emu.protocol.registry import known, known_of
@@ -82,7 +82,7 @@ def test_what_goes_wrong_beside_another_is_found_and_stays_so_when_it_is_shorten
         machine.beside({"seed": 3}, {})
     found = caught.value
     assert machine.counted.calls == 2
-    short, _ = shortened(found.sequence, "", found.violation, 0, Budget(schedules=30), {})
+    short, _ = shrunk(found.sequence, "", found.violation, 0, Budget(schedules=30), {})
     (stage,) = short.stages
     assert stage.beside is not None
     assert short.n_calls == 2

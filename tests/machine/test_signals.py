@@ -9,7 +9,7 @@ from examples.notify import Notify
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED, VIOLATION
 from xccl_emu.check.weakest import weakest
-from xccl_emu.check.witness.steps import steps
+from xccl_emu.check.witness.trace import steps
 from xccl_emu.errors import AccessError
 from xccl_emu.lang import (
     MTU_IN,

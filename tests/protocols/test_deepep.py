@@ -100,4 +100,4 @@ def test_a_small_layer_on_the_whole_pod() -> None:
 def test_the_published_shape_is_right() -> None:
     """128 tokens of 7,168 elements on each of 8 dies, 8 of 256 experts and the shared one: no element is wrong."""
     told = as_json("run", "deepep-ll")
-    assert (told["wrong"], told["messages"]) == (0, 8 * 128 * 9)
+    assert (told["wrong"], told["facts"]["messages"]) == (0, 8 * 128 * 9)

@@ -77,7 +77,8 @@ def fit(rows: Sequence[Published], times: Measure, start: Costs, tell: Callable[
         key = tuple(float(f"{value:.6g}") for value in x * high)
         if key not in seen:
             seen[key] = times(replace(start, **dict(zip(names, key, strict=True))))
-            tell(f"{len(seen)}: {_told(names, key)}: {_worst(rows, seen[key])}")
+            values = ", ".join(f"{name} {value:g}" for name, value in zip(names, key, strict=True))
+            tell(f"{len(seen)}: {values}: {_worst(rows, seen[key])}")
         return np.array([seen[key][row.what] / row.value - 1.0 for row in rows])
 
     first = np.array([getattr(start, name) for name in names]) / high
@@ -101,10 +102,6 @@ def _check(rows: Sequence[Published], names: Sequence[str]) -> None:
 def _range(name: str) -> tuple[float, float]:
     (low, high) = next(f.metadata["range"] for f in fields(Costs) if f.name == name)
     return low, high
-
-
-def _told(names: Sequence[str], values: Sequence[float]) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in zip(names, values, strict=True))
 
 
 def _worst(rows: Sequence[Published], emulated: Mapping[str, float]) -> str:

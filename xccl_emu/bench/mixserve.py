@@ -150,7 +150,7 @@ class Loads:
         """Latency of a load from the own die."""
         return self.prices.latency(SAME_DIE, write=False)
 
-    def told(self, path: int, first: float, peers: int = 1) -> float:
+    def flags_us(self, path: int, first: float, peers: int = 1) -> float:
         """us of flags to ``peers``, and of the load behind them, which takes ``first``; 0 if there are none."""
         flags = peers * self.core(FLAG_BYTES) + self.prices.latency(path, write=True) + self.prices.poll()
         return flags + self.own + first if peers else 0.0
@@ -174,7 +174,7 @@ class Loads:
         nbytes = rows.sum(1) * part + rows.shape[1] * head
         link = [self.over(path, one, 1) for path, one in zip(paths, nbytes.tolist(), strict=True)]
         out = rows * self.core(part) + (self.core(head) if head else 0.0)
-        return Level(np.array(link), into, out, np.array([self.told(path, first) for path in paths]))
+        return Level(np.array(link), into, out, np.array([self.flags_us(path, first) for path in paths]))
 
 
 def dispatch(case: MixServeCase, prices: Prices) -> Form:
@@ -188,7 +188,7 @@ def dispatch(case: MixServeCase, prices: Prices) -> Form:
         peers = len(x.of.same_experts(0)) - (1 if i else x.of.shards)
         link = (peers > 0) * np.array([x.over(SAME_NODE, each * part, peers) for each in came.sum(1).tolist()])
         kept = x.core(part) if i else x.core(row)
-        flag = np.full(len(came), x.told(SAME_NODE, x.core(part), peers))
+        flag = np.full(len(came), x.flags_us(SAME_NODE, x.core(part), peers))
         within = Level(link, came * kept, came * (kept + peers * x.core(part)), flag)
         steps.append(Step(between, within))
     return Form(steps, x.own, prices.latency(SAME_DIE, write=True), prices.fabric.within == "ports")
@@ -229,7 +229,7 @@ def combine(case: MixServeCase, prices: Prices) -> Form:
         mesh = prices.fabric.within == "mesh"
         busiest = terms.sum(2).max(0) if mesh else terms.sum(2).sum(0) * peers / groups
         link = np.array([prices.stream(some * part, SAME_NODE) for some in busiest.tolist()])
-        flag = np.full(len(rows), x.told(SAME_NODE, add, peers))
+        flag = np.full(len(rows), x.flags_us(SAME_NODE, add, peers))
         within = Level(link * (peers > 0), rows * x.core(row), rows * peers / groups * x.core(part), flag)
         own = np.array([terms[group if groups > 1 else 0, place] for place, (_, group) in enumerate(x.places)])
         steps.append(Step(x.between(step, own, own * groups * each, first=x.core(row)), within))
@@ -247,7 +247,7 @@ def outputs_us(x: Loads) -> float:
     link = x.over(SAME_NODE, x.case.tokens * part, ranks - 1) if ranks > 1 else 0.0
     weighed = x.own + token + max(link, (tokens - 1) * token, tokens * ranks * x.core(part))
     visible = p.latency(SAME_NODE if ranks > 1 else SAME_DIE, write=True)
-    told = x.told(SAME_NODE, x.core(row), ranks - 1) or x.own + x.core(row)
+    told = x.flags_us(SAME_NODE, x.core(row), ranks - 1) or x.own + x.core(row)
     whole = (tokens * (ranks // x.of.shards) - 1) * x.core(row) + x.core(row)
     return p.latency(SAME_DIE, write=True) + weighed + visible + told + whole + p.latency(SAME_DIE, write=True)
 

@@ -43,7 +43,7 @@ class Setting:
     """Memory that a run may plan with."""
 
     @property
-    def fabric_told(self) -> dict[str, str]:
+    def fabric_words(self) -> dict[str, str]:
         """For the configuration of a row: the fabric, if it is not the usual one."""
         return {} if self.fabric == UB else {"fabric": self.fabric.name}
 

@@ -16,7 +16,7 @@ class Line:
 
     protocol: str
     part: str
-    dies: int
+    n_dies: int
     writes: tuple[float, int]
     flags: tuple[float, int]
     reads: tuple[float, int]
@@ -31,10 +31,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All lines; `wrong` counts elements of rows and outputs that are not the oracle's."""
+    """All results; `wrong` counts elements of rows and outputs that are not the oracle's."""
 
-    options: dict[str, Any]
-    lines: list[Line]
+    configuration: dict[str, Any]
+    results: list[Line]
     wrong: int
 
 
@@ -55,12 +55,12 @@ _COLUMNS = ("writes", "flags", "reads", "kB written", "kB read", "dies written",
 def as_markdown(comparison: Comparison) -> str:
     """A table; of what a die asks of others, the mean over the dies and, where another one differs, the most."""
     head = ("protocol", "what", "dies", *_COLUMNS, "managed KiB", "metadata KiB")
-    rows = [head, ("---", "---", *["---:"] * (len(head) - 2)), *map(_cells, comparison.lines)]
+    rows = [head, ("---", "---", *["---:"] * (len(head) - 2)), *map(_cells, comparison.results)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _cells(line: Line) -> Iterator[str]:
-    yield from (line.protocol, line.part, str(line.dies))
+    yield from (line.protocol, line.part, str(line.n_dies))
     for mean, most in (line.writes, line.flags, line.reads):
         yield _mean_and_most(mean, f"{mean:.1f}", most, f"{most}")
     for mean, most in (line.write_bytes, line.read_bytes):
@@ -70,5 +70,5 @@ def _cells(line: Line) -> Iterator[str]:
     yield from (f"{nbytes / (1 << 10):,.1f}" for nbytes in (line.managed_bytes, line.meta_bytes))
 
 
-def _mean_and_most(mean: float, mean_told: str, most: float, most_told: str) -> str:
-    return most_told if mean == most else f"{mean_told} ({most_told})"
+def _mean_and_most(mean: float, mean_text: str, most: float, most_text: str) -> str:
+    return most_text if mean == most else f"{mean_text} ({most_text})"

@@ -25,6 +25,7 @@ CORPUS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (1, ("store 0.0 1; quiet; store 1.0 1", "ge 1.0 1; store 1.4 3; quiet; store 2.0 1",
          "ge 2.0 1; load 0.0; load 1.4")),
     (2, ("store 0.0 5; quiet; arrive; await", "arrive; await; load 0.0")),
+    (2, ("load 0.0; arrive; await", "arrive; await; store 0.0 5")),
     (2, ("store 0.0 5; quiet; arrive; await; store 1.0 1", "store 0.4 3; quiet; arrive; await",
          "ge 1.0 1; load 0.0; load 0.4")),
     (1, ("dma 0.0 1.0 1; wait 4 0 1; store 1.4 1", "ge 1.4 1; load 1.0; load 1.1")),
@@ -57,6 +58,15 @@ CORPUS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (1, ("store c.0 5; quiet; store 1.4 1", "ge 1.4 1; load c.0")),
     (1, ("ub_store 3 0; out c.0 0 2; quiet; add 1.4 1", "ge 1.4 1; in c.0 0 2; quiet; ub_load 0 0; store c.0 1")),
     (1, ("dmas 0.0 1.0 5; quiet; add 0.4 1", "ge 0.4 1; load 1.0; load 1.3")),
+    (1, ("ub_store 5 0; out m1.0 0 2; set 3 0 1; wait 3 0 1; dma_data 0.0 8 2; wait 4 0 2; quiet; put 1.4 1",
+         "ge 1.4 1; load m1.0")),
+    (1, ("ub_store 3 0; signal 1.4 0 0; signal 1.5 5 0", "ge 1.4 1; in m1.5 0 0; quiet; ub_load 0 0")),
+    (1, ("ub_store 3 0; out m1.0 0 2; set 3 0 1; store 1.4 1; wait 3 0 1; dcci 1.4",
+         "ge 1.4 1; in m1.0 0 2; quiet; ub_load 0 0")),
+    (1, ("ub_store 3 0; out m1.0 0 2; store 1.4 1; fence; dcci 1.4", "ge 1.4 1; in m1.0 0 2; quiet; ub_load 0 0")),
+    (1, ("store 1.0 5; atomic 1.0 1; dcci 1.0", "quiet")),
+    (1, ("load 1.0; put 1.0 7; quiet; load 1.0; dcci 1.0", "quiet")),
+    (2, ("", "store 1.4 5; put 1.0 1", "eq 1.0 1; in 1.4 0 2; quiet")),
     (1, ("stores 1.0 2 3; quiet; store 1.4 1", "ge 1.4 1; load 1.0; load 1.3")),
     (2, ("store 1.0 5; quiet; put 1.4 1", "quiet", "ge 1.4 1; load 1.0; arrive; await", "arrive; await; load 1.0")),
     (4, ("store 0.0 5; quiet; arrive; await", "arrive; await; load 0.0", "arrive; await",
@@ -197,10 +207,11 @@ def _behind_events(rng: Random) -> Texts:
 
 
 def _descriptors(rng: Random) -> Texts:
-    """More copies by DMA than are usual, up to all descriptors and one more, which waits for the first."""
-    waits = rng.choice((0, 4, 4))
-    copies = f"dmas {rng.choice(('0.0', 'm0.0', 'e.0', '1.0'))} {rng.choice(('1.0', '1.4'))} {rng.randrange(4) + waits}"
-    between = rng.choice(("quiet", "quiet", "wait 4 0 0", "wait 4 0 0; wait 4 0 1", "fence"))
+    """More copies by DMA than are usual, up to all descriptors and one more, which may not wait for the first."""
+    waits, n = rng.choice((0, 4, 4)), rng.randrange(4)
+    anew = rng.choice((0, 8)) if n == 3 else 0
+    copies = f"dmas {rng.choice(('0.0', 'm0.0', 'e.0', '1.0'))} {rng.choice(('1.0', '1.4'))} {n + waits + anew}"
+    between = rng.choice(("quiet", "quiet", "wait 4 0 0", "wait 4 0 0; wait 4 0 1", "fence", "in 1.0 0 2; quiet"))
     flag = rng.choice(("put 0.4 1", "store 0.4 1", "add 0.4 1"))
     return 1, (f"stores 0.0 2 1; quiet; {copies}; {between}; {flag}",
                f"ge 0.4 1; load 1.{rng.randrange(8)}; load 1.{rng.randrange(8)}")  # fmt: skip
@@ -253,27 +264,29 @@ def _neighbours(rng: Random) -> Texts:
 
 
 def _told_by_field(rng: Random) -> Texts:
-    """Rounds of a field that is polled, read and acknowledged, with a third core that may read it too."""
+    """Rounds of a field that is polled, read and acknowledged, in some order; a third core may read it too."""
     writer, reader, third = [], [], []
-    back = rng.choice(("put 0.4 {}", "store 0.4 {}", "add 0.4 1"))
+    pulled = "; set 1 0 1; wait 1 0 1"
     for k in range(1, rng.choice((2, 3, 3, 4))):
-        writer += [f"{rng.choice(('ge', 'eq'))} 0.4 {k - 1}"] if k > 1 and rng.random() < 0.8 else []
-        writer += rng.choice(([], [], ["ub_store 3 0", "out m1.0 0 2", rng.choice(("quiet", "fence"))]))
-        puts = ("put 1.0 {0}", "put 1.0 {0} 2", "put_named 1.0 {0} {0}", "put 1.4 {0}; put 1.0 {0}")
+        writer += [f"{rng.choice(('ge', 'eq'))} 0.4 {k - 1}"] if k > 1 and rng.random() < 0.6 else []
+        writer += rng.choice(([], [], ["out m1.0 0 2", rng.choice(("quiet", "fence"))]))
+        puts = ("put 1.0 {0}", "put 1.0 {0} {0}", "put 1.0 {0} 2", "put_named 1.0 {0} {0}", "put 1.4 {0}; put 1.0 {0}")
         writer += [rng.choice(puts).format(k)]
-        pulled = rng.choice(("in 1.0 0 2; quiet", "in 1.0 0 4; set 1 0 1; wait 1 0 1", "in m1.0 0 2; quiet"))
-        read = rng.choice(("load 1.1", "quiet", pulled))
-        steps = [f"{rng.choice(('eq', 'eq', 'ge'))} 1.0 {k}", read, back.format(k)]
-        if rng.random() < 0.2:
-            n = rng.randrange(2)
-            steps[n], steps[n + 1] = steps[n + 1], steps[n]
+        reads = ("load 1.1", "load 1.0", "in 1.0 0 2", f"in 1.0 0 2{pulled}", f"in m1.0 0 2{pulled}", "quiet")
+        back = rng.choice(("put 0.4 {}", "store 0.4 {}", "add 0.4 1", "put 0.4 {}; quiet", "quiet")).format(k)
+        steps = [f"{rng.choice(('eq', 'eq', 'ge'))} 1.0 {k}", rng.choice(reads), back]
+        if rng.random() < 0.35:
+            rng.shuffle(steps)
         reader += steps
         third += [rng.choice(("eq 1.0 {}", "ge 0.4 {}", "eq 1.4 {}")).format(k), rng.choice(("load 1.1", "load 1.5"))]
-    if rng.random() < 0.3:  # what is told of is read when all is done
+    what = rng.random()
+    if what < 0.2:  # what is told of is read when all is done
         writer += ["quiet", "put 0.0 9"]
         reader = [step for step in reader if step[:2] in ("eq", "ge")] + ["ge 0.0 9", "load 1.1"]
-    texts = tuple("; ".join(steps) for steps in (writer, reader, third))
-    return rng.choice((1, 2)), texts if rng.random() < 0.25 else texts[:2]
+    elif what < 0.5:  # or before it is told of
+        reader.insert(0, rng.choice(("load 1.1", "load 1.2", "in 1.0 0 2")))
+    texts = ["; ".join(steps) for steps in (writer, reader, third)[: rng.choice((2, 2, 2, 3))]]
+    return rng.choice((1, 2)), tuple(rng.sample(texts, len(texts)))
 
 
 PATTERNS: tuple[Callable[[Random], Texts], ...] = (

@@ -54,7 +54,7 @@ IN_REGISTER = 3
 SIZE_MAX = REGISTERS * IN_REGISTER
 OPERATION_BITS, A_BITS, B_BITS, C_BITS = 6, 6, 5, 4
 BITS = 21
-"""Of an instruction: the operation and three operands."""
+"""Widths of an instruction: its operation and three operands."""
 _SEEN = sum(
     1 << OPERATIONS.index(name)
     for name in (
@@ -236,11 +236,11 @@ def interpret(p0, p1, p2, p3, p4, p5, areas: Areas, result):
         elif op == 51:
             n = (2 << (c & 3)) - 7 * (c & 3 == 3)
             for k in range(n):
-                if k > 7:
+                if k > 7 and c < 8:
                     yield wait_flag(DMA, SCALAR, k & 7)
-                yield dma(word, target + ((b + k & 7) - (b & 7)) * 8, 8, k & 7)
+                yield dma(word, target + ((b + k & 7) - (b & 7)) * 8, 8, k - 8 * (k > 7 and c < 8))
             if c & 4:
-                for k in range(n - (n > 8)):
+                for k in range(n - (n > 8 and c < 8)):
                     yield wait_flag(DMA, SCALAR, k)
         if _SEEN >> op & 1:
             seen = seen * 8 + last

@@ -50,7 +50,7 @@ class Budget:
     """States of brute force."""
     schedules: int = 60
     seconds: float = 2.0
-    """Of each search, and of sampling."""
+    """Limit of each search, and of sampling."""
 
 
 BUDGET = Budget()
@@ -114,7 +114,7 @@ class Scene:
         return wrong + ([OTHER_END] if self.has_other_end() else [])
 
     def has_other_end(self) -> bool:
-        """Is there an end with other bytes than expected?"""
+        """Return whether some run ends with other bytes than expected."""
         n = self.small.n_words()
         return self.outcome is not None and any(words[:n] != self.outcome for words in self.naive.outcomes)
 

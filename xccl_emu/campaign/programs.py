@@ -47,7 +47,7 @@ WITHOUT_WORD = (
 WITH_WORD = tuple(name for name in OPERATIONS if name not in WITHOUT_WORD)
 """Instructions whose first operand is a word."""
 WITH_TARGET = ("dma", "dma_data", "dmas")
-"""Those whose second operand is one, too."""
+"""Instructions whose second operand is one, too."""
 
 WRITING = {
     f"{site.operation}{sum(s.operation == site.operation for s in interpret.sites[:number])}": number
@@ -161,7 +161,7 @@ class Small:
 
     @property
     def far(self) -> list[int]:
-        """Of `EDGE` and ``EDGE | DATA``: which are in use, so that the pod has these words."""
+        """Which of `EDGE` and ``EDGE | DATA`` are in use, so that the pod has these words."""
         loops = any(one.name in LOOPS for each in self.programs for one in each)
         edge = loops or any(word & (EDGE | DATA) == EDGE for word in self.words)
         return edge * [EDGE] + any(word & (EDGE | DATA) == EDGE | DATA for word in self.words) * [EDGE | DATA]

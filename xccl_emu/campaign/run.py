@@ -114,7 +114,9 @@ class Summary(Gathered):
         for one in judged:
             self.states += one.states
             self.schedules += one.schedules
-            self.verdicts.update(f"{one.order}, {name}, {_sort(verdict)}" for name, verdict in one.verdicts.items())
+            for name, verdict in one.verdicts.items():
+                known = verdict in (kinds.VERIFIED, kinds.UNFINISHED, kinds.NO_VIOLATION)
+                self.verdicts[f"{one.order}, {name}, {verdict if known else REFUTED}"] += 1
             wrong += one.contradictions
         self.wrong.update(f"{each.order}: {each.kind}" for each in wrong)
         return wrong
@@ -129,21 +131,18 @@ class Summary(Gathered):
             "programs": self.programs,
             "verdicts": dict(sorted(self.verdicts.items())),
             "contradictions": dict(self.wrong.most_common()),
-            "found": [_told(one) for one in self.findings],
-            "examples": [{"order": one.order, "kind": one.kind, **_told(one)} for one in self.examples],
+            "findings": [_plain(one) for one in self.findings],
+            "smallest": [{"order": one.order, "kind": one.kind, **_plain(one)} for one in self.examples],
             "states": self.states,
             "schedules": self.schedules,
             "seconds": round(self.seconds, 1),
             "stopped": self.stopped,
+            "killed": self.killed,
         }
 
 
-def _told(one: Finding | Example) -> dict[str, Any]:
+def _plain(one: Finding | Example) -> dict[str, Any]:
     return {"seed": one.seed, "number": one.number, "program": str(one.case)}
-
-
-def _sort(verdict: str) -> str:
-    return verdict if verdict in (kinds.VERIFIED, kinds.UNFINISHED, kinds.NO_VIOLATION) else REFUTED
 
 
 # ---- judging

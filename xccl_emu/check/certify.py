@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.check.reach import reach_of
-from xccl_emu.check.shorten import told
+from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, VERIFIED, Certificate, Verdict
 from xccl_emu.errors import CapacityError, ConfigError
@@ -118,7 +118,7 @@ def _sampled(checkable: Checkable, verdict: Verdict, brute: Certificate, started
     both = "; ".join(text for text in (brute.disagreement, found) if text)
     certificate = replace(certificate, disagreement=both)
     reason = _contradiction(verdict, both)
-    shown = told(checkable, verdict, sampled.violation)
+    shown = with_violation(checkable, verdict, sampled.violation)
     return replace(shown, reason=reason, certificate=certificate, reach=None)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
 from xccl_emu.check.reach import reach_of
-from xccl_emu.check.shorten import told
+from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import (
     BRUTE_FORCE,
@@ -171,7 +171,7 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
             why = "brute force has found something that the replay of its schedule does not show: please report this"
             return replace(verdict, verdict=UNFINISHED, reason=why)
         shown = replace(shown, found_by=BRUTE_FORCE, found_after=found.states)
-        return told(checkable, replace(verdict, reason=""), shown)
+        return with_violation(checkable, replace(verdict, reason=""), shown)
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
     reason = f"brute force, the fault at every moment: of its ends {found.ends}"
@@ -198,7 +198,7 @@ def _exhaustive(verdict: Verdict, checkable: Checkable, options: _Options) -> Ve
             reason = f"{searched.reason}; {also}" if searched.reason else also
             return replace(searched, order=verdict.order, reason=reason)
     if searched.violation is not None:
-        return told(checkable, replace(searched, order=verdict.order), searched.violation)
+        return with_violation(checkable, replace(searched, order=verdict.order), searched.violation)
     return searched
 
 
@@ -216,7 +216,7 @@ def _searched(verdict: Verdict, checkable: Checkable, options: _Options) -> tupl
     from xccl_emu.check.device.search.checker_state import ASIDE_MAX
     from xccl_emu.check.search.exhaustive import Search
     from xccl_emu.check.search.setup import Setup
-    from xccl_emu.check.shorten import shown
+    from xccl_emu.check.shrink import shown
 
     trial = checkable.build(verdict.order, verdict.without)
     try:
@@ -274,7 +274,7 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
         verdict = replace(verdict, ended=sampled.ended, declared=sampled.declared)
         verdict = replace(verdict, reason=_about_fault(verdict, fault, trial, sampled.faults))
     if sampled.violation is not None:
-        return told(checkable, verdict, sampled.violation)
+        return with_violation(checkable, verdict, sampled.violation)
     return replace(verdict, verdict=NO_VIOLATION, reach=sampled.reach)
 
 

@@ -23,6 +23,9 @@ judged, and an access that the machine refuses is an error that is seen, and no 
 
 In a schedule what breaks is an action as any other.  Its code is negative, which no action of a core or die is
 (`encode`): so a witness replays as it stands, and needs not be told of the fault.
+
+`device/fault_actions.py` carries out such an action; `device/sampling/breaks.py` draws when it strikes,
+`search/faulty.py` searches every moment.
 """
 
 import re

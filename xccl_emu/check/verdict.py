@@ -51,7 +51,7 @@ class Violation:
     def to_json(self) -> dict[str, Any]:
         """As the verdict's JSON has it: all but the actions themselves."""
         told = {name: value for name, value in vars(self).items() if name != "actions"}
-        return told | {"steps": len(self.actions)}
+        return told | {"actions": len(self.actions)}
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class Weakest:
         certificates = {to: each.to_json() for to, each in self.certificates.items()}
         return where | {
             "operation": self.site.operation, "sync": self.site.sync, "asks": self.asks, "weakest": self.weakest,
-            "advice": self.advice, "refuted": dict(self.refuted), "withdrawn": self.withdrawn, "states": self.states,
+            "advice": self.advice, "too_weak": dict(self.refuted), "withdrawn": self.withdrawn, "states": self.states,
             "reached": self.reached, "unfinished": self.unfinished, "certificates": certificates,
             "callers": [list(caller) for caller in self.site.callers],
         }  # fmt: skip
@@ -127,7 +127,7 @@ def weakest(
                 tried[to] = judge.verdict(Weakened(checkable, number, n, to))
                 if tried[to].verdict != VIOLATION:
                     break
-            yield _told(kernel.name, site, (site.file, site.line) in reached, tried)
+            yield _weakest_of(kernel.name, site, (site.file, site.line) in reached, tried)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class _Judge:
         return certify(one, found, seconds=self.certify)
 
 
-def _told(kernel: str, site: Site, reached: bool, tried: Mapping[str, Verdict]) -> Weakest:
+def _weakest_of(kernel: str, site: Site, reached: bool, tried: Mapping[str, Verdict]) -> Weakest:
     """What became of a request, by the verdicts on what was tried of it: all but the last are violations."""
     refuted = {to: each.violation.kind for to, each in tried.items() if each.violation is not None}
     certificates = {to: each.certificate for to, each in tried.items() if each.certificate is not None}
@@ -165,7 +165,7 @@ def _told(kernel: str, site: Site, reached: bool, tried: Mapping[str, Verdict]) 
 
 def _reached(checkable: Checkable, order: str, without: Collection[str]) -> frozenset[tuple[str, int]]:
     """Files and lines of requests that a run comes to."""
-    from xccl_emu.check.witness.steps import steps
+    from xccl_emu.check.witness.trace import steps
 
     trial = checkable.build(order, without)
     trial.pod.record = True

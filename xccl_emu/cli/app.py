@@ -63,7 +63,17 @@ class Group(typer.core.TyperGroup):
 
 
 class App(typer.Typer):
-    """Commands of this kind."""
+    """Commands of this kind, with plain help: drawing it with rich would double the time of ``--help``."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(add_completion=False, rich_markup_mode=None, **named)
+
+    @classmethod
+    def of(cls, function: Callable[..., None], **settings: Any) -> "App":
+        """An app that is one command."""
+        app = cls()
+        app.command(**settings)(function)
+        return app
 
     def command(self, *words: Any, **named: Any) -> Callable[[Any], Any]:
         """As `typer.Typer.command`."""

@@ -72,8 +72,8 @@ def _bench(make: "Make", output: Output, seed: int = 0, no_data: bool = False) -
         check_plot(output.plot)
     setting = Setting(stage=stages(quiet=output.as_json), seed=seed, data=not no_data, free_bytes=available_bytes())
     results, failure = _made(make, setting)
-    told: dict[str, object] = {"seed": seed, "data": setting.data}
-    show(results, output.as_json, told | ({"unfinished": str(failure)} if failure else {}))
+    about = {"seed": seed, "data": setting.data, "stopped": "" if failure is None else str(failure)}
+    show(results, output.as_json, "bench", about)
     if output.csv is not None:
         write_csv(results, output.csv)
     if output.plot is not None:

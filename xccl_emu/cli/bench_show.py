@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -11,21 +10,20 @@ from pathlib import Path
 
 from rich.table import Table
 
-from xccl_emu import __version__
 from xccl_emu.bench.result import EMULATED, Result, Score, payload_gb_s, scores, total_wrong
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, writing
 from xccl_emu.cli.perf_job import lines
+from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.show import right
 from xccl_emu.errors import ConfigError
 from xccl_emu.output import write_text
 
 
-def show(results: Sequence[Result], as_json: bool, told: Mapping[str, object]) -> None:
-    """Print results to stdout; JSON with what is told about the run."""
+def show(results: Sequence[Result], as_json: bool, command: str, about: Mapping[str, object]) -> None:
+    """Print results of a command to stdout; JSON with what is said about the run."""
     if as_json:
-        print(json.dumps({"version": __version__, **told, **as_plain(results)}))
-        return
+        return print_json(command, {**about, **as_plain(results)})
     console = stdout_console()
     for _, group in groupby(results, lambda result: result.bench):
         rows = list(group)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
+from xccl_emu.cli.app import App
 from xccl_emu.cli.options import JSON, command_of
 from xccl_emu.options import option
 
@@ -43,14 +42,4 @@ class CampaignOptions:
     replay: Path | None = option(None, "Judge a program that was kept again.")
 
 
-def _campaign(options: CampaignOptions, as_json: bool) -> None:
-    from xccl_emu.cli.campaign_job import run_campaign, save, show
-
-    summary, code = run_campaign(options, as_json)
-    show(summary, as_json)
-    if options.out is not None and options.replay is None:
-        save(summary, options.out)
-    raise typer.Exit(code)
-
-
-campaign = command_of(CampaignOptions, _campaign, JSON)
+app = App.of(command_of(CampaignOptions, "xccl_emu.cli.campaign_job", JSON))

@@ -1,6 +1,5 @@
 """What ``xccl-emu campaign`` does and prints."""
 
-import json
 import os
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,8 +14,18 @@ from xccl_emu.cli import ending
 from xccl_emu.cli.campaign import CampaignOptions
 from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.files import writing
+from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.show import counting
 from xccl_emu.errors import ConfigError
+
+
+def act(options: CampaignOptions, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` with its code."""
+    summary, code = run_campaign(options, as_json)
+    show(summary, options.seed, as_json)
+    if options.out is not None and options.replay is None:
+        save(summary, options.out)
+    raise typer.Exit(code)
 
 
 def run_campaign(options: CampaignOptions, quiet: bool) -> tuple[Summary, int]:
@@ -63,11 +72,10 @@ def _watched(options: CampaignOptions, plan: Plan, quiet: bool) -> Summary:
         return campaign(plan, workers, options.dask, options.seconds, tell)
 
 
-def show(summary: Summary, as_json: bool) -> None:
-    """Print it."""
+def show(summary: Summary, seed: int, as_json: bool) -> None:
+    """Print what programs of a seed came to."""
     if as_json:
-        typer.echo(json.dumps(summary.to_json()))
-        return
+        return print_json("campaign", {"seed": seed} | summary.to_json())
     rate = f", {summary.programs / summary.seconds:.1f} a second" if summary.seconds else ""
     typer.echo(f"{summary.programs:,} programs{rate}, {summary.states:,} states, {summary.schedules:,} schedules")
     if summary.stopped:

@@ -1,14 +1,13 @@
 """What bench and compare do with a case."""
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
 from xccl_emu.bench.result import Result
 from xccl_emu.bench.setting import Setting
 from xccl_emu.bench.traffic import Comparison, Line, line_of
-from xccl_emu.check.trial import Trial
 from xccl_emu.cli.perf import Perf
 from xccl_emu.cli.perf_job import bandwidths, measure, points
 from xccl_emu.errors import ConfigError
@@ -45,7 +44,7 @@ def bench(protocol: str, sizes: Sizes, perf: Perf, setting: Setting) -> list[Res
 
 
 def _timed(protocol: str, case: Case, setting: Setting) -> Result:
-    configuration = {**case.configuration, **setting.fabric_told}
+    configuration = {**case.configuration, **setting.fabric_words}
     what = " ".join(f"{name}={value}" for name, value in configuration.items())
     with setting.stage(what):
         trial, us = setting.run(case)
@@ -64,15 +63,10 @@ def compare(protocols: Sequence[str], sizes: Sizes) -> Comparison:
     titles = short if len({*short.values()}) == len(short) else {protocol: protocol for protocol in protocols}
     for protocol in protocols:
         trial = make(protocol, **sizes).build("sc")
-        per_die = trial.pod.spec.cores_per_die
-        roles = trial.roles or {"die": sorted({core // per_die for core in trial.pod.active_cores()})}
+        spec = trial.pod.spec
+        roles = trial.roles or {"die": sorted({core // spec.cores_per_die for core in trial.pod.active_cores()})}
         trial.pod.run()
-        lines += _lines(titles[protocol], trial, roles)
+        traffic, reserved = trial.pod.traffic(), (spec.managed_bytes, spec.meta_bytes)
+        lines += [line_of(titles[protocol], role, traffic, list(dies), reserved) for role, dies in roles.items()]
         wrong += sum(trial.wrong_bytes().values())
-    return Comparison({"protocols": list(protocols), **sizes}, lines, wrong)
-
-
-def _lines(title: str, trial: Trial, roles: Mapping[str, Collection[int]]) -> Iterator[Line]:
-    spec, traffic = trial.pod.spec, trial.pod.traffic()
-    for role, dies in roles.items():
-        yield line_of(title, role, traffic, list(dies), (spec.managed_bytes, spec.meta_bytes))
+    return Comparison(dict(sizes), lines, wrong)

@@ -33,7 +33,7 @@ class CaseGroup(Group):
         _, command, rest = super().resolve_command(ctx, ["case", *args])
         if command is not None and "--help" in args:
             command = copy(command)
-            command.epilog = _sizes_told(args[0])
+            command.epilog = _sizes_text(args[0])
             command.params = [each for each in command.params if each.name != "protocol"]  # it has been named
         return args[0], command, rest
 
@@ -139,9 +139,9 @@ def number_or_text(value: str) -> int | str:
     return int(value) if number else value
 
 
-def _sizes_told(protocol: str) -> str:
+def _sizes_text(protocol: str) -> str:
     """What can be chosen of a protocol, for people."""
-    from xccl_emu.cli.listing import sizes_text
+    from xccl_emu.cli.list import sizes_text
     from xccl_emu.protocol.registry import known
 
     it = known(protocol)

@@ -1,14 +1,11 @@
 """``xccl-emu check``: is a protocol right under every schedule and memory order, and if not, which one breaks it?"""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import typer
-
-from xccl_emu.cli.cases import named
+from xccl_emu.cli.app import App
+from xccl_emu.cli.cases import ANY_SIZE
 from xccl_emu.cli.options import JSON, SET, WORDS, command_of
-from xccl_emu.errors import OutputError
 from xccl_emu.options import option
 
 
@@ -78,20 +75,7 @@ class CheckOptions:
     trace: Path | None = option(None, "Write it as a trace for Perfetto (ui.perfetto.dev) too.")
 
 
-def _check(options: CheckOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
-    from xccl_emu.cli.check_job import Job
-    from xccl_emu.cli.check_show import draw, show, ticking
-
-    with ticking(quiet=as_json) as progress:
-        result = Job(named(options, words, more), progress).run()
-    if as_json:
-        typer.echo(json.dumps(result.to_json()))
-    else:
-        show(result)
-    if result.unsaved:
-        raise OutputError(result.unsaved)
-    draw(result)
-    raise typer.Exit(result.exit_code)
-
-
-check = command_of(CheckOptions, _check, SET, JSON, first=(WORDS,))
+app = App.of(
+    command_of(CheckOptions, "xccl_emu.cli.check_show", SET, JSON, first=(WORDS,)),
+    no_args_is_help=True, context_settings=ANY_SIZE,
+)  # fmt: skip

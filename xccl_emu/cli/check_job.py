@@ -54,7 +54,7 @@ class SyncResult:
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        about = {"sync": self.sync, "steps": list(self.steps), "finding": self.finding, "never_waited": self.idle}
+        about = {"sync": self.sync, "steps": list(self.steps), "finding": self.finding, "idle": self.idle}
         return about | self.verdict.to_json()
 
 
@@ -88,12 +88,11 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         file = None if self.replay_file is None else str(self.replay_file)
-        told = self.verdict.to_json() | {"replay_file": file}
-        if self.weakest is not None:
-            return told | {"weakest": [one.to_json() for one in self.weakest]}
-        if self.each is None:
-            return told
-        return told | {"each_sync": [one.to_json() for one in self.each], "unreached": list(self.unreached)}
+        return self.verdict.to_json() | {
+            "replay_file": file, "unreached": list(self.unreached),
+            "each_sync": None if self.each is None else [one.to_json() for one in self.each],
+            "each_request": None if self.weakest is None else [one.to_json() for one in self.weakest],
+        }  # fmt: skip
 
 
 class Job:

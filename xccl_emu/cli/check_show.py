@@ -3,20 +3,25 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import typer
 from rich.table import Table
 
 from xccl_emu.check.check import Progress
 from xccl_emu.check.verdict import BRUTE_FORCE, SEARCH, VERIFIED, Verdict, Violation
 from xccl_emu.check.weakest import Weakest
 from xccl_emu.check.witness.chart import mermaid
-from xccl_emu.check.witness.marks import marks
+from xccl_emu.check.witness.highlight import marks
 from xccl_emu.check.witness.perfetto import save_perfetto
 from xccl_emu.check.witness.render import print_others, print_witness
-from xccl_emu.check.witness.steps import steps
-from xccl_emu.cli.check_job import Result, SyncResult
+from xccl_emu.check.witness.trace import steps
+from xccl_emu.cli.cases import named
+from xccl_emu.cli.check import CheckOptions
+from xccl_emu.cli.check_job import Job, Result, SyncResult
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import writing
+from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.show import file_of, right, some, spinner
+from xccl_emu.errors import OutputError
 from xccl_emu.output import write_text
 
 _STYLES = {"verified": "bold green", "no violation found": "green", "violation": "bold red", "needed": "green"}
@@ -30,6 +35,20 @@ _IDLE = "here nobody ever had to wait for it"
 _ONE_AT_A_TIME = (
     "one at a time: two requests that can each be weaker need not both be. Of this very configuration, as all verdicts"
 )
+
+
+def act(options: CheckOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` with its code, and OutputError if a file cannot be written."""
+    with ticking(quiet=as_json) as progress:
+        result = Job(named(options, words, more), progress).run()
+    if as_json:
+        print_json("check", result.to_json())
+    else:
+        show(result)
+    if result.unsaved:
+        raise OutputError(result.unsaved)
+    draw(result)
+    raise typer.Exit(result.exit_code)
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 """``xccl-emu compare``: the protocols side by side, by what each die asks of others."""
 
-import json
 from dataclasses import asdict
 
 import typer
 
-from xccl_emu.cli.cases import split_sizes
+from xccl_emu.cli.app import App
+from xccl_emu.cli.cases import ANY_SIZE, split_sizes
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.options import CTX, JSON, command_of, words
 from xccl_emu.runs.compare import LayerCompared
@@ -13,6 +13,7 @@ from xccl_emu.runs.compare import LayerCompared
 
 def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None, as_json: bool) -> None:
     from xccl_emu.bench.traffic import as_markdown
+    from xccl_emu.cli.schema import print_json
     from xccl_emu.cli.show import spinner
 
     named, sizes = split_sizes(words or ())
@@ -25,7 +26,10 @@ def _compare(options: LayerCompared, ctx: typer.Context, words: list[str] | None
             from xccl_emu.runs.compare_job import run
 
             result = run(options)
-    typer.echo(json.dumps(asdict(result)) if as_json else as_markdown(result))
+    if as_json:
+        print_json("compare", asdict(result))
+    else:
+        typer.echo(as_markdown(result))
     if result.wrong:
         typer.echo(f"xccl-emu: {result.wrong} elements are wrong", err=True)
         raise typer.Exit(WRONG)
@@ -39,4 +43,4 @@ def _given(options: LayerCompared, ctx: typer.Context) -> dict[str, int | str]:
 
 
 _PROTOCOLS = words("words", "PROTOCOL", "To compare [default: all that run a layer of experts].")
-compare = command_of(LayerCompared, _compare, JSON, first=(CTX, _PROTOCOLS))
+app = App.of(command_of(LayerCompared, _compare, JSON, first=(CTX, _PROTOCOLS)), context_settings=ANY_SIZE)

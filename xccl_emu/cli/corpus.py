@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-import typer
-
+from xccl_emu.cli.app import App
 from xccl_emu.cli.options import JSON, command_of, words
 from xccl_emu.options import option
 
@@ -26,13 +25,5 @@ class CorpusOptions:
     seconds: float = option(60.0, "Most seconds of each case.")
 
 
-def _corpus(options: CorpusOptions, members: list[str] | None, as_json: bool) -> None:
-    from xccl_emu.cli.corpus_job import find, show
-
-    results = find(tuple(members or ()), options.seconds, quiet=as_json)
-    show(results, as_json)
-    raise typer.Exit(0 if all(result.right for result in results) else 1)
-
-
 _MEMBERS = words("members", "MEMBER", "Names of folders [default: all].")
-corpus = command_of(CorpusOptions, _corpus, JSON, first=(_MEMBERS,))
+app = App.of(command_of(CorpusOptions, "xccl_emu.cli.corpus_job", JSON, first=(_MEMBERS,)))

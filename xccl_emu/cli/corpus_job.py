@@ -1,6 +1,5 @@
 """What ``xccl-emu corpus`` does and prints."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,6 +11,8 @@ from xccl_emu.check.check import check
 from xccl_emu.check.verdict import NO_VIOLATION, UNFINISHED, VERIFIED, VIOLATION
 from xccl_emu.cli.cases import check_seconds
 from xccl_emu.cli.console import stdout_console
+from xccl_emu.cli.corpus import CorpusOptions
+from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.show import counting, right, some
 from xccl_emu.protocol.corpus import CASES, Member, members
 
@@ -24,15 +25,15 @@ class Outcome:
     """What a tool says of one case."""
 
     verdict: str
-    finding: str
+    kind: str
     """Kind of the violation; empty if there is none."""
-    searched: int
-    """How much was looked at, of what ``unit`` says."""
-    unit: str
     seconds: float
     refuted: bool
     clean: bool
     """As right as this tool can say: verified, or nothing found by all that it was asked to try."""
+    states: int = 0
+    sequences: int = 0
+    """How much was looked at, by `check` or by `fuzz`."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Result:
     @property
     def right(self) -> bool:
         """Whether it is as its page says."""
-        return self.broken.refuted and self.broken.finding == self.member.finding and self.mended.clean
+        return self.broken.refuted and self.broken.kind == self.member.finding and self.mended.clean
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -63,7 +64,7 @@ def _check(member: Member, case: str, seconds: float) -> Outcome:
     verdict = check(member.case(case), seconds=seconds, **member.options)
     finding = verdict.violation.kind if verdict.violation is not None else ""
     told = verdict.verdict
-    return Outcome(told, finding, verdict.states, "states", verdict.seconds, told == VIOLATION, told == VERIFIED)
+    return Outcome(told, finding, verdict.seconds, told == VIOLATION, told == VERIFIED, states=verdict.states)
 
 
 def _fuzz(member: Member, case: str, seconds: float) -> Outcome:
@@ -76,12 +77,19 @@ def _fuzz(member: Member, case: str, seconds: float) -> Outcome:
         raise KeyboardInterrupt
     found = [one.verdict.violation.kind for one in summary.findings if one.verdict.violation is not None]
     told = VIOLATION if found else UNFINISHED if summary.stopped else NO_VIOLATION
-    looked, finding = summary.sequences, found[0] if found else ""
-    return Outcome(told, finding, looked, "sequences", summary.seconds, bool(found), told == NO_VIOLATION)
+    kind, clean = found[0] if found else "", told == NO_VIOLATION
+    return Outcome(told, kind, summary.seconds, bool(found), clean, sequences=summary.sequences)
 
 
 TOOLS: Mapping[str, Tool] = {"check": _check, "fuzz": _fuzz}
 """Who finds bugs, by the name that members give."""
+
+
+def act(options: CorpusOptions, members: list[str] | None, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` with its code."""
+    results = find(tuple(members or ()), options.seconds, quiet=as_json)
+    show(results, as_json)
+    raise typer.Exit(0 if all(result.right for result in results) else 1)
 
 
 def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> list[Result]:
@@ -98,8 +106,7 @@ def find(names: tuple[str, ...], seconds: float, quiet: bool = True) -> list[Res
 def show(results: Sequence[Result], as_json: bool) -> None:
     """Print them."""
     if as_json:
-        typer.echo(json.dumps([result.to_json() for result in results]))
-        return
+        return print_json("corpus", {"results": [result.to_json() for result in results]})
     console = stdout_console()
     console.print(_table(results))
     wrong = [result.member.name for result in results if not result.right]
@@ -117,17 +124,17 @@ def _table(results: Sequence[Result]) -> Table:
         style = "green" if result.right else "bold red"
         seconds = f"{broken.seconds + mended.seconds:.1f}"
         table.add_row(
-            result.member.name, result.member.tool, result.member.finding, f"[{style}]{told(broken)}[/]",
-            looked_at(broken), f"[{style}]{told(mended)}[/]", looked_at(mended), seconds,
+            result.member.name, result.member.tool, result.member.finding, f"[{style}]{finding_text(broken)}[/]",
+            looked_at(broken), f"[{style}]{finding_text(mended)}[/]", looked_at(mended), seconds,
         )  # fmt: skip
     return table
 
 
-def told(outcome: Outcome) -> str:
+def finding_text(outcome: Outcome) -> str:
     """What was found, or the verdict if nothing was."""
-    return outcome.finding or outcome.verdict
+    return outcome.kind or outcome.verdict
 
 
 def looked_at(outcome: Outcome) -> str:
     """How much, and of what."""
-    return some(outcome.searched, outcome.unit)
+    return some(outcome.sequences, "sequences") if outcome.sequences else some(outcome.states, "states")

@@ -29,7 +29,7 @@ READER_GONE = 141
 TERMINATED = 143
 """128 + SIGTERM."""
 
-TOLD = """
+EXIT_CODES = """
 Exit codes of all commands: 0 what was asked for holds; 1 it does not (a violation, wrong bits, a failed run, no
 strategy that fits); 2 wrong usage, or what cannot be run here; 3 no answer (unfinished, unsupported, killed, out of
 memory, points of a sweep that failed); 4 a bug of xccl-emu; 5 the result could not be written; 130 Ctrl-C; 141

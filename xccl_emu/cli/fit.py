@@ -1,10 +1,12 @@
 """`xccl-emu fit`: find the free constants of the timing model again."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from xccl_emu.cli.app import App
+from xccl_emu.cli.options import AsJson
 
 if TYPE_CHECKING:
     from xccl_emu.bench.fit import Fit
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", dir_okay=False, help="Write constants and report to it, TOML.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print constants and report as JSON and nothing else.")]
 
 
 def fit(out: Out = None, as_json: AsJson = False) -> None:
@@ -45,11 +46,12 @@ def fit(out: Out = None, as_json: AsJson = False) -> None:
 def _print(found: "Fit", as_json: bool) -> None:
     """The report, as JSON or as tables."""
     if as_json:
-        import json
+        from xccl_emu.bench.result import Result
+        from xccl_emu.cli.schema import print_json
 
-        rows = [{**asdict(row), "residual_percent": found.residual_percent(row)} for row in found.rows]
-        typer.echo(json.dumps({**asdict(found), "rows": rows, "mape_percent": found.mape_percent}, indent=2))
-        return
+        rows = [Result.of(row, found.emulated[row.what]).plain() for row in found.rows]
+        told = {name: getattr(found, name) for name in ("constants", "intervals", "sensitivity", "evaluations")}
+        return print_json("fit", told | {"results": rows, "mape_percent": found.mape_percent})
     from rich.table import Table
 
     constants = Table("constant", "value", "from", "to", title="Fitted constants")
@@ -65,3 +67,6 @@ def _print(found: "Fit", as_json: bool) -> None:
     console = stdout_console()
     console.print(constants, table)
     console.print(f"{len(found.rows)} rows, {len(found.constants)} constants; MAPE {found.mape_percent:.2f}%")
+
+
+app = App.of(fit)

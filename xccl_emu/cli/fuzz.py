@@ -3,11 +3,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import typer
-
-from xccl_emu.cli.cases import named
+from xccl_emu.cli.app import App
+from xccl_emu.cli.cases import ANY_SIZE
 from xccl_emu.cli.options import JSON, SET, WORDS, command_of
-from xccl_emu.errors import OutputError
 from xccl_emu.options import option
 
 
@@ -53,14 +51,7 @@ class FuzzOptions:
     out: Path | None = option(None, "File to keep what is found in [default: named by the protocol]")
 
 
-def _fuzz(options: FuzzOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
-    from xccl_emu.cli.fuzz_job import run_fuzz, show
-
-    result = run_fuzz(named(options, words, more), as_json)
-    show(result, as_json)
-    if result.unsaved:
-        raise OutputError(result.unsaved)
-    raise typer.Exit(result.exit_code)
-
-
-fuzz = command_of(FuzzOptions, _fuzz, SET, JSON, first=(WORDS,))
+app = App.of(
+    command_of(FuzzOptions, "xccl_emu.cli.fuzz_job", SET, JSON, first=(WORDS,)),
+    no_args_is_help=True, context_settings=ANY_SIZE,
+)  # fmt: skip

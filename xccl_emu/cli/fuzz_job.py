@@ -1,6 +1,5 @@
 """What ``xccl-emu fuzz`` does and prints."""
 
-import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,13 +11,14 @@ from xccl_emu.check.verdict import VIOLATION
 from xccl_emu.check.witness.render import print_others, print_witness
 from xccl_emu.check.witness.replay_file import Witness
 from xccl_emu.cli import ending
-from xccl_emu.cli.cases import check_seconds, check_syncs
+from xccl_emu.cli.cases import check_seconds, check_syncs, named
 from xccl_emu.cli.check_show import verdict_table
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.files import check_file, protocol_of, replayed, save_witness
 from xccl_emu.cli.fuzz import FuzzOptions
+from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.show import counting, file_of, some
-from xccl_emu.errors import ConfigError, ReplayError
+from xccl_emu.errors import ConfigError, OutputError, ReplayError
 from xccl_emu.fuzz.judge import Budget
 from xccl_emu.fuzz.run import Finding, Plan, Summary, fuzz
 from xccl_emu.machine.state import ORDERS
@@ -35,6 +35,8 @@ class Result:
     summary: Summary
     protocol: str
     """As the user names it."""
+    order: str
+    seed: int
     kept: Path | None = None
     replayed: bool = False
     unsaved: str = ""
@@ -52,6 +54,15 @@ class Result:
         return ending.UNFINISHED if self.summary.killed or not self.summary.judged else 0
 
 
+def act(options: FuzzOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` with its code, and OutputError if a finding cannot be kept."""
+    result = run_fuzz(named(options, words, more), as_json)
+    show(result, as_json)
+    if result.unsaved:
+        raise OutputError(result.unsaved)
+    raise typer.Exit(result.exit_code)
+
+
 def run_fuzz(options: FuzzOptions, quiet: bool) -> Result:
     """Fuzz, or replay; ConfigError for what the command line cannot mean."""
     _check(options)
@@ -59,7 +70,7 @@ def run_fuzz(options: FuzzOptions, quiet: bool) -> Result:
         return _replay(options, options.replay)
     assert options.protocol is not None
     summary = _watched(options, options.protocol, quiet)
-    result = Result(summary, options.protocol)
+    result = Result(summary, options.protocol, options.order, options.seed)
     return _kept(options, result) if summary.findings else result
 
 
@@ -116,7 +127,8 @@ def _replay(options: FuzzOptions, path: Path) -> Result:
         raise ConfigError(f"--replay {path}: {error}") from error
     verdict = replayed(witness, sequence, path)
     finding = Finding(str(witness.configuration["stages"]), witness.fault, verdict)
-    return Result(Summary(protocol, findings=[finding]), protocol, path, replayed=True)
+    summary = Summary(protocol, findings=[finding])
+    return Result(summary, protocol, witness.order, options.seed, path, replayed=True)
 
 
 # ---- what is printed
@@ -126,8 +138,8 @@ def show(result: Result, as_json: bool) -> None:
     """Print it."""
     if as_json:
         kept = None if result.kept is None else str(result.kept)
-        typer.echo(json.dumps(result.summary.to_json() | {"replay_file": kept}))
-        return
+        about = {"order": result.order, "seed": result.seed, "replay_file": kept}
+        return print_json("fuzz", result.summary.to_json() | about)
     for found in result.summary.findings[:1]:
         _show_finding(found, result)
     if not result.replayed:

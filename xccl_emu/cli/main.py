@@ -2,22 +2,39 @@
 
 import errno
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
 from xccl_emu import __version__, _cache
-from xccl_emu.cli import bench, campaign, check, compare, corpus, ending, fit, fuzz, listing, plan, run, trace
+from xccl_emu.cli import ending
 from xccl_emu.cli.app import App
-from xccl_emu.cli.cases import ANY_SIZE
 from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, RunError, UnfinishedError, XcclEmuError
 
 ORDER = ("list", "run", "check", "fuzz", "trace", "bench", "compare", "plan", "fit", "corpus", "campaign")
-"""Order of the commands in help: what a newcomer needs first."""
+"""Order of the commands in help: what a newcomer needs first.  Each is the ``app`` of the module of its name."""
 _FAMILIES = {"kernels": "kernels", "machine": "the machine", "check": "the checker", "timing": "virtual time"}
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name; the module of one is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in ORDER:
+            raise KeyError(name)
+        command = typer.main.get_command(import_module(f"xccl_emu.cli.{name}").app)
+        command.name = name
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ORDER)
+
+    def __len__(self) -> int:
+        return len(ORDER)
 
 
 class ReportingGroup(typer.core.TyperGroup):
@@ -27,9 +44,8 @@ class ReportingGroup(typer.core.TyperGroup):
     lack of memory; anything else is a bug and keeps its traceback.
     """
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the commands."""
-        return sorted(super().list_commands(ctx), key=ORDER.index)
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**{**named, "commands": named.get("commands") or _Commands()})
 
     def make_context(self, *words: Any, **named: Any) -> Any:
         """Read the command line, which may print help; raises `typer.Exit` as `invoke` does."""
@@ -93,23 +109,9 @@ def _ended(message: str, code: int) -> typer.Exit:
 app = App(
     cls=ReportingGroup,
     no_args_is_help=True,
-    add_completion=False,
-    # Plain help: drawing it with rich would double the time of --help.
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    epilog=ending.TOLD,
+    epilog=ending.EXIT_CODES,
 )
-app.add_typer(run.app, name="run")
-app.add_typer(bench.app, name="bench")
-app.command("campaign")(campaign.campaign)
-app.command("check", no_args_is_help=True, context_settings=ANY_SIZE)(check.check)
-app.command("compare", context_settings=ANY_SIZE)(compare.compare)
-app.command("corpus")(corpus.corpus)
-app.command("fit")(fit.fit)
-app.command("fuzz", no_args_is_help=True, context_settings=ANY_SIZE)(fuzz.fuzz)
-app.command("list")(listing.list_protocols)
-app.command("plan")(plan.plan)
-app.command("trace", no_args_is_help=True, context_settings=ANY_SIZE)(trace.trace)
 
 
 def _print_version(wanted: bool) -> None:

@@ -25,7 +25,7 @@ def points(case: Collective, perf: Perf) -> list[Collective]:
 
 def measure(protocol: str, case: Collective, perf: Perf, setting: Setting) -> Result:
     """A row: microseconds of a call out of place, those in place beside."""
-    where = "".join(f", {name}" for name in setting.fabric_told.values())
+    where = "".join(f", {name}" for name in setting.fabric_words.values())
     told = f"{case.payload_bytes} bytes, {case.configuration['ranks']} ranks{where}"
     with setting.stage(f"{protocol} {told}"):
         out, wrong = _per_call(case, perf, 0, setting)
@@ -34,7 +34,7 @@ def measure(protocol: str, case: Collective, perf: Perf, setting: Setting) -> Re
         "size": case.payload_bytes or 0, "count": case.count, "type": TYPES[case.dtype], "redop": case.redop,
         "root": -1, "iterations": perf.iterations, "warmup": perf.warmup,
     }  # fmt: skip
-    row |= setting.fabric_told | ({} if setting.data else {"data": False})
+    row |= setting.fabric_words | ({} if setting.data else {"data": False})
     others = {name: value for name, value in case.configuration.items() if name not in ("calls", "in_place", "dtype")}
     beside = {**bandwidths(case, out), "in-place us": inside, **bandwidths(case, inside, "in-place ")}
     if not setting.data:

@@ -1,6 +1,5 @@
 """What ``xccl-emu plan`` prints: a table of strategies with why each is where it is, or JSON."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -9,8 +8,8 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Column, Table
 
-from xccl_emu import __version__
 from xccl_emu.cli.console import stdout_console
+from xccl_emu.cli.schema import print_json
 from xccl_emu.cli.show import right
 from xccl_emu.plan.explain import deciding, ms, reason
 from xccl_emu.plan.strategies import Estimate, Plan, single_terms
@@ -40,8 +39,7 @@ class Shown:
 def show(shown: Shown, as_json: bool) -> None:
     """Print it to stdout."""
     if as_json:
-        print(json.dumps(plain(shown)))
-        return
+        return print_json("plan", plain(shown))
     console = stdout_console()
     if shown.best is not None:
         console.print(_table(shown), highlight=False)
@@ -65,7 +63,7 @@ def plain(shown: Shown) -> Mapping[str, Any]:
     """As JSON has it; times in seconds, null where there is no bound on them."""
     one = shown.any
     return {
-        "version": __version__, "model": one.setting.model.name, "cluster": one.setting.cluster.name,
+        "model": one.setting.model.name, "cluster": one.setting.cluster.name,
         "form": one.setting.form.text, "batch": one.setting.batch, "overlapped": one.setting.overlapped,
         "dropping": one.setting.dropping, "workload": asdict(one.workload), "by": shown.by,
         "ranked": [_plain(each, shown) for each in shown.plan.ranked],

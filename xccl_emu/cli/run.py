@@ -1,6 +1,5 @@
 """``xccl-emu run``: one protocol, run on the whole pod and held against its oracle."""
 
-import json
 from typing import Annotated
 
 import typer
@@ -43,10 +42,14 @@ def case(
     """
     from xccl_emu.cli.run_job import RunOptions
     from xccl_emu.cli.run_job import run as run_case
+    from xccl_emu.cli.schema import print_json
     from xccl_emu.cli.show import stages
 
     options = RunOptions(order, policy, stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
     result = run_case(protocol, sizes_from(ctx.args, protocol), options)
-    typer.echo(json.dumps(result.to_json()) if as_json else result.told())
+    if as_json:
+        print_json("run", result.to_json())
+    else:
+        typer.echo(result.render())
     if result.wrong:
         raise typer.Exit(WRONG)

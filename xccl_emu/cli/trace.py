@@ -1,15 +1,11 @@
 """``xccl-emu trace``: a timed run as a picture for Perfetto."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import typer
-
-from xccl_emu.cli.cases import named
-from xccl_emu.cli.ending import WRONG
+from xccl_emu.cli.app import App
+from xccl_emu.cli.cases import ANY_SIZE
 from xccl_emu.cli.options import JSON, SET, WORDS, command_of
-from xccl_emu.errors import ConfigError
 from xccl_emu.options import option
 
 
@@ -50,18 +46,7 @@ class TraceOptions:
     )  # fmt: skip
 
 
-def _trace(options: TraceOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
-    from xccl_emu.cli.show import spinner
-    from xccl_emu.cli.trace_job import run
-
-    options = named(options, words, more)
-    if not options.protocol:
-        raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
-    with spinner("trace", as_json):
-        result = run(options)
-    typer.echo(json.dumps(result.to_json()) if as_json else result.told())
-    if result.wrong:
-        raise typer.Exit(WRONG)
-
-
-trace = command_of(TraceOptions, _trace, SET, JSON, first=(WORDS,))
+app = App.of(
+    command_of(TraceOptions, "xccl_emu.cli.trace_job", SET, JSON, first=(WORDS,)),
+    no_args_is_help=True, context_settings=ANY_SIZE,
+)  # fmt: skip

@@ -4,7 +4,13 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import typer
+
+from xccl_emu.cli.cases import named
+from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.files import check_file, writing
+from xccl_emu.cli.schema import print_json
+from xccl_emu.cli.show import spinner
 from xccl_emu.cli.trace import TraceOptions
 from xccl_emu.errors import ConfigError
 from xccl_emu.protocol.registry import make
@@ -29,8 +35,9 @@ class Result:
     latency_us: float
     critical_path_us: dict[str, float] | None
     """By resource; none if only some dies were written down."""
-    wrong: tuple[str, ...]
-    """Names of the buffers that do not hold what they must."""
+    wrong: int
+    wrong_bytes: dict[str, int]
+    """Wrong bytes of each buffer that has any, and of all together."""
     file: str
     slices: int
     arrows: int
@@ -43,14 +50,14 @@ class Result:
         """As ``--json`` prints it."""
         return asdict(self)
 
-    def told(self) -> str:
+    def render(self) -> str:
         """For people."""
         sizes = " ".join(f"{name}={value}" for name, value in self.configuration.items())
         lines = [f"{self.protocol}: {self.latency_us:.3f} us on {self.fabric}", f"  {sizes}"]
         if self.critical_path_us:
             parts = [f"{what} {us:.3f}" for what, us in self.critical_path_us.items() if us]
             lines.append(f"  critical path, us: {', '.join(parts)}")
-        lines.append(f"  bytes: {'WRONG in ' + ', '.join(self.wrong) if self.wrong else 'as they must be'}")
+        lines.append(f"  bytes: {'WRONG in ' + ', '.join(self.wrong_bytes) if self.wrong else 'as they must be'}")
         lines.append(f"{self.file}: {self.slices:,} slices, {self.arrows:,} arrows; open it at ui.perfetto.dev")
         if self.left_out:
             what = f"{self.left_out:,} actions, from {self.until_us:.3f} us on"
@@ -58,6 +65,21 @@ class Result:
         if self.gantt_us:
             lines += ["", *gantt_lines(self.gantt_us, self.latency_us)]
         return "\n".join(lines)
+
+
+def act(options: TraceOptions, words: list[str] | None, more: list[str] | None, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` if bytes are wrong."""
+    options = named(options, words, more)
+    if not options.protocol:
+        raise ConfigError("PROTOCOL: must be a name of xccl-emu list, or FILE.py:NAME")
+    with spinner("trace", as_json):
+        result = run(options)
+    if as_json:
+        print_json("trace", result.to_json())
+    else:
+        typer.echo(result.render())
+    if result.wrong:
+        raise typer.Exit(WRONG)
 
 
 def run(options: TraceOptions) -> Result:
@@ -75,7 +97,7 @@ def run(options: TraceOptions) -> Result:
     told |= {"protocol": options.protocol, "fabric": fabric.name}
     with writing("--out", options.out):
         made = save_trace(policy.timing, options.out, dies, options.events, told)
-    result = _result(options, dict(case.configuration), policy, tuple(trial.wrong_bytes()), made)
+    result = _result(options, dict(case.configuration), policy, trial.wrong_bytes(), made)
     if options.plot is not None:
         from xccl_emu.cli.gantt_plot import draw
 
@@ -84,14 +106,14 @@ def run(options: TraceOptions) -> Result:
 
 
 def _result(
-    options: TraceOptions, configuration: dict[str, int | str], policy: VirtualTime, wrong: tuple[str, ...], made: Trace
+    options: TraceOptions, configuration: dict[str, int | str], policy: VirtualTime, wrong: dict[str, int], made: Trace
 ) -> Result:
     timing = policy.timing
     path = breakdown(timing) if timing.complete else None
     bars = {} if options.gantt is None else {name: list(each) for name, each in gantt(timing, options.gantt).items()}
     return Result(
-        options.protocol, configuration, policy.fabric.name, timing.latency_us, path, wrong, str(options.out),
-        made.slices, made.arrows, made.left_out, made.until_us, bars,
+        options.protocol, configuration, policy.fabric.name, timing.latency_us, path, sum(wrong.values()),
+        wrong, str(options.out), made.slices, made.arrows, made.left_out, made.until_us, bars,
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def some_sizes(sizes: Mapping[str, Size], fixed: Sizes) -> SearchStrategy[dict[s
 def communicators(of: Known, fixed: Sizes) -> SearchStrategy[dict[str, int | str]]:
     """Sizes of a communicator."""
     each_call = {size.name for size in sizes_each_call(of)}
-    own = {size.name: size for size in sizes_of(of.maker) if size.name not in each_call and not size.beside}
+    own = {size.name: size for size in sizes_of(of.maker) if size.name not in each_call and not size.advanced}
     return some_sizes(own, {**of.preset.sizes, **fixed})
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import adds_nothing, check_fits, parse
-from xccl_emu.check.shorten import told
+from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.verdict import VERIFIED, VIOLATION, Verdict, Violation
 from xccl_emu.errors import CapacityError
 from xccl_emu.protocol.sequence import Sequence
@@ -87,6 +87,6 @@ def verdict_of(sequence: Sequence, fault: str, seed: int, budget: Budget, violat
     configuration = dict(sequence.configuration)
     verdict = Verdict(VIOLATION, sequence.name, configuration, budget.order, "fuzz", seed, budget.without, fault)
     try:
-        return told(sequence, verdict, violation)
+        return with_violation(sequence, verdict, violation)
     except CapacityError:  # its pod cannot be copied
         return replace(verdict, violation=violation)

@@ -19,7 +19,7 @@ from xccl_emu.check.verdict import Verdict
 from xccl_emu.errors import ConfigError
 from xccl_emu.fuzz.judge import Budget, verdict_of
 from xccl_emu.fuzz.machine import COUNTS, Counts, SequenceViolation, machine_of
-from xccl_emu.fuzz.shorter import shortened
+from xccl_emu.fuzz.shrink import shrunk
 from xccl_emu.protocol.folder import Contents, contents_of, same
 from xccl_emu.protocol.registry import known
 from xccl_emu.protocol.sequence import Sequence, Sizes
@@ -74,7 +74,7 @@ class Summary(Counts, Gathered):
 
     def to_json(self) -> dict[str, Any]:
         """As the command's ``--json`` prints it."""
-        found = [{"stages": one.stages, "fault": one.fault, "verdict": one.verdict.to_json()} for one in self.findings]
+        found = [one.verdict.to_json() | {"stages": one.stages} for one in self.findings]
         return {"protocol": self.protocol, **vars(self), "seconds": round(self.seconds, 1), "findings": found}
 
 
@@ -96,7 +96,7 @@ def fuzz_part(plan: Plan) -> Summary:
         with _drawn_by_seed_alone():
             run_state_machine_as_test(hypothesis.seed(plan.seed)(machine), settings=settings)
     except SequenceViolation as error:
-        sequence, violation = shortened(
+        sequence, violation = shrunk(
             error.sequence, error.fault, error.violation, plan.seed, plan.budget, plan.sizes
         )
         verdict = verdict_of(sequence, error.fault, plan.seed, plan.budget, violation)

@@ -9,11 +9,11 @@ from xccl_emu.protocol.case import Call, Case, Preset, Size, choice, protocol, s
 from xccl_emu.protocol.collective import Collective
 from xccl_emu.protocol.data import payload
 from xccl_emu.protocol.paper import Deviation, Paper, Step
+from xccl_emu.protocol.pod_run import PodRun
 from xccl_emu.protocol.regions import Region, Regions
-from xccl_emu.protocol.site import Site
 from xccl_emu.protocol.tight import tight_pod
 
 __all__ = [
-    "Bench", "Call", "Case", "Collective", "Deviation", "Paper", "Preset", "Region", "Regions", "Site", "Size",
+    "Bench", "Call", "Case", "Collective", "Deviation", "Paper", "PodRun", "Preset", "Region", "Regions", "Size",
     "Step", "choice", "payload", "protocol", "size", "switch", "syncs", "text", "tight_pod",
-]  # fmt: skip  # fmt: skip
+]  # fmt: skip

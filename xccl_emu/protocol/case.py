@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from xccl_emu.check.trial import Checkable, Trial
-from xccl_emu.check.witness.steps import steps
+from xccl_emu.check.witness.trace import steps
 from xccl_emu.errors import ConfigError
 from xccl_emu.machine.spec import CACHE_LINES_MAX, whole
 from xccl_emu.protocol import folder
 from xccl_emu.protocol.bench import Bench
 from xccl_emu.protocol.paper import Paper
-from xccl_emu.protocol.site import Site
+from xccl_emu.protocol.pod_run import PodRun
 
 SIZE_MAX = 1 << 16
 """Largest value of a size that names no other: what is larger is a mistake, and would take this machine's memory."""
@@ -34,8 +34,8 @@ class Size:
     least: int | None = None
     most: int | None = None
     choices: tuple[int | str, ...] = ()
-    beside: bool = False
-    """Whether reports omit it while it has its default, as for sizes that most users do not need."""
+    advanced: bool = False
+    """Omitted from reports while at its default, as for sizes that most users do not need."""
     also: str = ""
     """Another name on the command line; of a switch that of ``--NAME`` and ``--no-NAME``, or both, ``ON/OFF``."""
     each_call: bool = False
@@ -101,16 +101,16 @@ class Preset:
     each_sync: Mapping[str, int | str] = field(default_factory=dict)
     """Sizes at which to find out what each synchronization is for: more than one core and round where that matters."""
     on_pod: Mapping[str, int | str] | None = None
-    """Sizes with which it runs on the whole pod (`Case.carry_out`); None if it runs on one that it just fits."""
+    """Sizes with which it runs on the whole pod (`Case.run_on_pod`); None if it runs on one that it just fits."""
 
 
 POD_SIZES = (
     Size(
         "scalar_cache", 0, "Lines of 64 bytes that the scalar unit of a core caches; 0: it has no cache.",
-        least=0, most=CACHE_LINES_MAX, beside=True,
+        least=0, most=CACHE_LINES_MAX, advanced=True,
     ),
 )  # fmt: skip
-"""What can be chosen of the pod of any case, beside the case's own sizes (`Case.on_pod_with`)."""
+"""What can be chosen of the pod of any case, beside the case's own sizes (`Case.with_pod_options`)."""
 
 
 class Case:
@@ -134,7 +134,7 @@ class Case:
     pod_sizes: Mapping[str, int | str] = MappingProxyType({})
     """Values of `POD_SIZES` that differ from the default."""
 
-    def on_pod_with(self, **given: int | str) -> Self:
+    def with_pod_options(self, **given: int | str) -> Self:
         """The same case on a pod that has some of `POD_SIZES`; ConfigError for others, or one out of range."""
         known, chosen = {each.name: each for each in POD_SIZES}, dict(self.pod_sizes)
         for name, value in given.items():
@@ -156,16 +156,16 @@ class Case:
         """
         raise NotImplementedError(f"{type(self).__name__}.lay_out")
 
-    def for_pod(self, given: Collection[str], site: Site) -> tuple[Self, str]:
+    def fit_to_memory(self, given: Collection[str], run: PodRun) -> tuple[Self, str]:
         """The case as it is run on the whole pod, and a note if it is smaller than usual, so as to fit the memory.
 
         Only sizes that are not ``given`` may differ; CapacityError if it does not fit.
         """
         return self, ""
 
-    def carry_out(self, site: Site) -> None:
+    def run_on_pod(self, run: PodRun) -> None:
         """On the whole pod: make one call after the other, as a user does, and hold each against the oracle."""
-        raise NotImplementedError(f"{type(self).__name__}.carry_out")
+        raise NotImplementedError(f"{type(self).__name__}.run_on_pod")
 
     def lay_out_calls(self, bench: Bench, calls: "Sequence[Call]") -> None:
         """As `lay_out`, of several calls on one communicator, each rank's one behind the other at its own pace.
@@ -186,7 +186,7 @@ class Case:
     def sizes(cls) -> tuple[Size, ...]:
         """What can be chosen, in the order in which reports print it."""
         known = (Size(each.name, each.default, **each.metadata) for each in fields(cls))  # type: ignore[arg-type]
-        return tuple(sorted(known, key=lambda size: size.beside))
+        return tuple(sorted(known, key=lambda size: size.advanced))
 
     @classmethod
     def proofs(cls) -> "Mapping[str, Case]":
@@ -208,9 +208,9 @@ class Case:
 
     @property
     def configuration(self) -> Mapping[str, int | str]:
-        """Every size, those at their default too, but for those that are `Size.beside` it."""
+        """Every size, those at their default too, but for those that are `Size.advanced`."""
         values = {each: getattr(self, each.name) for each in self.sizes()}
-        own = {each.name: value for each, value in values.items() if not each.beside or value != each.default}
+        own = {each.name: value for each, value in values.items() if not each.advanced or value != each.default}
         return {**own, **self.pod_sizes}
 
     @property

@@ -167,7 +167,7 @@ def module_of(path: Path) -> ModuleType:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a file that ends the process would end a check with code 0
-        raise ConfigError(f"protocol {path}: cannot be imported ({_told(error)})") from error
+        raise ConfigError(f"protocol {path}: cannot be imported ({_error_text(error)})") from error
 
 
 def _folder_of(root: str) -> Folder:
@@ -178,7 +178,7 @@ def _folder_of(root: str) -> Folder:
         return next((each for each in of_root if each.unchanged), None) or Folder([root], package)
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """What has failed, and the last line of a folder's files on the way there."""
     frames = traceback.extract_tb(error.__traceback__)
     loaded = {file for folder in _folders.values() for file in folder.contents}

@@ -56,7 +56,7 @@ class Known:
             if given not in there:
                 raise ConfigError(f"{given}={value!r}: {self.preset.name} has no such size, but {', '.join(there)}")
         made: Case = self.maker(**{**self.preset.sizes, **own})
-        return made.on_pod_with(**of_pod) if of_pod else made
+        return made.with_pod_options(**of_pod) if of_pod else made
 
 
 def _ours(wanted: str = "") -> Iterator[Known]:

@@ -60,7 +60,7 @@ class Stage:
         return (self,) if self.beside is None else (self, *self.beside.communicators)
 
     def __str__(self) -> str:
-        own = f"{_told(self.sizes) or 'usual sizes'}: {'; '.join(_told(call) or 'a call' for call in self.calls)}"
+        own = f"{_text(self.sizes) or 'usual sizes'}: {'; '.join(_text(call) or 'a call' for call in self.calls)}"
         return own if self.beside is None else f"{own} beside {self.beside}"
 
 
@@ -152,7 +152,7 @@ def makes_rows(of: Known) -> bool:
     return getattr(of.maker, "lay_out_calls", Case.lay_out_calls) is not Case.lay_out_calls
 
 
-def _told(sizes: Sizes) -> str:
+def _text(sizes: Sizes) -> str:
     return ", ".join(f"{name} {value}" for name, value in sizes.items())
 
 

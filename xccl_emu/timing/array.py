@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.lang.kernel import Site
 from xccl_emu.lang.requests import OPERATIONS
 from xccl_emu.machine.address_space import map_bytes
 from xccl_emu.machine.device import layout as at
@@ -174,8 +173,9 @@ class Times:
             raise ConfigError(f"sites={unknown[0]!r}: no kernel of the run has a synchronization of that name")
         first = {kernel: self._starts[tl.SITE_BASE] + n * at.MAX_SITES for n, kernel in enumerate(pod.kernels)}
         for kernel, begin in first.items():
-            marks = [tl.TOLD * _told(site) + tl.CHOSEN * (site.sync in chosen) for site in kernel.sites]
-            self.tm[begin : begin + len(marks)] = marks
+            for n, site in enumerate(kernel.sites):  # a flag says something to other cores, or looks for it
+                flag = site.operation == "atomic_add" or (site.operation in ("load", "store") and bool(site.sync))
+                self.tm[begin + n] = tl.TOLD * flag + tl.CHOSEN * (site.sync in chosen)
         for core in pod.active_cores():
             if launch := pod.launch_of(core):
                 self.tm[self.row(core) + tl.CORE_SITES] = first[launch.kernel]
@@ -208,11 +208,6 @@ def _n_granules(active: int, cores: int) -> int:
         return 1 << _FEW_GRANULES
     wanted = _GRANULES_A_CORE + (active - 1).bit_length()
     return 1 << min(max(wanted, _FEW_GRANULES), _MANY_GRANULES)
-
-
-def _told(site: Site) -> bool:
-    """Does a site say something to other cores, or look for what they say?"""
-    return site.operation == "atomic_add" or (site.operation in ("load", "store") and bool(site.sync))
 
 
 def _femtoseconds(per_nanosecond: float) -> int:

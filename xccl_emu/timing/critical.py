@@ -72,7 +72,8 @@ def _backwards(records: NDArray[np.int64]) -> Iterator[Part]:
             return
         before = records[cause]
         reached = min(until, int(before[tl.RECORD_END]))
-        yield _part(_gap(before, row), before, reached, until)
+        gap = "barrier" if int(row[tl.RECORD_OP]) == OP_AWAIT_GROUP else "latency"
+        yield _part(gap, before, reached, until)
         number, until = cause, reached
 
 
@@ -93,11 +94,6 @@ def _resource(row: NDArray[np.int64]) -> str:
     if engine == DMA or (op >= OP_MTU_IN and op != OP_FENCE and engine != SCALAR):
         return "wire"
     return {OP_POLL: "polling", OP_QUIET: "quiet", OP_AWAIT_GROUP: "barrier"}.get(op, "issue")
-
-
-def _gap(cause: NDArray[np.int64], row: NDArray[np.int64]) -> str:
-    """What lies between the end of an action and the begin of what it caused."""
-    return "barrier" if int(row[tl.RECORD_OP]) == OP_AWAIT_GROUP else "latency"
 
 
 def _part(resource: str, row: NDArray[np.int64], start: int, end: int) -> Part:

@@ -155,10 +155,10 @@ class _Writer:
         first, last = _ns(start), _ns(end)
         return {
             "ph": "X", "name": prefix + step + issued + operation + sync, "cat": operation, "ts": first / 1000,
-            "dur": (last - first) / 1000, **self._place(number), "args": self._told(row, site),
+            "dur": (last - first) / 1000, **self._place(number), "args": self._details(row, site),
         }  # fmt: skip
 
-    def _told(self, row: Row, site: Any) -> Event:
+    def _details(self, row: Row, site: Any) -> Event:
         """What a slice says when it is clicked at."""
         read, written = int(row[tl.RECORD_READ]), int(row[tl.RECORD_WRITTEN])
         told: Event = {"kernel": self.timing.kernels[int(row[tl.RECORD_CORE])].name}

@@ -34,7 +34,7 @@ SCHEDULES_DEFAULT = 1000
 _FURTHER_ROUNDS, _FURTHER_ACTIONS = 32, 1 << 18
 """How far it is looked for further violations: rounds through the portfolio; no other one behind so many actions."""
 _SLICE_SECONDS = 0.5
-_TOLD = 200  # actions of a loop that a message looks at
+_LOOP_SHOWN = 200  # actions of a loop that a message looks at
 _Seen = TypeVar("_Seen")
 
 
@@ -237,7 +237,7 @@ def _round(monitor: Monitor, actions: NDArray[np.int64], loop: int) -> Violation
     before = _where(monitor, actions[:first], standing)
     if before != _where(monitor, actions, standing):
         return None
-    told = range(first, min(first + _TOLD, len(actions)))
+    told = range(first, min(first + _LOOP_SHOWN, len(actions)))
     sites = [_where(monitor, actions[:n], asks(int(actions[n]))) for n in told]
     message = _where(monitor, actions, functools.partial(describe_round, loop=loop, sites=sites))
     return Violation(LIVELOCK, message, actions.copy(), "replay", 0, loop)

@@ -137,7 +137,7 @@ class Monitor:
         _restore(self.trial.pod.state, self._all, self._before)
         self.trial.pod.state[self._tables] = 0
 
-    def _call(self, function: Any, space: Any, run: Any, *arguments: Any, keep: bool = False) -> int:
+    def _call(self, function: Any, space: at.Space, run: at.Run, *arguments: Any, keep: bool = False) -> int:
         """Call compiled code; grow what turned out too small."""
         from xccl_emu.machine import compiled
 
@@ -174,7 +174,7 @@ class Monitor:
 
     # ---- arrays
 
-    def _open(self) -> tuple[Any, Any]:
+    def _open(self) -> tuple[at.Space, at.Run]:
         """The arrays, and the pod at the first requests of its kernels."""
         from xccl_emu.check.device.monitor.calls import handle_of
         from xccl_emu.check.device.monitor.step import judge, watched
@@ -186,7 +186,7 @@ class Monitor:
         self.m[at.JUDGE], self.m[at.WATCHED] = (handle_of(function, self._space) for function in (judge, watched))
         return self._space, self._run_arrays()
 
-    def _arrays(self) -> tuple[Any, ...]:
+    def _arrays(self) -> at.Space:
         pod = self.trial.pod
         granules = pod.memory.size // machine.GRANULE_BYTES
         m, clock_words = self._header(pod)
@@ -196,11 +196,19 @@ class Monitor:
             shadow[granule * at.SHADOW_WORDS + at.S_FIXED] |= number + 1 << at.SYNC_SHIFT
         self.m = m
         places = int(m[at.CAPACITY]) * len(_dies(pod)) + 1
-        return (
-            pod.memory, pod.state, m, _clocks(pod, clock_words), shadow, np.zeros(self._record_words, np.int64),
-            np.zeros(self._undo_words * at.UNDO_WORDS, np.int64), np.zeros(2 * places, np.int64),
-            np.zeros(places, np.float64), self.sites, np.zeros((4, 5), np.int64),
-        )  # fmt: skip
+        return at.Space(
+            mem=pod.memory,
+            st=pod.state,
+            m=m,
+            clocks=_clocks(pod, clock_words),
+            shadow=shadow,
+            records=np.zeros(self._record_words, np.int64),
+            undo=np.zeros(self._undo_words * at.UNDO_WORDS, np.int64),
+            flights=np.zeros(2 * places, np.int64),
+            keys=np.zeros(places, np.float64),
+            sites=self.sites,
+            rows=np.zeros((4, 5), np.int64),
+        )
 
     def _header(self, pod: Pod) -> tuple[Words, int]:
         """`m` with its tables, and how many words of clocks there are."""
@@ -244,19 +252,32 @@ class Monitor:
         m[[at.LENGTH, at.FAIR_AFTER, at.DEPTH]] = self.limits.typical, self.limits.fair_after, 3
         return m, clock_words
 
-    def _run_arrays(self) -> tuple[Any, ...]:
+    def _run_arrays(self) -> at.Run:
         pod = self.trial.pod
         n_actors = machine.ACTORS_PER_CORE * len(pod.active_cores())
         most = n_actors + int(self.m[at.CAPACITY]) * len(_dies(pod))
         if self.log.size != self.limits.most:
             self.log = np.zeros(self.limits.most, np.int64)
         expected, data, answers, stops = self._wanted
-        return (
-            np.zeros(1, np.uint64), np.zeros(most, np.int64), np.zeros(most, np.float64), np.zeros(most, np.int64),
-            np.zeros(n_actors, np.float64), np.zeros(n_actors, np.int64), np.zeros(n_actors, np.int64),
-            np.zeros(64, np.int64), self.log, _words(pod.state, self._parts), self._parts, expected, data,
-            answers, stops, np.array([self.trial.may_block], np.int64), self.endings,
-        )  # fmt: skip
+        return at.Run(
+            rng=np.zeros(1, np.uint64),
+            candidates=np.zeros(most, np.int64),
+            candidate_keys=np.zeros(most, np.float64),
+            serials=np.zeros(most, np.int64),
+            actor_keys=np.zeros(n_actors, np.float64),
+            asleep=np.zeros(n_actors, np.int64),
+            loads=np.zeros(n_actors, np.int64),
+            changes=np.zeros(64, np.int64),
+            log=self.log,
+            start=_words(pod.state, self._parts),
+            parts=self._parts,
+            expected=expected,
+            expected_bytes=data,
+            owners=answers,
+            stops=stops,
+            may_block=np.array([self.trial.may_block], np.int64),
+            endings=self.endings,
+        )
 
     def _no_endings(self) -> Words:
         from xccl_emu.check.device.sampling.breaks import ENDED_DECLARED

@@ -52,22 +52,24 @@ class FaultySearch:
         broken = (PLAIN, at.FAULT_CUT, at.FAULT_HAPPENED + 1 - at.FAULT_CUT)
         self._parts = np.concatenate([changing(self._pod), np.array([broken], np.int64)])
         words = np.array([fault.number, fault.source, fault.target, trial.may_block], np.int64)
-        self._asked = (words, np.array([*trial.stops], np.int64), *self._expected())
+        self._asked = device.Asked(words, np.array([*trial.stops], np.int64), *self._expected())
         n = 1 << 12
-        self._graph: list[NDArray[Any]] = [
-            np.zeros((64, int(self._parts[:, 2].sum())), np.uint64), np.zeros(64, np.int64),
-            np.zeros((n, 3), np.uint64), np.zeros((n // 2, 2), np.int64),
-            np.zeros((0 if trial.may_block else n, 4), np.int64),
-        ]  # fmt: skip
+        self._graph = device.Graph(
+            stack=np.zeros((64, int(self._parts[:, 2].sum())), np.uint64),
+            ids=np.zeros(64, np.int64),
+            table=np.zeros((n, 3), np.uint64),
+            before=np.zeros((n // 2, 2), np.int64),
+            edges=np.zeros((0 if trial.may_block else n, 4), np.int64),
+        )
         self._counted = np.zeros(_COUNTED, np.int64)
 
     def run(self) -> Found:
         """Visit every state; raises KernelError where the arithmetic of a kernel fails."""
-        root = self._graph[0][:1].copy()
+        root = self._graph.stack[:1].copy()
         try:
             with np.errstate(over="ignore"), compiled.arithmetic_of(self._pod.kernels):
                 save(self._space, self._parts, root, 0)
-                self._graph[0][1] = root[0]
+                self._graph.stack[1] = root[0]
                 self._counted[[device.STACK, device.STATES]] = 1, 1
                 reason = self._search()
         finally:
@@ -80,8 +82,7 @@ class FaultySearch:
         started, counted, why = working_seconds(), self._counted, device.PAUSED
         while why != device.ENDED:
             counted[device.SLICE] = _SLICE
-            arrays = tuple(self._graph)
-            why = device.search(self._space, self._parts, self._asked, arrays, counted, self._max_states)
+            why = device.search(self._space, self._parts, self._asked, self._graph, counted, self._max_states)
             if counted[device.STATES] > self._max_states:
                 return f"more than {self._max_states} states"
             if self._seconds is not None and working_seconds() - started > self._seconds and why != device.ENDED:
@@ -95,11 +96,12 @@ class FaultySearch:
         """Twice the room for what is full."""
         graph = self._graph
         if why == device.STACK_FULL:
-            graph[0], graph[1] = _twice(graph[0]), _twice(graph[1])
+            self._graph = graph._replace(stack=_twice(graph.stack), ids=_twice(graph.ids))
         elif why == device.TABLE_FULL:
-            graph[2], graph[3] = device.move_all(graph[2], np.zeros_like(_twice(graph[2]))), _twice(graph[3])
+            table = device.move_all(graph.table, np.zeros_like(_twice(graph.table)))
+            self._graph = graph._replace(table=table, before=_twice(graph.before))
         elif why == device.EDGES_FULL:
-            graph[4] = _twice(graph[4])
+            self._graph = graph._replace(edges=_twice(graph.edges))
 
     def _found(self, reason: str) -> Found:
         counted = self._counted
@@ -108,7 +110,7 @@ class FaultySearch:
             code = int(counted[device.CODE])
             last = [code] if counted[device.FOUND] == device.ERROR_FOUND else []
             return Found(states, transitions, "", np.array([*self._path(int(counted[device.NODE])), *last], np.int64))
-        edges = self._graph[4][: int(counted[device.EDGES])]
+        edges = self._graph.edges[: int(counted[device.EDGES])]
         if not reason and len(edges):
             ending = livelock.reaches_end(states, edges)
             if not ending.all():
@@ -124,7 +126,7 @@ class FaultySearch:
         """Actions that lead to a state."""
         path = list[int]()
         while state:
-            state, code = map(int, self._graph[3][state])
+            state, code = map(int, self._graph.before[state])
             path.append(code)
         return path[::-1]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from xccl_emu.check.witness.marks import LOOP, ROUND
+from xccl_emu.check.witness.highlight import LOOP, ROUND
 from xccl_emu.check.witness.render import Row, rows
-from xccl_emu.check.witness.steps import PERFORM, Step, Trace
+from xccl_emu.check.witness.trace import PERFORM, Step, Trace
 
 _LOCAL = ("set_flag", "wait_flag")
 _REPLACED = {";": ",", "#": "no. ", "\n": " ", "%": " percent "}

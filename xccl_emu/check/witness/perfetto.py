@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from xccl_emu.check.witness.steps import PERFORM, Step, Trace
+from xccl_emu.check.witness.trace import PERFORM, Step, Trace
 from xccl_emu.output import write_text
 
 Event = dict[str, Any]

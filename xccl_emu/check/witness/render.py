@@ -15,9 +15,9 @@ from rich.text import Text
 import xccl_emu
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import Violation
-from xccl_emu.check.witness.marks import LOOP, RACES, ROUND, marks
+from xccl_emu.check.witness.highlight import LOOP, RACES, ROUND, marks
 from xccl_emu.check.witness.shrink import signature
-from xccl_emu.check.witness.steps import PERFORM, Part, Step, Trace, steps
+from xccl_emu.check.witness.trace import PERFORM, Part, Step, Trace, steps
 
 _FLAGS = ("set_flag", "wait_flag")
 LINES_MAX = 80
@@ -85,7 +85,7 @@ def _join(line: Row, following: Row) -> Row | None:
     return None
 
 
-def told(trace: Trace, lines: list[Row]) -> list[Row]:
+def excerpt(trace: Trace, lines: list[Row]) -> list[Row]:
     """Return the lines of a long run that pass between cores, are switched off, or are marked."""
     return [line for line in lines if line.mark or line.step.switched_off or _concerns_others(trace, line.step)]
 
@@ -171,7 +171,7 @@ def print_witness(console: Console, trial: Trial, violation: Violation) -> Trace
     headline, *more = short(violation.message).splitlines() or [""]
     _print_lines(console, [headline, ""])
     lines = rows(trace, marked)
-    few = lines if len(lines) <= LINES_MAX else told(trace, lines)
+    few = lines if len(lines) <= LINES_MAX else excerpt(trace, lines)
     console.print(table(trace, few) if console.width >= NARROW else stacked(few))
     if len(few) < len(lines):
         _print_lines(console, [f"({len(lines) - len(few)} lines are left out, of what cores do by themselves)"])

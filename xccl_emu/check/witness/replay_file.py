@@ -59,7 +59,8 @@ class Witness:
         fields = {name: getattr(self, name) for name in _TYPES}
         fields |= {"configuration": dict(self.configuration), "without": list(self.without), "actions": []}
         text = json.dumps({"format": FORMAT, **fields}, indent=2, ensure_ascii=False)
-        numbers = ",\n    ".join(", ".join(map(str, line)) for line in _lines(self.actions.tolist()))
+        actions = [*map(str, self.actions.tolist())]
+        numbers = ",\n    ".join(", ".join(actions[i : i + 12]) for i in range(0, len(actions), 12))
         return text.replace('"actions": []', f'"actions": [\n    {numbers}\n  ]') + "\n"
 
     def save(self, path: str | Path) -> None:
@@ -116,10 +117,6 @@ class Witness:
         if beyond.size:
             number = int(beyond[0])
             raise ReplayError(f"the replay file is damaged: action {number + 1} is of no actor of the pod")
-
-
-def _lines(numbers: list[int], width: int = 12) -> list[list[int]]:
-    return [numbers[i : i + width] for i in range(0, len(numbers), width)]
 
 
 def _read(path: str | Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import DEADLOCK, LIVELOCK, WRONG_BITS, Violation
-from xccl_emu.check.witness.marks import RACES
+from xccl_emu.check.witness.highlight import RACES
 from xccl_emu.machine.device import layout as at
 
 Judge = Callable[[Trial, NDArray[np.int64]], Violation | None]
@@ -71,7 +71,7 @@ class Shrinker:
         self, trial: Trial, violation: Violation, judge: Judge, seconds: float, progress: Progress | None
     ) -> None:
         from xccl_emu.check.device import attempts
-        from xccl_emu.check.witness.player import Player
+        from xccl_emu.check.witness.replayer import Replayer
 
         self._device, self._trial, self._pod = attempts, trial, trial.pod
         self._judge, self._progress = judge, progress
@@ -80,7 +80,7 @@ class Shrinker:
         self._seen: set[bytes] = set()
         self.tried = 0
         self.fresh = self._pod.snapshot()
-        Player(self._pod)
+        Replayer(self._pod)
         self._started = self._pod.memory.copy(), self._pod.state.copy()
         room = len(violation.actions) + _MADE_UP_MAX
         self._codes = np.zeros(room, np.int64)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from xccl_emu.check.witness.steps import Access, Part, Step, Write
-from xccl_emu.check.witness.wording import number, numbers, some_bytes
+from xccl_emu.check.witness.format import number, numbers, some_bytes
+from xccl_emu.check.witness.trace import Access, Part, Step, Write
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.flight import flight
 from xccl_emu.machine.pod import Pod
@@ -37,7 +37,8 @@ class Writes:
         writes = [self._in_flight(step, int(flight(self._st, ring, k))) for k in begun]
         flying += writes
         if self._st[at.ORDER] == at.ORDER_SC or step.operation == "atomic_add":
-            writes = [self._done(step, access) for access in step.accesses if access.writes and self._in_memory(access)]
+            end = self._pod.spec.memory_bytes
+            writes = [self._done(step, access) for access in step.accesses if access.writes and access.start < end]
         for write in writes:
             write.number = len(self.all)
             self.all.append(write)
@@ -45,9 +46,6 @@ class Writes:
 
     def _ring(self, die: int) -> int:
         return int(self._st[at.DIE_BASE] + die * self._st[at.DIE_WORDS])
-
-    def _in_memory(self, access: Access) -> bool:
-        return access.start < self._pod.spec.memory_bytes
 
     def _in_flight(self, step: Step, entry: int) -> Write:
         address, nbytes = int(self._st[entry + at.FLIGHT_ADDRESS]), int(self._st[entry + at.FLIGHT_NBYTES])

@@ -70,7 +70,7 @@ from xccl_emu.machine.device.words import jit, load_i64
 @jit
 def before_core(space, core, base, pipe, choice):
     """Take down what the core's pipe is about to do; False if there is nothing."""
-    st, m = space[1], space[2]
+    st, m = space.st, space.m
     i = index_of(m, core)
     m[X_FLIGHTS] = st[block_of_die(st, st[base + DIE]) + FLIGHT_COUNT]
     m[X_OFF] = m[X_PAYLOAD] = m[X_SIGNAL] = 0
@@ -101,7 +101,7 @@ def before_core(space, core, base, pipe, choice):
 
 @jit
 def _before_scalar(space, i, base):
-    st, m = space[1], space[2]
+    st, m = space.st, space.m
     op, a, b = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2]
     m[X_OP], m[X_A], m[X_B], m[X_C] = op, a, b, st[base + REQUEST + 3]
     m[X_OFF] = 1 if op != OP_RETURN and switched_off(st, base) else 0
@@ -121,8 +121,8 @@ def _before_scalar(space, i, base):
     elif op == OP_DMA:
         m[X_DMA] = max(0, free_descriptor(st, base))  # if none is free the core does not get that far
     elif op == OP_ATOMIC_ADD:  # does it change its word?  A swap that fails releases nothing.
-        there = m[X_C] == SWAPS and a >= 0 and a <= space[0].size - 8 and a & 7 == 0
-        m[X_LAST] = 0 if there and load_i64(space[0], a) != st[base + REQUEST + 4] else 1
+        there = m[X_C] == SWAPS and a >= 0 and a <= space.mem.size - 8 and a & 7 == 0
+        m[X_LAST] = 0 if there and load_i64(space.mem, a) != st[base + REQUEST + 4] else 1
     elif op == OP_ARRIVE:
         group = st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
         m[X_B] = st[group + GROUP_PHASE]
@@ -133,7 +133,7 @@ def _before_scalar(space, i, base):
 @jit
 def before_delivery(space, die, k):
     """Take down which write in flight is about to become visible."""
-    st, m = space[1], space[2]
+    st, m = space.st, space.m
     if die >= st[N_DIES]:
         return False
     ring = block_of_die(st, die)

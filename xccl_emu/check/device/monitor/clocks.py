@@ -260,7 +260,7 @@ def behind_fence(st, m, clocks, i, row, die):
 @jit
 def released(space, i, address, base, site):
     """The clock that a write to this address releases: all that its instruction knows; in the scratch row."""
-    st, m, clocks = space[1], space[2], space[3]
+    st, m, clocks = space.st, space.m, space.clocks
     row = m[SCRATCH_ROW]
     copy_row(m, clocks, row, m[X_KNOWN])
     if m[X_ISSUED] != m[X_KNOWN]:

@@ -1,22 +1,74 @@
 """Where everything is in the arrays of the monitor, which watches sampled runs.
 
-`m` holds words by these numbers, and behind them small tables; the other arrays are
-
-    =========  =====================================================================================================
-    clocks     rows of ``m[WORDS]`` words: what happened before, one word for each engine
-    shadow     four words for each 32-byte granule of memory (data buffers too): `S_GENERATION` and so on
-    records    the accesses to remember, eight words each, in a list for each granule: `R_NEXT` and so on
-    undo       the bytes of each granule before its first write: five words each, the granule and what it held
-    flights    two words for each place in a die's ring of writes in flight: row of the clock that the write releases
-               + 1 (or 0), and a number that only grows
-    keys       weight or priority of each write in flight
-    =========  =====================================================================================================
+`m` holds words by these numbers, and behind them small tables; `Space` says what the other arrays hold.
 
 An *engine* is one of a core's scalar unit, three pipes and DMA descriptors; each has a word in every clock, its
 *epoch*, which counts what it has told others.  A write by the scalar unit or mtu-out happens when it is taken off, and
 later becomes visible: so each of these two has further words, the epoch up to which its writes are *visible*, under
 `fifo`, and where there are fences, one for each die written to; under `sc` none, a write is visible when it happens.
 """
+
+from typing import Any, NamedTuple
+
+
+class Space(NamedTuple):
+    """The arrays of the monitor."""
+
+    mem: Any
+    """Memory of the pod."""
+    st: Any
+    """State of the machine."""
+    m: Any
+    """Words of the monitor, by the numbers below."""
+    clocks: Any
+    """Rows of ``m[WORDS]`` words: what happened before, one word for each engine."""
+    shadow: Any
+    """Four words for each 32-byte granule of memory (data buffers too): `S_GENERATION` and so on."""
+    records: Any
+    """The accesses to remember, eight words each, in a list for each granule: `R_NEXT` and so on."""
+    undo: Any
+    """The bytes of each granule before its first write: five words each, the granule and what it held."""
+    flights: Any
+    """Two words for each place in a die's ring of writes in flight: row of the clock that the write releases + 1 (or
+    0), and a number that only grows."""
+    keys: Any
+    """Weight or priority of each write in flight."""
+    sites: Any
+    """What is known of each site of the kernels."""
+    rows: Any
+    """Accesses of the action under way."""
+
+
+class Run(NamedTuple):
+    """Scratch of the policies, the actions of a run, what it begins and ends with, and what all runs came to."""
+
+    rng: Any
+    candidates: Any
+    candidate_keys: Any
+    serials: Any
+    """Serial numbers of the candidates."""
+    actor_keys: Any
+    asleep: Any
+    """Actors that tried in vain, until something lets them go on."""
+    loads: Any
+    """Loads of each scalar unit, one after the other."""
+    changes: Any
+    """Steps at which `pct` lowers a priority."""
+    log: Any
+    """Actions."""
+    start: Any
+    """Words of the state at the start, of all `parts`."""
+    parts: Any
+    expected: Any
+    expected_bytes: Any
+    owners: Any
+    """Cores that own the expected bytes."""
+    stops: Any
+    """Errors that the trial declares."""
+    may_block: Any
+    endings: Any
+    """How many runs ended how."""
+
 
 ENGINE_DMA = 4
 """Engines of a core: 0 to 3 its scalar unit and pipes as in the requests, then its DMA descriptors."""

@@ -103,7 +103,7 @@ class Access(NamedTuple):
 @jit
 def shadow_of(space, granule):
     """Index of the shadow of a granule, made fresh if it is of an earlier run."""
-    st, m, shadow = space[1], space[2], space[4]
+    st, m, shadow = space.st, space.m, space.shadow
     s = granule * SHADOW_WORDS
     if shadow[s + S_GENERATION] != m[GENERATION]:
         shadow[s + S_GENERATION] = m[GENERATION]
@@ -123,14 +123,14 @@ def _has_flags(st, m, granule):
 @jit
 def sync_number(space, granule):
     """Number of a granule as a synchronization + 1; 0 if none is known to use it so."""
-    return space[4][granule * SHADOW_WORDS + S_FIXED] >> SYNC_SHIFT
+    return space.shadow[granule * SHADOW_WORDS + S_FIXED] >> SYNC_SHIFT
 
 
 @jit
 def touch(space, i, engine, start, nbytes, flags, site):
     """Judge an access of an engine of core ``i``, and remember it."""
-    m, at, size = space[2], start, min(GRANULE_BYTES, 1 << space[1][ATOMIC_SHIFT])
-    word, epoch = engine_word(m, i, engine), _epoch(m, space[3], i, engine)
+    m, at, size = space.m, start, min(GRANULE_BYTES, 1 << space.st[ATOMIC_SHIFT])
+    word, epoch = engine_word(m, i, engine), _epoch(m, space.clocks, i, engine)
     if flags & WRITE and (engine == MTU_OUT or engine == SCALAR):
         flags |= WHOLE
     while at < start + nbytes:  # piece by piece, as it becomes visible
@@ -153,7 +153,7 @@ def _epoch(m, clocks, i, engine):
 
 @jit
 def _read(space, a):
-    m, shadow, records = space[2], space[4], space[5]
+    m, shadow, records = space.m, space.shadow, space.records
     if m[JUDGED] == JUDGE_NOTHING:
         return
     s = shadow_of(space, a.start // GRANULE_BYTES)
@@ -191,7 +191,7 @@ def _bits(a):
 
 @jit
 def _write(space, a):
-    m, shadow, records = space[2], space[4], space[5]
+    m, shadow, records = space.m, space.shadow, space.records
     s = shadow_of(space, a.start // GRANULE_BYTES)
     shadow[s + S_WRITTEN] |= _bits(a)
     if m[JUDGED] == JUDGE_NOTHING:
@@ -238,7 +238,7 @@ def last_together(st, address):
 @jit
 def _together(space, r, start, end):
     """Return whether what is recorded becomes visible at once with a part of some bytes."""
-    shift, at = space[1][ATOMIC_SHIFT], space[5][r + R_START]
+    shift, at = space.st[ATOMIC_SHIFT], space.records[r + R_START]
     return start >> shift <= at >> shift and at >> shift <= end - 1 >> shift
 
 
@@ -246,14 +246,14 @@ def _together(space, r, start, end):
 def _tell_together(space, a):
     """Note what becomes visible at once with a part of another write: an atomic has waited for some, and of some a
     signal tells."""
-    st, records = space[1], space[5]
+    st, records = space.st, space.records
     for granule in range(first_together(st, a.start), last_together(st, a.end - 1) + 1):
-        r = space[4][shadow_of(space, granule) + S_RECORDS]
+        r = space.shadow[shadow_of(space, granule) + S_RECORDS]
         while r:
             if records[r + R_FLAGS] & WRITE and _together(space, r, a.start, a.end):
                 if a.flags & IMMEDIATE and _awaited_by_atomic(space, a, r):
                     records[r + R_FLAGS] |= IMMEDIATE
-                if space[2][X_PAYLOAD]:
+                if space.m[X_PAYLOAD]:
                     _keep_told(space, a, r)
             r = records[r + R_NEXT]
 
@@ -261,7 +261,7 @@ def _tell_together(space, a):
 @jit
 def _keep_told(space, a, r):
     """A request that signals copies behind an own write that `relaxed` keeps before it: its signal tells of it too."""
-    st, m, records = space[1], space[2], space[5]
+    st, m, records = space.st, space.m, space.records
     number, loose = records[r + R_REQUEST], (a.flags | records[r + R_FLAGS]) & LOOSE
     if st[ORDER] != ORDER_RELAXED or not _by_core(m, a.core, records[r + R_ENGINE]) or m[SIGNALS] == 0 or loose:
         return
@@ -275,10 +275,10 @@ def _keep_told(space, a, r):
 @jit
 def _awaited_by_atomic(space, a, r):
     """Return whether a recorded write is one that an atomic in the same granule had to wait for."""
-    st, m, other = space[1], space[2], space[5][r + R_ENGINE]
+    st, m, other = space.st, space.m, space.records[r + R_ENGINE]
     if st[ORDER] == ORDER_FIFO:
         return _on_one_die(m, a.core, other)
-    if st[ORDER] == ORDER_UNORDERED or space[5][r + R_FLAGS] & LOOSE:
+    if st[ORDER] == ORDER_UNORDERED or space.records[r + R_FLAGS] & LOOSE:
         return False
     return _by_core(m, a.core, other)
 
@@ -286,8 +286,8 @@ def _awaited_by_atomic(space, a, r):
 @jit
 def delivered(space, granule, start, nbytes, word, epoch):
     """Some bytes of a write to a synchronization granule have become visible: that of this engine and epoch."""
-    records = space[5]
-    r = space[4][granule * SHADOW_WORDS + S_RECORDS]
+    records = space.records
+    r = space.shadow[granule * SHADOW_WORDS + S_RECORDS]
     while r:
         inside = start <= records[r + R_START] and records[r + R_START] < start + nbytes
         if inside and records[r + R_ENGINE] == word and records[r + R_EPOCH] == epoch:
@@ -301,9 +301,9 @@ def acquired(space, word, row):
 
     They are those to the bytes that become visible together with a word.
     """
-    st, clocks, records = space[1], space[3], space[5]
+    st, clocks, records = space.st, space.clocks, space.records
     for granule in range(first_together(st, word), last_together(st, word) + 1):
-        r = space[4][shadow_of(space, granule) + S_RECORDS]
+        r = space.shadow[shadow_of(space, granule) + S_RECORDS]
         while r:
             known = clocks[row + records[r + R_ENGINE]] >= records[r + R_EPOCH]
             if known and records[r + R_FLAGS] & DELIVERED and _together(space, r, word, word + 8):
@@ -329,21 +329,21 @@ def _on_one_die(m, i, word):
 @jit
 def _knows(space, word, epoch):
     """Does the instruction under judgement know of an epoch?"""
-    m, clocks = space[2], space[3]
+    m, clocks = space.m, space.clocks
     return clocks[m[X_KNOWN] + word] >= epoch or clocks[m[X_ISSUED] + word] >= epoch
 
 
 @jit
 def _happened(space, a, r):
     """Return whether what is recorded is known to have happened.  A descriptor's own reads and writes go together."""
-    word, epoch = space[5][r + R_ENGINE], space[5][r + R_EPOCH]
+    word, epoch = space.records[r + R_ENGINE], space.records[r + R_EPOCH]
     return (word == a.word and epoch == a.epoch) or _knows(space, word, epoch)
 
 
 @jit
 def _visible_to(space, a, r):
     """Return whether a recorded write is known to be visible to a read, or the machine itself keeps it before."""
-    st, m, records = space[1], space[2], space[5]
+    st, m, records = space.st, space.m, space.records
     epoch, flags, number = records[r + R_EPOCH], records[r + R_FLAGS], records[r + R_REQUEST]
     core, engine = records[r + R_ENGINE] // m[PER_CORE], records[r + R_ENGINE] % m[PER_CORE]
     if a.start >= m[BUFFERS_START] or m[TARGETS] == 0 or flags & IMMEDIATE or engine >= ENGINE_DMA:
@@ -366,12 +366,12 @@ def _behind(space, a, r):
 
     Writes of one core to one granule become visible in the order in which they happen, under `fifo` those of one die.
     """
-    m, word = space[2], space[5][r + R_ENGINE]
-    if not space[5][r + R_FLAGS] & WRITE:
+    m, word = space.m, space.records[r + R_ENGINE]
+    if not space.records[r + R_FLAGS] & WRITE:
         return _happened(space, a, r)
     if a.engine < ENGINE_DMA and _by_core(m, a.core, word):
         return _happened(space, a, r)
-    if space[1][ORDER] == ORDER_FIFO and _on_one_die(m, a.core, word):
+    if space.st[ORDER] == ORDER_FIFO and _on_one_die(m, a.core, word):
         return _happened(space, a, r)
     return _visible_to(space, a, r)
 
@@ -379,7 +379,7 @@ def _behind(space, a, r):
 @jit
 def _lands_first(space, a, r):
     """Return whether what is recorded is visible before a write behind it can be.  Not so under `unordered`."""
-    st, m, clocks, records = space[1], space[2], space[3], space[5]
+    st, m, clocks, records = space.st, space.m, space.clocks, space.records
     if (st[ORDER] != ORDER_UNORDERED and not st[REQUEST_ORDERS]) or not records[r + R_FLAGS] & WRITE:
         return True
     word = records[r + R_ENGINE]
@@ -395,12 +395,12 @@ def _lands_first(space, a, r):
 @jit
 def _race(space, a, r):
     """Two accesses that nothing orders: a violation unless both synchronize (`docs/races.md`)."""
-    m, records = space[2], space[5]
+    m, records = space.m, space.records
     flags, word = records[r + R_FLAGS], records[r + R_ENGINE]
     if m[JUDGED] != JUDGE_ALL or _is_sync(a.flags, flags) or _is_sync(flags, a.flags):
         return
     both = a.flags & flags
-    if both & WRITE and both & WHOLE and _has_flags(space[1], m, a.start // GRANULE_BYTES):
+    if both & WRITE and both & WHOLE and _has_flags(space.st, m, a.start // GRANULE_BYTES):
         return
     if m[STOP] == 0:
         m[V_CORE_2], m[V_ENGINE_2] = word // m[PER_CORE], word % m[PER_CORE]
@@ -432,7 +432,7 @@ def _fill(m, records, r, a):
 @jit
 def _add(space, s, a):
     """Put a record in front of the granule's list."""
-    m, shadow, records = space[2], space[4], space[5]
+    m, shadow, records = space.m, space.shadow, space.records
     r = m[RECORD_FREE]
     if r:
         m[RECORD_FREE] = records[r + R_NEXT]
@@ -450,7 +450,7 @@ def _add(space, s, a):
 @jit
 def save(space, start, nbytes):
     """Keep what the granules of a range held before their first write of the run."""
-    mem, m, shadow, undo = space[0], space[2], space[4], space[6]
+    mem, m, shadow, undo = space.mem, space.m, space.shadow, space.undo
     if start < 0 or nbytes <= 0 or start > mem.size - nbytes:  # the action will be refused
         return
     for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):

@@ -118,7 +118,7 @@ def watched(space, actor, choice):
 
     `space` is (memory, state, m, clocks, shadow, records, undo, flights, keys, named, rows); see `layout`.
     """
-    st, m, rows = space[1], space[2], space[10]
+    st, m, rows = space.st, space.m, space.rows
     core = actor // ACTORS_PER_CORE
     on_core = core < st[N_CORES]
     pipe = actor % ACTORS_PER_CORE
@@ -127,7 +127,7 @@ def watched(space, actor, choice):
         base = block_of_core(st, core)
         if not before_core(space, core, base, pipe, choice):
             return NOT_ENABLED
-        n = accesses(st, base, pipe, choice, space[9], rows)
+        n = accesses(st, base, pipe, choice, space.sites, rows)
         if pipe == SCALAR and st[CACHE_LINES]:
             line = before_back(space, core, base, choice)
         for r in range(n):
@@ -137,7 +137,7 @@ def watched(space, actor, choice):
         die = actor - st[N_CORES] * ACTORS_PER_CORE
         if not before_delivery(space, die, choice) or is_cut(st, die, m[X_A]):
             return NOT_ENABLED
-    taken = act_once(space[0], st, actor, choice)
+    taken = act_once(space.mem, st, actor, choice)
     if st[ERROR] != 0:
         m[STOP] = FOUND_ERROR
         return FOUND_ERROR
@@ -152,11 +152,11 @@ def watched(space, actor, choice):
     if m[FENCES] and pipe == SCALAR and (m[X_OP] == OP_STORE or m[X_OP] == OP_ATOMIC_ADD):
         issued = fence_row(m, i)  # it was granted when mtu-out had passed the fence
         if not m[X_OFF] and (m[X_OP] == OP_ATOMIC_ADD or not st[CACHE_LINES]):
-            join_row(m, space[3], known, issued)  # and so is all that its scalar unit does from now on
+            join_row(m, space.clocks, known, issued)  # and so is all that its scalar unit does from now on
     m[X_KNOWN], m[X_ISSUED] = known, issued
     if line >= 0:  # what it has released is what its core knows now
         wrote(space, i, base)
-        clocks = space[3]
+        clocks = space.clocks
         clocks[known + engine_word(m, i, SCALAR)] += 1
         return m[STOP] if m[STOP] else TAKEN_OK
     for r in range(n):
@@ -170,7 +170,7 @@ def watched(space, actor, choice):
 @jit
 def before_back(space, core, base, choice):
     """Which line of its cache a scalar unit is about to write back, or -1; it counts as a store of the line."""
-    st, m, rows = space[1], space[2], space[10]
+    st, m, rows = space.st, space.m, space.rows
     line = written_back(st, core, base, choice)
     if line >= 0:
         rows[0, START], rows[0, NBYTES], rows[0, FLAGS] = address_of(st, core, line), CACHE_LINE_BYTES, WRITE
@@ -182,13 +182,13 @@ def before_back(space, core, base, choice):
 @jit
 def poll_begins(space, i, base):
     """A poll reads from its issue on, again and again: whoever writes there otherwise than at once may be met."""
-    st = space[1]
+    st = space.st
     if st[base + STATUS] != STATUS_RUNNING or st[base + REQUEST] != OP_POLL or switched_off(st, base):
         return
-    m, address, nbytes = space[2], st[base + REQUEST + 1], st[base + REQUEST + 4]
+    m, address, nbytes = space.m, st[base + REQUEST + 1], st[base + REQUEST + 4]
     if nbytes <= 0 or nbytes > LINE_BYTES_MOST or nbytes & nbytes - 1:
         return  # it will be refused
-    if address >= 0 and address <= space[0].size - nbytes and address & nbytes - 1 == 0:
+    if address >= 0 and address <= space.mem.size - nbytes and address & nbytes - 1 == 0:
         _note_syncs(space, address, nbytes)
         m[X_KNOWN] = m[X_ISSUED] = pipe_row(m, i, SCALAR)
         touch(space, i, SCALAR, address, nbytes, SYNC | WHOLE, request_site(st, base))
@@ -197,14 +197,14 @@ def poll_begins(space, i, base):
 @jit
 def _note_syncs(space, start, nbytes):
     """All granules that become visible at once with some bytes: who sees these sees what was written there before."""
-    for granule in range(first_together(space[1], start), last_together(space[1], start + nbytes - 1) + 1):
+    for granule in range(first_together(space.st, start), last_together(space.st, start + nbytes - 1) + 1):
         note_sync(space, granule)
 
 
 @part
 def judge(space, i, r):
     """Judge one access of the action, and make its granule known if it is used as a synchronization."""
-    st, m, rows = space[1], space[2], space[10]
+    st, m, rows = space.st, space.m, space.rows
     start, nbytes, flags, engine = rows[r, START], rows[r, NBYTES], rows[r, FLAGS], rows[r, AGENT]
     known = m[X_KNOWN]
     base = block_of_core(st, m[m[CORE_NUMBER] + i])
@@ -214,9 +214,9 @@ def judge(space, i, r):
         _note_syncs(space, start, nbytes)
     if m[X_OP] == OP_ATOMIC_ADD:
         flags |= IMMEDIATE
-        in_order(st, m, space[3], i, known, known, start >> st[DIE_SHIFT])  # it had to wait for them
-        behind_fence(st, m, space[3], i, known, start >> st[DIE_SHIFT])
-        behind_strong(st, m, space[3], i, known, start >> st[DIE_SHIFT], base, rows[r, SITE])
+        in_order(st, m, space.clocks, i, known, known, start >> st[DIE_SHIFT])  # it had to wait for them
+        behind_fence(st, m, space.clocks, i, known, start >> st[DIE_SHIFT])
+        behind_strong(st, m, space.clocks, i, known, start >> st[DIE_SHIFT], base, rows[r, SITE])
     times = 1
     if flags & WRITE and (m[X_OP] == OP_V_AXPY or m[X_OP] == OP_V_ADD or m[X_OP] == OP_V_SCALE):
         times = 2  # an accumulator is read too
@@ -229,7 +229,7 @@ def judge(space, i, r):
 @jit
 def _after(space, i, core, base, pipe):
     """Bring the clocks up to date."""
-    st, m, clocks = space[1], space[2], space[3]
+    st, m, clocks = space.st, space.m, space.clocks
     op, known, issued = m[X_OP], m[X_KNOWN], m[X_ISSUED]
     if pipe == SCALAR:
         if op == OP_LOAD or not m[X_OFF]:
@@ -270,7 +270,7 @@ def _pass_fence(m, clocks, i, known, issued):
 
 @jit
 def _after_scalar(space, i, core, base, op):
-    st, m, clocks = space[1], space[2], space[3]
+    st, m, clocks = space.st, space.m, space.clocks
     own = pipe_row(m, i, SCALAR)
     if m[X_ROW] >= 0:
         issue(m, clocks, i, m[X_ROW])
@@ -287,8 +287,8 @@ def _after_scalar(space, i, core, base, op):
         _acquire(space, i, core, base)
         number = sync_number(space, m[X_A] // GRANULE_BYTES)
         if number and m[X_LAST]:
-            row = released(space, i, m[X_A], base, space[10][0, SITE])
-            keep_order(space, i, row, m[X_A], 8, asked_at(st, base, space[10][0, SITE]) == ASKS_NO)
+            row = released(space, i, m[X_A], base, space.rows[0, SITE])
+            keep_order(space, i, row, m[X_A], 8, asked_at(st, base, space.rows[0, SITE]) == ASKS_NO)
             publish(m, clocks, number - 1, m[X_A], 8, row, True)
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_QUIET:
@@ -311,7 +311,7 @@ def _acquire(space, i, core, base):
 
     A line, which is not read at once, sees no store that is in flight.
     """
-    m, clocks, rows = space[2], space[3], space[10]
+    m, clocks, rows = space.m, space.clocks, space.rows
     if not rows[0, FLAGS] & SYNC:
         return
     start, nbytes = rows[0, START], rows[0, NBYTES]
@@ -327,7 +327,7 @@ def _acquire(space, i, core, base):
 @jit
 def _saw_own_stores(space, core, base, address, nbytes):
     """Did a load see nothing but stores of its own core that are still in flight?"""
-    st, seen = space[1], 0
+    st, seen = space.st, 0
     if st[base + IN_FLIGHT] == 0 or st[CACHE_LINES]:  # past a cache it sees memory
         return False
     ring = block_of_die(st, st[base + DIE])

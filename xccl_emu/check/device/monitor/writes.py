@@ -73,7 +73,7 @@ from xccl_emu.machine.device.words import jit
 @jit
 def note_sync(space, granule):
     """A granule is used as a synchronization: from now on keep what writes to it release."""
-    m, clocks, shadow = space[2], space[3], space[4]
+    m, clocks, shadow = space.m, space.clocks, space.shadow
     if sync_number(space, granule):
         return
     number = m[N_SYNC]
@@ -84,7 +84,7 @@ def note_sync(space, granule):
     m[N_SYNC] += 1
     m[m[SYNC_GRANULES] + number] = granule
     shadow[s + S_FIXED] |= number + 1 << SYNC_SHIFT
-    clear_sync(space[1], m, clocks, number)
+    clear_sync(space.st, m, clocks, number)
     if shadow[s + S_WRITTEN] & SAVED and m[STOP] == 0 and m[JUDGED] != JUDGE_NOTHING:
         m[STOP] = RESTART
 
@@ -92,7 +92,7 @@ def note_sync(space, granule):
 @jit
 def wrote(space, i, base):
     """Keep what the writes of this action release, if they go to synchronizations, and what is visible with them."""
-    st, m, clocks, rows, flights = space[1], space[2], space[3], space[10], space[7]
+    st, m, clocks, rows, flights = space.st, space.m, space.clocks, space.rows, space.flights
     if st[ORDER] == ORDER_SC:
         r = 0 if rows[0, FLAGS] & WRITE else 1
         _publish_now(space, i, rows[r, START], rows[r, NBYTES])
@@ -132,7 +132,7 @@ def _any_sync(space, start, nbytes):
 @jit
 def _publish_now(space, i, start, nbytes):
     """Under `sc`: a write is visible at once."""
-    m, clocks = space[2], space[3]
+    m, clocks = space.m, space.clocks
     for granule in range(start // GRANULE_BYTES, (start + nbytes - 1) // GRANULE_BYTES + 1):
         number = sync_number(space, granule)
         if number:
@@ -145,7 +145,7 @@ def _publish_now(space, i, start, nbytes):
 def keep_order(space, i, row, address, nbytes, loose):
     """Keep the order of a core's writes to what is visible at once, under `relaxed`: whoever sees the one that releases
     what is in this row knows of the signals, and of what strong writes tell of, that stood before it there."""
-    st, m, clocks = space[1], space[2], space[3]
+    st, m, clocks = space.st, space.m, space.clocks
     if loose or not keeps_order(st, m):
         return
     shift = st[ATOMIC_SHIFT]
@@ -182,7 +182,7 @@ def _take_row(m, die):
 @jit
 def after_delivery(space, die, k):
     """A write has become visible: what it released can be acquired, and the places behind it move up."""
-    st, m, clocks, flights, keys = space[1], space[2], space[3], space[7], space[8]
+    st, m, clocks, flights, keys = space.st, space.m, space.clocks, space.flights, space.keys
     first = m[m[DIE_INDEX] + die] * m[CAPACITY]
     row = flights[(first + k) * 2] - 1
     if row >= 0:

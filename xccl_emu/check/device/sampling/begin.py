@@ -67,8 +67,8 @@ from xccl_emu.machine.device.words import jit, store_i64
 def begin(space, run, forget):
     """Put the trial back to its start; with ``forget``, also what an earlier run found out about synchronizations."""
     undo_writes(space)
-    st, m, clocks = space[1], space[2], space[3]
-    start, parts = run[9], run[10]
+    st, m, clocks = space.st, space.m, space.clocks
+    start, parts = run.start, run.parts
     source = 0
     for p in range(parts.shape[0]):
         for i in range(parts[p, 0], parts[p, 0] + parts[p, 1]):
@@ -110,7 +110,7 @@ def begin(space, run, forget):
 @jit
 def undo_writes(space):
     """Put back every granule of memory that the last run has written."""
-    mem, m, undo = space[0], space[2], space[6]
+    mem, m, undo = space.mem, space.m, space.undo
     for u in range(m[N_UNDO]):
         place = u * UNDO_WORDS
         for w in range(4):
@@ -120,7 +120,7 @@ def undo_writes(space):
 
 @jit
 def _forget_syncs(space):
-    m, shadow = space[2], space[4]
+    m, shadow = space.m, space.shadow
     for number in range(m[N_SYNC_KNOWN], m[N_SYNC]):
         shadow[m[m[SYNC_GRANULES] + number] * SHADOW_WORDS + S_FIXED] &= (1 << SYNC_SHIFT) - 1
     m[N_SYNC] = m[N_SYNC_KNOWN]
@@ -132,14 +132,14 @@ def ended(space, run):
 
     If something broke: of the ranges of which the answering cores have returned.
     """
-    return FOUND_WRONG if _any_wrong(space, run, space[1][FAULT_HAPPENED] != 0) else RUN_DONE
+    return FOUND_WRONG if _any_wrong(space, run, space.st[FAULT_HAPPENED] != 0) else RUN_DONE
 
 
 @jit
 def returned(space, run, live):
     """After an action, before which ``live`` kernels ran: is what the returned cores own there?"""
-    st = space[1]
-    if st[N_LIVE] == live or st[N_LIVE] == 0 or space[2][JUDGED] == JUDGE_NOTHING:
+    st = space.st
+    if st[N_LIVE] == live or st[N_LIVE] == 0 or space.m[JUDGED] == JUDGE_NOTHING:
         return TAKEN_OK  # none has returned; or all have, which `ended` judges
     return FOUND_WRONG if _any_wrong(space, run, True) else TAKEN_OK
 
@@ -147,9 +147,9 @@ def returned(space, run, live):
 @jit
 def _any_wrong(space, run, answered):
     """Return whether a byte is wrong, if ``answered`` where all owners have returned; take down the first."""
-    mem, m, expected, data = space[0], space[2], run[11], run[12]
+    mem, m, expected, data = space.mem, space.m, run.expected, run.expected_bytes
     for e in range(expected.shape[0]):
-        for b in range(0 if answered and not _answered(space[1], run[13], e) else expected[e, 1]):
+        for b in range(0 if answered and not _answered(space.st, run.owners, e) else expected[e, 1]):
             if mem[expected[e, 0] + b] != data[expected[e, 2] + b]:
                 m[V_AT], m[V_SITE] = expected[e, 0] + b, e
                 return True

@@ -90,17 +90,17 @@ LONGER = 8
 @jit
 def draw_fault(space, run):
     """What a run draws at its start: after how many actions something breaks."""
-    m = space[2]
+    m = space.m
     m[SEEN], m[STRUCK], m[LATER] = 0, 0, NEVER
-    m[MOMENT] = draw_below(run[0], m[LENGTH])
+    m[MOMENT] = draw_below(run.rng, m[LENGTH])
     if m[FAULT] == F_STOP:
-        m[MOMENT] = draw_below(run[0], m[MOMENT] + 1)  # more often early, when more has still to come
+        m[MOMENT] = draw_below(run.rng, m[MOMENT] + 1)  # more often early, when more has still to come
 
 
 @jit
 def watched_fault(space, code):
     """Take the action of a negative code under watch; as `watched`."""
-    mem, st, m = space[0], space[1], space[2]
+    mem, st, m = space.mem, space.st, space.m
     kind = kind_of(code)
     if carries(code):
         if not before_arrival(st, code):
@@ -130,7 +130,7 @@ def _code(kind, die, other, bit):
 @jit
 def strike(space, run, n_taken):
     """Let break what is due before the next action: the code of that action, or 0."""
-    m = space[2]
+    m = space.m
     kind, code = m[FAULT], 0
     if kind == F_STALL:
         _let_through_in_time(m, n_taken)
@@ -162,19 +162,19 @@ def _let_through_in_time(m, n_taken):
 @jit
 def _note(space, run, n_taken):
     """Something broke: draw what follows, and wake everybody."""
-    m, rng = space[2], run[0]
+    m, rng = space.m, run.rng
     if m[STRUCK] == 1:
         m[STRUCK] = 2
         if m[FAULT] == F_DUPLICATE or (m[FAULT] == F_STOP and m[CAPACITY] and draw_below(rng, 4)):
             m[LATER] = n_taken + (draw_below(rng, m[LENGTH]) >> draw_below(rng, 10))  # soon, or much later
-    for a in range(run[5].size):
-        run[5][a] = 0
+    for a in range(run.asleep.size):
+        run.asleep[a] = 0
 
 
 @jit
 def again_now(space):
     """If a copy is still to become visible, let it do so next; False if there is none."""
-    m = space[2]
+    m = space.m
     if m[FAULT] != F_DUPLICATE or m[LATER] == NEVER:
         return False
     m[LATER] = 0
@@ -184,7 +184,7 @@ def again_now(space):
 @jit
 def strikes_write(space, candidate, n_taken):
     """Return whether a write in flight, about to become visible, is the one that is duplicated or corrupted."""
-    st, m = space[1], space[2]
+    st, m = space.st, space.m
     if m[FAULT] < F_DUPLICATE or m[STRUCK] or not _on_link(st, m, candidate):
         return False
     return m[SEEN] + 1 == m[FAULT_AT] if m[FAULT_AT] >= 0 else n_taken >= m[MOMENT]
@@ -202,12 +202,12 @@ def _on_link(st, m, candidate):
 @jit
 def deliver_struck(space, run, candidate, n_taken):
     """Let a write become visible, duplicated or corrupted; returns what it came to and its code."""
-    st, m = space[1], space[2]
+    st, m = space.st, space.m
     die, k = (candidate >> CHOICE_BITS) - st[N_CORES] * ACTORS_PER_CORE, candidate & CHOICE_ALL
     kind, bit = DUPLICATE, 0
     if m[FAULT] == F_CORRUPT:
         kind = CORRUPT
-        bit = draw_below(run[0], 8 * st[flight(st, block_of_die(st, die), k) + FLIGHT_NBYTES])
+        bit = draw_below(run.rng, 8 * st[flight(st, block_of_die(st, die), k) + FLIGHT_NBYTES])
     code = _code(kind, die, k, bit)
     result = watched_fault(space, code)
     if result == TAKEN_OK:
@@ -219,7 +219,7 @@ def deliver_struck(space, run, candidate, n_taken):
 @jit
 def count(space, candidate, of_core):
     """Count an action of the die that is to stop, or a write over the link."""
-    st, m = space[1], space[2]
+    st, m = space.st, space.m
     if of_core:
         if m[FAULT] == F_STOP and st[block_of_core(st, candidate // ACTORS_PER_CORE) + DIE] == m[FAULT_FROM]:
             m[SEEN] += 1
@@ -266,7 +266,7 @@ def let_through(m):
 @jit
 def goes_on_for_ever(space, run, n_taken):
     """Something broke, and the run is far longer than others; where none may block it must show for certain."""
-    m, may_block = space[2], run[15][0]
+    m, may_block = space.m, run.may_block[0]
     broken = m[FAULT] != 0 and m[FAULT] != F_STALL and m[STRUCK] == 2
     return may_block and broken and n_taken > LONGER * m[LENGTH] + 1000
 
@@ -274,10 +274,10 @@ def goes_on_for_ever(space, run, n_taken):
 @jit
 def forgiven(space, run, code):
     """What a run comes to in which something broke: a declared error, or a core that may wait, is no violation."""
-    st = space[1]
+    st = space.st
     if st[FAULT_HAPPENED] == 0:
         return code
-    waits = (code == FOUND_DEADLOCK or code == FOUND_LIVELOCK) and run[15][0]
+    waits = (code == FOUND_DEADLOCK or code == FOUND_LIVELOCK) and run.may_block[0]
     if waits or (code == FOUND_ERROR and _seen_error(st, run)):
         return ended(space, run)
     return code
@@ -286,7 +286,7 @@ def forgiven(space, run, code):
 @jit
 def count_ending(space, run, code, result):
     """Count how a run ended in which something broke: by what stopped it, and what that came to (`forgiven`)."""
-    st, m, stops, endings = space[1], space[2], run[14], run[16]
+    st, m, stops, endings = space.st, space.m, run.stops, run.endings
     if result == RESTART or result == GROW:
         return
     if st[FAULT_HAPPENED]:
@@ -312,7 +312,7 @@ def _seen_error(st, run):
     """Return whether the run ended in a declared error, or one that the machine has seen behind a wrong word."""
     if st[ERROR] != ERR_FAIL:
         return st[FAULT_HAPPENED] & MISLEADING != 0
-    stops = run[14]
+    stops = run.stops
     for i in range(stops.size):  # a bare array has no iterator
         if stops[i] == st[ERROR_A]:
             return True
@@ -322,7 +322,7 @@ def _seen_error(st, run):
 @jit
 def whole_so_far(space, run):
     """Return whether all is right of which the answering cores have returned."""
-    return space[1][FAULT_HAPPENED] == 0 or ended(space, run) == RUN_DONE
+    return space.st[FAULT_HAPPENED] == 0 or ended(space, run) == RUN_DONE
 
 
 @jit

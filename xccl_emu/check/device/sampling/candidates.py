@@ -5,8 +5,6 @@ from xccl_emu.check.device.monitor.clocks import index_of
 from xccl_emu.check.device.monitor.layout import (
     CAPACITY,
     CORE_NUMBER,
-    DIE_INDEX,
-    LOWEST,
     N_DMA,
     NEXT_NUMBER,
     NOT_ENABLED,
@@ -47,8 +45,9 @@ EVICTED_EVERY = 4
 @jit
 def gather(space, run, policy):
     """List the candidates; returns how many, and how many of them are of cores."""
-    st, m, flights, keys = space[1], space[2], space[7], space[8]
-    candidates, keys_now, serials, actor_keys, asleep = run[1], run[2], run[3], run[4], run[5]
+    st, m, flights, keys = space.st, space.m, space.flights, space.keys
+    candidates, keys_now, serials = run.candidates, run.candidate_keys, run.serials
+    actor_keys, asleep = run.actor_keys, run.asleep
     n = 0
     broken = holds(st, m)
     for i in range(st[N_ACTIVE]):
@@ -91,25 +90,25 @@ def _busy(st, m, base, pipe):
 @jit
 def try_candidate(space, run, candidate, of_core):
     """Let a candidate act; returns the code and the choice. The sub-transfers of a transfer go in any order."""
-    st, m = space[1], space[2]
+    st, m = space.st, space.m
     actor, choice, choices = candidate, 0, 1
     base, pipe = 0, SCALAR
     if of_core:
         base, pipe = block_of_core(st, candidate // ACTORS_PER_CORE), candidate % ACTORS_PER_CORE
         choices = _live(st, base, pipe) if pipe == MTU_IN or pipe == DMA else 1
         if pipe == SCALAR:
-            note_came(st, base, space[9])
+            note_came(st, base, space.sites)
             choices = request_choices(st, base)
             if st[CACHE_LINES] and m[NEXT_NUMBER] & 1:  # every other run keeps what it has, as long as it can
                 choices = 1 if through_cache(st, base) else choices
-            elif st[CACHE_LINES] and draw_below(run[0], EVICTED_EVERY) == 0:
-                choice = CHOICE_EVICT + draw_below(run[0], st[CACHE_LINES])
+            elif st[CACHE_LINES] and draw_below(run.rng, EVICTED_EVERY) == 0:
+                choice = CHOICE_EVICT + draw_below(run.rng, st[CACHE_LINES])
                 code = call(m[WATCHED], space, actor, choice)
                 if code != NOT_ENABLED:
                     return code, choice
     else:
         actor, choice = candidate >> CHOICE_BITS, candidate & 0xFFFF
-    first = draw_below(run[0], choices) if choices > 1 else 0
+    first = draw_below(run.rng, choices) if choices > 1 else 0
     for c in range(choices):
         if of_core:
             choice = (first + c) % choices
@@ -119,10 +118,10 @@ def try_candidate(space, run, candidate, of_core):
         if code != NOT_ENABLED:
             return code, choice
     if of_core:
-        run[5][index_of(m, candidate // ACTORS_PER_CORE) * ACTORS_PER_CORE + pipe] = 1
+        run.asleep[index_of(m, candidate // ACTORS_PER_CORE) * ACTORS_PER_CORE + pipe] = 1
         site = waits_at(st, base, pipe)
         if site >= 0:
-            space[9][site] |= MAY_WAIT
+            space.sites[site] |= MAY_WAIT
     return NOT_ENABLED, 0
 
 
@@ -180,7 +179,7 @@ def _nth_live(st, base, pipe, n):
 @jit
 def drop(space, run, c, n, n_cores):
     """Strike a candidate that cannot act."""
-    candidates, keys_now, serials = run[1], run[2], run[3]
+    candidates, keys_now, serials = run.candidates, run.candidate_keys, run.serials
     hole = c
     if c < n_cores:
         n_cores -= 1
@@ -189,16 +188,3 @@ def drop(space, run, c, n, n_cores):
     n -= 1
     candidates[hole], keys_now[hole], serials[hole] = candidates[n], keys_now[n], serials[n]
     return n, n_cores
-
-
-@jit
-def lower(space, run, candidate, of_core):
-    """Give a candidate a priority below all others."""
-    st, m, keys = space[1], space[2], space[8]
-    m[LOWEST] -= 1
-    if of_core:
-        core, pipe = candidate // ACTORS_PER_CORE, candidate % ACTORS_PER_CORE
-        run[4][index_of(m, core) * ACTORS_PER_CORE + pipe] = m[LOWEST] * 1.0
-    else:
-        die = (candidate >> CHOICE_BITS) - st[N_CORES] * ACTORS_PER_CORE
-        keys[m[m[DIE_INDEX] + die] * m[CAPACITY] + (candidate & 0xFFFF)] = m[LOWEST] * 1.0

@@ -45,40 +45,40 @@ def replay_run(space, run, actions, stop):
     Where they end, the run has ended too, or is stuck, or could go on (`RUN_CUT`, or livelock if it is that long);
     to find out, an action more is taken, if there is one.  With ``stop`` none is: it stands where they end.
     """
-    m = space[2]
+    m = space.m
     code, forget = RESTART, True
     while code == RESTART:
         code = _replay(space, run, actions, forget)
         forget = False
     if code != TAKEN_OK:
         return forgiven(space, run, code)
-    if space[1][N_LIVE] == 0 or not whole_so_far(space, run):
+    if space.st[N_LIVE] == 0 or not whole_so_far(space, run):
         return ended(space, run)
     if stop:
         return RUN_CUT
-    if m[TAKEN] >= run[8].size:
+    if m[TAKEN] >= run.log.size:
         return forgiven(space, run, FOUND_LIVELOCK)
     judged, m[JUDGED] = m[JUDGED], JUDGE_NOTHING
-    seed_draws(run[0], 0, 0, 0)
-    for a in range(run[5].size):
-        run[5][a] = 0
+    seed_draws(run.rng, 0, 0, 0)
+    for a in range(run.asleep.size):
+        run.asleep[a] = 0
     n, n_cores = gather(space, run, P_RANDOM)
     code = NOT_ENABLED
     for c in range(n):
         if code == NOT_ENABLED:
-            code, _ = try_candidate(space, run, run[1][c], c < n_cores)
+            code, _ = try_candidate(space, run, run.candidates[c], c < n_cores)
     m[JUDGED] = judged
     return forgiven(space, run, FOUND_DEADLOCK) if code == NOT_ENABLED else RUN_CUT
 
 
 @jit
 def _replay(space, run, actions, forget):
-    m = space[2]
+    m = space.m
     begin(space, run, forget)
     judge_as_asked(m)
     m[TAKEN] = 0
     for a in range(actions.size):
-        live = space[1][N_LIVE]
+        live = space.st[N_LIVE]
         if actions[a] < 0:
             code = watched_fault(space, actions[a])
         else:
@@ -96,7 +96,7 @@ def _replay(space, run, actions, forget):
 @jit
 def _take(space, actor, choice):
     """One action; one that stands for all of a transfer, or all of a die's writes, as the actions it stands for."""
-    st, m = space[1], space[2]
+    st, m = space.st, space.m
     pipe = actor % ACTORS_PER_CORE
     of_core = actor < st[N_CORES] * ACTORS_PER_CORE
     whole = choice == CHOICE_ALL and not (of_core and (pipe == SCALAR or pipe == VECTOR))

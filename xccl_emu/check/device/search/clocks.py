@@ -38,6 +38,7 @@ from xccl_emu.check.device.search.checker_state import (
     LIMIT,
     LIMIT_CLOCK,
     LIMIT_EVENTS,
+    LIMIT_OPEN,
     LOCALLY,
     N_CONSUMED,
     N_EVENTS_SET,
@@ -221,15 +222,15 @@ def completion_of(ck, block, k):
 
 @jit
 def note_read(ck, block, start, nbytes, agent, site):
-    """Keep a read open that an agent of a core made early; False if no more can be kept."""
+    """Keep a read open that an agent of a core made early; one that was explored may find no room, and need not."""
     n = ck[block + N_READ]
     if n == READ_MAX:
-        return False
+        ck[LIMIT] = LIMIT_OPEN if ck[LOCALLY] else ck[LIMIT]
+        return
     at = block + READ + n * READ_WORDS
     ck[at], ck[at + 1], ck[at + 2] = start, nbytes, site | agent << READ_AGENT
     ck[at + 3] = lane(ck[block + VECTORS + agent], agent)
     ck[block + N_READ] = n + 1
-    return True
 
 
 @jit

@@ -3,6 +3,8 @@
 As `machine.device.explore`, whose states these are, with what has broken beside them.  Nothing is reduced.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from xccl_emu.check.device.fault_actions import MISLEADING, act_fault, atomic_cut, may_arrive
@@ -58,20 +60,44 @@ WRONG_BITS, DEADLOCK, ERROR_FOUND = range(1, 4)
 FAULT, FROM, TO, MAY_BLOCK = range(4)
 """Words of what is asked: the kind of fault, its die, the die that is written to, may cores wait for ever?"""
 
+
 NO_ACTION = 0
 """As a code: the violation is of the state itself.  (Action 0 can be of the first core only, and is no end.)"""
 
 
+class Asked(NamedTuple):
+    """What a search looks for."""
+
+    words: Any
+    """What may break: `FAULT` and so on."""
+    stops: Any
+    """Declared errors."""
+    expected: Any
+    """Rows of what must be in memory (`_wrong`)."""
+    data: Any
+    owners: Any
+
+
+class Graph(NamedTuple):
+    """What a search has come by."""
+
+    stack: Any
+    """[n, words] states that wait."""
+    ids: Any
+    """[n] their numbers."""
+    table: Any
+    """[n, 3] fingerprints."""
+    before: Any
+    """[n, 2] for each state the one before it, and the action."""
+    edges: Any
+    """[n, 4] transitions: from, to (-1: an end), actor and choice; if there is room for any."""
+
+
 @jit
 def search(space, parts, asked, graph, counted, max_states):
-    """Expand states until none is left, something is found, a limit is met or something is full.
-
-    ``asked`` is what may break (`FAULT` and so on), declared errors, and what must be in memory (`_wrong`); ``graph``
-    the states that wait [n, words] and their numbers, the table of fingerprints [n, 3], for each state the one before
-    it and the action [n, 2], and transitions [n, 4], from, to (-1: an end), actor and choice, if there is room for any.
-    """
-    mem, st = space[0], space[1]
-    words = asked[0]
+    """Expand states until none is left, something is found, a limit is met or something is full."""
+    mem, st, _, _ = space
+    words = asked.words
     stack, ids, table, _, edges = graph
     while counted[STACK] > 0 and counted[STATES] <= max_states and counted[FOUND] == 0:
         if counted[SLICE] == 0:
@@ -128,7 +154,7 @@ def _possible(st, words):
 @jit
 def _expand(space, parts, asked, graph, counted, node):
     """Every action of the machine that nothing cuts off; False if there is none."""
-    mem, st = space[0], space[1]
+    mem, st, _, _ = space
     moved = False
     for a in range(n_actors(st)):
         actor = nth_actor(st, a)
@@ -140,7 +166,7 @@ def _expand(space, parts, asked, graph, counted, node):
                 moved = True
                 code = actor << CHOICE_BITS | choice
                 _reached(space, parts, asked, graph, counted, node, code)
-                restore(space, parts, graph[0], 0)
+                restore(space, parts, graph.stack, 0)
     return moved
 
 
@@ -158,7 +184,8 @@ def _cut_off(st, actor, choice):
 @jit
 def _break(space, parts, asked, graph, counted, node):
     """Everything that may break here, once in a run, and what follows from it."""
-    st, words = space[1], asked[0]
+    _, st, _, _ = space
+    words = asked.words
     kind, die, to = words[FAULT], words[FROM], words[TO]
     ring = block_of_die(st, die)
     if st[FAULT_COPY + FLIGHT_NBYTES]:
@@ -183,19 +210,20 @@ def _break(space, parts, asked, graph, counted, node):
 
 @call
 def _try(space, parts, asked, graph, counted, node, code):
-    if counted[FOUND] == 0 and act_fault(space[0], space[1], code):
+    mem, st, _, _ = space
+    if counted[FOUND] == 0 and act_fault(mem, st, code):
         _reached(space, parts, asked, graph, counted, node, code)
-    restore(space, parts, graph[0], 0)
+    restore(space, parts, graph.stack, 0)
 
 
 @call
 def _reached(space, parts, asked, graph, counted, node, code):
     """An action was taken: judge an error, or put the state aside if it is new."""
-    st = space[1]
+    _, st, _, _ = space
     stack, ids, table, tree, edges = graph
     counted[TRANSITIONS] += 1
     if st[ERROR] != 0:
-        if not _forgiven(st, asked[1]):
+        if not _forgiven(st, asked.stops):
             _find(counted, ERROR_FOUND, node, code)
         counted[DECLARED if st[ERROR] == ERR_FAIL else REFUSED] += 1
         _edge(edges, counted, node, -1, code)
@@ -263,7 +291,7 @@ def _forgiven(st, stops):
 @jit
 def _wrong(mem, st, asked):
     """Is a byte wrong whose owners have all returned?  Rows: address, bytes, where these are, first owner, owners."""
-    what, data, owners = asked[2], asked[3], asked[4]
+    what, data, owners = asked.expected, asked.data, asked.owners
     for e in range(what.shape[0]):
         due = True
         for i in range(what[e, 3], what[e, 3] + what[e, 4]):

@@ -1,4 +1,6 @@
-"""Random numbers of the policies: one generator for each run, seeded by the check's seed and the run's number."""
+"""What the policies draw: one generator for each run, seeded by the check's seed and the run's number."""
+
+import math
 
 import numpy as np
 
@@ -6,6 +8,7 @@ from xccl_emu.machine.device.words import jit
 
 _A, _B, _C = np.uint64(13), np.uint64(7), np.uint64(17)
 _HALF = np.uint64(32)
+_DECADES = 3 * 2.302585092994046
 
 
 @jit
@@ -39,3 +42,19 @@ def draw_below(state, n):
 def draw_unit(state):
     """A number from 0 up to 1."""
     return np.float64(np.int64(_step(state) >> _HALF)) / 4294967296.0
+
+
+@jit
+def draw_weight(rng):
+    """A weight, 10^-U(0, 3)."""
+    return math.exp(-_DECADES * draw_unit(rng))
+
+
+@jit
+def is_change(changes, n, at):
+    """Return whether this is one of the first n steps at which a policy changes its mind.  Each counts once."""
+    for c in range(n):
+        if changes[c] == at:
+            changes[c] = -1
+            return True
+    return False

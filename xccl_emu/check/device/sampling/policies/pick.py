@@ -7,23 +7,15 @@
     eager    a write in flight, whenever there is one that may become visible; else as weights
     late     a write in flight only when no core can go on, any of them; else as weights
     lifo     as late, the youngest write first
-    skew     as weights, but all cores of a die have one factor more, 10^-U(0, 9): hosts launch apart, and some die
-             hardly goes on as long as others can; at some steps the factors are drawn anew
+    skew     as weights, but all cores of a die have one factor more
     =======  ===========================================================================================
 
-A blocked poll is no candidate, so no priority makes it spin; a scalar unit that does nothing but load is lowered by
-`pct` as if it were blocked.
+A blocked poll is no candidate, so no priority makes it spin.  What a policy does beside that is in `pct` and `skew`.
 """
 
-import math
-
 from xccl_emu.check.device.monitor.layout import P_EAGER, P_LATE, P_LIFO, P_PCT, P_RANDOM
-from xccl_emu.check.device.sampling.policies.draw import draw_below, draw_unit
+from xccl_emu.check.device.sampling.policies.draw import draw_below, draw_unit, draw_weight
 from xccl_emu.machine.device.words import jit
-
-_DECADES = 3 * 2.302585092994046
-_APART = 3.0
-"""Dies are apart by so many times what their actors are."""
 
 
 @jit
@@ -33,13 +25,7 @@ def draw_key(policy, rng):
         return 1.0
     if policy == P_PCT:
         return 1.0 + draw_unit(rng)
-    return math.exp(-_DECADES * draw_unit(rng))
-
-
-@jit
-def draw_apart(rng):
-    """The factor of a die, by `skew`."""
-    return math.exp(-_APART * _DECADES * draw_unit(rng))
+    return draw_weight(rng)
 
 
 @jit

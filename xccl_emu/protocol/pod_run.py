@@ -17,7 +17,7 @@ INTERPRETER_BYTES = 700 << 20
 
 
 @dataclass
-class Site:
+class PodRun:
     """A pod for a case, and what the case has found there."""
 
     pod: Pod

@@ -1,4 +1,4 @@
-"""Makes a sequence in which something goes wrong shorter: fewer communicators, fewer calls, sizes as usual.
+"""Shrinks a sequence in which something goes wrong: fewer communicators, fewer calls, sizes as usual.
 
 Hypothesis has shortened what it has drawn; but a size that is drawn as usual stays in it, and so does a call where
 what is drawn behind it would change.
@@ -17,7 +17,7 @@ from xccl_emu.protocol.sequence import AGAIN, Sequence, Sizes, Stage
 SECONDS = 10.0
 
 
-def shortened(
+def shrunk(
     sequence: Sequence, fault: str, violation: Violation, seed: int, budget: Budget, fixed: Sizes
 ) -> tuple[Sequence, Violation]:
     """The shortest that is found in a few seconds, and what goes wrong in it: something of the same kind.
@@ -37,12 +37,12 @@ def shortened(
     better: tuple[Sequence, Violation] | None = (sequence, violation)
     while better is not None:
         sequence, violation = better
-        candidates = (replace(sequence, stages=stages) for stages in _shorter(sequence.stages, fixed))
+        candidates = (replace(sequence, stages=stages) for stages in _smaller(sequence.stages, fixed))
         better = next((each for candidate in candidates for each in wrong(candidate)), None)
     return sequence, violation
 
 
-def _shorter(stages: tuple[Stage, ...], fixed: Sizes) -> Iterator[tuple[Stage, ...]]:
+def _smaller(stages: tuple[Stage, ...], fixed: Sizes) -> Iterator[tuple[Stage, ...]]:
     """Without a communicator; without a call; with a size as usual."""
     if len(stages) > 1:
         yield from (stages[:i] + stages[i + 1 :] for i in range(len(stages)))

@@ -12,7 +12,7 @@ _NOTHING = -1 << at.CHOICE_BITS  # an actor that does not exist
 _ENDS = {at.ENDED_DONE: "done", at.ENDED_ERROR: "error", at.ENDED_DEADLOCK: "deadlock"}
 
 
-class Player:
+class Replayer:
     """Takes actions on a pod; brings its kernels to their first requests to begin with.
 
     Raises ConfigError for a pod that is not ready to run, or of plain generators (their locals are not in its state).

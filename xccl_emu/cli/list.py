@@ -1,11 +1,11 @@
 """``xccl-emu list``: which protocols there are, and what can be chosen of one."""
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from xccl_emu.cli.app import App
 from xccl_emu.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -26,15 +26,17 @@ def list_protocols(
       xccl-emu list sendrecv
       xccl-emu list examples/prefix_sum/prefix_sum.py:PrefixSum
     """
-    told = _all() if protocol is None else _one(protocol)
-    typer.echo(json.dumps(told) if as_json else "\n".join(_names(told) if protocol is None else _text(told)))
-
-
-def _all() -> dict[str, str]:
-    """A sentence on each protocol, by name."""
     from xccl_emu.protocol.registry import known, names
 
-    return {name: known(name).preset.about for name in names()}
+    if protocol is not None:
+        shown = _one(protocol)
+    else:
+        shown = {"protocols": [{"protocol": name, "about": known(name).preset.about} for name in names()]}
+    if as_json:
+        from xccl_emu.cli.schema import print_json
+
+        return print_json("list", shown)
+    typer.echo("\n".join(_names(shown["protocols"]) if protocol is None else _text(shown)))
 
 
 def _one(name: str) -> dict[str, Any]:
@@ -53,10 +55,10 @@ def _one(name: str) -> dict[str, Any]:
 
 
 def _described(it: "Known", size: "Size") -> dict[str, Any]:
-    """A size, its default that of the name, and what it is on the whole pod if that is another."""
+    """A size, its default that of the name, and what it is on the whole pod."""
     default = it.preset.sizes.get(size.name, size.default)
     on_pod = (it.preset.on_pod or {}).get(size.name, default)
-    return vars(size) | {"default": default} | ({} if on_pod == default else {"on_pod": on_pod})
+    return vars(size) | {"default": default, "on_pod": on_pod}
 
 
 def sizes_text(it: "Known") -> Iterator[str]:
@@ -67,10 +69,10 @@ def sizes_text(it: "Known") -> Iterator[str]:
         yield _size_text(_described(it, size))
 
 
-def _names(told: dict[str, str]) -> Iterator[str]:
-    width = max(map(len, told))
-    for name, sentence in told.items():
-        yield f"{name:{width}}  {sentence}"
+def _names(protocols: list[dict[str, str]]) -> Iterator[str]:
+    width = max(len(each["protocol"]) for each in protocols)
+    for each in protocols:
+        yield f"{each['protocol']:{width}}  {each['about']}"
 
 
 def _text(told: dict[str, Any]) -> Iterator[str]:
@@ -92,6 +94,9 @@ def _size_text(size: dict[str, Any]) -> str:
     on, _, off = size["also"].partition("/")
     others = f"--{on}, --{off or f'no-{on}'}" if size["choices"] == (0, 1) else f"--{on}"
     also = f" (also {others})" if on else ""
-    on_pod = f" [run: {size['on_pod']}]" if "on_pod" in size else ""
+    on_pod = "" if size["on_pod"] == size["default"] else f" [run: {size['on_pod']}]"
     name = f"  --{size['name'].replace('_', '-')} {size['default']}".rstrip()
     return f"{name}{on_pod}{bounds}{of}{also}  {size['help']}".rstrip()
+
+
+app = App.of(list_protocols)

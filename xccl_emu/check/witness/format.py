@@ -13,7 +13,7 @@ from xccl_emu.machine.stats import PIPE_NAMES
 _LARGE = 1 << 20
 
 
-class Wording(NamedTuple):
+class Formatted(NamedTuple):
     """An instruction in words."""
 
     action: str
@@ -42,34 +42,34 @@ def some_bytes(data: bytes) -> str:
     return data[:4].hex(" ") + (" .." if len(data) > 4 else "")
 
 
-def wording(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Wording:
+def formatted(pod: Pod, ub: int, op: int, operands: Sequence[int]) -> Formatted:
     """An instruction of the core whose data buffer begins at ``ub``, before it is carried out."""
     name, (a, b, c, d) = rq.OPERATIONS[op], operands[:4]
     if op == rq.OP_MTU_IN:
-        return Wording(f"{name} {c} B", a, c, symbolic(pod, a), f"to ub+{b:#x}")
+        return Formatted(f"{name} {c} B", a, c, symbolic(pod, a), f"to ub+{b:#x}")
     if op == rq.OP_MTU_OUT:
         name = "put_signal" if operands[5] else name
-        return Wording(f"{name} {c} B", b, c, symbolic(pod, b), f"from ub+{a:#x}")
+        return Formatted(f"{name} {c} B", b, c, symbolic(pod, b), f"from ub+{a:#x}")
     if op == rq.OP_DMA:
-        return Wording(f"{name} {c} B, event {d}", b, c, symbolic(pod, b), f"from {symbolic(pod, a)}")
+        return Formatted(f"{name} {c} B, event {d}", b, c, symbolic(pod, b), f"from {symbolic(pod, a)}")
     if op == rq.OP_PUT:
-        return Wording(name, a, GRANULE_BYTES, symbolic(pod, a), numbers(operands[1:5]))
+        return Formatted(name, a, GRANULE_BYTES, symbolic(pod, a), numbers(operands[1:5]))
     if op in (rq.OP_SET_FLAG, rq.OP_WAIT_FLAG):
-        return Wording(f"{name} {_pipe_name(a)}→{_pipe_name(b)} {c}")
+        return Formatted(f"{name} {_pipe_name(a)}→{_pipe_name(b)} {c}")
     if op in (rq.OP_UB_LOAD, rq.OP_UB_STORE):
         nbytes, value = (b, "") if op == rq.OP_UB_LOAD else (c, number(b))
-        return Wording(name, ub + a, nbytes, f"ub+{a:#x}", value)
+        return Formatted(name, ub + a, nbytes, f"ub+{a:#x}", value)
     if op == rq.OP_POLL:
         return _poll(pod, operands)
     return _vector(ub, op, operands) if op >= rq.OP_V_QUANTIZE else _scalar(pod, op, a, b, c)
 
 
-def _poll(pod: Pod, operands: Sequence[int]) -> Wording:
+def _poll(pod: Pod, operands: Sequence[int]) -> Formatted:
     """A poll of a word, perhaps of some of its bits, or of a line."""
     address, compare, value, nbytes, mask = operands[:5]
     sign = {rq.CMP_EQ: "==", rq.CMP_GE: ">="}.get(compare, "!=")
     what = " line" if is_line(nbytes) else "" if mask == -1 else f" & {number(mask)}"
-    return Wording(f"poll{what} {sign} {number(value)}", address, nbytes, symbolic(pod, address))
+    return Formatted(f"poll{what} {sign} {number(value)}", address, nbytes, symbolic(pod, address))
 
 
 def _pipe_name(pipe: int) -> str:
@@ -77,37 +77,37 @@ def _pipe_name(pipe: int) -> str:
     return PIPE_NAMES[pipe] if 0 <= pipe < len(PIPE_NAMES) else str(pipe)
 
 
-def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Wording:
+def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Formatted:
     """What the scalar unit does itself, and an add by mtu-out."""
     name = rq.OPERATIONS[op]
     if op == rq.OP_ATOMIC_ADD and c == rq.SWAPS:
-        return Wording(f"compare_swap to {number(b)}", a, 8, symbolic(pod, a))
+        return Formatted(f"compare_swap to {number(b)}", a, 8, symbolic(pod, a))
     if op in (rq.OP_ATOMIC_ADD, rq.OP_ADD):
-        return Wording(f"{name} {number(b)}", a, 8, symbolic(pod, a))
+        return Formatted(f"{name} {number(b)}", a, 8, symbolic(pod, a))
     if op == rq.OP_LOAD:
-        return Wording(name, a, b, symbolic(pod, a))
+        return Formatted(name, a, b, symbolic(pod, a))
     if op == rq.OP_STORE:
-        return Wording(name, a, c, symbolic(pod, a), number(b))
+        return Formatted(name, a, c, symbolic(pod, a), number(b))
     if op == rq.OP_DCCI:
         line = a & -CACHE_LINE_BYTES
-        return Wording(name, line, CACHE_LINE_BYTES, symbolic(pod, line))
+        return Formatted(name, line, CACHE_LINE_BYTES, symbolic(pod, line))
     if op == rq.OP_AWAIT_GROUP:
-        return Wording(f"{name} {a}")
+        return Formatted(f"{name} {a}")
     if op in (rq.OP_FAIL, rq.OP_RETURN):
-        return Wording(f"{name} {number(a)}", value=number(b) if op == rq.OP_FAIL else "")
-    return Wording(name)
+        return Formatted(f"{name} {number(a)}", value=number(b) if op == rq.OP_FAIL else "")
+    return Formatted(name)
 
 
-def _vector(ub: int, op: int, operands: Sequence[int]) -> Wording:
+def _vector(ub: int, op: int, operands: Sequence[int]) -> Formatted:
     """A vector instruction: where it writes; how many bytes, or elements."""
     a, b, c, d = operands[:4]
     name = rq.OPERATIONS[op]
     if op == rq.OP_V_FILL:
-        return Wording(f"{name} {b} B", ub + a, b, f"ub+{a:#x}", number(c))
+        return Formatted(f"{name} {b} B", ub + a, b, f"ub+{a:#x}", number(c))
     if op == rq.OP_V_SCALE:
-        return Wording(f"{name} {b}", ub + a, 4 * b, f"ub+{a:#x}")
+        return Formatted(f"{name} {b}", ub + a, 4 * b, f"ub+{a:#x}")
     if op == rq.OP_V_COUNT:
-        return Wording(f"{name} {c}", ub + b, 4, f"ub+{b:#x}", f"from ub+{a:#x} in [{d}, {operands[4]})")
+        return Formatted(f"{name} {c}", ub + b, 4, f"ub+{b:#x}", f"from ub+{a:#x} in [{d}, {operands[4]})")
     count = d if op == rq.OP_V_AXPY else c
     unit = " B" if op == rq.OP_V_COPY else ""
-    return Wording(f"{name} {count}{unit}", ub + b, count, f"ub+{b:#x}", f"from ub+{a:#x}")
+    return Formatted(f"{name} {count}{unit}", ub + b, count, f"ub+{b:#x}", f"from ub+{a:#x}")

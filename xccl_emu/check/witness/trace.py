@@ -100,14 +100,13 @@ class Step:
         whole = self.part is None or self.part.last - self.part.first + 1 == self.part.count
         words = self.action if whole else f"{self.action}, {self.part}"
         if self.pipe == PERFORM:
-            return f"FAULT: {self.action}" if self.operation == "fault" and not self.landed else self._visible(words)
+            if self.operation == "fault" and not self.landed:
+                return f"FAULT: {self.action}"
+            return f"FAULT: {self.fault}: {words}" if self.fault else f"visible: {words}"
         named = self.pipe == "scalar" and self.source is not None and self.source.sync
         sync = f" ({named})" if named else ""
         start = "SWITCHED OFF: " if self.switched_off else "issue " if self.issues else ""
         return f"{start}{words}{sync}"
-
-    def _visible(self, words: str) -> str:
-        return f"FAULT: {self.fault}: {words}" if self.fault else f"visible: {words}"
 
 
 @dataclass
@@ -151,6 +150,6 @@ def steps(trial: Trial, actions: Iterable[int]) -> Trace:
 
     Raises ReplayError if an action is not enabled, KernelError where the arithmetic of a kernel fails.
     """
-    from xccl_emu.check.witness.stepping import Stepper  # compiled code is imported only when something runs
+    from xccl_emu.check.witness.tracer import Stepper  # compiled code is imported only when something runs
 
     return Stepper(trial.pod).run([int(code) for code in actions])

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 _SHRINK_SECONDS = 5.0
 
 
-def told(checkable: Checkable, verdict: Verdict, violation: Violation) -> Verdict:
+def with_violation(checkable: Checkable, verdict: Verdict, violation: Violation) -> Verdict:
     """The verdict with the most telling violation, as its replay shows it and with fewer actions, and with the others.
 
     What is found first need not say what is wrong: without a quiet that also frees a buffer, an event may be set twice
     before any data is overtaken.  So more is looked for, by schedules that are always the same.
     """
     from xccl_emu.check.sampling.sample import further, replay
+    from xccl_emu.check.witness.rank import place, ranked
     from xccl_emu.check.witness.shrink import shrink
-    from xccl_emu.check.witness.telling import place, ranked
 
     alone = verdict.fault or violation.loop  # the hardware fails, or a search has seen all of a livelock
     trial = checkable.build(verdict.order, verdict.without)

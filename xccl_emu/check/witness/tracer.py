@@ -9,9 +9,9 @@ from xccl_emu.check.device import accesses as rows
 from xccl_emu.check.device.fault_codes import AGAIN, CORRUPT, DUPLICATE
 from xccl_emu.check.faults import decode, is_fault, words
 from xccl_emu.check.messages import core_name, words_of_sites
-from xccl_emu.check.witness.player import Player
-from xccl_emu.check.witness.steps import PERFORM, Access, Part, Source, Step, Trace, Write
-from xccl_emu.check.witness.wording import Wording, number, some_bytes, wording
+from xccl_emu.check.witness.format import Formatted, formatted, number, some_bytes
+from xccl_emu.check.witness.replayer import Replayer
+from xccl_emu.check.witness.trace import PERFORM, Access, Part, Source, Step, Trace, Write
 from xccl_emu.check.witness.writes import Writes, joined
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import requests as rq
@@ -35,7 +35,7 @@ class _Instruction:
     number: int
     """Number of the step that did it."""
     op: int
-    words: Wording
+    words: Formatted
     site: int
 
 
@@ -54,7 +54,7 @@ class Stepper:
 
     def __init__(self, pod: Pod) -> None:
         self._pod, self._st, self._mem = pod, pod.state, pod.memory
-        self._player = Player(pod)
+        self._replayer = Replayer(pod)
         self._writes = Writes(pod)
         self._named = words_of_sites(pod, lambda site: bool(site.sync))
         self._rows = np.zeros((rows.ACCESSES_MAX, rows.ACCESS_WORDS), np.int64)
@@ -66,7 +66,7 @@ class Stepper:
     def run(self, actions: Sequence[int]) -> Trace:
         """Take the actions, the last of which may be a violation; ReplayError for one that is not enabled."""
         taken = tuple(self._step(code) for code in actions)
-        spec, end = self._pod.spec, self._player.end()
+        spec, end = self._pod.spec, self._replayer.end()
         waiting = self._waiting() if end == "deadlock" else ()
         return Trace(taken, tuple(self._writes.all), end, spec.die_bytes, spec.n_dies, spec.cores_per_die, waiting)
 
@@ -100,7 +100,7 @@ class Stepper:
             return self._writes_back(code, core, choice, line)
         site = at.AT_END if op == rq.OP_RETURN else site
         off = op != rq.OP_RETURN and bool(switched_off(self._st, base))
-        words = wording(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
+        words = formatted(self._pod, int(self._st[base + at.UB_BASE]), op, operands)
         step = self._begin(code, core, _Instruction(self._number, op, words, site), choice)
         step = replace(step, value=self._seen(core, op, operands, words, choice), switched_off=off)
         step = self._take(step)
@@ -118,12 +118,12 @@ class Stepper:
         data = self._st[place + at.CACHED_DATA : place + at.CACHED_WORDS].tobytes()
         site = self._st[place + at.CACHED_DIRTY] - 1
         how = "evict" if at.CHOICE_EVICT <= choice < at.CHOICE_ALL else "write back"
-        words = Wording(how, address, len(data), symbolic(self._pod, address), some_bytes(data))
+        words = Formatted(how, address, len(data), symbolic(self._pod, address), some_bytes(data))
         step = self._begin(code, core, _Instruction(self._number, rq.OP_DCCI, words, int(site)), at.CHOICE_EVICT)
         step = replace(step, accesses=(Access(address, len(data), True, False),))
         return self._with_writes(self._take(step))
 
-    def _seen(self, core: int, op: int, operands: Sequence[int], words: Wording, choice: int) -> str:
+    def _seen(self, core: int, op: int, operands: Sequence[int], words: Formatted, choice: int) -> str:
         """The value that a request of the scalar unit is about to read, or to write."""
         a, base = operands[0], self._pod.core_base(core)
         if op == rq.OP_POLL and words.nbytes > 8 and 0 <= a <= self._mem.size - words.nbytes:
@@ -175,7 +175,7 @@ class Stepper:
             return instruction
         address, value = int(self._st[entry + 4]), int(self._st[entry + 5])
         adds = int(self._st[entry + 6]) == rq.SIGNAL_ADD
-        words = Wording("signal, adds" if adds else "signal", address, 8, symbolic(self._pod, address), number(value))
+        words = Formatted("signal, adds" if adds else "signal", address, 8, symbolic(self._pod, address), number(value))
         return replace(instruction, op=rq.OP_ADD if adds else rq.OP_PUT, words=words)
 
     def _reading(self, step: Step, entry: int, choice: int) -> Step:
@@ -293,7 +293,7 @@ class Stepper:
 
     def _take(self, step: Step) -> Step:
         """Take the step's action, which may be the violation that ends the run."""
-        taken = self._player.take(step.code)
+        taken = self._replayer.take(step.code)
         failed = bool(self._st[at.ERROR] != 0)
         if not taken and not failed:
             raise self._not_enabled()

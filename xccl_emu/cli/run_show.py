@@ -8,38 +8,40 @@ from rich.table import Table
 
 from xccl_emu.cli.console import stdout_console
 from xccl_emu.cli.show import right, some
-from xccl_emu.protocol.site import Site
+from xccl_emu.protocol.pod_run import PodRun
 
 _CAPTION = "in, out: through mtu-in and mtu-out; vector: elements; GB/s: bytes that instructions copied"
 
 
 @dataclass(frozen=True)
-class SiteResult:
+class PodResult:
     """What a case did on the whole pod, how long that took in wall seconds, and how much memory."""
 
     protocol: str
-    site: Site
-    options: dict[str, Any]
-    """What was asked for, or taken where nothing was."""
+    run: PodRun
+    configuration: dict[str, Any]
+    """Sizes that were asked for, or taken where none were."""
     seconds: float
     resident_gb: float
 
     @property
     def wrong(self) -> int:
         """Elements that are not the oracle's."""
-        return self.site.wrong
+        return self.run.wrong
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        site = self.site
+        run = self.run
         return {
-            "wrong": site.wrong, **site.facts, "options": self.options, "rounds": site.rounds, "stages": site.seconds,
-            "seconds": self.seconds, "resident_gb": self.resident_gb,
+            "protocol": self.protocol, "configuration": self.configuration, "order": run.pod.order,
+            "policy": run.pod.policy, "wrong": run.wrong, "wrong_bytes": {}, "rounds": run.rounds,
+            "facts": run.facts, "stage_seconds": run.seconds, "seconds": self.seconds,
+            "resident_gb": self.resident_gb,
         }  # fmt: skip
 
-    def told(self) -> str:
+    def render(self) -> str:
         """For people."""
-        stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.site.seconds.items())
+        stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.run.seconds.items())
         total = f"{self.seconds:.1f} s in all ({stages}), {self.resident_gb:.1f} GB resident"
         console = stdout_console()
         with console.capture() as captured:
@@ -48,14 +50,13 @@ class SiteResult:
 
     def _table(self) -> Table:
         """A line for each protocol of each round."""
-        facts = self.site.facts.items()
+        facts = self.run.facts.items()
         counts = ", ".join(some(value, name).replace("_", " ") for name, value in facts if isinstance(value, int))
         words = "; ".join([counts, *(value for _, value in facts if isinstance(value, str))])
         numbers = right("in GB", "out GB", "dma GB", "vector G", "M instr", "seconds", "GB/s")
         table = Table("round", *numbers, title=f"{self.protocol}: {words}", caption=_CAPTION)
-        for number, stats in enumerate(self.site.rounds, start=1):
-            protocols = {"": stats} if "seconds" in stats else stats
-            for name, one in protocols.items():
+        for number, stats in enumerate(self.run.rounds, start=1):
+            for name, one in stats.items():
                 table.add_row(f"{number} {name}", *_cells(one))
         return table
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from xccl_emu.check.verdict import DATA_RACE, LIVELOCK, TORN_METADATA, Violation
-from xccl_emu.check.witness.steps import PERFORM, Step, Trace
+from xccl_emu.check.witness.trace import PERFORM, Step, Trace
 
 RACES = (DATA_RACE, TORN_METADATA)
 LOOP = "↻"
@@ -43,12 +43,9 @@ def _races(trace: Trace) -> Iterator[tuple[Step, Step]]:
     for other in reversed(trace.steps):
         if (other.instruction, other.pipe) == (last.instruction, last.pipe):
             for one in reversed(trace.steps[: other.number - 1]):
-                if one.instruction != other.instruction and one.pipe != PERFORM and _race(one, other):
+                meet = any(a.races(b) for a in one.accesses for b in other.accesses)
+                if meet and one.instruction != other.instruction and one.pipe != PERFORM:
                     yield one, other
-
-
-def _race(one: Step, other: Step) -> bool:
-    return any(a.races(b) for a in one.accesses for b in other.accesses)
 
 
 def _place(step: Step) -> tuple[str, str, str]:

@@ -1,0 +1,35 @@
+"""Behind a search's local actions nothing local is left: what is local is not explored, so nobody would come to it."""
+
+import pytest
+from numba import config
+
+from xccl_emu.campaign.generate import draw
+from xccl_emu.campaign.judge import Budget, Scene, searched
+from xccl_emu.campaign.programs import ORDERS
+from xccl_emu.check.device.search import checker_state as at
+from xccl_emu.check.device.search import linked, run_local
+from xccl_emu.check.search import setup
+
+PROGRAMS = 1200
+
+
+@pytest.mark.nojit
+@pytest.mark.skipif(not config.DISABLE_JIT, reason="looks into the search, which runs as Python with the JIT off")
+@pytest.mark.parametrize("order", ORDERS)
+def test_nothing_local_is_left(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before each transition of random programs' searches another round over all cores takes no local action."""
+    transitions = 0
+
+    def settled(mem, st, ck, rows, named, process, n):  # type: ignore[no-untyped-def]
+        nonlocal transitions
+        transitions, before = transitions + 1, ck[at.ACTIONS]
+        for m in range(ck[at.N]):
+            run_local.run_local(mem, st, ck, rows, named, ck[ck[at.MEMBERS] + m])
+        assert ck[at.ACTIONS] == before
+        return run_local.make_transition(mem, st, ck, rows, named, process, n)
+
+    monkeypatch.setitem(setup._LINKED, linked.TRANSITION, settled)
+    for number in range(PROGRAMS):
+        scene = Scene(draw(5, number).small, order, None, Budget(states=60))
+        searched(scene.trial, "full", scene.budget)
+    assert transitions > PROGRAMS

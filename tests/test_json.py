@@ -1,0 +1,158 @@
+"""``--json``: every command prints one object with a schema, and docs/json.md says what is in it."""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, UnionType
+from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+
+import pytest
+import typer
+
+from tests.cli_support import invoke
+from xccl_emu.bench import fit
+from xccl_emu.cli.main import app
+from xccl_emu.cli.schema import COMMANDS, SCHEMA
+
+PREFIX_SUM = str(Path(__file__).parents[1] / "examples" / "prefix_sum" / "prefix_sum.py:PrefixSum")
+TINY = "check sendrecv --slots 1 --chunks 1 --granules 1"
+CASES = [
+    ("list", "list", 0),
+    ("list PROTOCOL", "list sendrecv", 0),
+    ("list PROTOCOL", "list dispatch", 0),
+    ("run", "run sendrecv --nbytes 64", 0),
+    ("run", "run dispatch --ranks 4 --tokens 5 --hidden 64 --cores 2", 0),
+    ("run", "run a2e --domains 1 --attention 2 --experts 3 --tokens 3 --hidden 64", 0),
+    ("run", f"run {PREFIX_SUM} --dies 2", 0),
+    ("check", f"{TINY} --certify --certify-seconds 0.1", 0),
+    ("check", f"{TINY} --each-sync --advice-seconds 0.1", 0),
+    ("check", f"{TINY} --weakest --advice-seconds 0.1", 0),
+    ("check", f"{TINY} --fault stop:die1 --schedules 20", 0),
+    ("check", f"check {PREFIX_SUM} --dies 2 --without 'chunk before tail' --policy portfolio", 1),
+    ("fuzz", f"fuzz {PREFIX_SUM} --examples 2 --workers 1", 0),
+    ("fuzz", f"fuzz {PREFIX_SUM} --examples 5 --workers 1 --without 'chunk before tail'", 1),
+    ("trace", "trace sendrecv --slots 1 --chunks 1 --granules 1 --gantt 0", 0),
+    ("bench", "bench buffers", 0),
+    ("bench", f"bench {PREFIX_SUM} --dies 2", 0),
+    ("compare", f"compare {PREFIX_SUM} --dies 2", 0),
+    ("plan", "plan --strategy TP=8+DP=4,EP=32", 0),
+    ("plan --published", "plan --published", 0),
+    ("fit", "fit", 0),
+    ("corpus", "corpus head_overtaken", 0),
+    ("campaign", "campaign --programs 2 --workers 1 --orders sc", 0),
+]  # fmt: skip
+"""The words of docs/json.md that hold for a command line, and its exit code."""
+
+
+@pytest.fixture
+def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files go to the working directory; the real fit takes minutes."""
+    monkeypatch.chdir(tmp_path)
+    row = fit.fit_rows()[0]
+    found = fit.Fit({"a_ns": 1.0}, (row,), {row.what: 9.5}, {"a_ns": {row.what: 0.25}}, {"a_ns": (0.5, 2.0)}, 3)
+    monkeypatch.setattr(fit, "fit_published", lambda *_: found)
+
+
+def words(kind: Any) -> dict[str, Any]:
+    """Words of a record and their types."""
+    return get_type_hints(kind, include_extras=True)
+
+
+def misfits(value: Any, kind: Any, where: str = "") -> Iterator[str]:
+    """Where a value is not of a type: words that are missing, unknown, or of another type."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if is_typeddict(kind) and isinstance(value, dict):
+        yield from (f"{where}.{name}: only in one of the two" for name in words(kind).keys() ^ value.keys())
+        for name in words(kind).keys() & value.keys():
+            yield from misfits(value[name], words(kind)[name], f"{where}.{name}")
+    elif origin is Annotated:
+        yield from misfits(value, parts[0], where)
+    elif origin is UnionType:
+        if all(any(misfits(value, part)) for part in parts):
+            yield f"{where}: {value!r:.60} is none of {kind}"
+    elif origin is list and isinstance(value, list):
+        for each in value:
+            yield from misfits(each, parts[0], f"{where}[]")
+    elif origin is dict and isinstance(value, dict):
+        for each in value.values():
+            yield from misfits(each, parts[1], f"{where}{{}}")
+    elif kind is not Any and type(value) not in ((int, float) if kind is float else (kind,)):
+        yield f"{where}: {value!r:.60} is no {kind}"
+
+
+def read(text: str) -> Any:
+    """An object in one line, in which no number is NaN or infinite."""
+    (line,) = text.splitlines()
+    return json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize(("kind", "line", "code"), CASES, ids=lambda case: str(case).removeprefix("/")[:40])
+def test_what_is_printed_is_what_is_documented(kind: str, line: str, code: int) -> None:
+    """Each command prints the words of its schema, all of them and no other, of these types."""
+    ended, out, err = invoke(*shlex.split(line), "--json")
+    assert ended == code, err
+    told = read(out)
+    assert [*misfits(told, COMMANDS[kind])] == []
+    assert (told["schema"], told["command"]) == (SCHEMA, kind.split()[0])
+
+
+def test_every_command_with_json_is_documented() -> None:
+    """A command that has ``--json`` has a schema, and a case above; so has each that is in a group."""
+    context = typer.Context(typer.main.get_command(app))
+    having = set()
+    for name, command in context.command.commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", {"": command}).values()
+        if any(param.name == "as_json" for each in inner for param in each.params):
+            having.add(name)
+    assert having == {name.split()[0] for name in COMMANDS}
+    assert {kind for kind, _, _ in CASES} == {*COMMANDS}
+
+
+def test_a_word_has_one_type() -> None:
+    """The same word is of the same type in all commands; where it is a record, it is one everywhere."""
+
+    def plain(kind: Any) -> str:
+        parts = get_args(kind)
+        if get_origin(kind) is Annotated:
+            return plain(parts[0])
+        if is_typeddict(kind):
+            return "record"
+        return f"{get_origin(kind)}{[*map(plain, parts)]}" if parts else str(kind)
+
+    def inside(kind: Any) -> Iterator[tuple[str, str]]:
+        if is_typeddict(kind):
+            for name, each in words(kind).items():
+                yield name, plain(each)
+                yield from inside(each)
+        else:
+            for each in get_args(kind):
+                yield from inside(each)
+
+    found = dict[str, set[str]]()
+    for kind in COMMANDS.values():
+        for name, text in inside(kind):
+            found.setdefault(name, set()).add(text)
+    assert {name: kinds for name, kinds in found.items() if len(kinds) > 1} == {}
+
+
+class Pair(TypedDict):
+    """A record for the test below."""
+
+    a: int
+    b: float | None
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, {"a": True, "b": 1}, {"a": 1, "b": "x"}, {"a": 1, "b": [1]}, []])
+def test_a_misfit_is_seen(value: Any) -> None:
+    """The tests above can fail: a word that is missing, or of another type, is said."""
+    assert not any(misfits({"a": 1, "b": None}, Pair))
+    assert any(misfits(value, Pair))
+
+
+def test_the_page_is_made_of_the_schema(load_tool: Callable[[str], ModuleType]) -> None:
+    """docs/json.md has a table for each command and each record, as tools/json_page.py writes them."""
+    tool = load_tool("json_page")
+    page = tool.PAGE.read_text("utf-8")
+    assert tool.page(page) == page

@@ -1,0 +1,61 @@
+"""Write the tables of docs/json.md: the words of every command's ``--json``, from `xccl_emu.cli.schema`."""
+
+import sys
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
+
+from pages import ROOT, between, command, table
+
+from xccl_emu.cli.schema import COMMANDS, Envelope
+
+PAGE = ROOT / "docs" / "json.md"
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null", Any: "any"}
+
+
+def records(kind: Any) -> Iterator[Any]:
+    """The records that a type is made of, outer ones first."""
+    if is_typeddict(kind):
+        yield kind
+        for each in get_type_hints(kind, include_extras=True).values():
+            yield from records(each)
+    elif get_origin(kind) is not None:
+        for each in get_args(kind):
+            yield from records(each)
+
+
+def type_text(kind: Any) -> str:
+    """A type, as JSON has it."""
+    if is_typeddict(kind):
+        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return type_text(parts[0])
+    if origin is UnionType:
+        return " or ".join(map(type_text, parts))
+    if origin is list:
+        return f"array of {type_text(parts[0])}"
+    return f"object of {type_text(parts[1])}" if origin is dict else _TYPES[kind]
+
+
+def part(title: str, kind: Any) -> Iterator[str]:
+    """A heading, what the record is, and a line for each of its words but those of every object."""
+    own = get_type_hints(kind, include_extras=True)
+    if kind is not Envelope:
+        own = {name: each for name, each in own.items() if name not in get_type_hints(Envelope)}
+    yield f"## {title}"
+    if title != kind.__doc__.strip(".`").removeprefix("xccl-emu "):
+        yield kind.__doc__
+    told = {name: getattr(each, "__metadata__", ("",)) for name, each in own.items()}
+    yield table(("word", "type", "what it says"), ((f"`{name}`", type_text(own[name]), *told[name]) for name in own))
+
+
+def page(text: str, check: bool = False) -> str:
+    """The page with its tables made anew."""
+    inner = dict.fromkeys(record for kind in COMMANDS.values() for record in [*records(kind)][1:])
+    parts = [("Every object", Envelope), *COMMANDS.items(), *((kind.__name__, kind) for kind in inner)]
+    return between(text, "json", *(line for title, kind in parts for line in part(title, kind)))
+
+
+if __name__ == "__main__":
+    sys.exit(command(__doc__, PAGE, page))
