@@ -13,9 +13,7 @@ from xccl_emu.machine.device.actions import act
 from xccl_emu.machine.device.layout import ACT
 from xccl_emu.machine.device.words import jit
 
-_SIGNATURE = types.int64(
-    types.Array(types.uint8, 1, "C"), types.Array(types.int64, 1, "C"), types.int64, types.int64
-)
+_SIGNATURE = types.int64(types.Array(types.uint8, 1, "C"), types.Array(types.int64, 1, "C"), types.int64, types.int64)
 
 
 @compiled(_nrt=False)
