@@ -45,9 +45,7 @@ else:
             convention = context.call_conv
             kind = convention.get_function_type(signature.return_type, signature.args)
             pointer = builder.inttoptr(args[0], kind.as_pointer())
-            status, result = convention.call_function(
-                builder, pointer, signature.return_type, signature.args, args[1:]
-            )
+            status, result = convention.call_function(builder, pointer, signature.return_type, signature.args, args[1:])
             with builder.if_then(status.is_error, likely=False):
                 convention.return_status_propagate(builder, status)
             return result
