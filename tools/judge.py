@@ -32,7 +32,7 @@ PAGE = ROOT / "docs" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
 MOST, SEED = 20_000, 0
 WORD = checker_state.HEADER
-"""Word of the copy's checker state that says which mistake is made; the package's has one less."""
+"""Word of the copy's checker state that says which mistake is made; the package's has one word less."""
 SWITCH = "XCCL_EMU_PLANTED"
 _SET = "        ck[at.FULL] = full\n"
 _HEADER = "HEADER = ASIDE + ASIDE_WORDS * ASIDE_MAX\n"

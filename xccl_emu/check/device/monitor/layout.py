@@ -46,7 +46,7 @@ class Run(NamedTuple):
     candidates: Any
     candidate_keys: Any
     serials: Any
-    """Of the candidates."""
+    """Serial numbers of the candidates."""
     actor_keys: Any
     asleep: Any
     """Actors that tried in vain, until something lets them go on."""
@@ -62,7 +62,7 @@ class Run(NamedTuple):
     expected: Any
     expected_bytes: Any
     owners: Any
-    """Of the expected bytes."""
+    """Cores that own the expected bytes."""
     stops: Any
     """Errors that the trial declares."""
     may_block: Any
