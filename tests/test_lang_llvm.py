@@ -19,7 +19,7 @@ from xccl_emu.lang import OP_RETURN, Kernel, Step, abi
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
-MODULES = [f"xccl_emu.kernels.{m.name}" for m in pkgutil.iter_modules(kernels.__path__)]
+MODULES = [each.name for each in pkgutil.walk_packages(kernels.__path__, "xccl_emu.kernels.")]
 MODULES += ["examples.ring_all_gather", "xccl_emu.campaign.interpreter"]
 EDGES = (-(2**63), -(2**63) + 1, -(2**32), -3, -2, -1, 0, 1, 2, 3, 31, 62, 63, 64, 65, 2**31, 2**62, 2**63 - 1)
 

@@ -32,8 +32,8 @@ _PLACES = {
     "expert": ("xccl_emu.protocols.expert_group.DUMMY.kernel", "dummy_expert"),
     "fused": ("xccl_emu.protocols.fused.FusedExpertParallel.dispatches.kernel", "fused_dispatch"),
     "fused_combine": ("xccl_emu.protocols.fused.FusedExpertParallel.combines.kernel", "fused_combine"),
-    "deepep": ("xccl_emu.protocols.deepep.DeepEp.dispatches.kernel", "deepep_dispatch"),
-    "deepep_combine": ("xccl_emu.protocols.deepep.DeepEp.combines.kernel", "deepep_combine"),
+    "deepep.dispatch": ("xccl_emu.protocols.deepep.session.DeepEp.dispatches.kernel", "deepep_dispatch"),
+    "deepep.combine": ("xccl_emu.protocols.deepep.session.DeepEp.combines.kernel", "deepep_combine"),
     "a2e": ("xccl_emu.protocols.a2e.attention_kernel", ""),
     "a2e_expert": ("xccl_emu.protocols.a2e.expert_kernels", ""),
     "a2e_return": ("xccl_emu.protocols.a2e.return_kernel", ""),
@@ -219,9 +219,12 @@ def changed_text(module: str, edits: tuple[Edit | Without, ...]) -> str:
 @functools.cache
 def imports() -> Mapping[str, set[str]]:
     """Modules of kernels, those that others import first, and what each imports of the others."""
-    paths = path_of(f"{_PACKAGE}.group").parent.glob("*.py")
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
-    known = {name: set(re.findall(rf"^from {_PACKAGE}\.(\w+) import", text, re.M)) for name, text in texts.items()}
+    root = path_of(f"{_PACKAGE}.group").parent
+    texts = {
+        ".".join(path.relative_to(root).with_suffix("").parts): path.read_text(encoding="utf-8")
+        for path in root.rglob("*.py")
+    }
+    known = {name: set(re.findall(rf"^from {_PACKAGE}\.([\w.]+) import", text, re.M)) for name, text in texts.items()}
     return {name: known[name] for name in TopologicalSorter(known).static_order()} | {"mutants_kernels": set()}
 
 

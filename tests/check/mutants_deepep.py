@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from xccl_emu.protocols.deepep_case import DeepEpCase
+from xccl_emu.protocols.deepep.case import DeepEpCase
 
 from .kinds import LOCKED, RACE, TORN, UNWRITTEN, WRONG
 from .mutants import Of, bug
@@ -12,7 +12,7 @@ THREE = replace(PAIR, ranks=3, tokens=1)
 IDLE = replace(PAIR, tokens="2,0")
 CORES = replace(PAIR, cores=2)
 
-of_dispatch, of_combine = (Of(module) for module in ("deepep", "deepep_combine"))
+of_dispatch, of_combine = (Of(module) for module in ("deepep.dispatch", "deepep.combine"))
 """Modules of kernels, to be changed."""
 
 # ---- what stands in both

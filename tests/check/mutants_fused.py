@@ -151,7 +151,7 @@ OWN = (
         of_counts.at(NUMBER, "COLUMNS + k + 1", "COLUMNS + 1")),
     bug("fused: both contributions of an expert to one place", TWICE, RACE | UNWRITTEN,
         of_combine.at(TARGET, "+ choice", "+ 0 * choice")),
-    bug("fused: an expert that is chosen twice awaited once", replace(TWICE, rounds=3), RACE | UNWRITTEN,
+    bug("fused: an expert that is chosen twice awaited once", replace(TWICE, rounds=3), RACE | UNWRITTEN | WRONG,
         of_combine.at(NOT_MASKED, "slot >= 0", "slot >= 0 and k == 0")),
     bug("fused: two contributions of an expert to a token announced as one", TWICE, LOCKED,
         of_combine(ARRIVAL, "        if i % 2 == 0:\n    " + ARRIVAL)),

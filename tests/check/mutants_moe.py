@@ -71,7 +71,7 @@ OWN_DISPATCH = (
     bug("dispatch: stale counts, read before the flag is in", DISPATCH, TORN,
         of_dispatch(POLL_COUNTS + LOAD_COUNT, LOAD_COUNT + POLL_COUNTS)),
     bug("dispatch: a core acknowledges for its neighbour", UNEVEN, RACE | TORN, of_dispatch.without("all rows pulled")),
-    bug("dispatch: acknowledgment of a round that has not begun", LONGER, RACE,
+    bug("dispatch: acknowledgment of a round that has not begun", LONGER, RACE | TORN,
         of_dispatch.at(PUT_ACK, "event,", "event + 1,")),
     bug("dispatch: message not awaited before its routing is written into it", DISPATCH, RACE | UNWRITTEN,
         of_dispatch.without('set_flag(VECTOR, SCALAR, half, sync="message made")'),
@@ -199,7 +199,7 @@ OWN_COMBINE = (
     bug("combine: the second contribution of an expert left out", BACK_TWICE, WRONG,
         of_combine(ROWS_IN, ROWS_IN + "            weight = weight * (1 - k)\n")),
     bug("combine: sum copied out before it is rounded", COMBINE, UNWRITTEN | RACE, of_sums.without("sum made")),
-    bug("combine: flag of a half that is full left over", COMBINE, RACE | LEFTOVER | EVENTS,
+    bug("combine: flag of a half that is full left over", COMBINE, RACE | LEFTOVER | EVENTS | UNWRITTEN,
         of_combine.apart("MTU_IN, MTU_OUT, half", "copy half full")),
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from xccl_emu.kernels.group import align
 from xccl_emu.machine.pod import ORDERS, POLICIES, Pod
 from xccl_emu.machine.spec import MIB, PodSpec, small_pod
 from xccl_emu.protocols.app_buffers import Received
-from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, DeepEpLayout, deepep_buffer_bytes
+from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, DeepEpLayout, deepep_buffer_bytes
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.fused import FusedExpertParallel
 from xccl_emu.protocols.fused_layout import FusedConfig, FusedLayout, fused_buffer_bytes

@@ -13,8 +13,8 @@ from tests.refused import refuses
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import VERIFIED, VIOLATION
 from xccl_emu.machine.pod import POLICIES
-from xccl_emu.protocols.deepep import DeepEpConfig, Hooked
-from xccl_emu.protocols.deepep_case import DeepEpCase, HookedCase
+from xccl_emu.protocols.deepep.case import DeepEpCase, HookedCase
+from xccl_emu.protocols.deepep.session import DeepEpConfig, Hooked
 
 from .ep_support import DEEPEP, Case, cases, check_outputs, check_round, check_rounds, columns
 

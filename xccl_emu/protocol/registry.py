@@ -5,7 +5,6 @@ The entry points are of the group ``xccl_emu.protocols``; each is a class derive
 
 import functools
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -62,18 +61,19 @@ class Known:
 
 def _ours(wanted: str = "") -> Iterator[Known]:
     """Cases that modules of `xccl_emu.protocols` have; of those first whose source has a preset of the wanted name."""
-    package = import_module(GROUP)
-    names = [each.name for each in pkgutil.iter_modules(package.__path__)]
+    folder = Path(import_module(GROUP).__path__[0])
+    files = sorted(path for path in folder.rglob("*.py") if path.name != "__init__.py")
     if wanted:
-        names.sort(key=lambda name: not _says(Path(package.__path__[0], f"{name}.py"), f'Preset("{wanted}"'))
-    for name in names:
+        files.sort(key=lambda path: not _says(path, f'Preset("{wanted}"'))
+    for path in files:
+        name = ".".join(path.relative_to(folder).with_suffix("").parts)
         for maker in makers_of(import_module(f"{GROUP}.{name}")).values():
             yield from _by_name(maker)
 
 
 def _says(file: Path, words: str) -> bool:
     """Return whether the words are in a source, spaces and ends of lines aside."""
-    return file.is_file() and words in "".join(file.read_text(encoding="utf-8").split())
+    return words in "".join(file.read_text(encoding="utf-8").split())
 
 
 def _by_name(maker: Maker) -> list[Known]:

@@ -23,7 +23,7 @@ from xccl_emu.protocols.a2e_layout import A2EConfig
 from xccl_emu.protocols.a2e_pull import A2EPull
 from xccl_emu.protocols.a2e_regions import DiesLayout
 from xccl_emu.protocols.compared import draw_tokens, wrong_rows, wrong_sums
-from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig
+from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig
 from xccl_emu.protocols.expert_group import ExpertGroup
 from xccl_emu.protocols.expert_parallel import ExpertParallel
 from xccl_emu.protocols.fused import FusedExpertParallel

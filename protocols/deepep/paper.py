@@ -1,12 +1,12 @@
 """[DeepEP]'s low-latency dispatch and combine beside their source, which stands in place of a paper."""
 
-from xccl_emu.kernels import deepep, deepep_combine
+from xccl_emu.kernels.deepep import combine, dispatch
 from xccl_emu.protocol import Deviation, Paper, Step
 
 _SOURCE = "deepseek-ai/DeepEP, csrc/kernels/internode_ll.cu"
 
 DEEPEP_DISPATCH = Paper(
-    "Low-latency dispatch", _SOURCE, (deepep,), (
+    "Low-latency dispatch", _SOURCE, (dispatch,), (
         Step(
             1, "One unit cleans the signals of the next buffer set; the others read a token's choices.", (
                 Deviation(
@@ -65,7 +65,7 @@ DEEPEP_DISPATCH = Paper(
 )  # fmt: skip
 
 DEEPEP_COMBINE = Paper(
-    "Low-latency combine", _SOURCE, (deepep_combine,), (
+    "Low-latency combine", _SOURCE, (combine,), (
         Step(
             1, "One unit cleans the signals of the next buffer set; put each row of an expert to the home of its token,"
             " by expert and token.", (

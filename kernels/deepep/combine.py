@@ -3,15 +3,14 @@
 Steps: 1 clean the next buffer set's signals, and write each row, as its expert returns it, to the home of its token;
 2 behind the rows of an expert for a home add 1 to the expert's signal there; 3 wait until no signal is 0, and add up
 each token's contributions in order of its choices, weighed, in FP32, the shared one last and as it is, and round once.
-Steps 1 and 2 are the send phase, 3 is the receive phase.  `kernels/deepep.py` has the buffer sets, and why calls are
-safe.
+Steps 1 and 2 are the send phase, 3 is the receive phase.  `dispatch.py` has the buffer sets, and why calls are safe.
 
 Cores share homes and experts out as in dispatch, so that the fence of one core orders the rows before their signal.
 """
 
 from xccl_emu.kernels.common import ROWS, fetch, move_row
 from xccl_emu.kernels.counts import second_table, work_at
-from xccl_emu.kernels.deepep import SIGNAL_BYTES, all_clean, clean_next, first_of, set_at
+from xccl_emu.kernels.deepep.dispatch import SIGNAL_BYTES, all_clean, clean_next, first_of, set_at
 from xccl_emu.kernels.dispatch import ROUTE_BYTES
 from xccl_emu.kernels.group import barrier, drain, hand_over
 from xccl_emu.kernels.parameters import Buffers, Group, Sets

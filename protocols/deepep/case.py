@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from xccl_emu.protocol import Case, Preset, size
-from xccl_emu.protocols.deepep import DeepEp, DeepEpConfig, Hooked
-from xccl_emu.protocols.deepep_paper import DEEPEP_COMBINE, DEEPEP_DISPATCH
+from xccl_emu.protocols.deepep.paper import DEEPEP_COMBINE, DEEPEP_DISPATCH
+from xccl_emu.protocols.deepep.session import DeepEp, DeepEpConfig, Hooked
 from xccl_emu.protocols.layer_case import PAGE, USUAL, LayerCase
 
 

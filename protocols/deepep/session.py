@@ -15,11 +15,11 @@ from typing import ClassVar
 import numpy as np
 
 from xccl_emu.errors import ConfigError
-from xccl_emu.kernels import deepep as dispatch_kernel
-from xccl_emu.kernels import deepep_combine as combine_kernel
 from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.counts import work_at
-from xccl_emu.kernels.deepep import SETS, SIGNAL_BYTES
+from xccl_emu.kernels.deepep import combine as combine_kernel
+from xccl_emu.kernels.deepep import dispatch as dispatch_kernel
+from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
 from xccl_emu.kernels.parameters import Sets
 from xccl_emu.kernels.sums import sum_bytes
 from xccl_emu.machine.launch import Grant
