@@ -13,7 +13,8 @@ import typer
 from tests.cli_support import invoke
 from xccl_emu.bench import fit
 from xccl_emu.cli.main import app
-from xccl_emu.cli.schema import COMMANDS, SCHEMA
+from xccl_emu.cli.schema import SCHEMA
+from xccl_emu.cli.schema.commands import COMMANDS
 
 PREFIX_SUM = str(Path(__file__).parents[1] / "examples" / "prefix_sum" / "prefix_sum.py:PrefixSum")
 TINY = "check sendrecv --slots 1 --chunks 1 --granules 1"

@@ -7,7 +7,10 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_type
 
 from pages import ROOT, between, command, table
 
-from xccl_emu.cli.schema import COMMANDS, Envelope, Program, Rows, Verdict
+from xccl_emu.cli.schema.benches import Rows
+from xccl_emu.cli.schema.commands import COMMANDS
+from xccl_emu.cli.schema.runs import Program, Verdict
+from xccl_emu.cli.schema.words import Envelope
 
 PAGE = ROOT / "docs" / "json.md"
 BASES = (Envelope, Verdict, Rows, Program)

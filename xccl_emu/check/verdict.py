@@ -141,7 +141,7 @@ class Verdict:
     violation: Violation | None = None
     """The most telling one that was found."""
     others: tuple[Violation, ...] = ()
-    """Violations of other kinds or at other places, the most telling first; each replays, none has been shortened."""
+    """Violations of other kinds or at other places, the most telling first; each replays, none has been shrunk."""
     ended: Mapping[str, int] = field(default_factory=dict)
     """For a fault: how many of the schedules that came to it (or behind a stalled link) ended ``"right"``, in a
     ``"declared error"``, ``"blocked"`` and ``"refused by the machine"``; a violation is none of them."""

@@ -16,7 +16,7 @@ from xccl_emu.protocol.sequence import AGAIN, Sequence, Sizes, Stage, makes_rows
 
 STAGES_MAX = 3
 SHRINK_SECONDS = 10.0
-"""Time that Hypothesis has to shorten a sequence; on a slow machine it gets less far."""
+"""Time that Hypothesis has to shrink a sequence; on a slow machine it gets less far."""
 
 
 class SequenceViolation(AssertionError):
@@ -33,7 +33,7 @@ class Counts:
     """What was looked at."""
 
     sequences: int = 0
-    """Sequences drawn; attempts to shorten one in which something goes wrong are not counted."""
+    """Sequences drawn; attempts to shrink one in which something goes wrong are not counted."""
     calls: int = 0
     """Calls in these sequences."""
     judged: int = 0
@@ -88,7 +88,7 @@ class CallsMachine(RuleBasedStateMachine):
 
     @property
     def _counts(self) -> bool:
-        """Whether what is drawn now counts: it neither shortens a finding nor comes too late."""
+        """Whether what is drawn now counts: it neither shrinks a finding nor comes too late."""
         return not (self.counted.found_at or self.budget.spent)
 
     def take(self, stages: list[Stage]) -> None:

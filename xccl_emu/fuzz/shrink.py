@@ -1,6 +1,6 @@
 """Shrinks a sequence in which something goes wrong: fewer communicators, fewer calls, sizes as usual.
 
-Hypothesis has shortened what it has drawn; but a size that is drawn as usual stays in it, and so does a call where
+Hypothesis has shrunk what it has drawn; but a size that is drawn as usual stays in it, and so does a call where
 what is drawn behind it would change.
 """
 

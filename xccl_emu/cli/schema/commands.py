@@ -1,0 +1,21 @@
+"""The objects that commands print."""
+
+from collections.abc import Mapping
+
+from xccl_emu.cli.schema import benches, runs
+
+COMMANDS: Mapping[str, type] = {
+    "list": runs.List,
+    "list PROTOCOL": runs.Described,
+    "run": runs.Run,
+    "check": runs.Check,
+    "fuzz": runs.Fuzz,
+    "trace": runs.Trace,
+    "bench": benches.Bench,
+    "compare": benches.Compare,
+    "plan": benches.Plan,
+    "plan --published": benches.PlanPublished,
+    "fit": benches.Fit,
+    "corpus": runs.Corpus,
+    "campaign": runs.Campaign,
+}
