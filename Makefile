@@ -26,7 +26,7 @@ help:
 	@echo "make test-slow         the tests that take longer than a few seconds"
 	@echo "make test-nightly      the tests that take minutes"
 	@echo "make lint types layers ruff, mypy, import-linter"
-	@echo "make bench             the benchmarks"
+	@echo "make bench             the benchmarks; SINCE=REVISION says what to compare with, else the last tag"
 	@echo "make docs              the pages made by tools, anew: json, corpus, caches, orders, synchronizations, protocols, fidelity, benchmarks"
 	@echo "make lock              write $(PINS) anew"
 	@echo "make clean             remove the environment and the caches of the tools"

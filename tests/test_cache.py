@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli_support import python
-from xccl_emu import _cache
+from xccl_emu.jit import cache
 
 
 def run_python(code: str, **environment: str) -> str:
@@ -35,22 +35,22 @@ def package(tmp_path: Path) -> Path:
 def test_editing_or_moving_any_source_changes_the_digest(package: Path, edited: str) -> None:
     """An edit of a module, of a helper in a subpackage or of a file behind a link gives another folder; so does another
     name, for the digest covers which file holds what, not only the text of all files in a row."""
-    before = _cache.state_digest(str(package), {})
+    before = cache.state_digest(str(package), {})
     (package / edited).write_text("NAME = 'edited'\n")
-    after = _cache.state_digest(str(package), {})
+    after = cache.state_digest(str(package), {})
     (package / edited).rename((package / edited).with_name("other.py"))
-    assert len({before, after, _cache.state_digest(str(package), {})}) == 3
+    assert len({before, after, cache.state_digest(str(package), {})}) == 3
 
 
 def test_the_digest_ignores_what_is_no_source(package: Path) -> None:
     """Byte code, data, an editor's dangling lock file and the place of the package leave the folder as it is."""
-    before = _cache.state_digest(str(package), {})
+    before = cache.state_digest(str(package), {})
     (package / "__pycache__").mkdir()
     (package / "__pycache__" / "helper.py").write_text("stale")
     (package / "notes.txt").write_text("data")
     (package / ".#helper.py").symlink_to("someone@somewhere:1")
     moved = package.rename(package.with_name("elsewhere"))
-    assert _cache.state_digest(str(moved), {}) == before
+    assert cache.state_digest(str(moved), {}) == before
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,15 @@ def test_the_digest_ignores_what_is_no_source(package: Path) -> None:
 )
 def test_numba_settings_change_the_digest(package: Path, name: str, matters: bool) -> None:
     """Settings that shape machine code are in the digest, among them the one that a cache hit would ignore."""
-    changed = _cache.state_digest(str(package), {name: "1"}) != _cache.state_digest(str(package), {})
+    changed = cache.state_digest(str(package), {name: "1"}) != cache.state_digest(str(package), {})
     assert changed is matters
 
 
 def test_versions_change_the_digest(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another NumPy gives another folder: Numba itself does not notice."""
-    before = _cache.state_digest(str(package), {})
-    monkeypatch.setattr(_cache, "_installed_versions", lambda search_path: {"numpy": "0.0"})
-    assert _cache.state_digest(str(package), {}) != before
+    before = cache.state_digest(str(package), {})
+    monkeypatch.setattr(cache, "_installed_versions", lambda search_path: {"numpy": "0.0"})
+    assert cache.state_digest(str(package), {}) != before
 
 
 def test_the_versions_are_the_installed_ones() -> None:
@@ -78,7 +78,7 @@ def test_the_versions_are_the_installed_ones() -> None:
     from importlib.metadata import version
 
     expected = {name: version(name) for name in ("numba", "llvmlite", "numpy")}
-    assert _cache._installed_versions(sys.path) == expected
+    assert cache._installed_versions(sys.path) == expected
 
 
 @pytest.mark.parametrize("first", ["xccl_emu, numba", "numba, xccl_emu"])
@@ -124,9 +124,9 @@ def test_the_base_follows_the_documented_precedence(tmp_path: Path) -> None:
     names = ("XCCL_EMU_CACHE_DIR", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
     environment = {name: str(tmp_path / name) for name in names}
     for name in names:
-        assert _cache.base_folder(environment) == str(tmp_path / name)
+        assert cache.base_folder(environment) == str(tmp_path / name)
         del environment[name]
-    assert _cache.base_folder({"XDG_CACHE_HOME": "relative"}) == os.path.expanduser("~/.cache")
+    assert cache.base_folder({"XDG_CACHE_HOME": "relative"}) == os.path.expanduser("~/.cache")
 
 
 def test_a_base_that_cannot_be_written_falls_back_to_private_files(
@@ -137,8 +137,8 @@ def test_a_base_that_cannot_be_written_falls_back_to_private_files(
     blocked.write_text("not a folder")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.warns(RuntimeWarning, match="cannot write the cache folder"):
-        first = _cache.base_folder({"XCCL_EMU_CACHE_DIR": str(blocked)})
-    assert _cache.base_folder({"XDG_CACHE_HOME": str(blocked)}) == first
+        first = cache.base_folder({"XCCL_EMU_CACHE_DIR": str(blocked)})
+    assert cache.base_folder({"XDG_CACHE_HOME": str(blocked)}) == first
     assert stat.S_IMODE(os.stat(first).st_mode) == 0o700
 
 
@@ -150,8 +150,8 @@ def test_a_base_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
         "import warnings\n"
         "with warnings.catch_warnings(record=True) as told:\n"
         "    warnings.simplefilter('always')\n"
-        "    from xccl_emu import _cache\n"
-        "    for family in _cache.FAMILIES: _cache.folder_of(family)\n"
+        "    from xccl_emu.jit import cache\n"
+        "    for family in cache.FAMILIES: cache.folder_of(family)\n"
         "print(len(told))\n"
     )
     assert run_python(code, XCCL_EMU_CACHE_DIR=str(blocked), TMPDIR=str(tmp_path)) == "1"
@@ -163,13 +163,13 @@ def test_a_fallback_that_others_can_write_is_not_trusted(tmp_path: Path, monkeyp
     planted = tmp_path / f"xccl_emu-{os.getuid()}"
     planted.mkdir()
     planted.chmod(0o777)
-    chosen = Path(_cache._private_temporary_folder())
+    chosen = Path(cache._private_temporary_folder())
     assert chosen != planted
     assert stat.S_IMODE(chosen.stat().st_mode) == 0o700
 
 
 # The clock runs on during the test, so no age is within a minute of the limit.
-AGES = st.integers(0, 10 * _cache.YOUNG_SECONDS).filter(lambda age: abs(age - _cache.YOUNG_SECONDS) > 60)
+AGES = st.integers(0, 10 * cache.YOUNG_SECONDS).filter(lambda age: abs(age - cache.YOUNG_SECONDS) > 60)
 
 
 @given(ages=st.lists(AGES, max_size=20))
@@ -186,9 +186,9 @@ def test_pruning_keeps_the_latest_and_the_young(tmp_path_factory: pytest.TempPat
         folder.mkdir()
         (folder / "code").write_text("x")
         os.utime(folder, (now - age, now - age))
-    _cache.prune(str(parent), own)
-    newest, others = sorted(ages)[: _cache.FOLDERS_KEPT - 1], sorted(ages)[_cache.FOLDERS_KEPT - 1 :]
-    expected = len(newest) + sum(age < _cache.YOUNG_SECONDS for age in others)
+    cache.prune(str(parent), own)
+    newest, others = sorted(ages)[: cache.FOLDERS_KEPT - 1], sorted(ages)[cache.FOLDERS_KEPT - 1 :]
+    expected = len(newest) + sum(age < cache.YOUNG_SECONDS for age in others)
     left = {path.name for path in parent.iterdir()}
     assert {own, "notes"} <= left
     assert len(left) - 2 == expected

@@ -10,12 +10,12 @@ import numba
 import pytest
 
 from tests.cli_support import python
-from xccl_emu import _cache
+from xccl_emu.jit import cache
 
-PACKAGE = Path(_cache.__file__).parent
+PACKAGE = Path(cache.__file__).parent.parent
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if "kernels" not in path.parts)
 DEVICE = [path for path in SOURCES if "device" in path.parts]
-OUTSIDE = ("xccl_emu._bare", "xccl_emu._kept", "xccl_emu.lang.abi", "xccl_emu.lang.requests")
+OUTSIDE = ("xccl_emu.jit.bare", "xccl_emu.jit.kept", "xccl_emu.lang.abi", "xccl_emu.lang.requests")
 MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 DECORATORS = ("jit", "njit", "jit_arrays", "call", "entry", "linked", "part", "intrinsic", "compiled")
 
@@ -36,7 +36,7 @@ def _module(module: str, name: str) -> str:
 def test_device_code_imports_device_code_alone(path: Path) -> None:
     """All that shapes compiled code is in the folders over which its cache is keyed: nothing else is imported."""
     family = path.relative_to(PACKAGE).parts[0]
-    allowed = {f"xccl_emu.{part.replace('/', '.')}" for part in _cache.FAMILIES[family] if not part.endswith(".py")}
+    allowed = {f"xccl_emu.{part.replace('/', '.')}" for part in cache.FAMILIES[family] if not part.endswith(".py")}
     for name in imported(path):
         assert name in OUTSIDE or any(name == folder or name.startswith(folder + ".") for folder in allowed), name
 
@@ -123,21 +123,21 @@ def _called(decorator: ast.expr) -> ast.expr:
         ("check/device/search/checker_state.py", {"check"}),
         ("timing/device/heap.py", {"timing"}),
         ("machine/device/words.py", {"machine", "check", "timing"}),
-        ("_bare.py", {"machine", "check", "timing"}),
-        ("_parts.py", {"machine", "check", "timing"}),
+        ("jit/bare.py", {"machine", "check", "timing"}),
+        ("jit/parts.py", {"machine", "check", "timing"}),
         ("lang/requests.py", {"machine", "check", "timing"}),
     ],
 )
 def test_an_edit_compiles_only_what_depends_on_it(tmp_path: Path, edited: str, families: set[str]) -> None:
     """Host code is in no digest; device code is in that of its family and of those that are built on it."""
-    for part in ("cli", "lang", "machine", "check", "timing"):
+    for part in ("cli", "jit", "lang", "machine", "check", "timing"):
         for path in (PACKAGE / part).rglob("*.py"):
             copy = tmp_path / path.relative_to(PACKAGE)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(path.read_text(encoding="utf-8"))
 
     def digests() -> dict[str, str]:
-        return {name: _cache.state_digest(str(tmp_path), {}, parts) for name, parts in _cache.FAMILIES.items()}
+        return {name: cache.state_digest(str(tmp_path), {}, parts) for name, parts in cache.FAMILIES.items()}
 
     before = digests()
     with (tmp_path / edited).open("a", encoding="utf-8") as file:
@@ -148,7 +148,7 @@ def test_an_edit_compiles_only_what_depends_on_it(tmp_path: Path, edited: str, f
 
 PROGRAM = """
 __name__ = "xccl_emu.machine.device.words"
-from xccl_emu import _cache
+from xccl_emu.jit import cache
 from xccl_emu.machine.device.words import load_i64, jit
 
 @jit
@@ -160,7 +160,7 @@ def both(a):
     return total(a, 1) + total(a, 2)
 
 names = []
-_cache.listeners.append(names.append)
+cache.listeners.append(names.append)
 print(both(3), len(total.get_call_template.__self__._results), len(names))
 """
 
@@ -197,26 +197,26 @@ for i, j in ((3, 1), (-1, 1), (0, 2), (0, -1)):
 FORMS = """
 from collections import defaultdict
 from numba.core.dispatcher import Dispatcher
-from xccl_emu import _parts
+from xccl_emu.jit import parts
 from xccl_emu.check.check import check
 from xccl_emu.protocol.registry import make
 from xccl_emu.timing.run import VirtualTime
 from xccl_emu.timing.topologies import CLOUDMATRIX384
 
-parts, wholes, as_part, as_whole = defaultdict(set), set(), _parts.Part._compile, Dispatcher.compile
+forms, wholes, as_part, as_whole = defaultdict(set), set(), parts.Part._compile, Dispatcher.compile
 
 def name(function):
     return f"{function.__module__}.{function.__qualname__}"
 
 def part(self, args):
-    parts[name(self._compiler.py_func)].add(args)
+    forms[name(self._compiler.py_func)].add(args)
     return as_part(self, args)
 
 def whole(self, signature):
     wholes.add(name(self.py_func))
     return as_whole(self, signature)
 
-_parts.Part._compile, Dispatcher.compile = part, whole
+parts.Part._compile, Dispatcher.compile = part, whole
 small = make("sendrecv", slots=2, chunks=2, granules=1)
 for policy in ("exhaustive", "portfolio"):
     check(small, policy=policy, schedules=2)
@@ -224,9 +224,9 @@ for case, policy in (("moe", "round-robin"), ("combine-int8", "random"), ("sendr
     pod = make(case).build("sc").pod
     pod.policy = policy
     pod.run()
-several = {each.rpartition(".")[2] for each, forms in parts.items() if len(forms) > 1}
-both = {each.rpartition(".")[2] for each in wholes & parts.keys()}
-print(len(parts) > 400, *sorted(several), *sorted(both))
+several = {each.rpartition(".")[2] for each, found in forms.items() if len(found) > 1}
+both = {each.rpartition(".")[2] for each in wholes & forms.keys()}
+print(len(forms) > 400, *sorted(several), *sorted(both))
 """
 
 
@@ -268,7 +268,7 @@ def test_bounds_of_bare_arrays_are_checked(tmp_path: Path) -> None:
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_a_full_disk_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that cannot be kept is still there to run; the warning names the folder."""
-    from xccl_emu import _kept
+    from xccl_emu.jit import kept
 
     def full(*where: object, **how: object) -> None:
         raise OSError(28, "No space left on device")
@@ -279,6 +279,6 @@ def test_a_full_disk_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
         return 2 * a
 
     twice.__module__ = "xccl_emu.machine.device.words"
-    made = _kept.compiled()(twice)
+    made = kept.compiled()(twice)
     with pytest.warns(RuntimeWarning, match=r"cannot be kept in .*No space left"):
         assert made(4) == 8

@@ -7,9 +7,11 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_type
 
 from pages import ROOT, between, command, table
 
-from xccl_emu.cli.schema import COMMANDS, Envelope
+from xccl_emu.cli.schema import COMMANDS, Envelope, Program, Rows, Verdict
 
 PAGE = ROOT / "docs" / "json.md"
+BASES = (Envelope, Verdict, Rows, Program)
+"""Records of which others have all words, and more."""
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null", Any: "any"}
 
 
@@ -41,19 +43,27 @@ def type_text(kind: Any) -> str:
 def part(title: str, kind: Any) -> Iterator[str]:
     """A heading, what the record is, and a line for each of its words but those of every object."""
     own = get_type_hints(kind, include_extras=True)
-    if kind is not Envelope:
-        own = {name: each for name, each in own.items() if name not in get_type_hints(Envelope)}
+    bases = [base for base in BASES if base is not kind and get_type_hints(base).keys() <= own.keys()]
+    own = {name: each for name, each in own.items() if not any(name in get_type_hints(base) for base in bases)}
     yield f"## {title}"
-    if title != kind.__doc__.strip(".`").removeprefix("xccl-emu "):
-        yield kind.__doc__
-    told = {name: getattr(each, "__metadata__", ("",)) for name, each in own.items()}
-    yield table(("word", "type", "what it says"), ((f"`{name}`", type_text(own[name]), *told[name]) for name in own))
+    more = ", ".join(type_text(base) for base in bases if base is not Envelope)
+    about = [] if kind in (Envelope, *COMMANDS.values()) else [kind.__doc__]
+    if about or more:
+        yield " ".join([*about, *([f"All of {more}, and:"] if more else [])])
+    rows = ((f"`{name}`", type_text(each), says(each)) for name, each in own.items())
+    yield table(("word", "type", "what it says"), rows)
+
+
+def says(kind: Any) -> str:
+    """What a word says; for one that has no text of its own what its record is."""
+    texts = getattr(kind, "__metadata__", None) or [each.__doc__.rstrip(".") for each in records(kind)]
+    return texts[0][:1].lower() + texts[0][1:]
 
 
 def page(text: str, check: bool = False) -> str:
     """The page with its tables made anew."""
     inner = dict.fromkeys(record for kind in COMMANDS.values() for record in [*records(kind)][1:])
-    parts = [("Every object", Envelope), *COMMANDS.items(), *((kind.__name__, kind) for kind in inner)]
+    parts = [("Every object", Envelope), *COMMANDS.items(), ("Rows", Rows), *((kind.__name__, kind) for kind in inner)]
     return between(text, "json", *(line for title, kind in parts for line in part(title, kind)))
 
 

@@ -11,7 +11,8 @@ from xccl_emu import _early
 
 _early.listen()
 
-from xccl_emu import _cache, _lazy  # noqa: E402  what they import takes its time
+from xccl_emu import _lazy  # noqa: E402  what they import takes its time
+from xccl_emu.jit import cache as _cache  # noqa: E402
 
 __version__ = "0.1.0"
 

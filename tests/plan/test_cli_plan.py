@@ -25,7 +25,7 @@ def test_json_has_every_strategy(model: str, cluster: str) -> None:
     told = as_json("plan", "--model", model, "--cluster", cluster)
     assert len(told["ranked"]) + len(told["refused"]) == (185 if cluster == "910B" else 121)
     best = told["ranked"][0]
-    assert sum(best["prefill"].values()) == pytest.approx(best["prefill_s"])
+    assert sum(best["prefill_terms_s"].values()) == pytest.approx(best["prefill_s"])
     assert best["ttft_s"] == pytest.approx(best["prefill_s"] + best["wait_s"])
     assert (told["form"], told["outcome"], best["loses_by"]) == ("corrected", "", "")
 

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from xccl_emu import __version__, _cache
+from xccl_emu import __version__
 from xccl_emu.cli import ending
 from xccl_emu.cli.app import App
 from xccl_emu.errors import ConfigError, KernelError, OutputError, ReplayError, RunError, UnfinishedError, XcclEmuError
+from xccl_emu.jit import cache
 
 ORDER = ("list", "run", "check", "fuzz", "trace", "bench", "compare", "plan", "fit", "corpus", "campaign")
 """Order of the commands in help: what a newcomer needs first.  Each is the ``app`` of the module of its name."""
@@ -151,5 +152,5 @@ def _tell_compiling() -> Callable[[str], None]:
 
 def command() -> None:
     """The command, which says on stderr what it compiles; leaves through `SystemExit`."""
-    _cache.listeners.append(_tell_compiling())
+    cache.listeners.append(_tell_compiling())
     app(prog_name="xccl-emu")

@@ -78,10 +78,11 @@ def _plain(each: Estimate, shown: Shown) -> dict[str, Any]:
     return {
         "strategy": str(each.strategy), "refusal": each.refusal, "ttft_s": _finite(each.ttft_s),
         "prefill_s": each.prefill_s, "wait_s": _finite(each.load.wait_s), "itl_s": each.itl_s,
-        "tokens_per_s": each.throughput, "memory_bytes": each.memory.total, "memory": asdict(each.memory),
+        "tokens_per_s": each.throughput, "memory_bytes": each.memory.total,
+        "memory": {f"{what}_bytes": nbytes for what, nbytes in asdict(each.memory).items()},
         "load": each.load.utilization, "load_unit": each.load.unit, "saturated": each.load.saturated,
         "loses_by": loses_by, "loses_s": seconds,
-        "prefill": single_terms(each.prefill), "decode": single_terms(each.decode),
+        "prefill_terms_s": single_terms(each.prefill), "decode_terms_s": single_terms(each.decode),
     }  # fmt: skip
 
 

@@ -52,7 +52,7 @@ Fault = Annotated[str, "what broke; empty for nothing"]
 
 
 class Envelope(TypedDict):
-    """In every object."""
+    """Words of every object."""
 
     schema: Annotated[str, "`xccl-emu/1`, this page"]
     command: Annotated[str, "the command that printed it"]
@@ -78,12 +78,12 @@ class List(Envelope):
 class Size(TypedDict):
     """A size or choice of a protocol."""
 
-    name: str
-    default: int | str
+    name: Annotated[str, "name of the size, in `configuration` too"]
+    default: Annotated[int | str, "value if none is given"]
     on_pod: Annotated[int | str, "what `run` takes by default, on the whole pod"]
-    help: str
-    least: int | None
-    most: int | None
+    help: Annotated[str, "what it is"]
+    least: Annotated[int | None, "smallest value"]
+    most: Annotated[int | None, "largest value"]
     choices: Annotated[list[int | str], "all values; empty if a range says them"]
     advanced: Annotated[bool, "whether reports omit it while it has its default"]
     also: Annotated[str, "another name on the command line; `ON/OFF` for a switch"]
@@ -96,9 +96,9 @@ class Described(Envelope):
 
     protocol: Protocol
     about: About
-    papers: list[str]
+    papers: Annotated[list[str], "what it is made after, with the section"]
     sizes: list[Size]
-    synchronizations: list[str]
+    synchronizations: Annotated[list[str], "names that `--without` takes"]
     proofs: Annotated[dict[str, Configuration], "configurations that are to be proved, by what each is for"]
 
 
@@ -109,9 +109,9 @@ class Stats(TypedDict):
     """What the machine did in a run."""
 
     seconds: Seconds
-    actions: int
+    actions: Annotated[int, "actions of the machine; of a violation: how long its schedule is"]
     instructions: Annotated[dict[str, int], "granted requests by operation"]
-    bytes_by_pipe: dict[str, int]
+    bytes_by_pipe: Annotated[dict[str, int], "bytes that each pipe moved"]
     vector_elements: Annotated[int, "elements that the vector pipe worked on"]
 
 
@@ -136,14 +136,14 @@ class Trace(Envelope):
 
     protocol: Protocol
     configuration: Configuration
-    fabric: str
+    fabric: Annotated[str, "model of the links"]
     latency_us: Annotated[float, "virtual time of the run"]
     critical_path_us: Annotated[dict[str, float] | None, "by resource; null if only some dies were written down"]
     wrong: Wrong
     wrong_bytes: WrongBytes
     file: File
-    slices: int
-    arrows: int
+    slices: Annotated[int, "actions that the file shows"]
+    arrows: Annotated[int, "from a write to who saw it"]
     left_out: Annotated[int, "actions that the file lacks"]
     until_us: Annotated[float, "the file ends here"]
     gantt_us: Annotated[dict[str, list[list[float]]], "begin and end of each bar, by engine; empty without `--gantt`"]
@@ -156,7 +156,7 @@ class Violation(TypedDict):
     """What went wrong."""
 
     kind: Kind
-    message: str
+    message: Annotated[str, "who, where in the source, which step, which address"]
     actions: Annotated[int, "actions of the machine; of a violation: how long its schedule is"]
     found_by: Annotated[str, "policy and seed, `exhaustive search` or `brute force`"]
     found_after: Annotated[int, "states or schedules until it was found"]
@@ -174,7 +174,7 @@ class Certificate(TypedDict):
     replayed: Annotated[bool, "whether the violation shows again when replayed"]
     disagreement: Annotated[str, "what was found that the verdict did not say"]
     of_proof: Annotated[bool, "whether the verdict had been `verified`"]
-    agrees: bool
+    agrees: Annotated[bool, "whether nothing contradicts the verdict"]
 
 
 class Place(TypedDict):
@@ -248,9 +248,9 @@ class Request(TypedDict):
     too_weak: Annotated[dict[str, str], "kind of violation with each that is too weak"]
     withdrawn: Annotated[dict[str, str], "what was found against an advice"]
     states: States
-    reached: bool
+    reached: Annotated[bool, "whether a run comes to it"]
     unfinished: Annotated[str, "why there is no answer"]
-    certificates: dict[str, Certificate]
+    certificates: Annotated[dict[str, Certificate], "for each that was judged again"]
 
 
 class Check(Envelope, Verdict):
@@ -274,8 +274,8 @@ class Fuzz(Envelope):
     protocol: Protocol
     order: Order
     seed: Seed
-    sequences: int
-    calls: int
+    sequences: Annotated[int, "sequences of calls that were drawn"]
+    calls: Annotated[int, "calls of them all"]
     judged: Annotated[int, "sequences that were judged"]
     proved: Annotated[int, "of them on every schedule"]
     schedules: Schedules
@@ -293,9 +293,9 @@ class Fuzz(Envelope):
 class Row(TypedDict):
     """A measurement."""
 
-    bench: str
-    what: str
-    published: float | None
+    bench: Annotated[str, "name of the bench"]
+    what: Annotated[str, "what was measured"]
+    published: Annotated[float | None, "null if nothing was published"]
     emulated: Annotated[float | None, "null if the emulator has no such thing; `note` says why"]
     unit: Annotated[str, "unit of both"]
     role: Annotated[str, "what the published number may be used for"]
@@ -304,8 +304,8 @@ class Row(TypedDict):
     met: Annotated[bool | None, "whether a bound holds, or an exact value came out"]
     wrong: Wrong
     configuration: Configuration
-    source: str
-    note: str
+    source: Annotated[str, "where it was published"]
+    note: Annotated[str, "what to know of the row"]
     kind: Kind
     beside: Annotated[dict[str, float], "what others measured, or what follows from it"]
 
@@ -315,7 +315,7 @@ class Score(TypedDict):
 
     of: Annotated[str, "`emulated`, or the name of a baseline"]
     role: Annotated[str, "what the published number may be used for"]
-    n_rows: int
+    n_rows: Annotated[int, "rows that were scored"]
     mape_percent: Annotated[float, "mean absolute error"]
     max_percent: Annotated[float, "largest error, signed"]
     worst: Annotated[str, "the row that has it"]
@@ -343,14 +343,14 @@ class Traffic(TypedDict):
 
     protocol: Protocol
     part: Annotated[str, "the operator, or the role of the dies"]
-    n_dies: int
-    writes: list[float]
-    flags: list[float]
-    reads: list[float]
-    write_bytes: list[float]
-    read_bytes: list[float]
-    dies_written: list[float]
-    dies_read: list[float]
+    n_dies: Annotated[int, "dies of the role"]
+    writes: Annotated[list[float], "by mtu-out and DMA"]
+    flags: Annotated[list[float], "writes of at most a granule"]
+    reads: Annotated[list[float], "by mtu-in, DMA and scalar loads"]
+    write_bytes: Annotated[list[float], "bytes of writes and flags"]
+    read_bytes: Annotated[list[float], "bytes of reads"]
+    dies_written: Annotated[list[float], "different dies that are written to"]
+    dies_read: Annotated[list[float], "different dies that are read"]
     managed_bytes: Annotated[int, "reserved on a die"]
     meta_bytes: Annotated[int, "reserved on a die"]
 
@@ -375,41 +375,41 @@ class Workload(TypedDict):
 class Memory(TypedDict):
     """Bytes of one device."""
 
-    attention: float
-    experts: float
-    cache: float
+    attention_bytes: Annotated[float, "weights of attention"]
+    experts_bytes: Annotated[float, "weights of experts"]
+    cache_bytes: Annotated[float, "keys and values"]
 
 
 class Strategy(TypedDict):
     """What the equations say of a strategy."""
 
-    strategy: str
+    strategy: Annotated[str, "attention, experts [stages]"]
     refusal: Annotated[str, "why it cannot be; empty if it can"]
     ttft_s: Annotated[float | None, "time to the first token; null where there is no bound on it"]
-    prefill_s: float
-    wait_s: float | None
+    prefill_s: Annotated[float, "time of a prefill, without waiting"]
+    wait_s: Annotated[float | None, "time in the queue; null where there is no bound on it"]
     itl_s: Annotated[float, "time between tokens"]
-    tokens_per_s: float
-    memory_bytes: float
+    tokens_per_s: Annotated[float, "throughput"]
+    memory_bytes: Annotated[float, "memory of a device"]
     memory: Memory
     load: Annotated[float, "share of what the strategy can serve"]
-    load_unit: str
-    saturated: bool
+    load_unit: Annotated[str, "what `load` counts, such as `requests`"]
+    saturated: Annotated[bool, "whether requests come faster than they are served"]
     loses_by: Annotated[str, "the term by which it loses most against the best"]
-    loses_s: float
-    prefill: Annotated[dict[str, float], "seconds of each term"]
-    decode: Annotated[dict[str, float], "seconds of each term"]
+    loses_s: Annotated[float, "by how much"]
+    prefill_terms_s: Annotated[dict[str, float], "each term of a prefill"]
+    decode_terms_s: Annotated[dict[str, float], "each term of a token behind it"]
 
 
 class Plan(Envelope):
     """`xccl-emu plan`."""
 
-    model: str
-    cluster: str
+    model: Annotated[str, "name of the model"]
+    cluster: Annotated[str, "name of the cluster"]
     form: Annotated[str, "which equations: corrected or literal"]
     batch: Annotated[int, "requests at once"]
-    overlapped: bool
-    dropping: bool
+    overlapped: Annotated[bool, "whether transfers overlap, as without `--sync`"]
+    dropping: Annotated[bool, "whether `--drop` was given"]
     workload: Workload
     by: Annotated[str, "what strategies are ranked by"]
     ranked: list[Strategy]
@@ -430,7 +430,7 @@ class PlanPublished(Rows):
 class Fit(Envelope):
     """`xccl-emu fit`."""
 
-    constants: dict[str, float]
+    constants: Annotated[dict[str, float], "fitted constants; units are in their names"]
     intervals: Annotated[dict[str, list[float]], "how far each may be before a row is off by 3%"]
     sensitivity: Annotated[dict[str, dict[str, float]], "percent of a row per percent of a constant"]
     results: list[Row]
@@ -447,19 +447,19 @@ class Outcome(TypedDict):
     verdict: Annotated[str, "`verified`, `no violation found`, `violation`, `unfinished` or `unsupported`"]
     kind: Kind
     states: States
-    sequences: int
+    sequences: Annotated[int, "sequences of calls that were drawn"]
     seconds: Seconds
-    refuted: bool
+    refuted: Annotated[bool, "whether the tool found a violation"]
     clean: Annotated[bool, "as right as the tool can say"]
 
 
 class Member(TypedDict):
     """A bug of a published library."""
 
-    member: str
-    sources: list[str]
+    member: Annotated[str, "name of its folder"]
+    sources: Annotated[list[str], "issues, commits and pages"]
     tool: Annotated[str, "`check` or `fuzz`"]
-    shown_by: str
+    shown_by: Annotated[str, "what it takes to see it"]
     expected: Annotated[str, "kind of violation that its page says"]
     broken: Outcome
     mended: Outcome
@@ -476,7 +476,7 @@ class Program(TypedDict):
     """A program on which judges contradict each other."""
 
     seed: Seed
-    number: int
+    number: Annotated[int, "number of the program within its seed"]
     program: Annotated[str, "its text"]
 
 
@@ -491,7 +491,7 @@ class Campaign(Envelope):
     """`xccl-emu campaign`."""
 
     seed: Seed
-    programs: int
+    programs: Annotated[int, "programs that were judged"]
     verdicts: Annotated[dict[str, int], "how often, by `order, judge, verdict`"]
     contradictions: Annotated[dict[str, int], "how often, by `order: kind`"]
     findings: list[Program]

@@ -17,7 +17,7 @@ from typing import Any
 import llvmlite
 from llvmlite import binding as llvm
 
-from xccl_emu import _cache
+from xccl_emu.jit import cache
 from xccl_emu.lang import abi
 
 LEVEL = 2
@@ -41,7 +41,7 @@ class MachineCode:
         text = _header() + instructions
         digest = hashlib.sha256("\0".join((llvmlite.__version__, *_processor(), str(LEVEL), text)).encode())
         self.path = folder() / f"{name}-{digest.hexdigest()[:32]}.o"
-        kept = _cache.read_kept(str(self.path))
+        kept = cache.read_kept(str(self.path))
         self.from_disk = kept is not None
         self._engine = _loaded(_made(self.path, text) if kept is None else kept)  # the code is there as long as this is
         self.address: int = self._engine.get_function_address(symbol)
@@ -87,9 +87,9 @@ def _header() -> str:
 
 def _made(path: Path, text: str) -> bytes:
     """Compile and keep."""
-    _cache.tell_compiling("kernels")
+    cache.tell_compiling("kernels")
     code = _compiled(text)
-    _cache.keep(str(path), code)
+    cache.keep(str(path), code)
     _prune(path.parent)
     return code
 

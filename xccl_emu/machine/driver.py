@@ -74,14 +74,14 @@ def begin(pod: "Pod") -> None:
 
 def begin_run(pod: "Pod") -> None:
     """As `begin`, within a run that `Pod.run` has begun."""
-    _link(pod, compiled.handles(pod.kernels))
+    _link(pod, compiled.handles(pod.kernels), _action())
     with compiled.arithmetic_of(pod.kernels):
         compiled.start()(pod.state)
 
 
-def _link(pod: "Pod", handles: list[int]) -> None:
+def _link(pod: "Pod", handles: list[int], action: int) -> None:
     pod.state[at.STEP_TABLE : at.STEP_TABLE + len(handles)] = handles
-    pod.state[at.ACT] = _action()
+    pod.state[at.ACT] = action
     pod.activate()
 
 
@@ -95,7 +95,7 @@ def _prepare(pod: "Pod", policy_name: str) -> None:
     """Have everything compiled before the clock starts: a policy with no active core has nothing to do."""
     handles = compiled.handles(pod.kernels, pod.generators)
     compiled.policy(policy_name)(pod.memory, pod.state, _NO_LOG, 0)
-    _link(pod, handles)
+    _link(pod, handles, 0 if policy_name == "round-robin" else _action())  # which contains the machine
 
 
 def raise_for(pod: "Pod", ended: int) -> None:

@@ -16,7 +16,14 @@ from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD,
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import layout
 from xccl_emu.machine.device.cache import LINE_SHIFT, _under_way, through_cache
-from xccl_emu.machine.device.flight import deliverable, own_write_pending, room_for_writes, switched_off
+from xccl_emu.machine.device.flight import (
+    block_of_die,
+    deliverable,
+    flight,
+    own_write_pending,
+    room_for_writes,
+    switched_off,
+)
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.pipes import entry_of, fence_ahead, n_subtransfers, pipe_of
 from xccl_emu.machine.pod import Pod
@@ -28,6 +35,7 @@ _NOBODY = -1 << layout.CHOICE_BITS  # an actor that does not exist
 def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str, NDArray[np.int64]]:
     """Kind, message and further actions for a violation in whose state the pod is; leaves the pod somewhere else."""
     pod, nothing = trial.pod, np.zeros(0, np.int64)
+    _forget_latent(pod)
     if what == at.MACHINE:
         return messages.error_kind(pod), str(report.violation(pod)), nothing
     if what == at.DEADLOCK:
@@ -53,6 +61,15 @@ def describe(trial: Trial, what: int, witness: Sequence[int]) -> tuple[str, str,
     kind = messages.race_kind(pod, witness[3], bool(witness[5] and witness[11]))
     message = race_message(trial, witness)
     return kind, message, _with_room(pod, [action for side in sides for action in _make(pod, side)])
+
+
+def _forget_latent(pod: Pod) -> None:
+    """What the search took to be visible is in flight like any other write from here on, from a site of its kernel."""
+    st = pod.state
+    for die in {core // pod.spec.cores_per_die for core in pod.active_cores()}:
+        ring = block_of_die(st, die)
+        for k in range(int(st[ring + layout.FLIGHT_COUNT])):
+            st[flight(st, ring, k) + layout.FLIGHT_SITE] &= at.LATENT - 1
 
 
 def spinning(pod: Pod, ck: NDArray[np.int64]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from numba import config, types
 
-from xccl_emu._bare import bare
+from xccl_emu.jit.bare import bare
 
 if config.DISABLE_JIT:
     _FUNCTIONS: dict[int, Callable[..., int]] = {}
@@ -45,9 +45,7 @@ else:
             convention = context.call_conv
             kind = convention.get_function_type(signature.return_type, signature.args)
             pointer = builder.inttoptr(args[0], kind.as_pointer())
-            status, result = convention.call_function(
-                builder, pointer, signature.return_type, signature.args, args[1:]
-            )
+            status, result = convention.call_function(builder, pointer, signature.return_type, signature.args, args[1:])
             with builder.if_then(status.is_error, likely=False):
                 convention.return_status_propagate(builder, status)
             return result

@@ -9,6 +9,7 @@ import numpy as np
 from xccl_emu.lang.abi import DONE, PC, PLACES, REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import DMA, OP_DCCI, OP_FAIL, OP_FENCE, OP_QUIET, SCALAR
 from xccl_emu.machine.device.access import set_error_at
+from xccl_emu.machine.device.far import large_slot, write_far
 from xccl_emu.machine.device.layout import (
     ACTIONS,
     ASKED_SHIFT,
@@ -51,9 +52,7 @@ from xccl_emu.machine.device.layout import (
     KIND_ADD,
     KIND_DMA,
     KIND_SCALAR,
-    LARGE_BASE,
     LARGE_SHIFT,
-    LARGE_SLOTS,
     MAX_SITES,
     N_PIPES,
     NOTED_BYTES_MAX,
@@ -73,7 +72,7 @@ from xccl_emu.machine.device.layout import (
     WRITER_SLOTS,
     WRITER_WORDS,
 )
-from xccl_emu.machine.device.sparse import mark, move
+from xccl_emu.machine.device.sparse import mark
 from xccl_emu.machine.device.words import (
     bytes_to_words,
     call,
@@ -88,7 +87,6 @@ from xccl_emu.machine.device.words import (
 
 _GRANULE_SHIFT = 5
 _PASSED_MAX = 1 << 12  # so many in a row; a kernel may do nothing else for ever
-_SPREAD = 7919  # so that equal offsets on different dies rarely share a place
 DMA_READ_DONE = -1
 """Progress of a DMA descriptor that has read everything and waits for its writes to become visible."""
 
@@ -127,17 +125,11 @@ def set_event(st, core, base, source, target, event, site):
 def note_writer(st, address, core, site):
     """Remember who last wrote a granule, for reports; a direct-mapped table, so an old entry may have been evicted."""
     granule = address >> _GRANULE_SHIFT
-    slot = st[WRITER_BASE] + granule % st[WRITER_SLOTS] * WRITER_WORDS
+    slot = st[WRITER_BASE] + (granule & st[WRITER_SLOTS] - 1) * WRITER_WORDS
     st[slot] = granule + 1
     st[slot + 1] = core
     st[slot + 2] = site
     st[slot + 3] = st[ACTIONS] + 1
-
-
-@jit
-def large_slot(st, block):
-    """Where it is noted when a block of 4 KiB was last touched by a large write; other blocks may share the place."""
-    return st[LARGE_BASE] + (block + (block << LARGE_SHIFT >> st[DIE_SHIFT]) * _SPREAD) % st[LARGE_SLOTS]
 
 
 @jit
@@ -205,7 +197,7 @@ def _take_off(st, core, base, kind, address, nbytes, site):
 def write_bytes(mem, st, core, base, kind, address, source, nbytes, site):
     """Write bytes that stand at ``source``: at once under `sc`, else into flight, where they must be atomic."""
     if st[ORDER] == ORDER_SC:
-        move(mem, st, address, source, nbytes)
+        write_far(mem, st, address, source, nbytes)
         _note_writers(st, address, nbytes, core, site)
         return
     bytes_to_words(st, _take_off(st, core, base, kind, address, nbytes, site), mem, source, nbytes)

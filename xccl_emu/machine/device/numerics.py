@@ -23,6 +23,7 @@ from xccl_emu.lang.requests import (
 )
 from xccl_emu.machine.device.words import bits_of, float_of, jit, jit_arrays
 
+_INT32_MOST = (1 << 31) - 1
 _ONE = np.float32(1.0)
 _ONE_TWENTY_SEVEN = np.float32(127.0)
 _INFINITY = np.float32(np.inf)
@@ -241,6 +242,8 @@ def count_between(mem, source, target, count, low, high):
     """How many of ``count`` signed 4-byte integers are at least ``low`` and below ``high``, as one more."""
     x = mem[source : source + 4 * count].view(np.int32)
     found = 0
-    for i in range(x.size):
-        found += low <= x[i] < high
+    if low <= _INT32_MOST and high > -_INT32_MOST - 1:  # compared as what they are: twice as many at once
+        least, most = np.int32(max(low, -_INT32_MOST - 1)), np.int32(min(high - 1, _INT32_MOST))
+        for i in range(x.size):
+            found += least <= x[i] <= most
     mem[target : target + 4].view(np.int32)[0] = found

@@ -32,6 +32,7 @@ from xccl_emu.lang.requests import (
     VECTOR,
 )
 from xccl_emu.machine.device import numerics
+from xccl_emu.machine.device.far import read_far
 from xccl_emu.machine.device.flight import (
     DMA_READ_DONE,
     block_of_die,
@@ -252,7 +253,7 @@ def _read_subtransfer(mem, st, base, entry, choice):
     mask = st[entry + ENTRY_PROGRESS]
     subtransfers = n_subtransfers(st, source, source, nbytes)
     if choice == CHOICE_ALL and mask == 0:
-        move(mem, st, ub, source, nbytes)
+        read_far(mem, st, ub, source, nbytes)
         put(st, entry + ENTRY_PROGRESS, _READ_DONE)
         return True
     moved = False

@@ -8,7 +8,7 @@ from typing import Any
 from numba import config, typeof, types
 from numba.extending import intrinsic
 
-from xccl_emu._kept import compiled
+from xccl_emu.jit.kept import compiled
 from xccl_emu.machine.device import by_address
 
 part = compiled(_nrt=False)

@@ -14,7 +14,7 @@ Sums only: of two words that change together, neither can hide the other as with
 import numpy as np
 from numba import config
 
-from xccl_emu._kept import compiled
+from xccl_emu.jit.kept import compiled
 from xccl_emu.machine.device.flight import asked, flight, part_of, same_unit
 from xccl_emu.machine.device.layout import (
     ATOMIC_SHIFT,

@@ -10,8 +10,8 @@ import functools
 from numba import config, types
 from numba.extending import intrinsic
 
-from xccl_emu._kept import compiled
 from xccl_emu.check.device.search.checker_state import HANDLES
+from xccl_emu.jit.kept import compiled
 from xccl_emu.machine.device import by_address
 from xccl_emu.machine.device.layout import ACTORS_PER_CORE
 from xccl_emu.machine.device.single import act_once

@@ -1,11 +1,13 @@
 """Greedy round-robin: each core in turn does as much as it can, up to a quantum; then each die delivers."""
 
+from xccl_emu.machine.device.actions import deliver_some, step_core
 from xccl_emu.machine.device.flight import block_of_core
 from xccl_emu.machine.device.layout import (
     ACTIVE_BASE,
     ACTORS_PER_CORE,
     CHOICE_ALL,
     CURSOR,
+    ERROR,
     N_ACTIVE,
     N_ACTIVE_DIES,
     N_CORES,
@@ -15,7 +17,6 @@ from xccl_emu.machine.device.layout import (
     STATUS_RUNNING,
 )
 from xccl_emu.machine.device.policies.common import how_it_stands, write_down
-from xccl_emu.machine.device.single import act_once, act_up_to
 from xccl_emu.machine.device.words import jit
 
 QUANTUM = 256
@@ -51,18 +52,18 @@ def _core_turn(mem, st, log, core):
     while moved != before and moved < QUANTUM and st[base + STATUS] == STATUS_RUNNING:
         before = moved
         for pipe in range(ACTORS_PER_CORE):
-            actor = core * ACTORS_PER_CORE + pipe
-            taken = abs(act_up_to(mem, st, actor, CHOICE_ALL, min(SHARE, QUANTUM - moved)))
-            for _ in range(taken):
-                write_down(st, log, actor, CHOICE_ALL)
-            moved += taken
+            end = min(QUANTUM, moved + SHARE)
+            while moved < end and st[ERROR] == 0:
+                if not step_core(mem, st, core, base, pipe, CHOICE_ALL) and st[ERROR] == 0:
+                    break
+                write_down(st, log, core * ACTORS_PER_CORE + pipe, CHOICE_ALL)
+                moved += 1
     return moved
 
 
 @jit
 def _die_turn(mem, st, log, die):
-    actor = st[N_CORES] * ACTORS_PER_CORE + die
-    if not act_once(mem, st, actor, CHOICE_ALL):
+    if not deliver_some(mem, st, die, CHOICE_ALL):
         return 0
-    write_down(st, log, actor, CHOICE_ALL)
+    write_down(st, log, st[N_CORES] * ACTORS_PER_CORE + die, CHOICE_ALL)
     return 1

@@ -4,7 +4,7 @@ Numba keys a cached function on the file that holds it, the signature, the CPU a
 neither an edit of a helper in another file nor ``NUMBA_BOUNDSCHECK``. So the package gives every such state a folder
 of its own, ``<base>/xccl_emu/<digest>``, and removes the oldest ones. There is a folder for each family of functions,
 over the sources that this family depends on: an edit of the checker does not compile the machine again, and an edit
-of host code compiles nothing. The package's own functions are in these (`_kept.py`); Numba itself is told a folder for
+of host code compiles nothing. The package's own functions are in these (`kept.py`); Numba itself is told a folder for
 other people's, before it can be imported. Kernels are kept by content, beside them (`lang/_machine_code.py`).
 """
 
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 FOLDERS_KEPT = 24
 """How many digest folders stay; a run of the tests alone uses three states (JIT, bounds checks, JIT off) of each."""
 
-_MACHINE = ("_bare.py", "_kept.py", "_parts.py", "machine/device", "lang/abi.py", "lang/requests.py")
+_MACHINE = ("jit/bare.py", "jit/kept.py", "jit/parts.py", "machine/device", "lang/abi.py", "lang/requests.py")
 FAMILIES = {
     "numba": (),
     "machine": _MACHINE,
@@ -40,7 +40,7 @@ YOUNG_SECONDS = 600
 _CHECK_BYTES = 16
 _OWN_FOLDER = "xccl_emu"
 _DIGEST_NAME = re.compile(r"[0-9a-f]{32}")
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _DISTRIBUTIONS = ("numba", "llvmlite", "numpy")
 _WITHOUT_EFFECT = frozenset({"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_COLOR_SCHEME"})
 """The one list of settings: those of Numba that are not here change machine code, as far as is known."""

@@ -20,7 +20,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
 
-from xccl_emu._bare import BareArray, bare
+from xccl_emu.jit.bare import BareArray, bare
 
 
 class _Library(JITCodeLibrary):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """Compiled functions of the package, kept on disk by what they depend on.
 
 Numba's own cache names a function by the file that holds it and by when that file was written.  Here a folder belongs
-to a family of functions and to the state of the sources that the family depends on (`_cache.folder_of`), and each
+to a family of functions and to the state of the sources that the family depends on (`cache.folder_of`), and each
 function and signature has one file in it.  So an edit elsewhere compiles nothing, two checkouts share what is the same
 in both, and a damaged file is compiled again.
 """
@@ -17,8 +17,8 @@ from numba.core import compiler, serialize
 from numba.core.caching import _Cache
 from numba.core.dispatcher import Dispatcher
 
-from xccl_emu import _cache
-from xccl_emu._parts import Part, ShortLoopsCompiler, WholeCompiler
+from xccl_emu.jit import cache
+from xccl_emu.jit.parts import Part, ShortLoopsCompiler, WholeCompiler
 
 
 def compiled(long_loops: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -40,7 +40,7 @@ def compiled(long_loops: bool = True, **options: Any) -> Callable[[Callable[...,
 def _family_of(function: Callable[..., Any]) -> str:
     package, _, rest = function.__module__.partition(".")
     family = rest.partition(".")[0]
-    return family if package == "xccl_emu" and family in _cache.FAMILIES else ""
+    return family if package == "xccl_emu" and family in cache.FAMILIES else ""
 
 
 def _adapt(made: Any, family: str, compiler_class: type[WholeCompiler]) -> None:
@@ -62,7 +62,7 @@ class Kept(_Cache):  # type: ignore[misc]
     @property
     def cache_path(self) -> str:
         """The folder of the family."""
-        return _cache.folder_of(self._family)
+        return cache.folder_of(self._family)
 
     def _file_of(self, signature: Any, codegen: Any) -> str:
         key = hashlib.blake2b(repr((signature, codegen.magic_tuple())).encode(), digest_size=8).hexdigest()
@@ -71,9 +71,9 @@ class Kept(_Cache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """What was kept for the signature; None if there is nothing, or nothing whole."""
         target_context.refresh()
-        content = _cache.read_kept(self._file_of(signature, target_context.codegen()))
+        content = cache.read_kept(self._file_of(signature, target_context.codegen()))
         if content is None:
-            _cache.tell_compiling(self._family)
+            cache.tell_compiling(self._family)
             return None
         return compiler.CompileResult._rebuild(target_context, *pickle.loads(content))
 
@@ -81,7 +81,7 @@ class Kept(_Cache):  # type: ignore[misc]
         """Keep a result for the next process, if it can be kept and the folder can be written."""
         if result.lifted or result.library.has_dynamic_globals:
             return
-        _cache.keep(self._file_of(signature, result.codegen), serialize.dumps(result._reduce()))
+        cache.keep(self._file_of(signature, result.codegen), serialize.dumps(result._reduce()))
 
     def enable(self) -> None:
         """Always on."""

@@ -2,7 +2,7 @@
 
 What Numba makes of an array is seven values, with reference counts and strides; each access asks whether the index
 counts from the end. Nothing here counts from the end, and the host owns every array. So a part and what is called by
-address get bare arrays (`_parts.py`), and an access is an addition and a load. With ``NUMBA_BOUNDSCHECK=1`` each index
+address get bare arrays (`parts.py`), and an access is an addition and a load. With ``NUMBA_BOUNDSCHECK=1`` each index
 is checked, and one below 0 is out of bounds. For all else, such as slices, a bare array is made an ordinary one.
 """
 
