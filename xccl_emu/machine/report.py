@@ -9,7 +9,8 @@ from xccl_emu.lang import Site, abi
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.machine.device import layout as at
-from xccl_emu.machine.device.flight import large_slot, read_word
+from xccl_emu.machine.device.far import large_slot
+from xccl_emu.machine.device.flight import read_word
 from xccl_emu.machine.device.lines import is_line
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
 from xccl_emu.machine.stats import PIPE_NAMES
