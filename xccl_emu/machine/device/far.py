@@ -8,7 +8,7 @@ after all that takes longer; so it is done only if nobody has written the range 
 
 from xccl_emu.machine.device.layout import ACTIONS, DIE_SHIFT, LARGE_BASE, LARGE_SHIFT, LARGE_SLOTS, N_HOMES, SPARSE
 from xccl_emu.machine.device.sparse import move
-from xccl_emu.machine.device.words import fetch_bytes, jit, stream_bytes
+from xccl_emu.machine.device.words import call, fetch_bytes, jit, stream_bytes
 
 _SPREAD = 7919  # so that equal offsets on different dies rarely share a place
 _FAR_BYTES_LEAST = 2048
@@ -32,7 +32,7 @@ def _is_far(st, start, nbytes):
     return st[ACTIONS] - st[large_slot(st, start + nbytes - 1 >> LARGE_SHIFT)] > _FAR_ACTIONS
 
 
-@jit
+@call
 def read_far(mem, st, target, source, nbytes):
     """Copy within memory what may be far."""
     if _is_far(st, source, nbytes):
@@ -41,7 +41,7 @@ def read_far(mem, st, target, source, nbytes):
         move(mem, st, target, source, nbytes)
 
 
-@jit
+@call
 def write_far(mem, st, target, source, nbytes):
     """Copy within memory to what may be far."""
     if _is_far(st, target, nbytes):

@@ -132,7 +132,7 @@ def note_writer(st, address, core, site):
     st[slot + 3] = st[ACTIONS] + 1
 
 
-@jit
+@call
 def _note_writers(st, address, nbytes, core, site):
     """Note every granule of a write, or of a large one only when it was, so that no older write is blamed for it."""
     if nbytes <= NOTED_BYTES_MAX:
@@ -504,13 +504,14 @@ def go_on(st, base):
     Of a quiet that is to be a fence it makes one.
     """
     handle = st[STEP_TABLE + st[base + KERNEL]]
+    operation = OP_DCCI
     for _ in range(_PASSED_MAX):
         operation = call_step(handle, st, base)
-        if operation < 0:
-            _fail(st, base, -operation)
-        if st[base + REQUEST] != OP_DCCI or st[CACHE_LINES]:
+        if operation != OP_DCCI or st[CACHE_LINES]:
             break
-    if st[base + REQUEST] == OP_QUIET and site_word(st, base, request_site(st, base)) & SITE_FENCE:
+    if operation < 0:
+        _fail(st, base, -operation)
+    elif operation == OP_QUIET and site_word(st, base, request_site(st, base)) & SITE_FENCE:
         put(st, base + REQUEST, OP_FENCE)
 
 

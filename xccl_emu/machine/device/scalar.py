@@ -113,7 +113,7 @@ def step_scalar(mem, st, core, base, choice):
     if op == OP_RETURN or op == OP_LOAD or not switched_off(st, base) or polls_line(st, base):
         if not _grant(mem, st, core, base, op, choice):
             return False
-        if st[base + POLLED]:
+        if op == OP_POLL and st[base + POLLED]:
             return True  # of a line not all is read yet
         if op != OP_RETURN and (op <= OP_ATOMIC_ADD or OP_DMA <= op <= OP_ADD):
             note_traffic(st, base, op)

@@ -276,7 +276,7 @@ else:
             for _ in range(_PACE):  # of lines asked for one right after the other some are dropped
                 prefetch(st, 0)
 
-    @call
+    @jit
     def fetch_bytes(mem, st, target, source, nbytes):
         """`copy_bytes` of what is in no cache: lines are asked for long before they are copied."""
         _ask_for(mem, st, source, min(nbytes, _AHEAD_BYTES))
@@ -287,7 +287,7 @@ else:
             done += LINE_BYTES
         copy_bytes(mem, target + done, source + done, nbytes - done)
 
-    @call
+    @jit
     def stream_bytes(mem, st, target, source, nbytes, far):
         """`copy_bytes` of at least a line, past the caches: nothing waits for what is overwritten.
 
