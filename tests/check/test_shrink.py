@@ -11,6 +11,7 @@ from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import AREA_VIOLATION, DATA_RACE, DEADLOCK, WRONG_BITS, Violation
 from xccl_emu.check.witness.replayer import Replayer
 from xccl_emu.check.witness.shrink import shrink, signature
+from xccl_emu.errors import ReplayError
 from xccl_emu.machine.device import layout as at
 from xccl_emu.protocol.registry import make
 
@@ -131,6 +132,22 @@ def test_what_the_judge_does_not_see_is_left_alone() -> None:
     """A schedule that the judge finds nothing wrong with comes back as it was."""
     violation = some_violation(relay(2), "relaxed")
     assert shrink(relay(2).build("relaxed"), violation, lambda trial, actions: None) is violation
+
+
+def test_a_schedule_that_the_judge_refuses_shows_nothing() -> None:
+    """A candidate that does not replay to its end is passed by, and what is found stays a schedule that does."""
+    violation, asked = some_violation(relay(2), "relaxed"), 0
+
+    def refuses_every_other(trial: Trial, actions: NDArray[np.int64]) -> Violation | None:
+        nonlocal asked
+        asked += 1
+        if asked % 2 == 0:
+            raise ReplayError("action 0 is not enabled")
+        return judge(trial, actions)
+
+    shrunk = shrink(relay(2).build("relaxed"), violation, refuses_every_other)
+    assert asked > 1
+    assert judge(relay(2).build("relaxed"), shrunk.actions).kind == violation.kind
 
 
 def test_a_violation_in_other_lines_is_another() -> None:

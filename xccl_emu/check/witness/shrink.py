@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from xccl_emu.check.trial import Trial
 from xccl_emu.check.verdict import DEADLOCK, LIVELOCK, WRONG_BITS, Violation
 from xccl_emu.check.witness.highlight import RACES
+from xccl_emu.errors import ReplayError
 from xccl_emu.machine.device import layout as at
 
 Judge = Callable[[Trial, NDArray[np.int64]], Violation | None]
@@ -169,7 +170,10 @@ class Shrinker:
         if best is not None and self._cost(taken) >= best.cost:
             return None
         self._pod.restore(self.fresh)
-        violation = self._judge(self._trial, codes)
+        try:
+            violation = self._judge(self._trial, codes)
+        except ReplayError:  # the judge does not come to the end of it, so it shows nothing
+            return None
         if violation is None or not self._alike(violation, best):
             return None
         n = len(violation.actions)
