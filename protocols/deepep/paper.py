@@ -48,6 +48,10 @@ DEEPEP_DISPATCH = Paper(
                     "A fence, and no counter of what is issued: all tokens of an expert leave by one core.",
                     "Queues of cores are not ordered with each other.", "fence tokens before counts",
                 ),
+                Deviation(
+                    "With a hook, the half that sends ends when its writes are visible; there they may still travel.",
+                    "Every launch here ends behind a quiet, so less overlaps than on GPUs, and less of that is proved.",
+                ),
             ),
         ),
         Step(
