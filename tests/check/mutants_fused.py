@@ -53,7 +53,7 @@ def permitted(scenario: FusedCase) -> Permitted:
     return Permitted(**vars(scenario))
 
 
-RESETTING = permitted(replace(PAIR, tokens=1, rounds=4))
+RESETTING = permitted(replace(PAIR, tokens=1, rounds=8))
 
 # ---- what stands in dispatch
 
