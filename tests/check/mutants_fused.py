@@ -53,7 +53,7 @@ def permitted(scenario: FusedCase) -> Permitted:
     return Permitted(**vars(scenario))
 
 
-RESETTING = permitted(replace(PAIR, tokens=1, rounds=8))
+RESETTING = permitted(replace(PAIR, tokens=1, rounds=10))  # so that schedules of the portfolio meet it
 
 # ---- what stands in dispatch
 
