@@ -72,7 +72,7 @@ def transfers_of(world: World) -> list[Entry]:
     more = {**how, "recv_event_id": None}
     back = Buffer(0, here.address + 64, 32)
     return [
-        Entry("transfer", comm.transfer, {"source": here, "target": there, "rounds": 1, **more}),
+        Entry("transfer", comm.transfer, {"source": here, "target": there, **more}),
         Entry("send", comm.send, {"source": here, "target_die": 1, **how}),
         Entry("recv", comm.recv, {"target": there, "source_die": 0, **how}),
         Entry("isend", partial(world.begin, "isend"), {"source": here, "target_die": 1, **how}),

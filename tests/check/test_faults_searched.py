@@ -202,4 +202,4 @@ def test_brute_force_agrees_on_random_programs(part: int) -> None:
                 broken = FaultySearch(trial, parse(fault), max_states=2_000, seconds=2).run()
                 assert broken.actions is None, (number, order, fault, case)
                 compared += not broken.reason
-    assert compared > 10
+    assert compared > 5
