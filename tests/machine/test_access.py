@@ -78,6 +78,7 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
         "set_flag": lambda: 0 <= a <= 3 and 0 <= b <= 3 and 0 <= c < 32,
         "wait_flag": lambda: ((0 <= a <= 3 and 0 <= b <= 3) or (a, b) == (4, 0)) and 0 <= c < 32,
         "dcci": lambda: True,  # passed over: these pods have no cache
+        "choose": lambda: 1 <= a <= 64,
         "dma": lambda: 0 <= d < 32 and _memory(a, c, "r") and _memory(b, c, "w") and _apart(a, b, c),
         "mtu_in": lambda: _memory(a, c, "r") and _buffer(b, c),
         "mtu_out": lambda: _buffer(a, c) and _memory(b, c, "w"),

@@ -20,11 +20,11 @@ class Op(NamedTuple):
 
     kind: str
     """load, store, atomic, swap, poll, line, quiet, fence, in, out, put, add, signal, set, wait, ub_load, ub_store,
-    copy, dma, arrive, await, skip, fail or dcci."""
+    copy, dma, arrive, await, skip, fail, dcci or choose."""
     addr: int = 0
     """Bytes in memory; of a copy the source in the data buffer; of `set` and `wait` the pipe that sets."""
     value: int = 0
-    """What is stored, added, compared with; an event's number; how many instructions are skipped."""
+    """What is stored, added, compared with; an event's number; how many instructions are skipped, or answers there are."""
     nbytes: int = 8
     ub: int = 0
     """Bytes in the data buffer; of `set` and `wait` the pipe that waits."""

@@ -39,6 +39,8 @@ def requests(program: Program, state: State, core: int) -> Iterator[State | Brok
         yield _go_on(program, after, core, 0)
     elif op.kind == "fail":
         yield Broken("fail")
+    elif op.kind == "choose":
+        yield from (_go_on(program, state.copy(), core, answer) for answer in range(op.value))
     elif op.kind == "line":
         yield from _line(program, state, core, op)
     elif op.kind == "set":

@@ -173,6 +173,8 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
             return Op("line", word, b, size, FLAGS_UB, test="ne" if one.name == "line_ne" else "eq", mask=flags)
         case "dcci":
             return Op("dcci", word)
+        case "choose":
+            return Op("choose", value=2 + (c & 1), takes=True, shows=True)
         case "quiet" | "fence" | "arrive" | "await":
             return Op(one.name)
         case "put" | "put_named":

@@ -77,6 +77,7 @@ def draw(seed: int, number: int) -> Case:
         small = varied(rng, small) if rng.random() < (0.6 if cleans and varied is _cached else likely) else small
     without = (rng.choice(SYNCS),) if rng.random() < 0.08 else ()
     small = replace(small, fresh=rng.random() < 0.1, without=without)
+    small = _asking(Random(f"{seed}/{number}/choose"), small)
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS) if rng.random() < 0.15 else "")
 
@@ -139,6 +140,19 @@ def _cached(rng: Random, small: Small) -> Small:
     """Scalar units cache lines; most lines are cleaned behind a store, and dropped before a load."""
     programs = tuple(_cleaned(rng, one) for one in small.programs)
     return replace(small, programs=programs, scalar_cache=rng.choice((1, 2, 5, 5, 8, 8)), flight_granules=16)
+
+
+def _asking(rng: Random, small: Small) -> Small:
+    """Some programs ask the environment, which of two or three instructions they take."""
+    programs = [list(one) for one in small.programs]
+    for _ in range(rng.choice((1, 1, 2)) if rng.random() < 0.12 else 0):
+        one = rng.choice(programs)
+        k, answers = rng.randrange(len(one) + 1), rng.randrange(2)
+        asked = [Instruction("choose", c=answers), Instruction("skip_unless", b=rng.randrange(2 + answers), c=1)]
+        if len(one) + len(asked) <= SIZE_MAX:
+            one[k:k] = asked
+    off = ("choose",) if rng.random() < 0.005 else small.without
+    return replace(small, programs=tuple(map(tuple, programs)), without=off)
 
 
 def _launched(rng: Random, small: Small) -> Small:
@@ -268,7 +282,7 @@ def _moved_to_data(rng: Random, small: Small) -> Small:
 _VARIED = ("swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain")
 _NAMES = (
     *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),
-    *(name for name in WITHOUT_WORD if name != "fence"), "quiet", "spin",
+    *(name for name in WITHOUT_WORD if name not in ("fence", "choose")), "quiet", "spin",
 )  # fmt: skip
 
 
@@ -316,6 +330,8 @@ def _operands(rng: Random, name: str, word: int, value: int, other: int) -> tupl
             return rng.randrange(4), rng.choice((0, 0, 1, 2, 3)), rng.randrange(2)
         case "wait":
             return rng.choice((1, 1, 3, 4, 0, 2)), rng.choice((0, 0, 1, 3)), rng.randrange(2)
+        case "choose":
+            return 0, 0, rng.randrange(2)
         case "quiet" | "arrive" | "await" | "end":
             return ()
     return word, value

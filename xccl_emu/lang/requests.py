@@ -28,6 +28,9 @@ SWAPS = 1
 SIGNAL_SET, SIGNAL_ADD = 1, 2
 """Sixth operand of an mtu-out that has a signal behind it: is the word set to the value, or is the value added?"""
 
+ANSWERS_MOST = 64
+"""Answers that `choose` may have at most."""
+
 # Element types that the vector pipe reads and writes; FP32 is for what is added to an accumulator.
 BF16, FP16, FP32 = range(3)
 
@@ -43,14 +46,14 @@ order wait for nothing, and nothing waits for them.  What asks for nothing is re
 
 OPERATIONS = (
     "return", "load", "store", "atomic_add", "poll", "quiet", "arrive", "await_group", "ub_load", "ub_store",
-    "set_flag", "wait_flag", "fail", "dcci", "dma", "mtu_in", "mtu_out", "put", "add", "fence", "v_quantize",
+    "set_flag", "wait_flag", "fail", "dcci", "choose", "dma", "mtu_in", "mtu_out", "put", "add", "fence", "v_quantize",
     "v_dequantize", "v_copy", "v_fill", "v_widen", "v_axpy", "v_add", "v_scale", "v_narrow", "v_count",
 )  # fmt: skip
 """Name of each operation, indexed by its code."""
 
 (
     OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_POLL, OP_QUIET, OP_ARRIVE, OP_AWAIT_GROUP, OP_UB_LOAD, OP_UB_STORE,
-    OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DCCI, OP_DMA, OP_MTU_IN, OP_MTU_OUT, OP_PUT, OP_ADD, OP_FENCE,
+    OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DCCI, OP_CHOOSE, OP_DMA, OP_MTU_IN, OP_MTU_OUT, OP_PUT, OP_ADD, OP_FENCE,
     OP_V_QUANTIZE, OP_V_DEQUANTIZE, OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW,
     OP_V_COUNT,
 ) = range(len(OPERATIONS))  # fmt: skip
@@ -166,6 +169,21 @@ def await_group(phase: int, step: int = 0, sync: str = "") -> Request:
 def fail(code: int, info: int = 0, step: int = 0, sync: str = "") -> Request:
     """Stop the run with a protocol error: a code that the protocol's host side explains, and a value."""
     return (OP_FAIL, code, info, 0, 0, 0, 0)
+
+
+def choose(n: int, of: int = 0, step: int = 0, sync: str = "") -> Request:
+    """Ask the environment, which answers with a number from 0 to ``n`` - 1 (``n`` from 1 to `ANSWERS_MOST`).
+
+    What a kernel cannot know stands for: has a time-out passed, is a peer suspected, has a request arrived.  The answer
+    is an action of the schedule: a search takes every one at every moment, sampled schedules draw one, and a recorded
+    schedule has it.  It touches no memory and orders nothing.  0 should be the quiet answer, "not yet": it is given
+    by round-robin and in virtual time unless they are told otherwise (`Pod`, `VirtualTime`), and where the name
+    ``sync`` is switched off.  A kernel that asks again and again gets each answer some day: no livelock is told of a
+    loop that one of them leaves.
+
+    ``of`` is what it is asked for, such as the number of a request: a timer of virtual time begins anew with each.
+    """
+    return (OP_CHOOSE, n, of, 0, 0, 0, 0)
 
 
 # ---- DMA

@@ -143,6 +143,13 @@ def _bad_signal(pod: "Pod", core: int, word: int) -> str:
     return f"signal at {symbolic(pod, word)}: {right}"
 
 
+def _bad_operand(pod: "Pod", core: int, op: int, a: int, b: int) -> str:
+    """What is wrong with an operand that no other kind of error says more of."""
+    if op == rq.OP_CHOOSE:
+        return f"n={a}: must be 1 to {b} answers"
+    return _bad_signal(pod, core, a) if op == rq.OP_MTU_OUT else f"operand out of range ({a}, {b})"
+
+
 def running(pod: "Pod") -> list[int]:
     """Global numbers of the cores whose kernels have not returned."""
     return [core for core in pod.active_cores() if pod.state[pod.core_base(core) + at.STATUS] == at.STATUS_RUNNING]
@@ -181,7 +188,7 @@ def violation(pod: "Pod") -> RunError:
         at.ERR_UB: f"{b} bytes at {a} lie outside of the data buffer of {pod.spec.ub_bytes} bytes",
         at.ERR_ALIGN: f"{a:#x} must be a multiple of {b}",
         at.ERR_SIZE: f"size out of range ({a}, {b})",
-        at.ERR_OPERAND: _bad_signal(pod, core, a) if op == rq.OP_MTU_OUT else f"operand out of range ({a}, {b})",
+        at.ERR_OPERAND: _bad_operand(pod, core, op, a, b),
     }
     if code == at.ERR_DOUBLE_SET:
         source, target = PIPE_NAMES[a // 8], PIPE_NAMES[a % 8]

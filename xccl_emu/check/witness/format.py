@@ -91,8 +91,8 @@ def _scalar(pod: Pod, op: int, a: int, b: int, c: int) -> Formatted:
     if op == rq.OP_DCCI:
         line = a & -CACHE_LINE_BYTES
         return Formatted(name, line, CACHE_LINE_BYTES, symbolic(pod, line))
-    if op == rq.OP_AWAIT_GROUP:
-        return Formatted(f"{name} {a}")
+    if op in (rq.OP_AWAIT_GROUP, rq.OP_CHOOSE):
+        return Formatted(f"{name} {number(a)}")
     if op in (rq.OP_FAIL, rq.OP_RETURN):
         return Formatted(f"{name} {number(a)}", value=number(b) if op == rq.OP_FAIL else "")
     return Formatted(name)

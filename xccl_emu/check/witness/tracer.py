@@ -126,6 +126,8 @@ class Stepper:
     def _seen(self, core: int, op: int, operands: Sequence[int], words: Formatted, choice: int) -> str:
         """The value that a request of the scalar unit is about to read, or to write."""
         a, base = operands[0], self._pod.core_base(core)
+        if op == rq.OP_CHOOSE:
+            return f"answer {0 if choice == at.CHOICE_ALL else choice}"
         if op == rq.OP_POLL and words.nbytes > 8 and 0 <= a <= self._mem.size - words.nbytes:
             return f"saw {some_bytes(self._mem[a : a + words.nbytes].tobytes())}"
         if op == rq.OP_LOAD and self._pod.spec.scalar_cache and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:

@@ -2,6 +2,7 @@
 
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import (
+    ANSWERS_MOST,
     BF16,
     CMP_NE,
     DMA,
@@ -10,6 +11,7 @@ from xccl_emu.lang.requests import (
     MTU_OUT,
     OP_ADD,
     OP_ATOMIC_ADD,
+    OP_CHOOSE,
     OP_DCCI,
     OP_DMA,
     OP_LOAD,
@@ -198,6 +200,8 @@ def check_scalar(st, core, base, op, a, b, c, d):
             return set_error(st, core, base, ERR_OPERAND, d, N_EVENTS)
         inside = _memory(st, core, base, a, c, READ) and _memory(st, core, base, b, c, WRITE)
         return inside and _disjoint(st, core, base, a, b, c)
+    if op == OP_CHOOSE and (a < 1 or a > ANSWERS_MOST):
+        return set_error(st, core, base, ERR_OPERAND, a, ANSWERS_MOST)
     return True
 
 

@@ -13,7 +13,7 @@ Write-backs are writes in flight like any other, unit by unit.  A line is not fe
 """
 
 from xccl_emu.lang.abi import REQUEST, RESULT
-from xccl_emu.lang.requests import OP_DCCI, OP_LOAD, OP_RETURN, OP_STORE
+from xccl_emu.lang.requests import ANSWERS_MOST, OP_CHOOSE, OP_DCCI, OP_LOAD, OP_RETURN, OP_STORE
 from xccl_emu.machine.device.flight import (
     block_of_die,
     flight,
@@ -21,6 +21,7 @@ from xccl_emu.machine.device.flight import (
     request_site,
     room_for_writes,
     sign_extended,
+    switched_off,
     write_unit,
 )
 from xccl_emu.machine.device.layout import (
@@ -60,8 +61,16 @@ def through_cache(st, base):
 
 @jit
 def request_choices(st, base):
-    """Choices that the core's request may have: those of a line that is polled, and of a load to fetch anew."""
-    return CHOICE_ANEW + 1 if through_cache(st, base) else line_parts(st, base)
+    """Choices of the core's request: of a line that is polled, of a load to fetch anew, and answers to `choose`."""
+    choices = CHOICE_ANEW + 1 if through_cache(st, base) else line_parts(st, base)
+    return choices if st[base + REQUEST] != OP_CHOOSE else answers(st, base)
+
+
+@jit
+def answers(st, base):
+    """How many answers the core's `choose` may have; 1 where its name is switched off, or it will be refused."""
+    n = st[base + REQUEST + 1]
+    return n if n <= ANSWERS_MOST and n > 0 and not switched_off(st, base) else 1
 
 
 @jit

@@ -15,6 +15,7 @@ from xccl_emu.lang.requests import (
     OP_ARRIVE,
     OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
+    OP_CHOOSE,
     OP_DCCI,
     OP_DMA,
     OP_FAIL,
@@ -157,6 +158,9 @@ def _grant(mem, st, core, base, op, choice):
         return st[CACHE_LINES] == 0 or clean(mem, st, core, base, a)
     if op == OP_FAIL:
         return set_error(st, core, base, ERR_ARITHMETIC if request_site(st, base) == AT_PLACE else ERR_FAIL, a, b)
+    if op == OP_CHOOSE:
+        put(st, base + RESULT, 0 if choice == CHOICE_ALL else choice)
+        return True
     return _grant_group(st, base, op, a)
 
 

@@ -10,6 +10,7 @@ from xccl_emu.lang.requests import (
     OP_ARRIVE,
     OP_ATOMIC_ADD,
     OP_AWAIT_GROUP,
+    OP_CHOOSE,
     OP_DMA,
     OP_LOAD,
     OP_MTU_IN,
@@ -46,6 +47,7 @@ from xccl_emu.machine.device.pipes import free_descriptor
 from xccl_emu.machine.device.scalar import run_on_buffer
 from xccl_emu.machine.device.single import act_once
 from xccl_emu.machine.device.words import jit
+from xccl_emu.timing.device.answers import answer
 from xccl_emu.timing.device.granules import (
     became_visible,
     find_granule,
@@ -138,7 +140,8 @@ def step_scalar_timed(space, core):
     in_versions = op != OP_POLL or polls_whole_word(st, base)
     shown = _seen(mem, tm, row, asked, looks, entry) if in_versions else entry
     seen = shown if in_versions else _last_written(mem, tm, asked, entry)
-    if not _act(mem, st, tm, core.number, a, entry, shown):
+    choice = CHOICE_ALL if op != OP_CHOOSE else answer(st, tm, core, asked)
+    if not _act(space, core, a, entry, shown, choice):
         if st[ERROR] == 0:
             missing = entry if in_versions else _flag_missing(mem, st, tm, base, entry)
             _wait(tm, op, missing, group, core.number)
@@ -187,11 +190,12 @@ def _flag_missing(mem, st, tm, base, entry):
 
 
 @jit
-def _act(mem, st, tm, core, address, entry, seen):
+def _act(space, core, address, entry, seen, choice):
     """Have the machine grant the request, on the version of memory that it sees; was it granted?"""
+    mem, st, tm, _, _ = space
     if seen != entry:
         show(mem, tm, seen, address)
-    granted = act_once(mem, st, core * ACTORS_PER_CORE + SCALAR, CHOICE_ALL)
+    granted = act_once(mem, st, core.number * ACTORS_PER_CORE + SCALAR, choice)
     if seen != entry:
         show(mem, tm, entry, address)
     return granted

@@ -72,6 +72,7 @@ from xccl_emu.lang.requests import (
     MTU_OUT,
     OP_ARRIVE,
     OP_ATOMIC_ADD,
+    OP_CHOOSE,
     OP_FENCE,
     OP_LOAD,
     OP_POLL,
@@ -83,7 +84,7 @@ from xccl_emu.lang.requests import (
     SCALAR,
     VECTOR,
 )
-from xccl_emu.machine.device.cache import address_of, through_cache, written_back
+from xccl_emu.machine.device.cache import address_of, answers, through_cache, written_back
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, fences_since, flight, goes_to
 from xccl_emu.machine.device.layout import (
     CACHE_LINE_BYTES,
@@ -366,4 +367,4 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
         return PLAINLY if worst <= OWN or (worst == STABLE and compare == CMP_GE) else NOT
     if op == OP_STORE and rows[N_ROWS, 0]:
         return _how_written(st, ck, rows, i, joined(ck[block + VECTORS], ck[block + FENCE_VECTOR]))
-    return PLAINLY
+    return NOT if op == OP_CHOOSE and answers(st, base) > 1 else PLAINLY

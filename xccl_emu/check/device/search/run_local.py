@@ -50,6 +50,7 @@ from xccl_emu.lang.requests import (
     MTU_IN,
     MTU_OUT,
     OP_AWAIT_GROUP,
+    OP_CHOOSE,
     OP_FENCE,
     OP_MTU_IN,
     OP_POLL,
@@ -384,7 +385,8 @@ def _act(mem, st, ck, rows, named, i, pipe, n):
     if what < 0:
         return False
     touch_core(st, ck, i)
-    if pipe == SCALAR and not evicts:  # what was loaded early is long complete
+    asks = pipe == SCALAR and st[block_of_core(st, core_of(ck, i)) + REQUEST] == OP_CHOOSE  # this orders nothing
+    if pipe == SCALAR and not evicts and not asks:  # what was loaded early is long complete
         close_reads(ck, block_of(ck, i), ck[block_of(ck, i) + VECTORS])
     if evicts or (pipe == MTU_OUT and what & CHOICE_ALL != CHOICE_ALL):
         classify(mem, st, ck, rows, named, i, pipe << 16 | choice)

@@ -1,12 +1,16 @@
 """Greedy round-robin: each core in turn does as much as it can, up to a quantum; then each die delivers."""
 
+from xccl_emu.lang.abi import REQUEST
+from xccl_emu.lang.requests import OP_CHOOSE, SCALAR
 from xccl_emu.machine.device.actions import deliver_some, step_core
+from xccl_emu.machine.device.cache import answers
 from xccl_emu.machine.device.flight import block_of_core
 from xccl_emu.machine.device.layout import (
     ACTIVE_BASE,
     ACTORS_PER_CORE,
     CHOICE_ALL,
     CURSOR,
+    DRAWS_ANSWERS,
     ERROR,
     N_ACTIVE,
     N_ACTIVE_DIES,
@@ -17,6 +21,7 @@ from xccl_emu.machine.device.layout import (
     STATUS_RUNNING,
 )
 from xccl_emu.machine.device.policies.common import how_it_stands, write_down
+from xccl_emu.machine.device.policies.random import draw
 from xccl_emu.machine.device.words import jit
 
 QUANTUM = 256
@@ -49,14 +54,18 @@ def _core_turn(mem, st, log, core):
     base = block_of_core(st, core)
     moved = 0
     before = -1
+    draws = st[DRAWS_ANSWERS]
     while moved != before and moved < QUANTUM and st[base + STATUS] == STATUS_RUNNING:
         before = moved
         for pipe in range(ACTORS_PER_CORE):
             end = min(QUANTUM, moved + SHARE)
             while moved < end and st[ERROR] == 0:
-                if not step_core(mem, st, core, base, pipe, CHOICE_ALL) and st[ERROR] == 0:
+                choice = CHOICE_ALL
+                if draws and pipe == SCALAR and st[base + REQUEST] == OP_CHOOSE:
+                    choice = draw(st, answers(st, base))
+                if not step_core(mem, st, core, base, pipe, choice) and st[ERROR] == 0:
                     break
-                write_down(st, log, core * ACTORS_PER_CORE + pipe, CHOICE_ALL)
+                write_down(st, log, core * ACTORS_PER_CORE + pipe, choice)
                 moved += 1
     return moved
 
