@@ -70,7 +70,7 @@ _CLASSIFY, _FIELDS, _GRANULES, _INSIDE, _MOVES, _RACES, _RUN = (
 MISTAKES = (
     Mistake(
         "first-answer", "of what the environment may answer the first is taken", _CLASSIFY,
-        "OP_CHOOSE and answers(st, base) > 1 else", "OP_CHOOSE and answers(st, base) > 1 and not PLANTED else",
+        "OP_CHOOSE and answers(st, base) > 1)", "OP_CHOOSE and answers(st, base) > 1 and not PLANTED)",
     ),
     Mistake(
         "first-granule", "which pipes write to a transfer is asked of its first granule alone", _GRANULES,

@@ -94,13 +94,14 @@ def endless(bench: Bench) -> None:
 
 def _launch(bench: Bench, one: Kernel, first: dict[str, int], other: Kernel, second: dict[str, int]) -> Pod:
     pod = bench.pod(SPEC)
-    for die, each, more in ((0, one, first), (1, other, {name: pod.meta(1, at) for name, at in second.items()})):
+    addresses = {name: pod.meta(1, offset) for name, offset in second.items()}
+    for die, each, more in ((0, one, first), (1, other, addresses)):
         pod.launch(each, die, [0], {"flag": pod.meta(1), **more}, [pod.grant_meta("rw", 1)])
     return pod
 
 
 def _answers(actions: np.ndarray, pod: Pod) -> list[int]:
-    """Those among the actions of a run, which is taken once more."""
+    """The answers among the actions of a run, which is taken once more."""
     trace = Stepper(pod).run(actions.tolist())
     return [int(step.value.removeprefix("answer ")) for step in trace.steps if step.operation == "choose"]
 
@@ -127,7 +128,7 @@ def test_a_random_run_draws_answers_and_its_schedule_has_them() -> None:
 
 
 def test_a_name_that_is_switched_off_answers_0() -> None:
-    """Of three questions the one without its name has one answer, by every policy."""
+    """The question whose name is switched off has one answer, the others have many."""
     for seed in range(6):
         pod = Pod(SPEC, policy="random", seed=seed, without=["third"])
         launch = pod.launch(ask_thrice, 0, [0], {"n": ANSWERS_MOST}, [])
@@ -149,7 +150,7 @@ def test_how_many_answers_there_may_be(n: int, policy: str) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("options", [{}, {"reduction": "less"}, {"reduction": "merged"}, {"breadth_first": True}])
 def test_every_answer_is_searched(order: str, options: dict) -> None:
-    """One answer of three leads to a deadlock: found by each search, in each order; with no such answer it is verified."""
+    """One answer of three leads to a deadlock: found by each search, in each order; without it there is none."""
     for wrong in range(3):
         found = check(silent(wrong=wrong), order=order, **options)
         assert (found.verdict, found.violation.kind) == (VIOLATION, DEADLOCK)
@@ -180,7 +181,7 @@ def test_who_gives_up_may_do_so_early(order: str) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_shrinking_keeps_the_answers_that_matter_and_makes_the_others_0(order: str) -> None:
-    """Of a drawn run that gives up after some questions one is left, beside that of die 0, which has one answer."""
+    """A drawn run that gives up after some questions has one left, beside that of die 0, which has one answer."""
     found = check(impatient(), order=order, policy="late", schedules=200).violation
     shrunk = shrink(impatient().build(order), found, judged)
     assert shrunk.kind == WRONG_BITS

@@ -78,6 +78,7 @@ def draw(seed: int, number: int) -> Case:
     without = (rng.choice(SYNCS),) if rng.random() < 0.08 else ()
     small = replace(small, fresh=rng.random() < 0.1, without=without)
     small = _asking(Random(f"{seed}/{number}/choose"), small)
+    small = _each(_polling_any, Random(f"{seed}/{number}/any"), small) if number % 8 == 5 else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     return Case(small, expects, rng.randrange(1 << 16), rng.choice(_FAULTS) if rng.random() < 0.15 else "")
 
@@ -153,6 +154,14 @@ def _asking(rng: Random, small: Small) -> Small:
             one[k:k] = asked
     off = ("choose",) if rng.random() < 0.005 else small.without
     return replace(small, programs=tuple(map(tuple, programs)), without=off)
+
+
+def _polling_any(rng: Random, one: Instruction) -> Instruction:
+    """A poll of two words for some of the polls of one."""
+    if one.name.removesuffix("_taken") not in ("ge", "eq", "ne") or one.a & DATA or rng.random() < 0.4:
+        return one
+    other = (one.a & ~7 if rng.random() < 0.5 else rng.randrange(2) << 3) | rng.choice(WORDS)
+    return Instruction("any", one.a, other, rng.randrange(16))
 
 
 def _launched(rng: Random, small: Small) -> Small:
@@ -279,7 +288,7 @@ def _moved_to_data(rng: Random, small: Small) -> Small:
 
 # ---- instructions
 
-_VARIED = ("swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain")
+_VARIED = ("any", "swap", "line", "line_ne", "signal", "dcci", "part_ge", "part_eq", "part_ne", "spin_plain")
 _NAMES = (
     *(name for name in WITH_WORD if name not in ("spin", *_VARIED)),
     *(name for name in WITHOUT_WORD if name not in ("fence", "choose")), "quiet", "spin",
@@ -330,8 +339,6 @@ def _operands(rng: Random, name: str, word: int, value: int, other: int) -> tupl
             return rng.randrange(4), rng.choice((0, 0, 1, 2, 3)), rng.randrange(2)
         case "wait":
             return rng.choice((1, 1, 3, 4, 0, 2)), rng.choice((0, 0, 1, 3)), rng.randrange(2)
-        case "choose":
-            return 0, 0, rng.randrange(2)
         case "quiet" | "arrive" | "await" | "end":
             return ()
     return word, value

@@ -13,6 +13,7 @@ from xccl_emu.lang.requests import (
     OP_FENCE,
     OP_MTU_IN,
     OP_POLL,
+    OP_POLL_ANY,
     OP_QUIET,
     OP_SET_FLAG,
     OP_WAIT_FLAG,
@@ -93,7 +94,7 @@ def _resource(row: NDArray[np.int64]) -> str:
         return "vector"
     if engine == DMA or (op >= OP_MTU_IN and op != OP_FENCE and engine != SCALAR):
         return "wire"
-    return {OP_POLL: "polling", OP_QUIET: "quiet", OP_AWAIT_GROUP: "barrier"}.get(op, "issue")
+    return {OP_POLL: "polling", OP_POLL_ANY: "polling", OP_QUIET: "quiet", OP_AWAIT_GROUP: "barrier"}.get(op, "issue")
 
 
 def _part(resource: str, row: NDArray[np.int64], start: int, end: int) -> Part:

@@ -8,6 +8,7 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import (
+    CONDITIONS_MOST,
     DMA,
     MTU_IN,
     MTU_OUT,
@@ -18,6 +19,7 @@ from xccl_emu.lang.requests import (
     OP_MTU_IN,
     OP_MTU_OUT,
     OP_POLL,
+    OP_POLL_ANY,
     OP_PUT,
     OP_SET_FLAG,
     OP_STORE,
@@ -29,6 +31,7 @@ from xccl_emu.lang.requests import (
     SIGNAL_ADD,
     VECTOR,
 )
+from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.flight import request_site, switched_off
 from xccl_emu.machine.device.layout import (
     ATOMIC_SHIFT,
@@ -52,7 +55,7 @@ from xccl_emu.machine.device.words import jit
 
 START, NBYTES, FLAGS, AGENT, SITE = range(5)
 ACCESS_WORDS = 5
-ACCESSES_MAX = 4
+ACCESSES_MAX = CONDITIONS_MOST
 """Rows that one action needs at most."""
 
 WRITE, SYNC, WHOLE = 1, 2, 4
@@ -137,8 +140,8 @@ def accesses(st, base, pipe, choice, named, out):
 def _of_scalar(st, base, choice, named, out):
     """The core's current request, or a part of it."""
     op, a, b, c = st[base + REQUEST], st[base + REQUEST + 1], st[base + REQUEST + 2], st[base + REQUEST + 3]
-    if op < OP_LOAD or op > OP_UB_STORE or (choice >= CHOICE_EVICT and choice != CHOICE_ALL):
-        return 0
+    if op < OP_LOAD or op > OP_UB_STORE or _is_eviction(choice):
+        return _of_poll_any(st, base, out) if op == OP_POLL_ANY and not _is_eviction(choice) else 0
     site, off = request_site(st, base), switched_off(st, base)
     if op == OP_LOAD:
         sync = SYNC if named[st[base + KERNEL] * MAX_SITES + site] & 1 and not off else 0
@@ -160,6 +163,20 @@ def _of_scalar(st, base, choice, named, out):
     if op == OP_UB_STORE:
         return _row(out, 0, st[base + UB_BASE] + a, c, WRITE | WHOLE, SCALAR, site)
     return 0
+
+
+@jit
+def _is_eviction(choice):
+    return choice >= CHOICE_EVICT and choice != CHOICE_ALL
+
+
+@jit
+def _of_poll_any(st, base, out):
+    """All words that it may look at; it has not said yet which of them it sees."""
+    n = 0
+    for k in range(n_conditions(st, base) if not switched_off(st, base) else 0):
+        n = _row(out, n, st[condition_at(base, k)], 8, WHOLE | SYNC, SCALAR, request_site(st, base))
+    return n
 
 
 @jit

@@ -12,10 +12,21 @@ from xccl_emu.check.device.search import checker_state as at
 from xccl_emu.check.device.search.inside import AGENT_BEFORE
 from xccl_emu.check.trial import Trial
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
-from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_STORE, SCALAR
+from xccl_emu.lang.requests import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    OP_ATOMIC_ADD,
+    OP_LOAD,
+    OP_MTU_IN,
+    OP_POLL_ANY,
+    OP_STORE,
+    SCALAR,
+)
 from xccl_emu.machine import compiled, report
 from xccl_emu.machine.device import layout
 from xccl_emu.machine.device.cache import LINE_SHIFT, _under_way, through_cache
+from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.flight import (
     block_of_die,
     deliverable,
@@ -26,6 +37,7 @@ from xccl_emu.machine.device.flight import (
 )
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.pipes import entry_of, fence_ahead, n_subtransfers, pipe_of
+from xccl_emu.machine.device.scalar import first_that_holds
 from xccl_emu.machine.pod import Pod
 
 _LOG_ACTIONS = 1 << 20
@@ -108,9 +120,8 @@ def _make(pod: Pod, access: Sequence[int]) -> list[int]:
     if agent == SCALAR:
         request, site = st[base + REQUEST : base + REQUEST + REQUEST_WORDS], access[1]
         line = polls_line(st, base) and _is_in(pod, base)  # while it waits it is open as it stands
-        same = (
-            (line or request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD)) and request[1] == start and request[-1] == site
-        )
+        same = (line or request[0] in (OP_LOAD, OP_STORE, OP_ATOMIC_ADD)) and request[1] == start
+        same = (same or _is_any(pod, core, start)) and request[-1] == site
         fenced = request[0] == OP_ATOMIC_ADD or (request[0] == OP_STORE and not st[layout.CACHE_LINES])
         same = same and not (fenced and fence_ahead(st, base))  # else the access was one before that
         waiting = st[base + layout.STATUS] == layout.STATUS_RUNNING and same
@@ -165,6 +176,15 @@ def _is_in(pod: Pod, base: int) -> bool:
     """Can the first unit of a line be read?"""
     first, nbytes = line_part(pod.state, base, 0)
     return bool(switched_off(pod.state, base) or flags_in(pod.memory, pod.state, base, first, nbytes))
+
+
+def _is_any(pod: Pod, core: int, start: int) -> bool:
+    """Does a core poll several words, this one among them, and may go on?"""
+    st, base = pod.state, pod.core_base(core)
+    if st[base + REQUEST] != OP_POLL_ANY or switched_off(st, base):
+        return False
+    words = [st[condition_at(base, k)] for k in range(n_conditions(st, base))]
+    return start in words and first_that_holds(pod.memory, st, core, base) >= 0
 
 
 def _is_atomic(pod: Pod, access: Sequence[int]) -> bool:

@@ -15,12 +15,14 @@ from xccl_emu.check.witness.trace import PERFORM, Access, Part, Source, Step, Tr
 from xccl_emu.check.witness.writes import Writes, joined
 from xccl_emu.errors import ReplayError
 from xccl_emu.lang import requests as rq
-from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
+from xccl_emu.lang.abi import LONGEST_REQUEST_WORDS, REQUEST, REQUEST_WORDS
 from xccl_emu.machine import report
 from xccl_emu.machine.device import layout as at
 from xccl_emu.machine.device.cache import address_of, is_hit, place_of, value_seen, written_back
+from xccl_emu.machine.device.conditions import can_be_polled
 from xccl_emu.machine.device.flight import DMA_READ_DONE, read_word, switched_off
 from xccl_emu.machine.device.pipes import entry_of, n_subtransfers, pipe_of, signals_next
+from xccl_emu.machine.device.scalar import first_that_holds
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.report import deadlock, running, symbolic
 from xccl_emu.machine.stats import PIPE_NAMES
@@ -95,6 +97,8 @@ class Stepper:
         """The core's request is granted, or queued on a pipe; of a line, a part is read."""
         base = self._pod.core_base(core)
         op, *operands, site = (int(word) for word in self._st[base + REQUEST :][:REQUEST_WORDS])
+        if op == rq.OP_POLL_ANY:
+            operands += self._st[base + REQUEST + REQUEST_WORDS : base + REQUEST + LONGEST_REQUEST_WORDS].tolist()
         line = int(written_back(self._st, core, base, choice)) if self._pod.spec.scalar_cache else -1
         if (line >= 0 and op != rq.OP_DCCI) or at.CHOICE_EVICT <= choice < at.CHOICE_ALL:
             return self._writes_back(code, core, choice, line)
@@ -128,6 +132,8 @@ class Stepper:
         a, base = operands[0], self._pod.core_base(core)
         if op == rq.OP_CHOOSE:
             return f"answer {0 if choice == at.CHOICE_ALL else choice}"
+        if op == rq.OP_POLL_ANY and can_be_polled(self._st, base, self._mem.size):
+            return f"condition {first_that_holds(self._mem, self._st, core, base)} holds"
         if op == rq.OP_POLL and words.nbytes > 8 and 0 <= a <= self._mem.size - words.nbytes:
             return f"saw {some_bytes(self._mem[a : a + words.nbytes].tobytes())}"
         if op == rq.OP_LOAD and self._pod.spec.scalar_cache and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:

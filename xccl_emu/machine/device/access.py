@@ -4,6 +4,8 @@ from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import (
     ANSWERS_MOST,
     BF16,
+    CMP_EQ,
+    CMP_GE,
     CMP_NE,
     DMA,
     FP16,
@@ -18,6 +20,7 @@ from xccl_emu.lang.requests import (
     OP_MTU_IN,
     OP_MTU_OUT,
     OP_POLL,
+    OP_POLL_ANY,
     OP_PUT,
     OP_SET_FLAG,
     OP_STORE,
@@ -40,6 +43,7 @@ from xccl_emu.lang.requests import (
     SIGNAL_ADD,
     SIGNAL_SET,
 )
+from xccl_emu.machine.device.conditions import condition_at, n_conditions
 from xccl_emu.machine.device.layout import (
     ANY_DIE,
     DIE_SHIFT,
@@ -202,6 +206,18 @@ def check_scalar(st, core, base, op, a, b, c, d):
         return inside and _disjoint(st, core, base, a, b, c)
     if op == OP_CHOOSE and (a < 1 or a > ANSWERS_MOST):
         return set_error(st, core, base, ERR_OPERAND, a, ANSWERS_MOST)
+    return op != OP_POLL_ANY or _conditions(st, core, base)
+
+
+@call
+def _conditions(st, core, base):
+    """May the words of a `poll_any` be polled, and is each compared in a known way?"""
+    for k in range(max(1, n_conditions(st, base))):
+        at = condition_at(base, k)
+        if st[at + 1] < CMP_EQ or st[at + 1] > CMP_GE:
+            return set_error(st, core, base, ERR_OPERAND, k, st[at + 1])
+        if not _aligned_memory(st, core, base, st[at], 8, READ):
+            return False
     return True
 
 

@@ -5,8 +5,6 @@ PYTEST_DONT_REWRITE: asserts that pytest has rewritten do not compile, see `xccl
 
 from xccl_emu.lang.abi import REQUEST, RESULT
 from xccl_emu.lang.requests import (
-    CMP_EQ,
-    CMP_GE,
     CMP_NE,
     DMA,
     MTU_IN,
@@ -22,6 +20,7 @@ from xccl_emu.lang.requests import (
     OP_LOAD,
     OP_MTU_IN,
     OP_POLL,
+    OP_POLL_ANY,
     OP_QUIET,
     OP_RETURN,
     OP_SET_FLAG,
@@ -44,6 +43,7 @@ from xccl_emu.machine.device.cache import (
     request_choices,
     store_cached,
 )
+from xccl_emu.machine.device.conditions import condition_at, forget, is_awaited, n_conditions
 from xccl_emu.machine.device.flight import (
     go_on,
     note_writer,
@@ -120,6 +120,8 @@ def step_scalar(mem, st, core, base, choice):
             note_traffic(st, base, op)
     elif op == OP_POLL:  # as if it had seen what it waits for
         put(st, base + RESULT, st[base + REQUEST + 3] + (1 if st[base + REQUEST + 2] == CMP_NE else 0))
+    elif op == OP_POLL_ANY:
+        forget(st, base)
     st[COUNT_BY_OP + op] += 1
     if op == OP_RETURN:
         put(st, base + RESULT, st[base + REQUEST + 1])
@@ -158,10 +160,24 @@ def _grant(mem, st, core, base, op, choice):
         return st[CACHE_LINES] == 0 or clean(mem, st, core, base, a)
     if op == OP_FAIL:
         return set_error(st, core, base, ERR_ARITHMETIC if request_site(st, base) == AT_PLACE else ERR_FAIL, a, b)
+    if op < OP_CHOOSE:
+        return _grant_group(st, base, op, a)
+    return _grant_choice(mem, st, core, base, op, choice)
+
+
+@jit
+def _grant_choice(mem, st, core, base, op, choice):
+    """An answer of the environment, or the first condition that holds."""
     if op == OP_CHOOSE:
         put(st, base + RESULT, 0 if choice == CHOICE_ALL else choice)
         return True
-    return _grant_group(st, base, op, a)
+    assert op == OP_POLL_ANY
+    which = first_that_holds(mem, st, core, base)
+    if which < 0:
+        return False
+    put(st, base + RESULT, which)
+    forget(st, base)
+    return True
 
 
 @jit
@@ -213,11 +229,13 @@ def _grant_cached(mem, st, core, base, op, choice, a, b, c):
 
 
 @jit
-def is_awaited(value, compare, wanted):
-    """Does a poll wait for this value?"""
-    if compare == CMP_EQ:
-        return value == wanted
-    return value >= wanted if compare == CMP_GE else value != wanted
+def first_that_holds(mem, st, core, base):
+    """Number of the first condition of a core's `poll_any` that holds, or -1; its words must have been checked."""
+    for k in range(n_conditions(st, base)):
+        at = condition_at(base, k)
+        if is_awaited(read_word(mem, st, core, base, st[at], 8), st[at + 1], st[at + 2]):
+            return k
+    return -1
 
 
 @jit

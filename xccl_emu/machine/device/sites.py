@@ -1,7 +1,7 @@
 """What runs show of the sites of kernels: a word for each, `MAX_SITES` a kernel, in a table that a watcher keeps."""
 
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import DMA, OP_AWAIT_GROUP, OP_POLL, OP_RETURN, OP_WAIT_FLAG, SCALAR
+from xccl_emu.lang.requests import DMA, OP_AWAIT_GROUP, OP_POLL, OP_POLL_ANY, OP_RETURN, OP_WAIT_FLAG, SCALAR
 from xccl_emu.machine.device.flight import request_site
 from xccl_emu.machine.device.layout import CAME, ENTRY_SITE, KERNEL, MAX_SITES, PIPE_COUNT
 from xccl_emu.machine.device.pipes import entry_of, pipe_of
@@ -29,5 +29,5 @@ def waits_at(st, base, pipe):
     entry = base + REQUEST if pipe == SCALAR else entry_of(st, pipe_of(base, pipe), 0)
     op = st[entry]
     waits = op == OP_WAIT_FLAG and (pipe != SCALAR or st[entry + 2] == SCALAR)  # else it is to be queued
-    waits = waits or (pipe == SCALAR and (op == OP_POLL or op == OP_AWAIT_GROUP))
+    waits = waits or (pipe == SCALAR and (op == OP_POLL or op == OP_AWAIT_GROUP or op == OP_POLL_ANY))
     return word_of_site(st, base, pipe, entry) if waits else -1

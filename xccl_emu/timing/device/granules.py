@@ -5,10 +5,11 @@ held, and from when on that was visible.  A poll goes on at the first time at wh
 it and a load that looks for a flag see the version of their time.
 """
 
-from xccl_emu.machine.device.scalar import is_awaited
+from xccl_emu.machine.device.conditions import is_awaited
 from xccl_emu.machine.device.words import jit, load_i64, store_i64
 from xccl_emu.timing.device.heap import come_back
 from xccl_emu.timing.device.layout import (
+    ANY_WAITER,
     CORE_BASE,
     CORE_WORDS,
     GRANULE_AT,
@@ -152,6 +153,8 @@ def became_visible(mem, tm, who, entry, address, time, kept, added, record):
     set_time(tm, who, version + GRANULE_AT, visible, record)
     if tm[entry + GRANULE_WAITER]:
         wake(tm, entry + GRANULE_WAITER, visible)
+    if tm[ANY_WAITER]:
+        wake(tm, ANY_WAITER, visible)
 
 
 @jit
@@ -235,6 +238,12 @@ def is_last(mem, tm, entry, address):
 
 
 @jit
+def word_at(tm, version, address):
+    """What a word holds in a version."""
+    return tm[version + GRANULE_VALUE + _word_of(address)]
+
+
+@jit
 def show(mem, tm, version, address):
     """Have memory hold a version of a word."""
-    store_i64(mem, address & -8, tm[version + GRANULE_VALUE + _word_of(address)])
+    store_i64(mem, address & -8, word_at(tm, version, address))

@@ -15,6 +15,7 @@ from xccl_emu.lang.requests import (
     OP_LOAD,
     OP_MTU_IN,
     OP_POLL,
+    OP_POLL_ANY,
     OP_QUIET,
     OP_RETURN,
     OP_SET_FLAG,
@@ -91,6 +92,7 @@ from xccl_emu.timing.device.layout import (
     TOLD,
     WAITS_AT,
 )
+from xccl_emu.timing.device.poll_any import step_poll_any
 from xccl_emu.timing.device.records import Moved, cause_of, later, logged, record, request_at, set_later, set_time
 from xccl_emu.timing.device.transfer import die_at, latency_of, path_to
 
@@ -127,6 +129,8 @@ def step_scalar_timed(space, core):
         return 0
     asked = request_at(st, base + REQUEST)
     op, a = asked.op, asked.a
+    if op == OP_POLL_ANY:
+        return step_poll_any(space, core)
     memory = op == OP_LOAD or op == OP_STORE or op == OP_ATOMIC_ADD
     told = memory and tm[tm[row + CORE_SITES] + asked.site] & TOLD
     looks = told and op == OP_LOAD

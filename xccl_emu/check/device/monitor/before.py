@@ -2,6 +2,7 @@
 
 from xccl_emu.check.device.monitor.clocks import dma_row, index_of, queue_row
 from xccl_emu.check.device.monitor.layout import (
+    CORE_NUMBER,
     SIGNALLED,
     X_A,
     X_ADDS,
@@ -28,6 +29,7 @@ from xccl_emu.lang.requests import (
     OP_DMA,
     OP_MTU_IN,
     OP_MTU_OUT,
+    OP_POLL_ANY,
     OP_RETURN,
     OP_SET_FLAG,
     OP_V_QUANTIZE,
@@ -37,6 +39,7 @@ from xccl_emu.lang.requests import (
     SWAPS,
     VECTOR,
 )
+from xccl_emu.machine.device.conditions import can_be_polled
 from xccl_emu.machine.device.flight import asked, block_of_core, block_of_die, flight, switched_off
 from xccl_emu.machine.device.layout import (
     ASKS_NO,
@@ -64,6 +67,7 @@ from xccl_emu.machine.device.layout import (
     STATUS_RUNNING,
 )
 from xccl_emu.machine.device.pipes import entry_of, free_descriptor, pipe_of, signals_next
+from xccl_emu.machine.device.scalar import first_that_holds
 from xccl_emu.machine.device.words import jit, load_i64
 
 
@@ -123,6 +127,10 @@ def _before_scalar(space, i, base):
     elif op == OP_ATOMIC_ADD:  # does it change its word?  A swap that fails releases nothing.
         there = m[X_C] == SWAPS and a >= 0 and a <= space.mem.size - 8 and a & 7 == 0
         m[X_LAST] = 0 if there and load_i64(space.mem, a) != st[base + REQUEST + 4] else 1
+    elif op == OP_POLL_ANY:
+        m[X_LAST] = -1
+        if can_be_polled(st, base, space.mem.size):
+            m[X_LAST] = first_that_holds(space.mem, st, m[m[CORE_NUMBER] + i], base)
     elif op == OP_ARRIVE:
         group = st[GROUP_BASE] + st[base + GROUP] * GROUP_WORDS
         m[X_B] = st[group + GROUP_PHASE]

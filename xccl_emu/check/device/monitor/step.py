@@ -71,6 +71,7 @@ from xccl_emu.lang.requests import (
     OP_FENCE,
     OP_LOAD,
     OP_POLL,
+    OP_POLL_ANY,
     OP_QUIET,
     OP_SET_FLAG,
     OP_STORE,
@@ -81,6 +82,7 @@ from xccl_emu.lang.requests import (
     SCALAR,
 )
 from xccl_emu.machine.device.cache import address_of, written_back
+from xccl_emu.machine.device.conditions import can_be_polled, condition_at, n_conditions
 from xccl_emu.machine.device.flight import asked_at, block_of_core, block_of_die, flight, request_site, switched_off
 from xccl_emu.machine.device.layout import (
     ACTORS_PER_CORE,
@@ -183,15 +185,29 @@ def before_back(space, core, base, choice):
 def poll_begins(space, i, base):
     """A poll reads from its issue on, again and again: whoever writes there otherwise than at once may be met."""
     st = space.st
-    if st[base + STATUS] != STATUS_RUNNING or st[base + REQUEST] != OP_POLL or switched_off(st, base):
+    polls_any = st[base + REQUEST] == OP_POLL_ANY
+    if st[base + STATUS] != STATUS_RUNNING or (st[base + REQUEST] != OP_POLL and not polls_any):
         return
-    m, address, nbytes = space.m, st[base + REQUEST + 1], st[base + REQUEST + 4]
+    if switched_off(st, base):
+        return
+    if polls_any:
+        for k in range(n_conditions(st, base) if can_be_polled(st, base, space.mem.size) else 0):
+            _poll_word(space, i, base, st[condition_at(base, k)], 8)
+        return
+    address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
     if nbytes <= 0 or nbytes > LINE_BYTES_MOST or nbytes & nbytes - 1:
         return  # it will be refused
     if address >= 0 and address <= space.mem.size - nbytes and address & nbytes - 1 == 0:
-        _note_syncs(space, address, nbytes)
-        m[X_KNOWN] = m[X_ISSUED] = pipe_row(m, i, SCALAR)
-        touch(space, i, SCALAR, address, nbytes, SYNC | WHOLE, request_site(st, base))
+        _poll_word(space, i, base, address, nbytes)
+
+
+@jit
+def _poll_word(space, i, base, address, nbytes):
+    """A core begins to poll a word, or a line."""
+    m = space.m
+    _note_syncs(space, address, nbytes)
+    m[X_KNOWN] = m[X_ISSUED] = pipe_row(m, i, SCALAR)
+    touch(space, i, SCALAR, address, nbytes, SYNC | WHOLE, request_site(space.st, base))
 
 
 @jit
@@ -279,12 +295,15 @@ def _after_scalar(space, i, core, base, op):
     elif op == OP_WAIT_FLAG:
         join_row(m, clocks, own, event_row(m, i, m[X_A], m[X_B], m[X_C]))
     elif op == OP_POLL or op == OP_LOAD:
-        _acquire(space, i, core, base)
+        _acquire(space, i, core, base, 0)
+    elif op == OP_POLL_ANY:
+        for r in range(m[X_LAST] + 1):
+            _acquire(space, i, core, base, r)
     elif op == OP_STORE and not st[CACHE_LINES]:
         wrote(space, i, base)
         clocks[own + engine_word(m, i, SCALAR)] += 1
     elif op == OP_ATOMIC_ADD:
-        _acquire(space, i, core, base)
+        _acquire(space, i, core, base, 0)
         number = sync_number(space, m[X_A] // GRANULE_BYTES)
         if number and m[X_LAST]:
             row = released(space, i, m[X_A], base, space.rows[0, SITE])
@@ -306,19 +325,19 @@ def _after_scalar(space, i, core, base, op):
 
 
 @jit
-def _acquire(space, i, core, base):
-    """What a poll, atomic or synchronizing load has read is known, and with it what its writes released.
+def _acquire(space, i, core, base, r):
+    """What a poll, atomic or synchronizing load has read in a row is known, and with it what its writes released.
 
     A line, which is not read at once, sees no store that is in flight.
     """
     m, clocks, rows = space.m, space.clocks, space.rows
-    if not rows[0, FLAGS] & SYNC:
+    if not rows[r, FLAGS] & SYNC:
         return
-    start, nbytes = rows[0, START], rows[0, NBYTES]
+    start, nbytes = rows[r, START], rows[r, NBYTES]
     for word in range(start >> 3, (start + nbytes - 1 >> 3) + 1):
         granule = (word << 3) // GRANULE_BYTES
         number = sync_number(space, granule)
-        if number and (not rows[0, FLAGS] & WHOLE or not _saw_own_stores(space, core, base, start, nbytes)):
+        if number and (not rows[r, FLAGS] & WHOLE or not _saw_own_stores(space, core, base, start, nbytes)):
             row = sync_row(m, number - 1, word << 3)
             join_row(m, clocks, pipe_row(m, i, SCALAR), row)
             acquired(space, word << 3, row)

@@ -76,6 +76,7 @@ from xccl_emu.lang.requests import (
     OP_FENCE,
     OP_LOAD,
     OP_POLL,
+    OP_POLL_ANY,
     OP_QUIET,
     OP_RETURN,
     OP_SET_FLAG,
@@ -367,4 +368,4 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
         return PLAINLY if worst <= OWN or (worst == STABLE and compare == CMP_GE) else NOT
     if op == OP_STORE and rows[N_ROWS, 0]:
         return _how_written(st, ck, rows, i, joined(ck[block + VECTORS], ck[block + FENCE_VECTOR]))
-    return NOT if op == OP_CHOOSE and answers(st, base) > 1 else PLAINLY
+    return NOT if (op == OP_CHOOSE and answers(st, base) > 1) or op == OP_POLL_ANY else PLAINLY

@@ -138,6 +138,7 @@ from xccl_emu.lang.requests import (
     OP_MTU_IN,
     OP_MTU_OUT,
     OP_POLL,
+    OP_POLL_ANY,
     OP_QUIET,
     OP_RETURN,
     OP_SET_FLAG,
@@ -569,7 +570,8 @@ def _after_scalar(st, ck, rows, x, op):
             release_marks(st, ck, block, ck[block + VECTORS])
     if (op == OP_ATOMIC_ADD or (op == OP_STORE and not st[CACHE_LINES])) and ck[block + FENCE_VECTOR]:
         ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + FENCE_VECTOR])  # all fences before it are passed
-    reads = op <= OP_POLL and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS and rows[ROWS_CLASS, 0] == SYNC
+    reads = (op <= OP_POLL or op == OP_POLL_ANY) and rows[N_ROWS, 0] and rows[0, FLAGS] & SYNC_ACCESS
+    reads = reads and rows[ROWS_CLASS, 0] == SYNC
     if ck[JOINING] and (reads or op == OP_AWAIT_GROUP):  # who arrived may have seen a flag of this core
         ck[block + VECTORS] = joined(ck[block + VECTORS], ck[block + SHARED_VECTOR])
         if st[ORDER] == ORDER_FIFO or all_in_flight(st, ck):

@@ -80,7 +80,18 @@ from xccl_emu.check.device.search.granules import (
 from xccl_emu.check.device.search.linked import linked
 from xccl_emu.check.device.search.spans import all_on_die_of
 from xccl_emu.lang.abi import REQUEST
-from xccl_emu.lang.requests import DMA, MTU_IN, MTU_OUT, OP_ATOMIC_ADD, OP_LOAD, OP_MTU_IN, OP_POLL, OP_STORE, SCALAR
+from xccl_emu.lang.requests import (
+    DMA,
+    MTU_IN,
+    MTU_OUT,
+    OP_ATOMIC_ADD,
+    OP_LOAD,
+    OP_MTU_IN,
+    OP_POLL,
+    OP_POLL_ANY,
+    OP_STORE,
+    SCALAR,
+)
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight, signals_before, switched_off
 from xccl_emu.machine.device.layout import (
     ATOMIC_SHIFT,
@@ -293,7 +304,7 @@ def open_accesses(st, ck, rows, named, i, at):
         polls = op == OP_POLL and (switched_off(st, base) or _torn_under(st, ck, base))
         cached = op == OP_STORE and st[CACHE_LINES] != 0
         writes = cached or ((op == OP_STORE or op == OP_ATOMIC_ADD) and not fence_ahead(st, base))
-        if op == OP_LOAD or writes or polls:
+        if op == OP_LOAD or writes or polls or op == OP_POLL_ANY:
             n = _append_shared(st, ck, rows, named, base, SCALAR, CHOICE_ALL, at, n)
     queue = pipe_of(base, MTU_IN)
     for j in range(st[queue + PIPE_COUNT]):

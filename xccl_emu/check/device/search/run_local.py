@@ -54,6 +54,7 @@ from xccl_emu.lang.requests import (
     OP_FENCE,
     OP_MTU_IN,
     OP_POLL,
+    OP_POLL_ANY,
     OP_QUIET,
     OP_RETURN,
     OP_STORE,
@@ -67,6 +68,7 @@ from xccl_emu.machine.device.cache import (
     through_cache,
     written_back,
 )
+from xccl_emu.machine.device.conditions import can_be_polled, is_awaited
 from xccl_emu.machine.device.flight import (
     block_of_core,
     block_of_die,
@@ -117,7 +119,7 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.lines import flags_in, line_part, polls_line
 from xccl_emu.machine.device.pipes import can_read, entry_of, n_subtransfers, pipe_of
-from xccl_emu.machine.device.scalar import drained, is_awaited
+from xccl_emu.machine.device.scalar import drained, first_that_holds
 from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.words import call, jit
 
@@ -173,7 +175,7 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
     if entry < 0:
         return False
     op, off = st[entry], pipe == SCALAR and st[entry] != OP_RETURN and switched_off(st, base)
-    waits = pipe == SCALAR and op == OP_POLL and not off and not _granted(mem, st, ck, i, choice)
+    waits = pipe == SCALAR and _polls(op) and not off and not _granted(mem, st, ck, i, choice)
     classify(mem, st, ck, rows, named, i, pipe << 16 | choice)  # that it is polled must be known in any case
     if pipe != DMA and not off and op != OP_RETURN:  # that has no site
         word = word_of_site(st, base, pipe, entry)
@@ -193,9 +195,17 @@ def _local(mem, st, ck, rows, named, i, pipe, k):
 
 
 @jit
+def _polls(op):
+    """Does a request wait for what is in memory?"""
+    return op == OP_POLL or op == OP_POLL_ANY
+
+
+@jit
 def _granted(mem, st, ck, i, choice):
     """Would the poll that a core is at be granted now, or of a line what the choice says?"""
     base = block_of_core(st, core_of(ck, i))
+    if st[base + REQUEST] == OP_POLL_ANY:
+        return not can_be_polled(st, base, ck[MEMORY_END]) or first_that_holds(mem, st, core_of(ck, i), base) >= 0
     address, nbytes = st[base + REQUEST + 1], st[base + REQUEST + 4]
     line = polls_line(st, base)
     if nbytes <= 0 or (nbytes > 8 and not line) or nbytes & nbytes - 1:
@@ -403,7 +413,7 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
     entry, off = instruction_of(st, base, pipe, choice), False
     if pipe == SCALAR:
         off = st[entry] != OP_RETURN and switched_off(st, base)
-        if st[entry] == OP_POLL and not off and not _granted(mem, st, ck, i, choice):
+        if _polls(st[entry]) and not off and not _granted(mem, st, ck, i, choice):
             named[word_of_site(st, base, pipe, entry)] |= MAY_WAIT
             return -1
         back = st[CACHE_LINES] != 0 and written_back(st, core_of(ck, i), base, choice) >= 0

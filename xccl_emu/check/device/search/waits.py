@@ -10,6 +10,7 @@ from xccl_emu.check.device.search.clocks import block_of, core_of, tells_more, v
 from xccl_emu.check.device.search.granules import OWN, SYNC
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.lang.requests import OP_AWAIT_GROUP, OP_POLL, OP_WAIT_FLAG, SCALAR
+from xccl_emu.machine.device.conditions import is_awaited
 from xccl_emu.machine.device.flight import block_of_core
 from xccl_emu.machine.device.layout import (
     CAME,
@@ -20,7 +21,6 @@ from xccl_emu.machine.device.layout import (
     GROUP_WORDS,
     MAY_WAIT,
 )
-from xccl_emu.machine.device.scalar import is_awaited
 from xccl_emu.machine.device.sites import word_of_site
 from xccl_emu.machine.device.words import call, jit
 
