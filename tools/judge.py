@@ -73,6 +73,12 @@ MISTAKES = (
         "OP_CHOOSE and answers(st, base) > 1)", "OP_CHOOSE and answers(st, base) > 1 and not PLANTED)",
     ),
     Mistake(
+        "first-condition", "of a poll of several words the first alone is known to be polled", _CLASSIFY,
+        "    for r in range(n):\n        if rows[r, START] < ck[MEMORY_END]:",
+        "    for r in range(1 if PLANTED and pipe == SCALAR and st[base + REQUEST] == OP_POLL_ANY else n):\n"
+        "        if rows[r, START] < ck[MEMORY_END]:",
+    ),
+    Mistake(
         "first-granule", "which pipes write to a transfer is asked of its first granule alone", _GRANULES,
         '''in all of these ways?"""
     for p in range(start >> 5, (start + nbytes - 1 >> 5) + 1):''',

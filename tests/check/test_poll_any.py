@@ -75,8 +75,9 @@ def both(one, other):
 def told(bench: Bench, aborts: int = 1, late: int = 0, says: int = 1) -> None:
     """Die 0 tells die 1 of data; die 2 may end it before."""
     pod = bench.pod(SPEC)
-    ready, abort, data, out = pod.meta(1), pod.meta(1, 32), pod.managed(1), pod.meta(1, 64)
-    grants = [pod.grant_meta("rw"), pod.grant_managed("rw")]
+    ready, abort, out = pod.meta(1), pod.meta(1, 32), pod.meta(1, 64)
+    filled = bench.filled(1, np.zeros(1, np.int64), "data")
+    data, grants = filled.address, [pod.grant_meta("rw"), pod.grant_managed("rw"), pod.grant(filled, "rw")]
     if says:
         pod.launch(tell, 0, [0], {"data": data, "flag": ready, "late": late}, grants)
     if aborts:
