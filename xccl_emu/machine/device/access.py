@@ -20,7 +20,6 @@ from xccl_emu.lang.requests import (
     OP_MTU_IN,
     OP_MTU_OUT,
     OP_POLL,
-    OP_POLL_ANY,
     OP_PUT,
     OP_SET_FLAG,
     OP_STORE,
@@ -204,14 +203,14 @@ def check_scalar(st, core, base, op, a, b, c, d):
             return set_error(st, core, base, ERR_OPERAND, d, N_EVENTS)
         inside = _memory(st, core, base, a, c, READ) and _memory(st, core, base, b, c, WRITE)
         return inside and _disjoint(st, core, base, a, b, c)
-    if op == OP_CHOOSE and (a < 1 or a > ANSWERS_MOST):
-        return set_error(st, core, base, ERR_OPERAND, a, ANSWERS_MOST)
-    return op != OP_POLL_ANY or _conditions(st, core, base)
+    return True
 
 
-@call
-def _conditions(st, core, base):
-    """May the words of a `poll_any` be polled, and is each compared in a known way?"""
+@jit
+def check_choice(st, core, base, op, a):
+    """Check a `choose`, or a `poll_any`: may its words be polled, and is each compared in a known way?"""
+    if op == OP_CHOOSE:
+        return (a >= 1 and a <= ANSWERS_MOST) or set_error(st, core, base, ERR_OPERAND, a, ANSWERS_MOST)
     for k in range(max(1, n_conditions(st, base))):
         at = condition_at(base, k)
         if st[at + 1] < CMP_EQ or st[at + 1] > CMP_GE:

@@ -6,7 +6,7 @@ second and the third, and from there on words are 0 while the request is another
 
 from xccl_emu.lang.abi import REQUEST, REQUEST_WORDS
 from xccl_emu.lang.requests import CMP_EQ, CMP_GE, CMP_NE, CMP_UNUSED, CONDITION_WORDS, CONDITIONS_MOST
-from xccl_emu.machine.device.words import jit, put
+from xccl_emu.machine.device.words import call, jit, put
 
 _BEFORE_SITE = (REQUEST_WORDS - 2) // CONDITION_WORDS
 
@@ -44,7 +44,7 @@ def can_be_polled(st, base, end):
     return n_conditions(st, base) > 0
 
 
-@jit
+@call
 def forget(st, base):
     """Drop the conditions that stand behind the site: no other request writes there."""
     for k in range(_BEFORE_SITE, CONDITIONS_MOST):

@@ -33,7 +33,14 @@ from xccl_emu.lang.requests import (
     SWAPS,
     VECTOR,
 )
-from xccl_emu.machine.device.access import check_scalar, check_transfer, check_vector, set_error, set_error_at
+from xccl_emu.machine.device.access import (
+    check_choice,
+    check_scalar,
+    check_transfer,
+    check_vector,
+    set_error,
+    set_error_at,
+)
 from xccl_emu.machine.device.cache import (
     clean,
     evict,
@@ -67,6 +74,7 @@ from xccl_emu.machine.device.layout import (
     CHOICE_EVICT,
     COUNT_BY_OP,
     DMA_SLOTS,
+    DRAWS_ANSWERS,
     ENTRY_WORDS,
     ERR_ARITHMETIC,
     ERR_FAIL,
@@ -95,7 +103,7 @@ from xccl_emu.machine.device.lines import polls_line, read_line
 from xccl_emu.machine.device.pipes import enqueue, fence_ahead, pipe_of, ring_dma, take_event
 from xccl_emu.machine.device.sparse import mark
 from xccl_emu.machine.device.traffic import note_traffic
-from xccl_emu.machine.device.words import jit, load_i32, load_i64, put, store_i64, store_u32
+from xccl_emu.machine.device.words import call, jit, load_i32, load_i64, put, store_i64, store_u32
 
 
 @jit
@@ -111,7 +119,7 @@ def step_scalar(mem, st, core, base, choice):
         if changed >= 0:
             return evict(mem, st, core, base, changed)
     # A return has no site of its own; a load that is switched off still loads, it only orders nothing.
-    if op == OP_RETURN or op == OP_LOAD or not switched_off(st, base) or polls_line(st, base):
+    if op == OP_RETURN or op == OP_LOAD or not switched_off(st, base) or _drops_words(st, base):
         if not _grant(mem, st, core, base, op, choice):
             return False
         if op == OP_POLL and st[base + POLLED]:
@@ -120,8 +128,6 @@ def step_scalar(mem, st, core, base, choice):
             note_traffic(st, base, op)
     elif op == OP_POLL:  # as if it had seen what it waits for
         put(st, base + RESULT, st[base + REQUEST + 3] + (1 if st[base + REQUEST + 2] == CMP_NE else 0))
-    elif op == OP_POLL_ANY:
-        forget(st, base)
     st[COUNT_BY_OP + op] += 1
     if op == OP_RETURN:
         put(st, base + RESULT, st[base + REQUEST + 1])
@@ -132,6 +138,12 @@ def step_scalar(mem, st, core, base, choice):
         return True
     go_on(st, base)
     return True
+
+
+@jit
+def _drops_words(st, base):
+    """Return whether a request that is switched off is carried out all the same: it leaves something to be dropped."""
+    return polls_line(st, base) or st[base + REQUEST] == OP_POLL_ANY
 
 
 @jit
@@ -158,21 +170,26 @@ def _grant(mem, st, core, base, op, choice):
         return ring_dma(st, base)
     if op == OP_DCCI:
         return st[CACHE_LINES] == 0 or clean(mem, st, core, base, a)
+    if op <= OP_AWAIT_GROUP:
+        return _grant_group(st, base, op, a)
+    return _grant_rarely(mem, st, core, base, op, choice)
+
+
+@call
+def _grant_rarely(mem, st, core, base, op, choice):
+    """A failure, an answer of the environment, or the first condition that holds."""
+    a, b = st[base + REQUEST + 1], st[base + REQUEST + 2]
     if op == OP_FAIL:
         return set_error(st, core, base, ERR_ARITHMETIC if request_site(st, base) == AT_PLACE else ERR_FAIL, a, b)
-    if op < OP_CHOOSE:
-        return _grant_group(st, base, op, a)
-    return _grant_choice(mem, st, core, base, op, choice)
-
-
-@jit
-def _grant_choice(mem, st, core, base, op, choice):
-    """An answer of the environment, or the first condition that holds."""
+    if not check_choice(st, core, base, op, a):
+        return False
     if op == OP_CHOOSE:
+        if choice == CHOICE_ALL and st[DRAWS_ANSWERS]:
+            return False  # whoever draws says which
         put(st, base + RESULT, 0 if choice == CHOICE_ALL else choice)
         return True
     assert op == OP_POLL_ANY
-    which = first_that_holds(mem, st, core, base)
+    which = 0 if switched_off(st, base) else first_that_holds(mem, st, core, base)
     if which < 0:
         return False
     put(st, base + RESULT, which)

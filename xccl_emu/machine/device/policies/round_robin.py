@@ -22,7 +22,8 @@ from xccl_emu.machine.device.layout import (
 )
 from xccl_emu.machine.device.policies.common import how_it_stands, write_down
 from xccl_emu.machine.device.policies.random import draw
-from xccl_emu.machine.device.words import jit
+from xccl_emu.machine.device.single import act_once
+from xccl_emu.machine.device.words import call, jit
 
 QUANTUM = 256
 """Actions of one core before the next has its turn: long enough that its data buffer stays in the cache."""
@@ -54,20 +55,28 @@ def _core_turn(mem, st, log, core):
     base = block_of_core(st, core)
     moved = 0
     before = -1
-    draws = st[DRAWS_ANSWERS]
     while moved != before and moved < QUANTUM and st[base + STATUS] == STATUS_RUNNING:
         before = moved
         for pipe in range(ACTORS_PER_CORE):
             end = min(QUANTUM, moved + SHARE)
             while moved < end and st[ERROR] == 0:
-                choice = CHOICE_ALL
-                if draws and pipe == SCALAR and st[base + REQUEST] == OP_CHOOSE:
-                    choice = draw(st, answers(st, base))
-                if not step_core(mem, st, core, base, pipe, choice) and st[ERROR] == 0:
+                if step_core(mem, st, core, base, pipe, CHOICE_ALL) or st[ERROR] != 0:
+                    write_down(st, log, core * ACTORS_PER_CORE + pipe, CHOICE_ALL)
+                elif not (st[DRAWS_ANSWERS] and pipe == SCALAR and _draw_answer(mem, st, log, core, base)):
                     break
-                write_down(st, log, core * ACTORS_PER_CORE + pipe, choice)
                 moved += 1
     return moved
+
+
+@call
+def _draw_answer(mem, st, log, core, base):
+    """Answer a core's `choose` by the seed; False if it stands at another request."""
+    if st[base + REQUEST] != OP_CHOOSE:
+        return False
+    choice = draw(st, answers(st, base))
+    act_once(mem, st, core * ACTORS_PER_CORE + SCALAR, choice)
+    write_down(st, log, core * ACTORS_PER_CORE + SCALAR, choice)
+    return True
 
 
 @jit
