@@ -99,9 +99,7 @@ def send_share(s: Share, lap, turn, c: Group, b: Buffers, m: Domains, at: Places
 def send_part(s: Share, rows, c: Group, b: Buffers, m: Domains, at: Places, plan: ReturnPlan):
     """Step 5: what this core has of a part; behind the last of the call's ``rows`` come the first ones."""
     turn = yield from send_share(s._replace(end=min(s.end, rows)), 0, 0, c, b, m, at, plan)
-    turn = yield from send_share(
-        s._replace(begin=max(0, s.begin - rows), end=s.end - rows), 1, turn, c, b, m, at, plan
-    )
+    turn = yield from send_share(s._replace(begin=max(0, s.begin - rows), end=s.end - rows), 1, turn, c, b, m, at, plan)
     if c.by_dma:
         yield from drain_rings(turn)
     else:

@@ -43,9 +43,3 @@ class Buffers(NamedTuple):
     counts: int = 0
     y: int = 0
     out: int = 0
-
-
-
-
-
-

@@ -96,8 +96,6 @@ def send_message(half, t, rank, event, at, c: Group, b: Buffers, a: Areas):
             yield from hand_over(MTU_OUT, SCALAR, half, "message left")
 
 
-
-
 def send_tokens(rank, core, tokens, event, c: Group, b: Buffers, a: Areas):
     """Steps 1-3 for this core's tokens; the next token is loaded and quantized while one is written."""
     first = tokens * core // c.cores

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from xccl_emu import oracle
 from xccl_emu.errors import CapacityError, ConfigError
-from xccl_emu.kernels.a2e import attention
+from xccl_emu.kernels.a2e.attention import attention
 from xccl_emu.kernels.a2e.e2a import e2a_stream
 from xccl_emu.kernels.a2e.expert import a2e_stream, compute_stream
 from xccl_emu.kernels.a2e.parameters import WRONG_CALL

@@ -58,9 +58,7 @@ class DiesLayout(Regions, ABC):
         """Address of an element of a region; 0 for a region that there is not.  Dies count from the group's first."""
         return self.of[name].at(self.first_die + die, i) if name in self.of else 0
 
-    def grants(
-        self, die: int | None, rights: str, *names: str, i: int | None = None, count: int = 1
-    ) -> list[Grant]:
+    def grants(self, die: int | None, rights: str, *names: str, i: int | None = None, count: int = 1) -> list[Grant]:
         """Leave to touch some regions, or elements of them, as far as there are any; on any die if none is given."""
         on = None if die is None else self.first_die + die
         return [self.of[name].grant(on, rights, i, count) for name in names if name in self.of]

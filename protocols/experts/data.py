@@ -117,7 +117,8 @@ def _round(config: EpConfig, batch: Batch, rank: int) -> dict[str, NDArray[Any]]
         "counts": sent.received_by(rank).counts.reshape(1, -1),
         "pos": _positions(config, batch.topk[rank]),
         "out": sent.combined_for(
-            rank, batch.weights[rank], shared=c.shared, quantizer=c.quantizer if c.quantized_back else None),
+            rank, batch.weights[rank], shared=c.shared, quantizer=c.quantizer if c.quantized_back else None
+        ),
     }
 
 

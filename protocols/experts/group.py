@@ -76,18 +76,14 @@ class ExpertGroup(Communicator, Generic[C]):
     lays_out: ClassVar[type[GroupLayout[Any]]]
     """What says where everything is."""
 
-    def __init__(
-        self, pod: Pod, config: C, *, rounds: int = 1, managed_offset: int = 0, field_offset: int = 0
-    ) -> None:
+    def __init__(self, pod: Pod, config: C, *, rounds: int = 1, managed_offset: int = 0, field_offset: int = 0) -> None:
         self.config: C = config
         """The group's size and the shape of what it moves."""
         self.n_rounds = number_in("rounds", rounds, 1, 1 << 20)
         self.layout: GroupLayout[C] = self.lays_out(config, pod, managed_offset, field_offset)
         self.buffers = app.allocate(pod, config, self.n_rounds)
         """[rank] app buffers of all rounds."""
-        self._rounds = [
-            [app.part_of(own, i, self.n_rounds) for own in self.buffers] for i in range(self.n_rounds)
-        ]
+        self._rounds = [[app.part_of(own, i, self.n_rounds) for own in self.buffers] for i in range(self.n_rounds)]
         self._rows_committed = [0] * config.n_ranks
         super().__init__(pod)
         self.zero_fields()

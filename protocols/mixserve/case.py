@@ -108,9 +108,7 @@ class MixServeCase(StreamCase):
         streams.put()
         bench.tolerates("stop", "cut", "stall")
 
-    def _buffers(
-        self, bench: Bench, pod: Pod, streams: Streams, die: int, core: int, data: Data
-    ) -> dict[str, Buffer]:
+    def _buffers(self, bench: Bench, pod: Pod, streams: Streams, die: int, core: int, data: Data) -> dict[str, Buffer]:
         """Return the buffers of a core, by name."""
         of, (node, local) = data.of, divmod(die, data.of.ranks)
         own, dealt = of.tokens_of(node, of.group(local)), data.shape.tokens_of(core)
@@ -156,9 +154,7 @@ class MixServeCase(StreamCase):
             args = {"c": told, "t": tables, "b": layout.inboxes(core)}
             streams.launch(mixserve, die, args, grants + layout.grants(core), core)
 
-    def _expect_rows(
-        self, bench: Bench, owner: str, die: int, core: int, layout: Layout, data: Data
-    ) -> None:
+    def _expect_rows(self, bench: Bench, owner: str, die: int, core: int, layout: Layout, data: Data) -> None:
         """Expect the results of the last two rounds: those before them are overwritten."""
         of, shape = data.of, layout.shape
         for r, tokens in np.ndindex(self.rounds, of.dp):

@@ -20,6 +20,7 @@ from xccl_emu.protocols.experts.layout import EpLayout
 
 __all__ = ["ExpertParallel", "Received"]
 
+
 class ExpertParallel(ExpertGroup[EpConfig]):
     """An expert-parallel group that pulls: dispatch, a dummy expert, combine (xDeepServe 3.2)."""
 

@@ -87,7 +87,11 @@ class Launcher:
             int(call.path == "dma"), self._ack_each, 0 if call.sends else layout.ring(*place),
         )  # fmt: skip
         return {
-            "source": address, "target": address, "nbytes": own.nbytes, "sent": own.nbytes, "c": channel,
+            "source": address,
+            "target": address,
+            "nbytes": own.nbytes,
+            "sent": own.nbytes,
+            "c": channel,
             "half_bytes": layout.half_bytes,
         }
 

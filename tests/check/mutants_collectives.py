@@ -21,13 +21,10 @@ DISPATCH = MixServeCase(part="dispatch")
 COMBINE = MixServeCase(part="combine")
 LONGER = replace(DISPATCH, rounds=3)
 
-rings, exchanges, repacks, meets, dispatches, combines = (
-    Of(module)
-    for module in (
-        "collectives.ring", "collectives.exchange", "collectives.sp_tp_sp", "collectives.barrier", "mixserve.dispatch",
-        "mixserve.combine",
-    )
+rings, exchanges, repacks, meets = (
+    Of(f"collectives.{module}") for module in ("ring", "exchange", "sp_tp_sp", "barrier")
 )
+dispatches, combines = Of("mixserve.dispatch"), Of("mixserve.combine")
 
 # ---- what stands in the kernels
 

@@ -28,8 +28,7 @@ MANY_NARROWED = replace(NARROWED, tokens=3, rounds=1)
 TWO_EXPERTS = replace(COMBINE, experts=2, top_k=2, tokens=1, rounds=1)
 
 of_dispatch, of_messages, of_counts, of_combine, of_sums = (
-    Of(module)
-    for module in ("pull.dispatch", "experts.messages", "experts.counts", "pull.combine", "experts.sums")
+    Of(module) for module in ("pull.dispatch", "experts.messages", "experts.counts", "pull.combine", "experts.sums")
 )
 """Modules of kernels, to be changed."""
 
