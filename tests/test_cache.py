@@ -31,7 +31,7 @@ def package(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("edited", ["__init__.py", "part/helper.py", "kernels/collectives/ring.py"])
+@pytest.mark.parametrize("edited", ["__init__.py", "part/helper.py", "kernels/ring.py"])
 def test_editing_or_moving_any_source_changes_the_digest(package: Path, edited: str) -> None:
     """An edit of a module, of a helper in a subpackage or of a file behind a link gives another folder; so does another
     name, for the digest covers which file holds what, not only the text of all files in a row."""
