@@ -32,8 +32,7 @@ transfer.  Like a poll it acquires what was visible before the put that it sees.
 no put to its field can be under way.
 """
 
-from typing import NamedTuple
-
+from xccl_emu.kernels.channel import Channel
 from xccl_emu.kernels.common import copy_through_buffer
 from xccl_emu.kernels.group import hand_over
 from xccl_emu.lang import (
@@ -74,26 +73,6 @@ TRANSFERS_MAX = 4
 
 ZERO_COPY_COUNTS = 2
 """What a zero-copy transfer adds to the counts of a channel: the offer of the target, and the payload."""
-
-
-class Channel(NamedTuple):
-    """A channel in one transfer, as one of its sides uses it."""
-
-    ack: int
-    """Address of the field on the sender's die."""
-    tail: int
-    """Address of that on the receiver's."""
-    event: int
-    shape: int
-    base: int
-    """Chunks counted before this transfer."""
-    slots: int
-    slot_bytes: int
-    by_dma: int
-    ack_each: int
-    """Whether each chunk is acknowledged although the payload fits the ring.  Only a receiver asks."""
-    ring: int
-    """Address of the first slot; 0 for a sender, which is told it by the ack field."""
 
 
 def count_chunks(nbytes: int, slot_bytes: int) -> int:

@@ -14,7 +14,8 @@ from xccl_emu.kernels.experts.dummy import dummy_expert
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import align, barrier
 from xccl_emu.kernels.pull.combine import acknowledge_all, offer, sum_tokens
-from xccl_emu.kernels.pull.dispatch import Areas, offer_tokens, take_tokens
+from xccl_emu.kernels.pull.dispatch import offer_tokens, take_tokens
+from xccl_emu.kernels.pull.parameters import Areas
 from xccl_emu.lang import kernel, load, quiet
 
 

@@ -9,7 +9,8 @@ Cores share homes and experts out as in dispatch, so that the fence of one core 
 """
 
 from xccl_emu.kernels.common import ROWS, fetch, move_row
-from xccl_emu.kernels.deepep.dispatch import SIGNAL_BYTES, Sets, all_clean, clean_next, first_of, set_at
+from xccl_emu.kernels.deepep.dispatch import SIGNAL_BYTES, all_clean, clean_next, first_of, set_at
+from xccl_emu.kernels.deepep.parameters import Sets
 from xccl_emu.kernels.experts.counts import second_table, work_at
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group

@@ -15,8 +15,7 @@ of the next call and has read all that came in the call before; and it returns w
 the next call knows that its set is clean on all ranks, and read.
 """
 
-from typing import NamedTuple
-
+from xccl_emu.kernels.deepep.parameters import Sets
 from xccl_emu.kernels.experts.counts import choice_at, load_choices, slot_of
 from xccl_emu.kernels.experts.messages import SLOT_BYTES, clear_slots, message_at, prepare
 from xccl_emu.kernels.experts.parameters import Buffers, Group
@@ -43,24 +42,6 @@ from xccl_emu.lang import (
 SIGNAL_BYTES = 8
 SETS = 2
 """Buffer sets, in turn."""
-
-
-class Sets(NamedTuple):
-    """Where the two buffer sets of DeepEP's low-latency mode are; addresses are those of rank 0, sizes in bytes."""
-
-    signals: int
-    """Signals, dispatch -n - 1, combine 1: by source and local expert, which are the writing rank and its expert."""
-    signals_step: int
-    """From a set to the other."""
-    data: int
-    """Messages of dispatch by source and local expert, contributions of combine by token and choice."""
-    data_step: int
-    slots: int
-    """Messages of a block."""
-    work: int
-    """Where in the data buffer the room for messages begins."""
-    room: int
-    """Messages that fit a half of it."""
 
 
 def set_at(start: int, step: int, call: int, rank: int, die_bytes: int) -> int:

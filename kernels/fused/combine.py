@@ -15,7 +15,7 @@ from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES, second_tab
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.experts.sums import drain_sums, sum_token, write_sum
-from xccl_emu.kernels.fused.dispatch import Fused
+from xccl_emu.kernels.fused.parameters import Fused
 from xccl_emu.kernels.group import drain, hand_over
 from xccl_emu.lang import (
     DMA,

@@ -20,7 +20,7 @@ from xccl_emu.kernels.experts.sums import (
     write_sum,
 )
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
-from xccl_emu.kernels.pull.dispatch import Areas
+from xccl_emu.kernels.pull.parameters import Areas
 from xccl_emu.lang import (
     DMA,
     MTU_IN,

@@ -13,8 +13,6 @@ cores have pulled, and a source writes into the block of a destination, and into
 one has acknowledged the round before (sync "dispatch blocks free").
 """
 
-from typing import NamedTuple
-
 from xccl_emu.kernels.experts.counts import (
     FIELD_BYTES,
     INDEX_BYTES,
@@ -30,6 +28,7 @@ from xccl_emu.kernels.experts.counts import (
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES, SLOT_BYTES, clear_slots, field_of, message_at, prepare
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.group import barrier, drain_halves, hand_over
+from xccl_emu.kernels.pull.parameters import Areas
 from xccl_emu.lang import (
     DMA,
     MTU_IN,
@@ -51,24 +50,6 @@ from xccl_emu.lang import (
     ub_store,
     wait_flag,
 )
-
-
-class Areas(NamedTuple):
-    """Where a protocol keeps what in the managed and metadata areas; addresses are those of rank 0."""
-
-    blocks: int
-    """What a rank offers, a block for each other rank."""
-    block_bytes: int
-    fields: int
-    """What other ranks tell."""
-    done: int
-    """Acknowledgements."""
-    staging: int
-    """Two rows for each core of a die, where combine pulls by DMA; else 0."""
-    work: int
-    """Where in the data buffer the room for messages begins."""
-    room: int
-    """Messages that fit a half of it."""
 
 
 def await_free(d, rank, event, c: Group, a: Areas):

@@ -14,7 +14,7 @@ from xccl_emu.kernels.experts.counts import FIELD_BYTES, work_at
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.experts.parameters import Group
 from xccl_emu.kernels.experts.sums import sum_bytes
-from xccl_emu.kernels.pull.dispatch import Areas
+from xccl_emu.kernels.pull.parameters import Areas
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocols.a2e.calls import AttentionExperts, Calls

@@ -18,7 +18,8 @@ from xccl_emu.errors import ConfigError
 from xccl_emu.kernels.common import ROWS
 from xccl_emu.kernels.deepep import combine as combine_kernel
 from xccl_emu.kernels.deepep import dispatch as dispatch_kernel
-from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES, Sets
+from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
+from xccl_emu.kernels.deepep.parameters import Sets
 from xccl_emu.kernels.experts.counts import work_at
 from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.machine.launch import Grant

@@ -24,7 +24,7 @@ from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.fused import combine as combine_kernel
 from xccl_emu.kernels.fused import dispatch as dispatch_kernel
 from xccl_emu.kernels.fused.combine import LISTED_BYTES, buffer_at
-from xccl_emu.kernels.fused.dispatch import Fused
+from xccl_emu.kernels.fused.parameters import Fused
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.protocol import Region

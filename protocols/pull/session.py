@@ -11,7 +11,7 @@ import numpy as np
 from xccl_emu.kernels.experts.counts import work_at
 from xccl_emu.kernels.pull import combine as combine_kernel
 from xccl_emu.kernels.pull import dispatch as dispatch_kernel
-from xccl_emu.kernels.pull.dispatch import Areas
+from xccl_emu.kernels.pull.parameters import Areas
 from xccl_emu.protocol import Region
 from xccl_emu.protocols.experts.buffers import Received
 from xccl_emu.protocols.experts.config import EpConfig, messages_at

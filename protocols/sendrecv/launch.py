@@ -5,7 +5,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from xccl_emu.errors import CapacityError
-from xccl_emu.kernels.sendrecv import Channel
+from xccl_emu.kernels.channel import Channel
 from xccl_emu.machine.device.layout import GRANULE_BYTES
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Pod
